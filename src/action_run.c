@@ -1,0 +1,244 @@
+#include "action_run.h"
+
+#include "backend_choice.h"
+#include "command_env.h"
+#include "duration.h"
+#include "signals.h"
+#include "supervise.h"
+#include "wait.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* How long a release is tried; after that the lease clears by itself. */
+static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
+
+struct run {
+    const struct options *options;
+    const struct messages *out;
+    struct signals signals;
+    char key[LOCK_KEY_SIZE];
+    char token[TOKEN_SIZE];
+    const char *shell_argv[4];
+    const char *const *argv;
+    struct lock_request request;
+    struct backend *backend;
+    struct lease lease;
+};
+
+static void prepare(struct run *run)
+{
+    const struct options *options = run->options;
+    run->argv = (const char *const *)options->command;
+    if (options->shell_command != NULL) {
+        const char *shell = getenv("SHELL");
+        run->shell_argv[0] = shell != NULL && *shell != '\0' ? shell : "/bin/sh";
+        run->shell_argv[1] = "-c";
+        run->shell_argv[2] = options->shell_command;
+        run->argv = run->shell_argv;
+    }
+    lock_key_make(run->key, options->prefix, options->scope, options->name);
+    if (options->owner != NULL)
+        snprintf(run->token, sizeof run->token, "%s", options->owner);
+    else
+        token_make(run->token);
+    run->request = (struct lock_request){.name = options->name, .key = run->key, .token = run->token, .ttl = options->ttl};
+    holder_self(&run->request.self, run->argv[0]);
+}
+
+/* --- taking -------------------------------------------------------------- */
+
+static void say_held(const struct run *run, const struct holder *holder, const struct waited *waited)
+{
+    char time[DURATION_TEXT_SIZE], left[DURATION_TEXT_SIZE], lease[DURATION_TEXT_SIZE + 32] = "", who[512];
+    if (holder->expires)
+        snprintf(lease, sizeof lease, ", whose lease ends in %s", duration_format(holder->left, left, sizeof left));
+    if (holder->known)
+        snprintf(who, sizeof who, "%s@%s, pid %ld, %s", holder->user, holder->host, (long)holder->pid, holder->command);
+    else
+        snprintf(who, sizeof who, "another client");
+    say_conflict(run->out, "held by %s%s; not taken after %s", who, lease,
+                 duration_format(waited->time, time, sizeof time));
+}
+
+static int not_taken(const struct run *run, enum lock_result result, const struct holder *holder,
+                     const struct waited *waited, const struct why *why)
+{
+    char time[DURATION_TEXT_SIZE];
+    if (result == LOCK_HELD) {
+        say_held(run, holder, waited);
+        return run->options->conflict_status;
+    }
+    if (result == LOCK_CANCELLED) {
+        struct signal_event event;
+        return signals_next(&run->signals, &event) ? signals_die_by(event.number) : STATUS_INTERNAL;
+    }
+    if (result == LOCK_UNAVAILABLE)
+        say_error(run->out, "%s; tried %d time%s in %s; the command was not run", why->text, waited->takes,
+                  waited->takes == 1 ? "" : "s", duration_format(waited->time, time, sizeof time));
+    else
+        say_error(run->out, "%s; the command was not run", why->text);
+    return (int)status_of(result);
+}
+
+static enum lock_result wait_on(struct run *run, struct holder *holder, struct waited *waited, struct why *why)
+{
+    const struct options *options = run->options;
+    struct patience patience = {.forever = options->waits_forever, .wait = options->wait, .outage = options->outage};
+    return wait_for_lock(run->backend, &run->request, &patience, run->signals.fd, &run->lease, holder, waited, why);
+}
+
+static enum lock_result fall_back(struct run *run, enum exit_status *status, struct why *why)
+{
+    struct why outage = *why;
+    run->backend->close(run->backend);
+    run->backend = NULL;
+    return backend_fall_back(&run->backend, run->options, run->out, status, &outage, why);
+}
+
+/* True with the lock taken, else *status is the exit status. */
+static bool take(struct run *run, int *status)
+{
+    struct holder holder = {0};
+    struct waited waited = {0};
+    struct why why = {""};
+    enum exit_status failed;
+    if (backend_choose(&run->backend, run->options, run->out, &failed, &why) != LOCK_OK) {
+        say_error(run->out, "%s", why.text);
+        *status = (int)failed;
+        return false;
+    }
+    enum lock_result result = wait_on(run, &holder, &waited, &why);
+    if (result == LOCK_UNAVAILABLE && run->options->fallback_to_file) {
+        if (fall_back(run, &failed, &why) != LOCK_OK) {
+            say_error(run->out, "%s", why.text);
+            *status = (int)failed;
+            return false;
+        }
+        result = wait_on(run, &holder, &waited, &why);
+    }
+    char time[DURATION_TEXT_SIZE];
+    if (result == LOCK_OK)
+        say_verbose(run->out, "taken (%s, fence %" PRId64 ") after %s", run->backend->kind, run->lease.fence,
+                    duration_format(waited.time, time, sizeof time));
+    else
+        *status = not_taken(run, result, &holder, &waited, &why);
+    return result == LOCK_OK;
+}
+
+/* --- releasing ----------------------------------------------------------- */
+
+/* LOCK_OK, LOCK_GONE, or what kept us from it. */
+static enum lock_result release(struct run *run, struct why *why)
+{
+    struct deadline limit = deadline_after(release_limit);
+    enum lock_result result;
+    for (;;) {
+        result = run->backend->release(run->backend, &run->lease, (struct bound){limit, -1}, why);
+        if (result != LOCK_UNAVAILABLE || deadline_passed(limit))
+            return result;
+        (void)poll(NULL, 0, (int)(duration_jittered(release_interval).ns / NS_PER_MS));
+    }
+}
+
+static int command_status(const struct run *run, const struct outcome *outcome)
+{
+    if (outcome->exec_error != 0) {
+        say_error(run->out, "cannot run %s: %s", run->argv[0], strerror(outcome->exec_error));
+        return outcome->exec_error == ENOENT || outcome->exec_error == ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
+    }
+    if (WIFSIGNALED(outcome->status))
+        return STATUS_SIGNAL_BASE + WTERMSIG(outcome->status);
+    return WEXITSTATUS(outcome->status);
+}
+
+/* The compare-and-delete is the last look at the lock: where it is not ours,
+ * it was lost before the command ended, or there is no telling that it was
+ * not. */
+static int finish(struct run *run, struct outcome *outcome)
+{
+    struct why why = {""};
+    char overrun[DURATION_TEXT_SIZE];
+    enum lock_result result = release(run, &why);
+    struct deadline end = deadline_now();
+    if (result == LOCK_GONE && outcome->started && !outcome->lease_over && outcome->exec_error == 0) {
+        say_error(run->out, "the lock was lost before the command ended: %s", why.text);
+        outcome->lease_over = true;
+        outcome->over_since = end;
+    } else if (result != LOCK_OK && result != LOCK_GONE) {
+        say_warning(run->out, "the lock could not be released: %s; it clears when its lease ends", why.text);
+    } else {
+        say_verbose(run->out, result == LOCK_OK ? "released" : "nothing to release: %s", why.text);
+    }
+    if (!outcome->started) {
+        say_error(run->out, "%s; the command was not run", outcome->error.text);
+        return STATUS_SYSTEM;
+    }
+    if (outcome->unwatched) {
+        say_error(run->out, "%s; the command was stopped", outcome->error.text);
+        return STATUS_SYSTEM;
+    }
+    if (outcome->lease_over && run->options->warn_on_expire)
+        say_error(run->out, "the command ran on for %s without the lock",
+                  duration_format(deadline_gap(outcome->over_since, end), overrun, sizeof overrun));
+    return outcome->lease_over && !run->options->warn_on_expire ? STATUS_STOPPED : command_status(run, outcome);
+}
+
+/* Releases without having run anything. */
+static int give_back(struct run *run, const char *text)
+{
+    struct why ignored;
+    (void)release(run, &ignored);
+    say_error(run->out, "%s; the command was not run", text);
+    return STATUS_SYSTEM;
+}
+
+static int run_command(struct run *run)
+{
+    struct signal_event event;
+    struct why why = {""};
+    struct outcome outcome;
+    if (signals_next(&run->signals, &event)) {
+        struct why ignored;
+        (void)release(run, &ignored);
+        return signals_die_by(event.number);
+    }
+    if (!command_env_set(&run->lease, run->backend->kind))
+        return give_back(run, "out of memory");
+    if (!signals_widen(&run->signals, &why))
+        return give_back(run, why.text);
+    struct supervision plan = {
+        .backend = run->backend,
+        .lease = &run->lease,
+        .signals = &run->signals,
+        .out = run->out,
+        .argv = run->argv,
+        .grace = run->options->grace,
+        .stop_signal = run->options->stop_signal,
+        .warn_only = run->options->warn_on_expire,
+    };
+    supervise(&plan, &outcome);
+    return finish(run, &outcome);
+}
+
+int action_run(const struct options *options, const struct messages *out)
+{
+    struct run run = {.options = options, .out = out};
+    struct why why = {""};
+    int status = STATUS_INTERNAL;
+    if (!signals_open(&run.signals, &why)) {
+        say_error(out, "%s; the command was not run", why.text);
+        return STATUS_SYSTEM;
+    }
+    prepare(&run);
+    if (take(&run, &status))
+        status = run_command(&run);
+    if (run.backend != NULL)
+        run.backend->close(run.backend);
+    return status;
+}

@@ -1,0 +1,13 @@
+/* dlock NAME COMMAND: the main job. */
+#ifndef DLOCK_ACTION_RUN_H
+#define DLOCK_ACTION_RUN_H
+
+#include "message.h"
+#include "options.h"
+
+/* Takes the lock, runs the command under it, releases. Returns the exit
+ * status (status.h), or does not return: where a signal ended the wait,
+ * this process dies by it. */
+int action_run(const struct options *options, const struct messages *out);
+
+#endif

@@ -1,0 +1,51 @@
+/* The waist of the house: what every store of locks can do. Above it one
+ * speaks of leases, below it of sockets or files.
+ *
+ * A backend is used by one thread at a time, and for one lock: the request
+ * that it first takes. Every call returns within its bound or the backend's
+ * own limit for one call, whichever is sooner. */
+#ifndef DLOCK_BACKEND_H
+#define DLOCK_BACKEND_H
+
+#include "clock.h"
+#include "lease.h"
+#include "status.h"
+#include "why.h"
+
+#include <stdbool.h>
+
+struct backend {
+    const char *kind;                     /* "redis" or "file", as in DLOCK_BACKEND */
+    struct duration poll_least, poll_most; /* how often to ask again for a lock that is held */
+    /* A take was sent and nothing came back, so that the lock may be ours:
+     * who gives up must release it. */
+    bool uncertain;
+
+    /* Asks once for the lock. Never waits for its holder.
+     * LOCK_OK: *lease is filled in. LOCK_HELD: *holder is. Else *why is set:
+     * LOCK_UNAVAILABLE, LOCK_REFUSED, LOCK_INVALID, LOCK_CANT_CREATE,
+     * LOCK_CANCELLED, LOCK_SYSTEM. After LOCK_UNAVAILABLE it may be called
+     * again with the same request, and finds a lock that the call before took
+     * unknowingly. */
+    enum lock_result (*take)(struct backend *, const struct lock_request *, struct lease *, struct holder *,
+                             struct bound, struct why *);
+
+    /* Asks whether the lock is still ours, and adopts a deadline that others
+     * have moved (lease_adopt()). Never renews.
+     * LOCK_OK, LOCK_GONE with *why set, or as take() without LOCK_HELD. */
+    enum lock_result (*check)(struct backend *, struct lease *, struct bound, struct why *);
+
+    /* Compare-and-delete: a lock that is not ours is never touched. May be
+     * called again after LOCK_UNAVAILABLE.
+     * LOCK_OK, LOCK_GONE with *why set, or as take() without LOCK_HELD. */
+    enum lock_result (*release)(struct backend *, const struct lease *, struct bound, struct why *);
+
+    /* A descriptor that is readable when it is time for a check out of turn;
+     * the check drains it. -1 where the store cannot tell. For a lease that is
+     * held. */
+    int (*news_fd)(struct backend *);
+
+    void (*close)(struct backend *);
+};
+
+#endif

@@ -1,0 +1,90 @@
+#include "backend_choice.h"
+
+#include "backend_file.h"
+#include "backend_redis.h"
+#include "lock_dir.h"
+
+/* How often --on-degraded=warn-throttled says it. */
+static const struct duration throttle = {3600 * NS_PER_S};
+
+static enum lock_result configured_wrongly(const struct options *options, enum option_id id, enum exit_status *status,
+                                           struct why *why)
+{
+    char where[ORIGIN_TEXT_SIZE];
+    struct origin origin = options->origins[id];
+    why_prefix(why, origin_format(id, origin, where, sizeof where));
+    *status = origin_result(origin) == OPTIONS_BAD_USAGE ? STATUS_USAGE : STATUS_CONFIG;
+    return LOCK_INVALID;
+}
+
+static enum lock_result open_redis(struct backend **backend, const struct options *options, enum exit_status *status,
+                                   struct why *why)
+{
+    if (options->redis == NULL) {
+        why_set(why, "Redis is asked for, but none is configured; --redis=URL says where it is");
+        return configured_wrongly(options, OPT_BACKEND, status, why);
+    }
+    enum lock_result result = backend_redis_open(backend, options->redis, options->connect_timeout, why);
+    *status = status_of(result);
+    return result == LOCK_INVALID ? configured_wrongly(options, OPT_REDIS, status, why) : result;
+}
+
+static enum lock_result open_file(struct backend **backend, const struct options *options, enum exit_status *status,
+                                  struct why *why)
+{
+    enum lock_result result = options->lock_file != NULL ? backend_exact_file_open(backend, options->lock_file, why)
+                                                         : backend_file_open(backend, options->lock_dir, why);
+    *status = status_of(result);
+    return result;
+}
+
+static bool throttled(const struct options *options)
+{
+    struct lock_dir dir;
+    struct why ignored;
+    if (lock_dir_open(&dir, options->lock_dir, &ignored) != LOCK_OK)
+        return false;
+    bool due = lock_dir_stamp_due(&dir, throttle);
+    lock_dir_close(&dir);
+    return !due;
+}
+
+/* Nothing chose a file: no Redis is configured. Whoever meant that says
+ * --backend=file. */
+static enum lock_result open_degraded(struct backend **backend, const struct options *options, const struct messages *out,
+                                      enum exit_status *status, struct why *why)
+{
+    static const char text[] =
+        "no Redis is configured: this lock holds on this host alone (--redis=URL, or --backend=file if that is meant)";
+    if (options->on_degraded == DEGRADED_FAIL) {
+        why_set(why, "no Redis is configured, and --on-degraded=fail forbids a file lock; --redis=URL says where Redis is");
+        *status = STATUS_CONFIG;
+        return LOCK_INVALID;
+    }
+    enum lock_result result = open_file(backend, options, status, why);
+    if (result != LOCK_OK)
+        return result;
+    if (options->on_degraded == DEGRADED_WARN || (options->on_degraded == DEGRADED_WARN_THROTTLED && !throttled(options)))
+        say_warning(out, "%s", text);
+    return LOCK_OK;
+}
+
+enum lock_result backend_choose(struct backend **backend, const struct options *options, const struct messages *out,
+                                enum exit_status *status, struct why *why)
+{
+    *status = STATUS_OK;
+    if (options->lock_file != NULL || options->backend == BACKEND_FILE)
+        return open_file(backend, options, status, why);
+    if (options->backend == BACKEND_REDIS || options->redis != NULL)
+        return open_redis(backend, options, status, why);
+    return open_degraded(backend, options, out, status, why);
+}
+
+enum lock_result backend_fall_back(struct backend **backend, const struct options *options, const struct messages *out,
+                                   enum exit_status *status, const struct why *outage, struct why *why)
+{
+    enum lock_result result = open_file(backend, options, status, why);
+    if (result == LOCK_OK)
+        say_warning(out, "Redis is not to be had (%s): --fallback=file takes a lock that holds on this host alone", outage->text);
+    return result;
+}

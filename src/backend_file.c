@@ -1,0 +1,317 @@
+/* Removing a lock file without letting two processes hold the same lock.
+ *
+ * The holder removes the file at its release, so that none pile up. A process
+ * that opened it before then has the lock of a file that nobody else will ever
+ * find. Therefore whoever gets a lock looks whether the path still leads to
+ * the file it has locked, and starts anew where it does not; and only a holder
+ * removes. With A releasing and B taking:
+ *
+ *   B opens before A unlinks, locks after A closes: path differs, B starts anew.
+ *   B opens after A unlinks: a new file, which A does not touch.
+ *   B opens and locks between A's unlink and close: a new file; A's command
+ *     has ended, so that there is nothing left to exclude.
+ *
+ * The kernel's lock is what counts; the record in the file is for people, for
+ * --status, and for extending a lease. */
+#include "backend_file.h"
+
+#include "lock_dir.h"
+#include "lock_record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TRIES_MOST = 100 };
+
+struct file_backend {
+    struct backend base;
+    bool exact; /* --lock-file: neither written nor removed */
+    struct lock_dir dir;
+    char path[4096 + LOCK_FILE_NAME_SIZE];
+    int fd;      /* -1: not locked */
+    int news_fd; /* inotify; -1: none */
+};
+
+static struct file_backend *file_of(struct backend *backend)
+{
+    return (struct file_backend *)(void *)backend;
+}
+
+static void let_go(struct file_backend *file)
+{
+    if (file->fd >= 0)
+        close(file->fd);
+    file->fd = -1;
+}
+
+/* --- take ---------------------------------------------------------------- */
+
+static int open_exact(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
+    /* flock(1) takes directories too. */
+    return fd < 0 && errno == EISDIR ? open(path, O_RDONLY | O_CLOEXEC) : fd;
+}
+
+static enum lock_result open_file(struct file_backend *file, struct why *why)
+{
+    struct stat status;
+    file->fd = file->exact
+                   ? open_exact(file->path)
+                   : open(file->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    if (file->fd < 0) {
+        why_set(why, "cannot open the lock file %s: %s", file->path, strerror(errno));
+        return file_error_result(errno);
+    }
+    if (file->exact)
+        return LOCK_OK;
+    if (fstat(file->fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid()) {
+        why_set(why, "the lock file %s is not a regular file of ours", file->path);
+        let_go(file);
+        return LOCK_REFUSED;
+    }
+    return LOCK_OK;
+}
+
+/* Whether the path still leads to the file that we have open. */
+static bool path_is_ours(const struct file_backend *file)
+{
+    struct stat ours, there;
+    int found = file->exact ? stat(file->path, &there) : lstat(file->path, &there);
+    return found == 0 && fstat(file->fd, &ours) == 0 && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
+static bool read_record(const struct file_backend *file, struct lock_record *record)
+{
+    char text[LOCK_RECORD_SIZE];
+    ssize_t length = file->exact ? -1 : pread(file->fd, text, sizeof text - 1, 0);
+    text[length > 0 ? length : 0] = '\0';
+    return lock_record_parse(record, text);
+}
+
+/* Its holder may write the record at this very moment; then it is unknown. */
+static void read_holder(const struct file_backend *file, const struct lock_request *request, struct holder *holder)
+{
+    struct lock_record record;
+    *holder = (struct holder){0};
+    if (!read_record(file, &record))
+        return;
+    *holder = record.holder;
+    holder->expires = strcmp(record.holder.boot_id, request->self.boot_id) == 0;
+    holder->left = deadline_left(record.expires);
+}
+
+static enum lock_result write_record(struct file_backend *file, const struct lock_request *request,
+                                     const struct lease *lease, struct why *why)
+{
+    struct lock_record record = {
+        .fence = lease->fence,
+        .expires = deadline_plus(lease->taken, lease->ttl),
+        .holder = request->self,
+    };
+    char text[LOCK_RECORD_SIZE];
+    snprintf(record.key, sizeof record.key, "%s", request->key);
+    snprintf(record.token, sizeof record.token, "%s", request->token);
+    record.holder.since_wall_ms = wall_now_ms();
+    size_t length = lock_record_format(&record, text);
+    if (length == 0) {
+        why_set(why, "the lease record of %s is too long", file->path);
+        return LOCK_INVALID;
+    }
+    ssize_t written = pwrite(file->fd, text, length, 0);
+    if (written == (ssize_t)length && ftruncate(file->fd, (off_t)length) == 0)
+        return LOCK_OK;
+    int error = written < 0 || written == (ssize_t)length ? errno : ENOSPC;
+    why_set(why, "cannot write the lock file %s: %s", file->path, strerror(error));
+    return LOCK_CANT_CREATE;
+}
+
+/* With the file locked: the fence and the record. Leaves no file behind where
+ * one of them cannot be had. */
+static enum lock_result begin_lease(struct file_backend *file, const struct lock_request *request, struct deadline before,
+                                    struct lease *lease, struct why *why)
+{
+    int64_t fence = wall_now_us();
+    enum lock_result result = file->exact ? LOCK_OK : lock_dir_next_fence(&file->dir, &fence, why);
+    lease_begin(lease, request, before, fence);
+    if (result == LOCK_OK && !file->exact)
+        result = write_record(file, request, lease, why);
+    if (result != LOCK_OK) {
+        (void)!unlink(file->path);
+        let_go(file);
+    }
+    return result;
+}
+
+static enum lock_result file_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
+                                  struct holder *holder, struct bound bound, struct why *why)
+{
+    struct file_backend *file = file_of(backend);
+    (void)bound; /* nothing here waits */
+    *holder = (struct holder){0};
+    if (!file->exact) {
+        char name[LOCK_FILE_NAME_SIZE];
+        lock_file_name(name, request->key);
+        snprintf(file->path, sizeof file->path, "%s/%s", file->dir.path, name);
+    }
+    for (int tries = 0; tries < TRIES_MOST; tries++) {
+        struct deadline before = deadline_now();
+        enum lock_result result = open_file(file, why);
+        if (result != LOCK_OK)
+            return result;
+        if (flock(file->fd, LOCK_EX | LOCK_NB) != 0) {
+            int error = errno;
+            read_holder(file, request, holder);
+            let_go(file);
+            if (error == EWOULDBLOCK)
+                return LOCK_HELD;
+            why_set(why, "cannot lock %s: %s", file->path, strerror(error));
+            return LOCK_CANT_CREATE;
+        }
+        if (path_is_ours(file))
+            return begin_lease(file, request, before, lease, why);
+        let_go(file); /* its holder has just removed it */
+    }
+    return LOCK_HELD;
+}
+
+/* --- check and release --------------------------------------------------- */
+
+static void drain_news(const struct file_backend *file)
+{
+    char events[4096];
+    while (file->news_fd >= 0 && read(file->news_fd, events, sizeof events) > 0)
+        continue;
+}
+
+static enum lock_result gone(const struct file_backend *file, struct why *why)
+{
+    why_set(why, "the lock file %s was removed or replaced", file->path);
+    return LOCK_GONE;
+}
+
+static enum lock_result file_check(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+{
+    struct file_backend *file = file_of(backend);
+    struct lock_record record;
+    (void)bound;
+    drain_news(file);
+    if (!path_is_ours(file))
+        return gone(file, why);
+    /* A record that cannot be read changes nothing: the kernel's lock holds. */
+    if (file->exact || !read_record(file, &record))
+        return LOCK_OK;
+    if (strcmp(record.token, lease->token) != 0) {
+        why_set(why, "the lock file %s has another owner", file->path);
+        return LOCK_GONE;
+    }
+    struct deadline now = deadline_now();
+    lease_adopt(lease, now, now, deadline_gap(now, record.expires));
+    return LOCK_OK;
+}
+
+static enum lock_result file_release(struct backend *backend, const struct lease *lease, struct bound bound, struct why *why)
+{
+    struct file_backend *file = file_of(backend);
+    struct lock_record record;
+    enum lock_result result = LOCK_OK;
+    (void)bound;
+    if (file->fd < 0 || !path_is_ours(file)) {
+        result = gone(file, why);
+    } else if (!file->exact) {
+        if (read_record(file, &record) && strcmp(record.token, lease->token) != 0) {
+            why_set(why, "the lock file %s has another owner", file->path);
+            result = LOCK_GONE;
+        } else if (unlink(file->path) != 0 && errno != ENOENT) {
+            /* It stays behind, unlocked: the next holder takes it over. */
+            why_set(why, "cannot remove the lock file %s: %s", file->path, strerror(errno));
+        }
+    }
+    let_go(file);
+    return result;
+}
+
+/* Told of at once: the file removed or replaced (its link count changes),
+ * moved, or its record written. Where inotify(7) is not to be had, the checks
+ * at their intervals find out. */
+static int file_news_fd(struct backend *backend)
+{
+    struct file_backend *file = file_of(backend);
+    char path[64];
+    if (file->news_fd >= 0 || file->fd < 0)
+        return file->news_fd;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
+    file->news_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (file->news_fd >= 0 &&
+        inotify_add_watch(file->news_fd, path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | IN_MODIFY) < 0) {
+        close(file->news_fd);
+        file->news_fd = -1;
+    }
+    return file->news_fd;
+}
+
+static void file_close(struct backend *backend)
+{
+    struct file_backend *file = file_of(backend);
+    let_go(file);
+    if (file->news_fd >= 0)
+        close(file->news_fd);
+    lock_dir_close(&file->dir);
+    free(file);
+}
+
+static struct file_backend *file_new(struct why *why)
+{
+    struct file_backend *file = calloc(1, sizeof *file);
+    if (file == NULL) {
+        why_set(why, "out of memory");
+        return NULL;
+    }
+    file->fd = file->news_fd = file->dir.fd = -1;
+    file->base = (struct backend){
+        .kind = "file",
+        .poll_least = DURATION_MS(10),
+        .poll_most = DURATION_MS(200),
+        .take = file_take,
+        .check = file_check,
+        .release = file_release,
+        .news_fd = file_news_fd,
+        .close = file_close,
+    };
+    return file;
+}
+
+enum lock_result backend_file_open(struct backend **backend, const char *dir, struct why *why)
+{
+    struct file_backend *file = file_new(why);
+    if (file == NULL)
+        return LOCK_SYSTEM;
+    enum lock_result result = lock_dir_open(&file->dir, dir, why);
+    if (result == LOCK_OK)
+        *backend = &file->base;
+    else
+        file_close(&file->base);
+    return result;
+}
+
+enum lock_result backend_exact_file_open(struct backend **backend, const char *path, struct why *why)
+{
+    struct file_backend *file = file_new(why);
+    if (file == NULL)
+        return LOCK_SYSTEM;
+    file->exact = true;
+    if ((size_t)snprintf(file->path, sizeof file->path, "%s", path) >= sizeof file->path) {
+        why_set(why, "the path of the lock file is too long");
+        file_close(&file->base);
+        return LOCK_INVALID;
+    }
+    *backend = &file->base;
+    return LOCK_OK;
+}

@@ -1,0 +1,20 @@
+/* Locks on this host: flock(2) on a file, which the kernel frees when its
+ * holder dies. */
+#ifndef DLOCK_BACKEND_FILE_H
+#define DLOCK_BACKEND_FILE_H
+
+#include "backend.h"
+
+/* Opens the backend for lock files in `dir` (NULL: the default of lock_dir.h),
+ * each with a lease record and removed at its release.
+ * LOCK_OK with *backend set, to be closed with its close(); else as
+ * lock_dir_open(). */
+enum lock_result backend_file_open(struct backend **backend, const char *dir, struct why *why);
+
+/* Opens the backend for the one file at `path`, made empty where it is not
+ * there, neither written nor removed: as flock(1) treats it, so that both
+ * exclude each other.
+ * LOCK_OK with *backend set; LOCK_SYSTEM, LOCK_INVALID with *why set. */
+enum lock_result backend_exact_file_open(struct backend **backend, const char *path, struct why *why);
+
+#endif

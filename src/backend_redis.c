@@ -1,0 +1,300 @@
+#include "backend_redis.h"
+
+#include "redis_conn.h"
+#include "redis_url.h"
+#include "text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct redis_script {
+    const char *sha1;
+    const char *text;
+};
+
+#include "scripts.h"
+
+/* How long {K}:meta, with the fence, outlives the lease. */
+#define META_KEPT_MS "2592000000" /* 30 days */
+
+struct redis_backend {
+    struct backend base;
+    struct redis_url url;
+    struct redis_conn conn;
+    char meta[LOCK_KEY_SIZE + 16];
+    bool leased; /* addresses are settled: from here on no name is looked up */
+};
+
+static struct redis_backend *redis_of(struct backend *backend)
+{
+    return (struct redis_backend *)(void *)backend;
+}
+
+/* --- scripts ------------------------------------------------------------- */
+
+struct script_call {
+    const struct redis_script *script;
+    struct redis_command rest; /* number of keys, keys, arguments */
+};
+
+static enum lock_result send_script(struct redis_backend *redis, const struct script_call *call, bool by_text,
+                                    redisReply **reply, struct bound bound, struct why *why)
+{
+    struct redis_command command = {0};
+    redis_command_add(&command, by_text ? "EVAL" : "EVALSHA");
+    redis_command_add(&command, by_text ? call->script->text : call->script->sha1);
+    for (int i = 0; i < call->rest.count; i++)
+        redis_command_add(&command, call->rest.words[i]);
+    return redis_conn_call(&redis->conn, &command, reply, bound, why);
+}
+
+/* A reply is an array that begins with a word. */
+static bool is_answer(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 && reply->element[0]->type == REDIS_REPLY_STRING;
+}
+
+static bool answer_is(const redisReply *reply, const char *word, size_t elements)
+{
+    return strcmp(reply->element[0]->str, word) == 0 && reply->elements == elements;
+}
+
+static enum lock_result bad_answer(struct redis_backend *redis, struct why *why)
+{
+    redis_conn_close(&redis->conn);
+    why_set(why, "its answer makes no sense");
+    return LOCK_UNAVAILABLE;
+}
+
+/* Connects if need be and runs the script. LOCK_OK with a well-formed answer
+ * in *reply, to be freed; else as redis_conn_call(). */
+static enum lock_result run_script(struct redis_backend *redis, const struct script_call *call, redisReply **reply,
+                                   struct bound bound, struct why *why)
+{
+    enum lock_result result = redis_conn_open(&redis->conn, !redis->leased, bound, why);
+    if (result == LOCK_OK)
+        result = send_script(redis, call, false, reply, bound, why);
+    if (result == LOCK_OK && (*reply)->type == REDIS_REPLY_ERROR && strncmp((*reply)->str, "NOSCRIPT", 8) == 0) {
+        freeReplyObject(*reply);
+        result = send_script(redis, call, true, reply, bound, why);
+    }
+    if (result != LOCK_OK)
+        return result;
+    if (is_answer(*reply))
+        return LOCK_OK;
+    if ((*reply)->type == REDIS_REPLY_ERROR) {
+        result = redis_error_result((*reply)->str, why);
+    } else {
+        result = bad_answer(redis, why);
+    }
+    freeReplyObject(*reply);
+    return result;
+}
+
+/* Every failure names the server that it came from. */
+static enum lock_result name_server(const struct redis_backend *redis, enum lock_result result, struct why *why)
+{
+    if (result != LOCK_OK && result != LOCK_HELD && result != LOCK_CANCELLED)
+        why_prefix(why, redis->url.shown);
+    return result;
+}
+
+/* --- take ---------------------------------------------------------------- */
+
+static bool integer_of(const redisReply *element, int64_t least, int64_t *out)
+{
+    if (element->type != REDIS_REPLY_INTEGER || element->integer < least)
+        return false;
+    *out = element->integer;
+    return true;
+}
+
+/* The fence and what else may exceed an integer reply comes as text. */
+static bool number_of(const redisReply *element, int64_t most, int64_t *out)
+{
+    return element->type == REDIS_REPLY_STRING && number_parse(element->str, 0, most, out);
+}
+
+static void read_holder(struct holder *holder, const redisReply *reply, int64_t left_ms)
+{
+    const char *text[9] = {0};
+    int64_t pid = 0, since = 0, start = 0;
+    *holder = (struct holder){.expires = left_ms >= 0, .left = {left_ms >= 0 ? left_ms * NS_PER_MS : 0}};
+    for (size_t i = 2; i < 9; i++)
+        text[i] = reply->element[i]->type == REDIS_REPLY_STRING ? reply->element[i]->str : "";
+    text_copy(holder->host, sizeof holder->host, text[2]);
+    text_copy(holder->boot_id, sizeof holder->boot_id, text[3]);
+    text_copy(holder->user, sizeof holder->user, text[6]);
+    text_copy(holder->command, sizeof holder->command, text[7]);
+    holder->known = number_of(reply->element[4], INT32_MAX, &pid) && number_of(reply->element[5], INT64_MAX, &start) &&
+                    number_of(reply->element[8], INT64_MAX, &since);
+    holder->pid = (pid_t)pid;
+    holder->pid_start = start;
+    holder->since_wall_ms = since;
+}
+
+static enum lock_result read_take(struct redis_backend *redis, const redisReply *reply, const struct lock_request *request,
+                                  struct deadline before, struct lease *lease, struct holder *holder, struct why *why)
+{
+    int64_t left_ms, fence;
+    if (answer_is(reply, "taken", 3) && number_of(reply->element[1], INT64_MAX, &fence) &&
+        integer_of(reply->element[2], 0, &left_ms)) {
+        lease_begin(lease, request, before, fence);
+        /* Less than the TTL where an earlier try had taken it. */
+        lease_adopt(lease, before, deadline_now(), (struct duration){left_ms * NS_PER_MS});
+        redis->leased = true;
+        redis->base.uncertain = false;
+        return LOCK_OK;
+    }
+    if (answer_is(reply, "held", 9) && integer_of(reply->element[1], -2, &left_ms)) {
+        read_holder(holder, reply, left_ms);
+        redis->base.uncertain = false;
+        return LOCK_HELD;
+    }
+    if (answer_is(reply, "unusable", 3) && reply->element[1]->type == REDIS_REPLY_STRING &&
+        reply->element[2]->type == REDIS_REPLY_STRING) {
+        why_set(why, "the key %s cannot be used: %s", reply->element[1]->str, reply->element[2]->str);
+        redis->base.uncertain = false;
+        return LOCK_INVALID;
+    }
+    redis->base.uncertain = true;
+    return bad_answer(redis, why);
+}
+
+static enum lock_result redis_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
+                                   struct holder *holder, struct bound bound, struct why *why)
+{
+    struct redis_backend *redis = redis_of(backend);
+    const struct holder *self = &request->self;
+    struct script_call call = {.script = &script_take};
+    char ttl[24], pid[24], start[24], since[24];
+    snprintf(ttl, sizeof ttl, "%" PRId64, request->ttl.ns / NS_PER_MS);
+    snprintf(pid, sizeof pid, "%ld", (long)self->pid);
+    snprintf(start, sizeof start, "%" PRId64, self->pid_start);
+    snprintf(since, sizeof since, "%" PRId64, wall_now_ms());
+    lock_key_companion(redis->meta, sizeof redis->meta, request->key, "meta");
+    const char *again = backend->uncertain ? "1" : "0";
+    const char *words[] = {
+        "2",           request->key, redis->meta, request->token, ttl,           again, META_KEPT_MS, self->host,
+        self->boot_id, pid,          start,       self->user,     self->command, since,
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        redis_command_add(&call.rest, words[i]);
+
+    redisReply *reply;
+    struct deadline before = deadline_now();
+    enum lock_result result = run_script(redis, &call, &reply, bound, why);
+    if (result == LOCK_OK) {
+        result = read_take(redis, reply, request, before, lease, holder, why);
+        freeReplyObject(reply);
+    } else if (redis->conn.sent) {
+        backend->uncertain = true;
+    }
+    return name_server(redis, result, why);
+}
+
+/* --- check and release --------------------------------------------------- */
+
+static enum lock_result gone(const struct lease *lease, const char *word, struct why *why)
+{
+    why_set(why, strcmp(word, "gone") == 0 ? "the key %s is gone" : "the key %s has another owner", lease->key);
+    return LOCK_GONE;
+}
+
+static enum lock_result read_check(struct redis_backend *redis, const redisReply *reply, struct deadline before,
+                                   struct lease *lease, struct why *why)
+{
+    int64_t left_ms;
+    if (answer_is(reply, "gone", 1) || answer_is(reply, "other", 1))
+        return gone(lease, reply->element[0]->str, why);
+    if (!answer_is(reply, "ours", 2) || !integer_of(reply->element[1], -1, &left_ms))
+        return bad_answer(redis, why);
+    /* Without an expiry, which somebody took away, our own deadline stands. */
+    if (left_ms >= 0)
+        lease_adopt(lease, before, deadline_now(), (struct duration){left_ms * NS_PER_MS});
+    return LOCK_OK;
+}
+
+static enum lock_result redis_check(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+{
+    struct redis_backend *redis = redis_of(backend);
+    struct script_call call = {.script = &script_check};
+    redis_command_add(&call.rest, "1");
+    redis_command_add(&call.rest, lease->key);
+    redis_command_add(&call.rest, lease->token);
+
+    redisReply *reply;
+    struct deadline before = deadline_now();
+    enum lock_result result = run_script(redis, &call, &reply, bound, why);
+    if (result == LOCK_OK) {
+        result = read_check(redis, reply, before, lease, why);
+        freeReplyObject(reply);
+    }
+    return name_server(redis, result, why);
+}
+
+static enum lock_result redis_release(struct backend *backend, const struct lease *lease, struct bound bound, struct why *why)
+{
+    struct redis_backend *redis = redis_of(backend);
+    struct script_call call = {.script = &script_release};
+    char now[24];
+    snprintf(now, sizeof now, "%" PRId64, wall_now_ms());
+    redis_command_add(&call.rest, "2");
+    redis_command_add(&call.rest, lease->key);
+    redis_command_add(&call.rest, redis->meta);
+    redis_command_add(&call.rest, lease->token);
+    redis_command_add(&call.rest, now);
+
+    redisReply *reply;
+    enum lock_result result = run_script(redis, &call, &reply, bound, why);
+    if (result == LOCK_OK) {
+        if (answer_is(reply, "gone", 1) || answer_is(reply, "other", 1))
+            result = gone(lease, reply->element[0]->str, why);
+        else if (!answer_is(reply, "released", 1))
+            result = bad_answer(redis, why);
+        freeReplyObject(reply);
+    }
+    return name_server(redis, result, why);
+}
+
+static int redis_news_fd(struct backend *backend)
+{
+    (void)backend;
+    return -1;
+}
+
+static void redis_close(struct backend *backend)
+{
+    struct redis_backend *redis = redis_of(backend);
+    redis_conn_free(&redis->conn);
+    explicit_bzero(&redis->url, sizeof redis->url);
+    free(redis);
+}
+
+enum lock_result backend_redis_open(struct backend **backend, const char *url, struct duration timeout, struct why *why)
+{
+    struct redis_backend *redis = calloc(1, sizeof *redis);
+    if (redis == NULL) {
+        why_set(why, "out of memory");
+        return LOCK_SYSTEM;
+    }
+    if (!redis_url_parse(&redis->url, url, why)) {
+        free(redis);
+        return LOCK_INVALID;
+    }
+    redis_conn_init(&redis->conn, &redis->url, timeout);
+    redis->base = (struct backend){
+        .kind = "redis",
+        .poll_least = DURATION_MS(250),
+        .poll_most = DURATION_S(5),
+        .take = redis_take,
+        .check = redis_check,
+        .release = redis_release,
+        .news_fd = redis_news_fd,
+        .close = redis_close,
+    };
+    *backend = &redis->base;
+    return LOCK_OK;
+}

@@ -1,0 +1,38 @@
+/* The command: started, signalled with all its descendants, reaped. */
+#ifndef DLOCK_CHILD_H
+#define DLOCK_CHILD_H
+
+#include "clock.h"
+#include "signals.h"
+#include "status.h"
+#include "why.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct child {
+    pid_t pid;
+    volatile int exec_error; /* the errno for which it was never executed, else 0 */
+    bool ended;
+    int status; /* of waitpid(2), once ended */
+};
+
+/* Forks and executes argv (found along PATH) with the environment of this
+ * process, in its process group, on its terminal; with the signal mask and
+ * dispositions that dlock was given and none of its descriptors; killed when
+ * this thread ends. Descendants whose parents end become ours.
+ * LOCK_OK; LOCK_SYSTEM with *why set: nothing was started. */
+enum lock_result child_start(struct child *child, const char *const *argv, const struct signals *signals, struct why *why);
+
+/* Reaps whatever has ended, the command or an adopted descendant. Returns
+ * whether any child is left. Never waits. */
+bool child_reap(struct child *child);
+
+/* Sends the signal to the command and to every descendant of ours that can be
+ * found. */
+void child_signal_tree(const struct child *child, int number);
+
+/* Sends it to the command alone. */
+void child_signal(const struct child *child, int number);
+
+#endif

@@ -1,0 +1,87 @@
+#include "clock.h"
+
+#include <limits.h>
+#include <sys/random.h>
+#include <time.h>
+
+static int64_t read_clock(clockid_t id)
+{
+    struct timespec ts;
+    /* Cannot fail for the two clocks that we ask for. */
+    if (clock_gettime(id, &ts) != 0)
+        return 0;
+    return (int64_t)ts.tv_sec * NS_PER_S + ts.tv_nsec;
+}
+
+struct deadline deadline_now(void)
+{
+    return (struct deadline){read_clock(CLOCK_BOOTTIME)};
+}
+
+struct deadline deadline_plus(struct deadline from, struct duration later)
+{
+    struct deadline sum;
+    if (__builtin_add_overflow(from.boot_ns, later.ns, &sum.boot_ns))
+        return DEADLINE_NEVER;
+    return sum;
+}
+
+struct deadline deadline_minus(struct deadline from, struct duration earlier)
+{
+    int64_t ns;
+    if (from.boot_ns == INT64_MAX)
+        return from;
+    if (__builtin_sub_overflow(from.boot_ns, earlier.ns, &ns) || ns < 0)
+        ns = 0;
+    return (struct deadline){ns};
+}
+
+struct duration deadline_gap(struct deadline earlier, struct deadline later)
+{
+    int64_t ns = later.boot_ns - earlier.boot_ns; /* both are >= 0: no overflow */
+    return (struct duration){ns > 0 ? ns : 0};
+}
+
+struct duration deadline_left(struct deadline d)
+{
+    return deadline_gap(deadline_now(), d);
+}
+
+int deadline_poll_ms(struct deadline d)
+{
+    if (d.boot_ns == INT64_MAX)
+        return -1;
+    struct duration left = deadline_left(d);
+    int64_t ms = left.ns / NS_PER_MS + (left.ns % NS_PER_MS != 0);
+    return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+int64_t wall_now_ms(void)
+{
+    return read_clock(CLOCK_REALTIME) / NS_PER_MS;
+}
+
+int64_t wall_now_us(void)
+{
+    return read_clock(CLOCK_REALTIME) / NS_PER_US;
+}
+
+void wall_format(int64_t wall_ms, char *text, size_t size)
+{
+    time_t seconds = (time_t)(wall_ms / 1000);
+    struct tm utc;
+    if (size == 0)
+        return;
+    if (gmtime_r(&seconds, &utc) == NULL || strftime(text, size, "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
+        text[0] = '\0';
+}
+
+struct duration duration_jittered(struct duration d)
+{
+    uint64_t random = 0;
+    /* Without entropy everyone waits the longest: late, never wrong. */
+    if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
+        return d;
+    uint64_t half = (uint64_t)d.ns / 2;
+    return (struct duration){d.ns - (int64_t)(random % (half + 1))};
+}

@@ -1,0 +1,15 @@
+/* What the command learns of its lock through its environment. */
+#ifndef DLOCK_COMMAND_ENV_H
+#define DLOCK_COMMAND_ENV_H
+
+#include "lease.h"
+
+#include <stdbool.h>
+
+/* Sets DLOCK_NAME, DLOCK_KEY, DLOCK_OWNER, DLOCK_FENCE, DLOCK_TTL (seconds),
+ * DLOCK_EXPIRES_AT (ISO 8601, UTC), DLOCK_BACKEND, and adds this lock's line
+ * "BACKEND TOKEN KEY" to DLOCK_HELD, in the environment of this process.
+ * False where memory is short. */
+bool command_env_set(const struct lease *lease, const char *backend);
+
+#endif

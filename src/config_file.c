@@ -1,0 +1,199 @@
+/* INI by inih, with three differences that its reader callback makes: lines
+ * are counted, so that an error can name one; a line too long for inih's
+ * buffer is an error, where inih would cut it in two; and white space before a
+ * key is passed over, where inih would take the line for more of the last
+ * value. */
+#include "config_file.h"
+
+#include "config.h"
+#include "text.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <ini.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+extern char **environ;
+
+struct reading {
+    struct options *options;
+    FILE *file;
+    const char *path;
+    bool others_can_read;
+    int line;
+    enum options_result result;
+    struct why *why;
+    /* Settings of matching sections come after those for every lock. */
+    bool want_sections;
+};
+
+static char *read_line(char *buffer, int size, void *data)
+{
+    struct reading *reading = data;
+    if (reading->result != OPTIONS_OK || fgets(buffer, size, reading->file) == NULL)
+        return NULL;
+    reading->line++;
+    size_t length = strlen(buffer);
+    int next = length > 0 && buffer[length - 1] == '\n' ? EOF : getc(reading->file);
+    if (next != EOF) {
+        why_set(reading->why, "%s:%d: the line is longer than %d characters", reading->path, reading->line, size - 2);
+        reading->result = OPTIONS_BAD_CONFIG;
+        return NULL;
+    }
+    size_t blank = strspn(buffer, " \t");
+    memmove(buffer, buffer + blank, length - blank + 1);
+    return buffer;
+}
+
+static int fail(struct reading *reading, const char *key, const char *text)
+{
+    why_set(reading->why, "%s:%d: %.100s: %s", reading->path, reading->line, key, text);
+    reading->result = OPTIONS_BAD_CONFIG;
+    return 0;
+}
+
+/* A password stands between a user and a host: "//user:secret@". */
+static bool holds_secret(enum option_id id, const char *value)
+{
+    const char *slashes = strstr(value, "//");
+    const char *at = strrchr(value, '@');
+    return id == OPT_REDIS && slashes != NULL && at != NULL && memchr(slashes, ':', (size_t)(at - slashes)) != NULL;
+}
+
+static int take_setting(void *data, const char *section, const char *key, const char *value)
+{
+    struct reading *reading = data;
+    const char *glob = strncmp(section, "lock ", 5) == 0 ? section + 5 : NULL;
+    if (reading->result != OPTIONS_OK)
+        return 0;
+    if (*section != '\0' && (glob == NULL || *glob == '\0'))
+        return fail(reading, section, "unknown section; [lock GLOB] is the only kind");
+    const struct poptOption *option = option_by_name(key, strlen(key));
+    if (option == NULL || !option_configurable((enum option_id)option->val))
+        return fail(reading, key, "unknown key; the long options of dlock --help are the keys");
+    if (holds_secret((enum option_id)option->val, value) && reading->others_can_read)
+        return fail(reading, key, "it holds a password, and others can read this file; chmod o= helps");
+    if ((glob != NULL) != reading->want_sections)
+        return 1;
+    if (glob != NULL && fnmatch(glob, reading->options->name, 0) != 0)
+        return 1;
+    struct origin origin = {.kind = ORIGIN_FILE, .file = reading->path, .line = reading->line};
+    if (!options_add(reading->options, (enum option_id)option->val, value, origin))
+        reading->result = OPTIONS_NO_MEMORY;
+    return reading->result == OPTIONS_OK;
+}
+
+static enum options_result read_pass(struct reading *reading)
+{
+    rewind(reading->file);
+    reading->line = 0;
+    int bad_line = ini_parse_stream(read_line, reading, take_setting, reading);
+    if (reading->result == OPTIONS_OK && bad_line != 0) {
+        why_set(reading->why, "%s:%d: this is neither KEY = VALUE, nor [lock GLOB], nor a comment", reading->path, bad_line);
+        reading->result = OPTIONS_BAD_CONFIG;
+    }
+    if (reading->result == OPTIONS_OK && ferror(reading->file)) {
+        why_set(reading->why, "%s: %s", reading->path, strerror(errno));
+        reading->result = OPTIONS_BAD_CONFIG;
+    }
+    return reading->result;
+}
+
+static enum options_result read_file(struct options *options, const char *path, struct why *why)
+{
+    struct stat status;
+    FILE *file = fopen(path, "re");
+    if (file == NULL && (errno == ENOENT || errno == ENOTDIR))
+        return OPTIONS_OK;
+    if (file == NULL || fstat(fileno(file), &status) != 0) {
+        why_set(why, "%s: cannot read it: %s", path, strerror(errno));
+        if (file != NULL)
+            fclose(file);
+        return OPTIONS_BAD_CONFIG;
+    }
+    if (!S_ISREG(status.st_mode)) {
+        why_set(why, "%s: it is not a regular file", path);
+        fclose(file);
+        return OPTIONS_BAD_CONFIG;
+    }
+    struct reading reading = {
+        .options = options,
+        .file = file,
+        .path = path,
+        .others_can_read = (status.st_mode & S_IROTH) != 0,
+        .why = why,
+    };
+    enum options_result result = read_pass(&reading);
+    reading.want_sections = true;
+    if (result == OPTIONS_OK)
+        result = read_pass(&reading);
+    fclose(file);
+    return result;
+}
+
+/* The XDG Base Directory specification: a relative path counts as unset. */
+static bool user_path(char **path)
+{
+    const char *home = getenv("XDG_CONFIG_HOME"), *below = "";
+    if (home == NULL || *home != '/') {
+        home = getenv("HOME");
+        below = "/.config";
+    }
+    if (home == NULL || *home != '/')
+        return true;
+    size_t size = strlen(home) + strlen(below) + sizeof "/dlock/dlock.conf";
+    *path = malloc(size);
+    if (*path != NULL)
+        snprintf(*path, size, "%s%s/dlock/dlock.conf", home, below);
+    return *path != NULL;
+}
+
+/* Inside a command that dlock runs, these tell of the lock around it
+ * (child.c): they are no options for a dlock that is started there. */
+static bool told_by_outer_dlock(enum option_id id)
+{
+    const char *held = getenv("DLOCK_HELD");
+    return held != NULL && *held != '\0' && (id == OPT_OWNER || id == OPT_TTL || id == OPT_BACKEND);
+}
+
+/* Adds an option's DLOCK_ variable where it is set. One that is set to nothing is as
+ * good as unset, as shells and units often can do no better. */
+static bool read_variable(const struct poptOption *option, const void *data)
+{
+    struct options *const *to = data;
+    char name[ORIGIN_TEXT_SIZE];
+    struct origin origin = {.kind = ORIGIN_ENVIRONMENT};
+    enum option_id id = (enum option_id)option->val;
+    if (!option_configurable(id) || (option->argInfo & POPT_ARGFLAG_DOC_HIDDEN) || told_by_outer_dlock(id))
+        return false;
+    const char *value = getenv(origin_format(id, origin, name, sizeof name));
+    return value != NULL && *value != '\0' && !options_add(*to, id, value, origin);
+}
+
+/* Most runs have no DLOCK_* variable at all; one look at the environment is
+ * cheaper than a getenv(3) for each option. */
+static bool any_variable(void)
+{
+    for (char **variable = environ; *variable != NULL; variable++)
+        if (strncmp(*variable, "DLOCK_", 6) == 0)
+            return true;
+    return false;
+}
+
+enum options_result config_read(struct options *options, struct why *why)
+{
+    static const char system_path[] = SYSCONFDIR "/dlock.conf";
+    enum options_result result = read_file(options, system_path, why);
+    if (result == OPTIONS_OK && !user_path(&options->user_config))
+        result = OPTIONS_NO_MEMORY;
+    if (result == OPTIONS_OK && options->user_config != NULL)
+        result = read_file(options, options->user_config, why);
+    if (result == OPTIONS_OK && any_variable() && option_find(read_variable, &options) != NULL)
+        result = OPTIONS_NO_MEMORY;
+    if (result == OPTIONS_NO_MEMORY)
+        why_set(why, "out of memory");
+    return result;
+}

@@ -1,0 +1,67 @@
+/* A lease: a lock that we hold until a deadline. And what a backend is asked
+ * to take, and who holds what we could not get. */
+#ifndef DLOCK_LEASE_H
+#define DLOCK_LEASE_H
+
+#include "clock.h"
+#include "lock_name.h"
+#include "token.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Who holds a lock, for people to read and for records. All of it is foreign
+ * text where it comes from a server or a file. */
+struct holder {
+    bool known;   /* false: another client's lock, of which nothing is told */
+    bool expires; /* whether `left` says anything */
+    struct duration left;
+    int64_t since_wall_ms; /* 0: unknown */
+    pid_t pid;             /* 0: unknown */
+    int64_t pid_start;     /* field 22 of /proc/PID/stat: told apart from a later pid */
+    char host[256];
+    char boot_id[40];
+    char user[64];
+    char command[128]; /* the command's argv[0] */
+};
+
+/* What a backend is asked for. The strings belong to the caller and live as
+ * long as the backend does. */
+struct lock_request {
+    const char *name;
+    const char *key;
+    const char *token;
+    struct duration ttl;
+    struct holder self;
+};
+
+struct lease {
+    const char *name;
+    const char *key;
+    const char *token;
+    struct duration ttl;
+    int64_t fence;            /* rises with every take of the lock */
+    struct deadline taken;    /* before the take was sent */
+    struct deadline deadline; /* from which on we may not hold it any more */
+};
+
+/* What a lease is cut by at its end, since two clocks never run alike: 1 % of
+ * the TTL, at least 2 ms, at most 1 s. (As in Redlock's validity time:
+ * redis.io, "Distributed Locks with Redis".) */
+struct duration lease_drift(struct duration ttl);
+
+/* Starts the lease at `before`, the moment before its take was sent. */
+void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before, int64_t fence);
+
+/* Takes in what a check said: asked at `before`, answered at `after`, the
+ * store will keep the lock `left` longer. Adopts the new deadline where
+ * somebody extended or shortened the lease, and leaves it where the answer
+ * differs by no more than the way to the store explains. */
+void lease_adopt(struct lease *lease, struct deadline before, struct deadline after, struct duration left);
+
+/* Fills in host, boot id, pid, its start time, user and the command's name.
+ * What cannot be found stays empty: it is for display. */
+void holder_self(struct holder *self, const char *command);
+
+#endif

@@ -1,0 +1,39 @@
+/* The directory of lock files: which one, and whether it can be trusted. */
+#ifndef DLOCK_LOCK_DIR_H
+#define DLOCK_LOCK_DIR_H
+
+#include "clock.h"
+#include "status.h"
+#include "why.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lock_dir {
+    int fd;
+    char path[4096];
+};
+
+/* Opens `path`, or where it is NULL the default: /run/lock/dlock for root,
+ * /run/lock/dlock-UID for others, /tmp/dlock-UID where /run/lock cannot be
+ * written. Makes it (0700; root's: 1777) where it is not there. Refuses a
+ * link, another user's directory, and one that others may write to without
+ * the sticky bit; a sticky one of root's is fine for everybody.
+ * LOCK_OK; LOCK_REFUSED, LOCK_CANT_CREATE, LOCK_SYSTEM with *why set. */
+enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct why *why);
+
+void lock_dir_close(struct lock_dir *dir);
+
+/* The next fence of this directory: max(last + 1, the wall clock in
+ * microseconds). LOCK_OK; LOCK_CANT_CREATE or LOCK_REFUSED with *why set. */
+enum lock_result lock_dir_next_fence(const struct lock_dir *dir, int64_t *fence, struct why *why);
+
+/* Whether the last time that this said true is at least `interval` ago, for
+ * warnings that should not come at every run. True where that cannot be
+ * found out. */
+bool lock_dir_stamp_due(const struct lock_dir *dir, struct duration interval);
+
+/* What an errno of opening or making a file means. */
+enum lock_result file_error_result(int error);
+
+#endif

@@ -1,0 +1,28 @@
+/* The lease record that a lock file holds: lines of "field value", from
+ * "dlock 1" to "end", so that a record cut off halfway is seen as such. */
+#ifndef DLOCK_LOCK_RECORD_H
+#define DLOCK_LOCK_RECORD_H
+
+#include "lease.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define LOCK_RECORD_SIZE 16384
+
+struct lock_record {
+    char key[LOCK_KEY_SIZE];
+    char token[TOKEN_SIZE];
+    int64_t fence;
+    struct deadline expires; /* on the boot clock of holder.boot_id */
+    struct holder holder;
+};
+
+/* Writes the record as text. Returns its length, 0 where it does not fit. */
+size_t lock_record_format(const struct lock_record *record, char text[LOCK_RECORD_SIZE]);
+
+/* Reads it back. Unknown fields are passed over, for a later version to add.
+ * False where it is not a whole record of ours. */
+bool lock_record_parse(struct lock_record *record, const char *text);
+
+#endif

@@ -1,0 +1,62 @@
+/* dlock: flock(1) for a fleet. Parse, then one action. */
+#include "action_run.h"
+#include "config.h"
+#include "message.h"
+#include "options.h"
+#include "status.h"
+
+#include <hiredis.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static void print_help(enum option_action action)
+{
+    const char *argv[] = {"dlock", NULL};
+    poptContext context = poptGetContext(NULL, 1, argv, option_table, 0);
+    if (context == NULL)
+        return;
+    poptSetOtherOptionHelp(context, "[OPTIONS] NAME [OPTIONS] [--] COMMAND [ARG...]");
+    if (action == ACTION_USAGE)
+        poptPrintUsage(context, stdout, 0);
+    else
+        poptPrintHelp(context, stdout, 0);
+    poptFreeContext(context);
+    if (action == ACTION_HELP)
+        puts("\nDURATION: 90, 1.5s, 250ms, 1h30m. Exit status: the command's own; 124 the lease ended\n"
+             "or was lost; 75 held by another; 69 Redis not reachable; 77 not permitted; 64 wrong\n"
+             "usage; 78 wrong configuration. The manual, dlock(1), has the rest.");
+}
+
+static int print(enum option_action action)
+{
+    if (action == ACTION_VERSION)
+        printf("dlock %s (hiredis %d.%d.%d)\n", PACKAGE_VERSION, HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH);
+    else
+        print_help(action);
+    return fflush(stdout) == 0 && ferror(stdout) == 0 ? STATUS_OK : STATUS_CANT_CREATE;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    struct why why = {""};
+    enum options_result result = options_read(&options, argc, argv, &why);
+    struct messages out = {
+        .name = options.name,
+        .verbosity = options.verbosity,
+        .terminal = isatty(STDERR_FILENO) == 1,
+    };
+    int status;
+    if (result != OPTIONS_OK) {
+        say_error(&out, "%s", why.text);
+        status = result == OPTIONS_BAD_USAGE    ? STATUS_USAGE
+                 : result == OPTIONS_BAD_CONFIG ? STATUS_CONFIG
+                                                : STATUS_SYSTEM;
+    } else if (options.action == ACTION_RUN) {
+        status = action_run(&options, &out);
+    } else {
+        status = print(options.action);
+    }
+    options_free(&options);
+    return status;
+}

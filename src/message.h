@@ -1,0 +1,27 @@
+/* What dlock says to people: on stderr, one line an event in one write(2),
+ * prefixed "dlock: NAME: ", with whatever is foreign in it escaped. */
+#ifndef DLOCK_MESSAGE_H
+#define DLOCK_MESSAGE_H
+
+#include <stdbool.h>
+
+struct messages {
+    const char *name; /* of the lock; NULL until it is known */
+    int verbosity;    /* -1: -q, 0: normal, 1: -v, 2: -vv */
+    bool terminal;    /* whether stderr is one */
+};
+
+/* A failure that ends dlock or stops the command: always said. */
+__attribute__((format(printf, 2, 3))) void say_error(const struct messages *out, const char *format, ...);
+
+/* Something that the user should know and can change: not with -q. */
+__attribute__((format(printf, 2, 3))) void say_warning(const struct messages *out, const char *format, ...);
+
+/* That the lock was not to be had: with -v or on a terminal alone, since a
+ * crontab on thirty hosts must not send twenty-nine mails. */
+__attribute__((format(printf, 2, 3))) void say_conflict(const struct messages *out, const char *format, ...);
+
+/* The story of a run: with -v. */
+__attribute__((format(printf, 2, 3))) void say_verbose(const struct messages *out, const char *format, ...);
+
+#endif

@@ -1,0 +1,109 @@
+/* The table of options, the single source of their names, arguments and help.
+ * A hidden entry is an alias of the entry before it. */
+#include "options.h"
+
+#include <string.h>
+
+#define FLAG(long_name, short_name, id, help) {long_name, short_name, POPT_ARG_NONE, NULL, id, help, NULL}
+#define VALUE(long_name, short_name, id, help, argument) {long_name, short_name, POPT_ARG_STRING, NULL, id, help, argument}
+#define FLAG_ALIAS(long_name, id) {long_name, '\0', POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL}
+#define VALUE_ALIAS(long_name, id) {long_name, '\0', POPT_ARG_STRING | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL}
+#define GROUP(table, title) {NULL, '\0', POPT_ARG_INCLUDE_TABLE, table, 0, title, NULL}
+
+static struct poptOption taking[] = {
+    FLAG("exclusive", 'x', OPT_EXCLUSIVE, "one holder at a time (default)"),
+    FLAG("nonblock", 'n', OPT_NONBLOCK, "do not wait for the lock"),
+    FLAG_ALIAS("nb", OPT_NONBLOCK),
+    FLAG_ALIAS("nonblocking", OPT_NONBLOCK),
+    VALUE("wait", 'w', OPT_WAIT, "wait at most this long; 0 is -n (default: for ever)", "DURATION"),
+    VALUE_ALIAS("timeout", OPT_WAIT),
+    VALUE("conflict-exit-code", 'E', OPT_CONFLICT_EXIT_CODE, "exit status when the lock was not to be had (default: 75)", "N"),
+    VALUE("ttl", 't', OPT_TTL, "the lease: how long the lock holds, 100ms to 30d (default: 1h)", "DURATION"),
+    VALUE("owner", '\0', OPT_OWNER, "owner token (default: a fresh UUID v4)", "TOKEN"),
+    VALUE("scope", '\0', OPT_SCOPE, "the key is PREFIX + SCOPE: + NAME", "TEXT"),
+    VALUE("prefix", '\0', OPT_PREFIX, "what keys begin with (default: dlock:)", "TEXT"),
+    POPT_TABLEEND,
+};
+
+static struct poptOption where[] = {
+    VALUE("redis", 'r', OPT_REDIS, "redis://[USER[:PASSWORD]@]HOST[:PORT][/DB] or unix:///PATH[?db=N]", "URL"),
+    VALUE("backend", '\0', OPT_BACKEND, "auto: Redis if one is configured, else file (default: auto)", "auto|redis|file"),
+    VALUE("lock-dir", '\0', OPT_LOCK_DIR, "directory of lock files (default: /run/lock/dlock for root)", "DIR"),
+    VALUE("lock-file", '\0', OPT_LOCK_FILE, "lock exactly this file, as flock(1) does", "PATH"),
+    VALUE("on-degraded", '\0', OPT_ON_DEGRADED, "when no Redis is configured and a file lock is taken (default: warn)",
+          "warn|warn-throttled|proceed|fail"),
+    VALUE("fallback", '\0', OPT_FALLBACK, "when Redis is down, take a file lock (default: off)", "file"),
+    VALUE("connect-timeout", '\0', OPT_CONNECT_TIMEOUT, "limit of one try to reach Redis (default: 3s)", "DURATION"),
+    VALUE("outage", '\0', OPT_OUTAGE, "how long an unreachable Redis is tried before exit 69 (default: 10s)", "DURATION"),
+    POPT_TABLEEND,
+};
+
+static struct poptOption running[] = {
+    VALUE("on-expire", '\0', OPT_ON_EXPIRE, "what happens to the command when the lease ends or is lost (default: stop)", "stop|warn"),
+    VALUE("stop-signal", '\0', OPT_STOP_SIGNAL, "the first signal to the command when the lease ends (default: TERM)", "SIG"),
+    VALUE("grace", '\0', OPT_GRACE, "how long before the end it is sent; KILL at the end (default: min(10s, ttl/10))", "DURATION"),
+    VALUE("command", 'c', OPT_COMMAND, "run this with $SHELL -c instead of COMMAND", "STRING"),
+    POPT_TABLEEND,
+};
+
+static struct poptOption saying[] = {
+    FLAG("verbose", 'v', OPT_VERBOSE, "say what is done; may be repeated"),
+    FLAG("quiet", 'q', OPT_QUIET, "say nothing but what ends dlock or stops the command"),
+    FLAG("version", 'V', OPT_VERSION, "print the version"),
+    FLAG("help", 'h', OPT_HELP, "print this help"),
+    FLAG("usage", '\0', OPT_USAGE, "print a short list of the options"),
+    POPT_TABLEEND,
+};
+
+const struct poptOption option_table[] = {
+    GROUP(taking, "Taking the lock:"),
+    GROUP(where, "Where the lock lives:"),
+    GROUP(running, "While the command runs:"),
+    GROUP(saying, "What is said:"),
+    POPT_TABLEEND,
+};
+
+const struct poptOption *option_find(bool (*visit)(const struct poptOption *, const void *), const void *data)
+{
+    for (const struct poptOption *group = option_table; group->arg != NULL; group++)
+        for (const struct poptOption *option = group->arg; option->longName != NULL; option++)
+            if (visit(option, data))
+                return option;
+    return NULL;
+}
+
+struct name {
+    const char *text;
+    size_t length;
+};
+
+static bool has_name(const struct poptOption *option, const void *data)
+{
+    const struct name *name = data;
+    return strlen(option->longName) == name->length && memcmp(option->longName, name->text, name->length) == 0;
+}
+
+const struct poptOption *option_by_name(const char *name, size_t length)
+{
+    return option_find(has_name, &(struct name){name, length});
+}
+
+static bool has_id(const struct poptOption *option, const void *data)
+{
+    return option->val == *(const int *)data;
+}
+
+const struct poptOption *option_by_id(enum option_id id)
+{
+    return option_find(has_id, &(int){(int)id});
+}
+
+bool option_has_value(const struct poptOption *option)
+{
+    return (option->argInfo & POPT_ARG_MASK) == POPT_ARG_STRING;
+}
+
+bool option_configurable(enum option_id id)
+{
+    return id != OPT_COMMAND && id != OPT_VERSION && id != OPT_HELP && id != OPT_USAGE;
+}

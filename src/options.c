@@ -1,0 +1,392 @@
+#include "options.h"
+
+#include "config_file.h"
+#include "duration.h"
+#include "lock_name.h"
+#include "signal_name.h"
+#include "text.h"
+#include "token.h"
+
+#include <ctype.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What one source says of one option. Sources are added from the weakest to
+ * the strongest, so that the last word wins when they are applied in order. */
+struct setting {
+    struct setting *next;
+    enum option_id id;
+    struct origin origin;
+    char text[];
+};
+
+enum { TTL_LEAST_MS = 100, TTL_MOST_DAYS = 30 };
+
+static const struct options defaults = {
+    .waits_forever = true,
+    .conflict_status = 75,
+    .ttl = {3600 * NS_PER_S},
+    .prefix = "dlock:",
+    .connect_timeout = {3 * NS_PER_S},
+    .outage = {10 * NS_PER_S},
+    .stop_signal = SIGTERM,
+    .grace = {-1}, /* not set: min(10s, ttl/10) */
+};
+
+bool options_add(struct options *options, enum option_id id, const char *text, struct origin origin)
+{
+    size_t size = strlen(text != NULL ? text : "") + 1;
+    struct setting *setting = malloc(sizeof *setting + size);
+    if (setting == NULL)
+        return false;
+    *setting = (struct setting){.id = id, .origin = origin};
+    memcpy(setting->text, text != NULL ? text : "", size);
+    struct setting **end = &options->settings;
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = setting;
+    return true;
+}
+
+void options_free(struct options *options)
+{
+    while (options->settings != NULL) {
+        struct setting *next = options->settings->next;
+        free(options->settings);
+        options->settings = next;
+    }
+    free(options->user_config);
+}
+
+enum options_result origin_result(struct origin origin)
+{
+    return origin.kind == ORIGIN_FILE || origin.kind == ORIGIN_ENVIRONMENT ? OPTIONS_BAD_CONFIG : OPTIONS_BAD_USAGE;
+}
+
+char *origin_format(enum option_id id, struct origin origin, char *text, size_t size)
+{
+    const char *name = option_by_id(id)->longName;
+    switch (origin.kind) {
+    case ORIGIN_FILE: snprintf(text, size, "%s:%d: %s", origin.file, origin.line, name); break;
+    case ORIGIN_ENVIRONMENT:
+        snprintf(text, size, "DLOCK_%s", name);
+        for (char *c = text; *c != '\0'; c++)
+            *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+        break;
+    case ORIGIN_DEFAULT:
+    case ORIGIN_COMMAND_LINE: snprintf(text, size, "--%s", name); break;
+    }
+    return text;
+}
+
+/* --- values ------------------------------------------------------------- */
+
+static bool apply_duration(struct duration *out, const char *text, struct why *why)
+{
+    enum duration_error error = duration_parse(text, out);
+    if (error != DURATION_OK)
+        why_set(why, "'%.100s': %s", text, duration_error_text(error));
+    return error == DURATION_OK;
+}
+
+static bool apply_ttl(struct duration *ttl, const char *text, struct why *why)
+{
+    if (!apply_duration(ttl, text, why))
+        return false;
+    bool fits = ttl->ns >= TTL_LEAST_MS * NS_PER_MS && ttl->ns <= INT64_C(86400) * TTL_MOST_DAYS * NS_PER_S;
+    /* The stores count whole milliseconds. */
+    ttl->ns -= ttl->ns % NS_PER_MS;
+    if (!fits)
+        why_set(why, "'%.100s': a lease lasts from %dms to %dd", text, TTL_LEAST_MS, TTL_MOST_DAYS);
+    return fits;
+}
+
+static bool apply_connect_timeout(struct duration *timeout, const char *text, struct why *why)
+{
+    if (!apply_duration(timeout, text, why))
+        return false;
+    if (timeout->ns < NS_PER_MS)
+        why_set(why, "'%.100s': it must be at least 1ms", text);
+    return timeout->ns >= NS_PER_MS;
+}
+
+static bool apply_wait(struct options *options, const char *text, struct why *why)
+{
+    options->waits_forever = false;
+    return apply_duration(&options->wait, text, why);
+}
+
+static bool apply_conflict_status(struct options *options, const char *text, struct why *why)
+{
+    int64_t number;
+    if (!number_parse(text, 0, 255, &number)) {
+        why_set(why, "'%.100s': an exit status is a whole number from 0 to 255", text);
+        return false;
+    }
+    options->conflict_status = (int)number;
+    return true;
+}
+
+static bool apply_signal(struct options *options, const char *text, struct why *why)
+{
+    options->stop_signal = signal_parse(text);
+    if (options->stop_signal == 0)
+        why_set(why, "'%.100s': no such signal; TERM, SIGTERM or 15 are ways to name one", text);
+    return options->stop_signal != 0;
+}
+
+/* Words are those of the option's help, "auto|redis|file"; *index is which. */
+static bool apply_choice(enum option_id id, int *index, const char *text, struct why *why)
+{
+    const char *words = option_by_id(id)->argDescrip;
+    size_t length = strlen(text);
+    *index = 0;
+    for (const char *word = words; word != NULL; (*index)++) {
+        const char *bar = strchr(word, '|');
+        size_t word_length = bar != NULL ? (size_t)(bar - word) : strlen(word);
+        if (word_length == length && memcmp(word, text, length) == 0)
+            return true;
+        word = bar != NULL ? bar + 1 : NULL;
+    }
+    why_set(why, "'%.100s': it must be %s", text, words);
+    return false;
+}
+
+static bool apply_path(const char **path, const char *text, struct why *why)
+{
+    *path = text;
+    if (*text == '\0')
+        why_set(why, "'': the path is empty");
+    return *text != '\0';
+}
+
+/* The text outlives the options: it is the setting's own. */
+static bool apply_value(struct options *options, enum option_id id, const char *text, struct why *why)
+{
+    int choice = 0;
+    switch ((int)id) {
+    case OPT_WAIT: return apply_wait(options, text, why);
+    case OPT_CONFLICT_EXIT_CODE: return apply_conflict_status(options, text, why);
+    case OPT_TTL: return apply_ttl(&options->ttl, text, why);
+    case OPT_OWNER: options->owner = text; return token_valid(text, why);
+    case OPT_SCOPE: options->scope = text; return lock_name_valid(text, "the scope", why);
+    case OPT_PREFIX:
+        options->prefix = text;
+        return *text == '\0' || lock_name_valid(text, "the prefix", why);
+    case OPT_REDIS: options->redis = text; return true; /* redis_url.c judges it */
+    case OPT_BACKEND:
+        if (!apply_choice(id, &choice, text, why))
+            return false;
+        options->backend = (enum backend_choice)choice;
+        return true;
+    case OPT_LOCK_DIR: return apply_path(&options->lock_dir, text, why);
+    case OPT_LOCK_FILE: return apply_path(&options->lock_file, text, why);
+    case OPT_ON_DEGRADED:
+        if (!apply_choice(id, &choice, text, why))
+            return false;
+        options->on_degraded = (enum on_degraded)choice;
+        return true;
+    case OPT_FALLBACK: options->fallback_to_file = true; return apply_choice(id, &choice, text, why);
+    case OPT_CONNECT_TIMEOUT: return apply_connect_timeout(&options->connect_timeout, text, why);
+    case OPT_OUTAGE: return apply_duration(&options->outage, text, why);
+    case OPT_ON_EXPIRE:
+        if (!apply_choice(id, &choice, text, why))
+            return false;
+        options->warn_on_expire = choice == 1;
+        return true;
+    case OPT_STOP_SIGNAL: return apply_signal(options, text, why);
+    case OPT_GRACE: return apply_duration(&options->grace, text, why);
+    case OPT_COMMAND: options->shell_command = text; return true;
+    default: why_set(why, "this option is not known here"); return false;
+    }
+}
+
+/* On the command line a flag has no text; in a file or the environment it is
+ * a yes or a no, where no leaves things as they were. */
+static bool flag_is_set(const struct setting *setting, bool *set, struct why *why)
+{
+    static const char *const yes[] = {"yes", "true", "on", "1"}, *const no[] = {"no", "false", "off", "0"};
+    *set = setting->origin.kind == ORIGIN_COMMAND_LINE;
+    if (*set)
+        return true;
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
+        *set = strcmp(setting->text, yes[i]) == 0;
+        if (*set || strcmp(setting->text, no[i]) == 0)
+            return true;
+    }
+    why_set(why, "'%.100s': it must be yes or no", setting->text);
+    return false;
+}
+
+static bool apply_flag(struct options *options, const struct setting *setting, struct why *why)
+{
+    bool set;
+    if (!flag_is_set(setting, &set, why))
+        return false;
+    if (!set)
+        return true;
+    switch ((int)setting->id) {
+    case OPT_NONBLOCK:
+        options->waits_forever = false;
+        options->wait = DURATION_ZERO;
+        break;
+    case OPT_VERBOSE: options->verbosity = options->verbosity < 0 ? 1 : options->verbosity + 1; break;
+    case OPT_QUIET: options->verbosity = -1; break;
+    case OPT_VERSION: options->action = ACTION_VERSION; break;
+    case OPT_HELP: options->action = ACTION_HELP; break;
+    case OPT_USAGE: options->action = ACTION_USAGE; break;
+    default: break; /* OPT_EXCLUSIVE: what it says is so anyway */
+    }
+    return true;
+}
+
+static enum options_result apply_all(struct options *options, struct why *why)
+{
+    for (const struct setting *setting = options->settings; setting != NULL; setting = setting->next) {
+        bool value = option_has_value(option_by_id(setting->id));
+        struct origin *origin = &options->origins[setting->id];
+        struct why fault = {""};
+        bool good = value ? apply_value(options, setting->id, setting->text, &fault) : apply_flag(options, setting, &fault);
+        if (good && setting->id == OPT_REDIS && origin->kind == setting->origin.kind && origin->line == 0) {
+            why_set(&fault, "given twice; a quorum of several servers is not supported by this version");
+            good = false;
+        }
+        *origin = setting->origin;
+        if (!good) {
+            char where[ORIGIN_TEXT_SIZE];
+            why_set(why, "%s", fault.text);
+            why_prefix(why, origin_format(setting->id, setting->origin, where, sizeof where));
+            return origin_result(setting->origin);
+        }
+    }
+    return OPTIONS_OK;
+}
+
+/* --- the command line --------------------------------------------------- */
+
+/* Reads options from argv[1] on, up to the first word that is none. Returns
+ * its index (argc where there is none), -1 on failure. */
+static int read_words(struct options *options, int argc, char **argv, struct why *why)
+{
+    poptContext context = poptGetContext(NULL, argc, (const char **)(void *)argv, option_table, POPT_CONTEXT_POSIXMEHARDER);
+    int id, index = argc;
+    if (context == NULL) {
+        why_set(why, "out of memory");
+        return -1;
+    }
+    while ((id = poptGetNextOpt(context)) > 0) {
+        char *text = poptGetOptArg(context);
+        bool added = options_add(options, (enum option_id)id, text, (struct origin){.kind = ORIGIN_COMMAND_LINE});
+        free(text);
+        if (!added) {
+            why_set(why, "out of memory");
+            poptFreeContext(context);
+            return -1;
+        }
+    }
+    if (id < -1) {
+        const char *fault = id == POPT_ERROR_BADOPT  ? "unknown option; dlock --help lists them all"
+                            : id == POPT_ERROR_NOARG ? "it needs a value"
+                                                     : poptStrerror(id);
+        why_set(why, "%.200s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), fault);
+        index = -1;
+    } else if (poptPeekArg(context) != NULL) {
+        const char **rest = poptGetArgs(context);
+        for (index = argc; *rest != NULL; rest++)
+            index--;
+    }
+    poptFreeContext(context);
+    return index;
+}
+
+/* [OPTIONS] NAME [OPTIONS] [--] COMMAND... : two runs of options, with NAME
+ * between them. A "--" before NAME ends the options for good. */
+static enum options_result read_command_line(struct options *options, int argc, char **argv, struct why *why)
+{
+    int name = read_words(options, argc, argv, why);
+    if (name < 0)
+        return OPTIONS_BAD_USAGE;
+    if (name == argc)
+        return OPTIONS_OK;
+    options->name = argv[name];
+    int command = name + 1;
+    if (strcmp(argv[name - 1], "--") != 0) {
+        int words = read_words(options, argc - name, argv + name, why);
+        if (words < 0)
+            return OPTIONS_BAD_USAGE;
+        command = name + words;
+    }
+    if (command < argc)
+        options->command = argv + command;
+    return OPTIONS_OK;
+}
+
+/* --help and its like must work whatever else is wrong. */
+static bool asks_for_help(struct options *options)
+{
+    struct why ignored;
+    for (const struct setting *setting = options->settings; setting != NULL; setting = setting->next)
+        if (setting->id == OPT_HELP || setting->id == OPT_USAGE || setting->id == OPT_VERSION)
+            return apply_flag(options, setting, &ignored);
+    return false;
+}
+
+static enum options_result check_words(const struct options *options, struct why *why)
+{
+    if (options->name == NULL) {
+        why_set(why, "no lock name given; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]");
+        return OPTIONS_BAD_USAGE;
+    }
+    return lock_name_valid(options->name, "the lock name", why) ? OPTIONS_OK : OPTIONS_BAD_USAGE;
+}
+
+/* What is wrong only together, named by the option that has to change. */
+static enum options_result disagree(const struct options *options, enum option_id id, const char *text, struct why *why)
+{
+    char where[ORIGIN_TEXT_SIZE];
+    why_set(why, "%s: %s", origin_format(id, options->origins[id], where, sizeof where), text);
+    return origin_result(options->origins[id]);
+}
+
+static enum options_result check_together(struct options *options, struct why *why)
+{
+    if (options->shell_command == NULL && options->command == NULL) {
+        why_set(why, "no command given; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]");
+        return OPTIONS_BAD_USAGE;
+    }
+    if (options->shell_command != NULL && options->command != NULL)
+        return disagree(options, OPT_COMMAND, "it is the whole command; no further words may follow", why);
+    if (options->lock_file != NULL && options->backend == BACKEND_REDIS)
+        return disagree(options, OPT_LOCK_FILE, "it needs the file backend, and --backend=redis asks for Redis", why);
+    if (options->grace.ns < 0)
+        options->grace = duration_min(DURATION_S(10), (struct duration){options->ttl.ns / 10});
+    if (options->grace.ns >= options->ttl.ns)
+        return disagree(options, OPT_GRACE, "it must be shorter than the lease (--ttl)", why);
+    return OPTIONS_OK;
+}
+
+enum options_result options_read(struct options *options, int argc, char **argv, struct why *why)
+{
+    *options = defaults;
+    enum options_result result = read_command_line(options, argc, argv, why);
+    if (asks_for_help(options))
+        return OPTIONS_OK;
+    if (result == OPTIONS_OK)
+        result = check_words(options, why);
+    if (result != OPTIONS_OK)
+        return result;
+    /* The command line is read first, for the name that chooses the sections
+     * of the files, and applied last. */
+    struct setting *command_line = options->settings;
+    options->settings = NULL;
+    result = config_read(options, why);
+    struct setting **end = &options->settings;
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = command_line;
+    if (result == OPTIONS_OK)
+        result = apply_all(options, why);
+    return result == OPTIONS_OK ? check_together(options, why) : result;
+}

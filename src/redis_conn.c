@@ -1,0 +1,386 @@
+/* A connection is used by one thread at a time: by the main thread until the
+ * command runs, by the watch thread while it does (watch.c), by the main
+ * thread again for the release. */
+#include "redis_conn.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    REPLY_MOST_BYTES = 1 << 20, /* nothing that we ask for comes near it */
+    REPLY_MOST_ELEMENTS = 1024,
+};
+
+void redis_command_add(struct redis_command *command, const char *word)
+{
+    if (command->count >= (int)(sizeof command->words / sizeof *command->words))
+        abort(); /* a mistake in this program */
+    command->words[command->count] = word;
+    command->lengths[command->count++] = strlen(word);
+}
+
+void redis_conn_init(struct redis_conn *conn, const struct redis_url *url, struct duration timeout)
+{
+    *conn = (struct redis_conn){.url = url, .timeout = timeout, .fd = -1};
+}
+
+void redis_conn_close(struct redis_conn *conn)
+{
+    if (conn->fd >= 0)
+        close(conn->fd);
+    conn->fd = -1;
+    if (conn->reader != NULL)
+        redisReaderFree(conn->reader);
+    conn->reader = NULL;
+    conn->out_used = 0;
+    conn->greetings = 0;
+}
+
+void redis_conn_free(struct redis_conn *conn)
+{
+    redis_conn_close(conn);
+    free(conn->out);
+    conn->out = NULL;
+    conn->out_size = 0;
+}
+
+/* --- the parser ---------------------------------------------------------- */
+
+/* hiredis 0.14 would allocate room for as many elements as a reply claims. */
+#if HIREDIS_MAJOR >= 1
+static void *create_array(const redisReadTask *task, size_t elements)
+#else
+static void *create_array(const redisReadTask *task, int elements)
+#endif
+{
+    const struct redis_conn *conn = task->privdata;
+    if (elements > REPLY_MOST_ELEMENTS)
+        return NULL;
+    return conn->hiredis_functions->createArray(task, elements);
+}
+
+static bool make_reader(struct redis_conn *conn)
+{
+    conn->reader = redisReaderCreate();
+    if (conn->reader == NULL)
+        return false;
+    conn->hiredis_functions = conn->reader->fn;
+    conn->functions = *conn->reader->fn;
+    conn->functions.createArray = create_array;
+    conn->reader->fn = &conn->functions;
+    conn->reader->privdata = conn;
+    return true;
+}
+
+/* --- bytes --------------------------------------------------------------- */
+
+static enum lock_result fail(struct redis_conn *conn, struct why *why, const char *text)
+{
+    why_set(why, "%s", text);
+    redis_conn_close(conn);
+    return LOCK_UNAVAILABLE;
+}
+
+/* Waits until fd is ready for events. LOCK_OK, LOCK_UNAVAILABLE (too late),
+ * LOCK_CANCELLED. */
+static enum lock_result await(int fd, short events, struct bound bound)
+{
+    struct pollfd fds[2] = {{.fd = fd, .events = events}, {.fd = bound.cancel_fd, .events = POLLIN}};
+    int ready;
+    do
+        ready = poll(fds, 2, deadline_poll_ms(bound.until));
+    while (ready < 0 && errno == EINTR);
+    if (ready > 0 && fds[1].revents != 0)
+        return LOCK_CANCELLED;
+    return ready > 0 ? LOCK_OK : LOCK_UNAVAILABLE;
+}
+
+static bool queue(struct redis_conn *conn, const struct redis_command *command)
+{
+    char *bytes;
+    const char **words = (const char **)(uintptr_t)command->words; /* hiredis does not write to them */
+    long long length = redisFormatCommandArgv(&bytes, command->count, words, command->lengths);
+    if (length < 0)
+        return false;
+    size_t needed = conn->out_used + (size_t)length;
+    if (needed > conn->out_size) {
+        char *larger = realloc(conn->out, needed);
+        if (larger == NULL) {
+            redisFreeCommand(bytes);
+            return false;
+        }
+        conn->out = larger;
+        conn->out_size = needed;
+    }
+    memcpy(conn->out + conn->out_used, bytes, (size_t)length);
+    conn->out_used = needed;
+    redisFreeCommand(bytes);
+    return true;
+}
+
+static enum lock_result flush(struct redis_conn *conn, struct bound bound, struct why *why)
+{
+    size_t done = 0;
+    while (done < conn->out_used) {
+        ssize_t sent = send(conn->fd, conn->out + done, conn->out_used - done, MSG_NOSIGNAL);
+        if (sent >= 0) {
+            done += (size_t)sent;
+            continue;
+        }
+        if (errno == EINTR)
+            continue;
+        if (errno != EAGAIN)
+            return fail(conn, why, strerror(errno));
+        enum lock_result result = await(conn->fd, POLLOUT, bound);
+        if (result == LOCK_CANCELLED)
+            redis_conn_close(conn);
+        if (result == LOCK_UNAVAILABLE)
+            fail(conn, why, "it took no more bytes in time");
+        if (result != LOCK_OK)
+            return result;
+    }
+    conn->out_used = 0;
+    return LOCK_OK;
+}
+
+static enum lock_result receive(struct redis_conn *conn, redisReply **reply, struct bound bound, struct why *why)
+{
+    size_t received = 0;
+    for (;;) {
+        void *parsed = NULL;
+        if (redisReaderGetReply(conn->reader, &parsed) != REDIS_OK)
+            return fail(conn, why, "its reply is not the Redis protocol");
+        if (parsed != NULL) {
+            *reply = parsed;
+            return LOCK_OK;
+        }
+        if (received > REPLY_MOST_BYTES)
+            return fail(conn, why, "its reply has no end");
+        char bytes[16384];
+        ssize_t length = recv(conn->fd, bytes, sizeof bytes, 0);
+        if (length > 0) {
+            received += (size_t)length;
+            if (redisReaderFeed(conn->reader, bytes, (size_t)length) != REDIS_OK)
+                return fail(conn, why, "out of memory for its reply");
+            continue;
+        }
+        if (length == 0)
+            return fail(conn, why, "it closed the connection");
+        if (errno == EINTR)
+            continue;
+        if (errno != EAGAIN)
+            return fail(conn, why, strerror(errno));
+        enum lock_result result = await(conn->fd, POLLIN, bound);
+        if (result == LOCK_CANCELLED)
+            redis_conn_close(conn);
+        if (result == LOCK_UNAVAILABLE)
+            fail(conn, why, "it did not answer in time");
+        if (result != LOCK_OK)
+            return result;
+    }
+}
+
+/* --- connecting ---------------------------------------------------------- */
+
+/* A file permission on a Unix socket is a refusal; the rest may pass. */
+static enum lock_result connect_error(int error, struct why *why)
+{
+    why_set(why, "%s", strerror(error));
+    return error == EACCES || error == EPERM ? LOCK_REFUSED : LOCK_UNAVAILABLE;
+}
+
+static enum lock_result connect_to(struct redis_conn *conn, const struct address *address, struct bound bound, struct why *why)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+    conn->fd = socket(address->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (conn->fd < 0) {
+        why_set(why, "no socket: %s", strerror(errno));
+        return errno == EAFNOSUPPORT ? LOCK_UNAVAILABLE : LOCK_SYSTEM;
+    }
+    if (connect(conn->fd, (const struct sockaddr *)&address->at, address->size) == 0)
+        return LOCK_OK;
+    /* EAGAIN: the queue of a Unix socket is full, and no poll(2) waits for it. */
+    enum lock_result result = errno == EINPROGRESS ? await(conn->fd, POLLOUT, bound) : connect_error(errno, why);
+    if (result == LOCK_OK && getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+        error = errno;
+    if (result == LOCK_OK && error != 0)
+        result = connect_error(error, why);
+    else if (result == LOCK_UNAVAILABLE && why->text[0] == '\0')
+        why_set(why, "no connection in time");
+    if (result != LOCK_OK)
+        redis_conn_close(conn);
+    return result;
+}
+
+static void set_tcp_options(int fd)
+{
+    /* Without these it is only slower, so that a failure does not matter. */
+    int on = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+}
+
+/* Each address has its share of the time, so that one which swallows packets
+ * does not keep us from the next. */
+static enum lock_result connect_to_any(struct redis_conn *conn, struct bound bound, struct why *why)
+{
+    enum lock_result result = LOCK_UNAVAILABLE;
+    if (conn->addresses.count == 0)
+        why_set(why, "its address is not known");
+    for (int i = 0; i < conn->addresses.count; i++) {
+        int rest = conn->addresses.count - i;
+        struct bound share = {deadline_after((struct duration){deadline_left(bound.until).ns / rest}), bound.cancel_fd};
+        why->text[0] = '\0';
+        result = connect_to(conn, &conn->addresses.list[i], share, why);
+        if (result == LOCK_OK && conn->addresses.list[i].at.ss_family != AF_UNIX)
+            set_tcp_options(conn->fd);
+        if (result == LOCK_OK || result == LOCK_CANCELLED)
+            break;
+    }
+    return result;
+}
+
+static void unix_address(struct addresses *addresses, const char *path)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    memcpy(at.sun_path, path, strlen(path) + 1); /* redis_url.h: as large */
+    memcpy(&addresses->list[0].at, &at, sizeof at);
+    addresses->list[0].size = sizeof at;
+    addresses->count = 1;
+}
+
+static bool queue_words(struct redis_conn *conn, const char *first, const char *second, const char *third)
+{
+    struct redis_command command = {0};
+    redis_command_add(&command, first);
+    if (second != NULL)
+        redis_command_add(&command, second);
+    if (third != NULL)
+        redis_command_add(&command, third);
+    conn->greetings++;
+    return queue(conn, &command);
+}
+
+static bool queue_greeting(struct redis_conn *conn)
+{
+    const struct redis_url *url = conn->url;
+    char database[16];
+    snprintf(database, sizeof database, "%d", url->database);
+    if (url->has_password) {
+        bool user = url->user[0] != '\0';
+        if (!queue_words(conn, "AUTH", user ? url->user : url->password, user ? url->password : NULL))
+            return false;
+    }
+    if (url->database != 0 && !queue_words(conn, "SELECT", database, NULL))
+        return false;
+    return queue_words(conn, "CLIENT", "SETNAME", "dlock");
+}
+
+enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct why *why)
+{
+    if (conn->fd >= 0)
+        return LOCK_OK;
+    bound.until = deadline_earlier(bound.until, deadline_after(conn->timeout));
+    conn->sent = false;
+    enum lock_result result = LOCK_OK;
+    if (conn->url->path[0] != '\0')
+        unix_address(&conn->addresses, conn->url->path);
+    else if (resolve)
+        result = redis_resolve(&conn->addresses, conn->url->host, conn->url->port, bound, why);
+    if (result == LOCK_OK)
+        result = connect_to_any(conn, bound, why);
+    if (result == LOCK_OK && !(make_reader(conn) && queue_greeting(conn))) {
+        redis_conn_close(conn);
+        why_set(why, "out of memory");
+        result = LOCK_SYSTEM;
+    }
+    return result;
+}
+
+/* --- calls --------------------------------------------------------------- */
+
+/* Reads the replies to the greeting, all of them, so that the reply to the
+ * command is the next one even where the greeting was refused. A server or an
+ * ACL without CLIENT SETNAME is fine: the name is only for CLIENT LIST. */
+static enum lock_result receive_greetings(struct redis_conn *conn, struct bound bound, struct why *why)
+{
+    enum lock_result verdict = LOCK_OK;
+    for (; conn->greetings > 0; conn->greetings--) {
+        redisReply *reply;
+        enum lock_result result = receive(conn, &reply, bound, why);
+        if (result != LOCK_OK)
+            return result;
+        bool is_name = conn->greetings == 1;
+        if (reply->type == REDIS_REPLY_ERROR && verdict == LOCK_OK && !is_name)
+            verdict = redis_error_result(reply->str, why);
+        freeReplyObject(reply);
+    }
+    return verdict;
+}
+
+enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *command, redisReply **reply,
+                                 struct bound bound, struct why *why)
+{
+    redisReply *answer = NULL;
+    bound.until = deadline_earlier(bound.until, deadline_after(conn->timeout));
+    conn->sent = false;
+    if (!queue(conn, command)) {
+        redis_conn_close(conn);
+        why_set(why, "out of memory");
+        return LOCK_SYSTEM;
+    }
+    conn->sent = true;
+    enum lock_result result = flush(conn, bound, why);
+    if (result != LOCK_OK)
+        return result;
+    enum lock_result greeting = receive_greetings(conn, bound, why);
+    if (conn->fd < 0)
+        return greeting;
+    struct why own = {""};
+    result = receive(conn, &answer, bound, &own);
+    if (greeting != LOCK_OK) {
+        if (result == LOCK_OK)
+            freeReplyObject(answer);
+        return greeting;
+    }
+    if (result == LOCK_OK)
+        *reply = answer;
+    else
+        *why = own;
+    return result;
+}
+
+/* --- what an error reply means ------------------------------------------- */
+
+static bool has_word(const char *error, const char *const *words)
+{
+    for (; *words != NULL; words++)
+        if (strstr(error, *words) != NULL)
+            return true;
+    return false;
+}
+
+/* By word anywhere in the text, not by prefix: an error inside a script comes
+ * wrapped ("ERR Error running script (...): @user_script:3: @-READONLY ..."),
+ * and how differs from release to release. */
+enum lock_result redis_error_result(const char *error, struct why *why)
+{
+    static const char *const refused[] = {"NOAUTH",   "WRONGPASS",        "NOPERM",           "DENIED",
+                                          "invalid password", "no password is set", "without any password", "without any ACL", NULL};
+    static const char *const invalid[] = {"DB index is out of range", "invalid DB index", "MOVED ", "ASK ", "CROSSSLOT",
+                                          "unknown command", NULL};
+    why_set(why, "it answered: %.400s", error);
+    if (has_word(error, refused))
+        return LOCK_REFUSED;
+    return has_word(error, invalid) ? LOCK_INVALID : LOCK_UNAVAILABLE;
+}

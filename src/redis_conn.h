@@ -1,0 +1,75 @@
+/* One connection to a Redis server: plain TCP or a Unix socket, a deadline on
+ * every wait. hiredis formats the commands and parses the replies; the bytes
+ * are moved here, since hiredis 0.14 lets nobody else do it. */
+#ifndef DLOCK_REDIS_CONN_H
+#define DLOCK_REDIS_CONN_H
+
+#include "clock.h"
+#include "redis_resolve.h"
+#include "redis_url.h"
+#include "status.h"
+#include "why.h"
+
+#include <hiredis.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct redis_conn {
+    const struct redis_url *url;
+    struct duration timeout; /* of one try: connecting, or one call */
+    int fd;                  /* -1: closed */
+    redisReader *reader;
+    redisReplyObjectFunctions functions;
+    const redisReplyObjectFunctions *hiredis_functions;
+    char *out; /* what is to be written */
+    size_t out_used, out_size;
+    int greetings; /* replies to AUTH, SELECT, CLIENT SETNAME still to come */
+    bool sent;     /* whether the last call may have reached the server */
+    struct addresses addresses; /* that the name had when last asked for */
+};
+
+/* A command as words; a length of its own for each, since keys may hold any
+ * byte. */
+struct redis_command {
+    int count;
+    const char *words[16];
+    size_t lengths[16];
+};
+
+void redis_command_add(struct redis_command *command, const char *word);
+
+/* Sets up a closed connection. url must outlive it. */
+void redis_conn_init(struct redis_conn *conn, const struct redis_url *url, struct duration timeout);
+
+/* Closes the socket and forgets what was half read or written. The
+ * connection may be used again: the next call connects anew. */
+void redis_conn_close(struct redis_conn *conn);
+
+/* Closes it and frees everything. */
+void redis_conn_free(struct redis_conn *conn);
+
+/* Connects if it is closed, trying each address of the host in turn. With
+ * `resolve` a name is looked up anew; without, addresses found earlier are
+ * used (if there are none, LOCK_UNAVAILABLE). Login, database and client name
+ * are queued, to go out in one write with the first call.
+ * LOCK_OK; else as redis_conn_call(). */
+enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct why *why);
+
+/* Sends one command and waits for its reply, which the caller frees with
+ * freeReplyObject(); a reply that is an error is the caller's to judge
+ * (redis_error_result()). The limit is conn->timeout, cut by bound.
+ * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time or nonsense for
+ * one, closed; LOCK_REFUSED, LOCK_INVALID: the login or the database was
+ * refused, still open, and the command may have been carried out all the
+ * same; LOCK_CANCELLED and LOCK_SYSTEM: closed.
+ * Of all but LOCK_OK, conn->sent tells whether the command may have been
+ * carried out. */
+enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *command, redisReply **reply,
+                                 struct bound bound, struct why *why);
+
+/* What an error reply means for us, with *why set: LOCK_REFUSED for logins
+ * and ACLs, LOCK_INVALID for what no retry can mend, LOCK_UNAVAILABLE for the
+ * rest (LOADING, READONLY, OOM, ...). */
+enum lock_result redis_error_result(const char *error, struct why *why);
+
+#endif

@@ -1,0 +1,131 @@
+#include "redis_url.h"
+
+#include "text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool fail(struct why *why, const char *text)
+{
+    why_set(why, "%s; redis://[USER[:PASSWORD]@]HOST[:PORT][/DB] or unix:///PATH[?db=N] is what fits", text);
+    return false;
+}
+
+static bool parse_database(struct redis_url *url, const char *text, struct why *why)
+{
+    int64_t number;
+    if (!number_parse(text, 0, 1000000, &number))
+        return fail(why, "the database is not a whole number");
+    url->database = (int)number;
+    return true;
+}
+
+/* "password@", ":password@" or "user:password@", as redis-cli reads them: a
+ * lone word is a password where ':' leads it, else a user. */
+static bool parse_login(struct redis_url *url, const char *text, size_t length, struct why *why)
+{
+    const char *colon = memchr(text, ':', length);
+    size_t user_length = colon != NULL ? (size_t)(colon - text) : length;
+    if (!percent_decode(url->user, sizeof url->user, text, user_length))
+        return fail(why, "the user name is too long or wrongly coded");
+    if (colon == NULL)
+        return fail(why, "there is a user but no password");
+    if (!percent_decode(url->password, sizeof url->password, colon + 1, length - user_length - 1))
+        return fail(why, "the password is too long or wrongly coded");
+    url->has_password = url->password[0] != '\0';
+    return url->has_password || *url->user == '\0' || fail(why, "the password is empty");
+}
+
+/* "host", "host:port", "[::1]" or "[::1]:port". */
+static bool parse_host(struct redis_url *url, const char *text, size_t length, struct why *why)
+{
+    const char *end = text + length, *host = text, *host_end, *after;
+    if (length > 0 && *text == '[') {
+        host = text + 1;
+        host_end = memchr(host, ']', (size_t)(end - host));
+        if (host_end == NULL)
+            return fail(why, "the bracket of an IPv6 address is not closed");
+        after = host_end + 1;
+    } else {
+        host_end = memchr(text, ':', length);
+        if (host_end == NULL)
+            host_end = end;
+        after = host_end;
+    }
+    size_t host_length = (size_t)(host_end - host);
+    if (host_length == 0 || host_length >= sizeof url->host)
+        return fail(why, host_length == 0 ? "the host is empty" : "the host is too long");
+    snprintf(url->host, sizeof url->host, "%.*s", (int)host_length, host);
+    snprintf(url->port, sizeof url->port, "6379");
+    if (after == end)
+        return true;
+    size_t port_length = (size_t)(end - after - 1);
+    int64_t number;
+    if (*after != ':' || port_length == 0 || port_length >= sizeof url->port)
+        return fail(why, "what follows the host is not a port");
+    snprintf(url->port, sizeof url->port, "%.*s", (int)port_length, after + 1);
+    return number_parse(url->port, 1, 65535, &number) || fail(why, "the port is not a number from 1 to 65535");
+}
+
+static bool parse_tcp(struct redis_url *url, const char *rest, struct why *why)
+{
+    size_t length = strcspn(rest, "/?#");
+    const char *tail = rest + length, *at = NULL;
+    for (const char *c = rest; c < tail; c++)
+        if (*c == '@')
+            at = c;
+    if (at != NULL && !parse_login(url, rest, (size_t)(at - rest), why))
+        return false;
+    const char *host = at != NULL ? at + 1 : rest;
+    if (!parse_host(url, host, (size_t)(tail - host), why))
+        return false;
+    if (*tail == '/' && tail[1] != '\0' && !parse_database(url, tail + 1, why))
+        return false;
+    if (*tail == '?' || *tail == '#')
+        return fail(why, "what follows the host is not a database");
+    bool brackets = strchr(url->host, ':') != NULL;
+    snprintf(url->shown, sizeof url->shown, "redis://%s%s%s:%s/%d", brackets ? "[" : "", url->host, brackets ? "]" : "",
+             url->port, url->database);
+    return true;
+}
+
+static bool parse_unix(struct redis_url *url, const char *rest, struct why *why)
+{
+    const char *at = strchr(rest, '@'), *slash = strchr(rest, '/');
+    if (at != NULL && (slash == NULL || at < slash)) {
+        if (!parse_login(url, rest, (size_t)(at - rest), why))
+            return false;
+        rest = at + 1;
+    }
+    size_t length = strcspn(rest, "?");
+    if (*rest != '/')
+        return fail(why, "the path of the Unix socket must begin with a slash");
+    if (!percent_decode(url->path, sizeof url->path, rest, length))
+        return fail(why, "the path of the Unix socket is too long or wrongly coded");
+    const char *query = rest + length;
+    if (*query != '\0') {
+        if (strncmp(query, "?db=", 4) != 0)
+            return fail(why, "db=N is all that may follow the '?'");
+        if (!parse_database(url, query + 4, why))
+            return false;
+    }
+    snprintf(url->shown, sizeof url->shown, "unix://%s?db=%d", url->path, url->database);
+    return true;
+}
+
+bool redis_url_parse(struct redis_url *url, const char *text, struct why *why)
+{
+    static const char *const later[] = {"rediss://", "redis+sentinel://", "redis+cluster://"};
+    *url = (struct redis_url){0};
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+        if (strncmp(text, later[i], strlen(later[i])) == 0) {
+            why_set(why, "%s is not supported by this version; redis:// and unix:// are", later[i]);
+            return false;
+        }
+    }
+    if (strncmp(text, "redis://", 8) == 0)
+        return parse_tcp(url, text + 8, why);
+    if (strncmp(text, "unix://", 7) == 0)
+        return parse_unix(url, text + 7, why);
+    return fail(why, "it begins with neither redis:// nor unix://");
+}

@@ -1,0 +1,105 @@
+#include "signals.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+static const int ending[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+/* SIGTSTP is not here: typed at a terminal it stops dlock as it stops the
+ * command, and both go on together. */
+static const int passed_on[] = {SIGWINCH, SIGCONT};
+static const int blocked_for_good[] = {SIGPIPE, SIGXFSZ};
+
+/* A signal that is ignored (nohup, a shell's background job) would be queued
+ * all the same once it is blocked, and end us. */
+static bool is_ignored(int number)
+{
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+static void add_all(sigset_t *set, const int *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!is_ignored(numbers[i]))
+            sigaddset(set, numbers[i]);
+}
+
+static bool listen_to(struct signals *signals, const sigset_t *set, struct why *why)
+{
+    int fd = signalfd(signals->fd, set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0 || sigprocmask(SIG_BLOCK, set, NULL) != 0) {
+        why_set(why, "cannot listen for signals: %s", strerror(errno));
+        return false;
+    }
+    signals->fd = fd;
+    return true;
+}
+
+bool signals_open(struct signals *signals, struct why *why)
+{
+    sigset_t set;
+    struct sigaction action;
+    signals->fd = -1;
+    sigemptyset(&set);
+    add_all(&set, blocked_for_good, sizeof blocked_for_good / sizeof *blocked_for_good);
+    if (sigprocmask(SIG_BLOCK, &set, &signals->original) != 0) {
+        why_set(why, "cannot block signals: %s", strerror(errno));
+        return false;
+    }
+    /* Where SIGCHLD is ignored, the kernel would throw away the command's status. */
+    signals->chld_ignored = sigaction(SIGCHLD, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+    if (signals->chld_ignored)
+        signal(SIGCHLD, SIG_DFL);
+    sigemptyset(&set);
+    add_all(&set, ending, sizeof ending / sizeof *ending);
+    return listen_to(signals, &set, why);
+}
+
+bool signals_widen(struct signals *signals, struct why *why)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    add_all(&set, ending, sizeof ending / sizeof *ending);
+    add_all(&set, passed_on, sizeof passed_on / sizeof *passed_on);
+    sigaddset(&set, SIGCHLD);
+    return listen_to(signals, &set, why);
+}
+
+bool signals_next(const struct signals *signals, struct signal_event *event)
+{
+    struct signalfd_siginfo info;
+    ssize_t length;
+    do
+        length = read(signals->fd, &info, sizeof info);
+    while (length < 0 && errno == EINTR);
+    if (length != (ssize_t)sizeof info)
+        return false;
+    *event = (struct signal_event){
+        .number = (int)info.ssi_signo,
+        .from_process = info.ssi_code == SI_USER || info.ssi_code == SI_TKILL || info.ssi_code == SI_QUEUE,
+    };
+    return true;
+}
+
+void signals_restore(const struct signals *signals)
+{
+    if (signals->chld_ignored)
+        signal(SIGCHLD, SIG_IGN);
+    sigprocmask(SIG_SETMASK, &signals->original, NULL);
+}
+
+int signals_die_by(int number)
+{
+    sigset_t set;
+    /* Not a core file of a program that did what it should. */
+    prctl(PR_SET_DUMPABLE, 0);
+    signal(number, SIG_DFL);
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    raise(number);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    return 128 + number;
+}

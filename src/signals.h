@@ -1,0 +1,40 @@
+/* Signals are blocked from the start on and read from a signalfd(2); no
+ * handler ever runs. What the command inherits is what dlock was given. */
+#ifndef DLOCK_SIGNALS_H
+#define DLOCK_SIGNALS_H
+
+#include "why.h"
+
+#include <signal.h>
+#include <stdbool.h>
+
+struct signals {
+    int fd;            /* signalfd; readable when a signal has come */
+    sigset_t original; /* the mask that dlock was started with */
+    bool chld_ignored; /* SIGCHLD's disposition was SIG_IGN */
+};
+
+struct signal_event {
+    int number;
+    bool from_process; /* sent by kill(2) to us alone, not typed at a terminal */
+};
+
+/* Blocks the signals that would end dlock while it waits for a lock, but for
+ * those that are ignored, and opens the descriptor for them. SIGPIPE and
+ * SIGXFSZ are blocked for good: the write tells. False with *why set. */
+bool signals_open(struct signals *signals, struct why *why);
+
+/* From now on a command runs: SIGCHLD and what is passed on to it come too. */
+bool signals_widen(struct signals *signals, struct why *why);
+
+/* The next signal, if one has come. Never waits. */
+bool signals_next(const struct signals *signals, struct signal_event *event);
+
+/* Puts back, in the child before exec(3), what dlock was given. Async-signal-safe. */
+void signals_restore(const struct signals *signals);
+
+/* Ends this process by the signal, so that a shell sees what happened.
+ * Returns only where that is impossible, 128 + number. */
+int signals_die_by(int number);
+
+#endif

@@ -1,0 +1,280 @@
+/* The watch thread starts when the command has run for a moment. For one that
+ * is over at once it would have nothing to do (its first check is due after a
+ * second) and cost more than all the rest: a thread, and 15 ms for closing an
+ * inotify descriptor. What happened before it started it finds in its first look.
+ *
+ * One loop over three descriptors: signals, news from the watch thread, and a
+ * timer on the boot clock, which goes off at once after a suspend that outlasted
+ * it. The stop goes through these phases, never backwards:
+ *
+ *   RUNNING   nothing to do but pass signals on
+ *   STOPPING  the stop signal was sent to the whole tree; KILL follows at kill_at
+ *   KILLING   KILL is sent to the whole tree, again and again until nobody is
+ *             left: what forks faster than a walk of /proc loses to the next walk
+ */
+#include "supervise.h"
+
+#include "child.h"
+#include "duration.h"
+#include "signal_name.h"
+#include "watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+/* How long to go on with what even KILL does not end (it hangs in the kernel). */
+static const struct duration kill_limit = {10 * NS_PER_S}, kill_interval = {5 * NS_PER_MS};
+
+static const struct duration watch_after = {30 * NS_PER_MS};
+
+enum phase { RUNNING, STOPPING, KILLING };
+
+struct run {
+    const struct supervision *plan;
+    struct child child;
+    struct watch watch;
+    struct deadline watch_at; /* when it starts; NEVER: it has */
+    struct watch_state state;
+    int timer_fd;
+    enum phase phase;
+    struct deadline kill_at;   /* of STOPPING */
+    struct deadline give_up;   /* of KILLING */
+    struct deadline next_kill; /* of KILLING */
+    struct deadline warn_at;   /* of the warning at 90 %; NEVER: said */
+    bool any_left;             /* the command or a descendant */
+    struct outcome *outcome;
+};
+
+static void lease_is_over(struct run *run)
+{
+    if (!run->outcome->lease_over)
+        run->outcome->over_since = deadline_now();
+    run->outcome->lease_over = true;
+}
+
+/* --- the stop ------------------------------------------------------------ */
+
+static void start_killing(struct run *run)
+{
+    if (run->phase == KILLING)
+        return;
+    run->phase = KILLING;
+    run->next_kill = deadline_now();
+    run->give_up = deadline_plus(run->next_kill, kill_limit);
+}
+
+static void start_stopping(struct run *run, struct deadline kill_at)
+{
+    run->phase = STOPPING;
+    run->kill_at = kill_at;
+    child_signal_tree(&run->child, run->plan->stop_signal);
+}
+
+/* Says what is the matter, once, and begins to stop the command. */
+static void lease_lost(struct run *run)
+{
+    const struct supervision *plan = run->plan;
+    char name[32];
+    if (run->outcome->lease_over)
+        return;
+    lease_is_over(run);
+    if (plan->warn_only) {
+        say_error(plan->out, "the lock is lost: %s; the command runs on (--on-expire=warn)", run->state.why.text);
+        return;
+    }
+    say_error(plan->out, "the lock is lost: %s; stopping the command with %s", run->state.why.text,
+              signal_format(plan->stop_signal, name, sizeof name));
+    start_stopping(run, deadline_earlier(run->state.deadline, deadline_after(plan->grace)));
+}
+
+static void lease_ending(struct run *run)
+{
+    const struct supervision *plan = run->plan;
+    char name[32], ttl[DURATION_TEXT_SIZE], left[DURATION_TEXT_SIZE];
+    lease_is_over(run);
+    say_error(plan->out, "the lease of %s ends in %s%s%s; stopping the command with %s (--ttl sets a longer one)",
+              duration_format(plan->lease->ttl, ttl, sizeof ttl),
+              duration_format(deadline_left(run->state.deadline), left, sizeof left),
+              run->state.why.text[0] != '\0' ? " and could not be looked at: " : "", run->state.why.text,
+              signal_format(plan->stop_signal, name, sizeof name));
+    start_stopping(run, run->state.deadline);
+}
+
+static void lease_ended(struct run *run)
+{
+    const struct supervision *plan = run->plan;
+    char ttl[DURATION_TEXT_SIZE];
+    bool said = run->outcome->lease_over;
+    lease_is_over(run);
+    duration_format(plan->lease->ttl, ttl, sizeof ttl);
+    if (plan->warn_only && !said)
+        say_error(plan->out, "the lease of %s has ended; the command runs on without the lock (--on-expire=warn)", ttl);
+    if (plan->warn_only)
+        return;
+    if (!said)
+        say_error(plan->out, "the lease of %s has ended; killing the command (--ttl sets a longer one)", ttl);
+    start_killing(run);
+}
+
+static bool is_watched(const struct run *run)
+{
+    return run->watch_at.boot_ns == INT64_MAX;
+}
+
+/* A command that nobody watches may not run. */
+static void start_watch(struct run *run)
+{
+    struct outcome *outcome = run->outcome;
+    enum lock_result result =
+        watch_start(&run->watch, run->plan->backend, run->plan->lease, run->plan->grace, &outcome->error);
+    if (result == LOCK_OK) {
+        run->watch_at = DEADLINE_NEVER;
+        return;
+    }
+    outcome->unwatched = true;
+    start_killing(run);
+}
+
+/* What the clock and the watch ask for at this moment. The command is reaped
+ * first, so that one which has ended by itself is not called stopped. */
+static void act(struct run *run)
+{
+    const struct supervision *plan = run->plan;
+    if (is_watched(run))
+        run->state = watch_read(&run->watch);
+    else if (run->phase == RUNNING && deadline_passed(run->watch_at))
+        start_watch(run);
+    if (run->phase == RUNNING) {
+        struct deadline now = deadline_now(), deadline = run->state.deadline;
+        struct deadline stop = watch_last_answer(deadline, plan->grace);
+        plan->lease->deadline = deadline;
+        if (run->state.verdict == WATCH_LOST)
+            lease_lost(run);
+        else if (!deadline_before(now, deadline))
+            lease_ended(run);
+        else if (!plan->warn_only && (run->state.verdict == WATCH_ENDING || !deadline_before(now, stop)))
+            lease_ending(run);
+        else if (!deadline_before(now, run->warn_at)) {
+            run->warn_at = DEADLINE_NEVER;
+            say_warning(plan->out, "90 %% of the lease are over and the command still runs; --ttl sets a longer one");
+        }
+    }
+    if (run->phase == STOPPING && deadline_passed(run->kill_at)) {
+        say_verbose(plan->out, "the command has not ended: killing it");
+        start_killing(run);
+    }
+    if (run->phase == KILLING && deadline_passed(run->next_kill)) {
+        child_signal_tree(&run->child, SIGKILL);
+        run->next_kill = deadline_after(kill_interval);
+    }
+}
+
+static struct deadline next_event(const struct run *run)
+{
+    struct deadline deadline = run->state.deadline, next = deadline;
+    switch (run->phase) {
+    case STOPPING: return run->kill_at;
+    case KILLING: return run->next_kill;
+    case RUNNING: break;
+    }
+    if (run->plan->warn_only)
+        next = run->outcome->lease_over ? DEADLINE_NEVER : deadline;
+    else
+        next = deadline_earlier(deadline, watch_last_answer(deadline, run->plan->grace));
+    return deadline_earlier(deadline_earlier(next, run->warn_at), run->watch_at);
+}
+
+/* --- the loop ------------------------------------------------------------ */
+
+/* A signal typed at the terminal has reached the command already. One that
+ * came before the command was there has reached nobody: so those that are
+ * found right after the fork are passed on, whoever sent them. */
+static void pass_signals_on(struct run *run, bool all)
+{
+    struct signal_event event;
+    while (signals_next(run->plan->signals, &event)) {
+        if (event.number == SIGCHLD || (!event.from_process && !all))
+            continue;
+        say_verbose(run->plan->out, "passing signal %d on to the command", event.number);
+        child_signal(&run->child, event.number);
+    }
+}
+
+static void wait_for_event(const struct run *run)
+{
+    struct deadline next = next_event(run);
+    struct itimerspec when = {.it_value = {(time_t)(next.boot_ns / NS_PER_S), (long)(next.boot_ns % NS_PER_S)}};
+    struct pollfd fds[3] = {
+        {.fd = run->plan->signals->fd, .events = POLLIN},
+        {.fd = is_watched(run) ? run->watch.news_fd : -1, .events = POLLIN},
+        {.fd = run->timer_fd, .events = POLLIN},
+    };
+    if (next.boot_ns == INT64_MAX)
+        when = (struct itimerspec){0}; /* disarms it */
+    int timeout = timerfd_settime(run->timer_fd, TFD_TIMER_ABSTIME, &when, NULL) == 0 ? -1 : deadline_poll_ms(next);
+    while (poll(fds, 3, timeout) < 0 && errno == EINTR)
+        continue;
+}
+
+/* The command has ended; where it was stopped, nobody of its tree may be left. */
+static bool is_over(const struct run *run)
+{
+    if (run->phase == RUNNING)
+        return run->child.ended;
+    return !run->any_left || (run->phase == KILLING && run->child.ended && deadline_passed(run->give_up));
+}
+
+static void watch_command(struct run *run)
+{
+    pass_signals_on(run, true);
+    run->any_left = child_reap(&run->child);
+    while (!is_over(run)) {
+        act(run);
+        wait_for_event(run);
+        pass_signals_on(run, false);
+        run->any_left = child_reap(&run->child);
+    }
+}
+
+/* A command that ended may have done so too late, seen by the clock: dlock was
+ * frozen with it or beside it. */
+static void judge_end(struct run *run)
+{
+    if (run->outcome->lease_over)
+        return;
+    if (run->state.verdict == WATCH_LOST) {
+        lease_is_over(run);
+        say_error(run->plan->out, "the lock was lost before the command ended: %s", run->state.why.text);
+    } else if (deadline_passed(run->state.deadline)) {
+        lease_is_over(run);
+        say_error(run->plan->out, "the lease had ended when the command's end was seen");
+    }
+}
+
+void supervise(const struct supervision *plan, struct outcome *outcome)
+{
+    struct run run = {.plan = plan, .outcome = outcome};
+    *outcome = (struct outcome){0};
+    run.state.deadline = plan->lease->deadline;
+    run.warn_at = deadline_plus(plan->lease->taken, (struct duration){plan->lease->ttl.ns / 10 * 9});
+    run.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (run.timer_fd < 0) {
+        why_set(&outcome->error, "cannot make a timer: %s", strerror(errno));
+        return;
+    }
+    outcome->started = child_start(&run.child, plan->argv, plan->signals, &outcome->error) == LOCK_OK;
+    if (outcome->started) {
+        run.watch_at = deadline_after(watch_after);
+        watch_command(&run);
+        if (is_watched(&run))
+            run.state = watch_stop(&run.watch);
+        judge_end(&run);
+        outcome->status = run.child.status;
+        outcome->exec_error = run.child.exec_error;
+    }
+    close(run.timer_fd);
+}

@@ -1,0 +1,36 @@
+/* From the start of the command to its end, with an eye on the lease. */
+#ifndef DLOCK_SUPERVISE_H
+#define DLOCK_SUPERVISE_H
+
+#include "backend.h"
+#include "message.h"
+#include "signals.h"
+
+#include <stdbool.h>
+
+struct supervision {
+    struct backend *backend;
+    struct lease *lease; /* its deadline follows what the watch adopts */
+    const struct signals *signals;
+    const struct messages *out;
+    const char *const *argv;
+    struct duration grace;
+    int stop_signal;
+    bool warn_only; /* --on-expire=warn */
+};
+
+struct outcome {
+    bool started; /* false: nothing ran, `error` says why */
+    bool unwatched; /* it was stopped at once, since the lease could not be watched: `error` */
+    struct why error;
+    int exec_error; /* errno where the command was not executable */
+    int status;     /* of waitpid(2) */
+    bool lease_over; /* the lease ended or was lost while the command ran */
+    struct deadline over_since;
+};
+
+/* Runs the command and stops it when the lease ends or is lost. Returns once
+ * the command has ended and, where it was stopped, all its descendants. */
+void supervise(const struct supervision *plan, struct outcome *outcome);
+
+#endif

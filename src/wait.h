@@ -1,0 +1,28 @@
+/* Waiting for a lock. */
+#ifndef DLOCK_WAIT_H
+#define DLOCK_WAIT_H
+
+#include "backend.h"
+
+struct patience {
+    bool forever;
+    struct duration wait;   /* where not for ever; zero: do not wait */
+    struct duration outage; /* how long a store that cannot be reached is tried, within `wait` */
+};
+
+struct waited {
+    struct duration time;
+    int takes; /* how often the store was asked */
+};
+
+/* Takes the lock, waiting for its holder and for the store as patience says.
+ * cancel_fd becoming readable ends it at once with LOCK_CANCELLED. On every
+ * result but LOCK_OK nothing of ours is left in the store, as far as it can
+ * be reached.
+ * Results are those of the backend's take(); LOCK_HELD: the wait ran out,
+ * with *holder filled in. *waited is filled in always. */
+enum lock_result wait_for_lock(struct backend *backend, const struct lock_request *request, const struct patience *patience,
+                               int cancel_fd, struct lease *lease, struct holder *holder, struct waited *waited,
+                               struct why *why);
+
+#endif

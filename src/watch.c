@@ -1,0 +1,188 @@
+/* Two threads, and who owns what when.
+ *
+ *   backend (its connection, its file)  the main thread until watch_start(), the
+ *                            watch thread until watch_stop() has joined it, the
+ *                            main thread again. Never both: no lock is needed.
+ *   watch->lease             the watch thread's own copy.
+ *   watch->state             both, under the mutex. Written by the watch thread
+ *                            alone; news_fd says that there is something to read.
+ *   the command              the main thread alone: it sends every signal and
+ *                            reaps, so that no pid is signalled once it is free.
+ *   the deadline's timer     the main thread: a watch thread that hangs on a
+ *                            network cannot delay the stop.
+ *
+ * Orders at the end of a lease, with stop = deadline - grace:
+ *   1. At `stop` the watch asks once more. Extended: the new deadline is in the
+ *      state before the main thread's own limit (watch_last_answer()), which it
+ *      computes anew from it. Not extended, or no answer by half of the grace:
+ *      WATCH_ENDING, and the main thread stops the command.
+ *   2. The watch is late or stuck: the main thread stops the command at
+ *      watch_last_answer() all the same, and kills at the deadline that it last
+ *      read.
+ *   3. The lock is lost meanwhile: WATCH_LOST, final; a later state never takes
+ *      it back.
+ *   4. The command ends: watch_stop() writes quit_fd, on which every wait of the
+ *      thread ends, joins, and reads the last state: a loss found in the very
+ *      last check still counts.
+ *   5. All of the process was frozen: main's timer and the thread's wait are both
+ *      over on waking; whichever runs first, the main thread looks at the boot
+ *      clock before it believes in any end of the command.
+ */
+#include "watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { STACK_BYTES = 256 * 1024 };
+
+/* A check that fails for want of a connection is repeated sooner. */
+static const struct duration retry_interval = {500 * NS_PER_MS};
+
+static struct duration check_interval(struct duration ttl)
+{
+    return duration_min(duration_max((struct duration){ttl.ns / 10}, DURATION_S(1)), DURATION_S(10));
+}
+
+struct deadline watch_last_answer(struct deadline deadline, struct duration grace)
+{
+    struct duration half = duration_min((struct duration){grace.ns / 2}, DURATION_S(1));
+    return deadline_plus(deadline_minus(deadline, grace), half);
+}
+
+static void publish(struct watch *watch, enum watch_verdict verdict, const struct why *why)
+{
+    pthread_mutex_lock(&watch->mutex);
+    bool news = watch->state.verdict != verdict || watch->state.deadline.boot_ns != watch->lease.deadline.boot_ns;
+    if (watch->state.verdict != WATCH_LOST) {
+        watch->state.verdict = verdict;
+        watch->state.deadline = watch->lease.deadline;
+        watch->state.why = *why;
+    }
+    pthread_mutex_unlock(&watch->mutex);
+    if (news) /* fails only where 2^64 - 1 news are unread */
+        (void)!write(watch->news_fd, &(uint64_t){1}, sizeof(uint64_t));
+}
+
+/* Waits for `until`, for news_fd (-1: none), by which the store says that
+ * something has happened, or to be told to quit. Returns false for the last. */
+static bool pause_until(const struct watch *watch, struct deadline until, int news_fd)
+{
+    struct pollfd fds[2] = {{.fd = watch->quit_fd, .events = POLLIN}, {.fd = news_fd, .events = POLLIN}};
+    int ready;
+    do
+        ready = poll(fds, 2, deadline_poll_ms(until));
+    while (ready < 0 && errno == EINTR);
+    return fds[0].revents == 0;
+}
+
+/* One look at the store. Returns how long until the next one. */
+static struct duration look(struct watch *watch, struct deadline stop, enum lock_result *result)
+{
+    struct why why = {""};
+    bool last = deadline_passed(stop);
+    struct deadline until = last ? watch_last_answer(watch->lease.deadline, watch->grace) : stop;
+    *result = watch->backend->check(watch->backend, &watch->lease, (struct bound){until, watch->quit_fd}, &why);
+    if (*result == LOCK_GONE)
+        publish(watch, WATCH_LOST, &why);
+    else if (last && !deadline_before(deadline_now(), deadline_minus(watch->lease.deadline, watch->grace)))
+        publish(watch, WATCH_ENDING, &why);
+    else
+        publish(watch, WATCH_HELD, &why);
+    return *result == LOCK_OK ? check_interval(watch->lease.ttl) : retry_interval;
+}
+
+/* After the last look there is nothing more to find out that would change what
+ * happens: the main thread is stopping the command, or warned that it runs on. */
+static void *watch_thread(void *data)
+{
+    struct watch *watch = data;
+    enum lock_result result = LOCK_OK;
+    struct duration interval = check_interval(watch->lease.ttl);
+    int news_fd = watch->backend->news_fd(watch->backend);
+    if (news_fd >= 0) /* what happened before it was there */
+        interval = look(watch, deadline_minus(watch->lease.deadline, watch->grace), &result);
+    while (result != LOCK_GONE && result != LOCK_CANCELLED) {
+        struct deadline stop = deadline_minus(watch->lease.deadline, watch->grace);
+        if (deadline_passed(watch->lease.deadline))
+            break;
+        struct deadline next = deadline_after(interval);
+        if (!deadline_passed(stop))
+            next = deadline_earlier(next, stop);
+        if (!pause_until(watch, next, news_fd))
+            break;
+        interval = look(watch, deadline_minus(watch->lease.deadline, watch->grace), &result);
+    }
+    return NULL;
+}
+
+/* Every signal is the main thread's. */
+static int start_thread(struct watch *watch)
+{
+    pthread_attr_t attributes;
+    sigset_t all, old;
+    int error = pthread_attr_init(&attributes);
+    if (error != 0)
+        return error;
+    sigfillset(&all);
+    error = pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    if (error == 0)
+        error = pthread_sigmask(SIG_SETMASK, &all, &old);
+    if (error == 0) {
+        error = pthread_create(&watch->thread, &attributes, watch_thread, watch);
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+    }
+    pthread_attr_destroy(&attributes);
+    return error;
+}
+
+static void close_fds(const struct watch *watch)
+{
+    if (watch->news_fd >= 0)
+        close(watch->news_fd);
+    if (watch->quit_fd >= 0)
+        close(watch->quit_fd);
+}
+
+enum lock_result watch_start(struct watch *watch, struct backend *backend, const struct lease *lease, struct duration grace,
+                             struct why *why)
+{
+    *watch = (struct watch){
+        .backend = backend,
+        .lease = *lease,
+        .grace = grace,
+        .news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+        .quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+        .state = {.verdict = WATCH_HELD, .deadline = lease->deadline},
+    };
+    int error = watch->news_fd < 0 || watch->quit_fd < 0 ? errno : pthread_mutex_init(&watch->mutex, NULL);
+    if (error == 0)
+        error = start_thread(watch);
+    if (error == 0)
+        return LOCK_OK;
+    close_fds(watch);
+    why_set(why, "cannot start the thread that watches the lease: %s", strerror(error));
+    return LOCK_SYSTEM;
+}
+
+struct watch_state watch_read(struct watch *watch)
+{
+    uint64_t count;
+    (void)!read(watch->news_fd, &count, sizeof count); /* EAGAIN: no news, and the old state stands */
+    pthread_mutex_lock(&watch->mutex);
+    struct watch_state state = watch->state;
+    pthread_mutex_unlock(&watch->mutex);
+    return state;
+}
+
+struct watch_state watch_stop(struct watch *watch)
+{
+    (void)!write(watch->quit_fd, &(uint64_t){1}, sizeof(uint64_t)); /* cannot fail: it is fresh */
+    pthread_join(watch->thread, NULL);
+    pthread_mutex_destroy(&watch->mutex);
+    close_fds(watch);
+    return watch->state;
+}

@@ -1,0 +1,49 @@
+/* The helper thread that watches the lease while the command runs. It never
+ * renews. */
+#ifndef DLOCK_WATCH_H
+#define DLOCK_WATCH_H
+
+#include "backend.h"
+
+#include <pthread.h>
+
+enum watch_verdict {
+    WATCH_HELD,   /* as far as is known, we hold the lock until the deadline */
+    WATCH_ENDING, /* asked once more before the end: nobody has extended it */
+    WATCH_LOST,   /* the store says that it is not ours any more */
+};
+
+struct watch_state {
+    enum watch_verdict verdict;
+    struct deadline deadline; /* adopted, where somebody moved it */
+    struct why why;           /* of WATCH_LOST; of WATCH_ENDING where the store could not be asked */
+};
+
+struct watch {
+    struct backend *backend;
+    struct lease lease;    /* the thread's own copy */
+    struct duration grace; /* it asks once more this long before the deadline */
+    int news_fd;           /* to the main thread: the state has changed */
+    int quit_fd;           /* to the watch thread: leave */
+    pthread_mutex_t mutex;
+    struct watch_state state; /* guarded by mutex */
+    pthread_t thread;
+};
+
+/* Starts the thread, which has the backend for itself until watch_stop().
+ * LOCK_OK; LOCK_SYSTEM with *why set. */
+enum lock_result watch_start(struct watch *watch, struct backend *backend, const struct lease *lease, struct duration grace,
+                             struct why *why);
+
+/* What is known at this moment; drains news_fd. */
+struct watch_state watch_read(struct watch *watch);
+
+/* Ends the thread, cutting short what it waits for, and gives the backend
+ * back. Returns the last state. */
+struct watch_state watch_stop(struct watch *watch);
+
+/* How long before the deadline the watch has its last answer at the latest;
+ * until then the main thread leaves it the decision to stop the command. */
+struct deadline watch_last_answer(struct deadline deadline, struct duration grace);
+
+#endif
