@@ -1,0 +1,97 @@
+# fish completion for dlock(1).
+
+# Prints where the command begins among the words before the cursor (one past
+# them where the word at the cursor begins it), or 0: a value, an option or
+# NAME stands there.
+function __dlock_command_at
+    set -l words (commandline -opc)
+    set -l name ''
+    set -l only_words ''
+    set -l value ''
+    set -l shell ''
+    set -l i 2
+    while test $i -le (count $words)
+        set -l word $words[$i]
+        if test -n "$value"
+            set value ''
+        else if test -n "$only_words"
+            test -n "$name"; and break
+            set name $word
+        else
+            switch $word
+                case --
+                    set only_words yes
+                case '--command=*'
+                    set shell yes
+                case '--*=*' '--n*' --exclusive --verbose --quiet --version --help --usage
+                case '--*'
+                    set value yes
+                    test $word = --command; and set shell yes
+                case '-?*'
+                    # The first letter that takes a value takes the rest of the word, else the next word.
+                    string match -qr '^-[^wEtrc]*[wEtrc]$' -- $word; and set value yes
+                    string match -qr '^-[^wEtr]*c' -- $word; and set shell yes
+                case '*'
+                    test -n "$name"; and break
+                    set name $word
+            end
+        end
+        set i (math $i + 1)
+    end
+    if test -z "$name" -o -n "$value" -o -n "$shell"
+        echo 0
+    else
+        echo $i
+    end
+end
+
+# Whether the word at the cursor may be an option of dlock.
+function __dlock_takes_options
+    set -l words (commandline -opc)
+    set -l at (__dlock_command_at)
+    test $at -eq 0 -o $at -gt (count $words); and not contains -- -- $words
+end
+
+function __dlock_in_command
+    test (__dlock_command_at) -gt 0
+end
+
+function __dlock_complete_command
+    set -l words (commandline -opc)
+    set -l at (__dlock_command_at)
+    set -l current (commandline -ct)
+    if test $at -gt (count $words)
+        string match -q -- '-*' "$current"; or complete -C "$current"
+    else
+        complete -C (string join ' ' -- (string escape -- $words[$at..-1]) "$current")
+    end
+end
+
+complete -c dlock -f
+complete -c dlock -n __dlock_in_command -a '(__dlock_complete_command)'
+
+complete -c dlock -n __dlock_takes_options -s x -l exclusive -d 'One holder at a time (default)'
+complete -c dlock -n __dlock_takes_options -s n -l nonblock -d 'Do not wait for the lock'
+complete -c dlock -n __dlock_takes_options -s w -l wait -x -d 'Wait at most this long'
+complete -c dlock -n __dlock_takes_options -s E -l conflict-exit-code -x -d 'Exit status when the lock was not to be had'
+complete -c dlock -n __dlock_takes_options -s t -l ttl -x -d 'The lease: how long the lock holds'
+complete -c dlock -n __dlock_takes_options -l owner -x -d 'Owner token'
+complete -c dlock -n __dlock_takes_options -l scope -x -d 'The key is PREFIX + SCOPE: + NAME'
+complete -c dlock -n __dlock_takes_options -l prefix -x -d 'What keys begin with'
+complete -c dlock -n __dlock_takes_options -s r -l redis -x -d 'The Redis server'
+complete -c dlock -n __dlock_takes_options -l backend -x -a 'auto redis file' -d 'Where the lock lives'
+complete -c dlock -n __dlock_takes_options -l lock-dir -x -a '(__fish_complete_directories)' -d 'Directory of lock files'
+complete -c dlock -n __dlock_takes_options -l lock-file -r -F -d 'Lock exactly this file, as flock(1) does'
+complete -c dlock -n __dlock_takes_options -l on-degraded -x -a 'warn warn-throttled proceed fail' -d 'When no Redis is configured'
+complete -c dlock -n __dlock_takes_options -l fallback -x -a file -d 'When Redis is down, take a file lock'
+complete -c dlock -n __dlock_takes_options -l connect-timeout -x -d 'Limit of one try to reach Redis'
+complete -c dlock -n __dlock_takes_options -l outage -x -d 'How long an unreachable Redis is tried'
+complete -c dlock -n __dlock_takes_options -l on-expire -x -a 'stop warn' -d 'When the lease ends or is lost'
+complete -c dlock -n __dlock_takes_options -l stop-signal -x -a 'HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD CONT STOP TSTP TTIN TTOU URG XCPU XFSZ PROF VTALRM WINCH IO PWR SYS' -d 'First signal when the lease ends'
+complete -c dlock -n __dlock_takes_options -l grace -x -d 'How long before the end it is sent'
+complete -c dlock -n __dlock_takes_options -s c -l command -x -d 'Run this with $SHELL -c'
+complete -c dlock -n __dlock_takes_options -s v -l verbose -d 'Say what is done'
+complete -c dlock -n __dlock_takes_options -s q -l quiet -d 'Say nothing but errors'
+complete -c dlock -n __dlock_takes_options -s V -l version -d 'Print the version'
+complete -c dlock -n __dlock_takes_options -s h -l help -d 'Print the help'
+complete -c dlock -n __dlock_takes_options -l usage -d 'Print a short list of the options'
