@@ -184,7 +184,7 @@ static int finish(struct run *run, struct outcome *outcome)
         return STATUS_SYSTEM;
     }
     if (outcome->lease_over && run->options->warn_on_expire)
-        say_error(run->out, "the command ran on for %s without the lock",
+        say_error(run->out, "the command ran on for %s without the lease",
                   duration_format(deadline_gap(outcome->over_since, end), overrun, sizeof overrun));
     return outcome->lease_over && !run->options->warn_on_expire ? STATUS_STOPPED : command_status(run, outcome);
 }

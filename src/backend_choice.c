@@ -4,6 +4,9 @@
 #include "backend_redis.h"
 #include "lock_dir.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 /* How often --on-degraded=warn-throttled says it. */
 static const struct duration throttle = {3600 * NS_PER_S};
 
@@ -49,6 +52,13 @@ static bool throttled(const struct options *options)
     return !due;
 }
 
+/* Inside a file lock it has been said, or was meant, already. */
+static bool inside_file_lock(void)
+{
+    const char *held = getenv("DLOCK_HELD"), *backend = getenv("DLOCK_BACKEND");
+    return held != NULL && *held != '\0' && backend != NULL && strcmp(backend, "file") == 0;
+}
+
 /* Nothing chose a file: no Redis is configured. Whoever meant that says
  * --backend=file. */
 static enum lock_result open_degraded(struct backend **backend, const struct options *options, const struct messages *out,
@@ -64,7 +74,9 @@ static enum lock_result open_degraded(struct backend **backend, const struct opt
     enum lock_result result = open_file(backend, options, status, why);
     if (result != LOCK_OK)
         return result;
-    if (options->on_degraded == DEGRADED_WARN || (options->on_degraded == DEGRADED_WARN_THROTTLED && !throttled(options)))
+    if (options->on_degraded == DEGRADED_PROCEED || inside_file_lock())
+        return LOCK_OK;
+    if (options->on_degraded == DEGRADED_WARN || !throttled(options))
         say_warning(out, "%s", text);
     return LOCK_OK;
 }

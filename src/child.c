@@ -6,13 +6,15 @@
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 /* In the child of vfork(2), which runs on our memory while we stand still:
- * only what is async-signal-safe, and of ours nothing but exec_error changes. */
-__attribute__((noreturn)) static void become(struct child *child, const char *const *argv, const struct signals *signals,
+ * only what is async-signal-safe, and nothing of ours changes but the errno
+ * in the shared page. */
+__attribute__((noreturn)) static void become(int *exec_errno, const char *const *argv, const struct signals *signals,
                                              pid_t parent)
 {
     /* dlock may have died before prctl(2) took effect: then nobody would send
@@ -21,29 +23,46 @@ __attribute__((noreturn)) static void become(struct child *child, const char *co
         signals_restore(signals);
         execvp(argv[0], (char *const *)(uintptr_t)argv); /* POSIX: it does not write there */
     }
-    child->exec_error = errno;
+    *exec_errno = errno;
     _exit(errno == ENOENT || errno == ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE);
 }
 
 /* vfork(2), since copying the page tables of what is about to exec takes a
  * tenth of the whole run of a short command. That we stand still until exec is
- * no loss: where exec hangs (a dead network file system), no command runs. */
+ * no loss: where exec hangs (a dead network file system), no command runs.
+ * The page is mapped as shared, so that the child may as well be a fork, as
+ * sanitizers and valgrind make it. */
 enum lock_result child_start(struct child *child, const char *const *argv, const struct signals *signals, struct why *why)
 {
     pid_t parent = getpid();
     *child = (struct child){.pid = -1};
+    void *page = mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        why_set(why, "no memory to share with the command's process: %s", strerror(errno));
+        return LOCK_SYSTEM;
+    }
+    child->exec_errno = page;
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
         why_set(why, "cannot become the reaper of the command's descendants: %s", strerror(errno));
+        child_close(child);
         return LOCK_SYSTEM;
     }
     pid_t pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
     if (pid == 0)
-        become(child, argv, signals, parent);
+        become(child->exec_errno, argv, signals, parent); /* NOLINT(clang-analyzer-unix.Vfork) */
     child->pid = pid;
     if (pid > 0)
         return LOCK_OK;
     why_set(why, "cannot start a process for the command: %s", strerror(errno));
+    child_close(child);
     return LOCK_SYSTEM;
+}
+
+void child_close(struct child *child)
+{
+    if (child->exec_errno != NULL)
+        munmap(child->exec_errno, sizeof(int));
+    child->exec_errno = NULL;
 }
 
 bool child_reap(struct child *child)
@@ -58,6 +77,7 @@ bool child_reap(struct child *child)
         if (pid == child->pid) {
             child->ended = true;
             child->status = status;
+            child->exec_error = *child->exec_errno;
         }
     }
 }

@@ -12,7 +12,8 @@
 
 struct child {
     pid_t pid;
-    volatile int exec_error; /* the errno for which it was never executed, else 0 */
+    int exec_error; /* the errno for which an ended command was never executed, else 0 */
+    int *exec_errno; /* shared with the child, mapped; child_close() unmaps it */
     bool ended;
     int status; /* of waitpid(2), once ended */
 };
@@ -34,5 +35,7 @@ void child_signal_tree(const struct child *child, int number);
 
 /* Sends it to the command alone. */
 void child_signal(const struct child *child, int number);
+
+void child_close(struct child *child);
 
 #endif

@@ -30,6 +30,24 @@ struct reading {
     bool want_sections;
 };
 
+/* inih ends a section's name at the first bracket and drops the rest, and it
+ * keeps 49 characters of it, without a word. */
+static bool section_fits(const struct reading *reading, const char *line)
+{
+    enum { SECTION_MOST = 49 };
+    const char *close = strchr(line, ']');
+    if (close == NULL)
+        return true; /* inih says so itself */
+    if (strchr(close + 1, ']') != NULL)
+        why_set(reading->why, "%s:%d: the GLOB of a section cannot hold brackets", reading->path, reading->line);
+    else if (close - line - 1 > SECTION_MOST)
+        why_set(reading->why, "%s:%d: the GLOB of a section cannot be longer than %d bytes", reading->path, reading->line,
+                SECTION_MOST - (int)strlen("lock "));
+    else
+        return true;
+    return false;
+}
+
 static char *read_line(char *buffer, int size, void *data)
 {
     struct reading *reading = data;
@@ -45,6 +63,10 @@ static char *read_line(char *buffer, int size, void *data)
     }
     size_t blank = strspn(buffer, " \t");
     memmove(buffer, buffer + blank, length - blank + 1);
+    if (*buffer == '[' && !section_fits(reading, buffer)) {
+        reading->result = OPTIONS_BAD_CONFIG;
+        return NULL;
+    }
     return buffer;
 }
 

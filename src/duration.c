@@ -9,7 +9,7 @@ static const struct unit {
     const char *name;
     int64_t ms;
 } units[] = {
-    {"ms", 1}, {"s", 1000}, {"m", 60 * 1000}, {"h", 3600 * 1000}, {"d", 86400 * 1000},
+    {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000},
 };
 
 static bool digit(char c)

@@ -114,7 +114,7 @@ static bool apply_connect_timeout(struct duration *timeout, const char *text, st
 
 static bool apply_wait(struct options *options, const char *text, struct why *why)
 {
-    options->waits_forever = false;
+    options->waits_forever = options->nonblock = false;
     return apply_duration(&options->wait, text, why);
 }
 
@@ -204,7 +204,7 @@ static bool apply_value(struct options *options, enum option_id id, const char *
 }
 
 /* On the command line a flag has no text; in a file or the environment it is
- * a yes or a no, where no leaves things as they were. */
+ * a yes or a no, where no undoes a yes of a weaker source. */
 static bool flag_is_set(const struct setting *setting, bool *set, struct why *why)
 {
     static const char *const yes[] = {"yes", "true", "on", "1"}, *const no[] = {"no", "false", "off", "0"};
@@ -225,15 +225,11 @@ static bool apply_flag(struct options *options, const struct setting *setting, s
     bool set;
     if (!flag_is_set(setting, &set, why))
         return false;
-    if (!set)
-        return true;
+    int verbosity = options->verbosity;
     switch ((int)setting->id) {
-    case OPT_NONBLOCK:
-        options->waits_forever = false;
-        options->wait = DURATION_ZERO;
-        break;
-    case OPT_VERBOSE: options->verbosity = options->verbosity < 0 ? 1 : options->verbosity + 1; break;
-    case OPT_QUIET: options->verbosity = -1; break;
+    case OPT_NONBLOCK: options->nonblock = set; break;
+    case OPT_VERBOSE: options->verbosity = set ? (verbosity < 0 ? 1 : verbosity + 1) : (verbosity > 0 ? 0 : verbosity); break;
+    case OPT_QUIET: options->verbosity = set ? -1 : (verbosity < 0 ? 0 : verbosity); break;
     case OPT_VERSION: options->action = ACTION_VERSION; break;
     case OPT_HELP: options->action = ACTION_HELP; break;
     case OPT_USAGE: options->action = ACTION_USAGE; break;
@@ -360,6 +356,10 @@ static enum options_result check_together(struct options *options, struct why *w
         return disagree(options, OPT_COMMAND, "it is the whole command; no further words may follow", why);
     if (options->lock_file != NULL && options->backend == BACKEND_REDIS)
         return disagree(options, OPT_LOCK_FILE, "it needs the file backend, and --backend=redis asks for Redis", why);
+    if (options->nonblock) {
+        options->waits_forever = false;
+        options->wait = DURATION_ZERO;
+    }
     if (options->grace.ns < 0)
         options->grace = duration_min(DURATION_S(10), (struct duration){options->ttl.ns / 10});
     if (options->grace.ns >= options->ttl.ns)

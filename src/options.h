@@ -81,7 +81,8 @@ struct options {
     char **command;            /* NULL-terminated, from the given argv; NULL with -c */
     const char *shell_command; /* -c */
     bool waits_forever;
-    struct duration wait; /* where it does not wait for ever; zero: do not wait */
+    bool nonblock; /* -n; --wait after it undoes it */
+    struct duration wait; /* where it does not wait for ever; zero, also with nonblock: do not wait */
     int conflict_status;
     struct duration ttl;
     const char *owner; /* NULL: a fresh one */

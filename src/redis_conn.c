@@ -375,11 +375,20 @@ static bool has_word(const char *error, const char *const *words)
  * and how differs from release to release. */
 enum lock_result redis_error_result(const char *error, struct why *why)
 {
-    static const char *const refused[] = {"NOAUTH",   "WRONGPASS",        "NOPERM",           "DENIED",
-                                          "invalid password", "no password is set", "without any password", "without any ACL", NULL};
-    static const char *const invalid[] = {"DB index is out of range", "invalid DB index", "MOVED ", "ASK ", "CROSSSLOT",
-                                          "unknown command", NULL};
+    static const char *const refused[] = {
+        "NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "invalid password", "no password is set", "without any password",
+        "The user executing the script can't", /* how Redis 7 says NOPERM inside a script */
+        NULL,
+    };
+    static const char *const invalid[] = {
+        "DB index is out of range", "invalid DB index", "MOVED ", "ASK ", "CROSSSLOT", "unknown command", NULL,
+    };
     why_set(why, "it answered: %.400s", error);
+    /* Before a login it takes no command as long as ours, and says so in its own way. */
+    if (strstr(error, "unauthenticated") != NULL) {
+        why_set(why, "it wants a user and a password: NOAUTH Authentication required");
+        return LOCK_REFUSED;
+    }
     if (has_word(error, refused))
         return LOCK_REFUSED;
     return has_word(error, invalid) ? LOCK_INVALID : LOCK_UNAVAILABLE;

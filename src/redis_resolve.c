@@ -4,7 +4,7 @@
  *
  * Who owns what: struct lookup belongs to both threads, counted by `owners`.
  * The thread writes `error` and `list`, then `done_fd`; the asker reads them
- * only after done_fd was readable. Either order of leaving is fine: the last
+ * only after they have read done_fd. Either order of leaving is fine: the last
  * one frees. This happens before the command is started or not at all: while
  * it runs, the addresses that are known are used. */
 #include "redis_resolve.h"
@@ -80,7 +80,8 @@ static enum lock_result await(const struct lookup *lookup, struct bound bound, s
     do
         ready = poll(fds, 2, deadline_poll_ms(bound.until));
     while (ready < 0 && errno == EINTR);
-    if (fds[0].revents != 0)
+    uint64_t count;
+    if (fds[0].revents != 0 && read(lookup->done_fd, &count, sizeof count) == (ssize_t)sizeof count)
         return LOCK_OK;
     if (ready > 0)
         return LOCK_CANCELLED;

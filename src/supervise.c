@@ -112,7 +112,7 @@ static void lease_ended(struct run *run)
     lease_is_over(run);
     duration_format(plan->lease->ttl, ttl, sizeof ttl);
     if (plan->warn_only && !said)
-        say_error(plan->out, "the lease of %s has ended; the command runs on without the lock (--on-expire=warn)", ttl);
+        say_error(plan->out, "the lease of %s has ended; the command runs on without the lease (--on-expire=warn)", ttl);
     if (plan->warn_only)
         return;
     if (!said)
@@ -175,7 +175,7 @@ static void act(struct run *run)
 
 static struct deadline next_event(const struct run *run)
 {
-    struct deadline deadline = run->state.deadline, next = deadline;
+    struct deadline deadline = run->state.deadline, next;
     switch (run->phase) {
     case STOPPING: return run->kill_at;
     case KILLING: return run->next_kill;
@@ -275,6 +275,7 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         judge_end(&run);
         outcome->status = run.child.status;
         outcome->exec_error = run.child.exec_error;
+        child_close(&run.child);
     }
     close(run.timer_fd);
 }
