@@ -1,0 +1,53 @@
+# The suite in this directory runs once for each backend: BACKEND is "file" or
+# "redis". What differs between them is named here.
+# shellcheck shell=bash
+# shellcheck source=tests/common.bash
+. "$(dirname "${BASH_SOURCE[0]}")/../common.bash"
+: "${BACKEND:=file}"
+
+setup() {
+    common_setup
+    case $BACKEND in
+        file)
+            export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
+            ;;
+        redis)
+            start_redis redis
+            export DLOCK_REDIS=unix://$T/redis.sock
+            ;;
+    esac
+}
+
+teardown() { common_teardown; }
+
+# Whether the store holds this lock.
+is_locked() {
+    case $BACKEND in
+        file) [ -e "$T/locks/dlock:$1.lock" ] && ! flock -n "$T/locks/dlock:$1.lock" true ;;
+        redis) [ "$(redis exists "dlock:$1")" = 1 ] ;;
+    esac
+}
+
+# Whether nothing of this lock is left that could be in somebody's way.
+is_clean() {
+    case $BACKEND in
+        file) [ ! -e "$T/locks/dlock:$1.lock" ] ;;
+        redis) [ "$(redis exists "dlock:$1")" = 0 ] ;;
+    esac
+}
+
+# Takes the lock away from its holder.
+steal() {
+    case $BACKEND in
+        file) rm "$T/locks/dlock:$1.lock" ;;
+        redis) redis del "dlock:$1" ;;
+    esac
+}
+
+# Puts another owner in.
+overwrite() {
+    case $BACKEND in
+        file) echo other >"$T/new" && mv "$T/new" "$T/locks/dlock:$1.lock" ;;
+        redis) redis set "dlock:$1" other ;;
+    esac
+}

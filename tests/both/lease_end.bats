@@ -1,0 +1,119 @@
+#!/usr/bin/env bats
+load backend
+
+@test "a command that outlives its lease is stopped with TERM: exit 124, and told" {
+    fails_with 124 'the lease of 1s ends in [0-9]+ms; stopping the command with SIGTERM \(--ttl' \
+        dlock -t 1s --grace=500ms job -- sh -c "trap 'echo got TERM; exit 0' TERM; while :; do sleep 0.01; done"
+    [[ $output == *'got TERM'* ]]
+    is_clean job
+}
+
+@test "one that is deaf to TERM is killed when the lease ends, not later" {
+    local start end
+    start=$(now)
+    run dlock -t 1s job -- sh -c "trap '' TERM; while :; do sleep 0.01; done"
+    end=$(now)
+    [ "$status" -eq 124 ]
+    [ $((end - start)) -ge 900 ]
+    [ $((end - start)) -lt 3000 ]
+    is_clean job
+}
+
+@test "the shortest lease works too" {
+    run dlock -t 100ms job sleep 60
+    [ "$status" -eq 124 ]
+    run dlock -t 100ms --grace=0 job -- sh -c "trap 'echo got TERM' TERM; sleep 60"
+    [ "$status" -eq 124 ]
+    [[ $output != *'got TERM'* ]]
+}
+
+@test "--stop-signal is what is sent first" {
+    run dlock -t 1s --grace=700ms --stop-signal=USR1 job -- sh -c "trap 'echo got USR1; exit 0' USR1; while :; do sleep 0.01; done"
+    [ "$status" -eq 124 ]
+    [[ $output == *'got USR1'* ]]
+}
+
+@test "descendants are stopped with the command, also those in another session" {
+    run dlock -t 1s job -- sh -c "setsid sh -c 'echo \$\$ >$T/daemon; trap \"\" TERM; while :; do sleep 0.01; done' & sleep 60"
+    [ "$status" -eq 124 ]
+    [ -s "$T/daemon" ]
+    not kill -0 "$(cat "$T/daemon")"
+}
+
+@test "a stopped command is killed too" {
+    run dlock -t 1s job -- sh -c 'kill -STOP $$; sleep 60'
+    [ "$status" -eq 124 ]
+}
+
+@test "a command that ends in time is never called stopped" {
+    local i
+    for i in {1..10}; do
+        run dlock -t 2s job sleep 0.01
+        [ "$status" -eq 0 ]
+        [ -z "$output" ]
+    done
+}
+
+@test "the next holder's command never starts before the stopped one is gone" {
+    dlock -t 500ms job -- sh -c "trap '' TERM; echo \$\$ >'$T/first'; while :; do sleep 0.01; done" 2>/dev/null 3>&- &
+    wait_until 10 test -s "$T/first"
+    run dlock -w 20 job -- sh -c "kill -0 $(cat "$T/first") && echo overlap"
+    [ "$output" = "" ] || [[ $output == *'No such process'* ]]
+    [[ $output != *overlap* ]]
+}
+
+@test "--on-expire=warn: the command runs on, is told of twice, and its status counts" {
+    run dlock -t 300ms --on-expire=warn job -- sh -c 'sleep 0.6; exit 5'
+    [ "$status" -eq 5 ]
+    equals "$(grep -c 'the lease of 300ms has ended; the command runs on without the lease' <<<"$output")" 1
+    [[ ${lines[-1]} == *'the command ran on for '*' without the lease' ]]
+}
+
+@test "the warning at 90 % names --ttl, once" {
+    run dlock -t 1s --grace=10ms job -- sh -c 'sleep 0.94'
+    [ "$(grep -c '90 % of the lease are over.*--ttl' <<<"$output")" -le 1 ]
+    run dlock -t 2s --grace=10ms job -- sh -c 'sleep 1.85'
+    [ "$status" -eq 0 ]
+    equals "$(grep -c '90 % of the lease are over.*--ttl' <<<"$output")" 1
+    run dlock -q -t 2s --grace=10ms job -- sh -c 'sleep 1.85'
+    [ -z "$output" ]
+}
+
+@test "dlock frozen beyond its lease says 124 on waking, never 0" {
+    dlock -t 1s job -- sh -c "echo x >'$T/started'; sleep 0.2" 2>"$T/err" 3>&- &
+    local dlock=$!
+    wait_until 10 test -s "$T/started"
+    kill -STOP "$dlock"
+    sleep 1.2 # the lease's own length: there is nothing else to wait for
+    kill -CONT "$dlock"
+    local status=0
+    wait "$dlock" || status=$?
+    equals "$status" 124
+    grep -q 'lease' "$T/err"
+}
+
+@test "dlock killed with SIGKILL takes its command along" {
+    hold_lock job -t 2s
+    kill -KILL "$HOLDER"
+    wait_until 5 not kill -0 "$(cat "$T/held")"
+    # And its lock clears by itself.
+    run dlock -w 20 job echo ok
+    equals "$output" ok
+}
+
+@test "signals sent to dlock reach the command" {
+    local signal
+    for signal in TERM INT HUP QUIT USR1 USR2 WINCH CONT; do
+        rm -f "$T/ready"
+        python3 -c "
+import signal, os, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL); signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+os.execvp('dlock', ['dlock', 'job', 'bash', '-c', 'trap \"echo got $signal; exit 33\" $signal; touch \$T/ready; while :; do sleep 0.01; done'])
+" >"$T/out" 3>&- &
+        local dlock=$! status=0
+        wait_until 10 test -e "$T/ready"
+        kill "-$signal" "$dlock"
+        wait "$dlock" || status=$?
+        equals "$status:$(cat "$T/out")" "33:got $signal"
+    done
+}

@@ -1,0 +1,40 @@
+#!/usr/bin/env bats
+load backend
+
+@test "a lock taken away while the command runs: stopped, told, exit 124" {
+    hold_lock job -t 10s
+    local start=$(now) status=0
+    steal job
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    # Within one check (a second), and no longer than that for being told.
+    [ $(($(now) - start)) -lt 4000 ]
+    grep -qE 'the lock is lost: .*; stopping the command with SIGTERM' "$T/held.err"
+    not kill -0 "$(cat "$T/held")"
+}
+
+@test "a lock overwritten by somebody else: stopped, and theirs is not touched" {
+    hold_lock job -t 10s
+    local status=0
+    overwrite job
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    not is_clean job
+}
+
+@test "a lock lost just before the command ends is told of: never 0" {
+    fails_with 124 'the lock was lost before the command ended' \
+        dlock job -- bash -c ". $BATS_TEST_DIRNAME/backend.bash; steal job"
+}
+
+@test "--on-expire=warn: a lost lock is told of, and the command's status counts" {
+    hold_lock job -t 10s --on-expire=warn
+    steal job
+    wait_until 10 grep -q 'the lock is lost: .*; the command runs on' "$T/held.err"
+    kill -0 "$(cat "$T/held")"
+    local status=0
+    end_hold
+    wait "$HOLDER" || status=$?
+    equals "$status" 0
+    grep -qE 'the command ran on for .* without the lease' "$T/held.err"
+}

@@ -1,0 +1,190 @@
+#!/usr/bin/env bats
+load common
+setup() {
+    common_setup
+    export DLOCK_LOCK_DIR=$T/locks XDG_CONFIG_HOME=$T/config
+    mkdir -p "$T/config/dlock"
+    CONF=$T/config/dlock/dlock.conf
+    echo 'backend = file' >"$CONF"
+}
+teardown() { common_teardown; }
+
+ttl() { dlock "$@" -- sh -c 'echo $DLOCK_TTL'; }
+
+@test "the command line beats the environment, which beats the user's file, which beats the system's" {
+    export SYSTEM_CONF=$T/system.conf LD_PRELOAD=$HELPERS/fault_system_conf.so
+    printf 'ttl = 11\n[lock special]\nttl = 12\n' >"$SYSTEM_CONF"
+    equals "$(ttl job)" 11
+    equals "$(ttl special)" 12
+    printf 'ttl = 21\n[lock special]\nttl = 22\n' >>"$CONF"
+    equals "$(ttl job)" 21
+    equals "$(ttl special)" 22
+    export DLOCK_TTL=31
+    equals "$(ttl job)" 31
+    equals "$(ttl special)" 31
+    equals "$(ttl --ttl=41 job)" 41
+    equals "$(ttl job --ttl=41)" 41
+}
+
+@test "without XDG_CONFIG_HOME the user's file is in ~/.config" {
+    unset XDG_CONFIG_HOME
+    mkdir -p "$HOME/.config/dlock"
+    printf 'backend = file\nttl = 51\n' >"$HOME/.config/dlock/dlock.conf"
+    equals "$(ttl job)" 51
+    XDG_CONFIG_HOME=relative/path
+    export XDG_CONFIG_HOME
+    equals "$(ttl job)" 51
+}
+
+@test "sections apply to the names that match their glob, later ones last" {
+    cat >>"$CONF" <<'C'
+[lock cron:*]
+ttl = 61
+[lock cron:n*]
+ttl = 62
+C
+    equals "$(ttl cron:x)" 61
+    equals "$(ttl cron:nightly)" 62
+    equals "$(ttl other)" 3600
+}
+
+@test "a key above the sections does not undo one in them, wherever it stands" {
+    printf '[lock job]\nttl = 62\n[lock other]\nttl=63\n' >>"$CONF"
+    equals "$(ttl job)" 62
+}
+
+@test "comments, blanks, indentation and quotes of the file are as in the manual" {
+    printf '# comment\n; comment\n\n   ttl   =   71   ; inline\n  \t stop-signal = USR1\n' >>"$CONF"
+    equals "$(ttl job)" 71
+}
+
+@test "flags are yes or no" {
+    printf 'nonblock = yes\nverbose = on\n' >>"$CONF"
+    hold_lock job -q
+    fails_with 75 'held by' dlock job true
+    printf 'backend = file\nnonblock = no\nwait = 0.1\n' >"$CONF"
+    run dlock job true
+    [ "$status" -eq 75 ]
+    printf 'backend = file\nnonblock = perhaps\n' >"$CONF"
+    fails_with 78 "dlock.conf:2: nonblock: 'perhaps': it must be yes or no" dlock other true
+    DLOCK_NONBLOCK=2 fails_with 78 "DLOCK_NONBLOCK: '2': it must be yes or no|dlock.conf:2" dlock other true
+}
+
+@test "a no undoes a yes of a weaker source" {
+    printf 'nonblock = yes\nquiet = yes\n[lock job]\nnonblock = no\nquiet = no\n' >>"$CONF"
+    hold_lock job
+    local start=$(now)
+    dlock -w 0.3 job true || [ $? -eq 75 ]
+    [ $(($(now) - start)) -ge 300 ]
+    DLOCK_VERBOSE=yes run dlock -w 0 job true
+    [[ $output == *'held by'* ]]
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "a wrong file: exit 78 with file, line and key; nothing run" {
+    local text pattern
+    while IFS='|' read -r text pattern; do
+        printf 'backend = file\n%b\n' "$text" >"$CONF"
+        fails_with 78 "^dlock: job: $CONF:$pattern" dlock job touch "$T/ran"
+        [ ! -e "$T/ran" ]
+    done <<'C'
+nosuch = 1|2: nosuch: unknown key; the long options
+help = yes|2: help: unknown key
+command = rm|2: command: unknown key
+t = 5|2: t: unknown key
+ttl = soon|2: ttl: 'soon': it is not a number
+ttl =|2: ttl: '': it is empty
+just words|2: this is neither KEY = VALUE
+[lock]\nttl = 5|3: lock: unknown section; \[lock GLOB\]
+[other]\nttl = 5|3: other: unknown section
+[lock x\nttl = 5|2: this is neither
+[lock ggggggggggggggggggggggggggggggggggggggggggggg]\nttl = 5|2: the GLOB of a section cannot be longer than 44 bytes
+[lock zzz]\nnosuch = 5|3: nosuch: unknown key
+[lock [ab]]\nttl = 5|2: the GLOB of a section cannot hold brackets
+C
+}
+
+@test "a wrong URL in a file is an error of the file" {
+    echo 'redis = http://x' >"$CONF"
+    fails_with 78 "$CONF:1: redis: .*neither redis:// nor unix://" dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a line that is too long is an error, not two lines" {
+    printf 'backend = file\nscope = %s\n' "$(printf 's%.0s' {1..300})" >"$CONF"
+    fails_with 78 "$CONF:2: the line is longer than 198 characters" dlock job touch "$T/ran"
+    printf 'backend = file\nscope = %s' "$(printf 's%.0s' {1..190})" >"$CONF"
+    run dlock job true
+    [ "$status" -eq 0 ]
+    # The last line needs no newline, even where it just fits.
+    printf 'backend = file\nscope = %s' "$(printf 's%.0s' {1..191})" >"$CONF"
+    run dlock job true
+    [ "$status" -eq 0 ]
+}
+
+@test "a file that cannot be read is an error, one that is not there is none" {
+    rm "$CONF"
+    mkdir "$CONF"
+    fails_with 78 "$CONF: it is not a regular file" dlock job touch "$T/ran"
+    rmdir "$CONF" "$T/config/dlock"
+    run dlock --backend=file job true
+    [ "$status" -eq 0 ]
+}
+
+@test "a file with a password that others can read is refused" {
+    echo 'redis = redis://user:secret@localhost/' >"$CONF"
+    chmod 644 "$CONF"
+    fails_with 78 "$CONF:1: redis: it holds a password, and others can read this file" dlock job touch "$T/ran"
+    [[ $output != *secret* ]]
+    chmod 640 "$CONF"
+    run dlock --backend=file job true
+    [ "$status" -eq 0 ]
+}
+
+@test "a wrong variable: exit 78, named" {
+    DLOCK_TTL=never fails_with 78 "DLOCK_TTL: 'never': it is not a number" dlock job touch "$T/ran"
+    DLOCK_CONFLICT_EXIT_CODE=x fails_with 78 "DLOCK_CONFLICT_EXIT_CODE: 'x'" dlock job touch "$T/ran"
+    DLOCK_GRACE=2h fails_with 78 'DLOCK_GRACE: it must be shorter than the lease' dlock job touch "$T/ran"
+    DLOCK_REDIS=foo://bar DLOCK_BACKEND=redis fails_with 78 'DLOCK_REDIS: .*neither redis://' dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a variable set to nothing counts as unset, and unknown ones are passed over" {
+    DLOCK_TTL= DLOCK_NOSUCH=1 DLOCK_HELP=1 DLOCK_COMMAND=x run dlock job -- sh -c 'echo $DLOCK_TTL'
+    equals "$output" 3600
+}
+
+@test "every option that may stand in a file may stand in the environment, and the other way round" {
+    local name value variable
+    while read -r name value; do
+        printf '%s = %s\n' "$name" "$value" >"$CONF"
+        run dlock --backend=file job true
+        equals "$name:$status" "$name:0"
+        : >"$CONF"
+        variable=DLOCK_$(tr a-z- A-Z_ <<<"$name")
+        run env "$variable=$value" dlock --backend=file job true
+        equals "$variable:$status" "$variable:0"
+    done <<C
+exclusive yes
+nonblock yes
+wait 1
+conflict-exit-code 3
+ttl 5
+owner me
+scope s
+prefix p
+redis unix:///nowhere
+backend file
+lock-dir $T/other
+on-degraded fail
+fallback file
+connect-timeout 1
+outage 1
+on-expire warn
+stop-signal INT
+grace 1
+verbose no
+quiet yes
+C
+}

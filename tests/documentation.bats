@@ -1,0 +1,70 @@
+#!/usr/bin/env bats
+load common
+setup() { common_setup; SRC=$TESTS/..; }
+teardown() { common_teardown; }
+
+# The long options that --help shows, one a line.
+shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -oE '[a-z][a-z-]+$'; }
+
+@test "the manual describes every option of --help, and no other" {
+    command -v mandoc >/dev/null || skip 'no mandoc'
+    mandoc -T ascii "$SRC/doc/dlock.1" | col -b >"$T/manual"
+    sed -n '/^OPTIONS/,/^[A-Z]/p' "$T/manual" >"$T/options"
+    local option
+    for option in $(shown_options); do
+        grep -qE -- "--$option\\b" "$T/options" || { echo "not in the manual: --$option"; false; }
+    done
+    for option in $(grep -oE -- "--[a-z][a-z-]+" "$T/options" | sort -u); do
+        run dlock "$option=x" --version
+        [[ $output != *'unknown option'* ]] || { echo "in the manual alone: $option"; false; }
+    done
+}
+
+@test "the manual names every exit status of ours" {
+    local status
+    for status in 64 69 70 71 73 75 77 78 124 126 127; do
+        grep -qE "^\.It (Cm |Li |Sy )?$status" "$SRC/doc/dlock.1" || { echo "not in the manual: $status"; false; }
+    done
+}
+
+@test "the manual pages are clean" {
+    command -v mandoc >/dev/null || skip 'no mandoc'
+    run mandoc -T lint -W warning "$SRC/doc/dlock.1" "$SRC/doc/dlock.conf.5"
+    [ -z "$output" ]
+}
+
+@test "every option of --help is completed in bash, zsh and fish" {
+    local option
+    for option in $(shown_options); do
+        grep -qE -- "--$option\\b" "$SRC/completions/dlock.bash" || { echo "bash: $option"; false; }
+        grep -qE -- "--$option\\b" "$SRC/completions/_dlock" || { echo "zsh: $option"; false; }
+        grep -qE -- "-l $option\\b" "$SRC/completions/dlock.fish" || { echo "fish: $option"; false; }
+    done
+}
+
+@test "bash completes options, their values, and the command's own words" {
+    complete_line() {
+        bash --norc -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
+            f=$(complete -p dlock | sed "s/.*-F \([^ ]*\).*/\1/"); "$f" dlock "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+            printf "%s\n" "${COMPREPLY[@]}"' bash "$SRC/completions/dlock.bash" "$@"
+    }
+    run complete_line dlock --stop
+    [[ $output == *--stop-signal* ]]
+    run complete_line dlock --backend ''
+    [[ $output == *redis* && $output == *file* ]]
+    run complete_line dlock -n job --on-e
+    [[ $output == *--on-expire* ]]
+}
+
+@test "the README's first command lines are the two that build and test" {
+    run sh -c "grep -nE '^ *(\./bootstrap|make check)' '$SRC/README.md' | head -2"
+    [[ ${lines[0]} == *'./bootstrap && src/dlock hello -- echo "I hold the lock"' ]]
+    [[ ${lines[1]} == *'make check' ]]
+}
+
+@test "the version is the same wherever it is said" {
+    local version
+    version=$(dlock --version | sed 's/^dlock \([^ ]*\).*/\1/')
+    grep -q "AC_INIT(\[dlock\], \[$version\])" "$SRC/configure.ac"
+    head -1 "$SRC/NEWS" | grep -q "^dlock $version"
+}

@@ -1,0 +1,77 @@
+/* Preloaded into dlock by the tests: makes one call of the C library fail, or
+ * do what is hard to bring about otherwise. Built once for each FAULT_*. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined FAULT_vfork
+pid_t vfork(void)
+{
+    errno = EAGAIN;
+    return -1;
+}
+#elif defined FAULT_pthread_create
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *data)
+{
+    (void)thread, (void)attributes, (void)start, (void)data;
+    return EAGAIN;
+}
+#elif defined FAULT_pwrite
+ssize_t pwrite(int fd, const void *bytes, size_t count, off_t offset)
+{
+    (void)fd, (void)bytes, (void)count, (void)offset;
+    errno = ENOSPC;
+    return -1;
+}
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off_t offset)
+{
+    return pwrite(fd, bytes, count, offset);
+}
+#elif defined FAULT_resolver
+/* A resolver that hangs for a minute. */
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list)
+{
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (!(hints->ai_flags & AI_NUMERICHOST))
+        sleep(60);
+    return real(host, port, hints, list);
+}
+#elif defined FAULT_two_addresses
+/* A name with two addresses, of which the first one refuses. */
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list)
+{
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (hints->ai_flags & AI_NUMERICHOST)
+        return real(host, port, hints, list);
+    struct addrinfo *second, own = *hints;
+    own.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+    int error = real("127.0.0.77", port, &own, list);
+    if (error == 0 && (error = real("127.0.0.1", port, &own, &second)) == 0)
+        (*list)->ai_next = second;
+    return error;
+}
+#elif defined FAULT_system_conf
+/* The system's configuration file is the one that $SYSTEM_CONF names. */
+FILE *fopen(const char *path, const char *mode)
+{
+    FILE *(*real)(const char *, const char *);
+    *(void **)&real = dlsym(RTLD_NEXT, "fopen");
+    const char *there = getenv("SYSTEM_CONF"), *test = getenv("T");
+    size_t length = strlen(path);
+    if (there != NULL && length > 11 && strcmp(path + length - 11, "/dlock.conf") == 0 &&
+        (test == NULL || strncmp(path, test, strlen(test)) != 0))
+        path = there;
+    return real(path, mode);
+}
+FILE *fopen64(const char *path, const char *mode)
+{
+    return fopen(path, mode);
+}
+#endif

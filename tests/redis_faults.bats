@@ -1,0 +1,239 @@
+#!/usr/bin/env bats
+load common
+setup() { common_setup; URL=unix://$T/redis.sock; }
+teardown() { common_teardown; }
+
+fake() {
+    python3 "$TESTS/helpers/fake_redis.py" "$T/fake.sock" "$@" >"$T/fake.log" 2>&1 3>&- 4>&- &
+    echo $! >"$T/fake.pid"
+    wait_until 10 test -S "$T/fake.sock"
+}
+
+is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
+
+@test "Redis down at start: retried within --outage, then exit 69 with what was tried; nothing run" {
+    local start=$(now)
+    fails_with 69 "unix://$T/redis.sock\?db=0: No such file or directory; tried [0-9]+ times in .*; the command was not run" \
+        dlock -r "$URL" --outage=500ms job touch "$T/ran"
+    [ $(($(now) - start)) -ge 500 ]
+    [ ! -e "$T/ran" ]
+    fails_with 69 'redis://127.0.0.1:.*: Connection refused' \
+        dlock -r "redis://127.0.0.1:$(free_port)" --outage=0 job touch "$T/ran"
+    [[ $output == *'tried 1 time '* ]]
+}
+
+@test "an outage is never retried longer than --wait, and with -n not at all" {
+    local start=$(now)
+    run dlock -r "$URL" -w 200ms job touch "$T/ran"
+    [ "$status" -eq 69 ]
+    [ $(($(now) - start)) -lt 3000 ]
+    run dlock -r "$URL" -n job touch "$T/ran"
+    [ "$status" -eq 69 ]
+    [[ $output == *'tried 1 time '* ]]
+    [ ! -e "$T/ran" ]
+}
+
+@test "Redis that comes up within --outage is used" {
+    dlock -r "$URL" --outage=30 job touch "$T/ran" 3>&- &
+    local dlock=$!
+    wait_until 10 grep -q . "/proc/$dlock/cmdline"
+    start_redis
+    wait "$dlock"
+    [ -e "$T/ran" ]
+    is_free
+}
+
+@test "a server that never answers: exit 69 within the connect timeout" {
+    fake mute
+    local start=$(now)
+    fails_with 69 'it did not answer in time' dlock -r "unix://$T/fake.sock" --connect-timeout=300ms --outage=0 job touch "$T/ran"
+    [ $(($(now) - start)) -lt 3000 ]
+    [ ! -e "$T/ran" ]
+}
+
+@test "Ctrl-C while a server does not answer ends dlock at once" {
+    fake mute
+    run python3 - "unix://$T/fake.sock" <<'P'
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+dlock = subprocess.Popen(["dlock", "-r", sys.argv[1], "--connect-timeout=60", "job", "true"])
+while "poll" not in open(f"/proc/{dlock.pid}/wchan").read() and dlock.poll() is None:
+    if int(open(f"/proc/{dlock.pid}/status").read().split("SigBlk:")[1].split()[0], 16) & 2:
+        break
+    time.sleep(0.01)
+dlock.send_signal(signal.SIGINT)
+begin = time.monotonic()
+assert dlock.wait(20) == -signal.SIGINT
+assert time.monotonic() - begin < 5
+P
+    [ "$status" -eq 0 ]
+}
+
+@test "no reply is trusted: garbage, endless, huge, cut off, nonsense, closed: exit 69, nothing run" {
+    local mode
+    for mode in garbage huge endless cut nonsense close; do
+        rm -f "$T/fake.sock"
+        fake $mode
+        run dlock -r "unix://$T/fake.sock" --connect-timeout=2 --outage=0 job touch "$T/ran"
+        equals "$mode $status" "$mode 69"
+        [ ! -e "$T/ran" ]
+        kill "$(cat "$T/fake.pid")"
+    done
+}
+
+@test "errors of a server in trouble are retried as an outage" {
+    local error
+    for error in 'LOADING Redis is loading' 'READONLY You cannot write' 'MASTERDOWN Link' 'CLUSTERDOWN The cluster' \
+        'BUSY Redis is busy' 'OOM command not allowed' 'MISCONF Redis is configured' 'ERR max number of clients reached' \
+        'ERR Error running script: @user_script:3: -READONLY You cannot'; do
+        rm -f "$T/fake.sock"
+        fake "error=$error"
+        fails_with 69 "it answered: $error; tried [2-9]" dlock -r "unix://$T/fake.sock" --outage=400ms job touch "$T/ran"
+        [ ! -e "$T/ran" ]
+        kill "$(cat "$T/fake.pid")"
+    done
+}
+
+@test "a server that refuses us: exit 77 at once, with what it refused" {
+    start_redis redis --requirepass secret
+    fails_with 77 'NOAUTH Authentication required' dlock -r "$URL" job touch "$T/ran"
+    fails_with 77 'WRONGPASS' dlock -r "unix://:wrong@$T/redis.sock" job touch "$T/ran"
+    [[ $output != *wrong@* ]]
+    run dlock -r "unix://:secret@$T/redis.sock" job true
+    [ "$status" -eq 0 ]
+    run dlock -r "unix://default:secret@$T/redis.sock?db=3" job true
+    [ "$status" -eq 0 ]
+    redis -a secret --no-auth-warning acl setuser bob on '>pw' '~dlock:*' '~{dlock:*' +eval +evalsha +get +set +del +pttl +hmget +hget +pexpire +time
+    fails_with 77 'NOPERM|permissions|The user executing' dlock -r "unix://bob:pw@$T/redis.sock" job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    equals "$(redis -a secret --no-auth-warning exists dlock:job)" 0
+    # hset was missing; CLIENT SETNAME is a nicety.
+    redis -a secret --no-auth-warning acl setuser bob +hset
+    run dlock -r "unix://bob:pw@$T/redis.sock" job true
+    equals "$status$output" 0
+    fails_with 77 'NOPERM|permissions|The user executing' dlock -r "unix://bob:pw@$T/redis.sock" --prefix=other: job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a password where none is needed: refused, and the lock that was taken meanwhile is given back" {
+    start_redis
+    fails_with 77 'AUTH' dlock -r "unix://:secret@$T/redis.sock" job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    is_free
+}
+
+@test "a database that is not there: exit 78, and nothing is left in another one" {
+    start_redis
+    fails_with 78 'DB index is out of range' dlock -r "unix://$T/redis.sock?db=999" job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    is_free
+}
+
+@test "a Unix socket that we may not use: exit 77" {
+    [ "$(id -u)" -ne 0 ] || command -v setpriv >/dev/null || skip 'root may use every socket'
+    start_redis redis --unixsocketperm 700
+    chmod 711 "$BATS_RUN_TMPDIR" "$BATS_RUN_TMPDIR/test" "$T" 2>/dev/null || true
+    [ "$(id -u)" -eq 0 ] || skip 'needs another user'
+    run setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$DLOCK"
+    [ "$status" -eq 0 ] || skip 'another user cannot reach the program'
+    fails_with 77 'Permission denied' setpriv --reuid=65534 --regid=65534 --clear-groups "$DLOCK" -r "$URL" job true
+}
+
+@test "the reply to a take is lost: the same token is asked for again, the command runs once, nothing is left" {
+    start_redis
+    # Scripts are known already, so that the first call is the take itself.
+    dlock -r "$URL" other true
+    fake lose=1 "$T/redis.sock"
+    run dlock -r "unix://$T/fake.sock" job -- sh -c 'echo ran; redis-cli -s "$T/redis.sock" hget "{dlock:job}:meta" takes'
+    equals "$output" $'ran\n1'
+    is_free
+}
+
+@test "the reply to the release is lost: asked again, and not called a lost lock" {
+    start_redis
+    dlock -r "$URL" other true
+    fake lose=2 "$T/redis.sock"
+    run dlock -r "unix://$T/fake.sock" job echo ran
+    equals "$status $output" '0 ran'
+    is_free
+}
+
+@test "giving up after a lost reply gives the lock back" {
+    start_redis
+    dlock -r "$URL" other true
+    fake lose=1 "$T/redis.sock"
+    run dlock -r "unix://$T/fake.sock" --outage=0 job touch "$T/ran"
+    [ "$status" -eq 69 ]
+    [ ! -e "$T/ran" ]
+    is_free
+}
+
+@test "Redis gone in the middle is no loss: the command runs on, one warning at the release" {
+    start_redis
+    hold_lock job -r "$URL" -t 60
+    stop_redis
+    end_hold
+    local status=0 start=$(now)
+    wait "$HOLDER" || status=$?
+    equals "$status" 0
+    grep -q 'the lock could not be released: .*; it clears when its lease ends' "$T/held.err"
+    # It tries for five seconds, and no longer.
+    [ $(($(now) - start)) -lt 9000 ]
+}
+
+@test "Redis restarted in the middle: reconnected, and the lock that went with it is a lost one" {
+    start_redis
+    hold_lock job -r "$URL" -t 10
+    stop_redis
+    rm -f "$T/redis.sock"
+    start_redis
+    local status=0
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    grep -q 'the lock is lost: .*the key dlock:job is gone' "$T/held.err"
+}
+
+@test "Redis gone and the lease over: the local deadline stands" {
+    start_redis
+    hold_lock job -r "$URL" -t 2
+    stop_redis
+    local status=0
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    grep -q 'the lease of 2s ends in .*stopping the command' "$T/held.err"
+}
+
+@test "SCRIPT FLUSH in the middle is no loss" {
+    start_redis
+    hold_lock job -r "$URL" -t 10
+    redis script flush
+    end_hold
+    wait "$HOLDER"
+    is_free
+}
+
+@test "a name that does not resolve, or not in time: exit 69" {
+    fails_with 69 'the name no-such-host.invalid cannot be resolved|was not resolved in time' \
+        dlock -r redis://no-such-host.invalid --outage=0 job touch "$T/ran"
+    local start=$(now)
+    LD_PRELOAD=$HELPERS/fault_resolver.so fails_with 69 'the name localhost was not resolved in time' \
+        dlock -r redis://localhost --connect-timeout=300ms --outage=0 job touch "$T/ran"
+    [ $(($(now) - start)) -lt 5000 ]
+    [ ! -e "$T/ran" ]
+}
+
+@test "Ctrl-C while a name is looked up ends dlock at once" {
+    LD_PRELOAD=$HELPERS/fault_resolver.so run python3 - <<'P'
+import os, signal, subprocess, time
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+dlock = subprocess.Popen(["dlock", "-r", "redis://localhost", "--connect-timeout=60", "job", "true"])
+# The second thread is the one that looks the name up.
+while dlock.poll() is None and len(os.listdir(f"/proc/{dlock.pid}/task")) < 2:
+    time.sleep(0.01)
+dlock.send_signal(signal.SIGINT)
+begin = time.monotonic()
+assert dlock.wait(20) == -signal.SIGINT
+assert time.monotonic() - begin < 5
+P
+    [ "$status" -eq 0 ]
+}

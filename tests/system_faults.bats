@@ -1,0 +1,47 @@
+#!/usr/bin/env bats
+load common
+setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
+teardown() { common_teardown; }
+
+@test "no process for the command: exit 71, the lock is released" {
+    LD_PRELOAD=$HELPERS/fault_vfork.so fails_with 71 'cannot start a process for the command: Resource temporarily' \
+        dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
+}
+
+@test "no thread to watch the lease: the command is stopped, exit 71, the lock is released" {
+    LD_PRELOAD=$HELPERS/fault_pthread_create.so \
+        fails_with 71 'cannot start the thread that watches the lease: .*; the command was stopped' dlock job sleep 600
+    equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
+}
+
+@test "too few descriptors: an exit status of dlock's own, nothing run" {
+    local limit
+    for limit in 3 4 5 6; do
+        run bash -c "exec 3>&- 4>&- 5>&- 6>&- 7>&-; ulimit -n $limit; exec dlock job touch '$T/ran'"
+        [ "$status" -ne 0 ]
+        [ ! -e "$T/ran" ]
+        equals "$(find "$T/locks" -name '*.lock' 2>/dev/null | wc -l)" 0
+    done
+}
+
+@test "stderr and stdout that are closed or full do not change what happens" {
+    run bash -c 'dlock -v job -- sh -c "exit 5" 2>&-'
+    [ "$status" -eq 5 ]
+    run bash -c 'dlock -v job -- sh -c "exit 5" 2>/dev/full'
+    [ "$status" -eq 5 ]
+    run bash -c 'dlock -v job -- sh -c "exit 5" 0<&- 1>&- 2>&-'
+    [ "$status" -eq 5 ]
+    # A reader that has gone away sends SIGPIPE to those who write.
+    run bash -c '(dlock -v job -- sh -c "sleep 0.3; exit 5"; echo $? >"$T/status") 2>&1 >/dev/null | true; cat "$T/status"'
+    wait_until 10 test -s "$T/status"
+    equals "$(cat "$T/status")" 5
+}
+
+@test "libssl and libcrypto are not loaded" {
+    [ -z "${SANITIZER:-}" ] || skip 'sanitizers load what they like'
+    run env LD_TRACE_LOADED_OBJECTS=1 "$DLOCK"
+    [[ $output == *libc.so* ]]
+    [[ $output != *libssl* && $output != *libcrypto* ]]
+}
