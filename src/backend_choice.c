@@ -16,7 +16,7 @@ static enum lock_result configured_wrongly(const struct options *options, enum o
     char where[ORIGIN_TEXT_SIZE];
     struct origin origin = options->origins[id];
     why_prefix(why, origin_format(id, origin, where, sizeof where));
-    *status = origin_result(origin) == OPTIONS_BAD_USAGE ? STATUS_USAGE : STATUS_CONFIG;
+    *status = origin_result(origin) == SETTINGS_BAD_USAGE ? STATUS_USAGE : STATUS_CONFIG;
     return LOCK_INVALID;
 }
 

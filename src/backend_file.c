@@ -36,6 +36,7 @@ struct file_backend {
     struct lock_dir dir;
     char path[4096 + LOCK_FILE_NAME_SIZE];
     int fd;      /* -1: not locked */
+    off_t size;  /* of it, at the last path_is_ours() */
     int news_fd; /* inotify; -1: none */
 };
 
@@ -81,11 +82,14 @@ static enum lock_result open_file(struct file_backend *file, struct why *why)
 }
 
 /* Whether the path still leads to the file that we have open. */
-static bool path_is_ours(const struct file_backend *file)
+static bool path_is_ours(struct file_backend *file)
 {
     struct stat ours, there;
     int found = file->exact ? stat(file->path, &there) : lstat(file->path, &there);
-    return found == 0 && fstat(file->fd, &ours) == 0 && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+    if (found != 0 || fstat(file->fd, &ours) != 0)
+        return false;
+    file->size = ours.st_size;
+    return ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
 }
 
 static bool read_record(const struct file_backend *file, struct lock_record *record)
@@ -126,7 +130,7 @@ static enum lock_result write_record(struct file_backend *file, const struct loc
         return LOCK_INVALID;
     }
     ssize_t written = pwrite(file->fd, text, length, 0);
-    if (written == (ssize_t)length && ftruncate(file->fd, (off_t)length) == 0)
+    if (written == (ssize_t)length && (file->size <= written || ftruncate(file->fd, written) == 0))
         return LOCK_OK;
     int error = written < 0 || written == (ssize_t)length ? errno : ENOSPC;
     why_set(why, "cannot write the lock file %s: %s", file->path, strerror(error));

@@ -19,12 +19,13 @@
 extern char **environ;
 
 struct reading {
-    struct options *options;
+    struct settings *settings;
+    const char *name; /* of the lock */
     FILE *file;
     const char *path;
     bool others_can_read;
     int line;
-    enum options_result result;
+    enum settings_result result;
     struct why *why;
     /* Settings of matching sections come after those for every lock. */
     bool want_sections;
@@ -51,20 +52,20 @@ static bool section_fits(const struct reading *reading, const char *line)
 static char *read_line(char *buffer, int size, void *data)
 {
     struct reading *reading = data;
-    if (reading->result != OPTIONS_OK || fgets(buffer, size, reading->file) == NULL)
+    if (reading->result != SETTINGS_OK || fgets(buffer, size, reading->file) == NULL)
         return NULL;
     reading->line++;
     size_t length = strlen(buffer);
     int next = length > 0 && buffer[length - 1] == '\n' ? EOF : getc(reading->file);
     if (next != EOF) {
         why_set(reading->why, "%s:%d: the line is longer than %d characters", reading->path, reading->line, size - 2);
-        reading->result = OPTIONS_BAD_CONFIG;
+        reading->result = SETTINGS_BAD_CONFIG;
         return NULL;
     }
     size_t blank = strspn(buffer, " \t");
     memmove(buffer, buffer + blank, length - blank + 1);
     if (*buffer == '[' && !section_fits(reading, buffer)) {
-        reading->result = OPTIONS_BAD_CONFIG;
+        reading->result = SETTINGS_BAD_CONFIG;
         return NULL;
     }
     return buffer;
@@ -73,7 +74,7 @@ static char *read_line(char *buffer, int size, void *data)
 static int fail(struct reading *reading, const char *key, const char *text)
 {
     why_set(reading->why, "%s:%d: %.100s: %s", reading->path, reading->line, key, text);
-    reading->result = OPTIONS_BAD_CONFIG;
+    reading->result = SETTINGS_BAD_CONFIG;
     return 0;
 }
 
@@ -89,7 +90,7 @@ static int take_setting(void *data, const char *section, const char *key, const 
 {
     struct reading *reading = data;
     const char *glob = strncmp(section, "lock ", 5) == 0 ? section + 5 : NULL;
-    if (reading->result != OPTIONS_OK)
+    if (reading->result != SETTINGS_OK)
         return 0;
     if (*section != '\0' && (glob == NULL || *glob == '\0'))
         return fail(reading, section, "unknown section; [lock GLOB] is the only kind");
@@ -100,57 +101,58 @@ static int take_setting(void *data, const char *section, const char *key, const 
         return fail(reading, key, "it holds a password, and others can read this file; chmod o= helps");
     if ((glob != NULL) != reading->want_sections)
         return 1;
-    if (glob != NULL && fnmatch(glob, reading->options->name, 0) != 0)
+    if (glob != NULL && fnmatch(glob, reading->name, 0) != 0)
         return 1;
     struct origin origin = {.kind = ORIGIN_FILE, .file = reading->path, .line = reading->line};
-    if (!options_add(reading->options, (enum option_id)option->val, value, origin))
-        reading->result = OPTIONS_NO_MEMORY;
-    return reading->result == OPTIONS_OK;
+    if (!settings_add(reading->settings, (enum option_id)option->val, value, origin))
+        reading->result = SETTINGS_NO_MEMORY;
+    return reading->result == SETTINGS_OK;
 }
 
-static enum options_result read_pass(struct reading *reading)
+static enum settings_result read_pass(struct reading *reading)
 {
     rewind(reading->file);
     reading->line = 0;
     int bad_line = ini_parse_stream(read_line, reading, take_setting, reading);
-    if (reading->result == OPTIONS_OK && bad_line != 0) {
+    if (reading->result == SETTINGS_OK && bad_line != 0) {
         why_set(reading->why, "%s:%d: this is neither KEY = VALUE, nor [lock GLOB], nor a comment", reading->path, bad_line);
-        reading->result = OPTIONS_BAD_CONFIG;
+        reading->result = SETTINGS_BAD_CONFIG;
     }
-    if (reading->result == OPTIONS_OK && ferror(reading->file)) {
+    if (reading->result == SETTINGS_OK && ferror(reading->file)) {
         why_set(reading->why, "%s: %s", reading->path, strerror(errno));
-        reading->result = OPTIONS_BAD_CONFIG;
+        reading->result = SETTINGS_BAD_CONFIG;
     }
     return reading->result;
 }
 
-static enum options_result read_file(struct options *options, const char *path, struct why *why)
+static enum settings_result read_file(struct settings *settings, const char *name, const char *path, struct why *why)
 {
     struct stat status;
     FILE *file = fopen(path, "re");
     if (file == NULL && (errno == ENOENT || errno == ENOTDIR))
-        return OPTIONS_OK;
+        return SETTINGS_OK;
     if (file == NULL || fstat(fileno(file), &status) != 0) {
         why_set(why, "%s: cannot read it: %s", path, strerror(errno));
         if (file != NULL)
             fclose(file);
-        return OPTIONS_BAD_CONFIG;
+        return SETTINGS_BAD_CONFIG;
     }
     if (!S_ISREG(status.st_mode)) {
         why_set(why, "%s: it is not a regular file", path);
         fclose(file);
-        return OPTIONS_BAD_CONFIG;
+        return SETTINGS_BAD_CONFIG;
     }
     struct reading reading = {
-        .options = options,
+        .settings = settings,
+        .name = name,
         .file = file,
         .path = path,
         .others_can_read = (status.st_mode & S_IROTH) != 0,
         .why = why,
     };
-    enum options_result result = read_pass(&reading);
+    enum settings_result result = read_pass(&reading);
     reading.want_sections = true;
-    if (result == OPTIONS_OK)
+    if (result == SETTINGS_OK)
         result = read_pass(&reading);
     fclose(file);
     return result;
@@ -185,14 +187,14 @@ static bool told_by_outer_dlock(enum option_id id)
  * good as unset, as shells and units often can do no better. */
 static bool read_variable(const struct poptOption *option, const void *data)
 {
-    struct options *const *to = data;
+    struct settings *const *to = data;
     char name[ORIGIN_TEXT_SIZE];
     struct origin origin = {.kind = ORIGIN_ENVIRONMENT};
     enum option_id id = (enum option_id)option->val;
     if (!option_configurable(id) || (option->argInfo & POPT_ARGFLAG_DOC_HIDDEN) || told_by_outer_dlock(id))
         return false;
     const char *value = getenv(origin_format(id, origin, name, sizeof name));
-    return value != NULL && *value != '\0' && !options_add(*to, id, value, origin);
+    return value != NULL && *value != '\0' && !settings_add(*to, id, value, origin);
 }
 
 /* Most runs have no DLOCK_* variable at all; one look at the environment is
@@ -205,17 +207,17 @@ static bool any_variable(void)
     return false;
 }
 
-enum options_result config_read(struct options *options, struct why *why)
+enum settings_result config_read(struct settings *settings, const char *name, struct why *why)
 {
     static const char system_path[] = SYSCONFDIR "/dlock.conf";
-    enum options_result result = read_file(options, system_path, why);
-    if (result == OPTIONS_OK && !user_path(&options->user_config))
-        result = OPTIONS_NO_MEMORY;
-    if (result == OPTIONS_OK && options->user_config != NULL)
-        result = read_file(options, options->user_config, why);
-    if (result == OPTIONS_OK && any_variable() && option_find(read_variable, &options) != NULL)
-        result = OPTIONS_NO_MEMORY;
-    if (result == OPTIONS_NO_MEMORY)
+    enum settings_result result = read_file(settings, name, system_path, why);
+    if (result == SETTINGS_OK && !user_path(&settings->user_file))
+        result = SETTINGS_NO_MEMORY;
+    if (result == SETTINGS_OK && settings->user_file != NULL)
+        result = read_file(settings, name, settings->user_file, why);
+    if (result == SETTINGS_OK && any_variable() && option_find(read_variable, &settings) != NULL)
+        result = SETTINGS_NO_MEMORY;
+    if (result == SETTINGS_NO_MEMORY)
         why_set(why, "out of memory");
     return result;
 }

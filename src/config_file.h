@@ -1,14 +1,15 @@
-/* The configuration files and the environment, as settings of the options.
+/* The configuration files and the environment, as settings.
  * (config.h is autoconf's.) */
 #ifndef DLOCK_CONFIG_FILE_H
 #define DLOCK_CONFIG_FILE_H
 
-#include "options.h"
+#include "settings.h"
+#include "why.h"
 
 /* Adds what SYSCONFDIR/dlock.conf, $XDG_CONFIG_HOME/dlock/dlock.conf (or
  * ~/.config) and the DLOCK_* variables say, from the weakest to the strongest;
- * of the files' [lock GLOB] sections those that match options->name. A file
+ * of the files' [lock GLOB] sections those that match the lock's name. A file
  * that is not there says nothing. */
-enum options_result config_read(struct options *options, struct why *why);
+enum settings_result config_read(struct settings *settings, const char *name, struct why *why);
 
 #endif

@@ -123,10 +123,13 @@ static int open_own(const struct lock_dir *dir, const char *what)
  * whoever swaps later gets more. */
 enum lock_result lock_dir_next_fence(const struct lock_dir *dir, int64_t *fence, struct why *why)
 {
+    struct stat status;
     enum lock_result result = LOCK_OK;
     int fd = open_own(dir, "fence");
+    int error = fd < 0 || fstat(fd, &status) != 0 ? errno : 0;
     /* Real blocks: a store into a hole of a full disk would be a SIGBUS. */
-    int error = fd < 0 ? errno : posix_fallocate(fd, 0, sizeof(int64_t));
+    if (error == 0 && status.st_size < (off_t)sizeof(int64_t))
+        error = posix_fallocate(fd, 0, sizeof(int64_t));
     void *map = error != 0 ? MAP_FAILED : mmap(NULL, sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) {
         error = error != 0 ? error : errno;

@@ -2,6 +2,7 @@
 #include "action_run.h"
 #include "config.h"
 #include "message.h"
+#include "option_table.h"
 #include "options.h"
 #include "status.h"
 
@@ -40,17 +41,17 @@ int main(int argc, char **argv)
 {
     struct options options;
     struct why why = {""};
-    enum options_result result = options_read(&options, argc, argv, &why);
+    enum settings_result result = options_read(&options, argc, argv, &why);
     struct messages out = {
         .name = options.name,
         .verbosity = options.verbosity,
         .terminal = isatty(STDERR_FILENO) == 1,
     };
     int status;
-    if (result != OPTIONS_OK) {
+    if (result != SETTINGS_OK) {
         say_error(&out, "%s", why.text);
-        status = result == OPTIONS_BAD_USAGE    ? STATUS_USAGE
-                 : result == OPTIONS_BAD_CONFIG ? STATUS_CONFIG
+        status = result == SETTINGS_BAD_USAGE    ? STATUS_USAGE
+                 : result == SETTINGS_BAD_CONFIG ? STATUS_CONFIG
                                                 : STATUS_SYSTEM;
     } else if (options.action == ACTION_RUN) {
         status = action_run(&options, &out);

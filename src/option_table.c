@@ -1,6 +1,6 @@
 /* The table of options, the single source of their names, arguments and help.
  * A hidden entry is an alias of the entry before it. */
-#include "options.h"
+#include "option_table.h"
 
 #include <string.h>
 

@@ -7,20 +7,10 @@
 #include "text.h"
 #include "token.h"
 
-#include <ctype.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* What one source says of one option. Sources are added from the weakest to
- * the strongest, so that the last word wins when they are applied in order. */
-struct setting {
-    struct setting *next;
-    enum option_id id;
-    struct origin origin;
-    char text[];
-};
 
 enum { TTL_LEAST_MS = 100, TTL_MOST_DAYS = 30 };
 
@@ -35,50 +25,9 @@ static const struct options defaults = {
     .grace = {-1}, /* not set: min(10s, ttl/10) */
 };
 
-bool options_add(struct options *options, enum option_id id, const char *text, struct origin origin)
-{
-    size_t size = strlen(text != NULL ? text : "") + 1;
-    struct setting *setting = malloc(sizeof *setting + size);
-    if (setting == NULL)
-        return false;
-    *setting = (struct setting){.id = id, .origin = origin};
-    memcpy(setting->text, text != NULL ? text : "", size);
-    struct setting **end = &options->settings;
-    while (*end != NULL)
-        end = &(*end)->next;
-    *end = setting;
-    return true;
-}
-
 void options_free(struct options *options)
 {
-    while (options->settings != NULL) {
-        struct setting *next = options->settings->next;
-        free(options->settings);
-        options->settings = next;
-    }
-    free(options->user_config);
-}
-
-enum options_result origin_result(struct origin origin)
-{
-    return origin.kind == ORIGIN_FILE || origin.kind == ORIGIN_ENVIRONMENT ? OPTIONS_BAD_CONFIG : OPTIONS_BAD_USAGE;
-}
-
-char *origin_format(enum option_id id, struct origin origin, char *text, size_t size)
-{
-    const char *name = option_by_id(id)->longName;
-    switch (origin.kind) {
-    case ORIGIN_FILE: snprintf(text, size, "%s:%d: %s", origin.file, origin.line, name); break;
-    case ORIGIN_ENVIRONMENT:
-        snprintf(text, size, "DLOCK_%s", name);
-        for (char *c = text; *c != '\0'; c++)
-            *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
-        break;
-    case ORIGIN_DEFAULT:
-    case ORIGIN_COMMAND_LINE: snprintf(text, size, "--%s", name); break;
-    }
-    return text;
+    settings_free(&options->settings);
 }
 
 /* --- values ------------------------------------------------------------- */
@@ -238,9 +187,9 @@ static bool apply_flag(struct options *options, const struct setting *setting, s
     return true;
 }
 
-static enum options_result apply_all(struct options *options, struct why *why)
+static enum settings_result apply_all(struct options *options, struct why *why)
 {
-    for (const struct setting *setting = options->settings; setting != NULL; setting = setting->next) {
+    for (const struct setting *setting = options->settings.first; setting != NULL; setting = setting->next) {
         bool value = option_has_value(option_by_id(setting->id));
         struct origin *origin = &options->origins[setting->id];
         struct why fault = {""};
@@ -257,7 +206,7 @@ static enum options_result apply_all(struct options *options, struct why *why)
             return origin_result(setting->origin);
         }
     }
-    return OPTIONS_OK;
+    return SETTINGS_OK;
 }
 
 /* --- the command line --------------------------------------------------- */
@@ -274,7 +223,7 @@ static int read_words(struct options *options, int argc, char **argv, struct why
     }
     while ((id = poptGetNextOpt(context)) > 0) {
         char *text = poptGetOptArg(context);
-        bool added = options_add(options, (enum option_id)id, text, (struct origin){.kind = ORIGIN_COMMAND_LINE});
+        bool added = settings_add(&options->settings, (enum option_id)id, text, (struct origin){.kind = ORIGIN_COMMAND_LINE});
         free(text);
         if (!added) {
             why_set(why, "out of memory");
@@ -299,58 +248,58 @@ static int read_words(struct options *options, int argc, char **argv, struct why
 
 /* [OPTIONS] NAME [OPTIONS] [--] COMMAND... : two runs of options, with NAME
  * between them. A "--" before NAME ends the options for good. */
-static enum options_result read_command_line(struct options *options, int argc, char **argv, struct why *why)
+static enum settings_result read_command_line(struct options *options, int argc, char **argv, struct why *why)
 {
     int name = read_words(options, argc, argv, why);
     if (name < 0)
-        return OPTIONS_BAD_USAGE;
+        return SETTINGS_BAD_USAGE;
     if (name == argc)
-        return OPTIONS_OK;
+        return SETTINGS_OK;
     options->name = argv[name];
     int command = name + 1;
     if (strcmp(argv[name - 1], "--") != 0) {
         int words = read_words(options, argc - name, argv + name, why);
         if (words < 0)
-            return OPTIONS_BAD_USAGE;
+            return SETTINGS_BAD_USAGE;
         command = name + words;
     }
     if (command < argc)
         options->command = argv + command;
-    return OPTIONS_OK;
+    return SETTINGS_OK;
 }
 
 /* --help and its like must work whatever else is wrong. */
 static bool asks_for_help(struct options *options)
 {
     struct why ignored;
-    for (const struct setting *setting = options->settings; setting != NULL; setting = setting->next)
+    for (const struct setting *setting = options->settings.first; setting != NULL; setting = setting->next)
         if (setting->id == OPT_HELP || setting->id == OPT_USAGE || setting->id == OPT_VERSION)
             return apply_flag(options, setting, &ignored);
     return false;
 }
 
-static enum options_result check_words(const struct options *options, struct why *why)
+static enum settings_result check_words(const struct options *options, struct why *why)
 {
     if (options->name == NULL) {
         why_set(why, "no lock name given; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]");
-        return OPTIONS_BAD_USAGE;
+        return SETTINGS_BAD_USAGE;
     }
-    return lock_name_valid(options->name, "the lock name", why) ? OPTIONS_OK : OPTIONS_BAD_USAGE;
+    return lock_name_valid(options->name, "the lock name", why) ? SETTINGS_OK : SETTINGS_BAD_USAGE;
 }
 
 /* What is wrong only together, named by the option that has to change. */
-static enum options_result disagree(const struct options *options, enum option_id id, const char *text, struct why *why)
+static enum settings_result disagree(const struct options *options, enum option_id id, const char *text, struct why *why)
 {
     char where[ORIGIN_TEXT_SIZE];
     why_set(why, "%s: %s", origin_format(id, options->origins[id], where, sizeof where), text);
     return origin_result(options->origins[id]);
 }
 
-static enum options_result check_together(struct options *options, struct why *why)
+static enum settings_result check_together(struct options *options, struct why *why)
 {
     if (options->shell_command == NULL && options->command == NULL) {
         why_set(why, "no command given; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]");
-        return OPTIONS_BAD_USAGE;
+        return SETTINGS_BAD_USAGE;
     }
     if (options->shell_command != NULL && options->command != NULL)
         return disagree(options, OPT_COMMAND, "it is the whole command; no further words may follow", why);
@@ -364,29 +313,26 @@ static enum options_result check_together(struct options *options, struct why *w
         options->grace = duration_min(DURATION_S(10), (struct duration){options->ttl.ns / 10});
     if (options->grace.ns >= options->ttl.ns)
         return disagree(options, OPT_GRACE, "it must be shorter than the lease (--ttl)", why);
-    return OPTIONS_OK;
+    return SETTINGS_OK;
 }
 
-enum options_result options_read(struct options *options, int argc, char **argv, struct why *why)
+enum settings_result options_read(struct options *options, int argc, char **argv, struct why *why)
 {
     *options = defaults;
-    enum options_result result = read_command_line(options, argc, argv, why);
+    enum settings_result result = read_command_line(options, argc, argv, why);
     if (asks_for_help(options))
-        return OPTIONS_OK;
-    if (result == OPTIONS_OK)
+        return SETTINGS_OK;
+    if (result == SETTINGS_OK)
         result = check_words(options, why);
-    if (result != OPTIONS_OK)
+    if (result != SETTINGS_OK)
         return result;
     /* The command line is read first, for the name that chooses the sections
      * of the files, and applied last. */
-    struct setting *command_line = options->settings;
-    options->settings = NULL;
-    result = config_read(options, why);
-    struct setting **end = &options->settings;
-    while (*end != NULL)
-        end = &(*end)->next;
-    *end = command_line;
-    if (result == OPTIONS_OK)
+    struct settings command_line = options->settings;
+    options->settings = (struct settings){0};
+    result = config_read(&options->settings, options->name, why);
+    settings_append(&options->settings, &command_line);
+    if (result == SETTINGS_OK)
         result = apply_all(options, why);
-    return result == OPTIONS_OK ? check_together(options, why) : result;
+    return result == SETTINGS_OK ? check_together(options, why) : result;
 }

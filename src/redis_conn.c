@@ -104,6 +104,23 @@ static enum lock_result await(int fd, short events, struct bound bound)
     return ready > 0 ? LOCK_OK : LOCK_UNAVAILABLE;
 }
 
+/* After a send(2) or recv(2) that failed with errno: LOCK_OK to try again.
+ * Else the connection is closed. */
+static enum lock_result await_more(struct redis_conn *conn, short events, const char *too_late, struct bound bound,
+                                   struct why *why)
+{
+    if (errno == EINTR)
+        return LOCK_OK;
+    if (errno != EAGAIN)
+        return fail(conn, why, strerror(errno));
+    enum lock_result result = await(conn->fd, events, bound);
+    if (result == LOCK_UNAVAILABLE)
+        return fail(conn, why, too_late);
+    if (result == LOCK_CANCELLED)
+        redis_conn_close(conn);
+    return result;
+}
+
 static bool queue(struct redis_conn *conn, const struct redis_command *command)
 {
     char *bytes;
@@ -136,15 +153,7 @@ static enum lock_result flush(struct redis_conn *conn, struct bound bound, struc
             done += (size_t)sent;
             continue;
         }
-        if (errno == EINTR)
-            continue;
-        if (errno != EAGAIN)
-            return fail(conn, why, strerror(errno));
-        enum lock_result result = await(conn->fd, POLLOUT, bound);
-        if (result == LOCK_CANCELLED)
-            redis_conn_close(conn);
-        if (result == LOCK_UNAVAILABLE)
-            fail(conn, why, "it took no more bytes in time");
+        enum lock_result result = await_more(conn, POLLOUT, "it took no more bytes in time", bound, why);
         if (result != LOCK_OK)
             return result;
     }
@@ -175,15 +184,7 @@ static enum lock_result receive(struct redis_conn *conn, redisReply **reply, str
         }
         if (length == 0)
             return fail(conn, why, "it closed the connection");
-        if (errno == EINTR)
-            continue;
-        if (errno != EAGAIN)
-            return fail(conn, why, strerror(errno));
-        enum lock_result result = await(conn->fd, POLLIN, bound);
-        if (result == LOCK_CANCELLED)
-            redis_conn_close(conn);
-        if (result == LOCK_UNAVAILABLE)
-            fail(conn, why, "it did not answer in time");
+        enum lock_result result = await_more(conn, POLLIN, "it did not answer in time", bound, why);
         if (result != LOCK_OK)
             return result;
     }

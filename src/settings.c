@@ -1,0 +1,64 @@
+#include "settings.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct setting **end_of(struct settings *settings)
+{
+    struct setting **end = &settings->first;
+    while (*end != NULL)
+        end = &(*end)->next;
+    return end;
+}
+
+bool settings_add(struct settings *settings, enum option_id id, const char *text, struct origin origin)
+{
+    size_t size = strlen(text != NULL ? text : "") + 1;
+    struct setting *setting = malloc(sizeof *setting + size);
+    if (setting == NULL)
+        return false;
+    *setting = (struct setting){.id = id, .origin = origin};
+    memcpy(setting->text, text != NULL ? text : "", size);
+    *end_of(settings) = setting;
+    return true;
+}
+
+void settings_append(struct settings *settings, struct settings *more)
+{
+    *end_of(settings) = more->first;
+    more->first = NULL;
+}
+
+void settings_free(struct settings *settings)
+{
+    while (settings->first != NULL) {
+        struct setting *next = settings->first->next;
+        free(settings->first);
+        settings->first = next;
+    }
+    free(settings->user_file);
+    settings->user_file = NULL;
+}
+
+enum settings_result origin_result(struct origin origin)
+{
+    return origin.kind == ORIGIN_FILE || origin.kind == ORIGIN_ENVIRONMENT ? SETTINGS_BAD_CONFIG : SETTINGS_BAD_USAGE;
+}
+
+char *origin_format(enum option_id id, struct origin origin, char *text, size_t size)
+{
+    const char *name = option_by_id(id)->longName;
+    switch (origin.kind) {
+    case ORIGIN_FILE: snprintf(text, size, "%s:%d: %s", origin.file, origin.line, name); break;
+    case ORIGIN_ENVIRONMENT:
+        snprintf(text, size, "DLOCK_%s", name);
+        for (char *c = text; *c != '\0'; c++)
+            *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+        break;
+    case ORIGIN_DEFAULT:
+    case ORIGIN_COMMAND_LINE: snprintf(text, size, "--%s", name); break;
+    }
+    return text;
+}

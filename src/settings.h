@@ -1,0 +1,51 @@
+/* What each source says of each option, before it is judged. Sources are added
+ * from the weakest to the strongest, so that the last word wins when they are
+ * applied in order. */
+#ifndef DLOCK_SETTINGS_H
+#define DLOCK_SETTINGS_H
+
+#include "option_table.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum origin_kind { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_COMMAND_LINE };
+
+/* Where a setting was made. */
+struct origin {
+    enum origin_kind kind;
+    const char *file; /* of ORIGIN_FILE; lives as long as the settings */
+    int line;
+};
+
+struct setting {
+    struct setting *next;
+    enum option_id id;
+    struct origin origin;
+    char text[]; /* "" for a flag on the command line */
+};
+
+struct settings {
+    struct setting *first;
+    char *user_file; /* path of the user's file, for origins to point to */
+};
+
+enum settings_result { SETTINGS_OK, SETTINGS_BAD_USAGE, SETTINGS_BAD_CONFIG, SETTINGS_NO_MEMORY };
+
+/* Adds one at the end. `text` (NULL for a flag) is copied. False where memory
+ * is short. */
+bool settings_add(struct settings *settings, enum option_id id, const char *text, struct origin origin);
+
+/* Moves all of `more` behind what is there. */
+void settings_append(struct settings *settings, struct settings *more);
+
+void settings_free(struct settings *settings);
+
+/* SETTINGS_BAD_USAGE or SETTINGS_BAD_CONFIG, by where the setting was made. */
+enum settings_result origin_result(struct origin origin);
+
+/* "--ttl", "DLOCK_TTL" or "/etc/dlock.conf:3: ttl". Returns text. */
+char *origin_format(enum option_id id, struct origin origin, char *text, size_t size);
+#define ORIGIN_TEXT_SIZE 320
+
+#endif
