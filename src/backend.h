@@ -17,8 +17,8 @@
 struct backend {
     const char *kind;                     /* "redis" or "file", as in DLOCK_BACKEND */
     struct duration poll_least, poll_most; /* how often to ask again for a lock that is held */
-    /* A take was sent and nothing came back, so that the lock may be ours:
-     * who gives up must release it. */
+    /* A take was sent and nothing came back, so that the lock may be ours, now
+     * or late: who gives up must release it. */
     bool uncertain;
 
     /* Asks once for the lock. Never waits for its holder.

@@ -150,13 +150,11 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
     }
     if (answer_is(reply, "held", 9) && integer_of(reply->element[1], -2, &left_ms)) {
         read_holder(holder, reply, left_ms);
-        redis->base.uncertain = false;
-        return LOCK_HELD;
+        return LOCK_HELD; /* still uncertain, where it was: the lost take may be carried out late */
     }
     if (answer_is(reply, "unusable", 3) && reply->element[1]->type == REDIS_REPLY_STRING &&
         reply->element[2]->type == REDIS_REPLY_STRING) {
         why_set(why, "the key %s cannot be used: %s", reply->element[1]->str, reply->element[2]->str);
-        redis->base.uncertain = false;
         return LOCK_INVALID;
     }
     redis->base.uncertain = true;

@@ -54,6 +54,7 @@ static void lease_is_over(struct run *run)
     if (!run->outcome->lease_over)
         run->outcome->over_since = deadline_now();
     run->outcome->lease_over = true;
+    run->warn_at = DEADLINE_NEVER;
 }
 
 /* --- the stop ------------------------------------------------------------ */

@@ -124,3 +124,16 @@ P
     end_hold
     wait "$waiter"
 }
+
+@test "on a terminal a conflict is told of, and names who holds the lock" {
+    hold_lock job
+    # A terminal on stderr alone is enough, as in a shell with stdout in a pipe.
+    run python3 - <<'P'
+import os, pty, subprocess
+master, slave = pty.openpty()
+code = subprocess.call(["dlock", "-n", "job", "true"], stdout=subprocess.DEVNULL, stderr=slave)
+os.close(slave)
+print(code, os.read(master, 4096).decode())
+P
+    [[ $output == '75 dlock: job: held by '*', pid '* ]]
+}

@@ -27,6 +27,20 @@ load backend
         dlock job -- bash -c ". $BATS_TEST_DIRNAME/backend.bash; steal job"
 }
 
+@test "--on-expire=warn: after the loss dlock sleeps until the command ends" {
+    hold_lock job -t 2s --on-expire=warn
+    steal job
+    wait_until 10 grep -q 'the lock is lost' "$T/held.err"
+    sleep 2.5 # beyond the time of the warning at 90 %, and of the lease
+    local fields
+    read -ra fields < <(sed 's/.*) //' "/proc/$HOLDER/stat")
+    # utime and stime, in hundredths of a second
+    [ $((fields[11] + fields[12])) -lt 30 ]
+    end_hold
+    wait "$HOLDER"
+    not grep -q '90 %' "$T/held.err"
+}
+
 @test "--on-expire=warn: a lost lock is told of, and the command's status counts" {
     hold_lock job -t 10s --on-expire=warn
     steal job
