@@ -24,6 +24,7 @@ struct run {
     struct signals signals;
     char key[LOCK_KEY_SIZE];
     char token[TOKEN_SIZE];
+    char take_id[TOKEN_SIZE];
     const char *shell_argv[4];
     const char *const *argv;
     struct lock_request request;
@@ -43,11 +44,15 @@ static void prepare(struct run *run)
         run->argv = run->shell_argv;
     }
     lock_key_make(run->key, options->prefix, options->scope, options->name);
-    if (options->owner != NULL)
-        snprintf(run->token, sizeof run->token, "%s", options->owner);
-    else
-        token_make(run->token);
-    run->request = (struct lock_request){.name = options->name, .key = run->key, .token = run->token, .ttl = options->ttl};
+    token_make(run->take_id);
+    snprintf(run->token, sizeof run->token, "%s", options->owner != NULL ? options->owner : run->take_id);
+    run->request = (struct lock_request){
+        .name = options->name,
+        .key = run->key,
+        .token = run->token,
+        .take_id = run->take_id,
+        .ttl = options->ttl,
+    };
     holder_self(&run->request.self, run->argv[0]);
 }
 
@@ -86,10 +91,16 @@ static int not_taken(const struct run *run, enum lock_result result, const struc
     return (int)status_of(result);
 }
 
-static enum lock_result wait_on(struct run *run, struct holder *holder, struct waited *waited, struct why *why)
+/* Waits for what is left of --wait after `already`. */
+static enum lock_result wait_on(struct run *run, struct duration already, struct holder *holder, struct waited *waited,
+                                struct why *why)
 {
     const struct options *options = run->options;
-    struct patience patience = {.forever = options->waits_forever, .wait = options->wait, .outage = options->outage};
+    struct patience patience = {
+        .forever = options->waits_forever,
+        .wait = {options->wait.ns > already.ns ? options->wait.ns - already.ns : 0},
+        .outage = options->outage,
+    };
     return wait_for_lock(run->backend, &run->request, &patience, run->signals.fd, &run->lease, holder, waited, why);
 }
 
@@ -113,14 +124,14 @@ static bool take(struct run *run, int *status)
         *status = (int)failed;
         return false;
     }
-    enum lock_result result = wait_on(run, &holder, &waited, &why);
+    enum lock_result result = wait_on(run, DURATION_ZERO, &holder, &waited, &why);
     if (result == LOCK_UNAVAILABLE && run->options->fallback_to_file) {
         if (fall_back(run, &failed, &why) != LOCK_OK) {
             say_error(run->out, "%s", why.text);
             *status = (int)failed;
             return false;
         }
-        result = wait_on(run, &holder, &waited, &why);
+        result = wait_on(run, waited.time, &holder, &waited, &why);
     }
     char time[DURATION_TEXT_SIZE];
     if (result == LOCK_OK)
@@ -177,7 +188,7 @@ static int finish(struct run *run, struct outcome *outcome)
     }
     if (!outcome->started) {
         say_error(run->out, "%s; the command was not run", outcome->error.text);
-        return STATUS_SYSTEM;
+        return outcome->lease_over ? STATUS_STOPPED : STATUS_SYSTEM;
     }
     if (outcome->unwatched) {
         say_error(run->out, "%s; the command was stopped", outcome->error.text);
@@ -208,7 +219,7 @@ static int run_command(struct run *run)
         (void)release(run, &ignored);
         return signals_die_by(event.number);
     }
-    if (!command_env_set(&run->lease, run->backend->kind))
+    if (!command_env_set(&run->lease, run->backend->kind, &run->options->settings))
         return give_back(run, "out of memory");
     if (!signals_widen(&run->signals, &why))
         return give_back(run, why.text);

@@ -56,7 +56,7 @@ static void let_go(struct file_backend *file)
 
 static int open_exact(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
+    int fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
     /* flock(1) takes directories too. */
     return fd < 0 && errno == EISDIR ? open(path, O_RDONLY | O_CLOEXEC) : fd;
 }

@@ -93,9 +93,12 @@ static enum lock_result run_script(struct redis_backend *redis, const struct scr
     return result;
 }
 
-/* Every failure names the server that it came from. */
-static enum lock_result name_server(const struct redis_backend *redis, enum lock_result result, struct why *why)
+/* Every failure names the server that it came from. A connection whose login
+ * or SELECT failed stands before the wrong database, and serves nobody else. */
+static enum lock_result end_call(struct redis_backend *redis, enum lock_result result, struct why *why)
 {
+    if (redis->conn.greeting_failed)
+        redis_conn_close(&redis->conn);
     if (result != LOCK_OK && result != LOCK_HELD && result != LOCK_CANCELLED)
         why_prefix(why, redis->url.shown);
     return result;
@@ -103,11 +106,13 @@ static enum lock_result name_server(const struct redis_backend *redis, enum lock
 
 /* --- take ---------------------------------------------------------------- */
 
-static bool integer_of(const redisReply *element, int64_t least, int64_t *out)
+/* A PTTL. Another client may have set one that no clock here can count to. */
+static bool left_of(const redisReply *element, int64_t least, int64_t *out)
 {
+    static const int64_t century_ms = INT64_C(100) * 365 * 86400 * 1000;
     if (element->type != REDIS_REPLY_INTEGER || element->integer < least)
         return false;
-    *out = element->integer;
+    *out = element->integer < century_ms ? element->integer : century_ms;
     return true;
 }
 
@@ -140,15 +145,16 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
 {
     int64_t left_ms, fence;
     if (answer_is(reply, "taken", 3) && number_of(reply->element[1], INT64_MAX, &fence) &&
-        integer_of(reply->element[2], 0, &left_ms)) {
+        left_of(reply->element[2], 0, &left_ms)) {
         lease_begin(lease, request, before, fence);
         /* Less than the TTL where an earlier try had taken it. */
-        lease_adopt(lease, before, deadline_now(), (struct duration){left_ms * NS_PER_MS});
+        struct deadline end = deadline_plus(before, (struct duration){left_ms * NS_PER_MS});
+        lease->deadline = deadline_earlier(lease->deadline, deadline_minus(end, lease_drift(lease->ttl)));
         redis->leased = true;
         redis->base.uncertain = false;
         return LOCK_OK;
     }
-    if (answer_is(reply, "held", 9) && integer_of(reply->element[1], -2, &left_ms)) {
+    if (answer_is(reply, "held", 9) && left_of(reply->element[1], -2, &left_ms)) {
         read_holder(holder, reply, left_ms);
         return LOCK_HELD; /* still uncertain, where it was: the lost take may be carried out late */
     }
@@ -159,6 +165,41 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
     }
     redis->base.uncertain = true;
     return bad_answer(redis, why);
+}
+
+/* The keys and arguments by which a script knows our lease. */
+static void add_lease(const struct redis_backend *redis, struct redis_command *command, const struct lease *lease)
+{
+    redis_command_add(command, "2");
+    redis_command_add(command, lease->key);
+    redis_command_add(command, redis->meta);
+    redis_command_add(command, lease->token);
+    redis_command_add(command, lease->take_id);
+}
+
+/* As add_lease(), and the time, for which `now` is room. */
+static void add_release(const struct redis_backend *redis, struct redis_command *command, const struct lease *lease,
+                        char now[24])
+{
+    snprintf(now, 24, "%" PRId64, wall_now_ms());
+    add_lease(redis, command, lease);
+    redis_command_add(command, now);
+}
+
+/* The take went out in one write with a greeting that was refused, and may
+ * have been carried out where that left us: it is released in the same place. */
+static void undo_take(struct redis_backend *redis, const struct lock_request *request, struct bound bound)
+{
+    struct script_call call = {.script = &script_release};
+    struct lease lease;
+    struct why ignored;
+    char now[24];
+    redisReply *reply;
+    lease_begin(&lease, request, deadline_now(), 0);
+    add_release(redis, &call.rest, &lease, now);
+    for (int by_text = 0; by_text < 2 && redis->conn.fd >= 0; by_text++)
+        if (send_script(redis, &call, by_text, &reply, bound, &ignored) == LOCK_OK)
+            freeReplyObject(reply);
 }
 
 static enum lock_result redis_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
@@ -175,8 +216,8 @@ static enum lock_result redis_take(struct backend *backend, const struct lock_re
     lock_key_companion(redis->meta, sizeof redis->meta, request->key, "meta");
     const char *again = backend->uncertain ? "1" : "0";
     const char *words[] = {
-        "2",           request->key, redis->meta, request->token, ttl,           again, META_KEPT_MS, self->host,
-        self->boot_id, pid,          start,       self->user,     self->command, since,
+        "2",        request->key, redis->meta,   request->token, ttl,   request->take_id, again,
+        META_KEPT_MS, self->host, self->boot_id, pid,            start, self->user,       self->command, since,
     };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         redis_command_add(&call.rest, words[i]);
@@ -189,11 +230,25 @@ static enum lock_result redis_take(struct backend *backend, const struct lock_re
         freeReplyObject(reply);
     } else if (redis->conn.sent) {
         backend->uncertain = true;
+        if (redis->conn.greeting_failed)
+            undo_take(redis, request, bound);
     }
-    return name_server(redis, result, why);
+    return end_call(redis, result, why);
 }
 
 /* --- check and release --------------------------------------------------- */
+
+/* Runs a script that may be run twice. Where a connection that has been idle
+ * turns out to be broken, it is made anew at once: what was asked is urgent. */
+static enum lock_result run_script_again(struct redis_backend *redis, const struct script_call *call, redisReply **reply,
+                                         struct bound bound, struct why *why)
+{
+    bool reused = redis->conn.fd >= 0;
+    enum lock_result result = run_script(redis, call, reply, bound, why);
+    if (result == LOCK_UNAVAILABLE && reused && redis->conn.fd < 0 && !deadline_passed(bound.until))
+        result = run_script(redis, call, reply, bound, why);
+    return result;
+}
 
 static enum lock_result gone(const struct lease *lease, const char *word, struct why *why)
 {
@@ -207,7 +262,7 @@ static enum lock_result read_check(struct redis_backend *redis, const redisReply
     int64_t left_ms;
     if (answer_is(reply, "gone", 1) || answer_is(reply, "other", 1))
         return gone(lease, reply->element[0]->str, why);
-    if (!answer_is(reply, "ours", 2) || !integer_of(reply->element[1], -1, &left_ms))
+    if (!answer_is(reply, "ours", 2) || !left_of(reply->element[1], -1, &left_ms))
         return bad_answer(redis, why);
     /* Without an expiry, which somebody took away, our own deadline stands. */
     if (left_ms >= 0)
@@ -219,18 +274,16 @@ static enum lock_result redis_check(struct backend *backend, struct lease *lease
 {
     struct redis_backend *redis = redis_of(backend);
     struct script_call call = {.script = &script_check};
-    redis_command_add(&call.rest, "1");
-    redis_command_add(&call.rest, lease->key);
-    redis_command_add(&call.rest, lease->token);
+    add_lease(redis, &call.rest, lease);
 
     redisReply *reply;
     struct deadline before = deadline_now();
-    enum lock_result result = run_script(redis, &call, &reply, bound, why);
+    enum lock_result result = run_script_again(redis, &call, &reply, bound, why);
     if (result == LOCK_OK) {
         result = read_check(redis, reply, before, lease, why);
         freeReplyObject(reply);
     }
-    return name_server(redis, result, why);
+    return end_call(redis, result, why);
 }
 
 static enum lock_result redis_release(struct backend *backend, const struct lease *lease, struct bound bound, struct why *why)
@@ -238,15 +291,10 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     struct redis_backend *redis = redis_of(backend);
     struct script_call call = {.script = &script_release};
     char now[24];
-    snprintf(now, sizeof now, "%" PRId64, wall_now_ms());
-    redis_command_add(&call.rest, "2");
-    redis_command_add(&call.rest, lease->key);
-    redis_command_add(&call.rest, redis->meta);
-    redis_command_add(&call.rest, lease->token);
-    redis_command_add(&call.rest, now);
+    add_release(redis, &call.rest, lease, now);
 
     redisReply *reply;
-    enum lock_result result = run_script(redis, &call, &reply, bound, why);
+    enum lock_result result = run_script_again(redis, &call, &reply, bound, why);
     if (result == LOCK_OK) {
         if (answer_is(reply, "gone", 1) || answer_is(reply, "other", 1))
             result = gone(lease, reply->element[0]->str, why);
@@ -254,7 +302,7 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
             result = bad_answer(redis, why);
         freeReplyObject(reply);
     }
-    return name_server(redis, result, why);
+    return end_call(redis, result, why);
 }
 
 static int redis_news_fd(struct backend *backend)

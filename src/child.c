@@ -1,7 +1,5 @@
 #include "child.h"
 
-#include "process_tree.h"
-
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
@@ -42,6 +40,7 @@ enum lock_result child_start(struct child *child, const char *const *argv, const
         return LOCK_SYSTEM;
     }
     child->exec_errno = page;
+    process_tree_inherited(&child->except);
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
         why_set(why, "cannot become the reaper of the command's descendants: %s", strerror(errno));
         child_close(child);
@@ -65,7 +64,7 @@ void child_close(struct child *child)
     child->exec_errno = NULL;
 }
 
-bool child_reap(struct child *child)
+void child_reap(struct child *child)
 {
     for (;;) {
         int status;
@@ -73,13 +72,18 @@ bool child_reap(struct child *child)
         if (pid < 0 && errno == EINTR)
             continue;
         if (pid <= 0)
-            return pid == 0;
+            return;
         if (pid == child->pid) {
             child->ended = true;
             child->status = status;
             child->exec_error = *child->exec_errno;
         }
     }
+}
+
+bool child_tree_left(const struct child *child)
+{
+    return process_tree_signal(getpid(), 0, &child->except) > 0;
 }
 
 void child_signal(const struct child *child, int number)
@@ -91,9 +95,9 @@ void child_signal(const struct child *child, int number)
 
 void child_signal_tree(const struct child *child, int number)
 {
-    if (process_tree_signal(getpid(), number) == 0)
+    if (process_tree_signal(getpid(), number, &child->except) == 0)
         child_signal(child, number);
     /* What is stopped sees no other signal than KILL until it goes on. */
     if (number != SIGKILL)
-        process_tree_signal(getpid(), SIGCONT);
+        process_tree_signal(getpid(), SIGCONT, &child->except);
 }

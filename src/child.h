@@ -2,7 +2,7 @@
 #ifndef DLOCK_CHILD_H
 #define DLOCK_CHILD_H
 
-#include "clock.h"
+#include "process_tree.h"
 #include "signals.h"
 #include "status.h"
 #include "why.h"
@@ -12,6 +12,7 @@
 
 struct child {
     pid_t pid;
+    struct process_except except; /* children that dlock had before the command */
     int exec_error; /* the errno for which an ended command was never executed, else 0 */
     int *exec_errno; /* shared with the child, mapped; child_close() unmaps it */
     bool ended;
@@ -25,9 +26,11 @@ struct child {
  * LOCK_OK; LOCK_SYSTEM with *why set: nothing was started. */
 enum lock_result child_start(struct child *child, const char *const *argv, const struct signals *signals, struct why *why);
 
-/* Reaps whatever has ended, the command or an adopted descendant. Returns
- * whether any child is left. Never waits. */
-bool child_reap(struct child *child);
+/* Reaps whatever has ended, the command or an adopted descendant. Never waits. */
+void child_reap(struct child *child);
+
+/* Whether a descendant of the command is left, as far as can be seen. */
+bool child_tree_left(const struct child *child);
 
 /* Sends the signal to the command and to every descendant of ours that can be
  * found. */

@@ -31,14 +31,28 @@ static bool add_held(const struct lease *lease, const char *backend)
     return set;
 }
 
-bool command_env_set(const struct lease *lease, const char *backend)
+/* Sets DLOCK_NAME to value; and since it may be an option too, notes what it was
+ * for a dlock inside the command (config_file.c). */
+static bool set_option_variable(const char *name, const char *value, const char *given)
+{
+    char variable[64], told_name[64], told[2 * TOKEN_SIZE];
+    snprintf(variable, sizeof variable, "DLOCK_%s", name);
+    snprintf(told_name, sizeof told_name, "DLOCK_TOLD_%s", name);
+    snprintf(told, sizeof told, "%s%s%s", value, given != NULL ? " " : "", given != NULL ? given : "");
+    return setenv(variable, value, 1) == 0 && setenv(told_name, told, 1) == 0;
+}
+
+bool command_env_set(const struct lease *lease, const char *backend, const struct settings *settings)
 {
     char fence[24], ttl[32], expires[32];
     snprintf(fence, sizeof fence, "%" PRId64, lease->fence);
     format_seconds(lease->ttl, ttl, sizeof ttl);
     wall_format(wall_now_ms() + deadline_left(lease->deadline).ns / NS_PER_MS, expires, sizeof expires);
     return setenv("DLOCK_NAME", lease->name, 1) == 0 && setenv("DLOCK_KEY", lease->key, 1) == 0 &&
-           setenv("DLOCK_OWNER", lease->token, 1) == 0 && setenv("DLOCK_FENCE", fence, 1) == 0 &&
-           setenv("DLOCK_TTL", ttl, 1) == 0 && setenv("DLOCK_EXPIRES_AT", expires, 1) == 0 &&
-           setenv("DLOCK_BACKEND", backend, 1) == 0 && add_held(lease, backend);
+           set_option_variable("OWNER", lease->token, settings_from_environment(settings, OPT_OWNER)) &&
+           setenv("DLOCK_FENCE", fence, 1) == 0 &&
+           set_option_variable("TTL", ttl, settings_from_environment(settings, OPT_TTL)) &&
+           setenv("DLOCK_EXPIRES_AT", expires, 1) == 0 &&
+           set_option_variable("BACKEND", backend, settings_from_environment(settings, OPT_BACKEND)) &&
+           add_held(lease, backend);
 }

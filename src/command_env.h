@@ -3,13 +3,15 @@
 #define DLOCK_COMMAND_ENV_H
 
 #include "lease.h"
+#include "settings.h"
 
 #include <stdbool.h>
 
 /* Sets DLOCK_NAME, DLOCK_KEY, DLOCK_OWNER, DLOCK_FENCE, DLOCK_TTL (seconds),
  * DLOCK_EXPIRES_AT (ISO 8601, UTC), DLOCK_BACKEND, and adds this lock's line
  * "BACKEND TOKEN KEY" to DLOCK_HELD, in the environment of this process.
- * False where memory is short. */
-bool command_env_set(const struct lease *lease, const char *backend);
+ * Of those that are options as well, it is noted what the environment said
+ * before (`settings`). False where memory is short. */
+bool command_env_set(const struct lease *lease, const char *backend, const struct settings *settings);
 
 #endif

@@ -175,12 +175,19 @@ static bool user_path(char **path)
     return *path != NULL;
 }
 
-/* Inside a command that dlock runs, these tell of the lock around it
- * (child.c): they are no options for a dlock that is started there. */
-static bool told_by_outer_dlock(enum option_id id)
+/* DLOCK_OWNER, DLOCK_TTL and DLOCK_BACKEND are set for the command by the dlock
+ * around it (command_env.c), which notes what it set, and after a space what
+ * stood there before, in DLOCK_TOLD_OWNER and so on. A value that is still the
+ * one it set is a notice; what stood before it is the setting. */
+static const char *before_outer_dlock(const char *variable, const char *value)
 {
-    const char *held = getenv("DLOCK_HELD");
-    return held != NULL && *held != '\0' && (id == OPT_OWNER || id == OPT_TTL || id == OPT_BACKEND);
+    char name[ORIGIN_TEXT_SIZE + sizeof "TOLD_"];
+    snprintf(name, sizeof name, "DLOCK_TOLD_%s", variable + strlen("DLOCK_"));
+    const char *told = getenv(name);
+    size_t length = strlen(value);
+    if (told == NULL || strncmp(told, value, length) != 0 || (told[length] != '\0' && told[length] != ' '))
+        return value;
+    return told[length] == ' ' ? told + length + 1 : NULL;
 }
 
 /* Adds an option's DLOCK_ variable where it is set. One that is set to nothing is as
@@ -191,9 +198,11 @@ static bool read_variable(const struct poptOption *option, const void *data)
     char name[ORIGIN_TEXT_SIZE];
     struct origin origin = {.kind = ORIGIN_ENVIRONMENT};
     enum option_id id = (enum option_id)option->val;
-    if (!option_configurable(id) || (option->argInfo & POPT_ARGFLAG_DOC_HIDDEN) || told_by_outer_dlock(id))
+    if (!option_configurable(id) || (option->argInfo & POPT_ARGFLAG_DOC_HIDDEN))
         return false;
     const char *value = getenv(origin_format(id, origin, name, sizeof name));
+    if (value != NULL)
+        value = before_outer_dlock(name, value);
     return value != NULL && *value != '\0' && !settings_add(*to, id, value, origin);
 }
 

@@ -20,11 +20,22 @@ void lease_begin(struct lease *lease, const struct lock_request *request, struct
         .name = request->name,
         .key = request->key,
         .token = request->token,
+        .take_id = request->take_id,
         .ttl = request->ttl,
         .fence = fence,
         .taken = before,
         .deadline = deadline_minus(deadline_plus(before, request->ttl), lease_drift(request->ttl)),
     };
+}
+
+struct deadline lease_warning_time(const struct lease *lease, struct deadline deadline)
+{
+    return deadline_minus(deadline, (struct duration){lease->ttl.ns / 10});
+}
+
+bool lease_as_good_as_over(const struct lease *lease)
+{
+    return deadline_passed(lease_warning_time(lease, lease->deadline));
 }
 
 void lease_adopt(struct lease *lease, struct deadline before, struct deadline after, struct duration left)

@@ -32,6 +32,7 @@ struct lock_request {
     const char *name;
     const char *key;
     const char *token;
+    const char *take_id; /* no other run has it; the token may be one that the user chose */
     struct duration ttl;
     struct holder self;
 };
@@ -40,6 +41,7 @@ struct lease {
     const char *name;
     const char *key;
     const char *token;
+    const char *take_id;
     struct duration ttl;
     int64_t fence;            /* rises with every take of the lock */
     struct deadline taken;    /* before the take was sent */
@@ -53,6 +55,12 @@ struct duration lease_drift(struct duration ttl);
 
 /* Starts the lease at `before`, the moment before its take was sent. */
 void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before, int64_t fence);
+
+/* When the last tenth of a lease that ends at `deadline` begins. */
+struct deadline lease_warning_time(const struct lease *lease, struct deadline deadline);
+
+/* Whether no more than that is left: too little to start a command with. */
+bool lease_as_good_as_over(const struct lease *lease);
 
 /* Takes in what a check said: asked at `before`, answered at `after`, the
  * store will keep the lock `left` longer. Adopts the new deadline where

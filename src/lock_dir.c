@@ -110,7 +110,15 @@ static int open_own(const struct lock_dir *dir, const char *what)
 {
     char name[64];
     snprintf(name, sizeof name, ".%s-%lu", what, (unsigned long)geteuid());
-    return openat(dir->fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0600);
+    struct stat status;
+    int fd = openat(dir->fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    /* Somebody else may have made it first, in a directory that is open to all. */
+    if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid())) {
+        close(fd);
+        errno = EPERM;
+        return -1;
+    }
+    return fd;
 }
 
 /* Lock files come and go with their locks, so the last fence lives beside

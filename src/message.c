@@ -2,30 +2,31 @@
 
 #include "text.h"
 
-#include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* One write(2), so that lines of many processes do not mix. Where stderr is
- * gone there is nobody to tell, so a failure is not looked at. */
+/* How long to wait for a stderr that takes nothing: a pager, Ctrl-S, a logger
+ * that hangs. The lease does not wait for them. */
+enum { PATIENCE_MS = 100 };
+
+/* One write(2) of less than PIPE_BUF, so that lines of many processes do not
+ * mix, and so that it does not block once there is room. Where stderr is gone
+ * or full there is nobody to tell, and the line is dropped. */
 static void write_line(const char *line, size_t length)
 {
-    while (length > 0) {
-        ssize_t written = write(STDERR_FILENO, line, length);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            return;
-        line += written;
-        length -= (size_t)written;
-    }
+    struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (poll(&fd, 1, PATIENCE_MS) == 1 && (fd.revents & POLLOUT) != 0)
+        (void)!write(STDERR_FILENO, line, length);
 }
 
 __attribute__((format(printf, 2, 0))) static void say(const struct messages *out, const char *format, va_list args)
 {
     char text[2048], escaped[3072], name[256], line[sizeof escaped + sizeof name + 16];
+    _Static_assert(sizeof line <= PIPE_BUF, "a line must be written at once");
     if (vsnprintf(text, sizeof text, format, args) < 0)
         return;
     text_escape(escaped, sizeof escaped, text);

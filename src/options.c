@@ -211,6 +211,22 @@ static enum settings_result apply_all(struct options *options, struct why *why)
 
 /* --- the command line --------------------------------------------------- */
 
+/* Blots out the login of each URL where it stands in argv, for all to see in
+ * ps(1). The command's own words are not ours to change. */
+static void hide_logins(const struct settings *settings, int argc, char **argv)
+{
+    for (const struct setting *setting = settings->first; setting != NULL; setting = setting->next) {
+        const char *url = setting->text, *slashes = strstr(url, "//"), *at = strrchr(url, '@');
+        if (setting->id != OPT_REDIS || slashes == NULL || at == NULL || at < slashes)
+            continue;
+        for (int i = 1; i < argc; i++) {
+            char *here = strstr(argv[i], url);
+            if (here != NULL)
+                memset(here + (slashes + 2 - url), '*', (size_t)(at - slashes - 2));
+        }
+    }
+}
+
 /* Reads options from argv[1] on, up to the first word that is none. Returns
  * its index (argc where there is none), -1 on failure. */
 static int read_words(struct options *options, int argc, char **argv, struct why *why)
@@ -243,6 +259,7 @@ static int read_words(struct options *options, int argc, char **argv, struct why
             index--;
     }
     poptFreeContext(context);
+    hide_logins(&options->settings, index, argv);
     return index;
 }
 

@@ -43,6 +43,7 @@ void redis_conn_close(struct redis_conn *conn)
     conn->reader = NULL;
     conn->out_used = 0;
     conn->greetings = 0;
+    conn->greeting_failed = false;
 }
 
 void redis_conn_free(struct redis_conn *conn)
@@ -161,6 +162,18 @@ static enum lock_result flush(struct redis_conn *conn, struct bound bound, struc
     return LOCK_OK;
 }
 
+/* As recv(2), but looks for a moment before it says EAGAIN: a server on this
+ * host answers in less time than it takes to fall asleep and be woken. */
+static ssize_t receive_some(int fd, char *bytes, size_t size)
+{
+    struct deadline moment = deadline_after((struct duration){80 * NS_PER_US});
+    ssize_t length;
+    do
+        length = recv(fd, bytes, size, 0);
+    while (length < 0 && errno == EAGAIN && !deadline_passed(moment));
+    return length;
+}
+
 static enum lock_result receive(struct redis_conn *conn, redisReply **reply, struct bound bound, struct why *why)
 {
     size_t received = 0;
@@ -175,7 +188,7 @@ static enum lock_result receive(struct redis_conn *conn, redisReply **reply, str
         if (received > REPLY_MOST_BYTES)
             return fail(conn, why, "its reply has no end");
         char bytes[16384];
-        ssize_t length = recv(conn->fd, bytes, sizeof bytes, 0);
+        ssize_t length = receive_some(conn->fd, bytes, sizeof bytes);
         if (length > 0) {
             received += (size_t)length;
             if (redisReaderFeed(conn->reader, bytes, (size_t)length) != REDIS_OK)
@@ -324,6 +337,7 @@ static enum lock_result receive_greetings(struct redis_conn *conn, struct bound 
         bool is_name = conn->greetings == 1;
         if (reply->type == REDIS_REPLY_ERROR && verdict == LOCK_OK && !is_name)
             verdict = redis_error_result(reply->str, why);
+        conn->greeting_failed = verdict != LOCK_OK;
         freeReplyObject(reply);
     }
     return verdict;

@@ -24,6 +24,7 @@ struct redis_conn {
     char *out; /* what is to be written */
     size_t out_used, out_size;
     int greetings; /* replies to AUTH, SELECT, CLIENT SETNAME still to come */
+    bool greeting_failed; /* one of these was an error: the connection is not where it should be */
     bool sent;     /* whether the last call may have reached the server */
     struct addresses addresses; /* that the name had when last asked for */
 };
@@ -32,8 +33,8 @@ struct redis_conn {
  * byte. */
 struct redis_command {
     int count;
-    const char *words[16];
-    size_t lengths[16];
+    const char *words[20];
+    size_t lengths[20];
 };
 
 void redis_command_add(struct redis_command *command, const char *word);
@@ -59,9 +60,10 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
  * freeReplyObject(); a reply that is an error is the caller's to judge
  * (redis_error_result()). The limit is conn->timeout, cut by bound.
  * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time or nonsense for
- * one, closed; LOCK_REFUSED, LOCK_INVALID: the login or the database was
- * refused, still open, and the command may have been carried out all the
- * same; LOCK_CANCELLED and LOCK_SYSTEM: closed.
+ * one; LOCK_CANCELLED; LOCK_SYSTEM: the connection is closed. Where the login
+ * or the database was refused, greeting_failed is set and the result is what
+ * redis_error_result() says; then the connection is still open, and the
+ * command may have been carried out where it stands.
  * Of all but LOCK_OK, conn->sent tells whether the command may have been
  * carried out. */
 enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *command, redisReply **reply,

@@ -7,9 +7,7 @@
 #include <unistd.h>
 
 static const int ending[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-/* SIGTSTP is not here: typed at a terminal it stops dlock as it stops the
- * command, and both go on together. */
-static const int passed_on[] = {SIGWINCH, SIGCONT};
+static const int passed_on[] = {SIGWINCH, SIGCONT, SIGTSTP};
 static const int blocked_for_good[] = {SIGPIPE, SIGXFSZ};
 
 /* A signal that is ignored (nohup, a shell's background job) would be queued
@@ -89,6 +87,16 @@ void signals_restore(const struct signals *signals)
     if (signals->chld_ignored)
         signal(SIGCHLD, SIG_IGN);
     sigprocmask(SIG_SETMASK, &signals->original, NULL);
+}
+
+void signals_stop_here(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTSTP);
+    raise(SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &set, NULL); /* stopped in here, until SIGCONT */
+    sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
 int signals_die_by(int number)

@@ -33,6 +33,10 @@ bool signals_next(const struct signals *signals, struct signal_event *event);
 /* Puts back, in the child before exec(3), what dlock was given. Async-signal-safe. */
 void signals_restore(const struct signals *signals);
 
+/* Does what SIGTSTP does by default, now: the shell sees a stopped job. Not
+ * SIGSTOP, since nobody could continue an orphaned process group. */
+void signals_stop_here(void);
+
 /* Ends this process by the signal, so that a shell sees what happened.
  * Returns only where that is impossible, 128 + number. */
 int signals_die_by(int number);

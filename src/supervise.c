@@ -45,7 +45,6 @@ struct run {
     struct deadline give_up;   /* of KILLING */
     struct deadline next_kill; /* of KILLING */
     struct deadline warn_at;   /* of the warning at 90 %; NEVER: said */
-    bool any_left;             /* the command or a descendant */
     struct outcome *outcome;
 };
 
@@ -68,6 +67,12 @@ static void start_killing(struct run *run)
     run->give_up = deadline_plus(run->next_kill, kill_limit);
 }
 
+static void kill_tree(struct run *run)
+{
+    child_signal_tree(&run->child, SIGKILL);
+    run->next_kill = deadline_after(kill_interval);
+}
+
 static void start_stopping(struct run *run, struct deadline kill_at)
 {
     run->phase = STOPPING;
@@ -75,7 +80,8 @@ static void start_stopping(struct run *run, struct deadline kill_at)
     child_signal_tree(&run->child, run->plan->stop_signal);
 }
 
-/* Says what is the matter, once, and begins to stop the command. */
+/* Each of these acts first and speaks afterwards: whoever reads what we say may
+ * be slow. */
 static void lease_lost(struct run *run)
 {
     const struct supervision *plan = run->plan;
@@ -87,22 +93,22 @@ static void lease_lost(struct run *run)
         say_error(plan->out, "the lock is lost: %s; the command runs on (--on-expire=warn)", run->state.why.text);
         return;
     }
+    start_stopping(run, deadline_earlier(run->state.deadline, deadline_after(plan->grace)));
     say_error(plan->out, "the lock is lost: %s; stopping the command with %s", run->state.why.text,
               signal_format(plan->stop_signal, name, sizeof name));
-    start_stopping(run, deadline_earlier(run->state.deadline, deadline_after(plan->grace)));
 }
 
 static void lease_ending(struct run *run)
 {
     const struct supervision *plan = run->plan;
-    char name[32], ttl[DURATION_TEXT_SIZE], left[DURATION_TEXT_SIZE];
+    char name[32], ttl[DURATION_TEXT_SIZE], left_text[DURATION_TEXT_SIZE];
+    struct duration left = deadline_left(run->state.deadline);
     lease_is_over(run);
+    start_stopping(run, run->state.deadline);
     say_error(plan->out, "the lease of %s ends in %s%s%s; stopping the command with %s (--ttl sets a longer one)",
-              duration_format(plan->lease->ttl, ttl, sizeof ttl),
-              duration_format(deadline_left(run->state.deadline), left, sizeof left),
+              duration_format(plan->lease->ttl, ttl, sizeof ttl), duration_format(left, left_text, sizeof left_text),
               run->state.why.text[0] != '\0' ? " and could not be looked at: " : "", run->state.why.text,
               signal_format(plan->stop_signal, name, sizeof name));
-    start_stopping(run, run->state.deadline);
 }
 
 static void lease_ended(struct run *run)
@@ -112,13 +118,14 @@ static void lease_ended(struct run *run)
     bool said = run->outcome->lease_over;
     lease_is_over(run);
     duration_format(plan->lease->ttl, ttl, sizeof ttl);
-    if (plan->warn_only && !said)
-        say_error(plan->out, "the lease of %s has ended; the command runs on without the lease (--on-expire=warn)", ttl);
-    if (plan->warn_only)
+    if (plan->warn_only) {
+        if (!said)
+            say_error(plan->out, "the lease of %s has ended; the command runs on without the lease (--on-expire=warn)", ttl);
         return;
-    if (!said)
-        say_error(plan->out, "the lease of %s has ended; killing the command (--ttl sets a longer one)", ttl);
+    }
     start_killing(run);
+    kill_tree(run);
+    say_error(plan->out, "the lease of %s has ended; killing the command (--ttl sets a longer one)", ttl);
 }
 
 static bool is_watched(const struct run *run)
@@ -152,6 +159,8 @@ static void act(struct run *run)
     if (run->phase == RUNNING) {
         struct deadline now = deadline_now(), deadline = run->state.deadline;
         struct deadline stop = watch_last_answer(deadline, plan->grace);
+        if (deadline_before(plan->lease->deadline, deadline)) /* extended: it may be said anew */
+            run->warn_at = lease_warning_time(plan->lease, deadline);
         plan->lease->deadline = deadline;
         if (run->state.verdict == WATCH_LOST)
             lease_lost(run);
@@ -165,13 +174,12 @@ static void act(struct run *run)
         }
     }
     if (run->phase == STOPPING && deadline_passed(run->kill_at)) {
-        say_verbose(plan->out, "the command has not ended: killing it");
         start_killing(run);
+        kill_tree(run);
+        say_verbose(plan->out, "the command has not ended: killing it");
     }
-    if (run->phase == KILLING && deadline_passed(run->next_kill)) {
-        child_signal_tree(&run->child, SIGKILL);
-        run->next_kill = deadline_after(kill_interval);
-    }
+    if (run->phase == KILLING && deadline_passed(run->next_kill))
+        kill_tree(run);
 }
 
 static struct deadline next_event(const struct run *run)
@@ -197,11 +205,14 @@ static struct deadline next_event(const struct run *run)
 static void pass_signals_on(struct run *run, bool all)
 {
     struct signal_event event;
+    char name[32];
     while (signals_next(run->plan->signals, &event)) {
+        if (event.number == SIGTSTP && !event.from_process)
+            signals_stop_here();
         if (event.number == SIGCHLD || (!event.from_process && !all))
             continue;
-        say_verbose(run->plan->out, "passing signal %d on to the command", event.number);
         child_signal(&run->child, event.number);
+        say_verbose(run->plan->out, "passed %s on to the command", signal_format(event.number, name, sizeof name));
     }
 }
 
@@ -226,18 +237,18 @@ static bool is_over(const struct run *run)
 {
     if (run->phase == RUNNING)
         return run->child.ended;
-    return !run->any_left || (run->phase == KILLING && run->child.ended && deadline_passed(run->give_up));
+    return (run->child.ended && !child_tree_left(&run->child)) || (run->phase == KILLING && run->child.ended && deadline_passed(run->give_up));
 }
 
 static void watch_command(struct run *run)
 {
     pass_signals_on(run, true);
-    run->any_left = child_reap(&run->child);
+    child_reap(&run->child);
     while (!is_over(run)) {
         act(run);
         wait_for_event(run);
         pass_signals_on(run, false);
-        run->any_left = child_reap(&run->child);
+        child_reap(&run->child);
     }
 }
 
@@ -261,10 +272,17 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
     struct run run = {.plan = plan, .outcome = outcome};
     *outcome = (struct outcome){0};
     run.state.deadline = plan->lease->deadline;
-    run.warn_at = deadline_plus(plan->lease->taken, (struct duration){plan->lease->ttl.ns / 10 * 9});
+    run.warn_at = lease_warning_time(plan->lease, plan->lease->deadline);
     run.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (run.timer_fd < 0) {
         why_set(&outcome->error, "cannot make a timer: %s", strerror(errno));
+        return;
+    }
+    /* Frozen between take and here, or answered too late: nothing may start. */
+    if (lease_as_good_as_over(plan->lease)) {
+        outcome->lease_over = true;
+        why_set(&outcome->error, "the lease was over before the command could be started");
+        close(run.timer_fd);
         return;
     }
     outcome->started = child_start(&run.child, plan->argv, plan->signals, &outcome->error) == LOCK_OK;

@@ -41,13 +41,13 @@ static struct duration doubled(struct duration d, struct duration most)
 }
 
 /* One try may take as long as the connection's own limit, but should end with
- * the wait. A wait shorter than a second still gets that second, or a short
- * --wait would call a slow server unreachable; and -n sets no limit at all. */
+ * the wait. Each still gets a second, or the last one, and a short --wait,
+ * would call a store unreachable that answers; and -n sets no limit at all. */
 static struct bound try_bound(const struct waiting *waiting)
 {
     struct deadline until = DEADLINE_NEVER;
     if (!waiting->patience->forever && waiting->patience->wait.ns > 0) {
-        struct deadline second = deadline_plus(waiting->start, DURATION_S(1));
+        struct deadline second = deadline_after(DURATION_S(1));
         until = deadline_before(waiting->end, second) ? second : waiting->end;
     }
     return (struct bound){until, waiting->cancel_fd};
@@ -61,7 +61,7 @@ static enum lock_result wait_for_holder(struct waiting *waiting, const struct ba
     if (deadline_passed(waiting->end))
         return LOCK_HELD;
     struct deadline next = deadline_after(duration_jittered(waiting->interval));
-    if (holder->expires)
+    if (holder->expires && holder->left.ns > 0)
         next = deadline_earlier(next, deadline_plus(deadline_after(holder->left), DURATION_MS(1)));
     waiting->interval = doubled(waiting->interval, backend->poll_most);
     return pause_until(waiting, deadline_earlier(next, waiting->end));
@@ -90,6 +90,15 @@ static void abandon(struct backend *backend, const struct lock_request *request)
     (void)backend->release(backend, &maybe, (struct bound){deadline_after(abandon_limit), -1}, &ignored);
 }
 
+/* Taken, but the answer took so long that the lease is as good as over. */
+static enum lock_result too_late(struct backend *backend, const struct lease *lease, struct why *why)
+{
+    struct why ignored;
+    (void)backend->release(backend, lease, (struct bound){deadline_after(abandon_limit), -1}, &ignored);
+    why_set(why, "the lock was taken, but its lease was over before the answer came");
+    return LOCK_UNAVAILABLE;
+}
+
 enum lock_result wait_for_lock(struct backend *backend, const struct lock_request *request, const struct patience *patience,
                                int cancel_fd, struct lease *lease, struct holder *holder, struct waited *waited,
                                struct why *why)
@@ -109,6 +118,8 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
         enum lock_result pause;
         waited->takes++;
         result = backend->take(backend, request, lease, holder, try_bound(&waiting), why);
+        if (result == LOCK_OK && lease_as_good_as_over(lease))
+            result = too_late(backend, lease, why);
         if (result == LOCK_HELD)
             pause = wait_for_holder(&waiting, backend, holder);
         else if (result == LOCK_UNAVAILABLE)

@@ -85,6 +85,8 @@ static struct duration look(struct watch *watch, struct deadline stop, enum lock
     struct why why = {""};
     bool last = deadline_passed(stop);
     struct deadline until = last ? watch_last_answer(watch->lease.deadline, watch->grace) : stop;
+    if (last && deadline_passed(until)) /* with --on-expire=warn one goes on looking */
+        until = watch->lease.deadline;
     *result = watch->backend->check(watch->backend, &watch->lease, (struct bound){until, watch->quit_fd}, &why);
     if (*result == LOCK_GONE)
         publish(watch, WATCH_LOST, &why);

@@ -179,6 +179,12 @@ teardown() { common_teardown; }
     [ ! -e "$T/ran" ]
 }
 
+@test "--lock-file on a pipe does not hang" {
+    mkfifo "$T/pipe"
+    run timeout 20 dlock --lock-file="$T/pipe" job echo ok
+    equals "$output" ok
+}
+
 @test "--lock-file removed while the command runs is a lost lock" {
     hold_lock job --lock-file="$T/exact" -t 10
     rm "$T/exact"
@@ -229,6 +235,14 @@ teardown() { common_teardown; }
     run dlock -r "unix://$T/nowhere" --outage=0 --lock-dir="$D" --fallback=file job -- sh -c 'echo $DLOCK_BACKEND'
     equals "$status" 0
     [[ $output == *'Redis is not to be had ('*'No such file'*'): --fallback=file takes a lock that holds on this host alone'*$'\nfile' ]]
+    # The wait goes on, it does not begin anew.
+    dlock --lock-dir="$D" --backend=file job -- sh -c "touch '$T/in'; sleep 600" 2>/dev/null 3>&- &
+    echo $! >"$T/file.pid"
+    wait_until 10 test -e "$T/in"
+    local start=$(now)
+    run dlock -r "unix://$T/nowhere" -w 1 --lock-dir="$D" --fallback=file job touch "$T/ran"
+    equals "$status" 75
+    [ $(($(now) - start)) -lt 1900 ]
     # It is for a Redis that is down, not for one that refuses us.
     start_redis redis --requirepass secret
     run dlock -r "unix://$T/redis.sock" --lock-dir="$D" --fallback=file job touch "$T/ran"

@@ -158,6 +158,64 @@ P
     is_free
 }
 
+@test "the reply to the release is lost and another has the lock by then: still not a lost lock" {
+    start_redis
+    dlock -r "$URL" other true
+    fake lose=2 "$T/redis.sock" SET dlock:job another NX PX 60000
+    run dlock -r "unix://$T/fake.sock" job echo ran
+    equals "$status $output" '0 ran'
+    equals "$(redis get dlock:job)" another
+}
+
+@test "an answer that comes when the lease is as good as over is no lock: nothing run, nothing left" {
+    start_redis
+    dlock -r "$URL" other true
+    fake delay=300 "$T/redis.sock"
+    fails_with 69 'its lease was over before the answer came' dlock -r "unix://$T/fake.sock" -t 100ms --outage=0 job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    wait_until 5 is_free
+}
+
+@test "a take found after lost and late replies ends when the key does, not later" {
+    start_redis
+    dlock -r "$URL" other true
+    fake lose=1,700 "$T/redis.sock"
+    # The key lives two seconds from the first try; the reply to the second comes late.
+    run dlock -r "unix://$T/fake.sock" -t 2s --grace=0 job -- \
+        sh -c 'while :; do redis-cli -s "$T/redis.sock" exists dlock:job >>"$T/seen"; done'
+    [ "$status" -eq 124 ]
+    [ "$(grep -c 1 "$T/seen")" -gt 5 ]
+    # What was asked in the very last moment may have seen it gone.
+    [ "$(grep -c 0 "$T/seen")" -le 2 ]
+}
+
+@test "a SELECT that fails for a while never leads to a lock in another database" {
+    start_redis redis --lua-time-limit 10
+    redis eval 'while true do end' 0 >/dev/null 2>&1 3>&- &
+    wait_until 10 sh -c "redis-cli -s '$T/redis.sock' ping | grep -q BUSY"
+    dlock -v -r "$URL?db=3" --outage=20 job -- sh -c 'for n in 0 3; do redis-cli -s "$T/redis.sock" -n $n exists dlock:job; done' \
+        >"$T/out" 2>&1 3>&- &
+    local dlock=$!
+    sleep 0.5 # a few tries, each refused
+    redis script kill
+    wait "$dlock"
+    equals "$(grep -c . "$T/out") $(grep -E '^[01]$' "$T/out" | tr '\n' ' ')" '4 0 1 '
+    is_free
+    equals "$(redis -n 3 exists dlock:job)" 0
+}
+
+@test "a connection that breaks unseen does not keep the last look from finding an extension" {
+    start_redis
+    hold_lock job -r "$URL" -t 4s --grace=1s
+    sleep 2.3 # the next look is the one at three seconds
+    redis pexpire dlock:job 60000
+    redis client kill type normal skipme yes
+    sleep 2.5
+    kill -0 "$(cat "$T/held")"
+    end_hold
+    wait "$HOLDER"
+}
+
 @test "giving up after a lost reply gives the lock back" {
     start_redis
     dlock -r "$URL" other true

@@ -156,6 +156,49 @@ P
     equals "$status" 124
 }
 
+@test "the same --owner in two runs: neither takes the other's lock for its own" {
+    hold_lock job --owner=me -t 10s
+    redis del dlock:job
+    dlock --owner=me -t 60 job -- sh -c 'echo in >"$T/second"; while [ ! -e "$T/over" ]; do sleep 0.01; done' 3>&- &
+    local second=$! status=0
+    wait_until 10 test -e "$T/second"
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    equals "$(redis get dlock:job)" me
+    touch "$T/over"
+    wait "$second"
+    equals "$(redis exists dlock:job)" 0
+    # A run before it with the same token does not hide a lost lock either.
+    fails_with 124 'lost before the command ended' dlock --owner=me job -- redis-cli -s "$T/redis.sock" del dlock:job
+}
+
+@test "an expiry beyond all clocks is counted as a long time" {
+    redis set dlock:job theirs PX 10000000000000
+    redis config resetstat
+    run dlock -w 1500ms job touch "$T/ran"
+    [ "$status" -eq 75 ]
+    local calls
+    calls=$(redis info commandstats | sed -n 's/cmdstat_evalsha:calls=\([0-9]*\).*/\1/p')
+    [ "$calls" -lt 30 ]
+    redis del dlock:job
+    hold_lock job -t 10s
+    redis pexpire dlock:job 10000000000000
+    sleep 2.2 # two checks
+    kill -0 "$(cat "$T/held")"
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "the login of a URL is not to be seen in the arguments of the process" {
+    redis acl setuser bob on '>secret' '~*' '+@all'
+    hold_lock job -r "unix://bob:secret@$T/redis.sock"
+    run tr '\0' ' ' </proc/$HOLDER/cmdline
+    [[ $output != *secret* && $output != *bob* && $output == *redis.sock* ]]
+    # The command's own words are left alone.
+    run dlock -r "unix://bob:secret@$T/redis.sock" job2 echo "unix://bob:secret@$T/redis.sock"
+    equals "$output" "unix://bob:secret@$T/redis.sock"
+}
+
 @test "the lease is never renewed by dlock" {
     hold_lock job -t 5s
     local first later

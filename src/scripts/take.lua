@@ -1,16 +1,16 @@
 -- Takes the exclusive lock, or tells who has it.
 --
 -- KEYS: lock, meta
--- ARGV: token, ttl (ms), again ("1": an earlier take with this token got no
---       reply), ms that meta outlives the lease, then the holder: host, boot id,
---       pid, its start time, user, command, since (wall clock, ms)
+-- ARGV: token, ttl (ms), take id, again ("1": an earlier take with this id got
+--       no reply), ms that meta outlives the lease, then the holder: host, boot
+--       id, pid, its start time, user, command, since (wall clock, ms)
 -- Returns {"taken", fence, left (ms)}
 --      or {"held", left (ms; -1: no expiry), host, boot id, pid, start, user,
 --          command, since}, with empty strings for another client's lock
 --      or {"unusable", key, what is wrong with it}
 
 local lock, meta = KEYS[1], KEYS[2]
-local token, ttl, again, keep = ARGV[1], ARGV[2], ARGV[3] == '1', ARGV[4]
+local token, ttl, id, again, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', ARGV[5]
 
 -- Something else than a string at the key is another client's lock of some
 -- kind. It is in the way until it is gone.
@@ -21,7 +21,7 @@ if type(value) == 'table' and value.err then
 end
 
 local known = redis.pcall('HMGET', meta, 'owner', 'fence', 'host', 'boot', 'pid', 'start', 'user', 'command',
-  'since', 'takes')
+  'since', 'takes', 'take')
 if known.err then
   if not string.find(known.err, 'WRONGTYPE', 1, true) then return known end
   return {'unusable', meta, 'it is not a hash'}
@@ -29,8 +29,7 @@ end
 
 -- The take whose reply was lost did happen. The token alone would not prove
 -- it, since --owner lets two processes have the same one.
-local mine = again and value == token and known[1] == token and known[3] == ARGV[5] and known[4] == ARGV[6]
-  and known[5] == ARGV[7] and known[6] == ARGV[8]
+local mine = again and value == token and known[1] == token and known[11] == id
 
 if value and not mine then
   local answer = {'held', redis.call('PTTL', lock)}
@@ -57,8 +56,8 @@ if last + 1 > fence then fence = last + 1 end
 fence = string.format('%.0f', fence)
 
 -- The lock itself comes last: whatever fails before it leaves no lock behind.
-redis.call('HSET', meta, 'owner', token, 'fence', fence, 'host', ARGV[5], 'boot', ARGV[6], 'pid', ARGV[7],
-  'start', ARGV[8], 'user', ARGV[9], 'command', ARGV[10], 'since', ARGV[11],
+redis.call('HSET', meta, 'owner', token, 'take', id, 'fence', fence, 'host', ARGV[6], 'boot', ARGV[7],
+  'pid', ARGV[8], 'start', ARGV[9], 'user', ARGV[10], 'command', ARGV[11], 'since', ARGV[12],
   'takes', string.format('%.0f', (tonumber(known[10]) or 0) + 1))
 redis.call('PEXPIRE', meta, keep + ttl)
 redis.call('SET', lock, token, 'PX', ttl)

@@ -45,6 +45,8 @@ load backend
     [ ! -e "$T/ran" ]
     [ $((end - start)) -ge 300 ]
     [ $((end - start)) -lt 3000 ]
+    run dlock -w 1.2 job touch "$T/ran"
+    [ "$status" -eq 75 ]
 }
 
 @test "a waiter has the lock when its holder ends" {

@@ -117,3 +117,37 @@ os.execvp('dlock', ['dlock', 'job', 'bash', '-c', 'trap \"echo got $signal; exit
         equals "$status:$(cat "$T/out")" "33:got $signal"
     done
 }
+
+@test "a stderr that takes nothing does not put off the stop" {
+    run python3 - <<'P'
+import fcntl, os, subprocess, time
+reader, writer = os.pipe()
+fcntl.fcntl(writer, fcntl.F_SETFL, os.O_NONBLOCK)
+try:
+    while True:
+        os.write(writer, b"x" * 4096)
+except BlockingIOError:
+    pass
+fcntl.fcntl(writer, fcntl.F_SETFL, 0)
+begin = time.monotonic()
+code = subprocess.call(["dlock", "-v", "-t", "1s", "job", "sleep", "60"], stderr=writer)
+print(code, time.monotonic() - begin < 3)
+P
+    equals "$output" '124 True'
+}
+
+@test "SIGTSTP sent to dlock stops the command; dlock goes on and ends the lease" {
+    hold_lock job -t 2s
+    kill -TSTP "$HOLDER"
+    wait_until 5 grep -q '^State:.*T' "/proc/$(cat "$T/held")/status"
+    local status=0
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    not kill -0 "$(cat "$T/held")"
+}
+
+@test "processes that dlock did not start are left alone, and not waited for" {
+    run bash -c 'sleep 600 >/dev/null 2>&1 3>&- 4>&- & echo $! >"$T/other.pid"; exec dlock -t 500ms job -- sleep 60'
+    [ "$status" -eq 124 ]
+    kill -0 "$(cat "$T/other.pid")"
+}

@@ -105,6 +105,22 @@ load backend
     [[ ${lines[2]} =~ ^[0-9a-f-]{36}\ 3600\ b$ ]]
 }
 
+@test "what the environment says of dlock counts inside a command of dlock's as well" {
+    export DLOCK_TTL=7m
+    run dlock -t 90 a -- dlock b -- sh -c 'echo $DLOCK_TTL'
+    equals "$output" 420
+    run dlock a -- dlock b -- dlock c -- sh -c 'echo $DLOCK_TTL $DLOCK_BACKEND'
+    equals "$output" "420 $BACKEND"
+    # And so does what is set in there.
+    run dlock a -- env DLOCK_TTL=8m dlock b -- sh -c 'echo $DLOCK_TTL'
+    equals "$output" 480
+    # A lock inside goes where it would go outside.
+    unset DLOCK_TTL
+    hold_lock b
+    run dlock a -- dlock -n b true
+    equals "$status" 75
+}
+
 @test "each take has its own UUID v4" {
     run dlock job -- sh -c 'echo $DLOCK_OWNER'
     [[ $output =~ ^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$ ]]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A server that misbehaves as a test asks it to.
 
-Usage: fake_redis.py SOCKET MODE [PROXY-SOCKET]
+Usage: fake_redis.py SOCKET MODE [PROXY-SOCKET [COMMAND...]]
   mute      accepts, reads, never answers
   garbage   answers with what is not the protocol
   huge      answers with an array that claims two thousand million elements
@@ -10,17 +10,27 @@ Usage: fake_redis.py SOCKET MODE [PROXY-SOCKET]
   nonsense  answers with well-formed replies that make no sense
   close     closes after the first bytes
   lose=N    passes all on to PROXY-SOCKET, but loses the replies to the Nth
-            script call and closes that connection
+            script call and closes that connection; COMMAND (words for Redis)
+            is carried out in between
+  delay=MS  passes all on, and each reply so much later
+  lose=N,MS both: the replies that come through are late
   error=TEXT  answers every command with this error
 """
 import os
 import socket
 import sys
 import threading
+import time
 
 path, mode = sys.argv[1], sys.argv[2]
 argument = mode.partition("=")[2]
 calls = 0
+lose, delay = 0, 0.0
+if mode.startswith("lose="):
+    lose, _, late = argument.partition(",")
+    lose, delay = int(lose), float(late or 0) / 1000
+elif mode.startswith("delay="):
+    delay = float(argument) / 1000
 guard = threading.Lock()
 
 
@@ -60,9 +70,9 @@ def relay(client):
             data = server.recv(65536)
             if not data:
                 break
-            if lost.is_set():
-                continue
-            client.sendall(data)
+            if not lost.is_set():
+                time.sleep(delay)
+                client.sendall(data)
 
     threading.Thread(target=back, daemon=True).start()
     while True:
@@ -72,7 +82,7 @@ def relay(client):
         with guard:
             before = calls
             calls += data.count(b"EVALSHA") + data.count(b"\r\nEVAL\r\n")
-            hit = before < int(argument) <= calls
+            hit = before < lose <= calls
         if hit:
             lost.set()
             server.sendall(data)
@@ -80,6 +90,11 @@ def relay(client):
             server.shutdown(socket.SHUT_WR)
             while server.recv(65536):
                 pass
+            if sys.argv[4:]:
+                other = socket.socket(socket.AF_UNIX)
+                other.connect(sys.argv[3])
+                other.sendall(" ".join(sys.argv[4:]).encode() + b"\r\n")
+                other.recv(65536)
             client.shutdown(socket.SHUT_RDWR)
             break
         server.sendall(data)
@@ -88,7 +103,7 @@ def relay(client):
 
 def serve(client):
     try:
-        (relay if mode.startswith("lose=") else answer)(client)
+        (relay if lose or delay else answer)(client)
     except OSError:
         pass
 
