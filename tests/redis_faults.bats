@@ -103,7 +103,7 @@ P
     [ "$status" -eq 0 ]
     run dlock -r "unix://default:secret@$T/redis.sock?db=3" job true
     [ "$status" -eq 0 ]
-    redis -a secret --no-auth-warning acl setuser bob on '>pw' '~dlock:*' '~{dlock:*' +eval +evalsha +get +set +del +pttl +hmget +hget +pexpire +time
+    redis -a secret --no-auth-warning acl setuser bob on '>pw' '~dlock:*' '~{dlock:*' +eval +evalsha +get +set +del +pttl +hmget +pexpire +time
     fails_with 77 'NOPERM|permissions|The user executing' dlock -r "unix://bob:pw@$T/redis.sock" job touch "$T/ran"
     [ ! -e "$T/ran" ]
     equals "$(redis -a secret --no-auth-warning exists dlock:job)" 0
