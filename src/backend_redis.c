@@ -216,15 +216,18 @@ static enum lock_result redis_take(struct backend *backend, const struct lock_re
     lock_key_companion(redis->meta, sizeof redis->meta, request->key, "meta");
     const char *again = backend->uncertain ? "1" : "0";
     const char *words[] = {
-        "2",        request->key, redis->meta,   request->token, ttl,   request->take_id, again,
-        META_KEPT_MS, self->host, self->boot_id, pid,            start, self->user,       self->command, since,
+        "2", request->key, redis->meta, request->token, ttl, request->take_id, again, META_KEPT_MS,
+        self->host, self->boot_id, pid, start, self->user, self->command, since,
     };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         redis_command_add(&call.rest, words[i]);
 
     redisReply *reply;
+    /* The lease counts from here: connecting is not part of it. */
+    enum lock_result result = redis_conn_open(&redis->conn, !redis->leased, bound, why);
     struct deadline before = deadline_now();
-    enum lock_result result = run_script(redis, &call, &reply, bound, why);
+    if (result == LOCK_OK)
+        result = run_script(redis, &call, &reply, bound, why);
     if (result == LOCK_OK) {
         result = read_take(redis, reply, request, before, lease, holder, why);
         freeReplyObject(reply);
