@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 /* How long to wait for a stderr that takes nothing: a pager, Ctrl-S, a logger
- * that hangs. The lease does not wait for them. */
-enum { PATIENCE_MS = 100 };
+ * that hangs. The lease does not wait for them: this is less than the grace of
+ * all but the shortest leases. */
+enum { PATIENCE_MS = 20 };
 
 /* One write(2) of less than PIPE_BUF, so that lines of many processes do not
  * mix, and so that it does not block once there is room. Where stderr is gone
