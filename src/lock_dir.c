@@ -131,7 +131,7 @@ static int open_own(const struct lock_dir *dir, const char *what)
  * whoever swaps later gets more. */
 enum lock_result lock_dir_next_fence(const struct lock_dir *dir, int64_t *fence, struct why *why)
 {
-    struct stat status;
+    struct stat status = {0};
     enum lock_result result = LOCK_OK;
     int fd = open_own(dir, "fence");
     int error = fd < 0 || fstat(fd, &status) != 0 ? errno : 0;
