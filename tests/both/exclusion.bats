@@ -128,6 +128,7 @@ P
 }
 
 @test "on a terminal a conflict is told of, and names who holds the lock" {
+    python3 -c 'import os; os.openpty()' 2>/dev/null || skip 'no pseudo-terminals here'
     hold_lock job
     # A terminal on stderr alone is enough, as in a shell with stdout in a pipe.
     run python3 - <<'P'
