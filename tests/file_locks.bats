@@ -122,7 +122,7 @@ teardown() { common_teardown; }
 @test "a waiter whose file was removed under it starts anew with the new one" {
     hold_lock job --lock-dir="$D"
     # flock(1) has the old file open and waits for it, as a dlock might between open and flock.
-    flock "$D/dlock:job.lock" sh -c "echo x >'$T/old'; sleep 600" 3>&- &
+    flock "$D/dlock:job.lock" sh -c "echo x >'$T/old'; exec sleep 600" 3>&- &
     echo $! >"$T/flock.pid"
     wait_until 10 sh -c "grep -q '^' /proc/$!/wchan && ls -l /proc/$!/fd | grep -q job.lock"
     end_hold
@@ -236,7 +236,7 @@ teardown() { common_teardown; }
     equals "$status" 0
     [[ $output == *'Redis is not to be had ('*'No such file'*'): --fallback=file takes a lock that holds on this host alone'*$'\nfile' ]]
     # The wait goes on, it does not begin anew.
-    dlock --lock-dir="$D" --backend=file job -- sh -c "touch '$T/in'; sleep 600" 2>/dev/null 3>&- &
+    dlock --lock-dir="$D" --backend=file job -- sh -c "touch '$T/in'; exec sleep 600" 2>/dev/null 3>&- &
     echo $! >"$T/file.pid"
     wait_until 10 test -e "$T/in"
     local start=$(now)
