@@ -121,7 +121,7 @@ P
     hold_lock job
     sh -c "trap '' HUP; exec dlock -w 20 job true" 3>&- &
     local waiter=$!
-    wait_until 10 grep -qz dlock "/proc/$waiter/cmdline"
+    wait_until 10 grep -qx dlock "/proc/$waiter/comm" # no longer the shell
     kill -HUP "$waiter"
     end_hold
     wait "$waiter"

@@ -72,10 +72,10 @@ load backend
 @test "the warning at 90 % names --ttl, once" {
     run dlock -t 1s --grace=10ms job -- sh -c 'sleep 0.94'
     [ "$(grep -c '90 % of the lease are over.*--ttl' <<<"$output")" -le 1 ]
-    run dlock -t 2s --grace=10ms job -- sh -c 'sleep 1.85'
+    run dlock -t 4s --grace=10ms job -- sh -c 'sleep 3.7'
     [ "$status" -eq 0 ]
     equals "$(grep -c '90 % of the lease are over.*--ttl' <<<"$output")" 1
-    run dlock -q -t 2s --grace=10ms job -- sh -c 'sleep 1.85'
+    run dlock -q -t 4s --grace=10ms job -- sh -c 'sleep 3.7'
     [ -z "$output" ]
 }
 
