@@ -176,6 +176,16 @@ P
     wait_until 5 is_free
 }
 
+@test "a lock taken anew after an answer that came too late is released at the end" {
+    start_redis
+    dlock -r "$URL" other true
+    fake first=3700 "$T/redis.sock"
+    # The lease of the second try would outlive the run by far, were it left.
+    run dlock -r "unix://$T/fake.sock" -t 4s --connect-timeout=8 job echo ran
+    equals "$status $output" '0 ran'
+    is_free
+}
+
 @test "a take found after lost and late replies ends when the key does, not later" {
     start_redis
     dlock -r "$URL" other true

@@ -12,11 +12,13 @@ if type(value) == 'table' and value.err then
 end
 local known = redis.pcall('HMGET', meta, 'owner', 'take', 'since', 'held_ms', 'last_take')
 if known.err then known = {} end
--- A release whose reply was lost is sent again, when others may have the lock.
-if known[5] == id then return {'released'} end
-if value ~= token then return {value and 'other' or 'gone'} end
--- Another run with the same --owner (see check.lua).
-if known[1] == token and known[2] ~= id then return {'other'} end
+-- Another run with the same --owner has the same token (see check.lua).
+local ours = value == token and (known[1] ~= token or known[2] == id)
+if not ours then
+  -- A release whose reply was lost is sent again, when others may have the lock.
+  if known[5] == id then return {'released'} end
+  return {value and 'other' or 'gone'}
+end
 redis.call('DEL', lock)
 -- What meta says is for people, except the fence; if it cannot be written the
 -- lock is released all the same.

@@ -13,6 +13,7 @@ Usage: fake_redis.py SOCKET MODE [PROXY-SOCKET [COMMAND...]]
             script call and closes that connection; COMMAND (words for Redis)
             is carried out in between
   delay=MS  passes all on, and each reply so much later
+  first=MS  the same for the very first reply alone
   lose=N,MS both: the replies that come through are late
   error=TEXT  answers every command with this error
 """
@@ -29,7 +30,7 @@ lose, delay = 0, 0.0
 if mode.startswith("lose="):
     lose, _, late = argument.partition(",")
     lose, delay = int(lose), float(late or 0) / 1000
-elif mode.startswith("delay="):
+elif mode.startswith(("delay=", "first=")):
     delay = float(argument) / 1000
 guard = threading.Lock()
 
@@ -66,12 +67,15 @@ def relay(client):
     lost = threading.Event()
 
     def back():
+        global delay
         while True:
             data = server.recv(65536)
             if not data:
                 break
             if not lost.is_set():
                 time.sleep(delay)
+                if mode.startswith("first="):
+                    delay = 0
                 client.sendall(data)
 
     threading.Thread(target=back, daemon=True).start()
@@ -103,7 +107,7 @@ def relay(client):
 
 def serve(client):
     try:
-        (relay if lose or delay else answer)(client)
+        (relay if sys.argv[3:] else answer)(client)
     except OSError:
         pass
 
