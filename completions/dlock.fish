@@ -89,6 +89,8 @@ complete -c dlock -n __dlock_takes_options -l outage -x -d 'How long an unreacha
 complete -c dlock -n __dlock_takes_options -l on-expire -x -a 'stop warn' -d 'When the lease ends or is lost'
 complete -c dlock -n __dlock_takes_options -l stop-signal -x -a 'HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD CONT STOP TSTP TTIN TTOU URG XCPU XFSZ PROF VTALRM WINCH IO PWR SYS' -d 'First signal when the lease ends'
 complete -c dlock -n __dlock_takes_options -l grace -x -d 'How long before the end it is sent'
+complete -c dlock -n __dlock_takes_options -l tree -d 'Keep the lock until every descendant has ended'
+complete -c dlock -n __dlock_takes_options -s o -l close -d 'As in flock; so it is anyway'
 complete -c dlock -n __dlock_takes_options -s c -l command -x -d 'Run this with $SHELL -c'
 complete -c dlock -n __dlock_takes_options -s v -l verbose -d 'Say what is done'
 complete -c dlock -n __dlock_takes_options -s q -l quiet -d 'Say nothing but errors'

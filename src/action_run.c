@@ -144,16 +144,34 @@ static bool take(struct run *run, int *status)
 
 /* --- releasing ----------------------------------------------------------- */
 
-/* LOCK_OK, LOCK_GONE, or what kept us from it. */
+/* Waits for `until`. False where a signal has come that would end a program. */
+static bool pause_release(const struct run *run, struct deadline until)
+{
+    struct pollfd fd = {.fd = run->signals.fd, .events = POLLIN};
+    struct signal_event event;
+    while (!deadline_passed(until))
+        if (poll(&fd, 1, deadline_poll_ms(until)) > 0)
+            while (signals_next(&run->signals, &event))
+                if (signal_ends(event.number))
+                    return false;
+    return true;
+}
+
+/* LOCK_OK, LOCK_GONE, or what kept us from it. Who sends a signal meanwhile
+ * does not want to wait for a store that is down: no further try is made.
+ * Signals from before were for the command. */
 static enum lock_result release(struct run *run, struct why *why)
 {
     struct deadline limit = deadline_after(release_limit);
-    enum lock_result result;
+    struct signal_event event;
+    while (signals_next(&run->signals, &event))
+        continue;
     for (;;) {
-        result = run->backend->release(run->backend, &run->lease, (struct bound){limit, -1}, why);
+        enum lock_result result = run->backend->release(run->backend, &run->lease, (struct bound){limit, -1}, why);
         if (result != LOCK_UNAVAILABLE || deadline_passed(limit))
             return result;
-        (void)poll(NULL, 0, (int)(duration_jittered(release_interval).ns / NS_PER_MS));
+        if (!pause_release(run, deadline_after(duration_jittered(release_interval))))
+            return result;
     }
 }
 
@@ -232,6 +250,7 @@ static int run_command(struct run *run)
         .grace = run->options->grace,
         .stop_signal = run->options->stop_signal,
         .warn_only = run->options->warn_on_expire,
+        .tree = run->options->tree,
     };
     supervise(&plan, &outcome);
     return finish(run, &outcome);

@@ -11,33 +11,49 @@
 #include <sys/types.h>
 
 struct child {
-    pid_t pid;
+    pid_t pid;    /* our own child: the command, or its guard */
+    int guard_fd; /* socket to the guard, readable when it has news; -1: none */
     struct process_except except; /* children that dlock had before the command */
-    int exec_error; /* the errno for which an ended command was never executed, else 0 */
     int *exec_errno; /* shared with the child, mapped; child_close() unmaps it */
-    bool ended;
-    int status; /* of waitpid(2), once ended */
+
+    int stopped_by;     /* the signal that has stopped the command; 0: it runs */
+    bool command_ended; /* with a guard, descendants of it may be left */
+    bool ended;         /* the command; with a guard, all its descendants too */
+    bool childless;     /* dlock has no child of any kind: seen by the last child_reap() */
+    bool guard_lost;    /* the guard was killed, the command with it, and others may be left */
+    int status;         /* of waitpid(2), once the command has ended */
+    int exec_error;     /* the errno for which an ended command was never executed, else 0 */
 };
 
-/* Forks and executes argv (found along PATH) with the environment of this
- * process, in its process group, on its terminal; with the signal mask and
- * dispositions that dlock was given and none of its descriptors; killed when
- * this thread ends. Descendants whose parents end become ours.
+/* Starts argv as spawn() does; with `tree` behind a guard (guard.h).
+ * Descendants whose parents end become ours, or the guard's.
  * LOCK_OK; LOCK_SYSTEM with *why set: nothing was started. */
-enum lock_result child_start(struct child *child, const char *const *argv, const struct signals *signals, struct why *why);
+enum lock_result child_start(struct child *child, const char *const *argv, const struct signals *signals, bool tree,
+                             struct why *why);
 
-/* Reaps whatever has ended, the command or an adopted descendant. Never waits. */
+/* Reaps whatever has ended, the command or an adopted descendant, and takes in
+ * the guard's news. Never waits. */
 void child_reap(struct child *child);
 
-/* Whether a descendant of the command is left, as far as can be seen. */
-bool child_tree_left(const struct child *child);
+/* Whether no descendant is left. Reaps as child_reap(). */
+bool child_tree_gone(struct child *child);
+
+/* Those that are left, as far as can be seen. */
+struct process_count child_tree_left(const struct child *child);
 
 /* Sends the signal to the command and to every descendant of ours that can be
- * found. */
-void child_signal_tree(const struct child *child, int number);
+ * found until `until`, and continues those that are stopped. */
+void child_signal_tree(const struct child *child, int number, struct deadline until);
 
-/* Sends it to the command alone. */
+/* Sends SIGKILL to all of them. */
+void child_kill_tree(const struct child *child);
+
+/* Sends it to the command alone; once that has ended, to those that the guard
+ * still waits for. */
 void child_signal(const struct child *child, int number);
+
+/* Whether the command is stopped at this moment, by /proc. */
+bool child_is_stopped(const struct child *child);
 
 void child_close(struct child *child);
 

@@ -1,8 +1,8 @@
 #include "lease.h"
 
+#include "proc.h"
 #include "text.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,36 +50,15 @@ void lease_adopt(struct lease *lease, struct deadline before, struct deadline af
         lease->deadline = earliest;
 }
 
-/* Reads a small file of /proc; "" where it cannot be read. */
-static void read_proc(const char *path, char *text, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read(fd, text, size - 1);
-    if (fd >= 0)
-        close(fd);
-    text[length > 0 ? length : 0] = '\0';
-    text[strcspn(text, "\n")] = '\0';
-}
-
-/* proc(5): starttime is the 20th field after the command's name, which stands
- * in parentheses and may itself contain any character. */
-static int64_t own_start_time(void)
-{
-    char stat[1024];
-    read_proc("/proc/self/stat", stat, sizeof stat);
-    const char *at = strrchr(stat, ')');
-    for (int field = 0; at != NULL && field < 20; field++)
-        at = strchr(at + 1, ' ');
-    return at == NULL ? 0 : strtoll(at, NULL, 10);
-}
-
 void holder_self(struct holder *self, const char *command)
 {
+    struct proc_stat stat;
     *self = (struct holder){.known = true, .pid = getpid(), .since_wall_ms = wall_now_ms()};
     if (gethostname(self->host, sizeof self->host - 1) != 0)
         self->host[0] = '\0';
-    read_proc("/proc/sys/kernel/random/boot_id", self->boot_id, sizeof self->boot_id);
-    self->pid_start = own_start_time();
+    (void)proc_read_line("/proc/sys/kernel/random/boot_id", self->boot_id, sizeof self->boot_id);
+    if (proc_stat_read(0, &stat))
+        self->pid_start = stat.start;
     /* Not getpwuid(3): it may load and ask a directory service at every run. */
     const char *user = getenv("LOGNAME");
     if (user == NULL || *user == '\0')

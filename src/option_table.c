@@ -1,5 +1,6 @@
 /* The table of options, the single source of their names, arguments and help.
- * A hidden entry is an alias of the entry before it. */
+ * A hidden entry is an alias of the entry before it, or an option of flock(1)
+ * that is refused with the reason. */
 #include "option_table.h"
 
 #include <string.h>
@@ -8,6 +9,8 @@
 #define VALUE(long_name, short_name, id, help, argument) {long_name, short_name, POPT_ARG_STRING, NULL, id, help, argument}
 #define FLAG_ALIAS(long_name, id) {long_name, '\0', POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL}
 #define VALUE_ALIAS(long_name, id) {long_name, '\0', POPT_ARG_STRING | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL}
+#define FLAG_REFUSED(long_name, short_name, id) \
+    {long_name, short_name, POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL}
 #define GROUP(table, title) {NULL, '\0', POPT_ARG_INCLUDE_TABLE, table, 0, title, NULL}
 
 static struct poptOption taking[] = {
@@ -42,7 +45,11 @@ static struct poptOption running[] = {
     VALUE("on-expire", '\0', OPT_ON_EXPIRE, "what happens to the command when the lease ends or is lost (default: stop)", "stop|warn"),
     VALUE("stop-signal", '\0', OPT_STOP_SIGNAL, "the first signal to the command when the lease ends (default: TERM)", "SIG"),
     VALUE("grace", '\0', OPT_GRACE, "how long before the end it is sent; KILL at the end (default: min(10s, ttl/10))", "DURATION"),
+    FLAG("tree", '\0', OPT_TREE, "keep the lock until every descendant of the command has ended"),
     VALUE("command", 'c', OPT_COMMAND, "run this with $SHELL -c instead of COMMAND", "STRING"),
+    FLAG("close", 'o', OPT_CLOSE, "as in flock(1); so it is anyway, the command never inherits the lock"),
+    FLAG_REFUSED("no-fork", 'F', OPT_NO_FORK),
+    FLAG_REFUSED("unlock", 'u', OPT_UNLOCK),
     POPT_TABLEEND,
 };
 
@@ -105,5 +112,5 @@ bool option_has_value(const struct poptOption *option)
 
 bool option_configurable(enum option_id id)
 {
-    return id != OPT_COMMAND && id != OPT_VERSION && id != OPT_HELP && id != OPT_USAGE;
+    return id != OPT_COMMAND && id != OPT_NO_FORK && id != OPT_UNLOCK && id != OPT_VERSION && id != OPT_HELP && id != OPT_USAGE;
 }

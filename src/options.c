@@ -179,10 +179,17 @@ static bool apply_flag(struct options *options, const struct setting *setting, s
     case OPT_NONBLOCK: options->nonblock = set; break;
     case OPT_VERBOSE: options->verbosity = set ? (verbosity < 0 ? 1 : verbosity + 1) : (verbosity > 0 ? 0 : verbosity); break;
     case OPT_QUIET: options->verbosity = set ? -1 : (verbosity < 0 ? 0 : verbosity); break;
+    case OPT_TREE: options->tree = set; break;
+    case OPT_NO_FORK:
+        why_set(why, "dlock stays beside the command, to watch the lease, to stop the command when it ends, and to release the lock");
+        return false;
+    case OPT_UNLOCK:
+        why_set(why, "there is no open file to unlock; the lock is released when the command ends");
+        return false;
     case OPT_VERSION: options->action = ACTION_VERSION; break;
     case OPT_HELP: options->action = ACTION_HELP; break;
     case OPT_USAGE: options->action = ACTION_USAGE; break;
-    default: break; /* OPT_EXCLUSIVE: what it says is so anyway */
+    default: break; /* OPT_EXCLUSIVE, OPT_CLOSE: what they say is so anyway */
     }
     return true;
 }

@@ -1,24 +1,123 @@
 #include "process_tree.h"
 
+#include "proc.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Deeper than any tree that is no accident; it bounds our own stack. */
-enum { DEPTH_MOST = 128 };
+enum {
+    DEPTH_MOST = 128,  /* deeper than any tree that is no accident; it bounds our own stack */
+    FREEZE_MOST = 200, /* walks that stop a tree before it is killed all the same */
+};
+
+enum order { CHILDREN_FIRST, PARENTS_FIRST };
 
 struct walk {
     int number;
+    enum order order;
+    bool listed; /* the kernel lists the children of each process */
+    struct deadline until;
     const struct process_except *except;
-    struct process_except *found; /* where not NULL: only take down the first level */
+    struct process_count count;
 };
 
-static int walk_below(pid_t pid, const struct walk *walk, int depth);
+struct pids {
+    pid_t *list;
+    size_t count, room;
+};
+
+static void pids_add(struct pids *pids, pid_t pid)
+{
+    if (pids->count == pids->room) {
+        size_t room = pids->room > 0 ? 2 * pids->room : 64;
+        pid_t *list = realloc(pids->list, room * sizeof *list);
+        if (list == NULL)
+            return; /* the next walk, with fewer of them left, finds it */
+        pids->list = list;
+        pids->room = room;
+    }
+    pids->list[pids->count++] = pid;
+}
+
+/* --- whose children ------------------------------------------------------ */
+
+/* The children that one thread of `pid` forked. */
+static void list_children_of(pid_t pid, const char *thread, struct pids *children)
+{
+    char path[64], *line = NULL, *end;
+    size_t size = 0;
+    snprintf(path, sizeof path, "/proc/%ld/task/%.16s/children", (long)pid, thread);
+    FILE *list = fopen(path, "re");
+    if (list == NULL)
+        return;
+    if (getline(&line, &size, list) > 0) {
+        for (const char *at = line;; at = end) {
+            long child = strtol(at, &end, 10);
+            if (end == at || child <= 0)
+                break;
+            pids_add(children, (pid_t)child);
+        }
+    }
+    free(line);
+    fclose(list);
+}
+
+static DIR *open_threads(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
+    return opendir(path);
+}
+
+/* Where the kernel does not list them (no CONFIG_PROC_CHILDREN; gVisor): all
+ * processes whose parent it is. */
+static void search_children(pid_t pid, struct pids *children)
+{
+    DIR *all = opendir("/proc");
+    struct proc_stat stat;
+    for (const struct dirent *entry; all != NULL && (entry = readdir(all)) != NULL;) {
+        long other = strtol(entry->d_name, NULL, 10);
+        if (other > 0 && proc_stat_read((pid_t)other, &stat) && stat.parent == pid)
+            pids_add(children, (pid_t)other);
+    }
+    if (all != NULL)
+        closedir(all);
+}
+
+/* Our own are always there to be asked for, where any are. */
+static bool children_are_listed(void)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)getpid());
+    return access(path, F_OK) == 0;
+}
+
+static void list_children(pid_t pid, int threads, bool listed, struct pids *children)
+{
+    char leader[16];
+    snprintf(leader, sizeof leader, "%ld", (long)pid);
+    if (!listed) {
+        search_children(pid, children);
+    } else if (threads == 1) {
+        list_children_of(pid, leader, children);
+    } else {
+        DIR *all = open_threads(pid);
+        for (const struct dirent *thread; all != NULL && (thread = readdir(all)) != NULL;)
+            if (thread->d_name[0] != '.')
+                list_children_of(pid, thread->d_name, children);
+        if (all != NULL)
+            closedir(all);
+    }
+}
+
+/* --- walking ------------------------------------------------------------- */
 
 static bool is_excepted(pid_t pid, const struct process_except *except)
 {
@@ -28,69 +127,113 @@ static bool is_excepted(pid_t pid, const struct process_except *except)
     return false;
 }
 
-static int visit(pid_t pid, const struct walk *walk, int depth)
+/* Linux before 5.3, and some sandboxes, have no pidfds. */
+static int pin(pid_t pid)
 {
-    if (walk->found != NULL) {
-        if (walk->found->count < EXCEPT_MOST)
-            walk->found->pids[walk->found->count++] = pid;
-        return 0;
-    }
-    if (is_excepted(pid, walk->except))
-        return 0;
-    /* Its children first: once it is gone they are somebody else's. */
-    int count = walk_below(pid, walk, depth + 1);
-    return count + (kill(pid, walk->number) == 0);
+    return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-/* The children that one thread of `pid` forked. */
-static int walk_children_of(pid_t pid, const char *thread, const struct walk *walk, int depth)
+static void signal_pinned(int pidfd, pid_t pid, int number)
 {
-    char path[64], *line = NULL, *end;
-    size_t size = 0;
-    int count = 0;
-    snprintf(path, sizeof path, "/proc/%ld/task/%.16s/children", (long)pid, thread);
-    FILE *list = fopen(path, "re");
-    if (list == NULL)
-        return 0;
-    if (getline(&line, &size, list) > 0) {
-        for (const char *at = line;; at = end) {
-            long child = strtol(at, &end, 10);
-            if (end == at || child <= 0)
-                break;
-            count += visit((pid_t)child, walk, depth);
-        }
-    }
-    free(line);
-    fclose(list);
-    return count;
+    if (number == 0)
+        return;
+    if (pidfd < 0 || (syscall(SYS_pidfd_send_signal, pidfd, number, NULL, 0) != 0 && errno == ENOSYS))
+        kill(pid, number);
 }
 
-static int walk_below(pid_t pid, const struct walk *walk, int depth)
+static void walk_below(struct walk *walk, pid_t pid, int threads, int depth);
+
+static void visit(struct walk *walk, pid_t pid, pid_t parent, int depth)
 {
-    char path[64];
-    int count = 0;
-    snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
-    DIR *threads = depth < DEPTH_MOST ? opendir(path) : NULL;
-    if (threads == NULL)
-        return 0;
-    for (const struct dirent *thread; (thread = readdir(threads)) != NULL;)
-        if (thread->d_name[0] != '.')
-            count += walk_children_of(pid, thread->d_name, walk, depth);
-    closedir(threads);
-    return count;
+    struct proc_stat stat;
+    if (is_excepted(pid, walk->except) || deadline_passed(walk->until))
+        return;
+    int pidfd = pin(pid);
+    bool there = (pidfd >= 0 || errno != ESRCH) && proc_stat_read(pid, &stat) &&
+                 /* Its parent may have ended meanwhile, and left it to us. */
+                 (stat.parent == parent || stat.parent == getpid());
+    if (!there || stat.state == 'X' || (stat.state == 'Z' && stat.threads <= 1)) {
+        walk->count.ended++;
+    } else {
+        walk->count.first = walk->count.found++ == 0 ? pid : walk->count.first;
+        if (walk->order == PARENTS_FIRST)
+            signal_pinned(pidfd, pid, walk->number);
+        walk_below(walk, pid, stat.threads, depth + 1);
+        if (walk->order == CHILDREN_FIRST)
+            signal_pinned(pidfd, pid, walk->number);
+        /* What is stopped sees no other signal than KILL until it goes on. */
+        if (walk->order == CHILDREN_FIRST && walk->number != 0 && stat.state == 'T')
+            signal_pinned(pidfd, pid, SIGCONT);
+    }
+    if (pidfd >= 0)
+        close(pidfd);
+}
+
+static void walk_below(struct walk *walk, pid_t pid, int threads, int depth)
+{
+    struct pids children = {0};
+    if (depth >= DEPTH_MOST)
+        return; /* its turn comes when those above it have ended */
+    list_children(pid, threads, walk->listed, &children);
+    for (size_t i = 0; i < children.count; i++)
+        visit(walk, children.list[i], pid, depth);
+    free(children.list);
+}
+
+static struct process_count walk_tree(int number, enum order order, const struct process_except *except,
+                                      struct deadline until)
+{
+    struct walk walk = {.number = number, .order = order, .except = except, .until = until, .count.known = proc_is_ours()};
+    walk.listed = walk.count.known && children_are_listed();
+    if (walk.count.known)
+        walk_below(&walk, getpid(), 0, 0);
+    return walk.count;
 }
 
 void process_tree_inherited(struct process_except *except)
 {
+    struct pids children = {0};
+    siginfo_t info;
     except->count = 0;
     /* Nearly always there are none, and that is cheap to know. */
-    siginfo_t info;
-    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD)
+    if ((waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) || !proc_is_ours())
         return;
-    walk_below(getpid(), &(struct walk){.found = except}, 0);
+    list_children(getpid(), 0, children_are_listed(), &children);
+    for (size_t i = 0; i < children.count && except->count < EXCEPT_MOST; i++)
+        except->pids[except->count++] = children.list[i];
+    free(children.list);
 }
 
-int process_tree_signal(pid_t root, int number, const struct process_except *except)
+struct process_count process_tree_signal(int number, const struct process_except *except, struct deadline until)
 {
-    return walk_below(root, &(struct walk){.number = number, .except = except}, 0);
+    return walk_tree(number, CHILDREN_FIRST, except, until);
+}
+
+struct process_count process_tree_kill(const struct process_except *except)
+{
+    struct process_count count = {0};
+    int priority = getpriority(PRIO_PROCESS, 0); /* Linux: of this thread */
+    (void)setpriority(PRIO_PROCESS, 0, -20);
+    for (int walks = 0, before = -1; walks < FREEZE_MOST && count.found > before; walks++) {
+        before = count.found;
+        count = walk_tree(SIGSTOP, PARENTS_FIRST, except, DEADLINE_NEVER);
+    }
+    count = process_tree_signal(SIGKILL, except, DEADLINE_NEVER);
+    (void)setpriority(PRIO_PROCESS, 0, priority);
+    return count;
+}
+
+bool process_tree_has(pid_t pid, const struct process_except *except)
+{
+    struct proc_stat stat;
+    if (!proc_is_ours())
+        return false;
+    for (int depth = 0; pid > 1 && depth < 1024; depth++) {
+        if (is_excepted(pid, except) || !proc_stat_read(pid, &stat))
+            return false;
+        if (stat.parent == getpid())
+            return true;
+        pid = stat.parent;
+    }
+    return false;
 }

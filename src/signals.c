@@ -8,6 +8,7 @@
 
 static const int ending[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 static const int passed_on[] = {SIGWINCH, SIGCONT, SIGTSTP};
+static const int blocked_beside_command[] = {SIGTTIN, SIGTTOU};
 static const int blocked_for_good[] = {SIGPIPE, SIGXFSZ};
 
 /* A signal that is ignored (nohup, a shell's background job) would be queued
@@ -58,7 +59,13 @@ bool signals_open(struct signals *signals, struct why *why)
 
 bool signals_widen(struct signals *signals, struct why *why)
 {
-    sigset_t set;
+    sigset_t set, blocked;
+    sigemptyset(&blocked);
+    add_all(&blocked, blocked_beside_command, sizeof blocked_beside_command / sizeof *blocked_beside_command);
+    if (sigprocmask(SIG_BLOCK, &blocked, NULL) != 0) {
+        why_set(why, "cannot block signals: %s", strerror(errno));
+        return false;
+    }
     sigemptyset(&set);
     add_all(&set, ending, sizeof ending / sizeof *ending);
     add_all(&set, passed_on, sizeof passed_on / sizeof *passed_on);
@@ -78,8 +85,17 @@ bool signals_next(const struct signals *signals, struct signal_event *event)
     *event = (struct signal_event){
         .number = (int)info.ssi_signo,
         .from_process = info.ssi_code == SI_USER || info.ssi_code == SI_TKILL || info.ssi_code == SI_QUEUE,
+        .sender = (pid_t)info.ssi_pid,
     };
     return true;
+}
+
+bool signal_ends(int number)
+{
+    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
+        if (ending[i] == number)
+            return true;
+    return false;
 }
 
 void signals_restore(const struct signals *signals)
@@ -89,12 +105,14 @@ void signals_restore(const struct signals *signals)
     sigprocmask(SIG_SETMASK, &signals->original, NULL);
 }
 
-void signals_stop_here(void)
+void signals_stop_here(int number)
 {
     sigset_t set;
+    if (number == SIGSTOP)
+        number = SIGTSTP;
     sigemptyset(&set);
-    sigaddset(&set, SIGTSTP);
-    raise(SIGTSTP);
+    sigaddset(&set, number);
+    raise(number);
     sigprocmask(SIG_UNBLOCK, &set, NULL); /* stopped in here, until SIGCONT */
     sigprocmask(SIG_BLOCK, &set, NULL);
 }

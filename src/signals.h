@@ -16,7 +16,8 @@ struct signals {
 
 struct signal_event {
     int number;
-    bool from_process; /* sent by kill(2) to us alone, not typed at a terminal */
+    bool from_process; /* sent by kill(2), not typed at a terminal */
+    pid_t sender;      /* of from_process; 0 where it is in another pid namespace */
 };
 
 /* Blocks the signals that would end dlock while it waits for a lock, but for
@@ -24,18 +25,24 @@ struct signal_event {
  * SIGXFSZ are blocked for good: the write tells. False with *why set. */
 bool signals_open(struct signals *signals, struct why *why);
 
-/* From now on a command runs: SIGCHLD and what is passed on to it come too. */
+/* From now on a command runs: SIGCHLD and what is passed on to it come too.
+ * SIGTTIN and SIGTTOU stay blocked: dlock stops where the command does. */
 bool signals_widen(struct signals *signals, struct why *why);
 
 /* The next signal, if one has come. Never waits. */
 bool signals_next(const struct signals *signals, struct signal_event *event);
 
+/* Whether it is one of those that end dlock while it waits for a lock. */
+bool signal_ends(int number);
+
 /* Puts back, in the child before exec(3), what dlock was given. Async-signal-safe. */
 void signals_restore(const struct signals *signals);
 
-/* Does what SIGTSTP does by default, now: the shell sees a stopped job. Not
- * SIGSTOP, since nobody could continue an orphaned process group. */
-void signals_stop_here(void);
+/* Does what this signal, of those that stop a job, does by default, and returns
+ * once dlock is continued: the shell sees a stopped job. SIGSTOP is done as
+ * SIGTSTP, which the kernel leaves out where nobody could continue us (an
+ * orphaned process group). */
+void signals_stop_here(int number);
 
 /* Ends this process by the signal, so that a shell sees what happened.
  * Returns only where that is impossible, 128 + number. */

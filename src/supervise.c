@@ -16,6 +16,7 @@
 
 #include "child.h"
 #include "duration.h"
+#include "job_control.h"
 #include "signal_name.h"
 #include "watch.h"
 
@@ -36,6 +37,7 @@ enum phase { RUNNING, STOPPING, KILLING };
 struct run {
     const struct supervision *plan;
     struct child child;
+    struct job_control job;
     struct watch watch;
     struct deadline watch_at; /* when it starts; NEVER: it has */
     struct watch_state state;
@@ -69,7 +71,7 @@ static void start_killing(struct run *run)
 
 static void kill_tree(struct run *run)
 {
-    child_signal_tree(&run->child, SIGKILL);
+    child_kill_tree(&run->child);
     run->next_kill = deadline_after(kill_interval);
 }
 
@@ -77,7 +79,7 @@ static void start_stopping(struct run *run, struct deadline kill_at)
 {
     run->phase = STOPPING;
     run->kill_at = kill_at;
-    child_signal_tree(&run->child, run->plan->stop_signal);
+    child_signal_tree(&run->child, run->plan->stop_signal, kill_at);
 }
 
 /* Each of these acts first and speaks afterwards: whoever reads what we say may
@@ -199,56 +201,73 @@ static struct deadline next_event(const struct run *run)
 
 /* --- the loop ------------------------------------------------------------ */
 
-/* A signal typed at the terminal has reached the command already. One that
- * came before the command was there has reached nobody: so those that are
- * found right after the fork are passed on, whoever sent them. */
-static void pass_signals_on(struct run *run, bool all)
-{
-    struct signal_event event;
-    char name[32];
-    while (signals_next(run->plan->signals, &event)) {
-        if (event.number == SIGTSTP && !event.from_process)
-            signals_stop_here();
-        if (event.number == SIGCHLD || (!event.from_process && !all))
-            continue;
-        child_signal(&run->child, event.number);
-        say_verbose(run->plan->out, "passed %s on to the command", signal_format(event.number, name, sizeof name));
-    }
-}
-
 static void wait_for_event(const struct run *run)
 {
     struct deadline next = next_event(run);
     struct itimerspec when = {.it_value = {(time_t)(next.boot_ns / NS_PER_S), (long)(next.boot_ns % NS_PER_S)}};
-    struct pollfd fds[3] = {
+    struct pollfd fds[4] = {
         {.fd = run->plan->signals->fd, .events = POLLIN},
         {.fd = is_watched(run) ? run->watch.news_fd : -1, .events = POLLIN},
         {.fd = run->timer_fd, .events = POLLIN},
+        {.fd = run->child.ended ? -1 : run->child.guard_fd, .events = POLLIN},
     };
     if (next.boot_ns == INT64_MAX)
         when = (struct itimerspec){0}; /* disarms it */
     int timeout = timerfd_settime(run->timer_fd, TFD_TIMER_ABSTIME, &when, NULL) == 0 ? -1 : deadline_poll_ms(next);
-    while (poll(fds, 3, timeout) < 0 && errno == EINTR)
+    while (poll(fds, 4, timeout) < 0 && errno == EINTR)
         continue;
 }
 
 /* The command has ended; where it was stopped, nobody of its tree may be left. */
-static bool is_over(const struct run *run)
+static bool is_over(struct run *run)
 {
-    if (run->phase == RUNNING)
+    if (!run->child.ended || run->phase == RUNNING)
         return run->child.ended;
-    return (run->child.ended && !child_tree_left(&run->child)) || (run->phase == KILLING && run->child.ended && deadline_passed(run->give_up));
+    if (child_tree_gone(&run->child))
+        return true;
+    if (run->phase != KILLING || !deadline_passed(run->give_up))
+        return false;
+    struct process_count left = child_tree_left(&run->child);
+    say_error(run->plan->out, "%d process%s of the command cannot be killed, one of them is pid %ld", left.found,
+              left.found == 1 ? "" : "es", (long)left.first);
+    return true;
 }
 
+/* The kernel has killed the command with its guard; what it has started fell to us. */
+static void guard_lost(struct run *run)
+{
+    start_killing(run);
+    kill_tree(run);
+    say_error(run->plan->out, "the process that guards the command for --tree was killed; killing what is left of the command");
+}
+
+static void reap(struct run *run)
+{
+    bool had_ended = run->child.command_ended;
+    child_reap(&run->child);
+    if (run->child.guard_lost && run->phase == RUNNING)
+        guard_lost(run);
+    else if (run->child.command_ended && !had_ended && !run->child.ended)
+        say_verbose(run->plan->out, "the command has ended; waiting for what it has started (--tree)");
+}
+
+/* What came before the command was there has reached nobody: so signals that
+ * are found right after the fork are passed on, whoever sent them. Stopping
+ * comes before all else, also on waking from a freeze or a stop. A SIGCHLD that
+ * is read may tell of a change since the last look: then one looks again. */
 static void watch_command(struct run *run)
 {
-    pass_signals_on(run, true);
-    child_reap(&run->child);
-    while (!is_over(run)) {
+    (void)job_pass_signals_on(&run->job, &run->child, true);
+    for (;;) {
+        reap(run);
+        if (is_over(run))
+            return;
         act(run);
+        if (job_pass_signals_on(&run->job, &run->child, false))
+            continue;
+        if (run->phase == RUNNING)
+            job_stop_with_command(&run->job, &run->child);
         wait_for_event(run);
-        pass_signals_on(run, false);
-        child_reap(&run->child);
     }
 }
 
@@ -285,7 +304,8 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         close(run.timer_fd);
         return;
     }
-    outcome->started = child_start(&run.child, plan->argv, plan->signals, &outcome->error) == LOCK_OK;
+    run.job = (struct job_control){.signals = plan->signals, .out = plan->out};
+    outcome->started = child_start(&run.child, plan->argv, plan->signals, plan->tree, &outcome->error) == LOCK_OK;
     if (outcome->started) {
         run.watch_at = deadline_after(watch_after);
         watch_command(&run);

@@ -17,6 +17,7 @@ struct supervision {
     struct duration grace;
     int stop_signal;
     bool warn_only; /* --on-expire=warn */
+    bool tree;      /* --tree */
 };
 
 struct outcome {

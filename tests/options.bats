@@ -114,3 +114,12 @@ teardown() { common_teardown; }
     run sh -c 'dlock --version >/dev/full'
     [ "$status" -eq 73 ]
 }
+
+@test "options of flock(1) that have no sense here are refused with the reason; -o is as it is anyway" {
+    export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
+    fails_with 64 '--no-fork: dlock stays beside the command' dlock -F job touch "$T/ran"
+    fails_with 64 '--unlock: .*released when the command ends' dlock --unlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    run dlock -o job echo ok
+    equals "$output" ok
+}

@@ -33,13 +33,6 @@ load backend
     [[ $output == *'got USR1'* ]]
 }
 
-@test "descendants are stopped with the command, also those in another session" {
-    run dlock -t 1s job -- sh -c "setsid sh -c 'echo \$\$ >$T/daemon; trap \"\" TERM; while :; do sleep 0.01; done' & sleep 60"
-    [ "$status" -eq 124 ]
-    [ -s "$T/daemon" ]
-    not kill -0 "$(cat "$T/daemon")"
-}
-
 @test "a stopped command is killed too" {
     run dlock -t 1s job -- sh -c 'kill -STOP $$; sleep 60'
     [ "$status" -eq 124 ]
@@ -92,32 +85,6 @@ load backend
     grep -q 'lease' "$T/err"
 }
 
-@test "dlock killed with SIGKILL takes its command along" {
-    hold_lock job -t 2s
-    kill -KILL "$HOLDER"
-    wait_until 5 not kill -0 "$(cat "$T/held")"
-    # And its lock clears by itself.
-    run dlock -w 20 job echo ok
-    equals "$output" ok
-}
-
-@test "signals sent to dlock reach the command" {
-    local signal
-    for signal in TERM INT HUP QUIT USR1 USR2 WINCH CONT; do
-        rm -f "$T/ready"
-        python3 -c "
-import signal, os, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL); signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-os.execvp('dlock', ['dlock', 'job', 'bash', '-c', 'trap \"echo got $signal; exit 33\" $signal; touch \$T/ready; while :; do sleep 0.01; done'])
-" >"$T/out" 3>&- &
-        local dlock=$! status=0
-        wait_until 10 test -e "$T/ready"
-        kill "-$signal" "$dlock"
-        wait "$dlock" || status=$?
-        equals "$status:$(cat "$T/out")" "33:got $signal"
-    done
-}
-
 @test "a stderr that takes nothing does not put off the stop" {
     run python3 - <<'P'
 import fcntl, os, subprocess, time
@@ -134,20 +101,4 @@ code = subprocess.call(["dlock", "-v", "-t", "1s", "job", "sleep", "60"], stderr
 print(code, time.monotonic() - begin < 3)
 P
     equals "$output" '124 True'
-}
-
-@test "SIGTSTP sent to dlock stops the command; dlock goes on and ends the lease" {
-    hold_lock job -t 2s
-    kill -TSTP "$HOLDER"
-    wait_until 5 grep -q '^State:.*T' "/proc/$(cat "$T/held")/status"
-    local status=0
-    wait "$HOLDER" || status=$?
-    equals "$status" 124
-    not kill -0 "$(cat "$T/held")"
-}
-
-@test "processes that dlock did not start are left alone, and not waited for" {
-    run bash -c 'sleep 600 >/dev/null 2>&1 3>&- 4>&- & echo $! >"$T/other.pid"; exec dlock -t 500ms job -- sleep 60'
-    [ "$status" -eq 124 ]
-    kill -0 "$(cat "$T/other.pid")"
 }

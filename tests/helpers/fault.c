@@ -4,9 +4,12 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #if defined FAULT_vfork
@@ -14,6 +17,45 @@ pid_t vfork(void)
 {
     errno = EAGAIN;
     return -1;
+}
+#elif defined FAULT_signal_before_fork
+/* TERM comes when dlock has looked for signals for the last time, and there is
+ * no command yet. A fork will do for the vfork. */
+pid_t vfork(void)
+{
+    raise(SIGTERM);
+    return fork();
+}
+#elif defined FAULT_parent_dies
+/* dlock is killed when its child has not asked for a signal at its death yet. */
+int prctl(int option, ...)
+{
+    int (*real)(int, ...);
+    va_list args;
+    va_start(args, option);
+    unsigned long value = va_arg(args, unsigned long);
+    va_end(args);
+    *(void **)&real = dlsym(RTLD_NEXT, "prctl");
+    if (option == PR_SET_PDEATHSIG) {
+        pid_t parent = getppid();
+        kill(parent, SIGKILL);
+        while (getppid() == parent)
+            usleep(1000);
+    }
+    return real(option, value, 0, 0, 0);
+}
+#elif defined FAULT_no_children
+/* A kernel that does not list the children of a process. */
+int access(const char *path, int mode)
+{
+    int (*real)(const char *, int);
+    *(void **)&real = dlsym(RTLD_NEXT, "access");
+    size_t length = strlen(path);
+    if (length > 9 && strcmp(path + length - 9, "/children") == 0) {
+        errno = ENOENT;
+        return -1;
+    }
+    return real(path, mode);
 }
 #elif defined FAULT_pthread_create
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *data)

@@ -1,0 +1,25 @@
+/* Signals between whoever sends them, dlock and the command. */
+#ifndef DLOCK_JOB_CONTROL_H
+#define DLOCK_JOB_CONTROL_H
+
+#include "child.h"
+#include "message.h"
+#include "signals.h"
+
+#include <stdbool.h>
+
+struct job_control {
+    const struct signals *signals;
+    const struct messages *out;
+    bool resumed; /* dlock has stopped with the command and was continued */
+};
+
+/* Passes on to the command what was sent to dlock; with `all`, what the
+ * terminal sent as well. True where a child has changed its state meanwhile. */
+bool job_pass_signals_on(struct job_control *job, const struct child *child, bool all);
+
+/* Stops dlock where the terminal has stopped the command, and returns once
+ * both are continued; so the shell sees a stopped job, and fg continues it. */
+void job_stop_with_command(struct job_control *job, struct child *child);
+
+#endif

@@ -1,0 +1,137 @@
+#!/usr/bin/env bats
+load backend
+
+@test "signals sent to dlock reach the command" {
+    local signal
+    for signal in TERM INT HUP QUIT USR1 USR2 WINCH CONT; do
+        rm -f "$T/ready"
+        python3 -c "
+import signal, os, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL); signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+os.execvp('dlock', ['dlock', 'job', 'bash', '-c', 'trap \"echo got $signal; exit 33\" $signal; touch \$T/ready; while :; do sleep 0.01; done'])
+" >"$T/out" 3>&- &
+        local dlock=$! status=0
+        wait_until 10 test -e "$T/ready"
+        kill "-$signal" "$dlock"
+        wait "$dlock" || status=$?
+        equals "$status:$(cat "$T/out")" "33:got $signal"
+    done
+}
+
+@test "SIGTSTP sent to dlock stops the command; dlock goes on and ends the lease" {
+    hold_lock job -t 2s
+    kill -TSTP "$HOLDER"
+    wait_until 5 grep -q '^State:.*T' "/proc/$(cat "$T/held")/status"
+    local status=0
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    not kill -0 "$(cat "$T/held")"
+}
+
+@test "flock leaves an orphan when it is terminated; dlock passes TERM on and ends with its command" {
+    hold_lock job
+    local status=0
+    kill -TERM "$HOLDER"
+    wait "$HOLDER" || status=$?
+    equals "$status" 143
+    not kill -0 "$(cat "$T/held")"
+    is_clean job
+}
+
+@test "a command that sends TERM to its process group does not get it back from dlock" {
+    cat >"$T/group.py" <<'E'
+import os, signal, sys, time
+got = 0
+def on_term(number, frame):
+    global got
+    got += 1
+    if got == 1:
+        os.kill(0, signal.SIGTERM)
+signal.signal(signal.SIGTERM, on_term)
+open(os.environ["T"] + "/ready", "w").close()
+end = time.monotonic() + 20
+while got < 2 and time.monotonic() < end:
+    time.sleep(0.01)
+time.sleep(0.3) # for a third one, that must not come
+open(os.environ["T"] + "/got", "w").write(str(got))
+E
+    setsid dlock job -- python3 "$T/group.py" >/dev/null 2>&1 3>&- 4>&- &
+    local dlock=$!
+    wait_until 10 test -e "$T/ready"
+    kill -TERM "$dlock"
+    wait "$dlock"
+    equals "$(cat "$T/got")" 2
+}
+
+@test "what the command sends to dlock does not come back to it" {
+    run dlock job -- bash -c 'trap "echo came back" USR1; kill -USR1 $PPID; for i in {1..20}; do sleep 0.01; done; echo end'
+    equals "$output" end
+}
+
+@test "a signal that comes when the lock is taken and there is no command yet reaches the command" {
+    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
+    LD_PRELOAD=$HELPERS/fault_signal_before_fork.so run dlock job sleep 60
+    equals "$status" 143
+    is_clean job
+}
+
+@test "a signal while dlock waits ends it by that signal, and it leaves nothing" {
+    hold_lock job
+    local signal status
+    for signal in TERM INT HUP QUIT USR1 USR2; do
+        status=0
+        python3 -c '
+import os, signal, subprocess, sys, time
+number = getattr(signal, "SIG" + sys.argv[1])
+child = subprocess.Popen(["dlock", "-w", "60", "job", "touch", os.environ["T"] + "/ran"],
+                         preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGQUIT)])
+while "Sigpending" and open(f"/proc/{child.pid}/comm").read() != "dlock\n": time.sleep(0.01)
+while not any(l.startswith("SigBlk") and int(l.split()[1], 16) & (1 << (signal.SIGTERM - 1)) for l in open(f"/proc/{child.pid}/status")):
+    time.sleep(0.01)
+child.send_signal(number)
+sys.exit(0 if child.wait(20) == -number else 1)' "$signal" || status=$?
+        equals "$signal $status" "$signal 0"
+    done
+    [ ! -e "$T/ran" ]
+    end_hold
+    wait "$HOLDER"
+    is_clean job
+}
+
+@test "signals while the command is being stopped reach it, and change neither the end nor the status" {
+    cat >"$T/deaf.py" <<'E'
+import os, signal, time
+def on_signal(number, frame):
+    with open(os.environ["T"] + "/got", "a") as got:
+        print(signal.Signals(number).name, file=got)
+signal.signal(signal.SIGTERM, on_signal)
+signal.signal(signal.SIGINT, on_signal)
+while True:
+    time.sleep(60)
+E
+    local dlock status=0 start
+    start=$(now)
+    python3 -c 'import os, signal
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execvp("dlock", ["dlock", "-t", "4s", "--grace=3s", "job", "python3", os.environ["T"] + "/deaf.py"])' 2>/dev/null 3>&- 4>&- &
+    dlock=$!
+    wait_until 10 grep -q TERM "$T/got"
+    kill -INT "$dlock"
+    wait_until 10 grep -q INT "$T/got"
+    kill -INT "$dlock"
+    kill -TERM "$dlock"
+    twice() { [ "$(grep -c TERM "$T/got")" -ge 2 ]; }
+    wait_until 10 twice
+    wait "$dlock" || status=$?
+    equals "$status" 124
+    [ $(($(now) - start)) -ge 3800 ]
+    is_clean job
+}
+
+@test "ignored signals stay ignored, for dlock and for the command" {
+    hold_lock job
+    run bash -c 'trap "" TERM HUP; dlock -w 20 job -- sh -c "kill -TERM \$\$; kill -HUP \$\$; echo lived" & dlock=$!
+        for i in {1..1000}; do [ "$(cat /proc/$dlock/comm)" = dlock ] && break; sleep 0.01; done
+        kill -TERM $dlock; kill -HUP $dlock; touch "$T/held.end"; wait $dlock'
+    equals "$output" lived
+}

@@ -1,0 +1,232 @@
+#!/usr/bin/env bats
+# Everything that the command has started, wherever it went.
+load backend
+
+@test "descendants are stopped with the command, also those in another session" {
+    run dlock -t 1s job -- sh -c "setsid sh -c 'echo \$\$ >$T/daemon; trap \"\" TERM; while :; do sleep 0.01; done' & sleep 60"
+    [ "$status" -eq 124 ]
+    [ -s "$T/daemon" ]
+    not kill -0 "$(cat "$T/daemon")"
+}
+
+@test "processes that dlock did not start are left alone, and not waited for" {
+    run bash -c 'sleep 600 >/dev/null 2>&1 3>&- 4>&- & echo $! >"$T/other.pid"; exec dlock -t 500ms job -- sleep 60'
+    [ "$status" -eq 124 ]
+    kill -0 "$(cat "$T/other.pid")"
+}
+
+@test "dlock killed with SIGKILL takes its command along" {
+    hold_lock job -t 2s
+    kill -KILL "$HOLDER"
+    wait_until 5 not kill -0 "$(cat "$T/held")"
+    # And its lock clears by itself.
+    run dlock -w 20 job echo ok
+    equals "$output" ok
+}
+
+# A daemon as daemons are made: double fork, own session, another name.
+daemon() {
+    cat >"$T/daemon.py" <<'E'
+import ctypes, os, signal, sys, time
+if os.fork():
+    os.wait()
+    sys.exit(int(sys.argv[2]))
+os.setsid()
+if os.fork():
+    os._exit(0)
+ctypes.CDLL(None).prctl(15, b"innocent", 0, 0, 0)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for name in os.listdir("/proc/self/fd"):
+    try: os.close(int(name))
+    except OSError: pass
+path = os.environ["T"] + "/daemon"
+open(path + ".tmp", "w").write(str(os.getpid()))
+os.rename(path + ".tmp", path)
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end and not os.path.exists(path + ".end"):
+    time.sleep(0.01)
+E
+}
+
+@test "what double-forked, called setsid and changed its name is stopped with the command" {
+    daemon
+    run dlock -t 2s job -- sh -c "python3 $T/daemon.py 600 0; sleep 600"
+    equals "$status" 124
+    [ -s "$T/daemon" ]
+    not kill -0 "$(cat "$T/daemon")"
+    is_clean job
+}
+
+@test "a descendant that outlives the stopped command by ignoring TERM is killed at the deadline, and waited for" {
+    daemon
+    run dlock -t 2s --grace=1s job -- sh -c "python3 $T/daemon.py 600 0; exec sleep 600"
+    equals "$status" 124
+    not kill -0 "$(cat "$T/daemon")"
+}
+
+@test "what the command has left on purpose after a normal end is left alone" {
+    daemon
+    run dlock job -- sh -c "python3 $T/daemon.py 600 0; exit 4"
+    equals "$status" 4
+    is_clean job
+    kill -0 "$(cat "$T/daemon")"
+    cp "$T/daemon" "$T/daemon.pid"
+}
+
+@test "orphans of the command that end are reaped while it runs" {
+    dlock job -- sh -c 'i=0; while [ $i -lt 20 ]; do (sh -c "sleep 0.05 & exit" &); i=$((i + 1)); done
+        touch "$T/left"; while [ ! -e "$T/end" ]; do sleep 0.05; done' 3>&- 4>&- &
+    local dlock=$!
+    wait_until 10 test -e "$T/left"
+    no_zombies() { ! ps -o stat= --ppid "$dlock" | grep -q Z; }
+    wait_until 10 no_zombies
+    touch "$T/end"
+    wait "$dlock"
+}
+
+@test "a fork bomb that races the walk loses" {
+    [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'only root can become a user without other processes'
+    cat >"$T/bomb.py" <<'E'
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+time.sleep(0.3)
+while True:
+    try: os.fork()
+    except OSError: pass
+E
+    local user=$((60000 + RANDOM % 5000)) status=0
+    chmod 755 "$T" "$T/.." 2>/dev/null || true
+    cp "$T/bomb.py" "/tmp/bomb.$$.py" && chmod 644 "/tmp/bomb.$$.py"
+    mkdir -m 700 "/tmp/bomb.$$" && chown "$user" "/tmp/bomb.$$"
+    HOME=/nonexistent timeout 60 setpriv --reuid="$user" --regid="$user" --clear-groups prlimit --nproc=60 \
+        "$(realpath "$DLOCK")" --backend=file --lock-dir="/tmp/bomb.$$" -t 2s job -- python3 "/tmp/bomb.$$.py" >/dev/null 2>&1 3>&- 4>&- || status=$?
+    rm -rf "/tmp/bomb.$$" "/tmp/bomb.$$.py"
+    equals "$status" 124
+    not pgrep -u "$user"
+}
+
+@test "processes that live for a moment only, each forking the next, are caught" {
+    cat >"$T/hop.py" <<'E'
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for i in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        mark = os.environ["T"] + "/hop%d" % i
+        while True:
+            if os.fork():
+                os._exit(0)
+            os.close(os.open(mark, os.O_CREAT | os.O_TRUNC | os.O_WRONLY))
+time.sleep(600)
+E
+    run dlock -t 2s job -- python3 "$T/hop.py"
+    equals "$status" 124
+    rm "$T"/hop?
+    sleep 0.2 # what was missed would make them again
+    [ -z "$(ls "$T"/hop? 2>/dev/null)" ]
+}
+
+@test "where the kernel does not list children they are found all the same" {
+    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
+    daemon
+    LD_PRELOAD=$HELPERS/fault_no_children.so run dlock -t 2s job -- sh -c "python3 $T/daemon.py 600 0; sleep 600"
+    equals "$status" 124
+    not kill -0 "$(cat "$T/daemon")"
+}
+
+@test "dlock killed before its child has asked to die with it: no command runs" {
+    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
+    LD_PRELOAD=$HELPERS/fault_parent_dies.so run dlock job touch "$T/ran"
+    equals "$status" 137
+    sleep 0.2
+    [ ! -e "$T/ran" ]
+}
+
+# --- --tree --------------------------------------------------------------
+
+@test "--tree: the lock is held until the last descendant has gone; the status is the command's" {
+    daemon
+    dlock -v --tree job -- python3 "$T/daemon.py" 600 6 2>"$T/err" 3>&- 4>&- &
+    local dlock=$! status=0
+    wait_until 10 grep -q 'the command has ended; waiting for what it has started' "$T/err"
+    is_locked job
+    kill -0 "$(cat "$T/daemon")"
+    touch "$T/daemon.end"
+    wait "$dlock" || status=$?
+    equals "$status" 6
+    is_clean job
+}
+
+@test "--tree: exit statuses, signals and errors are as without" {
+    run dlock --tree job -- sh -c 'exit 7'
+    equals "$status" 7
+    run dlock --tree job -- sh -c 'kill -USR1 $$'
+    equals "$status" 138
+    fails_with 127 'cannot run nosuchcommand: No such file' dlock --tree job nosuchcommand
+    : >"$T/plain"
+    fails_with 126 'Permission denied' dlock --tree job "$T/plain"
+    run dlock --tree job -- sh -c 'ls /proc/self/fd | wc -l'
+    local with=$output
+    run sh -c 'ls /proc/self/fd | wc -l'
+    equals "$with" "$output"
+    is_clean job
+}
+
+@test "--tree: no process for the command: exit 71, the lock is released" {
+    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
+    LD_PRELOAD=$HELPERS/fault_vfork.so fails_with 71 'cannot start a process for the command: Resource temporarily' \
+        dlock --tree job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    is_clean job
+}
+
+@test "--tree: all are stopped when the lease ends, also when the command itself has ended" {
+    daemon
+    run dlock --tree -t 2s job -- python3 "$T/daemon.py" 600 0
+    equals "$status" 124
+    not kill -0 "$(cat "$T/daemon")"
+    is_clean job
+}
+
+@test "--tree: dlock killed with SIGKILL takes command and descendants along" {
+    daemon
+    dlock --tree job -- sh -c "python3 $T/daemon.py 600 0; echo \$\$ >$T/command; sleep 600" >/dev/null 2>&1 3>&- 4>&- &
+    local dlock=$!
+    wait_until 10 test -s "$T/command"
+    kill -KILL "$dlock"
+    wait_until 10 not kill -0 "$(cat "$T/command")"
+    wait_until 10 not kill -0 "$(cat "$T/daemon")"
+}
+
+@test "--tree: the guard killed with SIGKILL: the rest is killed, and told" {
+    daemon
+    dlock --tree job -- sh -c "python3 $T/daemon.py 600 0; echo \$\$ >$T/command; sleep 600" >/dev/null 2>"$T/err" 3>&- 4>&- &
+    local dlock=$! status=0
+    wait_until 10 test -s "$T/command"
+    kill -KILL "$(pgrep -P "$dlock")"
+    wait "$dlock" || status=$?
+    equals "$status" 137
+    grep -q 'guards the command for --tree was killed' "$T/err"
+    not kill -0 "$(cat "$T/command")"
+    not kill -0 "$(cat "$T/daemon")"
+    is_clean job
+}
+
+@test "--tree: signals reach the command once, and when it has ended, those that are left" {
+    cat >"$T/heirs.sh" <<'E'
+bash -c 'trap "echo heir >>$T/got; exit" TERM; echo $$ >$T/heir; while :; do sleep 0.01; done' &
+trap 'echo command >>$T/got' USR1
+until [ -s $T/heir ]; do sleep 0.01; done
+touch $T/ready
+until [ -s $T/got ]; do sleep 0.01; done
+E
+    dlock -v --tree job -- bash "$T/heirs.sh" >/dev/null 2>"$T/err" 3>&- 4>&- &
+    local dlock=$!
+    wait_until 10 test -e "$T/ready"
+    kill -USR1 "$dlock"
+    wait_until 10 grep -q 'the command has ended' "$T/err"
+    equals "$(cat "$T/got")" command
+    kill -TERM "$dlock"
+    wait "$dlock"
+    equals "$(sort "$T/got" | tr '\n' ' ')" 'command heir '
+}
