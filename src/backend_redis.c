@@ -47,7 +47,7 @@ static enum lock_result send_script(struct redis_backend *redis, const struct sc
     redis_command_add(&command, by_text ? call->script->text : call->script->sha1);
     for (int i = 0; i < call->rest.count; i++)
         redis_command_add(&command, call->rest.words[i]);
-    return redis_conn_call(&redis->conn, &command, reply, bound, why);
+    return redis_conn_call(&redis->conn, &command, 1, reply, bound, why);
 }
 
 /* A reply is an array that begins with a word. */

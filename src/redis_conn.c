@@ -174,23 +174,38 @@ static ssize_t receive_some(int fd, char *bytes, size_t size)
     return length;
 }
 
+static bool element_is(const redisReply *reply, size_t index, const char *word)
+{
+    return reply->element[index]->type == REDIS_REPLY_STRING && strcmp(reply->element[index]->str, word) == 0;
+}
+
+/* What the server says unasked, where it was told to say such things. */
+static bool is_message(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && element_is(reply, 0, "message") &&
+           element_is(reply, 1, REDIS_INVALIDATE);
+}
+
 static enum lock_result receive(struct redis_conn *conn, redisReply **reply, struct bound bound, struct why *why)
 {
-    size_t received = 0;
     for (;;) {
         void *parsed = NULL;
         if (redisReaderGetReply(conn->reader, &parsed) != REDIS_OK)
             return fail(conn, why, "its reply is not the Redis protocol");
+        if (parsed != NULL && is_message(parsed)) {
+            freeReplyObject(parsed);
+            continue;
+        }
         if (parsed != NULL) {
             *reply = parsed;
             return LOCK_OK;
         }
-        if (received > REPLY_MOST_BYTES)
+        if (conn->received > REPLY_MOST_BYTES)
             return fail(conn, why, "its reply has no end");
         char bytes[16384];
         ssize_t length = receive_some(conn->fd, bytes, sizeof bytes);
         if (length > 0) {
-            received += (size_t)length;
+            conn->received += (size_t)length;
             if (redisReaderFeed(conn->reader, bytes, (size_t)length) != REDIS_OK)
                 return fail(conn, why, "out of memory for its reply");
             continue;
@@ -313,6 +328,7 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
         result = redis_resolve(&conn->addresses, conn->url->host, conn->url->port, bound, why);
     if (result == LOCK_OK)
         result = connect_to_any(conn, bound, why);
+    conn->serial++;
     if (result == LOCK_OK && !(make_reader(conn) && queue_greeting(conn))) {
         redis_conn_close(conn);
         why_set(why, "out of memory");
@@ -343,16 +359,19 @@ static enum lock_result receive_greetings(struct redis_conn *conn, struct bound 
     return verdict;
 }
 
-enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *command, redisReply **reply,
-                                 struct bound bound, struct why *why)
+enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands, int count,
+                                 redisReply **replies, struct bound bound, struct why *why)
 {
-    redisReply *answer = NULL;
+    int got = 0;
     bound.until = deadline_earlier(bound.until, deadline_after(conn->timeout));
     conn->sent = false;
-    if (!queue(conn, command)) {
-        redis_conn_close(conn);
-        why_set(why, "out of memory");
-        return LOCK_SYSTEM;
+    conn->received = 0;
+    for (int i = 0; i < count; i++) {
+        if (!queue(conn, &commands[i])) {
+            redis_conn_close(conn);
+            why_set(why, "out of memory");
+            return LOCK_SYSTEM;
+        }
     }
     conn->sent = true;
     enum lock_result result = flush(conn, bound, why);
@@ -362,17 +381,23 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
     if (conn->fd < 0)
         return greeting;
     struct why own = {""};
-    result = receive(conn, &answer, bound, &own);
-    if (greeting != LOCK_OK) {
-        if (result == LOCK_OK)
-            freeReplyObject(answer);
-        return greeting;
+    while (result == LOCK_OK && got < count) {
+        result = receive(conn, &replies[got], bound, &own);
+        got += result == LOCK_OK;
     }
-    if (result == LOCK_OK)
-        *reply = answer;
-    else
-        *why = own;
+    if (greeting == LOCK_OK && result == LOCK_OK)
+        return LOCK_OK;
+    while (got > 0)
+        freeReplyObject(replies[--got]);
+    if (greeting != LOCK_OK)
+        return greeting;
+    *why = own;
     return result;
+}
+
+bool redis_conn_has_unread(const struct redis_conn *conn)
+{
+    return conn->reader != NULL && conn->reader->pos < conn->reader->len;
 }
 
 /* --- what an error reply means ------------------------------------------- */

@@ -14,15 +14,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* On which the server tells of touched keys (redis_tracking.h). */
+#define REDIS_INVALIDATE "__redis__:invalidate"
+
 struct redis_conn {
     const struct redis_url *url;
     struct duration timeout; /* of one try: connecting, or one call */
     int fd;                  /* -1: closed */
+    unsigned serial;         /* rises with each connection that is made */
     redisReader *reader;
     redisReplyObjectFunctions functions;
     const redisReplyObjectFunctions *hiredis_functions;
     char *out; /* what is to be written */
     size_t out_used, out_size;
+    size_t received; /* bytes, in this call */
     int greetings; /* replies to AUTH, SELECT, CLIENT SETNAME still to come */
     bool greeting_failed; /* one of these was an error: the connection is not where it should be */
     bool sent;     /* whether the last call may have reached the server */
@@ -56,18 +61,24 @@ void redis_conn_free(struct redis_conn *conn);
  * LOCK_OK; else as redis_conn_call(). */
 enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct why *why);
 
-/* Sends one command and waits for its reply, which the caller frees with
- * freeReplyObject(); a reply that is an error is the caller's to judge
- * (redis_error_result()). The limit is conn->timeout, cut by bound.
+/* Sends `count` commands in one write and waits for a reply to each, which the
+ * caller frees with freeReplyObject(); a reply that is an error is the
+ * caller's to judge (redis_error_result()). Messages on REDIS_INVALIDATE that
+ * come in between are dropped. The limit is conn->timeout, cut by bound, and
+ * so many bytes for all of it.
  * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time or nonsense for
  * one; LOCK_CANCELLED; LOCK_SYSTEM: the connection is closed. Where the login
  * or the database was refused, greeting_failed is set and the result is what
  * redis_error_result() says; then the connection is still open, and the
- * command may have been carried out where it stands.
- * Of all but LOCK_OK, conn->sent tells whether the command may have been
- * carried out. */
-enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *command, redisReply **reply,
-                                 struct bound bound, struct why *why);
+ * commands may have been carried out where it stands.
+ * Of all but LOCK_OK, there are no replies, and conn->sent tells whether the
+ * commands may have been carried out. */
+enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands, int count,
+                                 redisReply **replies, struct bound bound, struct why *why);
+
+/* Whether more was read than the last call asked for: no poll(2) on the
+ * descriptor shows it. */
+bool redis_conn_has_unread(const struct redis_conn *conn);
 
 /* What an error reply means for us, with *why set: LOCK_REFUSED for logins
  * and ACLs, LOCK_INVALID for what no retry can mend, LOCK_UNAVAILABLE for the
