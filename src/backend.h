@@ -14,6 +14,13 @@
 
 #include <stdbool.h>
 
+/* How a store tells that it is time for a check out of turn. */
+struct news {
+    int fd;             /* readable then; -1: it does not tell at this time */
+    bool due;           /* it is time already, though fd does not show it */
+    const char *cannot; /* why it cannot tell at all; NULL: it can, or nobody knows */
+};
+
 struct backend {
     const char *kind;                     /* "redis" or "file", as in DLOCK_BACKEND */
     struct duration poll_least, poll_most; /* how often to ask again for a lock that is held */
@@ -40,10 +47,10 @@ struct backend {
      * LOCK_OK, LOCK_GONE with *why set, or as take() without LOCK_HELD. */
     enum lock_result (*release)(struct backend *, const struct lease *, struct bound, struct why *);
 
-    /* A descriptor that is readable when it is time for a check out of turn;
-     * the check drains it. -1 where the store cannot tell. For a lease that is
-     * held. */
-    int (*news_fd)(struct backend *);
+    /* For a lease that is held. Whoever asks is about to watch it: from then
+     * on each check sees to it that the store tells of what happens to the
+     * lock after that check. The answer holds until the next call. */
+    struct news (*news)(struct backend *);
 
     void (*close)(struct backend *);
 };

@@ -245,12 +245,12 @@ static enum lock_result file_release(struct backend *backend, const struct lease
 /* Told of at once: the file removed or replaced (its link count changes),
  * moved, or its record written. Where inotify(7) is not to be had, the checks
  * at their intervals find out. */
-static int file_news_fd(struct backend *backend)
+static struct news file_news(struct backend *backend)
 {
     struct file_backend *file = file_of(backend);
     char path[64];
     if (file->news_fd >= 0 || file->fd < 0)
-        return file->news_fd;
+        return (struct news){.fd = file->news_fd};
     snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
     file->news_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (file->news_fd >= 0 &&
@@ -258,7 +258,7 @@ static int file_news_fd(struct backend *backend)
         close(file->news_fd);
         file->news_fd = -1;
     }
-    return file->news_fd;
+    return (struct news){.fd = file->news_fd};
 }
 
 static void file_close(struct backend *backend)
@@ -286,7 +286,7 @@ static struct file_backend *file_new(struct why *why)
         .take = file_take,
         .check = file_check,
         .release = file_release,
-        .news_fd = file_news_fd,
+        .news = file_news,
         .close = file_close,
     };
     return file;

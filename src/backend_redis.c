@@ -1,6 +1,7 @@
 #include "backend_redis.h"
 
 #include "redis_conn.h"
+#include "redis_tracking.h"
 #include "redis_url.h"
 #include "text.h"
 
@@ -23,6 +24,8 @@ struct redis_backend {
     struct backend base;
     struct redis_url url;
     struct redis_conn conn;
+    struct redis_tracking tracking;
+    bool watched; /* the checks ask to be told at once */
     char meta[LOCK_KEY_SIZE + 16];
     bool leased; /* addresses are settled: from here on no name is looked up */
 };
@@ -36,6 +39,7 @@ static struct redis_backend *redis_of(struct backend *backend)
 
 struct script_call {
     const struct redis_script *script;
+    bool arm;                  /* it reads the lock that is watched */
     struct redis_command rest; /* number of keys, keys, arguments */
 };
 
@@ -47,7 +51,7 @@ static enum lock_result send_script(struct redis_backend *redis, const struct sc
     redis_command_add(&command, by_text ? call->script->text : call->script->sha1);
     for (int i = 0; i < call->rest.count; i++)
         redis_command_add(&command, call->rest.words[i]);
-    return redis_conn_call(&redis->conn, &command, 1, reply, bound, why);
+    return redis_tracking_call(&redis->tracking, &redis->conn, &command, call->arm, reply, bound, why);
 }
 
 /* A reply is an array that begins with a word. */
@@ -276,7 +280,7 @@ static enum lock_result read_check(struct redis_backend *redis, const redisReply
 static enum lock_result redis_check(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct script_call call = {.script = &script_check};
+    struct script_call call = {.script = &script_check, .arm = redis->watched};
     add_lease(redis, &call.rest, lease);
 
     redisReply *reply;
@@ -308,10 +312,14 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     return end_call(redis, result, why);
 }
 
-static int redis_news_fd(struct backend *backend)
+/* The end of the connection makes its descriptor readable as well. */
+static struct news redis_news(struct backend *backend)
 {
-    (void)backend;
-    return -1;
+    struct redis_backend *redis = redis_of(backend);
+    redis->watched = true;
+    if (redis_tracking_armed(&redis->tracking, &redis->conn))
+        return (struct news){.fd = redis->conn.fd, .due = redis_conn_has_unread(&redis->conn)};
+    return (struct news){.fd = -1, .cannot = redis_tracking_cannot(&redis->tracking, &redis->conn)};
 }
 
 static void redis_close(struct backend *backend)
@@ -341,7 +349,7 @@ enum lock_result backend_redis_open(struct backend **backend, const char *url, s
         .take = redis_take,
         .check = redis_check,
         .release = redis_release,
-        .news_fd = redis_news_fd,
+        .news = redis_news,
         .close = redis_close,
     };
     *backend = &redis->base;

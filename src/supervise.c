@@ -1,7 +1,6 @@
 /* The watch thread starts when the command has run for a moment. For one that
- * is over at once it would have nothing to do (its first check is due after a
- * second) and cost more than all the rest: a thread, and 15 ms for closing an
- * inotify descriptor. What happened before it started it finds in its first look.
+ * is over at once it would cost more than all the rest: a thread, two round
+ * trips to Redis, and 15 ms for closing an inotify descriptor. What happened before it started it finds in its first look.
  *
  * One loop over three descriptors: signals, news from the watch thread, and a
  * timer on the boot clock, which goes off at once after a suspend that outlasted
@@ -41,6 +40,7 @@ struct run {
     struct watch watch;
     struct deadline watch_at; /* when it starts; NEVER: it has */
     struct watch_state state;
+    bool noted; /* what the watch has to say with -v is said */
     int timer_fd;
     enum phase phase;
     struct deadline kill_at;   /* of STOPPING */
@@ -182,6 +182,10 @@ static void act(struct run *run)
     }
     if (run->phase == KILLING && deadline_passed(run->next_kill))
         kill_tree(run);
+    if (!run->noted && run->state.note.text[0] != '\0') {
+        run->noted = true;
+        say_verbose(plan->out, "%s", run->state.note.text);
+    }
 }
 
 static struct deadline next_event(const struct run *run)

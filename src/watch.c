@@ -27,8 +27,22 @@
  *   5. All of the process was frozen: main's timer and the thread's wait are both
  *      over on waking; whichever runs first, the main thread looks at the boot
  *      clock before it believes in any end of the command.
+ *
+ * News from the store only says "look"; the look decides. In this order:
+ *   1. The backend is told that the lock is watched, then comes the first look:
+ *      it finds what happened before, and from it on the store tells.
+ *   2. What is told during a look shows after it, on the descriptor or as
+ *      news.due, so that nothing falls between two looks.
+ *   3. A look may close the descriptor and open another one (a broken
+ *      connection ends in a look, which makes it anew): it is asked for before
+ *      each wait and never kept over a look.
+ *   4. The first news in a while is looked into at once, the next news_interval
+ *      after the last look. Without a connection there is no descriptor either,
+ *      and retry_interval holds.
  */
 #include "watch.h"
+
+#include "duration.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -41,6 +55,10 @@ enum { STACK_BYTES = 256 * 1024 };
 
 /* A check that fails for want of a connection is repeated sooner. */
 static const struct duration retry_interval = {500 * NS_PER_MS};
+
+/* Between two looks, whatever the store says: somebody who touches the lock
+ * again and again does not keep us busy. */
+static const struct duration news_interval = {10 * NS_PER_MS};
 
 static struct duration check_interval(struct duration ttl)
 {
@@ -55,6 +73,8 @@ struct deadline watch_last_answer(struct deadline deadline, struct duration grac
 
 static void publish(struct watch *watch, enum watch_verdict verdict, const struct why *why)
 {
+    const char *cannot = watch->backend->news(watch->backend).cannot;
+    char every[DURATION_TEXT_SIZE];
     pthread_mutex_lock(&watch->mutex);
     bool news = watch->state.verdict != verdict || watch->state.deadline.boot_ns != watch->lease.deadline.boot_ns;
     if (watch->state.verdict != WATCH_LOST) {
@@ -62,21 +82,40 @@ static void publish(struct watch *watch, enum watch_verdict verdict, const struc
         watch->state.deadline = watch->lease.deadline;
         watch->state.why = *why;
     }
+    if (cannot != NULL && watch->state.note.text[0] == '\0') {
+        why_set(&watch->state.note, "the server cannot tell at once when the lock is touched (%s); it is looked at every %s",
+                cannot, duration_format(check_interval(watch->lease.ttl), every, sizeof every));
+        news = true;
+    }
     pthread_mutex_unlock(&watch->mutex);
     if (news) /* fails only where 2^64 - 1 news are unread */
         (void)!write(watch->news_fd, &(uint64_t){1}, sizeof(uint64_t));
 }
 
-/* Waits for `until`, for news_fd (-1: none), by which the store says that
- * something has happened, or to be told to quit. Returns false for the last. */
-static bool pause_until(const struct watch *watch, struct deadline until, int news_fd)
+/* Waits for `until`, for news_fd (-1: none), or to be told to quit. Returns
+ * false for the last; *told is set where there is news. */
+static bool wait_until(const struct watch *watch, struct deadline until, int news_fd, bool *told)
 {
     struct pollfd fds[2] = {{.fd = watch->quit_fd, .events = POLLIN}, {.fd = news_fd, .events = POLLIN}};
     int ready;
     do
         ready = poll(fds, 2, deadline_poll_ms(until));
     while (ready < 0 && errno == EINTR);
-    return fds[0].revents == 0;
+    *told = ready > 0 && fds[1].revents != 0;
+    return ready <= 0 || fds[0].revents == 0;
+}
+
+/* Waits until the next look is due: at `until`, or once the store says that
+ * something has happened, but not right after the last look. Returns false
+ * when told to quit. */
+static bool pause_until(const struct watch *watch, struct deadline until)
+{
+    struct deadline soonest = deadline_after(news_interval);
+    struct news news = watch->backend->news(watch->backend);
+    bool told = news.due;
+    if (!told && !wait_until(watch, until, news.fd, &told))
+        return false;
+    return !told || wait_until(watch, deadline_earlier(until, soonest), -1, &told);
 }
 
 /* One look at the store. Returns how long until the next one. */
@@ -102,21 +141,18 @@ static struct duration look(struct watch *watch, struct deadline stop, enum lock
 static void *watch_thread(void *data)
 {
     struct watch *watch = data;
-    enum lock_result result = LOCK_OK;
-    struct duration interval = check_interval(watch->lease.ttl);
-    int news_fd = watch->backend->news_fd(watch->backend);
-    if (news_fd >= 0) /* what happened before it was there */
-        interval = look(watch, deadline_minus(watch->lease.deadline, watch->grace), &result);
-    while (result != LOCK_GONE && result != LOCK_CANCELLED) {
-        struct deadline stop = deadline_minus(watch->lease.deadline, watch->grace);
-        if (deadline_passed(watch->lease.deadline))
+    (void)watch->backend->news(watch->backend); /* from here on it is watched */
+    while (!deadline_passed(watch->lease.deadline)) {
+        enum lock_result result;
+        struct duration interval = look(watch, deadline_minus(watch->lease.deadline, watch->grace), &result);
+        if (result == LOCK_GONE || result == LOCK_CANCELLED)
             break;
+        struct deadline stop = deadline_minus(watch->lease.deadline, watch->grace); /* it may have been moved */
         struct deadline next = deadline_after(interval);
         if (!deadline_passed(stop))
             next = deadline_earlier(next, stop);
-        if (!pause_until(watch, next, news_fd))
+        if (!pause_until(watch, next))
             break;
-        interval = look(watch, deadline_minus(watch->lease.deadline, watch->grace), &result);
     }
     return NULL;
 }

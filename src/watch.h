@@ -17,6 +17,7 @@ struct watch_state {
     enum watch_verdict verdict;
     struct deadline deadline; /* adopted, where somebody moved it */
     struct why why;           /* of WATCH_LOST; of WATCH_ENDING where the store could not be asked */
+    struct why note;          /* to be said once with -v; "": nothing */
 };
 
 struct watch {

@@ -66,6 +66,14 @@ redis() { redis-cli -s "$T/redis.sock" "$@"; }
 
 not() { ! "$@"; }
 
+# fake_redis MODE [ARGUMENTS...]: a server that misbehaves, on $T/fake.sock.
+fake_redis() {
+    rm -f "$T/fake.sock"
+    python3 "$TESTS/helpers/fake_redis.py" "$T/fake.sock" "$@" >"$T/fake.log" 2>&1 3>&- 4>&- &
+    echo $! >"$T/fake.pid"
+    wait_until 10 test -S "$T/fake.sock"
+}
+
 # A port that nothing listens on at this moment.
 free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'

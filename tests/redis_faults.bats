@@ -3,12 +3,6 @@ load common
 setup() { common_setup; URL=unix://$T/redis.sock; }
 teardown() { common_teardown; }
 
-fake() {
-    python3 "$TESTS/helpers/fake_redis.py" "$T/fake.sock" "$@" >"$T/fake.log" 2>&1 3>&- 4>&- &
-    echo $! >"$T/fake.pid"
-    wait_until 10 test -S "$T/fake.sock"
-}
-
 is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 
 @test "Redis down at start: retried within --outage, then exit 69 with what was tried; nothing run" {
@@ -44,7 +38,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 }
 
 @test "a server that never answers: exit 69 within the connect timeout" {
-    fake mute
+    fake_redis mute
     local start=$(now)
     fails_with 69 'it did not answer in time' dlock -r "unix://$T/fake.sock" --connect-timeout=300ms --outage=0 job touch "$T/ran"
     [ $(($(now) - start)) -lt 3000 ]
@@ -52,7 +46,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 }
 
 @test "Ctrl-C while a server does not answer ends dlock at once" {
-    fake mute
+    fake_redis mute
     run python3 - "unix://$T/fake.sock" <<'P'
 import os, signal, subprocess, sys, time
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -72,8 +66,7 @@ P
 @test "no reply is trusted: garbage, endless, huge, cut off, nonsense, closed: exit 69, nothing run" {
     local mode
     for mode in garbage huge endless cut nonsense close; do
-        rm -f "$T/fake.sock"
-        fake $mode
+        fake_redis $mode
         run dlock -r "unix://$T/fake.sock" --connect-timeout=2 --outage=0 job touch "$T/ran"
         equals "$mode $status" "$mode 69"
         [ ! -e "$T/ran" ]
@@ -86,8 +79,7 @@ P
     for error in 'LOADING Redis is loading' 'READONLY You cannot write' 'MASTERDOWN Link' 'CLUSTERDOWN The cluster' \
         'BUSY Redis is busy' 'OOM command not allowed' 'MISCONF Redis is configured' 'ERR max number of clients reached' \
         'ERR Error running script: @user_script:3: -READONLY You cannot'; do
-        rm -f "$T/fake.sock"
-        fake "error=$error"
+        fake_redis "error=$error"
         fails_with 69 "it answered: $error; tried [2-9]" dlock -r "unix://$T/fake.sock" --outage=400ms job touch "$T/ran"
         [ ! -e "$T/ran" ]
         kill "$(cat "$T/fake.pid")"
@@ -143,7 +135,7 @@ P
     start_redis
     # Scripts are known already, so that the first call is the take itself.
     dlock -r "$URL" other true
-    fake lose=1 "$T/redis.sock"
+    fake_redis lose=1 "$T/redis.sock"
     run dlock -r "unix://$T/fake.sock" job -- sh -c 'echo ran; redis-cli -s "$T/redis.sock" hget "{dlock:job}:meta" takes'
     equals "$output" $'ran\n1'
     is_free
@@ -152,7 +144,7 @@ P
 @test "the reply to the release is lost: asked again, and not called a lost lock" {
     start_redis
     dlock -r "$URL" other true
-    fake lose=2 "$T/redis.sock"
+    fake_redis lose=2 "$T/redis.sock"
     run dlock -r "unix://$T/fake.sock" job echo ran
     equals "$status $output" '0 ran'
     is_free
@@ -161,7 +153,7 @@ P
 @test "the reply to the release is lost and another has the lock by then: still not a lost lock" {
     start_redis
     dlock -r "$URL" other true
-    fake lose=2 "$T/redis.sock" SET dlock:job another NX PX 60000
+    fake_redis lose=2 "$T/redis.sock" SET dlock:job another NX PX 60000
     run dlock -r "unix://$T/fake.sock" job echo ran
     equals "$status $output" '0 ran'
     equals "$(redis get dlock:job)" another
@@ -170,7 +162,7 @@ P
 @test "an answer that comes when the lease is as good as over is no lock: nothing run, nothing left" {
     start_redis
     dlock -r "$URL" other true
-    fake delay=300 "$T/redis.sock"
+    fake_redis delay=300 "$T/redis.sock"
     fails_with 69 'its lease was over before the answer came' dlock -r "unix://$T/fake.sock" -t 100ms --outage=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
     wait_until 5 is_free
@@ -179,7 +171,7 @@ P
 @test "a lock taken anew after an answer that came too late is released at the end" {
     start_redis
     dlock -r "$URL" other true
-    fake first=3700 "$T/redis.sock"
+    fake_redis first=3700 "$T/redis.sock"
     # The lease of the second try would outlive the run by far, were it left.
     run dlock -r "unix://$T/fake.sock" -t 4s --connect-timeout=8 job echo ran
     equals "$status $output" '0 ran'
@@ -189,7 +181,7 @@ P
 @test "a take found after lost and late replies ends when the key does, not later" {
     start_redis
     dlock -r "$URL" other true
-    fake lose=1,700 "$T/redis.sock"
+    fake_redis lose=1,700 "$T/redis.sock"
     # The key lives two seconds from the first try; the reply to the second comes late.
     run dlock -r "unix://$T/fake.sock" -t 2s --grace=0 job -- \
         sh -c 'while :; do redis-cli -s "$T/redis.sock" exists dlock:job >>"$T/seen"; done'
@@ -229,7 +221,7 @@ P
 @test "giving up after a lost reply gives the lock back" {
     start_redis
     dlock -r "$URL" other true
-    fake lose=1 "$T/redis.sock"
+    fake_redis lose=1 "$T/redis.sock"
     run dlock -r "unix://$T/fake.sock" --outage=0 job touch "$T/ran"
     [ "$status" -eq 69 ]
     [ ! -e "$T/ran" ]

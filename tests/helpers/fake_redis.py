@@ -15,9 +15,21 @@ Usage: fake_redis.py SOCKET MODE [PROXY-SOCKET [COMMAND...]]
   delay=MS  passes all on, and each reply so much later
   first=MS  the same for the very first reply alone
   lose=N,MS both: the replies that come through are late
+  behind    passes all on; when the server has confirmed the first SUBSCRIBE of
+            a connection, COMMAND is carried out, and what the server says to
+            that is passed on in one piece with the confirmation
+  closing=TEXT  passes all on, but closes a connection on which TEXT is sent
+  spoil=MODE  passes all on; at SIGUSR1 the open connections hear unasked what
+            the modes garbage to close above answer ("messages": that keys were
+            touched, a thousand times)
+  spoilt=MODE  the same, and later connections are answered as in MODE
+  switch    passes all on; at SIGUSR1 the connections are closed, and later
+            ones go to the second socket, COMMAND
   error=TEXT  answers every command with this error
 """
+import contextlib
 import os
+import signal
 import socket
 import sys
 import threading
@@ -33,15 +45,18 @@ if mode.startswith("lose="):
 elif mode.startswith(("delay=", "first=")):
     delay = float(argument) / 1000
 guard = threading.Lock()
+replies = {
+    "garbage": b"HTTP/1.1 400 Bad Request\r\n\r\n" * 20,
+    "huge": b"+OK\r\n*2147483647\r\n",
+    "cut": b"+OK\r\n*3\r\n$5\r\ntak",
+    "nonsense": b"+OK\r\n*3\r\n$5\r\ntaken\r\n$3\r\nabc\r\n$-1\r\n" * 20,
+    "messages": b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$9\r\ndlock:job\r\n" * 1000,
+}
+relayed = []
+signalled = False
 
 
-def answer(client):
-    replies = {
-        "garbage": b"HTTP/1.1 400 Bad Request\r\n\r\n" * 20,
-        "huge": b"+OK\r\n*2147483647\r\n",
-        "cut": b"+OK\r\n*3\r\n$5\r\ntak",
-        "nonsense": b"+OK\r\n*3\r\n$5\r\ntaken\r\n$3\r\nabc\r\n$-1\r\n" * 20,
-    }
+def answer(client, mode):
     while True:
         data = client.recv(65536)
         if not data or mode == "close":
@@ -54,24 +69,62 @@ def answer(client):
             client.sendall(b"+OK\r\n$1073741824\r\n")
             while True:
                 client.sendall(b"x" * 65536)
-        elif argument:
+        elif mode.startswith("error="):
             count = data.count(b"*") or 1
             client.sendall((b"-" + argument.encode() + b"\r\n") * count)
     client.close()
 
 
+def spoil(client):
+    with contextlib.suppress(OSError):
+        if argument in replies:
+            client.sendall(replies[argument])
+        if argument == "endless":
+            client.sendall(b"$1073741824\r\n")
+        while argument == "endless":
+            client.sendall(b"x" * 65536)
+        if argument in ("cut", "close"):
+            client.shutdown(socket.SHUT_RDWR)
+
+
+def on_signal(_number, _frame):
+    global signalled
+    signalled = True
+    for client in relayed[:]:
+        if mode == "switch":
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+        else:
+            threading.Thread(target=spoil, args=(client,), daemon=True).start()
+
+
+def other_client(words):
+    other = socket.socket(socket.AF_UNIX)
+    other.connect(sys.argv[3])
+    other.sendall(" ".join(words).encode() + b"\r\n")
+    other.recv(65536)
+
+
 def relay(client):
     global calls
     server = socket.socket(socket.AF_UNIX)
-    server.connect(sys.argv[3])
+    server.connect(sys.argv[4] if signalled and mode == "switch" else sys.argv[3])
+    relayed.append(client)
     lost = threading.Event()
 
     def back():
         global delay
+        before_first = mode == "behind"
         while True:
             data = server.recv(65536)
             if not data:
+                if not lost.is_set():
+                    client.shutdown(socket.SHUT_RDWR)
                 break
+            if before_first and b"\r\nsubscribe\r\n" in data:
+                before_first = False
+                other_client(sys.argv[4:])
+                data += server.recv(65536)
             if not lost.is_set():
                 time.sleep(delay)
                 if mode.startswith("first="):
@@ -85,7 +138,8 @@ def relay(client):
             break
         with guard:
             before = calls
-            calls += data.count(b"EVALSHA") + data.count(b"\r\nEVAL\r\n")
+            if b"\r\nSUBSCRIBE\r\n" not in data: # the check of a watched lock
+                calls += data.count(b"EVALSHA") + data.count(b"\r\nEVAL\r\n")
             hit = before < lose <= calls
         if hit:
             lost.set()
@@ -95,22 +149,27 @@ def relay(client):
             while server.recv(65536):
                 pass
             if sys.argv[4:]:
-                other = socket.socket(socket.AF_UNIX)
-                other.connect(sys.argv[3])
-                other.sendall(" ".join(sys.argv[4:]).encode() + b"\r\n")
-                other.recv(65536)
+                other_client(sys.argv[4:])
             client.shutdown(socket.SHUT_RDWR)
+            break
+        if mode.startswith("closing=") and argument.encode() in data:
             break
         server.sendall(data)
     client.close()
+    server.close()
 
 
 def serve(client):
-    try:
-        (relay if sys.argv[3:] else answer)(client)
-    except OSError:
-        pass
+    with contextlib.suppress(OSError):
+        if signalled and mode.startswith("spoilt="):
+            answer(client, argument)
+        elif sys.argv[3:]:
+            relay(client)
+        else:
+            answer(client, mode)
 
+
+signal.signal(signal.SIGUSR1, on_signal)
 
 listener = socket.socket(socket.AF_UNIX)
 listener.bind(path + ".new")
