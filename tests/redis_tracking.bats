@@ -97,7 +97,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 @test "somebody who touches the key again and again neither takes the lock nor keeps the holder busy" {
     start_redis
     hold_armed -r "$URL"
-    local before=$(calls evalsha) start=$(now) looks fields
+    local before=$(calls evalsha) start=$(now) looks
     timeout 20 redis-cli -s "$T/redis.sock" -r 100000 pexpire dlock:job 3600000 >/dev/null
     local took=$(($(now) - start))
     looks=$(($(calls evalsha) - before))
@@ -284,6 +284,16 @@ refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*reje
     redis acl setuser dave on '>pw' '~*' '&*' +@all -unsubscribe
     checks_instead "unix://dave:pw@$T/redis.sock" 'UNSUBSCRIBE: NOPERM'
     equals "$(refused unsubscribe)" 1
+}
+
+@test "the permissions that the manual names are enough to be told at once" {
+    start_redis
+    local manual
+    manual=$(sed -n '/^redis-cli ACL SETUSER/,/^\.Ed/p' "$TESTS/../doc/dlock.1" | sed '/^\.Ed/d; s/\\e$/\\/')
+    eval "redis ${manual#redis-cli}"
+    hold_armed -v -r "unix://locker:secret@$T/redis.sock"
+    stops_it redis del dlock:job
+    not grep -q 'cannot tell' "$T/held.err"
 }
 
 @test "a server with renamed commands: the lock is looked at, told with -v" {
