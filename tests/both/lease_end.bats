@@ -72,19 +72,6 @@ load backend
     [ -z "$output" ]
 }
 
-@test "dlock frozen beyond its lease says 124 on waking, never 0" {
-    dlock -t 1s job -- sh -c "echo x >'$T/started'; sleep 0.2" 2>"$T/err" 3>&- &
-    local dlock=$!
-    wait_until 10 test -s "$T/started"
-    kill -STOP "$dlock"
-    sleep 1.2 # the lease's own length: there is nothing else to wait for
-    kill -CONT "$dlock"
-    local status=0
-    wait "$dlock" || status=$?
-    equals "$status" 124
-    grep -q 'lease' "$T/err"
-}
-
 @test "a stderr that takes nothing does not put off the stop" {
     run python3 - <<'P'
 import fcntl, os, subprocess, time

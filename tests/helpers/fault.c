@@ -2,6 +2,7 @@
  * do what is hard to bring about otherwise. Built once for each FAULT_*. */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
@@ -10,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined FAULT_vfork
@@ -115,5 +119,43 @@ FILE *fopen(const char *path, const char *mode)
 FILE *fopen64(const char *path, const char *mode)
 {
     return fopen(path, mode);
+}
+#elif defined FAULT_wall_clock
+/* The wall clock is ahead by the seconds in the file $T/wall_clock. Asks the
+ * kernel itself, since a sanitizer calls this before it is ready for its own. */
+static time_t ahead(void)
+{
+    char path[4096], text[32] = "";
+    const char *test = getenv("T");
+    snprintf(path, sizeof path, "%s/wall_clock", test != NULL ? test : "");
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)!syscall(SYS_read, fd, text, sizeof text - 1);
+        syscall(SYS_close, fd);
+    }
+    return (time_t)strtoll(text, NULL, 10);
+}
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+    int result = (int)syscall(SYS_clock_gettime, id, ts);
+    if (result == 0 && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE))
+        ts->tv_sec += ahead();
+    return result;
+}
+int gettimeofday(struct timeval *restrict tv, void *restrict zone)
+{
+    struct timespec ts;
+    (void)zone;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    *tv = (struct timeval){ts.tv_sec, ts.tv_nsec / 1000};
+    return 0;
+}
+time_t time(time_t *out)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    if (out != NULL)
+        *out = ts.tv_sec;
+    return ts.tv_sec;
 }
 #endif

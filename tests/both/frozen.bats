@@ -1,0 +1,238 @@
+#!/usr/bin/env bats
+load backend
+
+teardown() {
+    local group
+    for group in ${FREEZERS+"${FREEZERS[@]}"}; do
+        thaw "$group" || true
+    done
+    common_teardown
+    for group in ${FREEZERS+"${FREEZERS[@]}"}; do
+        wait_until 5 rmdir "$group" || true
+    done
+}
+
+# make_freezer v1|v2: a cgroup of our own below the one that we are in, in FREEZER.
+make_freezer() {
+    local mount inside
+    case $1 in
+        v1)
+            mount=$(awk '$3 == "cgroup" && $4 ~ /(^|,)freezer(,|$)/ { print $2; exit }' /proc/self/mounts)
+            inside=$(awk -F: '$2 == "freezer" { print $3 }' /proc/self/cgroup)
+            ;;
+        v2)
+            mount=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/self/mounts)
+            inside=$(awk -F: '$1 == 0 { print $3 }' /proc/self/cgroup)
+            ;;
+    esac
+    [ -n "$mount" ] || skip "no cgroup $1 freezer here"
+    FREEZER=$mount${inside%/}/dlock-test-$BACKEND-$$-$BATS_TEST_NUMBER
+    mkdir "$FREEZER" 2>/dev/null || skip "no cgroup can be made in $mount$inside"
+    FREEZERS=("$FREEZER")
+    sleep 60 >/dev/null 2>&1 3>&- 4>&- &
+    echo $! >"$T/mover.pid"
+    { echo $! >"$FREEZER/cgroup.procs"; } 2>/dev/null || skip "no process can be moved into a cgroup in $mount$inside"
+    kill -KILL $!
+    [ -e "$FREEZER/freezer.state" ] || [ -e "$FREEZER/cgroup.freeze" ] || skip 'this kernel freezes no cgroups'
+}
+
+# freeze GROUP PID...: returns when all of them stand still.
+freeze() {
+    local group=$1 pid
+    shift
+    for pid in "$@"; do
+        echo "$pid" >"$group/cgroup.procs"
+    done
+    if [ -e "$group/freezer.state" ]; then
+        echo FROZEN >"$group/freezer.state"
+        wait_until 20 grep -qx FROZEN "$group/freezer.state"
+    else
+        echo 1 >"$group/cgroup.freeze"
+        wait_until 20 grep -qx 'frozen 1' "$group/cgroup.events"
+    fi
+}
+
+thaw() {
+    if [ -e "$1/freezer.state" ]; then
+        echo THAWED >"$1/freezer.state"
+    else
+        echo 0 >"$1/cgroup.freeze"
+    fi
+}
+
+# What dlock says on waking depends on what it looks at first: the clock, or the
+# store, where the lock is gone by then.
+is_told() {
+    grep -qE 'the lease (of .* has|of .* ends|had) |the lock (is|was) lost' "$1" || {
+        echo "said: $(cat "$1")"
+        return 1
+    }
+}
+
+# dlock has ended the command and says why: 124, and nothing is left.
+was_stopped() {
+    local status=0
+    wait_until 20 not kill -0 "$HOLDER"
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    is_told "$T/held.err"
+    not kill -0 "$(cat "$T/held")"
+    rm "$T/held"
+    is_clean job
+}
+
+# Ends the command, and wants all to be as if nothing had happened.
+ended_well() {
+    local status=0
+    kill -0 "$(cat "$T/held")"
+    end_hold
+    wait "$HOLDER" || status=$?
+    equals "$status" 0
+    equals "$(cat "$T/held.err")" ''
+    rm "$T/held" "$T/held.end"
+    is_clean job
+}
+
+# who WHAT: the pids of dlock, its command, or both.
+who() {
+    case $1 in
+        dlock) echo "$HOLDER" ;;
+        command) cat "$T/held" ;;
+        both) echo "$HOLDER $(cat "$T/held")" ;;
+    esac
+}
+
+# In what follows the passing of the lease, or of a part of it, is the subject:
+# there is nothing else to wait for than the time.
+
+@test "dlock frozen beyond its lease says 124 on waking, never 0" {
+    dlock -t 1s job -- sh -c "echo x >'$T/started'; sleep 0.2" 2>"$T/err" 3>&- &
+    local dlock=$!
+    wait_until 10 test -s "$T/started"
+    kill -STOP "$dlock"
+    sleep 1.2
+    kill -CONT "$dlock"
+    local status=0
+    wait "$dlock" || status=$?
+    equals "$status" 124
+    is_told "$T/err"
+}
+
+@test "dlock, its command or both, frozen by SIGSTOP beyond the lease: stopped on waking, 124" {
+    local what pids
+    for what in dlock command both; do
+        hold_lock job -t 1500ms
+        pids=$(who "$what")
+        # shellcheck disable=SC2086
+        kill -STOP $pids
+        sleep 1.6
+        # shellcheck disable=SC2086
+        kill -CONT $pids 2>/dev/null || [ "$what" = command ] # which dlock has killed meanwhile
+        was_stopped
+    done
+}
+
+@test "dlock, its command or both, frozen by SIGSTOP for less than the lease: as if nothing had happened" {
+    local what pids
+    for what in dlock command both; do
+        hold_lock job -t 10s
+        pids=$(who "$what")
+        # shellcheck disable=SC2086
+        kill -STOP $pids
+        sleep 0.5
+        # shellcheck disable=SC2086
+        kill -CONT $pids
+        ended_well
+    done
+}
+
+# frozen_beyond v1|v2
+frozen_beyond() {
+    local what
+    make_freezer "$1"
+    for what in dlock command both; do
+        hold_lock job -t 1500ms
+        # shellcheck disable=SC2046
+        freeze "$FREEZER" $(who "$what")
+        sleep 1.6
+        thaw "$FREEZER"
+        was_stopped
+    done
+}
+
+@test "dlock, its command or both, frozen by a cgroup (v2) beyond the lease: stopped on waking, 124" {
+    frozen_beyond v2
+}
+
+@test "dlock, its command or both, frozen by a cgroup (v1) beyond the lease: stopped on waking, 124" {
+    frozen_beyond v1
+}
+
+# frozen_briefly v1|v2
+frozen_briefly() {
+    local what
+    make_freezer "$1"
+    for what in dlock command both; do
+        hold_lock job -t 10s
+        # shellcheck disable=SC2046
+        freeze "$FREEZER" $(who "$what")
+        sleep 0.5
+        thaw "$FREEZER"
+        ended_well
+    done
+}
+
+@test "dlock, its command or both, frozen by a cgroup (v2) for less than the lease: as if nothing had happened" {
+    frozen_briefly v2
+}
+
+@test "dlock, its command or both, frozen by a cgroup (v1) for less than the lease: as if nothing had happened" {
+    frozen_briefly v1
+}
+
+# set_wall SECONDS: the wall clock of those who have it preloaded jumps.
+set_wall() { echo "$1" >"$T/wall_clock.tmp" && mv "$T/wall_clock.tmp" "$T/wall_clock"; }
+
+# with_own_wall COMMAND...: with that clock. What a dlock among them runs has the true one.
+with_own_wall() { LD_PRELOAD=$HELPERS/fault_wall_clock.so "$@"; }
+
+# What shows that dlock's own clock did jump: it tells its command of it at
+# the start, and a Redis at the end.
+wall_has_jumped() {
+    local year=$1 released
+    if [ "$BACKEND" = redis ]; then
+        released=$(redis hget '{dlock:job}:meta' released)
+        equals "$(date -u -d "@$((released / 1000))" +%Y)" "$year"
+    fi
+    run with_own_wall dlock other -- env -u LD_PRELOAD sh -c 'echo "${DLOCK_EXPIRES_AT%%-*}"'
+    equals "$output" "$year"
+}
+
+@test "a wall clock that jumps by a year while the command runs stops nothing" {
+    local years year
+    for years in 1 -1; do
+        set_wall 0
+        run with_own_wall dlock -t 20s job -- env -u LD_PRELOAD bash -c "
+            sleep 0.1; echo $((years * 366 * 86400)) >'$T/new'; mv '$T/new' '$T/wall_clock'; sleep 1.2; exit 5"
+        year=$(date -u -d "now $((years * 366)) days" +%Y)
+        equals "$status:$output" 5:
+        wall_has_jumped "$year"
+        is_clean job
+    done
+}
+
+@test "a wall clock that jumps by a year while the command runs makes no lease longer" {
+    local years start end
+    for years in 1 -1; do
+        set_wall 0
+        start=$(now)
+        run with_own_wall dlock -t 2500ms --grace=1s job -- env -u LD_PRELOAD bash -c "
+            sleep 0.1; echo $((years * 366 * 86400)) >'$T/new'; mv '$T/new' '$T/wall_clock'; sleep 60"
+        end=$(now)
+        equals "$status" 124
+        [ $((end - start)) -ge 1300 ]
+        [ $((end - start)) -lt 10000 ]
+        wall_has_jumped "$(date -u -d "now $((years * 366)) days" +%Y)"
+        is_clean job
+    done
+}
