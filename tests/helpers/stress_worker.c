@@ -1,0 +1,199 @@
+/* The command that tests/stress.py runs under a lock.
+ *
+ *   stress_worker DIR LOG RUN [ms=N] [exit=N] [deaf] [die] [stop=N] [daemon=N] [hydra=N]
+ *
+ * It proves whether it is alone. DIR has one file for each run of this lock; the
+ * run's processes, daemons too, share one open file description of theirs, with a
+ * flock(2) on it, which the kernel releases when the last of them is gone. The file
+ * gets its name when it is locked, so that of two runs alive at once at least the
+ * one that comes later finds the other. It logs start, end and whatever else it
+ * sees, stamped on CLOCK_BOOTTIME, one write(2) a line, and keeps the last time at
+ * which it was alive in its file. Where the machine wakes it late it logs that too.
+ *
+ *   ms      how long it works                 exit    its status at the end
+ *   deaf    ignores TERM                      die     ends by SIGKILL from itself
+ *   stop    stops itself (SIGSTOP) after N ms
+ *   daemon  leaves a daemon, deaf to TERM, that works for N ms
+ *   hydra   leaves that daemon on TERM, and ends */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NS_PER_MS INT64_C(1000000)
+
+enum { BEAT_MS = 5, LATE_MS = 3, BROKEN = 99 };
+
+static const char *run;
+static int log_fd;
+static _Atomic int64_t *beat;
+static volatile sig_atomic_t term_seen;
+
+static int64_t now(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_BOOTTIME, &ts);
+    return (int64_t)ts.tv_sec * 1000 * NS_PER_MS + ts.tv_nsec;
+}
+
+__attribute__((format(printf, 2, 3))) static void tell(int64_t at, const char *format, ...)
+{
+    char line[512];
+    va_list arguments;
+    int length = snprintf(line, sizeof line, "%.6f ", (double)at / 1e9);
+    va_start(arguments, format);
+    length += vsnprintf(line + length, sizeof line - (size_t)length, format, arguments);
+    va_end(arguments);
+    length += snprintf(line + length, sizeof line - (size_t)length, " run=%s pid=%ld\n", run, (long)getpid());
+    if (write(log_fd, line, (size_t)length) != length)
+        _exit(BROKEN);
+}
+
+static void broken(const char *what)
+{
+    tell(now(), "broken what=%s errno=%d", what, errno);
+    _exit(BROKEN);
+}
+
+static void on_term(int number)
+{
+    (void)number;
+    term_seen = 1;
+}
+
+static void show_life(const char *dir)
+{
+    char hidden[4096], path[4096];
+    snprintf(hidden, sizeof hidden, "%s/.%s", dir, run);
+    snprintf(path, sizeof path, "%s/%s", dir, run);
+    int fd = open(hidden, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0 || ftruncate(fd, sizeof *beat) != 0)
+        broken("alive");
+    beat = mmap(NULL, sizeof *beat, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (beat == MAP_FAILED)
+        broken("mmap");
+    atomic_store(beat, now());
+    if (rename(hidden, path) != 0)
+        broken("rename");
+}
+
+static void look_for_others(const char *dir)
+{
+    char path[4096];
+    DIR *runs = opendir(dir);
+    if (runs == NULL)
+        broken("opendir");
+    for (const struct dirent *other; (other = readdir(runs)) != NULL;) {
+        if (other->d_name[0] == '.' || strcmp(other->d_name, run) == 0)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", dir, other->d_name);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+            continue; /* it is over, and tidied up */
+        if (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+            tell(now(), "overlap with=%s", other->d_name);
+        close(fd);
+    }
+    closedir(runs);
+}
+
+/* Works until `end`; a TERM that is listened to ends it sooner. */
+static void work(int64_t end, int64_t stop)
+{
+    while (!term_seen) {
+        int64_t at = now();
+        atomic_store(beat, at);
+        if (at >= end)
+            return;
+        if (at >= stop) {
+            stop = INT64_MAX;
+            tell(at, "stops");
+            raise(SIGSTOP);
+            continue;
+        }
+        int64_t next = at + BEAT_MS * NS_PER_MS;
+        next = next < end ? next : end;
+        struct timespec ts = {(time_t)(next / (1000 * NS_PER_MS)), (long)(next % (1000 * NS_PER_MS))};
+        clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &ts, NULL);
+        at = now();
+        if (at - next >= LATE_MS * NS_PER_MS)
+            tell(at, "late by=%.6f", (double)(at - next) / 1e9);
+    }
+}
+
+static void leave_daemon(int64_t life)
+{
+    pid_t middle = fork();
+    if (middle < 0)
+        broken("fork");
+    if (middle > 0) {
+        while (waitpid(middle, NULL, 0) < 0 && errno == EINTR)
+            continue;
+        return;
+    }
+    signal(SIGTERM, SIG_IGN);
+    term_seen = 0;
+    setsid();
+    pid_t daemon = fork();
+    if (daemon != 0)
+        _exit(daemon < 0);
+    tell(now(), "daemon");
+    work(now() + life, INT64_MAX);
+    tell(now(), "daemon_end");
+    _exit(0);
+}
+
+/* Whether the word is KEY=N; its N is put into *value, from ms to ns where asked for. */
+static int is_number(const char *word, const char *key, int64_t unit, int64_t *value)
+{
+    size_t length = strlen(key);
+    if (strncmp(word, key, length) != 0 || word[length] != '=')
+        return 0;
+    *value = (int64_t)(strtod(word + length + 1, NULL) * (double)unit);
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    int64_t begin = now(), length = 0, status = 0, stop = -1, daemon = -1, hydra = -1;
+    int deaf = 0, die = 0;
+    if (argc < 4)
+        return BROKEN;
+    run = argv[3];
+    log_fd = open(argv[2], O_WRONLY | O_APPEND | O_CLOEXEC);
+    for (int i = 4; i < argc; i++) {
+        deaf |= strcmp(argv[i], "deaf") == 0;
+        die |= strcmp(argv[i], "die") == 0;
+        (void)(is_number(argv[i], "ms", NS_PER_MS, &length) || is_number(argv[i], "exit", 1, &status) ||
+               is_number(argv[i], "stop", NS_PER_MS, &stop) || is_number(argv[i], "daemon", NS_PER_MS, &daemon) ||
+               is_number(argv[i], "hydra", NS_PER_MS, &hydra));
+    }
+    sigaction(SIGTERM, &(struct sigaction){.sa_handler = deaf ? SIG_IGN : on_term}, NULL);
+    show_life(argv[1]);
+    const char *fence = getenv("DLOCK_FENCE");
+    tell(begin, "start fence=%s", fence != NULL ? fence : "0");
+    look_for_others(argv[1]);
+    if (daemon >= 0)
+        leave_daemon(daemon);
+    work(begin + length, stop >= 0 ? begin + stop : INT64_MAX);
+    if (term_seen) {
+        tell(now(), "term");
+        if (hydra >= 0)
+            leave_daemon(hydra);
+    }
+    tell(now(), "%s status=%d", die ? "die" : "end", (int)status);
+    if (die)
+        raise(SIGKILL);
+    _exit((int)status);
+}
