@@ -21,7 +21,7 @@ if type(value) == 'table' and value.err then
 end
 
 local known = redis.pcall('HMGET', meta, 'owner', 'fence', 'host', 'boot', 'pid', 'start', 'user', 'command',
-  'since', 'takes', 'take')
+  'since', 'takes', 'take', 'last_take')
 if known.err then
   if not string.find(known.err, 'WRONGTYPE', 1, true) then return known end
   return {'unusable', meta, 'it is not a hash'}
@@ -59,6 +59,9 @@ fence = string.format('%.0f', fence)
 redis.call('HSET', meta, 'owner', token, 'take', id, 'fence', fence, 'host', ARGV[6], 'boot', ARGV[7],
   'pid', ARGV[8], 'start', ARGV[9], 'user', ARGV[10], 'command', ARGV[11], 'since', ARGV[12],
   'takes', string.format('%.0f', (tonumber(known[10]) or 0) + 1))
+-- An earlier take with this id came too late and was given back; that release
+-- is not to be taken for the one at the end of this take.
+if known[12] == id then redis.call('HDEL', meta, 'last_take') end
 redis.call('PEXPIRE', meta, keep + ttl)
 redis.call('SET', lock, token, 'PX', ttl)
 return {'taken', fence, tonumber(ttl)}
