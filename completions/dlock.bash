@@ -1,7 +1,7 @@
 # bash completion for dlock(1). Works with the bash-completion package and
 # without it.
 
-_dlock_flags='--exclusive --nonblock --tree --close --verbose --quiet --version --help --usage'
+_dlock_flags='--exclusive --nonblock --tree --heartbeat --close --verbose --quiet --version --help --usage'
 _dlock_valued=(--wait --conflict-exit-code --ttl --owner --scope --prefix --redis --backend --lock-dir --lock-file
     --on-degraded --fallback --connect-timeout --outage --on-expire --stop-signal --grace --command)
 _dlock_short='-x -n -w -E -t -r -c -o -v -q -V -h'

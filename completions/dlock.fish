@@ -90,6 +90,7 @@ complete -c dlock -n __dlock_takes_options -l on-expire -x -a 'stop warn' -d 'Wh
 complete -c dlock -n __dlock_takes_options -l stop-signal -x -a 'HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD CONT STOP TSTP TTIN TTOU URG XCPU XFSZ PROF VTALRM WINCH IO PWR SYS' -d 'First signal when the lease ends'
 complete -c dlock -n __dlock_takes_options -l grace -x -d 'How long before the end it is sent'
 complete -c dlock -n __dlock_takes_options -l tree -d 'Keep the lock until every descendant has ended'
+complete -c dlock -n __dlock_takes_options -l heartbeat -d 'Each WATCHDOG=1 of the command extends the lease'
 complete -c dlock -n __dlock_takes_options -s o -l close -d 'As in flock; so it is anyway'
 complete -c dlock -n __dlock_takes_options -s c -l command -x -d 'Run this with $SHELL -c'
 complete -c dlock -n __dlock_takes_options -s v -l verbose -d 'Say what is done'

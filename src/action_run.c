@@ -3,6 +3,7 @@
 #include "backend_choice.h"
 #include "command_env.h"
 #include "duration.h"
+#include "heartbeat.h"
 #include "signals.h"
 #include "supervise.h"
 #include "wait.h"
@@ -30,6 +31,8 @@ struct run {
     struct lock_request request;
     struct backend *backend;
     struct lease lease;
+    struct heartbeat heartbeat;
+    struct deadline next_status; /* when the service manager is told of the wait again */
 };
 
 static void prepare(struct run *run)
@@ -58,17 +61,43 @@ static void prepare(struct run *run)
 
 /* --- taking -------------------------------------------------------------- */
 
-static void say_held(const struct run *run, const struct holder *holder, const struct waited *waited)
+enum { HOLDER_TEXT_SIZE = 640 };
+
+/* "ann@host, pid 12, backup, whose lease ends in 5m". Returns text. */
+static const char *holder_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
 {
-    char time[DURATION_TEXT_SIZE], left[DURATION_TEXT_SIZE], lease[DURATION_TEXT_SIZE + 32] = "", who[512];
+    char left[DURATION_TEXT_SIZE], lease[DURATION_TEXT_SIZE + 32] = "";
     if (holder->expires)
         snprintf(lease, sizeof lease, ", whose lease ends in %s", duration_format(holder->left, left, sizeof left));
     if (holder->known)
-        snprintf(who, sizeof who, "%s@%s, pid %ld, %s", holder->user, holder->host, (long)holder->pid, holder->command);
+        snprintf(text, HOLDER_TEXT_SIZE, "%s@%s, pid %ld, %s%s", holder->user, holder->host, (long)holder->pid,
+                 holder->command, lease);
     else
-        snprintf(who, sizeof who, "another client");
-    say_conflict(run->out, "held by %s%s; not taken after %s", who, lease,
+        snprintf(text, HOLDER_TEXT_SIZE, "another client%s", lease);
+    return text;
+}
+
+static void say_held(const struct run *run, const struct holder *holder, const struct waited *waited)
+{
+    char time[DURATION_TEXT_SIZE], who[HOLDER_TEXT_SIZE];
+    say_conflict(run->out, "held by %s; not taken after %s", holder_format(holder, who),
                  duration_format(waited->time, time, sizeof time));
+}
+
+/* A unit that waits for its lock is starting: systemd's TimeoutStartSec is put
+ * off, by more than the longest pause between two tries. */
+static void tell_manager(void *data, const struct holder *holder, const struct why *why)
+{
+    struct run *run = data;
+    char who[HOLDER_TEXT_SIZE];
+    if (!deadline_passed(run->next_status))
+        return;
+    run->next_status = deadline_after(DURATION_S(2));
+    if (holder != NULL)
+        say_status(run->out, "waiting for the lock %s, held by %s", run->request.name, holder_format(holder, who));
+    else
+        say_status(run->out, "waiting for the lock %s: %s", run->request.name, why->text);
+    notify_send(&run->out->notify, "EXTEND_TIMEOUT_USEC=%d", 30 * 1000 * 1000);
 }
 
 static int not_taken(const struct run *run, enum lock_result result, const struct holder *holder,
@@ -100,6 +129,8 @@ static enum lock_result wait_on(struct run *run, struct duration already, struct
         .forever = options->waits_forever,
         .wait = {options->wait.ns > already.ns ? options->wait.ns - already.ns : 0},
         .outage = options->outage,
+        .pausing = run->out->notify.fd >= 0 ? tell_manager : NULL,
+        .data = run,
     };
     return wait_for_lock(run->backend, &run->request, &patience, run->signals.fd, &run->lease, holder, waited, why);
 }
@@ -227,6 +258,18 @@ static int give_back(struct run *run, const char *text)
     return STATUS_SYSTEM;
 }
 
+/* The command is to be heard of before the stop signal is due. */
+static bool open_heartbeat(struct run *run, struct why *why)
+{
+    struct duration interval = {run->options->ttl.ns - run->options->grace.ns};
+    if (!heartbeat_open(&run->heartbeat, run->take_id, why))
+        return false;
+    bool set = heartbeat_env_set(&run->heartbeat, interval);
+    if (!set)
+        why_set(why, "out of memory");
+    return set;
+}
+
 static int run_command(struct run *run)
 {
     struct signal_event event;
@@ -239,6 +282,8 @@ static int run_command(struct run *run)
     }
     if (!command_env_set(&run->lease, run->backend->kind, &run->options->settings))
         return give_back(run, "out of memory");
+    if (run->options->heartbeat && !open_heartbeat(run, &why))
+        return give_back(run, why.text);
     if (!signals_widen(&run->signals, &why))
         return give_back(run, why.text);
     struct supervision plan = {
@@ -251,14 +296,16 @@ static int run_command(struct run *run)
         .stop_signal = run->options->stop_signal,
         .warn_only = run->options->warn_on_expire,
         .tree = run->options->tree,
+        .heartbeat = &run->heartbeat,
     };
     supervise(&plan, &outcome);
+    heartbeat_close(&run->heartbeat);
     return finish(run, &outcome);
 }
 
 int action_run(const struct options *options, const struct messages *out)
 {
-    struct run run = {.options = options, .out = out};
+    struct run run = {.options = options, .out = out, .heartbeat.fd = -1};
     struct why why = {""};
     int status = STATUS_INTERNAL;
     if (!signals_open(&run.signals, &why)) {

@@ -42,6 +42,11 @@ struct backend {
      * LOCK_OK, LOCK_GONE with *why set, or as take() without LOCK_HELD. */
     enum lock_result (*check)(struct backend *, struct lease *, struct bound, struct why *);
 
+    /* Makes the lease last for its TTL from now on, if the lock is still ours;
+     * never shortens it. The new deadline counts from before it was asked for.
+     * Results as of check(). */
+    enum lock_result (*extend)(struct backend *, struct lease *, struct bound, struct why *);
+
     /* Compare-and-delete: a lock that is not ours is never touched. May be
      * called again after LOCK_UNAVAILABLE.
      * LOCK_OK, LOCK_GONE with *why set, or as take() without LOCK_HELD. */

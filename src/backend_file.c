@@ -112,19 +112,10 @@ static void read_holder(const struct file_backend *file, const struct lock_reque
     holder->left = deadline_left(record.expires);
 }
 
-static enum lock_result write_record(struct file_backend *file, const struct lock_request *request,
-                                     const struct lease *lease, struct why *why)
+static enum lock_result write_record(struct file_backend *file, const struct lock_record *record, struct why *why)
 {
-    struct lock_record record = {
-        .fence = lease->fence,
-        .expires = deadline_plus(lease->taken, lease->ttl),
-        .holder = request->self,
-    };
     char text[LOCK_RECORD_SIZE];
-    snprintf(record.key, sizeof record.key, "%s", request->key);
-    snprintf(record.token, sizeof record.token, "%s", request->token);
-    record.holder.since_wall_ms = wall_now_ms();
-    size_t length = lock_record_format(&record, text);
+    size_t length = lock_record_format(record, text);
     if (length == 0) {
         why_set(why, "the lease record of %s is too long", file->path);
         return LOCK_INVALID;
@@ -137,6 +128,20 @@ static enum lock_result write_record(struct file_backend *file, const struct loc
     return LOCK_CANT_CREATE;
 }
 
+static enum lock_result write_first_record(struct file_backend *file, const struct lock_request *request,
+                                           const struct lease *lease, struct why *why)
+{
+    struct lock_record record = {
+        .fence = lease->fence,
+        .expires = deadline_plus(lease->taken, lease->ttl),
+        .holder = request->self,
+    };
+    snprintf(record.key, sizeof record.key, "%s", request->key);
+    snprintf(record.token, sizeof record.token, "%s", request->token);
+    record.holder.since_wall_ms = wall_now_ms();
+    return write_record(file, &record, why);
+}
+
 /* With the file locked: the fence and the record. Leaves no file behind where
  * one of them cannot be had. */
 static enum lock_result begin_lease(struct file_backend *file, const struct lock_request *request, struct deadline before,
@@ -146,7 +151,7 @@ static enum lock_result begin_lease(struct file_backend *file, const struct lock
     enum lock_result result = file->exact ? LOCK_OK : lock_dir_next_fence(&file->dir, &fence, why);
     lease_begin(lease, request, before, fence);
     if (result == LOCK_OK && !file->exact)
-        result = write_record(file, request, lease, why);
+        result = write_first_record(file, request, lease, why);
     if (result != LOCK_OK) {
         (void)!unlink(file->path);
         let_go(file);
@@ -201,23 +206,55 @@ static enum lock_result gone(const struct file_backend *file, struct why *why)
     return LOCK_GONE;
 }
 
-static enum lock_result file_check(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+/* LOCK_OK with *known telling whether *record is filled in. A record that
+ * cannot be read changes nothing: the kernel's lock holds. */
+static enum lock_result look_at_file(struct file_backend *file, const struct lease *lease, struct lock_record *record,
+                                     bool *known, struct why *why)
 {
-    struct file_backend *file = file_of(backend);
-    struct lock_record record;
-    (void)bound;
     drain_news(file);
     if (!path_is_ours(file))
         return gone(file, why);
-    /* A record that cannot be read changes nothing: the kernel's lock holds. */
-    if (file->exact || !read_record(file, &record))
+    *known = !file->exact && read_record(file, record);
+    if (!*known || strcmp(record->token, lease->token) == 0)
         return LOCK_OK;
-    if (strcmp(record.token, lease->token) != 0) {
-        why_set(why, "the lock file %s has another owner", file->path);
-        return LOCK_GONE;
-    }
+    why_set(why, "the lock file %s has another owner", file->path);
+    return LOCK_GONE;
+}
+
+static enum lock_result file_check(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+{
+    struct lock_record record;
+    bool known;
+    (void)bound;
+    enum lock_result result = look_at_file(file_of(backend), lease, &record, &known, why);
+    if (result != LOCK_OK || !known)
+        return result;
     struct deadline now = deadline_now();
     lease_adopt(lease, now, now, deadline_gap(now, record.expires));
+    return LOCK_OK;
+}
+
+/* The kernel's lock has no end of its own: the deadline is that of the record,
+ * and with --lock-file ours alone. */
+static enum lock_result file_extend(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+{
+    struct file_backend *file = file_of(backend);
+    struct lock_record record;
+    bool known;
+    (void)bound;
+    enum lock_result result = look_at_file(file, lease, &record, &known, why);
+    if (result != LOCK_OK)
+        return result;
+    struct deadline now = deadline_now(), expires = deadline_plus(now, lease->ttl);
+    if (known && deadline_before(record.expires, expires)) {
+        record.expires = expires;
+        result = write_record(file, &record, why);
+    } else if (known) {
+        expires = record.expires;
+    }
+    if (result != LOCK_OK)
+        return LOCK_UNAVAILABLE; /* a full disk: the lease stands as it was, and may be extended later */
+    lease_adopt(lease, now, now, deadline_gap(now, expires));
     return LOCK_OK;
 }
 
@@ -285,6 +322,7 @@ static struct file_backend *file_new(struct why *why)
         .poll_most = DURATION_MS(200),
         .take = file_take,
         .check = file_check,
+        .extend = file_extend,
         .release = file_release,
         .news = file_news,
         .close = file_close,

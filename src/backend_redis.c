@@ -277,20 +277,38 @@ static enum lock_result read_check(struct redis_backend *redis, const redisReply
     return LOCK_OK;
 }
 
-static enum lock_result redis_check(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+/* Runs a script that answers as check.lua does. */
+static enum lock_result run_check(struct redis_backend *redis, const struct script_call *call, struct lease *lease,
+                                  struct bound bound, struct why *why)
 {
-    struct redis_backend *redis = redis_of(backend);
-    struct script_call call = {.script = &script_check, .arm = redis->watched};
-    add_lease(redis, &call.rest, lease);
-
     redisReply *reply;
     struct deadline before = deadline_now();
-    enum lock_result result = run_script_again(redis, &call, &reply, bound, why);
+    enum lock_result result = run_script_again(redis, call, &reply, bound, why);
     if (result == LOCK_OK) {
         result = read_check(redis, reply, before, lease, why);
         freeReplyObject(reply);
     }
     return end_call(redis, result, why);
+}
+
+static enum lock_result redis_check(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+{
+    struct redis_backend *redis = redis_of(backend);
+    struct script_call call = {.script = &script_check, .arm = redis->watched};
+    add_lease(redis, &call.rest, lease);
+    return run_check(redis, &call, lease, bound, why);
+}
+
+static enum lock_result redis_extend(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+{
+    struct redis_backend *redis = redis_of(backend);
+    struct script_call call = {.script = &script_extend, .arm = redis->watched};
+    char ttl[24];
+    snprintf(ttl, sizeof ttl, "%" PRId64, lease->ttl.ns / NS_PER_MS);
+    add_lease(redis, &call.rest, lease);
+    redis_command_add(&call.rest, ttl);
+    redis_command_add(&call.rest, META_KEPT_MS);
+    return run_check(redis, &call, lease, bound, why);
 }
 
 static enum lock_result redis_release(struct backend *backend, const struct lease *lease, struct bound bound, struct why *why)
@@ -348,6 +366,7 @@ enum lock_result backend_redis_open(struct backend **backend, const char *url, s
         .poll_most = DURATION_S(5),
         .take = redis_take,
         .check = redis_check,
+        .extend = redis_extend,
         .release = redis_release,
         .news = redis_news,
         .close = redis_close,

@@ -45,8 +45,8 @@ int main(int argc, char **argv)
     struct messages out = {
         .name = options.name,
         .verbosity = options.verbosity,
-        .terminal = isatty(STDERR_FILENO) == 1,
     };
+    messages_open(&out);
     int status;
     if (result != SETTINGS_OK) {
         say_error(&out, "%s", why.text);

@@ -3,13 +3,20 @@
 #ifndef DLOCK_MESSAGE_H
 #define DLOCK_MESSAGE_H
 
+#include "notify.h"
+
 #include <stdbool.h>
 
 struct messages {
     const char *name; /* of the lock; NULL until it is known */
     int verbosity;    /* -1: -q, 0: normal, 1: -v, 2: -vv */
     bool terminal;    /* whether stderr is one */
+    bool journal;     /* whether it goes to systemd's journal: lines carry their priority */
+    struct notify notify; /* the service manager */
 };
+
+/* Fills in what can be known of stderr and of the service manager. */
+void messages_open(struct messages *out);
 
 /* A failure that ends dlock or stops the command: always said. */
 __attribute__((format(printf, 2, 3))) void say_error(const struct messages *out, const char *format, ...);
@@ -23,5 +30,8 @@ __attribute__((format(printf, 2, 3))) void say_conflict(const struct messages *o
 
 /* The story of a run: with -v. */
 __attribute__((format(printf, 2, 3))) void say_verbose(const struct messages *out, const char *format, ...);
+
+/* What dlock is doing at this time, for the service manager alone (STATUS=). */
+__attribute__((format(printf, 2, 3))) void say_status(const struct messages *out, const char *format, ...);
 
 #endif

@@ -46,6 +46,7 @@ static struct poptOption running[] = {
     VALUE("stop-signal", '\0', OPT_STOP_SIGNAL, "the first signal to the command when the lease ends (default: TERM)", "SIG"),
     VALUE("grace", '\0', OPT_GRACE, "how long before the end it is sent; KILL at the end (default: min(10s, ttl/10))", "DURATION"),
     FLAG("tree", '\0', OPT_TREE, "keep the lock until every descendant of the command has ended"),
+    FLAG("heartbeat", '\0', OPT_HEARTBEAT, "each WATCHDOG=1 that the command sends (sd_notify) extends the lease by --ttl"),
     VALUE("command", 'c', OPT_COMMAND, "run this with $SHELL -c instead of COMMAND", "STRING"),
     FLAG("close", 'o', OPT_CLOSE, "as in flock(1); so it is anyway, the command never inherits the lock"),
     FLAG_REFUSED("no-fork", 'F', OPT_NO_FORK),

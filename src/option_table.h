@@ -30,6 +30,7 @@ enum option_id {
     OPT_STOP_SIGNAL,
     OPT_GRACE,
     OPT_TREE,
+    OPT_HEARTBEAT,
     OPT_COMMAND,
     OPT_CLOSE,
     OPT_NO_FORK,

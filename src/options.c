@@ -180,6 +180,7 @@ static bool apply_flag(struct options *options, const struct setting *setting, s
     case OPT_VERBOSE: options->verbosity = set ? (verbosity < 0 ? 1 : verbosity + 1) : (verbosity > 0 ? 0 : verbosity); break;
     case OPT_QUIET: options->verbosity = set ? -1 : (verbosity < 0 ? 0 : verbosity); break;
     case OPT_TREE: options->tree = set; break;
+    case OPT_HEARTBEAT: options->heartbeat = set; break;
     case OPT_NO_FORK:
         why_set(why, "dlock stays beside the command, to watch the lease, to stop the command when it ends, and to release the lock");
         return false;

@@ -35,7 +35,7 @@ struct options {
     bool warn_on_expire; /* --on-expire=warn */
     int stop_signal;
     struct duration grace; /* < ttl */
-    bool tree;
+    bool tree, heartbeat;
     int verbosity;
 
     struct origin origins[OPTION_COUNT];

@@ -52,8 +52,12 @@ struct run {
 
 static void lease_is_over(struct run *run)
 {
-    if (!run->outcome->lease_over)
+    if (!run->outcome->lease_over) {
         run->outcome->over_since = deadline_now();
+        say_status(run->plan->out, run->plan->warn_only ? "the lock %s is over, the command runs on"
+                                                        : "the lock %s is over, stopping the command",
+                   run->plan->lease->name);
+    }
     run->outcome->lease_over = true;
     run->warn_at = DEADLINE_NEVER;
 }
@@ -205,20 +209,30 @@ static struct deadline next_event(const struct run *run)
 
 /* --- the loop ------------------------------------------------------------ */
 
+/* Read as long as the command runs, whatever has become of the lease: who
+ * sends a notification waits until there is room for it. */
+static void read_heartbeat(const struct run *run)
+{
+    const struct supervision *plan = run->plan;
+    if (plan->heartbeat->fd >= 0 && heartbeat_read(plan->heartbeat, &plan->out->notify) && is_watched(run))
+        watch_beat(&run->watch);
+}
+
 static void wait_for_event(const struct run *run)
 {
     struct deadline next = next_event(run);
     struct itimerspec when = {.it_value = {(time_t)(next.boot_ns / NS_PER_S), (long)(next.boot_ns % NS_PER_S)}};
-    struct pollfd fds[4] = {
+    struct pollfd fds[] = {
         {.fd = run->plan->signals->fd, .events = POLLIN},
         {.fd = is_watched(run) ? run->watch.news_fd : -1, .events = POLLIN},
         {.fd = run->timer_fd, .events = POLLIN},
         {.fd = run->child.ended ? -1 : run->child.guard_fd, .events = POLLIN},
+        {.fd = run->plan->heartbeat->fd, .events = POLLIN},
     };
     if (next.boot_ns == INT64_MAX)
         when = (struct itimerspec){0}; /* disarms it */
     int timeout = timerfd_settime(run->timer_fd, TFD_TIMER_ABSTIME, &when, NULL) == 0 ? -1 : deadline_poll_ms(next);
-    while (poll(fds, 4, timeout) < 0 && errno == EINTR)
+    while (poll(fds, sizeof fds / sizeof *fds, timeout) < 0 && errno == EINTR)
         continue;
 }
 
@@ -269,6 +283,7 @@ static void watch_command(struct run *run)
         act(run);
         if (job_pass_signals_on(&run->job, &run->child, false))
             continue;
+        read_heartbeat(run);
         if (run->phase == RUNNING)
             job_stop_with_command(&run->job, &run->child);
         wait_for_event(run);
@@ -288,6 +303,17 @@ static void judge_end(struct run *run)
         lease_is_over(run);
         say_error(run->plan->out, "the lease had ended when the command's end was seen");
     }
+}
+
+/* A command with --heartbeat speaks to the service manager itself, and knows
+ * when it is ready. */
+static void say_started(const struct supervision *plan)
+{
+    char until[32];
+    wall_format(wall_now_ms() + deadline_left(plan->lease->deadline).ns / NS_PER_MS, until, sizeof until);
+    say_status(plan->out, "holding the lock %s until %s, running %s", plan->lease->name, until, plan->argv[0]);
+    if (plan->heartbeat->fd < 0)
+        notify_send(&plan->out->notify, "READY=1");
 }
 
 void supervise(const struct supervision *plan, struct outcome *outcome)
@@ -311,7 +337,10 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
     run.job = (struct job_control){.signals = plan->signals, .out = plan->out};
     outcome->started = child_start(&run.child, plan->argv, plan->signals, plan->tree, &outcome->error) == LOCK_OK;
     if (outcome->started) {
-        run.watch_at = deadline_after(watch_after);
+        /* The first heartbeat may come at once, and starts nothing by itself. */
+        run.watch_at = plan->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);
+        if (*run.child.exec_errno == 0)
+            say_started(plan);
         watch_command(&run);
         if (is_watched(&run))
             run.state = watch_stop(&run.watch);

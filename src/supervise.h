@@ -3,6 +3,7 @@
 #define DLOCK_SUPERVISE_H
 
 #include "backend.h"
+#include "heartbeat.h"
 #include "message.h"
 #include "signals.h"
 
@@ -18,6 +19,7 @@ struct supervision {
     int stop_signal;
     bool warn_only; /* --on-expire=warn */
     bool tree;      /* --tree */
+    const struct heartbeat *heartbeat; /* of the command; its fd -1: none */
 };
 
 struct outcome {

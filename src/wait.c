@@ -60,6 +60,8 @@ static enum lock_result wait_for_holder(struct waiting *waiting, const struct ba
     waiting->retry = retry_least;
     if (deadline_passed(waiting->end))
         return LOCK_HELD;
+    if (waiting->patience->pausing != NULL)
+        waiting->patience->pausing(waiting->patience->data, holder, NULL);
     struct deadline next = deadline_after(duration_jittered(waiting->interval));
     if (holder->expires && holder->left.ns > 0)
         next = deadline_earlier(next, deadline_plus(deadline_after(holder->left), DURATION_MS(1)));
@@ -68,12 +70,14 @@ static enum lock_result wait_for_holder(struct waiting *waiting, const struct ba
 }
 
 /* The store is down: LOCK_UNAVAILABLE: it has been tried long enough. */
-static enum lock_result wait_for_store(struct waiting *waiting)
+static enum lock_result wait_for_store(struct waiting *waiting, const struct why *why)
 {
     if (waiting->outage_end.boot_ns == DEADLINE_NEVER.boot_ns)
         waiting->outage_end = deadline_earlier(deadline_after(waiting->patience->outage), waiting->end);
     if (deadline_passed(waiting->outage_end))
         return LOCK_UNAVAILABLE;
+    if (waiting->patience->pausing != NULL)
+        waiting->patience->pausing(waiting->patience->data, NULL, why);
     struct deadline next = deadline_after(duration_jittered(waiting->retry));
     waiting->retry = doubled(waiting->retry, retry_most);
     return pause_until(waiting, deadline_earlier(next, waiting->outage_end));
@@ -123,7 +127,7 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
         if (result == LOCK_HELD)
             pause = wait_for_holder(&waiting, backend, holder);
         else if (result == LOCK_UNAVAILABLE)
-            pause = wait_for_store(&waiting);
+            pause = wait_for_store(&waiting, why);
         else
             break;
         again = pause == LOCK_OK;

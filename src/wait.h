@@ -8,6 +8,10 @@ struct patience {
     bool forever;
     struct duration wait;   /* where not for ever; zero: do not wait */
     struct duration outage; /* how long a store that cannot be reached is tried, within `wait` */
+    /* Called before each pause: for the holder, or where that is NULL for the
+     * store, which `why` is about. NULL: nobody wants to know. */
+    void (*pausing)(void *data, const struct holder *holder, const struct why *why);
+    void *data;
 };
 
 struct waited {

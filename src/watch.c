@@ -39,6 +39,13 @@
  *   4. The first news in a while is looked into at once, the next news_interval
  *      after the last look. Without a connection there is no descriptor either,
  *      and retry_interval holds.
+ *
+ * A heartbeat of the command (watch_beat()) makes the next look an extension:
+ *   1. Many beats in a short time are one extension, beat_interval() after the
+ *      last one; none is forgotten, since `beat` stays set until one succeeds.
+ *   2. A beat before the last look, at `stop`: that look extends.
+ *   3. A beat after it: the store is told, but a main thread that has sent the
+ *      stop signal never takes that back.
  */
 #include "watch.h"
 
@@ -63,6 +70,12 @@ static const struct duration news_interval = {10 * NS_PER_MS};
 static struct duration check_interval(struct duration ttl)
 {
     return duration_min(duration_max((struct duration){ttl.ns / 10}, DURATION_S(1)), DURATION_S(10));
+}
+
+/* The least time between two extensions. */
+static struct duration beat_interval(struct duration ttl)
+{
+    return duration_min(duration_max((struct duration){ttl.ns / 20}, DURATION_MS(10)), DURATION_S(1));
 }
 
 struct deadline watch_last_answer(struct deadline deadline, struct duration grace)
@@ -92,23 +105,45 @@ static void publish(struct watch *watch, enum watch_verdict verdict, const struc
         (void)!write(watch->news_fd, &(uint64_t){1}, sizeof(uint64_t));
 }
 
-/* Waits for `until`, for news_fd (-1: none), or to be told to quit. Returns
- * false for the last; *told is set where there is news. */
-static bool wait_until(const struct watch *watch, struct deadline until, int news_fd, bool *told)
+static struct deadline beat_due(const struct watch *watch)
 {
-    struct pollfd fds[2] = {{.fd = watch->quit_fd, .events = POLLIN}, {.fd = news_fd, .events = POLLIN}};
-    int ready;
-    do
-        ready = poll(fds, 2, deadline_poll_ms(until));
-    while (ready < 0 && errno == EINTR);
-    *told = ready > 0 && fds[1].revents != 0;
-    return ready <= 0 || fds[0].revents == 0;
+    return deadline_plus(watch->extended, beat_interval(watch->lease.ttl));
+}
+
+static void take_beat(struct watch *watch)
+{
+    uint64_t count;
+    watch->beat |= read(watch->beat_fd, &count, sizeof count) == (ssize_t)sizeof count;
+}
+
+/* Waits for `until`, for news_fd (-1: none), until a heartbeat is to be acted
+ * on, or to be told to quit. Returns false for the last; *told is set where
+ * there is news. */
+static bool wait_until(struct watch *watch, struct deadline until, int news_fd, bool *told)
+{
+    for (;;) {
+        struct deadline next = watch->beat ? deadline_earlier(until, beat_due(watch)) : until;
+        struct pollfd fds[3] = {
+            {.fd = watch->quit_fd, .events = POLLIN},
+            {.fd = news_fd, .events = POLLIN},
+            {.fd = watch->beat ? -1 : watch->beat_fd, .events = POLLIN},
+        };
+        int ready = poll(fds, 3, deadline_poll_ms(next));
+        if (ready < 0 && errno == EINTR)
+            continue;
+        if (ready > 0 && fds[0].revents != 0)
+            return false;
+        *told = ready > 0 && fds[1].revents != 0;
+        if (*told || ready <= 0)
+            return true;
+        take_beat(watch);
+    }
 }
 
 /* Waits until the next look is due: at `until`, or once the store says that
  * something has happened, but not right after the last look. Returns false
  * when told to quit. */
-static bool pause_until(const struct watch *watch, struct deadline until)
+static bool pause_until(struct watch *watch, struct deadline until)
 {
     struct deadline soonest = deadline_after(news_interval);
     struct news news = watch->backend->news(watch->backend);
@@ -116,6 +151,19 @@ static bool pause_until(const struct watch *watch, struct deadline until)
     if (!told && !wait_until(watch, until, news.fd, &told))
         return false;
     return !told || wait_until(watch, deadline_earlier(until, soonest), -1, &told);
+}
+
+/* Asks the store, and extends the lease where the command has asked for that. */
+static enum lock_result ask(struct watch *watch, bool last, struct bound bound, struct why *why)
+{
+    struct backend *backend = watch->backend;
+    take_beat(watch);
+    if (!watch->beat || (!last && !deadline_passed(beat_due(watch))))
+        return backend->check(backend, &watch->lease, bound, why);
+    enum lock_result result = backend->extend(backend, &watch->lease, bound, why);
+    watch->extended = deadline_now();
+    watch->beat = result != LOCK_OK;
+    return result;
 }
 
 /* One look at the store. Returns how long until the next one. */
@@ -126,7 +174,7 @@ static struct duration look(struct watch *watch, struct deadline stop, enum lock
     struct deadline until = last ? watch_last_answer(watch->lease.deadline, watch->grace) : stop;
     if (last && deadline_passed(until)) /* with --on-expire=warn one goes on looking */
         until = watch->lease.deadline;
-    *result = watch->backend->check(watch->backend, &watch->lease, (struct bound){until, watch->quit_fd}, &why);
+    *result = ask(watch, last, (struct bound){until, watch->quit_fd}, &why);
     if (*result == LOCK_GONE)
         publish(watch, WATCH_LOST, &why);
     else if (last && !deadline_before(deadline_now(), deadline_minus(watch->lease.deadline, watch->grace)))
@@ -183,6 +231,8 @@ static void close_fds(const struct watch *watch)
         close(watch->news_fd);
     if (watch->quit_fd >= 0)
         close(watch->quit_fd);
+    if (watch->beat_fd >= 0)
+        close(watch->beat_fd);
 }
 
 enum lock_result watch_start(struct watch *watch, struct backend *backend, const struct lease *lease, struct duration grace,
@@ -194,9 +244,11 @@ enum lock_result watch_start(struct watch *watch, struct backend *backend, const
         .grace = grace,
         .news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
         .quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+        .beat_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
         .state = {.verdict = WATCH_HELD, .deadline = lease->deadline},
     };
-    int error = watch->news_fd < 0 || watch->quit_fd < 0 ? errno : pthread_mutex_init(&watch->mutex, NULL);
+    bool opened = watch->news_fd >= 0 && watch->quit_fd >= 0 && watch->beat_fd >= 0;
+    int error = !opened ? errno : pthread_mutex_init(&watch->mutex, NULL);
     if (error == 0)
         error = start_thread(watch);
     if (error == 0)
@@ -204,6 +256,11 @@ enum lock_result watch_start(struct watch *watch, struct backend *backend, const
     close_fds(watch);
     why_set(why, "cannot start the thread that watches the lease: %s", strerror(error));
     return LOCK_SYSTEM;
+}
+
+void watch_beat(const struct watch *watch)
+{
+    (void)!write(watch->beat_fd, &(uint64_t){1}, sizeof(uint64_t));
 }
 
 struct watch_state watch_read(struct watch *watch)

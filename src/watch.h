@@ -26,6 +26,9 @@ struct watch {
     struct duration grace; /* it asks once more this long before the deadline */
     int news_fd;           /* to the main thread: the state has changed */
     int quit_fd;           /* to the watch thread: leave */
+    int beat_fd;           /* to the watch thread: the command makes progress */
+    bool beat;             /* the thread's own: not acted on yet */
+    struct deadline extended; /* the thread's own: when it last tried to extend */
     pthread_mutex_t mutex;
     struct watch_state state; /* guarded by mutex */
     pthread_t thread;
@@ -38,6 +41,9 @@ enum lock_result watch_start(struct watch *watch, struct backend *backend, const
 
 /* What is known at this moment; drains news_fd. */
 struct watch_state watch_read(struct watch *watch);
+
+/* The command makes progress: its lease is to be extended by its TTL. */
+void watch_beat(const struct watch *watch);
 
 /* Ends the thread, cutting short what it waits for, and gives the backend
  * back. Returns the last state. */

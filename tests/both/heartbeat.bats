@@ -1,0 +1,97 @@
+#!/usr/bin/env bats
+load backend
+
+# beat.py SECONDS COUNT: COUNT heartbeats, one every SECONDS, then nothing more.
+beats() {
+    cat >"$T/beat.py" <<'E'
+import os, socket, sys, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
+for i in range(int(sys.argv[2])):
+    time.sleep(float(sys.argv[1]))
+    s.send(b"WATCHDOG=1\nSTATUS=%d" % i)
+print("all sent", flush=True)
+E
+}
+
+@test "--heartbeat: a command that makes progress keeps its lock beyond the TTL" {
+    beats
+    run dlock --heartbeat -t 2s --grace=200ms job -- python3 "$T/beat.py" 0.5 8
+    equals "$status" 0
+    grep -qx 'all sent' <<<"$output"
+    is_clean job
+}
+
+@test "--heartbeat: the extended lease is the one that others see" {
+    beats
+    dlock --heartbeat -t 2s --grace=200ms job -- python3 "$T/beat.py" 0.5 8 >/dev/null 2>&1 3>&- 4>&- &
+    local dlock=$!
+    wait_until 10 is_locked job
+    sleep 2.5 # beyond the TTL
+    is_locked job
+    fails_with 75 'held by .*whose lease ends in (1s[0-9]+ms|[0-9]+ms|2s)' dlock -v -n job true
+    wait "$dlock"
+    is_clean job
+}
+
+@test "--heartbeat: a command that hangs loses its lock: stopped a TTL after its last sign of life" {
+    beats
+    local start
+    start=$(now)
+    run dlock --heartbeat -t 2s job -- sh -c "python3 $T/beat.py 0.5 3; sleep 600"
+    equals "$status" 124
+    grep -q 'the lease of 2s ends in' <<<"$output"
+    [ $(($(now) - start)) -ge 3200 ]
+    is_clean job
+}
+
+@test "--heartbeat: a command that never gives a sign has its TTL and no more" {
+    run dlock --heartbeat -t 1s job sleep 600
+    equals "$status" 124
+}
+
+@test "without --heartbeat nothing extends the lease" {
+    run dlock -t 1s job -- sh -c 'test -z "${NOTIFY_SOCKET-}" || exit 3; sleep 600'
+    equals "$status" 124
+}
+
+@test "--heartbeat: a lost lock is not won back by a sign of life" {
+    beats
+    dlock --heartbeat -t 2s job -- python3 "$T/beat.py" 0.1 600 >/dev/null 2>"$T/err" 3>&- 4>&- &
+    local dlock=$! status=0
+    wait_until 10 is_locked job
+    overwrite job
+    wait "$dlock" || status=$?
+    equals "$status" 124
+    not is_clean job # the other owner's
+}
+
+@test "--heartbeat: a flood of signs neither hangs the command nor burdens the store" {
+    beats
+    run dlock --heartbeat -t 2s job -- python3 "$T/beat.py" 0 20000
+    equals "$status" 0
+    if [ "$BACKEND" = redis ]; then
+        local calls
+        calls=$(redis info commandstats | awk -F'[=,]' '/^cmdstat_eval/ { calls += $2 } END { print calls }')
+        [ "$calls" -lt 300 ]
+    fi
+}
+
+@test "--heartbeat: after a loss with --on-expire=warn the command can still send, and does not hang" {
+    beats
+    dlock --heartbeat --on-expire=warn -t 500ms job -- python3 "$T/beat.py" 0.01 300 >"$T/out" 2>"$T/err" 3>&- 4>&- &
+    local dlock=$! status=0
+    wait_until 10 is_locked job
+    steal job
+    wait "$dlock" || status=$?
+    equals "$status" 0
+    grep -qx 'all sent' "$T/out"
+    grep -q 'the lock is lost' "$T/err"
+}
+
+@test "--heartbeat: the warning at 90 % is said anew for an extended lease" {
+    beats
+    run dlock --heartbeat -t 4s --grace=10ms job -- sh -c "sleep 3.6; python3 $T/beat.py 0 1; sleep 3.7"
+    equals "$status" 0
+    equals "$(grep -c '90 % of the lease' <<<"$output")" 2
+}
