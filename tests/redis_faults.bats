@@ -304,3 +304,21 @@ P
     fails_with 124 'the lock (was lost before the command ended|is lost)' \
         dlock -r "unix://$T/fake.sock" -t 500ms job -- sh -c "redis-cli -s '$T/redis.sock' del dlock:job"
 }
+
+@test "a signal during the release of a lock in a Redis that is gone ends the tries, not the status" {
+    start_redis
+    hold held
+    dlock -r "unix://$T/redis.sock" job -- "$T/held.sh" >/dev/null 2>"$T/err" 3>&- 4>&- &
+    local dlock=$! status=0 start
+    wait_until 10 test -e "$T/held"
+    stop_redis
+    start=$(now)
+    touch "$T/held.end"
+    # Its command is gone: it tries to release.
+    wait_until 10 not pgrep -P "$dlock"
+    kill -TERM "$dlock"
+    wait "$dlock" || status=$?
+    equals "$status" 0
+    [ $(($(now) - start)) -lt 4000 ]
+    grep -q 'the lock could not be released' "$T/err"
+}

@@ -135,3 +135,13 @@ os.execvp("dlock", ["dlock", "-t", "4s", "--grace=3s", "job", "python3", os.envi
         kill -TERM $dlock; kill -HUP $dlock; touch "$T/held.end"; wait $dlock'
     equals "$output" lived
 }
+
+@test "TERM to the whole process group: the command's status, and nothing left" {
+    setsid dlock job -- sh -c 'trap "echo x >>$T/terms; exit 5" TERM; touch $T/ready; while :; do sleep 0.01; done' 3>&- 4>&- &
+    local session=$! status=0
+    wait_until 10 test -e "$T/ready"
+    kill -TERM -- "-$session"
+    wait "$session" || status=$?
+    equals "$status" 5
+    is_clean job
+}
