@@ -342,6 +342,7 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         if (*run.child.exec_errno == 0)
             say_started(plan);
         watch_command(&run);
+        read_heartbeat(&run); /* its last words */
         if (is_watched(&run))
             run.state = watch_stop(&run.watch);
         judge_end(&run);

@@ -119,6 +119,17 @@ P
     not told MAINPID
 }
 
+@test "--heartbeat: the last words of the command are passed on too" {
+    manager
+    notify
+    local i
+    for i in {1..20}; do
+        : >"$T/told"
+        dlock --heartbeat job -- notify "STATUS=last words"
+        wait_until 10 told '^STATUS=last words'
+    done
+}
+
 @test "--heartbeat: systemd-notify works, and gets its answer" {
     command -v systemd-notify >/dev/null || skip 'no systemd-notify'
     local start

@@ -12,6 +12,22 @@ load backend
     not kill -0 "$(cat "$T/held")"
 }
 
+@test "a lost lock stops grandchildren and daemons of the command too, deaf ones as well" {
+    cat >"$T/family.sh" <<'E'
+setsid sh -c 'trap "" TERM; echo $$ >$T/daemon; while :; do sleep 0.01; done' &
+(sh -c 'echo $$ >$T/grandchild; exec sleep 600'; :)
+E
+    dlock -t 3600 --grace=300ms job -- sh "$T/family.sh" >/dev/null 2>&1 3>&- 4>&- &
+    local dlock=$! status=0
+    wait_until 10 test -s "$T/daemon"
+    wait_until 10 test -s "$T/grandchild"
+    steal job
+    wait "$dlock" || status=$?
+    equals "$status" 124
+    not kill -0 "$(cat "$T/daemon")"
+    not kill -0 "$(cat "$T/grandchild")"
+}
+
 @test "a lock overwritten by somebody else: stopped at once, and theirs is not touched" {
     hold_lock job
     local start=$(now) status=0
