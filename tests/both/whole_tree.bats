@@ -94,13 +94,13 @@ while True:
     try: os.fork()
     except OSError: pass
 E
-    local user=$((60000 + RANDOM % 5000)) status=0
-    chmod 755 "$T" "$T/.." 2>/dev/null || true
-    cp "$T/bomb.py" "/tmp/bomb.$$.py" && chmod 644 "/tmp/bomb.$$.py"
-    mkdir -m 700 "/tmp/bomb.$$" && chown "$user" "/tmp/bomb.$$"
+    local user=$((60000 + RANDOM % 5000)) status=0 dir
+    # Where that user can reach it.
+    dir=$(mktemp -d /tmp/dlock-bomb.XXXXXX)
+    cp "$(realpath "$DLOCK")" "$dir/dlock" && cp "$T/bomb.py" "$dir" && chmod 755 "$dir" "$dir"/* && chown -R "$user" "$dir"
     HOME=/nonexistent timeout 60 setpriv --reuid="$user" --regid="$user" --clear-groups prlimit --nproc=60 \
-        "$(realpath "$DLOCK")" --backend=file --lock-dir="/tmp/bomb.$$" -t 2s job -- python3 "/tmp/bomb.$$.py" >/dev/null 2>&1 3>&- 4>&- || status=$?
-    rm -rf "/tmp/bomb.$$" "/tmp/bomb.$$.py"
+        "$dir/dlock" --backend=file --lock-dir="$dir" -t 2s job -- python3 "$dir/bomb.py" >/dev/null 2>&1 3>&- 4>&- || status=$?
+    rm -rf "$dir"
     equals "$status" 124
     not pgrep -u "$user"
 }
