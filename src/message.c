@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,10 +33,12 @@ static void write_line(const char *line, size_t length)
 static bool is_journal(void)
 {
     const char *stream = getenv("JOURNAL_STREAM");
-    unsigned long long device, inode;
     struct stat status;
-    return stream != NULL && sscanf(stream, "%llu:%llu", &device, &inode) == 2 && fstat(STDERR_FILENO, &status) == 0 &&
-           status.st_dev == device && status.st_ino == inode;
+    char ours[64];
+    if (stream == NULL || fstat(STDERR_FILENO, &status) != 0)
+        return false;
+    snprintf(ours, sizeof ours, "%ju:%ju", (uintmax_t)status.st_dev, (uintmax_t)status.st_ino);
+    return strcmp(stream, ours) == 0;
 }
 
 void messages_open(struct messages *out)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,14 +31,14 @@ void notify_open(struct notify *notify)
         notify->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-static void send_all(const struct notify *notify, char *text, size_t length, const int *fds, size_t fd_count)
+static void send_all(const struct notify *notify, const char *text, size_t length, const int *fds, size_t fd_count)
 {
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(FDS_MOST * sizeof(int))];
     } control = {0};
     struct sockaddr_un to = notify->to;
-    struct iovec part = {text, length};
+    struct iovec part = {(void *)(uintptr_t)text, length}; /* sendmsg(2) does not write there */
     struct msghdr message = {.msg_name = &to, .msg_namelen = notify->size, .msg_iov = &part, .msg_iovlen = 1};
     if (fd_count > 0) {
         message.msg_control = control.bytes;

@@ -1,7 +1,6 @@
 #include "proc.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +17,11 @@ bool proc_read_line(const char *path, char *text, size_t size)
     return length > 0;
 }
 
-/* The command's name stands in parentheses and may itself contain any
- * character. After it: state ppid pgrp session tty tpgid flags minflt cminflt
- * majflt cmajflt utime stime cutime cstime priority nice threads itrealvalue
- * starttime. */
+/* The numbers of the fields, as proc(5) counts them; state comes first after the
+ * command's name, which stands in parentheses and may itself contain any
+ * character. */
+enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_THREADS = 20, FIELD_START = 22 };
+
 bool proc_stat_read(pid_t pid, struct proc_stat *stat)
 {
     char path[64] = "/proc/self/stat", line[1024];
@@ -29,11 +29,22 @@ bool proc_stat_read(pid_t pid, struct proc_stat *stat)
         snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
     if (!proc_read_line(path, line, sizeof line))
         return false;
-    const char *name_end = strrchr(line, ')');
+    const char *at = strrchr(line, ')');
     *stat = (struct proc_stat){0};
-    return name_end != NULL &&
-           sscanf(name_end + 1, " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %d %*s %" SCNd64,
-                  &stat->state, &stat->parent, &stat->threads, &stat->start) == 4;
+    for (int field = FIELD_STATE; at != NULL && field <= FIELD_START; field++) {
+        at = strchr(at + 1, ' ');
+        if (at == NULL)
+            break;
+        if (field == FIELD_STATE)
+            stat->state = at[1];
+        else if (field == FIELD_PARENT)
+            stat->parent = (pid_t)strtol(at, NULL, 10);
+        else if (field == FIELD_THREADS)
+            stat->threads = (int)strtol(at, NULL, 10);
+        else if (field == FIELD_START)
+            stat->start = strtoll(at, NULL, 10);
+    }
+    return at != NULL;
 }
 
 bool proc_is_ours(void)
