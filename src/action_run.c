@@ -190,17 +190,25 @@ static bool pause_release(const struct run *run, struct deadline until)
 
 /* LOCK_OK, LOCK_GONE, or what kept us from it. Who sends a signal meanwhile
  * does not want to wait for a store that is down: no further try is made.
- * Signals from before were for the command. */
+ * Signals from before were for the command. A lock that is gone when the first
+ * try got no answer and the lease has ended since has cleared by itself: that
+ * is told as LOCK_UNAVAILABLE. */
 static enum lock_result release(struct run *run, struct why *why)
 {
     struct deadline limit = deadline_after(release_limit);
     struct signal_event event;
+    bool retried = false;
     while (signals_next(&run->signals, &event))
         continue;
     for (;;) {
         enum lock_result result = run->backend->release(run->backend, &run->lease, (struct bound){limit, -1}, why);
+        if (result == LOCK_GONE && retried && deadline_passed(run->lease.deadline)) {
+            why_set(why, "the store did not answer in time");
+            return LOCK_UNAVAILABLE;
+        }
         if (result != LOCK_UNAVAILABLE || deadline_passed(limit))
             return result;
+        retried = true;
         if (!pause_release(run, deadline_after(duration_jittered(release_interval))))
             return result;
     }
@@ -262,7 +270,9 @@ static int give_back(struct run *run, const char *text)
 static bool open_heartbeat(struct run *run, struct why *why)
 {
     struct duration interval = {run->options->ttl.ns - run->options->grace.ns};
-    if (!heartbeat_open(&run->heartbeat, run->take_id, why))
+    char id[TOKEN_SIZE]; /* everybody sees it: not the owner token */
+    token_make(id);
+    if (!heartbeat_open(&run->heartbeat, id, why))
         return false;
     bool set = heartbeat_env_set(&run->heartbeat, interval);
     if (!set)

@@ -20,58 +20,61 @@ static enum lock_result fail(struct child *child, const char *text, int error, s
     return LOCK_SYSTEM;
 }
 
-/* Returns 0 or an errno. The guard's first word is that the command runs. */
+/* Returns 0 or an errno. The guard's first word is that the command runs; where
+ * it ends without one, nothing does. */
 static int start_guard(struct child *child, const char *const *argv, const struct signals *signals)
 {
     int ends[2];
-    struct guard_news news = {0};
+    char byte;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         return errno;
     child->guard_fd = ends[0];
     child->pid = fork();
     if (child->pid == 0) {
         close(ends[0]);
-        guard_run(ends[1], argv, signals, child->exec_errno);
+        guard_run(ends[1], argv, signals, child->page);
     }
     int error = child->pid < 0 ? errno : 0;
     close(ends[1]);
     if (error != 0)
         return error;
-    ssize_t length;
-    do
-        length = recv(child->guard_fd, &news, sizeof news, 0);
-    while (length < 0 && errno == EINTR);
-    if (length == (ssize_t)sizeof news && news.event == GUARD_STARTED)
+    while (recv(child->guard_fd, &byte, 1, 0) < 0 && errno == EINTR)
+        continue;
+    child->command = (pid_t)atomic_load(&child->page->command);
+    if (child->command > 0)
         return 0;
     while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
-    return length == (ssize_t)sizeof news ? news.value : ECHILD;
+    error = atomic_load(&child->page->error);
+    return error != 0 ? error : ECHILD;
 }
 
 enum lock_result child_start(struct child *child, const char *const *argv, const struct signals *signals, bool tree,
                              struct why *why)
 {
     *child = (struct child){.pid = -1, .guard_fd = -1};
-    void *page = mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *page = mmap(NULL, sizeof(struct guard_page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return fail(child, "no memory to share with the command's process", errno, why);
-    child->exec_errno = page;
-    process_tree_inherited(&child->except);
+    child->page = page;
+    if (!process_tree_inherited(&child->except))
+        return fail(child, "cannot remember the children from before the command", ENOMEM, why);
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
         return fail(child, "cannot become the reaper of the command's descendants", errno, why);
     int error = 0;
     if (tree)
         error = start_guard(child, argv, signals);
-    else if ((child->pid = spawn(argv, signals, child->exec_errno)) < 0)
+    else if ((child->pid = child->command = spawn(argv, signals, &child->page->exec_errno)) < 0)
         error = errno;
     return error == 0 ? LOCK_OK : fail(child, "cannot start a process for the command", error, why);
 }
 
 void child_close(struct child *child)
 {
-    if (child->exec_errno != NULL)
-        munmap(child->exec_errno, sizeof(int));
-    child->exec_errno = NULL;
+    if (child->page != NULL)
+        munmap(child->page, sizeof *child->page);
+    child->page = NULL;
+    process_tree_forget(&child->except);
     if (child->guard_fd >= 0)
         close(child->guard_fd);
     child->guard_fd = -1;
@@ -84,38 +87,39 @@ static void command_ended(struct child *child, int status)
     child->command_ended = true;
     child->stopped_by = 0;
     child->status = status;
-    child->exec_error = *child->exec_errno;
+    child->exec_error = child->page->exec_errno;
 }
 
 static void read_guard(struct child *child)
 {
-    struct guard_news news;
-    while (recv(child->guard_fd, &news, sizeof news, MSG_DONTWAIT) == (ssize_t)sizeof news) {
-        switch (news.event) {
-        case GUARD_STOPPED: child->stopped_by = news.value; break;
-        case GUARD_CONTINUED: child->stopped_by = 0; break;
-        case GUARD_ENDED: command_ended(child, news.value); break;
-        case GUARD_STARTED:
-        case GUARD_FAILED: break;
-        }
-    }
+    struct guard_page *page = child->page;
+    char byte;
+    while (recv(child->guard_fd, &byte, 1, MSG_DONTWAIT) == 1)
+        continue;
+    int stops = atomic_load(&page->stops), stopped_by = atomic_load(&page->stopped_by);
+    if (stops != child->stops || stopped_by == 0)
+        child->stopped_by = stopped_by;
+    child->stops = stops;
+    if (atomic_load(&page->ended) && !child->command_ended)
+        command_ended(child, atomic_load(&page->status));
 }
 
 static void own_child_changed(struct child *child, int status)
 {
     bool guarded = child->guard_fd >= 0;
     if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
-        if (!guarded)
+        if (!guarded) {
             child->stopped_by = WIFSTOPPED(status) ? WSTOPSIG(status) : 0;
+            child->stops += WIFSTOPPED(status);
+        }
         return;
     }
     child->ended = true;
     if (guarded)
         read_guard(child);
-    if (!guarded || !child->command_ended) {
+    child->guard_lost = guarded && (WIFSIGNALED(status) || !child->command_ended);
+    if (!guarded || child->guard_lost)
         command_ended(child, status);
-        child->guard_lost = guarded;
-    }
 }
 
 void child_reap(struct child *child)
@@ -162,9 +166,7 @@ struct process_count child_tree_left(const struct child *child)
 bool child_is_stopped(const struct child *child)
 {
     struct proc_stat stat;
-    if (child->guard_fd >= 0)
-        return child->stopped_by != 0;
-    return !child->ended && proc_stat_read(child->pid, &stat) && stat.state == 'T';
+    return !child->command_ended && proc_is_ours() && proc_stat_read(child->command, &stat) && stat.state == 'T';
 }
 
 /* --- signals ------------------------------------------------------------- */
@@ -179,11 +181,16 @@ void child_signal(const struct child *child, int number)
         kill(child->pid, number);
 }
 
-/* Where /proc shows nothing, at least our own child. */
+/* Where /proc shows nothing, at least our own child; and a stop signal is for
+ * the command, since the guard takes none. */
 static void signal_child(const struct child *child, int number, struct process_count count)
 {
-    if (count.found == 0 && !child->ended)
+    if (count.found > 0 || child->ended)
+        return;
+    if (number == SIGKILL)
         kill(child->pid, number);
+    else
+        child_signal(child, number);
 }
 
 void child_signal_tree(const struct child *child, int number, struct deadline until)

@@ -2,6 +2,7 @@
 #ifndef DLOCK_CHILD_H
 #define DLOCK_CHILD_H
 
+#include "guard.h"
 #include "process_tree.h"
 #include "signals.h"
 #include "status.h"
@@ -14,9 +15,11 @@ struct child {
     pid_t pid;    /* our own child: the command, or its guard */
     int guard_fd; /* socket to the guard, readable when it has news; -1: none */
     struct process_except except; /* children that dlock had before the command */
-    int *exec_errno; /* shared with the child, mapped; child_close() unmaps it */
+    struct guard_page *page; /* shared with the child, mapped; child_close() unmaps it */
+    pid_t command;           /* the command's pid */
 
-    int stopped_by;     /* the signal that has stopped the command; 0: it runs */
+    int stopped_by;     /* the signal that has stopped the command, until that was acted on; 0: none */
+    int stops;          /* how often it has been stopped */
     bool command_ended; /* with a guard, descendants of it may be left */
     bool ended;         /* the command; with a guard, all its descendants too */
     bool childless;     /* dlock has no child of any kind: seen by the last child_reap() */
@@ -52,7 +55,8 @@ void child_kill_tree(const struct child *child);
  * still waits for. */
 void child_signal(const struct child *child, int number);
 
-/* Whether the command is stopped at this moment, by /proc. */
+/* Whether the command is stopped at this moment, by /proc; false where that
+ * cannot be seen. */
 bool child_is_stopped(const struct child *child);
 
 void child_close(struct child *child);

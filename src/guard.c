@@ -30,20 +30,37 @@ enum { KILL_INTERVAL_MS = 5 };
 
 struct guard {
     int fd;
-    pid_t command;
-    bool command_ended;
+    pid_t dlock, command;
+    struct guard_page *page;
 };
 
-/* dlock may be gone; the loop finds out. */
-static void tell(const struct guard *guard, enum guard_event event, int value)
+/* Where the socket is full dlock has a byte to read already; where dlock is
+ * gone the loop finds out. */
+static void tell(const struct guard *guard)
 {
-    struct guard_news news = {event, value};
-    (void)!send(guard->fd, &news, sizeof news, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)!send(guard->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void command_changed(const struct guard *guard, int status)
+{
+    struct guard_page *page = guard->page;
+    if (WIFSTOPPED(status)) {
+        atomic_store(&page->stopped_by, WSTOPSIG(status));
+        atomic_fetch_add(&page->stops, 1);
+    } else if (WIFCONTINUED(status)) {
+        atomic_store(&page->stopped_by, 0);
+        /* A dlock that has stopped with it does not leave it to run alone. */
+        kill(guard->dlock, SIGCONT);
+    } else {
+        atomic_store(&page->status, status);
+        atomic_store(&page->ended, 1);
+    }
+    tell(guard);
 }
 
 /* False once no child is left: the command has ended, and all that fell to us
  * when their parents did. */
-static bool reap(struct guard *guard)
+static bool reap(const struct guard *guard)
 {
     for (;;) {
         int status;
@@ -52,16 +69,8 @@ static bool reap(struct guard *guard)
             continue;
         if (pid <= 0)
             return pid == 0;
-        if (pid != guard->command)
-            continue;
-        if (WIFSTOPPED(status)) {
-            tell(guard, GUARD_STOPPED, WSTOPSIG(status));
-        } else if (WIFCONTINUED(status)) {
-            tell(guard, GUARD_CONTINUED, 0);
-        } else {
-            guard->command_ended = true;
-            tell(guard, GUARD_ENDED, status);
-        }
+        if (pid == guard->command)
+            command_changed(guard, status);
     }
 }
 
@@ -71,7 +80,7 @@ static bool pass_on(const struct guard *guard)
     int number;
     ssize_t length;
     while ((length = recv(guard->fd, &number, sizeof number, MSG_DONTWAIT)) == (ssize_t)sizeof number) {
-        if (guard->command_ended)
+        if (atomic_load(&guard->page->ended))
             process_tree_signal(number, NULL, DEADLINE_NEVER);
         else
             kill(guard->command, number);
@@ -79,7 +88,7 @@ static bool pass_on(const struct guard *guard)
     return length < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-__attribute__((noreturn)) static void kill_all(struct guard *guard)
+__attribute__((noreturn)) static void kill_all(const struct guard *guard)
 {
     while (reap(guard)) {
         process_tree_kill(NULL);
@@ -88,9 +97,9 @@ __attribute__((noreturn)) static void kill_all(struct guard *guard)
     _exit(0);
 }
 
-void guard_run(int fd, const char *const *argv, const struct signals *signals, int *exec_errno)
+void guard_run(int fd, const char *const *argv, const struct signals *signals, struct guard_page *page)
 {
-    struct guard guard = {.fd = fd};
+    struct guard guard = {.fd = fd, .dlock = getppid(), .page = page};
     sigset_t all, child;
     sigfillset(&all);
     sigemptyset(&child);
@@ -98,12 +107,13 @@ void guard_run(int fd, const char *const *argv, const struct signals *signals, i
     (void)prctl(PR_SET_NAME, "dlock-guard");
     int signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
     bool ready = signal_fd >= 0 && sigprocmask(SIG_SETMASK, &all, NULL) == 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
-    guard.command = ready ? spawn(argv, signals, exec_errno) : -1;
+    guard.command = ready ? spawn(argv, signals, &page->exec_errno) : -1;
     if (guard.command < 0) {
-        tell(&guard, GUARD_FAILED, errno);
+        atomic_store(&page->error, errno);
         _exit(0);
     }
-    tell(&guard, GUARD_STARTED, 0);
+    atomic_store(&page->command, (int)guard.command);
+    tell(&guard);
     while (reap(&guard)) {
         struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = signal_fd, .events = POLLIN}};
         struct signalfd_siginfo info;

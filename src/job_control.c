@@ -10,18 +10,34 @@
  *       A command whose TERM handler ends with `kill 0` would else be sent TERM
  *       for ever.
  *
- * A job is stopped when its processes are: so dlock stops when the command has,
- * and not because it was sent SIGTSTP itself. A command that handles SIGTSTP
- * and runs on is watched on. A command that stops itself, as an editor does on
- * Ctrl-Z, stops dlock. Away from the terminal's foreground dlock does not stop:
- * whoever sends SIGSTOP to a command in the background may continue that
- * command alone, and it would run unwatched. */
+ * A job is stopped when its processes are. So dlock stops when the command has,
+ * and when the stop was one of the whole group: Ctrl-Z, an editor that sends
+ * SIGTSTP to its group, a read from the terminal in the background. A command
+ * that handles SIGTSTP and runs on is watched on. A command that is stopped
+ * alone (SIGSTOP, a debugger) is not followed: whoever did that may continue it
+ * alone, and it would run unwatched. Orders in which that can happen:
+ *
+ *   1. SIGTSTP to both, the command stops, dlock is told of it: it stops. Either
+ *      news may come first; a stop that is not followed in stop_window is not
+ *      followed any more.
+ *   2. The command is continued before dlock gets to stop: SIGCONT, that came to
+ *      both, takes the stop back, and dlock asks /proc right before it stops.
+ *   3. dlock is continued alone: it continues the command.
+ *   4. The command is continued alone: with --tree the guard continues dlock;
+ *      without, nobody can (the manual says so).
+ *   5. dlock is in a script that was stopped with it, so that the shell has taken
+ *      the terminal back already: dlock has no need to stop, and goes on. */
 #include "job_control.h"
 
 #include "signal_name.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
+
+/* How long after SIGTSTP the stop of the command is the one that was asked for:
+ * it may want to restore the screen first. */
+static const struct duration stop_window = {2 * NS_PER_S};
 
 static bool is_for_command(const struct job_control *job, const struct child *child, const struct signal_event *event, bool all)
 {
@@ -30,6 +46,8 @@ static bool is_for_command(const struct job_control *job, const struct child *ch
         return false;
     if (!event->from_process)
         return all;
+    if (child->guard_fd >= 0 && event->sender == child->pid)
+        return false; /* the guard woke dlock */
     if (event->sender > 0 && process_tree_has(event->sender, &child->except)) {
         say_verbose(job->out, "not passed on, the command has sent it: %s", signal_format(event->number, name, sizeof name));
         return false;
@@ -37,13 +55,17 @@ static bool is_for_command(const struct job_control *job, const struct child *ch
     return true;
 }
 
-bool job_pass_signals_on(struct job_control *job, const struct child *child, bool all)
+bool job_pass_signals_on(struct job_control *job, struct child *child, bool all)
 {
     struct signal_event event;
     char name[32];
     bool child_changed = false;
     while (signals_next(job->signals, &event)) {
         child_changed |= event.number == SIGCHLD;
+        if (event.number == SIGTSTP)
+            job->stop_asked = deadline_now();
+        if (event.number == SIGCONT)
+            child->stopped_by = 0;
         if (!is_for_command(job, child, &event, all))
             continue;
         /* fg has continued the whole group; kill -CONT, dlock alone. */
@@ -68,15 +90,34 @@ static bool in_foreground(void)
     return foreground;
 }
 
+/* SIGTTIN and SIGTTOU are blocked: where they were for the whole group, they
+ * are waiting for dlock too. */
+static bool is_pending(int number)
+{
+    sigset_t pending;
+    return sigpending(&pending) == 0 && sigismember(&pending, number) == 1;
+}
+
+static bool was_for_the_group(const struct job_control *job, int number)
+{
+    if (number == SIGTTIN || number == SIGTTOU)
+        return is_pending(number);
+    return number == SIGTSTP && !deadline_passed(deadline_plus(job->stop_asked, stop_window)) && in_foreground();
+}
+
 void job_stop_with_command(struct job_control *job, struct child *child)
 {
     int number = child->stopped_by;
-    /* These two are for the background: the terminal stops whoever reads or
-     * writes there. */
-    bool by_terminal = number == SIGTTIN || number == SIGTTOU;
-    if (number == 0 || (!by_terminal && !in_foreground()))
+    if (number != 0 && child->stops != job->stops)
+        job->stop_seen = deadline_now();
+    job->stops = child->stops;
+    if (number == 0)
         return;
-    child->stopped_by = 0; /* once for each stop */
+    bool follow = was_for_the_group(job, number);
+    if (follow || deadline_passed(deadline_plus(job->stop_seen, stop_window)))
+        child->stopped_by = 0; /* once for each stop, and not much later */
+    if (!follow || !child_is_stopped(child))
+        return;
     job->resumed = true;
     signals_stop_here(number);
 }

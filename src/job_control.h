@@ -12,11 +12,14 @@ struct job_control {
     const struct signals *signals;
     const struct messages *out;
     bool resumed; /* dlock has stopped with the command and was continued */
+    struct deadline stop_asked; /* when SIGTSTP came last, from wherever */
+    struct deadline stop_seen;  /* of the stop that is not followed yet */
+    int stops;                  /* how many have been seen */
 };
 
 /* Passes on to the command what was sent to dlock; with `all`, what the
  * terminal sent as well. True where a child has changed its state meanwhile. */
-bool job_pass_signals_on(struct job_control *job, const struct child *child, bool all);
+bool job_pass_signals_on(struct job_control *job, struct child *child, bool all);
 
 /* Stops dlock where the terminal has stopped the command, and returns once
  * both are continued; so the shell sees a stopped job, and fg continues it. */

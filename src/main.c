@@ -6,7 +6,9 @@
 #include "options.h"
 #include "status.h"
 
+#include <fcntl.h>
 #include <hiredis.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -37,8 +39,21 @@ static int print(enum option_action action)
     return fflush(stdout) == 0 && ferror(stdout) == 0 ? STATUS_OK : STATUS_CANT_CREATE;
 }
 
+/* Where one of the three is closed, the next file or socket that is opened
+ * would have its number, and what is printed would go there. The command finds
+ * it closed, as it was. */
+static bool fill_standard_fds(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR | O_CLOEXEC) != fd)
+            return false;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
+    if (!fill_standard_fds())
+        return STATUS_SYSTEM;
     struct options options;
     struct why why = {""};
     enum settings_result result = options_read(&options, argc, argv, &why);

@@ -68,7 +68,7 @@ void notify_send(const struct notify *notify, const char *format, ...)
 
 void notify_forward(const struct notify *notify, const char *text, size_t length, const int *fds, size_t fd_count)
 {
-    static const char main_pid[] = "MAINPID=";
+    static const char main_pid[] = "MAINPID"; /* and MAINPIDFD, MAINPIDFDID */
     char kept[4096];
     size_t used = 0;
     if (notify->fd < 0 || length > sizeof kept || fd_count > FDS_MOST)

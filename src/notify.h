@@ -22,7 +22,7 @@ void notify_open(struct notify *notify);
 void notify_send(const struct notify *notify, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Passes on what was received from the command, with the descriptors that came
- * with it, which stay the caller's. MAINPID= lines are left out: for the
+ * with it, which stay the caller's. MAINPID lines are left out: for the
  * service manager the main process is dlock. */
 void notify_forward(const struct notify *notify, const char *text, size_t length, const int *fds, size_t fd_count);
 

@@ -31,6 +31,7 @@ struct walk {
 struct pids {
     pid_t *list;
     size_t count, room;
+    bool short_of_memory;
 };
 
 static void pids_add(struct pids *pids, pid_t pid)
@@ -38,8 +39,10 @@ static void pids_add(struct pids *pids, pid_t pid)
     if (pids->count == pids->room) {
         size_t room = pids->room > 0 ? 2 * pids->room : 64;
         pid_t *list = realloc(pids->list, room * sizeof *list);
-        if (list == NULL)
-            return; /* the next walk, with fewer of them left, finds it */
+        if (list == NULL) {
+            pids->short_of_memory = true; /* the next walk, with fewer of them left, finds it */
+            return;
+        }
         pids->list = list;
         pids->room = room;
     }
@@ -121,7 +124,7 @@ static void list_children(pid_t pid, int threads, bool listed, struct pids *chil
 
 static bool is_excepted(pid_t pid, const struct process_except *except)
 {
-    for (int i = 0; except != NULL && i < except->count; i++)
+    for (size_t i = 0; except != NULL && i < except->count; i++)
         if (except->pids[i] == pid)
             return true;
     return false;
@@ -187,21 +190,28 @@ static struct process_count walk_tree(int number, enum order order, const struct
     walk.listed = walk.count.known && children_are_listed();
     if (walk.count.known)
         walk_below(&walk, getpid(), 0, 0);
+    else if (getpid() == 1)
+        walk.count.found = kill(-1, number) == 0;
     return walk.count;
 }
 
-void process_tree_inherited(struct process_except *except)
+bool process_tree_inherited(struct process_except *except)
 {
     struct pids children = {0};
     siginfo_t info;
-    except->count = 0;
+    *except = (struct process_except){0};
     /* Nearly always there are none, and that is cheap to know. */
     if ((waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) || !proc_is_ours())
-        return;
+        return true;
     list_children(getpid(), 0, children_are_listed(), &children);
-    for (size_t i = 0; i < children.count && except->count < EXCEPT_MOST; i++)
-        except->pids[except->count++] = children.list[i];
-    free(children.list);
+    *except = (struct process_except){children.count, children.list};
+    return !children.short_of_memory;
+}
+
+void process_tree_forget(struct process_except *except)
+{
+    free(except->pids);
+    *except = (struct process_except){0};
 }
 
 struct process_count process_tree_signal(int number, const struct process_except *except, struct deadline until)

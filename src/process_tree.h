@@ -13,13 +13,12 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { EXCEPT_MOST = 64 };
-
 /* Children that are none of our business: a process that executes dlock keeps
- * those that it had. */
+ * those that it had. (When they end, what they leave behind falls to us and
+ * cannot be told from the command's own.) */
 struct process_except {
-    int count;
-    pid_t pids[EXCEPT_MOST];
+    size_t count;
+    pid_t *pids;
 };
 
 /* What one walk over the tree found alive. */
@@ -27,11 +26,14 @@ struct process_count {
     int found;
     int ended;   /* had ended when they were looked at: what they left to us may have been missed */
     pid_t first; /* one of those found, 0 where there is none */
-    bool known;  /* false: there is no /proc that could be walked */
+    bool known;  /* false: there is no /proc that could be walked. The first process
+                  * of a pid namespace then signals all others in it. */
 };
 
-/* Fills in the children that this process has now. */
-void process_tree_inherited(struct process_except *except);
+/* Fills in the children that this process has now; process_tree_forget() frees
+ * them. False where memory is short. */
+bool process_tree_inherited(struct process_except *except);
+void process_tree_forget(struct process_except *except);
 
 /* Sends the signal (0: only counts) to every descendant but `except` and what
  * is below, children before their parents, and continues those that are

@@ -108,8 +108,6 @@ void signals_restore(const struct signals *signals)
 void signals_stop_here(int number)
 {
     sigset_t set;
-    if (number == SIGSTOP)
-        number = SIGTSTP;
     sigemptyset(&set);
     sigaddset(&set, number);
     raise(number);

@@ -38,10 +38,10 @@ bool signal_ends(int number);
 /* Puts back, in the child before exec(3), what dlock was given. Async-signal-safe. */
 void signals_restore(const struct signals *signals);
 
-/* Does what this signal, of those that stop a job, does by default, and returns
- * once dlock is continued: the shell sees a stopped job. SIGSTOP is done as
- * SIGTSTP, which the kernel leaves out where nobody could continue us (an
- * orphaned process group). */
+/* Does what this signal, of those that stop a job (not SIGSTOP), does by
+ * default, and returns once dlock is continued: the shell sees a stopped job.
+ * The kernel leaves it out where nobody could continue us (an orphaned process
+ * group). */
 void signals_stop_here(int number);
 
 /* Ends this process by the signal, so that a shell sees what happened.

@@ -143,8 +143,14 @@ static bool is_watched(const struct run *run)
 static void start_watch(struct run *run)
 {
     struct outcome *outcome = run->outcome;
-    enum lock_result result =
-        watch_start(&run->watch, run->plan->backend, run->plan->lease, run->plan->grace, &outcome->error);
+    struct watch_plan plan = {
+        .backend = run->plan->backend,
+        .lease = run->plan->lease,
+        .grace = run->plan->grace,
+        .heartbeat = run->plan->heartbeat,
+        .notify = &run->plan->out->notify,
+    };
+    enum lock_result result = watch_start(&run->watch, &plan, &outcome->error);
     if (result == LOCK_OK) {
         run->watch_at = DEADLINE_NEVER;
         return;
@@ -246,8 +252,11 @@ static bool is_over(struct run *run)
     if (run->phase != KILLING || !deadline_passed(run->give_up))
         return false;
     struct process_count left = child_tree_left(&run->child);
-    say_error(run->plan->out, "%d process%s of the command cannot be killed, one of them is pid %ld", left.found,
-              left.found == 1 ? "" : "es", (long)left.first);
+    if (left.known)
+        say_error(run->plan->out, "%d process%s of the command cannot be killed, one of them is pid %ld", left.found,
+                  left.found == 1 ? "" : "es", (long)left.first);
+    else
+        say_error(run->plan->out, "processes of the command are left, and /proc, which is not of this pid namespace, does not show them");
     return true;
 }
 
@@ -339,7 +348,7 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
     if (outcome->started) {
         /* The first heartbeat may come at once, and starts nothing by itself. */
         run.watch_at = plan->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);
-        if (*run.child.exec_errno == 0)
+        if (run.child.page->exec_errno == 0)
             say_started(plan);
         watch_command(&run);
         read_heartbeat(&run); /* its last words */

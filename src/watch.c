@@ -6,6 +6,8 @@
  *   watch->lease             the watch thread's own copy.
  *   watch->state             both, under the mutex. Written by the watch thread
  *                            alone; news_fd says that there is something to read.
+ *   the heartbeat's socket   both: who reads a message has it, and no message is
+ *                            read twice.
  *   the command              the main thread alone: it sends every signal and
  *                            reaps, so that no pid is signalled once it is free.
  *   the deadline's timer     the main thread: a watch thread that hangs on a
@@ -158,6 +160,9 @@ static enum lock_result ask(struct watch *watch, bool last, struct bound bound, 
 {
     struct backend *backend = watch->backend;
     take_beat(watch);
+    /* What was sent in time counts, though the main thread has not read it yet. */
+    if (last && watch->heartbeat->fd >= 0)
+        watch->beat |= heartbeat_read(watch->heartbeat, watch->notify);
     if (!watch->beat || (!last && !deadline_passed(beat_due(watch))))
         return backend->check(backend, &watch->lease, bound, why);
     enum lock_result result = backend->extend(backend, &watch->lease, bound, why);
@@ -235,17 +240,18 @@ static void close_fds(const struct watch *watch)
         close(watch->beat_fd);
 }
 
-enum lock_result watch_start(struct watch *watch, struct backend *backend, const struct lease *lease, struct duration grace,
-                             struct why *why)
+enum lock_result watch_start(struct watch *watch, const struct watch_plan *plan, struct why *why)
 {
     *watch = (struct watch){
-        .backend = backend,
-        .lease = *lease,
-        .grace = grace,
+        .backend = plan->backend,
+        .lease = *plan->lease,
+        .grace = plan->grace,
+        .heartbeat = plan->heartbeat,
+        .notify = plan->notify,
         .news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
         .quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
         .beat_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
-        .state = {.verdict = WATCH_HELD, .deadline = lease->deadline},
+        .state = {.verdict = WATCH_HELD, .deadline = plan->lease->deadline},
     };
     bool opened = watch->news_fd >= 0 && watch->quit_fd >= 0 && watch->beat_fd >= 0;
     int error = !opened ? errno : pthread_mutex_init(&watch->mutex, NULL);

@@ -4,6 +4,7 @@
 #define DLOCK_WATCH_H
 
 #include "backend.h"
+#include "heartbeat.h"
 
 #include <pthread.h>
 
@@ -24,6 +25,8 @@ struct watch {
     struct backend *backend;
     struct lease lease;    /* the thread's own copy */
     struct duration grace; /* it asks once more this long before the deadline */
+    const struct heartbeat *heartbeat;
+    const struct notify *notify;
     int news_fd;           /* to the main thread: the state has changed */
     int quit_fd;           /* to the watch thread: leave */
     int beat_fd;           /* to the watch thread: the command makes progress */
@@ -34,10 +37,17 @@ struct watch {
     pthread_t thread;
 };
 
+struct watch_plan {
+    struct backend *backend;
+    const struct lease *lease;
+    struct duration grace;
+    const struct heartbeat *heartbeat; /* looked at before the last look; its fd -1: none */
+    const struct notify *notify;       /* to pass on what is found there */
+};
+
 /* Starts the thread, which has the backend for itself until watch_stop().
  * LOCK_OK; LOCK_SYSTEM with *why set. */
-enum lock_result watch_start(struct watch *watch, struct backend *backend, const struct lease *lease, struct duration grace,
-                             struct why *why);
+enum lock_result watch_start(struct watch *watch, const struct watch_plan *plan, struct why *why);
 
 /* What is known at this moment; drains news_fd. */
 struct watch_state watch_read(struct watch *watch);

@@ -73,3 +73,14 @@ contain() {
     equals "$status" 124
     kill -0 "$(cat "$T/other.pid")"
 }
+
+@test "a /proc of another pid namespace: --tree still passes the stop on, and pid 1 stops all in its namespace" {
+    run timeout 30 unshare -pf --kill-child dlock --tree -t 3s --grace=2s job -- bash -c 'trap "echo got TERM; exit 3" TERM; while :; do sleep 0.01; done'
+    equals "$status" 124
+    [[ $output == *'got TERM'* ]]
+    run timeout 30 unshare -pf --kill-child dlock -t 1s job -- sh -c 'setsid sh -c "trap \"\" TERM; while :; do date +%s >\"$T/alive\"; sleep 0.05; done" & sleep 60'
+    equals "$status" 124
+    rm "$T/alive"
+    sleep 0.3 # it would be made again
+    [ ! -e "$T/alive" ]
+}

@@ -322,3 +322,20 @@ P
     [ $(($(now) - start)) -lt 4000 ]
     grep -q 'the lock could not be released' "$T/err"
 }
+
+@test "a lease that ends while a Redis that hangs does not answer to the release is no lost lock" {
+    start_redis
+    local status=0
+    dlock -r "unix://$T/redis.sock" --connect-timeout=500ms -t 2s job -- sh -c 'touch "$T/ready"; until [ -e "$T/go" ]; do sleep 0.01; done; exit 4' \
+        2>"$T/err" 3>&- 4>&- &
+    local dlock=$!
+    wait_until 10 test -e "$T/ready"
+    kill -STOP "$(cat "$T/redis.pid")"
+    touch "$T/go"
+    sleep 2.5 # beyond the end of the lease
+    kill -CONT "$(cat "$T/redis.pid")"
+    wait "$dlock" || status=$?
+    equals "$status" 4
+    grep -q 'the lock could not be released' "$T/err"
+    not grep -q 'lost' "$T/err"
+}

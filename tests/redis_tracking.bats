@@ -322,3 +322,20 @@ refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*reje
     wait "$HOLDER"
     is_free
 }
+
+@test "--heartbeat: a key whose expiry somebody took away has one again, and the lease is extended" {
+    start_redis
+    cat >"$T/persist.py" <<'E'
+import os, socket, subprocess, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
+cli = ["redis-cli", "-s", os.environ["T"] + "/redis.sock"]
+subprocess.run(cli + ["persist", "dlock:job"], stdout=subprocess.DEVNULL)
+for i in range(6):
+    time.sleep(0.5)
+    s.send(b"WATCHDOG=1")
+assert int(subprocess.check_output(cli + ["pttl", "dlock:job"])) > 0
+E
+    run dlock -r "unix://$T/redis.sock" --heartbeat -t 2s --grace=100ms job -- python3 "$T/persist.py"
+    equals "$status $output" '0 '
+}

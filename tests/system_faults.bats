@@ -39,6 +39,18 @@ teardown() { common_teardown; }
     equals "$(cat "$T/status")" 5
 }
 
+@test "closed descriptors are filled, so that no message goes into a file or a connection; the command finds them closed" {
+    run bash -c 'exec 3>&- 4>&-; dlock -v job -- sh -c "cat $T/locks/*.lock >$T/record" <&- >&- 2>&-'
+    equals "$status" 0
+    equals "$(head -n 1 "$T/record")" 'dlock 1'
+    run bash -c 'exec 3>&- 4>&-; dlock job -- sh -c "[ -e /proc/self/fd/2 ] || exit 9" <&- >&- 2>&-'
+    equals "$status" 9
+    start_redis
+    run bash -c 'exec 3>&- 4>&-; dlock -v --backend=redis -r "unix://$T/redis.sock" -t 2s job -- sleep 0.5 <&- >&- 2>&-'
+    equals "$status" 0
+    equals "$(redis-cli -s "$T/redis.sock" info errorstats | grep -c errorstat_ERR)" 0
+}
+
 @test "libssl and libcrypto are not loaded" {
     [ -z "${SANITIZER:-}" ] || skip 'sanitizers load what they like'
     run env LD_TRACE_LOADED_OBJECTS=1 "$DLOCK"

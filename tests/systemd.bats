@@ -110,7 +110,7 @@ P
 @test "--heartbeat: all that the command sends goes on to the service manager, but for MAINPID" {
     manager
     notify
-    run dlock --heartbeat job -- sh -c 'notify STATUS=working MAINPID=1 "X_A=b c"; WITH_FD=1 notify FDSTORE=1; notify READY=1'
+    run dlock --heartbeat job -- sh -c 'notify STATUS=working MAINPID=1 MAINPIDFD=1 "X_A=b c"; WITH_FD=1 notify FDSTORE=1; notify READY=1'
     equals "$status $output" '0 '
     wait_until 10 told '^STATUS=working\|X_A=b c$'
     wait_until 10 told '^FDSTORE=1 fds=1$'

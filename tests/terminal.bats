@@ -7,7 +7,10 @@ setup() {
     command -v expect >/dev/null || skip 'no expect'
     cd "$T" || return 1
     script count 'trap "n=x\$n; echo one $1" $1; echo begun; until read line; do :; done; echo $1=$n line=$line; exit 7'
-    script stop_itself 'kill -STOP $$; echo back again'
+    script stop_itself 'kill -TSTP 0; echo back again'
+    script stopped_alone 'p=$$; (sleep 0.2; kill -STOP $p; sleep 0.3; kill -CONT $p) & i=0
+while [ $i -lt 10 ]; do sleep 0.1; i=$((i + 1)); done; echo went on'
+    script script '"$@" -t 60 job ./count CONT; echo script done $?'
     script deaf 'trap "" TSTP; echo begun; read line; echo got=$line'
     script reader 'read line; echo got=$line'
     script sleeper 'echo begun; exec sleep 60'
@@ -16,7 +19,7 @@ setup() {
 script() { printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod +x "$1"; }
 teardown() { common_teardown; }
 
-job_control() { timeout 120 expect "$TESTS/helpers/job_control.exp" dlock "$@" </dev/null 3>&- 4>&-; }
+job_control() { timeout 120 expect "$TESTS/helpers/job_control.exp" "dlock${OPTIONS:+ $OPTIONS}" "$@" </dev/null 3>&- 4>&-; }
 
 @test "Ctrl-Z, jobs, fg and Ctrl-C in bash are as without dlock" {
     job_control bash --norc --noprofile -i
@@ -30,4 +33,8 @@ job_control() { timeout 120 expect "$TESTS/helpers/job_control.exp" dlock "$@" <
 @test "Ctrl-Z, jobs, fg and Ctrl-C in zsh are as without dlock" {
     command -v zsh >/dev/null || skip 'no zsh'
     job_control zsh -f -i
+}
+
+@test "with --tree as well" {
+    OPTIONS=--tree job_control bash --norc --noprofile -i
 }

@@ -95,3 +95,22 @@ E
     equals "$status" 0
     equals "$(grep -c '90 % of the lease' <<<"$output")" 2
 }
+
+@test "--heartbeat: a sign of life sent in time counts, though dlock was frozen when it came" {
+    cat >"$T/late.py" <<'E'
+import os, signal, socket, subprocess, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
+dlock = os.getppid()
+begin = time.monotonic()
+time.sleep(1.5)
+os.kill(dlock, signal.SIGSTOP)
+time.sleep(0.1)
+s.send(b"WATCHDOG=1")
+time.sleep(2.1) # the stop was due at 2.9 s
+os.kill(dlock, signal.SIGCONT)
+time.sleep(2) # beyond the first lease
+E
+    run dlock --heartbeat -t 5s --grace=2s job -- python3 "$T/late.py"
+    equals "$status $output" '0 '
+}

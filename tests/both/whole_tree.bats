@@ -230,3 +230,44 @@ E
     wait "$dlock"
     equals "$(sort "$T/got" | tr '\n' ' ')" 'command heir '
 }
+
+@test "--tree: the guard killed when the command has ended: what is left is killed, never 0" {
+    daemon
+    dlock -v --tree job -- python3 "$T/daemon.py" 600 0 >/dev/null 2>"$T/err" 3>&- 4>&- &
+    local dlock=$! status=0
+    wait_until 10 grep -q 'the command has ended' "$T/err"
+    kill -KILL "$(pgrep -P "$dlock")"
+    wait "$dlock" || status=$?
+    equals "$status" 137
+    not kill -0 "$(cat "$T/daemon")"
+    is_clean job
+}
+
+@test "--tree: a command that is stopped and continued again and again while dlock is frozen: its own status" {
+    run timeout 60 python3 - <<'P'
+import os, signal, subprocess, time
+dlock = subprocess.Popen(["dlock", "--tree", "job", "--", "sh", "-c", 'echo $$ >"$T/pid.tmp"; mv "$T/pid.tmp" "$T/pid"; sleep 2; exit 3'])
+path = os.environ["T"] + "/pid"
+while not os.path.exists(path): time.sleep(0.01)
+pid = int(open(path).read())
+dlock.send_signal(signal.SIGSTOP)
+for i in range(500):
+    os.kill(pid, signal.SIGSTOP); time.sleep(0.0005)
+    os.kill(pid, signal.SIGCONT); time.sleep(0.0005)
+# Its end comes while dlock sleeps.
+while os.path.exists(f"/proc/{pid}"): time.sleep(0.01)
+dlock.send_signal(signal.SIGCONT)
+raise SystemExit(dlock.wait(30))
+P
+    equals "$status $output" '3 '
+}
+
+@test "however many processes dlock did not start, all are left alone" {
+    run bash -c 'for i in $(seq 80); do sleep 600 >/dev/null 2>&1 3>&- 4>&- & echo $! >>"$T/others"; done; exec dlock -t 500ms job -- sleep 60'
+    equals "$status" 124
+    local pid
+    while read -r pid; do
+        kill -0 "$pid" || { echo "gone: $pid"; false; }
+        kill -KILL "$pid"
+    done <"$T/others"
+}
