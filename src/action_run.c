@@ -4,6 +4,7 @@
 #include "command_env.h"
 #include "duration.h"
 #include "heartbeat.h"
+#include "nesting.h"
 #include "signals.h"
 #include "supervise.h"
 #include "wait.h"
@@ -11,10 +12,16 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
+
+/* How long to ask whether an outer lock holds; where there is no answer it is
+ * asked for like any other. */
+static const struct duration nesting_limit = {3 * NS_PER_S};
 
 /* How long a release is tried; after that the lease clears by itself. */
 static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
@@ -32,6 +39,7 @@ struct run {
     struct backend *backend;
     struct lease lease;
     struct heartbeat heartbeat;
+    bool nested; /* an ancestor holds the lock: nothing to take, nothing to release */
     struct deadline next_status; /* when the service manager is told of the wait again */
 };
 
@@ -120,6 +128,13 @@ static int not_taken(const struct run *run, enum lock_result result, const struc
     return (int)status_of(result);
 }
 
+static bool held_by_ancestor(void *data, const struct holder *holder)
+{
+    struct run *run = data;
+    run->nested = run->nested || nested_by_ancestry(holder, &run->request.self);
+    return run->nested;
+}
+
 /* Waits for what is left of --wait after `already`. */
 static enum lock_result wait_on(struct run *run, struct duration already, struct holder *holder, struct waited *waited,
                                 struct why *why)
@@ -130,6 +145,7 @@ static enum lock_result wait_on(struct run *run, struct duration already, struct
         .wait = {options->wait.ns > already.ns ? options->wait.ns - already.ns : 0},
         .outage = options->outage,
         .pausing = run->out->notify.fd >= 0 ? tell_manager : NULL,
+        .is_own = held_by_ancestor,
         .data = run,
     };
     return wait_for_lock(run->backend, &run->request, &patience, run->signals.fd, &run->lease, holder, waited, why);
@@ -155,6 +171,9 @@ static bool take(struct run *run, int *status)
         *status = (int)failed;
         return false;
     }
+    run->nested = nested_by_environment(run->backend, run->key, (struct bound){deadline_after(nesting_limit), run->signals.fd});
+    if (run->nested)
+        return true;
     enum lock_result result = wait_on(run, DURATION_ZERO, &holder, &waited, &why);
     if (result == LOCK_UNAVAILABLE && run->options->fallback_to_file) {
         if (fall_back(run, &failed, &why) != LOCK_OK) {
@@ -165,6 +184,8 @@ static bool take(struct run *run, int *status)
         result = wait_on(run, waited.time, &holder, &waited, &why);
     }
     char time[DURATION_TEXT_SIZE];
+    if (run->nested)
+        return true;
     if (result == LOCK_OK)
         say_verbose(run->out, "taken (%s, fence %" PRId64 ") after %s", run->backend->kind, run->lease.fence,
                     duration_format(waited.time, time, sizeof time));
@@ -214,12 +235,16 @@ static enum lock_result release(struct run *run, struct why *why)
     }
 }
 
+static int cannot_run(const struct run *run, int error)
+{
+    say_error(run->out, "cannot run %s: %s", run->argv[0], strerror(error));
+    return error == ENOENT || error == ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
+}
+
 static int command_status(const struct run *run, const struct outcome *outcome)
 {
-    if (outcome->exec_error != 0) {
-        say_error(run->out, "cannot run %s: %s", run->argv[0], strerror(outcome->exec_error));
-        return outcome->exec_error == ENOENT || outcome->exec_error == ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
-    }
+    if (outcome->exec_error != 0)
+        return cannot_run(run, outcome->exec_error);
     if (WIFSIGNALED(outcome->status))
         return STATUS_SIGNAL_BASE + WTERMSIG(outcome->status);
     return WEXITSTATUS(outcome->status);
@@ -280,6 +305,21 @@ static bool open_heartbeat(struct run *run, struct why *why)
     return set;
 }
 
+/* An ancestor has the lock, watches it and releases it: there is nothing left
+ * to do but to become the command. */
+static int run_nested(struct run *run)
+{
+    struct signal_event event;
+    say_verbose(run->out, "held already by the command that this runs in; nothing is taken or released");
+    if (signals_next(&run->signals, &event))
+        return signals_die_by(event.number);
+    run->backend->close(run->backend);
+    run->backend = NULL;
+    signals_restore(&run->signals);
+    execvp(run->argv[0], (char *const *)(uintptr_t)run->argv);
+    return cannot_run(run, errno);
+}
+
 static int run_command(struct run *run)
 {
     struct signal_event event;
@@ -324,7 +364,7 @@ int action_run(const struct options *options, const struct messages *out)
     }
     prepare(&run);
     if (take(&run, &status))
-        status = run_command(&run);
+        status = run.nested ? run_nested(&run) : run_command(&run);
     if (run.backend != NULL)
         run.backend->close(run.backend);
     return status;

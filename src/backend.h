@@ -38,7 +38,9 @@ struct backend {
                              struct bound, struct why *);
 
     /* Asks whether the lock is still ours, and adopts a deadline that others
-     * have moved (lease_adopt()). Never renews.
+     * have moved (lease_adopt()). Never renews. Where this backend has taken
+     * nothing, it asks whether another process holds the lock of the lease's
+     * key and token.
      * LOCK_OK, LOCK_GONE with *why set, or as take() without LOCK_HELD. */
     enum lock_result (*check)(struct backend *, struct lease *, struct bound, struct why *);
 

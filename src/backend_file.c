@@ -15,8 +15,11 @@
  * --status, and for extending a lease. */
 #include "backend_file.h"
 
+#include "flock_holder.h"
 #include "lock_dir.h"
 #include "lock_record.h"
+#include "proc.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,6 +53,16 @@ static void let_go(struct file_backend *file)
     if (file->fd >= 0)
         close(file->fd);
     file->fd = -1;
+}
+
+/* With --lock-file it is the path that was given. */
+static void set_path(struct file_backend *file, const char *key)
+{
+    char name[LOCK_FILE_NAME_SIZE];
+    if (file->exact)
+        return;
+    lock_file_name(name, key);
+    snprintf(file->path, sizeof file->path, "%s/%s", file->dir.path, name);
 }
 
 /* --- take ---------------------------------------------------------------- */
@@ -100,11 +113,36 @@ static bool read_record(const struct file_backend *file, struct lock_record *rec
     return lock_record_parse(record, text);
 }
 
+/* There is no record in a file that is flock(1)'s as well; but the kernel knows
+ * who has it. */
+static void read_exact_holder(const struct file_backend *file, const struct holder *self, struct holder *holder)
+{
+    struct stat status;
+    struct proc_stat process;
+    char path[64];
+    if (fstat(file->fd, &status) != 0 || !proc_is_ours())
+        return;
+    holder->pid = flock_holder(&status);
+    if (holder->pid == 0 || !proc_stat_read(holder->pid, &process))
+        return;
+    holder->known = true;
+    holder->pid_start = process.start;
+    text_copy(holder->host, sizeof holder->host, self->host);
+    text_copy(holder->boot_id, sizeof holder->boot_id, self->boot_id);
+    snprintf(path, sizeof path, "/proc/%ld", (long)holder->pid);
+    if (stat(path, &status) == 0)
+        snprintf(holder->user, sizeof holder->user, "%ld", (long)status.st_uid);
+    snprintf(path, sizeof path, "/proc/%ld/comm", (long)holder->pid);
+    (void)proc_read_line(path, holder->command, sizeof holder->command);
+}
+
 /* Its holder may write the record at this very moment; then it is unknown. */
 static void read_holder(const struct file_backend *file, const struct lock_request *request, struct holder *holder)
 {
     struct lock_record record;
     *holder = (struct holder){0};
+    if (file->exact)
+        read_exact_holder(file, &request->self, holder);
     if (!read_record(file, &record))
         return;
     *holder = record.holder;
@@ -165,11 +203,7 @@ static enum lock_result file_take(struct backend *backend, const struct lock_req
     struct file_backend *file = file_of(backend);
     (void)bound; /* nothing here waits */
     *holder = (struct holder){0};
-    if (!file->exact) {
-        char name[LOCK_FILE_NAME_SIZE];
-        lock_file_name(name, request->key);
-        snprintf(file->path, sizeof file->path, "%s/%s", file->dir.path, name);
-    }
+    set_path(file, request->key);
     for (int tries = 0; tries < TRIES_MOST; tries++) {
         struct deadline before = deadline_now();
         enum lock_result result = open_file(file, why);
@@ -221,11 +255,26 @@ static enum lock_result look_at_file(struct file_backend *file, const struct lea
     return LOCK_GONE;
 }
 
+/* For a lock that another process holds: whether its record has our token, and
+ * somebody has it locked. */
+static enum lock_result check_from_outside(struct file_backend *file, const struct lease *lease, struct why *why)
+{
+    struct lock_record record;
+    set_path(file, lease->key);
+    file->fd = open(file->path, file->exact ? O_RDONLY | O_CLOEXEC : O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    bool held = file->fd >= 0 && flock(file->fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK &&
+                read_record(file, &record) && strcmp(record.token, lease->token) == 0;
+    let_go(file);
+    return held ? LOCK_OK : gone(file, why);
+}
+
 static enum lock_result file_check(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
 {
     struct lock_record record;
     bool known;
     (void)bound;
+    if (file_of(backend)->fd < 0)
+        return check_from_outside(file_of(backend), lease, why);
     enum lock_result result = look_at_file(file_of(backend), lease, &record, &known, why);
     if (result != LOCK_OK || !known)
         return result;

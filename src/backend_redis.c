@@ -172,8 +172,9 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
 }
 
 /* The keys and arguments by which a script knows our lease. */
-static void add_lease(const struct redis_backend *redis, struct redis_command *command, const struct lease *lease)
+static void add_lease(struct redis_backend *redis, struct redis_command *command, const struct lease *lease)
 {
+    lock_key_companion(redis->meta, sizeof redis->meta, lease->key, "meta");
     redis_command_add(command, "2");
     redis_command_add(command, lease->key);
     redis_command_add(command, redis->meta);
@@ -182,7 +183,7 @@ static void add_lease(const struct redis_backend *redis, struct redis_command *c
 }
 
 /* As add_lease(), and the time, for which `now` is room. */
-static void add_release(const struct redis_backend *redis, struct redis_command *command, const struct lease *lease,
+static void add_release(struct redis_backend *redis, struct redis_command *command, const struct lease *lease,
                         char now[24])
 {
     snprintf(now, 24, "%" PRId64, wall_now_ms());

@@ -41,7 +41,7 @@ struct lease {
     const char *name;
     const char *key;
     const char *token;
-    const char *take_id;
+    const char *take_id; /* "": not known, the token alone tells that it is ours */
     struct duration ttl;
     int64_t fence;            /* rises with every take of the lock */
     struct deadline taken;    /* before the take was sent */

@@ -58,7 +58,8 @@ static enum lock_result wait_for_holder(struct waiting *waiting, const struct ba
 {
     waiting->outage_end = DEADLINE_NEVER;
     waiting->retry = retry_least;
-    if (deadline_passed(waiting->end))
+    if (deadline_passed(waiting->end) ||
+        (waiting->patience->is_own != NULL && waiting->patience->is_own(waiting->patience->data, holder)))
         return LOCK_HELD;
     if (waiting->patience->pausing != NULL)
         waiting->patience->pausing(waiting->patience->data, holder, NULL);

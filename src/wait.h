@@ -11,6 +11,9 @@ struct patience {
     /* Called before each pause: for the holder, or where that is NULL for the
      * store, which `why` is about. NULL: nobody wants to know. */
     void (*pausing)(void *data, const struct holder *holder, const struct why *why);
+    /* Whether the holder is one that must not be waited for: then the wait ends
+     * at once with LOCK_HELD. NULL: there is none. */
+    bool (*is_own)(void *data, const struct holder *holder);
     void *data;
 };
 

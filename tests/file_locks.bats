@@ -144,8 +144,9 @@ teardown() { common_teardown; }
     fi
     mkdir -m 777 "$T/runtime"
     local name=dlock-test-$$-$RANDOM
-    run as "XDG_RUNTIME_DIR=$T/runtime" "$DLOCK" "$name" -- env -u XDG_RUNTIME_DIR "$DLOCK" -n "$name" true
-    [ "$status" -eq 75 ]
+    run as "XDG_RUNTIME_DIR=$T/runtime" "$DLOCK" "$name" -- env -u XDG_RUNTIME_DIR "$DLOCK" -v -n "$name" true
+    # The same lock: the inner one finds that it is inside the outer one.
+    [[ $status -eq 0 && $output == *'held already'* ]]
 }
 
 @test "--lock-file and flock(1) exclude each other; the file is neither written nor removed" {
@@ -177,6 +178,21 @@ teardown() { common_teardown; }
     [ "$status" -eq 1 ]
     fails_with 73 'cannot open the lock file .*No such file' dlock --lock-file="$T/no/such" job touch "$T/ran"
     [ ! -e "$T/ran" ]
+}
+
+@test "--lock-file inside the same --lock-file does not wait for itself" {
+    run timeout 20 dlock --lock-file="$T/exact" a dlock --lock-file="$T/exact" b echo ok
+    equals "$status $output" '0 ok'
+    flock "$T/exact" timeout 20 dlock --lock-file="$T/exact" a echo ok >"$T/out"
+    equals "$(cat "$T/out")" ok
+}
+
+@test "--lock-file: who has the file is told, flock(1) too" {
+    flock "$T/exact" sleep 600 3>&- 4>&- &
+    echo $! >"$T/flock.pid"
+    wait_until 10 not flock -n "$T/exact" true
+    fails_with 75 "held by .*, pid $!, flock" dlock -v -n --lock-file="$T/exact" a true
+    pkill -P "$!"
 }
 
 @test "--lock-file on a pipe does not hang" {

@@ -1,7 +1,7 @@
 -- Whether the lock is still ours, and for how long.
 --
 -- KEYS: lock, meta
--- ARGV: token, take id
+-- ARGV: token, take id ("": the token alone counts)
 -- Returns {"ours", left (ms; -1: no expiry)}, {"gone"} or {"other"}
 
 local value = redis.pcall('GET', KEYS[1])
@@ -13,5 +13,5 @@ if value ~= ARGV[1] then return {value and 'other' or 'gone'} end
 -- Another run with the same --owner has the same token, but not the same id.
 -- Where meta is gone or another client's, the token is all that there is.
 local known = redis.pcall('HMGET', KEYS[2], 'owner', 'take')
-if not known.err and known[1] == ARGV[1] and known[2] ~= ARGV[2] then return {'other'} end
+if ARGV[2] ~= '' and not known.err and known[1] == ARGV[1] and known[2] ~= ARGV[2] then return {'other'} end
 return {'ours', redis.call('PTTL', KEYS[1])}

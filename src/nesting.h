@@ -1,0 +1,18 @@
+/* A lock inside the same lock: a dlock that runs inside a command which holds
+ * the lock already does not wait for itself. */
+#ifndef DLOCK_NESTING_H
+#define DLOCK_NESTING_H
+
+#include "backend.h"
+
+#include <stdbool.h>
+
+/* Whether DLOCK_HELD names this key in this kind of store, and its token holds
+ * still: an entry that has ended, or is of another server, counts for nothing. */
+bool nested_by_environment(struct backend *backend, const char *key, struct bound bound);
+
+/* Whether the holder is an ancestor of this process, on this host and since
+ * the same start: for where the environment was scrubbed (sudo). */
+bool nested_by_ancestry(const struct holder *holder, const struct holder *self);
+
+#endif

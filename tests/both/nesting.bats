@@ -1,0 +1,64 @@
+#!/usr/bin/env bats
+# Nobody waits for themselves for ever.
+load backend
+
+@test "a lock inside the same lock: the inner command runs at once, and the outer one's lock stays" {
+    run timeout 20 dlock -t 60 --owner=outer job -- dlock job -- sh -c 'echo "$DLOCK_OWNER"; echo "$DLOCK_HELD"'
+    equals "$status" 0
+    equals "$output" "outer
+$BACKEND outer dlock:job"
+    is_clean job
+    # Still held when the inner one has ended.
+    run timeout 20 dlock job -- bash -c "dlock job true; dlock -v -n job true; . $BATS_TEST_DIRNAME/backend.bash; is_locked job && echo held"
+    [[ $output == *'held already by the command that this runs in'* && $output == *held ]]
+}
+
+@test "the inner command's status is its own, also 126, 127 and by a signal" {
+    run timeout 20 dlock job dlock job -- sh -c 'exit 9'
+    equals "$status" 9
+    fails_with 127 'cannot run nosuchcommand: No such file' timeout 20 dlock job dlock job nosuchcommand
+    run timeout 20 dlock job dlock job -- sh -c 'kill -TERM $$'
+    equals "$status" 143
+}
+
+@test "-n, -w and locks between do not matter: the outermost is found" {
+    run timeout 20 dlock a dlock b dlock -n a dlock -w 1 b echo ok
+    equals "$output" ok
+}
+
+@test "where the environment was scrubbed the ancestor is found by its process" {
+    run timeout 20 dlock job -- env -i PATH="$PATH" T="$T" ${DLOCK_REDIS:+DLOCK_REDIS="$DLOCK_REDIS"} \
+        ${DLOCK_LOCK_DIR:+DLOCK_LOCK_DIR="$DLOCK_LOCK_DIR" DLOCK_BACKEND=file} sh -c 'env | grep -q DLOCK_HELD || dlock job echo ok'
+    equals "$output" ok
+    is_clean job
+}
+
+@test "a child that outlives the outer command is not inside its lock any more" {
+    dlock job -- sh -c '(until [ -e "$T/go" ]; do sleep 0.01; done; dlock -n job echo taken anew >"$T/out" 2>&1; touch "$T/done") >/dev/null 2>&1 &' 3>&- 4>&-
+    hold_lock job -t 60s
+    touch "$T/go"
+    wait_until 10 test -e "$T/done"
+    [ ! -s "$T/out" ] # held by another: not inside
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "a stale or foreign entry in DLOCK_HELD counts for nothing" {
+    hold_lock job -t 60s
+    DLOCK_HELD="$BACKEND stale dlock:job" run dlock -n job echo wrong
+    equals "$status $output" '75 '
+    local entry
+    for entry in "$BACKEND" "$BACKEND x" "$BACKEND  dlock:job" ' ' "other x dlock:job" "$BACKEND x dlock:jobs" "$(printf '%05000d' 0)"; do
+        DLOCK_HELD=$entry run dlock -n job echo wrong
+        equals "$status" 75
+    done
+    end_hold
+    wait "$HOLDER"
+    DLOCK_HELD="$BACKEND stale dlock:job" run dlock -v job echo ok
+    [[ $output == *taken* ]]
+}
+
+@test "another name, scope or prefix is another lock" {
+    run timeout 20 dlock job -- dlock -v --scope=s job -- dlock -v --prefix=p: job -- dlock -v other true
+    equals "$(grep -c ': taken (' <<<"$output")" 3
+}
