@@ -8,7 +8,7 @@
  *       tells apart; then the command has it twice.
  *   the command, or what it has started, most often by kill(0): not passed on.
  *       A command whose TERM handler ends with `kill 0` would else be sent TERM
- *       for ever.
+ *       for ever. A sender that has ended already is not known any more.
  *
  * A job is stopped when its processes are. So dlock stops when the command has,
  * and when the stop was one of the whole group: Ctrl-Z, an editor that sends

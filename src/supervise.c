@@ -1,15 +1,17 @@
 /* The watch thread starts when the command has run for a moment. For one that
  * is over at once it would cost more than all the rest: a thread, two round
- * trips to Redis, and 15 ms for closing an inotify descriptor. What happened before it started it finds in its first look.
+ * trips to Redis, and 15 ms for closing an inotify descriptor. What happened
+ * before it started it finds in its first look.
  *
- * One loop over three descriptors: signals, news from the watch thread, and a
- * timer on the boot clock, which goes off at once after a suspend that outlasted
- * it. The stop goes through these phases, never backwards:
+ * One loop: signals, news from the watch thread, the guard and the command's
+ * heartbeat, and a timer on the boot clock, which goes off at once after a
+ * suspend that outlasted it. The stop goes through these phases, never
+ * backwards:
  *
  *   RUNNING   nothing to do but pass signals on
  *   STOPPING  the stop signal was sent to the whole tree; KILL follows at kill_at
- *   KILLING   KILL is sent to the whole tree, again and again until nobody is
- *             left: what forks faster than a walk of /proc loses to the next walk
+ *   KILLING   the whole tree is stopped and killed, again and again until nobody
+ *             is left: what is forked during one walk is found by the next
  */
 #include "supervise.h"
 
