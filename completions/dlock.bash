@@ -2,7 +2,7 @@
 # without it.
 
 _dlock_flags='--exclusive --nonblock --tree --heartbeat --close --verbose --quiet --version --help --usage'
-_dlock_valued=(--wait --conflict-exit-code --ttl --owner --scope --prefix --redis --backend --lock-dir --lock-file
+_dlock_valued=(--wait --conflict-exit-code --ttl --hold-at-least --owner --scope --prefix --redis --backend --lock-dir --lock-file
     --on-degraded --fallback --connect-timeout --outage --on-expire --stop-signal --grace --command)
 _dlock_short='-x -n -w -E -t -r -c -o -v -q -V -h'
 _dlock_signals='HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD CONT STOP TSTP TTIN TTOU

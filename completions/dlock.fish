@@ -75,6 +75,7 @@ complete -c dlock -n __dlock_takes_options -s n -l nonblock -d 'Do not wait for 
 complete -c dlock -n __dlock_takes_options -s w -l wait -x -d 'Wait at most this long'
 complete -c dlock -n __dlock_takes_options -s E -l conflict-exit-code -x -d 'Exit status when the lock was not to be had'
 complete -c dlock -n __dlock_takes_options -s t -l ttl -x -d 'The lease: how long the lock holds'
+complete -c dlock -n __dlock_takes_options -l hold-at-least -x -d 'Keep others out this long'
 complete -c dlock -n __dlock_takes_options -l owner -x -d 'Owner token'
 complete -c dlock -n __dlock_takes_options -l scope -x -d 'The key is PREFIX + SCOPE: + NAME'
 complete -c dlock -n __dlock_takes_options -l prefix -x -d 'What keys begin with'

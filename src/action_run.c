@@ -63,6 +63,7 @@ static void prepare(struct run *run)
         .token = run->token,
         .take_id = run->take_id,
         .ttl = options->ttl,
+        .hold_at_least = options->hold_at_least,
     };
     holder_self(&run->request.self, run->argv[0]);
 }
@@ -256,7 +257,9 @@ static int command_status(const struct run *run, const struct outcome *outcome)
 static int finish(struct run *run, struct outcome *outcome)
 {
     struct why why = {""};
-    char overrun[DURATION_TEXT_SIZE];
+    char overrun[DURATION_TEXT_SIZE], rest[DURATION_TEXT_SIZE];
+    if (!outcome->started || outcome->exec_error != 0)
+        run->lease.hold = deadline_now(); /* nothing has run */
     enum lock_result result = release(run, &why);
     struct deadline end = deadline_now();
     if (result == LOCK_GONE && outcome->started && !outcome->lease_over && outcome->exec_error == 0) {
@@ -265,6 +268,9 @@ static int finish(struct run *run, struct outcome *outcome)
         outcome->over_since = end;
     } else if (result != LOCK_OK && result != LOCK_GONE) {
         say_warning(run->out, "the lock could not be released: %s; it clears when its lease ends", why.text);
+    } else if (result == LOCK_OK && deadline_before(end, run->lease.hold)) {
+        say_verbose(run->out, "released; others are kept out for another %s (--hold-at-least)",
+                    duration_format(deadline_gap(end, run->lease.hold), rest, sizeof rest));
     } else {
         say_verbose(run->out, result == LOCK_OK ? "released" : "nothing to release: %s", why.text);
     }
@@ -286,6 +292,7 @@ static int finish(struct run *run, struct outcome *outcome)
 static int give_back(struct run *run, const char *text)
 {
     struct why ignored;
+    run->lease.hold = deadline_now();
     (void)release(run, &ignored);
     say_error(run->out, "%s; the command was not run", text);
     return STATUS_SYSTEM;
@@ -327,6 +334,7 @@ static int run_command(struct run *run)
     struct outcome outcome;
     if (signals_next(&run->signals, &event)) {
         struct why ignored;
+        run->lease.hold = deadline_now();
         (void)release(run, &ignored);
         return signals_die_by(event.number);
     }

@@ -49,7 +49,8 @@ struct backend {
      * Results as of check(). */
     enum lock_result (*extend)(struct backend *, struct lease *, struct bound, struct why *);
 
-    /* Compare-and-delete: a lock that is not ours is never touched. May be
+    /* Compare-and-delete: a lock that is not ours is never touched. One with a
+     * hold in the future stays until then, for others to find it held. May be
      * called again after LOCK_UNAVAILABLE.
      * LOCK_OK, LOCK_GONE with *why set, or as take() without LOCK_HELD. */
     enum lock_result (*release)(struct backend *, const struct lease *, struct bound, struct why *);

@@ -172,6 +172,7 @@ static enum lock_result write_first_record(struct file_backend *file, const stru
     struct lock_record record = {
         .fence = lease->fence,
         .expires = deadline_plus(lease->taken, lease->ttl),
+        .hold = lease->hold,
         .holder = request->self,
     };
     snprintf(record.key, sizeof record.key, "%s", request->key);
@@ -197,6 +198,20 @@ static enum lock_result begin_lease(struct file_backend *file, const struct lock
     return result;
 }
 
+/* Nobody has it locked, but its last holder, who may have crashed, has asked to
+ * keep others out for longer. */
+static bool is_held_on(const struct file_backend *file, const struct lock_request *request, struct holder *holder)
+{
+    struct lock_record record;
+    if (file->size == 0 || !read_record(file, &record) || strcmp(record.holder.boot_id, request->self.boot_id) != 0 ||
+        deadline_passed(record.hold))
+        return false;
+    *holder = record.holder;
+    holder->expires = true;
+    holder->left = deadline_left(record.hold);
+    return true;
+}
+
 static enum lock_result file_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
                                   struct holder *holder, struct bound bound, struct why *why)
 {
@@ -218,9 +233,13 @@ static enum lock_result file_take(struct backend *backend, const struct lock_req
             why_set(why, "cannot lock %s: %s", file->path, strerror(error));
             return LOCK_CANT_CREATE;
         }
-        if (path_is_ours(file))
+        bool ours = path_is_ours(file);
+        if (ours && !is_held_on(file, request, holder))
             return begin_lease(file, request, before, lease, why);
-        let_go(file); /* its holder has just removed it */
+        let_go(file);
+        if (ours)
+            return LOCK_HELD;
+        /* Its holder has just removed it. */
     }
     return LOCK_HELD;
 }
@@ -319,7 +338,7 @@ static enum lock_result file_release(struct backend *backend, const struct lease
         if (read_record(file, &record) && strcmp(record.token, lease->token) != 0) {
             why_set(why, "the lock file %s has another owner", file->path);
             result = LOCK_GONE;
-        } else if (unlink(file->path) != 0 && errno != ENOENT) {
+        } else if (deadline_passed(lease->hold) && unlink(file->path) != 0 && errno != ENOENT) {
             /* It stays behind, unlocked: the next holder takes it over. */
             why_set(why, "cannot remove the lock file %s: %s", file->path, strerror(errno));
         }

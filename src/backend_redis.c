@@ -182,13 +182,19 @@ static void add_lease(struct redis_backend *redis, struct redis_command *command
     redis_command_add(command, lease->take_id);
 }
 
-/* As add_lease(), and the time, for which `now` is room. */
+struct release_numbers {
+    char now[24], hold[24];
+};
+
+/* As add_lease(), and two numbers, for which there is room in *numbers. */
 static void add_release(struct redis_backend *redis, struct redis_command *command, const struct lease *lease,
-                        char now[24])
+                        struct release_numbers *numbers)
 {
-    snprintf(now, 24, "%" PRId64, wall_now_ms());
+    snprintf(numbers->now, sizeof numbers->now, "%" PRId64, wall_now_ms());
+    snprintf(numbers->hold, sizeof numbers->hold, "%" PRId64, deadline_left(lease->hold).ns / NS_PER_MS);
     add_lease(redis, command, lease);
-    redis_command_add(command, now);
+    redis_command_add(command, numbers->now);
+    redis_command_add(command, numbers->hold);
 }
 
 /* The take went out in one write with a greeting that was refused, and may
@@ -198,10 +204,11 @@ static void undo_take(struct redis_backend *redis, const struct lock_request *re
     struct script_call call = {.script = &script_release};
     struct lease lease;
     struct why ignored;
-    char now[24];
+    struct release_numbers numbers;
     redisReply *reply;
     lease_begin(&lease, request, deadline_now(), 0);
-    add_release(redis, &call.rest, &lease, now);
+    lease.hold = deadline_now();
+    add_release(redis, &call.rest, &lease, &numbers);
     for (int by_text = 0; by_text < 2 && redis->conn.fd >= 0; by_text++)
         if (send_script(redis, &call, by_text, &reply, bound, &ignored) == LOCK_OK)
             freeReplyObject(reply);
@@ -316,8 +323,8 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
 {
     struct redis_backend *redis = redis_of(backend);
     struct script_call call = {.script = &script_release};
-    char now[24];
-    add_release(redis, &call.rest, lease, now);
+    struct release_numbers numbers;
+    add_release(redis, &call.rest, lease, &numbers);
 
     redisReply *reply;
     enum lock_result result = run_script_again(redis, &call, &reply, bound, why);

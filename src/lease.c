@@ -24,6 +24,7 @@ void lease_begin(struct lease *lease, const struct lock_request *request, struct
         .ttl = request->ttl,
         .fence = fence,
         .taken = before,
+        .hold = deadline_plus(before, request->hold_at_least),
         .deadline = deadline_minus(deadline_plus(before, request->ttl), lease_drift(request->ttl)),
     };
 }

@@ -34,6 +34,7 @@ struct lock_request {
     const char *token;
     const char *take_id; /* no other run has it; the token may be one that the user chose */
     struct duration ttl;
+    struct duration hold_at_least; /* others are kept out this long, however soon it is released */
     struct holder self;
 };
 
@@ -46,6 +47,7 @@ struct lease {
     int64_t fence;            /* rises with every take of the lock */
     struct deadline taken;    /* before the take was sent */
     struct deadline deadline; /* from which on we may not hold it any more */
+    struct deadline hold;     /* until which others are kept out after the release; in the past: not at all */
 };
 
 /* What a lease is cut by at its end, since two clocks never run alike: 1 % of

@@ -25,15 +25,15 @@ static const struct text_field {
 enum { TEXT_FIELDS = sizeof text_fields / sizeof *text_fields };
 
 struct numbers {
-    int64_t fence, expires, since, pid, start;
+    int64_t fence, expires, hold, since, pid, start;
 };
 #define NUMBER_FIELD(name, member) {name, offsetof(struct numbers, member)}
 static const struct number_field {
     const char *name;
     size_t offset;
 } number_fields[] = {
-    NUMBER_FIELD("fence", fence), NUMBER_FIELD("expires", expires), NUMBER_FIELD("since", since),
-    NUMBER_FIELD("pid", pid),     NUMBER_FIELD("start", start),
+    NUMBER_FIELD("fence", fence), NUMBER_FIELD("expires", expires), NUMBER_FIELD("hold", hold),
+    NUMBER_FIELD("since", since), NUMBER_FIELD("pid", pid),         NUMBER_FIELD("start", start),
 };
 enum { NUMBER_FIELDS = sizeof number_fields / sizeof *number_fields };
 
@@ -47,6 +47,7 @@ size_t lock_record_format(const struct lock_record *record, char text[LOCK_RECOR
     struct numbers numbers = {
         .fence = record->fence,
         .expires = record->expires.boot_ns,
+        .hold = record->hold.boot_ns,
         .since = record->holder.since_wall_ms,
         .pid = record->holder.pid,
         .start = record->holder.pid_start,
@@ -108,6 +109,7 @@ bool lock_record_parse(struct lock_record *record, const char *text)
         return false;
     record->fence = numbers.fence;
     record->expires = (struct deadline){numbers.expires};
+    record->hold = (struct deadline){numbers.hold};
     record->holder.known = true;
     record->holder.since_wall_ms = numbers.since;
     record->holder.pid = (pid_t)numbers.pid;

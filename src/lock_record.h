@@ -15,6 +15,7 @@ struct lock_record {
     char token[TOKEN_SIZE];
     int64_t fence;
     struct deadline expires; /* on the boot clock of holder.boot_id */
+    struct deadline hold;    /* likewise: others are kept out until then, also when nobody has the file locked */
     struct holder holder;
 };
 

@@ -22,6 +22,7 @@ static struct poptOption taking[] = {
     VALUE_ALIAS("timeout", OPT_WAIT),
     VALUE("conflict-exit-code", 'E', OPT_CONFLICT_EXIT_CODE, "exit status when the lock was not to be had (default: 75)", "N"),
     VALUE("ttl", 't', OPT_TTL, "the lease: how long the lock holds, 100ms to 30d (default: 1h)", "DURATION"),
+    VALUE("hold-at-least", '\0', OPT_HOLD_AT_LEAST, "keep others out this long, also after a faster command (default: 0)", "DURATION"),
     VALUE("owner", '\0', OPT_OWNER, "owner token (default: a fresh UUID v4)", "TOKEN"),
     VALUE("scope", '\0', OPT_SCOPE, "the key is PREFIX + SCOPE: + NAME", "TEXT"),
     VALUE("prefix", '\0', OPT_PREFIX, "what keys begin with (default: dlock:)", "TEXT"),

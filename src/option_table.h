@@ -15,6 +15,7 @@ enum option_id {
     OPT_WAIT,
     OPT_CONFLICT_EXIT_CODE,
     OPT_TTL,
+    OPT_HOLD_AT_LEAST,
     OPT_OWNER,
     OPT_SCOPE,
     OPT_PREFIX,

@@ -119,6 +119,7 @@ static bool apply_value(struct options *options, enum option_id id, const char *
     case OPT_WAIT: return apply_wait(options, text, why);
     case OPT_CONFLICT_EXIT_CODE: return apply_conflict_status(options, text, why);
     case OPT_TTL: return apply_ttl(&options->ttl, text, why);
+    case OPT_HOLD_AT_LEAST: return apply_duration(&options->hold_at_least, text, why);
     case OPT_OWNER: options->owner = text; return token_valid(text, why);
     case OPT_SCOPE: options->scope = text; return lock_name_valid(text, "the scope", why);
     case OPT_PREFIX:
@@ -330,6 +331,10 @@ static enum settings_result check_together(struct options *options, struct why *
         return disagree(options, OPT_COMMAND, "it is the whole command; no further words may follow", why);
     if (options->lock_file != NULL && options->backend == BACKEND_REDIS)
         return disagree(options, OPT_LOCK_FILE, "it needs the file backend, and --backend=redis asks for Redis", why);
+    if (options->hold_at_least.ns > options->ttl.ns)
+        return disagree(options, OPT_HOLD_AT_LEAST, "it must not be longer than the lease (--ttl)", why);
+    if (options->lock_file != NULL && options->hold_at_least.ns > 0)
+        return disagree(options, OPT_HOLD_AT_LEAST, "a --lock-file holds nothing that could tell of it", why);
     if (options->nonblock) {
         options->waits_forever = false;
         options->wait = DURATION_ZERO;

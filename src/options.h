@@ -23,6 +23,7 @@ struct options {
     struct duration wait; /* where it does not wait for ever; zero, also with nonblock: do not wait */
     int conflict_status;
     struct duration ttl;
+    struct duration hold_at_least; /* <= ttl */
     const char *owner; /* NULL: a fresh one */
     const char *scope; /* NULL: none */
     const char *prefix;

@@ -92,13 +92,15 @@ static void abandon(struct backend *backend, const struct lock_request *request)
     if (!backend->uncertain)
         return;
     lease_begin(&maybe, request, deadline_now(), 0);
+    maybe.hold = deadline_now();
     (void)backend->release(backend, &maybe, (struct bound){deadline_after(abandon_limit), -1}, &ignored);
 }
 
 /* Taken, but the answer took so long that the lease is as good as over. */
-static enum lock_result too_late(struct backend *backend, const struct lease *lease, struct why *why)
+static enum lock_result too_late(struct backend *backend, struct lease *lease, struct why *why)
 {
     struct why ignored;
+    lease->hold = deadline_now();
     (void)backend->release(backend, lease, (struct bound){deadline_after(abandon_limit), -1}, &ignored);
     why_set(why, "the lock was taken, but its lease was over before the answer came");
     return LOCK_UNAVAILABLE;

@@ -1,7 +1,8 @@
 -- Releases the lock if it is still ours: compare-and-delete.
 --
 -- KEYS: lock, meta
--- ARGV: token, take id, now (wall clock of the holder, ms)
+-- ARGV: token, take id, now (wall clock of the holder, ms), hold (ms for which
+--       others are still to be kept out, 0: none)
 -- Returns {"released"}, {"gone"} or {"other"}
 
 local lock, meta, token, id = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
@@ -19,7 +20,13 @@ if not ours then
   if known[5] == id then return {'released'} end
   return {value and 'other' or 'gone'}
 end
-redis.call('DEL', lock)
+local hold = tonumber(ARGV[4])
+if hold > 0 then
+  local left = redis.call('PTTL', lock)
+  if left < 0 or left > hold then redis.call('PEXPIRE', lock, hold) end
+else
+  redis.call('DEL', lock)
+end
 -- What meta says is for people, except the fence; if it cannot be written the
 -- lock is released all the same.
 if known[1] == token then

@@ -119,7 +119,7 @@ for i in range(3):
             os.close(os.open(mark, os.O_CREAT | os.O_TRUNC | os.O_WRONLY))
 time.sleep(600)
 E
-    run dlock -t 2s job -- python3 "$T/hop.py"
+    run dlock -t 4s job -- python3 "$T/hop.py"
     equals "$status" 124
     rm "$T"/hop?
     sleep 0.2 # what was missed would make them again

@@ -1,0 +1,83 @@
+#!/usr/bin/env bats
+# --hold-at-least: a crontab line on many hosts runs once each time.
+load backend
+
+@test "--hold-at-least: after a faster command others are refused until then, and not longer" {
+    local start
+    start=$(now)
+    run dlock --hold-at-least=2s -t 60s job echo ran
+    equals "$status $output" '0 ran'
+    [ $(($(now) - start)) -lt 1500 ] # it does not wait for that itself
+    fails_with 75 'held by .*whose lease ends in ([0-9]+ms|1s[0-9]*m?s?)' dlock -v -n job echo wrong
+    run dlock -w 20 job echo next
+    equals "$status $output" '0 next'
+    [ $(($(now) - start)) -ge 1900 ]
+    [ $(($(now) - start)) -lt 6000 ]
+    is_clean job
+}
+
+@test "--hold-at-least: a slower command releases as ever" {
+    run dlock --hold-at-least=300ms -t 60s job sleep 0.5
+    equals "$status" 0
+    is_clean job
+    run dlock -n job echo next
+    equals "$output" next
+}
+
+@test "--hold-at-least: of hosts that start one after the other within that time one runs it" {
+    local i
+    for i in {1..8}; do
+        dlock -n -E 0 --hold-at-least=5s job -- sh -c 'echo ran >>"$T/runs"'
+    done
+    equals "$(wc -l <"$T/runs")" 1
+}
+
+@test "--hold-at-least: also when dlock is killed" {
+    hold held
+    dlock --hold-at-least=3s -t 4s job -- "$T/held.sh" >/dev/null 2>&1 3>&- 4>&- &
+    local dlock=$! start
+    start=$(now)
+    wait_until 10 test -e "$T/held"
+    kill -KILL "$dlock"
+    wait_until 10 not kill -0 "$(cat "$T/held")"
+    fails_with 75 '' dlock -n job echo wrong
+    run dlock -w 20 job echo next
+    equals "$output" next
+    [ $(($(now) - start)) -ge 2800 ]
+}
+
+@test "--hold-at-least: a command that could not be run, or not for want of a process, holds nothing" {
+    fails_with 127 '' dlock --hold-at-least=60s -t 60s job "$T/nosuch"
+    is_clean job
+    if [ -z "${SANITIZER:-}" ]; then
+        LD_PRELOAD=$HELPERS/fault_vfork.so fails_with 71 '' dlock --hold-at-least=60s -t 60s job true
+        is_clean job
+    fi
+}
+
+@test "--hold-at-least: the command's status counts, and -v tells of the rest" {
+    run dlock -v --hold-at-least=30s -t 60s job -- sh -c 'exit 3'
+    equals "$status" 3
+    [[ $output == *'released; others are kept out for another 2'*'(--hold-at-least)'* ]]
+}
+
+@test "--hold-at-least: a lock that is lost is not held on" {
+    fails_with 124 '' dlock --hold-at-least=60s -t 60s job -- bash -c ". $BATS_TEST_DIRNAME/backend.bash; steal job; sleep 60"
+    run dlock -n job echo next
+    equals "$output" next
+}
+
+@test "--hold-at-least: what the command leaves behind is not inside the lock any more" {
+    dlock --hold-at-least=60s -t 60s job -- sh -c '(until [ -e "$T/go" ]; do sleep 0.01; done
+        dlock -v -n job echo inside >"$T/out" 2>&1; echo $? >"$T/status.tmp"; mv "$T/status.tmp" "$T/status") >/dev/null 2>&1 &' 3>&- 4>&-
+    touch "$T/go"
+    wait_until 10 test -e "$T/status"
+    equals "$(cat "$T/status")" 75
+}
+
+@test "--hold-at-least: longer than the lease, or with --lock-file: refused, nothing run" {
+    fails_with 64 '--hold-at-least: it must not be longer than the lease' dlock --hold-at-least=2m -t 1m job touch "$T/ran"
+    fails_with 64 '--hold-at-least: a --lock-file holds nothing' env -u DLOCK_REDIS dlock --lock-file="$T/x" --hold-at-least=1s job touch "$T/ran"
+    fails_with 64 '--hold-at-least' dlock --hold-at-least=-1s job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
