@@ -201,12 +201,9 @@ static bool take(struct run *run, int *status)
 static bool pause_release(const struct run *run, struct deadline until)
 {
     struct pollfd fd = {.fd = run->signals.fd, .events = POLLIN};
-    struct signal_event event;
     while (!deadline_passed(until))
-        if (poll(&fd, 1, deadline_poll_ms(until)) > 0)
-            while (signals_next(&run->signals, &event))
-                if (signal_ends(event.number))
-                    return false;
+        if (poll(&fd, 1, deadline_poll_ms(until)) > 0 && signals_ended_by(&run->signals) != 0)
+            return false;
     return true;
 }
 
@@ -218,10 +215,8 @@ static bool pause_release(const struct run *run, struct deadline until)
 static enum lock_result release(struct run *run, struct why *why)
 {
     struct deadline limit = deadline_after(release_limit);
-    struct signal_event event;
     bool retried = false;
-    while (signals_next(&run->signals, &event))
-        continue;
+    (void)signals_ended_by(&run->signals);
     for (;;) {
         enum lock_result result = run->backend->release(run->backend, &run->lease, (struct bound){limit, -1}, why);
         if (result == LOCK_GONE && retried && deadline_passed(run->lease.deadline)) {
@@ -274,6 +269,8 @@ static int finish(struct run *run, struct outcome *outcome)
     } else {
         say_verbose(run->out, result == LOCK_OK ? "released" : "nothing to release: %s", why.text);
     }
+    if (outcome->signalled != 0)
+        return signals_die_by(outcome->signalled);
     if (!outcome->started) {
         say_error(run->out, "%s; the command was not run", outcome->error.text);
         return outcome->lease_over ? STATUS_STOPPED : STATUS_SYSTEM;
@@ -316,10 +313,7 @@ static bool open_heartbeat(struct run *run, struct why *why)
  * to do but to become the command. */
 static int run_nested(struct run *run)
 {
-    struct signal_event event;
     say_verbose(run->out, "held already by the command that this runs in; nothing is taken or released");
-    if (signals_next(&run->signals, &event))
-        return signals_die_by(event.number);
     run->backend->close(run->backend);
     run->backend = NULL;
     signals_restore(&run->signals);
@@ -329,15 +323,8 @@ static int run_nested(struct run *run)
 
 static int run_command(struct run *run)
 {
-    struct signal_event event;
     struct why why = {""};
     struct outcome outcome;
-    if (signals_next(&run->signals, &event)) {
-        struct why ignored;
-        run->lease.hold = deadline_now();
-        (void)release(run, &ignored);
-        return signals_die_by(event.number);
-    }
     if (!command_env_set(&run->lease, run->backend->kind, &run->options->settings))
         return give_back(run, "out of memory");
     if (run->options->heartbeat && !open_heartbeat(run, &why))

@@ -39,13 +39,11 @@
  * it may want to restore the screen first. */
 static const struct duration stop_window = {2 * NS_PER_S};
 
-static bool is_for_command(const struct job_control *job, const struct child *child, const struct signal_event *event, bool all)
+static bool is_for_command(const struct job_control *job, const struct child *child, const struct signal_event *event)
 {
     char name[32];
-    if (event->number == SIGCHLD)
+    if (event->number == SIGCHLD || !event->from_process)
         return false;
-    if (!event->from_process)
-        return all;
     if (child->guard_fd >= 0 && event->sender == child->pid)
         return false; /* the guard woke dlock */
     if (event->sender > 0 && process_tree_has(event->sender, &child->except)) {
@@ -55,7 +53,7 @@ static bool is_for_command(const struct job_control *job, const struct child *ch
     return true;
 }
 
-bool job_pass_signals_on(struct job_control *job, struct child *child, bool all)
+bool job_pass_signals_on(struct job_control *job, struct child *child)
 {
     struct signal_event event;
     char name[32];
@@ -66,7 +64,7 @@ bool job_pass_signals_on(struct job_control *job, struct child *child, bool all)
             job->stop_asked = deadline_now();
         if (event.number == SIGCONT)
             child->stopped_by = 0;
-        if (!is_for_command(job, child, &event, all))
+        if (!is_for_command(job, child, &event))
             continue;
         /* fg has continued the whole group; kill -CONT, dlock alone. */
         bool again = event.number == SIGCONT && job->resumed;

@@ -17,9 +17,9 @@ struct job_control {
     int stops;                  /* how many have been seen */
 };
 
-/* Passes on to the command what was sent to dlock; with `all`, what the
- * terminal sent as well. True where a child has changed its state meanwhile. */
-bool job_pass_signals_on(struct job_control *job, struct child *child, bool all);
+/* Passes on to the command what was sent to dlock alone. True where a child has
+ * changed its state meanwhile. */
+bool job_pass_signals_on(struct job_control *job, struct child *child);
 
 /* Stops dlock where the terminal has stopped the command, and returns once
  * both are continued; so the shell sees a stopped job, and fg continues it. */

@@ -90,12 +90,22 @@ bool signals_next(const struct signals *signals, struct signal_event *event)
     return true;
 }
 
-bool signal_ends(int number)
+static bool ends(int number)
 {
     for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
         if (ending[i] == number)
             return true;
     return false;
+}
+
+int signals_ended_by(const struct signals *signals)
+{
+    struct signal_event event;
+    int number = 0;
+    while (signals_next(signals, &event))
+        if (number == 0 && ends(event.number))
+            number = event.number;
+    return number;
 }
 
 void signals_restore(const struct signals *signals)

@@ -32,8 +32,9 @@ bool signals_widen(struct signals *signals, struct why *why);
 /* The next signal, if one has come. Never waits. */
 bool signals_next(const struct signals *signals, struct signal_event *event);
 
-/* Whether it is one of those that end dlock while it waits for a lock. */
-bool signal_ends(int number);
+/* Takes in what has come so far. Returns the first of those that end dlock
+ * where no command runs, 0 where there is none. */
+int signals_ended_by(const struct signals *signals);
 
 /* Puts back, in the child before exec(3), what dlock was given. Async-signal-safe. */
 void signals_restore(const struct signals *signals);

@@ -280,19 +280,16 @@ static void reap(struct run *run)
         say_verbose(run->plan->out, "the command has ended; waiting for what it has started (--tree)");
 }
 
-/* What came before the command was there has reached nobody: so signals that
- * are found right after the fork are passed on, whoever sent them. Stopping
- * comes before all else, also on waking from a freeze or a stop. A SIGCHLD that
+/* Stopping comes before all else, also on waking from a freeze or a stop. A SIGCHLD that
  * is read may tell of a change since the last look: then one looks again. */
 static void watch_command(struct run *run)
 {
-    (void)job_pass_signals_on(&run->job, &run->child, true);
     for (;;) {
         reap(run);
         if (is_over(run))
             return;
         act(run);
-        if (job_pass_signals_on(&run->job, &run->child, false))
+        if (job_pass_signals_on(&run->job, &run->child))
             continue;
         read_heartbeat(run);
         if (run->phase == RUNNING)
@@ -342,6 +339,13 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
     if (lease_as_good_as_over(plan->lease)) {
         outcome->lease_over = true;
         why_set(&outcome->error, "the lease was over before the command could be started");
+        close(run.timer_fd);
+        return;
+    }
+    /* What is sent to the whole group from the fork on, the command has as well.
+     * (A key typed in the microseconds until then is lost.) */
+    outcome->signalled = signals_ended_by(plan->signals);
+    if (outcome->signalled != 0) {
         close(run.timer_fd);
         return;
     }

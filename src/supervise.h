@@ -24,6 +24,7 @@ struct supervision {
 
 struct outcome {
     bool started; /* false: nothing ran, `error` says why */
+    int signalled;  /* not started, since this signal came before: dlock is to end by it */
     bool unwatched; /* it was stopped at once, since the lease could not be watched: `error` */
     struct why error;
     int exec_error; /* errno where the command was not executable */

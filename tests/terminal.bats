@@ -6,7 +6,26 @@ setup() {
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
     command -v expect >/dev/null || skip 'no expect'
     cd "$T" || return 1
-    script count 'trap "n=x\$n; echo one $1" $1; echo begun; until read line; do :; done; echo $1=$n line=$line; exit 7'
+    cat >count <<'E'
+#!/usr/bin/env python3
+# Counts a signal until a line comes.
+import os, select, signal, sys
+name, got = sys.argv[1], 0
+reader, writer = os.pipe()
+os.set_blocking(writer, False)
+signal.set_wakeup_fd(writer)
+def on_signal(number, frame):
+    global got
+    got += 1
+    print("one", name, flush=True)
+signal.signal(getattr(signal, "SIG" + name), on_signal)
+print("begun", flush=True)
+while 0 not in select.select([0, reader], [], [])[0]:
+    os.read(reader, 64)
+print(f"{name}={got} line={os.read(0, 64).decode().strip()}")
+sys.exit(7)
+E
+    chmod +x count
     script stop_itself 'kill -TSTP 0; echo back again'
     script stopped_alone 'p=$$; (sleep 0.2; kill -STOP $p; sleep 0.3; kill -CONT $p) & i=0
 while [ $i -lt 10 ]; do sleep 0.1; i=$((i + 1)); done; echo went on'
