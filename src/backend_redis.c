@@ -204,7 +204,7 @@ static void undo_take(struct redis_backend *redis, const struct lock_request *re
     struct script_call call = {.script = &script_release};
     struct lease lease;
     struct why ignored;
-    struct release_numbers numbers;
+    struct release_numbers numbers = {"", ""};
     redisReply *reply;
     lease_begin(&lease, request, deadline_now(), 0);
     lease.hold = deadline_now();
@@ -323,7 +323,7 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
 {
     struct redis_backend *redis = redis_of(backend);
     struct script_call call = {.script = &script_release};
-    struct release_numbers numbers;
+    struct release_numbers numbers = {"", ""};
     add_release(redis, &call.rest, lease, &numbers);
 
     redisReply *reply;
