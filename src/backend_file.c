@@ -281,8 +281,10 @@ static enum lock_result check_from_outside(struct file_backend *file, const stru
     struct lock_record record;
     set_path(file, lease->key);
     file->fd = open(file->path, file->exact ? O_RDONLY | O_CLOEXEC : O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    bool held = file->fd >= 0 && flock(file->fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK &&
-                read_record(file, &record) && strcmp(record.token, lease->token) == 0;
+    /* The record first: to try the lock of a file that is not meant could be in
+     * somebody's way for a moment. */
+    bool held = file->fd >= 0 && read_record(file, &record) && strcmp(record.token, lease->token) == 0 &&
+                flock(file->fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     let_go(file);
     return held ? LOCK_OK : gone(file, why);
 }
