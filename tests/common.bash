@@ -64,6 +64,13 @@ stop_redis() {
 
 redis() { redis-cli -s "$T/redis.sock" "$@"; }
 
+# The user "locker" with just the permissions that the manual names.
+manual_user() {
+    local manual
+    manual=$(sed -n '/^redis-cli ACL SETUSER/,/^\.Ed/p' "$TESTS/../doc/dlock.1" | sed '/^\.Ed/d; s/\\e$/\\/')
+    eval "redis ${manual#redis-cli}"
+}
+
 not() { ! "$@"; }
 
 # fake_redis MODE [ARGUMENTS...]: a server that misbehaves, on $T/fake.sock.

@@ -339,3 +339,11 @@ P
     grep -q 'the lock could not be released' "$T/err"
     not grep -q 'lost' "$T/err"
 }
+
+@test "the permissions that the manual names are enough to take a lock anew after a take that came too late" {
+    start_redis
+    manual_user
+    fake_redis first=600 "$T/redis.sock"
+    run dlock -r "unix://locker:secret@$T/fake.sock" -t 500ms job -- sh -c 'exit 5'
+    equals "$status $output" '5 '
+}

@@ -288,9 +288,7 @@ refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*reje
 
 @test "the permissions that the manual names are enough to be told at once" {
     start_redis
-    local manual
-    manual=$(sed -n '/^redis-cli ACL SETUSER/,/^\.Ed/p' "$TESTS/../doc/dlock.1" | sed '/^\.Ed/d; s/\\e$/\\/')
-    eval "redis ${manual#redis-cli}"
+    manual_user
     hold_armed -v -r "unix://locker:secret@$T/redis.sock"
     stops_it redis del dlock:job
     not grep -q 'cannot tell' "$T/held.err"

@@ -61,7 +61,7 @@ redis.call('HSET', meta, 'owner', token, 'take', id, 'fence', fence, 'host', ARG
   'takes', string.format('%.0f', (tonumber(known[10]) or 0) + 1))
 -- An earlier take with this id came too late and was given back; that release
 -- is not to be taken for the one at the end of this take.
-if known[12] == id then redis.call('HDEL', meta, 'last_take') end
+if known[12] == id then redis.call('HSET', meta, 'last_take', '') end
 redis.call('PEXPIRE', meta, keep + ttl)
 redis.call('SET', lock, token, 'PX', ttl)
 return {'taken', fence, tonumber(ttl)}
