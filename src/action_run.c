@@ -234,7 +234,7 @@ static enum lock_result release(struct run *run, struct why *why)
 static int cannot_run(const struct run *run, int error)
 {
     say_error(run->out, "cannot run %s: %s", run->argv[0], strerror(error));
-    return error == ENOENT || error == ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
+    return (int)status_of_exec(error);
 }
 
 static int command_status(const struct run *run, const struct outcome *outcome)

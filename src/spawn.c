@@ -21,7 +21,7 @@ __attribute__((noreturn)) static void become(int *exec_errno, const char *const 
         execvp(argv[0], (char *const *)(uintptr_t)argv); /* POSIX: it does not write there */
     }
     *exec_errno = errno;
-    _exit(errno == ENOENT || errno == ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE);
+    _exit(status_of_exec(errno));
 }
 
 /* vfork(2), since copying the page tables of what is about to exec takes a

@@ -6,6 +6,8 @@
 #ifndef DLOCK_STATUS_H
 #define DLOCK_STATUS_H
 
+#include <errno.h>
+
 enum exit_status {
     STATUS_OK = 0,
     STATUS_USAGE = 64,       /* the command line is wrong */
@@ -21,6 +23,12 @@ enum exit_status {
     STATUS_NOT_FOUND = 127,
     STATUS_SIGNAL_BASE = 128, /* plus the number of the signal that ended the command */
 };
+
+/* The exit status where a command could not be executed for this errno. */
+static inline enum exit_status status_of_exec(int error)
+{
+    return error == ENOENT || error == ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
+}
 
 /* What came of asking a backend for something, sorted by what the asker can
  * do about it. The text for people stands in the struct why beside it. */

@@ -280,8 +280,9 @@ static void reap(struct run *run)
         say_verbose(run->plan->out, "the command has ended; waiting for what it has started (--tree)");
 }
 
-/* Stopping comes before all else, also on waking from a freeze or a stop. A SIGCHLD that
- * is read may tell of a change since the last look: then one looks again. */
+/* Stopping comes before all else, also on waking from a freeze or a stop. A
+ * SIGCHLD that is read may tell of a change since the last look: then one looks
+ * again. */
 static void watch_command(struct run *run)
 {
     for (;;) {
