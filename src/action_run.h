@@ -8,6 +8,6 @@
 /* Takes the lock, runs the command under it, releases. Returns the exit
  * status (status.h), or does not return: where a signal ended the wait,
  * this process dies by it. */
-int action_run(const struct options *options, const struct messages *out);
+int action_run(const struct options *options, struct messages *out);
 
 #endif

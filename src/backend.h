@@ -1,14 +1,15 @@
 /* The waist of the house: what every store of locks can do. Above it one
  * speaks of leases, below it of sockets or files.
  *
- * A backend is used by one thread at a time, and for one lock: the request
- * that it first takes. Every call returns within its bound or the backend's
+ * A backend is used by one thread at a time, and takes one lock: the request
+ * that it first takes; it may look at any. Every call returns within its bound or the backend's
  * own limit for one call, whichever is sooner. */
 #ifndef DLOCK_BACKEND_H
 #define DLOCK_BACKEND_H
 
 #include "clock.h"
 #include "lease.h"
+#include "lock_state.h"
 #include "status.h"
 #include "why.h"
 
@@ -20,6 +21,8 @@ struct news {
     bool due;           /* it is time already, though fd does not show it */
     const char *cannot; /* why it cannot tell at all; NULL: it can, or nobody knows */
 };
+
+enum extend_how { EXTEND_AT_LEAST, EXTEND_EXACTLY };
 
 struct backend {
     const char *kind;                     /* "redis" or "file", as in DLOCK_BACKEND */
@@ -39,21 +42,38 @@ struct backend {
 
     /* Asks whether the lock is still ours, and adopts a deadline that others
      * have moved (lease_adopt()). Never renews. Where this backend has taken
-     * nothing, it asks whether another process holds the lock of the lease's
-     * key and token.
-     * LOCK_OK, LOCK_GONE with *why set, or as take() without LOCK_HELD. */
+     * nothing, it asks whether another process, or none, holds the lock of the
+     * lease's key and token; so do extend() and release(). The lease's mode,
+     * slots and slot are filled in then.
+     * LOCK_OK; LOCK_GONE, LOCK_FOREIGN, LOCK_RELEASED with *why set; or as
+     * take() without LOCK_HELD. */
     enum lock_result (*check)(struct backend *, struct lease *, struct bound, struct why *);
 
-    /* Makes the lease last for its TTL from now on, if the lock is still ours;
-     * never shortens it. The new deadline counts from before it was asked for.
-     * Results as of check(). */
-    enum lock_result (*extend)(struct backend *, struct lease *, struct bound, struct why *);
+    /* Makes the lease last for its TTL from now on, if the lock is still ours.
+     * The new deadline counts from before it was asked for. EXTEND_AT_LEAST
+     * never shortens it. Results as of check(). */
+    enum lock_result (*extend)(struct backend *, struct lease *, enum extend_how, struct bound, struct why *);
 
     /* Compare-and-delete: a lock that is not ours is never touched. One with a
-     * hold in the future stays until then, for others to find it held. May be
-     * called again after LOCK_UNAVAILABLE.
-     * LOCK_OK, LOCK_GONE with *why set, or as take() without LOCK_HELD. */
+     * hold in the future stays until then, for others to find it held; where
+     * another process has taken it, the hold is the one that it asked for. May
+     * be called again after LOCK_UNAVAILABLE. Results as of check(). */
     enum lock_result (*release)(struct backend *, const struct lease *, struct bound, struct why *);
+
+    /* Looks at the lock, and changes nothing: LOCK_OK with *state filled in, to
+     * be freed with lock_state_free(). */
+    enum lock_result (*look)(struct backend *, const char *key, struct lock_state *, struct bound, struct why *);
+
+    /* Looks at the lock and removes it, whoever holds it, in one step. LOCK_OK
+     * with *was as it was before, to be freed; no owners: there was nothing. */
+    enum lock_result (*force_release)(struct backend *, const char *key, struct lock_state *was, struct bound, struct why *);
+
+    /* Looks at all locks whose keys begin with `prefix` and go on with what
+     * matches the glob(7) `pattern` (NULL: anything), in the order of their
+     * keys; visit() is called for each that is held, and ends it with false.
+     * The bound holds for each step. LOCK_OK; LOCK_UNAVAILABLE and so on. */
+    enum lock_result (*list)(struct backend *, const char *prefix, const char *pattern,
+                             bool (*visit)(void *data, const struct lock_state *), void *data, struct bound, struct why *);
 
     /* For a lease that is held. Whoever asks is about to watch it: from then
      * on each check sees to it that the store tells of what happens to the

@@ -2,6 +2,7 @@
 
 #include "backend_file.h"
 #include "backend_redis.h"
+#include "failure.h"
 #include "lock_dir.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 /* How often --on-degraded=warn-throttled says it. */
 static const struct duration throttle = {3600 * NS_PER_S};
 
-static enum lock_result configured_wrongly(const struct options *options, enum option_id id, enum exit_status *status,
+static enum lock_result configured_wrongly(const struct options *options, enum option_id id, int *status,
                                            struct why *why)
 {
     char where[ORIGIN_TEXT_SIZE];
@@ -20,7 +21,7 @@ static enum lock_result configured_wrongly(const struct options *options, enum o
     return LOCK_INVALID;
 }
 
-static enum lock_result open_redis(struct backend **backend, const struct options *options, enum exit_status *status,
+static enum lock_result open_redis(struct backend **backend, const struct options *options, int *status,
                                    struct why *why)
 {
     if (options->redis == NULL) {
@@ -28,16 +29,16 @@ static enum lock_result open_redis(struct backend **backend, const struct option
         return configured_wrongly(options, OPT_BACKEND, status, why);
     }
     enum lock_result result = backend_redis_open(backend, options->redis, options->connect_timeout, why);
-    *status = status_of(result);
+    *status = (int)status_of(result);
     return result == LOCK_INVALID ? configured_wrongly(options, OPT_REDIS, status, why) : result;
 }
 
-static enum lock_result open_file(struct backend **backend, const struct options *options, enum exit_status *status,
+static enum lock_result open_file(struct backend **backend, const struct options *options, int *status,
                                   struct why *why)
 {
     enum lock_result result = options->lock_file != NULL ? backend_exact_file_open(backend, options->lock_file, why)
                                                          : backend_file_open(backend, options->lock_dir, why);
-    *status = status_of(result);
+    *status = (int)status_of(result);
     return result;
 }
 
@@ -62,7 +63,7 @@ static bool inside_file_lock(void)
 /* Nothing chose a file: no Redis is configured. Whoever meant that says
  * --backend=file. */
 static enum lock_result open_degraded(struct backend **backend, const struct options *options, const struct messages *out,
-                                      enum exit_status *status, struct why *why)
+                                      int *status, struct why *why)
 {
     static const char text[] =
         "no Redis is configured: this lock holds on this host alone (--redis=URL, or --backend=file if that is meant)";
@@ -81,22 +82,41 @@ static enum lock_result open_degraded(struct backend **backend, const struct opt
     return LOCK_OK;
 }
 
-enum lock_result backend_choose(struct backend **backend, const struct options *options, const struct messages *out,
-                                enum exit_status *status, struct why *why)
+static bool opened(enum lock_result result, const struct messages *out, int status, const struct why *why)
 {
-    *status = STATUS_OK;
-    if (options->lock_file != NULL || options->backend == BACKEND_FILE)
-        return open_file(backend, options, status, why);
-    if (options->backend == BACKEND_REDIS || options->redis != NULL)
-        return open_redis(backend, options, status, why);
-    return open_degraded(backend, options, out, status, why);
+    if (result != LOCK_OK)
+        (void)fail(out, status == STATUS_USAGE ? FAIL_ARGUMENT : failure_of(result), status, "%s", why->text);
+    return result == LOCK_OK;
 }
 
-enum lock_result backend_fall_back(struct backend **backend, const struct options *options, const struct messages *out,
-                                   enum exit_status *status, const struct why *outage, struct why *why)
+bool backend_choose(struct backend **backend, const struct options *options, const struct messages *out, int *status)
 {
-    enum lock_result result = open_file(backend, options, status, why);
+    struct why why = {""};
+    enum lock_result result;
+    if (options->lock_file != NULL || options->backend == BACKEND_FILE)
+        result = open_file(backend, options, status, &why);
+    else if (options->backend == BACKEND_REDIS || options->redis != NULL)
+        result = open_redis(backend, options, status, &why);
+    else
+        result = open_degraded(backend, options, out, status, &why);
+    return opened(result, out, *status, &why);
+}
+
+bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options, const struct messages *out,
+                     int *status)
+{
+    struct why why = {""};
+    enum lock_result result = strcmp(kind, "redis") == 0 ? open_redis(backend, options, status, &why)
+                                                         : open_file(backend, options, status, &why);
+    return opened(result, out, *status, &why);
+}
+
+bool backend_fall_back(struct backend **backend, const struct options *options, const struct messages *out,
+                       const struct why *outage, int *status)
+{
+    struct why why = {""};
+    enum lock_result result = open_file(backend, options, status, &why);
     if (result == LOCK_OK)
         say_warning(out, "Redis is not to be had (%s): --fallback=file takes a lock that holds on this host alone", outage->text);
-    return result;
+    return opened(result, out, *status, &why);
 }

@@ -6,15 +6,18 @@
 #include "message.h"
 #include "options.h"
 
-/* Opens the backend that --backend, --redis and --lock-file choose; where that
- * is a file because no Redis is configured, does what --on-degraded says.
- * LOCK_OK with *backend set, to be closed with its close(); else *why is set,
- * and *status is the exit status. */
-enum lock_result backend_choose(struct backend **backend, const struct options *options, const struct messages *out,
-                                enum exit_status *status, struct why *why);
+/* Opens the backend that --backend, --redis and --lock-file choose, to be closed
+ * with its close(); where that is a file because no Redis is configured, does
+ * what --on-degraded says. False: told, and *status is the exit status. */
+bool backend_choose(struct backend **backend, const struct options *options, const struct messages *out, int *status);
 
-/* The file lock of --fallback, said loudly. Results as above. */
-enum lock_result backend_fall_back(struct backend **backend, const struct options *options, const struct messages *out,
-                                   enum exit_status *status, const struct why *outage, struct why *why);
+/* The file lock of --fallback, said loudly. As above. */
+bool backend_fall_back(struct backend **backend, const struct options *options, const struct messages *out,
+                       const struct why *outage, int *status);
+
+/* As backend_choose(), of this kind ("redis" or "file") whatever --backend
+ * says, and silently. */
+bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options, const struct messages *out,
+                     int *status);
 
 #endif

@@ -306,12 +306,12 @@ static enum lock_result file_check(struct backend *backend, struct lease *lease,
 
 /* The kernel's lock has no end of its own: the deadline is that of the record,
  * and with --lock-file ours alone. */
-static enum lock_result file_extend(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+static enum lock_result file_extend(struct backend *backend, struct lease *lease, enum extend_how how, struct bound bound, struct why *why)
 {
     struct file_backend *file = file_of(backend);
     struct lock_record record;
     bool known;
-    (void)bound;
+    (void)bound, (void)how;
     enum lock_result result = look_at_file(file, lease, &record, &known, why);
     if (result != LOCK_OK)
         return result;

@@ -1,8 +1,7 @@
 #include "backend_redis.h"
 
-#include "redis_conn.h"
-#include "redis_tracking.h"
-#include "redis_url.h"
+#include "redis_scripts.h"
+#include "redis_state.h"
 #include "text.h"
 
 #include <inttypes.h>
@@ -10,147 +9,54 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct redis_script {
-    const char *sha1;
-    const char *text;
-};
-
-#include "scripts.h"
-
-/* How long {K}:meta, with the fence, outlives the lease. */
-#define META_KEPT_MS "2592000000" /* 30 days */
-
-struct redis_backend {
-    struct backend base;
-    struct redis_url url;
-    struct redis_conn conn;
-    struct redis_tracking tracking;
-    bool watched; /* the checks ask to be told at once */
-    char meta[LOCK_KEY_SIZE + 16];
-    bool leased; /* addresses are settled: from here on no name is looked up */
-};
-
 static struct redis_backend *redis_of(struct backend *backend)
 {
     return (struct redis_backend *)(void *)backend;
 }
 
-/* --- scripts ------------------------------------------------------------- */
-
-struct script_call {
-    const struct redis_script *script;
-    bool arm;                  /* it reads the lock that is watched */
-    struct redis_command rest; /* number of keys, keys, arguments */
+/* Room for a number as a word. */
+struct number {
+    char text[24];
 };
 
-static enum lock_result send_script(struct redis_backend *redis, const struct script_call *call, bool by_text,
-                                    redisReply **reply, struct bound bound, struct why *why)
+static void add_number(struct redis_call *call, struct number *room, int64_t number)
 {
-    struct redis_command command = {0};
-    redis_command_add(&command, by_text ? "EVAL" : "EVALSHA");
-    redis_command_add(&command, by_text ? call->script->text : call->script->sha1);
-    for (int i = 0; i < call->rest.count; i++)
-        redis_command_add(&command, call->rest.words[i]);
-    return redis_tracking_call(&redis->tracking, &redis->conn, &command, call->arm, reply, bound, why);
-}
-
-/* A reply is an array that begins with a word. */
-static bool is_answer(const redisReply *reply)
-{
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 && reply->element[0]->type == REDIS_REPLY_STRING;
-}
-
-static bool answer_is(const redisReply *reply, const char *word, size_t elements)
-{
-    return strcmp(reply->element[0]->str, word) == 0 && reply->elements == elements;
-}
-
-static enum lock_result bad_answer(struct redis_backend *redis, struct why *why)
-{
-    redis_conn_close(&redis->conn);
-    why_set(why, "its answer makes no sense");
-    return LOCK_UNAVAILABLE;
-}
-
-/* Connects if need be and runs the script. LOCK_OK with a well-formed answer
- * in *reply, to be freed; else as redis_conn_call(). */
-static enum lock_result run_script(struct redis_backend *redis, const struct script_call *call, redisReply **reply,
-                                   struct bound bound, struct why *why)
-{
-    enum lock_result result = redis_conn_open(&redis->conn, !redis->leased, bound, why);
-    if (result == LOCK_OK)
-        result = send_script(redis, call, false, reply, bound, why);
-    if (result == LOCK_OK && (*reply)->type == REDIS_REPLY_ERROR && strncmp((*reply)->str, "NOSCRIPT", 8) == 0) {
-        freeReplyObject(*reply);
-        result = send_script(redis, call, true, reply, bound, why);
-    }
-    if (result != LOCK_OK)
-        return result;
-    if (is_answer(*reply))
-        return LOCK_OK;
-    if ((*reply)->type == REDIS_REPLY_ERROR) {
-        result = redis_error_result((*reply)->str, why);
-    } else {
-        result = bad_answer(redis, why);
-    }
-    freeReplyObject(*reply);
-    return result;
-}
-
-/* Every failure names the server that it came from. A connection whose login
- * or SELECT failed stands before the wrong database, and serves nobody else. */
-static enum lock_result end_call(struct redis_backend *redis, enum lock_result result, struct why *why)
-{
-    if (redis->conn.greeting_failed)
-        redis_conn_close(&redis->conn);
-    if (result != LOCK_OK && result != LOCK_HELD && result != LOCK_CANCELLED)
-        why_prefix(why, redis->url.shown);
-    return result;
+    snprintf(room->text, sizeof room->text, "%" PRId64, number);
+    redis_command_add(&call->words, room->text);
 }
 
 /* --- take ---------------------------------------------------------------- */
 
-/* A PTTL. Another client may have set one that no clock here can count to. */
-static bool left_of(const redisReply *element, int64_t least, int64_t *out)
+/* {"held", left, host, boot id, pid, start, user, command, since, mode, claimed} */
+static bool read_holder(struct holder *holder, const redisReply *reply)
 {
-    static const int64_t century_ms = INT64_C(100) * 365 * 86400 * 1000;
-    if (element->type != REDIS_REPLY_INTEGER || element->integer < least)
+    int64_t left_ms, pid = 0, since = 0, start = 0;
+    if (!redis_left(reply->element[1], -2, &left_ms))
         return false;
-    *out = element->integer < century_ms ? element->integer : century_ms;
-    return true;
-}
-
-/* The fence and what else may exceed an integer reply comes as text. */
-static bool number_of(const redisReply *element, int64_t most, int64_t *out)
-{
-    return element->type == REDIS_REPLY_STRING && number_parse(element->str, 0, most, out);
-}
-
-static void read_holder(struct holder *holder, const redisReply *reply, int64_t left_ms)
-{
-    const char *text[9] = {0};
-    int64_t pid = 0, since = 0, start = 0;
     *holder = (struct holder){.expires = left_ms >= 0, .left = {left_ms >= 0 ? left_ms * NS_PER_MS : 0}};
-    for (size_t i = 2; i < 9; i++)
-        text[i] = reply->element[i]->type == REDIS_REPLY_STRING ? reply->element[i]->str : "";
-    text_copy(holder->host, sizeof holder->host, text[2]);
-    text_copy(holder->boot_id, sizeof holder->boot_id, text[3]);
-    text_copy(holder->user, sizeof holder->user, text[6]);
-    text_copy(holder->command, sizeof holder->command, text[7]);
-    holder->known = number_of(reply->element[4], INT32_MAX, &pid) && number_of(reply->element[5], INT64_MAX, &start) &&
-                    number_of(reply->element[8], INT64_MAX, &since);
+    text_copy(holder->host, sizeof holder->host, redis_text(reply->element[2]));
+    text_copy(holder->boot_id, sizeof holder->boot_id, redis_text(reply->element[3]));
+    text_copy(holder->user, sizeof holder->user, redis_text(reply->element[6]));
+    text_copy(holder->command, sizeof holder->command, redis_text(reply->element[7]));
+    holder->known = redis_text(reply->element[4])[0] != '\0' && redis_number(reply->element[4], 0, INT32_MAX, &pid) &&
+                    redis_number(reply->element[5], 0, INT64_MAX, &start) &&
+                    redis_number(reply->element[8], 0, INT64_MAX, &since);
     holder->pid = (pid_t)pid;
     holder->pid_start = start;
     holder->since_wall_ms = since;
+    holder->shares = strcmp(redis_text(reply->element[9]), lock_mode_name(MODE_EXCLUSIVE)) != 0;
+    holder->claimed = redis_text(reply->element[10])[0] == '1';
+    return true;
 }
 
 static enum lock_result read_take(struct redis_backend *redis, const redisReply *reply, const struct lock_request *request,
                                   struct deadline before, struct lease *lease, struct holder *holder, struct why *why)
 {
-    int64_t left_ms, fence;
-    if (answer_is(reply, "taken", 3) && number_of(reply->element[1], INT64_MAX, &fence) &&
-        left_of(reply->element[2], 0, &left_ms)) {
+    int64_t left_ms, fence, slot;
+    if (redis_answer_is(reply, "taken", 4) && redis_number(reply->element[1], 1, INT64_MAX, &fence) &&
+        redis_left(reply->element[2], 0, &left_ms) && redis_number(reply->element[3], -1, INT32_MAX, &slot)) {
         lease_begin(lease, request, before, fence);
+        lease->slot = (int)slot;
         /* Less than the TTL where an earlier try had taken it. */
         struct deadline end = deadline_plus(before, (struct duration){left_ms * NS_PER_MS});
         lease->deadline = deadline_earlier(lease->deadline, deadline_minus(end, lease_drift(lease->ttl)));
@@ -158,60 +64,56 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
         redis->base.uncertain = false;
         return LOCK_OK;
     }
-    if (answer_is(reply, "held", 9) && left_of(reply->element[1], -2, &left_ms)) {
-        read_holder(holder, reply, left_ms);
+    if (redis_answer_is(reply, "held", 11) && read_holder(holder, reply))
         return LOCK_HELD; /* still uncertain, where it was: the lost take may be carried out late */
-    }
-    if (answer_is(reply, "unusable", 3) && reply->element[1]->type == REDIS_REPLY_STRING &&
-        reply->element[2]->type == REDIS_REPLY_STRING) {
-        why_set(why, "the key %s cannot be used: %s", reply->element[1]->str, reply->element[2]->str);
+    if (redis_answer_is(reply, "unusable", 3)) {
+        why_set(why, "the key %s cannot be used: %s", redis_text(reply->element[1]), redis_text(reply->element[2]));
         return LOCK_INVALID;
     }
     redis->base.uncertain = true;
-    return bad_answer(redis, why);
-}
-
-/* The keys and arguments by which a script knows our lease. */
-static void add_lease(struct redis_backend *redis, struct redis_command *command, const struct lease *lease)
-{
-    lock_key_companion(redis->meta, sizeof redis->meta, lease->key, "meta");
-    redis_command_add(command, "2");
-    redis_command_add(command, lease->key);
-    redis_command_add(command, redis->meta);
-    redis_command_add(command, lease->token);
-    redis_command_add(command, lease->take_id);
+    return redis_bad_answer(redis, why);
 }
 
 struct release_numbers {
-    char now[24], hold[24];
+    struct number now, hold;
 };
 
-/* As add_lease(), and two numbers, for which there is room in *numbers. */
-static void add_release(struct redis_backend *redis, struct redis_command *command, const struct lease *lease,
-                        struct release_numbers *numbers)
+/* The hold is the holder's own to know; where another process has taken the
+ * lock, the store knows it. */
+static void begin_release(struct redis_call *call, const struct lease *lease, struct release_numbers *numbers)
 {
-    snprintf(numbers->now, sizeof numbers->now, "%" PRId64, wall_now_ms());
-    snprintf(numbers->hold, sizeof numbers->hold, "%" PRId64, deadline_left(lease->hold).ns / NS_PER_MS);
-    add_lease(redis, command, lease);
-    redis_command_add(command, numbers->now);
-    redis_command_add(command, numbers->hold);
+    redis_script_begin(call, &redis_release_script, KEYS_RELEASED, lease->key);
+    redis_command_add(&call->words, lease->token);
+    redis_command_add(&call->words, lease->take_id);
+    add_number(call, &numbers->now, wall_now_ms());
+    if (lease->take_id[0] == '\0')
+        redis_command_add(&call->words, "");
+    else
+        add_number(call, &numbers->hold, deadline_left(lease->hold).ns / NS_PER_MS);
 }
 
 /* The take went out in one write with a greeting that was refused, and may
  * have been carried out where that left us: it is released in the same place. */
 static void undo_take(struct redis_backend *redis, const struct lock_request *request, struct bound bound)
 {
-    struct script_call call = {.script = &script_release};
+    struct redis_call call;
+    struct release_numbers numbers;
     struct lease lease;
     struct why ignored;
-    struct release_numbers numbers = {"", ""};
     redisReply *reply;
     lease_begin(&lease, request, deadline_now(), 0);
     lease.hold = deadline_now();
-    add_release(redis, &call.rest, &lease, &numbers);
+    begin_release(&call, &lease, &numbers);
     for (int by_text = 0; by_text < 2 && redis->conn.fd >= 0; by_text++)
-        if (send_script(redis, &call, by_text, &reply, bound, &ignored) == LOCK_OK)
+        if (redis_script_send(redis, &call, by_text, &reply, bound, &ignored) == LOCK_OK)
             freeReplyObject(reply);
+}
+
+static const char *refusal_word(const struct lock_request *request)
+{
+    if (!request->last)
+        return "waits";
+    return request->waits ? "timeout" : "conflict";
 }
 
 static enum lock_result redis_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
@@ -219,27 +121,33 @@ static enum lock_result redis_take(struct backend *backend, const struct lock_re
 {
     struct redis_backend *redis = redis_of(backend);
     const struct holder *self = &request->self;
-    struct script_call call = {.script = &script_take};
-    char ttl[24], pid[24], start[24], since[24];
-    snprintf(ttl, sizeof ttl, "%" PRId64, request->ttl.ns / NS_PER_MS);
-    snprintf(pid, sizeof pid, "%ld", (long)self->pid);
-    snprintf(start, sizeof start, "%" PRId64, self->pid_start);
-    snprintf(since, sizeof since, "%" PRId64, wall_now_ms());
-    lock_key_companion(redis->meta, sizeof redis->meta, request->key, "meta");
-    const char *again = backend->uncertain ? "1" : "0";
-    const char *words[] = {
-        "2", request->key, redis->meta, request->token, ttl, request->take_id, again, META_KEPT_MS,
-        self->host, self->boot_id, pid, start, self->user, self->command, since,
-    };
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        redis_command_add(&call.rest, words[i]);
+    struct redis_call call;
+    struct number ttl, pid, start, since, slots, hold, waited;
+    redis_script_begin(&call, &redis_take_script, KEYS_ALL, request->key);
+    redis_command_add(&call.words, request->token);
+    add_number(&call, &ttl, request->ttl.ns / NS_PER_MS);
+    redis_command_add(&call.words, request->take_id);
+    redis_command_add(&call.words, backend->uncertain ? "1" : "0");
+    redis_command_add(&call.words, self->host);
+    redis_command_add(&call.words, self->boot_id);
+    add_number(&call, &pid, self->pid);
+    add_number(&call, &start, self->pid_start);
+    redis_command_add(&call.words, self->user);
+    redis_command_add(&call.words, self->command);
+    add_number(&call, &since, wall_now_ms());
+    redis_command_add(&call.words, lock_mode_name(request->mode));
+    add_number(&call, &slots, request->slots);
+    add_number(&call, &hold, request->hold_at_least.ns / NS_PER_MS);
+    redis_command_add(&call.words, request->detached ? "1" : "");
+    redis_command_add(&call.words, refusal_word(request));
+    add_number(&call, &waited, request->waited.ns / NS_PER_MS);
 
     redisReply *reply;
     /* The lease counts from here: connecting is not part of it. */
     enum lock_result result = redis_conn_open(&redis->conn, !redis->leased, bound, why);
     struct deadline before = deadline_now();
     if (result == LOCK_OK)
-        result = run_script(redis, &call, &reply, bound, why);
+        result = redis_script_run(redis, &call, &reply, bound, why);
     if (result == LOCK_OK) {
         result = read_take(redis, reply, request, before, lease, holder, why);
         freeReplyObject(reply);
@@ -248,37 +156,46 @@ static enum lock_result redis_take(struct backend *backend, const struct lock_re
         if (redis->conn.greeting_failed)
             undo_take(redis, request, bound);
     }
-    return end_call(redis, result, why);
+    return redis_script_end(redis, result, why);
 }
 
-/* --- check and release --------------------------------------------------- */
+/* --- check, extend, release ---------------------------------------------- */
 
-/* Runs a script that may be run twice. Where a connection that has been idle
- * turns out to be broken, it is made anew at once: what was asked is urgent. */
-static enum lock_result run_script_again(struct redis_backend *redis, const struct script_call *call, redisReply **reply,
-                                         struct bound bound, struct why *why)
+/* {"gone", "ended" or ""}, {"other", ...}, {"released", ...}: LOCK_OK for
+ * anything else. */
+static enum lock_result read_loss(const redisReply *reply, const struct lease *lease, struct why *why)
 {
-    bool reused = redis->conn.fd >= 0;
-    enum lock_result result = run_script(redis, call, reply, bound, why);
-    if (result == LOCK_UNAVAILABLE && reused && redis->conn.fd < 0 && !deadline_passed(bound.until))
-        result = run_script(redis, call, reply, bound, why);
-    return result;
+    const char *key = lease->key;
+    if (redis_answer_is(reply, "gone", 2)) {
+        bool ended = lease->take_id[0] == '\0' && strcmp(redis_text(reply->element[1]), "ended") == 0;
+        why_set(why, "the key %s is gone%s", key, ended ? ": the lease has ended, or somebody has removed it" : "");
+        return LOCK_GONE;
+    }
+    if (redis_answer_is(reply, "other", 2)) {
+        why_set(why, "the key %s has another owner", key);
+        return LOCK_FOREIGN;
+    }
+    if (redis_answer_is(reply, "released", 2)) {
+        why_set(why, "the key %s was released with this token", key);
+        return LOCK_RELEASED;
+    }
+    return LOCK_OK;
 }
 
-static enum lock_result gone(const struct lease *lease, const char *word, struct why *why)
-{
-    why_set(why, strcmp(word, "gone") == 0 ? "the key %s is gone" : "the key %s has another owner", lease->key);
-    return LOCK_GONE;
-}
-
+/* {"ours", left, mode, slots, slot} */
 static enum lock_result read_check(struct redis_backend *redis, const redisReply *reply, struct deadline before,
                                    struct lease *lease, struct why *why)
 {
-    int64_t left_ms;
-    if (answer_is(reply, "gone", 1) || answer_is(reply, "other", 1))
-        return gone(lease, reply->element[0]->str, why);
-    if (!answer_is(reply, "ours", 2) || !left_of(reply->element[1], -1, &left_ms))
-        return bad_answer(redis, why);
+    int64_t left_ms, slots, slot;
+    enum lock_result result = read_loss(reply, lease, why);
+    if (result != LOCK_OK)
+        return result;
+    if (!redis_answer_is(reply, "ours", 5) || !redis_left(reply->element[1], -1, &left_ms) ||
+        !lock_mode_parse(redis_text(reply->element[2]), &lease->mode) ||
+        !redis_number(reply->element[3], 0, INT32_MAX, &slots) || !redis_number(reply->element[4], -1, INT32_MAX, &slot))
+        return redis_bad_answer(redis, why);
+    lease->slots = (int)slots;
+    lease->slot = (int)slot;
     /* Without an expiry, which somebody took away, our own deadline stands. */
     if (left_ms >= 0)
         lease_adopt(lease, before, deadline_now(), (struct duration){left_ms * NS_PER_MS});
@@ -286,57 +203,124 @@ static enum lock_result read_check(struct redis_backend *redis, const redisReply
 }
 
 /* Runs a script that answers as check.lua does. */
-static enum lock_result run_check(struct redis_backend *redis, const struct script_call *call, struct lease *lease,
+static enum lock_result run_check(struct redis_backend *redis, struct redis_call *call, struct lease *lease,
                                   struct bound bound, struct why *why)
 {
     redisReply *reply;
     struct deadline before = deadline_now();
-    enum lock_result result = run_script_again(redis, call, &reply, bound, why);
+    enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
     if (result == LOCK_OK) {
         result = read_check(redis, reply, before, lease, why);
         freeReplyObject(reply);
     }
-    return end_call(redis, result, why);
+    return redis_script_end(redis, result, why);
 }
 
 static enum lock_result redis_check(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct script_call call = {.script = &script_check, .arm = redis->watched};
-    add_lease(redis, &call.rest, lease);
+    struct redis_call call;
+    redis_script_begin(&call, &redis_check_script, KEYS_WATCHED, lease->key);
+    call.arm = redis->watched;
+    redis_command_add(&call.words, lease->token);
+    redis_command_add(&call.words, lease->take_id);
     return run_check(redis, &call, lease, bound, why);
 }
 
-static enum lock_result redis_extend(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+static enum lock_result redis_extend(struct backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
+                                     struct why *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct script_call call = {.script = &script_extend, .arm = redis->watched};
-    char ttl[24];
-    snprintf(ttl, sizeof ttl, "%" PRId64, lease->ttl.ns / NS_PER_MS);
-    add_lease(redis, &call.rest, lease);
-    redis_command_add(&call.rest, ttl);
-    redis_command_add(&call.rest, META_KEPT_MS);
+    struct redis_call call;
+    struct number ttl;
+    redis_script_begin(&call, &redis_extend_script, KEYS_WATCHED, lease->key);
+    call.arm = redis->watched;
+    redis_command_add(&call.words, lease->token);
+    redis_command_add(&call.words, lease->take_id);
+    add_number(&call, &ttl, lease->ttl.ns / NS_PER_MS);
+    redis_command_add(&call.words, how == EXTEND_EXACTLY ? "1" : "");
     return run_check(redis, &call, lease, bound, why);
 }
 
+/* A release whose reply was lost is sent again, and finds what it has done. */
 static enum lock_result redis_release(struct backend *backend, const struct lease *lease, struct bound bound, struct why *why)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct script_call call = {.script = &script_release};
-    struct release_numbers numbers = {"", ""};
-    add_release(redis, &call.rest, lease, &numbers);
-
+    struct redis_call call;
+    struct release_numbers numbers;
     redisReply *reply;
-    enum lock_result result = run_script_again(redis, &call, &reply, bound, why);
+    begin_release(&call, lease, &numbers);
+    redis->conn.sent = false;
+    enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
+    redis->release_sent = redis->release_sent || (result != LOCK_OK && redis->conn.sent);
     if (result == LOCK_OK) {
-        if (answer_is(reply, "gone", 1) || answer_is(reply, "other", 1))
-            result = gone(lease, reply->element[0]->str, why);
-        else if (!answer_is(reply, "released", 1))
-            result = bad_answer(redis, why);
+        bool now = redis_answer_is(reply, "released", 2) && strcmp(redis_text(reply->element[1]), "now") == 0;
+        if (!now)
+            result = read_loss(reply, lease, why);
+        if (!now && result == LOCK_OK)
+            result = redis_bad_answer(redis, why);
+        else if (result == LOCK_RELEASED && redis->release_sent)
+            result = LOCK_OK;
         freeReplyObject(reply);
     }
-    return end_call(redis, result, why);
+    return redis_script_end(redis, result, why);
 }
+
+/* --- looking ------------------------------------------------------------- */
+
+static enum lock_result run_look(struct redis_backend *redis, struct redis_call *call, const char *key,
+                                 struct lock_state *state, struct bound bound, struct why *why)
+{
+    redisReply *reply;
+    enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
+    if (result == LOCK_OK) {
+        result = redis_state_read(redis, reply, key, state, why);
+        freeReplyObject(reply);
+    }
+    return redis_script_end(redis, result, why);
+}
+
+static enum lock_result redis_look(struct backend *backend, const char *key, struct lock_state *state, struct bound bound,
+                                   struct why *why)
+{
+    struct redis_call call;
+    redis_script_begin(&call, &redis_look_script, KEYS_ALL, key);
+    return run_look(redis_of(backend), &call, key, state, bound, why);
+}
+
+static enum lock_result redis_force_release(struct backend *backend, const char *key, struct lock_state *was,
+                                            struct bound bound, struct why *why)
+{
+    struct redis_call call;
+    struct number now;
+    redis_script_begin(&call, &redis_force_script, KEYS_ALL, key);
+    add_number(&call, &now, wall_now_ms());
+    return run_look(redis_of(backend), &call, key, was, bound, why);
+}
+
+static enum lock_result redis_list(struct backend *backend, const char *prefix, const char *pattern,
+                                   bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
+                                   struct why *why)
+{
+    struct redis_keys keys = {0};
+    enum lock_result result = redis_keys_find(redis_of(backend), prefix, pattern, &keys, bound, why);
+    for (size_t i = 0; result == LOCK_OK && i < keys.count; i++) {
+        struct lock_state state;
+        if (i > 0 && strcmp(keys.list[i], keys.list[i - 1]) == 0)
+            continue; /* SCAN may name a key twice */
+        result = redis_look(backend, keys.list[i], &state, bound, why);
+        if (result != LOCK_OK)
+            break;
+        bool more = !state.locked || visit(data, &state);
+        lock_state_free(&state);
+        if (!more)
+            break;
+    }
+    redis_keys_free(&keys);
+    return result;
+}
+
+/* --- news and life ------------------------------------------------------- */
 
 /* The end of the connection makes its descriptor readable as well. */
 static struct news redis_news(struct backend *backend)
@@ -376,6 +360,9 @@ enum lock_result backend_redis_open(struct backend **backend, const char *url, s
         .check = redis_check,
         .extend = redis_extend,
         .release = redis_release,
+        .look = redis_look,
+        .force_release = redis_force_release,
+        .list = redis_list,
         .news = redis_news,
         .close = redis_close,
     };

@@ -8,6 +8,28 @@
 #include <string.h>
 #include <unistd.h>
 
+static const char *const mode_names[] = {
+    [MODE_EXCLUSIVE] = "exclusive",
+    [MODE_SHARED] = "shared",
+    [MODE_SLOTS] = "slots",
+};
+
+const char *lock_mode_name(enum lock_mode mode)
+{
+    return mode_names[mode];
+}
+
+bool lock_mode_parse(const char *name, enum lock_mode *mode)
+{
+    for (size_t i = 0; i < sizeof mode_names / sizeof *mode_names; i++) {
+        if (strcmp(name, mode_names[i]) == 0) {
+            *mode = (enum lock_mode)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 struct duration lease_drift(struct duration ttl)
 {
     struct duration drift = {ttl.ns / 100};
@@ -21,6 +43,9 @@ void lease_begin(struct lease *lease, const struct lock_request *request, struct
         .key = request->key,
         .token = request->token,
         .take_id = request->take_id,
+        .mode = request->mode,
+        .slots = request->slots,
+        .slot = -1,
         .ttl = request->ttl,
         .fence = fence,
         .taken = before,
@@ -51,22 +76,28 @@ void lease_adopt(struct lease *lease, struct deadline before, struct deadline af
         lease->deadline = earliest;
 }
 
-void holder_self(struct holder *self, const char *command)
+void holder_fill(struct holder *holder, pid_t pid, const char *command)
 {
     struct proc_stat stat;
-    *self = (struct holder){.known = true, .pid = getpid(), .since_wall_ms = wall_now_ms()};
-    if (gethostname(self->host, sizeof self->host - 1) != 0)
-        self->host[0] = '\0';
-    (void)proc_read_line("/proc/sys/kernel/random/boot_id", self->boot_id, sizeof self->boot_id);
-    if (proc_stat_read(0, &stat))
-        self->pid_start = stat.start;
+    char path[64];
+    *holder = (struct holder){.known = true, .pid = pid > 0 ? pid : getpid(), .since_wall_ms = wall_now_ms()};
+    if (gethostname(holder->host, sizeof holder->host - 1) != 0)
+        holder->host[0] = '\0';
+    (void)proc_read_line("/proc/sys/kernel/random/boot_id", holder->boot_id, sizeof holder->boot_id);
+    if (proc_stat_read(pid, &stat))
+        holder->pid_start = stat.start;
     /* Not getpwuid(3): it may load and ask a directory service at every run. */
     const char *user = getenv("LOGNAME");
     if (user == NULL || *user == '\0')
         user = getenv("USER");
     if (user != NULL && *user != '\0')
-        text_copy(self->user, sizeof self->user, user);
+        text_copy(holder->user, sizeof holder->user, user);
     else
-        snprintf(self->user, sizeof self->user, "%ld", (long)geteuid());
-    text_copy(self->command, sizeof self->command, command);
+        snprintf(holder->user, sizeof holder->user, "%ld", (long)geteuid());
+    if (command != NULL) {
+        text_copy(holder->command, sizeof holder->command, command);
+    } else {
+        snprintf(path, sizeof path, "/proc/%ld/comm", (long)holder->pid);
+        (void)proc_read_line(path, holder->command, sizeof holder->command);
+    }
 }

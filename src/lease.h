@@ -11,11 +11,25 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+enum lock_mode {
+    MODE_EXCLUSIVE, /* one holder */
+    MODE_SHARED,    /* any number of holders, no exclusive one */
+    MODE_SLOTS,     /* at most so many holders, each in a slot of its own */
+};
+
+/* "exclusive", "shared", "slots": as in records, keys and --json. */
+const char *lock_mode_name(enum lock_mode mode);
+
+/* The mode of this name; false where there is none. */
+bool lock_mode_parse(const char *name, enum lock_mode *mode);
+
 /* Who holds a lock, for people to read and for records. All of it is foreign
  * text where it comes from a server or a file. */
 struct holder {
     bool known;   /* false: another client's lock, of which nothing is told */
     bool expires; /* whether `left` says anything */
+    bool shares;  /* one of several, in a mode other than MODE_EXCLUSIVE */
+    bool claimed; /* those who share it have to make way for us: it is worth asking often */
     struct duration left;
     int64_t since_wall_ms; /* 0: unknown */
     pid_t pid;             /* 0: unknown */
@@ -35,6 +49,12 @@ struct lock_request {
     const char *take_id; /* no other run has it; the token may be one that the user chose */
     struct duration ttl;
     struct duration hold_at_least; /* others are kept out this long, however soon it is released */
+    enum lock_mode mode;
+    int slots;     /* of MODE_SLOTS */
+    bool detached; /* no process of ours stays to hold it: it lasts until its deadline or its release */
+    bool waits;    /* whoever is refused asks again, and is counted as a waiter */
+    bool last;     /* if this is refused, it is given up: counted as conflict or timeout */
+    struct duration waited; /* so far */
     struct holder self;
 };
 
@@ -43,6 +63,9 @@ struct lease {
     const char *key;
     const char *token;
     const char *take_id; /* "": not known, the token alone tells that it is ours */
+    enum lock_mode mode;
+    int slots; /* of MODE_SLOTS */
+    int slot;  /* 0 to slots - 1; -1: none */
     struct duration ttl;
     int64_t fence;            /* rises with every take of the lock */
     struct deadline taken;    /* before the take was sent */
@@ -70,8 +93,9 @@ bool lease_as_good_as_over(const struct lease *lease);
  * differs by no more than the way to the store explains. */
 void lease_adopt(struct lease *lease, struct deadline before, struct deadline after, struct duration left);
 
-/* Fills in host, boot id, pid, its start time, user and the command's name.
- * What cannot be found stays empty: it is for display. */
-void holder_self(struct holder *self, const char *command);
+/* Fills in host, boot id, pid, its start time, user and the command's name
+ * (NULL: that of the process). pid 0 is this process. What cannot be found
+ * stays empty: it is for display. */
+void holder_fill(struct holder *holder, pid_t pid, const char *command);
 
 #endif

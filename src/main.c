@@ -1,6 +1,10 @@
 /* dlock: flock(1) for a fleet. Parse, then one action. */
+#include "action_attach.h"
+#include "action_lease.h"
+#include "action_look.h"
 #include "action_run.h"
 #include "config.h"
+#include "failure.h"
 #include "message.h"
 #include "option_table.h"
 #include "options.h"
@@ -50,6 +54,37 @@ static bool fill_standard_fds(void)
     return true;
 }
 
+static int act(const struct options *options, struct messages *out)
+{
+    switch (options->action) {
+    case ACTION_RUN: return action_run(options, out);
+    case ACTION_ACQUIRE: return action_acquire(options, out);
+    case ACTION_ATTACH: return action_attach(options, out);
+    case ACTION_EXTEND: return action_extend(options, out);
+    case ACTION_RELEASE: return action_release(options, out);
+    case ACTION_FORCE_RELEASE: return action_force_release(options, out);
+    case ACTION_STATUS: return action_status(options, out);
+    case ACTION_WAIT_FREE: return action_wait_free(options, out);
+    case ACTION_LIST: return action_list(options, out);
+    case ACTION_CURRENT: return action_current(options, out);
+    case ACTION_VERSION:
+    case ACTION_HELP:
+    case ACTION_USAGE: break;
+    }
+    return print(options->action);
+}
+
+static int refuse(const struct messages *out, enum settings_result result, const struct why *why)
+{
+    switch (result) {
+    case SETTINGS_BAD_USAGE: return fail(out, FAIL_ARGUMENT, STATUS_USAGE, "%s", why->text);
+    case SETTINGS_BAD_CONFIG: return fail(out, FAIL_CONFIG, STATUS_CONFIG, "%s", why->text);
+    case SETTINGS_OK:
+    case SETTINGS_NO_MEMORY: break;
+    }
+    return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "%s", why->text);
+}
+
 int main(int argc, char **argv)
 {
     if (!fill_standard_fds())
@@ -60,19 +95,11 @@ int main(int argc, char **argv)
     struct messages out = {
         .name = options.name,
         .verbosity = options.verbosity,
+        .json = options.json,
+        .waited = {-1},
     };
     messages_open(&out);
-    int status;
-    if (result != SETTINGS_OK) {
-        say_error(&out, "%s", why.text);
-        status = result == SETTINGS_BAD_USAGE    ? STATUS_USAGE
-                 : result == SETTINGS_BAD_CONFIG ? STATUS_CONFIG
-                                                : STATUS_SYSTEM;
-    } else if (options.action == ACTION_RUN) {
-        status = action_run(&options, &out);
-    } else {
-        status = print(options.action);
-    }
+    int status = result == SETTINGS_OK ? act(&options, &out) : refuse(&out, result, &why);
     options_free(&options);
     return status;
 }

@@ -3,6 +3,7 @@
 #ifndef DLOCK_MESSAGE_H
 #define DLOCK_MESSAGE_H
 
+#include "clock.h"
 #include "notify.h"
 
 #include <stdbool.h>
@@ -13,6 +14,10 @@ struct messages {
     bool terminal;    /* whether stderr is one */
     bool journal;     /* whether it goes to systemd's journal: lines carry their priority */
     struct notify notify; /* the service manager */
+    bool json;              /* failures are told as JSON on stdout */
+    const char *key;        /* of the lock in its store; NULL: not known yet */
+    const char **code;      /* where the code of a failure is noted; NULL: nowhere */
+    struct duration waited; /* for the lock; negative: nobody has waited */
 };
 
 /* Fills in what can be known of stderr and of the service manager. */

@@ -8,35 +8,16 @@
 
 enum { ANCESTORS_MOST = 1024 };
 
-/* The token in "BACKEND TOKEN KEY" (length bytes) if it is of this lock. */
-static bool token_of(const char *line, size_t length, const char *backend, const char *key, char token[TOKEN_SIZE])
+bool nested_by_environment(struct backend *backend, const char *key, struct lease *lease, struct bound bound)
 {
-    size_t kind = strlen(backend);
-    if (length <= kind || memcmp(line, backend, kind) != 0 || line[kind] != ' ')
-        return false;
-    const char *from = line + kind + 1, *end = line + length;
-    const char *space = memchr(from, ' ', (size_t)(end - from));
-    if (space == NULL || space == from || space - from >= TOKEN_SIZE || (size_t)(end - space - 1) != strlen(key) ||
-        memcmp(space + 1, key, strlen(key)) != 0)
-        return false;
-    memcpy(token, from, (size_t)(space - from));
-    token[space - from] = '\0';
-    return true;
-}
-
-bool nested_by_environment(struct backend *backend, const char *key, struct bound bound)
-{
-    char token[TOKEN_SIZE];
-    const char *line = getenv("DLOCK_HELD");
-    while (line != NULL && *line != '\0') {
-        size_t length = strcspn(line, "\n");
+    struct held held;
+    for (const char *at = getenv("DLOCK_HELD"); at != NULL;) {
         struct why ignored = {""};
-        if (token_of(line, length, backend->kind, key, token)) {
-            struct lease lease = {.key = key, .token = token, .take_id = ""};
-            if (backend->check(backend, &lease, bound, &ignored) == LOCK_OK)
-                return true;
-        }
-        line += length + (line[length] == '\n');
+        if (!held_next(&at, &held) || strcmp(held.backend, backend->kind) != 0 || strcmp(held.key, key) != 0)
+            continue;
+        *lease = (struct lease){.key = key, .token = held.token, .take_id = ""};
+        if (backend->check(backend, lease, bound, &ignored) == LOCK_OK)
+            return true;
     }
     return false;
 }

@@ -4,12 +4,14 @@
 #define DLOCK_NESTING_H
 
 #include "backend.h"
+#include "held.h"
 
 #include <stdbool.h>
 
 /* Whether DLOCK_HELD names this key in this kind of store, and its token holds
- * still: an entry that has ended, or is of another server, counts for nothing. */
-bool nested_by_environment(struct backend *backend, const char *key, struct bound bound);
+ * still: an entry that has ended, or is of another server, counts for nothing.
+ * *lease is then what the store says of it. */
+bool nested_by_environment(struct backend *backend, const char *key, struct lease *lease, struct bound bound);
 
 /* Whether the holder is an ancestor of this process, on this host and since
  * the same start: for where the environment was scrubbed (sudo). */

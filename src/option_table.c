@@ -13,8 +13,24 @@
     {long_name, short_name, POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL}
 #define GROUP(table, title) {NULL, '\0', POPT_ARG_INCLUDE_TABLE, table, 0, title, NULL}
 
+static struct poptOption acting[] = {
+    FLAG("acquire", '\0', OPT_ACQUIRE, "take the lock, print its owner token, and leave it taken"),
+    FLAG("attach", '\0', OPT_ATTACH, "take it for the life of the calling script (--attach=PID: of that process)"),
+    VALUE_ALIAS("attach-pid", OPT_ATTACH_PID),
+    FLAG("extend", '\0', OPT_EXTEND, "extend the lease by --ttl from now on"),
+    FLAG("release", '\0', OPT_RELEASE, "release the lock, if the owner token is the holder's"),
+    FLAG("force-release", '\0', OPT_FORCE_RELEASE, "take the lock away from whoever holds it"),
+    FLAG("status", '\0', OPT_STATUS, "tell who holds the lock; exit status 1: free (it may be taken a moment later)"),
+    FLAG("wait-free", '\0', OPT_WAIT_FREE, "wait until the lock is free (it may be taken a moment later)"),
+    FLAG("list", '\0', OPT_LIST, "list the locks that are held, all or those that match the word after the options"),
+    FLAG("current", '\0', OPT_CURRENT, "list the locks that this process runs under; exit status 1: none"),
+    POPT_TABLEEND,
+};
+
 static struct poptOption taking[] = {
     FLAG("exclusive", 'x', OPT_EXCLUSIVE, "one holder at a time (default)"),
+    FLAG("shared", 's', OPT_SHARED, "any number of shared holders, and no exclusive one"),
+    VALUE("slots", '\0', OPT_SLOTS, "at most N holders, each with a DLOCK_SLOT of its own, 0 to N-1", "N"),
     FLAG("nonblock", 'n', OPT_NONBLOCK, "do not wait for the lock"),
     FLAG_ALIAS("nb", OPT_NONBLOCK),
     FLAG_ALIAS("nonblocking", OPT_NONBLOCK),
@@ -24,6 +40,7 @@ static struct poptOption taking[] = {
     VALUE("ttl", 't', OPT_TTL, "the lease: how long the lock holds, 100ms to 30d (default: 1h)", "DURATION"),
     VALUE("hold-at-least", '\0', OPT_HOLD_AT_LEAST, "keep others out this long, also after a faster command (default: 0)", "DURATION"),
     VALUE("owner", '\0', OPT_OWNER, "owner token (default: a fresh UUID v4)", "TOKEN"),
+    VALUE("owner-file", '\0', OPT_OWNER_FILE, "file for the owner token: written by --acquire, read by --extend and --release", "FILE"),
     VALUE("scope", '\0', OPT_SCOPE, "the key is PREFIX + SCOPE: + NAME", "TEXT"),
     VALUE("prefix", '\0', OPT_PREFIX, "what keys begin with (default: dlock:)", "TEXT"),
     POPT_TABLEEND,
@@ -58,6 +75,8 @@ static struct poptOption running[] = {
 static struct poptOption saying[] = {
     FLAG("verbose", 'v', OPT_VERBOSE, "say what is done; may be repeated"),
     FLAG("quiet", 'q', OPT_QUIET, "say nothing but what ends dlock or stops the command"),
+    FLAG("json", '\0', OPT_JSON, "results and failures as JSON on stdout"),
+    VALUE("report", '\0', OPT_REPORT, "append one line of JSON about the run to this file", "FILE"),
     FLAG("version", 'V', OPT_VERSION, "print the version"),
     FLAG("help", 'h', OPT_HELP, "print this help"),
     FLAG("usage", '\0', OPT_USAGE, "print a short list of the options"),
@@ -65,6 +84,7 @@ static struct poptOption saying[] = {
 };
 
 const struct poptOption option_table[] = {
+    GROUP(acting, "Without a command:"),
     GROUP(taking, "Taking the lock:"),
     GROUP(where, "Where the lock lives:"),
     GROUP(running, "While the command runs:"),
@@ -114,5 +134,23 @@ bool option_has_value(const struct poptOption *option)
 
 bool option_configurable(enum option_id id)
 {
-    return id != OPT_COMMAND && id != OPT_NO_FORK && id != OPT_UNLOCK && id != OPT_VERSION && id != OPT_HELP && id != OPT_USAGE;
+    switch ((int)id) {
+    case OPT_ACQUIRE:
+    case OPT_ATTACH:
+    case OPT_ATTACH_PID:
+    case OPT_EXTEND:
+    case OPT_RELEASE:
+    case OPT_FORCE_RELEASE:
+    case OPT_STATUS:
+    case OPT_WAIT_FREE:
+    case OPT_LIST:
+    case OPT_CURRENT:
+    case OPT_COMMAND:
+    case OPT_NO_FORK:
+    case OPT_UNLOCK:
+    case OPT_VERSION:
+    case OPT_HELP:
+    case OPT_USAGE: return false;
+    default: return true;
+    }
 }

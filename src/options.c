@@ -3,6 +3,7 @@
 #include "config_file.h"
 #include "duration.h"
 #include "lock_name.h"
+#include "options_check.h"
 #include "signal_name.h"
 #include "text.h"
 #include "token.h"
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TTL_LEAST_MS = 100, TTL_MOST_DAYS = 30 };
+enum { TTL_LEAST_MS = 100, TTL_MOST_DAYS = 30, SLOTS_MOST = 10000 };
 
 static const struct options defaults = {
     .waits_forever = true,
@@ -78,6 +79,30 @@ static bool apply_conflict_status(struct options *options, const char *text, str
     return true;
 }
 
+static bool apply_slots(struct options *options, const char *text, struct why *why)
+{
+    int64_t number;
+    if (!number_parse(text, 1, SLOTS_MOST, &number)) {
+        why_set(why, "'%.100s': it must be a whole number from 1 to %d", text, SLOTS_MOST);
+        return false;
+    }
+    options->mode = MODE_SLOTS;
+    options->slots = (int)number;
+    return true;
+}
+
+static bool apply_pid(struct options *options, const char *text, struct why *why)
+{
+    int64_t number;
+    if (!number_parse(text, 1, INT32_MAX, &number)) {
+        why_set(why, "'%.100s': it must be the pid of a process", text);
+        return false;
+    }
+    options->action = ACTION_ATTACH;
+    options->attach_pid = (pid_t)number;
+    return true;
+}
+
 static bool apply_signal(struct options *options, const char *text, struct why *why)
 {
     options->stop_signal = signal_parse(text);
@@ -120,6 +145,10 @@ static bool apply_value(struct options *options, enum option_id id, const char *
     case OPT_CONFLICT_EXIT_CODE: return apply_conflict_status(options, text, why);
     case OPT_TTL: return apply_ttl(&options->ttl, text, why);
     case OPT_HOLD_AT_LEAST: return apply_duration(&options->hold_at_least, text, why);
+    case OPT_SLOTS: return apply_slots(options, text, why);
+    case OPT_ATTACH_PID: return apply_pid(options, text, why);
+    case OPT_OWNER_FILE: return apply_path(&options->owner_file, text, why);
+    case OPT_REPORT: return apply_path(&options->report, text, why);
     case OPT_OWNER: options->owner = text; return token_valid(text, why);
     case OPT_SCOPE: options->scope = text; return lock_name_valid(text, "the scope", why);
     case OPT_PREFIX:
@@ -170,6 +199,26 @@ static bool flag_is_set(const struct setting *setting, bool *set, struct why *wh
     return false;
 }
 
+/* ACTION_RUN where it is no action. */
+static enum option_action action_of(enum option_id id)
+{
+    switch ((int)id) {
+    case OPT_ACQUIRE: return ACTION_ACQUIRE;
+    case OPT_ATTACH: return ACTION_ATTACH;
+    case OPT_EXTEND: return ACTION_EXTEND;
+    case OPT_RELEASE: return ACTION_RELEASE;
+    case OPT_FORCE_RELEASE: return ACTION_FORCE_RELEASE;
+    case OPT_STATUS: return ACTION_STATUS;
+    case OPT_WAIT_FREE: return ACTION_WAIT_FREE;
+    case OPT_LIST: return ACTION_LIST;
+    case OPT_CURRENT: return ACTION_CURRENT;
+    case OPT_VERSION: return ACTION_VERSION;
+    case OPT_HELP: return ACTION_HELP;
+    case OPT_USAGE: return ACTION_USAGE;
+    default: return ACTION_RUN;
+    }
+}
+
 static bool apply_flag(struct options *options, const struct setting *setting, struct why *why)
 {
     bool set;
@@ -188,10 +237,10 @@ static bool apply_flag(struct options *options, const struct setting *setting, s
     case OPT_UNLOCK:
         why_set(why, "there is no open file to unlock; the lock is released when the command ends");
         return false;
-    case OPT_VERSION: options->action = ACTION_VERSION; break;
-    case OPT_HELP: options->action = ACTION_HELP; break;
-    case OPT_USAGE: options->action = ACTION_USAGE; break;
-    default: break; /* OPT_EXCLUSIVE, OPT_CLOSE: what they say is so anyway */
+    case OPT_EXCLUSIVE: options->mode = set ? MODE_EXCLUSIVE : options->mode; break;
+    case OPT_SHARED: options->mode = set ? MODE_SHARED : options->mode == MODE_SHARED ? MODE_EXCLUSIVE : options->mode; break;
+    case OPT_JSON: options->json = set; break;
+    default: break; /* OPT_CLOSE: what it says is so anyway; actions */
     }
     return true;
 }
@@ -236,13 +285,38 @@ static void hide_logins(const struct settings *settings, int argc, char **argv)
     }
 }
 
+/* An option whose value may be missing is not for popt, which would take the
+ * next word for it, the lock's name: --attach=PID is --attach-pid=PID to it.
+ * Returns a copy of argv, to be freed, that points into it; NULL where memory
+ * is short. */
+static const char **attach_spelled_out(int argc, char **argv)
+{
+    static const char given[] = "--attach=", spelled_out[] = "--attach-pid=";
+    size_t count = (size_t)argc + 1;
+    const char **words = calloc(1, count * sizeof *words + sizeof spelled_out + 32);
+    if (words == NULL)
+        return NULL;
+    memcpy(words, argv, count * sizeof *words);
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], given, sizeof given - 1) == 0) {
+            char *word = (char *)(words + count);
+            snprintf(word, sizeof spelled_out + 32, "%s%.31s", spelled_out, argv[i] + sizeof given - 1);
+            words[i] = word;
+            break;
+        }
+    }
+    return words;
+}
+
 /* Reads options from argv[1] on, up to the first word that is none. Returns
  * its index (argc where there is none), -1 on failure. */
 static int read_words(struct options *options, int argc, char **argv, struct why *why)
 {
-    poptContext context = poptGetContext(NULL, argc, (const char **)(void *)argv, option_table, POPT_CONTEXT_POSIXMEHARDER);
+    const char **words = attach_spelled_out(argc, argv);
+    poptContext context = words == NULL ? NULL : poptGetContext(NULL, argc, words, option_table, POPT_CONTEXT_POSIXMEHARDER);
     int id, index = argc;
     if (context == NULL) {
+        free(words);
         why_set(why, "out of memory");
         return -1;
     }
@@ -253,6 +327,7 @@ static int read_words(struct options *options, int argc, char **argv, struct why
         if (!added) {
             why_set(why, "out of memory");
             poptFreeContext(context);
+            free(words);
             return -1;
         }
     }
@@ -268,6 +343,7 @@ static int read_words(struct options *options, int argc, char **argv, struct why
             index--;
     }
     poptFreeContext(context);
+    free(words);
     hide_logins(&options->settings, index, argv);
     return index;
 }
@@ -294,75 +370,61 @@ static enum settings_result read_command_line(struct options *options, int argc,
     return SETTINGS_OK;
 }
 
-/* --help and its like must work whatever else is wrong. */
-static bool asks_for_help(struct options *options)
+/* Actions are of the command line alone. --help and its like must work whatever
+ * else is wrong. */
+static enum settings_result choose_action(struct options *options, struct why *why)
 {
-    struct why ignored;
-    for (const struct setting *setting = options->settings.first; setting != NULL; setting = setting->next)
-        if (setting->id == OPT_HELP || setting->id == OPT_USAGE || setting->id == OPT_VERSION)
-            return apply_flag(options, setting, &ignored);
-    return false;
+    enum option_id chosen = OPT_NONE;
+    bool twice = false;
+    for (const struct setting *setting = options->settings.first; setting != NULL; setting = setting->next) {
+        enum option_id id = setting->id == OPT_ATTACH_PID ? OPT_ATTACH : setting->id;
+        enum option_action action = action_of(id);
+        options->json = options->json || id == OPT_JSON;
+        if (action == ACTION_RUN)
+            continue;
+        if (action == ACTION_VERSION || action == ACTION_HELP || action == ACTION_USAGE) {
+            options->action = action;
+            return SETTINGS_OK;
+        }
+        if (chosen != OPT_NONE && chosen != id && !twice) {
+            why_set(why, "--%s and --%s: only one of them can be done", option_by_id(chosen)->longName,
+                    option_by_id(id)->longName);
+            twice = true;
+        }
+        chosen = id;
+        options->action = action;
+    }
+    return twice ? SETTINGS_BAD_USAGE : SETTINGS_OK;
 }
 
-static enum settings_result check_words(const struct options *options, struct why *why)
+static bool only_prints(enum option_action action)
 {
-    if (options->name == NULL) {
-        why_set(why, "no lock name given; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]");
-        return SETTINGS_BAD_USAGE;
-    }
-    return lock_name_valid(options->name, "the lock name", why) ? SETTINGS_OK : SETTINGS_BAD_USAGE;
-}
-
-/* What is wrong only together, named by the option that has to change. */
-static enum settings_result disagree(const struct options *options, enum option_id id, const char *text, struct why *why)
-{
-    char where[ORIGIN_TEXT_SIZE];
-    why_set(why, "%s: %s", origin_format(id, options->origins[id], where, sizeof where), text);
-    return origin_result(options->origins[id]);
-}
-
-static enum settings_result check_together(struct options *options, struct why *why)
-{
-    if (options->shell_command == NULL && options->command == NULL) {
-        why_set(why, "no command given; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]");
-        return SETTINGS_BAD_USAGE;
-    }
-    if (options->shell_command != NULL && options->command != NULL)
-        return disagree(options, OPT_COMMAND, "it is the whole command; no further words may follow", why);
-    if (options->lock_file != NULL && options->backend == BACKEND_REDIS)
-        return disagree(options, OPT_LOCK_FILE, "it needs the file backend, and --backend=redis asks for Redis", why);
-    if (options->hold_at_least.ns > options->ttl.ns)
-        return disagree(options, OPT_HOLD_AT_LEAST, "it must not be longer than the lease (--ttl)", why);
-    if (options->lock_file != NULL && options->hold_at_least.ns > 0)
-        return disagree(options, OPT_HOLD_AT_LEAST, "a --lock-file holds nothing that could tell of it", why);
-    if (options->nonblock) {
-        options->waits_forever = false;
-        options->wait = DURATION_ZERO;
-    }
-    if (options->grace.ns < 0)
-        options->grace = duration_min(DURATION_S(10), (struct duration){options->ttl.ns / 10});
-    if (options->grace.ns >= options->ttl.ns)
-        return disagree(options, OPT_GRACE, "it must be shorter than the lease (--ttl)", why);
-    return SETTINGS_OK;
+    return action == ACTION_VERSION || action == ACTION_HELP || action == ACTION_USAGE;
 }
 
 enum settings_result options_read(struct options *options, int argc, char **argv, struct why *why)
 {
     *options = defaults;
     enum settings_result result = read_command_line(options, argc, argv, why);
-    if (asks_for_help(options))
+    struct why action_why = {""};
+    enum settings_result action_result = choose_action(options, &action_why);
+    if (only_prints(options->action))
         return SETTINGS_OK;
+    if (result == SETTINGS_OK && action_result != SETTINGS_OK) {
+        *why = action_why;
+        result = action_result;
+    }
     if (result == SETTINGS_OK)
-        result = check_words(options, why);
+        result = options_check_words(options, why);
     if (result != SETTINGS_OK)
         return result;
     /* The command line is read first, for the name that chooses the sections
      * of the files, and applied last. */
     struct settings command_line = options->settings;
     options->settings = (struct settings){0};
-    result = config_read(&options->settings, options->name, why);
+    result = config_read(&options->settings, options->name != NULL ? options->name : "", why);
     settings_append(&options->settings, &command_line);
     if (result == SETTINGS_OK)
         result = apply_all(options, why);
-    return result == SETTINGS_OK ? check_together(options, why) : result;
+    return result == SETTINGS_OK ? options_check(options, why) : result;
 }

@@ -3,19 +3,36 @@
 #define DLOCK_OPTIONS_H
 
 #include "clock.h"
+#include "lease.h"
 #include "settings.h"
 #include "why.h"
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 enum backend_choice { BACKEND_AUTO, BACKEND_REDIS, BACKEND_FILE };
 enum on_degraded { DEGRADED_WARN, DEGRADED_WARN_THROTTLED, DEGRADED_PROCEED, DEGRADED_FAIL };
-enum option_action { ACTION_RUN, ACTION_VERSION, ACTION_HELP, ACTION_USAGE };
+enum option_action {
+    ACTION_RUN,
+    ACTION_ACQUIRE,
+    ACTION_ATTACH,
+    ACTION_EXTEND,
+    ACTION_RELEASE,
+    ACTION_FORCE_RELEASE,
+    ACTION_STATUS,
+    ACTION_WAIT_FREE,
+    ACTION_LIST,
+    ACTION_CURRENT,
+    ACTION_VERSION,
+    ACTION_HELP,
+    ACTION_USAGE,
+};
 
 struct options {
     enum option_action action;
-    const char *name;
+    const char *name; /* NULL where the action does without; of ACTION_LIST: the pattern */
+    pid_t attach_pid; /* of ACTION_ATTACH; 0: our parent */
     char **command;            /* NULL-terminated, from the given argv; NULL with -c */
     const char *shell_command; /* -c */
     bool waits_forever;
@@ -24,7 +41,10 @@ struct options {
     int conflict_status;
     struct duration ttl;
     struct duration hold_at_least; /* <= ttl */
-    const char *owner; /* NULL: a fresh one */
+    enum lock_mode mode;
+    int slots;         /* of MODE_SLOTS */
+    const char *owner; /* NULL: a fresh one, or that of the action's lock */
+    const char *owner_file; /* NULL: none */
     const char *scope; /* NULL: none */
     const char *prefix;
     const char *redis; /* URL; NULL: none configured */
@@ -38,6 +58,8 @@ struct options {
     struct duration grace; /* < ttl */
     bool tree, heartbeat;
     int verbosity;
+    bool json;
+    const char *report; /* file for a line about the run; NULL: none */
 
     struct origin origins[OPTION_COUNT];
     struct settings settings; /* owns the texts that the above point to */

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 enum {
-    REPLY_MOST_BYTES = 1 << 20, /* nothing that we ask for comes near it */
-    REPLY_MOST_ELEMENTS = 1024,
+    REPLY_MOST_BYTES = 1 << 24, /* nothing that we ask for comes near it: ten thousand holders have 4 MB */
+    REPLY_MOST_ELEMENTS = 1 << 16,
 };
 
 void redis_command_add(struct redis_command *command, const char *word)

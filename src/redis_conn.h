@@ -38,8 +38,8 @@ struct redis_conn {
  * byte. */
 struct redis_command {
     int count;
-    const char *words[20];
-    size_t lengths[20];
+    const char *words[32];
+    size_t lengths[32];
 };
 
 void redis_command_add(struct redis_command *command, const char *word);

@@ -7,6 +7,7 @@
 #define DLOCK_STATUS_H
 
 #include <errno.h>
+#include <stdbool.h>
 
 enum exit_status {
     STATUS_OK = 0,
@@ -35,7 +36,9 @@ static inline enum exit_status status_of_exec(int error)
 enum lock_result {
     LOCK_OK,          /* done: taken, still ours, released */
     LOCK_HELD,        /* another has it: wait or give up */
-    LOCK_GONE,        /* it is not ours any more: no such lock, or another's */
+    LOCK_GONE,        /* it is not ours any more: nobody has it */
+    LOCK_FOREIGN,     /* it is not ours: it is held under another token */
+    LOCK_RELEASED,    /* it was ours, and was released with its own token */
     LOCK_UNAVAILABLE, /* the service did not answer usably: try again */
     LOCK_REFUSED,     /* the service or file permissions refuse us: pointless to retry */
     LOCK_INVALID,     /* what we were told to use cannot be used: configuration */
@@ -44,6 +47,12 @@ enum lock_result {
     LOCK_SYSTEM,      /* out of memory, descriptors, ... */
 };
 
+/* Whether a lock that we had was taken from us, or has run out. */
+static inline bool lock_is_lost(enum lock_result result)
+{
+    return result == LOCK_GONE || result == LOCK_FOREIGN;
+}
+
 /* Returns the exit status for a result other than LOCK_OK where no command
  * ran. LOCK_HELD gives STATUS_CONFLICT, before -E. */
 static inline enum exit_status status_of(enum lock_result result)
@@ -51,7 +60,9 @@ static inline enum exit_status status_of(enum lock_result result)
     switch (result) {
     case LOCK_OK: return STATUS_OK;
     case LOCK_HELD: return STATUS_CONFLICT;
-    case LOCK_GONE: return STATUS_STOPPED;
+    case LOCK_GONE:
+    case LOCK_FOREIGN: return STATUS_STOPPED;
+    case LOCK_RELEASED: return STATUS_OK;
     case LOCK_UNAVAILABLE: return STATUS_UNAVAILABLE;
     case LOCK_REFUSED: return STATUS_NOT_PERMITTED;
     case LOCK_INVALID: return STATUS_CONFIG;

@@ -55,7 +55,7 @@ struct run {
 static void lease_is_over(struct run *run)
 {
     if (!run->outcome->lease_over) {
-        run->outcome->over_since = deadline_now();
+        run->outcome->over_since = deadline_earlier(deadline_now(), run->state.deadline);
         say_status(run->plan->out, run->plan->warn_only ? "the lock %s is over, the command runs on"
                                                         : "the lock %s is over, stopping the command",
                    run->plan->lease->name);
@@ -136,6 +136,15 @@ static void lease_ended(struct run *run)
     say_error(plan->out, "the lease of %s has ended; killing the command (--ttl sets a longer one)", ttl);
 }
 
+/* By the command itself, or by whoever it gave its token to. */
+static void lease_released(struct run *run)
+{
+    const struct supervision *plan = run->plan;
+    run->outcome->released = true;
+    say_status(plan->out, "the lock %s is released, running %s", plan->lease->name, plan->argv[0]);
+    say_verbose(plan->out, "released with its own token; the command runs on without the lock");
+}
+
 static bool is_watched(const struct run *run)
 {
     return run->watch_at.boot_ns == INT64_MAX;
@@ -170,7 +179,9 @@ static void act(struct run *run)
         run->state = watch_read(&run->watch);
     else if (run->phase == RUNNING && deadline_passed(run->watch_at))
         start_watch(run);
-    if (run->phase == RUNNING) {
+    if (run->phase == RUNNING && run->state.verdict == WATCH_RELEASED && !run->outcome->released)
+        lease_released(run);
+    if (run->phase == RUNNING && !run->outcome->released) {
         struct deadline now = deadline_now(), deadline = run->state.deadline;
         struct deadline stop = watch_last_answer(deadline, plan->grace);
         if (deadline_before(plan->lease->deadline, deadline)) /* extended: it may be said anew */
@@ -208,6 +219,8 @@ static struct deadline next_event(const struct run *run)
     case KILLING: return run->next_kill;
     case RUNNING: break;
     }
+    if (run->outcome->released)
+        return run->watch_at;
     if (run->plan->warn_only)
         next = run->outcome->lease_over ? DEADLINE_NEVER : deadline;
     else
@@ -303,7 +316,8 @@ static void watch_command(struct run *run)
  * frozen with it or beside it. */
 static void judge_end(struct run *run)
 {
-    if (run->outcome->lease_over)
+    run->outcome->released = run->outcome->released || run->state.verdict == WATCH_RELEASED;
+    if (run->outcome->lease_over || run->outcome->released)
         return;
     if (run->state.verdict == WATCH_LOST) {
         lease_is_over(run);

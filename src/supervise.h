@@ -29,6 +29,7 @@ struct outcome {
     struct why error;
     int exec_error; /* errno where the command was not executable */
     int status;     /* of waitpid(2) */
+    bool released;   /* with its own token, while the command ran: it runs on without the lock */
     bool lease_over; /* the lease ended or was lost while the command ran */
     struct deadline over_since;
 };

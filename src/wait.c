@@ -11,8 +11,12 @@ static const struct duration abandon_limit = {1 * NS_PER_S};
 /* The shortest and the longest pause between tries of a store that is down. */
 static const struct duration retry_least = {100 * NS_PER_MS}, retry_most = {2 * NS_PER_S};
 
+/* Those who share a lock make way for somebody who shows up this often. */
+static const struct duration claim_interval = {500 * NS_PER_MS};
+
 struct waiting {
     const struct patience *patience;
+    struct lock_request request; /* the caller's, and how this try stands in the wait */
     int cancel_fd;
     struct deadline start;
     struct deadline end;        /* of the wait */
@@ -58,7 +62,7 @@ static enum lock_result wait_for_holder(struct waiting *waiting, const struct ba
 {
     waiting->outage_end = DEADLINE_NEVER;
     waiting->retry = retry_least;
-    if (deadline_passed(waiting->end) ||
+    if (waiting->request.last ||
         (waiting->patience->is_own != NULL && waiting->patience->is_own(waiting->patience->data, holder)))
         return LOCK_HELD;
     if (waiting->patience->pausing != NULL)
@@ -67,6 +71,8 @@ static enum lock_result wait_for_holder(struct waiting *waiting, const struct ba
     if (holder->expires && holder->left.ns > 0)
         next = deadline_earlier(next, deadline_plus(deadline_after(holder->left), DURATION_MS(1)));
     waiting->interval = doubled(waiting->interval, backend->poll_most);
+    if (holder->claimed)
+        waiting->interval = duration_min(waiting->interval, claim_interval);
     return pause_until(waiting, deadline_earlier(next, waiting->end));
 }
 
@@ -112,6 +118,7 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
 {
     struct waiting waiting = {
         .patience = patience,
+        .request = *request,
         .cancel_fd = cancel_fd,
         .start = deadline_now(),
         .outage_end = DEADLINE_NEVER,
@@ -119,12 +126,15 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
         .retry = retry_least,
     };
     waiting.end = patience->forever ? DEADLINE_NEVER : deadline_plus(waiting.start, patience->wait);
+    waiting.request.waits = patience->forever || patience->wait.ns > 0;
     waited->takes = 0;
     enum lock_result result;
     for (bool again = true; again;) {
         enum lock_result pause;
         waited->takes++;
-        result = backend->take(backend, request, lease, holder, try_bound(&waiting), why);
+        waiting.request.last = deadline_passed(waiting.end);
+        waiting.request.waited = deadline_gap(waiting.start, deadline_now());
+        result = backend->take(backend, &waiting.request, lease, holder, try_bound(&waiting), why);
         if (result == LOCK_OK && lease_as_good_as_over(lease))
             result = too_late(backend, lease, why);
         if (result == LOCK_HELD)

@@ -23,10 +23,12 @@
  *      read.
  *   3. The lock is lost meanwhile: WATCH_LOST, final; a later state never takes
  *      it back.
- *   4. The command ends: watch_stop() writes quit_fd, on which every wait of the
+ *   4. The command, or whoever has its token, releases the lock: WATCH_RELEASED,
+ *      final too. There is nothing left to watch, and nothing to stop for.
+ *   5. The command ends: watch_stop() writes quit_fd, on which every wait of the
  *      thread ends, joins, and reads the last state: a loss found in the very
  *      last check still counts.
- *   5. All of the process was frozen: main's timer and the thread's wait are both
+ *   6. All of the process was frozen: main's timer and the thread's wait are both
  *      over on waking; whichever runs first, the main thread looks at the boot
  *      clock before it believes in any end of the command.
  *
@@ -165,7 +167,7 @@ static enum lock_result ask(struct watch *watch, bool last, struct bound bound, 
         watch->beat |= heartbeat_read(watch->heartbeat, watch->notify);
     if (!watch->beat || (!last && !deadline_passed(beat_due(watch))))
         return backend->check(backend, &watch->lease, bound, why);
-    enum lock_result result = backend->extend(backend, &watch->lease, bound, why);
+    enum lock_result result = backend->extend(backend, &watch->lease, EXTEND_AT_LEAST, bound, why);
     watch->extended = deadline_now();
     watch->beat = result != LOCK_OK;
     return result;
@@ -180,8 +182,10 @@ static struct duration look(struct watch *watch, struct deadline stop, enum lock
     if (last && deadline_passed(until)) /* with --on-expire=warn one goes on looking */
         until = watch->lease.deadline;
     *result = ask(watch, last, (struct bound){until, watch->quit_fd}, &why);
-    if (*result == LOCK_GONE)
+    if (lock_is_lost(*result))
         publish(watch, WATCH_LOST, &why);
+    else if (*result == LOCK_RELEASED)
+        publish(watch, WATCH_RELEASED, &why);
     else if (last && !deadline_before(deadline_now(), deadline_minus(watch->lease.deadline, watch->grace)))
         publish(watch, WATCH_ENDING, &why);
     else
@@ -198,7 +202,7 @@ static void *watch_thread(void *data)
     while (!deadline_passed(watch->lease.deadline)) {
         enum lock_result result;
         struct duration interval = look(watch, deadline_minus(watch->lease.deadline, watch->grace), &result);
-        if (result == LOCK_GONE || result == LOCK_CANCELLED)
+        if (lock_is_lost(result) || result == LOCK_RELEASED || result == LOCK_CANCELLED)
             break;
         struct deadline stop = deadline_minus(watch->lease.deadline, watch->grace); /* it may have been moved */
         struct deadline next = deadline_after(interval);

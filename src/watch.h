@@ -12,12 +12,13 @@ enum watch_verdict {
     WATCH_HELD,   /* as far as is known, we hold the lock until the deadline */
     WATCH_ENDING, /* asked once more before the end: nobody has extended it */
     WATCH_LOST,   /* the store says that it is not ours any more */
+    WATCH_RELEASED, /* it was released with its own token: by the command itself, that is */
 };
 
 struct watch_state {
     enum watch_verdict verdict;
     struct deadline deadline; /* adopted, where somebody moved it */
-    struct why why;           /* of WATCH_LOST; of WATCH_ENDING where the store could not be asked */
+    struct why why;           /* of WATCH_LOST and WATCH_RELEASED; of WATCH_ENDING where the store could not be asked */
     struct why note;          /* to be said once with -v; "": nothing */
 };
 

@@ -1,26 +1,26 @@
--- Extends the lease if the lock is still ours. Never shortens it; a key whose
--- expiry somebody took away has one again.
+-- Extends the lease if the lock is still ours. A key whose expiry somebody took
+-- away has one again.
 --
--- KEYS: lock, meta
--- ARGV: token, take id, ttl from now (ms), ms that meta outlives the lease
--- Returns {"ours", left (ms)}, {"gone"} or {"other"}
+-- KEYS: lock, meta, holders
+-- ARGV: token, take id, ttl from now (ms), "1" where it may be shortened
+-- Returns as check.lua
 
-local lock, meta, ttl = KEYS[1], KEYS[2], tonumber(ARGV[3])
-local value = redis.pcall('GET', lock)
-if type(value) == 'table' and value.err then
-  if not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
-  return {'other'}
-end
--- Another run with the same --owner has the same token (see check.lua).
-local known = redis.pcall('HMGET', meta, 'owner', 'take')
-local other_take = not known.err and known[1] == ARGV[1] and known[2] ~= ARGV[2]
-if value ~= ARGV[1] or other_take then return {value and 'other' or 'gone'} end
-local left = redis.call('PTTL', lock)
-if left < ttl then
-  redis.call('PEXPIRE', lock, ttl)
+local token, ttl, exactly = ARGV[1], tonumber(ARGV[3]), ARGV[4] == '1'
+local how, left, record = standing(token, ARGV[2])
+if how ~= 'ours' then return {how, left or ''} end
+if left < ttl or exactly then
   left = ttl
-  if not known.err and known[1] then redis.call('PEXPIRE', meta, ttl + ARGV[4]) end
+  if record then
+    redis.call('ZADD', holders, whole(now_ms() + ttl), token)
+    settle_shared(now_ms())
+  else
+    redis.call('PEXPIRE', lock, ARGV[3])
+  end
+  if known.fence and redis.call('PTTL', meta) < ttl + META_KEPT_MS then
+    redis.call('PEXPIRE', meta, whole(ttl + META_KEPT_MS))
+  end
 end
 -- Read last, so that the server tells of what comes after our own change.
 redis.call('GET', lock)
-return {'ours', left}
+if not record then return {how, left, 'exclusive', '0', '-1'} end
+return {how, left, known.mode or 'shared', known.slots or '0', tostring(record.slot or -1)}

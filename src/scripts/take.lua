@@ -1,67 +1,167 @@
--- Takes the exclusive lock, or tells who has it.
+-- Takes the lock, or tells who has it.
 --
--- KEYS: lock, meta
+-- KEYS: all (common.lua)
 -- ARGV: token, ttl (ms), take id, again ("1": an earlier take with this id got
---       no reply), ms that meta outlives the lease, then the holder: host, boot
---       id, pid, its start time, user, command, since (wall clock, ms)
--- Returns {"taken", fence, left (ms)}
+--       no reply), then the holder: host, boot id, pid, its start time, user,
+--       command, since (wall clock, ms); mode, slots, hold (ms), detached ("1"),
+--       what a refusal means ("waits": it is asked for again; "conflict" or
+--       "timeout": it is given up), ms waited
+-- Returns {"taken", fence, left (ms), slot (-1: none)}
 --      or {"held", left (ms; -1: no expiry), host, boot id, pid, start, user,
---          command, since}, with empty strings for another client's lock
+--          command, since, mode in force, "1" where others make way for us},
+--          with empty strings for another client's lock
 --      or {"unusable", key, what is wrong with it}
 
-local lock, meta = KEYS[1], KEYS[2]
-local token, ttl, id, again, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', ARGV[5]
+local token, ttl, id, again = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
+local mode, slots, hold, refusal, waited = ARGV[12], ARGV[13], tonumber(ARGV[14]), ARGV[16], tonumber(ARGV[17])
+local WAITER_MS, CLAIM_MS = 15000, 2000
 
--- Something else than a string at the key is another client's lock of some
--- kind. It is in the way until it is gone.
-local value = redis.pcall('GET', lock)
-if type(value) == 'table' and value.err then
-  if not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
-  return {'held', redis.call('PTTL', lock), '', '', '', '', '', '', ''}
-end
+if found.err then return {'unusable', meta, 'it is not a hash'} end
 
-local known = redis.pcall('HMGET', meta, 'owner', 'fence', 'host', 'boot', 'pid', 'start', 'user', 'command',
-  'since', 'takes', 'take', 'last_take')
-if known.err then
-  if not string.find(known.err, 'WRONGTYPE', 1, true) then return known end
-  return {'unusable', meta, 'it is not a hash'}
-end
+local now = now_ms()
+local claimant = redis.pcall('GET', claim)
+if type(claimant) ~= 'string' then claimant = false end
 
--- The take whose reply was lost did happen. The token alone would not prove
--- it, since --owner lets two processes have the same one.
-local mine = again and value == token and known[1] == token and known[11] == id
-
-if value and not mine then
-  local answer = {'held', redis.call('PTTL', lock)}
-  for i = 3, 9 do
-    answer[i] = known[1] == value and known[i] or ''
+-- A waiter of another mode waits until all have left, and would wait for ever
+-- if others came meanwhile.
+local function note_refusal(other_mode)
+  if refusal ~= 'waits' then
+    count(refusal == 'timeout' and 'timeouts' or 'conflicts', 1)
+    if waited > 0 then count('waited_ms', waited) end
+    redis.pcall('ZREM', queue, token)
+    if claimant == token then redis.pcall('DEL', claim) end
+    return ''
   end
-  return answer
+  redis.pcall('ZREMRANGEBYSCORE', queue, '-inf', now)
+  redis.pcall('ZADD', queue, now + WAITER_MS, token)
+  redis.pcall('PEXPIRE', queue, WAITER_MS)
+  if not other_mode or (claimant and claimant ~= token) then return '' end
+  redis.pcall('SET', claim, token, 'PX', CLAIM_MS)
+  return '1'
 end
 
-if mine then
-  return {'taken', known[2], redis.call('PTTL', lock)}
+local function refuse(left, who, mode_in_force, other_mode)
+  local claimed = note_refusal(other_mode)
+  who = who or {}
+  return {'held', left, who.host or '', who.boot or '', who.pid or '', who.start or '', who.user or '', who.command or '',
+    who.since or '', mode_in_force, claimed}
 end
 
--- The fence rises over lost keys and emptied servers by the clock, and over a
--- clock that steps back by the last fence. Lua counts whole numbers exactly
--- up to 2^53, which microseconds reach in the year 2255.
-local time = redis.call('TIME')
-local fence = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local last = known[2] and tonumber(known[2]) or 0
-if not (last < 9007199254740991) then
-  return {'unusable', meta, 'its fence is at the end of what can be counted'}
+-- Fences rise over lost keys and emptied servers by the clock, and over a clock
+-- that steps back by the last fence. Lua counts whole numbers exactly up to
+-- 2^53, which microseconds reach in the year 2255.
+local function next_fence()
+  local time = redis.call('TIME')
+  local fence = tonumber(time[1]) * 1000000 + tonumber(time[2])
+  local last = known.fence and tonumber(known.fence) or 0
+  if not (last < 9007199254740991) then return nil end
+  return whole(math.max(fence, last + 1))
 end
-if last + 1 > fence then fence = last + 1 end
-fence = string.format('%.0f', fence)
+
+-- Meta goes with the clock only once the clock has passed its fence, or a later
+-- fence would be lower: a server's clock may have been far ahead.
+local function keep_meta(fence)
+  redis.call('PEXPIRE', meta, whole(ttl + META_KEPT_MS + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
+end
+
+local function note_take(fence)
+  local spent = is_spent(id, '') and spent_without(id) or known.spent or ''
+  redis.call('HSET', meta, 'mode', mode, 'slots', slots, 'spent', spent)
+  keep_meta(fence)
+  count('takes', 1)
+  if waited > 0 then count('waited_ms', waited) end
+  redis.pcall('ZREM', queue, token)
+  if claimant == token then redis.pcall('DEL', claim) end
+end
+
+local AT_THE_END = {'unusable', meta, 'its fence is at the end of what can be counted'}
 
 -- The lock itself comes last: whatever fails before it leaves no lock behind.
-redis.call('HSET', meta, 'owner', token, 'take', id, 'fence', fence, 'host', ARGV[6], 'boot', ARGV[7],
-  'pid', ARGV[8], 'start', ARGV[9], 'user', ARGV[10], 'command', ARGV[11], 'since', ARGV[12],
-  'takes', string.format('%.0f', (tonumber(known[10]) or 0) + 1))
--- An earlier take with this id came too late and was given back; that release
--- is not to be taken for the one at the end of this take.
-if known[12] == id then redis.call('HSET', meta, 'last_take', '') end
-redis.call('PEXPIRE', meta, keep + ttl)
-redis.call('SET', lock, token, 'PX', ttl)
-return {'taken', fence, tonumber(ttl)}
+local function take_exclusive()
+  local fence = next_fence()
+  if not fence then return AT_THE_END end
+  redis.call('HSET', meta, 'owner', token, 'take', id, 'fence', fence, 'host', ARGV[5], 'boot', ARGV[6], 'pid', ARGV[7],
+    'start', ARGV[8], 'user', ARGV[9], 'command', ARGV[10], 'since', ARGV[11], 'ttl', ARGV[2],
+    'hold', hold > 0 and whole(now + hold) or '0', 'detached', ARGV[15])
+  note_take(fence)
+  redis.call('SET', lock, token, 'PX', ARGV[2])
+  return {'taken', fence, ttl, -1}
+end
+
+local function take_share(slot)
+  local fence = next_fence()
+  if not fence then return AT_THE_END end
+  redis.call('HSET', meta, 'fence', fence, 'holder ' .. token, cjson.encode({take = id, fence = fence, slot = slot,
+    host = ARGV[5], boot = ARGV[6], pid = ARGV[7], start = ARGV[8], user = ARGV[9], command = ARGV[10],
+    since = ARGV[11], ttl = ARGV[2], hold = hold > 0 and whole(now + hold) or '0', detached = ARGV[15]}))
+  note_take(fence)
+  redis.call('ZADD', holders, whole(now + ttl), token)
+  if not value then redis.call('SET', lock, SHARED, 'PX', ARGV[2]) end
+  settle_shared(now)
+  return {'taken', fence, ttl, slot}
+end
+
+local function forget_holder(holder)
+  redis.pcall('HDEL', meta, 'holder ' .. holder)
+  redis.pcall('ZREM', holders, holder)
+end
+
+-- Slots: the lowest that is free. Where somebody's is not known, none is free.
+local function free_slot(list)
+  local taken = {}
+  for _, holder in ipairs(list) do
+    local record = record_of(holder[1])
+    if not record or not tonumber(record.slot) then return nil end
+    taken[tonumber(record.slot)] = true
+  end
+  for slot = 0, tonumber(slots) - 1 do
+    if not taken[slot] then return slot end
+  end
+end
+
+-- Everybody who shares the lock is alive as long as its own lease. The mode in
+-- force, and the number of slots, is that of those who hold it.
+local function join()
+  local list = {}
+  for _, holder in ipairs(list_holders()) do
+    if holder[2] <= now then forget_holder(holder[1]) else list[#list + 1] = holder end
+  end
+  local left, first, last = redis.call('PTTL', lock), list[1], list[#list]
+  if not last then return refuse(left, nil, 'shared', true) end -- somebody has removed the set
+  local mine = score_of(token)
+  local record = mine and record_of(token)
+  if mine and again and record and record.take == id and not record.released then
+    return {'taken', record.fence, mine - now, tonumber(record.slot) or -1}
+  end
+  if mode ~= known.mode or slots ~= known.slots then
+    return refuse(left, record_of(last[1]), known.mode or 'shared', true)
+  end
+  if mine then return refuse(mine - now, record, mode, false) end
+  if claimant and claimant ~= token then
+    return refuse(math.max(1, redis.call('PTTL', claim)), record_of(last[1]), mode, false)
+  end
+  local slot = -1
+  if mode == 'slots' then slot = free_slot(list) end
+  if not slot then return refuse(first[2] - now, record_of(first[1]), mode, false) end
+  return take_share(slot)
+end
+
+if value == SHARED then
+  if mode ~= 'exclusive' then return join() end
+  local list = list_holders()
+  return refuse(redis.call('PTTL', lock), list[1] and record_of(list[#list][1]), known.mode or 'shared', true)
+end
+
+if value then
+  -- The take whose reply was lost did happen.
+  if again and value == token and known.owner == token and known.take == id and not is_spent(id, '') then
+    return {'taken', known.fence, redis.call('PTTL', lock), -1}
+  end
+  return refuse(redis.call('PTTL', lock), known.owner == value and known, 'exclusive', false)
+end
+
+-- Free. Those who shared it until somebody removed the key do not hold it any more.
+for _, holder in ipairs(list_holders()) do forget_holder(holder[1]) end
+if mode == 'exclusive' then return take_exclusive() end
+if claimant and claimant ~= token then return refuse(math.max(1, redis.call('PTTL', claim)), nil, mode, false) end
+return take_share(mode == 'slots' and 0 or -1)

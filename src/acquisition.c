@@ -1,0 +1,262 @@
+#include "acquisition.h"
+
+#include "backend_choice.h"
+#include "duration.h"
+#include "failure.h"
+#include "nesting.h"
+#include "wait.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+/* How long to ask whether an outer lock holds; where there is no answer it is
+ * asked for like any other. */
+static const struct duration nesting_limit = {3 * NS_PER_S};
+
+/* How long a release is tried; after that the lease clears by itself. */
+static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
+
+bool acquisition_open(struct acquisition *acquisition, const struct options *options, struct messages *out,
+                      const char *undone, const char *command, pid_t pid, int *status)
+{
+    struct why why = {""};
+    *acquisition = (struct acquisition){.options = options, .out = out, .undone = undone};
+    if (!signals_open(&acquisition->signals, &why)) {
+        *status = fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; %s", why.text, undone);
+        return false;
+    }
+    lock_key_make(acquisition->key, options->prefix, options->scope, options->name);
+    out->key = acquisition->key;
+    token_make(acquisition->take_id);
+    snprintf(acquisition->token, sizeof acquisition->token, "%s", options->owner != NULL ? options->owner : acquisition->take_id);
+    acquisition->request = (struct lock_request){
+        .name = options->name,
+        .key = acquisition->key,
+        .token = acquisition->token,
+        .take_id = acquisition->take_id,
+        .ttl = options->ttl,
+        .hold_at_least = options->hold_at_least,
+        .mode = options->mode,
+        .slots = options->mode == MODE_SLOTS ? options->slots : 0,
+        .detached = options->action == ACTION_ACQUIRE,
+    };
+    holder_fill(&acquisition->request.self, pid, command);
+    return true;
+}
+
+int acquisition_close(struct acquisition *acquisition, int status)
+{
+    if (acquisition->backend != NULL)
+        acquisition->backend->close(acquisition->backend);
+    acquisition->backend = NULL;
+    acquisition->out->key = NULL;
+    return acquisition->ended_by != 0 ? signals_die_by(acquisition->ended_by) : status;
+}
+
+/* --- taking -------------------------------------------------------------- */
+
+const char *holder_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
+{
+    char left[DURATION_TEXT_SIZE], lease[DURATION_TEXT_SIZE + 32] = "";
+    if (holder->expires)
+        snprintf(lease, sizeof lease, ", whose lease ends in %s", duration_format(holder->left, left, sizeof left));
+    if (holder->known)
+        snprintf(text, HOLDER_TEXT_SIZE, "%s@%s, pid %ld, %s%s%s", holder->user, holder->host, (long)holder->pid,
+                 holder->command, lease, holder->shares ? " (shared)" : "");
+    else
+        snprintf(text, HOLDER_TEXT_SIZE, "%s%s", holder->shares ? "others who share it" : "another client", lease);
+    return text;
+}
+
+/* A unit that waits for its lock is starting: systemd's TimeoutStartSec is put
+ * off, by more than the longest pause between two tries. */
+static void tell_manager(void *data, const struct holder *holder, const struct why *why)
+{
+    struct acquisition *acquisition = data;
+    const struct messages *out = acquisition->out;
+    char who[HOLDER_TEXT_SIZE];
+    if (!deadline_passed(acquisition->next_status))
+        return;
+    acquisition->next_status = deadline_after(DURATION_S(2));
+    if (holder != NULL)
+        say_status(out, "waiting for the lock %s, held by %s", acquisition->request.name, holder_format(holder, who));
+    else
+        say_status(out, "waiting for the lock %s: %s", acquisition->request.name, why->text);
+    notify_send(&out->notify, "EXTEND_TIMEOUT_USEC=%d", 30 * 1000 * 1000);
+}
+
+static int not_taken(struct acquisition *acquisition, enum lock_result result, const struct holder *holder,
+                     const struct waited *waited, const struct why *why)
+{
+    const struct options *options = acquisition->options;
+    const struct messages *out = acquisition->out;
+    char time[DURATION_TEXT_SIZE], who[HOLDER_TEXT_SIZE];
+    duration_format(waited->time, time, sizeof time);
+    if (acquisition->upgrade)
+        return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
+                    "the command that this runs in holds the lock in another mode, and would be waited for without end; %s",
+                    acquisition->undone);
+    if (result == LOCK_HELD) {
+        bool waits = options->waits_forever || options->wait.ns > 0;
+        return fail(out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status, "held by %s; not taken after %s",
+                    holder_format(holder, who), time);
+    }
+    if (result == LOCK_CANCELLED) {
+        acquisition->ended_by = signals_ended_by(&acquisition->signals);
+        return acquisition->ended_by != 0 ? STATUS_SIGNAL_BASE + acquisition->ended_by : STATUS_INTERNAL;
+    }
+    if (result == LOCK_UNAVAILABLE)
+        return fail(out, FAIL_UNAVAILABLE, STATUS_UNAVAILABLE, "%s; tried %d time%s in %s; %s", why->text, waited->takes,
+                    waited->takes == 1 ? "" : "s", time, acquisition->undone);
+    return fail(out, failure_of(result), (int)status_of(result), "%s; %s", why->text, acquisition->undone);
+}
+
+/* Whether what an ancestor holds is what is asked for; an exclusive lock serves
+ * who would share it. */
+static void found_ancestor(struct acquisition *acquisition, enum lock_mode mode, int slots)
+{
+    const struct lock_request *request = &acquisition->request;
+    acquisition->nested = mode == MODE_EXCLUSIVE ? request->mode != MODE_SLOTS
+                                                 : mode == request->mode && slots == request->slots;
+    acquisition->upgrade = !acquisition->nested;
+}
+
+/* Of several who share the lock, whoever refuses us names one. */
+static void look_for_ancestor(struct acquisition *acquisition)
+{
+    struct lock_state state;
+    struct why ignored = {""};
+    struct bound bound = {deadline_after(nesting_limit), acquisition->signals.fd};
+    if (acquisition->looked)
+        return;
+    acquisition->looked = true;
+    if (acquisition->backend->look(acquisition->backend, acquisition->key, &state, bound, &ignored) != LOCK_OK)
+        return;
+    for (size_t i = 0; i < state.owner_count; i++) {
+        if (!state.owners[i].released && nested_by_ancestry(&state.owners[i].holder, &acquisition->request.self)) {
+            found_ancestor(acquisition, state.mode, state.slots);
+            break;
+        }
+    }
+    lock_state_free(&state);
+}
+
+static bool held_by_ancestor(void *data, const struct holder *holder)
+{
+    struct acquisition *acquisition = data;
+    if (holder->shares)
+        look_for_ancestor(acquisition);
+    else if (!acquisition->nested && nested_by_ancestry(holder, &acquisition->request.self))
+        found_ancestor(acquisition, MODE_EXCLUSIVE, 0);
+    return acquisition->nested || acquisition->upgrade;
+}
+
+/* Waits for what is left of --wait after `already`. */
+static enum lock_result wait_on(struct acquisition *acquisition, struct duration already, struct holder *holder,
+                                struct waited *waited, struct why *why)
+{
+    const struct options *options = acquisition->options;
+    struct patience patience = {
+        .forever = options->waits_forever,
+        .wait = {options->wait.ns > already.ns ? options->wait.ns - already.ns : 0},
+        .outage = options->outage,
+        .pausing = acquisition->out->notify.fd >= 0 ? tell_manager : NULL,
+        .is_own = held_by_ancestor,
+        .data = acquisition,
+    };
+    return wait_for_lock(acquisition->backend, &acquisition->request, &patience, acquisition->signals.fd,
+                         &acquisition->lease, holder, waited, why);
+}
+
+/* An outer dlock told of its lock through the environment. */
+static bool inside_by_environment(struct acquisition *acquisition)
+{
+    struct lease outer;
+    struct bound bound = {deadline_after(nesting_limit), acquisition->signals.fd};
+    if (!nested_by_environment(acquisition->backend, acquisition->key, &outer, bound))
+        return false;
+    found_ancestor(acquisition, outer.mode, outer.slots);
+    return true;
+}
+
+bool acquisition_take(struct acquisition *acquisition, int *status)
+{
+    const struct options *options = acquisition->options;
+    struct messages *out = acquisition->out;
+    struct holder holder = {0};
+    struct waited waited = {0};
+    struct why why = {""};
+    if (!backend_choose(&acquisition->backend, options, out, status))
+        return false;
+    if (inside_by_environment(acquisition)) {
+        if (acquisition->upgrade)
+            *status = not_taken(acquisition, LOCK_HELD, &holder, &waited, &why);
+        return acquisition->nested;
+    }
+    enum lock_result result = wait_on(acquisition, DURATION_ZERO, &holder, &waited, &why);
+    if (result == LOCK_UNAVAILABLE && options->fallback_to_file) {
+        struct duration already = waited.time;
+        acquisition->backend->close(acquisition->backend);
+        acquisition->backend = NULL;
+        if (!backend_fall_back(&acquisition->backend, options, out, &why, status))
+            return false;
+        result = wait_on(acquisition, already, &holder, &waited, &why);
+        waited.time.ns += already.ns;
+    }
+    acquisition->waited = out->waited = waited.time;
+    if (acquisition->nested)
+        return true;
+    char time[DURATION_TEXT_SIZE];
+    if (result == LOCK_OK)
+        say_verbose(out, "taken (%s, fence %" PRId64 ") after %s", acquisition->backend->kind, acquisition->lease.fence,
+                    duration_format(waited.time, time, sizeof time));
+    else
+        *status = not_taken(acquisition, result, &holder, &waited, &why);
+    return result == LOCK_OK;
+}
+
+/* --- releasing ----------------------------------------------------------- */
+
+/* Waits for `until`. False where a signal has come that would end a program. */
+static bool pause_release(const struct acquisition *acquisition, struct deadline until)
+{
+    struct pollfd fd = {.fd = acquisition->signals.fd, .events = POLLIN};
+    while (!deadline_passed(until))
+        if (poll(&fd, 1, deadline_poll_ms(until)) > 0 && signals_ended_by(&acquisition->signals) != 0)
+            return false;
+    return true;
+}
+
+/* Who sends a signal meanwhile does not want to wait for a store that is down:
+ * no further try is made. Signals from before were for the command. A lock that
+ * is gone when the first try got no answer and the lease has ended since has
+ * cleared by itself: that is told as LOCK_UNAVAILABLE. */
+enum lock_result acquisition_release(struct acquisition *acquisition, struct why *why)
+{
+    struct backend *backend = acquisition->backend;
+    struct deadline limit = deadline_after(release_limit);
+    bool retried = false;
+    (void)signals_ended_by(&acquisition->signals);
+    for (;;) {
+        enum lock_result result = backend->release(backend, &acquisition->lease, (struct bound){limit, -1}, why);
+        if (lock_is_lost(result) && retried && deadline_passed(acquisition->lease.deadline)) {
+            why_set(why, "the store did not answer in time");
+            return LOCK_UNAVAILABLE;
+        }
+        if (result != LOCK_UNAVAILABLE || deadline_passed(limit))
+            return result;
+        retried = true;
+        if (!pause_release(acquisition, deadline_after(duration_jittered(release_interval))))
+            return result;
+    }
+}
+
+int acquisition_give_back(struct acquisition *acquisition, const char *text)
+{
+    struct why ignored;
+    acquisition->lease.hold = deadline_now();
+    (void)acquisition_release(acquisition, &ignored);
+    return fail(acquisition->out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; %s", text, acquisition->undone);
+}

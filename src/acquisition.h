@@ -1,0 +1,61 @@
+/* Taking a lock and giving it back: what running a command, --acquire and
+ * --attach have in common. */
+#ifndef DLOCK_ACQUISITION_H
+#define DLOCK_ACQUISITION_H
+
+#include "backend.h"
+#include "message.h"
+#include "options.h"
+#include "signals.h"
+
+#include <stdbool.h>
+
+struct acquisition {
+    const struct options *options;
+    struct messages *out;
+    const char *undone; /* what did not happen where there is no lock: "the command was not run" */
+    struct signals signals;
+    char key[LOCK_KEY_SIZE];
+    char token[TOKEN_SIZE];
+    char take_id[TOKEN_SIZE];
+    struct lock_request request;
+    struct backend *backend; /* NULL: not open */
+    struct lease lease;
+    struct duration waited;
+    bool nested;  /* an ancestor holds the lock: nothing to take, nothing to release */
+    bool upgrade; /* it does, in another mode: waiting for it would never end */
+    bool looked;  /* whether one of several who share it is an ancestor */
+    int ended_by; /* the signal; 0: none */
+    struct deadline next_status; /* when the service manager is told of the wait again */
+};
+
+/* Opens the signals and makes up the request: key, token and take id; the
+ * holder is `pid` (0: this process), its command `command` (NULL: its own
+ * name). False: told, and *status is the exit status.
+ * acquisition_close() if it was true. */
+bool acquisition_open(struct acquisition *acquisition, const struct options *options, struct messages *out,
+                      const char *undone, const char *command, pid_t pid, int *status);
+
+/* Takes the lock, waiting as the options say, or finds that it is held by an
+ * ancestor (`nested`). False: told, and *status is the exit status; or
+ * `ended_by` is the signal that ended the wait. */
+bool acquisition_take(struct acquisition *acquisition, int *status);
+
+/* LOCK_OK, LOCK_GONE, LOCK_FOREIGN, LOCK_RELEASED, or what kept us from it:
+ * then the lock clears by itself. Tries for a few seconds. */
+enum lock_result acquisition_release(struct acquisition *acquisition, struct why *why);
+
+/* Releases without having done anything, and says why. Returns the exit status. */
+int acquisition_give_back(struct acquisition *acquisition, const char *text);
+
+/* Closes what is open. Returns the status, or does not: where a signal was to
+ * end dlock (`ended_by`), this process dies by it. */
+int acquisition_close(struct acquisition *acquisition, int status);
+
+/* Enough for holder_format(). */
+enum { HOLDER_TEXT_SIZE = 640 };
+
+/* "ann@host, pid 12, backup, whose lease ends in 5m". Returns text. */
+const char *holder_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE]);
+
+#endif

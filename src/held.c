@@ -1,0 +1,127 @@
+#include "held.h"
+
+#include "proc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ANCESTORS_MOST = 1024, ENVIRONMENT_MOST = 1 << 21 };
+
+/* The word of length bytes; false where it is empty or too long. */
+static bool copy_word(char *target, size_t size, const char *word, size_t length)
+{
+    if (length == 0 || length >= size)
+        return false;
+    memcpy(target, word, length);
+    target[length] = '\0';
+    return true;
+}
+
+/* "BACKEND TOKEN KEY"; a key may have spaces in it. */
+bool held_next(const char **at, struct held *held)
+{
+    const char *line = *at;
+    size_t length = strcspn(line, "\n"), backend = strcspn(line, " \n");
+    *at = line[length] == '\n' ? line + length + 1 : NULL;
+    if (backend >= length)
+        return false;
+    const char *token = line + backend + 1;
+    size_t token_length = strcspn(token, " \n");
+    const char *key = token + token_length + 1;
+    return key < line + length && copy_word(held->backend, sizeof held->backend, line, backend) &&
+           copy_word(held->token, sizeof held->token, token, token_length) &&
+           copy_word(held->key, sizeof held->key, key, (size_t)(line + length - key));
+}
+
+static bool add(struct held_list *list, const struct held *held)
+{
+    if (list->count == list->room) {
+        size_t room = list->room > 0 ? 2 * list->room : 4;
+        struct held *more = realloc(list->list, room * sizeof *more);
+        if (more == NULL)
+            return false;
+        list->list = more;
+        list->room = room;
+    }
+    list->list[list->count++] = *held;
+    return true;
+}
+
+/* The innermost stands last in DLOCK_HELD. */
+static void reverse(struct held_list *list)
+{
+    for (size_t i = 0; i < list->count / 2; i++) {
+        struct held held = list->list[i];
+        list->list[i] = list->list[list->count - 1 - i];
+        list->list[list->count - 1 - i] = held;
+    }
+}
+
+static bool read_lines(struct held_list *list, const char *lines)
+{
+    struct held held;
+    for (const char *at = lines; at != NULL;)
+        if (held_next(&at, &held) && !add(list, &held))
+            return false;
+    reverse(list);
+    return true;
+}
+
+/* DLOCK_HELD in the environment with which that process was executed; to be
+ * freed, NULL where there is none. proc(5) */
+static char *read_environment(pid_t pid)
+{
+    static const char name[] = "DLOCK_HELD=";
+    char path[64], *variable = NULL, *found = NULL;
+    size_t size = 0, total = 0;
+    ssize_t length;
+    snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return NULL;
+    while (found == NULL && total < ENVIRONMENT_MOST && (length = getdelim(&variable, &size, '\0', file)) > 0) {
+        total += (size_t)length;
+        if (strncmp(variable, name, sizeof name - 1) == 0)
+            found = strdup(variable + sizeof name - 1);
+    }
+    free(variable);
+    fclose(file);
+    return found;
+}
+
+static char *read_ancestor(void)
+{
+    struct proc_stat stat;
+    pid_t pid = getppid();
+    if (!proc_is_ours())
+        return NULL;
+    for (int depth = 0; pid > 0 && depth < ANCESTORS_MOST; depth++) {
+        char *lines = read_environment(pid);
+        if (lines != NULL)
+            return lines;
+        if (!proc_stat_read(pid, &stat))
+            break;
+        pid = stat.parent;
+    }
+    return NULL;
+}
+
+bool held_list_read(struct held_list *list)
+{
+    const char *own = getenv("DLOCK_HELD");
+    *list = (struct held_list){0};
+    if (own != NULL)
+        return read_lines(list, own);
+    char *lines = read_ancestor();
+    bool done = lines == NULL || read_lines(list, lines);
+    free(lines);
+    return done;
+}
+
+void held_list_free(struct held_list *list)
+{
+    free(list->list);
+    *list = (struct held_list){0};
+}

@@ -1,0 +1,35 @@
+/* The locks that this process runs under: what the dlocks above it have told,
+ * through the environment, and the guards of --attach beside them. All of it is
+ * a claim: the store knows whether it is so still. */
+#ifndef DLOCK_HELD_H
+#define DLOCK_HELD_H
+
+#include "lock_name.h"
+#include "token.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* One line of DLOCK_HELD: "BACKEND TOKEN KEY". */
+struct held {
+    char backend[16];
+    char token[TOKEN_SIZE];
+    char key[LOCK_KEY_SIZE];
+};
+
+/* Reads the line at *at, which moves on to the next one (NULL after the last).
+ * False for a line that is none. */
+bool held_next(const char **at, struct held *held);
+
+struct held_list {
+    struct held *list; /* the innermost first */
+    size_t count, room;
+};
+
+/* Finds them: by DLOCK_HELD, or where the environment was scrubbed (sudo) by
+ * that of the nearest ancestor which has it and lets itself be read. False
+ * where memory is short. held_list_free() in any case. */
+bool held_list_read(struct held_list *list);
+void held_list_free(struct held_list *list);
+
+#endif

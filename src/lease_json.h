@@ -1,0 +1,12 @@
+/* A lease as --json shows it. */
+#ifndef DLOCK_LEASE_JSON_H
+#define DLOCK_LEASE_JSON_H
+
+#include "lease.h"
+
+/* Prints the object of --acquire and --attach to stdout, in one line: key,
+ * full_key, acquired, owner, scope (may be NULL), fence, acquired_at,
+ * expires_at, and slot where there is one. */
+void lease_json_print(const struct lease *lease, const char *scope);
+
+#endif

@@ -1,0 +1,157 @@
+#include "listing.h"
+
+#include "duration.h"
+#include "text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <wchar.h>
+
+enum { NAME_LEAST = 16, GAP = 2 };
+
+/* Ours, as far as there is one: "ann@host, pid 12, backup". */
+static void format_holder(const struct lock_state *state, char *text, size_t size)
+{
+    char raw[1024];
+    const struct holder *holder = &state->owners[0].holder;
+    if (state->owner_count > 1)
+        snprintf(raw, sizeof raw, "%zu holders, one is %s@%s, pid %ld, %s", state->owner_count, holder->user, holder->host,
+                 (long)holder->pid, holder->command);
+    else if (holder->known)
+        snprintf(raw, sizeof raw, "%s@%s, pid %ld, %s", holder->user, holder->host, (long)holder->pid, holder->command);
+    else
+        snprintf(raw, sizeof raw, "another client");
+    text_escape(text, size, raw);
+}
+
+bool listing_add(struct listing *listing, const char *name, const struct lock_state *state)
+{
+    char text[4 * LOCK_KEY_SIZE];
+    if (listing->count == listing->room) {
+        size_t room = listing->room > 0 ? 2 * listing->room : 64;
+        struct listing_row *rows = realloc(listing->rows, room * sizeof *rows);
+        if (rows == NULL)
+            return false;
+        listing->rows = rows;
+        listing->room = room;
+    }
+    struct listing_row *row = &listing->rows[listing->count++];
+    const struct lock_owner *owner = &state->owners[0];
+    *row = (struct listing_row){.name = strdup(text_escape(text, sizeof text, name))};
+    format_holder(state, text, sizeof text);
+    row->holder = strdup(text);
+    snprintf(row->left, sizeof row->left, "-");
+    if (owner->holder.expires)
+        duration_format((struct duration){owner->holder.left.ns / NS_PER_S * NS_PER_S}, row->left, sizeof row->left);
+    if (state->mode == MODE_SLOTS)
+        snprintf(row->mode, sizeof row->mode, "slots %zu/%d", state->owner_count, state->slots);
+    else
+        snprintf(row->mode, sizeof row->mode, "%s", lock_mode_name(state->mode));
+    return row->name != NULL && row->holder != NULL;
+}
+
+/* Reads the next character: its bytes, and in *columns how wide it is. */
+static size_t next_character(const char *text, size_t left, int *columns)
+{
+    wchar_t wide;
+    mbstate_t state = {0};
+    size_t length = mbrtowc(&wide, text, left, &state);
+    if (length == 0 || length > left) {
+        *columns = 1;
+        return 1;
+    }
+    *columns = wcwidth(wide) >= 0 ? wcwidth(wide) : 1;
+    return length;
+}
+
+static int width_of(const char *text)
+{
+    int width = 0, columns;
+    for (size_t left = strlen(text); left > 0;) {
+        size_t length = next_character(text, left, &columns);
+        width += columns;
+        text += length;
+        left -= length;
+    }
+    return width;
+}
+
+/* Prints as much as fits in `width` columns, and spaces for the rest. */
+static void print_cell(const char *text, int width, bool pad)
+{
+    int used = 0, columns;
+    bool cut = width_of(text) > width;
+    for (size_t left = strlen(text); left > 0;) {
+        size_t length = next_character(text, left, &columns);
+        if (used + columns > width - (cut ? 1 : 0))
+            break;
+        fwrite(text, 1, length, stdout);
+        used += columns;
+        text += length;
+        left -= length;
+    }
+    if (cut && width > 0) {
+        putchar('~');
+        used++;
+    }
+    for (; pad && used < width + GAP; used++)
+        putchar(' ');
+}
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+void listing_print(const struct listing *listing, int width)
+{
+    static const char name_title[] = "NAME", left_title[] = "ENDS IN", mode_title[] = "MODE", holder_title[] = "HOLDER";
+    int name = (int)strlen(name_title), left = (int)strlen(left_title), mode = (int)strlen(mode_title), holder = 0;
+    if (listing->count == 0)
+        return;
+    for (size_t i = 0; i < listing->count; i++) {
+        name = larger(name, width_of(listing->rows[i].name));
+        left = larger(left, width_of(listing->rows[i].left));
+        mode = larger(mode, width_of(listing->rows[i].mode));
+        holder = larger(holder, width_of(listing->rows[i].holder));
+    }
+    if (width > 0) {
+        int rest = larger(width - left - mode - 3 * GAP, NAME_LEAST);
+        name = name > rest / 2 && name + holder > rest ? larger(rest / 2, rest - holder) : name;
+        holder = larger(rest - name, 0);
+    }
+    print_cell(name_title, name, true);
+    print_cell(left_title, left, true);
+    print_cell(mode_title, mode, true);
+    print_cell(holder_title, larger(holder, 0), false);
+    putchar('\n');
+    for (size_t i = 0; i < listing->count; i++) {
+        const struct listing_row *row = &listing->rows[i];
+        print_cell(row->name, name, true);
+        print_cell(row->left, left, true);
+        print_cell(row->mode, mode, true);
+        print_cell(row->holder, holder, false);
+        putchar('\n');
+    }
+}
+
+void listing_free(struct listing *listing)
+{
+    for (size_t i = 0; i < listing->count; i++) {
+        free(listing->rows[i].name);
+        free(listing->rows[i].holder);
+    }
+    free(listing->rows);
+    *listing = (struct listing){0};
+}
+
+int listing_width(void)
+{
+    struct winsize size;
+    if (isatty(STDOUT_FILENO) != 1)
+        return 0;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}

@@ -1,0 +1,124 @@
+#include "redis_scripts.h"
+
+#include "text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "scripts.h"
+
+static const char *const companion_names[KEYS_ALL - 1] = {"meta", "holders", "counts", "queue", "claim"};
+
+void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys, const char *key)
+{
+    *call = (struct redis_call){.script = script};
+    snprintf(call->count, sizeof call->count, "%d", keys);
+    redis_command_add(&call->words, ""); /* EVALSHA or EVAL */
+    redis_command_add(&call->words, "");
+    redis_command_add(&call->words, call->count);
+    redis_command_add(&call->words, key);
+    for (int i = 0; i < keys - 1; i++) {
+        lock_key_companion(call->companions[i], COMPANION_SIZE, key, companion_names[i]);
+        redis_command_add(&call->words, call->companions[i]);
+    }
+}
+
+static void set_word(struct redis_command *command, int at, const char *word)
+{
+    command->words[at] = word;
+    command->lengths[at] = strlen(word);
+}
+
+enum lock_result redis_script_send(struct redis_backend *redis, struct redis_call *call, bool by_text, redisReply **reply,
+                                   struct bound bound, struct why *why)
+{
+    set_word(&call->words, 0, by_text ? "EVAL" : "EVALSHA");
+    set_word(&call->words, 1, by_text ? call->script->text : call->script->sha1);
+    return redis_tracking_call(&redis->tracking, &redis->conn, &call->words, call->arm, reply, bound, why);
+}
+
+static bool is_answer(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 && reply->element[0]->type == REDIS_REPLY_STRING;
+}
+
+bool redis_answer_is(const redisReply *reply, const char *word, size_t elements)
+{
+    return strcmp(reply->element[0]->str, word) == 0 && reply->elements == elements;
+}
+
+enum lock_result redis_bad_answer(struct redis_backend *redis, struct why *why)
+{
+    redis_conn_close(&redis->conn);
+    why_set(why, "its answer makes no sense");
+    return LOCK_UNAVAILABLE;
+}
+
+enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call, redisReply **reply, struct bound bound,
+                                  struct why *why)
+{
+    enum lock_result result = redis_conn_open(&redis->conn, !redis->leased, bound, why);
+    if (result == LOCK_OK)
+        result = redis_script_send(redis, call, false, reply, bound, why);
+    if (result == LOCK_OK && (*reply)->type == REDIS_REPLY_ERROR && strncmp((*reply)->str, "NOSCRIPT", 8) == 0) {
+        freeReplyObject(*reply);
+        result = redis_script_send(redis, call, true, reply, bound, why);
+    }
+    if (result != LOCK_OK)
+        return result;
+    if (is_answer(*reply))
+        return LOCK_OK;
+    if ((*reply)->type == REDIS_REPLY_ERROR) {
+        result = redis_error_result((*reply)->str, why);
+    } else {
+        result = redis_bad_answer(redis, why);
+    }
+    freeReplyObject(*reply);
+    return result;
+}
+
+enum lock_result redis_script_run_again(struct redis_backend *redis, struct redis_call *call, redisReply **reply,
+                                        struct bound bound, struct why *why)
+{
+    bool reused = redis->conn.fd >= 0;
+    enum lock_result result = redis_script_run(redis, call, reply, bound, why);
+    if (result == LOCK_UNAVAILABLE && reused && redis->conn.fd < 0 && !deadline_passed(bound.until))
+        result = redis_script_run(redis, call, reply, bound, why);
+    return result;
+}
+
+enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result, struct why *why)
+{
+    if (redis->conn.greeting_failed)
+        redis_conn_close(&redis->conn);
+    if (result != LOCK_OK && result != LOCK_HELD && result != LOCK_CANCELLED)
+        why_prefix(why, redis->url.shown);
+    return result;
+}
+
+/* Another client may have set an expiry that no clock here can count to. */
+bool redis_left(const redisReply *element, int64_t least, int64_t *out)
+{
+    static const int64_t century_ms = INT64_C(100) * 365 * 86400 * 1000;
+    if (element->type != REDIS_REPLY_INTEGER || element->integer < least)
+        return false;
+    *out = element->integer < century_ms ? element->integer : century_ms;
+    return true;
+}
+
+/* The fence and what else may exceed an integer reply comes as text. */
+bool redis_number(const redisReply *element, int64_t least, int64_t most, int64_t *out)
+{
+    if (element->type == REDIS_REPLY_INTEGER) {
+        *out = element->integer;
+        return *out >= least && *out <= most;
+    }
+    *out = 0;
+    return element->type == REDIS_REPLY_STRING &&
+           (element->len == 0 || number_parse(element->str, least, most, out));
+}
+
+const char *redis_text(const redisReply *element)
+{
+    return element->type == REDIS_REPLY_STRING ? element->str : "";
+}

@@ -1,0 +1,84 @@
+#include "report.h"
+
+#include "json.h"
+#include "lock_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum lock_result report_open(struct report *report, const char *path, struct why *why)
+{
+    *report = (struct report){.fd = -1, .asked_wall_ms = wall_now_ms()};
+    if (path == NULL)
+        return LOCK_OK;
+    report->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
+    if (report->fd >= 0)
+        return LOCK_OK;
+    why_set(why, "cannot open the report %s: %s", path, strerror(errno));
+    return file_error_result(errno);
+}
+
+static void print_run(FILE *to, const struct report *report, const struct report_run *run)
+{
+    struct json json = {.to = to};
+    json_begin(&json, NULL, '{');
+    json_time(&json, "asked_at", report->asked_wall_ms);
+    json_time(&json, "ended_at", wall_now_ms());
+    json_text(&json, "key", run->name);
+    json_text(&json, "full_key", run->key);
+    json_text(&json, "backend", run->backend);
+    json_text(&json, "host", run->self->host);
+    json_number(&json, "pid", run->self->pid);
+    json_text(&json, "user", run->self->user);
+    json_text(&json, "command", run->self->command);
+    json_bool(&json, "acquired", run->lease != NULL);
+    json_bool(&json, "nested", run->nested);
+    json_text(&json, "mode", run->lease != NULL ? lock_mode_name(run->lease->mode) : "");
+    if (run->lease != NULL)
+        json_number(&json, "fence", run->lease->fence);
+    else
+        json_null(&json, "fence");
+    if (run->lease != NULL && run->lease->slot >= 0)
+        json_number(&json, "slot", run->lease->slot);
+    else
+        json_null(&json, "slot");
+    json_seconds(&json, "waited", run->waited.ns / NS_PER_MS);
+    json_seconds(&json, "held", run->held.ns / NS_PER_MS);
+    json_bool(&json, "lost", run->lost);
+    json_number(&json, "status", run->status);
+    json_text(&json, "error", report->error);
+    json_end(&json, '}');
+    putc('\n', to);
+}
+
+bool report_write(const struct report *report, const struct report_run *run, struct why *why)
+{
+    char *line = NULL;
+    size_t length = 0;
+    if (report->fd < 0)
+        return true;
+    FILE *memory = open_memstream(&line, &length);
+    if (memory == NULL) {
+        why_set(why, "out of memory");
+        return false;
+    }
+    print_run(memory, report, run);
+    bool printed = ferror(memory) == 0;
+    printed = fclose(memory) == 0 && printed;
+    ssize_t written = printed ? write(report->fd, line, length) : -1;
+    if (written != (ssize_t)length)
+        why_set(why, "the report could not be written: %s", !printed ? "out of memory" : written < 0 ? strerror(errno) : strerror(ENOSPC));
+    free(line);
+    return written == (ssize_t)length;
+}
+
+void report_close(struct report *report)
+{
+    if (report->fd >= 0)
+        close(report->fd);
+    report->fd = -1;
+}

@@ -1,0 +1,137 @@
+-- What the scripts have in common; embed.sh puts it before each of them.
+--
+-- KEYS: lock, meta, holders, counts, queue, claim; a script is given as many of
+-- them as it needs, from the left, since what it is given is what is watched
+--
+-- lock     the owner's token, or SHARED while several hold the lock
+-- meta     hash: who holds it exclusively, or the mode in force and a field
+--          "holder TOKEN" (JSON) for each who shares it; the last fence; the
+--          last releases
+-- holders  sorted set: token -> when its lease ends (server, ms)
+-- counts   hash: takes, conflicts, timeouts, losses, waited_ms, held_ms
+-- queue    sorted set: token of a waiter -> until when it counts as one
+-- claim    token of a waiter for whom those who share the lock make way
+
+local lock, meta, holders, counts, queue, claim = unpack(KEYS)
+local SHARED = 'dlock:shared'
+local SPENT_KEPT = 8
+local META_KEPT_MS = 2592000000 -- 30 days beyond the lease
+
+local function is_wrong_type(reply)
+  return type(reply) == 'table' and reply.err and string.find(reply.err, 'WRONGTYPE', 1, true)
+end
+
+local function now_ms()
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
+-- Something else than a string at the key is another client's lock of some
+-- kind, in the way until it is gone: '' is nobody's token.
+local value = redis.pcall('GET', lock)
+if type(value) == 'table' and value.err then
+  if not is_wrong_type(value) then return value end
+  value = ''
+end
+
+local FIELDS = {'owner', 'take', 'fence', 'mode', 'slots', 'since', 'hold', 'ttl', 'detached', 'spent', 'host', 'boot', 'pid',
+  'start', 'user', 'command', 'last_owner', 'released'}
+local known = {}
+local found = redis.pcall('HMGET', meta, unpack(FIELDS))
+if found.err then
+  if not is_wrong_type(found) then return found end
+else
+  for i, field in ipairs(FIELDS) do known[field] = found[i] end
+end
+
+-- The last releases, newest first: lines of "TAKE TOKEN". A take has an id of
+-- its own, since --owner lets many have the same token.
+local function is_spent(take, token)
+  for id, owner in string.gmatch(known.spent or '', '(%S+) (%S+)\n') do
+    if take == id or (take == '' and token == owner) then return true end
+  end
+  return false
+end
+
+local function spent_without(take)
+  local kept, count = '', 0
+  for id, owner in string.gmatch(known.spent or '', '(%S+) (%S+)\n') do
+    if id ~= take and count < SPENT_KEPT - 1 then
+      kept = kept .. id .. ' ' .. owner .. '\n'
+      count = count + 1
+    end
+  end
+  return kept
+end
+
+-- What meta knows of one who shares the lock; nil where that is nothing.
+local function record_of(token)
+  local text = redis.pcall('HGET', meta, 'holder ' .. token)
+  if type(text) ~= 'string' then return nil end
+  local whole_record, record = pcall(cjson.decode, text)
+  return whole_record and type(record) == 'table' and record or nil
+end
+
+local function score_of(token)
+  local score = redis.pcall('ZSCORE', holders, token)
+  return type(score) == 'string' and tonumber(score) or nil
+end
+
+-- How the lock stands to somebody with this token and take id ('': the token
+-- alone counts): 'ours' with what is left (ms; -1: no expiry) and the record of
+-- one who shares it; 'released', with that token; 'other'; 'gone', with 'ended'
+-- where it was theirs.
+local function standing(token, take)
+  if value == token then
+    -- Where meta is gone or another client's, the token is all that there is.
+    if known.owner == token and take ~= '' and known.take ~= take then return 'other' end
+    if known.owner == token and is_spent(known.take, '') then return 'released' end
+    return 'ours', redis.call('PTTL', lock)
+  end
+  local record
+  if value == SHARED then
+    local score, now = score_of(token), now_ms()
+    record = record_of(token)
+    if score and score > now then
+      if record and take ~= '' and record.take ~= take then return 'other' end
+      if record and record.released then return 'released' end
+      return 'ours', score - now, record or {}
+    end
+  end
+  local ended = known.owner == token and (take == '' or known.take == take) and known.take or record and record.take
+  if ended and not is_spent(ended, '') then
+    return value and value ~= SHARED and 'other' or 'gone', 'ended'
+  end
+  if is_spent(take, token) then return 'released' end
+  return value and 'other' or 'gone'
+end
+
+-- Those who share the lock: {token, end}, the first to end first.
+local function list_holders()
+  local flat, list = redis.pcall('ZRANGE', holders, 0, -1, 'WITHSCORES'), {}
+  if flat.err then return list end
+  for i = 1, #flat, 2 do list[#list + 1] = {flat[i], tonumber(flat[i + 1])} end
+  return list
+end
+
+-- The key lasts as long as the last of them; nobody left: it goes.
+local function settle_shared(now)
+  local last = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')
+  if #last == 0 then
+    redis.call('DEL', lock)
+    return
+  end
+  local left = whole(math.max(1, tonumber(last[2]) - now))
+  redis.call('PEXPIRE', lock, left)
+  redis.call('PEXPIRE', holders, left)
+end
+
+-- For people: where it cannot be written, what is done is done all the same.
+local function count(field, number)
+  redis.pcall('HINCRBY', counts, field, whole(number))
+  redis.pcall('PEXPIRE', counts, META_KEPT_MS)
+end

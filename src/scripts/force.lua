@@ -1,0 +1,15 @@
+-- Removes the lock, whoever holds it.
+--
+-- KEYS: all (common.lua)
+-- ARGV: now (wall clock, ms)
+-- Returns state() as it was.
+
+local was = state()
+if value then
+  redis.call('DEL', lock, holders)
+  for _, field in ipairs(redis.pcall('HKEYS', meta)) do
+    if string.sub(field, 1, 7) == 'holder ' then redis.pcall('HDEL', meta, field) end
+  end
+  redis.pcall('HSET', meta, 'released', ARGV[1])
+end
+return was

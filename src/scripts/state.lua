@@ -1,0 +1,39 @@
+-- What is known of the lock: for look.lua and force.lua, after common.lua.
+--
+-- {"lock", mode in force ("" where it is free), slots, waiters (-1: not to be
+-- known), last fence, last owner, released (wall clock, ms), takes, conflicts,
+-- timeouts, losses, waited (ms), held (ms), owner...}, each owner {token, left
+-- (ms; -1: no expiry), "1" where the rest is known, fence, slot, ttl (ms),
+-- detached ("1"), released ("1"), hold left (ms), host, boot id, pid, start,
+-- user, command, since (wall clock, ms)}
+
+local function owner_state(token, left, who, released, now)
+  local record = who or {}
+  local hold = tonumber(record.hold) or 0
+  return {token, left, who and '1' or '', record.fence or '', tostring(record.slot or -1), record.ttl or '',
+    record.detached or '', released and '1' or '', whole(math.max(0, hold - now)), record.host or '', record.boot or '',
+    record.pid or '', record.start or '', record.user or '', record.command or '', record.since or ''}
+end
+
+local function state()
+  local now = now_ms()
+  local waiters = redis.pcall('ZCOUNT', queue, '(' .. whole(now), '+inf')
+  if type(waiters) ~= 'number' then waiters = -1 end
+  local answer = {'lock', '', '0', waiters, known.fence or '', known.last_owner or '', known.released or ''}
+  local numbers = redis.pcall('HMGET', counts, 'takes', 'conflicts', 'timeouts', 'losses', 'waited_ms', 'held_ms')
+  for i = 1, 6 do answer[#answer + 1] = not numbers.err and numbers[i] or '' end
+  if value == SHARED then
+    answer[2], answer[3] = known.mode or 'shared', known.slots or '0'
+    for _, holder in ipairs(list_holders()) do
+      local record = record_of(holder[1])
+      if holder[2] > now then
+        answer[#answer + 1] = owner_state(holder[1], holder[2] - now, record, record and record.released, now)
+      end
+    end
+  elseif value then
+    local who = known.owner == value and known or nil
+    answer[2] = 'exclusive'
+    answer[#answer + 1] = owner_state(value, redis.call('PTTL', lock), who, who and is_spent(who.take, ''), now)
+  end
+  return answer
+end
