@@ -126,7 +126,7 @@ off_by() {
     local by
     rises
     off_by 0 "$LAST"
-    for by in -1 -3600 -864000 -3600 0 86400; do
+    for by in -1 -3600 -31536000 -3600 0 86400; do
         set_wall "$by"
         rises
         rises
