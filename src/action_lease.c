@@ -14,14 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int flushed(const struct messages *out)
-{
-    if (fflush(stdout) == 0 && ferror(stdout) == 0)
-        return STATUS_OK;
-    say_error(out, "cannot write to the standard output");
-    return STATUS_CANT_CREATE;
-}
-
 /* --- acquire ------------------------------------------------------------- */
 
 /* A token that nobody was told is a lock that nobody can release. */
@@ -37,7 +29,7 @@ static int hand_over(struct acquisition *lock, struct owner_file *file)
         lease_json_print(&lock->lease, options->scope);
     else
         puts(lock->token);
-    int status = flushed(lock->out);
+    int status = flushed(lock->out, STATUS_OK);
     if (status != STATUS_OK && file->path == NULL)
         (void)acquisition_give_back(lock, "the owner token could not be printed");
     return status;
@@ -245,7 +237,7 @@ int action_extend(const struct options *options, struct messages *out)
         } else {
             if (options->json)
                 print_extended(&target);
-            status = flushed(out);
+            status = flushed(out, STATUS_OK);
             say_verbose(out, "extended");
         }
     }
@@ -287,7 +279,7 @@ int action_release(const struct options *options, struct messages *out)
         } else {
             if (options->json)
                 print_released(&target);
-            status = flushed(out);
+            status = flushed(out, STATUS_OK);
             say_verbose(out, "released");
         }
     }
@@ -339,12 +331,12 @@ int action_force_release(const struct options *options, struct messages *out)
         return status;
     enum lock_result result = insist(force, &forcing, options->outage, &why);
     if (result != LOCK_OK) {
-        status = fail(out, failure_of(result), (int)status_of(result), "%s", why.text);
+        status = fail_result(out, result, &why);
     } else if (!forcing.was.locked) {
         status = fail(out, FAIL_NOT_FOUND, 1, "nobody holds the lock");
     } else {
         print_forced(options, &forcing.was);
-        status = flushed(out);
+        status = flushed(out, STATUS_OK);
     }
     if (result == LOCK_OK)
         lock_state_free(&forcing.was);

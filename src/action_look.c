@@ -40,19 +40,6 @@ static void looking_close(struct looking *looking)
     looking->out->key = NULL;
 }
 
-static int failed(const struct messages *out, enum lock_result result, const struct why *why)
-{
-    return fail(out, failure_of(result), (int)status_of(result), "%s", why->text);
-}
-
-static int printed(const struct messages *out, int status)
-{
-    if (fflush(stdout) == 0 && ferror(stdout) == 0)
-        return status;
-    say_error(out, "cannot write to the standard output");
-    return STATUS_CANT_CREATE;
-}
-
 static enum lock_result look(void *data, struct bound bound, struct why *why)
 {
     struct looking *looking = data;
@@ -70,13 +57,13 @@ int action_status(const struct options *options, struct messages *out)
         return status;
     enum lock_result result = insist(look, &looking, options->outage, &why);
     if (result != LOCK_OK) {
-        status = failed(out, result, &why);
+        status = fail_result(out, result, &why);
     } else {
         if (options->json)
             lock_state_json_print(&looking.state, options->name, looking.backend->kind);
         else if (out->verbosity >= 0)
             lock_state_print(&looking.state, options->name);
-        status = printed(out, looking.state.locked ? STATUS_OK : FREE_STATUS);
+        status = flushed(out, looking.state.locked ? STATUS_OK : FREE_STATUS);
         lock_state_free(&looking.state);
     }
     looking_close(&looking);
@@ -129,7 +116,7 @@ int action_wait_free(const struct options *options, struct messages *out)
         enum lock_result result = insist(look, &looking, options->outage, &why);
         done = result != LOCK_OK || !looking.state.locked || last;
         if (result != LOCK_OK)
-            status = failed(out, result, &why);
+            status = fail_result(out, result, &why);
         else if (!looking.state.locked)
             status = STATUS_OK;
         else if (last)
@@ -188,12 +175,12 @@ int action_list(const struct options *options, struct messages *out)
     enum lock_result result = options->json ? list_all(&list, (struct bound){DEADLINE_NEVER, -1}, &why)
                                             : insist(list_all, &list, options->outage, &why);
     if (result != LOCK_OK) {
-        status = failed(out, result, &why);
+        status = fail_result(out, result, &why);
     } else if (list.short_of_memory) {
         status = fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     } else {
         listing_print(&list.listing, listing_width());
-        status = printed(out, STATUS_OK);
+        status = flushed(out, STATUS_OK);
     }
     listing_free(&list.listing);
     looking_close(&looking);
@@ -254,7 +241,7 @@ static enum lock_result show_held(const struct options *options, struct messages
     else if (lock_is_lost(result) || result == LOCK_RELEASED)
         result = LOCK_GONE;
     else
-        *status = failed(out, result, &why);
+        *status = fail_result(out, result, &why);
     current.backend->close(current.backend);
     return result;
 }
@@ -275,5 +262,5 @@ int action_current(const struct options *options, struct messages *out)
     held_list_free(&list);
     if (!read)
         return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
-    return printed(out, found ? STATUS_OK : NONE_STATUS);
+    return flushed(out, found ? STATUS_OK : NONE_STATUS);
 }

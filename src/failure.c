@@ -82,3 +82,16 @@ int fail(const struct messages *out, enum failure failure, int status, const cha
         say_error(out, "%s", text);
     return status;
 }
+
+int fail_result(const struct messages *out, enum lock_result result, const struct why *why)
+{
+    return fail(out, failure_of(result), (int)status_of(result), "%s", why->text);
+}
+
+int flushed(const struct messages *out, int status)
+{
+    if (fflush(stdout) == 0 && ferror(stdout) == 0)
+        return status;
+    say_error(out, "cannot write to the standard output");
+    return STATUS_CANT_CREATE;
+}

@@ -5,6 +5,7 @@
 
 #include "message.h"
 #include "status.h"
+#include "why.h"
 
 enum failure {
     FAIL_HELD,         /* LOCK_ACQUISITION_FAILED: held, and we do not wait */
@@ -28,7 +29,15 @@ enum failure failure_of(enum lock_result result);
 __attribute__((format(printf, 4, 5))) int fail(const struct messages *out, enum failure failure, int status,
                                                const char *format, ...);
 
-/* The same where people have been told already. */
+/* The same for a result other than LOCK_OK that *why explains. Returns its exit
+ * status. */
+int fail_result(const struct messages *out, enum lock_result result, const struct why *why);
+
+/* After what was printed on stdout: `status`, or where it could not be written
+ * STATUS_CANT_CREATE, and told. */
+int flushed(const struct messages *out, int status);
+
+/* As fail(), where people have been told already. */
 void fail_json(const struct messages *out, enum failure failure, const char *text);
 
 #endif

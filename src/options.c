@@ -397,6 +397,15 @@ static enum settings_result choose_action(struct options *options, struct why *w
     return twice ? SETTINGS_BAD_USAGE : SETTINGS_OK;
 }
 
+/* Where the command line could not be read to its end. */
+static bool asks_for_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0)
+            return true;
+    return false;
+}
+
 static bool only_prints(enum option_action action)
 {
     return action == ACTION_VERSION || action == ACTION_HELP || action == ACTION_USAGE;
@@ -410,6 +419,8 @@ enum settings_result options_read(struct options *options, int argc, char **argv
     enum settings_result action_result = choose_action(options, &action_why);
     if (only_prints(options->action))
         return SETTINGS_OK;
+    if (result != SETTINGS_OK)
+        options->json = options->json || asks_for_json(argc, argv);
     if (result == SETTINGS_OK && action_result != SETTINGS_OK) {
         *why = action_why;
         result = action_result;

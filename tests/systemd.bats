@@ -217,3 +217,37 @@ ls /run/locks'
     grep -q '^ExecMainStatus=143' "$T/driver"
     not grep -q 'job.lock' "$T/driver"
 }
+
+@test "a real unit that acquires before its start and releases after its stop, by a token file" {
+    mkdir "$T/units"
+    local dlock
+    dlock=$(realpath "$DLOCK")
+    cat >"$T/units/job.service" <<U
+[Unit]
+DefaultDependencies=no
+[Service]
+Environment=PATH=$PATH DLOCK_BACKEND=file DLOCK_LOCK_DIR=/run/locks
+ExecStartPre=$dlock --acquire -n -t 60s --owner-file=/run/job.token job
+ExecStart=sleep 60
+ExecStopPost=$dlock --release --owner-file=/run/job.token job
+U
+    boot 'systemctl start job.service
+systemctl show job.service -p ActiveState
+dlock -n job true; echo "while it runs: $?"
+stat -c "token: %a" /run/job.token
+systemctl stop job.service
+systemctl show job.service -p Result
+dlock -n job true; echo "after its stop: $?"
+dlock -t 60s job -- sh -c "touch /run/held; sleep 60" & 
+while [ ! -e /run/held ]; do sleep 0.05; done
+systemctl start job.service || echo "not started while another has the lock"
+dlock --status -q job && echo "the other has it still"'
+    cat "$T/driver"
+    grep -q '^ActiveState=active$' "$T/driver"
+    grep -q '^while it runs: 75$' "$T/driver"
+    grep -q '^token: 600$' "$T/driver"
+    grep -q '^Result=success$' "$T/driver"
+    grep -q '^after its stop: 0$' "$T/driver"
+    grep -q '^not started while' "$T/driver"
+    grep -q '^the other has it still$' "$T/driver"
+}

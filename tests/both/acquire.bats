@@ -1,0 +1,326 @@
+#!/usr/bin/env bats
+# A lock's life without a command: --acquire, --extend, --release, --force-release.
+load backend
+
+# field JSON NAME: the member at the top of a JSON object.
+field() { python3 -c 'import json, sys; value = json.loads(sys.argv[1])[sys.argv[2]]; print(value if isinstance(value, str) else json.dumps(value))' "$1" "$2"; }
+
+# code STATUS CODE COMMAND...: fails with this status and says this code as JSON, nothing else.
+code() {
+    local want=$1 code=$2
+    shift 2
+    run "$@" --json
+    equals "$status" "$want"
+    python3 -c '
+import json, sys
+error = json.loads(sys.argv[1])["error"]
+assert error["code"] == sys.argv[2], error
+assert error["message"] and isinstance(error["retryable"], bool) and "key" in error["details"], error
+' "$output" "$code"
+}
+
+# What is known of a lock, but for times that go on.
+state_of() {
+    dlock --status --json "$1" | python3 -c '
+import json, sys
+state = json.load(sys.stdin)
+for one in [state] + state["holders"]:
+    for name in ("ttl_remaining", "expires_at", "hold_remaining"): one.pop(name)
+state.pop("counts")
+print(json.dumps(state, sort_keys=True))'
+}
+
+@test "--acquire prints the token and leaves the lock taken; --release gives it back" {
+    local token
+    token=$(dlock --acquire -t 60s job)
+    [[ $token =~ ^[0-9a-f-]{36}$ ]]
+    fails_with 75 'held by' dlock -v -n job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    run dlock --release --owner="$token" job
+    equals "$status $output" '0 '
+    run dlock -n job echo free
+    equals "$output" free
+    is_clean job
+}
+
+@test "--acquire --json: what was acquired, and until when" {
+    run dlock --acquire --json --scope=s --owner=me -t 60s job
+    equals "$status" 0
+    equals "$(field "$output" key) $(field "$output" full_key) $(field "$output" owner) $(field "$output" scope)" 'job dlock:s:job me s'
+    equals "$(field "$output" acquired)" true
+    [[ $(field "$output" fence) =~ ^[0-9]+$ ]]
+    python3 - "$output" <<'PY'
+import json, sys, time, calendar
+lease = json.loads(sys.argv[1])
+at, end = (calendar.timegm(time.strptime(lease[x], "%Y-%m-%dT%H:%M:%SZ")) for x in ("acquired_at", "expires_at"))
+assert abs(at - time.time()) < 5, lease
+assert 57 <= end - at <= 60, lease
+PY
+    dlock --release --scope=s --owner=me job
+}
+
+@test "--acquire waits, and tells a conflict from a timeout" {
+    dlock --acquire --owner=first -t 60s job >/dev/null
+    code 75 LOCK_ACQUISITION_FAILED dlock --acquire -n job
+    code 75 LOCK_TIMEOUT dlock --acquire -w 0.3 job
+    run dlock --acquire -n -E 9 job
+    equals "$status $output" '9 '
+    (sleep 0.5; dlock --release --owner=first job) 3>&- 4>&- &
+    run dlock --acquire --owner=second -w 20 -t 60s job
+    equals "$status $output" '0 second'
+    wait
+    dlock --release --owner=second job
+}
+
+@test "a lease that was acquired ends by itself" {
+    local start
+    start=$(now)
+    dlock --acquire --owner=me -t 1s job >/dev/null
+    run dlock -w 20 job echo mine
+    equals "$output" mine
+    [ $(($(now) - start)) -ge 950 ]
+    [ $(($(now) - start)) -lt 6000 ]
+    is_clean job
+}
+
+@test "--release: by its token alone, once; each failure has its status and code and changes nothing" {
+    code 1 LOCK_NOT_FOUND dlock --release --owner=nobody job
+    dlock --acquire --owner=me -t 60s job >/dev/null
+    dlock --acquire --owner=other -t 60s job2 >/dev/null
+    local before
+    before=$(state_of job)
+    code 2 LOCK_OWNERSHIP_MISMATCH dlock --release --owner=other job
+    code 2 LOCK_OWNERSHIP_MISMATCH dlock --release --owner=me2 job
+    code 1 LOCK_NOT_FOUND dlock --release --owner=me --scope=s job
+    equals "$(state_of job)" "$before"
+    run dlock --release --owner=me job --json
+    equals "$status $(field "$output" released) $(field "$output" owner)" '0 true me'
+    code 1 LOCK_ALREADY_RELEASED dlock --release --owner=me job
+    code 1 LOCK_NOT_FOUND dlock --release --owner=nobody job
+    # Also when others have had it since, or have it.
+    dlock -n job true
+    code 1 LOCK_ALREADY_RELEASED dlock --release --owner=me job
+    dlock --acquire --owner=third -t 60s job >/dev/null
+    code 1 LOCK_ALREADY_RELEASED dlock --release --owner=me job
+    code 1 LOCK_ALREADY_RELEASED dlock --extend --owner=me job
+    # A token that is used again is in force again.
+    dlock --release --owner=third job
+    dlock --acquire --owner=me -t 60s job >/dev/null
+    run dlock --release --owner=me job
+    equals "$status" 0
+    dlock --release --owner=other job2
+}
+
+@test "--release and --extend of a lease that has ended: not found, and told so" {
+    dlock --acquire --owner=me -t 300ms job >/dev/null
+    wait_until 10 not is_held job
+    code 1 LOCK_NOT_FOUND dlock --extend --owner=me job
+    fails_with 1 'lease has ended' dlock --release --owner=me job
+    dlock --acquire --owner=other -t 60s job >/dev/null
+    code 2 LOCK_OWNERSHIP_MISMATCH dlock --release --owner=me job
+    dlock --release --owner=other job
+}
+
+is_held() { dlock --status -q "$1"; }
+
+# left NAME: milliseconds of the lease.
+left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(1000 * json.load(sys.stdin)["ttl_remaining"]))'; }
+
+@test "--extend: by the TTL of the take, never shorter; --ttl says exactly how long" {
+    dlock --acquire --owner=me -t 60s job >/dev/null
+    sleep 0.3
+    [ "$(left job)" -lt 59800 ]
+    run dlock --extend --owner=me job
+    equals "$status $output" '0 '
+    [ "$(left job)" -gt 59500 ]
+    dlock --extend --owner=me -t 1h job
+    [ "$(left job)" -gt 3590000 ]
+    DLOCK_TTL=60 dlock --extend --owner=me job # not told by --ttl: never shorter
+    [ "$(left job)" -gt 3590000 ]
+    dlock --extend --owner=me -t 5s job
+    [ "$(left job)" -le 5000 ]
+    run dlock --extend --owner=me -t 30s --json job
+    equals "$(field "$output" extended) $(field "$output" owner)" 'true me'
+    local before
+    before=$(state_of job)
+    code 2 LOCK_OWNERSHIP_MISMATCH dlock --extend --owner=other -t 2h job
+    code 64 INVALID_ARGUMENT dlock --extend --owner=me -t 1ms job
+    equals "$(state_of job)" "$before"
+    [ "$(left job)" -le 30000 ]
+    dlock --release --owner=me job
+    code 1 LOCK_ALREADY_RELEASED dlock --extend --owner=me job
+    code 1 LOCK_NOT_FOUND dlock --extend --owner=nobody job
+}
+
+@test "--extend from another process: the holder adopts the new deadline" {
+    dlock -t 2s job -- sh -c 'echo "$DLOCK_OWNER" >"$T/token.tmp"; mv "$T/token.tmp" "$T/token"; sleep 4; echo end' >"$T/out" 3>&- 4>&- &
+    wait_until 10 test -e "$T/token"
+    dlock --extend --owner="$(cat "$T/token")" -t 30s job
+    wait $!
+    equals "$(cat "$T/out")" end
+}
+
+@test "inside the command --extend and --release need neither name nor token" {
+    run timeout 30 dlock -t 2s job -- sh -c 'sleep 1; dlock --extend || exit 1; sleep 1.7; dlock --extend job || exit 2; sleep 1; echo end'
+    equals "$status $output" '0 end'
+    # The innermost is meant; by name any of them.
+    run timeout 30 dlock a -- dlock b -- sh -c 'dlock --release && dlock --status -q a && ! dlock --status -q b && dlock --release a && ! dlock --status -q a && echo done'
+    equals "$status $output" '0 done'
+    fails_with 1 'runs under no lock' dlock --release
+    fails_with 1 'runs under no lock' dlock --extend
+    fails_with 64 'does not run under that lock' dlock --extend job
+}
+
+@test "a command that releases its lock runs on, and its status counts" {
+    run timeout 30 dlock -v job -- sh -c 'dlock --release; dlock -n job echo taken by another; sleep 0.3; exit 3'
+    equals "$status" 3
+    [[ $output == *'taken by another'* ]]
+    [[ $output != *lost* ]]
+    # Twice is once too often.
+    run timeout 30 dlock job -- sh -c 'dlock --release; dlock --release --json; echo $?'
+    [[ $output == *LOCK_ALREADY_RELEASED*1 ]]
+}
+
+@test "where the environment was scrubbed the lock of an ancestor is found all the same" {
+    # As sudo does: a process stays between, with the environment that it was given.
+    cat >"$T/scrub" <<'EOF'
+#!/bin/sh
+env -i PATH="$PATH" T="$T" ${DLOCK_REDIS:+DLOCK_REDIS="$DLOCK_REDIS"} \
+    ${DLOCK_LOCK_DIR:+DLOCK_LOCK_DIR="$DLOCK_LOCK_DIR" DLOCK_BACKEND=file} sh -c "$1"
+exit $?
+EOF
+    chmod +x "$T/scrub"
+    run timeout 20 dlock -t 60s job -- "$T/scrub" 'dlock --current && dlock --extend -t 2h && dlock --release && echo ok'
+    equals "$status" 0
+    [[ $output == job*ok ]]
+    # Where nobody between has it, the name is enough.
+    run timeout 20 dlock -t 60s job -- env -i PATH="$PATH" T="$T" ${DLOCK_REDIS:+DLOCK_REDIS="$DLOCK_REDIS"} \
+        ${DLOCK_LOCK_DIR:+DLOCK_LOCK_DIR="$DLOCK_LOCK_DIR" DLOCK_BACKEND=file} sh -c 'dlock --extend job -t 2h && dlock --release job && echo ok'
+    equals "$status $output" '0 ok'
+}
+
+@test "--release from outside ends the lock of a running command without stopping it" {
+    dlock -t 60s --owner=me -v job -- sh -c 'touch "$T/runs"; until [ -e "$T/go" ]; do sleep 0.01; done; exit 4' 2>"$T/err" 3>&- 4>&- &
+    wait_until 10 test -e "$T/runs"
+    dlock --release --owner=me job
+    run dlock -n job echo mine
+    equals "$output" mine
+    wait_until 10 grep -q 'released with its own token' "$T/err"
+    touch "$T/go"
+    status=0
+    wait $! || status=$?
+    equals "$status" 4
+}
+
+@test "--force-release takes the lock away, says whose it was, and its command is stopped" {
+    code 1 LOCK_NOT_FOUND dlock --force-release job
+    hold_lock job -t 60s --owner=me
+    run dlock --force-release job
+    equals "$status" 0
+    [[ $output == "released job, held by "*"@$(hostname), pid $HOLDER (running), $T/held.sh, since "* ]]
+    status=0
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    grep -q 'the lock is lost' "$T/held.err"
+    run dlock -n job echo mine
+    equals "$output" mine
+    dlock --acquire --owner=me -t 60s job >/dev/null
+    run dlock --force-release --json job
+    equals "$(python3 -c 'import json, sys; print(json.loads(sys.argv[1])["was"][0]["owner"])' "$output")" me
+    code 1 LOCK_NOT_FOUND dlock --release --owner=me job
+}
+
+@test "--owner-file: made 0600 once the lock is taken, read by --extend and --release" {
+    umask 0
+    run dlock --acquire --owner-file="$T/token" -t 60s job
+    equals "$(cat "$T/token")" "$output"
+    equals "$(stat -c %a "$T/token")" 600
+    # Not taken: the file of the one who has it stays as it is, and no other is left.
+    fails_with 75 '' dlock --acquire --owner-file="$T/token" -n job
+    equals "$(cat "$T/token")" "$(dlock --status --json job | python3 -c 'import json, sys; print(json.load(sys.stdin)["owner"])')"
+    equals "$(echo "$T"/token*)" "$T/token"
+    dlock --extend --owner-file="$T/token" -t 2h job
+    [ "$(left job)" -gt 3600000 ]
+    dlock --release --owner-file="$T/token" job
+    code 1 LOCK_ALREADY_RELEASED dlock --release --owner-file="$T/token" job
+}
+
+@test "--owner-file: what cannot be written or read is told, and nothing is taken" {
+    fails_with 73 'cannot write the owner file' dlock --acquire --owner-file="$T/nosuch/token" job
+    is_clean job
+    mkdir "$T/folder"
+    fails_with 73 'cannot write the owner file' dlock --acquire --owner-file="$T/folder" -t 60s job
+    run dlock --status job
+    equals "$status" 1
+    code 64 INVALID_ARGUMENT dlock --release --owner-file="$T/nosuch" job
+    code 64 INVALID_ARGUMENT dlock --release --owner-file="$T/folder" job
+    echo 'two words' >"$T/bad"
+    code 64 INVALID_ARGUMENT dlock --release --owner-file="$T/bad" job
+    : >"$T/empty"
+    code 64 INVALID_ARGUMENT dlock --release --owner-file="$T/empty" job
+}
+
+@test "a token that could not be printed is not left behind as a lock" {
+    fails_with 73 'cannot write to the standard output' sh -c 'dlock --acquire -t 60s job >/dev/full'
+    run dlock --status job
+    equals "$status" 1
+}
+
+@test "--acquire inside a command that holds the lock is refused: it would be released under it" {
+    fails_with 64 'holds the lock already' timeout 20 dlock job -- dlock --acquire job
+    code 64 INVALID_ARGUMENT timeout 20 dlock -t 60s job -- dlock --acquire -s job
+}
+
+@test "--hold-at-least and --acquire: released, others are refused until then, and --status tells" {
+    local start
+    start=$(now)
+    dlock --acquire --owner=me -t 60s --hold-at-least=2s job >/dev/null
+    [ "$(dlock --status --json job | python3 -c 'import json, sys; s = json.load(sys.stdin); print(int(0 < s["hold_remaining"] <= 2 and not s["released"]))')" = 1 ]
+    dlock --release --owner=me job
+    fails_with 75 '' dlock -n job echo wrong
+    [[ $(dlock --status job) == *'released and kept for another '*'(--hold-at-least)'* ]]
+    [ "$(dlock --status --json job | python3 -c 'import json, sys; s = json.load(sys.stdin); print(int(s["locked"] and s["released"]))')" = 1 ]
+    code 1 LOCK_ALREADY_RELEASED dlock --release --owner=me job
+    code 1 LOCK_ALREADY_RELEASED dlock --extend --owner=me job
+    run dlock -w 20 job echo next
+    equals "$output" next
+    [ $(($(now) - start)) -ge 1950 ]
+}
+
+@test "what makes no sense together is refused, and nothing is changed" {
+    dlock --acquire --owner=me -t 60s job >/dev/null
+    local before
+    before=$(state_of job)
+    code 64 INVALID_ARGUMENT dlock --release --extend --owner=me job
+    code 64 INVALID_ARGUMENT dlock --acquire
+    code 64 INVALID_ARGUMENT dlock --status
+    code 64 INVALID_ARGUMENT dlock --force-release
+    code 64 INVALID_ARGUMENT dlock --owner=me --release
+    code 64 INVALID_ARGUMENT dlock --owner-file="$T/x" --extend
+    code 64 INVALID_ARGUMENT dlock --release --owner=me --owner-file="$T/x" job
+    code 64 INVALID_ARGUMENT dlock --slots=0 --acquire other
+    code 64 INVALID_ARGUMENT dlock --slots=x --acquire other
+    code 64 INVALID_ARGUMENT dlock --acquire --owner=dlock:shared other
+    code 64 INVALID_ARGUMENT dlock --json --force-release --owner=me job
+    code 64 INVALID_ARGUMENT dlock --status --ttl=5 job
+    code 64 INVALID_ARGUMENT dlock --release --shared --owner=me job
+    code 64 INVALID_ARGUMENT dlock --wait-free --owner=me job
+    code 64 INVALID_ARGUMENT dlock --acquire --tree job
+    code 64 INVALID_ARGUMENT dlock --owner-file="$T/x" job
+    code 64 INVALID_ARGUMENT dlock --attach=0 job
+    code 64 INVALID_ARGUMENT dlock --attach=x job
+    fails_with 64 '--release runs no command' dlock --release job touch "$T/ran"
+    fails_with 64 '--current takes no lock name' dlock --current job
+    fails_with 64 'needs|does without|there is no record' env -u DLOCK_REDIS dlock --acquire --lock-file="$T/x" job
+    equals "$(state_of job)" "$before"
+    [ ! -e "$T/ran" ]
+    dlock --release --owner=me job
+}
+
+@test "actions stand in no configuration file and no environment" {
+    DLOCK_RELEASE=yes DLOCK_STATUS=yes run dlock job echo ran
+    equals "$status $output" '0 ran'
+    mkdir -p "$HOME/.config/dlock"
+    echo 'acquire = yes' >"$HOME/.config/dlock/dlock.conf"
+    fails_with 78 'acquire' dlock job echo ran
+}

@@ -1,0 +1,105 @@
+#!/usr/bin/env bats
+# Looking at locks in a Redis that has much else in it.
+load common
+
+setup() {
+    common_setup
+    start_redis redis --enable-debug-command yes
+    export DLOCK_REDIS=unix://$T/redis.sock
+}
+
+teardown() { common_teardown; }
+
+@test "--list among a million keys: in steps that hold up nobody" {
+    redis debug populate 1000000 other 10
+    redis config set slowlog-log-slower-than 20000
+    redis slowlog reset
+    dlock --acquire -t 60s one >/dev/null
+    dlock --acquire -t 60s two >/dev/null
+    equals "$(timeout 60 dlock --list | awk 'NR > 1 { print $1 }')" $'one\ntwo'
+    equals "$(redis slowlog len)" 0
+    [ "$(redis info commandstats | sed -n 's/^cmdstat_scan:calls=\([0-9]*\),.*/\1/p')" -ge 500 ]
+    equals "$(redis info commandstats | grep -c '^cmdstat_keys')" 0
+}
+
+@test "--list tells locks from their companions, also of keys with a hash tag, and other clients' locks" {
+    dlock --acquire --prefix= -t 60s 'dlock:{tag}x' >/dev/null
+    dlock --acquire -s -t 60s shared >/dev/null
+    redis set dlock:plain token px 60000
+    redis set dlock:for-ever token
+    redis hset dlock:hash field value
+    redis hset 'dlock:a:meta' field value
+    run dlock --list
+    equals "$(awk 'NR > 1 { print $1, $2 == "-" }' <<<"$output")" 'a:meta 1
+for-ever 1
+hash 1
+plain 0
+shared 0
+{tag}x 0'
+    [[ $output == *'another client'* ]]
+    run dlock --status plain
+    [[ $status = 0 && $output == *'by another client, lease ends in '*'owner token'* ]]
+    run dlock --status hash
+    [[ $status = 0 && $output == *'by another client, without an end'* ]]
+}
+
+@test "a prefix with the letters of a pattern is taken as it is" {
+    dlock --acquire --prefix='a*[x]?\' -t 60s job >/dev/null
+    dlock --acquire --prefix='ab[x]y\' -t 60s wrong >/dev/null
+    equals "$(dlock --list --prefix='a*[x]?\' | awk 'NR > 1 { print $1 }')" job
+}
+
+@test "what others wrote into the companions disturbs nobody who looks" {
+    dlock --acquire -t 60s --owner=me job >/dev/null
+    redis hset '{dlock:job}:meta' pid x since -5 fence nonsense ttl 99999999999999999999 >/dev/null
+    run dlock --status job
+    equals "$status" 0
+    [[ $output == *'held, exclusive'*'owner me'* ]]
+    redis del '{dlock:job}:meta' '{dlock:job}:counts'
+    redis set '{dlock:job}:meta' x
+    redis set '{dlock:job}:counts' x
+    redis set '{dlock:job}:queue' x
+    redis set '{dlock:job}:holders' x
+    run dlock --status --json job
+    equals "$status" 0
+    equals "$(python3 -c 'import json, sys; s = json.loads(sys.argv[1]); print(s["locked"], s["owner"], s["waiters"])' "$output")" 'True me None'
+    run dlock --force-release job
+    equals "$status" 0
+    # A shared one, whose set or record was tampered with.
+    dlock --acquire -s -t 60s --owner=me shared >/dev/null
+    redis hset '{dlock:shared}:meta' 'holder me' '{nonsense' >/dev/null
+    run dlock --status shared
+    equals "$status" 0
+    run dlock --release --owner=me shared
+    equals "$status" 0
+    dlock --acquire --slots=2 -t 60s --owner=me slots >/dev/null
+    redis hdel '{dlock:slots}:meta' 'holder me' >/dev/null
+    fails_with 75 '' dlock -n --slots=2 slots true # whose slot is that?
+    redis del '{dlock:slots}:holders' >/dev/null
+    fails_with 75 '' dlock -n --slots=2 slots true
+    fails_with 75 '' dlock -n slots true
+    run dlock --force-release slots
+    fails_with 1 '' dlock --release --owner=me slots
+    run dlock -n slots echo free
+    equals "$output" free
+}
+
+@test "the manual's permissions are enough for all actions" {
+    manual_user
+    export DLOCK_REDIS="unix://locker:secret@$T/redis.sock"
+    local token
+    dlock job true
+    token=$(dlock --acquire -s -t 60s --hold-at-least=1ms job)
+    dlock --acquire -s -t 60s --owner=second job >/dev/null
+    fails_with 75 '' dlock -w 0.3 job true
+    dlock --status job >/dev/null
+    dlock --list >/dev/null
+    dlock --extend --owner="$token" job
+    dlock --release --owner="$token" job
+    run dlock --force-release job
+    equals "$status" 0
+    dlock --slots=2 job true
+    dlock -s job -- dlock --current
+    equals "$(redis acl log | grep -c reason)" 0
+    equals "$(redis hget '{dlock:job}:counts' takes)" 5
+}
