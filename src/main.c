@@ -16,13 +16,20 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#define RUN_FORM "[OPTIONS] NAME [OPTIONS] [--] COMMAND [ARG...]"
+#define OTHER_FORMS                                                                                                    \
+    "\n       dlock --acquire|--attach|--extend|--release [OPTIONS] NAME"                                             \
+    "\n       dlock --force-release|--status|--wait-free [OPTIONS] NAME"                                              \
+    "\n       dlock --extend|--release|--current [OPTIONS]"                                                           \
+    "\n       dlock --list [OPTIONS] [GLOB]"
+
 static void print_help(enum option_action action)
 {
     const char *argv[] = {"dlock", NULL};
     poptContext context = poptGetContext(NULL, 1, argv, option_table, 0);
     if (context == NULL)
         return;
-    poptSetOtherOptionHelp(context, "[OPTIONS] NAME [OPTIONS] [--] COMMAND [ARG...]");
+    poptSetOtherOptionHelp(context, action == ACTION_HELP ? RUN_FORM OTHER_FORMS : RUN_FORM);
     if (action == ACTION_USAGE)
         poptPrintUsage(context, stdout, 0);
     else
@@ -31,7 +38,8 @@ static void print_help(enum option_action action)
     if (action == ACTION_HELP)
         puts("\nDURATION: 90, 1.5s, 250ms, 1h30m. Exit status: the command's own; 124 the lease ended\n"
              "or was lost; 75 held by another; 69 Redis not reachable; 77 not permitted; 64 wrong\n"
-             "usage; 78 wrong configuration. The manual, dlock(1), has the rest.");
+             "usage; 78 wrong configuration. Without a command: 0; 1 there is no such lock, or it is\n"
+             "free; 2 held under another token. The manual, dlock(1), has the rest.");
 }
 
 static int print(enum option_action action)
