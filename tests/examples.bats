@@ -117,3 +117,139 @@ without_a_fence() {
     printf %s "$text" | DLOCK_FENCE=1 fenced-update "$T/reports.db" "$key"
     equals "$(sqlite3 "$T/reports.db" "SELECT value FROM fenced WHERE key = 'o''key'")" "$text"
 }
+
+# sample NAME KEY: its value in $T/dlock.prom, read by the rules of the text
+# format; all of the file has to follow them.
+sample() {
+    python3 - "$T/dlock.prom" "$1" "$2" <<'PYTHON'
+import re, sys
+path, name, key = sys.argv[1:]
+text = open(path, encoding='utf-8', newline='\n').read()
+assert text == '' or text.endswith('\n'), 'the last line is not whole'
+types, samples, last = {}, {}, None
+for line in text.split('\n')[:-1]:
+    comment = re.fullmatch(r'# (HELP|TYPE) (\w+) (.+)', line)
+    if comment:
+        if comment[1] == 'TYPE':
+            assert comment[2] not in types and comment[3] in ('counter', 'gauge'), line
+            types[comment[2]] = comment[3]
+            last = comment[2]
+        continue
+    parts = re.fullmatch(r'(\w+)\{key="((?:[^"\\]|\\[\\"n])*)",backend="(redis|file)"\} ([0-9.]+)', line)
+    assert parts, line
+    assert parts[1] == last, f'{line}: not in its group'
+    assert (types[last] == 'counter') == last.endswith('_total'), line
+    label = re.sub(r'\\(.)', lambda found: '\n' if found[1] == 'n' else found[1], parts[2])
+    assert (parts[1], label) not in samples, f'{line}: twice'
+    samples[parts[1], label] = float(parts[4])
+found = samples.get((name, key))
+print('none' if found is None else f'{found:g}')
+PYTHON
+}
+
+at_least() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "none" && a + 0 >= b + 0) }'; }
+
+@test "dlock-textfile: every counter rises with what it counts" {
+    dlock-textfile "$T/dlock.prom" report other
+    local metric
+    for metric in takes conflicts timeouts losses waited_seconds held_seconds; do
+        equals "$(sample "dlock_${metric}_total" report)" 0
+    done
+    equals "$(sample dlock_locked report)" 0
+    hold_lock report
+    fails_with 75 '' dlock -n report true
+    fails_with 75 '' dlock -w 50ms report true
+    dlock -w 30 report sleep 0.05 2>/dev/null 3>&- 4>&- &
+    local waiter=$!
+    waits() { [ "$(dlock --status --json report | grep -o '"waiters":[0-9]*')" = '"waiters":1' ]; }
+    wait_until 10 waits
+    dlock-textfile "$T/dlock.prom" report other
+    equals "$(sample dlock_takes_total report)" 1
+    equals "$(sample dlock_conflicts_total report)" 1
+    equals "$(sample dlock_timeouts_total report)" 1
+    at_least "$(sample dlock_waited_seconds_total report)" 0.05
+    equals "$(sample dlock_locked report)" 1
+    equals "$(sample dlock_waiters report)" 1
+    equals "$(sample dlock_takes_total other)" 0
+    dlock --force-release report
+    wait "$waiter"
+    wait "$HOLDER" || true
+    dlock-textfile "$T/dlock.prom" report other
+    equals "$(sample dlock_takes_total report)" 2
+    equals "$(sample dlock_losses_total report)" 1
+    at_least "$(sample dlock_held_seconds_total report)" 0.05
+    equals "$(sample dlock_locked report)" 0
+    equals "$(sample dlock_waiters report)" 0
+}
+
+@test "dlock-textfile: without names it is of all locks that are held, whatever they are called" {
+    local name odd
+    odd=$(printf '"a\\b\\n" {key="\303\244"} -')
+    for name in report -odd "$odd" deploy:prod; do
+        dlock --acquire -- "$name"
+    done
+    redis set "$(printf 'dlock:a\nb\001\302\205')" somebody px 60000
+    dlock free true
+    dlock-textfile "$T/dlock.prom"
+    for name in report -odd "$odd" deploy:prod; do
+        equals "$(sample dlock_takes_total "$name")" 1
+        equals "$(sample dlock_locked "$name")" 1
+    done
+    equals "$(sample dlock_locked "$(printf 'a\nb\001\302\205')")" 1
+    equals "$(sample dlock_locked free)" none
+    dlock-textfile "$T/dlock.prom" "$odd" "$odd" free
+    equals "$(sample dlock_takes_total "$odd")" 1
+    equals "$(sample dlock_takes_total free)" 1
+    equals "$(sample dlock_takes_total report)" none
+}
+
+@test "dlock-textfile: the file is replaced at once, and a failure leaves it as it was, and nothing beside it" {
+    local old inode
+    (umask 022 && dlock-textfile "$T/dlock.prom" report)
+    equals "$(stat -c %a "$T/dlock.prom")" 644
+    old=$(cat "$T/dlock.prom")
+    inode=$(stat -c %i "$T/dlock.prom")
+    exec 8<"$T/dlock.prom"
+    dlock report true
+    dlock-textfile "$T/dlock.prom" report
+    [ "$(stat -c %i "$T/dlock.prom")" != "$inode" ]
+    equals "$(cat <&8)" "$old"
+    exec 8<&-
+    equals "$(sample dlock_takes_total report)" 1
+    old=$(cat "$T/dlock.prom")
+    stop_redis
+    DLOCK_OUTAGE=0 fails_with 69 'dlock-textfile: .*SERVICE_UNAVAILABLE' dlock-textfile "$T/dlock.prom" report
+    DLOCK_OUTAGE=0 fails_with 69 'dlock-textfile: .*SERVICE_UNAVAILABLE' dlock-textfile "$T/dlock.prom"
+    equals "$(cat "$T/dlock.prom")" "$old"
+    equals "$(cd "$T" && echo dlock.prom*)" dlock.prom
+}
+
+# unit_line KEY: what the unit runs there, with the paths of this test.
+unit_line() {
+    sed -n "s|^$1=-\{0,1\}||p" "$TESTS/../doc/examples/importer.service" |
+        sed "s|/usr/local/bin/dlock|dlock|; s|%t|$T|g"
+}
+
+@test "importer.service: acquired before, released after, and never the lock of another" {
+    mkdir "$T/importer"
+    eval "$(unit_line ExecStartPre)" >/dev/null
+    equals "$(redis get dlock:importer)" "$(cat "$T/importer/token")"
+    equals "$(stat -c %a "$T/importer/token")" 600
+    fails_with 75 '' eval "$(unit_line ExecStartPre)"
+    equals "$(redis get dlock:importer)" "$(cat "$T/importer/token")"
+    eval "$(unit_line ExecStopPost)"
+    equals "$(redis exists dlock:importer)" 0
+    dlock --acquire --owner=another importer
+    fails_with 1 'was released with this token' eval "$(unit_line ExecStopPost)"
+    equals "$(redis get dlock:importer)" another
+}
+
+@test "importer.service and importer.timer are units as systemd wants them, and end within the lease" {
+    local unit=$TESTS/../doc/examples/importer.service
+    equals "$(grep -cE -- '--ttl=30m|^RuntimeMaxSec=25min|^TimeoutStopSec=2min' <(grep -v '^#' "$unit"))" 3
+    command -v systemd-analyze >/dev/null || skip 'no systemd-analyze'
+    sed "s|/usr/local/bin/dlock|$DLOCK|; s|/usr/local/bin/importer|/bin/true|" "$unit" >"$T/importer.service"
+    cp "$TESTS/../doc/examples/importer.timer" "$T"
+    run systemd-analyze verify --man=no "$T/importer.service" "$T/importer.timer"
+    equals "$status: $(grep -F importer. <<<"$output")" '0: '
+}
