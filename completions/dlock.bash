@@ -1,16 +1,22 @@
 # bash completion for dlock(1). Works with the bash-completion package and
 # without it.
 
-_dlock_flags='--exclusive --nonblock --tree --heartbeat --close --verbose --quiet --version --help --usage'
-_dlock_valued=(--wait --conflict-exit-code --ttl --hold-at-least --owner --scope --prefix --redis --backend --lock-dir --lock-file
-    --on-degraded --fallback --connect-timeout --outage --on-expire --stop-signal --grace --command)
-_dlock_short='-x -n -w -E -t -r -c -o -v -q -V -h'
+_dlock_actions='--acquire --attach --extend --release --force-release --status --wait-free --list --current'
+_dlock_flags='--exclusive --shared --nonblock --tree --heartbeat --close --verbose --quiet --json --version --help --usage'
+_dlock_valued=(--slots --wait --conflict-exit-code --ttl --hold-at-least --owner --owner-file --scope --prefix --redis --backend --lock-dir --lock-file
+    --on-degraded --fallback --connect-timeout --outage --on-expire --stop-signal --grace --command --report)
+_dlock_short='-x -s -n -w -E -t -r -c -o -v -q -V -h'
 _dlock_signals='HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD CONT STOP TSTP TTIN TTOU
     URG XCPU XFSZ PROF VTALRM WINCH IO PWR SYS'
 
-# Completes the command that begins at COMP_WORDS[$1].
+# Completes the command that begins at COMP_WORDS[$1], if there may be one.
 _dlock_command() {
     local start=$1 i
+    if [[ -n $no_command ]]; then
+        COMPREPLY=()
+        compopt +o default 2>/dev/null
+        return
+    fi
     if declare -F _comp_command_offset >/dev/null; then
         _comp_command_offset "$start"
         return
@@ -53,7 +59,7 @@ _dlock_value() {
             mapfile -t COMPREPLY < <(compgen -d -- "$2")
             return
             ;;
-        --lock-file)
+        --lock-file | --owner-file | --report)
             compopt -o filenames 2>/dev/null
             mapfile -t COMPREPLY < <(compgen -f -- "$2")
             return
@@ -84,8 +90,9 @@ _dlock() {
         line=${rest#"$word"}
     done
 
-    # NAME, then the first word that is no option begins the command.
-    local last=$((${#words[@]} - 1)) name='' owner='' no_options='' shell=''
+    # NAME, then the first word that is no option begins the command; where
+    # there is one: not with an action, nor with -c.
+    local last=$((${#words[@]} - 1)) name='' owner='' no_options='' no_command=''
     for ((i = 1; i < last; i++)); do
         word=${words[i]}
         if [[ -n $owner ]]; then
@@ -106,17 +113,21 @@ _dlock() {
                 fi
                 no_options=1
                 ;;
-            --command=*) shell=1 ;;
+            --command=* | --attach=*) no_command=1 ;;
             --*=*) ;;
-            --n* | --exclusive | --verbose | --quiet | --version | --help | --usage) ;;
+            --n*) ;;
             --*)
-                owner=$word
-                [[ $word == --command ]] && shell=1
+                if [[ " $_dlock_actions " == *" $word "* ]]; then
+                    no_command=1
+                elif [[ " $_dlock_flags " != *" $word "* ]]; then
+                    owner=$word
+                    [[ $word == --command ]] && no_command=1
+                fi
                 ;;
             -*[wEtrc])
                 # Not where an earlier letter takes the rest as its value.
                 [[ ${word%?} == *[wEtrc]* ]] || owner=-${word: -1}
-                [[ $word == -*c* ]] && shell=1
+                [[ $word == -*c* ]] && no_command=1
                 ;;
             -?*) ;;
             *)
@@ -142,9 +153,10 @@ _dlock() {
     elif [[ -z $no_options && $current == -* ]]; then
         local options
         options="$_dlock_short $_dlock_flags ${_dlock_valued[*]/%/=}"
+        [[ -n $no_command ]] || options+=" $_dlock_actions"
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$current")
         [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null
-    elif [[ -n $name && -z $shell ]]; then
+    elif [[ -n $name ]]; then
         _dlock_command "${at[last]}"
     else
         # The name of a lock: nothing to offer.

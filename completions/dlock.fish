@@ -2,13 +2,13 @@
 
 # Prints where the command begins among the words before the cursor (one past
 # them where the word at the cursor begins it), or 0: a value, an option or
-# NAME stands there.
+# NAME stands there, or there is no command: with an action, or with -c.
 function __dlock_command_at
     set -l words (commandline -opc)
     set -l name ''
     set -l only_words ''
     set -l value ''
-    set -l shell ''
+    set -l no_command ''
     set -l i 2
     while test $i -le (count $words)
         set -l word $words[$i]
@@ -21,16 +21,16 @@ function __dlock_command_at
             switch $word
                 case --
                     set only_words yes
-                case '--command=*'
-                    set shell yes
-                case '--*=*' '--n*' --exclusive --verbose --quiet --version --help --usage
+                case '--command=*' '--attach=*' --acquire --attach --extend --release --force-release --status --wait-free --list --current
+                    set no_command yes
+                case '--*=*' '--n*' --exclusive --shared --tree --heartbeat --close --verbose --quiet --json --version --help --usage
                 case '--*'
                     set value yes
-                    test $word = --command; and set shell yes
+                    test $word = --command; and set no_command yes
                 case '-?*'
                     # The first letter that takes a value takes the rest of the word, else the next word.
                     string match -qr '^-[^wEtrc]*[wEtrc]$' -- $word; and set value yes
-                    string match -qr '^-[^wEtr]*c' -- $word; and set shell yes
+                    string match -qr '^-[^wEtr]*c' -- $word; and set no_command yes
                 case '*'
                     test -n "$name"; and break
                     set name $word
@@ -38,7 +38,7 @@ function __dlock_command_at
         end
         set i (math $i + 1)
     end
-    if test -z "$name" -o -n "$value" -o -n "$shell"
+    if test -z "$name" -o -n "$value" -o -n "$no_command"
         echo 0
     else
         echo $i
@@ -70,13 +70,25 @@ end
 complete -c dlock -f
 complete -c dlock -n __dlock_in_command -a '(__dlock_complete_command)'
 
+complete -c dlock -n __dlock_takes_options -l acquire -d 'Take the lock and leave it taken'
+complete -c dlock -n __dlock_takes_options -l attach -d 'Take it for the life of the calling script'
+complete -c dlock -n __dlock_takes_options -l extend -d 'Extend the lease'
+complete -c dlock -n __dlock_takes_options -l release -d 'Release the lock'
+complete -c dlock -n __dlock_takes_options -l force-release -d 'Take the lock away from whoever holds it'
+complete -c dlock -n __dlock_takes_options -l status -d 'Tell who holds the lock'
+complete -c dlock -n __dlock_takes_options -l wait-free -d 'Wait until the lock is free'
+complete -c dlock -n __dlock_takes_options -l list -d 'List the locks that are held'
+complete -c dlock -n __dlock_takes_options -l current -d 'List the locks that this process runs under'
 complete -c dlock -n __dlock_takes_options -s x -l exclusive -d 'One holder at a time (default)'
+complete -c dlock -n __dlock_takes_options -s s -l shared -d 'Any number of shared holders'
+complete -c dlock -n __dlock_takes_options -l slots -x -d 'At most N holders'
 complete -c dlock -n __dlock_takes_options -s n -l nonblock -d 'Do not wait for the lock'
 complete -c dlock -n __dlock_takes_options -s w -l wait -x -d 'Wait at most this long'
 complete -c dlock -n __dlock_takes_options -s E -l conflict-exit-code -x -d 'Exit status when the lock was not to be had'
 complete -c dlock -n __dlock_takes_options -s t -l ttl -x -d 'The lease: how long the lock holds'
 complete -c dlock -n __dlock_takes_options -l hold-at-least -x -d 'Keep others out this long'
 complete -c dlock -n __dlock_takes_options -l owner -x -d 'Owner token'
+complete -c dlock -n __dlock_takes_options -l owner-file -r -F -d 'File for the owner token'
 complete -c dlock -n __dlock_takes_options -l scope -x -d 'The key is PREFIX + SCOPE: + NAME'
 complete -c dlock -n __dlock_takes_options -l prefix -x -d 'What keys begin with'
 complete -c dlock -n __dlock_takes_options -s r -l redis -x -d 'The Redis server'
@@ -96,6 +108,8 @@ complete -c dlock -n __dlock_takes_options -s o -l close -d 'As in flock; so it 
 complete -c dlock -n __dlock_takes_options -s c -l command -x -d 'Run this with $SHELL -c'
 complete -c dlock -n __dlock_takes_options -s v -l verbose -d 'Say what is done'
 complete -c dlock -n __dlock_takes_options -s q -l quiet -d 'Say nothing but errors'
+complete -c dlock -n __dlock_takes_options -l json -d 'Results and failures as JSON'
+complete -c dlock -n __dlock_takes_options -l report -r -F -d 'Append one line of JSON about the run'
 complete -c dlock -n __dlock_takes_options -s V -l version -d 'Print the version'
 complete -c dlock -n __dlock_takes_options -s h -l help -d 'Print the help'
 complete -c dlock -n __dlock_takes_options -l usage -d 'Print a short list of the options'

@@ -22,7 +22,7 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
 
 @test "the manual names every exit status of ours" {
     local status
-    for status in 64 69 70 71 73 75 77 78 124 126 127; do
+    for status in 1 2 64 69 70 71 73 75 77 78 124 126 127; do
         grep -qE "^\.It (Cm |Li |Sy )?$status" "$SRC/doc/dlock.1" || { echo "not in the manual: $status"; false; }
     done
 }
@@ -42,18 +42,39 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     done
 }
 
+# complete_line WORD...: what bash offers for the last word.
+complete_line() {
+    bash --norc -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
+        f=$(complete -p dlock | sed "s/.*-F \([^ ]*\).*/\1/"); "$f" dlock "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+        printf "%s\n" "${COMPREPLY[@]}"' bash "$SRC/completions/dlock.bash" "$@"
+}
+
 @test "bash completes options, their values, and the command's own words" {
-    complete_line() {
-        bash --norc -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
-            f=$(complete -p dlock | sed "s/.*-F \([^ ]*\).*/\1/"); "$f" dlock "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
-            printf "%s\n" "${COMPREPLY[@]}"' bash "$SRC/completions/dlock.bash" "$@"
-    }
     run complete_line dlock --stop
     [[ $output == *--stop-signal* ]]
     run complete_line dlock --backend ''
     [[ $output == *redis* && $output == *file* ]]
     run complete_line dlock -n job --on-e
     [[ $output == *--on-expire* ]]
+    run complete_line dlock --tree job printen
+    [[ $output == *printenv* ]]
+}
+
+@test "bash, zsh and fish complete no command where an action is asked for" {
+    local action
+    mkdir "$T/empty"
+    cd "$T/empty" || return
+    for action in --acquire --attach --attach=1 --extend --release --force-release --status --wait-free --list --current; do
+        equals "$(complete_line dlock "$action" job printen)" ''
+        equals "$(complete_line dlock job "$action" -- printen)" ''
+        equals "$(complete_line dlock "$action" -- job printen)" ''
+        [[ $(complete_line dlock "$action" job --red) == *--redis=* ]]
+        grep -qE "actions=.*[|']$(expr "$action" : '--\([a-z-]*\)')[|']" "$SRC/completions/_dlock"
+        command -v fish >/dev/null || continue
+        equals "$(fish --no-config -c "source '$SRC/completions/dlock.fish'; complete -C 'dlock $action job printen'")" ''
+    done
+    command -v fish >/dev/null || skip 'no fish'
+    [[ $(fish --no-config -c "source '$SRC/completions/dlock.fish'; complete -C 'dlock --shared job printen'") == *printenv* ]]
 }
 
 @test "the README's first command lines are the two that build and test" {
