@@ -13,6 +13,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- acquire ------------------------------------------------------------- */
 
@@ -27,11 +28,14 @@ static int hand_over(struct acquisition *lock, struct owner_file *file)
     }
     if (options->json)
         lease_json_print(&lock->lease, options->scope);
-    else
+    else if (file->path == NULL || lock->out->verbosity >= 0)
         puts(lock->token);
     int status = flushed(lock->out, STATUS_OK);
-    if (status != STATUS_OK && file->path == NULL)
+    if (status != STATUS_OK) {
         (void)acquisition_give_back(lock, "the owner token could not be printed");
+        if (file->path != NULL)
+            (void)!unlink(file->path);
+    }
     return status;
 }
 
@@ -210,7 +214,7 @@ static void print_extended(const struct target *target)
     json_text(&json, "full_key", target->key);
     json_bool(&json, "extended", true);
     json_text(&json, "owner", target->token);
-    json_number(&json, "fence", target->lease.fence);
+    json_fence(&json, "fence", target->lease.fence);
     json_time(&json, "expires_at", wall_now_ms() + left);
     json_seconds(&json, "ttl_remaining", left);
     json_end(&json, '}');

@@ -92,6 +92,7 @@ static int finish(struct run *run, struct outcome *outcome)
     struct why why = {""};
     if (!outcome->started || outcome->exec_error != 0)
         run->lock.lease.hold = deadline_now(); /* nothing has run */
+    run->lock.lease.lost = outcome->lease_over;
     enum lock_result result = acquisition_release(&run->lock, &why);
     struct deadline end = deadline_now();
     run->held = deadline_gap(run->lock.lease.taken, end);

@@ -106,8 +106,15 @@ bool backend_of_kind(struct backend **backend, const char *kind, const struct op
                      int *status)
 {
     struct why why = {""};
-    enum lock_result result = strcmp(kind, "redis") == 0 ? open_redis(backend, options, status, &why)
-                                                         : open_file(backend, options, status, &why);
+    enum lock_result result = LOCK_INVALID;
+    if (strcmp(kind, "redis") != 0) {
+        result = open_file(backend, options, status, &why);
+    } else if (options->redis != NULL) {
+        result = open_redis(backend, options, status, &why);
+    } else {
+        why_set(&why, "the lock is in Redis, and nothing says where: a --redis of the outer dlock's command line is to be repeated");
+        *status = STATUS_CONFIG;
+    }
     return opened(result, out, *status, &why);
 }
 

@@ -90,6 +90,7 @@ static void begin_release(struct redis_call *call, const struct lease *lease, st
         redis_command_add(&call->words, "");
     else
         add_number(call, &numbers->hold, deadline_left(lease->hold).ns / NS_PER_MS);
+    redis_command_add(&call->words, lease->lost ? "1" : "");
 }
 
 /* The take went out in one write with a greeting that was refused, and may

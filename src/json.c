@@ -69,6 +69,14 @@ void json_number(struct json *json, const char *name, int64_t value)
     fprintf(json->to, "%" PRId64, value);
 }
 
+void json_fence(struct json *json, const char *name, int64_t fence)
+{
+    if (fence > 0)
+        json_number(json, name, fence);
+    else
+        json_null(json, name);
+}
+
 void json_seconds(struct json *json, const char *name, int64_t ms)
 {
     start(json, name);

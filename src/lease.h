@@ -71,6 +71,7 @@ struct lease {
     struct deadline taken;    /* before the take was sent */
     struct deadline deadline; /* from which on we may not hold it any more */
     struct deadline hold;     /* until which others are kept out after the release; in the past: not at all */
+    bool lost;                /* it ended or was lost before the command did: counted at the release */
 };
 
 /* What a lease is cut by at its end, since two clocks never run alike: 1 % of

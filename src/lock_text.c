@@ -126,10 +126,12 @@ void lock_state_print(const struct lock_state *state, const char *name)
     for (size_t i = 0; i < state->owner_count; i++) {
         const struct lock_owner *owner = &state->owners[i];
         printf("  by %s\n", lock_owner_format(owner, text));
-        printf("  owner %s", text_escape(text, sizeof text, owner->token));
+        if (owner->token[0] != '\0')
+            printf("  owner %s", text_escape(text, sizeof text, owner->token));
         if (owner->fence > 0)
             printf(", fence %" PRId64, owner->fence);
-        putchar('\n');
+        if (owner->token[0] != '\0')
+            putchar('\n');
     }
     if (state->waiters > 0)
         printf("  %d waiting\n", state->waiters);
@@ -156,10 +158,7 @@ static void owner_members(struct json *json, const struct lock_owner *owner)
     json_seconds(json, "hold_remaining", owner->hold_left.ns / NS_PER_MS);
     json_bool(json, "released", owner->released);
     json_bool(json, "detached", owner->detached);
-    if (owner->fence > 0)
-        json_number(json, "fence", owner->fence);
-    else
-        json_null(json, "fence");
+    json_fence(json, "fence", owner->fence);
     if (owner->slot >= 0)
         json_number(json, "slot", owner->slot);
     else
@@ -221,7 +220,7 @@ void lock_state_json_print(const struct lock_state *state, const char *name, con
         json_number(&json, "waiters", state->waiters);
     else
         json_null(&json, "waiters");
-    json_number(&json, "last_fence", state->last_fence);
+    json_fence(&json, "last_fence", state->last_fence);
     json_text(&json, "last_owner", state->last_owner);
     json_time(&json, "released_at", state->released_wall_ms);
     count_members(&json, &state->counts);

@@ -52,12 +52,13 @@ static int print(enum option_action action)
 }
 
 /* Where one of the three is closed, the next file or socket that is opened
- * would have its number, and what is printed would go there. The command finds
- * it closed, as it was. */
+ * would have its number, and what is printed would go there. What is put there
+ * cannot be read from, or written to, any more than what was closed. The command
+ * finds it closed, as it was. */
 static bool fill_standard_fds(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR | O_CLOEXEC) != fd)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC) != fd)
             return false;
     return true;
 }

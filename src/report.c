@@ -38,10 +38,7 @@ static void print_run(FILE *to, const struct report *report, const struct report
     json_bool(&json, "acquired", run->lease != NULL);
     json_bool(&json, "nested", run->nested);
     json_text(&json, "mode", run->lease != NULL ? lock_mode_name(run->lease->mode) : "");
-    if (run->lease != NULL)
-        json_number(&json, "fence", run->lease->fence);
-    else
-        json_null(&json, "fence");
+    json_fence(&json, "fence", run->lease != NULL ? run->lease->fence : 0);
     if (run->lease != NULL && run->lease->slot >= 0)
         json_number(&json, "slot", run->lease->slot);
     else

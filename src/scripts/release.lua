@@ -3,14 +3,15 @@
 -- KEYS: lock, meta, holders, counts
 -- ARGV: token, take id ("": the token alone counts), now (wall clock of the
 --       holder, ms), hold (ms for which others are still to be kept out, 0:
---       none, "": what was asked for at the take)
+--       none, "": what was asked for at the take), "1" where the lease was over
+--       before its command
 -- Returns {"released", "now"}, {"released", ""}: it had been before, {"gone",
 --         "ended" or ""} or {"other", ...}
 
 local token, id, wall, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4])
 local how, left, record = standing(token, id)
 if how ~= 'ours' then
-  if id ~= '' and how ~= 'released' then count('losses', 1) end
+  if id ~= '' and how ~= 'released' then count('losses', 1) end -- it may be known here alone
   return {how, left or ''}
 end
 
@@ -42,5 +43,6 @@ end
 -- lock is released all the same.
 redis.pcall('HSET', meta, 'last_owner', token, 'released', ARGV[3], 'spent', take .. ' ' .. token .. '\n' .. spent_without(take))
 if redis.call('PTTL', meta) < 0 then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
+if ARGV[5] == '1' then count('losses', 1) end
 if who.since then count('held_ms', math.max(0, wall - (tonumber(who.since) or 0))) end
 return {'released', 'now'}

@@ -264,6 +264,15 @@ EOF
     fails_with 73 'cannot write to the standard output' sh -c 'dlock --acquire -t 60s job >/dev/full'
     run dlock --status job
     equals "$status" 1
+    fails_with 73 'cannot write to the standard output' sh -c 'dlock --acquire -t 60s job >&-'
+    fails_with 73 'cannot write to the standard output' sh -c 'dlock --acquire --owner-file="$T/token" -t 60s job >/dev/full'
+    run dlock --status job
+    equals "$status" 1
+    [ ! -e "$T/token" ]
+    # In a service, whose output goes to a log, the file is enough.
+    run dlock --acquire -q --owner-file="$T/token" -t 60s job
+    equals "$status $output" '0 '
+    dlock --release --owner-file="$T/token" job
 }
 
 @test "--acquire inside a command that holds the lock is refused: it would be released under it" {

@@ -81,6 +81,8 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     status=0
     wait "$HOLDER" || status=$?
     equals "$status" 124
+    fails_with 124 '' dlock -t 1s --grace=0.8 late sleep 30
+    equals "$(dlock --status --json late | query 's["counts"]["losses"]')" 1
     run dlock --status --json job
     equals "$(query '[s["counts"][n] for n in ("takes", "conflicts", "timeouts", "losses")]' <<<"$output")" '[3, 2, 1, 0]'
     equals "$(query 's["counts"]["waited"] >= 0.3 and s["counts"]["held"] >= 0.2' <<<"$output")" True
