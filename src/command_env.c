@@ -42,6 +42,14 @@ static bool set_option_variable(const char *name, const char *value, const char 
     return setenv(variable, value, 1) == 0 && setenv(told_name, told, 1) == 0;
 }
 
+/* An outer lock's slot is none of this one. */
+static bool set_slot(int slot)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", slot);
+    return slot >= 0 ? setenv("DLOCK_SLOT", text, 1) == 0 : unsetenv("DLOCK_SLOT") == 0;
+}
+
 bool command_env_set(const struct lease *lease, const char *backend, const struct settings *settings)
 {
     char fence[24], ttl[32], expires[32];
@@ -54,5 +62,5 @@ bool command_env_set(const struct lease *lease, const char *backend, const struc
            set_option_variable("TTL", ttl, settings_from_environment(settings, OPT_TTL)) &&
            setenv("DLOCK_EXPIRES_AT", expires, 1) == 0 &&
            set_option_variable("BACKEND", backend, settings_from_environment(settings, OPT_BACKEND)) &&
-           add_held(lease, backend);
+           set_slot(lease->slot) && add_held(lease, backend);
 }

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 /* Sets DLOCK_NAME, DLOCK_KEY, DLOCK_OWNER, DLOCK_FENCE, DLOCK_TTL (seconds),
- * DLOCK_EXPIRES_AT (ISO 8601, UTC), DLOCK_BACKEND, and adds this lock's line
+ * DLOCK_EXPIRES_AT (ISO 8601, UTC), DLOCK_BACKEND, DLOCK_SLOT (unset where there is none), and adds this lock's line
  * "BACKEND TOKEN KEY" to DLOCK_HELD, in the environment of this process.
  * Of those that are options as well, it is noted what the environment said
  * before (`settings`). False where memory is short. */
