@@ -1,5 +1,6 @@
 #include "backend_choice.h"
 
+#include "backend_exact_file.h"
 #include "backend_file.h"
 #include "backend_redis.h"
 #include "failure.h"

@@ -1,45 +1,66 @@
-/* Removing a lock file without letting two processes hold the same lock.
+/* Locks in a directory: who does what to a lock file, and in which order.
  *
- * The holder removes the file at its release, so that none pile up. A process
- * that opened it before then has the lock of a file that nobody else will ever
- * find. Therefore whoever gets a lock looks whether the path still leads to
- * the file it has locked, and starts anew where it does not; and only a holder
- * removes. With A releasing and B taking:
+ * What counts is what the kernel has locked for a process that lives, and a
+ * record whose deadline has not passed where no process is there: a detached
+ * lease, or --hold-at-least. All that changes records, places or the path is
+ * done in the section of the file (lock_file_enter()), by who has made sure in
+ * it that the path still leads there. Looking needs no section.
  *
- *   B opens before A unlinks, locks after A closes: path differs, B starts anew.
- *   B opens after A unlinks: a new file, which A does not touch.
- *   B opens and locks between A's unlink and close: a new file; A's command
- *     has ended, so that there is nothing left to exclude.
+ * The last one to leave removes the file, so that none pile up. A process that
+ * opened it before then has a file that nobody else will ever find. With A
+ * removing (its release, or --release and --force-release from outside) and B
+ * taking:
  *
- * The kernel's lock is what counts; the record in the file is for people, for
- * --status, and for extending a lease. */
+ *   B opens before A removes, enters after it: the path differs, B starts anew.
+ *   B enters before A: A finds B's place held when it looks who is left, and
+ *     does not remove; or, with --force-release, removes: B's first check finds
+ *     that its file is gone.
+ *   B opens after A has removed: a new file, which A does not touch. A's command
+ *     has ended, or gave the lock up, or is being stopped by its watch.
+ *
+ * A is killed in the section: the kernel opens it. Its record may be there and
+ *   its place not locked: nobody holds it. A detached one is held from the moment
+ *   that its record is whole.
+ * A is frozen in the section: others are refused after a second, and only
+ *   --force-release goes on without it. When A runs again its first check finds
+ *   that it has lost the lock; one that only waits finds another file.
+ * A looks while B writes: a torn record is read again, and then is of a holder
+ *   of whom nothing is known. B writes before it locks its place, so that no
+ *   earlier holder's record is taken for B's.
+ *
+ * A was released from outside: its record says so from before the file is
+ *   removed, so that its check, which the removal wakes, tells a release from a
+ *   loss. Until then, at most, A has its place locked: nobody gets its slot
+ *   sooner. Among others that share the lock A does not count any more.
+ *
+ * W waits for others who share the lock, with the claim: who would share it is
+ *   refused. The last of them to leave keeps the file, or W's claim would go with
+ *   it. W dies: the kernel frees the claim. W is frozen: the claim counts for two
+ *   seconds after its last try. W gives up: it removes the file that was kept for
+ *   it, if nobody has taken it meanwhile. Killed just then it leaves it behind,
+ *   as a killed holder does, for the next one to take over. */
 #include "backend_file.h"
 
-#include "flock_holder.h"
-#include "lock_dir.h"
-#include "lock_record.h"
-#include "proc.h"
+#include "lock_look.h"
+#include "lock_outside.h"
+#include "lock_store.h"
 #include "text.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/inotify.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { TRIES_MOST = 100 };
 
 struct file_backend {
     struct backend base;
-    bool exact; /* --lock-file: neither written nor removed */
-    struct lock_dir dir;
-    char path[4096 + LOCK_FILE_NAME_SIZE];
-    int fd;      /* -1: not locked */
-    off_t size;  /* of it, at the last path_is_ours() */
+    struct lock_store store;
+    char path[LOCK_FILE_PATH_SIZE];
+    struct lock_file file; /* the one that we hold, or wait for */
+    int place;             /* ours in it; -1: we hold nothing */
+    bool waits, claims;
     int news_fd; /* inotify; -1: none */
 };
 
@@ -48,255 +69,221 @@ static struct file_backend *file_of(struct backend *backend)
     return (struct file_backend *)(void *)backend;
 }
 
-static void let_go(struct file_backend *file)
+static void let_go(struct file_backend *backend)
 {
-    if (file->fd >= 0)
-        close(file->fd);
-    file->fd = -1;
-}
-
-/* With --lock-file it is the path that was given. */
-static void set_path(struct file_backend *file, const char *key)
-{
-    char name[LOCK_FILE_NAME_SIZE];
-    if (file->exact)
-        return;
-    lock_file_name(name, key);
-    snprintf(file->path, sizeof file->path, "%s/%s", file->dir.path, name);
+    lock_file_close(&backend->file);
+    backend->place = -1;
+    backend->waits = backend->claims = false;
 }
 
 /* --- take ---------------------------------------------------------------- */
 
-static int open_exact(const char *path)
+static void fill_record(struct lock_record *record, const struct lock_request *request, const struct lease *lease)
 {
-    int fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
-    /* flock(1) takes directories too. */
-    return fd < 0 && errno == EISDIR ? open(path, O_RDONLY | O_CLOEXEC) : fd;
-}
-
-static enum lock_result open_file(struct file_backend *file, struct why *why)
-{
-    struct stat status;
-    file->fd = file->exact
-                   ? open_exact(file->path)
-                   : open(file->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
-    if (file->fd < 0) {
-        why_set(why, "cannot open the lock file %s: %s", file->path, strerror(errno));
-        return file_error_result(errno);
-    }
-    if (file->exact)
-        return LOCK_OK;
-    if (fstat(file->fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid()) {
-        why_set(why, "the lock file %s is not a regular file of ours", file->path);
-        let_go(file);
-        return LOCK_REFUSED;
-    }
-    return LOCK_OK;
-}
-
-/* Whether the path still leads to the file that we have open. */
-static bool path_is_ours(struct file_backend *file)
-{
-    struct stat ours, there;
-    int found = file->exact ? stat(file->path, &there) : lstat(file->path, &there);
-    if (found != 0 || fstat(file->fd, &ours) != 0)
-        return false;
-    file->size = ours.st_size;
-    return ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
-}
-
-static bool read_record(const struct file_backend *file, struct lock_record *record)
-{
-    char text[LOCK_RECORD_SIZE];
-    ssize_t length = file->exact ? -1 : pread(file->fd, text, sizeof text - 1, 0);
-    text[length > 0 ? length : 0] = '\0';
-    return lock_record_parse(record, text);
-}
-
-/* There is no record in a file that is flock(1)'s as well; but the kernel knows
- * who has it. */
-static void read_exact_holder(const struct file_backend *file, const struct holder *self, struct holder *holder)
-{
-    struct stat status;
-    struct proc_stat process;
-    char path[64];
-    if (fstat(file->fd, &status) != 0 || !proc_is_ours())
-        return;
-    holder->pid = flock_holder(&status);
-    if (holder->pid == 0 || !proc_stat_read(holder->pid, &process))
-        return;
-    holder->known = true;
-    holder->pid_start = process.start;
-    text_copy(holder->host, sizeof holder->host, self->host);
-    text_copy(holder->boot_id, sizeof holder->boot_id, self->boot_id);
-    snprintf(path, sizeof path, "/proc/%ld", (long)holder->pid);
-    if (stat(path, &status) == 0)
-        snprintf(holder->user, sizeof holder->user, "%ld", (long)status.st_uid);
-    snprintf(path, sizeof path, "/proc/%ld/comm", (long)holder->pid);
-    (void)proc_read_line(path, holder->command, sizeof holder->command);
-}
-
-/* Its holder may write the record at this very moment; then it is unknown. */
-static void read_holder(const struct file_backend *file, const struct lock_request *request, struct holder *holder)
-{
-    struct lock_record record;
-    *holder = (struct holder){0};
-    if (file->exact)
-        read_exact_holder(file, &request->self, holder);
-    if (!read_record(file, &record))
-        return;
-    *holder = record.holder;
-    holder->expires = strcmp(record.holder.boot_id, request->self.boot_id) == 0;
-    holder->left = deadline_left(record.expires);
-}
-
-static enum lock_result write_record(struct file_backend *file, const struct lock_record *record, struct why *why)
-{
-    char text[LOCK_RECORD_SIZE];
-    size_t length = lock_record_format(record, text);
-    if (length == 0) {
-        why_set(why, "the lease record of %s is too long", file->path);
-        return LOCK_INVALID;
-    }
-    ssize_t written = pwrite(file->fd, text, length, 0);
-    if (written == (ssize_t)length && (file->size <= written || ftruncate(file->fd, written) == 0))
-        return LOCK_OK;
-    int error = written < 0 || written == (ssize_t)length ? errno : ENOSPC;
-    why_set(why, "cannot write the lock file %s: %s", file->path, strerror(error));
-    return LOCK_CANT_CREATE;
-}
-
-static enum lock_result write_first_record(struct file_backend *file, const struct lock_request *request,
-                                           const struct lease *lease, struct why *why)
-{
-    struct lock_record record = {
+    *record = (struct lock_record){
+        .mode = request->mode,
+        .slots = request->slots,
+        .slot = lease->slot,
         .fence = lease->fence,
+        .ttl = request->ttl,
         .expires = deadline_plus(lease->taken, lease->ttl),
         .hold = lease->hold,
+        .detached = request->detached,
         .holder = request->self,
     };
-    snprintf(record.key, sizeof record.key, "%s", request->key);
-    snprintf(record.token, sizeof record.token, "%s", request->token);
-    record.holder.since_wall_ms = wall_now_ms();
-    return write_record(file, &record, why);
+    text_copy(record->key, sizeof record->key, request->key);
+    text_copy(record->token, sizeof record->token, request->token);
+    text_copy(record->take_id, sizeof record->take_id, request->take_id);
+    record->holder.since_wall_ms = wall_now_ms();
 }
 
-/* With the file locked: the fence and the record. Leaves no file behind where
- * one of them cannot be had. */
-static enum lock_result begin_lease(struct file_backend *file, const struct lock_request *request, struct deadline before,
-                                    struct lease *lease, struct why *why)
+/* The lock is free for us. LOCK_HELD: flock(1) has the file, or somebody whose
+ * lock was released has not noticed yet. */
+static enum lock_result settle(struct file_backend *backend, const struct lock_request *request, int place,
+                               struct deadline before, struct lease *lease, struct why *why)
 {
-    int64_t fence = wall_now_us();
-    enum lock_result result = file->exact ? LOCK_OK : lock_dir_next_fence(&file->dir, &fence, why);
-    lease_begin(lease, request, before, fence);
-    if (result == LOCK_OK && !file->exact)
-        result = write_first_record(file, request, lease, why);
-    if (result != LOCK_OK) {
-        (void)!unlink(file->path);
-        let_go(file);
+    struct lock_file *file = &backend->file;
+    struct lock_record record;
+    int64_t fence;
+    if (!lock_file_flock(file, request->mode)) {
+        why_set(why, "cannot lock %s: %s", file->path, strerror(errno));
+        return errno == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE;
     }
+    enum lock_result result = lock_table_open(&backend->store.table, &backend->store.dir, true, why);
+    if (result == LOCK_OK)
+        result = lock_table_next_fence(&backend->store.table, &fence, why);
+    if (result != LOCK_OK)
+        return result;
+    lease_begin(lease, request, before, fence);
+    lease->slot = request->mode == MODE_SLOTS ? place : -1;
+    fill_record(&record, request, lease);
+    /* What is left of earlier holders would only be read again and again. */
+    if (request->mode == MODE_EXCLUSIVE && file->size > LOCK_RECORD_SIZE)
+        (void)!ftruncate(file->fd, LOCK_RECORD_SIZE);
+    result = lock_file_write(file, place, &record, why);
+    if (result == LOCK_OK && !request->detached && !lock_file_lock_place(file, request->mode, place)) {
+        why_set(why, "cannot lock %s: %s", file->path, strerror(errno));
+        result = LOCK_CANT_CREATE;
+    }
+    if (result == LOCK_OK)
+        backend->place = place;
     return result;
 }
 
-/* Nobody has it locked, but its last holder, who may have crashed, has asked to
- * keep others out for longer. */
-static bool is_held_on(const struct file_backend *file, const struct lock_request *request, struct holder *holder)
+static bool may_have_it(const struct file_backend *backend, const struct lock_request *request,
+                        const struct lock_survey *survey, const struct lock_entry *entry)
 {
-    struct lock_record record;
-    if (file->size == 0 || !read_record(file, &record) || strcmp(record.holder.boot_id, request->self.boot_id) != 0 ||
-        deadline_passed(record.hold))
-        return false;
-    *holder = record.holder;
-    holder->expires = true;
-    holder->left = deadline_left(record.hold);
-    return true;
+    bool kept_for_another = request->mode != MODE_EXCLUSIVE && lock_store_claimed(&backend->file, entry);
+    return lock_survey_admits(survey, request) && !kept_for_another;
 }
 
-static enum lock_result file_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
+static enum lock_result take_in_section(struct file_backend *backend, const struct lock_request *request,
+                                        struct lock_entry *entry, struct lock_survey *survey, struct deadline before,
+                                        struct lease *lease, struct why *why)
+{
+    struct lock_file *file = &backend->file;
+    if (!lock_file_stands(file))
+        return LOCK_GONE;
+    lock_survey(file, backend->store.boot_id, request->token, -1, survey);
+    if (!may_have_it(backend, request, survey, entry))
+        return LOCK_HELD;
+    int place = request->mode == MODE_EXCLUSIVE ? 0 : survey->free_place;
+    enum lock_result result = settle(backend, request, place, before, lease, why);
+    if (result != LOCK_OK && result != LOCK_HELD && survey->held == 0)
+        (void)lock_store_remove(file);
+    return result;
+}
+
+/* LOCK_GONE: the file was removed meanwhile, or before. */
+static enum lock_result try_once(struct file_backend *backend, const struct lock_request *request, struct lock_entry *entry,
+                                 struct lock_survey *survey, struct lease *lease, struct bound bound, struct why *why)
+{
+    struct lock_file *file = &backend->file;
+    struct deadline before = deadline_now();
+    enum lock_result result = LOCK_OK;
+    *survey = (struct lock_survey){0};
+    if (file->fd >= 0 && !lock_file_stands(file))
+        return LOCK_GONE;
+    if (file->fd < 0)
+        result = lock_file_open(file, LOCK_FILE_TO_TAKE, why);
+    if (result != LOCK_OK)
+        return result;
+    /* Whoever is to be refused need not keep others out of the section for that. */
+    if (file->size > 0) {
+        lock_survey(file, backend->store.boot_id, request->token, -1, survey);
+        if (!may_have_it(backend, request, survey, entry))
+            return LOCK_HELD;
+    }
+    result = lock_file_enter(file, bound, why);
+    if (result != LOCK_OK)
+        return result == LOCK_UNAVAILABLE ? LOCK_HELD : result;
+    result = take_in_section(backend, request, entry, survey, before, lease, why);
+    lock_file_leave(file);
+    return result;
+}
+
+/* No more interest in the file that we have waited for. */
+static void stop_waiting(struct file_backend *backend)
+{
+    struct lock_file *file = &backend->file;
+    struct why ignored = {""};
+    if (backend->claims && lock_file_enter(file, (struct bound){deadline_now(), -1}, &ignored) == LOCK_OK) {
+        /* It was kept for us. */
+        if (lock_file_stands(file) && lock_store_left_alone(&backend->store, file, NULL, -1))
+            (void)lock_store_remove(file);
+    }
+    let_go(backend);
+}
+
+static void refuse(struct file_backend *backend, const struct lock_request *request, struct lock_entry *entry,
+                   const struct lock_survey *survey, struct holder *holder)
+{
+    lock_survey_holder(survey, backend->store.boot_id, holder);
+    if (!request->waits || request->last) {
+        lock_entry_refused(entry, request->waits, request->waited);
+        stop_waiting(backend);
+        return;
+    }
+    if (!backend->waits)
+        lock_file_queue(&backend->file, text_hash(request->take_id));
+    backend->waits = true;
+    if (!lock_survey_conflicts(survey, request) || !lock_file_claim(&backend->file))
+        return;
+    backend->claims = holder->claimed = true;
+    lock_entry_claim(entry);
+}
+
+static void begin(struct file_backend *backend, const struct lock_request *request, struct lock_entry *entry,
+                  const struct lease *lease)
+{
+    lock_entry_taken(entry, request->token, lease->fence, request->waited);
+    if (backend->waits)
+        lock_file_unqueue(&backend->file);
+    backend->waits = backend->claims = false;
+    if (request->detached)
+        let_go(backend);
+}
+
+static enum lock_result file_take(struct backend *base, const struct lock_request *request, struct lease *lease,
                                   struct holder *holder, struct bound bound, struct why *why)
 {
-    struct file_backend *file = file_of(backend);
-    (void)bound; /* nothing here waits */
+    struct file_backend *backend = file_of(base);
+    struct lock_survey survey;
     *holder = (struct holder){0};
-    set_path(file, request->key);
+    lock_store_path(&backend->store, backend->path, request->key);
+    text_copy(backend->store.boot_id, sizeof backend->store.boot_id, request->self.boot_id);
+    struct lock_entry *entry = lock_store_entry(&backend->store, request->key, true);
+    enum lock_result result = LOCK_GONE;
     for (int tries = 0; tries < TRIES_MOST; tries++) {
-        struct deadline before = deadline_now();
-        enum lock_result result = open_file(file, why);
-        if (result != LOCK_OK)
-            return result;
-        if (flock(file->fd, LOCK_EX | LOCK_NB) != 0) {
-            int error = errno;
-            read_holder(file, request, holder);
-            let_go(file);
-            if (error == EWOULDBLOCK)
-                return LOCK_HELD;
-            why_set(why, "cannot lock %s: %s", file->path, strerror(error));
-            return LOCK_CANT_CREATE;
-        }
-        bool ours = path_is_ours(file);
-        if (ours && !is_held_on(file, request, holder))
-            return begin_lease(file, request, before, lease, why);
-        let_go(file);
-        if (ours)
-            return LOCK_HELD;
-        /* Its holder has just removed it. */
+        result = try_once(backend, request, entry, &survey, lease, bound, why);
+        if (result != LOCK_GONE)
+            break;
+        let_go(backend); /* the last holder has just removed it */
     }
-    return LOCK_HELD;
+    if (result == LOCK_GONE)
+        result = LOCK_HELD;
+    if (result == LOCK_OK)
+        begin(backend, request, entry, lease);
+    else if (result == LOCK_HELD)
+        refuse(backend, request, entry, &survey, holder);
+    else
+        let_go(backend);
+    return result;
 }
 
-/* --- check and release --------------------------------------------------- */
+/* --- what we hold ---------------------------------------------------------- */
 
-static void drain_news(const struct file_backend *file)
+/* LOCK_OK with *known telling whether *record is filled in. A record that cannot
+ * be read changes nothing: the kernel's lock holds. */
+static enum lock_result look_at_own(struct file_backend *backend, const struct lease *lease, struct lock_record *record,
+                                    bool *known, struct why *why)
 {
-    char events[4096];
-    while (file->news_fd >= 0 && read(file->news_fd, events, sizeof events) > 0)
-        continue;
-}
-
-static enum lock_result gone(const struct file_backend *file, struct why *why)
-{
-    why_set(why, "the lock file %s was removed or replaced", file->path);
-    return LOCK_GONE;
-}
-
-/* LOCK_OK with *known telling whether *record is filled in. A record that
- * cannot be read changes nothing: the kernel's lock holds. */
-static enum lock_result look_at_file(struct file_backend *file, const struct lease *lease, struct lock_record *record,
-                                     bool *known, struct why *why)
-{
-    drain_news(file);
-    if (!path_is_ours(file))
-        return gone(file, why);
-    *known = !file->exact && read_record(file, record);
-    if (!*known || strcmp(record->token, lease->token) == 0)
+    struct lock_file *file = &backend->file;
+    lock_file_drain_news(backend->news_fd);
+    *known = lock_file_read(file, backend->place, record);
+    bool ours = *known && strcmp(record->take_id, lease->take_id) == 0;
+    if (ours && record->released) {
+        why_set(why, "it was released with its own token");
+        return LOCK_RELEASED;
+    }
+    if (!lock_file_stands(file)) {
+        why_set(why, "the lock file %s was removed or replaced", file->path);
+        return LOCK_GONE;
+    }
+    if (!*known || ours)
         return LOCK_OK;
     why_set(why, "the lock file %s has another owner", file->path);
-    return LOCK_GONE;
+    return LOCK_FOREIGN;
 }
 
-/* For a lock that another process holds: whether its record has our token, and
- * somebody has it locked. */
-static enum lock_result check_from_outside(struct file_backend *file, const struct lease *lease, struct why *why)
-{
-    struct lock_record record;
-    set_path(file, lease->key);
-    file->fd = open(file->path, file->exact ? O_RDONLY | O_CLOEXEC : O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    /* The record first: to try the lock of a file that is not meant could be in
-     * somebody's way for a moment. */
-    bool held = file->fd >= 0 && read_record(file, &record) && strcmp(record.token, lease->token) == 0 &&
-                flock(file->fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    let_go(file);
-    return held ? LOCK_OK : gone(file, why);
-}
-
-static enum lock_result file_check(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+static enum lock_result check_own(struct file_backend *backend, struct lease *lease, struct why *why)
 {
     struct lock_record record;
     bool known;
-    (void)bound;
-    if (file_of(backend)->fd < 0)
-        return check_from_outside(file_of(backend), lease, why);
-    enum lock_result result = look_at_file(file_of(backend), lease, &record, &known, why);
+    enum lock_result result = look_at_own(backend, lease, &record, &known, why);
+    /* The place is for others from now on: whoever released it meant that. */
+    if (result == LOCK_RELEASED)
+        let_go(backend);
     if (result != LOCK_OK || !known)
         return result;
     struct deadline now = deadline_now();
@@ -304,89 +291,150 @@ static enum lock_result file_check(struct backend *backend, struct lease *lease,
     return LOCK_OK;
 }
 
-/* The kernel's lock has no end of its own: the deadline is that of the record,
- * and with --lock-file ours alone. */
-static enum lock_result file_extend(struct backend *backend, struct lease *lease, enum extend_how how, struct bound bound, struct why *why)
+/* The kernel's lock has no end of its own: the deadline is that of the record. */
+static enum lock_result extend_own(struct file_backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
+                                   struct why *why)
 {
-    struct file_backend *file = file_of(backend);
     struct lock_record record;
     bool known;
-    (void)bound, (void)how;
-    enum lock_result result = look_at_file(file, lease, &record, &known, why);
+    enum lock_result result = lock_file_enter(&backend->file, bound, why);
     if (result != LOCK_OK)
-        return result;
-    struct deadline now = deadline_now(), expires = deadline_plus(now, lease->ttl);
-    if (known && deadline_before(record.expires, expires)) {
-        record.expires = expires;
-        result = write_record(file, &record, why);
-    } else if (known) {
-        expires = record.expires;
-    }
-    if (result != LOCK_OK)
-        return LOCK_UNAVAILABLE; /* a full disk: the lease stands as it was, and may be extended later */
-    lease_adopt(lease, now, now, deadline_gap(now, expires));
-    return LOCK_OK;
-}
-
-static enum lock_result file_release(struct backend *backend, const struct lease *lease, struct bound bound, struct why *why)
-{
-    struct file_backend *file = file_of(backend);
-    struct lock_record record;
-    enum lock_result result = LOCK_OK;
-    (void)bound;
-    if (file->fd < 0 || !path_is_ours(file)) {
-        result = gone(file, why);
-    } else if (!file->exact) {
-        if (read_record(file, &record) && strcmp(record.token, lease->token) != 0) {
-            why_set(why, "the lock file %s has another owner", file->path);
-            result = LOCK_GONE;
-        } else if (deadline_passed(lease->hold) && unlink(file->path) != 0 && errno != ENOENT) {
-            /* It stays behind, unlocked: the next holder takes it over. */
-            why_set(why, "cannot remove the lock file %s: %s", file->path, strerror(errno));
-        }
-    }
-    let_go(file);
+        return result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
+    struct deadline now = deadline_now();
+    result = look_at_own(backend, lease, &record, &known, why);
+    if (!known)
+        record.expires = deadline_plus(now, lease->ttl);
+    else if (result == LOCK_OK)
+        result = lock_store_extend(&backend->file, backend->place, &record, lease->ttl, how == EXTEND_EXACTLY, why);
+    lock_file_leave(&backend->file);
+    if (result == LOCK_RELEASED)
+        let_go(backend);
+    if (result == LOCK_OK)
+        lease_adopt(lease, now, now, deadline_gap(now, record.expires));
     return result;
 }
 
-/* Told of at once: the file removed or replaced (its link count changes),
- * moved, or its record written. Where inotify(7) is not to be had, the checks
- * at their intervals find out. */
-static struct news file_news(struct backend *backend)
+/* In the section. Whatever becomes of the record, the kernel's lock ends with
+ * the file. */
+static void give_back(struct file_backend *backend, const struct lease *lease, struct lock_record *record, bool known,
+                      struct lock_entry *entry)
 {
-    struct file_backend *file = file_of(backend);
-    char path[64];
-    if (file->news_fd >= 0 || file->fd < 0)
-        return (struct news){.fd = file->news_fd};
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
-    file->news_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (file->news_fd >= 0 &&
-        inotify_add_watch(file->news_fd, path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | IN_MODIFY) < 0) {
-        close(file->news_fd);
-        file->news_fd = -1;
+    struct lock_file *file = &backend->file;
+    struct why ignored = {""};
+    bool held_on = known && !deadline_passed(lease->hold);
+    if (!held_on && lock_store_left_alone(&backend->store, file, entry, backend->place)) {
+        (void)lock_store_remove(file);
+    } else if (known) {
+        record->released = true;
+        record->hold = lease->hold;
+        (void)lock_file_write(file, backend->place, record, &ignored);
     }
-    return (struct news){.fd = file->news_fd};
+    lock_entry_released(entry, lease->token, lease->take_id,
+                        known ? lock_record_age(record) : deadline_gap(lease->taken, deadline_now()));
 }
 
-static void file_close(struct backend *backend)
+static enum lock_result release_own(struct file_backend *backend, const struct lease *lease, struct bound bound, struct why *why)
 {
-    struct file_backend *file = file_of(backend);
-    let_go(file);
-    if (file->news_fd >= 0)
-        close(file->news_fd);
-    lock_dir_close(&file->dir);
-    free(file);
+    struct lock_entry *entry = lock_table_entry(&backend->store.table, lease->key, false);
+    struct lock_record record;
+    bool known;
+    enum lock_result result = lock_file_enter(&backend->file, bound, why);
+    if (result != LOCK_OK)
+        return result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
+    result = look_at_own(backend, lease, &record, &known, why);
+    if (result == LOCK_OK)
+        give_back(backend, lease, &record, known, entry);
+    else if (lock_is_lost(result))
+        lock_entry_lost(entry);
+    let_go(backend);
+    return result;
 }
 
-static struct file_backend *file_new(struct why *why)
+/* --- the interface ---------------------------------------------------------------- */
+
+static enum lock_result file_check(struct backend *base, struct lease *lease, struct bound bound, struct why *why)
 {
-    struct file_backend *file = calloc(1, sizeof *file);
-    if (file == NULL) {
+    struct file_backend *backend = file_of(base);
+    return backend->place >= 0 ? check_own(backend, lease, why) : lock_outside_check(&backend->store, lease, bound, why);
+}
+
+static enum lock_result file_extend(struct backend *base, struct lease *lease, enum extend_how how, struct bound bound,
+                                    struct why *why)
+{
+    struct file_backend *backend = file_of(base);
+    return backend->place >= 0 ? extend_own(backend, lease, how, bound, why)
+                               : lock_outside_extend(&backend->store, lease, how, bound, why);
+}
+
+static enum lock_result file_release(struct backend *base, const struct lease *lease, struct bound bound, struct why *why)
+{
+    struct file_backend *backend = file_of(base);
+    return backend->place >= 0 ? release_own(backend, lease, bound, why) : lock_outside_release(&backend->store, lease, bound, why);
+}
+
+static enum lock_result file_look(struct backend *base, const char *key, struct lock_state *state, struct bound bound,
+                                  struct why *why)
+{
+    return lock_look(&file_of(base)->store, key, state, bound, why);
+}
+
+static enum lock_result file_force_release(struct backend *base, const char *key, struct lock_state *was, struct bound bound,
+                                           struct why *why)
+{
+    return lock_force(&file_of(base)->store, key, was, bound, why);
+}
+
+static enum lock_result file_list(struct backend *base, const char *prefix, const char *pattern,
+                                  bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
+                                  struct why *why)
+{
+    struct lock_store *store = &file_of(base)->store;
+    struct key_list list;
+    bool more = true;
+    enum lock_result result = lock_list(store, prefix, pattern, &list, why);
+    for (size_t i = 0; result == LOCK_OK && more && i < list.count; i++) {
+        struct lock_state state;
+        result = lock_look(store, list.keys[i], &state, bound, why);
+        if (result == LOCK_REFUSED) { /* another user's */
+            result = LOCK_OK;
+        } else if (result == LOCK_OK) {
+            more = !state.locked || visit(data, &state);
+            lock_state_free(&state);
+        }
+    }
+    key_list_free(&list);
+    return result;
+}
+
+/* Where inotify is not to be had, the checks at their intervals find out. */
+static struct news file_news(struct backend *base)
+{
+    struct file_backend *backend = file_of(base);
+    if (backend->news_fd < 0 && backend->place >= 0)
+        backend->news_fd = lock_file_news(&backend->file);
+    return (struct news){.fd = backend->news_fd};
+}
+
+static void file_close(struct backend *base)
+{
+    struct file_backend *backend = file_of(base);
+    stop_waiting(backend);
+    if (backend->news_fd >= 0)
+        close(backend->news_fd);
+    lock_store_close(&backend->store);
+    free(backend);
+}
+
+enum lock_result backend_file_open(struct backend **opened, const char *dir, struct why *why)
+{
+    struct file_backend *backend = calloc(1, sizeof *backend);
+    if (backend == NULL) {
         why_set(why, "out of memory");
-        return NULL;
+        return LOCK_SYSTEM;
     }
-    file->fd = file->news_fd = file->dir.fd = -1;
-    file->base = (struct backend){
+    backend->store.dir.fd = backend->news_fd = backend->file.fd = backend->place = -1;
+    backend->file.path = backend->path;
+    backend->base = (struct backend){
         .kind = "file",
         .poll_least = DURATION_MS(10),
         .poll_most = DURATION_MS(200),
@@ -394,36 +442,16 @@ static struct file_backend *file_new(struct why *why)
         .check = file_check,
         .extend = file_extend,
         .release = file_release,
+        .look = file_look,
+        .force_release = file_force_release,
+        .list = file_list,
         .news = file_news,
         .close = file_close,
     };
-    return file;
-}
-
-enum lock_result backend_file_open(struct backend **backend, const char *dir, struct why *why)
-{
-    struct file_backend *file = file_new(why);
-    if (file == NULL)
-        return LOCK_SYSTEM;
-    enum lock_result result = lock_dir_open(&file->dir, dir, why);
+    enum lock_result result = lock_dir_open(&backend->store.dir, dir, why);
     if (result == LOCK_OK)
-        *backend = &file->base;
+        *opened = &backend->base;
     else
-        file_close(&file->base);
+        file_close(&backend->base);
     return result;
-}
-
-enum lock_result backend_exact_file_open(struct backend **backend, const char *path, struct why *why)
-{
-    struct file_backend *file = file_new(why);
-    if (file == NULL)
-        return LOCK_SYSTEM;
-    file->exact = true;
-    if ((size_t)snprintf(file->path, sizeof file->path, "%s", path) >= sizeof file->path) {
-        why_set(why, "the path of the lock file is too long");
-        file_close(&file->base);
-        return LOCK_INVALID;
-    }
-    *backend = &file->base;
-    return LOCK_OK;
 }

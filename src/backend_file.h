@@ -11,10 +11,4 @@
  * lock_dir_open(). */
 enum lock_result backend_file_open(struct backend **backend, const char *dir, struct why *why);
 
-/* Opens the backend for the one file at `path`, made empty where it is not
- * there, neither written nor removed: as flock(1) treats it, so that both
- * exclude each other.
- * LOCK_OK with *backend set; LOCK_SYSTEM, LOCK_INVALID with *why set. */
-enum lock_result backend_exact_file_open(struct backend **backend, const char *path, struct why *why);
-
 #endif

@@ -2,10 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -104,14 +102,17 @@ void lock_dir_close(struct lock_dir *dir)
     dir->fd = -1;
 }
 
-/* A file of dlock's own in the directory, one for each user: others' cannot
- * be opened in a shared directory. */
-static int open_own(const struct lock_dir *dir, const char *what)
+void lock_dir_own_name(char name[LOCK_DIR_OWN_SIZE], const char *what)
 {
-    char name[64];
-    snprintf(name, sizeof name, ".%s-%lu", what, (unsigned long)geteuid());
+    snprintf(name, LOCK_DIR_OWN_SIZE, ".%s-%lu", what, (unsigned long)geteuid());
+}
+
+int lock_dir_open_own(const struct lock_dir *dir, const char *what, bool make)
+{
+    char name[LOCK_DIR_OWN_SIZE];
+    lock_dir_own_name(name, what);
     struct stat status;
-    int fd = openat(dir->fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    int fd = openat(dir->fd, name, (make ? O_RDWR | O_CREAT : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
     /* Somebody else may have made it first, in a directory that is open to all. */
     if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid())) {
         close(fd);
@@ -121,49 +122,10 @@ static int open_own(const struct lock_dir *dir, const char *what)
     return fd;
 }
 
-/* Lock files come and go with their locks, so the last fence lives beside
- * them: one number for the whole directory, which rises for each lock because
- * it rises for all. Processes share it as an atomic in a mapped file: there
- * is no critical section for a frozen or killed process to leave locked.
- *
- * Orders of two takes A and B: each reads last, computes, and swaps only if
- * last is still what it read; else it reads again. So no two get the same, and
- * whoever swaps later gets more. */
-enum lock_result lock_dir_next_fence(const struct lock_dir *dir, int64_t *fence, struct why *why)
-{
-    struct stat status = {0};
-    enum lock_result result = LOCK_OK;
-    int fd = open_own(dir, "fence");
-    int error = fd < 0 || fstat(fd, &status) != 0 ? errno : 0;
-    /* Real blocks: a store into a hole of a full disk would be a SIGBUS. */
-    if (error == 0 && status.st_size < (off_t)sizeof(int64_t))
-        error = posix_fallocate(fd, 0, sizeof(int64_t));
-    void *map = error != 0 ? MAP_FAILED : mmap(NULL, sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED) {
-        error = error != 0 ? error : errno;
-        why_set(why, "cannot keep the fence in %s: %s", dir->path, strerror(error));
-        result = file_error_result(error);
-    } else {
-        _Atomic int64_t *shared = map;
-        int64_t last = atomic_load(shared), now = wall_now_us();
-        do
-            *fence = last < now ? now : last + 1;
-        while (last < INT64_MAX && !atomic_compare_exchange_weak(shared, &last, *fence));
-        munmap(map, sizeof(int64_t));
-        if (last == INT64_MAX) {
-            why_set(why, "the fence in %s is at the end of what can be counted", dir->path);
-            result = LOCK_CANT_CREATE;
-        }
-    }
-    if (fd >= 0)
-        close(fd);
-    return result;
-}
-
 bool lock_dir_stamp_due(const struct lock_dir *dir, struct duration interval)
 {
     struct stat status;
-    int fd = open_own(dir, "degraded");
+    int fd = lock_dir_open_own(dir, "degraded", true);
     if (fd < 0)
         return true;
     /* An empty file is one that openat() has just made. */

@@ -24,9 +24,14 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct wh
 
 void lock_dir_close(struct lock_dir *dir);
 
-/* The next fence of this directory: max(last + 1, the wall clock in
- * microseconds). LOCK_OK; LOCK_CANT_CREATE or LOCK_REFUSED with *why set. */
-enum lock_result lock_dir_next_fence(const struct lock_dir *dir, int64_t *fence, struct why *why);
+/* The name of a file of dlock's own in it, `.WHAT-UID`: one for each user, since
+ * others' cannot be opened in a shared directory. */
+#define LOCK_DIR_OWN_SIZE 64
+void lock_dir_own_name(char name[LOCK_DIR_OWN_SIZE], const char *what);
+
+/* Opens it: to read and write, made where
+ * it is not there; or to read alone. -1 with errno. */
+int lock_dir_open_own(const struct lock_dir *dir, const char *what, bool make);
 
 /* Whether the last time that this said true is at least `interval` ago, for
  * warnings that should not come at every run. True where that cannot be

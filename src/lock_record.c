@@ -9,68 +9,111 @@
 static const char first_line[] = "dlock 1\n";
 static const char last_line[] = "end\n";
 
-/* The text fields of a record and where they stand in the struct. */
-#define TEXT_FIELD(name, member) {name, offsetof(struct lock_record, member), sizeof((struct lock_record *)0)->member}
+/* A record and its fields in the form in which they are written. */
+struct raw {
+    struct lock_record record;
+    char mode[16];
+    int64_t fence, ttl, expires, hold, since, pid, start, slots, slot, detached, released;
+};
+
+#define TEXT_FIELD(name, member) {name, offsetof(struct raw, member), sizeof((struct raw *)0)->member}
 static const struct text_field {
     const char *name;
     size_t offset, size;
 } text_fields[] = {
-    TEXT_FIELD("key", key),
-    TEXT_FIELD("token", token),
-    TEXT_FIELD("host", holder.host),
-    TEXT_FIELD("boot", holder.boot_id),
-    TEXT_FIELD("user", holder.user),
-    TEXT_FIELD("command", holder.command),
+    TEXT_FIELD("key", record.key),
+    TEXT_FIELD("token", record.token),
+    TEXT_FIELD("take", record.take_id),
+    TEXT_FIELD("mode", mode),
+    TEXT_FIELD("host", record.holder.host),
+    TEXT_FIELD("boot", record.holder.boot_id),
+    TEXT_FIELD("user", record.holder.user),
+    TEXT_FIELD("command", record.holder.command),
 };
 enum { TEXT_FIELDS = sizeof text_fields / sizeof *text_fields };
 
-struct numbers {
-    int64_t fence, expires, hold, since, pid, start;
-};
-#define NUMBER_FIELD(name, member) {name, offsetof(struct numbers, member)}
+#define NUMBER_FIELD(name, member) {name, offsetof(struct raw, member)}
 static const struct number_field {
     const char *name;
     size_t offset;
 } number_fields[] = {
-    NUMBER_FIELD("fence", fence), NUMBER_FIELD("expires", expires), NUMBER_FIELD("hold", hold),
-    NUMBER_FIELD("since", since), NUMBER_FIELD("pid", pid),         NUMBER_FIELD("start", start),
+    NUMBER_FIELD("fence", fence),       NUMBER_FIELD("ttl", ttl),     NUMBER_FIELD("expires", expires),
+    NUMBER_FIELD("hold", hold),         NUMBER_FIELD("since", since), NUMBER_FIELD("pid", pid),
+    NUMBER_FIELD("start", start),       NUMBER_FIELD("slots", slots), NUMBER_FIELD("slot", slot),
+    NUMBER_FIELD("detached", detached), NUMBER_FIELD("released", released),
 };
 enum { NUMBER_FIELDS = sizeof number_fields / sizeof *number_fields };
 
-static int64_t *number_at(struct numbers *numbers, size_t field)
+static int64_t *number_at(struct raw *raw, size_t field)
 {
-    return (int64_t *)(void *)((char *)numbers + number_fields[field].offset);
+    return (int64_t *)(void *)((char *)raw + number_fields[field].offset);
 }
 
-size_t lock_record_format(const struct lock_record *record, char text[LOCK_RECORD_SIZE])
+static void to_raw(const struct lock_record *record, struct raw *raw)
 {
-    struct numbers numbers = {
+    *raw = (struct raw){
+        .record = *record,
         .fence = record->fence,
+        .ttl = record->ttl.ns,
         .expires = record->expires.boot_ns,
         .hold = record->hold.boot_ns,
         .since = record->holder.since_wall_ms,
         .pid = record->holder.pid,
         .start = record->holder.pid_start,
+        .slots = record->slots,
+        .slot = record->slot,
+        .detached = record->detached,
+        .released = record->released,
     };
+    text_copy(raw->mode, sizeof raw->mode, lock_mode_name(record->mode));
+}
+
+/* False where it makes no sense. A record of no mode is of an exclusive lock. */
+static bool from_raw(const struct raw *raw, struct lock_record *record)
+{
+    *record = raw->record;
+    if (record->token[0] == '\0' || raw->pid > INT32_MAX || raw->slots > INT32_MAX || raw->slot > INT32_MAX ||
+        (raw->mode[0] != '\0' && !lock_mode_parse(raw->mode, &record->mode)))
+        return false;
+    record->fence = raw->fence;
+    record->ttl = (struct duration){raw->ttl};
+    record->expires = (struct deadline){raw->expires};
+    record->hold = (struct deadline){raw->hold};
+    record->slots = (int)raw->slots;
+    record->slot = (int)raw->slot;
+    record->detached = raw->detached != 0;
+    record->released = raw->released != 0;
+    record->holder.known = true;
+    record->holder.shares = record->mode != MODE_EXCLUSIVE;
+    record->holder.since_wall_ms = raw->since;
+    record->holder.pid = (pid_t)raw->pid;
+    record->holder.pid_start = raw->start;
+    return true;
+}
+
+size_t lock_record_format(const struct lock_record *record, char text[LOCK_RECORD_SIZE])
+{
+    struct raw raw;
     /* Room for the longest is kept: the key, coded, thrice its length. */
     char coded[LOCK_RECORD_SIZE];
+    to_raw(record, &raw);
     size_t used = (size_t)snprintf(text, LOCK_RECORD_SIZE, "%s", first_line);
     for (size_t i = 0; i < TEXT_FIELDS && used < LOCK_RECORD_SIZE; i++) {
-        const char *value = (const char *)record + text_fields[i].offset;
+        const char *value = (const char *)&raw + text_fields[i].offset;
         if (percent_encode(coded, sizeof coded, value, "") >= sizeof coded)
             return 0;
         used += (size_t)snprintf(text + used, LOCK_RECORD_SIZE - used, "%s %s\n", text_fields[i].name, coded);
     }
     for (size_t i = 0; i < NUMBER_FIELDS && used < LOCK_RECORD_SIZE; i++)
         used += (size_t)snprintf(text + used, LOCK_RECORD_SIZE - used, "%s %" PRId64 "\n", number_fields[i].name,
-                                 *number_at(&numbers, i));
+                                 *number_at(&raw, i));
     if (used < LOCK_RECORD_SIZE)
         used += (size_t)snprintf(text + used, LOCK_RECORD_SIZE - used, "%s", last_line);
     return used < LOCK_RECORD_SIZE ? used : 0;
 }
 
 /* Takes in one "field value" line of length bytes without its newline. */
-static bool parse_line(struct lock_record *record, struct numbers *numbers, const char *line, size_t length)
+static bool parse_line(struct raw *raw, const char *line, size_t length)
 {
     const char *space = memchr(line, ' ', length);
     if (space == NULL)
@@ -80,7 +123,7 @@ static bool parse_line(struct lock_record *record, struct numbers *numbers, cons
     size_t value_length = length - name_length - 1;
     for (size_t i = 0; i < TEXT_FIELDS; i++)
         if (strlen(text_fields[i].name) == name_length && memcmp(text_fields[i].name, line, name_length) == 0)
-            return percent_decode((char *)record + text_fields[i].offset, text_fields[i].size, value, value_length);
+            return percent_decode((char *)raw + text_fields[i].offset, text_fields[i].size, value, value_length);
     for (size_t i = 0; i < NUMBER_FIELDS; i++) {
         char digits[24];
         if (strlen(number_fields[i].name) != name_length || memcmp(number_fields[i].name, line, name_length) != 0)
@@ -88,31 +131,22 @@ static bool parse_line(struct lock_record *record, struct numbers *numbers, cons
         if (value_length >= sizeof digits)
             return false;
         snprintf(digits, sizeof digits, "%.*s", (int)value_length, value);
-        return number_parse(digits, 0, INT64_MAX, number_at(numbers, i));
+        return number_parse(digits, -1, INT64_MAX, number_at(raw, i));
     }
     return true;
 }
 
 bool lock_record_parse(struct lock_record *record, const char *text)
 {
-    struct numbers numbers = {0};
+    struct raw raw = {.slot = -1};
     memset(record, 0, sizeof *record);
     if (strncmp(text, first_line, strlen(first_line)) != 0)
         return false;
-    for (text += strlen(first_line); strcmp(text, last_line) != 0;) {
+    for (text += strlen(first_line); strncmp(text, last_line, strlen(last_line)) != 0;) {
         const char *newline = strchr(text, '\n');
-        if (newline == NULL || !parse_line(record, &numbers, text, (size_t)(newline - text)))
+        if (newline == NULL || !parse_line(&raw, text, (size_t)(newline - text)))
             return false;
         text = newline + 1;
     }
-    if (record->token[0] == '\0' || numbers.pid > INT32_MAX)
-        return false;
-    record->fence = numbers.fence;
-    record->expires = (struct deadline){numbers.expires};
-    record->hold = (struct deadline){numbers.hold};
-    record->holder.known = true;
-    record->holder.since_wall_ms = numbers.since;
-    record->holder.pid = (pid_t)numbers.pid;
-    record->holder.pid_start = numbers.start;
-    return true;
+    return from_raw(&raw, record);
 }

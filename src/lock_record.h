@@ -13,17 +13,24 @@
 struct lock_record {
     char key[LOCK_KEY_SIZE];
     char token[TOKEN_SIZE];
+    char take_id[TOKEN_SIZE]; /* of lock_request */
+    enum lock_mode mode;
+    int slots; /* of MODE_SLOTS, else 0 */
+    int slot;  /* -1: none */
     int64_t fence;
+    struct duration ttl;     /* with which it was taken or last extended */
     struct deadline expires; /* on the boot clock of holder.boot_id */
     struct deadline hold;    /* likewise: others are kept out until then, also when nobody has the file locked */
+    bool detached;           /* it holds until `expires` though nobody has the file locked */
+    bool released;           /* from here on only `hold` counts */
     struct holder holder;
 };
 
 /* Writes the record as text. Returns its length, 0 where it does not fit. */
 size_t lock_record_format(const struct lock_record *record, char text[LOCK_RECORD_SIZE]);
 
-/* Reads it back. Unknown fields are passed over, for a later version to add.
- * False where it is not a whole record of ours. */
+/* Reads it back. Unknown fields are passed over, for a later version to add,
+ * and so is what follows the record. False where it is not a whole one of ours. */
 bool lock_record_parse(struct lock_record *record, const char *text);
 
 #endif

@@ -1,0 +1,250 @@
+/* The kernel's lock is all that there is: it ends with its holder, and others
+ * learn of it from /proc/locks alone. */
+#include "backend_exact_file.h"
+
+#include "flock_holder.h"
+#include "lock_dir.h"
+#include "lock_file.h"
+#include "proc.h"
+#include "text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TRIES_MOST = 100, HOLDERS_MOST = 1024 };
+
+struct exact_backend {
+    struct backend base;
+    char path[4096];
+    struct lock_file file;
+    int news_fd; /* inotify; -1: none */
+};
+
+static struct exact_backend *exact_of(struct backend *backend)
+{
+    return (struct exact_backend *)(void *)backend;
+}
+
+/* --- take ---------------------------------------------------------------- */
+
+static enum lock_result open_exact(struct lock_file *file, struct why *why)
+{
+    file->fd = open(file->path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+    /* flock(1) takes directories too. */
+    if (file->fd < 0 && errno == EISDIR)
+        file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (file->fd >= 0)
+        return LOCK_OK;
+    why_set(why, "cannot open the lock file %s: %s", file->path, strerror(errno));
+    return file_error_result(errno);
+}
+
+static void fill_holder(struct holder *holder, const struct flock_holder *found)
+{
+    struct proc_stat process;
+    struct stat status;
+    char path[64];
+    *holder = (struct holder){.shares = found->shares};
+    if (!proc_is_ours() || !proc_stat_read(found->pid, &process))
+        return;
+    holder->known = true;
+    holder->pid = found->pid;
+    holder->pid_start = process.start;
+    if (gethostname(holder->host, sizeof holder->host - 1) != 0)
+        holder->host[0] = '\0';
+    (void)proc_read_line("/proc/sys/kernel/random/boot_id", holder->boot_id, sizeof holder->boot_id);
+    snprintf(path, sizeof path, "/proc/%ld", (long)found->pid);
+    if (stat(path, &status) == 0)
+        snprintf(holder->user, sizeof holder->user, "%ld", (long)status.st_uid);
+    snprintf(path, sizeof path, "/proc/%ld/comm", (long)found->pid);
+    (void)proc_read_line(path, holder->command, sizeof holder->command);
+}
+
+static void find_holder(const struct lock_file *file, struct holder *holder)
+{
+    struct stat status;
+    struct flock_holder found;
+    if (fstat(file->fd, &status) == 0 && flock_holders(&status, &found, 1) > 0)
+        fill_holder(holder, &found);
+}
+
+static enum lock_result exact_take(struct backend *base, const struct lock_request *request, struct lease *lease,
+                                   struct holder *holder, struct bound bound, struct why *why)
+{
+    struct lock_file *file = &exact_of(base)->file;
+    (void)bound; /* nothing here waits */
+    *holder = (struct holder){0};
+    if (request->mode == MODE_SLOTS || request->detached) {
+        why_set(why, "a --lock-file %s", request->detached ? "is held by a process alone" : "has no slots");
+        return LOCK_INVALID;
+    }
+    for (int tries = 0; tries < TRIES_MOST; tries++) {
+        struct deadline before = deadline_now();
+        enum lock_result result = open_exact(file, why);
+        if (result != LOCK_OK)
+            return result;
+        if (!lock_file_flock(file, request->mode)) {
+            int error = errno;
+            find_holder(file, holder);
+            lock_file_close(file);
+            why_set(why, "cannot lock %s: %s", file->path, strerror(error));
+            return error == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE;
+        }
+        if (lock_file_stands(file)) {
+            lease_begin(lease, request, before, wall_now_us());
+            return LOCK_OK;
+        }
+        lock_file_close(file); /* somebody has just removed or replaced it */
+    }
+    return LOCK_HELD;
+}
+
+/* --- check, extend, release ------------------------------------------------ */
+
+static enum lock_result invalid(const char *text, struct why *why)
+{
+    why_set(why, "a --lock-file %s", text);
+    return LOCK_INVALID;
+}
+
+static enum lock_result exact_check(struct backend *base, struct lease *lease, struct bound bound, struct why *why)
+{
+    struct exact_backend *backend = exact_of(base);
+    (void)lease, (void)bound;
+    if (backend->file.fd < 0)
+        return invalid("has no record of its owner's token", why);
+    lock_file_drain_news(backend->news_fd);
+    if (lock_file_stands(&backend->file))
+        return LOCK_OK;
+    why_set(why, "the lock file %s was removed or replaced", backend->path);
+    return LOCK_GONE;
+}
+
+/* The deadline is ours alone. */
+static enum lock_result exact_extend(struct backend *base, struct lease *lease, enum extend_how how, struct bound bound,
+                                     struct why *why)
+{
+    enum lock_result result = exact_check(base, lease, bound, why);
+    struct deadline now = deadline_now(), ends = deadline_plus(now, lease->ttl);
+    if (result == LOCK_OK && (how == EXTEND_EXACTLY || deadline_before(lease->deadline, ends)))
+        lease_adopt(lease, now, now, lease->ttl);
+    return result;
+}
+
+static enum lock_result exact_release(struct backend *base, const struct lease *lease, struct bound bound, struct why *why)
+{
+    struct lease copy = *lease;
+    enum lock_result result = exact_check(base, &copy, bound, why);
+    lock_file_close(&exact_of(base)->file);
+    return result;
+}
+
+/* --- looking ----------------------------------------------------------------- */
+
+static enum lock_result fill_state(struct lock_state *state, const char *key, const struct flock_holder *found, size_t count,
+                                   struct why *why)
+{
+    if (!lock_state_init(state, key, count)) {
+        why_set(why, "out of memory");
+        return LOCK_SYSTEM;
+    }
+    state->waiters = -1;
+    for (size_t i = 0; i < count; i++) {
+        fill_holder(&state->owners[i].holder, &found[i]);
+        state->mode = found[i].shares ? MODE_SHARED : MODE_EXCLUSIVE;
+    }
+    return LOCK_OK;
+}
+
+static enum lock_result exact_look(struct backend *base, const char *key, struct lock_state *state, struct bound bound,
+                                   struct why *why)
+{
+    struct exact_backend *backend = exact_of(base);
+    struct stat status;
+    struct flock_holder *found = calloc(HOLDERS_MOST, sizeof *found);
+    enum lock_result result;
+    (void)bound;
+    if (found == NULL) {
+        why_set(why, "out of memory");
+        return LOCK_SYSTEM;
+    }
+    if (stat(backend->path, &status) == 0) {
+        result = fill_state(state, key, found, flock_holders(&status, found, HOLDERS_MOST), why);
+    } else if (errno == ENOENT) {
+        result = fill_state(state, key, found, 0, why);
+    } else {
+        why_set(why, "cannot look at the lock file %s: %s", backend->path, strerror(errno));
+        result = file_error_result(errno);
+    }
+    free(found);
+    return result;
+}
+
+static enum lock_result exact_force_release(struct backend *base, const char *key, struct lock_state *was, struct bound bound,
+                                            struct why *why)
+{
+    (void)base, (void)key, (void)was, (void)bound;
+    return invalid("is not removed: its lock ends with the process that has it", why);
+}
+
+static enum lock_result exact_list(struct backend *base, const char *prefix, const char *pattern,
+                                   bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
+                                   struct why *why)
+{
+    (void)base, (void)prefix, (void)pattern, (void)visit, (void)data, (void)bound;
+    return invalid("is one lock: there is nothing to list", why);
+}
+
+/* --- the interface ------------------------------------------------------------- */
+
+static struct news exact_news(struct backend *base)
+{
+    struct exact_backend *backend = exact_of(base);
+    if (backend->news_fd < 0 && backend->file.fd >= 0)
+        backend->news_fd = lock_file_news(&backend->file);
+    return (struct news){.fd = backend->news_fd};
+}
+
+static void exact_close(struct backend *base)
+{
+    struct exact_backend *backend = exact_of(base);
+    lock_file_close(&backend->file);
+    if (backend->news_fd >= 0)
+        close(backend->news_fd);
+    free(backend);
+}
+
+enum lock_result backend_exact_file_open(struct backend **opened, const char *path, struct why *why)
+{
+    struct exact_backend *backend = calloc(1, sizeof *backend);
+    if (backend == NULL) {
+        why_set(why, "out of memory");
+        return LOCK_SYSTEM;
+    }
+    if ((size_t)snprintf(backend->path, sizeof backend->path, "%s", path) >= sizeof backend->path) {
+        free(backend);
+        return invalid("has too long a path", why);
+    }
+    backend->file = (struct lock_file){.path = backend->path, .follow = true, .fd = -1};
+    backend->news_fd = -1;
+    backend->base = (struct backend){
+        .kind = "file",
+        .poll_least = DURATION_MS(10),
+        .poll_most = DURATION_MS(200),
+        .take = exact_take,
+        .check = exact_check,
+        .extend = exact_extend,
+        .release = exact_release,
+        .look = exact_look,
+        .force_release = exact_force_release,
+        .list = exact_list,
+        .news = exact_news,
+        .close = exact_close,
+    };
+    *opened = &backend->base;
+    return LOCK_OK;
+}

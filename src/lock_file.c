@@ -1,0 +1,259 @@
+#include "lock_file.h"
+
+#include "lock_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What the bytes stand for that are locked; nothing is ever written there. */
+#define SECTION_BYTE (INT64_C(1) << 60)
+#define CLAIM_BYTE (SECTION_BYTE + 1)
+#define FIRST_PLACE (SECTION_BYTE + (INT64_C(1) << 32))
+#define FIRST_WAITER (SECTION_BYTE + (INT64_C(1) << 33))
+#define WAITERS (INT64_C(1) << 32)
+
+/* How long somebody may be in the section: what is done there takes far less
+ * than a millisecond, unless the process is frozen. */
+static const struct duration section_limit = {1 * NS_PER_S};
+
+/* --- opening --------------------------------------------------------------- */
+
+enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, struct why *why)
+{
+    static const int flags[] = {
+        [LOCK_FILE_TO_LOOK] = O_RDONLY,
+        [LOCK_FILE_TO_CHANGE] = O_RDWR,
+        [LOCK_FILE_TO_TAKE] = O_RDWR | O_CREAT,
+    };
+    struct stat status;
+    file->fd = open(file->path, flags[use] | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    if (file->fd < 0) {
+        why_set(why, "cannot open the lock file %s: %s", file->path, strerror(errno));
+        return errno == ENOENT && use != LOCK_FILE_TO_TAKE ? LOCK_GONE : file_error_result(errno);
+    }
+    if (fstat(file->fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid()) {
+        why_set(why, "the lock file %s is not a regular file of ours", file->path);
+        lock_file_close(file);
+        return LOCK_REFUSED;
+    }
+    file->size = status.st_size;
+    return LOCK_OK;
+}
+
+void lock_file_close(struct lock_file *file)
+{
+    if (file->fd >= 0)
+        close(file->fd);
+    file->fd = -1;
+}
+
+bool lock_file_stands(struct lock_file *file)
+{
+    struct stat ours, there;
+    int found = file->follow ? stat(file->path, &there) : lstat(file->path, &there);
+    if (found != 0 || fstat(file->fd, &ours) != 0)
+        return false;
+    file->size = ours.st_size;
+    return ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
+/* --- kernel locks ------------------------------------------------------------ */
+
+static bool set_lock(const struct lock_file *file, short type, int64_t start, int64_t length)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
+    return fcntl(file->fd, F_OFD_SETLK, &lock) == 0;
+}
+
+/* Whether another has something locked there: *lock is then one of the locks. */
+static bool get_lock(const struct lock_file *file, int64_t start, int64_t length, struct flock *lock)
+{
+    *lock = (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
+    return fcntl(file->fd, F_OFD_GETLK, lock) == 0 && lock->l_type != F_UNLCK;
+}
+
+enum lock_result lock_file_enter(const struct lock_file *file, struct bound bound, struct why *why)
+{
+    struct deadline until = deadline_earlier(deadline_after(section_limit), bound.until);
+    struct pollfd cancel = {.fd = bound.cancel_fd, .events = POLLIN};
+    struct timespec pause = {.tv_nsec = 50 * NS_PER_US};
+    while (!set_lock(file, F_WRLCK, SECTION_BYTE, 1)) {
+        if (errno != EAGAIN && errno != EACCES) {
+            why_set(why, "cannot lock %s: %s", file->path, strerror(errno));
+            return LOCK_CANT_CREATE;
+        }
+        if (deadline_passed(until)) {
+            why_set(why, "another process does not finish what it does to the lock file %s", file->path);
+            return LOCK_UNAVAILABLE;
+        }
+        if (ppoll(&cancel, 1, &pause, NULL) > 0)
+            return LOCK_CANCELLED;
+        if (pause.tv_nsec < 5 * NS_PER_MS)
+            pause.tv_nsec *= 2;
+    }
+    return LOCK_OK;
+}
+
+void lock_file_leave(const struct lock_file *file)
+{
+    (void)set_lock(file, F_UNLCK, SECTION_BYTE, 1); /* cannot fail: it splits no lock */
+}
+
+bool lock_file_flock(const struct lock_file *file, enum lock_mode mode)
+{
+    return flock(file->fd, (mode == MODE_EXCLUSIVE ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0;
+}
+
+bool lock_file_lock_place(const struct lock_file *file, enum lock_mode mode, int place)
+{
+    if (mode == MODE_EXCLUSIVE)
+        return set_lock(file, F_WRLCK, FIRST_PLACE, LOCK_PLACES_MOST);
+    return set_lock(file, F_WRLCK, FIRST_PLACE + place, 1);
+}
+
+bool lock_file_claim(const struct lock_file *file)
+{
+    return set_lock(file, F_WRLCK, CLAIM_BYTE, 1);
+}
+
+bool lock_file_is_claimed(const struct lock_file *file)
+{
+    struct flock lock;
+    return get_lock(file, CLAIM_BYTE, 1, &lock);
+}
+
+void lock_file_queue(const struct lock_file *file, uint64_t number)
+{
+    /* Two with the same number are counted as one; a look is worth no more. */
+    (void)set_lock(file, F_WRLCK, FIRST_WAITER + (int64_t)(number % WAITERS), 1);
+}
+
+void lock_file_unqueue(const struct lock_file *file)
+{
+    (void)set_lock(file, F_UNLCK, CLAIM_BYTE, 1);
+    (void)set_lock(file, F_UNLCK, FIRST_WAITER, WAITERS);
+}
+
+/* The kernel names any one of the locks in a range: that one counts, and then
+ * what is before and behind it. Their numbers are random, so that this goes no
+ * deeper than a few times the logarithm of how many there are. */
+static int count_locks(const struct lock_file *file, int64_t start, int64_t end)
+{
+    struct flock lock;
+    if (start >= end || !get_lock(file, start, end - start, &lock) || lock.l_len <= 0)
+        return 0;
+    return 1 + count_locks(file, start, lock.l_start) + count_locks(file, lock.l_start + lock.l_len, end);
+}
+
+int lock_file_waiters(const struct lock_file *file)
+{
+    return count_locks(file, FIRST_WAITER, FIRST_WAITER + WAITERS);
+}
+
+/* --- records and places ------------------------------------------------------- */
+
+bool lock_file_read(const struct lock_file *file, int place, struct lock_record *record)
+{
+    char text[LOCK_RECORD_SIZE];
+    ssize_t length = pread(file->fd, text, sizeof text - 1, (off_t)place * LOCK_RECORD_SIZE);
+    text[length > 0 ? length : 0] = '\0';
+    return lock_record_parse(record, text);
+}
+
+enum lock_result lock_file_write(const struct lock_file *file, int place, const struct lock_record *record, struct why *why)
+{
+    char text[LOCK_RECORD_SIZE];
+    size_t length = lock_record_format(record, text);
+    if (length == 0) {
+        why_set(why, "the lease record of %s is too long", file->path);
+        return LOCK_INVALID;
+    }
+    ssize_t written = pwrite(file->fd, text, length, (off_t)place * LOCK_RECORD_SIZE);
+    if (written == (ssize_t)length)
+        return LOCK_OK;
+    why_set(why, "cannot write the lock file %s: %s", file->path, strerror(written < 0 ? errno : ENOSPC));
+    return LOCK_CANT_CREATE;
+}
+
+static enum place_lock place_lock(const struct lock_file *file, int place)
+{
+    struct flock lock;
+    if (!get_lock(file, FIRST_PLACE + place, 1, &lock))
+        return PLACE_UNLOCKED;
+    return lock.l_len == 1 ? PLACE_LOCKED : PLACE_ALL_LOCKED;
+}
+
+/* A record is written before its place is locked, and looked at after it: so
+ * the one that is found is that of whoever has the place locked, or a later
+ * one's. It may be written anew at this very moment. */
+static void read_place(const struct lock_file *file, struct lock_place *place)
+{
+    enum { TRIES = 3 };
+    place->locked = place_lock(file, place->number);
+    place->known = lock_file_read(file, place->number, &place->record);
+    for (int tries = 1; tries < TRIES && !place->known && place->locked != PLACE_UNLOCKED; tries++) {
+        (void)poll(NULL, 0, 1);
+        place->known = lock_file_read(file, place->number, &place->record);
+    }
+}
+
+bool lock_file_next_place(const struct lock_file *file, struct lock_place *place)
+{
+    off_t places = (file->size + LOCK_RECORD_SIZE - 1) / LOCK_RECORD_SIZE;
+    bool first = place->number < 0;
+    if (!first && place->locked == PLACE_ALL_LOCKED)
+        return false; /* what stands behind it is from before */
+    place->number++;
+    if (!first && (place->number >= places || place->number >= LOCK_PLACES_MOST))
+        return false;
+    read_place(file, place);
+    return true;
+}
+
+/* Nothing that is known of a place which is locked speaks against its holder
+ * but that the lock was released under it; a hold outlives holder and release. */
+bool lock_place_held(const struct lock_place *place, const char *boot_id)
+{
+    const struct lock_record *record = &place->record;
+    bool same_boot = place->known && strcmp(record->holder.boot_id, boot_id) == 0;
+    if (same_boot && !deadline_passed(record->hold))
+        return true;
+    if (place->known && record->released)
+        return false;
+    return place->locked != PLACE_UNLOCKED || (same_boot && record->detached && !deadline_passed(record->expires));
+}
+
+struct deadline lock_place_end(const struct lock_place *place)
+{
+    const struct lock_record *record = &place->record;
+    bool only_held_on = record->released || (place->locked == PLACE_UNLOCKED && !record->detached);
+    return only_held_on || deadline_before(record->expires, record->hold) ? record->hold : record->expires;
+}
+
+/* --- news ----------------------------------------------------------------------- */
+
+int lock_file_news(const struct lock_file *file)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
+    int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (fd >= 0 && inotify_add_watch(fd, path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | IN_MODIFY) < 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+void lock_file_drain_news(int news_fd)
+{
+    char events[4096];
+    while (news_fd >= 0 && read(news_fd, events, sizeof events) > 0)
+        continue;
+}

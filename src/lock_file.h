@@ -1,0 +1,107 @@
+/* One lock file: what the kernel locks in it, and the records that it holds.
+ *
+ * A lock has places, of which an exclusive holder has all and any other holder
+ * one; those who share a lock in slots have the place of their slot's number.
+ * The record of a place stands at place * LOCK_RECORD_SIZE; the exclusive one's
+ * at 0. Besides there is flock(2) on the file, exclusive or shared, so that
+ * flock(1) and lslocks(8) see what is going on.
+ *
+ * What is locked beyond the end of the file are open file description locks
+ * (fcntl(2)): like those of flock(2) they belong to the open file, outlive a
+ * fork, and are freed by the kernel. And they can be looked at without taking
+ * any, so that who looks is in nobody's way. */
+#ifndef DLOCK_LOCK_FILE_H
+#define DLOCK_LOCK_FILE_H
+
+#include "lock_record.h"
+#include "status.h"
+#include "why.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum { LOCK_PLACES_MOST = 1 << 20 };
+
+struct lock_file {
+    const char *path; /* the caller's */
+    bool follow;      /* links may stand in the path */
+    int fd;           /* -1: not open */
+    off_t size;       /* when it was last opened or found to stand */
+};
+
+enum lock_file_use { LOCK_FILE_TO_LOOK, LOCK_FILE_TO_CHANGE, LOCK_FILE_TO_TAKE };
+
+/* Opens it; to take it, it is made where it is not there. LOCK_OK; LOCK_GONE:
+ * there is none; LOCK_REFUSED, LOCK_SYSTEM, LOCK_CANT_CREATE with *why set. */
+enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, struct why *why);
+
+/* Lets go of all that is locked in it, too. */
+void lock_file_close(struct lock_file *file);
+
+/* Whether the path still leads to the file that is open. */
+bool lock_file_stands(struct lock_file *file);
+
+/* --- the section: who changes records, places or the path is alone in it ---- */
+
+/* LOCK_OK; LOCK_UNAVAILABLE with *why set where somebody stays in it for a
+ * second; LOCK_CANCELLED; LOCK_CANT_CREATE where nothing can be locked. */
+enum lock_result lock_file_enter(const struct lock_file *file, struct bound bound, struct why *why);
+void lock_file_leave(const struct lock_file *file);
+
+/* --- locks of holders and waiters ------------------------------------------- */
+
+/* flock(2) in this mode. False with errno, EWOULDBLOCK where another has it. */
+bool lock_file_flock(const struct lock_file *file, enum lock_mode mode);
+
+/* Locks the place, or for MODE_EXCLUSIVE all. False where another has it. */
+bool lock_file_lock_place(const struct lock_file *file, enum lock_mode mode, int place);
+
+/* The claim of one who waits for those that share the lock to make way. */
+bool lock_file_claim(const struct lock_file *file);
+bool lock_file_is_claimed(const struct lock_file *file); /* by another */
+
+/* Stands among those who wait, under a number that should be its own. */
+void lock_file_queue(const struct lock_file *file, uint64_t number);
+
+/* Ends claim and waiting. */
+void lock_file_unqueue(const struct lock_file *file);
+
+/* How many others wait. */
+int lock_file_waiters(const struct lock_file *file);
+
+/* --- places ------------------------------------------------------------------ */
+
+enum place_lock { PLACE_UNLOCKED, PLACE_LOCKED, PLACE_ALL_LOCKED };
+
+struct lock_place {
+    int number;
+    enum place_lock locked; /* by another than this open file */
+    bool known;             /* there is a record of it */
+    struct lock_record record;
+};
+
+/* Reads the place's record. False where there is none, or a garbled one. */
+bool lock_file_read(const struct lock_file *file, int place, struct lock_record *record);
+
+/* Writes it. LOCK_OK; LOCK_CANT_CREATE, LOCK_INVALID with *why set. */
+enum lock_result lock_file_write(const struct lock_file *file, int place, const struct lock_record *record, struct why *why);
+
+/* Goes through the places that may have a holder: `number` is -1 before the
+ * first. False after the last. */
+bool lock_file_next_place(const struct lock_file *file, struct lock_place *place);
+
+/* Whether the place is held: the boot that the deadlines in its record belong
+ * to has to be this one. */
+bool lock_place_held(const struct lock_place *place, const char *boot_id);
+
+/* Until when a place that is held is, as far as can be known. */
+struct deadline lock_place_end(const struct lock_place *place);
+
+/* --- news --------------------------------------------------------------------- */
+
+/* A descriptor that becomes readable when the file is written, removed, moved
+ * or replaced (inotify(7)); -1 where that is not to be had. */
+int lock_file_news(const struct lock_file *file);
+void lock_file_drain_news(int news_fd);
+
+#endif

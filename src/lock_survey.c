@@ -1,0 +1,61 @@
+#include "lock_survey.h"
+
+#include <string.h>
+
+static bool ends_before(const struct lock_place *a, const struct lock_place *b)
+{
+    return a->known && (!b->known || deadline_before(lock_place_end(a), lock_place_end(b)));
+}
+
+void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own, struct lock_survey *survey)
+{
+    struct lock_place place = {.number = -1};
+    *survey = (struct lock_survey){.free_place = -1};
+    while (lock_file_next_place(file, &place)) {
+        bool held = lock_place_held(&place, boot_id);
+        if (survey->free_place < 0 && !held && place.locked == PLACE_UNLOCKED)
+            survey->free_place = place.number;
+        if (!held || place.number == own)
+            continue;
+        if (survey->held++ == 0 || ends_before(&place, &survey->at))
+            survey->at = place;
+        survey->same_token |= place.known && strcmp(place.record.token, token) == 0;
+    }
+    if (survey->free_place < 0)
+        survey->free_place = place.number; /* behind the last one */
+}
+
+/* A record that cannot be read may say anything. */
+static bool same_mode(const struct lock_survey *survey, const struct lock_request *request)
+{
+    const struct lock_record *record = &survey->at.record;
+    return survey->at.known && record->mode == request->mode && record->slots == request->slots;
+}
+
+static bool is_shared(const struct lock_survey *survey)
+{
+    return survey->held > 0 && survey->at.known && survey->at.record.mode != MODE_EXCLUSIVE;
+}
+
+bool lock_survey_conflicts(const struct lock_survey *survey, const struct lock_request *request)
+{
+    return is_shared(survey) && !same_mode(survey, request);
+}
+
+bool lock_survey_admits(const struct lock_survey *survey, const struct lock_request *request)
+{
+    int places = request->mode == MODE_SLOTS ? request->slots : LOCK_PLACES_MOST;
+    if (survey->held > 0 && (!is_shared(survey) || !same_mode(survey, request) || survey->same_token))
+        return false;
+    return request->mode == MODE_EXCLUSIVE || survey->free_place < places;
+}
+
+void lock_survey_holder(const struct lock_survey *survey, const char *boot_id, struct holder *holder)
+{
+    *holder = (struct holder){0};
+    if (survey->held == 0 || !survey->at.known)
+        return;
+    *holder = survey->at.record.holder;
+    holder->expires = strcmp(holder->boot_id, boot_id) == 0;
+    holder->left = deadline_left(lock_place_end(&survey->at));
+}

@@ -1,0 +1,35 @@
+/* Who holds a lock file, and whether somebody who asks may have it too: the
+ * rules of the modes.
+ *
+ *   Exclusive waits for all, and all wait for it. Shared goes with shared alone;
+ *   slots with slots, if both say how many there are in all.
+ *   The mode in force is that of those who hold the lock. Who waits for another
+ *   one claims it: then nobody more gets in in a mode that is shared, so that
+ *   the last one leaves some day.
+ *   One owner token holds a lock once. */
+#ifndef DLOCK_LOCK_SURVEY_H
+#define DLOCK_LOCK_SURVEY_H
+
+#include "lock_file.h"
+
+struct lock_survey {
+    int held;            /* how many hold it, not counting the own place */
+    struct lock_place at; /* the one of them whose lease ends first */
+    bool same_token;     /* one of them has the token that was asked about */
+    int free_place;      /* the lowest that nobody has locked or holds */
+};
+
+/* Looks at all places but `own` (-1: none). */
+void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own, struct lock_survey *survey);
+
+/* Whether the lock is held in a mode that would have to end before the request
+ * could be granted, and is one that several share. */
+bool lock_survey_conflicts(const struct lock_survey *survey, const struct lock_request *request);
+
+/* Whether the request may be granted; nobody else's claim is looked at. */
+bool lock_survey_admits(const struct lock_survey *survey, const struct lock_request *request);
+
+/* Tells of the holder that was found. */
+void lock_survey_holder(const struct lock_survey *survey, const char *boot_id, struct holder *holder);
+
+#endif
