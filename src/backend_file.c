@@ -22,8 +22,9 @@
  *   its place not locked: nobody holds it. A detached one is held from the moment
  *   that its record is whole.
  * A is frozen in the section: others are refused after a second, and only
- *   --force-release goes on without it. When A runs again its first check finds
- *   that it has lost the lock; one that only waits finds another file.
+ *   --force-release goes on without it. A looks at the path once more before it
+ *   leaves the section, and starts anew; frozen after that it is a holder like
+ *   any other, whose watch finds the loss.
  * A looks while B writes: a torn record is read again, and then is of a holder
  *   of whom nothing is known. B writes before it locks its place, so that no
  *   earlier holder's record is taken for B's.
@@ -149,6 +150,9 @@ static enum lock_result take_in_section(struct file_backend *backend, const stru
         return LOCK_HELD;
     int place = request->mode == MODE_EXCLUSIVE ? 0 : survey->free_place;
     enum lock_result result = settle(backend, request, place, before, lease, why);
+    /* We may have been frozen, and the lock taken away by force. */
+    if (result == LOCK_OK && !lock_file_stands(file))
+        return LOCK_GONE;
     if (result != LOCK_OK && result != LOCK_HELD && survey->held == 0)
         (void)lock_store_remove(file);
     return result;
@@ -198,7 +202,7 @@ static void stop_waiting(struct file_backend *backend)
 static void refuse(struct file_backend *backend, const struct lock_request *request, struct lock_entry *entry,
                    const struct lock_survey *survey, struct holder *holder)
 {
-    lock_survey_holder(survey, backend->store.boot_id, holder);
+    lock_survey_holder(survey, request, holder);
     if (!request->waits || request->last) {
         lock_entry_refused(entry, request->waits, request->waited);
         stop_waiting(backend);

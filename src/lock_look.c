@@ -120,26 +120,24 @@ enum lock_result lock_force(struct lock_store *store, const char *key, struct lo
         lock_state_free(was);
         result = LOCK_REFUSED;
     }
+    if (result == LOCK_OK && was->locked)
+        lock_entry_forced(lock_store_entry(store, key, true));
     lock_file_close(&file);
     return result;
 }
 
 /* --- all of them --------------------------------------------------------------- */
 
-/* The key that a file's name stands for: decoded, or where it was too long for a
- * name, by what is written in it. */
-static bool key_of(const struct lock_store *store, const char *name, char key[LOCK_KEY_SIZE])
+static bool is_name_of(const char *name, const char *key)
 {
-    static const char suffix[] = ".lock";
-    char path[LOCK_FILE_PATH_SIZE], again[LOCK_FILE_NAME_SIZE];
-    size_t length = strlen(name);
-    if (length < sizeof suffix || length >= LOCK_FILE_NAME_SIZE || strcmp(name + length - strlen(suffix), suffix) != 0)
-        return false;
-    if (percent_decode(key, LOCK_KEY_SIZE, name, length - strlen(suffix))) {
-        lock_file_name(again, key);
-        if (strcmp(again, name) == 0)
-            return true;
-    }
+    char right[LOCK_FILE_NAME_SIZE];
+    lock_file_name(right, key);
+    return strcmp(name, right) == 0;
+}
+
+static bool key_in_record(const struct lock_store *store, const char *name, char key[LOCK_KEY_SIZE])
+{
+    char path[LOCK_FILE_PATH_SIZE];
     struct lock_file file = {.path = path, .fd = -1};
     struct lock_place place = {.number = -1};
     struct why ignored = {""};
@@ -147,14 +145,25 @@ static bool key_of(const struct lock_store *store, const char *name, char key[LO
     snprintf(path, sizeof path, "%s/%s", store->dir.path, name);
     if (lock_file_open(&file, LOCK_FILE_TO_LOOK, &ignored) != LOCK_OK)
         return false;
-    while (!found && lock_file_next_place(&file, &place)) {
-        lock_file_name(again, place.known ? place.record.key : "");
-        found = strcmp(again, name) == 0;
-    }
+    while (!found && lock_file_next_place(&file, &place))
+        found = place.known && is_name_of(name, place.record.key);
     if (found)
         text_copy(key, LOCK_KEY_SIZE, place.record.key);
     lock_file_close(&file);
     return found;
+}
+
+/* The key that a file's name stands for. One that was too long for a name is
+ * written in the file alone; another that only looks like it is decoded too. */
+static bool key_of(const struct lock_store *store, const char *name, char key[LOCK_KEY_SIZE])
+{
+    static const char suffix[] = ".lock";
+    size_t length = strlen(name), tail = strlen(suffix);
+    if (length <= tail || length >= LOCK_FILE_NAME_SIZE || strcmp(name + length - tail, suffix) != 0)
+        return false;
+    if (strchr(name, '~') != NULL && key_in_record(store, name, key))
+        return true;
+    return percent_decode(key, LOCK_KEY_SIZE, name, length - tail) && is_name_of(name, key);
 }
 
 static bool is_asked_for(const char *key, const char *prefix, const char *pattern)

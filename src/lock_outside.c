@@ -89,7 +89,7 @@ static void fill_lease(struct lease *lease, const struct lock_record *record)
     if (lease->ttl.ns == 0)
         lease->ttl = record->ttl;
     lease->hold = record->hold;
-    lease->deadline = deadline_minus(record->expires, lease_drift(record->ttl));
+    lease->deadline = deadline_minus(record->expires, lease_drift(lease->ttl));
 }
 
 enum lock_result lock_outside_check(struct lock_store *store, struct lease *lease, struct bound bound, struct why *why)

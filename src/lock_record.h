@@ -18,7 +18,7 @@ struct lock_record {
     int slots; /* of MODE_SLOTS, else 0 */
     int slot;  /* -1: none */
     int64_t fence;
-    struct duration ttl;     /* with which it was taken or last extended */
+    struct duration ttl;     /* with which it was taken */
     struct deadline expires; /* on the boot clock of holder.boot_id */
     struct deadline hold;    /* likewise: others are kept out until then, also when nobody has the file locked */
     bool detached;           /* it holds until `expires` though nobody has the file locked */

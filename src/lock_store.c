@@ -74,7 +74,6 @@ enum lock_result lock_store_extend(const struct lock_file *file, int place, stru
     if (!may_shorten && !deadline_before(record->expires, expires))
         return LOCK_OK;
     record->expires = expires;
-    record->ttl = ttl;
     return lock_file_write(file, place, record, why) == LOCK_OK ? LOCK_OK : LOCK_UNAVAILABLE;
 }
 

@@ -17,8 +17,10 @@ void lock_survey(const struct lock_file *file, const char *boot_id, const char *
             survey->free_place = place.number;
         if (!held || place.number == own)
             continue;
-        if (survey->held++ == 0 || ends_before(&place, &survey->at))
-            survey->at = place;
+        if (survey->held == 0 || ends_before(&place, &survey->first))
+            survey->first = place;
+        if (survey->held++ == 0 || ends_before(&survey->last, &place))
+            survey->last = place;
         survey->same_token |= place.known && strcmp(place.record.token, token) == 0;
     }
     if (survey->free_place < 0)
@@ -28,13 +30,13 @@ void lock_survey(const struct lock_file *file, const char *boot_id, const char *
 /* A record that cannot be read may say anything. */
 static bool same_mode(const struct lock_survey *survey, const struct lock_request *request)
 {
-    const struct lock_record *record = &survey->at.record;
-    return survey->at.known && record->mode == request->mode && record->slots == request->slots;
+    const struct lock_record *record = &survey->first.record;
+    return survey->first.known && record->mode == request->mode && record->slots == request->slots;
 }
 
 static bool is_shared(const struct lock_survey *survey)
 {
-    return survey->held > 0 && survey->at.known && survey->at.record.mode != MODE_EXCLUSIVE;
+    return survey->held > 0 && survey->first.known && survey->first.record.mode != MODE_EXCLUSIVE;
 }
 
 bool lock_survey_conflicts(const struct lock_survey *survey, const struct lock_request *request)
@@ -50,12 +52,13 @@ bool lock_survey_admits(const struct lock_survey *survey, const struct lock_requ
     return request->mode == MODE_EXCLUSIVE || survey->free_place < places;
 }
 
-void lock_survey_holder(const struct lock_survey *survey, const char *boot_id, struct holder *holder)
+void lock_survey_holder(const struct lock_survey *survey, const struct lock_request *request, struct holder *holder)
 {
+    const struct lock_place *place = lock_survey_conflicts(survey, request) ? &survey->last : &survey->first;
     *holder = (struct holder){0};
-    if (survey->held == 0 || !survey->at.known)
+    if (survey->held == 0 || !place->known)
         return;
-    *holder = survey->at.record.holder;
-    holder->expires = strcmp(holder->boot_id, boot_id) == 0;
-    holder->left = deadline_left(lock_place_end(&survey->at));
+    *holder = place->record.holder;
+    holder->expires = strcmp(holder->boot_id, request->self.boot_id) == 0;
+    holder->left = deadline_left(lock_place_end(place));
 }

@@ -13,10 +13,10 @@
 #include "lock_file.h"
 
 struct lock_survey {
-    int held;            /* how many hold it, not counting the own place */
-    struct lock_place at; /* the one of them whose lease ends first */
-    bool same_token;     /* one of them has the token that was asked about */
-    int free_place;      /* the lowest that nobody has locked or holds */
+    int held;                      /* how many hold it, not counting the own place */
+    struct lock_place first, last; /* those of them whose lease ends first and last */
+    bool same_token;               /* one of them has the token that was asked about */
+    int free_place;                /* the lowest that nobody has locked or holds */
 };
 
 /* Looks at all places but `own` (-1: none). */
@@ -29,7 +29,8 @@ bool lock_survey_conflicts(const struct lock_survey *survey, const struct lock_r
 /* Whether the request may be granted; nobody else's claim is looked at. */
 bool lock_survey_admits(const struct lock_survey *survey, const struct lock_request *request);
 
-/* Tells of the holder that was found. */
-void lock_survey_holder(const struct lock_survey *survey, const char *boot_id, struct holder *holder);
+/* Tells of a holder that the request is refused for: the one that it has to wait
+ * for, if none gives up its lock sooner. */
+void lock_survey_holder(const struct lock_survey *survey, const struct lock_request *request, struct holder *holder);
 
 #endif

@@ -279,6 +279,12 @@ void lock_entry_released(struct lock_entry *entry, const char *token, const char
     store_owner(entry, token);
 }
 
+void lock_entry_forced(struct lock_entry *entry)
+{
+    if (entry != NULL)
+        atomic_store(&entry->released_wall_ms, wall_now_ms());
+}
+
 bool lock_entry_was_released(const struct lock_entry *entry, const char *token, const char *take_id)
 {
     uint64_t token_hash = text_hash(token), take_hash = text_hash(take_id);

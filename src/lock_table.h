@@ -50,6 +50,9 @@ void lock_entry_lost(struct lock_entry *entry);
  * last few are remembered. */
 void lock_entry_released(struct lock_entry *entry, const char *token, const char *take_id, struct duration held);
 
+/* Released by force. */
+void lock_entry_forced(struct lock_entry *entry);
+
 /* Whether this take, or where its id is "" any with this token, was released. */
 bool lock_entry_was_released(const struct lock_entry *entry, const char *token, const char *take_id);
 

@@ -78,6 +78,27 @@ ssize_t pwrite64(int fd, const void *bytes, size_t count, off_t offset)
 {
     return pwrite(fd, bytes, count, offset);
 }
+#elif defined FAULT_signal_at_pwrite
+/* A signal comes before or after the first write of a record: PWRITE_SIGNAL is
+ * its number, negative for after. */
+ssize_t pwrite(int fd, const void *bytes, size_t count, off_t offset)
+{
+    ssize_t (*real)(int, const void *, size_t, off_t);
+    const char *text = getenv("PWRITE_SIGNAL");
+    int number = text != NULL ? atoi(text) : 0;
+    unsetenv("PWRITE_SIGNAL");
+    *(void **)&real = dlsym(RTLD_NEXT, "pwrite");
+    if (number > 0)
+        raise(number);
+    ssize_t written = real(fd, bytes, count, offset);
+    if (number < 0)
+        raise(-number);
+    return written;
+}
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off_t offset)
+{
+    return pwrite(fd, bytes, count, offset);
+}
 #elif defined FAULT_resolver
 /* A resolver that hangs for a minute. */
 int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list)
