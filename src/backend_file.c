@@ -24,7 +24,9 @@
  * A is frozen in the section: others are refused after a second, and only
  *   --force-release goes on without it. A looks at the path once more before it
  *   leaves the section, and starts anew; frozen after that it is a holder like
- *   any other, whose watch finds the loss.
+ *   any other, whose watch finds the loss. Frozen between its very last look and
+ *   the removal of its own file, it removes another's when it runs again: nothing
+ *   can do both at once. That one's watch finds that.
  * A looks while B writes: a torn record is read again, and then is of a holder
  *   of whom nothing is known. B writes before it locks its place, so that no
  *   earlier holder's record is taken for B's.
@@ -193,7 +195,7 @@ static void stop_waiting(struct file_backend *backend)
     struct why ignored = {""};
     if (backend->claims && lock_file_enter(file, (struct bound){deadline_now(), -1}, &ignored) == LOCK_OK) {
         /* It was kept for us. */
-        if (lock_file_stands(file) && lock_store_left_alone(&backend->store, file, NULL, -1))
+        if (lock_store_left_alone(&backend->store, file, NULL, -1))
             (void)lock_store_remove(file);
     }
     let_go(backend);
@@ -251,7 +253,7 @@ static enum lock_result file_take(struct backend *base, const struct lock_reques
     else if (result == LOCK_HELD)
         refuse(backend, request, entry, &survey, holder);
     else
-        let_go(backend);
+        stop_waiting(backend);
     return result;
 }
 

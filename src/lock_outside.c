@@ -66,7 +66,7 @@ static enum lock_result not_found(struct lock_store *store, const struct lease *
 /* Finds the lease that another process took. LOCK_OK: the file is open, and to
  * change it we are in its section. */
 static enum lock_result find(struct lock_store *store, const struct lease *lease, enum lock_file_use use,
-                                     struct bound bound, struct outside *outside, struct why *why)
+                             struct bound bound, struct outside *outside, struct why *why)
 {
     *outside = (struct outside){.file = {.path = outside->path, .fd = -1}};
     lock_store_path(store, outside->path, lease->key);
@@ -120,10 +120,10 @@ enum lock_result lock_outside_extend(struct lock_store *store, struct lease *lea
 
 /* Its record says so from before the file goes: a holder that has the file open
  * still is woken by that, and tells a release from a loss. */
-static enum lock_result give_up(struct lock_store *store, const struct outside *outside, struct lock_record *record,
+static enum lock_result give_up(struct lock_store *store, struct outside *outside, struct lock_record *record,
                                 const struct lock_entry *entry, struct why *why)
 {
-    const struct lock_file *file = &outside->file;
+    struct lock_file *file = &outside->file;
     record->released = true;
     bool marked = lock_file_write(file, outside->place.number, record, why) == LOCK_OK;
     bool removed = deadline_passed(record->hold) && lock_store_left_alone(store, file, entry, outside->place.number) &&

@@ -62,9 +62,9 @@ bool lock_store_left_alone(struct lock_store *store, const struct lock_file *fil
     return survey.held == 0 && !lock_store_claimed(file, entry);
 }
 
-bool lock_store_remove(const struct lock_file *file)
+bool lock_store_remove(struct lock_file *file)
 {
-    return unlink(file->path) == 0 || errno == ENOENT;
+    return !lock_file_stands(file) || unlink(file->path) == 0 || errno == ENOENT;
 }
 
 enum lock_result lock_store_extend(const struct lock_file *file, int place, struct lock_record *record, struct duration ttl,

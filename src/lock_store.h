@@ -38,9 +38,10 @@ bool lock_store_claimed(const struct lock_file *file, const struct lock_entry *e
  * for the file to stay. */
 bool lock_store_left_alone(struct lock_store *store, const struct lock_file *file, const struct lock_entry *entry, int own);
 
-/* In the section. False with errno where the directory cannot be written to any
- * more: then the file stays behind, and the next holder takes it over. */
-bool lock_store_remove(const struct lock_file *file);
+/* In the section: removes the file, if the path still leads to it. False with errno
+ * where the directory cannot be written to any more: then the file stays behind,
+ * and the next holder takes it over. */
+bool lock_store_remove(struct lock_file *file);
 
 /* In the section: the record's deadline becomes `ttl` from now, sooner than it was
  * only if that may be. LOCK_OK; LOCK_UNAVAILABLE where that cannot be written: it

@@ -53,7 +53,7 @@ struct table_map {
     uint64_t reserved[30];
     struct lock_entry entries[ENTRIES];
 };
-_Static_assert(sizeof(struct lock_entry) == 256 && sizeof(struct table_map) == 256 * (ENTRIES + 1),
+_Static_assert(sizeof(struct lock_entry) == 256 && sizeof(struct table_map) == 256UL * (ENTRIES + 1),
                "the format of the table must not change unseen");
 
 static const uint64_t magic = UINT64_C(0x31656C6261746B64); /* "dktable1" */
@@ -129,7 +129,7 @@ static void remove_other(const struct lock_dir *dir, const struct stat *bad)
 
 enum lock_result lock_table_open(struct lock_table *table, const struct lock_dir *dir, bool make, struct why *why)
 {
-    struct stat status;
+    struct stat status = {0};
     if (table->map != NULL && (table->writable || !make))
         return LOCK_OK;
     lock_table_close(table);

@@ -36,7 +36,6 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     local signal
     for signal in $KILL -$KILL; do
         at_write "$signal" dead -t 60s job
-        run wait "$(pid_of dead)"
         wait_until 10 not kill -0 "$(pid_of dead)"
         [ -e "$F" ]
         run dlock --status job
@@ -85,6 +84,73 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     wait_until 10 test -e "$T/frozen"
     touch "$T/frozen.end"
     wait "$(pid_of frozen)"
+    equals "$(files)" 0
+}
+
+@test "frozen while it releases the lock: others wait, and have it when it runs again" {
+    touch "$T/stop_at_unlink"
+    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock job true 2>"$T/a.err" 3>&- 4>&- &
+    echo $! >"$T/a.pid"
+    wait_until 10 is_frozen a
+    fails_with 75 '' dlock -n job echo wrong
+    dlock -w 20 job echo next >"$T/out" 3>&- 4>&- &
+    local waiter=$!
+    kill -CONT "$(pid_of a)"
+    wait "$(pid_of a)"
+    wait "$waiter"
+    equals "$(cat "$T/out")" next
+    equals "$(files)" 0
+}
+
+@test "frozen while it releases the lock, and forced: what it takes from another when it runs again is found" {
+    touch "$T/stop_at_unlink"
+    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock job true 2>"$T/a.err" 3>&- 4>&- &
+    echo $! >"$T/a.pid"
+    wait_until 10 is_frozen a
+    dlock --force-release job
+    share other job
+    sleep 0.1 # until it is watched
+    kill -CONT "$(pid_of a)"
+    wait "$(pid_of a)"
+    local status=0
+    wait "$(pid_of other)" || status=$?
+    equals "$status" 124
+}
+
+@test "frozen before it enters the section: in nobody's way, and it starts anew with the new file" {
+    touch "$T/stop_at_section"
+    hold frozen
+    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock job -- "$T/frozen.sh" 2>"$T/frozen.err" 3>&- 4>&- &
+    echo $! >"$T/frozen.pid"
+    wait_until 10 is_frozen frozen
+    run dlock -n job echo first # and removes the file that the frozen one has open
+    equals "$output" first
+    share other job
+    kill -CONT "$(pid_of frozen)"
+    sleep 0.3
+    [ ! -e "$T/frozen" ]
+    touch "$T/other.end"
+    wait "$(pid_of other)"
+    wait_until 10 test -e "$T/frozen"
+    touch "$T/frozen.end"
+    wait "$(pid_of frozen)"
+    equals "$(files)" 0
+}
+
+@test "who gives up waiting removes the file that was kept for it" {
+    share a -s job
+    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock -w 1s job true 2>"$T/waiter.err" 3>&- 4>&- &
+    echo $! >"$T/waiter.pid"
+    wait_until 10 not dlock -n -s job true
+    touch "$T/stop_at_section" # it enters no section while it waits, only at the end
+    wait_until 10 is_frozen waiter
+    touch "$T/a.end"
+    wait "$(pid_of a)"
+    equals "$(files)" 1
+    kill -CONT "$(pid_of waiter)"
+    local status=0
+    wait "$(pid_of waiter)" || status=$?
+    equals "$status" 75
     equals "$(files)" 0
 }
 

@@ -99,6 +99,41 @@ ssize_t pwrite64(int fd, const void *bytes, size_t count, off_t offset)
 {
     return pwrite(fd, bytes, count, offset);
 }
+#elif defined FAULT_stop_at
+/* Stops itself, once, before it enters the section of a lock file or removes a
+ * file, where there is a file $T/stop_at_section or $T/stop_at_unlink. */
+static void stop_if(const char *where)
+{
+    char path[4096];
+    const char *test = getenv("T");
+    snprintf(path, sizeof path, "%s/stop_at_%s", test != NULL ? test : "", where);
+    if (syscall(SYS_unlinkat, AT_FDCWD, path, 0) == 0)
+        raise(SIGSTOP);
+}
+int fcntl(int fd, int command, ...)
+{
+    va_list args;
+    va_start(args, command);
+    void *argument = va_arg(args, void *);
+    va_end(args);
+    const struct flock *lock = argument;
+    if (command == F_OFD_SETLK && lock->l_type == F_WRLCK && lock->l_start == (off_t)1 << 60)
+        stop_if("section");
+    return (int)syscall(SYS_fcntl, fd, command, argument);
+}
+int fcntl64(int fd, int command, ...)
+{
+    va_list args;
+    va_start(args, command);
+    void *argument = va_arg(args, void *);
+    va_end(args);
+    return fcntl(fd, command, argument);
+}
+int unlink(const char *path)
+{
+    stop_if("unlink");
+    return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+}
 #elif defined FAULT_resolver
 /* A resolver that hangs for a minute. */
 int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list)
