@@ -337,6 +337,8 @@ static void give_back(struct file_backend *backend, const struct lease *lease, s
     }
     lock_entry_released(entry, lease->token, lease->take_id,
                         known ? lock_record_age(record) : deadline_gap(lease->taken, deadline_now()));
+    if (lease->lost)
+        lock_entry_lost(entry);
 }
 
 static enum lock_result release_own(struct file_backend *backend, const struct lease *lease, struct bound bound, struct why *why)
