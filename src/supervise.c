@@ -5,20 +5,14 @@
  *
  * One loop: signals, news from the watch thread, the guard and the command's
  * heartbeat, and a timer on the boot clock, which goes off at once after a
- * suspend that outlasted it. The stop goes through these phases, never
- * backwards:
- *
- *   RUNNING   nothing to do but pass signals on
- *   STOPPING  the stop signal was sent to the whole tree; KILL follows at kill_at
- *   KILLING   the whole tree is stopped and killed, again and again until nobody
- *             is left: what is forked during one walk is found by the next
+ * suspend that outlasted it. What is done at the end of the lease, and in
+ * which phases, is lease_end.c's.
  */
 #include "supervise.h"
 
 #include "child.h"
-#include "duration.h"
 #include "job_control.h"
-#include "signal_name.h"
+#include "lease_end.h"
 #include "watch.h"
 
 #include <errno.h>
@@ -28,12 +22,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* How long to go on with what even KILL does not end (it hangs in the kernel). */
-static const struct duration kill_limit = {10 * NS_PER_S}, kill_interval = {5 * NS_PER_MS};
-
 static const struct duration watch_after = {30 * NS_PER_MS};
-
-enum phase { RUNNING, STOPPING, KILLING };
 
 struct run {
     const struct supervision *plan;
@@ -41,108 +30,21 @@ struct run {
     struct job_control job;
     struct watch watch;
     struct deadline watch_at; /* when it starts; NEVER: it has */
-    struct watch_state state;
-    bool noted; /* what the watch has to say with -v is said */
+    struct lease_end end;
     int timer_fd;
-    enum phase phase;
-    struct deadline kill_at;   /* of STOPPING */
-    struct deadline give_up;   /* of KILLING */
-    struct deadline next_kill; /* of KILLING */
-    struct deadline warn_at;   /* of the warning at 90 %; NEVER: said */
     struct outcome *outcome;
 };
 
-static void lease_is_over(struct run *run)
+static void stop_command(void *data, int number, struct deadline until)
 {
-    if (!run->outcome->lease_over) {
-        run->outcome->over_since = deadline_earlier(deadline_now(), run->state.deadline);
-        say_status(run->plan->out, run->plan->warn_only ? "the lock %s is over, the command runs on"
-                                                        : "the lock %s is over, stopping the command",
-                   run->plan->lease->name);
-    }
-    run->outcome->lease_over = true;
-    run->warn_at = DEADLINE_NEVER;
+    const struct run *run = data;
+    child_signal_tree(&run->child, number, until);
 }
 
-/* --- the stop ------------------------------------------------------------ */
-
-static void start_killing(struct run *run)
+static void kill_command(void *data)
 {
-    if (run->phase == KILLING)
-        return;
-    run->phase = KILLING;
-    run->next_kill = deadline_now();
-    run->give_up = deadline_plus(run->next_kill, kill_limit);
-}
-
-static void kill_tree(struct run *run)
-{
+    const struct run *run = data;
     child_kill_tree(&run->child);
-    run->next_kill = deadline_after(kill_interval);
-}
-
-static void start_stopping(struct run *run, struct deadline kill_at)
-{
-    run->phase = STOPPING;
-    run->kill_at = kill_at;
-    child_signal_tree(&run->child, run->plan->stop_signal, kill_at);
-}
-
-/* Each of these acts first and speaks afterwards: whoever reads what we say may
- * be slow. */
-static void lease_lost(struct run *run)
-{
-    const struct supervision *plan = run->plan;
-    char name[32];
-    if (run->outcome->lease_over)
-        return;
-    lease_is_over(run);
-    if (plan->warn_only) {
-        say_error(plan->out, "the lock is lost: %s; the command runs on (--on-expire=warn)", run->state.why.text);
-        return;
-    }
-    start_stopping(run, deadline_earlier(run->state.deadline, deadline_after(plan->grace)));
-    say_error(plan->out, "the lock is lost: %s; stopping the command with %s", run->state.why.text,
-              signal_format(plan->stop_signal, name, sizeof name));
-}
-
-static void lease_ending(struct run *run)
-{
-    const struct supervision *plan = run->plan;
-    char name[32], ttl[DURATION_TEXT_SIZE], left_text[DURATION_TEXT_SIZE];
-    struct duration left = deadline_left(run->state.deadline);
-    lease_is_over(run);
-    start_stopping(run, run->state.deadline);
-    say_error(plan->out, "the lease of %s ends in %s%s%s; stopping the command with %s (--ttl sets a longer one)",
-              duration_format(plan->lease->ttl, ttl, sizeof ttl), duration_format(left, left_text, sizeof left_text),
-              run->state.why.text[0] != '\0' ? " and could not be looked at: " : "", run->state.why.text,
-              signal_format(plan->stop_signal, name, sizeof name));
-}
-
-static void lease_ended(struct run *run)
-{
-    const struct supervision *plan = run->plan;
-    char ttl[DURATION_TEXT_SIZE];
-    bool said = run->outcome->lease_over;
-    lease_is_over(run);
-    duration_format(plan->lease->ttl, ttl, sizeof ttl);
-    if (plan->warn_only) {
-        if (!said)
-            say_error(plan->out, "the lease of %s has ended; the command runs on without the lease (--on-expire=warn)", ttl);
-        return;
-    }
-    start_killing(run);
-    kill_tree(run);
-    say_error(plan->out, "the lease of %s has ended; killing the command (--ttl sets a longer one)", ttl);
-}
-
-/* By the command itself, or by whoever it gave its token to. */
-static void lease_released(struct run *run)
-{
-    const struct supervision *plan = run->plan;
-    run->outcome->released = true;
-    say_status(plan->out, "the lock %s is released, running %s", plan->lease->name, plan->argv[0]);
-    say_verbose(plan->out, "released with its own token; the command runs on without the lock");
 }
 
 static bool is_watched(const struct run *run)
@@ -167,65 +69,24 @@ static void start_watch(struct run *run)
         return;
     }
     outcome->unwatched = true;
-    start_killing(run);
+    lease_end_kill(&run->end);
 }
 
-/* What the clock and the watch ask for at this moment. The command is reaped
- * first, so that one which has ended by itself is not called stopped. */
+/* The command is reaped first, so that one which has ended by itself is not
+ * called stopped. */
 static void act(struct run *run)
 {
-    const struct supervision *plan = run->plan;
     if (is_watched(run))
-        run->state = watch_read(&run->watch);
-    else if (run->phase == RUNNING && deadline_passed(run->watch_at))
+        run->end.state = watch_read(&run->watch);
+    else if (run->end.phase == RUNNING && deadline_passed(run->watch_at))
         start_watch(run);
-    if (run->phase == RUNNING && run->state.verdict == WATCH_RELEASED && !run->outcome->released)
-        lease_released(run);
-    if (run->phase == RUNNING && !run->outcome->released) {
-        struct deadline now = deadline_now(), deadline = run->state.deadline;
-        struct deadline stop = watch_last_answer(deadline, plan->grace);
-        if (deadline_before(plan->lease->deadline, deadline)) /* extended: it may be said anew */
-            run->warn_at = lease_warning_time(plan->lease, deadline);
-        plan->lease->deadline = deadline;
-        if (run->state.verdict == WATCH_LOST)
-            lease_lost(run);
-        else if (!deadline_before(now, deadline))
-            lease_ended(run);
-        else if (!plan->warn_only && (run->state.verdict == WATCH_ENDING || !deadline_before(now, stop)))
-            lease_ending(run);
-        else if (!deadline_before(now, run->warn_at)) {
-            run->warn_at = DEADLINE_NEVER;
-            say_warning(plan->out, "90 %% of the lease are over and the command still runs; --ttl sets a longer one");
-        }
-    }
-    if (run->phase == STOPPING && deadline_passed(run->kill_at)) {
-        start_killing(run);
-        kill_tree(run);
-        say_verbose(plan->out, "the command has not ended: killing it");
-    }
-    if (run->phase == KILLING && deadline_passed(run->next_kill))
-        kill_tree(run);
-    if (!run->noted && run->state.note.text[0] != '\0') {
-        run->noted = true;
-        say_verbose(plan->out, "%s", run->state.note.text);
-    }
+    lease_end_act(&run->end);
 }
 
 static struct deadline next_event(const struct run *run)
 {
-    struct deadline deadline = run->state.deadline, next;
-    switch (run->phase) {
-    case STOPPING: return run->kill_at;
-    case KILLING: return run->next_kill;
-    case RUNNING: break;
-    }
-    if (run->outcome->released)
-        return run->watch_at;
-    if (run->plan->warn_only)
-        next = run->outcome->lease_over ? DEADLINE_NEVER : deadline;
-    else
-        next = deadline_earlier(deadline, watch_last_answer(deadline, run->plan->grace));
-    return deadline_earlier(deadline_earlier(next, run->warn_at), run->watch_at);
+    struct deadline next = lease_end_next(&run->end);
+    return run->end.phase == RUNNING ? deadline_earlier(next, run->watch_at) : next;
 }
 
 /* --- the loop ------------------------------------------------------------ */
@@ -260,26 +121,20 @@ static void wait_for_event(const struct run *run)
 /* The command has ended; where it was stopped, nobody of its tree may be left. */
 static bool is_over(struct run *run)
 {
-    if (!run->child.ended || run->phase == RUNNING)
+    if (!run->child.ended || run->end.phase == RUNNING)
         return run->child.ended;
     if (child_tree_gone(&run->child))
         return true;
-    if (run->phase != KILLING || !deadline_passed(run->give_up))
+    if (!lease_end_gives_up(&run->end))
         return false;
-    struct process_count left = child_tree_left(&run->child);
-    if (left.known)
-        say_error(run->plan->out, "%d process%s of the command cannot be killed, one of them is pid %ld", left.found,
-                  left.found == 1 ? "" : "es", (long)left.first);
-    else
-        say_error(run->plan->out, "processes of the command are left, and /proc, which is not of this pid namespace, does not show them");
+    lease_end_say_left(&run->end, child_tree_left(&run->child));
     return true;
 }
 
 /* The kernel has killed the command with its guard; what it has started fell to us. */
 static void guard_lost(struct run *run)
 {
-    start_killing(run);
-    kill_tree(run);
+    lease_end_kill(&run->end);
     say_error(run->plan->out, "the process that guards the command for --tree was killed; killing what is left of the command");
 }
 
@@ -287,7 +142,7 @@ static void reap(struct run *run)
 {
     bool had_ended = run->child.command_ended;
     child_reap(&run->child);
-    if (run->child.guard_lost && run->phase == RUNNING)
+    if (run->child.guard_lost && run->end.phase == RUNNING)
         guard_lost(run);
     else if (run->child.command_ended && !had_ended && !run->child.ended)
         say_verbose(run->plan->out, "the command has ended; waiting for what it has started (--tree)");
@@ -306,25 +161,9 @@ static void watch_command(struct run *run)
         if (job_pass_signals_on(&run->job, &run->child))
             continue;
         read_heartbeat(run);
-        if (run->phase == RUNNING)
+        if (run->end.phase == RUNNING)
             job_stop_with_command(&run->job, &run->child);
         wait_for_event(run);
-    }
-}
-
-/* A command that ended may have done so too late, seen by the clock: dlock was
- * frozen with it or beside it. */
-static void judge_end(struct run *run)
-{
-    run->outcome->released = run->outcome->released || run->state.verdict == WATCH_RELEASED;
-    if (run->outcome->lease_over || run->outcome->released)
-        return;
-    if (run->state.verdict == WATCH_LOST) {
-        lease_is_over(run);
-        say_error(run->plan->out, "the lock was lost before the command ended: %s", run->state.why.text);
-    } else if (deadline_passed(run->state.deadline)) {
-        lease_is_over(run);
-        say_error(run->plan->out, "the lease had ended when the command's end was seen");
     }
 }
 
@@ -343,8 +182,15 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
 {
     struct run run = {.plan = plan, .outcome = outcome};
     *outcome = (struct outcome){0};
-    run.state.deadline = plan->lease->deadline;
-    run.warn_at = lease_warning_time(plan->lease, plan->lease->deadline);
+    run.end = (struct lease_end){
+        .out = plan->out,
+        .lease = plan->lease,
+        .worker = {"the command", stop_command, kill_command, &run},
+        .grace = plan->grace,
+        .stop_signal = plan->stop_signal,
+        .warn_only = plan->warn_only,
+    };
+    lease_end_init(&run.end);
     run.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (run.timer_fd < 0) {
         why_set(&outcome->error, "cannot make a timer: %s", strerror(errno));
@@ -374,8 +220,11 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         watch_command(&run);
         read_heartbeat(&run); /* its last words */
         if (is_watched(&run))
-            run.state = watch_stop(&run.watch);
-        judge_end(&run);
+            run.end.state = watch_stop(&run.watch);
+        lease_end_judge(&run.end);
+        outcome->released = run.end.released;
+        outcome->lease_over = run.end.over;
+        outcome->over_since = run.end.over_since;
         outcome->status = run.child.status;
         outcome->exec_error = run.child.exec_error;
         child_close(&run.child);
