@@ -62,8 +62,8 @@ static enum lock_result wait_for_holder(struct waiting *waiting, const struct ba
 {
     waiting->outage_end = DEADLINE_NEVER;
     waiting->retry = retry_least;
-    if (waiting->request.last ||
-        (waiting->patience->is_own != NULL && waiting->patience->is_own(waiting->patience->data, holder)))
+    bool is_own = waiting->patience->is_own != NULL && waiting->patience->is_own(waiting->patience->data, holder);
+    if (is_own || waiting->request.last)
         return LOCK_HELD;
     if (waiting->patience->pausing != NULL)
         waiting->patience->pausing(waiting->patience->data, holder, NULL);

@@ -28,8 +28,9 @@ $BACKEND outer dlock:job"
 
 @test "where the environment was scrubbed the ancestor is found by its process" {
     run timeout 20 dlock job -- env -i PATH="$PATH" T="$T" ${DLOCK_REDIS:+DLOCK_REDIS="$DLOCK_REDIS"} \
-        ${DLOCK_LOCK_DIR:+DLOCK_LOCK_DIR="$DLOCK_LOCK_DIR" DLOCK_BACKEND=file} sh -c 'env | grep -q DLOCK_HELD || dlock job echo ok'
-    equals "$output" ok
+        ${DLOCK_LOCK_DIR:+DLOCK_LOCK_DIR="$DLOCK_LOCK_DIR" DLOCK_BACKEND=file} sh -c 'env | grep -q DLOCK_HELD || { dlock job echo ok; dlock -n job echo ok; }'
+    equals "$output" 'ok
+ok'
     is_clean job
 }
 
