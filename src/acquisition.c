@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* How long to ask whether an outer lock holds; where there is no answer it is
  * asked for like any other. */
@@ -27,6 +28,7 @@ bool acquisition_open(struct acquisition *acquisition, const struct options *opt
         *status = fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; %s", why.text, undone);
         return false;
     }
+    acquisition->cancel_fd = acquisition->signals.fd;
     lock_key_make(acquisition->key, options->prefix, options->scope, options->name);
     out->key = acquisition->key;
     token_make(acquisition->take_id);
@@ -105,7 +107,10 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result, c
     }
     if (result == LOCK_CANCELLED) {
         acquisition->ended_by = signals_ended_by(&acquisition->signals);
-        return acquisition->ended_by != 0 ? STATUS_SIGNAL_BASE + acquisition->ended_by : STATUS_INTERNAL;
+        if (acquisition->ended_by != 0)
+            return STATUS_SIGNAL_BASE + acquisition->ended_by;
+        return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "process %ld, which the lock was for, has ended; %s",
+                    (long)acquisition->request.self.pid, acquisition->undone);
     }
     if (result == LOCK_UNAVAILABLE)
         return fail(out, FAIL_UNAVAILABLE, STATUS_UNAVAILABLE, "%s; tried %d time%s in %s; %s", why->text, waited->takes,
@@ -128,7 +133,7 @@ static void look_for_ancestor(struct acquisition *acquisition)
 {
     struct lock_state state;
     struct why ignored = {""};
-    struct bound bound = {deadline_after(nesting_limit), acquisition->signals.fd};
+    struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
     if (acquisition->looked)
         return;
     acquisition->looked = true;
@@ -166,15 +171,19 @@ static enum lock_result wait_on(struct acquisition *acquisition, struct duration
         .is_own = held_by_ancestor,
         .data = acquisition,
     };
-    return wait_for_lock(acquisition->backend, &acquisition->request, &patience, acquisition->signals.fd,
+    return wait_for_lock(acquisition->backend, &acquisition->request, &patience, acquisition->cancel_fd,
                          &acquisition->lease, holder, waited, why);
 }
 
-/* An outer dlock told of its lock through the environment. */
+/* An outer dlock told of its lock through the environment. That is our caller's:
+ * it says nothing of another process that the lock is for (--attach=PID). */
 static bool inside_by_environment(struct acquisition *acquisition)
 {
     struct lease outer;
-    struct bound bound = {deadline_after(nesting_limit), acquisition->signals.fd};
+    pid_t holder = acquisition->request.self.pid;
+    if (holder != getpid() && holder != getppid())
+        return false;
+    struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
     if (!nested_by_environment(acquisition->backend, acquisition->key, &outer, bound))
         return false;
     found_ancestor(acquisition, outer.mode, outer.slots);
@@ -251,6 +260,22 @@ enum lock_result acquisition_release(struct acquisition *acquisition, struct why
         if (!pause_release(acquisition, deadline_after(duration_jittered(release_interval))))
             return result;
     }
+}
+
+void acquisition_say_released(const struct acquisition *acquisition, enum lock_result result, const struct why *why)
+{
+    const struct messages *out = acquisition->out;
+    char rest[DURATION_TEXT_SIZE];
+    struct deadline now = deadline_now(), hold = acquisition->lease.hold;
+    if (result == LOCK_OK && deadline_before(now, hold))
+        say_verbose(out, "released; others are kept out for another %s (--hold-at-least)",
+                    duration_format(deadline_gap(now, hold), rest, sizeof rest));
+    else if (result == LOCK_OK)
+        say_verbose(out, "released");
+    else if (lock_is_lost(result) || result == LOCK_RELEASED)
+        say_verbose(out, "nothing to release: %s", why->text);
+    else
+        say_warning(out, "the lock could not be released: %s; it clears when its lease ends", why->text);
 }
 
 int acquisition_give_back(struct acquisition *acquisition, const char *text)

@@ -15,6 +15,7 @@ struct acquisition {
     struct messages *out;
     const char *undone; /* what did not happen where there is no lock: "the command was not run" */
     struct signals signals;
+    int cancel_fd; /* ends the wait: signals.fd, where the caller sets no other */
     char key[LOCK_KEY_SIZE];
     char token[TOKEN_SIZE];
     char take_id[TOKEN_SIZE];
@@ -38,12 +39,16 @@ bool acquisition_open(struct acquisition *acquisition, const struct options *opt
 
 /* Takes the lock, waiting as the options say, or finds that it is held by an
  * ancestor (`nested`). False: told, and *status is the exit status; or
- * `ended_by` is the signal that ended the wait. */
+ * `ended_by` is the signal that ended the wait. Where cancel_fd ended it and
+ * there is no signal, the holder-to-be has ended. */
 bool acquisition_take(struct acquisition *acquisition, int *status);
 
 /* LOCK_OK, LOCK_GONE, LOCK_FOREIGN, LOCK_RELEASED, or what kept us from it:
  * then the lock clears by itself. Tries for a few seconds. */
 enum lock_result acquisition_release(struct acquisition *acquisition, struct why *why);
+
+/* Says what came of it: with -v, or as a warning where the lock stays. */
+void acquisition_say_released(const struct acquisition *acquisition, enum lock_result result, const struct why *why);
 
 /* Releases without having done anything, and says why. Returns the exit status. */
 int acquisition_give_back(struct acquisition *acquisition, const char *text);

@@ -56,21 +56,6 @@ static int command_status(const struct run *run, const struct outcome *outcome)
     return WEXITSTATUS(outcome->status);
 }
 
-static void say_released(const struct run *run, enum lock_result result, const struct why *why)
-{
-    char rest[DURATION_TEXT_SIZE];
-    struct deadline now = deadline_now(), hold = run->lock.lease.hold;
-    if (result == LOCK_OK && deadline_before(now, hold))
-        say_verbose(run->out, "released; others are kept out for another %s (--hold-at-least)",
-                    duration_format(deadline_gap(now, hold), rest, sizeof rest));
-    else if (result == LOCK_OK)
-        say_verbose(run->out, "released");
-    else if (lock_is_lost(result) || result == LOCK_RELEASED)
-        say_verbose(run->out, "nothing to release: %s", why->text);
-    else
-        say_warning(run->out, "the lock could not be released: %s; it clears when its lease ends", why->text);
-}
-
 /* The exit status where the lease was over while the command ran. */
 static int lease_over_status(const struct run *run, const struct outcome *outcome, struct deadline end)
 {
@@ -101,7 +86,7 @@ static int finish(struct run *run, struct outcome *outcome)
         outcome->lease_over = true;
         outcome->over_since = end;
     } else {
-        say_released(run, result, &why);
+        acquisition_say_released(&run->lock, result, &why);
     }
     run->lost = outcome->lease_over;
     if (outcome->signalled != 0) {

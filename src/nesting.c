@@ -28,7 +28,7 @@ bool nested_by_ancestry(const struct holder *holder, const struct holder *self)
     if (!holder->known || holder->pid <= 0 || self->boot_id[0] == '\0' || strcmp(holder->boot_id, self->boot_id) != 0 ||
         !proc_is_ours())
         return false;
-    pid_t pid = getppid();
+    pid_t pid = self->pid;
     for (int depth = 0; pid > 0 && depth < ANCESTORS_MOST; depth++) {
         if (!proc_stat_read(pid, &stat))
             return false;
