@@ -1,16 +1,21 @@
-/* The descendants of this process, by /proc.
+/* The descendants of this process, or of another one, by /proc.
  *
- * This process is their reaper (PR_SET_CHILD_SUBREAPER), so that a descendant
- * whose parent has ended is found among its own children. Its own threads
- * apart, nothing is taken for a descendant that is none: each pid is pinned by
- * a pidfd(2) before its parent is looked at, so that a signal never reaches a
- * later process with the same pid. */
+ * Of its own descendants this process is the reaper (PR_SET_CHILD_SUBREAPER), so
+ * that one whose parent has ended is found among its own children. Those of
+ * another process fall to somebody else then: each that was seen in its family
+ * is remembered, by its pid and start time.
+ *
+ * Its own threads apart, nothing is taken for a descendant that is none: each
+ * pid is pinned by a pidfd(2) before its parent or its start time is looked at,
+ * so that a signal never reaches a later process with the same pid. */
 #ifndef DLOCK_PROCESS_TREE_H
 #define DLOCK_PROCESS_TREE_H
 
 #include "clock.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Children that are none of our business: a process that executes dlock keeps
@@ -19,6 +24,19 @@
 struct process_except {
     size_t count;
     pid_t *pids;
+};
+
+/* A process, told from a later one with its pid. */
+struct process_id {
+    pid_t pid;
+    int64_t start; /* of struct proc_stat */
+};
+
+/* Another process with all that descends from it; the process itself stands
+ * first, as long as it lives. */
+struct process_family {
+    struct process_member *members;
+    size_t count, room;
 };
 
 /* What one walk over the tree found alive. */
@@ -48,6 +66,18 @@ struct process_count process_tree_signal(int number, const struct process_except
  * kill while some still fork would only give their slots to new ones. Takes
  * precedence over other processes meanwhile, where it may. */
 struct process_count process_tree_kill(const struct process_except *except);
+
+/* Begins with the process alone. False where memory is short;
+ * process_family_forget() in any case. */
+bool process_family_init(struct process_family *family, struct process_id head);
+void process_family_forget(struct process_family *family);
+
+/* As process_tree_signal() and process_tree_kill(), for the family: the head
+ * itself is signalled too, this process never is. What a member forks and
+ * leaves behind between two walks is missed, and so is what had left the head
+ * before the first one (a daemon). Forgets those that have ended. */
+struct process_count process_family_signal(struct process_family *family, int number, struct deadline until);
+struct process_count process_family_kill(struct process_family *family);
 
 /* Whether `pid` is a descendant of this process, not of `except`. */
 bool process_tree_has(pid_t pid, const struct process_except *except);
