@@ -1,0 +1,514 @@
+#!/usr/bin/env bats
+# --attach: the lock is held until the calling script ends, however it ends.
+load backend
+
+eval "backend_$(declare -f setup)"
+setup() {
+    backend_setup
+    export DLOCK_LOCK_DIR=$T/locks
+}
+
+# script NAME [SHELL]: makes $T/NAME of the lines on stdin.
+script() {
+    { echo "#!${2:-/bin/sh}" && cat; } >"$T/$1"
+    chmod +x "$T/$1"
+}
+
+# What a script does to show that it has come this far, and stays.
+stay='touch "$T/here"; while [ ! -e "$T/end" ]; do sleep 0.01; done'
+
+# start NAME: runs it in the background until it is $T/here; SCRIPT is its pid.
+start() {
+    rm -f "$T/here" "$T/end"
+    "$T/$1" >"$T/out" 2>"$T/err" 3>&- 4>&- &
+    SCRIPT=$!
+    echo "$SCRIPT" >"$T/script.pid"
+    wait_until 10 test -e "$T/here"
+}
+
+end_script() {
+    local status=0
+    touch "$T/end"
+    wait "$SCRIPT" || status=$?
+    equals "$status" "${1:-0}"
+}
+
+# The pids of the guards that this test has started, but for zombies that wait
+# for an init which does not reap.
+guards() {
+    local pid
+    for pid in $(pgrep -x dlock-attach); do
+        if grep -qzx "T=$T" "/proc/$pid/environ" 2>/dev/null; then echo "$pid"; fi
+    done
+}
+# Whether the process lives: a zombie may wait for an init that does not reap.
+lives() { grep -q '^State:.[^ZX]' "/proc/$1/status" 2>/dev/null; }
+
+is_unguarded() { [ -z "$(guards)" ]; }
+
+released() {
+    wait_until 5 is_clean "${1:-job}"
+    wait_until 5 is_unguarded
+    equals "$(find "$T/locks" -name '.attached-*')" ''
+}
+
+# --- the life of the lock ---------------------------------------------------
+
+@test "the first line of a script: held until the script ends, and nothing is said" {
+    script job <<<"dlock --attach job || exit; $stay; exit 7"
+    start job
+    is_locked job
+    fails_with 75 '' dlock -n job true
+    equals "$(guards | wc -w)" 1
+    end_script 7
+    released
+    equals "$(cat "$T/out" "$T/err")" ''
+}
+
+@test "in every shell, with set -e, in a substitution, a pipeline and a condition" {
+    local shell line
+    for shell in sh bash dash zsh; do
+        shell=$(command -v "$shell") || continue
+        for line in 'set -eu; dlock --attach job' 'dlock --attach job || exit' 'x=$(dlock --attach job) || exit; [ -z "$x" ]' \
+            'if ! dlock --attach job; then exit 1; fi' 'dlock --attach job | cat' 'dlock --attach job 2>&1 | cat' \
+            'x=$(dlock -v --attach=$$ job 2>&1) || exit' 'x=`dlock --attach=$$ job`' 'eval "dlock --attach job"'; do
+            echo "$shell: $line"
+            script job "$shell" <<<"$line; $stay"
+            start job
+            is_locked job
+            end_script
+            released
+        done
+    done
+}
+
+@test "a script that ends in whatever way gives the lock back within a second" {
+    local way begin
+    script job <<<"dlock --attach job || exit; $stay"
+    for way in KILL TERM INT SEGV; do
+        start job
+        kill "-$way" "$SCRIPT" || true
+        [ "$way" != INT ] || touch "$T/end" # ignored in the background
+        begin=$(now)
+        wait "$SCRIPT" || true
+        released
+        [ $(($(now) - begin)) -lt 1000 ]
+    done
+}
+
+@test "a subshell holds it for as long as the subshell lives" {
+    script job <<<"(dlock --attach job && $stay); touch \$T/next; while [ ! -e \$T/last ]; do sleep 0.01; done"
+    start job
+    is_locked job
+    touch "$T/end"
+    wait_until 10 test -e "$T/next"
+    released
+    touch "$T/last"
+    wait "$SCRIPT"
+}
+
+@test "sh -c 'dlock --attach NAME && COMMAND'" {
+    run timeout 20 sh -c 'dlock --attach job && dlock -n job echo inside; dlock -n job true'
+    equals "$status $output" '0 inside'
+    released
+}
+
+@test "without a terminal, as cron runs it" {
+    script job <<<"dlock --attach job || exit; $stay"
+    env -i PATH="$PATH" T="$T" DLOCK_LOCK_DIR="$T/locks" ${DLOCK_REDIS:+DLOCK_REDIS="$DLOCK_REDIS"} \
+        ${DLOCK_BACKEND:+DLOCK_BACKEND="$DLOCK_BACKEND"} setsid --wait "$T/job" </dev/null >/dev/null 2>"$T/err" 3>&- 4>&- &
+    wait_until 10 test -e "$T/here"
+    is_locked job
+    touch "$T/end"
+    wait $!
+    released
+    equals "$(cat "$T/err")" ''
+}
+
+@test "a CI job whose process group is killed gives it back" {
+    script job /bin/bash <<<"set -eo pipefail; dlock --attach job | cat; ($stay) | cat"
+    setsid "$T/job" >/dev/null 2>&1 3>&- 4>&- &
+    wait_until 10 test -e "$T/here"
+    is_locked job
+    kill -KILL -- "-$!"
+    wait $! || true
+    released
+}
+
+@test "the whole group or cgroup is told to end: the guard stays until the script has" {
+    local number
+    script job <<<"trap '' TERM; dlock --attach job || exit; $stay"
+    start job
+    for number in TERM INT HUP QUIT USR1 TSTP; do
+        kill "-$number" "$(guards)"
+    done
+    fails_with 75 '' dlock -n -w 300ms job true
+    is_locked job
+    end_script
+    released
+}
+
+@test "held by another: 75, and the script's || exit ends it" {
+    hold_lock job
+    script job <<<'dlock -n --attach job || exit; echo ran'
+    run "$T/job"
+    equals "$status $output" '75 '
+    end_hold
+    wait "$HOLDER"
+    script job <<<'dlock -n -E 9 --attach job || exit; echo ran'
+    run "$T/job"
+    equals "$status $output" '0 ran'
+    released
+}
+
+@test "it waits its turn" {
+    hold_lock job
+    script job <<<'dlock -w 20 --attach job || exit; echo ran'
+    "$T/job" >"$T/out" 3>&- 4>&- &
+    local script=$!
+    fails_with 75 '' dlock -w 200ms job true
+    end_hold
+    wait "$script"
+    equals "$(cat "$T/out")" ran
+    released
+}
+
+@test "two locks of a script: each has its guard" {
+    script job <<<"dlock --attach a && dlock --attach b || exit; $stay"
+    start job
+    is_locked a
+    is_locked b
+    equals "$(guards | wc -w)" 2
+    end_script
+    released a
+    released b
+}
+
+@test "the same lock again in the same script, or in what it runs: held already" {
+    script job <<<"dlock --attach job || exit; dlock -v --attach job; sh -c 'dlock -n --attach job; dlock -n job echo inside'; $stay"
+    start job
+    equals "$(guards | wc -w)" 1
+    end_script
+    released
+    grep -q "held already by job (pid $SCRIPT), or by what it runs in; nothing is taken" "$T/err"
+    equals "$(cat "$T/out")" inside
+}
+
+@test "inside a dlock of the same lock: held already" {
+    script job <<<'dlock -v --attach job || exit; echo ran'
+    run timeout 20 dlock job "$T/job"
+    equals "$status" 0
+    [[ $output == *'held already'*ran* ]]
+    is_unguarded
+    is_clean job
+}
+
+@test "a script that becomes a dlock of the same lock is inside its own lock" {
+    script job <<<'dlock --attach job || exit; exec dlock job -- echo ran'
+    run timeout 20 "$T/job"
+    equals "$status $output" '0 ran'
+    released
+}
+
+@test "another process's lock is not ours: --attach=PID from within the lock is held by another" {
+    sleep 60 3>&- 4>&- &
+    echo $! >"$T/other.pid"
+    run timeout 20 dlock job -- dlock -n --attach=$! job
+    equals "$status" 75
+    kill -KILL $!
+}
+
+@test "--attach=PID: for the life of that process" {
+    sleep 60 3>&- 4>&- &
+    local other=$!
+    echo "$other" >"$T/other.pid"
+    dlock "--attach=$other" job
+    is_locked job
+    kill -KILL "$other"
+    released
+}
+
+@test "--json prints the lease, also where it is held already" {
+    script job <<<'dlock --json --attach --owner=me --scope=s job || exit; dlock --json --attach --scope=s job'
+    run "$T/job"
+    equals "$status" 0
+    run python3 - "${lines[@]}" <<'P'
+import datetime, json, sys
+lease, again = map(json.loads, sys.argv[1:3])
+begin, end = (datetime.datetime.fromisoformat(lease.pop(name).replace("Z", "+00:00")) for name in ("acquired_at", "expires_at"))
+print(abs((end - begin).total_seconds() - 3600) < 3, lease.pop("fence") > 1000000, lease)
+print(again)
+P
+    equals "$output" "True True {'key': 'job', 'full_key': 'dlock:s:job', 'acquired': True, 'owner': 'me', 'scope': 's'}
+{'key': 'job', 'full_key': 'dlock:s:job', 'acquired': True, 'owner': None, 'scope': 's', 'fence': None, 'acquired_at': None, 'expires_at': None}"
+    released s:job
+}
+
+@test "the guard has nothing open of the caller's, nor stays in its directory or session" {
+    mkdir "$T/there"
+    script job /bin/bash <<<"exec 9>'$T/file'; flock 9; cd '$T/there'; dlock --attach job || exit; exec 9>&-; $stay"
+    start job
+    flock -n "$T/file" true
+    local guard
+    guard=$(guards)
+    equals "$(readlink "/proc/$guard/cwd")" /
+    equals "$(readlink "/proc/$guard/fd/0") $(readlink "/proc/$guard/fd/1") $(readlink "/proc/$guard/fd/2")" "/dev/null /dev/null $T/err"
+    equals "$(ps -o sid= -p "$guard" | tr -d ' ')" "$guard"
+    end_script
+    released
+}
+
+@test "a lock directory given by a path from here stays the same one" {
+    cd "$T"
+    script job <<<"dlock --lock-dir=locks -t 4s --attach job || exit; $stay"
+    start job
+    is_locked job
+    sleep 1.2 # a look at the lock comes every second
+    is_locked job
+    end_script
+    released
+    equals "$(cat "$T/err")" ''
+}
+
+# --- bad targets ------------------------------------------------------------
+
+@test "a bad target is told before anything is taken" {
+    sleep 0 3>&- 4>&- &
+    local dead=$!
+    wait "$dead"
+    fails_with 64 "there is no process $dead; nothing is locked" dlock "--attach=$dead" job
+    fails_with 64 'the process to attach to is dlock itself' sh -c 'exec dlock --attach=$$ job'
+    python3 -c 'import os, time
+pid = os.fork()
+if pid == 0: os._exit(0)
+os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+open(os.environ["T"] + "/zombie", "w").write(str(pid))
+time.sleep(60)' 3>&- 4>&- &
+    echo $! >"$T/python.pid"
+    wait_until 10 test -s "$T/zombie"
+    fails_with 64 'has ended, and waits for its parent' dlock "--attach=$(cat "$T/zombie")" job
+    local thread
+    thread=$(for task in /proc/[0-9]*/task/*; do [ "${task##*/}" = "$(cut -d/ -f3 <<<"$task")" ] || { echo "${task##*/}"; break; }; done)
+    [ -z "$thread" ] || fails_with 64 "$thread is no process, but a thread of one" dlock "--attach=$thread" job
+    run dlock --json "--attach=$dead" job
+    [[ $output == '{"error":{"code":"INVALID_ARGUMENT",'* ]]
+    is_clean job
+    is_unguarded
+}
+
+@test "a process of another user, whom we could not stop: 77" {
+    [ "$(id -u)" -eq 0 ] || skip 'not root'
+    as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent "$@"; }
+    as_nobody "$DLOCK" --version >/dev/null 2>&1 || skip 'nobody cannot run this dlock'
+    fails_with 77 'belongs to another user' as_nobody "$DLOCK" "--attach=$$" job
+    fails_with 77 'belongs to another user' as_nobody "$DLOCK" --attach=1 job
+    is_clean job
+}
+
+@test "a caller that has ended already is not taken for pid 1" {
+    setsid sh -c '(while kill -0 $$ 2>/dev/null; do sleep 0.01; done; dlock --attach job; echo $? >"$T/status.tmp"; mv "$T/status.tmp" "$T/status") 2>"$T/err" & exit' 3>&- 4>&-
+    wait_until 10 test -e "$T/status"
+    # The subshell is the caller here; it is what has lost its parent.
+    equals "$(cat "$T/status")" 0
+    rm "$T/status"
+    setsid sh -c '(while kill -0 $$ 2>/dev/null; do sleep 0.01; done; exec dlock --attach job) 2>"$T/err" & exit' 3>&- 4>&-
+    wait_until 10 test -s "$T/err"
+    grep -q 'the process that called dlock has ended, or is pid 1 (--attach=1 is for that); nothing is locked' "$T/err"
+    released
+}
+
+# --- what ends the start ----------------------------------------------------
+
+@test "a signal ends the wait, and leaves nothing" {
+    hold_lock job
+    dlock --attach job 3>&- 4>&- &
+    local waiter=$! status=0
+    fails_with 75 '' dlock -w 200ms job true
+    kill -TERM "$waiter"
+    wait "$waiter" || status=$?
+    equals "$status" 143
+    end_hold
+    wait "$HOLDER"
+    released
+}
+
+@test "the target ends while its lock is waited for: the wait ends" {
+    hold_lock job
+    sleep 60 3>&- 4>&- &
+    local other=$! status=0
+    dlock "--attach=$other" job 2>"$T/err" 3>&- 4>&- &
+    local waiter=$!
+    fails_with 75 '' dlock -w 200ms job true
+    kill -KILL "$other"
+    wait "$waiter" || status=$?
+    equals "$status" 71
+    grep -q "process $other, which the lock was for, has ended; nothing is locked" "$T/err"
+    is_locked job
+    end_hold
+    wait "$HOLDER"
+    released
+}
+
+@test "a guard that cannot watch is none: 71, and the lock is given back" {
+    fails_with 71 'cannot start the thread that watches the lease: .*; nothing is locked' \
+        env LD_PRELOAD="$HELPERS/fault_pthread_create.so" dlock --attach job
+    released
+}
+
+# --- the end of the lease ---------------------------------------------------
+
+@test "the lease ends: the script gets TERM, and is told why" {
+    script job <<<"trap 'echo got TERM; exit 3' TERM; dlock -t 2s --grace=1s --attach job || exit; $stay"
+    start job
+    local status=0
+    wait "$SCRIPT" || status=$?
+    equals "$status $(cat "$T/out")" '3 got TERM'
+    released
+    grep -qE "job: the lease of 2s ends in [0-9]+ms; stopping job \(pid $SCRIPT\) with SIGTERM \(--ttl sets" "$T/err"
+}
+
+@test "a script that is deaf to TERM is killed with all that it runs, before the lease is over" {
+    script child <<<"trap '' TERM; echo \$\$ >>\"\$T/pids\"; [ \$1 = 0 ] && sleep 60 || \"\$T/child\" \$((\$1 - 1)); :"
+    script job <<<"trap '' TERM; dlock -t 2s --attach job || exit; setsid \"\$T/child\" 3 & \"\$T/child\" 3 & sleep 60 & $stay"
+    start job
+    wait_until 10 test "$(wc -l <"$T/pids")" -eq 8
+    local begin status=0 pid
+    begin=$(now)
+    wait "$SCRIPT" || status=$?
+    equals "$status" 137
+    released
+    [ $(($(now) - begin)) -lt 5000 ]
+    while read -r pid; do not lives "$pid"; done <"$T/pids"
+}
+
+@test "the script ends on TERM, what it runs does not: the lock stays until that is killed too" {
+    script child <<<"trap '' TERM; echo \$\$ >\"\$T/child.pid\"; while :; do sleep 0.01; done"
+    script job <<<"dlock -t 3s --grace=2s --attach job || exit; \"\$T/child\" & $stay"
+    start job
+    wait_until 10 test -s "$T/child.pid"
+    local status=0
+    wait "$SCRIPT" || status=$?
+    equals "$status" 143
+    lives "$(cat "$T/child.pid")"
+    is_locked job
+    dlock -w 20 job touch "$T/next"
+    not lives "$(cat "$T/child.pid")"
+    released
+}
+
+@test "what has left the script's tree, and other people's processes, are left alone" {
+    sleep 60 3>&- 4>&- &
+    echo $! >"$T/other.pid"
+    script job <<<"dlock -t 1s --attach job || exit; $stay"
+    start job
+    wait "$SCRIPT" || true
+    released
+    kill -0 "$(cat "$T/other.pid")"
+}
+
+@test "a script that is stopped is killed too" {
+    script job <<<"dlock -t 1s --attach job || exit; kill -STOP \$\$; $stay"
+    "$T/job" >/dev/null 2>"$T/err" 3>&- 4>&- &
+    local status=0
+    wait $! || status=$?
+    [ "$status" -gt 128 ]
+    released
+}
+
+@test "a lost lock: the script is stopped at once, and told" {
+    script job <<<"trap 'exit 3' TERM; dlock --attach job || exit; $stay"
+    local way
+    for way in steal overwrite; do
+        start job
+        "$way" job
+        local status=0
+        wait "$SCRIPT" || status=$?
+        equals "$status" 3
+        wait_until 5 is_unguarded
+        grep -q "job: the lock is lost: .*; stopping job (pid $SCRIPT) with SIGTERM" "$T/err"
+        [ "$way" = steal ] || steal job
+    done
+}
+
+@test "--on-expire=warn: one line, and the script runs on" {
+    script job <<<"dlock -q -t 500ms --on-expire=warn --attach job || exit; $stay; exit 4"
+    start job
+    wait_until 10 grep -q "the lease of 500ms has ended; job (pid $SCRIPT) runs on without the lease" "$T/err"
+    end_script 4
+    wait_until 5 is_unguarded
+    equals "$(wc -l <"$T/err")" 1
+}
+
+@test "frozen with its guard beyond the lease, the script is stopped on waking, whoever wakes first" {
+    local first second guard status
+    for first in guard script; do
+        script job <<<"dlock -t 1500ms --attach job || exit; $stay"
+        start job
+        guard=$(guards)
+        kill -STOP "$guard" "$SCRIPT"
+        sleep 1.6 # the passing of the lease is the subject
+        [ "$first" = guard ] && second=$SCRIPT first=$guard || { second=$guard first=$SCRIPT; }
+        kill -CONT "$first"
+        sleep 0.1
+        kill -CONT "$second" 2>/dev/null || true
+        status=0
+        wait "$SCRIPT" || status=$?
+        [ "$status" -gt 128 ]
+        wait_until 5 is_unguarded
+        grep -qE 'the lease (of .* has|of .* ends|had) |the lock (is|was) lost' "$T/err"
+        steal job >/dev/null 2>&1 || true
+    done
+}
+
+@test "the script ends after its lease while the guard is frozen: that is told" {
+    script job <<<"dlock -t 1s --attach job || exit; $stay"
+    start job
+    local guard
+    guard=$(guards)
+    kill -STOP "$guard"
+    sleep 1.2 # the passing of the lease is the subject
+    end_script
+    kill -CONT "$guard"
+    wait_until 5 is_unguarded
+    grep -qE 'the lease had ended when the end of job .* was seen|the lock was lost before job' "$T/err"
+}
+
+@test "the guard is killed: nobody stops the script, and the lock clears by itself" {
+    script job <<<"dlock -t 1s --attach job || exit; $stay"
+    start job
+    kill -KILL "$(guards)"
+    wait_until 10 dlock -n job true
+    end_script
+    is_clean job
+}
+
+# --- the lock in the script's hands -----------------------------------------
+
+is_built() { ! dlock --release nosuch 2>&1 | grep -q 'not there yet'; }
+
+@test "dlock --release in the script, without a name: released, the guard goes, the script runs on" {
+    is_built || skip 'no --release'
+    script job <<<"dlock --attach job || exit; dlock --release || exit; $stay"
+    start job
+    wait_until 5 is_unguarded
+    is_clean job
+    end_script
+    equals "$(cat "$T/err")" ''
+}
+
+@test "dlock --extend in the script, without a name: the script outlives its first lease" {
+    is_built || skip 'no --extend'
+    script job <<<'dlock -t 2s --attach job || exit; dlock --extend -t 20s || exit; sleep 2.5; echo ran'
+    run "$T/job"
+    equals "$status ${lines[-1]}" '0 ran'
+    released
+}
+
+@test "dlock --current in the script names the innermost lock" {
+    is_built || skip 'no --current'
+    script job <<<'dlock --attach a && dlock --attach b || exit; dlock --current'
+    run "$T/job"
+    equals "$status" 0
+    [[ ${lines[0]} == *b* ]]
+    released a
+}
