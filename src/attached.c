@@ -97,7 +97,7 @@ struct ancestor {
 };
 
 struct found {
-    int depth; /* the parent's is 0 */
+    int depth; /* our own is 0 */
     int64_t boot_ns;
     struct held held;
 };
@@ -113,7 +113,7 @@ static void find_ancestors(struct search *search)
 {
     struct proc_stat process;
     struct stat status;
-    pid_t pid = proc_is_ours() ? getppid() : 0;
+    pid_t pid = proc_is_ours() ? getpid() : 0; /* which the script may have become */
     while (pid > 0 && search->ancestor_count < ANCESTORS_MOST && proc_stat_read(pid, &process)) {
         char path[64];
         snprintf(path, sizeof path, "/proc/%ld", (long)pid);

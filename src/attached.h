@@ -24,7 +24,7 @@ bool attached_add(struct attached *attached, const char *lock_dir, struct proces
                   const struct held *held, struct why *why);
 void attached_remove(struct attached *attached);
 
-/* Calls visit() for each lock that is attached to an ancestor of this process,
+/* Calls visit() for each lock that is attached to this process or an ancestor,
  * the innermost first, until it returns true; returns whether it has. What it
  * is told is a claim: that of a guard which lives, but the store alone knows
  * whether the lock still holds. Looks into lock_dir, where that is NULL into
