@@ -96,7 +96,7 @@ static bool find_held(struct target *target, int *status)
     const struct options *options = target->options;
     struct held_list list;
     const struct held *found = NULL;
-    bool read = held_list_read(&list);
+    bool read = held_list_read(&list, options->lock_dir);
     for (size_t i = 0; found == NULL && i < list.count; i++)
         if (options->name == NULL || strcmp(list.list[i].key, target->key) == 0)
             found = &list.list[i];

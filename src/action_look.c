@@ -250,7 +250,7 @@ int action_current(const struct options *options, struct messages *out)
 {
     struct held_list list;
     int status = NONE_STATUS;
-    bool read = held_list_read(&list), found = false;
+    bool read = held_list_read(&list, options->lock_dir), found = false;
     for (size_t i = 0; read && i < list.count; i++) {
         enum lock_result result = show_held(options, out, &list.list[i], &status);
         found = found || result == LOCK_OK;

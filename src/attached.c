@@ -239,7 +239,8 @@ static void find_all(struct search *search, const char *lock_dir)
         qsort(search->found, search->found_count, sizeof *search->found, innermost_first);
 }
 
-bool attached_visit_ancestors(const char *lock_dir, bool (*visit)(void *data, const struct held *held), void *data)
+bool attached_visit_ancestors(const char *lock_dir, bool (*visit)(void *data, pid_t pid, const struct held *held),
+                             void *data)
 {
     bool done = false;
     struct search *search = calloc(1, sizeof *search);
@@ -247,7 +248,7 @@ bool attached_visit_ancestors(const char *lock_dir, bool (*visit)(void *data, co
         return false;
     find_all(search, lock_dir);
     for (size_t i = 0; i < search->found_count && !done; i++)
-        done = visit(data, &search->found[i].held);
+        done = visit(data, search->ancestors[search->found[i].depth].id.pid, &search->found[i].held);
     free(search->found);
     free(search);
     return done;

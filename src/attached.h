@@ -5,7 +5,7 @@
 #ifndef DLOCK_ATTACHED_H
 #define DLOCK_ATTACHED_H
 
-#include "nesting.h"
+#include "held.h"
 #include "process_tree.h"
 #include "why.h"
 
@@ -25,10 +25,12 @@ bool attached_add(struct attached *attached, const char *lock_dir, struct proces
 void attached_remove(struct attached *attached);
 
 /* Calls visit() for each lock that is attached to this process or an ancestor,
- * the innermost first, until it returns true; returns whether it has. What it
+ * the innermost first, with that process, until it returns true; returns
+ * whether it has. What it
  * is told is a claim: that of a guard which lives, but the store alone knows
  * whether the lock still holds. Looks into lock_dir, where that is NULL into
  * the default directories of our user and of the ancestors' users (sudo). */
-bool attached_visit_ancestors(const char *lock_dir, bool (*visit)(void *data, const struct held *held), void *data);
+bool attached_visit_ancestors(const char *lock_dir, bool (*visit)(void *data, pid_t pid, const struct held *held),
+                             void *data);
 
 #endif

@@ -1,5 +1,6 @@
 #include "held.h"
 
+#include "attached.h"
 #include "proc.h"
 
 #include <stdio.h>
@@ -108,16 +109,61 @@ static char *read_ancestor(void)
     return NULL;
 }
 
-bool held_list_read(struct held_list *list)
+static bool read_told(struct held_list *list)
 {
     const char *own = getenv("DLOCK_HELD");
-    *list = (struct held_list){0};
     if (own != NULL)
         return read_lines(list, own);
     char *lines = read_ancestor();
     bool done = lines == NULL || read_lines(list, lines);
     free(lines);
     return done;
+}
+
+/* How many locks that process was told of when it was executed. */
+static size_t count_told(pid_t pid)
+{
+    size_t count = 0;
+    char *lines = read_environment(pid);
+    struct held held;
+    for (const char *at = lines; at != NULL;)
+        count += held_next(&at, &held);
+    free(lines);
+    return count;
+}
+
+struct attached_list {
+    struct held_list *list;
+    size_t told;  /* how many are in the list by the environment */
+    bool done;
+};
+
+/* What a script was told of lies outside of what is attached to it, and what
+ * has been told since lies inside: so it is put before the former, and behind
+ * those attached ones that are further inside. */
+static bool add_attached(void *data, pid_t pid, const struct held *held)
+{
+    struct attached_list *attached = data;
+    struct held_list *list = attached->list;
+    size_t outside = count_told(pid);
+    outside = outside < attached->told ? outside : attached->told;
+    attached->done = add(list, held);
+    if (!attached->done)
+        return true;
+    size_t at = list->count - 1 - outside;
+    memmove(&list->list[at + 1], &list->list[at], outside * sizeof *list->list);
+    list->list[at] = *held;
+    return false;
+}
+
+bool held_list_read(struct held_list *list, const char *lock_dir)
+{
+    *list = (struct held_list){0};
+    if (!read_told(list))
+        return false;
+    struct attached_list attached = {.list = list, .told = list->count, .done = true};
+    (void)attached_visit_ancestors(lock_dir, add_attached, &attached);
+    return attached.done;
 }
 
 void held_list_free(struct held_list *list)

@@ -27,9 +27,10 @@ struct held_list {
 };
 
 /* Finds them: by DLOCK_HELD, or where the environment was scrubbed (sudo) by
- * that of the nearest ancestor which has it and lets itself be read. False
- * where memory is short. held_list_free() in any case. */
-bool held_list_read(struct held_list *list);
+ * that of the nearest ancestor which has it and lets itself be read; and those
+ * that are attached to ancestors (attached.h, for lock_dir). False where memory
+ * is short. held_list_free() in any case. */
+bool held_list_read(struct held_list *list, const char *lock_dir);
 void held_list_free(struct held_list *list);
 
 #endif
