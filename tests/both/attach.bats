@@ -355,6 +355,68 @@ time.sleep(60)' 3>&- 4>&- &
     released
 }
 
+@test "a kernel that cannot pin a process: 71, and why" {
+    fails_with 71 'cannot watch process [0-9]+: pidfd_open\(2\) \(Linux 5.3\) is not to be had: .*; nothing is locked' \
+        env LD_PRELOAD="$HELPERS/fault_pidfd_open.so" dlock --attach job
+    released
+}
+
+# attach_slowly: --attach to a process of its own, whose guard stands still
+# before it watches; DLOCK_PID, GUARD and OTHER are their pids.
+attach_slowly() {
+    sleep 60 3>&- 4>&- &
+    OTHER=$!
+    echo "$OTHER" >"$T/other.pid"
+    LD_PRELOAD=$HELPERS/fault_pthread_create_stops.so dlock "$@" "--attach=$OTHER" job 2>"$T/err" 3>&- 4>&- &
+    DLOCK_PID=$!
+    wait_until 10 stands_still
+    GUARD=$(guards)
+    is_locked job
+}
+stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
+
+@test "a signal while the guard starts: dlock dies by it, the lock is given back, the target lives on" {
+    local status=0
+    attach_slowly
+    kill -INT "$DLOCK_PID"
+    kill -TERM "$DLOCK_PID"
+    wait "$DLOCK_PID" || status=$?
+    [ "$status" -eq 143 ] || [ "$status" -eq 130 ]
+    wait_until 5 is_clean job
+    wait_until 5 is_unguarded
+    kill -0 "$OTHER"
+}
+
+@test "dlock is killed while the guard starts: the guard gives the lock back" {
+    attach_slowly
+    kill -KILL "$DLOCK_PID"
+    wait "$DLOCK_PID" || true
+    kill -CONT "$GUARD"
+    released
+    kill -0 "$OTHER"
+}
+
+@test "the guard is killed while it starts: 71, and the lock is given back" {
+    local status=0
+    attach_slowly
+    kill -KILL "$GUARD"
+    wait "$DLOCK_PID" || status=$?
+    equals "$status" 71
+    grep -q 'the guard of the lock was killed; nothing is locked' "$T/err"
+    wait_until 5 is_clean job
+}
+
+@test "the lease is over before the guard has started: 71" {
+    local status=0
+    attach_slowly -t 1s
+    wait "$DLOCK_PID" || status=$?
+    equals "$status" 71
+    grep -q 'the guard of the lock did not start in time; nothing is locked' "$T/err"
+    wait_until 5 is_clean job
+    wait_until 5 is_unguarded
+    kill -0 "$OTHER"
+}
+
 # --- the end of the lease ---------------------------------------------------
 
 @test "the lease ends: the script gets TERM, and is told why" {
@@ -371,7 +433,8 @@ time.sleep(60)' 3>&- 4>&- &
     script child <<<"trap '' TERM; echo \$\$ >>\"\$T/pids\"; [ \$1 = 0 ] && sleep 60 || \"\$T/child\" \$((\$1 - 1)); :"
     script job <<<"trap '' TERM; dlock -t 2s --attach job || exit; setsid \"\$T/child\" 3 & \"\$T/child\" 3 & sleep 60 & $stay"
     start job
-    wait_until 10 test "$(wc -l <"$T/pids")" -eq 8
+    all_run() { [ "$(wc -l <"$T/pids")" -eq 8 ]; }
+    wait_until 10 all_run
     local begin status=0 pid
     begin=$(now)
     wait "$SCRIPT" || status=$?
@@ -484,10 +547,7 @@ time.sleep(60)' 3>&- 4>&- &
 
 # --- the lock in the script's hands -----------------------------------------
 
-is_built() { ! dlock --release nosuch 2>&1 | grep -q 'not there yet'; }
-
 @test "dlock --release in the script, without a name: released, the guard goes, the script runs on" {
-    is_built || skip 'no --release'
     script job <<<"dlock --attach job || exit; dlock --release || exit; $stay"
     start job
     wait_until 5 is_unguarded
@@ -497,18 +557,41 @@ is_built() { ! dlock --release nosuch 2>&1 | grep -q 'not there yet'; }
 }
 
 @test "dlock --extend in the script, without a name: the script outlives its first lease" {
-    is_built || skip 'no --extend'
     script job <<<'dlock -t 2s --attach job || exit; dlock --extend -t 20s || exit; sleep 2.5; echo ran'
     run "$T/job"
     equals "$status ${lines[-1]}" '0 ran'
     released
 }
 
-@test "dlock --current in the script names the innermost lock" {
-    is_built || skip 'no --current'
-    script job <<<'dlock --attach a && dlock --attach b || exit; dlock --current'
+@test "dlock --current in the script names the locks, the innermost first" {
+    script inner <<<'dlock --attach c && dlock --attach d && dlock e dlock --current --json'
+    script job <<<'dlock --attach b || exit; dlock --current --json; dlock a "$T/inner"; exit'
+    run dlock outer "$T/job"
+    equals "$status" 0
+    equals "$(grep -oE '"key":"[^"]*"' <<<"$output" | cut -d'"' -f4 | sed 's/^dlock://' | tr '\n' ' ')" 'b outer e d c a b outer '
+    released b
+}
+
+@test "what a killed guard has left is found by nobody, and removed" {
+    script job <<<"dlock --attach job || exit; $stay; dlock --current"
+    start job
+    kill -KILL "$(guards)"
+    wait_until 5 is_unguarded
+    end_script 1
+    equals "$(find "$T/locks" -name '.attached-*')" ''
+    steal job >/dev/null 2>&1 || true
+}
+
+@test "nonsense in the place of an attachment's file is looked past" {
+    script job <<<"dlock --attach job || exit
+        for text in '' x '1 1' '99999999999999999999999999 1 file a dlock:b' \"\$(printf %09000d 0)\"; do
+            echo \"\$text\" >\$T/locks/.attached-\$\$-x; flock \$T/locks/.attached-\$\$-x dlock --current || exit
+        done
+        mkdir \$T/locks/.attached-\$\$-dir; mkfifo \$T/locks/.attached-\$\$-fifo; ln -s /etc/passwd \$T/locks/.attached-\$\$-link
+        dlock --current"
     run "$T/job"
     equals "$status" 0
-    [[ ${lines[0]} == *b* ]]
-    released a
+    equals "$(grep -c job <<<"$output")" 6
+    rm -r "$T"/locks/.attached-*
+    released
 }

@@ -67,6 +67,32 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
     (void)thread, (void)attributes, (void)start, (void)data;
     return EAGAIN;
 }
+#elif defined FAULT_pthread_create_stops
+/* The guard of --attach stands still before it watches. */
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *data)
+{
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+    raise(SIGSTOP);
+    return real(thread, attributes, start, data);
+}
+#elif defined FAULT_pidfd_open
+/* Linux before 5.3. */
+long syscall(long number, ...)
+{
+    long (*real)(long, ...);
+    long argument[6];
+    va_list arguments;
+    *(void **)&real = dlsym(RTLD_NEXT, "syscall");
+    va_start(arguments, number);
+    for (int i = 0; i < 6; i++)
+        argument[i] = va_arg(arguments, long);
+    va_end(arguments);
+    if (number != SYS_pidfd_open)
+        return real(number, argument[0], argument[1], argument[2], argument[3], argument[4], argument[5]);
+    errno = ENOSYS;
+    return -1;
+}
 #elif defined FAULT_pwrite
 ssize_t pwrite(int fd, const void *bytes, size_t count, off_t offset)
 {
