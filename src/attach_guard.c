@@ -92,6 +92,8 @@ static bool is_over(struct guard *guard)
         return true;
     if (!lease_end_gives_up(&guard->end))
         return false;
+    if (left.found == 0) /* /proc hides it */
+        left = (struct process_count){.found = 1, .first = guard->target->id.pid, .known = true};
     lease_end_say_left(&guard->end, left);
     return true;
 }
