@@ -175,19 +175,24 @@ static enum lock_result wait_on(struct acquisition *acquisition, struct duration
                          &acquisition->lease, holder, waited, why);
 }
 
-/* An outer dlock told of its lock through the environment. That is our caller's:
- * it says nothing of another process that the lock is for (--attach=PID). */
-static bool inside_by_environment(struct acquisition *acquisition)
+/* An outer dlock told of its lock through the environment, or through the lock
+ * directory. That is our caller's: it says nothing of another process that the
+ * lock is for (--attach=PID). The directory is asked only for locks that are
+ * shared: an exclusive one refuses us and names its holder, but a share would
+ * be given to us once more. */
+static bool inside_by_claim(struct acquisition *acquisition)
 {
+    const struct lock_request *request = &acquisition->request;
     struct lease outer;
-    pid_t holder = acquisition->request.self.pid;
-    if (holder != getpid() && holder != getppid())
-        return false;
     struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
-    if (!nested_by_environment(acquisition->backend, acquisition->key, &outer, bound))
+    if (request->self.pid != getpid() && request->self.pid != getppid())
         return false;
-    found_ancestor(acquisition, outer.mode, outer.slots);
-    return true;
+    bool inside = nested_by_environment(acquisition->backend, acquisition->key, &outer, bound) ||
+                  (request->mode != MODE_EXCLUSIVE &&
+                   nested_by_attachment(acquisition->backend, acquisition->options->lock_dir, acquisition->key, &outer, bound));
+    if (inside)
+        found_ancestor(acquisition, outer.mode, outer.slots);
+    return inside;
 }
 
 bool acquisition_take(struct acquisition *acquisition, int *status)
@@ -199,7 +204,7 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
     struct why why = {""};
     if (!backend_choose(&acquisition->backend, options, out, status))
         return false;
-    if (inside_by_environment(acquisition)) {
+    if (inside_by_claim(acquisition)) {
         if (acquisition->upgrade)
             *status = not_taken(acquisition, LOCK_HELD, &holder, &waited, &why);
         return acquisition->nested;

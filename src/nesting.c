@@ -1,5 +1,6 @@
 #include "nesting.h"
 
+#include "attached.h"
 #include "proc.h"
 
 #include <stdlib.h>
@@ -8,18 +9,45 @@
 
 enum { ANCESTORS_MOST = 1024 };
 
+struct claim {
+    struct backend *backend;
+    const char *key;
+    struct lease *lease;
+    struct bound bound;
+};
+
+static bool claim_holds(const struct claim *claim, const struct held *held)
+{
+    struct backend *backend = claim->backend;
+    struct why ignored = {""};
+    if (strcmp(held->backend, backend->kind) != 0 || strcmp(held->key, claim->key) != 0)
+        return false;
+    *claim->lease = (struct lease){.key = claim->key, .token = held->token, .take_id = ""};
+    bool holds = backend->check(backend, claim->lease, claim->bound, &ignored) == LOCK_OK;
+    claim->lease->token = ""; /* it was the claim's own */
+    return holds;
+}
+
 bool nested_by_environment(struct backend *backend, const char *key, struct lease *lease, struct bound bound)
 {
+    struct claim claim = {backend, key, lease, bound};
     struct held held;
-    for (const char *at = getenv("DLOCK_HELD"); at != NULL;) {
-        struct why ignored = {""};
-        if (!held_next(&at, &held) || strcmp(held.backend, backend->kind) != 0 || strcmp(held.key, key) != 0)
-            continue;
-        *lease = (struct lease){.key = key, .token = held.token, .take_id = ""};
-        if (backend->check(backend, lease, bound, &ignored) == LOCK_OK)
+    for (const char *at = getenv("DLOCK_HELD"); at != NULL;)
+        if (held_next(&at, &held) && claim_holds(&claim, &held))
             return true;
-    }
     return false;
+}
+
+static bool attachment_holds(void *data, pid_t pid, const struct held *held)
+{
+    (void)pid;
+    return claim_holds(data, held);
+}
+
+bool nested_by_attachment(struct backend *backend, const char *lock_dir, const char *key, struct lease *lease, struct bound bound)
+{
+    struct claim claim = {backend, key, lease, bound};
+    return attached_visit_ancestors(lock_dir, attachment_holds, &claim);
 }
 
 bool nested_by_ancestry(const struct holder *holder, const struct holder *self)

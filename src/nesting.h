@@ -13,6 +13,9 @@
  * *lease is then what the store says of it. */
 bool nested_by_environment(struct backend *backend, const char *key, struct lease *lease, struct bound bound);
 
+/* The same for what is attached to this process or an ancestor (attached.h). */
+bool nested_by_attachment(struct backend *backend, const char *lock_dir, const char *key, struct lease *lease, struct bound bound);
+
 /* Whether the holder is `self`, who asks for the lock (a script that has become
  * a dlock), or an ancestor of it, on this host and since the same start: for
  * where the environment was scrubbed (sudo), or could not be set (--attach). */

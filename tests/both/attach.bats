@@ -194,6 +194,21 @@ released() {
     equals "$(cat "$T/out")" inside
 }
 
+@test "a share or a slot that the script has is not taken once more" {
+    local mode
+    for mode in --shared --slots=2; do
+        script job <<<"dlock $mode --attach job || exit; dlock -v $mode --attach job; dlock -v $mode job echo inside; $stay"
+        start job
+        equals "$(guards | wc -w)" 1
+        dlock -n "$mode" job true
+        fails_with 75 '' dlock -n job true
+        end_script
+        released
+        equals "$(grep -c 'held already' "$T/err")" 2
+        equals "$(cat "$T/out")" inside
+    done
+}
+
 @test "inside a dlock of the same lock: held already" {
     script job <<<'dlock -v --attach job || exit; echo ran'
     run timeout 20 dlock job "$T/job"
