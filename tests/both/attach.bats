@@ -332,6 +332,18 @@ time.sleep(60)' 3>&- 4>&- &
     released
 }
 
+@test "a caller that ends before it is pinned, or right after: nothing is taken, and nobody else is meant" {
+    local call
+    for call in 1 2; do
+        rm -f "$T/err" "$T/status"
+        FAULT_CALL=$call sh -c 'LD_PRELOAD=$HELPERS/fault_caller_ends.so dlock --attach job 2>"$T/err"; exit' 3>&- 4>&- || true
+        wait_until 10 test -s "$T/err"
+        grep -qE '(there is no process [0-9]+|the process that called dlock has ended|\(a zombie\)); nothing is locked' "$T/err"
+        is_clean job
+        is_unguarded
+    done
+}
+
 # --- what ends the start ----------------------------------------------------
 
 @test "a signal ends the wait, and leaves nothing" {

@@ -48,6 +48,24 @@ int prctl(int option, ...)
     }
     return real(option, value, 0, 0, 0);
 }
+#elif defined FAULT_caller_ends
+/* The caller is killed when dlock asks for its pid for the $FAULT_CALL-th time:
+ * after the answer to the first question, before that to the second. */
+pid_t getppid(void)
+{
+    static int calls;
+    static pid_t killed;
+    pid_t (*real)(void);
+    *(void **)&real = dlsym(RTLD_NEXT, "getppid");
+    pid_t parent = real();
+    if (++calls != atoi(getenv("FAULT_CALL")) || killed != 0)
+        return parent;
+    killed = parent;
+    kill(parent, SIGKILL);
+    while (real() == parent)
+        usleep(1000);
+    return calls == 1 ? parent : real();
+}
 #elif defined FAULT_no_children
 /* A kernel that does not list the children of a process. */
 int access(const char *path, int mode)
