@@ -183,7 +183,7 @@ static enum lock_result wait_on(struct acquisition *acquisition, struct duration
 static bool inside_by_claim(struct acquisition *acquisition)
 {
     const struct lock_request *request = &acquisition->request;
-    struct lease outer;
+    struct lease outer = {0};
     struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
     if (request->self.pid != getpid() && request->self.pid != getppid())
         return false;
