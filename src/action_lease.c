@@ -2,6 +2,7 @@
 
 #include "acquisition.h"
 #include "backend_choice.h"
+#include "duration.h"
 #include "failure.h"
 #include "held.h"
 #include "insist.h"
@@ -81,6 +82,7 @@ struct target {
     char name[LOCK_KEY_SIZE]; /* where no name is given */
     char token[TOKEN_SIZE];   /* "": to be found in the store */
     struct lease lease;
+    struct duration hold_left; /* of --hold-at-least */
     enum extend_how how;
 };
 
@@ -179,6 +181,7 @@ static enum lock_result look(void *data, struct bound bound, struct why *why)
     if (owner != NULL) {
         target->lease.ttl = owner->ttl.ns > 0 ? owner->ttl : target->lease.ttl;
         target->lease.fence = owner->fence;
+        target->hold_left = owner->hold_left;
     }
     lock_state_free(&state);
     return LOCK_OK;
@@ -221,30 +224,43 @@ static void print_extended(const struct target *target)
     putchar('\n');
 }
 
+/* Others are kept out for --hold-at-least, which a lease is no shorter than. */
+static int refuse_shorter_than_hold(const struct target *target)
+{
+    char hold[DURATION_TEXT_SIZE];
+    return fail(target->out, FAIL_ARGUMENT, STATUS_USAGE, "--ttl: it must not be shorter than what is left of --hold-at-least, %s",
+                duration_format(target->hold_left, hold, sizeof hold));
+}
+
 /* By the --ttl of the command line, which may shorten it; else by that with
  * which it was taken. */
+static int extend_target(struct target *target)
+{
+    const struct options *options = target->options;
+    struct why why = {""};
+    bool told = options->origins[OPT_TTL].kind == ORIGIN_COMMAND_LINE;
+    if (told && options->ttl.ns < target->hold_left.ns)
+        return refuse_shorter_than_hold(target);
+    if (told)
+        target->lease.ttl = options->ttl;
+    target->how = told ? EXTEND_EXACTLY : EXTEND_AT_LEAST;
+    enum lock_result result = insist(extend, target, options->outage, &why);
+    if (result != LOCK_OK)
+        return target_failed(target, result, &why);
+    if (options->json)
+        print_extended(target);
+    say_verbose(target->out, "extended");
+    return flushed(target->out, STATUS_OK);
+}
+
 int action_extend(const struct options *options, struct messages *out)
 {
     struct target target;
-    struct why why = {""};
     int status = STATUS_INTERNAL;
-    bool told = options->origins[OPT_TTL].kind == ORIGIN_COMMAND_LINE;
     if (!target_open(&target, options, out, &status))
         return status;
-    if (find_owner(&target, &status)) {
-        if (told)
-            target.lease.ttl = options->ttl;
-        target.how = told ? EXTEND_EXACTLY : EXTEND_AT_LEAST;
-        enum lock_result result = insist(extend, &target, options->outage, &why);
-        if (result != LOCK_OK) {
-            status = target_failed(&target, result, &why);
-        } else {
-            if (options->json)
-                print_extended(&target);
-            status = flushed(out, STATUS_OK);
-            say_verbose(out, "extended");
-        }
-    }
+    if (find_owner(&target, &status))
+        status = extend_target(&target);
     target_close(&target);
     return status;
 }

@@ -35,20 +35,26 @@ static enum lock_result judge(struct lock_store *store, const struct lock_place 
     return LOCK_GONE;
 }
 
-/* The place that is held comes before one that the same token once had. */
+/* The place that is held comes before those that the same token once had; of
+ * these the last one taken tells what became of it. */
 static enum lock_result search(struct lock_store *store, const struct lease *lease, struct outside *outside, struct why *why)
 {
     struct lock_place place = {.number = -1};
     enum lock_result result = LOCK_GONE;
     while (result != LOCK_OK && lock_file_next_place(&outside->file, &place)) {
-        if (is_meant(&place, lease)) {
-            result = judge(store, &place, why);
-            outside->known = true;
-        } else {
+        struct why reason = {""};
+        if (!is_meant(&place, lease)) {
             outside->others |= lock_place_held(&place, lock_store_boot_id(store));
+            continue;
         }
+        enum lock_result judged = judge(store, &place, &reason);
+        if (judged == LOCK_OK || !outside->known || place.record.fence > outside->place.record.fence) {
+            result = judged;
+            *why = reason;
+            outside->place = place;
+        }
+        outside->known = true;
     }
-    outside->place = place;
     return result;
 }
 

@@ -91,6 +91,7 @@ end
 local function take_share(slot)
   local fence = next_fence()
   if not fence then return AT_THE_END end
+  if known.owner == token then redis.call('HDEL', meta, 'owner', 'take') end -- that take is history
   redis.call('HSET', meta, 'fence', fence, 'holder ' .. token, cjson.encode({take = id, fence = fence, slot = slot,
     host = ARGV[5], boot = ARGV[6], pid = ARGV[7], start = ARGV[8], user = ARGV[9], command = ARGV[10],
     since = ARGV[11], ttl = ARGV[2], hold = hold > 0 and whole(now + hold) or '0', detached = ARGV[15]}))
@@ -160,8 +161,14 @@ if value then
   return refuse(redis.call('PTTL', lock), known.owner == value and known, 'exclusive', false)
 end
 
--- Free. Those who shared it until somebody removed the key do not hold it any more.
-for _, holder in ipairs(list_holders()) do forget_holder(holder[1]) end
+-- Free. Those who shared it until it ended, or until somebody removed the key, do
+-- not hold it any more.
+redis.pcall('DEL', holders)
+if known.mode and known.mode ~= 'exclusive' then
+  for _, field in ipairs(redis.call('HKEYS', meta)) do
+    if string.sub(field, 1, 7) == 'holder ' then redis.call('HDEL', meta, field) end
+  end
+end
 if mode == 'exclusive' then return take_exclusive() end
 if claimant and claimant ~= token then return refuse(math.max(1, redis.call('PTTL', claim)), nil, mode, false) end
 return take_share(mode == 'slots' and 0 or -1)

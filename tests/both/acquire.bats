@@ -282,6 +282,10 @@ EOF
 
 @test "--hold-at-least and --acquire: released, others are refused until then, and --status tells" {
     local start
+    dlock --acquire --owner=hold -t 60s --hold-at-least=30s held >/dev/null
+    code 64 INVALID_ARGUMENT dlock --extend -t 10s --owner=hold held
+    [ "$(left held)" -gt 50000 ]
+    dlock --extend -t 40s --owner=hold held
     start=$(now)
     dlock --acquire --owner=me -t 60s --hold-at-least=2s job >/dev/null
     [ "$(dlock --status --json job | python3 -c 'import json, sys; s = json.load(sys.stdin); print(int(0 < s["hold_remaining"] <= 2 and not s["released"]))')" = 1 ]
@@ -291,6 +295,7 @@ EOF
     [ "$(dlock --status --json job | python3 -c 'import json, sys; s = json.load(sys.stdin); print(int(s["locked"] and s["released"]))')" = 1 ]
     code 1 LOCK_ALREADY_RELEASED dlock --release --owner=me job
     code 1 LOCK_ALREADY_RELEASED dlock --extend --owner=me job
+    code 75 LOCK_TIMEOUT dlock --acquire -w 0.1 job
     run dlock -w 20 job echo next
     equals "$output" next
     [ $(($(now) - start)) -ge 1950 ]
