@@ -53,8 +53,8 @@ print(json.dumps(state, sort_keys=True))'
 import json, sys, time, calendar
 lease = json.loads(sys.argv[1])
 at, end = (calendar.timegm(time.strptime(lease[x], "%Y-%m-%dT%H:%M:%SZ")) for x in ("acquired_at", "expires_at"))
-assert abs(at - time.time()) < 5, lease
-assert 57 <= end - at <= 60, lease
+assert abs(at - time.time()) < 60, lease
+assert 50 <= end - at <= 61, lease
 PY
     dlock --release --scope=s --owner=me job
 }
@@ -287,8 +287,8 @@ EOF
     [ "$(left held)" -gt 50000 ]
     dlock --extend -t 40s --owner=hold held
     start=$(now)
-    dlock --acquire --owner=me -t 60s --hold-at-least=2s job >/dev/null
-    [ "$(dlock --status --json job | python3 -c 'import json, sys; s = json.load(sys.stdin); print(int(0 < s["hold_remaining"] <= 2 and not s["released"]))')" = 1 ]
+    dlock --acquire --owner=me -t 60s --hold-at-least=6s job >/dev/null
+    [ "$(dlock --status --json job | python3 -c 'import json, sys; s = json.load(sys.stdin); print(int(0 < s["hold_remaining"] <= 6 and not s["released"]))')" = 1 ]
     dlock --release --owner=me job
     fails_with 75 '' dlock -n job echo wrong
     [[ $(dlock --status job) == *'released and kept for another '*'(--hold-at-least)'* ]]
@@ -296,9 +296,9 @@ EOF
     code 1 LOCK_ALREADY_RELEASED dlock --release --owner=me job
     code 1 LOCK_ALREADY_RELEASED dlock --extend --owner=me job
     code 75 LOCK_TIMEOUT dlock --acquire -w 0.1 job
-    run dlock -w 20 job echo next
+    run dlock -w 30 job echo next
     equals "$output" next
-    [ $(($(now) - start)) -ge 1950 ]
+    [ $(($(now) - start)) -ge 5900 ]
 }
 
 @test "what makes no sense together is refused, and nothing is changed" {

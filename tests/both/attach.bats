@@ -435,7 +435,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
 
 @test "the lease is over before the guard has started: 71" {
     local status=0
-    attach_slowly -t 1s
+    attach_slowly -t 4s
     wait "$DLOCK_PID" || status=$?
     equals "$status" 71
     grep -q 'the guard of the lock did not start in time; nothing is locked' "$T/err"
