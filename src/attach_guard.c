@@ -161,7 +161,7 @@ static void close_guard(struct guard *guard)
 
 __attribute__((noreturn)) static void refuse(struct guard *guard, const char *what, int error)
 {
-    struct why why;
+    struct why why = {""};
     why_set(&why, "%s%s%s", what, error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
     close_guard(guard);
     (void)tell_dlock(guard, why.text);

@@ -4,25 +4,12 @@
 #include "redis_state.h"
 #include "text.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static struct redis_backend *redis_of(struct backend *backend)
 {
     return (struct redis_backend *)(void *)backend;
-}
-
-/* Room for a number as a word. */
-struct number {
-    char text[24];
-};
-
-static void add_number(struct redis_call *call, struct number *room, int64_t number)
-{
-    snprintf(room->text, sizeof room->text, "%" PRId64, number);
-    redis_command_add(&call->words, room->text);
 }
 
 /* --- take ---------------------------------------------------------------- */
@@ -74,22 +61,18 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
     return redis_bad_answer(redis, why);
 }
 
-struct release_numbers {
-    struct number now, hold;
-};
-
 /* The hold is the holder's own to know; where another process has taken the
  * lock, the store knows it. */
-static void begin_release(struct redis_call *call, const struct lease *lease, struct release_numbers *numbers)
+static void begin_release(struct redis_call *call, const struct lease *lease)
 {
     redis_script_begin(call, &redis_release_script, KEYS_RELEASED, lease->key);
     redis_command_add(&call->words, lease->token);
     redis_command_add(&call->words, lease->take_id);
-    add_number(call, &numbers->now, wall_now_ms());
+    redis_script_add_number(call, wall_now_ms());
     if (lease->take_id[0] == '\0')
         redis_command_add(&call->words, "");
     else
-        add_number(call, &numbers->hold, deadline_left(lease->hold).ns / NS_PER_MS);
+        redis_script_add_number(call, deadline_left(lease->hold).ns / NS_PER_MS);
     redis_command_add(&call->words, lease->lost ? "1" : "");
 }
 
@@ -98,13 +81,12 @@ static void begin_release(struct redis_call *call, const struct lease *lease, st
 static void undo_take(struct redis_backend *redis, const struct lock_request *request, struct bound bound)
 {
     struct redis_call call;
-    struct release_numbers numbers;
     struct lease lease;
     struct why ignored;
     redisReply *reply;
     lease_begin(&lease, request, deadline_now(), 0);
     lease.hold = deadline_now();
-    begin_release(&call, &lease, &numbers);
+    begin_release(&call, &lease);
     for (int by_text = 0; by_text < 2 && redis->conn.fd >= 0; by_text++)
         if (redis_script_send(redis, &call, by_text, &reply, bound, &ignored) == LOCK_OK)
             freeReplyObject(reply);
@@ -123,25 +105,24 @@ static enum lock_result redis_take(struct backend *backend, const struct lock_re
     struct redis_backend *redis = redis_of(backend);
     const struct holder *self = &request->self;
     struct redis_call call;
-    struct number ttl, pid, start, since, slots, hold, waited;
     redis_script_begin(&call, &redis_take_script, KEYS_ALL, request->key);
     redis_command_add(&call.words, request->token);
-    add_number(&call, &ttl, request->ttl.ns / NS_PER_MS);
+    redis_script_add_number(&call, request->ttl.ns / NS_PER_MS);
     redis_command_add(&call.words, request->take_id);
     redis_command_add(&call.words, backend->uncertain ? "1" : "0");
     redis_command_add(&call.words, self->host);
     redis_command_add(&call.words, self->boot_id);
-    add_number(&call, &pid, self->pid);
-    add_number(&call, &start, self->pid_start);
+    redis_script_add_number(&call, self->pid);
+    redis_script_add_number(&call, self->pid_start);
     redis_command_add(&call.words, self->user);
     redis_command_add(&call.words, self->command);
-    add_number(&call, &since, wall_now_ms());
+    redis_script_add_number(&call, wall_now_ms());
     redis_command_add(&call.words, lock_mode_name(request->mode));
-    add_number(&call, &slots, request->slots);
-    add_number(&call, &hold, request->hold_at_least.ns / NS_PER_MS);
+    redis_script_add_number(&call, request->slots);
+    redis_script_add_number(&call, request->hold_at_least.ns / NS_PER_MS);
     redis_command_add(&call.words, request->detached ? "1" : "");
     redis_command_add(&call.words, refusal_word(request));
-    add_number(&call, &waited, request->waited.ns / NS_PER_MS);
+    redis_script_add_number(&call, request->waited.ns / NS_PER_MS);
 
     redisReply *reply;
     /* The lease counts from here: connecting is not part of it. */
@@ -233,12 +214,11 @@ static enum lock_result redis_extend(struct backend *backend, struct lease *leas
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
-    struct number ttl;
     redis_script_begin(&call, &redis_extend_script, KEYS_WATCHED, lease->key);
     call.arm = redis->watched;
     redis_command_add(&call.words, lease->token);
     redis_command_add(&call.words, lease->take_id);
-    add_number(&call, &ttl, lease->ttl.ns / NS_PER_MS);
+    redis_script_add_number(&call, lease->ttl.ns / NS_PER_MS);
     redis_command_add(&call.words, how == EXTEND_EXACTLY ? "1" : "");
     return run_check(redis, &call, lease, bound, why);
 }
@@ -248,9 +228,8 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
-    struct release_numbers numbers;
     redisReply *reply;
-    begin_release(&call, lease, &numbers);
+    begin_release(&call, lease);
     redis->conn.sent = false;
     enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
     redis->release_sent = redis->release_sent || (result != LOCK_OK && redis->conn.sent);
@@ -293,9 +272,8 @@ static enum lock_result redis_force_release(struct backend *backend, const char 
                                             struct bound bound, struct why *why)
 {
     struct redis_call call;
-    struct number now;
     redis_script_begin(&call, &redis_force_script, KEYS_ALL, key);
-    add_number(&call, &now, wall_now_ms());
+    redis_script_add_number(&call, wall_now_ms());
     return run_look(redis_of(backend), &call, key, was, bound, why);
 }
 
@@ -306,7 +284,7 @@ static enum lock_result redis_list(struct backend *backend, const char *prefix, 
     struct redis_keys keys = {0};
     enum lock_result result = redis_keys_find(redis_of(backend), prefix, pattern, &keys, bound, why);
     for (size_t i = 0; result == LOCK_OK && i < keys.count; i++) {
-        struct lock_state state;
+        struct lock_state state = {0};
         if (i > 0 && strcmp(keys.list[i], keys.list[i - 1]) == 0)
             continue; /* SCAN may name a key twice */
         result = redis_look(backend, keys.list[i], &state, bound, why);

@@ -31,35 +31,35 @@ enum option_action {
 
 struct options {
     enum option_action action;
-    const char *name; /* NULL where the action does without; of ACTION_LIST: the pattern */
     pid_t attach_pid; /* of ACTION_ATTACH; 0: our parent */
+    const char *name; /* NULL where the action does without; of ACTION_LIST: the pattern */
     char **command;            /* NULL-terminated, from the given argv; NULL with -c */
     const char *shell_command; /* -c */
+    enum lock_mode mode;
+    int slots; /* of MODE_SLOTS */
     bool waits_forever;
     bool nonblock; /* -n; --wait after it undoes it */
-    struct duration wait; /* where it does not wait for ever; zero, also with nonblock: do not wait */
     int conflict_status;
+    struct duration wait; /* where it does not wait for ever; zero, also with nonblock: do not wait */
     struct duration ttl;
     struct duration hold_at_least; /* <= ttl */
-    enum lock_mode mode;
-    int slots;         /* of MODE_SLOTS */
     const char *owner; /* NULL: a fresh one, or that of the action's lock */
     const char *owner_file; /* NULL: none */
     const char *scope; /* NULL: none */
     const char *prefix;
     const char *redis; /* URL; NULL: none configured */
-    enum backend_choice backend;
     const char *lock_dir, *lock_file;
+    enum backend_choice backend;
     enum on_degraded on_degraded;
-    bool fallback_to_file;
     struct duration connect_timeout, outage;
-    bool warn_on_expire; /* --on-expire=warn */
-    int stop_signal;
     struct duration grace; /* < ttl */
+    int stop_signal;
+    bool fallback_to_file;
+    bool warn_on_expire; /* --on-expire=warn */
     bool tree, heartbeat;
+    const char *report; /* file for a line about the run; NULL: none */
     int verbosity;
     bool json;
-    const char *report; /* file for a line about the run; NULL: none */
 
     struct origin origins[OPTION_COUNT];
     struct settings settings; /* owns the texts that the above point to */

@@ -2,7 +2,9 @@
 
 #include "text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "scripts.h"
@@ -21,6 +23,15 @@ void redis_script_begin(struct redis_call *call, const struct redis_script *scri
         lock_key_companion(call->companions[i], COMPANION_SIZE, key, companion_names[i]);
         redis_command_add(&call->words, call->companions[i]);
     }
+}
+
+void redis_script_add_number(struct redis_call *call, int64_t number)
+{
+    if (call->number_count >= NUMBERS_MOST)
+        abort(); /* a mistake of the programmer's */
+    char *text = call->numbers[call->number_count++];
+    snprintf(text, sizeof call->numbers[0], "%" PRId64, number);
+    redis_command_add(&call->words, text);
 }
 
 static void set_word(struct redis_command *command, int at, const char *word)

@@ -21,7 +21,7 @@ extern const struct redis_script redis_take_script, redis_check_script, redis_ex
  * common.lua). */
 enum { KEYS_WATCHED = 3, KEYS_RELEASED = 4, KEYS_ALL = 6 };
 
-enum { COMPANION_SIZE = LOCK_KEY_SIZE + 16 };
+enum { COMPANION_SIZE = LOCK_KEY_SIZE + 16, NUMBERS_MOST = 8 };
 
 /* One server, and the lock that is taken there. */
 struct redis_backend {
@@ -42,9 +42,14 @@ struct redis_call {
     struct redis_command words;
     char count[8];
     char companions[KEYS_ALL - 1][COMPANION_SIZE];
+    char numbers[NUMBERS_MOST][24]; /* those that are words */
+    int number_count;
 };
 
 void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys, const char *key);
+
+/* Adds a number as a word. */
+void redis_script_add_number(struct redis_call *call, int64_t number);
 
 /* Connects if need be and runs the script. LOCK_OK with an array that begins
  * with a word in *reply, to be freed; else as redis_conn_call(). */

@@ -3,6 +3,7 @@
 #include "text.h"
 
 #include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,9 +167,9 @@ static int compare_keys(const void *a, const void *b)
 enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix, const char *pattern,
                                  struct redis_keys *keys, struct bound bound, struct why *why)
 {
-    char match[2 * LOCK_KEY_SIZE + 2], cursor[32] = "0";
-    escape_glob(prefix, match, sizeof match - 1);
-    strcat(match, "*");
+    char escaped[2 * LOCK_KEY_SIZE], match[sizeof escaped + 1], cursor[32] = "0";
+    escape_glob(prefix, escaped, sizeof escaped);
+    snprintf(match, sizeof match, "%s*", escaped);
     enum lock_result result;
     do {
         struct redis_command command = {0};
