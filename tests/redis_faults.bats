@@ -136,7 +136,7 @@ P
     # Scripts are known already, so that the first call is the take itself.
     dlock -r "$URL" other true
     fake_redis lose=1 "$T/redis.sock"
-    run dlock -r "unix://$T/fake.sock" job -- sh -c 'echo ran; redis-cli -s "$T/redis.sock" hget "{dlock:job}:counts" takes'
+    run dlock -r "unix://$T/fake.sock" job -- sh -c 'echo ran; redis-cli -s "$T/redis.sock" hget "{dlock:job}:meta" takes'
     equals "$output" $'ran\n1'
     is_free
 }

@@ -78,13 +78,13 @@ P
     equals "$(redis hget "$meta" command)" "$T/held.sh"
     equals "$(redis hget "$meta" boot)" "$(cat /proc/sys/kernel/random/boot_id)"
     equals "$(redis hget "$meta" start)" "$(sed 's/.*) //' "/proc/$HOLDER/stat" | cut -d' ' -f20)"
-    equals "$(redis hget '{dlock:job}:counts' takes)" 1
+    equals "$(redis hget '{dlock:job}:meta' takes)" 1
     [ "$(redis pttl "$meta")" -gt 2592000000 ]
     end_hold
     wait "$HOLDER"
     equals "$(redis hget "$meta" last_owner)" me
     [ "$(redis hget "$meta" released)" -ge "$(redis hget "$meta" since)" ]
-    [ "$(redis hget '{dlock:job}:counts' held_ms)" -ge 0 ]
+    [ "$(redis hget '{dlock:job}:meta' held_ms)" -ge 0 ]
 }
 
 @test "the companion key shares the lock's hash slot" {

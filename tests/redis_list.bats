@@ -98,7 +98,7 @@ shared 0
     dlock --slots=2 job true
     dlock -s job -- dlock --current
     equals "$(redis acl log | grep -c reason)" 0
-    equals "$(redis hget '{dlock:job}:counts' takes)" 5
+    equals "$(redis hget '{dlock:job}:meta' takes)" 5
 }
 
 @test "the set of those who share a lock is removed: held by another until the key ends, for everybody" {

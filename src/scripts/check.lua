@@ -7,5 +7,5 @@
 
 local how, left, record = standing(ARGV[1], ARGV[2])
 if how ~= 'ours' then return {how, left or ''} end
-if not record then return {how, left, 'exclusive', '0', '-1'} end
+if not record then return {how, redis.call('PTTL', lock), 'exclusive', '0', '-1'} end
 return {how, left, known.mode or 'shared', known.slots or '0', tostring(record.slot or -1)}

@@ -6,9 +6,10 @@
 -- lock     the owner's token, or SHARED while several hold the lock
 -- meta     hash: who holds it exclusively, or the mode in force and a field
 --          "holder TOKEN" (JSON) for each who shares it; the last fence; the
---          last releases
+--          last releases; takes, losses, waited_ms, held_ms
 -- holders  sorted set: token -> when its lease ends (server, ms)
--- counts   hash: takes, conflicts, timeouts, losses, waited_ms, held_ms
+-- counts   hash, for those who do not get it: conflicts, timeouts, losses,
+--          waited_ms (a write to meta would wake the holder)
 -- queue    sorted set: token of a waiter -> until when it counts as one
 -- claim    token of a waiter for whom those who share the lock make way
 
@@ -39,7 +40,7 @@ if type(value) == 'table' and value.err then
 end
 
 local FIELDS = {'owner', 'take', 'fence', 'mode', 'slots', 'since', 'hold', 'ttl', 'detached', 'spent', 'host', 'boot', 'pid',
-  'start', 'user', 'command', 'last_owner', 'released'}
+  'start', 'user', 'command', 'last_owner', 'released', 'takes', 'losses', 'waited_ms', 'held_ms'}
 local known = {}
 local found = redis.pcall('HMGET', meta, unpack(FIELDS))
 if found.err then
@@ -51,19 +52,22 @@ end
 -- The last releases, newest first: lines of "TAKE TOKEN". A take has an id of
 -- its own, since --owner lets many have the same token.
 local function is_spent(take, token)
-  for id, owner in string.gmatch(known.spent or '', '(%S+) (%S+)\n') do
+  if not known.spent or not string.find(known.spent, take ~= '' and take or token, 1, true) then return false end
+  for id, owner in string.gmatch(known.spent, '(%S+) (%S+)\n') do
     if take == id or (take == '' and token == owner) then return true end
   end
   return false
 end
 
+local function spent_with(take, token)
+  local all = take .. ' ' .. token .. '\n' .. (known.spent or '')
+  return string.match(all, '^' .. string.rep('[^\n]*\n', SPENT_KEPT)) or all
+end
+
 local function spent_without(take)
-  local kept, count = '', 0
-  for id, owner in string.gmatch(known.spent or '', '(%S+) (%S+)\n') do
-    if id ~= take and count < SPENT_KEPT - 1 then
-      kept = kept .. id .. ' ' .. owner .. '\n'
-      count = count + 1
-    end
+  local kept = ''
+  for id, owner in string.gmatch(known.spent, '(%S+) (%S+)\n') do
+    if id ~= take then kept = kept .. id .. ' ' .. owner .. '\n' end
   end
   return kept
 end
@@ -82,15 +86,15 @@ local function score_of(token)
 end
 
 -- How the lock stands to somebody with this token and take id ('': the token
--- alone counts): 'ours' with what is left (ms; -1: no expiry) and the record of
--- one who shares it; 'released', with that token; 'other'; 'gone', with 'ended'
+-- alone counts): 'ours', for one who shares it with what is left (ms) and the
+-- record; 'released', with that token; 'other'; 'gone', with 'ended'
 -- where it was theirs.
 local function standing(token, take)
   if value == token then
     -- Where meta is gone or another client's, the token is all that there is.
     if known.owner == token and take ~= '' and known.take ~= take then return 'other' end
     if known.owner == token and is_spent(known.take, '') then return 'released' end
-    return 'ours', redis.call('PTTL', lock)
+    return 'ours'
   end
   local record
   if value == SHARED then
@@ -128,6 +132,11 @@ local function settle_shared(now)
   local left = whole(math.max(1, tonumber(last[2]) - now))
   redis.call('PEXPIRE', lock, left)
   redis.call('PEXPIRE', holders, left)
+end
+
+-- What a number in meta is with so much more.
+local function plus(field, number)
+  return whole((tonumber(known[field]) or 0) + number)
 end
 
 -- For people: where it cannot be written, what is done is done all the same.

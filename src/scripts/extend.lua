@@ -8,6 +8,7 @@
 local token, ttl, exactly = ARGV[1], tonumber(ARGV[3]), ARGV[4] == '1'
 local how, left, record = standing(token, ARGV[2])
 if how ~= 'ours' then return {how, left or ''} end
+if not record then left = redis.call('PTTL', lock) end
 if left < ttl or exactly then
   left = ttl
   if record then

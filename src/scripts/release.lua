@@ -34,6 +34,7 @@ if record then
   end
   settle_shared(now)
 elseif hold > 0 then
+  left = redis.call('PTTL', lock)
   if left < 0 or left > hold then redis.call('PEXPIRE', lock, whole(hold)) end
 else
   redis.call('DEL', lock)
@@ -41,8 +42,8 @@ end
 
 -- What meta says is for people, except the fence; if it cannot be written the
 -- lock is released all the same.
-redis.pcall('HSET', meta, 'last_owner', token, 'released', ARGV[3], 'spent', take .. ' ' .. token .. '\n' .. spent_without(take))
-if redis.call('PTTL', meta) < 0 then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
-if ARGV[5] == '1' then count('losses', 1) end
-if who.since then count('held_ms', math.max(0, wall - (tonumber(who.since) or 0))) end
+local held = who.since and math.max(0, wall - (tonumber(who.since) or 0)) or 0
+redis.pcall('HSET', meta, 'last_owner', token, 'released', ARGV[3], 'spent', spent_with(take, token),
+  'held_ms', plus('held_ms', held), 'losses', plus('losses', ARGV[5] == '1' and 1 or 0))
+if not known.fence then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
 return {'released', 'now'}

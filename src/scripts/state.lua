@@ -20,8 +20,9 @@ local function state()
   local waiters = redis.pcall('ZCOUNT', queue, '(' .. whole(now), '+inf')
   if type(waiters) ~= 'number' then waiters = -1 end
   local answer = {'lock', '', '0', waiters, known.fence or '', known.last_owner or '', known.released or ''}
-  local numbers = redis.pcall('HMGET', counts, 'takes', 'conflicts', 'timeouts', 'losses', 'waited_ms', 'held_ms')
-  for i = 1, 6 do answer[#answer + 1] = not numbers.err and numbers[i] or '' end
+  local COUNTED = {'takes', 'conflicts', 'timeouts', 'losses', 'waited_ms', 'held_ms'}
+  local numbers = redis.pcall('HMGET', counts, unpack(COUNTED))
+  for i, field in ipairs(COUNTED) do answer[#answer + 1] = plus(field, not numbers.err and tonumber(numbers[i]) or 0) end
   if value == SHARED then
     answer[2], answer[3] = known.mode or 'shared', known.slots or '0'
     -- Somebody has removed the set: the key is in the way until it ends.

@@ -18,9 +18,20 @@ local WAITER_MS, CLAIM_MS = 15000, 2000
 
 if found.err then return {'unusable', meta, 'it is not a hash'} end
 
-local now = now_ms()
-local claimant = redis.pcall('GET', claim)
-if type(claimant) ~= 'string' then claimant = false end
+local time = redis.call('TIME')
+local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = math.floor(now_us / 1000)
+
+local function claimant()
+  local waiter = redis.pcall('GET', claim)
+  return type(waiter) == 'string' and waiter or nil
+end
+
+-- No more a waiter.
+local function leave_queue()
+  redis.pcall('ZREM', queue, token)
+  if claimant() == token then redis.pcall('DEL', claim) end
+end
 
 -- A waiter of another mode waits until all have left, and would wait for ever
 -- if others came meanwhile.
@@ -28,14 +39,13 @@ local function note_refusal(other_mode)
   if refusal ~= 'waits' then
     count(refusal == 'timeout' and 'timeouts' or 'conflicts', 1)
     if waited > 0 then count('waited_ms', waited) end
-    redis.pcall('ZREM', queue, token)
-    if claimant == token then redis.pcall('DEL', claim) end
+    leave_queue()
     return ''
   end
   redis.pcall('ZREMRANGEBYSCORE', queue, '-inf', now)
   redis.pcall('ZADD', queue, now + WAITER_MS, token)
   redis.pcall('PEXPIRE', queue, WAITER_MS)
-  if not other_mode or (claimant and claimant ~= token) then return '' end
+  if not other_mode or (claimant() or token) ~= token then return '' end
   redis.pcall('SET', claim, token, 'PX', CLAIM_MS)
   return '1'
 end
@@ -51,27 +61,23 @@ end
 -- that steps back by the last fence. Lua counts whole numbers exactly up to
 -- 2^53, which microseconds reach in the year 2255.
 local function next_fence()
-  local time = redis.call('TIME')
-  local fence = tonumber(time[1]) * 1000000 + tonumber(time[2])
   local last = known.fence and tonumber(known.fence) or 0
   if not (last < 9007199254740991) then return nil end
-  return whole(math.max(fence, last + 1))
+  return whole(math.max(now_us, last + 1))
 end
 
--- Meta goes with the clock only once the clock has passed its fence, or a later
--- fence would be lower: a server's clock may have been far ahead.
-local function keep_meta(fence)
+-- What every take writes into meta. That goes with the clock only once the clock
+-- has passed the fence, or a later fence would be lower: a server's clock may
+-- have been far ahead.
+local function note_take(fence, ...)
+  redis.call('HSET', meta, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1), ...)
   redis.call('PEXPIRE', meta, whole(ttl + META_KEPT_MS + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
-end
-
-local function note_take(fence)
-  local spent = is_spent(id, '') and spent_without(id) or known.spent or ''
-  redis.call('HSET', meta, 'mode', mode, 'slots', slots, 'spent', spent)
-  keep_meta(fence)
-  count('takes', 1)
-  if waited > 0 then count('waited_ms', waited) end
-  redis.pcall('ZREM', queue, token)
-  if claimant == token then redis.pcall('DEL', claim) end
+  -- An earlier try with this id came too late, and was given back.
+  if is_spent(id, '') then redis.call('HSET', meta, 'spent', spent_without(id)) end
+  if waited > 0 then
+    redis.call('HSET', meta, 'waited_ms', plus('waited_ms', waited))
+    leave_queue()
+  end
 end
 
 local AT_THE_END = {'unusable', meta, 'its fence is at the end of what can be counted'}
@@ -80,10 +86,9 @@ local AT_THE_END = {'unusable', meta, 'its fence is at the end of what can be co
 local function take_exclusive()
   local fence = next_fence()
   if not fence then return AT_THE_END end
-  redis.call('HSET', meta, 'owner', token, 'take', id, 'fence', fence, 'host', ARGV[5], 'boot', ARGV[6], 'pid', ARGV[7],
-    'start', ARGV[8], 'user', ARGV[9], 'command', ARGV[10], 'since', ARGV[11], 'ttl', ARGV[2],
-    'hold', hold > 0 and whole(now + hold) or '0', 'detached', ARGV[15])
-  note_take(fence)
+  note_take(fence, 'owner', token, 'take', id, 'host', ARGV[5], 'boot', ARGV[6], 'pid', ARGV[7], 'start', ARGV[8],
+    'user', ARGV[9], 'command', ARGV[10], 'since', ARGV[11], 'ttl', ARGV[2], 'hold', hold > 0 and whole(now + hold) or '0',
+    'detached', ARGV[15])
   redis.call('SET', lock, token, 'PX', ARGV[2])
   return {'taken', fence, ttl, -1}
 end
@@ -92,10 +97,9 @@ local function take_share(slot)
   local fence = next_fence()
   if not fence then return AT_THE_END end
   if known.owner == token then redis.call('HDEL', meta, 'owner', 'take') end -- that take is history
-  redis.call('HSET', meta, 'fence', fence, 'holder ' .. token, cjson.encode({take = id, fence = fence, slot = slot,
+  note_take(fence, 'holder ' .. token, cjson.encode({take = id, fence = fence, slot = slot,
     host = ARGV[5], boot = ARGV[6], pid = ARGV[7], start = ARGV[8], user = ARGV[9], command = ARGV[10],
     since = ARGV[11], ttl = ARGV[2], hold = hold > 0 and whole(now + hold) or '0', detached = ARGV[15]}))
-  note_take(fence)
   redis.call('ZADD', holders, whole(now + ttl), token)
   if not value then redis.call('SET', lock, SHARED, 'PX', ARGV[2]) end
   settle_shared(now)
@@ -138,7 +142,7 @@ local function join()
     return refuse(left, record_of(last[1]), known.mode or 'shared', true)
   end
   if mine then return refuse(mine - now, record, mode, false) end
-  if claimant and claimant ~= token then
+  if (claimant() or token) ~= token then
     return refuse(math.max(1, redis.call('PTTL', claim)), record_of(last[1]), mode, false)
   end
   local slot = -1
@@ -163,12 +167,12 @@ end
 
 -- Free. Those who shared it until it ended, or until somebody removed the key, do
 -- not hold it any more.
-redis.pcall('DEL', holders)
-if known.mode and known.mode ~= 'exclusive' then
+if mode ~= 'exclusive' or (known.mode and known.mode ~= 'exclusive') then
+  redis.pcall('DEL', holders)
   for _, field in ipairs(redis.call('HKEYS', meta)) do
     if string.sub(field, 1, 7) == 'holder ' then redis.call('HDEL', meta, field) end
   end
 end
 if mode == 'exclusive' then return take_exclusive() end
-if claimant and claimant ~= token then return refuse(math.max(1, redis.call('PTTL', claim)), nil, mode, false) end
+if (claimant() or token) ~= token then return refuse(math.max(1, redis.call('PTTL', claim)), nil, mode, false) end
 return take_share(mode == 'slots' and 0 or -1)
