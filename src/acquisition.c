@@ -89,6 +89,13 @@ static void tell_manager(void *data, const struct holder *holder, const struct w
     notify_send(&out->notify, "EXTEND_TIMEOUT_USEC=%d", 30 * 1000 * 1000);
 }
 
+/* The last take was given back: the next one is another. */
+static void take_anew(void *data)
+{
+    struct acquisition *acquisition = data;
+    token_make(acquisition->take_id);
+}
+
 static int not_taken(struct acquisition *acquisition, enum lock_result result, const struct holder *holder,
                      const struct waited *waited, const struct why *why)
 {
@@ -140,7 +147,7 @@ static void look_for_ancestor(struct acquisition *acquisition)
     if (acquisition->backend->look(acquisition->backend, acquisition->key, &state, bound, &ignored) != LOCK_OK)
         return;
     for (size_t i = 0; i < state.owner_count; i++) {
-        if (!state.owners[i].released && nested_by_ancestry(&state.owners[i].holder, &acquisition->request.self)) {
+        if (nested_by_ancestry(&state.owners[i].holder, &acquisition->request.self)) {
             found_ancestor(acquisition, state.mode, state.slots);
             break;
         }
@@ -169,6 +176,7 @@ static enum lock_result wait_on(struct acquisition *acquisition, struct duration
         .outage = options->outage,
         .pausing = acquisition->out->notify.fd >= 0 ? tell_manager : NULL,
         .is_own = held_by_ancestor,
+        .take_anew = take_anew,
         .data = acquisition,
     };
     return wait_for_lock(acquisition->backend, &acquisition->request, &patience, acquisition->cancel_fd,
@@ -204,11 +212,13 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
     struct why why = {""};
     if (!backend_choose(&acquisition->backend, options, out, status))
         return false;
-    if (inside_by_claim(acquisition)) {
-        if (acquisition->upgrade)
-            *status = not_taken(acquisition, LOCK_HELD, &holder, &waited, &why);
+    /* A share would be given to us once more; who asks for all is refused. */
+    if (!inside_by_claim(acquisition) && acquisition->request.mode != MODE_EXCLUSIVE)
+        look_for_ancestor(acquisition);
+    if (acquisition->upgrade)
+        *status = not_taken(acquisition, LOCK_HELD, &holder, &waited, &why);
+    if (acquisition->upgrade || acquisition->nested)
         return acquisition->nested;
-    }
     enum lock_result result = wait_on(acquisition, DURATION_ZERO, &holder, &waited, &why);
     if (result == LOCK_UNAVAILABLE && options->fallback_to_file) {
         struct duration already = waited.time;

@@ -68,10 +68,14 @@ static int hand_over(struct attach *attach)
         return acquisition_give_back(lock, "the process that the lock was for has ended");
     if (lease_as_good_as_over(&lock->lease))
         return acquisition_give_back(lock, "the lease was over before the lock could be attached");
+    if (print_lease(attach, &lock->lease) != STATUS_OK) {
+        (void)acquisition_give_back(lock, "what was taken could not be printed");
+        return STATUS_CANT_CREATE;
+    }
     if (!attach_guard_start(lock, &attach->target, &status))
         return status;
     say_attached(attach);
-    _exit(print_lease(attach, &lock->lease));
+    _exit(STATUS_OK);
 }
 
 int action_attach(const struct options *options, struct messages *out)

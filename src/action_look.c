@@ -8,6 +8,7 @@
 #include "insist.h"
 #include "listing.h"
 #include "lock_text.h"
+#include "nesting.h"
 #include "text.h"
 
 #include <locale.h>
@@ -102,6 +103,17 @@ static int still_held(const struct looking *looking, struct duration waited)
                 duration_format(waited, time, sizeof time));
 }
 
+/* Nobody waits for themselves for ever. */
+static bool held_by_ancestor(const struct lock_state *state)
+{
+    struct holder self;
+    holder_fill(&self, 0, "");
+    for (size_t i = 0; i < state->owner_count; i++)
+        if (nested_by_ancestry(&state->owners[i].holder, &self))
+            return true;
+    return false;
+}
+
 int action_wait_free(const struct options *options, struct messages *out)
 {
     struct looking looking;
@@ -111,10 +123,15 @@ int action_wait_free(const struct options *options, struct messages *out)
         return status;
     struct deadline start = deadline_now(), end = options->waits_forever ? DEADLINE_NEVER : deadline_plus(start, options->wait);
     struct duration interval = looking.backend->poll_least;
-    for (bool done = false; !done;) {
+    for (bool done = false, asked = false; !done; asked = true) {
         bool last = deadline_passed(end);
         enum lock_result result = insist(look, &looking, options->outage, &why);
         done = result != LOCK_OK || !looking.state.locked || last;
+        if (!done && !asked && held_by_ancestor(&looking.state)) {
+            status = fail(out, FAIL_ARGUMENT, STATUS_USAGE, "the command that this runs in holds it, and would be waited for without end");
+            lock_state_free(&looking.state);
+            break;
+        }
         if (result != LOCK_OK)
             status = fail_result(out, result, &why);
         else if (!looking.state.locked)
@@ -225,14 +242,11 @@ static void print_current(const struct current *current)
     putchar('\n');
 }
 
-/* LOCK_OK: it holds. LOCK_GONE: it does not, or is of a store that we were told
- * nothing of. Else told, with *status. */
+/* LOCK_OK: it holds. LOCK_GONE: it does not. Else told, with *status. */
 static enum lock_result show_held(const struct options *options, struct messages *out, const struct held *held, int *status)
 {
     struct current current = {.options = options, .lease = {.key = held->key, .token = held->token, .take_id = "", .slot = -1}};
     struct why why = {""};
-    if (strcmp(held->backend, "redis") == 0 && options->redis == NULL)
-        return LOCK_GONE;
     if (!backend_of_kind(&current.backend, held->backend, options, out, status))
         return LOCK_INVALID;
     enum lock_result result = insist(check, &current, options->outage, &why);

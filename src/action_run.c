@@ -145,6 +145,7 @@ static int run_nested(struct run *run)
 {
     say_verbose(run->out, "held already by the command that this runs in; nothing is taken or released");
     write_report(run, false, STATUS_OK);
+    report_close(&run->report);
     (void)acquisition_close(&run->lock, STATUS_OK);
     signals_restore(&run->lock.signals);
     execvp(run->argv[0], (char *const *)(uintptr_t)run->argv);
@@ -156,7 +157,7 @@ static int run_command(struct run *run)
     struct acquisition *lock = &run->lock;
     struct why why = {""};
     struct outcome outcome;
-    if (!command_env_set(&lock->lease, lock->backend->kind, &run->options->settings))
+    if (!command_env_set(&lock->lease, lock->backend->kind, run->options))
         return acquisition_give_back(lock, "out of memory");
     if (run->options->heartbeat && !open_heartbeat(run, &why))
         return acquisition_give_back(lock, why.text);

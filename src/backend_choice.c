@@ -103,15 +103,30 @@ bool backend_choose(struct backend **backend, const struct options *options, con
     return opened(result, out, *status, &why);
 }
 
+/* The command line apart, an outer dlock knows best where its lock is. */
+static struct options at_outer_dlock(const struct options *options)
+{
+    struct options there = *options;
+    const char *place = getenv("DLOCK_HELD_AT");
+    if (place == NULL)
+        return there;
+    if (*place == '/' && options->origins[OPT_LOCK_DIR].kind != ORIGIN_COMMAND_LINE)
+        there.lock_dir = place;
+    else if (strstr(place, "://") != NULL && options->origins[OPT_REDIS].kind != ORIGIN_COMMAND_LINE)
+        there.redis = place;
+    return there;
+}
+
 bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options, const struct messages *out,
                      int *status)
 {
+    struct options there = at_outer_dlock(options);
     struct why why = {""};
     enum lock_result result = LOCK_INVALID;
     if (strcmp(kind, "redis") != 0) {
-        result = open_file(backend, options, status, &why);
-    } else if (options->redis != NULL) {
-        result = open_redis(backend, options, status, &why);
+        result = open_file(backend, &there, status, &why);
+    } else if (there.redis != NULL) {
+        result = open_redis(backend, &there, status, &why);
     } else {
         why_set(&why, "the lock is in Redis, and nothing says where: a --redis of the outer dlock's command line is to be repeated");
         *status = STATUS_CONFIG;

@@ -16,7 +16,7 @@ bool backend_fall_back(struct backend **backend, const struct options *options, 
                        const struct why *outage, int *status);
 
 /* As backend_choose(), of this kind ("redis" or "file") whatever --backend
- * says, and silently. */
+ * says, and silently: the store in which an outer dlock has its lock. */
 bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options, const struct messages *out,
                      int *status);
 

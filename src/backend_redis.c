@@ -14,7 +14,7 @@ static struct redis_backend *redis_of(struct backend *backend)
 
 /* --- take ---------------------------------------------------------------- */
 
-/* {"held", left, host, boot id, pid, start, user, command, since, mode, claimed} */
+/* {"held", left, host, boot id, pid, start, user, command, since, mode, claimed, kept} */
 static bool read_holder(struct holder *holder, const redisReply *reply)
 {
     int64_t left_ms, pid = 0, since = 0, start = 0;
@@ -33,6 +33,7 @@ static bool read_holder(struct holder *holder, const redisReply *reply)
     holder->since_wall_ms = since;
     holder->shares = strcmp(redis_text(reply->element[9]), lock_mode_name(MODE_EXCLUSIVE)) != 0;
     holder->claimed = redis_text(reply->element[10])[0] == '1';
+    holder->kept = redis_text(reply->element[11])[0] == '1';
     return true;
 }
 
@@ -51,7 +52,7 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
         redis->base.uncertain = false;
         return LOCK_OK;
     }
-    if (redis_answer_is(reply, "held", 11) && read_holder(holder, reply))
+    if (redis_answer_is(reply, "held", 12) && read_holder(holder, reply))
         return LOCK_HELD; /* still uncertain, where it was: the lost take may be carried out late */
     if (redis_answer_is(reply, "unusable", 3)) {
         why_set(why, "the key %s cannot be used: %s", redis_text(reply->element[1]), redis_text(reply->element[2]));
@@ -73,7 +74,8 @@ static void begin_release(struct redis_call *call, const struct lease *lease)
         redis_command_add(&call->words, "");
     else
         redis_script_add_number(call, deadline_left(lease->hold).ns / NS_PER_MS);
-    redis_command_add(&call->words, lease->lost ? "1" : "");
+    /* A take that is given up, unknown whether it happened, is no loss. */
+    redis_command_add(&call->words, lease->lost ? "lost" : lease->fence == 0 ? "" : "held");
 }
 
 /* The take went out in one write with a greeting that was refused, and may
@@ -232,7 +234,7 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     begin_release(&call, lease);
     redis->conn.sent = false;
     enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
-    redis->release_sent = redis->release_sent || (result != LOCK_OK && redis->conn.sent);
+    redis->release_sent = redis->release_sent || call.sent_before || (result != LOCK_OK && redis->conn.sent);
     if (result == LOCK_OK) {
         bool now = redis_answer_is(reply, "released", 2) && strcmp(redis_text(reply->element[1]), "now") == 0;
         if (!now)

@@ -1,6 +1,7 @@
 #include "command_env.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,8 +51,23 @@ static bool set_slot(int slot)
     return slot >= 0 ? setenv("DLOCK_SLOT", text, 1) == 0 : unsetenv("DLOCK_SLOT") == 0;
 }
 
-bool command_env_set(const struct lease *lease, const char *backend, const struct settings *settings)
+/* What the command line or a [lock GLOB] section said of the store does not
+ * reach the command otherwise. */
+static bool set_place(const char *backend, const struct options *options)
 {
+    static const char variable[] = "DLOCK_HELD_AT";
+    char directory[PATH_MAX];
+    const char *place = NULL;
+    if (strcmp(backend, "redis") == 0)
+        place = options->redis != NULL && strchr(options->redis, '@') == NULL ? options->redis : NULL;
+    else if (options->lock_file == NULL && options->lock_dir != NULL)
+        place = realpath(options->lock_dir, directory);
+    return place != NULL ? setenv(variable, place, 1) == 0 : unsetenv(variable) == 0;
+}
+
+bool command_env_set(const struct lease *lease, const char *backend, const struct options *options)
+{
+    const struct settings *settings = &options->settings;
     char fence[24], ttl[32], expires[32];
     snprintf(fence, sizeof fence, "%" PRId64, lease->fence);
     format_seconds(lease->ttl, ttl, sizeof ttl);
@@ -62,5 +78,5 @@ bool command_env_set(const struct lease *lease, const char *backend, const struc
            set_option_variable("TTL", ttl, settings_from_environment(settings, OPT_TTL)) &&
            setenv("DLOCK_EXPIRES_AT", expires, 1) == 0 &&
            set_option_variable("BACKEND", backend, settings_from_environment(settings, OPT_BACKEND)) &&
-           set_slot(lease->slot) && add_held(lease, backend);
+           set_place(backend, options) && set_slot(lease->slot) && add_held(lease, backend);
 }

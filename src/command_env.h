@@ -3,7 +3,7 @@
 #define DLOCK_COMMAND_ENV_H
 
 #include "lease.h"
-#include "settings.h"
+#include "options.h"
 
 #include <stdbool.h>
 
@@ -11,7 +11,9 @@
  * DLOCK_EXPIRES_AT (ISO 8601, UTC), DLOCK_BACKEND, DLOCK_SLOT (unset where there is none), and adds this lock's line
  * "BACKEND TOKEN KEY" to DLOCK_HELD, in the environment of this process.
  * Of those that are options as well, it is noted what the environment said
- * before (`settings`). False where memory is short. */
-bool command_env_set(const struct lease *lease, const char *backend, const struct settings *settings);
+ * before (`options`). DLOCK_HELD_AT says where the lock is, for --extend and its
+ * like: a lock directory, or a URL without a login; it is unset where that goes
+ * without saying. False where memory is short. */
+bool command_env_set(const struct lease *lease, const char *backend, const struct options *options);
 
 #endif

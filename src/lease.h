@@ -29,6 +29,7 @@ struct holder {
     bool known;   /* false: another client's lock, of which nothing is told */
     bool expires; /* whether `left` says anything */
     bool shares;  /* one of several, in a mode other than MODE_EXCLUSIVE */
+    bool kept;    /* it has released the lock, or ended: only --hold-at-least keeps others out */
     bool claimed; /* those who share it have to make way for us: it is worth asking often */
     struct duration left;
     int64_t since_wall_ms; /* 0: unknown */

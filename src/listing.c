@@ -17,7 +17,9 @@ static void format_holder(const struct lock_state *state, char *text, size_t siz
 {
     char raw[1024];
     const struct holder *holder = &state->owners[0].holder;
-    if (state->owner_count > 1)
+    if (state->owner_count > 1 && !holder->known)
+        snprintf(raw, sizeof raw, "%zu holders", state->owner_count);
+    else if (state->owner_count > 1)
         snprintf(raw, sizeof raw, "%zu holders, one is %s@%s, pid %ld, %s", state->owner_count, holder->user, holder->host,
                  (long)holder->pid, holder->command);
     else if (holder->known)

@@ -29,7 +29,7 @@ static void fill_owner(struct lock_owner *owner, const struct lock_place *place,
     owner->ttl = record->ttl;
     owner->detached = record->detached;
     /* One that was killed is not heard of any more either. */
-    owner->released = record->released || (place->locked == PLACE_UNLOCKED && !record->detached);
+    owner->released = owner->holder.kept = record->released || (place->locked == PLACE_UNLOCKED && !record->detached);
     owner->hold_left = same_boot ? deadline_left(record->hold) : DURATION_ZERO;
     owner->holds_on = owner->hold_left.ns > 0;
 }

@@ -37,16 +37,23 @@ void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *scop
     snprintf(key, LOCK_KEY_SIZE, "%s%s%s%s", prefix, scope ? scope : "", scope ? ":" : "", name);
 }
 
-static bool has_hash_tag(const char *key)
+/* The first '{' and what follows it up to the first '}' after it: of which Redis
+ * Cluster takes the slot, unless there is nothing between them. */
+static size_t hash_tag(const char *key, const char **tag)
 {
-    const char *open = strchr(key, '{');
-    return open != NULL && strchr(open, '}') != NULL && open[1] != '}';
+    const char *open = strchr(key, '{'), *close = open != NULL ? strchr(open, '}') : NULL;
+    *tag = open;
+    return close != NULL && close > open + 1 ? (size_t)(close - open) + 1 : 0;
 }
 
 void lock_key_companion(char *companion, size_t size, const char *key, const char *part)
 {
-    bool tagged = has_hash_tag(key);
-    snprintf(companion, size, "%s%s%s:%s", tagged ? "" : "{", key, tagged ? "" : "}", part);
+    const char *tag;
+    size_t length = hash_tag(key, &tag);
+    if (length > 0)
+        snprintf(companion, size, "%.*s%s:%s", (int)length, tag, key, part);
+    else
+        snprintf(companion, size, "{%s}:%s", key, part);
 }
 
 void lock_file_name(char name[LOCK_FILE_NAME_SIZE], const char *key)

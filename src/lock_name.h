@@ -21,9 +21,10 @@ bool lock_name_valid(const char *name, const char *what, struct why *why);
 void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *scope, const char *name);
 
 /* The key of the lock's companion `part` ("meta"), which Redis Cluster puts
- * into the same slot: KEY:part where KEY has a hash tag already, else
- * {KEY}:part. (Redis Cluster specification, "Hash tags". A key with a '}'
- * but no tag has no such companion; only Cluster minds.) */
+ * into the same slot: {KEY}:part, or where KEY has a hash tag already, TAGKEY:part.
+ * It begins with a brace, as no key does that has a prefix without one. (Redis
+ * Cluster specification, "Hash tags". A key with a '}' but no tag has no such
+ * companion; only Cluster minds.) */
 void lock_key_companion(char *companion, size_t size, const char *key, const char *part);
 
 /* The name of the lock's file: the key percent-encoded, plus ".lock". One

@@ -61,4 +61,5 @@ void lock_survey_holder(const struct lock_survey *survey, const struct lock_requ
     *holder = place->record.holder;
     holder->expires = strcmp(holder->boot_id, request->self.boot_id) == 0;
     holder->left = deadline_left(lock_place_end(place));
+    holder->kept = place->record.released || (place->locked == PLACE_UNLOCKED && !place->record.detached);
 }

@@ -260,7 +260,7 @@ static enum settings_result apply_all(struct options *options, struct why *why)
         if (!good) {
             char where[ORIGIN_TEXT_SIZE];
             why_set(why, "%s", fault.text);
-            why_prefix(why, origin_format(setting->id, setting->origin, where, sizeof where));
+            why_prefix(why, origin_format(setting->id == OPT_ATTACH_PID ? OPT_ATTACH : setting->id, setting->origin, where, sizeof where));
             return origin_result(setting->origin);
         }
     }

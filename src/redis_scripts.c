@@ -93,8 +93,10 @@ enum lock_result redis_script_run_again(struct redis_backend *redis, struct redi
 {
     bool reused = redis->conn.fd >= 0;
     enum lock_result result = redis_script_run(redis, call, reply, bound, why);
-    if (result == LOCK_UNAVAILABLE && reused && redis->conn.fd < 0 && !deadline_passed(bound.until))
+    if (result == LOCK_UNAVAILABLE && reused && redis->conn.fd < 0 && !deadline_passed(bound.until)) {
+        call->sent_before = redis->conn.sent;
         result = redis_script_run(redis, call, reply, bound, why);
+    }
     return result;
 }
 

@@ -21,7 +21,7 @@ extern const struct redis_script redis_take_script, redis_check_script, redis_ex
  * common.lua). */
 enum { KEYS_WATCHED = 3, KEYS_RELEASED = 4, KEYS_ALL = 6 };
 
-enum { COMPANION_SIZE = LOCK_KEY_SIZE + 16, NUMBERS_MOST = 8 };
+enum { COMPANION_SIZE = 2 * LOCK_KEY_SIZE, NUMBERS_MOST = 8 };
 
 /* One server, and the lock that is taken there. */
 struct redis_backend {
@@ -44,6 +44,7 @@ struct redis_call {
     char companions[KEYS_ALL - 1][COMPANION_SIZE];
     char numbers[NUMBERS_MOST][24]; /* those that are words */
     int number_count;
+    bool sent_before; /* redis_script_run_again() has sent it twice */
 };
 
 void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys, const char *key);

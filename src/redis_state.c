@@ -40,7 +40,7 @@ static bool read_owner(const redisReply *reply, struct lock_owner *owner)
     owner->slot = (int)slot;
     owner->ttl.ns = ttl_ms * NS_PER_MS;
     owner->detached = redis_text(reply->element[DETACHED])[0] == '1';
-    owner->released = redis_text(reply->element[ITS_RELEASED])[0] == '1';
+    owner->released = holder->kept = redis_text(reply->element[ITS_RELEASED])[0] == '1';
     owner->hold_left.ns = hold_ms * NS_PER_MS;
     return true;
 }
@@ -78,7 +78,8 @@ enum lock_result redis_state_read(struct redis_backend *redis, const redisReply 
             return redis_bad_answer(redis, why);
         }
     }
-    if (!lock_mode_parse(redis_text(reply->element[MODE]), &state->mode))
+    /* The last of those who share it may have ended in this millisecond. */
+    if (!state->locked || !lock_mode_parse(redis_text(reply->element[MODE]), &state->mode))
         state->mode = MODE_EXCLUSIVE;
     state->slots = state->mode == MODE_SLOTS ? (int)number_or_zero(reply->element[SLOTS]) : 0;
     state->waiters = (int)waiters;
@@ -106,17 +107,15 @@ static void escape_glob(const char *text, char *escaped, size_t size)
     escaped[used] = '\0';
 }
 
-/* {KEY}:meta and so on; of a key with a hash tag of its own, KEY:meta. */
+/* {KEY}:meta and so on (lock_key_companion()). */
 static bool is_companion(const char *key)
 {
     static const char *const names[] = {":meta", ":holders", ":counts", ":queue", ":claim"};
     size_t length = strlen(key);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; *key == '{' && i < sizeof names / sizeof *names; i++) {
         size_t end = strlen(names[i]);
-        if (length > end && strcmp(key + length - end, names[i]) == 0) {
-            const char *open = strchr(key, '{'), *close = open != NULL ? strchr(open, '}') : NULL;
-            return close != NULL && close > open + 1 && close < key + length - end;
-        }
+        if (length > end && strcmp(key + length - end, names[i]) == 0)
+            return true;
     }
     return false;
 }

@@ -135,8 +135,10 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
         waiting.request.last = deadline_passed(waiting.end);
         waiting.request.waited = deadline_gap(waiting.start, deadline_now());
         result = backend->take(backend, &waiting.request, lease, holder, try_bound(&waiting), why);
-        if (result == LOCK_OK && lease_as_good_as_over(lease))
+        if (result == LOCK_OK && lease_as_good_as_over(lease)) {
             result = too_late(backend, lease, why);
+            patience->take_anew(patience->data);
+        }
         if (result == LOCK_HELD)
             pause = wait_for_holder(&waiting, backend, holder);
         else if (result == LOCK_UNAVAILABLE)

@@ -14,6 +14,9 @@ struct patience {
     /* Whether the holder is one that must not be waited for: then the wait ends
      * at once with LOCK_HELD. NULL: there is none. */
     bool (*is_own)(void *data, const struct holder *holder);
+    /* A take that succeeded too late was released: the next one needs a take id of
+     * its own, written where the request points to. */
+    void (*take_anew)(void *data);
     void *data;
 };
 

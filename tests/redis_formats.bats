@@ -89,7 +89,7 @@ P
 
 @test "the companion key shares the lock's hash slot" {
     dlock '{tag}x' true
-    equals "$(redis exists 'dlock:{tag}x:meta')" 1
+    equals "$(redis exists '{tag}dlock:{tag}x:meta')" 1
     dlock plain true
     equals "$(redis exists '{dlock:plain}:meta')" 1
     dlock 'a{}b' true

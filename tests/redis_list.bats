@@ -114,3 +114,18 @@ shared 0
     run dlock -n shared echo free
     equals "$output" free
 }
+
+@test "a lock whose name looks like a companion of another one is another lock" {
+    local part
+    for part in meta holders counts queue claim; do
+        dlock --acquire -t 60s --owner=me "j{eu}:$part" >/dev/null
+    done
+    dlock --acquire -s -t 60s --owner=s 'j{eu}' >/dev/null
+    fails_with 75 '' dlock -w 0.3 'j{eu}' true
+    dlock --release --owner=s 'j{eu}'
+    dlock 'j{eu}' true
+    for part in meta holders counts queue claim; do
+        [ "$(redis pttl "dlock:j{eu}:$part")" -gt 50000 ]
+    done
+    equals "$(dlock --list | awk 'NR > 1 { printf "%s ", $1 }')" 'j{eu}:claim j{eu}:counts j{eu}:holders j{eu}:meta j{eu}:queue '
+}

@@ -15,7 +15,7 @@
 
 local lock, meta, holders, counts, queue, claim = unpack(KEYS)
 local SHARED = 'dlock:shared'
-local SPENT_KEPT = 8
+local LINES_KEPT = 8
 local META_KEPT_MS = 2592000000 -- 30 days beyond the lease
 
 local function is_wrong_type(reply)
@@ -39,7 +39,7 @@ if type(value) == 'table' and value.err then
   value = ''
 end
 
-local FIELDS = {'owner', 'take', 'fence', 'mode', 'slots', 'since', 'hold', 'ttl', 'detached', 'spent', 'host', 'boot', 'pid',
+local FIELDS = {'owner', 'take', 'fence', 'mode', 'slots', 'since', 'hold', 'ttl', 'detached', 'spent', 'returned', 'host', 'boot', 'pid',
   'start', 'user', 'command', 'last_owner', 'released', 'takes', 'losses', 'waited_ms', 'held_ms'}
 local known = {}
 local found = redis.pcall('HMGET', meta, unpack(FIELDS))
@@ -50,26 +50,24 @@ else
 end
 
 -- The last releases, newest first: lines of "TAKE TOKEN". A take has an id of
--- its own, since --owner lets many have the same token.
-local function is_spent(take, token)
-  if not known.spent or not string.find(known.spent, take ~= '' and take or token, 1, true) then return false end
-  for id, owner in string.gmatch(known.spent, '(%S+) (%S+)\n') do
+-- its own, since --owner lets many have the same token. Those by another process
+-- than the taker are in "returned" as well.
+local function has_line(field, take, token)
+  local lines = known[field]
+  if not lines or not string.find(lines, take ~= '' and take or token, 1, true) then return false end
+  for id, owner in string.gmatch(lines, '(%S+) (%S+)\n') do
     if take == id or (take == '' and token == owner) then return true end
   end
   return false
 end
 
-local function spent_with(take, token)
-  local all = take .. ' ' .. token .. '\n' .. (known.spent or '')
-  return string.match(all, '^' .. string.rep('[^\n]*\n', SPENT_KEPT)) or all
+local function is_spent(take, token)
+  return has_line('spent', take, token) or (take ~= '' and has_line('returned', take, token))
 end
 
-local function spent_without(take)
-  local kept = ''
-  for id, owner in string.gmatch(known.spent, '(%S+) (%S+)\n') do
-    if id ~= take then kept = kept .. id .. ' ' .. owner .. '\n' end
-  end
-  return kept
+local function line_before(field, take, token)
+  local all = take .. ' ' .. token .. '\n' .. (known[field] or '')
+  return string.match(all, '^' .. string.rep('[^\n]*\n', LINES_KEPT)) or all
 end
 
 -- What meta knows of one who shares the lock; nil where that is nothing.
@@ -92,7 +90,9 @@ end
 local function standing(token, take)
   if value == token then
     -- Where meta is gone or another client's, the token is all that there is.
-    if known.owner == token and take ~= '' and known.take ~= take then return 'other' end
+    if known.owner == token and take ~= '' and known.take ~= take then
+      return is_spent(take, token) and 'released' or 'other'
+    end
     if known.owner == token and is_spent(known.take, '') then return 'released' end
     return 'ours'
   end
@@ -101,7 +101,9 @@ local function standing(token, take)
     local score, now = score_of(token), now_ms()
     record = record_of(token)
     if score and score > now then
-      if record and take ~= '' and record.take ~= take then return 'other' end
+      if record and take ~= '' and record.take ~= take then
+        return is_spent(take, token) and 'released' or 'other'
+      end
       if record and record.released then return 'released' end
       return 'ours', score - now, record or {}
     end

@@ -3,15 +3,16 @@
 -- KEYS: lock, meta, holders, counts
 -- ARGV: token, take id ("": the token alone counts), now (wall clock of the
 --       holder, ms), hold (ms for which others are still to be kept out, 0:
---       none, "": what was asked for at the take), "1" where the lease was over
---       before its command
+--       none, "": what was asked for at the take), "lost" where the lease was
+--       over before its command, "held" where it was not, "": not even known
+--       whether it was taken
 -- Returns {"released", "now"}, {"released", ""}: it had been before, {"gone",
 --         "ended" or ""} or {"other", ...}
 
 local token, id, wall, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4])
 local how, left, record = standing(token, id)
 if how ~= 'ours' then
-  if id ~= '' and how ~= 'released' then count('losses', 1) end -- it may be known here alone
+  if id ~= '' and ARGV[5] ~= '' and how ~= 'released' then count('losses', 1) end -- it may be known here alone
   return {how, left or ''}
 end
 
@@ -43,7 +44,10 @@ end
 -- What meta says is for people, except the fence; if it cannot be written the
 -- lock is released all the same.
 local held = who.since and math.max(0, wall - (tonumber(who.since) or 0)) or 0
-redis.pcall('HSET', meta, 'last_owner', token, 'released', ARGV[3], 'spent', spent_with(take, token),
-  'held_ms', plus('held_ms', held), 'losses', plus('losses', ARGV[5] == '1' and 1 or 0))
+redis.pcall('HSET', meta, 'last_owner', token, 'released', ARGV[3], 'spent', line_before('spent', take, token),
+  'held_ms', plus('held_ms', held), 'losses', plus('losses', ARGV[5] == 'lost' and 1 or 0))
+-- Whoever watches this lease is to learn what became of it, however often others
+-- have the lock meanwhile.
+if id == '' then redis.pcall('HSET', meta, 'returned', line_before('returned', take, token)) end
 if not known.fence then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
 return {'released', 'now'}

@@ -26,8 +26,9 @@ local function state()
   if value == SHARED then
     answer[2], answer[3] = known.mode or 'shared', known.slots or '0'
     -- Somebody has removed the set: the key is in the way until it ends.
-    if #list_holders() == 0 then answer[#answer + 1] = owner_state('', redis.call('PTTL', lock), nil, false, now) end
-    for _, holder in ipairs(list_holders()) do
+    local list = list_holders()
+    if #list == 0 then answer[#answer + 1] = owner_state('', redis.call('PTTL', lock), nil, false, now) end
+    for _, holder in ipairs(list) do
       local record = record_of(holder[1])
       if holder[2] > now then
         answer[#answer + 1] = owner_state(holder[1], holder[2] - now, record, record and record.released, now)

@@ -8,8 +8,9 @@
 --       "timeout": it is given up), ms waited
 -- Returns {"taken", fence, left (ms), slot (-1: none)}
 --      or {"held", left (ms; -1: no expiry), host, boot id, pid, start, user,
---          command, since, mode in force, "1" where others make way for us},
---          with empty strings for another client's lock
+--          command, since, mode in force, "1" where others make way for us,
+--          "1" where it is released and kept for its hold}, with empty strings
+--          for another client's lock
 --      or {"unusable", key, what is wrong with it}
 
 local token, ttl, id, again = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
@@ -17,6 +18,8 @@ local mode, slots, hold, refusal, waited = ARGV[12], ARGV[13], tonumber(ARGV[14]
 local WAITER_MS, CLAIM_MS = 15000, 2000
 
 if found.err then return {'unusable', meta, 'it is not a hash'} end
+-- Held up on its way, and given up meanwhile: nobody is there to release it.
+if is_spent(id, '') then return {'unusable', lock, 'this take was given up'} end
 
 local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -54,7 +57,7 @@ local function refuse(left, who, mode_in_force, other_mode)
   local claimed = note_refusal(other_mode)
   who = who or {}
   return {'held', left, who.host or '', who.boot or '', who.pid or '', who.start or '', who.user or '', who.command or '',
-    who.since or '', mode_in_force, claimed}
+    who.since or '', mode_in_force, claimed, who.take and is_spent(who.take, '') and '1' or ''}
 end
 
 -- Fences rise over lost keys and emptied servers by the clock, and over a clock
@@ -66,14 +69,23 @@ local function next_fence()
   return whole(math.max(now_us, last + 1))
 end
 
+-- Those who shared it until it ended, or until somebody removed the key, do not
+-- hold it any more.
+local function forget_old_holders()
+  if mode == 'exclusive' and (known.mode or 'exclusive') == 'exclusive' then return end
+  redis.pcall('DEL', holders)
+  for _, field in ipairs(redis.call('HKEYS', meta)) do
+    if string.sub(field, 1, 7) == 'holder ' and field ~= 'holder ' .. token then redis.call('HDEL', meta, field) end
+  end
+end
+
 -- What every take writes into meta. That goes with the clock only once the clock
 -- has passed the fence, or a later fence would be lower: a server's clock may
 -- have been far ahead.
 local function note_take(fence, ...)
   redis.call('HSET', meta, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1), ...)
+  if not value then forget_old_holders() end
   redis.call('PEXPIRE', meta, whole(ttl + META_KEPT_MS + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
-  -- An earlier try with this id came too late, and was given back.
-  if is_spent(id, '') then redis.call('HSET', meta, 'spent', spent_without(id)) end
   if waited > 0 then
     redis.call('HSET', meta, 'waited_ms', plus('waited_ms', waited))
     leave_queue()
@@ -146,7 +158,7 @@ local function join()
     return refuse(math.max(1, redis.call('PTTL', claim)), record_of(last[1]), mode, false)
   end
   local slot = -1
-  if mode == 'slots' then slot = free_slot(list) end
+  if mode == 'slots' then slot = #list < tonumber(slots) and free_slot(list) or nil end
   if not slot then return refuse(first[2] - now, record_of(first[1]), mode, false) end
   return take_share(slot)
 end
@@ -165,14 +177,7 @@ if value then
   return refuse(redis.call('PTTL', lock), known.owner == value and known, 'exclusive', false)
 end
 
--- Free. Those who shared it until it ended, or until somebody removed the key, do
--- not hold it any more.
-if mode ~= 'exclusive' or (known.mode and known.mode ~= 'exclusive') then
-  redis.pcall('DEL', holders)
-  for _, field in ipairs(redis.call('HKEYS', meta)) do
-    if string.sub(field, 1, 7) == 'holder ' then redis.call('HDEL', meta, field) end
-  end
-end
+-- Free.
 if mode == 'exclusive' then return take_exclusive() end
 if (claimant() or token) ~= token then return refuse(math.max(1, redis.call('PTTL', claim)), nil, mode, false) end
 return take_share(mode == 'slots' and 0 or -1)

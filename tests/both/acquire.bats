@@ -199,6 +199,36 @@ EOF
     equals "$status $output" '0 ok'
 }
 
+@test "where the outer dlock's command line says where the lock is, --extend and its like find it" {
+    local where=()
+    case $BACKEND in
+        redis) where=(--redis="$DLOCK_REDIS") ;;
+        file) where=(--backend=file --lock-dir="$T/elsewhere") ;;
+    esac
+    run timeout 20 env -u DLOCK_REDIS -u DLOCK_LOCK_DIR dlock "${where[@]}" -t 60s job -- \
+        sh -c 'dlock --current && dlock --extend -t 2h && dlock --extend job && dlock --release && echo ok'
+    equals "$status" 0
+    [[ $output == job*ok ]]
+}
+
+@test "released, and kept by --hold-at-least, is not held any more: nobody runs as if inside it" {
+    local status=0
+    dlock --hold-at-least=3s -t 60s job -- sh -c 'dlock --release; dlock -n job touch "$T/inner"; echo $? >"$T/status"; dlock -w 60 job -- sh -c "date +%s%N >$T/in"'
+    equals "$(cat "$T/status")" 75
+    [ ! -e "$T/inner" ]
+    [ -e "$T/in" ] # when the time was over
+}
+
+@test "a command that released its lock is not stopped, whatever others do with it meanwhile" {
+    run timeout 30 dlock job -- sh -c 'dlock --release; for i in 1 2 3 4 5 6 7 8 9 10; do env -u DLOCK_HELD setsid dlock job true; done; sleep 0.5; echo ok'
+    equals "$status $output" '0 ok'
+    # Not even with the same token.
+    run timeout 30 dlock --owner=same job -- sh -c 'dlock --release; dlock --owner=same job sleep 0.5; echo ok'
+    equals "$status $output" '0 ok'
+    run timeout 30 dlock -s --owner=same job -- sh -c 'dlock --release; dlock -s --owner=same job sleep 0.5; echo ok'
+    equals "$status $output" '0 ok'
+}
+
 @test "--release from outside ends the lock of a running command without stopping it" {
     dlock -t 60s --owner=me -v job -- sh -c 'touch "$T/runs"; until [ -e "$T/go" ]; do sleep 0.01; done; exit 4' 2>"$T/err" 3>&- 4>&- &
     wait_until 10 test -e "$T/runs"

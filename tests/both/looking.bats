@@ -183,6 +183,12 @@ PY
     [ $(($(now) - start)) -lt 5000 ]
 }
 
+@test "--wait-free does not wait for the command that it runs in" {
+    fails_with 64 'would be waited for without end' timeout 10 dlock job -- dlock --wait-free job
+    run timeout 10 dlock job -- dlock --wait-free -n job
+    equals "$status" 75
+}
+
 @test "--current: the locks that this runs under, the innermost first; none: exit status 1" {
     run dlock --current
     equals "$status $output" '1 '

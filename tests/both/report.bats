@@ -33,7 +33,8 @@ report() { sed -n "$1p" "$T/report" | python3 -c 'import json, sys; r = json.loa
     equals "$(report 6 'r["status"]')" 127
     run timeout 20 dlock -t 60s job -- dlock --report="$T/report" job true
     equals "$(report 7 '(r["nested"], r["acquired"])')" '(True, False)'
-    equals "$(wc -l <"$T/report")" 7
+    fails_with 127 '' timeout 20 dlock -t 60s job -- dlock --report="$T/report" job nosuchcommand
+    equals "$(wc -l <"$T/report")" 8
 }
 
 @test "--report: a file that cannot be written to is told before anything is taken or run" {

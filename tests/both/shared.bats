@@ -295,3 +295,11 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     equals "$output" alone
     is_clean job
 }
+
+@test "where the environment was scrubbed a share or slot inside the same one is not a second one" {
+    run timeout 20 dlock --slots=2 job -- sh -c 'echo "$DLOCK_SLOT"; env -u DLOCK_HELD dlock --slots=2 -n job -- sh -c "echo \$DLOCK_SLOT"'
+    equals "$status $output" $'0 0\n0'
+    run timeout 20 dlock -s job -- sh -c 'env -u DLOCK_HELD dlock -s -n job -- dlock --status job'
+    [[ $output == *'shared by 1'* ]]
+    fails_with 64 'in another mode' timeout 20 dlock -s job -- env -u DLOCK_HELD dlock -n --slots=3 job true
+}
