@@ -43,13 +43,23 @@ static enum lock_result open_exact(struct lock_file *file, struct why *why)
     return file_error_result(errno);
 }
 
-static void fill_holder(struct holder *holder, const struct flock_holder *found)
+/* The process that took the lock, if it has it still and is the same before and
+ * after that was looked at. Else it may have ended, and left the lock to others
+ * that have the file open, and its pid to anybody, even to us. */
+static bool find_process(const struct stat *file, pid_t pid, struct proc_stat *process)
+{
+    struct proc_stat later;
+    return pid > 0 && proc_is_ours() && proc_stat_read(pid, process) && flock_is_held_by(file, pid) &&
+           proc_stat_read(pid, &later) && later.start == process->start;
+}
+
+static void fill_holder(struct holder *holder, const struct stat *file, const struct flock_holder *found)
 {
     struct proc_stat process;
     struct stat status;
     char path[64];
     *holder = (struct holder){.shares = found->shares};
-    if (!proc_is_ours() || !proc_stat_read(found->pid, &process))
+    if (!find_process(file, found->pid, &process))
         return;
     holder->known = true;
     holder->pid = found->pid;
@@ -69,7 +79,7 @@ static void find_holder(const struct lock_file *file, struct holder *holder)
     struct stat status;
     struct flock_holder found;
     if (fstat(file->fd, &status) == 0 && flock_holders(&status, &found, 1) > 0)
-        fill_holder(holder, &found);
+        fill_holder(holder, &status, &found);
 }
 
 static enum lock_result exact_take(struct backend *base, const struct lock_request *request, struct lease *lease,
@@ -145,8 +155,8 @@ static enum lock_result exact_release(struct backend *base, const struct lease *
 
 /* --- looking ----------------------------------------------------------------- */
 
-static enum lock_result fill_state(struct lock_state *state, const char *key, const struct flock_holder *found, size_t count,
-                                   struct why *why)
+static enum lock_result fill_state(struct lock_state *state, const char *key, const struct stat *file,
+                                   const struct flock_holder *found, size_t count, struct why *why)
 {
     if (!lock_state_init(state, key, count)) {
         why_set(why, "out of memory");
@@ -154,7 +164,7 @@ static enum lock_result fill_state(struct lock_state *state, const char *key, co
     }
     state->waiters = -1;
     for (size_t i = 0; i < count; i++) {
-        fill_holder(&state->owners[i].holder, &found[i]);
+        fill_holder(&state->owners[i].holder, file, &found[i]);
         state->mode = found[i].shares ? MODE_SHARED : MODE_EXCLUSIVE;
     }
     return LOCK_OK;
@@ -173,9 +183,9 @@ static enum lock_result exact_look(struct backend *base, const char *key, struct
         return LOCK_SYSTEM;
     }
     if (stat(backend->path, &status) == 0) {
-        result = fill_state(state, key, found, flock_holders(&status, found, HOLDERS_MOST), why);
+        result = fill_state(state, key, &status, found, flock_holders(&status, found, HOLDERS_MOST), why);
     } else if (errno == ENOENT) {
-        result = fill_state(state, key, found, 0, why);
+        result = fill_state(state, key, &status, found, 0, why);
     } else {
         why_set(why, "cannot look at the lock file %s: %s", backend->path, strerror(errno));
         result = file_error_result(errno);

@@ -1,7 +1,6 @@
 #include "flock_holder.h"
 
-#include <errno.h>
-#include <signal.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +20,8 @@ static unsigned long long number_after(const char **at, char separator, int base
 }
 
 /* "12: FLOCK  ADVISORY  WRITE 4711 08:01:131074 0 EOF"; a waiter's line has an
- * arrow before its kind. proc(5), /proc/locks. False where the line is about
- * something else. */
+ * arrow before its kind. The pid may be 0: of another pid namespace. proc(5),
+ * /proc/locks. False where the line is about something else. */
 static bool holder_in(const char *line, const struct stat *file, struct flock_holder *holder)
 {
     const char *at = strstr(line, ": FLOCK "), *access = at;
@@ -35,15 +34,14 @@ static bool holder_in(const char *line, const struct stat *file, struct flock_ho
     unsigned major_number = (unsigned)number_after(&at, ' ', 16);
     unsigned minor_number = (unsigned)number_after(&at, ':', 16);
     unsigned long long inode = number_after(&at, ':', 10);
-    bool same = at != NULL && inode == file->st_ino && makedev(major_number, minor_number) == file->st_dev;
-    return same && holder->pid > 0 && (kill(holder->pid, 0) == 0 || errno == EPERM);
+    return at != NULL && inode == file->st_ino && makedev(major_number, minor_number) == file->st_dev;
 }
 
-size_t flock_holders(const struct stat *file, struct flock_holder *holders, size_t room)
+static size_t holders_in(const char *path, const struct stat *file, struct flock_holder *holders, size_t room)
 {
     char *line = NULL;
     size_t size = 0, count = 0;
-    FILE *locks = fopen("/proc/locks", "re");
+    FILE *locks = fopen(path, "re");
     if (locks == NULL)
         return 0;
     while (count < room && getline(&line, &size, locks) > 0)
@@ -51,4 +49,28 @@ size_t flock_holders(const struct stat *file, struct flock_holder *holders, size
     free(line);
     fclose(locks);
     return count;
+}
+
+size_t flock_holders(const struct stat *file, struct flock_holder *holders, size_t room)
+{
+    return holders_in("/proc/locks", file, holders, room);
+}
+
+/* The same lines, after "lock:", tell of each open file what is locked through
+ * it. proc(5), /proc/PID/fdinfo. */
+bool flock_is_held_by(const struct stat *file, pid_t pid)
+{
+    char path[512];
+    struct flock_holder holder;
+    bool held = false;
+    snprintf(path, sizeof path, "/proc/%ld/fdinfo", (long)pid);
+    DIR *files = opendir(path);
+    if (files == NULL)
+        return false;
+    for (const struct dirent *entry; !held && (entry = readdir(files)) != NULL;) {
+        snprintf(path, sizeof path, "/proc/%ld/fdinfo/%s", (long)pid, entry->d_name);
+        held = entry->d_name[0] != '.' && holders_in(path, file, &holder, 1) > 0;
+    }
+    closedir(files);
+    return held;
 }

@@ -195,6 +195,86 @@ teardown() { common_teardown; }
     pkill -P "$!"
 }
 
+# inherited FILE: who took the flock(2) of it has ended, and others have it still;
+# the pid that is told of the lock is then DEAD.
+inherited() {
+    sh -c "exec 9>'$1'; flock -n 9; touch '$T/in'; while [ ! -e '$T/out' ]; do sleep 0.01; done" 3>&- 4>&- &
+    echo $! >"$T/inherited.pid"
+    wait_until 10 test -e "$T/in"
+    DEAD=$(awk -v inode=":$(stat -c %i "$1")\$" '$2 == "FLOCK" && $6 ~ inode { print $5 }' /proc/locks)
+    [ -n "$DEAD" ] || skip 'a pid namespace that hides locks'
+    not kill -0 "$DEAD"
+}
+
+# with_pid PID COMMAND...: as run, in a sh that has just that pid. What comes after
+# it goes on counting where it was: other tests should not get old pids.
+with_pid() {
+    local pid=$1 last counter=/proc/sys/kernel/ns_last_pid tries
+    shift
+    for tries in {1..50}; do
+        read -r last <$counter
+        echo $((pid - 1)) >$counter
+        sh -c '[ $$ -eq "$0" ] || exit 99; eval "$1"' "$pid" "$*" >"$T/said" 2>&1 3>&- 4>&- &
+        echo "$last" >$counter
+        status=0
+        wait $! || status=$?
+        output=$(cat "$T/said")
+        [ "$status" -eq 99 ] || return 0
+    done
+    return 1
+}
+
+@test "--lock-file: whoever has the pid of one that took the lock and ended is not its holder" {
+    [ -w /proc/sys/kernel/ns_last_pid ] || skip 'no pid can be chosen'
+    inherited "$T/exact"
+    # Itself, and an ancestor.
+    with_pid "$DEAD" "exec dlock -v -n --lock-file='$T/exact' job touch '$T/ran'"
+    equals "$status" 75
+    [[ $output == *'held by another client'* ]]
+    with_pid "$DEAD" "dlock -v -n --lock-file='$T/exact' job touch '$T/ran'; exit \$?"
+    equals "$status" 75
+    with_pid "$DEAD" "dlock --status --lock-file='$T/exact' job; exit \$?"
+    equals "$status" 0
+    [ ! -e "$T/ran" ]
+    touch "$T/out"
+    wait_until 10 dlock -n --lock-file="$T/exact" job true
+}
+
+@test "a lock that outlives the process that took it is not called free" {
+    mkdir -m 700 "$D"
+    inherited "$D/dlock:job.lock"
+    local where
+    for where in --lock-file="$D/dlock:job.lock" --lock-dir="$D"; do
+        run dlock --status "$where" job
+        equals "$status" 0
+        [[ $output == *'another client'* ]]
+        run dlock --status --json "$where" job
+        equals "$status" 0
+        fails_with 75 'another client' dlock -v --wait-free -n "$where" job
+    done
+    touch "$T/out"
+    for where in --lock-file="$D/dlock:job.lock" --lock-dir="$D"; do
+        run dlock --wait-free -w 10 "$where" job
+        equals "$status" 0
+    done
+}
+
+@test "--lock-file: who only waits for the file does not hold it" {
+    flock "$T/exact" sh -c "touch '$T/in'; while [ ! -e '$T/out' ]; do sleep 0.01; done" 3>&- 4>&- &
+    wait_until 10 test -e "$T/in"
+    flock "$T/exact" true 3>&- 4>&- &
+    wait_until 10 grep -q -- "-> FLOCK .*:$(stat -c %i "$T/exact") " /proc/locks
+    run dlock --status --json --lock-file="$T/exact" job
+    equals "$(grep -o '"pid":' <<<"${output#*\"holders\"}" | wc -l)" 1
+    touch "$T/out"
+    wait
+}
+
+@test "--lock-file in what flock(1) has become: held already" {
+    run flock -F "$T/exact" dlock -n --lock-file="$T/exact" job echo ok
+    equals "$status $output" '0 ok'
+}
+
 @test "--lock-file on a pipe does not hang" {
     mkfifo "$T/pipe"
     run timeout 20 dlock --lock-file="$T/pipe" job echo ok
