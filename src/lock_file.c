@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
@@ -239,6 +241,19 @@ struct deadline lock_place_end(const struct lock_place *place)
 
 /* --- news ----------------------------------------------------------------------- */
 
+/* Whoever moves the directory takes the file out of the path, too: the file itself
+ * does not tell. A directory further up that is moved is found by the checks at
+ * their intervals; so is this one where it cannot be watched. */
+static void watch_directory(int fd, const char *path)
+{
+    char *copy = strdup(path);
+    if (copy == NULL)
+        return;
+    /* Mask: what is locked may be a directory, and this one itself ("/"). */
+    (void)!inotify_add_watch(fd, dirname(copy), IN_MOVE_SELF | IN_DELETE_SELF | IN_MASK_ADD);
+    free(copy);
+}
+
 int lock_file_news(const struct lock_file *file)
 {
     char path[64];
@@ -248,6 +263,8 @@ int lock_file_news(const struct lock_file *file)
         close(fd);
         fd = -1;
     }
+    if (fd >= 0)
+        watch_directory(fd, file->path);
     return fd;
 }
 

@@ -100,7 +100,7 @@ struct deadline lock_place_end(const struct lock_place *place);
 /* --- news --------------------------------------------------------------------- */
 
 /* A descriptor that becomes readable when the file is written, removed, moved
- * or replaced (inotify(7)); -1 where that is not to be had. */
+ * or replaced, or its directory moved (inotify(7)); -1 where that is not to be had. */
 int lock_file_news(const struct lock_file *file);
 void lock_file_drain_news(int news_fd);
 

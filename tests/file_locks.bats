@@ -300,6 +300,20 @@ with_pid() {
     [ $(($(now) - start)) -lt 1000 ]
 }
 
+@test "a lock directory that is moved is seen at once, too" {
+    local where start
+    for where in "--lock-dir=$D" "--lock-file=$D/exact"; do
+        rm -rf "$D" "$D.old" "$T"/held*
+        mkdir -m 700 "$D"
+        hold_lock job "$where" -t 1h
+        sleep 0.1 # the watch is there after the command's first moments
+        start=$(now)
+        mv "$D" "$D.old"
+        wait_until 5 grep -q 'the lock is lost' "$T/held.err"
+        [ $(($(now) - start)) -lt 1000 ]
+    done
+}
+
 @test "--on-degraded: warn, warn-throttled, proceed and fail" {
     unset DLOCK_BACKEND
     run dlock --lock-dir="$D" job true
