@@ -55,7 +55,7 @@ static enum lock_result judge(const struct lock_dir *dir, struct why *why)
 }
 
 /* Opens the directory, made first where it is not there. Sets errno. */
-static int open_or_make(const char *path, bool is_default)
+static int open_or_make(const char *path)
 {
     static const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     int fd = open(path, flags);
@@ -63,11 +63,7 @@ static int open_or_make(const char *path, bool is_default)
         return fd;
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
         return -1;
-    fd = open(path, flags);
-    /* Root's is for everybody; should this fail, it is for root alone. */
-    if (fd >= 0 && is_default && geteuid() == 0)
-        (void)!fchmod(fd, 01777);
-    return fd;
+    return open(path, flags);
 }
 
 enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct why *why)
@@ -81,7 +77,7 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct wh
     /* A slash at the end would make O_NOFOLLOW follow. */
     for (size_t end = strlen(dir->path); end > 1 && dir->path[end - 1] == '/'; end--)
         dir->path[end - 1] = '\0';
-    dir->fd = open_or_make(dir->path, path == NULL);
+    dir->fd = open_or_make(dir->path);
     if (dir->fd < 0) {
         int error = errno;
         if (lstat(dir->path, &status) == 0 && S_ISLNK(status.st_mode))

@@ -16,7 +16,7 @@ struct lock_dir {
 
 /* Opens `path`, or where it is NULL the default: /run/lock/dlock for root,
  * /run/lock/dlock-UID for others, /tmp/dlock-UID where /run/lock cannot be
- * written. Makes it (0700; root's: 1777) where it is not there. Refuses a
+ * written. Makes it (0700) where it is not there. Refuses a
  * link, another user's directory, and one that others may write to without
  * the sticky bit; a sticky one of root's is fine for everybody.
  * LOCK_OK; LOCK_REFUSED, LOCK_CANT_CREATE, LOCK_SYSTEM with *why set. */

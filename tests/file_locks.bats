@@ -11,6 +11,14 @@ teardown() { common_teardown; }
     equals "$(stat -c %a "$D/dlock:job.lock")" 600
 }
 
+@test "root's own directory is root's alone; a sticky one that is there already is used as it is" {
+    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
+    unshare -m sh -c "mount -t tmpfs -o mode=1777 none /run/lock && umask 0 && dlock job true &&
+        stat -c %a /run/lock/dlock >'$T/mode'
+        chmod 1777 /run/lock/dlock && dlock job true && stat -c %a /run/lock/dlock >>'$T/mode'" 3>&-
+    equals "$(cat "$T/mode")" $'700\n1777'
+}
+
 @test "the record in the file tells who holds the lock" {
     LOGNAME='some body' hold_lock job --lock-dir="$D" --owner=me
     local file=$D/dlock:job.lock
