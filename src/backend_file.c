@@ -343,12 +343,12 @@ static void give_back(struct file_backend *backend, const struct lease *lease, s
 
 static enum lock_result release_own(struct file_backend *backend, const struct lease *lease, struct bound bound, struct why *why)
 {
-    struct lock_entry *entry = lock_table_entry(&backend->store.table, lease->key, false);
     struct lock_record record;
     bool known;
     enum lock_result result = lock_file_enter(&backend->file, bound, why);
     if (result != LOCK_OK)
         return result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
+    struct lock_entry *entry = lock_table_entry(&backend->store.table, lease->key, false);
     result = look_at_own(backend, lease, &record, &known, why);
     if (result == LOCK_OK)
         give_back(backend, lease, &record, known, entry);

@@ -12,7 +12,12 @@
  *   order is kept.
  *
  *   A file that is no such table is replaced by a new one; who has the old one
- *   mapped still counts there. The fence goes on from the clock. */
+ *   mapped still counts there. The fence goes on from the clock.
+ *
+ *   One cuts the file short, which only its own user can: whoever has it mapped
+ *   looks at its size each time before it uses the map. Between that look and the
+ *   use it still dies of a SIGBUS: there are microseconds, unless it waits for the
+ *   section of a lock file in between. */
 #include "lock_table.h"
 
 #include "text.h"
@@ -71,20 +76,31 @@ uint64_t text_hash(const char *text)
 
 /* --- the file ------------------------------------------------------------ */
 
+static bool is_whole(const struct lock_table *table)
+{
+    struct stat status;
+    return table->map != NULL && fstat(table->fd, &status) == 0 && status.st_size >= (off_t)sizeof *table->map;
+}
+
 /* Sets errno. */
-static struct table_map *map_file(int fd, bool make)
+static bool make_whole(int fd, bool make)
 {
     struct stat status;
     off_t size = sizeof(struct table_map);
     if (fstat(fd, &status) != 0)
-        return NULL;
+        return false;
     bool whole = status.st_size >= size && status.st_blocks * 512 >= size;
     /* Real blocks: a store into a hole of a full disk would be a SIGBUS. */
     int error = whole ? 0 : make ? posix_fallocate(fd, 0, size) : ENODATA;
-    if (error != 0) {
-        errno = error;
+    errno = error;
+    return error == 0;
+}
+
+/* Sets errno. */
+static struct table_map *map_file(int fd, bool make)
+{
+    if (!make_whole(fd, make))
         return NULL;
-    }
     void *map = mmap(NULL, sizeof(struct table_map), make ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
     return map == MAP_FAILED ? NULL : map;
 }
@@ -98,6 +114,16 @@ static bool is_table(struct table_map *map, bool make)
     return atomic_load(&map->magic) == magic;
 }
 
+/* One that was cut short under us is an empty table again, in the same place. Sets
+ * errno. */
+static enum lock_result restore(const struct lock_table *table)
+{
+    if (!make_whole(table->fd, true))
+        return file_error_result(errno);
+    (void)is_table(table->map, true);
+    return LOCK_OK;
+}
+
 /* Sets errno. LOCK_GONE: it is no table. */
 static enum lock_result try_open(struct lock_table *table, const struct lock_dir *dir, bool make, struct stat *status)
 {
@@ -106,11 +132,13 @@ static enum lock_result try_open(struct lock_table *table, const struct lock_dir
         return file_error_result(errno);
     bool known = fstat(fd, status) == 0;
     table->map = known ? map_file(fd, make) : NULL;
-    int error = errno;
-    close(fd);
-    errno = error;
-    if (table->map == NULL)
+    table->fd = fd;
+    if (table->map == NULL) {
+        int error = errno;
+        close(fd);
+        errno = error;
         return file_error_result(error);
+    }
     if (is_table(table->map, make))
         return LOCK_OK;
     lock_table_close(table);
@@ -130,11 +158,16 @@ static void remove_other(const struct lock_dir *dir, const struct stat *bad)
 enum lock_result lock_table_open(struct lock_table *table, const struct lock_dir *dir, bool make, struct why *why)
 {
     struct stat status = {0};
-    if (table->map != NULL && (table->writable || !make))
+    enum lock_result result;
+    if ((table->writable || !make) && is_whole(table))
         return LOCK_OK;
-    lock_table_close(table);
-    table->writable = make;
-    enum lock_result result = try_open(table, dir, make, &status);
+    if (table->map != NULL && table->writable) {
+        result = restore(table);
+    } else {
+        lock_table_close(table);
+        table->writable = make;
+        result = try_open(table, dir, make, &status);
+    }
     if (result == LOCK_GONE && make) {
         remove_other(dir, &status);
         result = try_open(table, dir, make, &status);
@@ -147,8 +180,10 @@ enum lock_result lock_table_open(struct lock_table *table, const struct lock_dir
 
 void lock_table_close(struct lock_table *table)
 {
-    if (table->map != NULL)
+    if (table->map != NULL) {
         munmap(table->map, sizeof *table->map);
+        close(table->fd);
+    }
     table->map = NULL;
 }
 
@@ -202,7 +237,7 @@ struct lock_entry *lock_table_entry(const struct lock_table *table, const char *
 {
     uint64_t hash = text_hash(key);
     bool there = false;
-    if (table->map == NULL)
+    if (!is_whole(table))
         return NULL;
     for (int tries = 0; tries < WINDOW; tries++) {
         struct lock_entry *entry = find(table->map, hash, &there);

@@ -19,12 +19,14 @@ struct lock_entry;
 
 struct lock_table {
     struct table_map *map; /* NULL: not open */
+    int fd;                /* where there is a map */
     bool writable;
 };
 
 /* Opens the table of this directory: to be written, and made where it is not
  * there or is no such table; or only to be read. One that is open already stays
- * as it is where that will do. LOCK_OK; LOCK_CANT_CREATE, LOCK_REFUSED, LOCK_SYSTEM with *why set. */
+ * as it is where that will do, and one that has been cut short since is made whole:
+ * entries of it that were found before stay good. LOCK_OK; LOCK_CANT_CREATE, LOCK_REFUSED, LOCK_SYSTEM with *why set. */
 enum lock_result lock_table_open(struct lock_table *table, const struct lock_dir *dir, bool make, struct why *why);
 
 void lock_table_close(struct lock_table *table);
@@ -34,7 +36,8 @@ void lock_table_close(struct lock_table *table);
 enum lock_result lock_table_next_fence(const struct lock_table *table, int64_t *fence, struct why *why);
 
 /* What it knows of this key; with `make` that begins now, if it must. NULL
- * where it knows nothing or is not open: all that follows takes that. */
+ * where it knows nothing, is not open or was cut short: all that follows takes
+ * that. Not to be kept: to use it after the file was cut short is a SIGBUS. */
 struct lock_entry *lock_table_entry(const struct lock_table *table, const char *key, bool make);
 
 /* A take after so long a wait. */

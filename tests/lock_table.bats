@@ -76,6 +76,26 @@ P
     [[ $(counts) == *'"takes":1,'* ]]
 }
 
+@test "a table that is cut short while a command runs or waits: its status is the command's own" {
+    export TABLE
+    local size
+    for size in 0 100 100000; do
+        run dlock job -- sh -c "truncate -s $size \"\$TABLE\"; exit 7"
+        equals "$status $output" '7 '
+    done
+    run dlock job -- sh -c 'truncate -s 0 "$TABLE"; dlock --extend -t 60s; dlock --release; dlock --status job; exit 7'
+    equals "$status" 7
+    hold_lock job
+    dlock -w 20 job -- sh -c 'echo $DLOCK_FENCE' >"$T/waited" 2>&1 3>&- 4>&- &
+    local waiter=$!
+    sleep 0.3
+    truncate -s 0 "$TABLE"
+    end_hold
+    wait "$HOLDER" "$waiter"
+    [ "$(fence)" -gt "$(cat "$T/waited")" ]
+    equals "$(stat -c %s "$TABLE")" $((256 * 1025))
+}
+
 @test "entries of garbage under a good head: told as they are, nothing fails" {
     dlock job true
     head -c 262144 /dev/urandom | dd of="$TABLE" conv=notrunc bs=256 seek=1 status=none
