@@ -447,7 +447,7 @@ class Redis:
 
     def rest(self):
         """What is left; meta outlives the locks on purpose."""
-        return [key for key in self.ask("KEYS", "*") if not key.endswith((":meta", ":counts"))]
+        return [key for key in self.ask("KEYS", "*") if not key.endswith((":meta", ":counts", ":queue", ":claim"))]
 
 
 class Files:
