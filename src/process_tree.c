@@ -1,3 +1,18 @@
+/* The order of the signals.
+ *
+ * A stop goes to parents before their children. A shell whose child ends before
+ * its own signal is there starts its next command, and the lock is gone by then;
+ * so the signal is pending with the parent first: a shell without a trap dies of
+ * it, one with a trap runs that. All are found and pinned before the first is
+ * signalled, since who ends leaves its children elsewhere. Of siblings the
+ * younger goes first: in a pipeline it reads what the older one writes, and
+ * would take its end for the end of the data.
+ *
+ * They are not frozen for it, as for a kill: whoever waits for a stopped process
+ * is told so, and a shell above would take the terminal back from it.
+ *
+ * A kill freezes parents before their children, so that nobody forks any more,
+ * and then ends them in the same order. */
 #include "process_tree.h"
 
 #include "proc.h"
@@ -16,14 +31,28 @@
 enum {
     DEPTH_MOST = 128,  /* deeper than any tree that is no accident; it bounds our own stack */
     FREEZE_MOST = 200, /* walks that stop a tree before it is killed all the same */
+    FIND_MOST = 4,     /* walks that find a tree before it is signalled all the same */
 };
 
-enum order { CHILDREN_FIRST, PARENTS_FIRST };
+/* How long those walks may put the signal off: a last one may still be begun then. */
+static const struct duration find_limit = {10 * NS_PER_MS};
+
+/* One that is to be signalled. */
+struct mark {
+    struct process_id id;
+    int pidfd; /* -1: no descriptor is left, or the kernel has none */
+    bool stopped;
+};
+
+struct marks {
+    struct mark *list;
+    size_t count, room;
+};
 
 struct walk {
-    int number;
-    enum order order;
-    bool listed; /* the kernel lists the children of each process */
+    int number;          /* 0: nobody is signalled */
+    struct marks *marks; /* NULL: nobody is marked */
+    bool listed;         /* the kernel lists the children of each process */
     struct deadline until;
     pid_t root; /* whose descendants; 0: the family's */
     const struct process_except *except;
@@ -183,19 +212,61 @@ static bool is_dead(const struct proc_stat *stat)
 
 static void walk_below(struct walk *walk, const struct parent *parent);
 
-/* The process is pinned, and is the one that is meant. */
-static void signal_with_children(struct walk *walk, pid_t pid, int pidfd, const struct proc_stat *stat, int depth)
+/* The pidfd is the marks' from now on. False where memory is short. */
+static bool mark(struct marks *marks, pid_t pid, int pidfd, const struct proc_stat *stat)
+{
+    if (marks->count == marks->room) {
+        size_t room = marks->room > 0 ? 2 * marks->room : 64;
+        struct mark *list = realloc(marks->list, room * sizeof *list);
+        if (list == NULL)
+            return false;
+        marks->list = list;
+        marks->room = room;
+    }
+    marks->list[marks->count++] = (struct mark){{pid, stat->start}, pidfd, stat->state == 'T'};
+    return true;
+}
+
+static void marks_forget(struct marks *marks)
+{
+    for (size_t i = 0; i < marks->count; i++)
+        if (marks->list[i].pidfd >= 0)
+            close(marks->list[i].pidfd);
+    free(marks->list);
+    *marks = (struct marks){0};
+}
+
+static void signal_mark(const struct mark *mark, int number)
+{
+    struct proc_stat stat;
+    if (mark->pidfd >= 0 || (proc_stat_read(mark->id.pid, &stat) && stat.start == mark->id.start))
+        signal_pinned(mark->pidfd, mark->id.pid, number);
+}
+
+static void signal_marks(const struct marks *marks, int number)
+{
+    for (size_t i = 0; i < marks->count; i++)
+        signal_mark(&marks->list[i], number);
+}
+
+/* What is stopped sees no other signal than KILL until it goes on. */
+static void continue_stopped(const struct marks *marks)
+{
+    for (size_t i = 0; i < marks->count; i++)
+        if (marks->list[i].stopped)
+            signal_mark(&marks->list[i], SIGCONT);
+}
+
+/* The process is pinned, and is the one that is meant. Returns whether the pidfd
+ * is to be closed. */
+static bool take_with_children(struct walk *walk, pid_t pid, int pidfd, const struct proc_stat *stat, int depth)
 {
     struct parent self = {.pid = pid, .pidfd = pidfd, .threads = stat->threads, .depth = depth};
+    bool marked = walk->marks != NULL && mark(walk->marks, pid, pidfd, stat);
     walk->count.first = walk->count.found++ == 0 ? pid : walk->count.first;
-    if (walk->order == PARENTS_FIRST)
-        signal_pinned(pidfd, pid, walk->number);
+    signal_pinned(pidfd, pid, walk->number);
     walk_below(walk, &self);
-    if (walk->order == CHILDREN_FIRST)
-        signal_pinned(pidfd, pid, walk->number);
-    /* What is stopped sees no other signal than KILL until it goes on. */
-    if (walk->order == CHILDREN_FIRST && walk->number != 0 && stat->state == 'T')
-        signal_pinned(pidfd, pid, SIGCONT);
+    return !marked;
 }
 
 static bool family_meets(struct process_family *family, struct process_id id);
@@ -203,6 +274,7 @@ static bool family_meets(struct process_family *family, struct process_id id);
 static void visit(struct walk *walk, pid_t pid, const struct parent *parent)
 {
     struct proc_stat stat;
+    bool done = true;
     if (pid == getpid() || is_excepted(pid, walk->except) || deadline_passed(walk->until))
         return;
     int pidfd = pin(pid);
@@ -210,8 +282,8 @@ static void visit(struct walk *walk, pid_t pid, const struct parent *parent)
     if (!there || is_dead(&stat))
         walk->count.ended++;
     else if (walk->family == NULL || family_meets(walk->family, (struct process_id){pid, stat.start}))
-        signal_with_children(walk, pid, pidfd, &stat, parent->depth + 1);
-    if (pidfd >= 0)
+        done = take_with_children(walk, pid, pidfd, &stat, parent->depth + 1);
+    if (done && pidfd >= 0)
         close(pidfd);
 }
 
@@ -221,23 +293,23 @@ static void walk_below(struct walk *walk, const struct parent *parent)
     if (parent->depth >= DEPTH_MOST)
         return; /* its turn comes when those above it have ended */
     list_children(parent->pid, parent->threads, walk->listed, &children);
-    for (size_t i = 0; i < children.count; i++)
-        visit(walk, children.list[i], parent);
+    for (size_t i = children.count; i > 0; i--)
+        visit(walk, children.list[i - 1], parent);
     free(children.list);
 }
 
 /* --- our own descendants ------------------------------------------------- */
 
-static struct process_count walk_tree(int number, enum order order, const struct process_except *except,
-                                      struct deadline until)
+static struct process_count walk_tree(struct walk walk)
 {
     struct parent self = {.pid = getpid(), .pidfd = -1};
-    struct walk walk = {.number = number, .order = order, .root = self.pid, .except = except, .until = until, .count.known = proc_is_ours()};
+    walk.root = self.pid;
+    walk.count.known = proc_is_ours();
     walk.listed = walk.count.known && children_are_listed();
     if (walk.count.known)
         walk_below(&walk, &self);
     else if (getpid() == 1)
-        walk.count.found = kill(-1, number) == 0;
+        walk.count.found = kill(-1, walk.number) == 0;
     return walk.count;
 }
 
@@ -260,32 +332,75 @@ void process_tree_forget(struct process_except *except)
     *except = (struct process_except){0};
 }
 
-struct process_count process_tree_signal(int number, const struct process_except *except, struct deadline until)
-{
-    return walk_tree(number, CHILDREN_FIRST, except, until);
-}
-
 /* A tree of our own, or a family. */
 struct tree {
     const struct process_except *except;
     struct process_family *family; /* NULL: our own */
 };
 
-static struct process_count walk_any(const struct tree *tree, int number, enum order order);
+static struct process_count walk_any(const struct tree *tree, int number, struct marks *marks, struct deadline until);
+
+/* Linux: of this thread. Where it may. */
+static int take_precedence(void)
+{
+    int priority = getpriority(PRIO_PROCESS, 0);
+    (void)setpriority(PRIO_PROCESS, 0, -20);
+    return priority;
+}
 
 /* See process_tree_kill(). */
 static struct process_count freeze_and_kill(const struct tree *tree)
 {
     struct process_count count = {0};
-    int priority = getpriority(PRIO_PROCESS, 0); /* Linux: of this thread */
-    (void)setpriority(PRIO_PROCESS, 0, -20);
+    struct marks marks = {0};
+    int priority = take_precedence();
     for (int walks = 0, before = -1; walks < FREEZE_MOST && count.found > before; walks++) {
         before = count.found;
-        count = walk_any(tree, SIGSTOP, PARENTS_FIRST);
+        marks_forget(&marks);
+        count = walk_any(tree, SIGSTOP, &marks, DEADLINE_NEVER);
     }
-    count = walk_any(tree, SIGKILL, CHILDREN_FIRST);
+    signal_marks(&marks, SIGKILL);
+    if (!count.known)
+        count = walk_any(tree, SIGKILL, NULL, DEADLINE_NEVER);
+    marks_forget(&marks);
     (void)setpriority(PRIO_PROCESS, 0, priority);
     return count;
+}
+
+/* Walks until no more are found than before: what was forked meanwhile. */
+static struct process_count find(const struct tree *tree, struct marks *marks, struct deadline until)
+{
+    struct process_count count = {0};
+    struct deadline last = deadline_after(find_limit);
+    for (int walks = 0, before = -1; walks < FIND_MOST && count.found > before; walks++) {
+        if (walks > 0 && (deadline_passed(last) || deadline_passed(until)))
+            break;
+        before = count.found;
+        marks_forget(marks);
+        count = walk_any(tree, 0, marks, until);
+    }
+    return count;
+}
+
+static struct process_count find_and_signal(const struct tree *tree, int number, struct deadline until)
+{
+    struct marks marks = {0};
+    if (number == 0)
+        return walk_any(tree, 0, NULL, until);
+    int priority = take_precedence();
+    struct process_count count = find(tree, &marks, until);
+    signal_marks(&marks, number);
+    continue_stopped(&marks);
+    if (!count.known)
+        count = walk_any(tree, number, NULL, until);
+    marks_forget(&marks);
+    (void)setpriority(PRIO_PROCESS, 0, priority);
+    return count;
+}
+
+struct process_count process_tree_signal(int number, const struct process_except *except, struct deadline until)
+{
+    return find_and_signal(&(struct tree){.except = except}, number, until);
 }
 
 struct process_count process_tree_kill(const struct process_except *except)
@@ -352,22 +467,25 @@ static bool family_meets(struct process_family *family, struct process_id id)
 static void visit_member(struct walk *walk, struct process_id id)
 {
     struct proc_stat stat;
+    bool done = true;
     int pidfd = pin(id.pid);
     bool there = (pidfd >= 0 || errno != ESRCH) && proc_stat_read(id.pid, &stat) && stat.start == id.start;
     if (!there || is_dead(&stat))
         walk->count.ended++;
     else if (family_meets(walk->family, id))
-        signal_with_children(walk, id.pid, pidfd, &stat, 0);
-    if (pidfd >= 0)
+        done = take_with_children(walk, id.pid, pidfd, &stat, 0);
+    if (done && pidfd >= 0)
         close(pidfd);
 }
 
 /* The head is the first; those that a walk adds it has visited. A walk that was
  * broken off forgets nobody. */
-static struct process_count walk_family(struct process_family *family, int number, enum order order, struct deadline until)
+static struct process_count walk_family(struct walk walk)
 {
-    struct walk walk = {.number = number, .order = order, .family = family, .until = until, .count.known = proc_is_ours()};
+    struct process_family *family = walk.family;
+    struct deadline until = walk.until;
     size_t known = family->count, kept = 0;
+    walk.count.known = proc_is_ours();
     if (!walk.count.known)
         return walk.count;
     walk.listed = children_are_listed();
@@ -386,7 +504,7 @@ static struct process_count walk_family(struct process_family *family, int numbe
 
 struct process_count process_family_signal(struct process_family *family, int number, struct deadline until)
 {
-    return walk_family(family, number, CHILDREN_FIRST, until);
+    return find_and_signal(&(struct tree){.family = family}, number, until);
 }
 
 struct process_count process_family_kill(struct process_family *family)
@@ -394,8 +512,8 @@ struct process_count process_family_kill(struct process_family *family)
     return freeze_and_kill(&(struct tree){.family = family});
 }
 
-static struct process_count walk_any(const struct tree *tree, int number, enum order order)
+static struct process_count walk_any(const struct tree *tree, int number, struct marks *marks, struct deadline until)
 {
-    return tree->family != NULL ? walk_family(tree->family, number, order, DEADLINE_NEVER)
-                                : walk_tree(number, order, tree->except, DEADLINE_NEVER);
+    struct walk walk = {.number = number, .marks = marks, .except = tree->except, .family = tree->family, .until = until};
+    return tree->family != NULL ? walk_family(walk) : walk_tree(walk);
 }

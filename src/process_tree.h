@@ -54,9 +54,10 @@ bool process_tree_inherited(struct process_except *except);
 void process_tree_forget(struct process_except *except);
 
 /* Sends the signal (0: only counts) to every descendant but `except` and what
- * is below, children before their parents, and continues those that are
- * stopped. It finds what /proc shows at this moment: one that is forked
- * meanwhile can be missed, and is found by the next walk. Breaks off at `until`:
+ * is below, and continues those that are stopped. First it finds them all, in
+ * a few walks; then parents are signalled before their children, so that none
+ * goes on to its next step because its child has ended. One that is forked
+ * meanwhile can be missed, and is found by the next call. Breaks off at `until`:
  * in a crowd that takes all of the processor a walk may last for seconds. */
 struct process_count process_tree_signal(int number, const struct process_except *except, struct deadline until);
 

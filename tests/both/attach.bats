@@ -486,6 +486,20 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     released
 }
 
+@test "a stop lets no script go on to its next step, whoever ends first" {
+    local i status
+    script job /bin/bash <<<'dlock --attach job || exit; for i in {1..20}; do sleep 60 & done; touch "$T/here"; wait %1; echo published >>"$T/published"'
+    for i in {1..10}; do
+        status=0
+        start job
+        steal job
+        wait "$SCRIPT" || status=$?
+        equals "$status" 143
+        wait_until 5 is_unguarded
+    done
+    [ ! -e "$T/published" ]
+}
+
 @test "what has left the script's tree, and other people's processes, are left alone" {
     sleep 60 3>&- 4>&- &
     echo $! >"$T/other.pid"

@@ -71,6 +71,39 @@ load backend
     equals "$status $output" '0 '
 }
 
+# A shell whose child ends before its own signal comes would go on.
+@test "a stop lets no script go on to its next step, whoever ends first" {
+    local i status script='for i in {1..20}; do sleep 60 & done; touch "$T/here"; wait %1; echo published'
+    for i in {1..20}; do
+        status=0
+        rm -f "$T/here"
+        dlock job -- bash -c "$script" >>"$T/out" 2>/dev/null 3>&- 4>&- &
+        wait_until 10 test -e "$T/here"
+        steal job
+        wait $! || status=$?
+        equals "$status" 124
+    done
+    equals "$(cat "$T/out")" ''
+}
+
+@test "a stop lets no script go on in a pipeline either, nor when it was stopped" {
+    local i status script
+    for script in 'sh -c "touch \"\$T/here\"; exec sleep 60" | { cat; echo published; }' \
+        '(sleep 60 & wait $!; echo published) & sleep 0.02; kill -STOP $!; touch "$T/here"; wait; echo published' \
+        'kill -STOP $BASHPID & touch "$T/here"; sleep 60; echo published'; do
+        for i in {1..5}; do
+            status=0
+            rm -f "$T/here"
+            dlock job -- bash -c "$script" >>"$T/out" 2>/dev/null 3>&- 4>&- &
+            wait_until 10 test -e "$T/here"
+            steal job
+            wait $! || status=$?
+            equals "$status" 124
+        done
+    done
+    equals "$(cat "$T/out")" ''
+}
+
 @test "a stderr that takes nothing does not put off the stop" {
     run python3 - <<'P'
 import fcntl, os, subprocess, time
