@@ -55,6 +55,7 @@ struct guard {
     const struct attach_target *target;
     int ready_fd; /* to dlock */
     int timer_fd;
+    struct process_spare spare;
     struct attached attached;
     struct process_family family;
     struct heartbeat no_heartbeat;
@@ -68,6 +69,7 @@ struct guard {
 static void stop_target(void *data, int number, struct deadline until)
 {
     struct guard *guard = data;
+    process_spare_free(&guard->spare);
     if (process_family_signal(&guard->family, number, until).found == 0)
         attach_target_signal(guard->target, number);
 }
@@ -75,6 +77,7 @@ static void stop_target(void *data, int number, struct deadline until)
 static void kill_target(void *data)
 {
     struct guard *guard = data;
+    process_spare_free(&guard->spare);
     if (process_family_kill(&guard->family).found == 0)
         attach_target_signal(guard->target, SIGKILL);
 }
@@ -153,6 +156,7 @@ static bool tell_dlock(const struct guard *guard, const char *text)
 static void close_guard(struct guard *guard)
 {
     attached_remove(&guard->attached);
+    process_spare_free(&guard->spare);
     process_family_forget(&guard->family);
     if (guard->timer_fd >= 0)
         close(guard->timer_fd);
@@ -219,6 +223,8 @@ static void prepare(struct guard *guard)
     guard->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (guard->timer_fd < 0)
         refuse(guard, "cannot make a timer", errno);
+    if (!process_spare_keep(&guard->spare))
+        refuse(guard, "cannot keep descriptors free for the end of the lease", errno);
     if (!process_family_init(&guard->family, guard->target->id))
         refuse(guard, "out of memory", 0);
     guard->end = (struct lease_end){
@@ -254,6 +260,7 @@ __attribute__((noreturn)) static void guard_run(struct acquisition *lock, const 
         .target = target,
         .ready_fd = ready_fd,
         .timer_fd = -1,
+        .spare = PROCESS_SPARE_NONE,
         .attached = {-1, -1, ""},
         .no_heartbeat.fd = -1,
     };

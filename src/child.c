@@ -32,6 +32,7 @@ static int start_guard(struct child *child, const char *const *argv, const struc
     child->pid = fork();
     if (child->pid == 0) {
         close(ends[0]);
+        process_spare_free(&child->spare); /* it opens nothing more */
         guard_run(ends[1], argv, signals, child->page);
     }
     int error = child->pid < 0 ? errno : 0;
@@ -52,13 +53,15 @@ static int start_guard(struct child *child, const char *const *argv, const struc
 enum lock_result child_start(struct child *child, const char *const *argv, const struct signals *signals, bool tree,
                              struct why *why)
 {
-    *child = (struct child){.pid = -1, .guard_fd = -1};
+    *child = (struct child){.pid = -1, .guard_fd = -1, .spare = PROCESS_SPARE_NONE};
     void *page = mmap(NULL, sizeof(struct guard_page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return fail(child, "no memory to share with the command's process", errno, why);
     child->page = page;
     if (!process_tree_inherited(&child->except))
         return fail(child, "cannot remember the children from before the command", ENOMEM, why);
+    if (!process_spare_keep(&child->spare))
+        return fail(child, "cannot keep descriptors free for the end of the lease", errno, why);
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
         return fail(child, "cannot become the reaper of the command's descendants", errno, why);
     int error = 0;
@@ -75,6 +78,7 @@ void child_close(struct child *child)
         munmap(child->page, sizeof *child->page);
     child->page = NULL;
     process_tree_forget(&child->except);
+    process_spare_free(&child->spare);
     if (child->guard_fd >= 0)
         close(child->guard_fd);
     child->guard_fd = -1;
@@ -193,12 +197,14 @@ static void signal_child(const struct child *child, int number, struct process_c
         child_signal(child, number);
 }
 
-void child_signal_tree(const struct child *child, int number, struct deadline until)
+void child_signal_tree(struct child *child, int number, struct deadline until)
 {
+    process_spare_free(&child->spare);
     signal_child(child, number, process_tree_signal(number, &child->except, until));
 }
 
-void child_kill_tree(const struct child *child)
+void child_kill_tree(struct child *child)
 {
+    process_spare_free(&child->spare);
     signal_child(child, SIGKILL, process_tree_kill(&child->except));
 }

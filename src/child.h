@@ -15,6 +15,7 @@ struct child {
     pid_t pid;    /* our own child: the command, or its guard */
     int guard_fd; /* socket to the guard, readable when it has news; -1: none */
     struct process_except except; /* children that dlock had before the command */
+    struct process_spare spare;   /* until the first stop */
     struct guard_page *page; /* shared with the child, mapped; child_close() unmaps it */
     pid_t command;           /* the command's pid */
 
@@ -46,10 +47,10 @@ struct process_count child_tree_left(const struct child *child);
 
 /* Sends the signal to the command and to every descendant of ours that can be
  * found until `until`, and continues those that are stopped. */
-void child_signal_tree(const struct child *child, int number, struct deadline until);
+void child_signal_tree(struct child *child, int number, struct deadline until);
 
 /* Sends SIGKILL to all of them. */
-void child_kill_tree(const struct child *child);
+void child_kill_tree(struct child *child);
 
 /* Sends it to the command alone; once that has ended, to those that the guard
  * still waits for. */

@@ -19,10 +19,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -177,10 +179,44 @@ static bool is_excepted(pid_t pid, const struct process_except *except)
     return false;
 }
 
-/* Linux before 5.3, and some sandboxes, have no pidfds. */
+bool process_spare_keep(struct process_spare *spare)
+{
+    *spare = PROCESS_SPARE_NONE;
+    for (size_t i = 0; i < sizeof spare->fds / sizeof *spare->fds; i++)
+        if ((spare->fds[i] = eventfd(0, EFD_CLOEXEC)) < 0)
+            return false;
+    return true;
+}
+
+void process_spare_free(struct process_spare *spare)
+{
+    for (size_t i = 0; i < sizeof spare->fds / sizeof *spare->fds; i++)
+        if (spare->fds[i] >= 0)
+            close(spare->fds[i]);
+    *spare = PROCESS_SPARE_NONE;
+}
+
+/* Whether what has to be read next can be: a list of threads, and a file of one. */
+static bool can_open_two(int fd)
+{
+    int first = fcntl(fd, F_DUPFD_CLOEXEC, 0), second = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (first >= 0)
+        close(first);
+    if (second >= 0)
+        close(second);
+    return second >= 0;
+}
+
+/* Linux before 5.3, and some sandboxes, have no pidfds. And none takes the last
+ * descriptors. */
 static int pin(pid_t pid)
 {
-    return (int)syscall(SYS_pidfd_open, pid, 0);
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd < 0 || can_open_two(pidfd))
+        return pidfd;
+    close(pidfd);
+    errno = EMFILE;
+    return -1;
 }
 
 static void signal_pinned(int pidfd, pid_t pid, int number)

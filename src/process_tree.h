@@ -18,6 +18,18 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Descriptors that a walk needs, kept until then: under a low limit (ulimit -n)
+ * there may be none left, and who cannot be looked at is taken for gone. */
+struct process_spare {
+    int fds[3]; /* -1: not kept */
+};
+
+#define PROCESS_SPARE_NONE ((struct process_spare){{-1, -1, -1}})
+
+/* False with errno set; process_spare_free() in any case. */
+bool process_spare_keep(struct process_spare *spare);
+void process_spare_free(struct process_spare *spare);
+
 /* Children that are none of our business: a process that executes dlock keeps
  * those that it had. (When they end, what they leave behind falls to us and
  * cannot be told from the command's own.) */

@@ -37,13 +37,13 @@ struct run {
 
 static void stop_command(void *data, int number, struct deadline until)
 {
-    const struct run *run = data;
+    struct run *run = data;
     child_signal_tree(&run->child, number, until);
 }
 
 static void kill_command(void *data)
 {
-    const struct run *run = data;
+    struct run *run = data;
     child_kill_tree(&run->child);
 }
 

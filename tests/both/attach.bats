@@ -500,6 +500,26 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     [ ! -e "$T/published" ]
 }
 
+@test "with hardly a descriptor free, what the script runs is stopped with it, or nothing is locked" {
+    local limit status
+    script job <<<"ulimit -n \$1; dlock --attach -t 600ms --grace=200ms job\$1 || exit
+        sh -c 'trap \"\" TERM; echo \$\$ >\"\$0\"; sleep 600; :' \"\$T/pid\$1\" & sleep 600"
+    for limit in {10..24}; do
+        "$T/job" "$limit" >/dev/null 2>"$T/err$limit" 3>&- 4>&- &
+        echo "$!" >"$T/job$limit.pid"
+    done
+    for limit in {10..24}; do
+        status=0
+        wait "$(cat "$T/job$limit.pid")" || status=$?
+        echo "limit $limit: $status, $(cat "$T/err$limit")"
+        [ "$status" -eq 143 ] || grep -q 'Too many open files' "$T/err$limit"
+        wait_until 5 is_clean "job$limit"
+        [ ! -s "$T/pid$limit" ] || not lives "$(cat "$T/pid$limit")"
+    done
+    equals "$status" 143
+    wait_until 5 is_unguarded
+}
+
 @test "what has left the script's tree, and other people's processes, are left alone" {
     sleep 60 3>&- 4>&- &
     echo $! >"$T/other.pid"

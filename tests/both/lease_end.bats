@@ -104,6 +104,25 @@ load backend
     equals "$(cat "$T/out")" ''
 }
 
+@test "with hardly a descriptor free, what the command has started is stopped with it, or nothing is run" {
+    local limit status
+    for limit in {10..24}; do
+        (
+            ulimit -n "$limit"
+            exec dlock -t 600ms "job$limit" -- sh -c "trap '' TERM; sh -c 'echo \$\$ >$T/pid$limit; sleep 600' & sleep 600"
+        ) 2>"$T/err$limit" 3>&- 4>&- &
+        echo "$!" >"$T/dlock$limit.pid"
+    done
+    for limit in {10..24}; do
+        status=0
+        wait "$(cat "$T/dlock$limit.pid")" || status=$?
+        echo "limit $limit: $status, $(cat "$T/err$limit")"
+        [ "$status" -eq 124 ] || grep -q 'Too many open files' "$T/err$limit"
+        [ ! -s "$T/pid$limit" ] || not kill -0 "$(cat "$T/pid$limit")"
+    done
+    equals "$status" 124
+}
+
 @test "a stderr that takes nothing does not put off the stop" {
     run python3 - <<'P'
 import fcntl, os, subprocess, time
