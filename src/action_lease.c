@@ -4,7 +4,7 @@
 #include "backend_choice.h"
 #include "duration.h"
 #include "failure.h"
-#include "held.h"
+#include "held_list.h"
 #include "insist.h"
 #include "json.h"
 #include "lease_json.h"

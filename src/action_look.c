@@ -4,7 +4,7 @@
 #include "backend_choice.h"
 #include "duration.h"
 #include "failure.h"
-#include "held.h"
+#include "held_list.h"
 #include "insist.h"
 #include "listing.h"
 #include "lock_text.h"

@@ -1,6 +1,4 @@
-/* The locks that this process runs under: what the dlocks above it have told,
- * through the environment, and the guards of --attach beside them. All of it is
- * a claim: the store knows whether it is so still. */
+/* What a dlock tells those below it of its lock: a line of DLOCK_HELD. */
 #ifndef DLOCK_HELD_H
 #define DLOCK_HELD_H
 
@@ -8,7 +6,6 @@
 #include "token.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 
 /* One line of DLOCK_HELD: "BACKEND TOKEN KEY". */
 struct held {
@@ -20,17 +17,5 @@ struct held {
 /* Reads the line at *at, which moves on to the next one (NULL after the last).
  * False for a line that is none. */
 bool held_next(const char **at, struct held *held);
-
-struct held_list {
-    struct held *list; /* the innermost first */
-    size_t count, room;
-};
-
-/* Finds them: by DLOCK_HELD, or where the environment was scrubbed (sudo) by
- * that of the nearest ancestor which has it and lets itself be read; and those
- * that are attached to ancestors (attached.h, for lock_dir). False where memory
- * is short. held_list_free() in any case. */
-bool held_list_read(struct held_list *list, const char *lock_dir);
-void held_list_free(struct held_list *list);
 
 #endif

@@ -16,8 +16,8 @@
 #include "process_tree.h"
 
 #include "proc.h"
+#include "proc_children.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -76,98 +76,6 @@ struct parent {
     int threads;
     int depth;
 };
-
-struct pids {
-    pid_t *list;
-    size_t count, room;
-    bool short_of_memory;
-};
-
-static void pids_add(struct pids *pids, pid_t pid)
-{
-    if (pids->count == pids->room) {
-        size_t room = pids->room > 0 ? 2 * pids->room : 64;
-        pid_t *list = realloc(pids->list, room * sizeof *list);
-        if (list == NULL) {
-            pids->short_of_memory = true; /* the next walk, with fewer of them left, finds it */
-            return;
-        }
-        pids->list = list;
-        pids->room = room;
-    }
-    pids->list[pids->count++] = pid;
-}
-
-/* --- whose children ------------------------------------------------------ */
-
-/* The children that one thread of `pid` forked. */
-static void list_children_of(pid_t pid, const char *thread, struct pids *children)
-{
-    char path[64], *line = NULL, *end;
-    size_t size = 0;
-    snprintf(path, sizeof path, "/proc/%ld/task/%.16s/children", (long)pid, thread);
-    FILE *list = fopen(path, "re");
-    if (list == NULL)
-        return;
-    if (getline(&line, &size, list) > 0) {
-        for (const char *at = line;; at = end) {
-            long child = strtol(at, &end, 10);
-            if (end == at || child <= 0)
-                break;
-            pids_add(children, (pid_t)child);
-        }
-    }
-    free(line);
-    fclose(list);
-}
-
-static DIR *open_threads(pid_t pid)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
-    return opendir(path);
-}
-
-/* Where the kernel does not list them (no CONFIG_PROC_CHILDREN; gVisor): all
- * processes whose parent it is. */
-static void search_children(pid_t pid, struct pids *children)
-{
-    DIR *all = opendir("/proc");
-    struct proc_stat stat;
-    for (const struct dirent *entry; all != NULL && (entry = readdir(all)) != NULL;) {
-        long other = strtol(entry->d_name, NULL, 10);
-        if (other > 0 && proc_stat_read((pid_t)other, &stat) && stat.parent == pid)
-            pids_add(children, (pid_t)other);
-    }
-    if (all != NULL)
-        closedir(all);
-}
-
-/* Our own are always there to be asked for, where any are. */
-static bool children_are_listed(void)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)getpid());
-    return access(path, F_OK) == 0;
-}
-
-static void list_children(pid_t pid, int threads, bool listed, struct pids *children)
-{
-    char leader[16];
-    snprintf(leader, sizeof leader, "%ld", (long)pid);
-    if (!listed) {
-        search_children(pid, children);
-    } else if (threads == 1) {
-        list_children_of(pid, leader, children);
-    } else {
-        DIR *all = open_threads(pid);
-        for (const struct dirent *thread; all != NULL && (thread = readdir(all)) != NULL;)
-            if (thread->d_name[0] != '.')
-                list_children_of(pid, thread->d_name, children);
-        if (all != NULL)
-            closedir(all);
-    }
-}
 
 /* --- walking ------------------------------------------------------------- */
 
@@ -328,7 +236,7 @@ static void walk_below(struct walk *walk, const struct parent *parent)
     struct pids children = {0};
     if (parent->depth >= DEPTH_MOST)
         return; /* its turn comes when those above it have ended */
-    list_children(parent->pid, parent->threads, walk->listed, &children);
+    proc_children_list(parent->pid, parent->threads, walk->listed, &children);
     for (size_t i = children.count; i > 0; i--)
         visit(walk, children.list[i - 1], parent);
     free(children.list);
@@ -341,7 +249,7 @@ static struct process_count walk_tree(struct walk walk)
     struct parent self = {.pid = getpid(), .pidfd = -1};
     walk.root = self.pid;
     walk.count.known = proc_is_ours();
-    walk.listed = walk.count.known && children_are_listed();
+    walk.listed = walk.count.known && proc_children_listed();
     if (walk.count.known)
         walk_below(&walk, &self);
     else if (getpid() == 1)
@@ -357,7 +265,7 @@ bool process_tree_inherited(struct process_except *except)
     /* Nearly always there are none, and that is cheap to know. */
     if ((waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) || !proc_is_ours())
         return true;
-    list_children(getpid(), 0, children_are_listed(), &children);
+    proc_children_list(getpid(), 0, proc_children_listed(), &children);
     *except = (struct process_except){children.count, children.list};
     return !children.short_of_memory;
 }
@@ -524,7 +432,7 @@ static struct process_count walk_family(struct walk walk)
     walk.count.known = proc_is_ours();
     if (!walk.count.known)
         return walk.count;
-    walk.listed = children_are_listed();
+    walk.listed = proc_children_listed();
     for (size_t i = 0; i < family->count; i++)
         family->members[i].seen = family->members[i].lives = false;
     for (size_t i = 0; i < known && !deadline_passed(until); i++)
