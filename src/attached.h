@@ -26,10 +26,10 @@ void attached_remove(struct attached *attached);
 
 /* Calls visit() for each lock that is attached to this process or an ancestor,
  * the innermost first, with that process, until it returns true; returns
- * whether it has. What it
- * is told is a claim: that of a guard which lives, but the store alone knows
- * whether the lock still holds. Looks into lock_dir, where that is NULL into
- * the default directories of our user and of the ancestors' users (sudo). */
+ * whether it has. What it is told is a claim: that of a guard which lives, but
+ * the store alone knows whether the lock still holds. Looks into lock_dir, where
+ * that is NULL into the default directories of our user and of the ancestors'
+ * users (sudo). */
 bool attached_visit_ancestors(const char *lock_dir, bool (*visit)(void *data, pid_t pid, const struct held *held),
                              void *data);
 
