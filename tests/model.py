@@ -22,11 +22,12 @@ import select
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
+
+from redis_client import RedisClient
 
 # In seconds. Leases are judged only this far from their end; a step needs this much of them.
 NEAR, STEP_ROOM = 0.03, 0.2
@@ -86,40 +87,12 @@ class Redis:
             stderr=subprocess.DEVNULL)
         stack.callback(server.wait)
         stack.callback(server.kill)
-        self.stream = self.connect(now() + 20)
-        stack.callback(self.stream.close)
-        self.replies = self.stream.makefile("rb")
+        self.client = RedisClient(self.path, 20)
+        stack.callback(self.client.close)
         self.environment = {"DLOCK_REDIS": "unix://" + self.path}
 
-    def connect(self, end):
-        while True:
-            stream = socket.socket(socket.AF_UNIX)
-            try:
-                stream.connect(self.path)
-                return stream
-            except OSError:
-                stream.close()
-                if now() > end:
-                    raise
-                time.sleep(0.01)
-
     def ask(self, *words):
-        parts = [word.encode() for word in words]
-        self.stream.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts))
-        return self.reply()
-
-    def reply(self):
-        line = self.replies.readline()
-        kind, rest = line[:1], line[1:-2]
-        if kind == b":":
-            return int(rest)
-        if kind == b"$":
-            return None if rest == b"-1" else self.replies.read(int(rest) + 2)[:-2].decode()
-        if kind == b"*":
-            return [self.reply() for _ in range(int(rest))]
-        if kind == b"+":
-            return rest.decode()
-        raise RuntimeError("Redis says %r" % line)
+        return self.client.ask(*words)
 
     def clear(self):
         self.ask("FLUSHALL")

@@ -25,12 +25,13 @@ import os
 import random
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import time
+
+from redis_client import RedisClient
 
 # Of dlock: src/lease.c, src/watch.c.
 DRIFT_LEAST, CHECK_INTERVAL = 0.002, 1.0
@@ -389,19 +390,8 @@ class Redis:
              "--dir", work, "--logfile", os.path.join(work, "redis.log"), "--maxclients", "2000"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         stack.callback(self.stop)
-        end = now() + 20
-        self.stream = None
-        while self.stream is None:
-            try:
-                self.stream = socket.socket(socket.AF_UNIX)
-                self.stream.connect(self.path)
-            except OSError:
-                self.stream.close()
-                self.stream = None
-                if now() > end:
-                    raise
-                time.sleep(0.01)
-        self.replies = self.stream.makefile("rb")
+        self.client = RedisClient(self.path, 20)
+        stack.callback(self.client.close)
         self.arguments = ["-r", "unix://" + self.path]
 
     def stop(self):
@@ -409,22 +399,7 @@ class Redis:
         self.server.wait()
 
     def ask(self, *words):
-        parts = [str(word).encode() for word in words]
-        self.stream.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts))
-        return self.reply()
-
-    def reply(self):
-        line = self.replies.readline()
-        kind, rest = line[:1], line[1:-2]
-        if kind == b":":
-            return int(rest)
-        if kind == b"$":
-            return None if rest == b"-1" else self.replies.read(int(rest) + 2)[:-2].decode()
-        if kind == b"*":
-            return [self.reply() for _ in range(int(rest))]
-        if kind == b"+":
-            return rest.decode()
-        raise RuntimeError("Redis says %r" % line)
+        return self.client.ask(*words)
 
     def remove(self, lock):
         """Deletes the lock; returns the token of whose it was."""
