@@ -224,6 +224,7 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
         struct duration already = waited.time;
         acquisition->backend->close(acquisition->backend);
         acquisition->backend = NULL;
+        acquisition->looked = false; /* not there */
         if (!backend_fall_back(&acquisition->backend, options, out, &why, status))
             return false;
         result = wait_on(acquisition, already, &holder, &waited, &why);

@@ -54,7 +54,7 @@ end
 -- than the taker are in "returned" as well.
 local function has_line(field, take, token)
   local lines = known[field]
-  if not lines or not string.find(lines, take ~= '' and take or token, 1, true) then return false end
+  if not lines or not take or not string.find(lines, take ~= '' and take or token, 1, true) then return false end
   for id, owner in string.gmatch(lines, '(%S+) (%S+)\n') do
     if take == id or (take == '' and token == owner) then return true end
   end

@@ -12,7 +12,7 @@
 local token, id, wall, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4])
 local how, left, record = standing(token, id)
 if how ~= 'ours' then
-  if id ~= '' and ARGV[5] ~= '' and how ~= 'released' then count('losses', 1) end -- it may be known here alone
+  if id ~= '' and ARGV[5] ~= '' and how ~= 'released' then count('losses', 1) end
   return {how, left or ''}
 end
 
