@@ -59,34 +59,36 @@ int acquisition_close(struct acquisition *acquisition, int status)
 
 /* --- taking -------------------------------------------------------------- */
 
-const char *holder_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
+enum { HOLDER_TEXT_SIZE = 640 };
+
+/* Why the lock was not to be had. Returns text. */
+static const char *holder_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
 {
     char left[DURATION_TEXT_SIZE], lease[DURATION_TEXT_SIZE + 32] = "";
+    if (holder->reserved) {
+        snprintf(text, HOLDER_TEXT_SIZE, "free, but others have waited longer");
+        return text;
+    }
     if (holder->expires)
         snprintf(lease, sizeof lease, ", whose lease ends in %s", duration_format(holder->left, left, sizeof left));
     if (holder->known)
-        snprintf(text, HOLDER_TEXT_SIZE, "%s@%s, pid %ld, %s%s%s", holder->user, holder->host, (long)holder->pid,
+        snprintf(text, HOLDER_TEXT_SIZE, "held by %s@%s, pid %ld, %s%s%s", holder->user, holder->host, (long)holder->pid,
                  holder->command, lease, holder->shares ? " (shared)" : "");
     else
-        snprintf(text, HOLDER_TEXT_SIZE, "%s%s", holder->shares ? "others who share it" : "another client", lease);
+        snprintf(text, HOLDER_TEXT_SIZE, "held by %s%s", holder->shares ? "others who share it" : "another client", lease);
     return text;
 }
 
-/* A unit that waits for its lock is starting: systemd's TimeoutStartSec is put
- * off, by more than the longest pause between two tries. */
-static void tell_manager(void *data, const struct holder *holder, const struct why *why)
+static struct deadline show_wait(void *data, const struct holder *holder, const struct why *why)
 {
     struct acquisition *acquisition = data;
-    const struct messages *out = acquisition->out;
-    char who[HOLDER_TEXT_SIZE];
-    if (!deadline_passed(acquisition->next_status))
-        return;
-    acquisition->next_status = deadline_after(DURATION_S(2));
-    if (holder != NULL)
-        say_status(out, "waiting for the lock %s, held by %s", acquisition->request.name, holder_format(holder, who));
-    else
-        say_status(out, "waiting for the lock %s: %s", acquisition->request.name, why->text);
-    notify_send(&out->notify, "EXTEND_TIMEOUT_USEC=%d", 30 * 1000 * 1000);
+    return wait_view_show(&acquisition->view, holder, why);
+}
+
+static void say_uncalled(void *data, const char *cannot)
+{
+    struct acquisition *acquisition = data;
+    wait_view_say_uncalled(&acquisition->view, cannot);
 }
 
 /* The last take was given back: the next one is another. */
@@ -109,7 +111,7 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result, c
                     acquisition->undone);
     if (result == LOCK_HELD) {
         bool waits = options->waits_forever || options->wait.ns > 0;
-        return fail(out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status, "held by %s; not taken after %s",
+        return fail(out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status, "%s; not taken after %s",
                     holder_format(holder, who), time);
     }
     if (result == LOCK_CANCELLED) {
@@ -174,13 +176,17 @@ static enum lock_result wait_on(struct acquisition *acquisition, struct duration
         .forever = options->waits_forever,
         .wait = {options->wait.ns > already.ns ? options->wait.ns - already.ns : 0},
         .outage = options->outage,
-        .pausing = acquisition->out->notify.fd >= 0 ? tell_manager : NULL,
+        .attended = wait_view_attended(&acquisition->view),
+        .pausing = wait_view_wanted(&acquisition->view) ? show_wait : NULL,
+        .uncalled = say_uncalled,
         .is_own = held_by_ancestor,
         .take_anew = take_anew,
         .data = acquisition,
     };
-    return wait_for_lock(acquisition->backend, &acquisition->request, &patience, acquisition->cancel_fd,
-                         &acquisition->lease, holder, waited, why);
+    enum lock_result result = wait_for_lock(acquisition->backend, &acquisition->request, &patience, acquisition->cancel_fd,
+                                            &acquisition->lease, holder, waited, why);
+    wait_view_hide(&acquisition->view);
+    return result;
 }
 
 /* An outer dlock told of its lock through the environment, or through the lock
@@ -219,6 +225,7 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
         *status = not_taken(acquisition, LOCK_HELD, &holder, &waited, &why);
     if (acquisition->upgrade || acquisition->nested)
         return acquisition->nested;
+    wait_view_open(&acquisition->view, options, out);
     enum lock_result result = wait_on(acquisition, DURATION_ZERO, &holder, &waited, &why);
     if (result == LOCK_UNAVAILABLE && options->fallback_to_file) {
         struct duration already = waited.time;

@@ -7,6 +7,7 @@
 #include "message.h"
 #include "options.h"
 #include "signals.h"
+#include "wait_view.h"
 
 #include <stdbool.h>
 
@@ -27,7 +28,7 @@ struct acquisition {
     bool upgrade; /* it does, in another mode: waiting for it would never end */
     bool looked;  /* whether one of several who share it is an ancestor */
     int ended_by; /* the signal; 0: none */
-    struct deadline next_status; /* when the service manager is told of the wait again */
+    struct wait_view view;
 };
 
 /* Opens the signals and makes up the request: key, token and take id; the
@@ -56,11 +57,5 @@ int acquisition_give_back(struct acquisition *acquisition, const char *text);
 /* Closes what is open. Returns the status, or does not: where a signal was to
  * end dlock (`ended_by`), this process dies by it. */
 int acquisition_close(struct acquisition *acquisition, int status);
-
-/* Enough for holder_format(). */
-enum { HOLDER_TEXT_SIZE = 640 };
-
-/* "ann@host, pid 12, backup, whose lease ends in 5m". Returns text. */
-const char *holder_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE]);
 
 #endif

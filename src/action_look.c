@@ -9,12 +9,16 @@
 #include "listing.h"
 #include "lock_text.h"
 #include "nesting.h"
+#include "signals.h"
 #include "text.h"
+#include "wait_view.h"
 
 #include <locale.h>
+#include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 
 enum { FREE_STATUS = 1, NONE_STATUS = 1 };
 
@@ -76,11 +80,39 @@ int action_status(const struct options *options, struct messages *out)
 /* Where nobody tells us of the release. */
 static const struct duration look_most = {1 * NS_PER_S};
 
-static void pause_until(struct deadline until)
+/* Of several holders the first stands for all. */
+static struct holder first_holder(const struct lock_state *state)
 {
-    struct duration left = deadline_left(until);
-    struct timespec time = {(time_t)(left.ns / NS_PER_S), (long)(left.ns % NS_PER_S)};
-    (void)nanosleep(&time, NULL);
+    const struct lock_owner *owner = &state->owners[0];
+    struct holder holder = owner->holder;
+    holder.kept = owner->released;
+    holder.detached = owner->detached;
+    holder.shares = state->mode != MODE_EXCLUSIVE;
+    holder.ahead = -1; /* we do not stand in line */
+    return holder;
+}
+
+/* Signals are taken in here alone: they end dlock, but not before the line that
+ * is shown is gone. */
+static void pause_until(struct deadline until, const struct lock_state *state, struct wait_view *view)
+{
+    struct holder holder = first_holder(state);
+    struct signals signals = {.fd = -1};
+    struct why ignored = {""};
+    (void)signals_open(&signals, &ignored); /* where that fails, they end it at once */
+    struct pollfd fd = {.fd = signals.fd, .events = POLLIN};
+    while (!deadline_passed(until)) {
+        struct deadline shown = wait_view_wanted(view) ? wait_view_show(view, &holder, NULL) : DEADLINE_NEVER;
+        int ready = poll(&fd, 1, deadline_poll_ms(deadline_earlier(until, shown)));
+        int ended_by = ready > 0 ? signals_ended_by(&signals) : 0;
+        if (ended_by == 0)
+            continue;
+        wait_view_hide(view);
+        exit(signals_die_by(ended_by)); /* as pid 1 one does not die by a signal */
+    }
+    signals_restore(&signals);
+    if (signals.fd >= 0)
+        close(signals.fd);
 }
 
 /* When the lock may be free: as soon as the first of its leases ends. */
@@ -123,10 +155,14 @@ int action_wait_free(const struct options *options, struct messages *out)
         return status;
     struct deadline start = deadline_now(), end = options->waits_forever ? DEADLINE_NEVER : deadline_plus(start, options->wait);
     struct duration interval = looking.backend->poll_least;
+    struct wait_view view;
+    wait_view_open(&view, options, out);
     for (bool done = false, asked = false; !done; asked = true) {
         bool last = deadline_passed(end);
         enum lock_result result = insist(look, &looking, options->outage, &why);
         done = result != LOCK_OK || !looking.state.locked || last;
+        if (done)
+            wait_view_hide(&view);
         if (!done && !asked && held_by_ancestor(&looking.state)) {
             status = fail(out, FAIL_ARGUMENT, STATUS_USAGE, "the command that this runs in holds it, and would be waited for without end");
             lock_state_free(&looking.state);
@@ -139,7 +175,7 @@ int action_wait_free(const struct options *options, struct messages *out)
         else if (last)
             status = still_held(&looking, deadline_gap(start, deadline_now()));
         else
-            pause_until(deadline_earlier(end, next_look(&looking.state, interval)));
+            pause_until(deadline_earlier(end, next_look(&looking.state, interval)), &looking.state, &view);
         if (result == LOCK_OK)
             lock_state_free(&looking.state);
         interval = duration_min((struct duration){2 * interval.ns}, look_most);

@@ -22,14 +22,24 @@ struct news {
     const char *cannot; /* why it cannot tell at all; NULL: it can, or nobody knows */
 };
 
+/* What a store tells one who waits for a lock. */
+struct call {
+    int fd;                    /* readable when there is more; -1: nothing ever comes */
+    bool now;                  /* it is worth asking at once */
+    struct deadline by;        /* ask then at the latest: the store knows that something changes */
+    struct duration poll_most; /* how far apart to ask uncalled, as a net under what gets lost */
+    const char *cannot;        /* why the store cannot call; NULL: it can, or nobody knows */
+};
+
 enum extend_how { EXTEND_AT_LEAST, EXTEND_EXACTLY };
 
 struct backend {
     const char *kind;                     /* "redis" or "file", as in DLOCK_BACKEND */
-    struct duration poll_least, poll_most; /* how often to ask again for a lock that is held */
+    struct duration poll_least; /* how soon to ask again, the first time, for a lock that is held */
     /* A take was sent and nothing came back, so that the lock may be ours, now
      * or late: who gives up must release it. */
     bool uncertain;
+    bool queued; /* we stand in the store's queue: who gives up must leave it, with a release */
 
     /* Asks once for the lock. Never waits for its holder.
      * LOCK_OK: *lease is filled in. LOCK_HELD: *holder is. Else *why is set:
@@ -39,6 +49,11 @@ struct backend {
      * unknowingly. */
     enum lock_result (*take)(struct backend *, const struct lock_request *, struct lease *, struct holder *,
                              struct bound, struct why *);
+
+    /* For one who waits and whom take() has just refused: takes in what the
+     * store has told since. Never blocks. The answer holds until the next call
+     * of any kind. */
+    struct call (*listen)(struct backend *);
 
     /* Asks whether the lock is still ours, and adopts a deadline that others
      * have moved (lease_adopt()). Never renews. Where this backend has taken

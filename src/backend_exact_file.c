@@ -1,8 +1,15 @@
 /* The kernel's lock is all that there is: it ends with its holder, and others
- * learn of it from /proc/locks alone. */
+ * learn of it from /proc/locks alone. Its queue is the kernel's too, in which flock(1)
+ * stands as we do: a thread waits there for the descriptor that is then the holder's.
+ *
+ * The path may lead to another file meanwhile. The thread waits on, and has the old
+ * file or not; at each try the path is looked at, and we start anew with the new file.
+ * When the wait runs out as the kernel gives us the lock, it is ours: whether the
+ * thread has it is asked for once it has ended. */
 #include "backend_exact_file.h"
 
 #include "flock_holder.h"
+#include "kernel_wait.h"
 #include "lock_dir.h"
 #include "lock_file.h"
 #include "proc.h"
@@ -13,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 enum { TRIES_MOST = 100, HOLDERS_MOST = 1024 };
@@ -20,9 +28,14 @@ enum { TRIES_MOST = 100, HOLDERS_MOST = 1024 };
 struct exact_backend {
     struct backend base;
     char path[4096];
-    struct lock_file file;
-    int news_fd; /* inotify; -1: none */
+    struct lock_file file; /* the one that we hold, or wait for */
+    struct kernel_wait queued;
+    struct holder holder; /* whom we wait for, when that was last looked at */
+    int news_fd;          /* inotify; -1: none */
 };
+
+/* How far apart to look whether the path still leads to the file. */
+static const struct duration look_interval = {1 * NS_PER_S}, poll_alone = {200 * NS_PER_MS};
 
 static struct exact_backend *exact_of(struct backend *backend)
 {
@@ -58,7 +71,7 @@ static void fill_holder(struct holder *holder, const struct stat *file, const st
     struct proc_stat process;
     struct stat status;
     char path[64];
-    *holder = (struct holder){.shares = found->shares};
+    *holder = (struct holder){.shares = found->shares, .ahead = -1};
     if (!find_process(file, found->pid, &process))
         return;
     holder->known = true;
@@ -82,35 +95,123 @@ static void find_holder(const struct lock_file *file, struct holder *holder)
         fill_holder(holder, &status, &found);
 }
 
+/* flock(1) does so, too. */
+static bool reopen_to_write(struct lock_file *file)
+{
+    int fd = open(file->path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    lock_file_close(file);
+    file->fd = fd;
+    return true;
+}
+
+/* 0, or an errno. On NFS an exclusive lock is one of fcntl(2), which wants the file
+ * to be open for writing. */
+static int lock_now(struct lock_file *file, enum lock_mode mode)
+{
+    if (lock_file_flock(file, mode))
+        return 0;
+    int error = errno;
+    if ((error != EBADF && error != EIO) || !reopen_to_write(file))
+        return error;
+    return lock_file_flock(file, mode) ? 0 : errno;
+}
+
+static int wait_in_kernel(int fd, int64_t operation)
+{
+    return flock(fd, (int)operation) == 0 ? 0 : errno;
+}
+
+static void let_go(struct exact_backend *backend)
+{
+    (void)kernel_wait_stop(&backend->queued);
+    lock_file_close(&backend->file);
+}
+
+/* LOCK_HELD with why set, and errno. */
+static enum lock_result try_lock(struct exact_backend *backend, const struct lock_request *request, struct why *why)
+{
+    struct lock_file *file = &backend->file;
+    int error = EWOULDBLOCK;
+    bool over = kernel_wait_is_over(&backend->queued, &error);
+    bool called_off = !over && backend->queued.running && request->last;
+    if (called_off && kernel_wait_stop(&backend->queued))
+        error = 0;
+    else if (!called_off && !over && !backend->queued.running)
+        error = lock_now(file, request->mode);
+    if (error == 0)
+        return LOCK_OK;
+    why_set(why, "cannot lock %s: %s", file->path, strerror(error));
+    return error == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE;
+}
+
+/* LOCK_GONE: the path leads elsewhere. */
+static enum lock_result try_once(struct exact_backend *backend, const struct lock_request *request, struct why *why)
+{
+    struct lock_file *file = &backend->file;
+    enum lock_result result = LOCK_OK;
+    if (file->fd >= 0 && !lock_file_stands(file))
+        return LOCK_GONE;
+    if (file->fd < 0)
+        result = open_exact(file, why);
+    if (result == LOCK_OK)
+        result = try_lock(backend, request, why);
+    return result == LOCK_OK && !lock_file_stands(file) ? LOCK_GONE : result;
+}
+
+/* Who stands in the queue looks around later, and not each time anew: many who wait
+ * would read the list of all locks again and again. */
+static void refuse(struct exact_backend *backend, const struct lock_request *request, struct holder *holder)
+{
+    bool waits = request->waits && !request->last, waited = backend->queued.running;
+    if (waits && !waited)
+        (void)kernel_wait_start(&backend->queued, wait_in_kernel, backend->file.fd,
+                                request->mode == MODE_EXCLUSIVE ? LOCK_EX : LOCK_SH);
+    if (!waited || request->attended || request->last)
+        find_holder(&backend->file, &backend->holder);
+    *holder = backend->holder;
+    if (!waits)
+        let_go(backend);
+}
+
 static enum lock_result exact_take(struct backend *base, const struct lock_request *request, struct lease *lease,
                                    struct holder *holder, struct bound bound, struct why *why)
 {
-    struct lock_file *file = &exact_of(base)->file;
+    struct exact_backend *backend = exact_of(base);
+    struct deadline before = deadline_now();
+    enum lock_result result = LOCK_GONE;
     (void)bound; /* nothing here waits */
-    *holder = (struct holder){0};
+    *holder = (struct holder){.ahead = -1};
     if (request->mode == MODE_SLOTS || request->detached) {
         why_set(why, "a --lock-file %s", request->detached ? "is held by a process alone" : "has no slots");
         return LOCK_INVALID;
     }
-    for (int tries = 0; tries < TRIES_MOST; tries++) {
-        struct deadline before = deadline_now();
-        enum lock_result result = open_exact(file, why);
-        if (result != LOCK_OK)
-            return result;
-        if (!lock_file_flock(file, request->mode)) {
-            int error = errno;
-            find_holder(file, holder);
-            lock_file_close(file);
-            why_set(why, "cannot lock %s: %s", file->path, strerror(error));
-            return error == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE;
-        }
-        if (lock_file_stands(file)) {
-            lease_begin(lease, request, before, wall_now_us());
-            return LOCK_OK;
-        }
-        lock_file_close(file); /* somebody has just removed or replaced it */
+    for (int tries = 0; result == LOCK_GONE && tries < TRIES_MOST; tries++) {
+        before = deadline_now();
+        result = try_once(backend, request, why);
+        if (result == LOCK_GONE)
+            let_go(backend); /* somebody has just removed or replaced it */
     }
-    return LOCK_HELD;
+    if (result == LOCK_OK)
+        lease_begin(lease, request, before, wall_now_us());
+    else if (result == LOCK_HELD)
+        refuse(backend, request, holder);
+    else if (result != LOCK_GONE)
+        let_go(backend);
+    return result == LOCK_GONE ? LOCK_HELD : result;
+}
+
+static struct call exact_listen(struct backend *base)
+{
+    struct exact_backend *backend = exact_of(base);
+    struct call call = {.fd = -1, .by = DEADLINE_NEVER, .poll_most = poll_alone};
+    if (!backend->queued.running)
+        return call;
+    call.fd = backend->queued.over_fd;
+    call.now = kernel_wait_has_ended(&backend->queued);
+    call.poll_most = look_interval;
+    return call;
 }
 
 /* --- check, extend, release ------------------------------------------------ */
@@ -127,7 +228,7 @@ static enum lock_result exact_check(struct backend *base, struct lease *lease, s
     (void)lease, (void)bound;
     if (backend->file.fd < 0)
         return invalid("has no record of its owner's token", why);
-    lock_file_drain_news(backend->news_fd);
+    (void)lock_file_drain_news(backend->news_fd);
     if (lock_file_stands(&backend->file))
         return LOCK_OK;
     why_set(why, "the lock file %s was removed or replaced", backend->path);
@@ -215,14 +316,14 @@ static struct news exact_news(struct backend *base)
 {
     struct exact_backend *backend = exact_of(base);
     if (backend->news_fd < 0 && backend->file.fd >= 0)
-        backend->news_fd = lock_file_news(&backend->file);
+        backend->news_fd = lock_file_news(-1, &backend->file, NEWS_FOR_HOLDER);
     return (struct news){.fd = backend->news_fd};
 }
 
 static void exact_close(struct backend *base)
 {
     struct exact_backend *backend = exact_of(base);
-    lock_file_close(&backend->file);
+    let_go(backend);
     if (backend->news_fd >= 0)
         close(backend->news_fd);
     free(backend);
@@ -243,9 +344,9 @@ enum lock_result backend_exact_file_open(struct backend **opened, const char *pa
     backend->news_fd = -1;
     backend->base = (struct backend){
         .kind = "file",
-        .poll_least = DURATION_MS(10),
-        .poll_most = DURATION_MS(200),
+        .poll_least = DURATION_S(1),
         .take = exact_take,
+        .listen = exact_listen,
         .check = exact_check,
         .extend = exact_extend,
         .release = exact_release,

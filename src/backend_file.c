@@ -36,14 +36,24 @@
  *   loss. Until then, at most, A has its place locked: nobody gets its slot
  *   sooner. Among others that share the lock A does not count any more.
  *
- * W waits for others who share the lock, with the claim: who would share it is
- *   refused. The last of them to leave keeps the file, or W's claim would go with
- *   it. W dies: the kernel frees the claim. W is frozen: the claim counts for two
- *   seconds after its last try. W gives up: it removes the file that was kept for
- *   it, if nobody has taken it meanwhile. Killed just then it leaves it behind,
- *   as a killed holder does, for the next one to take over. */
+ * Who waits has a ticket in the file (lock_queue.c), and the last holder to leave
+ * keeps the file for that. With W waiting:
+ *
+ *   W joins after A has looked whether anybody waits: A removes the file. W hears of
+ *     the file from then on, asks once more, and starts anew with the new file.
+ *   The file is removed under many who wait, by force or by hand: the head is told,
+ *     and starts anew. Its ticket in the old file goes only when it has its place in
+ *     the new one, so that the one behind it, which is woken by that, comes after it.
+ *   W gives up: it removes the file in the section, if nobody holds the lock and
+ *     nobody else waits: A, still in the section, sees W's ticket and keeps the file;
+ *     then W finds nobody. Who joins after W has looked is woken when W's ticket goes,
+ *     and starts anew. Killed just then W leaves the file behind, as a killed holder
+ *     does, for the next one to take over.
+ *   A leaves: it unlocks all before it closes the file, which wakes the head.
+ *   A leaves while the head is frozen: it has noted that it is the head's turn. */
 #include "backend_file.h"
 
+#include "file_waiter.h"
 #include "lock_look.h"
 #include "lock_outside.h"
 #include "lock_store.h"
@@ -63,9 +73,14 @@ struct file_backend {
     char path[LOCK_FILE_PATH_SIZE];
     struct lock_file file; /* the one that we hold, or wait for */
     int place;             /* ours in it; -1: we hold nothing */
-    bool waits, claims;
-    int news_fd; /* inotify; -1: none */
+    struct file_waiter waiter;
+    int left_fd;   /* the file that we waited for before: who is behind us in it comes after us; -1: none */
+    bool reserved; /* refused only since others have waited longer */
+    bool watched;  /* the waiter's news are of what we hold */
 };
+
+/* How long who gives up waiting tries to enter the section, to leave no file behind. */
+static const struct duration tidy_limit = {100 * NS_PER_MS};
 
 static struct file_backend *file_of(struct backend *backend)
 {
@@ -74,9 +89,29 @@ static struct file_backend *file_of(struct backend *backend)
 
 static void let_go(struct file_backend *backend)
 {
+    file_waiter_stop(&backend->waiter);
+    if (backend->place >= 0)
+        lock_file_unlock(&backend->file);
     lock_file_close(&backend->file);
     backend->place = -1;
-    backend->waits = backend->claims = false;
+    backend->watched = false;
+}
+
+static void close_left(struct file_backend *backend)
+{
+    if (backend->left_fd >= 0)
+        close(backend->left_fd);
+    backend->left_fd = -1;
+}
+
+/* The file that we have open is gone. */
+static void start_anew(struct file_backend *backend)
+{
+    if (backend->waiter.ticket.number > 0 && backend->left_fd < 0) {
+        backend->left_fd = backend->file.fd;
+        backend->file.fd = -1;
+    }
+    let_go(backend);
 }
 
 /* --- take ---------------------------------------------------------------- */
@@ -133,11 +168,12 @@ static enum lock_result settle(struct file_backend *backend, const struct lock_r
     return result;
 }
 
-static bool may_have_it(const struct file_backend *backend, const struct lock_request *request,
-                        const struct lock_survey *survey, const struct lock_entry *entry)
+static bool may_have_it(struct file_backend *backend, const struct lock_request *request,
+                        const struct lock_survey *survey, struct lock_entry *entry)
 {
-    bool kept_for_another = request->mode != MODE_EXCLUSIVE && lock_store_claimed(&backend->file, entry);
-    return lock_survey_admits(survey, request) && !kept_for_another;
+    bool admitted = lock_survey_admits(survey, request);
+    backend->reserved = admitted && !lock_queue_lets(&backend->file, entry, &backend->waiter.ticket, survey);
+    return admitted && !backend->reserved;
 }
 
 static enum lock_result take_in_section(struct file_backend *backend, const struct lock_request *request,
@@ -155,7 +191,7 @@ static enum lock_result take_in_section(struct file_backend *backend, const stru
     /* We may have been frozen, and the lock taken away by force. */
     if (result == LOCK_OK && !lock_file_stands(file))
         return LOCK_GONE;
-    if (result != LOCK_OK && result != LOCK_HELD && survey->held == 0)
+    if (result != LOCK_OK && result != LOCK_HELD && survey->held == 0 && lock_queue_is_empty(file))
         (void)lock_store_remove(file);
     return result;
 }
@@ -168,6 +204,7 @@ static enum lock_result try_once(struct file_backend *backend, const struct lock
     struct deadline before = deadline_now();
     enum lock_result result = LOCK_OK;
     *survey = (struct lock_survey){0};
+    backend->reserved = false;
     if (file->fd >= 0 && !lock_file_stands(file))
         return LOCK_GONE;
     if (file->fd < 0)
@@ -193,39 +230,48 @@ static void stop_waiting(struct file_backend *backend)
 {
     struct lock_file *file = &backend->file;
     struct why ignored = {""};
-    if (backend->claims && lock_file_enter(file, (struct bound){deadline_now(), -1}, &ignored) == LOCK_OK) {
-        /* It was kept for us. */
-        if (lock_store_left_alone(&backend->store, file, NULL, -1))
+    if (backend->waiter.ticket.number > 0 &&
+        lock_file_enter(file, (struct bound){deadline_after(tidy_limit), -1}, &ignored) == LOCK_OK) {
+        /* It may have been kept for us alone. flock(1) may have it. */
+        if (lock_queue_is_empty(file) && lock_store_unheld(&backend->store, file, -1) &&
+            lock_file_flock(file, MODE_EXCLUSIVE))
             (void)lock_store_remove(file);
     }
     let_go(backend);
+    close_left(backend);
 }
 
 static void refuse(struct file_backend *backend, const struct lock_request *request, struct lock_entry *entry,
                    const struct lock_survey *survey, struct holder *holder)
 {
-    lock_survey_holder(survey, request, holder);
-    if (!request->waits || request->last) {
+    const struct ticket *ticket = &backend->waiter.ticket;
+    bool gives_up = !request->waits || request->last, head = false;
+    bool aside = survey->same_token && lock_survey_has_room(survey, request->mode, request->slots);
+    if (backend->reserved)
+        *holder = (struct holder){.reserved = true};
+    else
+        lock_survey_holder(survey, request, holder);
+    if (!gives_up && aside)
+        file_waiter_wait_aside(&backend->waiter, &backend->file, holder_end(holder));
+    else if (!gives_up)
+        head = file_waiter_wait(&backend->waiter, &backend->file, entry, request, holder_end(holder));
+    holder->ahead = head ? 0 : request->attended ? lock_queue_count(&backend->file, entry, ticket) : -1;
+    close_left(backend);
+    if (gives_up) {
         lock_entry_refused(entry, request->waits, request->waited);
         stop_waiting(backend);
-        return;
     }
-    if (!backend->waits)
-        lock_file_queue(&backend->file, text_hash(request->take_id));
-    backend->waits = true;
-    if (!lock_survey_conflicts(survey, request) || !lock_file_claim(&backend->file))
-        return;
-    backend->claims = holder->claimed = true;
-    lock_entry_claim(entry);
 }
 
 static void begin(struct file_backend *backend, const struct lock_request *request, struct lock_entry *entry,
                   const struct lease *lease)
 {
     lock_entry_taken(entry, request->token, lease->fence, request->waited);
-    if (backend->waits)
-        lock_file_unqueue(&backend->file);
-    backend->waits = backend->claims = false;
+    if (backend->waiter.ticket.number > 0) {
+        lock_queue_leave(&backend->file, &backend->waiter.ticket);
+        file_waiter_stop(&backend->waiter);
+    }
+    close_left(backend);
     if (request->detached)
         let_go(backend);
 }
@@ -240,11 +286,12 @@ static enum lock_result file_take(struct backend *base, const struct lock_reques
     text_copy(backend->store.boot_id, sizeof backend->store.boot_id, request->self.boot_id);
     struct lock_entry *entry = lock_store_entry(&backend->store, request->key, true);
     enum lock_result result = LOCK_GONE;
+    file_waiter_ask(&backend->waiter, &backend->file, entry, request);
     for (int tries = 0; tries < TRIES_MOST; tries++) {
         result = try_once(backend, request, entry, &survey, lease, bound, why);
         if (result != LOCK_GONE)
             break;
-        let_go(backend); /* the last holder has just removed it */
+        start_anew(backend); /* the last holder has just removed it */
     }
     if (result == LOCK_GONE)
         result = LOCK_HELD;
@@ -257,6 +304,11 @@ static enum lock_result file_take(struct backend *base, const struct lock_reques
     return result;
 }
 
+static struct call file_listen(struct backend *base)
+{
+    return file_waiter_listen(&file_of(base)->waiter);
+}
+
 /* --- what we hold ---------------------------------------------------------- */
 
 /* LOCK_OK with *known telling whether *record is filled in. A record that cannot
@@ -265,7 +317,7 @@ static enum lock_result look_at_own(struct file_backend *backend, const struct l
                                     bool *known, struct why *why)
 {
     struct lock_file *file = &backend->file;
-    lock_file_drain_news(backend->news_fd);
+    (void)lock_file_drain_news(backend->waiter.news_fd);
     *known = lock_file_read(file, backend->place, record);
     bool ours = *known && strcmp(record->take_id, lease->take_id) == 0;
     if (ours && record->released) {
@@ -327,14 +379,18 @@ static void give_back(struct file_backend *backend, const struct lease *lease, s
 {
     struct lock_file *file = &backend->file;
     struct why ignored = {""};
-    bool held_on = known && !deadline_passed(lease->hold);
-    if (!held_on && lock_store_left_alone(&backend->store, file, entry, backend->place)) {
+    struct lock_survey survey;
+    bool held_on = known && !deadline_passed(lease->hold), wanted = !lock_queue_is_empty(file);
+    lock_survey(file, lock_store_boot_id(&backend->store), "", backend->place, &survey);
+    if (!held_on && !wanted && survey.held == 0) {
         (void)lock_store_remove(file);
     } else if (known) {
         record->released = true;
         record->hold = lease->hold;
         (void)lock_file_write(file, backend->place, record, &ignored);
     }
+    if (!held_on && wanted) /* it is noted whose turn it is */
+        (void)lock_queue_lets(file, entry, &(struct ticket){0}, &survey);
     lock_entry_released(entry, lease->token, lease->take_id,
                         known ? lock_record_age(record) : deadline_gap(lease->taken, deadline_now()));
     if (lease->lost)
@@ -418,17 +474,19 @@ static enum lock_result file_list(struct backend *base, const char *prefix, cons
 static struct news file_news(struct backend *base)
 {
     struct file_backend *backend = file_of(base);
-    if (backend->news_fd < 0 && backend->place >= 0)
-        backend->news_fd = lock_file_news(&backend->file);
-    return (struct news){.fd = backend->news_fd};
+    struct file_waiter *waiter = &backend->waiter;
+    if (!backend->watched && backend->place >= 0)
+        waiter->news_fd = lock_file_news(waiter->news_fd, &backend->file, NEWS_FOR_HOLDER);
+    backend->watched = waiter->news_fd >= 0;
+    return (struct news){.fd = waiter->news_fd};
 }
 
 static void file_close(struct backend *base)
 {
     struct file_backend *backend = file_of(base);
     stop_waiting(backend);
-    if (backend->news_fd >= 0)
-        close(backend->news_fd);
+    if (backend->waiter.news_fd >= 0)
+        close(backend->waiter.news_fd);
     lock_store_close(&backend->store);
     free(backend);
 }
@@ -440,13 +498,13 @@ enum lock_result backend_file_open(struct backend **opened, const char *dir, str
         why_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
-    backend->store.dir.fd = backend->news_fd = backend->file.fd = backend->place = -1;
+    backend->store.dir.fd = backend->waiter.news_fd = backend->left_fd = backend->file.fd = backend->place = -1;
     backend->file.path = backend->path;
     backend->base = (struct backend){
         .kind = "file",
-        .poll_least = DURATION_MS(10),
-        .poll_most = DURATION_MS(200),
+        .poll_least = DURATION_S(1),
         .take = file_take,
+        .listen = file_listen,
         .check = file_check,
         .extend = file_extend,
         .release = file_release,

@@ -2,146 +2,11 @@
 
 #include "redis_scripts.h"
 #include "redis_state.h"
+#include "redis_take.h"
 #include "text.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static struct redis_backend *redis_of(struct backend *backend)
-{
-    return (struct redis_backend *)(void *)backend;
-}
-
-/* --- take ---------------------------------------------------------------- */
-
-/* {"held", left, host, boot id, pid, start, user, command, since, mode, claimed, kept} */
-static bool read_holder(struct holder *holder, const redisReply *reply)
-{
-    int64_t left_ms, pid = 0, since = 0, start = 0;
-    if (!redis_left(reply->element[1], -2, &left_ms))
-        return false;
-    *holder = (struct holder){.expires = left_ms >= 0, .left = {left_ms >= 0 ? left_ms * NS_PER_MS : 0}};
-    text_copy(holder->host, sizeof holder->host, redis_text(reply->element[2]));
-    text_copy(holder->boot_id, sizeof holder->boot_id, redis_text(reply->element[3]));
-    text_copy(holder->user, sizeof holder->user, redis_text(reply->element[6]));
-    text_copy(holder->command, sizeof holder->command, redis_text(reply->element[7]));
-    holder->known = redis_text(reply->element[4])[0] != '\0' && redis_number(reply->element[4], 0, INT32_MAX, &pid) &&
-                    redis_number(reply->element[5], 0, INT64_MAX, &start) &&
-                    redis_number(reply->element[8], 0, INT64_MAX, &since);
-    holder->pid = (pid_t)pid;
-    holder->pid_start = start;
-    holder->since_wall_ms = since;
-    holder->shares = strcmp(redis_text(reply->element[9]), lock_mode_name(MODE_EXCLUSIVE)) != 0;
-    holder->claimed = redis_text(reply->element[10])[0] == '1';
-    holder->kept = redis_text(reply->element[11])[0] == '1';
-    return true;
-}
-
-static enum lock_result read_take(struct redis_backend *redis, const redisReply *reply, const struct lock_request *request,
-                                  struct deadline before, struct lease *lease, struct holder *holder, struct why *why)
-{
-    int64_t left_ms, fence, slot;
-    if (redis_answer_is(reply, "taken", 4) && redis_number(reply->element[1], 1, INT64_MAX, &fence) &&
-        redis_left(reply->element[2], 0, &left_ms) && redis_number(reply->element[3], -1, INT32_MAX, &slot)) {
-        lease_begin(lease, request, before, fence);
-        lease->slot = (int)slot;
-        /* Less than the TTL where an earlier try had taken it. */
-        struct deadline end = deadline_plus(before, (struct duration){left_ms * NS_PER_MS});
-        lease->deadline = deadline_earlier(lease->deadline, deadline_minus(end, lease_drift(lease->ttl)));
-        redis->leased = true;
-        redis->base.uncertain = false;
-        return LOCK_OK;
-    }
-    if (redis_answer_is(reply, "held", 12) && read_holder(holder, reply))
-        return LOCK_HELD; /* still uncertain, where it was: the lost take may be carried out late */
-    if (redis_answer_is(reply, "unusable", 3)) {
-        why_set(why, "the key %s cannot be used: %s", redis_text(reply->element[1]), redis_text(reply->element[2]));
-        return LOCK_INVALID;
-    }
-    redis->base.uncertain = true;
-    return redis_bad_answer(redis, why);
-}
-
-/* The hold is the holder's own to know; where another process has taken the
- * lock, the store knows it. */
-static void begin_release(struct redis_call *call, const struct lease *lease)
-{
-    redis_script_begin(call, &redis_release_script, KEYS_RELEASED, lease->key);
-    redis_command_add(&call->words, lease->token);
-    redis_command_add(&call->words, lease->take_id);
-    redis_script_add_number(call, wall_now_ms());
-    if (lease->take_id[0] == '\0')
-        redis_command_add(&call->words, "");
-    else
-        redis_script_add_number(call, deadline_left(lease->hold).ns / NS_PER_MS);
-    /* A take that is given up, unknown whether it happened, is no loss. */
-    redis_command_add(&call->words, lease->lost ? "lost" : lease->fence == 0 ? "" : "held");
-}
-
-/* The take went out in one write with a greeting that was refused, and may
- * have been carried out where that left us: it is released in the same place. */
-static void undo_take(struct redis_backend *redis, const struct lock_request *request, struct bound bound)
-{
-    struct redis_call call;
-    struct lease lease;
-    struct why ignored;
-    redisReply *reply;
-    lease_begin(&lease, request, deadline_now(), 0);
-    lease.hold = deadline_now();
-    begin_release(&call, &lease);
-    for (int by_text = 0; by_text < 2 && redis->conn.fd >= 0; by_text++)
-        if (redis_script_send(redis, &call, by_text, &reply, bound, &ignored) == LOCK_OK)
-            freeReplyObject(reply);
-}
-
-static const char *refusal_word(const struct lock_request *request)
-{
-    if (!request->last)
-        return "waits";
-    return request->waits ? "timeout" : "conflict";
-}
-
-static enum lock_result redis_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
-                                   struct holder *holder, struct bound bound, struct why *why)
-{
-    struct redis_backend *redis = redis_of(backend);
-    const struct holder *self = &request->self;
-    struct redis_call call;
-    redis_script_begin(&call, &redis_take_script, KEYS_ALL, request->key);
-    redis_command_add(&call.words, request->token);
-    redis_script_add_number(&call, request->ttl.ns / NS_PER_MS);
-    redis_command_add(&call.words, request->take_id);
-    redis_command_add(&call.words, backend->uncertain ? "1" : "0");
-    redis_command_add(&call.words, self->host);
-    redis_command_add(&call.words, self->boot_id);
-    redis_script_add_number(&call, self->pid);
-    redis_script_add_number(&call, self->pid_start);
-    redis_command_add(&call.words, self->user);
-    redis_command_add(&call.words, self->command);
-    redis_script_add_number(&call, wall_now_ms());
-    redis_command_add(&call.words, lock_mode_name(request->mode));
-    redis_script_add_number(&call, request->slots);
-    redis_script_add_number(&call, request->hold_at_least.ns / NS_PER_MS);
-    redis_command_add(&call.words, request->detached ? "1" : "");
-    redis_command_add(&call.words, refusal_word(request));
-    redis_script_add_number(&call, request->waited.ns / NS_PER_MS);
-
-    redisReply *reply;
-    /* The lease counts from here: connecting is not part of it. */
-    enum lock_result result = redis_conn_open(&redis->conn, !redis->leased, bound, why);
-    struct deadline before = deadline_now();
-    if (result == LOCK_OK)
-        result = redis_script_run(redis, &call, &reply, bound, why);
-    if (result == LOCK_OK) {
-        result = read_take(redis, reply, request, before, lease, holder, why);
-        freeReplyObject(reply);
-    } else if (redis->conn.sent) {
-        backend->uncertain = true;
-        if (redis->conn.greeting_failed)
-            undo_take(redis, request, bound);
-    }
-    return redis_script_end(redis, result, why);
-}
 
 /* --- check, extend, release ---------------------------------------------- */
 
@@ -192,6 +57,7 @@ static enum lock_result run_check(struct redis_backend *redis, struct redis_call
 {
     redisReply *reply;
     struct deadline before = deadline_now();
+    redis->touched = false;
     enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
     if (result == LOCK_OK) {
         result = read_check(redis, reply, before, lease, why);
@@ -204,8 +70,10 @@ static enum lock_result redis_check(struct backend *backend, struct lease *lease
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
+    if (redis_is_fresh(redis))
+        return LOCK_OK;
     redis_script_begin(&call, &redis_check_script, KEYS_WATCHED, lease->key);
-    call.arm = redis->watched;
+    call.ears.touches = redis->watched;
     redis_command_add(&call.words, lease->token);
     redis_command_add(&call.words, lease->take_id);
     return run_check(redis, &call, lease, bound, why);
@@ -217,7 +85,7 @@ static enum lock_result redis_extend(struct backend *backend, struct lease *leas
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
     redis_script_begin(&call, &redis_extend_script, KEYS_WATCHED, lease->key);
-    call.arm = redis->watched;
+    call.ears.touches = redis->watched;
     redis_command_add(&call.words, lease->token);
     redis_command_add(&call.words, lease->take_id);
     redis_script_add_number(&call, lease->ttl.ns / NS_PER_MS);
@@ -231,7 +99,7 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
     redisReply *reply;
-    begin_release(&call, lease);
+    redis_release_begin(&call, lease);
     redis->conn.sent = false;
     enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
     redis->release_sent = redis->release_sent || call.sent_before || (result != LOCK_OK && redis->conn.sent);
@@ -254,6 +122,8 @@ static enum lock_result run_look(struct redis_backend *redis, struct redis_call 
                                  struct lock_state *state, struct bound bound, struct why *why)
 {
     redisReply *reply;
+    if (redis->base.queued) /* one who waits is called on */
+        call->ears = redis_listening_to(&redis->listening, &redis->conn);
     enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
     if (result == LOCK_OK) {
         result = redis_state_read(redis, reply, key, state, why);
@@ -308,9 +178,9 @@ static struct news redis_news(struct backend *backend)
 {
     struct redis_backend *redis = redis_of(backend);
     redis->watched = true;
-    if (redis_tracking_armed(&redis->tracking, &redis->conn))
+    if (redis_listening_to(&redis->listening, &redis->conn).touches)
         return (struct news){.fd = redis->conn.fd, .due = redis_conn_has_unread(&redis->conn)};
-    return (struct news){.fd = -1, .cannot = redis_tracking_cannot(&redis->tracking, &redis->conn)};
+    return (struct news){.fd = -1, .cannot = redis->listening.no_touches ? redis->listening.why_touches.text : NULL};
 }
 
 static void redis_close(struct backend *backend)
@@ -333,11 +203,13 @@ enum lock_result backend_redis_open(struct backend **backend, const char *url, s
         return LOCK_INVALID;
     }
     redis_conn_init(&redis->conn, &redis->url, timeout);
+    redis->conn.on_message = redis_hear;
+    redis->conn.message_data = redis;
     redis->base = (struct backend){
         .kind = "redis",
         .poll_least = DURATION_MS(250),
-        .poll_most = DURATION_S(5),
         .take = redis_take,
+        .listen = redis_listen,
         .check = redis_check,
         .extend = redis_extend,
         .release = redis_release,

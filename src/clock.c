@@ -76,6 +76,20 @@ void wall_format(int64_t wall_ms, char *text, size_t size)
         text[0] = '\0';
 }
 
+void wall_format_local(int64_t wall_ms, char *text, size_t size)
+{
+    time_t seconds = (time_t)(wall_ms / 1000), now = (time_t)(wall_now_ms() / 1000);
+    struct tm local, today;
+    if (size == 0)
+        return;
+    text[0] = '\0';
+    if (localtime_r(&seconds, &local) == NULL || localtime_r(&now, &today) == NULL)
+        return;
+    bool is_today = local.tm_year == today.tm_year && local.tm_yday == today.tm_yday;
+    if (strftime(text, size, is_today ? "%H:%M:%S" : "%Y-%m-%d %H:%M:%S", &local) == 0)
+        text[0] = '\0';
+}
+
 struct duration duration_jittered(struct duration d)
 {
     uint64_t random = 0;

@@ -85,6 +85,10 @@ int64_t wall_now_us(void);
  * buffer or the calendar does not hold it. */
 void wall_format(int64_t wall_ms, char *text, size_t size);
 
+/* Writes wall_ms as people on this host read their clocks: "03:59:58", and with
+ * the date before it where that is not today's. "" as above. */
+void wall_format_local(int64_t wall_ms, char *text, size_t size);
+
 /* A random share of d: from half of it up to all of it, so that many who
  * wait for the same thing do not ask all at once. */
 struct duration duration_jittered(struct duration d);

@@ -76,6 +76,13 @@ void lease_adopt(struct lease *lease, struct deadline before, struct deadline af
         lease->deadline = earliest;
 }
 
+struct deadline holder_end(const struct holder *holder)
+{
+    if (!holder->expires || holder->left.ns <= 0)
+        return DEADLINE_NEVER;
+    return deadline_plus(deadline_after(holder->left), DURATION_MS(1));
+}
+
 void holder_fill(struct holder *holder, pid_t pid, const char *command)
 {
     struct proc_stat stat;
@@ -86,6 +93,7 @@ void holder_fill(struct holder *holder, pid_t pid, const char *command)
     (void)proc_read_line("/proc/sys/kernel/random/boot_id", holder->boot_id, sizeof holder->boot_id);
     if (proc_stat_read(pid, &stat))
         holder->pid_start = stat.start;
+    holder->pid_space = proc_pid_space();
     /* Not getpwuid(3): it may load and ask a directory service at every run. */
     const char *user = getenv("LOGNAME");
     if (user == NULL || *user == '\0')

@@ -29,12 +29,15 @@ struct holder {
     bool known;   /* false: another client's lock, of which nothing is told */
     bool expires; /* whether `left` says anything */
     bool shares;  /* one of several, in a mode other than MODE_EXCLUSIVE */
+    bool detached; /* no process holds it: --acquire */
     bool kept;    /* it has released the lock, or ended: only --hold-at-least keeps others out */
-    bool claimed; /* those who share it have to make way for us: it is worth asking often */
+    bool reserved; /* nobody holds it: those who have waited longer come first */
+    int ahead;     /* how many waiters do; -1: not known */
     struct duration left;
     int64_t since_wall_ms; /* 0: unknown */
     pid_t pid;             /* 0: unknown */
     int64_t pid_start;     /* field 22 of /proc/PID/stat: told apart from a later pid */
+    int64_t pid_space;     /* the inode of the pid namespace that has this pid; 0: unknown */
     char host[256];
     char boot_id[40];
     char user[64];
@@ -53,7 +56,8 @@ struct lock_request {
     enum lock_mode mode;
     int slots;     /* of MODE_SLOTS */
     bool detached; /* no process of ours stays to hold it: it lasts until its deadline or its release */
-    bool waits;    /* whoever is refused asks again, and is counted as a waiter */
+    bool waits;    /* whoever is refused asks again, and stands in the queue */
+    bool attended; /* somebody looks on: what is told of the holder should be fresh */
     bool last;     /* if this is refused, it is given up: counted as conflict or timeout */
     struct duration waited; /* so far */
     struct holder self;
@@ -94,6 +98,9 @@ bool lease_as_good_as_over(const struct lease *lease);
  * somebody extended or shortened the lease, and leaves it where the answer
  * differs by no more than the way to the store explains. */
 void lease_adopt(struct lease *lease, struct deadline before, struct deadline after, struct duration left);
+
+/* When a holder's lease will just have ended; DEADLINE_NEVER: not known. */
+struct deadline holder_end(const struct holder *holder);
 
 /* Fills in host, boot id, pid, its start time, user and the command's name
  * (NULL: that of the process). pid 0 is this process. What cannot be found

@@ -1,5 +1,6 @@
 #include "listing.h"
 
+#include "columns.h"
 #include "duration.h"
 #include "text.h"
 
@@ -8,7 +9,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
-#include <wchar.h>
 
 enum { NAME_LEAST = 16, GAP = 2 };
 
@@ -55,46 +55,13 @@ bool listing_add(struct listing *listing, const char *name, const struct lock_st
     return row->name != NULL && row->holder != NULL;
 }
 
-/* Reads the next character: its bytes, and in *columns how wide it is. */
-static size_t next_character(const char *text, size_t left, int *columns)
-{
-    wchar_t wide;
-    mbstate_t state = {0};
-    size_t length = mbrtowc(&wide, text, left, &state);
-    if (length == 0 || length > left) {
-        *columns = 1;
-        return 1;
-    }
-    *columns = wcwidth(wide) >= 0 ? wcwidth(wide) : 1;
-    return length;
-}
-
-static int width_of(const char *text)
-{
-    int width = 0, columns;
-    for (size_t left = strlen(text); left > 0;) {
-        size_t length = next_character(text, left, &columns);
-        width += columns;
-        text += length;
-        left -= length;
-    }
-    return width;
-}
-
 /* Prints as much as fits in `width` columns, and spaces for the rest. */
 static void print_cell(const char *text, int width, bool pad)
 {
-    int used = 0, columns;
-    bool cut = width_of(text) > width;
-    for (size_t left = strlen(text); left > 0;) {
-        size_t length = next_character(text, left, &columns);
-        if (used + columns > width - (cut ? 1 : 0))
-            break;
-        fwrite(text, 1, length, stdout);
-        used += columns;
-        text += length;
-        left -= length;
-    }
+    int used;
+    bool cut = columns_of(text) > width;
+    size_t length = columns_fit(text, width - (cut ? 1 : 0), &used);
+    fwrite(text, 1, length, stdout);
     if (cut && width > 0) {
         putchar('~');
         used++;
@@ -115,10 +82,10 @@ void listing_print(const struct listing *listing, int width)
     if (listing->count == 0)
         return;
     for (size_t i = 0; i < listing->count; i++) {
-        name = larger(name, width_of(listing->rows[i].name));
-        left = larger(left, width_of(listing->rows[i].left));
-        mode = larger(mode, width_of(listing->rows[i].mode));
-        holder = larger(holder, width_of(listing->rows[i].holder));
+        name = larger(name, columns_of(listing->rows[i].name));
+        left = larger(left, columns_of(listing->rows[i].left));
+        mode = larger(mode, columns_of(listing->rows[i].mode));
+        holder = larger(holder, columns_of(listing->rows[i].holder));
     }
     if (width > 0) {
         int rest = larger(width - left - mode - 3 * GAP, NAME_LEAST);

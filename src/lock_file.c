@@ -16,10 +16,7 @@
 
 /* What the bytes stand for that are locked; nothing is ever written there. */
 #define SECTION_BYTE (INT64_C(1) << 60)
-#define CLAIM_BYTE (SECTION_BYTE + 1)
 #define FIRST_PLACE (SECTION_BYTE + (INT64_C(1) << 32))
-#define FIRST_WAITER (SECTION_BYTE + (INT64_C(1) << 33))
-#define WAITERS (INT64_C(1) << 32)
 
 /* How long somebody may be in the section: what is done there takes far less
  * than a millisecond, unless the process is frozen. */
@@ -68,16 +65,15 @@ bool lock_file_stands(struct lock_file *file)
 
 /* --- kernel locks ------------------------------------------------------------ */
 
-static bool set_lock(const struct lock_file *file, short type, int64_t start, int64_t length)
+bool lock_file_set(const struct lock_file *file, short type, int64_t start, int64_t length)
 {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
     return fcntl(file->fd, F_OFD_SETLK, &lock) == 0;
 }
 
-/* Whether another has something locked there: *lock is then one of the locks. */
-static bool get_lock(const struct lock_file *file, int64_t start, int64_t length, struct flock *lock)
+bool lock_file_find(const struct lock_file *file, short type, int64_t start, int64_t length, struct flock *lock)
 {
-    *lock = (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
+    *lock = (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
     return fcntl(file->fd, F_OFD_GETLK, lock) == 0 && lock->l_type != F_UNLCK;
 }
 
@@ -86,7 +82,7 @@ enum lock_result lock_file_enter(const struct lock_file *file, struct bound boun
     struct deadline until = deadline_earlier(deadline_after(section_limit), bound.until);
     struct pollfd cancel = {.fd = bound.cancel_fd, .events = POLLIN};
     struct timespec pause = {.tv_nsec = 50 * NS_PER_US};
-    while (!set_lock(file, F_WRLCK, SECTION_BYTE, 1)) {
+    while (!lock_file_set(file, F_WRLCK, SECTION_BYTE, 1)) {
         if (errno != EAGAIN && errno != EACCES) {
             why_set(why, "cannot lock %s: %s", file->path, strerror(errno));
             return LOCK_CANT_CREATE;
@@ -105,7 +101,7 @@ enum lock_result lock_file_enter(const struct lock_file *file, struct bound boun
 
 void lock_file_leave(const struct lock_file *file)
 {
-    (void)set_lock(file, F_UNLCK, SECTION_BYTE, 1); /* cannot fail: it splits no lock */
+    (void)lock_file_set(file, F_UNLCK, SECTION_BYTE, 1); /* cannot fail: it splits no lock */
 }
 
 bool lock_file_flock(const struct lock_file *file, enum lock_mode mode)
@@ -116,47 +112,16 @@ bool lock_file_flock(const struct lock_file *file, enum lock_mode mode)
 bool lock_file_lock_place(const struct lock_file *file, enum lock_mode mode, int place)
 {
     if (mode == MODE_EXCLUSIVE)
-        return set_lock(file, F_WRLCK, FIRST_PLACE, LOCK_PLACES_MOST);
-    return set_lock(file, F_WRLCK, FIRST_PLACE + place, 1);
+        return lock_file_set(file, F_WRLCK, FIRST_PLACE, LOCK_PLACES_MOST);
+    return lock_file_set(file, F_WRLCK, FIRST_PLACE + place, 1);
 }
 
-bool lock_file_claim(const struct lock_file *file)
+void lock_file_unlock(const struct lock_file *file)
 {
-    return set_lock(file, F_WRLCK, CLAIM_BYTE, 1);
-}
-
-bool lock_file_is_claimed(const struct lock_file *file)
-{
-    struct flock lock;
-    return get_lock(file, CLAIM_BYTE, 1, &lock);
-}
-
-void lock_file_queue(const struct lock_file *file, uint64_t number)
-{
-    /* Two with the same number are counted as one; a look is worth no more. */
-    (void)set_lock(file, F_WRLCK, FIRST_WAITER + (int64_t)(number % WAITERS), 1);
-}
-
-void lock_file_unqueue(const struct lock_file *file)
-{
-    (void)set_lock(file, F_UNLCK, CLAIM_BYTE, 1);
-    (void)set_lock(file, F_UNLCK, FIRST_WAITER, WAITERS);
-}
-
-/* The kernel names any one of the locks in a range: that one counts, and then
- * what is before and behind it. Their numbers are random, so that this goes no
- * deeper than a few times the logarithm of how many there are. */
-static int count_locks(const struct lock_file *file, int64_t start, int64_t end)
-{
-    struct flock lock;
-    if (start >= end || !get_lock(file, start, end - start, &lock) || lock.l_len <= 0)
-        return 0;
-    return 1 + count_locks(file, start, lock.l_start) + count_locks(file, lock.l_start + lock.l_len, end);
-}
-
-int lock_file_waiters(const struct lock_file *file)
-{
-    return count_locks(file, FIRST_WAITER, FIRST_WAITER + WAITERS);
+    /* Who gets flock(2) counts on the places: it has written its record by then. */
+    (void)lock_file_set(file, F_UNLCK, FIRST_PLACE, 0); /* to the end of all */
+    (void)flock(file->fd, LOCK_UN);
+    lock_file_leave(file);
 }
 
 /* --- records and places ------------------------------------------------------- */
@@ -187,7 +152,7 @@ enum lock_result lock_file_write(const struct lock_file *file, int place, const 
 static enum place_lock place_lock(const struct lock_file *file, int place)
 {
     struct flock lock;
-    if (!get_lock(file, FIRST_PLACE + place, 1, &lock))
+    if (!lock_file_find(file, F_WRLCK, FIRST_PLACE + place, 1, &lock))
         return PLACE_UNLOCKED;
     return lock.l_len == 1 ? PLACE_LOCKED : PLACE_ALL_LOCKED;
 }
@@ -254,12 +219,13 @@ static void watch_directory(int fd, const char *path)
     free(copy);
 }
 
-int lock_file_news(const struct lock_file *file)
+int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_news_for use)
 {
     char path[64];
+    uint32_t change = use == NEWS_FOR_HOLDER ? IN_MODIFY : IN_CLOSE;
+    int fd = news_fd >= 0 ? news_fd : inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
-    int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (fd >= 0 && inotify_add_watch(fd, path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | IN_MODIFY) < 0) {
+    if (fd >= 0 && inotify_add_watch(fd, path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | change) < 0) {
         close(fd);
         fd = -1;
     }
@@ -268,9 +234,11 @@ int lock_file_news(const struct lock_file *file)
     return fd;
 }
 
-void lock_file_drain_news(int news_fd)
+bool lock_file_drain_news(int news_fd)
 {
     char events[4096];
+    bool any = false;
     while (news_fd >= 0 && read(news_fd, events, sizeof events) > 0)
-        continue;
+        any = true;
+    return any;
 }

@@ -17,7 +17,9 @@
 #include "status.h"
 #include "why.h"
 
+#include <fcntl.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 enum { LOCK_PLACES_MOST = 1 << 20 };
@@ -56,18 +58,20 @@ bool lock_file_flock(const struct lock_file *file, enum lock_mode mode);
 /* Locks the place, or for MODE_EXCLUSIVE all. False where another has it. */
 bool lock_file_lock_place(const struct lock_file *file, enum lock_mode mode, int place);
 
-/* The claim of one who waits for those that share the lock to make way. */
-bool lock_file_claim(const struct lock_file *file);
-bool lock_file_is_claimed(const struct lock_file *file); /* by another */
+/* Unlocks all of it, and leaves the section, before the file is closed: who is
+ * woken by that finds the lock free. */
+void lock_file_unlock(const struct lock_file *file);
 
-/* Stands among those who wait, under a number that should be its own. */
-void lock_file_queue(const struct lock_file *file, uint64_t number);
+/* What those who wait have locked is lock_queue.c's: it begins at this byte. */
+#define LOCK_FILE_QUEUE (INT64_C(1) << 61)
 
-/* Ends claim and waiting. */
-void lock_file_unqueue(const struct lock_file *file);
+/* Locks these bytes (F_WRLCK), or unlocks them (F_UNLCK). False where another
+ * has some of them. */
+bool lock_file_set(const struct lock_file *file, short type, int64_t start, int64_t length);
 
-/* How many others wait. */
-int lock_file_waiters(const struct lock_file *file);
+/* Whether another has something locked there that would keep out `type`: *lock is
+ * then one of the locks. */
+bool lock_file_find(const struct lock_file *file, short type, int64_t start, int64_t length, struct flock *lock);
 
 /* --- places ------------------------------------------------------------------ */
 
@@ -99,9 +103,16 @@ struct deadline lock_place_end(const struct lock_place *place);
 
 /* --- news --------------------------------------------------------------------- */
 
-/* A descriptor that becomes readable when the file is written, removed, moved
- * or replaced, or its directory moved (inotify(7)); -1 where that is not to be had. */
-int lock_file_news(const struct lock_file *file);
-void lock_file_drain_news(int news_fd);
+/* What is to be told of: who holds the lock wants to know when the file is
+ * written, who waits for it when somebody closes it; both when it is removed,
+ * moved or replaced, or its directory moved. */
+enum lock_file_news_for { NEWS_FOR_HOLDER, NEWS_FOR_WAITER };
+
+/* A descriptor that becomes readable then (inotify(7)), or news_fd (-1: none)
+ * made such a one; -1 where that is not to be had. */
+int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_news_for use);
+
+/* Whether there were any. */
+bool lock_file_drain_news(int news_fd);
 
 #endif

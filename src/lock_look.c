@@ -1,6 +1,7 @@
 #include "lock_look.h"
 
 #include "flock_holder.h"
+#include "lock_queue.h"
 #include "text.h"
 
 #include <dirent.h>
@@ -83,7 +84,7 @@ static enum lock_result look_at(struct lock_store *store, const struct lock_file
         return LOCK_SYSTEM;
     }
     if (there)
-        state->waiters = lock_file_waiters(file);
+        state->waiters = lock_queue_count(file, NULL, &(struct ticket){0});
     if (held > 0)
         fill_owners(file, boot_id, state);
     lock_entry_read(lock_store_entry(store, key, false), state);

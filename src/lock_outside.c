@@ -1,5 +1,7 @@
 #include "lock_outside.h"
 
+#include "lock_queue.h"
+
 #include <string.h>
 
 struct outside {
@@ -125,14 +127,17 @@ enum lock_result lock_outside_extend(struct lock_store *store, struct lease *lea
 }
 
 /* Its record says so from before the file goes: a holder that has the file open
- * still is woken by that, and tells a release from a loss. */
+ * still is woken by that, and tells a release from a loss. It may be frozen, and
+ * those who wait are not to wait for it: the file goes under them, and they start
+ * anew. Else it stays for them. */
 static enum lock_result give_up(struct lock_store *store, struct outside *outside, struct lock_record *record,
-                                const struct lock_entry *entry, struct why *why)
+                                struct why *why)
 {
     struct lock_file *file = &outside->file;
     record->released = true;
     bool marked = lock_file_write(file, outside->place.number, record, why) == LOCK_OK;
-    bool removed = deadline_passed(record->hold) && lock_store_left_alone(store, file, entry, outside->place.number) &&
+    bool wanted = !lock_queue_is_empty(file) && outside->place.locked == PLACE_UNLOCKED;
+    bool removed = deadline_passed(record->hold) && !wanted && lock_store_unheld(store, file, outside->place.number) &&
                    lock_store_remove(file);
     return marked || removed ? LOCK_OK : LOCK_UNAVAILABLE;
 }
@@ -145,12 +150,11 @@ enum lock_result lock_outside_release(struct lock_store *store, const struct lea
     struct lock_record *record = &outside.place.record;
     enum lock_result result = find(store, lease, LOCK_FILE_TO_CHANGE, bound, &outside, why);
     if (result == LOCK_OK) {
-        struct lock_entry *entry = lock_store_entry(store, lease->key, true);
         if (lease->take_id[0] != '\0')
             record->hold = deadline_earlier(record->hold, lease->hold);
-        result = give_up(store, &outside, record, entry, why);
+        result = give_up(store, &outside, record, why);
         if (result == LOCK_OK)
-            lock_entry_released(entry, record->token, record->take_id, lock_record_age(record));
+            lock_entry_released(lock_store_entry(store, lease->key, true), record->token, record->take_id, lock_record_age(record));
     }
     lock_file_close(&outside.file);
     return result;

@@ -13,7 +13,7 @@ static const char last_line[] = "end\n";
 struct raw {
     struct lock_record record;
     char mode[16];
-    int64_t fence, ttl, expires, hold, since, pid, start, slots, slot, detached, released;
+    int64_t fence, ttl, expires, hold, since, pid, start, pid_space, slots, slot, detached, released;
 };
 
 #define TEXT_FIELD(name, member) {name, offsetof(struct raw, member), sizeof((struct raw *)0)->member}
@@ -40,7 +40,7 @@ static const struct number_field {
     NUMBER_FIELD("fence", fence),       NUMBER_FIELD("ttl", ttl),     NUMBER_FIELD("expires", expires),
     NUMBER_FIELD("hold", hold),         NUMBER_FIELD("since", since), NUMBER_FIELD("pid", pid),
     NUMBER_FIELD("start", start),       NUMBER_FIELD("slots", slots), NUMBER_FIELD("slot", slot),
-    NUMBER_FIELD("detached", detached), NUMBER_FIELD("released", released),
+    NUMBER_FIELD("detached", detached), NUMBER_FIELD("released", released), NUMBER_FIELD("pid_space", pid_space),
 };
 enum { NUMBER_FIELDS = sizeof number_fields / sizeof *number_fields };
 
@@ -60,6 +60,7 @@ static void to_raw(const struct lock_record *record, struct raw *raw)
         .since = record->holder.since_wall_ms,
         .pid = record->holder.pid,
         .start = record->holder.pid_start,
+        .pid_space = record->holder.pid_space,
         .slots = record->slots,
         .slot = record->slot,
         .detached = record->detached,
@@ -88,6 +89,7 @@ static bool from_raw(const struct raw *raw, struct lock_record *record)
     record->holder.since_wall_ms = raw->since;
     record->holder.pid = (pid_t)raw->pid;
     record->holder.pid_start = raw->start;
+    record->holder.pid_space = raw->pid_space;
     return true;
 }
 

@@ -50,16 +50,11 @@ enum lock_result lock_store_open_file(struct lock_file *file, enum lock_file_use
     return LOCK_UNAVAILABLE;
 }
 
-bool lock_store_claimed(const struct lock_file *file, const struct lock_entry *entry)
-{
-    return lock_file_is_claimed(file) && !lock_entry_claim_is_stale(entry);
-}
-
-bool lock_store_left_alone(struct lock_store *store, const struct lock_file *file, const struct lock_entry *entry, int own)
+bool lock_store_unheld(struct lock_store *store, const struct lock_file *file, int own)
 {
     struct lock_survey survey;
     lock_survey(file, lock_store_boot_id(store), "", own, &survey);
-    return survey.held == 0 && !lock_store_claimed(file, entry);
+    return survey.held == 0;
 }
 
 bool lock_store_remove(struct lock_file *file)

@@ -30,13 +30,8 @@ struct lock_entry *lock_store_entry(struct lock_store *store, const char *key, b
  * file may be open. */
 enum lock_result lock_store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound, struct why *why);
 
-/* Whether another waits for those who share the lock to make way, and is not
- * frozen. */
-bool lock_store_claimed(const struct lock_file *file, const struct lock_entry *entry);
-
-/* In the section: nobody but the place `own` (-1: none) holds the lock, or waits
- * for the file to stay. */
-bool lock_store_left_alone(struct lock_store *store, const struct lock_file *file, const struct lock_entry *entry, int own);
+/* In the section: nobody but the place `own` (-1: none) holds the lock. */
+bool lock_store_unheld(struct lock_store *store, const struct lock_file *file, int own);
 
 /* In the section: removes the file, if the path still leads to it. False with errno
  * where the directory cannot be written to any more: then the file stays behind,

@@ -28,10 +28,10 @@ void lock_survey(const struct lock_file *file, const char *boot_id, const char *
 }
 
 /* A record that cannot be read may say anything. */
-static bool same_mode(const struct lock_survey *survey, const struct lock_request *request)
+static bool same_mode(const struct lock_survey *survey, enum lock_mode mode, int slots)
 {
     const struct lock_record *record = &survey->first.record;
-    return survey->first.known && record->mode == request->mode && record->slots == request->slots;
+    return survey->first.known && record->mode == mode && record->slots == slots;
 }
 
 static bool is_shared(const struct lock_survey *survey)
@@ -41,24 +41,31 @@ static bool is_shared(const struct lock_survey *survey)
 
 bool lock_survey_conflicts(const struct lock_survey *survey, const struct lock_request *request)
 {
-    return is_shared(survey) && !same_mode(survey, request);
+    return is_shared(survey) && !same_mode(survey, request->mode, request->slots);
+}
+
+bool lock_survey_has_room(const struct lock_survey *survey, enum lock_mode mode, int slots)
+{
+    int places = mode == MODE_SLOTS ? slots : LOCK_PLACES_MOST;
+    if (survey->held > 0 && (!is_shared(survey) || !same_mode(survey, mode, slots)))
+        return false;
+    return mode == MODE_EXCLUSIVE || survey->free_place < places;
 }
 
 bool lock_survey_admits(const struct lock_survey *survey, const struct lock_request *request)
 {
-    int places = request->mode == MODE_SLOTS ? request->slots : LOCK_PLACES_MOST;
-    if (survey->held > 0 && (!is_shared(survey) || !same_mode(survey, request) || survey->same_token))
-        return false;
-    return request->mode == MODE_EXCLUSIVE || survey->free_place < places;
+    return !survey->same_token && lock_survey_has_room(survey, request->mode, request->slots);
 }
 
 void lock_survey_holder(const struct lock_survey *survey, const struct lock_request *request, struct holder *holder)
 {
     const struct lock_place *place = lock_survey_conflicts(survey, request) ? &survey->last : &survey->first;
-    *holder = (struct holder){0};
+    *holder = (struct holder){.ahead = -1};
     if (survey->held == 0 || !place->known)
         return;
     *holder = place->record.holder;
+    holder->ahead = -1;
+    holder->detached = place->record.detached;
     holder->expires = strcmp(holder->boot_id, request->self.boot_id) == 0;
     holder->left = deadline_left(lock_place_end(place));
     holder->kept = place->record.released || (place->locked == PLACE_UNLOCKED && !place->record.detached);

@@ -3,9 +3,9 @@
  *
  *   Exclusive waits for all, and all wait for it. Shared goes with shared alone;
  *   slots with slots, if both say how many there are in all.
- *   The mode in force is that of those who hold the lock. Who waits for another
- *   one claims it: then nobody more gets in in a mode that is shared, so that
- *   the last one leaves some day.
+ *   The mode in force is that of those who hold the lock. While the first of those
+ *   who wait (lock_queue.h) wants another one, nobody more gets in, so that the
+ *   last one leaves some day.
  *   One owner token holds a lock once. */
 #ifndef DLOCK_LOCK_SURVEY_H
 #define DLOCK_LOCK_SURVEY_H
@@ -26,7 +26,10 @@ void lock_survey(const struct lock_file *file, const char *boot_id, const char *
  * could be granted, and is one that several share. */
 bool lock_survey_conflicts(const struct lock_survey *survey, const struct lock_request *request);
 
-/* Whether the request may be granted; nobody else's claim is looked at. */
+/* Whether there is room for one more in this mode, whoever it is. */
+bool lock_survey_has_room(const struct lock_survey *survey, enum lock_mode mode, int slots);
+
+/* Whether the request may be granted; who else waits is not looked at. */
 bool lock_survey_admits(const struct lock_survey *survey, const struct lock_request *request);
 
 /* Tells of a holder that the request is refused for: the one that it has to wait

@@ -44,7 +44,7 @@ struct lock_entry {
     _Atomic int64_t used; /* wall clock, ms */
     _Atomic int64_t takes, conflicts, timeouts, losses, waited_ms, held_ms;
     _Atomic int64_t fence, released_wall_ms;
-    _Atomic int64_t claimed; /* boot clock, ns */
+    _Atomic uint64_t turn; /* lock_queue.c */
     _Atomic uint64_t releases;
     _Atomic uint64_t owner[OWNER_WORDS]; /* the last one's token, where it is short enough */
     struct {
@@ -62,9 +62,6 @@ _Static_assert(sizeof(struct lock_entry) == 256 && sizeof(struct table_map) == 2
                "the format of the table must not change unseen");
 
 static const uint64_t magic = UINT64_C(0x31656C6261746B64); /* "dktable1" */
-
-/* A claim is renewed at every try of whoever waits. */
-static const struct duration claim_life = {2 * NS_PER_S};
 
 uint64_t text_hash(const char *text)
 {
@@ -223,10 +220,10 @@ static struct lock_entry *find(struct table_map *map, uint64_t key, bool *there)
 static void clear(struct lock_entry *entry)
 {
     _Atomic int64_t *numbers[] = {&entry->takes,     &entry->conflicts, &entry->timeouts,         &entry->losses,
-                                  &entry->waited_ms, &entry->held_ms,   &entry->released_wall_ms, &entry->fence,
-                                  &entry->claimed};
+                                  &entry->waited_ms, &entry->held_ms,   &entry->released_wall_ms, &entry->fence};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         atomic_store(numbers[i], 0);
+    atomic_store(&entry->turn, 0);
     for (size_t i = 0; i < OWNER_WORDS; i++)
         atomic_store(&entry->owner[i], 0);
     for (size_t i = 0; i < RELEASED_KEPT; i++)
@@ -330,18 +327,14 @@ bool lock_entry_was_released(const struct lock_entry *entry, const char *token, 
     return false;
 }
 
-void lock_entry_claim(struct lock_entry *entry)
+uint64_t lock_entry_turn(const struct lock_entry *entry)
 {
-    if (entry != NULL)
-        atomic_store(&entry->claimed, deadline_now().boot_ns);
+    return entry != NULL ? atomic_load(&entry->turn) : 0;
 }
 
-bool lock_entry_claim_is_stale(const struct lock_entry *entry)
+bool lock_entry_set_turn(struct lock_entry *entry, uint64_t from, uint64_t to)
 {
-    if (entry == NULL)
-        return false;
-    struct deadline claimed = {atomic_load(&entry->claimed)}, now = deadline_now();
-    return deadline_before(now, claimed) || deadline_passed(deadline_plus(claimed, claim_life));
+    return entry != NULL && atomic_compare_exchange_strong(&entry->turn, &from, to);
 }
 
 void lock_entry_read(const struct lock_entry *entry, struct lock_state *state)

@@ -59,11 +59,12 @@ void lock_entry_forced(struct lock_entry *entry);
 /* Whether this take, or where its id is "" any with this token, was released. */
 bool lock_entry_was_released(const struct lock_entry *entry, const char *token, const char *take_id);
 
-/* Somebody waits for those who share the lock to make way, and has just asked. */
-void lock_entry_claim(struct lock_entry *entry);
+/* Whose turn it is of those who wait: a word that lock_queue.c reads and writes.
+ * 0: nothing is known. */
+uint64_t lock_entry_turn(const struct lock_entry *entry);
 
-/* Whether that is so long ago that it is not to be expected any more. */
-bool lock_entry_claim_is_stale(const struct lock_entry *entry);
+/* Only if it is `from` still: false where it is not, or nothing can be kept. */
+bool lock_entry_set_turn(struct lock_entry *entry, uint64_t from, uint64_t to);
 
 /* Fills in the counts and what is known of the last take and release. */
 void lock_entry_read(const struct lock_entry *entry, struct lock_state *state);

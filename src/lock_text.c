@@ -23,10 +23,16 @@ enum holder_life holder_life(const struct holder *holder)
     struct proc_stat stat;
     if (!holder->known || holder->pid <= 0 || holder->boot_id[0] == '\0' ||
         !proc_read_line("/proc/sys/kernel/random/boot_id", boot_id, sizeof boot_id) || strcmp(boot_id, holder->boot_id) != 0 ||
-        !proc_is_ours())
+        (holder->pid_space != 0 && holder->pid_space != proc_pid_space()) || !proc_is_ours())
         return HOLDER_UNKNOWN;
     bool lives = proc_stat_read(holder->pid, &stat) && stat.start == holder->pid_start && stat.state != 'Z' && stat.state != 'X';
     return lives ? HOLDER_LIVES : HOLDER_DEAD;
+}
+
+bool holder_has_died(const struct holder *holder)
+{
+    return !holder->detached && !holder->kept && !holder->reserved && holder->pid_space != 0 &&
+           holder->pid_space == proc_pid_space() && holder_life(holder) == HOLDER_DEAD;
 }
 
 /* --- for people ---------------------------------------------------------- */

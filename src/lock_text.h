@@ -31,4 +31,8 @@ enum holder_life { HOLDER_UNKNOWN, HOLDER_LIVES, HOLDER_DEAD };
 /* Whether the holder's process lives: known on its own host alone. */
 enum holder_life holder_life(const struct holder *holder);
 
+/* Whether it is known for sure that the holder's process, which should have
+ * released the lock, has ended: it was one of this host and of our pid namespace. */
+bool holder_has_died(const struct holder *holder);
+
 #endif

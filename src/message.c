@@ -21,11 +21,11 @@ enum { PATIENCE_MS = 20 };
 /* One write(2) of less than PIPE_BUF, so that lines of many processes do not
  * mix, and so that it does not block once there is room. Where stderr is gone
  * or full there is nobody to tell, and the line is dropped. */
-static void write_line(const char *line, size_t length)
+bool message_write(const char *bytes, size_t length)
 {
     struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (poll(&fd, 1, PATIENCE_MS) == 1 && (fd.revents & POLLOUT) != 0)
-        (void)!write(STDERR_FILENO, line, length);
+    return poll(&fd, 1, PATIENCE_MS) == 1 && (fd.revents & POLLOUT) != 0 &&
+           write(STDERR_FILENO, bytes, length) == (ssize_t)length;
 }
 
 /* $JOURNAL_STREAM is the device and inode of the stream that systemd gave the
@@ -66,7 +66,7 @@ __attribute__((format(printf, 3, 0))) static void say(const struct messages *out
     text_escape(name, sizeof name, out->name != NULL ? out->name : "");
     int length = snprintf(line, sizeof line, "%sdlock: %s%s%s\n", priority_text(out, priority), name, *name != '\0' ? ": " : "", escaped);
     if (length > 0)
-        write_line(line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
+        (void)message_write(line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
 }
 
 #define SAY_IF(priority, condition)                                                                                              \

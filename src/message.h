@@ -7,6 +7,7 @@
 #include "notify.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct messages {
     const char *name; /* of the lock; NULL until it is known */
@@ -35,6 +36,10 @@ __attribute__((format(printf, 2, 3))) void say_conflict(const struct messages *o
 
 /* The story of a run: with -v. */
 __attribute__((format(printf, 2, 3))) void say_verbose(const struct messages *out, const char *format, ...);
+
+/* Writes these bytes, fewer than PIPE_BUF, to stderr as they are, at once. False
+ * where it does not take them; waits a moment for that. */
+bool message_write(const char *bytes, size_t length);
 
 /* What dlock is doing at this time, for the service manager alone (STATUS=). */
 __attribute__((format(printf, 2, 3))) void say_status(const struct messages *out, const char *format, ...);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool proc_read_line(const char *path, char *text, size_t size)
@@ -53,4 +54,10 @@ bool proc_is_ours(void)
     ssize_t length = readlink("/proc/self", target, sizeof target - 1);
     target[length > 0 ? length : 0] = '\0';
     return strtol(target, NULL, 10) == (long)getpid();
+}
+
+int64_t proc_pid_space(void)
+{
+    struct stat space;
+    return stat("/proc/self/ns/pid", &space) == 0 ? (int64_t)space.st_ino : 0;
 }

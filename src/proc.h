@@ -24,4 +24,8 @@ bool proc_stat_read(pid_t pid, struct proc_stat *stat);
  * for another pid namespace than ours. */
 bool proc_is_ours(void);
 
+/* A number for the pid namespace that this process is in: on one boot nobody in
+ * another one has it at the same time. 0: unknown. */
+int64_t proc_pid_space(void);
+
 #endif

@@ -164,36 +164,48 @@ static enum lock_result flush(struct redis_conn *conn, struct bound bound, struc
 
 /* As recv(2), but looks for a moment before it says EAGAIN: a server on this
  * host answers in less time than it takes to fall asleep and be woken. */
-static ssize_t receive_some(int fd, char *bytes, size_t size)
+static ssize_t receive_some(const struct redis_conn *conn, char *bytes, size_t size)
 {
-    struct deadline moment = deadline_after((struct duration){80 * NS_PER_US});
+    struct deadline moment = deadline_after((struct duration){conn->is_crowded ? 0 : 80 * NS_PER_US});
     ssize_t length;
     do
-        length = recv(fd, bytes, size, 0);
+        length = recv(conn->fd, bytes, size, 0);
     while (length < 0 && errno == EAGAIN && !deadline_passed(moment));
     return length;
 }
 
-static bool element_is(const redisReply *reply, size_t index, const char *word)
-{
-    return reply->element[index]->type == REDIS_REPLY_STRING && strcmp(reply->element[index]->str, word) == 0;
-}
-
-/* What the server says unasked, where it was told to say such things. */
+/* What the server says unasked, on a channel to which we have subscribed. */
 static bool is_message(const redisReply *reply)
 {
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && element_is(reply, 0, "message") &&
-           element_is(reply, 1, REDIS_INVALIDATE);
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && reply->element[0]->type == REDIS_REPLY_STRING &&
+           strcmp(reply->element[0]->str, "message") == 0 && reply->element[1]->type == REDIS_REPLY_STRING;
+}
+
+static void hear(const struct redis_conn *conn, redisReply *message)
+{
+    if (conn->on_message != NULL)
+        conn->on_message(conn->message_data, message->element[1]->str, message->element[2]);
+    freeReplyObject(message);
+}
+
+/* The next whole reply, or message, among what was read; NULL in *parsed: there
+ * is none yet. False: it is not the Redis protocol. */
+static bool parse_next(struct redis_conn *conn, redisReply **parsed)
+{
+    void *reply = NULL;
+    bool good = redisReaderGetReply(conn->reader, &reply) == REDIS_OK;
+    *parsed = reply;
+    return good;
 }
 
 static enum lock_result receive(struct redis_conn *conn, redisReply **reply, struct bound bound, struct why *why)
 {
     for (;;) {
-        void *parsed = NULL;
-        if (redisReaderGetReply(conn->reader, &parsed) != REDIS_OK)
+        redisReply *parsed;
+        if (!parse_next(conn, &parsed))
             return fail(conn, why, "its reply is not the Redis protocol");
         if (parsed != NULL && is_message(parsed)) {
-            freeReplyObject(parsed);
+            hear(conn, parsed);
             continue;
         }
         if (parsed != NULL) {
@@ -203,7 +215,7 @@ static enum lock_result receive(struct redis_conn *conn, redisReply **reply, str
         if (conn->received > REPLY_MOST_BYTES)
             return fail(conn, why, "its reply has no end");
         char bytes[16384];
-        ssize_t length = receive_some(conn->fd, bytes, sizeof bytes);
+        ssize_t length = receive_some(conn, bytes, sizeof bytes);
         if (length > 0) {
             conn->received += (size_t)length;
             if (redisReaderFeed(conn->reader, bytes, (size_t)length) != REDIS_OK)
@@ -359,6 +371,17 @@ static enum lock_result receive_greetings(struct redis_conn *conn, struct bound 
     return verdict;
 }
 
+/* Of a command that has several replies, the last, or an error. */
+static enum lock_result receive_last(struct redis_conn *conn, int replies, redisReply **reply, struct bound bound, struct why *why)
+{
+    enum lock_result result = receive(conn, reply, bound, why);
+    for (; result == LOCK_OK && replies > 1 && (*reply)->type != REDIS_REPLY_ERROR; replies--) {
+        freeReplyObject(*reply);
+        result = receive(conn, reply, bound, why);
+    }
+    return result;
+}
+
 enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands, int count,
                                  redisReply **replies, struct bound bound, struct why *why)
 {
@@ -382,7 +405,7 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
         return greeting;
     struct why own = {""};
     while (result == LOCK_OK && got < count) {
-        result = receive(conn, &replies[got], bound, &own);
+        result = receive_last(conn, commands[got].replies, &replies[got], bound, &own);
         got += result == LOCK_OK;
     }
     if (greeting == LOCK_OK && result == LOCK_OK)
@@ -398,6 +421,31 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
 bool redis_conn_has_unread(const struct redis_conn *conn)
 {
     return conn->reader != NULL && conn->reader->pos < conn->reader->len;
+}
+
+void redis_conn_read_messages(struct redis_conn *conn)
+{
+    struct why ignored = {""};
+    ssize_t length = 1;
+    while (conn->fd >= 0) {
+        redisReply *parsed;
+        char bytes[4096];
+        if (!parse_next(conn, &parsed) || (parsed != NULL && !is_message(parsed))) {
+            if (parsed != NULL)
+                freeReplyObject(parsed);
+            redis_conn_close(conn);
+            return;
+        }
+        if (parsed != NULL) {
+            hear(conn, parsed);
+            continue;
+        }
+        length = recv(conn->fd, bytes, sizeof bytes, 0);
+        if (length < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        if (length <= 0 || redisReaderFeed(conn->reader, bytes, (size_t)length) != REDIS_OK)
+            (void)fail(conn, &ignored, "it closed the connection");
+    }
 }
 
 /* --- what an error reply means ------------------------------------------- */

@@ -14,11 +14,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* On which the server tells of touched keys (redis_tracking.h). */
-#define REDIS_INVALIDATE "__redis__:invalidate"
+/* What the server says unasked on a channel. */
+typedef void redis_message(void *data, const char *channel, const redisReply *payload);
 
 struct redis_conn {
     const struct redis_url *url;
+    redis_message *on_message; /* NULL: nobody wants to know */
+    void *message_data;
     struct duration timeout; /* of one try: connecting, or one call */
     int fd;                  /* -1: closed */
     unsigned serial;         /* rises with each connection that is made */
@@ -28,6 +30,7 @@ struct redis_conn {
     char *out; /* what is to be written */
     size_t out_used, out_size;
     size_t received; /* bytes, in this call */
+    bool is_crowded; /* others have use for the processor: it is not spent on looking for a reply */
     int greetings; /* replies to AUTH, SELECT, CLIENT SETNAME still to come */
     bool greeting_failed; /* one of these was an error: the connection is not where it should be */
     bool sent;     /* whether the last call may have reached the server */
@@ -40,6 +43,7 @@ struct redis_command {
     int count;
     const char *words[32];
     size_t lengths[32];
+    int replies; /* SUBSCRIBE and its like: one for each channel, of which the last is kept; 0: one */
 };
 
 void redis_command_add(struct redis_command *command, const char *word);
@@ -63,8 +67,8 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
 
 /* Sends `count` commands in one write and waits for a reply to each, which the
  * caller frees with freeReplyObject(); a reply that is an error is the
- * caller's to judge (redis_error_result()). Messages on REDIS_INVALIDATE that
- * come in between are dropped. The limit is conn->timeout, cut by bound, and
+ * caller's to judge (redis_error_result()). Messages that come in between go to
+ * on_message. The limit is conn->timeout, cut by bound, and
  * so many bytes for all of it.
  * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time or nonsense for
  * one; LOCK_CANCELLED; LOCK_SYSTEM: the connection is closed. Where the login
@@ -79,6 +83,11 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
 /* Whether more was read than the last call asked for: no poll(2) on the
  * descriptor shows it. */
 bool redis_conn_has_unread(const struct redis_conn *conn);
+
+/* Takes in the messages that have come, without waiting for any. Where the
+ * connection has ended, or something else comes that nobody has asked for, it is
+ * closed. */
+void redis_conn_read_messages(struct redis_conn *conn);
 
 /* What an error reply means for us, with *why set: LOCK_REFUSED for logins
  * and ACLs, LOCK_INVALID for what no retry can mend, LOCK_UNAVAILABLE for the

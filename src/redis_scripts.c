@@ -9,7 +9,7 @@
 
 #include "scripts.h"
 
-static const char *const companion_names[KEYS_ALL - 1] = {"meta", "holders", "counts", "queue", "claim"};
+static const char *const companion_names[KEYS_ALL - 1] = {"meta", "holders", "counts", "queue", "waiters"};
 
 void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys, const char *key)
 {
@@ -45,7 +45,7 @@ enum lock_result redis_script_send(struct redis_backend *redis, struct redis_cal
 {
     set_word(&call->words, 0, by_text ? "EVAL" : "EVALSHA");
     set_word(&call->words, 1, by_text ? call->script->text : call->script->sha1);
-    return redis_tracking_call(&redis->tracking, &redis->conn, &call->words, call->arm, reply, bound, why);
+    return redis_listening_call(&redis->listening, &redis->conn, &call->words, call->ears, reply, bound, why);
 }
 
 static bool is_answer(const redisReply *reply)
@@ -109,13 +109,11 @@ enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result 
     return result;
 }
 
-/* Another client may have set an expiry that no clock here can count to. */
 bool redis_left(const redisReply *element, int64_t least, int64_t *out)
 {
-    static const int64_t century_ms = INT64_C(100) * 365 * 86400 * 1000;
     if (element->type != REDIS_REPLY_INTEGER || element->integer < least)
         return false;
-    *out = element->integer < century_ms ? element->integer : century_ms;
+    *out = element->integer < REDIS_MS_MOST ? element->integer : REDIS_MS_MOST;
     return true;
 }
 

@@ -4,7 +4,7 @@
 
 #include "backend.h"
 #include "redis_conn.h"
-#include "redis_tracking.h"
+#include "redis_listening.h"
 #include "redis_url.h"
 
 #include <stdbool.h>
@@ -19,26 +19,48 @@ extern const struct redis_script redis_take_script, redis_check_script, redis_ex
 
 /* How many of the lock's keys a script is given, lock and meta first (see
  * common.lua). */
-enum { KEYS_WATCHED = 3, KEYS_RELEASED = 4, KEYS_ALL = 6 };
+enum { KEYS_WATCHED = 3, KEYS_ALL = 6 };
 
-enum { COMPANION_SIZE = 2 * LOCK_KEY_SIZE, NUMBERS_MOST = 8 };
+enum { COMPANION_SIZE = 2 * LOCK_KEY_SIZE, NUMBERS_MOST = 10 };
+
+/* Where we stand in the queue for the lock, and what we were told there. */
+struct redis_place {
+    char wake[COMPANION_SIZE]; /* our channel; "": we have not asked yet */
+    int64_t came;              /* when we first asked (server, us); 0: not yet */
+    int ahead;                 /* how many come before us; -1: not known */
+    bool attended;             /* somebody looks on */
+    bool listens;              /* what the server knows of us: that we can be called */
+    bool called;               /* it is our turn */
+    struct deadline asked;     /* when we asked last */
+    struct deadline touched;   /* when to ask since somebody has touched the lock */
+    struct deadline changes;   /* when to ask since a lease ends, or a turn */
+};
 
 /* One server, and the lock that is taken there. */
 struct redis_backend {
     struct backend base;
     struct redis_url url;
+    const char *key; /* of the lock that is taken; NULL: none yet */
     struct redis_conn conn;
-    struct redis_tracking tracking;
+    struct redis_listening listening;
+    struct redis_place place;
     bool watched;      /* the checks ask to be told at once */
+    bool touched;      /* we were told that somebody has touched the lock */
+    struct deadline fresh; /* until when the last answer stands, as long as we are told of touches */
     bool leased;       /* addresses are settled: from here on no name is looked up */
     bool release_sent; /* and its reply never came */
 };
+
+static inline struct redis_backend *redis_of(struct backend *backend)
+{
+    return (struct redis_backend *)(void *)backend;
+}
 
 /* A call of a script; begun with redis_script_begin(), its arguments added to
  * `words` with redis_command_add(), which must live until it has run. */
 struct redis_call {
     const struct redis_script *script;
-    bool arm; /* it reads the lock that is watched */
+    struct redis_ears ears; /* what to listen to from then on */
     struct redis_command words;
     char count[8];
     char companions[KEYS_ALL - 1][COMPANION_SIZE];
@@ -78,7 +100,11 @@ bool redis_answer_is(const redisReply *reply, const char *word, size_t elements)
 
 enum lock_result redis_bad_answer(struct redis_backend *redis, struct why *why);
 
-/* A PTTL of at least `least`, cut to what a clock here can count to. */
+/* A century: what no time is longer than that is taken from a server. Another
+ * client may have set an expiry that no clock here can count to. */
+#define REDIS_MS_MOST (INT64_C(100) * 365 * 86400 * 1000)
+
+/* A PTTL of at least `least`, cut to REDIS_MS_MOST. */
 bool redis_left(const redisReply *element, int64_t least, int64_t *out);
 
 /* A whole number that comes as text, or as an integer; "" is 0. */

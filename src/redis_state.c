@@ -110,7 +110,7 @@ static void escape_glob(const char *text, char *escaped, size_t size)
 /* {KEY}:meta and so on (lock_key_companion()). */
 static bool is_companion(const char *key)
 {
-    static const char *const names[] = {":meta", ":holders", ":counts", ":queue", ":claim"};
+    static const char *const names[] = {":meta", ":holders", ":counts", ":queue", ":waiters"};
     size_t length = strlen(key);
     for (size_t i = 0; *key == '{' && i < sizeof names / sizeof *names; i++) {
         size_t end = strlen(names[i]);

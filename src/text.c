@@ -54,12 +54,27 @@ bool utf8_is_control(const char *text, size_t length)
     return length == 2 && b[0] == 0xC2 && b[1] < 0xA0;
 }
 
+/* Characters that are not seen and move others about: marks, embeddings,
+ * overrides and isolates of writing direction (Unicode's Bidi_Control), and the
+ * separators of lines and paragraphs. U+061C, U+200E, U+200F, U+2028 to U+202E,
+ * U+2066 to U+2069. */
+static bool reorders(const char *text, size_t length)
+{
+    const unsigned char *b = (const unsigned char *)text;
+    if (length == 2)
+        return b[0] == 0xD8 && b[1] == 0x9C;
+    if (length != 3 || b[0] != 0xE2)
+        return false;
+    return (b[1] == 0x80 && (b[2] == 0x8E || b[2] == 0x8F || (b[2] >= 0xA8 && b[2] <= 0xAE))) ||
+           (b[1] == 0x81 && b[2] >= 0xA6 && b[2] <= 0xA9);
+}
+
 char *text_escape(char *target, size_t size, const char *source)
 {
     size_t used = 0, left = strlen(source);
     while (left > 0) {
         size_t length = utf8_length(source, left);
-        bool plain = length > 0 && !utf8_is_control(source, length);
+        bool plain = length > 0 && !utf8_is_control(source, length) && !reorders(source, length);
         if (length == 0)
             length = 1;
         if (used + (plain ? length : 4 * length) >= size)
@@ -73,6 +88,24 @@ char *text_escape(char *target, size_t size, const char *source)
         }
         source += length;
         left -= length;
+    }
+    target[used] = '\0';
+    return target;
+}
+
+char *text_escape_beyond_ascii(char *target, size_t size, const char *source)
+{
+    size_t used = 0;
+    for (; *source != '\0'; source++) {
+        unsigned char c = (unsigned char)*source;
+        size_t length = c < 0x80 ? 1 : 4;
+        if (used + length >= size)
+            break;
+        if (c < 0x80)
+            target[used] = *source;
+        else
+            snprintf(target + used, 5, "\\x%02X", (unsigned)c);
+        used += length;
     }
     target[used] = '\0';
     return target;

@@ -18,9 +18,14 @@ size_t utf8_length(const char *text, size_t left);
 bool utf8_is_control(const char *text, size_t length);
 
 /* Writes source so that it cannot disturb a terminal or a log: control
- * characters and bytes that are no UTF-8 become \xHH, a backslash stays.
+ * characters, those that change the direction of writing, and bytes that are no
+ * UTF-8 become \xHH, a backslash stays.
  * Cut to what fits; always ends in NUL. Returns target. */
 char *text_escape(char *target, size_t size, const char *source);
+
+/* Writes each byte that is not ASCII as \xHH, for who can show nothing else. Cut
+ * to what fits; always ends in NUL. Returns target. */
+char *text_escape_beyond_ascii(char *target, size_t size, const char *source);
 
 /* Percent-codes every byte that is a control character, '%', or in `also`.
  * Returns the length that the whole needs, as snprintf(3) does. */

@@ -1,18 +1,21 @@
-/* Waiting is asking again: at a jittered interval that grows from the
- * backend's least to its most, and at the moment when the holder's lease ends.
- * pause_until() is where a wake-up by the store will come in. */
+/* Waiting is asking again: when the store calls us, when it has said that
+ * something will change, and, as a net under what gets lost, at a jittered
+ * interval that grows.
+ *
+ * The store may call before, during or after the moment at which we fall
+ * asleep: what it tells stays to be read on its descriptor until listen() takes
+ * it in, and each pause begins with that. */
 #include "wait.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <time.h>
 
-/* How long the release of a lock may take that may be ours unknown to us. */
-static const struct duration abandon_limit = {1 * NS_PER_S};
+/* How long the release of a lock may take that may be ours unknown to us, and
+ * how long to leave a queue, which notices by itself in the end. */
+static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 * NS_PER_MS};
 /* The shortest and the longest pause between tries of a store that is down. */
 static const struct duration retry_least = {100 * NS_PER_MS}, retry_most = {2 * NS_PER_S};
-
-/* Those who share a lock make way for somebody who shows up this often. */
-static const struct duration claim_interval = {500 * NS_PER_MS};
 
 struct waiting {
     const struct patience *patience;
@@ -23,16 +26,37 @@ struct waiting {
     struct deadline outage_end; /* of the tries to reach the store; DEADLINE_NEVER: it was reached */
     struct duration interval;   /* of asking again for a lock that is held */
     struct duration retry;      /* of asking again a store that is down */
+    bool uncalled;              /* that it cannot call us has been told */
 };
 
-/* LOCK_OK at `until`, LOCK_CANCELLED before it. */
-static enum lock_result pause_until(const struct waiting *waiting, struct deadline until)
+static bool is_never(struct deadline deadline)
 {
-    struct pollfd fd = {.fd = waiting->cancel_fd, .events = POLLIN};
+    return deadline.boot_ns == DEADLINE_NEVER.boot_ns;
+}
+
+/* Shows whoever looks on what is waited for; when to do so again. */
+static struct deadline show(const struct waiting *waiting, const struct holder *holder, const struct why *why)
+{
+    const struct patience *patience = waiting->patience;
+    return patience->pausing != NULL ? patience->pausing(patience->data, holder, why) : DEADLINE_NEVER;
+}
+
+static void tell_uncalled(struct waiting *waiting, const struct call *call)
+{
+    const struct patience *patience = waiting->patience;
+    if (call->cannot != NULL && patience->uncalled != NULL && !waiting->uncalled)
+        patience->uncalled(patience->data, call->cannot);
+    waiting->uncalled |= call->cannot != NULL;
+}
+
+/* Waits for `until` or for news_fd (-1: none). LOCK_OK, or LOCK_CANCELLED. */
+static enum lock_result sleep_until(const struct waiting *waiting, int news_fd, struct deadline until)
+{
+    struct pollfd fds[2] = {{.fd = waiting->cancel_fd, .events = POLLIN}, {.fd = news_fd, .events = POLLIN}};
     while (!deadline_passed(until)) {
-        int ready = poll(&fd, 1, deadline_poll_ms(until));
+        int ready = poll(fds, 2, deadline_poll_ms(until));
         if (ready > 0)
-            return LOCK_CANCELLED;
+            return fds[0].revents != 0 ? LOCK_CANCELLED : LOCK_OK;
         if (ready < 0 && errno != EINTR)
             break;
     }
@@ -57,49 +81,67 @@ static struct bound try_bound(const struct waiting *waiting)
     return (struct bound){until, waiting->cancel_fd};
 }
 
-/* Held by another: when is the next time to ask? LOCK_HELD: the wait is over. */
-static enum lock_result wait_for_holder(struct waiting *waiting, const struct backend *backend, const struct holder *holder)
+/* Until it is worth asking again. */
+static enum lock_result pause(struct waiting *waiting, struct backend *backend, const struct holder *holder)
 {
+    struct call call = backend->listen(backend);
+    tell_uncalled(waiting, &call);
+    tzset(); /* reads a file: the command's environment will have a date, and must not wait for that then */
+    waiting->interval = duration_min(waiting->interval, call.poll_most);
+    struct deadline poll = deadline_earlier(deadline_after(duration_jittered(waiting->interval)), waiting->end);
+    struct deadline shown = deadline_now();
+    waiting->interval = doubled(waiting->interval, call.poll_most);
+    for (enum lock_result result = LOCK_OK; result == LOCK_OK; call = backend->listen(backend)) {
+        struct deadline next = deadline_earlier(poll, call.by);
+        if (call.now || deadline_passed(next))
+            return LOCK_OK;
+        if (deadline_passed(shown))
+            shown = show(waiting, holder, NULL);
+        result = sleep_until(waiting, call.fd, deadline_earlier(next, shown));
+    }
+    return LOCK_CANCELLED;
+}
+
+/* Held by another. LOCK_OK: it is time to ask again; LOCK_HELD: the wait is
+ * over. */
+static enum lock_result wait_for_holder(struct waiting *waiting, struct backend *backend, const struct holder *holder)
+{
+    const struct patience *patience = waiting->patience;
     waiting->outage_end = DEADLINE_NEVER;
     waiting->retry = retry_least;
-    bool is_own = waiting->patience->is_own != NULL && waiting->patience->is_own(waiting->patience->data, holder);
+    bool is_own = patience->is_own != NULL && patience->is_own(patience->data, holder);
     if (is_own || waiting->request.last)
         return LOCK_HELD;
-    if (waiting->patience->pausing != NULL)
-        waiting->patience->pausing(waiting->patience->data, holder, NULL);
-    struct deadline next = deadline_after(duration_jittered(waiting->interval));
-    if (holder->expires && holder->left.ns > 0)
-        next = deadline_earlier(next, deadline_plus(deadline_after(holder->left), DURATION_MS(1)));
-    waiting->interval = doubled(waiting->interval, backend->poll_most);
-    if (holder->claimed)
-        waiting->interval = duration_min(waiting->interval, claim_interval);
-    return pause_until(waiting, deadline_earlier(next, waiting->end));
+    return pause(waiting, backend, holder);
 }
 
 /* The store is down: LOCK_UNAVAILABLE: it has been tried long enough. */
 static enum lock_result wait_for_store(struct waiting *waiting, const struct why *why)
 {
-    if (waiting->outage_end.boot_ns == DEADLINE_NEVER.boot_ns)
+    if (is_never(waiting->outage_end))
         waiting->outage_end = deadline_earlier(deadline_after(waiting->patience->outage), waiting->end);
     if (deadline_passed(waiting->outage_end))
         return LOCK_UNAVAILABLE;
-    if (waiting->patience->pausing != NULL)
-        waiting->patience->pausing(waiting->patience->data, NULL, why);
-    struct deadline next = deadline_after(duration_jittered(waiting->retry));
+    struct deadline next = deadline_earlier(deadline_after(duration_jittered(waiting->retry)), waiting->outage_end);
+    enum lock_result result = LOCK_OK;
     waiting->retry = doubled(waiting->retry, retry_most);
-    return pause_until(waiting, deadline_earlier(next, waiting->outage_end));
+    while (result == LOCK_OK && !deadline_passed(next))
+        result = sleep_until(waiting, -1, deadline_earlier(next, show(waiting, NULL, why)));
+    return result;
 }
 
-/* A take whose answer never came may have succeeded. */
+/* A take whose answer never came may have succeeded; and those behind us in the
+ * queue should not wait for us. */
 static void abandon(struct backend *backend, const struct lock_request *request)
 {
     struct lease maybe;
     struct why ignored;
-    if (!backend->uncertain)
+    if (!backend->uncertain && !backend->queued)
         return;
+    struct duration limit = backend->uncertain ? abandon_limit : leave_limit;
     lease_begin(&maybe, request, deadline_now(), 0);
     maybe.hold = deadline_now();
-    (void)backend->release(backend, &maybe, (struct bound){deadline_after(abandon_limit), -1}, &ignored);
+    (void)backend->release(backend, &maybe, (struct bound){deadline_after(limit), -1}, &ignored);
 }
 
 /* Taken, but the answer took so long that the lease is as good as over. */
@@ -126,6 +168,7 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
         .retry = retry_least,
     };
     waiting.end = patience->forever ? DEADLINE_NEVER : deadline_plus(waiting.start, patience->wait);
+    waiting.request.attended = patience->attended;
     waiting.request.waits = patience->forever || patience->wait.ns > 0;
     waited->takes = 0;
     enum lock_result result;

@@ -8,9 +8,13 @@ struct patience {
     bool forever;
     struct duration wait;   /* where not for ever; zero: do not wait */
     struct duration outage; /* how long a store that cannot be reached is tried, within `wait` */
-    /* Called before each pause: for the holder, or where that is NULL for the
-     * store, which `why` is about. NULL: nobody wants to know. */
-    void (*pausing)(void *data, const struct holder *holder, const struct why *why);
+    bool attended; /* somebody looks on (lock_request) */
+    /* Called before each pause, and in it when it has asked for that: for the
+     * holder, or where that is NULL for the store, which `why` is about. Returns
+     * when to call again, if the pause lasts so long. NULL: nobody wants to know. */
+    struct deadline (*pausing)(void *data, const struct holder *holder, const struct why *why);
+    /* Called once where the store cannot call us, with the reason. NULL: as above. */
+    void (*uncalled)(void *data, const char *cannot);
     /* Whether the holder is one that must not be waited for: then the wait ends
      * at once with LOCK_HELD. NULL: there is none. */
     bool (*is_own)(void *data, const struct holder *holder);

@@ -54,15 +54,13 @@
 #include "watch.h"
 
 #include "duration.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-
-enum { STACK_BYTES = 256 * 1024 };
 
 /* A check that fails for want of a connection is repeated sooner. */
 static const struct duration retry_interval = {500 * NS_PER_MS};
@@ -214,26 +212,6 @@ static void *watch_thread(void *data)
     return NULL;
 }
 
-/* Every signal is the main thread's. */
-static int start_thread(struct watch *watch)
-{
-    pthread_attr_t attributes;
-    sigset_t all, old;
-    int error = pthread_attr_init(&attributes);
-    if (error != 0)
-        return error;
-    sigfillset(&all);
-    error = pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    if (error == 0)
-        error = pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (error == 0) {
-        error = pthread_create(&watch->thread, &attributes, watch_thread, watch);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-    }
-    pthread_attr_destroy(&attributes);
-    return error;
-}
-
 static void close_fds(const struct watch *watch)
 {
     if (watch->news_fd >= 0)
@@ -260,7 +238,7 @@ enum lock_result watch_start(struct watch *watch, const struct watch_plan *plan,
     bool opened = watch->news_fd >= 0 && watch->quit_fd >= 0 && watch->beat_fd >= 0;
     int error = !opened ? errno : pthread_mutex_init(&watch->mutex, NULL);
     if (error == 0)
-        error = start_thread(watch);
+        error = thread_start(&watch->thread, watch_thread, watch);
     if (error == 0)
         return LOCK_OK;
     close_fds(watch);

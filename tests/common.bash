@@ -98,6 +98,17 @@ run() {
 # now: milliseconds of a clock.
 now() { echo $((${EPOCHREALTIME/[.,]/} / 1000)); }
 
+# within MILLISECONDS START: no more of them have passed since START. A build
+# with a sanitizer starts its processes slower than anything it is told from:
+# DLOCK_TEST_SLACK are the milliseconds that it has beyond.
+within() {
+    local took=$(($(now) - $2))
+    [ "$took" -lt $(($1 + ${DLOCK_TEST_SLACK:-0})) ] || {
+        echo "it took $took ms" >&2
+        return 1
+    }
+}
+
 # fails_with STATUS PATTERN COMMAND...: the command ends with this status and
 # says something that matches (extended regular expression).
 fails_with() {

@@ -96,7 +96,7 @@ they_expire() {
     run dlock -w 20 "${US[@]}" echo ran
     equals "$status $output" '0 ran'
     [ $(($(now) - start)) -ge 1000 ]
-    [ $(($(now) - start)) -lt 10000 ]
+    within 10000 "$start"
 }
 
 # What they extend we wait for.
@@ -112,7 +112,7 @@ they_extend() {
     wait "$waiter"
     equals "$(cat "$T/out")" ran
     [ $(($(now) - start)) -ge 6900 ]
-    [ $(($(now) - start)) -lt 16000 ]
+    within 16000 "$start"
 }
 
 # hold_ours [DLOCK-ARGUMENTS...]: we hold the lock that US names.

@@ -49,6 +49,19 @@ contain() {
     wait "$HOLDER"
 }
 
+@test "as pid 1: TERM while it waits for the lock to be free ends it" {
+    hold_lock job
+    contain dlock --wait-free -w 20 job
+    blocked() { grep -q '^SigBlk:.*[1-9a-f]' "/proc/$(inside)/status"; }
+    wait_until 10 blocked
+    kill -TERM "$(inside)"
+    local status=0
+    wait "$CONTAINER" || status=$?
+    equals "$status" 143
+    end_hold
+    wait "$HOLDER"
+}
+
 @test "as pid 1: orphans that end are reaped" {
     contain dlock job -- sh -c 'i=0; while [ $i -lt 30 ]; do (sh -c "sleep 0.02 & exit" &); i=$((i + 1)); done
         touch "$T/ready"; while [ ! -e "$T/end" ]; do sleep 0.05; done'

@@ -10,6 +10,8 @@ setup() {
 
 teardown() { common_teardown; }
 
+redis_has() { [ "$(redis exists "$1")" = 1 ]; }
+
 @test "--list among a million keys: in steps that hold up nobody" {
     redis debug populate 1000000 other 10
     dlock --acquire -t 60s one >/dev/null
@@ -26,6 +28,11 @@ teardown() { common_teardown; }
     redis set dlock:for-ever token
     redis hset dlock:hash field value
     redis hset 'dlock:a:meta' field value
+    dlock -w 20s shared true 3>&- 4>&- &
+    echo $! >"$T/waiter.pid"
+    wait_until 10 redis_has '{dlock:shared}:waiters'
+    run dlock --list --prefix=
+    [[ $output != *:waiters* && $output != *:queue* ]]
     run dlock --list
     equals "$(awk 'NR > 1 { print $1, $2 == "-" }' <<<"$output")" 'a:meta 1
 for-ever 1

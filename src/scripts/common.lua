@@ -1,6 +1,6 @@
 -- What the scripts have in common; embed.sh puts it before each of them.
 --
--- KEYS: lock, meta, holders, counts, queue, claim; a script is given as many of
+-- KEYS: lock, meta, holders, counts, queue, waiters; a script is given as many of
 -- them as it needs, from the left, since what it is given is what is watched
 --
 -- lock     the owner's token, or SHARED while several hold the lock
@@ -10,10 +10,10 @@
 -- holders  sorted set: token -> when its lease ends (server, ms)
 -- counts   hash, for those who do not get it: conflicts, timeouts, losses,
 --          waited_ms (a write to meta would wake the holder)
--- queue    sorted set: token of a waiter -> until when it counts as one
--- claim    token of a waiter for whom those who share the lock make way
+-- queue    sorted set: those who wait, in the order in which they came
+-- waiters  hash: what is known of them (queue.lua)
 
-local lock, meta, holders, counts, queue, claim = unpack(KEYS)
+local lock, meta, holders, counts, queue, waiters = unpack(KEYS)
 local SHARED = 'dlock:shared'
 local LINES_KEPT = 8
 local META_KEPT_MS = 2592000000 -- 30 days beyond the lease
@@ -28,7 +28,7 @@ local function now_ms()
 end
 
 local function whole(number)
-  return string.format('%.0f', number)
+  return string.format('%d', number)
 end
 
 -- Something else than a string at the key is another client's lock of some
@@ -39,14 +39,22 @@ if type(value) == 'table' and value.err then
   value = ''
 end
 
-local FIELDS = {'owner', 'take', 'fence', 'mode', 'slots', 'since', 'hold', 'ttl', 'detached', 'spent', 'returned', 'host', 'boot', 'pid',
-  'start', 'user', 'command', 'last_owner', 'released', 'takes', 'losses', 'waited_ms', 'held_ms'}
+-- What meta says: what any of the scripts needs, and the rest for those who look.
 local known = {}
-local found = redis.pcall('HMGET', meta, unpack(FIELDS))
-if found.err then
-  if not is_wrong_type(found) then return found end
-else
-  for i, field in ipairs(FIELDS) do known[field] = found[i] end
+local function learn(...)
+  local fields = {...}
+  local found = redis.pcall('HMGET', meta, ...)
+  if found.err then return found end
+  for i, field in ipairs(fields) do known[field] = found[i] end
+end
+local no_meta = learn('owner', 'take', 'fence', 'mode', 'slots', 'since', 'hold', 'spent', 'returned', 'takes', 'losses', 'waited_ms',
+  'held_ms')
+if no_meta and not is_wrong_type(no_meta) then return no_meta end
+
+-- Who holds it exclusively.
+local function learn_owner()
+  learn('ttl', 'detached', 'space', 'host', 'boot', 'pid', 'start', 'user', 'command')
+  return known
 end
 
 -- The last releases, newest first: lines of "TAKE TOKEN". A take has an id of
@@ -129,6 +137,7 @@ local function settle_shared(now)
   local last = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')
   if #last == 0 then
     redis.call('DEL', lock)
+    value = false
     return
   end
   local left = whole(math.max(1, tonumber(last[2]) - now))

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Turns Lua scripts into a C header: the text without its comments, and its
 # SHA-1, by which EVALSHA calls it. common.lua stands before each of them,
-# state.lua before those that call state().
+# queue.lua before those that hand the lock on, state.lua before those that
+# call state().
 #
 # Usage: embed.sh SHA1SUM FILE.lua...
 set -eu
@@ -13,8 +14,9 @@ echo '/* Made by src/scripts/embed.sh out of the Lua scripts beside it. C99 asks
 for file in "$@"; do
     name=$(basename "$file" .lua)
     folder=$(dirname "$file")
-    case $name in common | state) continue ;; esac
+    case $name in common | queue | state) continue ;; esac
     parts=$folder/common.lua
+    ! grep -Eq '^[^-]*(open_queue|state)\(' "$file" || parts="$parts $folder/queue.lua"
     ! grep -q '^[^-]*state()' "$file" || parts="$parts $folder/state.lua"
     # shellcheck disable=SC2086
     text=$(cat $parts "$file" | sed -e '/^[[:space:]]*--/d' -e '/^[[:space:]]*$/d' -e 's/^[[:space:]]*//')

@@ -7,9 +7,11 @@
 local was = state()
 if value then
   redis.call('DEL', lock, holders)
+  value = false
   for _, field in ipairs(redis.pcall('HKEYS', meta)) do
     if string.sub(field, 1, 7) == 'holder ' then redis.pcall('HDEL', meta, field) end
   end
   redis.pcall('HSET', meta, 'released', ARGV[1])
+  if first_waiters() then open_queue().hand_on(now_ms()) end
 end
 return was

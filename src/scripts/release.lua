@@ -1,17 +1,27 @@
 -- Releases the lock if it is still ours: compare-and-delete.
 --
--- KEYS: lock, meta, holders, counts
+-- KEYS: all (common.lua)
 -- ARGV: token, take id ("": the token alone counts), now (wall clock of the
 --       holder, ms), hold (ms for which others are still to be kept out, 0:
 --       none, "": what was asked for at the take), "lost" where the lease was
---       over before its command, "held" where it was not, "": not even known
---       whether it was taken
+--       over before its command, "held" where it was not, "": given up, and
+--       not even known whether it was taken
 -- Returns {"released", "now"}, {"released", ""}: it had been before, {"gone",
 --         "ended" or ""} or {"other", ...}
 
 local token, id, wall, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4])
 local how, left, record = standing(token, id)
+if id ~= '' and ARGV[5] == '' then
+  -- With --owner others have this token as well: where nothing says that the take
+  -- happened, the lock is theirs.
+  if how == 'ours' and (record or known).take ~= id then how, left, record = 'other', nil, nil end
+  open_queue().leave(id, now_ms())
+end
+local function hand_on()
+  if first_waiters() then open_queue().hand_on(now_ms()) end
+end
 if how ~= 'ours' then
+  hand_on()
   if id ~= '' and ARGV[5] ~= '' and how ~= 'released' then count('losses', 1) end
   return {how, left or ''}
 end
@@ -39,6 +49,7 @@ elseif hold > 0 then
   if left < 0 or left > hold then redis.call('PEXPIRE', lock, whole(hold)) end
 else
   redis.call('DEL', lock)
+  value = false
 end
 
 -- What meta says is for people, except the fence; if it cannot be written the
@@ -50,4 +61,5 @@ redis.pcall('HSET', meta, 'last_owner', token, 'released', ARGV[3], 'spent', lin
 -- have the lock meanwhile.
 if id == '' then redis.pcall('HSET', meta, 'returned', line_before('returned', take, token)) end
 if not known.fence then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
+if hold > 0 then tell_rest(first_waiters(), hold) else hand_on() end
 return {'released', 'now'}

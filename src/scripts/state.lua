@@ -15,11 +15,34 @@ local function owner_state(token, left, who, released, now)
     record.pid or '', record.start or '', record.user or '', record.command or '', record.since or ''}
 end
 
+-- Those that live, as far as can be known: -1: not at all. A channel on which
+-- nobody listens is that of a dead one.
+local function count_waiters(now)
+  local ids, listeners, number = redis.pcall('ZRANGE', queue, 0, -1), {}, 0
+  if ids.err then return -1 end
+  local q = open_queue()
+  local function count_heard()
+    local found = redis.pcall('PUBSUB', 'NUMSUB', unpack(listeners))
+    for i = 1, #listeners do
+      if found.err or found[2 * i] ~= 0 then number = number + 1 end
+    end
+    listeners = {}
+  end
+  for _, id in ipairs(ids) do
+    local waiter = q.waiter_of(id)
+    if q.counts_still(waiter, now) then
+      if waiter.listens then listeners[#listeners + 1] = channel_of(id) else number = number + 1 end
+    end
+    if #listeners >= 1000 then count_heard() end
+  end
+  if #listeners > 0 then count_heard() end
+  return number
+end
+
 local function state()
   local now = now_ms()
-  local waiters = redis.pcall('ZCOUNT', queue, '(' .. whole(now), '+inf')
-  if type(waiters) ~= 'number' then waiters = -1 end
-  local answer = {'lock', '', '0', waiters, known.fence or '', known.last_owner or '', known.released or ''}
+  learn('last_owner', 'released')
+  local answer = {'lock', '', '0', count_waiters(now), known.fence or '', known.last_owner or '', known.released or ''}
   local COUNTED = {'takes', 'conflicts', 'timeouts', 'losses', 'waited_ms', 'held_ms'}
   local numbers = redis.pcall('HMGET', counts, unpack(COUNTED))
   for i, field in ipairs(COUNTED) do answer[#answer + 1] = plus(field, not numbers.err and tonumber(numbers[i]) or 0) end
@@ -35,7 +58,7 @@ local function state()
       end
     end
   elseif value then
-    local who = known.owner == value and known or nil
+    local who = known.owner == value and learn_owner() or nil
     answer[2] = 'exclusive'
     answer[#answer + 1] = owner_state(value, redis.call('PTTL', lock), who, who and is_spent(who.take, ''), now)
   end

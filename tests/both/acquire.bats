@@ -79,7 +79,7 @@ PY
     run dlock -w 20 job echo mine
     equals "$output" mine
     [ $(($(now) - start)) -ge 950 ]
-    [ $(($(now) - start)) -lt 6000 ]
+    within 6000 "$start"
     is_clean job
 }
 

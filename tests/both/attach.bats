@@ -92,7 +92,7 @@ released() {
         begin=$(now)
         wait "$SCRIPT" || true
         released
-        [ $(($(now) - begin)) -lt 1000 ]
+        within 1000 "$begin"
     done
 }
 
@@ -467,7 +467,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     wait "$SCRIPT" || status=$?
     equals "$status" 137
     released
-    [ $(($(now) - begin)) -lt 5000 ]
+    within 5000 "$begin"
     while read -r pid; do not lives "$pid"; done <"$T/pids"
 }
 

@@ -7,12 +7,12 @@ load backend
     start=$(now)
     run dlock --hold-at-least=2s -t 60s job echo ran
     equals "$status $output" '0 ran'
-    [ $(($(now) - start)) -lt 1500 ] # it does not wait for that itself
+    within 1500 "$start" # it does not wait for that itself
     fails_with 75 'held by .*whose lease ends in ([0-9]+ms|1s[0-9]*m?s?)' dlock -v -n job echo wrong
     run dlock -w 20 job echo next
     equals "$status $output" '0 next'
     [ $(($(now) - start)) -ge 1900 ]
-    [ $(($(now) - start)) -lt 6000 ]
+    within 6000 "$start"
     is_clean job
 }
 

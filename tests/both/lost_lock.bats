@@ -7,7 +7,7 @@ load backend
     steal job
     wait "$HOLDER" || status=$?
     equals "$status" 124
-    [ $(($(now) - start)) -lt 1000 ]
+    within 1000 "$start"
     grep -qE 'the lock is lost: .*; stopping the command with SIGTERM' "$T/held.err"
     not kill -0 "$(cat "$T/held")"
 }
@@ -34,7 +34,7 @@ E
     overwrite job
     wait "$HOLDER" || status=$?
     equals "$status" 124
-    [ $(($(now) - start)) -lt 1000 ]
+    within 1000 "$start"
     not is_clean job
 }
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -94,6 +95,14 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
     raise(SIGSTOP);
     return real(thread, attributes, start, data);
 }
+#elif defined FAULT_inotify
+/* There are as many as a user may have. */
+int inotify_init1(int flags)
+{
+    (void)flags;
+    errno = EMFILE;
+    return -1;
+}
 #elif defined FAULT_pidfd_open
 /* Linux before 5.3. */
 long syscall(long number, ...)
@@ -145,7 +154,8 @@ ssize_t pwrite64(int fd, const void *bytes, size_t count, off_t offset)
 }
 #elif defined FAULT_stop_at
 /* Stops itself, once, before it enters the section of a lock file or removes a
- * file, where there is a file $T/stop_at_section or $T/stop_at_unlink. */
+ * file, or after it has given up a lock of flock(2), where there is a file
+ * $T/stop_at_section, $T/stop_at_unlink or $T/stop_at_unlocked. */
 static void stop_if(const char *where)
 {
     char path[4096];
@@ -173,10 +183,27 @@ int fcntl64(int fd, int command, ...)
     va_end(args);
     return fcntl(fd, command, argument);
 }
+int flock(int fd, int operation)
+{
+    int result = (int)syscall(SYS_flock, fd, operation);
+    if (operation == LOCK_UN)
+        stop_if("unlocked");
+    return result;
+}
 int unlink(const char *path)
 {
     stop_if("unlink");
     return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+}
+#elif defined FAULT_flock_as_on_nfs
+/* An exclusive lock is a lock of fcntl(2) there, which wants a file to be written. */
+int flock(int fd, int operation)
+{
+    if ((operation & LOCK_EX) && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY) {
+        errno = EBADF;
+        return -1;
+    }
+    return (int)syscall(SYS_flock, fd, operation);
 }
 #elif defined FAULT_resolver
 /* A resolver that hangs for a minute. */
@@ -220,14 +247,20 @@ FILE *fopen64(const char *path, const char *mode)
 {
     return fopen(path, mode);
 }
-#elif defined FAULT_wall_clock
-/* The wall clock is ahead by the seconds in the file $T/wall_clock. Asks the
- * kernel itself, since a sanitizer calls this before it is ready for its own. */
+#elif defined FAULT_wall_clock || defined FAULT_boot_clock
+#ifdef FAULT_wall_clock
+#define CLOCK "wall_clock"
+#else
+#define CLOCK "boot_clock"
+#endif
+/* The clock is ahead by the seconds in the file $T/wall_clock or $T/boot_clock.
+ * Asks the kernel itself, since a sanitizer calls this before it is ready for its
+ * own. */
 static time_t ahead(void)
 {
     char path[4096], text[32] = "";
     const char *test = getenv("T");
-    snprintf(path, sizeof path, "%s/wall_clock", test != NULL ? test : "");
+    snprintf(path, sizeof path, "%s/" CLOCK, test != NULL ? test : "");
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
         (void)!syscall(SYS_read, fd, text, sizeof text - 1);
@@ -235,6 +268,15 @@ static time_t ahead(void)
     }
     return (time_t)strtoll(text, NULL, 10);
 }
+#ifdef FAULT_boot_clock
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+    int result = (int)syscall(SYS_clock_gettime, id, ts);
+    if (result == 0 && id == CLOCK_BOOTTIME)
+        ts->tv_sec += ahead();
+    return result;
+}
+#else
 int clock_gettime(clockid_t id, struct timespec *ts)
 {
     int result = (int)syscall(SYS_clock_gettime, id, ts);
@@ -258,4 +300,5 @@ time_t time(time_t *out)
         *out = ts.tv_sec;
     return ts.tv_sec;
 }
+#endif
 #endif

@@ -1,0 +1,230 @@
+#!/usr/bin/env bats
+# Those who wait: first come, first served, and at once. A waiter that rests asks
+# every few seconds by itself: what comes within one second, it was called for.
+load backend
+load ../queue
+
+# The lock is free, it is a's turn, and a is frozen; b is behind it.
+freeze_the_next() {
+    hold_lock job
+    queue a && queue b
+    kill -STOP "$(pid_of a)"
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "whoever came first is served first" {
+    local i
+    hold_lock job
+    for i in {1..8}; do queue "$i"; done
+    end_hold
+    for i in {1..8}; do ended "$i"; done
+    equals "$(order)" '1 2 3 4 5 6 7 8 '
+    is_clean job
+}
+
+@test "the next one starts at once when the lock is released" {
+    hold_lock job
+    queue a
+    sleep 1.5 # by now it asks seldom
+    local start
+    end_hold && start=$(now)
+    ended a
+    at_once "$start"
+}
+
+@test "while the one whose turn it is has not come, nobody overtakes; it loses its turn, and comes back" {
+    freeze_the_next
+    fails_with 75 '' dlock -n job echo wrong
+    wait_until 5 ran 'b '
+    ended b
+    kill -CONT "$(pid_of a)"
+    ended a
+    equals "$(order)" 'b a '
+    is_clean job
+}
+
+@test "whoever is refused because others have waited longer is told so" {
+    freeze_the_next
+    fails_with 75 'waited longer' dlock -v -n job echo wrong
+    kill -CONT "$(pid_of a)"
+    ended a && ended b
+}
+
+@test "several in a row that are frozen cost the next one little" {
+    local i start
+    hold_lock job
+    for i in {1..5}; do queue "$i"; done
+    queue z
+    for i in {1..5}; do kill -STOP "$(pid_of "$i")"; done
+    end_hold && start=$(now)
+    wait_until 40 ran "z "
+    echo "$(($(now) - start)) ms" >&2
+    [ "$BACKEND" = file ] || within 6000 "$start"
+    for i in {1..5}; do kill -CONT "$(pid_of "$i")"; done
+    for i in {1..5} z; do ended "$i"; done
+    is_clean job
+}
+
+@test "waiters that are killed cost those behind them nothing" {
+    local i start
+    hold_lock job
+    for i in {1..12}; do queue "$i"; done
+    queue z
+    for i in {1..12}; do kill -KILL "$(pid_of "$i")"; done
+    end_hold && start=$(now)
+    ended z
+    at_once "$start"
+    equals "$(order)" 'z '
+    is_clean job
+}
+
+@test "a waiter that gives up or is told to end leaves its place at once" {
+    local start
+    hold_lock job
+    queue a -w 1.5 && queue b && queue c
+    kill -TERM "$(pid_of b)"
+    ended b 143
+    wait_until 1 waits 2
+    ended a 75
+    wait_until 1 waits 1
+    end_hold && start=$(now)
+    ended c
+    at_once "$start"
+    equals "$(order)" 'c '
+    is_clean job
+}
+
+@test "one that is told to end when it is its turn hands it on" {
+    local start
+    freeze_the_next
+    kill -TERM "$(pid_of a)"
+    kill -CONT "$(pid_of a)" && start=$(now)
+    wait "$(pid_of a)" || true
+    ended b
+    at_once "$start"
+}
+
+@test "--wait ends when it says" {
+    hold_lock job
+    local start=$(now)
+    fails_with 75 '' dlock -w 700ms job echo wrong
+    [ $(($(now) - start)) -ge 700 ]
+    within 1200 "$start"
+}
+
+@test "a lease that no process holds: its waiter comes when it ends, is released, shortened or removed" {
+    local start
+    dlock --acquire -t 2s --owner=x job >/dev/null
+    queue a
+    ended a
+    dlock --acquire -t 60s --owner=x job >/dev/null
+    queue b
+    dlock --release --owner=x job && start=$(now)
+    ended b
+    at_once "$start"
+    dlock --acquire -t 60s --owner=x job >/dev/null
+    queue c
+    dlock --extend -t 300ms --owner=x job && start=$(now)
+    ended c
+    at_once "$start"
+    dlock --acquire -t 60s --owner=x job >/dev/null
+    queue d
+    dlock --force-release job >/dev/null && start=$(now)
+    ended d
+    at_once "$start"
+    equals "$(order)" 'a b c d '
+}
+
+@test "a lock that is extended is waited for until its new end" {
+    dlock --acquire -t 1s --owner=x job >/dev/null
+    queue a
+    dlock --extend -t 3s --owner=x job
+    local start=$(now)
+    ended a
+    [ $(($(now) - start)) -ge 2800 ]
+    within 4500 "$start"
+}
+
+@test "those who may share it come together, in the order in which they came" {
+    local start
+    hold_lock job
+    hold r
+    dlock -s job -- "$T/r.sh" 2>"$T/r.err" 3>&- 4>&- &
+    echo $! >"$T/r.pid"
+    wait_until 10 waits 1
+    queue b -s && queue c -s && queue w && queue d -s
+    end_hold && start=$(now)
+    wait_until 1 eval '[[ $(order) == "b c " || $(order) == "c b " ]]'
+    at_once "$start"
+    wait_until 1 waits 2 # the writer, and who came after it
+    fails_with 75 '' dlock -n -s job echo wrong
+    touch "$T/r.end"
+    wait "$(pid_of r)"
+    ended w && ended d
+    [[ $(order) == *'w d ' ]]
+    is_clean job
+}
+
+@test "slots: whoever came first has the one that gets free" {
+    local i start
+    hold one && hold two
+    dlock --slots=2 job -- "$T/one.sh" 3>&- 4>&- &
+    echo $! >"$T/one.pid"
+    dlock --slots=2 job -- "$T/two.sh" 3>&- 4>&- &
+    echo $! >"$T/two.pid"
+    wait_until 10 eval '[ -e "$T/one" ] && [ -e "$T/two" ]'
+    for i in 1 2 3 4; do queue "$i" --slots=2; done
+    sleep 1.5
+    touch "$T/one.end" && start=$(now)
+    ended 1
+    at_once "$start"
+    for i in 2 3 4; do ended "$i"; done
+    equals "$(order)" '1 2 3 4 '
+    touch "$T/two.end"
+    wait "$(pid_of two)"
+    is_clean job
+}
+
+@test "those who come back for more have it equally often" {
+    local i
+    touch "$T/order"
+    for i in {1..5}; do
+        (while [ "$(wc -l <"$T/order")" -lt 60 ]; do dlock job -- sh -c 'echo "$0" >>"$T/order"; sleep 0.02' "$i"; done) 2>/dev/null 3>&- 4>&- &
+        echo $! >"$T/loop$i.pid"
+    done
+    for i in {1..5}; do wait "$(pid_of "loop$i")"; done
+    sort "$T/order" | uniq -c >&2
+    [ "$(sort "$T/order" | uniq -c | awk '{ print $1 }' | sort -n | head -1)" -ge 9 ]
+}
+
+@test "a waiter that rests needs next to no time of the processor" {
+    hold_lock job
+    queue a
+    ticks() { awk '{ print $14 + $15 }' "/proc/$(pid_of a)/stat"; }
+    sleep 1
+    local before=$(ticks)
+    sleep 3
+    [ $(($(ticks) - before)) -le 2 ]
+    end_hold
+    ended a
+}
+
+@test "the command of one who waited has the signals and descriptors that dlock was given" {
+    hold_lock job
+    queue first
+    tell() { dlock "$1" -- python3 -c '
+import os, sys
+lines = [line.split(":") for line in open("/proc/self/status") if line.startswith(("SigBlk", "SigIgn"))]
+own = 3 << 31 # 32 and 33 belong to the C library, which does not let them be ignored again
+print(sorted(os.listdir("/proc/self/fd")), [(name, int(mask, 16) & ~own) for name, mask in lines], file=open(sys.argv[1], "w"))' \
+        "$T/$2"; }
+    tell job waited 3>&- 4>&- &
+    echo $! >"$T/second.pid"
+    wait_until 10 waits 2
+    end_hold
+    ended first && ended second
+    tell other direct 3>&- 4>&- &
+    wait $!
+    equals "$(cat "$T/waited")" "$(cat "$T/direct")"
+}

@@ -1,0 +1,61 @@
+/* wait_text COLUMNS SECONDS [FIELD=VALUE...]: prints what is said of a wait of so
+ * many seconds, for a holder with these fields, cut to so many columns (0: all of it). */
+#include "../../src/wait_text.h"
+
+#include "../../src/text.h"
+
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main(int argc, char **argv)
+{
+    static struct wait_text text;
+    char joined[WAIT_TEXT_SIZE];
+    struct options options = {.name = "job"};
+    struct holder holder = {.known = true, .ahead = -1, .pid = 4711, .host = "web3", .user = "ann", .command = "rollup.sh"};
+    int64_t until_ms = 0;
+    bool died = false;
+    const char *why = NULL;
+    if (argc < 3 || setlocale(LC_CTYPE, "") == NULL)
+        return 64;
+    for (int i = 3; i < argc; i++) {
+        char *value = strchr(argv[i], '=');
+        if (value == NULL)
+            return 64;
+        *value++ = '\0';
+        const struct {
+            const char *name;
+            bool *flag;
+        } flags[] = {{"known", &holder.known}, {"shares", &holder.shares}, {"kept", &holder.kept}, {"died", &died},
+                     {"reserved", &holder.reserved}, {"detached", &holder.detached}};
+        for (size_t at = 0; at < sizeof flags / sizeof *flags; at++)
+            if (strcmp(argv[i], flags[at].name) == 0)
+                *flags[at].flag = *value == '1';
+        if (strcmp(argv[i], "ahead") == 0)
+            holder.ahead = atoi(value);
+        else if (strcmp(argv[i], "since") == 0)
+            holder.since_wall_ms = wall_now_ms() - atoll(value) * 1000;
+        else if (strcmp(argv[i], "until") == 0)
+            until_ms = wall_now_ms() + atoll(value) * 1000;
+        else if (strcmp(argv[i], "name") == 0)
+            options.name = value;
+        else if (strcmp(argv[i], "scope") == 0)
+            options.scope = value;
+        else if (strcmp(argv[i], "why") == 0)
+            why = value;
+    }
+    options.origins[OPT_SCOPE].kind = ORIGIN_COMMAND_LINE;
+    wait_text_begin(&text, DURATION_S(atoll(argv[2])), options.name);
+    if (why != NULL)
+        wait_text_outage(&text, why, DURATION_S(4));
+    else
+        wait_text_holder(&text, &holder, until_ms, died, &options);
+    if (atoi(argv[1]) == 0)
+        wait_text_join(&text, 0, joined);
+    else
+        wait_text_fit(&text, atoi(argv[1]), true, joined);
+    puts(joined);
+    return 0;
+}
