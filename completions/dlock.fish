@@ -21,7 +21,7 @@ function __dlock_command_at
             switch $word
                 case --
                     set only_words yes
-                case '--command=*' '--attach=*' --acquire --attach --extend --release --force-release --status --wait-free --list --current
+                case '--command=*' '--attach=*' --acquire --attach --extend --release --force-release --status --wait-free --list --current --doctor
                     set no_command yes
                 case '--*=*' '--n*' --exclusive --shared --tree --heartbeat --close --verbose --quiet --json --version --help --usage
                 case '--*'
@@ -79,6 +79,7 @@ complete -c dlock -n __dlock_takes_options -l status -d 'Tell who holds the lock
 complete -c dlock -n __dlock_takes_options -l wait-free -d 'Wait until the lock is free'
 complete -c dlock -n __dlock_takes_options -l list -d 'List the locks that are held'
 complete -c dlock -n __dlock_takes_options -l current -d 'List the locks that this process runs under'
+complete -c dlock -n __dlock_takes_options -l doctor -d 'Tell whether a lock can be trusted here'
 complete -c dlock -n __dlock_takes_options -s x -l exclusive -d 'One holder at a time (default)'
 complete -c dlock -n __dlock_takes_options -s s -l shared -d 'Any number of shared holders'
 complete -c dlock -n __dlock_takes_options -l slots -x -d 'At most N holders'
@@ -89,6 +90,8 @@ complete -c dlock -n __dlock_takes_options -s t -l ttl -x -d 'The lease: how lon
 complete -c dlock -n __dlock_takes_options -l hold-at-least -x -d 'Keep others out this long'
 complete -c dlock -n __dlock_takes_options -l owner -x -d 'Owner token'
 complete -c dlock -n __dlock_takes_options -l owner-file -r -F -d 'File for the owner token'
+complete -c dlock -n __dlock_takes_options -l hash -x -a 'none sha256 hmac-sha256' -d 'NAME stands in the key as its digest'
+complete -c dlock -n __dlock_takes_options -l secret-file -r -F -d 'File with the secret of hmac-sha256'
 complete -c dlock -n __dlock_takes_options -l scope -x -d 'The key is PREFIX + SCOPE: + NAME'
 complete -c dlock -n __dlock_takes_options -l prefix -x -d 'What keys begin with'
 complete -c dlock -n __dlock_takes_options -s r -l redis -x -d 'The Redis server'
@@ -97,6 +100,11 @@ complete -c dlock -n __dlock_takes_options -l lock-dir -x -a '(__fish_complete_d
 complete -c dlock -n __dlock_takes_options -l lock-file -r -F -d 'Lock exactly this file, as flock(1) does'
 complete -c dlock -n __dlock_takes_options -l on-degraded -x -a 'warn warn-throttled proceed fail' -d 'When no Redis is configured'
 complete -c dlock -n __dlock_takes_options -l fallback -x -a file -d 'When Redis is down, take a file lock'
+complete -c dlock -n __dlock_takes_options -l cacert -r -F -d 'Issuers that a TLS server may have'
+complete -c dlock -n __dlock_takes_options -l cert -r -F -d 'Certificate of ours for a TLS server'
+complete -c dlock -n __dlock_takes_options -l key -r -F -d 'Its private key'
+complete -c dlock -n __dlock_takes_options -l password-file -r -F -d 'File with the password for Redis'
+complete -c dlock -n __dlock_takes_options -l wait-replicas -x -d 'How many replicas must have a take'
 complete -c dlock -n __dlock_takes_options -l connect-timeout -x -d 'Limit of one try to reach Redis'
 complete -c dlock -n __dlock_takes_options -l outage -x -d 'How long an unreachable Redis is tried'
 complete -c dlock -n __dlock_takes_options -l on-expire -x -a 'stop warn' -d 'When the lease ends or is lost'

@@ -29,7 +29,15 @@ static enum lock_result open_redis(struct backend **backend, const struct option
         why_set(why, "Redis is asked for, but none is configured; --redis=URL says where it is");
         return configured_wrongly(options, OPT_BACKEND, status, why);
     }
-    enum lock_result result = backend_redis_open(backend, options->redis, options->connect_timeout, why);
+    const struct redis_settings settings = {
+        .timeout = options->connect_timeout,
+        .cacert = options->cacert,
+        .cert = options->cert,
+        .key = options->key,
+        .password_file = options->password_file,
+        .wait_replicas = options->wait_replicas,
+    };
+    enum lock_result result = backend_redis_open(backend, options->redis, &settings, why);
     *status = (int)status_of(result);
     return result == LOCK_INVALID ? configured_wrongly(options, OPT_REDIS, status, why) : result;
 }

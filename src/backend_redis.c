@@ -100,6 +100,7 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     struct redis_call call;
     redisReply *reply;
     redis_release_begin(&call, lease);
+    call.by_text = redis->base.uncertain; /* it may be carried out after we are gone */
     redis->conn.sent = false;
     enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
     redis->release_sent = redis->release_sent || call.sent_before || (result != LOCK_OK && redis->conn.sent);
@@ -191,7 +192,8 @@ static void redis_close(struct backend *backend)
     free(redis);
 }
 
-enum lock_result backend_redis_open(struct backend **backend, const char *url, struct duration timeout, struct why *why)
+enum lock_result backend_redis_open(struct backend **backend, const char *url, const struct redis_settings *settings,
+                                    struct why *why)
 {
     struct redis_backend *redis = calloc(1, sizeof *redis);
     if (redis == NULL) {
@@ -202,7 +204,8 @@ enum lock_result backend_redis_open(struct backend **backend, const char *url, s
         free(redis);
         return LOCK_INVALID;
     }
-    redis_conn_init(&redis->conn, &redis->url, timeout);
+    redis->settings = *settings;
+    redis_conn_init(&redis->conn, &redis->url, &redis->settings);
     redis->conn.on_message = redis_hear;
     redis->conn.message_data = redis;
     redis->base = (struct backend){

@@ -4,10 +4,12 @@
 #define DLOCK_BACKEND_REDIS_H
 
 #include "backend.h"
+#include "redis_settings.h"
 
 /* Opens the backend for the server at `url`, which is not yet connected.
  * LOCK_OK with *backend set, to be closed with its close(); LOCK_INVALID: no
  * usable URL; LOCK_SYSTEM. */
-enum lock_result backend_redis_open(struct backend **backend, const char *url, struct duration timeout, struct why *why);
+enum lock_result backend_redis_open(struct backend **backend, const char *url, const struct redis_settings *settings,
+                                    struct why *why);
 
 #endif

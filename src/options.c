@@ -91,6 +91,18 @@ static bool apply_slots(struct options *options, const char *text, struct why *w
     return true;
 }
 
+static bool apply_replicas(struct options *options, const char *text, struct why *why)
+{
+    enum { REPLICAS_MOST = 100 };
+    int64_t number;
+    if (!number_parse(text, 0, REPLICAS_MOST, &number)) {
+        why_set(why, "'%.100s': it must be a whole number from 0 to %d", text, REPLICAS_MOST);
+        return false;
+    }
+    options->wait_replicas = (int)number;
+    return true;
+}
+
 static bool apply_pid(struct options *options, const char *text, struct why *why)
 {
     int64_t number;
@@ -155,6 +167,17 @@ static bool apply_value(struct options *options, enum option_id id, const char *
         options->prefix = text;
         return *text == '\0' || lock_name_valid(text, "the prefix", why);
     case OPT_REDIS: options->redis = text; return true; /* redis_url.c judges it */
+    case OPT_CACERT: return apply_path(&options->cacert, text, why);
+    case OPT_CERT: return apply_path(&options->cert, text, why);
+    case OPT_KEY: return apply_path(&options->key, text, why);
+    case OPT_PASSWORD_FILE: return apply_path(&options->password_file, text, why);
+    case OPT_SECRET_FILE: return apply_path(&options->secret_file, text, why);
+    case OPT_WAIT_REPLICAS: return apply_replicas(options, text, why);
+    case OPT_HASH:
+        if (!apply_choice(id, &choice, text, why))
+            return false;
+        options->hash = (enum name_hash)choice;
+        return true;
     case OPT_BACKEND:
         if (!apply_choice(id, &choice, text, why))
             return false;

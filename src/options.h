@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 enum backend_choice { BACKEND_AUTO, BACKEND_REDIS, BACKEND_FILE };
+enum name_hash { HASH_NONE, HASH_SHA256, HASH_HMAC_SHA256 };
 enum on_degraded { DEGRADED_WARN, DEGRADED_WARN_THROTTLED, DEGRADED_PROCEED, DEGRADED_FAIL };
 enum option_action {
     ACTION_RUN,
@@ -47,6 +48,11 @@ struct options {
     const char *owner_file; /* NULL: none */
     const char *scope; /* NULL: none */
     const char *prefix;
+    enum name_hash hash;
+    const char *secret_file;           /* NULL: none */
+    const char *cacert, *cert, *key;   /* files of TLS; NULL: none */
+    const char *password_file;         /* NULL: none */
+    int wait_replicas;
     const char *redis; /* URL; NULL: none configured */
     const char *lock_dir, *lock_file;
     enum backend_choice backend;

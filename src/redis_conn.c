@@ -17,8 +17,17 @@
 
 enum {
     REPLY_MOST_BYTES = 1 << 24, /* nothing that we ask for comes near it: ten thousand holders have 4 MB */
-    REPLY_MOST_ELEMENTS = 1 << 16,
+    MESSAGE_MOST_BYTES = 1 << 20,
+    MESSAGES_AT_ONCE = 1 << 16, /* bytes; then whoever reads them looks at the clock */
 };
+
+/* A server that is gone without a word is noticed after KEEP_IDLE and KEEP_COUNT
+ * lost probes: 9 s, sooner than the longest interval between two checks (10 s)
+ * and far sooner than a waiter that rests asks again. One lost probe is not enough,
+ * as it would be with a TCP_USER_TIMEOUT below KEEP_IDLE: where that is set, it and
+ * not the count ends the connection (tcp(7); "When TCP sockets refuse to die",
+ * blog.cloudflare.com). It is for bytes that nobody acknowledges, too. */
+enum { KEEP_IDLE_S = 5, KEEP_INTERVAL_S = 1, KEEP_COUNT = 4, UNACKNOWLEDGED_MS = 9000 };
 
 void redis_command_add(struct redis_command *command, const char *word)
 {
@@ -28,9 +37,18 @@ void redis_command_add(struct redis_command *command, const char *word)
     command->lengths[command->count++] = strlen(word);
 }
 
-void redis_conn_init(struct redis_conn *conn, const struct redis_url *url, struct duration timeout)
+void redis_conn_init(struct redis_conn *conn, const struct redis_url *url, const struct redis_settings *settings)
 {
-    *conn = (struct redis_conn){.url = url, .timeout = timeout, .fd = -1};
+    *conn = (struct redis_conn){.url = url, .settings = settings, .at = url->hosts[0], .fd = -1};
+}
+
+void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at)
+{
+    if (strcmp(at->host, conn->at.host) == 0 && strcmp(at->port, conn->at.port) == 0 && strcmp(at->path, conn->at.path) == 0)
+        return;
+    redis_conn_close(conn);
+    conn->at = *at;
+    conn->addresses.count = 0;
 }
 
 void redis_conn_close(struct redis_conn *conn)
@@ -52,34 +70,6 @@ void redis_conn_free(struct redis_conn *conn)
     free(conn->out);
     conn->out = NULL;
     conn->out_size = 0;
-}
-
-/* --- the parser ---------------------------------------------------------- */
-
-/* hiredis 0.14 would allocate room for as many elements as a reply claims. */
-#if HIREDIS_MAJOR >= 1
-static void *create_array(const redisReadTask *task, size_t elements)
-#else
-static void *create_array(const redisReadTask *task, int elements)
-#endif
-{
-    const struct redis_conn *conn = task->privdata;
-    if (elements > REPLY_MOST_ELEMENTS)
-        return NULL;
-    return conn->hiredis_functions->createArray(task, elements);
-}
-
-static bool make_reader(struct redis_conn *conn)
-{
-    conn->reader = redisReaderCreate();
-    if (conn->reader == NULL)
-        return false;
-    conn->hiredis_functions = conn->reader->fn;
-    conn->functions = *conn->reader->fn;
-    conn->functions.createArray = create_array;
-    conn->reader->fn = &conn->functions;
-    conn->reader->privdata = conn;
-    return true;
 }
 
 /* --- bytes --------------------------------------------------------------- */
@@ -154,6 +144,8 @@ static enum lock_result flush(struct redis_conn *conn, struct bound bound, struc
             done += (size_t)sent;
             continue;
         }
+        if (errno == EPIPE || errno == ECONNRESET)
+            break; /* why it has closed the connection may still be there to be read */
         enum lock_result result = await_more(conn, POLLOUT, "it took no more bytes in time", bound, why);
         if (result != LOCK_OK)
             return result;
@@ -174,13 +166,6 @@ static ssize_t receive_some(const struct redis_conn *conn, char *bytes, size_t s
     return length;
 }
 
-/* What the server says unasked, on a channel to which we have subscribed. */
-static bool is_message(const redisReply *reply)
-{
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && reply->element[0]->type == REDIS_REPLY_STRING &&
-           strcmp(reply->element[0]->str, "message") == 0 && reply->element[1]->type == REDIS_REPLY_STRING;
-}
-
 static void hear(const struct redis_conn *conn, redisReply *message)
 {
     if (conn->on_message != NULL)
@@ -188,30 +173,28 @@ static void hear(const struct redis_conn *conn, redisReply *message)
     freeReplyObject(message);
 }
 
-/* The next whole reply, or message, among what was read; NULL in *parsed: there
- * is none yet. False: it is not the Redis protocol. */
-static bool parse_next(struct redis_conn *conn, redisReply **parsed)
+/* A whole reply among what was read: LOCK_OK with *reply set, NULL: there is none
+ * yet. Messages before it are heard. */
+static enum lock_result take_reply(struct redis_conn *conn, redisReply **reply, struct why *why)
 {
-    void *reply = NULL;
-    bool good = redisReaderGetReply(conn->reader, &reply) == REDIS_OK;
-    *parsed = reply;
-    return good;
+    for (;;) {
+        if (!redis_reader_next(conn->reader, reply))
+            return fail(conn, why, "its reply is not the Redis protocol");
+        if (*reply == NULL || !redis_is_message(*reply))
+            return LOCK_OK;
+        hear(conn, *reply);
+    }
 }
 
 static enum lock_result receive(struct redis_conn *conn, redisReply **reply, struct bound bound, struct why *why)
 {
-    for (;;) {
-        redisReply *parsed;
-        if (!parse_next(conn, &parsed))
-            return fail(conn, why, "its reply is not the Redis protocol");
-        if (parsed != NULL && is_message(parsed)) {
-            hear(conn, parsed);
-            continue;
-        }
-        if (parsed != NULL) {
-            *reply = parsed;
-            return LOCK_OK;
-        }
+    static const char too_late[] = "it did not answer in time";
+    for (bool late = false;;) {
+        enum lock_result result = take_reply(conn, reply, why);
+        if (result != LOCK_OK || *reply != NULL)
+            return result;
+        if (late)
+            return fail(conn, why, too_late);
         if (conn->received > REPLY_MOST_BYTES)
             return fail(conn, why, "its reply has no end");
         char bytes[16384];
@@ -220,11 +203,12 @@ static enum lock_result receive(struct redis_conn *conn, redisReply **reply, str
             conn->received += (size_t)length;
             if (redisReaderFeed(conn->reader, bytes, (size_t)length) != REDIS_OK)
                 return fail(conn, why, "out of memory for its reply");
+            late = deadline_passed(bound.until); /* there is no wait for bytes that never cease to come */
             continue;
         }
         if (length == 0)
             return fail(conn, why, "it closed the connection");
-        enum lock_result result = await_more(conn, POLLIN, "it did not answer in time", bound, why);
+        result = await_more(conn, POLLIN, too_late, bound, why);
         if (result != LOCK_OK)
             return result;
     }
@@ -263,12 +247,21 @@ static enum lock_result connect_to(struct redis_conn *conn, const struct address
     return result;
 }
 
+/* Without these all is only slower, so that a failure does not matter. */
 static void set_tcp_options(int fd)
 {
-    /* Without these it is only slower, so that a failure does not matter. */
-    int on = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    static const struct {
+        int level, option, value;
+    } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1},
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, KEEP_IDLE_S},
+        {IPPROTO_TCP, TCP_KEEPINTVL, KEEP_INTERVAL_S},
+        {IPPROTO_TCP, TCP_KEEPCNT, KEEP_COUNT},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        (void)setsockopt(fd, options[i].level, options[i].option, &options[i].value, sizeof options[i].value);
 }
 
 /* Each address has its share of the time, so that one which swallows packets
@@ -330,18 +323,20 @@ static bool queue_greeting(struct redis_conn *conn)
 enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct why *why)
 {
     if (conn->fd >= 0)
+        redis_conn_read_messages(conn); /* a reply that nobody has asked for is not to be the next one */
+    if (conn->fd >= 0)
         return LOCK_OK;
-    bound.until = deadline_earlier(bound.until, deadline_after(conn->timeout));
+    bound.until = deadline_earlier(bound.until, deadline_after(conn->settings->timeout));
     conn->sent = false;
     enum lock_result result = LOCK_OK;
-    if (conn->url->path[0] != '\0')
-        unix_address(&conn->addresses, conn->url->path);
+    if (conn->at.path[0] != '\0')
+        unix_address(&conn->addresses, conn->at.path);
     else if (resolve)
-        result = redis_resolve(&conn->addresses, conn->url->host, conn->url->port, bound, why);
+        result = redis_resolve(&conn->addresses, conn->at.host, conn->at.port, bound, why);
     if (result == LOCK_OK)
         result = connect_to_any(conn, bound, why);
     conn->serial++;
-    if (result == LOCK_OK && !(make_reader(conn) && queue_greeting(conn))) {
+    if (result == LOCK_OK && !((conn->reader = redis_reader_create(&conn->limits)) != NULL && queue_greeting(conn))) {
         redis_conn_close(conn);
         why_set(why, "out of memory");
         result = LOCK_SYSTEM;
@@ -351,21 +346,49 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
 
 /* --- calls --------------------------------------------------------------- */
 
+/* What a server says that does not serve us at all, as its answer to the very
+ * first command, before it closes the connection: "ERR max number of clients
+ * reached", "DENIED Redis is running in protected mode ...". */
+struct dismissal {
+    enum lock_result result; /* LOCK_OK: it has said nothing of the kind */
+    struct why why;
+};
+
+static void note_dismissal(struct dismissal *dismissal, const char *error)
+{
+    enum lock_result result = redis_error_result(error, &dismissal->why);
+    if (result == LOCK_UNAVAILABLE || redis_error_is(error, "DENIED")) /* else it is about the command */
+        dismissal->result = result;
+}
+
 /* Reads the replies to the greeting, all of them, so that the reply to the
  * command is the next one even where the greeting was refused. A server or an
  * ACL without CLIENT SETNAME is fine: the name is only for CLIENT LIST. */
-static enum lock_result receive_greetings(struct redis_conn *conn, struct bound bound, struct why *why)
+static enum lock_result receive_greetings(struct redis_conn *conn, struct dismissal *dismissal, struct bound bound, struct why *why)
 {
     enum lock_result verdict = LOCK_OK;
+    bool first = conn->greetings > 0;
     for (; conn->greetings > 0; conn->greetings--) {
         redisReply *reply;
-        enum lock_result result = receive(conn, &reply, bound, why);
-        if (result != LOCK_OK)
+        struct why own = {""};
+        enum lock_result result = receive(conn, &reply, bound, &own);
+        if (result != LOCK_OK && (verdict == LOCK_OK || result == LOCK_CANCELLED)) {
+            *why = own;
             return result;
-        bool is_name = conn->greetings == 1;
-        if (reply->type == REDIS_REPLY_ERROR && verdict == LOCK_OK && !is_name)
+        }
+        if (result != LOCK_OK)
+            return verdict; /* it has said why, and closed the connection */
+        bool is_name = conn->greetings == 1, is_error = reply->type == REDIS_REPLY_ERROR;
+        if (is_error && first)
+            note_dismissal(dismissal, reply->str);
+        if (is_error && verdict == LOCK_OK && !is_name)
             verdict = redis_error_result(reply->str, why);
+        if (!is_error && reply->type != REDIS_REPLY_STATUS) {
+            freeReplyObject(reply);
+            return fail(conn, why, "its answer makes no sense");
+        }
         conn->greeting_failed = verdict != LOCK_OK;
+        first = false;
         freeReplyObject(reply);
     }
     return verdict;
@@ -386,7 +409,7 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
                                  redisReply **replies, struct bound bound, struct why *why)
 {
     int got = 0;
-    bound.until = deadline_earlier(bound.until, deadline_after(conn->timeout));
+    bound.until = deadline_earlier(bound.until, deadline_after(conn->settings->timeout));
     conn->sent = false;
     conn->received = 0;
     for (int i = 0; i < count; i++) {
@@ -400,13 +423,21 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
     enum lock_result result = flush(conn, bound, why);
     if (result != LOCK_OK)
         return result;
-    enum lock_result greeting = receive_greetings(conn, bound, why);
+    struct dismissal dismissal = {.result = LOCK_OK};
+    enum lock_result greeting = receive_greetings(conn, &dismissal, bound, why);
     if (conn->fd < 0)
         return greeting;
     struct why own = {""};
     while (result == LOCK_OK && got < count) {
         result = receive_last(conn, commands[got].replies, &replies[got], bound, &own);
         got += result == LOCK_OK;
+    }
+    conn->received = result == LOCK_OK ? redis_reader_left(conn->reader) : 0;
+    if (result == LOCK_OK && !redis_reader_has_only_messages(conn->reader))
+        result = fail(conn, &own, "it answered more than it was asked");
+    if (result == LOCK_UNAVAILABLE && got == 0 && dismissal.result != LOCK_OK) {
+        result = dismissal.result;
+        own = dismissal.why;
     }
     if (greeting == LOCK_OK && result == LOCK_OK)
         return LOCK_OK;
@@ -420,17 +451,17 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
 
 bool redis_conn_has_unread(const struct redis_conn *conn)
 {
-    return conn->reader != NULL && conn->reader->pos < conn->reader->len;
+    return conn->reader != NULL && redis_reader_left(conn->reader) > 0;
 }
 
 void redis_conn_read_messages(struct redis_conn *conn)
 {
     struct why ignored = {""};
-    ssize_t length = 1;
+    size_t received = 0; /* by this call; conn->received: of a message that is not whole */
     while (conn->fd >= 0) {
         redisReply *parsed;
         char bytes[4096];
-        if (!parse_next(conn, &parsed) || (parsed != NULL && !is_message(parsed))) {
+        if (!redis_reader_next(conn->reader, &parsed) || (parsed != NULL && !redis_is_message(parsed))) {
             if (parsed != NULL)
                 freeReplyObject(parsed);
             redis_conn_close(conn);
@@ -438,46 +469,21 @@ void redis_conn_read_messages(struct redis_conn *conn)
         }
         if (parsed != NULL) {
             hear(conn, parsed);
+            conn->received = redis_reader_left(conn->reader);
             continue;
         }
-        length = recv(conn->fd, bytes, sizeof bytes, 0);
+        if (received > MESSAGES_AT_ONCE)
+            return;
+        if (conn->received > MESSAGE_MOST_BYTES) {
+            (void)fail(conn, &ignored, "its message has no end");
+            return;
+        }
+        ssize_t length = recv(conn->fd, bytes, sizeof bytes, 0);
         if (length < 0 && (errno == EAGAIN || errno == EINTR))
             return;
+        received += length > 0 ? (size_t)length : 0;
+        conn->received += length > 0 ? (size_t)length : 0;
         if (length <= 0 || redisReaderFeed(conn->reader, bytes, (size_t)length) != REDIS_OK)
             (void)fail(conn, &ignored, "it closed the connection");
     }
-}
-
-/* --- what an error reply means ------------------------------------------- */
-
-static bool has_word(const char *error, const char *const *words)
-{
-    for (; *words != NULL; words++)
-        if (strstr(error, *words) != NULL)
-            return true;
-    return false;
-}
-
-/* By word anywhere in the text, not by prefix: an error inside a script comes
- * wrapped ("ERR Error running script (...): @user_script:3: @-READONLY ..."),
- * and how differs from release to release. */
-enum lock_result redis_error_result(const char *error, struct why *why)
-{
-    static const char *const refused[] = {
-        "NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "invalid password", "no password is set", "without any password",
-        "The user executing the script can't", /* how Redis 7 says NOPERM inside a script */
-        NULL,
-    };
-    static const char *const invalid[] = {
-        "DB index is out of range", "invalid DB index", "MOVED ", "ASK ", "CROSSSLOT", "unknown command", NULL,
-    };
-    why_set(why, "it answered: %.400s", error);
-    /* Before a login it takes no command as long as ours, and says so in its own way. */
-    if (strstr(error, "unauthenticated") != NULL) {
-        why_set(why, "it wants a user and a password: NOAUTH Authentication required");
-        return LOCK_REFUSED;
-    }
-    if (has_word(error, refused))
-        return LOCK_REFUSED;
-    return has_word(error, invalid) ? LOCK_INVALID : LOCK_UNAVAILABLE;
 }

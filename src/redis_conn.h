@@ -5,12 +5,14 @@
 #define DLOCK_REDIS_CONN_H
 
 #include "clock.h"
+#include "redis_error.h"
+#include "redis_reader.h"
 #include "redis_resolve.h"
+#include "redis_settings.h"
 #include "redis_url.h"
 #include "status.h"
 #include "why.h"
 
-#include <hiredis.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -19,17 +21,17 @@ typedef void redis_message(void *data, const char *channel, const redisReply *pa
 
 struct redis_conn {
     const struct redis_url *url;
+    const struct redis_settings *settings;
+    struct redis_endpoint at; /* where it connects to; set with redis_conn_go_to() */
     redis_message *on_message; /* NULL: nobody wants to know */
     void *message_data;
-    struct duration timeout; /* of one try: connecting, or one call */
     int fd;                  /* -1: closed */
     unsigned serial;         /* rises with each connection that is made */
     redisReader *reader;
-    redisReplyObjectFunctions functions;
-    const redisReplyObjectFunctions *hiredis_functions;
+    struct redis_limits limits; /* of the reader */
     char *out; /* what is to be written */
     size_t out_used, out_size;
-    size_t received; /* bytes, in this call */
+    size_t received; /* bytes: in this call, and of a message that is not whole after it */
     bool is_crowded; /* others have use for the processor: it is not spent on looking for a reply */
     int greetings; /* replies to AUTH, SELECT, CLIENT SETNAME still to come */
     bool greeting_failed; /* one of these was an error: the connection is not where it should be */
@@ -48,8 +50,11 @@ struct redis_command {
 
 void redis_command_add(struct redis_command *command, const char *word);
 
-/* Sets up a closed connection. url must outlive it. */
-void redis_conn_init(struct redis_conn *conn, const struct redis_url *url, struct duration timeout);
+/* Sets up a closed connection to the first host of url. Both must outlive it. */
+void redis_conn_init(struct redis_conn *conn, const struct redis_url *url, const struct redis_settings *settings);
+
+/* The next connection is made to this server; one to another is closed. */
+void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at);
 
 /* Closes the socket and forgets what was half read or written. The
  * connection may be used again: the next call connects anew. */
@@ -58,7 +63,8 @@ void redis_conn_close(struct redis_conn *conn);
 /* Closes it and frees everything. */
 void redis_conn_free(struct redis_conn *conn);
 
-/* Connects if it is closed, trying each address of the host in turn. With
+/* Connects if it is closed, or has ended, or says what nobody has asked for; tries
+ * each address of the host in turn. With
  * `resolve` a name is looked up anew; without, addresses found earlier are
  * used (if there are none, LOCK_UNAVAILABLE). Login, database and client name
  * are queued, to go out in one write with the first call.
@@ -68,10 +74,10 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
 /* Sends `count` commands in one write and waits for a reply to each, which the
  * caller frees with freeReplyObject(); a reply that is an error is the
  * caller's to judge (redis_error_result()). Messages that come in between go to
- * on_message. The limit is conn->timeout, cut by bound, and
+ * on_message. The limit is settings->timeout, cut by bound, and
  * so many bytes for all of it.
- * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time or nonsense for
- * one; LOCK_CANCELLED; LOCK_SYSTEM: the connection is closed. Where the login
+ * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time, nonsense for
+ * one, or more than was asked for; LOCK_REFUSED: the server takes no client like us; LOCK_CANCELLED; LOCK_SYSTEM: the connection is closed. Where the login
  * or the database was refused, greeting_failed is set and the result is what
  * redis_error_result() says; then the connection is still open, and the
  * commands may have been carried out where it stands.
@@ -84,14 +90,10 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
  * descriptor shows it. */
 bool redis_conn_has_unread(const struct redis_conn *conn);
 
-/* Takes in the messages that have come, without waiting for any. Where the
+/* Takes in the messages that have come, without waiting for any; of a flood, a
+ * part. Where the
  * connection has ended, or something else comes that nobody has asked for, it is
  * closed. */
 void redis_conn_read_messages(struct redis_conn *conn);
-
-/* What an error reply means for us, with *why set: LOCK_REFUSED for logins
- * and ACLs, LOCK_INVALID for what no retry can mend, LOCK_UNAVAILABLE for the
- * rest (LOADING, READONLY, OOM, ...). */
-enum lock_result redis_error_result(const char *error, struct why *why);
 
 #endif

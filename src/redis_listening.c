@@ -87,11 +87,14 @@ static void free_replies(redisReply **replies, int count)
 /* What the server has refused in the course of one call. */
 struct refusals {
     struct why touches, wake;
+    bool pass; /* one of them is due to a trouble that passes: nothing is learnt from it */
 };
 
 /* Keeps the first one. */
-static void note_refusal(struct why *refusal, const char *command, const redisReply *error)
+static void note_refusal(struct refusals *refusals, struct why *refusal, const char *command, const redisReply *error)
 {
+    struct why ignored;
+    refusals->pass |= redis_error_has_code(error->str) && redis_error_result(error->str, &ignored) == LOCK_UNAVAILABLE;
     if (refusal->text[0] == '\0')
         why_set(refusal, "%s: %.400s", command, error->str);
 }
@@ -107,14 +110,14 @@ static enum lock_result ask_id(struct redis_listening *listening, struct redis_c
     if (result != LOCK_OK)
         return result;
     if (is_error(replies[0]))
-        note_refusal(&refusals->touches, "CLIENT ID", replies[0]);
+        note_refusal(refusals, &refusals->touches, "CLIENT ID", replies[0]);
     else if (replies[0]->type == REDIS_REPLY_INTEGER && replies[0]->integer > 0)
         listening->id = replies[0]->integer;
     else
         result = nonsense(conn, why);
     if (is_error(replies[1])) {
-        note_refusal(&refusals->touches, "UNSUBSCRIBE", replies[1]);
-        note_refusal(&refusals->wake, "UNSUBSCRIBE", replies[1]);
+        note_refusal(refusals, &refusals->touches, "UNSUBSCRIBE", replies[1]);
+        note_refusal(refusals, &refusals->wake, "UNSUBSCRIBE", replies[1]);
     } else if (result == LOCK_OK && !is_count(replies[1], "unsubscribe", 0)) {
         result = nonsense(conn, why);
     }
@@ -184,16 +187,16 @@ static enum lock_result read_batch(struct redis_listening *listening, struct red
         return nonsense(conn, why);
     listening->ears = (struct redis_ears){0};
     if (on != NULL && is_error(on))
-        note_refusal(&refusals->touches, "CLIENT TRACKING", on);
+        note_refusal(refusals, &refusals->touches, "CLIENT TRACKING", on);
     else if (on != NULL && on->type != REDIS_REPLY_STATUS)
         return nonsense(conn, why);
     else if (on != NULL)
         listening->on = true;
     if (spare != NULL && is_error(spare))
-        note_refusal(&refusals->touches, "CLIENT CACHING", spare);
+        note_refusal(refusals, &refusals->touches, "CLIENT CACHING", spare);
     /* Of two channels one may be allowed: the next call tries ours alone. */
     if (enter != NULL && is_error(enter))
-        note_refusal(batch->ears.touches ? &refusals->touches : &refusals->wake, "SUBSCRIBE", enter);
+        note_refusal(refusals, batch->ears.touches ? &refusals->touches : &refusals->wake, "SUBSCRIBE", enter);
     else if (enter != NULL && !is_count(enter, "subscribe", count_ears(batch->ears)))
         return nonsense(conn, why);
     else if (enter != NULL)
@@ -203,6 +206,8 @@ static enum lock_result read_batch(struct redis_listening *listening, struct red
 
 static void learn(struct redis_listening *listening, const struct refusals *refusals)
 {
+    if (refusals->pass)
+        return;
     if (refusals->touches.text[0] != '\0') {
         listening->no_touches = true;
         listening->why_touches = refusals->touches;
@@ -216,7 +221,7 @@ static void learn(struct redis_listening *listening, const struct refusals *refu
 static enum lock_result call(struct redis_listening *listening, struct redis_conn *conn, const struct redis_command *script,
                              struct redis_ears ears, redisReply **reply, struct bound bound, struct why *why)
 {
-    struct refusals refusals = {{""}, {""}};
+    struct refusals refusals = {.pass = false};
     struct batch batch;
     enum lock_result result = LOCK_OK;
     if (count_ears(ears) > 0 && listening->id == 0 && !listening->no_touches) {

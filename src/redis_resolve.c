@@ -3,7 +3,7 @@
  * its own, and whoever asked may walk away from it.
  *
  * Who owns what: struct lookup belongs to both threads, counted by `owners`.
- * The thread writes `error` and `list`, then `done_fd`; the asker reads them
+ * The thread writes `error`, `system_error` and `list`, then `done_fd`; the asker reads them
  * only after they have read done_fd. Either order of leaving is fine: the last
  * one frees. This happens before the command is started or not at all: while
  * it runs, the addresses that are known are used. */
@@ -24,7 +24,8 @@
 struct lookup {
     atomic_int owners;
     int done_fd;
-    int error; /* of getaddrinfo(3) */
+    int error;        /* of getaddrinfo(3) */
+    int system_error; /* errno, where that is EAI_SYSTEM */
     struct addrinfo *list;
     char host[256], port[8];
 };
@@ -49,6 +50,7 @@ static void *look_up_thread(void *data)
 {
     struct lookup *lookup = data;
     lookup->error = look_up(lookup, AI_ADDRCONFIG);
+    lookup->system_error = errno;
     /* Adding 1 to a fresh eventfd cannot fail. */
     (void)!write(lookup->done_fd, &(uint64_t){1}, sizeof(uint64_t));
     lookup_leave(lookup);
@@ -94,7 +96,7 @@ static enum lock_result collect(struct addresses *found, const struct lookup *lo
     found->count = 0;
     if (lookup->error != 0) {
         why_set(why, "the name %s cannot be resolved: %s", lookup->host,
-                lookup->error == EAI_SYSTEM ? strerror(errno) : gai_strerror(lookup->error));
+                lookup->error == EAI_SYSTEM ? strerror(lookup->system_error) : gai_strerror(lookup->error));
         return LOCK_UNAVAILABLE;
     }
     for (const struct addrinfo *one = lookup->list; one != NULL && found->count < ADDRESSES_MOST; one = one->ai_next) {
@@ -123,6 +125,7 @@ enum lock_result redis_resolve(struct addresses *found, const char *host, const 
     snprintf(lookup->host, sizeof lookup->host, "%s", host);
     snprintf(lookup->port, sizeof lookup->port, "%s", port);
     lookup->error = look_up(lookup, AI_NUMERICHOST);
+    lookup->system_error = errno;
     enum lock_result result = LOCK_OK;
     if (lookup->error == EAI_NONAME) {
         result = start_thread(lookup, why);

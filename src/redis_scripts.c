@@ -1,5 +1,6 @@
 #include "redis_scripts.h"
 
+#include "redis_route.h"
 #include "text.h"
 
 #include <inttypes.h>
@@ -55,7 +56,7 @@ static bool is_answer(const redisReply *reply)
 
 bool redis_answer_is(const redisReply *reply, const char *word, size_t elements)
 {
-    return strcmp(reply->element[0]->str, word) == 0 && reply->elements == elements;
+    return reply->elements == elements && reply->element[0]->len == strlen(word) && strcmp(reply->element[0]->str, word) == 0;
 }
 
 enum lock_result redis_bad_answer(struct redis_backend *redis, struct why *why)
@@ -68,9 +69,9 @@ enum lock_result redis_bad_answer(struct redis_backend *redis, struct why *why)
 enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call, redisReply **reply, struct bound bound,
                                   struct why *why)
 {
-    enum lock_result result = redis_conn_open(&redis->conn, !redis->leased, bound, why);
+    enum lock_result result = redis_route_open(redis, call->words.words[REDIS_CALL_KEY], bound, why);
     if (result == LOCK_OK)
-        result = redis_script_send(redis, call, false, reply, bound, why);
+        result = redis_script_send(redis, call, call->by_text, reply, bound, why);
     if (result == LOCK_OK && (*reply)->type == REDIS_REPLY_ERROR && strncmp((*reply)->str, "NOSCRIPT", 8) == 0) {
         freeReplyObject(*reply);
         result = redis_script_send(redis, call, true, reply, bound, why);
@@ -126,7 +127,7 @@ bool redis_number(const redisReply *element, int64_t least, int64_t most, int64_
     }
     *out = 0;
     return element->type == REDIS_REPLY_STRING &&
-           (element->len == 0 || number_parse(element->str, least, most, out));
+           (element->len == 0 || (strlen(element->str) == element->len && number_parse(element->str, least, most, out)));
 }
 
 const char *redis_text(const redisReply *element)

@@ -21,6 +21,9 @@ extern const struct redis_script redis_take_script, redis_check_script, redis_ex
  * common.lua). */
 enum { KEYS_WATCHED = 3, KEYS_ALL = 6 };
 
+/* Where the lock's key stands among the words of a call. */
+enum { REDIS_CALL_KEY = 3 };
+
 enum { COMPANION_SIZE = 2 * LOCK_KEY_SIZE, NUMBERS_MOST = 10 };
 
 /* Where we stand in the queue for the lock, and what we were told there. */
@@ -40,6 +43,7 @@ struct redis_place {
 struct redis_backend {
     struct backend base;
     struct redis_url url;
+    struct redis_settings settings;
     const char *key; /* of the lock that is taken; NULL: none yet */
     struct redis_conn conn;
     struct redis_listening listening;
@@ -66,6 +70,7 @@ struct redis_call {
     char companions[KEYS_ALL - 1][COMPANION_SIZE];
     char numbers[NUMBERS_MOST][24]; /* those that are words */
     int number_count;
+    bool by_text;     /* sent with its text at once: nobody will be there to send it again */
     bool sent_before; /* redis_script_run_again() has sent it twice */
 };
 

@@ -1,5 +1,7 @@
 #include "redis_take.h"
 
+#include "redis_route.h"
+
 #include "text.h"
 
 #include <stdio.h>
@@ -206,7 +208,7 @@ static enum lock_result ask(struct redis_backend *redis, const struct lock_reque
 {
     struct redis_call call;
     redisReply *reply;
-    enum lock_result result = redis_conn_open(&redis->conn, !redis->leased, bound, why);
+    enum lock_result result = redis_route_open(redis, request->key, bound, why);
     begin_take(&call, redis, request, queues);
     if (queues)
         call.ears = (struct redis_ears){.touches = wants_touches(redis), .wake = redis->place.wake};

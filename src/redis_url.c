@@ -37,7 +37,7 @@ static bool parse_login(struct redis_url *url, const char *text, size_t length, 
 }
 
 /* "host", "host:port", "[::1]" or "[::1]:port". */
-static bool parse_host(struct redis_url *url, const char *text, size_t length, struct why *why)
+static bool parse_host(struct redis_endpoint *at, const char *port, const char *text, size_t length, struct why *why)
 {
     const char *end = text + length, *host = text, *host_end, *after;
     if (length > 0 && *text == '[') {
@@ -53,18 +53,63 @@ static bool parse_host(struct redis_url *url, const char *text, size_t length, s
         after = host_end;
     }
     size_t host_length = (size_t)(host_end - host);
-    if (host_length == 0 || host_length >= sizeof url->host)
+    if (host_length == 0 || host_length >= sizeof at->host)
         return fail(why, host_length == 0 ? "the host is empty" : "the host is too long");
-    snprintf(url->host, sizeof url->host, "%.*s", (int)host_length, host);
-    snprintf(url->port, sizeof url->port, "6379");
+    snprintf(at->host, sizeof at->host, "%.*s", (int)host_length, host);
+    snprintf(at->port, sizeof at->port, "%s", port);
     if (after == end)
         return true;
     size_t port_length = (size_t)(end - after - 1);
     int64_t number;
-    if (*after != ':' || port_length == 0 || port_length >= sizeof url->port)
+    if (*after != ':' || port_length == 0 || port_length >= sizeof at->port)
         return fail(why, "what follows the host is not a port");
-    snprintf(url->port, sizeof url->port, "%.*s", (int)port_length, after + 1);
-    return number_parse(url->port, 1, 65535, &number) || fail(why, "the port is not a number from 1 to 65535");
+    snprintf(at->port, sizeof at->port, "%.*s", (int)port_length, after + 1);
+    return number_parse(at->port, 1, 65535, &number) || fail(why, "the port is not a number from 1 to 65535");
+}
+
+/* "host,host:port": several only where the topology has them. */
+static bool parse_hosts(struct redis_url *url, const char *text, const char *end, struct why *why)
+{
+    const char *port = url->topology == REDIS_SENTINEL ? "26379" : "6379";
+    for (;;) {
+        const char *comma = url->topology == REDIS_ONE ? NULL : memchr(text, ',', (size_t)(end - text));
+        const char *stop = comma != NULL ? comma : end;
+        if (url->host_count == REDIS_HOSTS_MOST)
+            return fail(why, "there are too many hosts");
+        if (!parse_host(&url->hosts[url->host_count], port, text, (size_t)(stop - text), why))
+            return false;
+        url->host_count++;
+        if (comma == NULL)
+            return true;
+        text = comma + 1;
+    }
+}
+
+/* "/master[/db]"; what is left of tail is the database. */
+static bool parse_master(struct redis_url *url, const char **tail, struct why *why)
+{
+    if (**tail != '/')
+        return fail(why, "the name of the master is missing");
+    size_t length = strcspn(*tail + 1, "/?#");
+    if (length == 0 || !percent_decode(url->master, sizeof url->master, *tail + 1, length))
+        return fail(why, "the name of the master is missing, too long or wrongly coded");
+    *tail += 1 + length;
+    return true;
+}
+
+static void show(struct redis_url *url)
+{
+    static const char *const kinds[] = {"", "+sentinel", "+cluster"};
+    int used = snprintf(url->shown, sizeof url->shown, "redis%s%s://", url->tls ? "s" : "", kinds[url->topology]);
+    for (int i = 0; i < url->host_count && used < (int)sizeof url->shown; i++) {
+        const struct redis_endpoint *at = &url->hosts[i];
+        bool brackets = strchr(at->host, ':') != NULL;
+        used += snprintf(url->shown + used, sizeof url->shown - (size_t)used, "%s%s%s%s:%s", i > 0 ? "," : "", brackets ? "[" : "",
+                         at->host, brackets ? "]" : "", at->port);
+    }
+    if (url->topology != REDIS_CLUSTER && used < (int)sizeof url->shown)
+        snprintf(url->shown + used, sizeof url->shown - (size_t)used, "%s%s/%d", *url->master != '\0' ? "/" : "", url->master,
+                 url->database);
 }
 
 static bool parse_tcp(struct redis_url *url, const char *rest, struct why *why)
@@ -77,15 +122,17 @@ static bool parse_tcp(struct redis_url *url, const char *rest, struct why *why)
     if (at != NULL && !parse_login(url, rest, (size_t)(at - rest), why))
         return false;
     const char *host = at != NULL ? at + 1 : rest;
-    if (!parse_host(url, host, (size_t)(tail - host), why))
+    if (!parse_hosts(url, host, tail, why))
+        return false;
+    if (url->topology == REDIS_SENTINEL && !parse_master(url, &tail, why))
         return false;
     if (*tail == '/' && tail[1] != '\0' && !parse_database(url, tail + 1, why))
         return false;
+    if (url->topology == REDIS_CLUSTER && url->database != 0)
+        return fail(why, "a Cluster has the database 0 alone");
     if (*tail == '?' || *tail == '#')
         return fail(why, "what follows the host is not a database");
-    bool brackets = strchr(url->host, ':') != NULL;
-    snprintf(url->shown, sizeof url->shown, "redis://%s%s%s:%s/%d", brackets ? "[" : "", url->host, brackets ? "]" : "",
-             url->port, url->database);
+    show(url);
     return true;
 }
 
@@ -100,7 +147,9 @@ static bool parse_unix(struct redis_url *url, const char *rest, struct why *why)
     size_t length = strcspn(rest, "?");
     if (*rest != '/')
         return fail(why, "the path of the Unix socket must begin with a slash");
-    if (!percent_decode(url->path, sizeof url->path, rest, length))
+    char *path = url->hosts[0].path;
+    url->host_count = 1;
+    if (!percent_decode(path, sizeof url->hosts[0].path, rest, length))
         return fail(why, "the path of the Unix socket is too long or wrongly coded");
     const char *query = rest + length;
     if (*query != '\0') {
@@ -109,22 +158,30 @@ static bool parse_unix(struct redis_url *url, const char *rest, struct why *why)
         if (!parse_database(url, query + 4, why))
             return false;
     }
-    snprintf(url->shown, sizeof url->shown, "unix://%s?db=%d", url->path, url->database);
+    snprintf(url->shown, sizeof url->shown, "unix://%s?db=%d", path, url->database);
     return true;
 }
 
 bool redis_url_parse(struct redis_url *url, const char *text, struct why *why)
 {
-    static const char *const later[] = {"rediss://", "redis+sentinel://", "redis+cluster://"};
+    static const struct {
+        const char *text;
+        enum redis_topology topology;
+        bool tls;
+    } schemes[] = {
+        {"redis://", REDIS_ONE, false},           {"rediss://", REDIS_ONE, true},
+        {"redis+sentinel://", REDIS_SENTINEL, false}, {"rediss+sentinel://", REDIS_SENTINEL, true},
+        {"redis+cluster://", REDIS_CLUSTER, false},   {"rediss+cluster://", REDIS_CLUSTER, true},
+    };
     *url = (struct redis_url){0};
-    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
-        if (strncmp(text, later[i], strlen(later[i])) == 0) {
-            why_set(why, "%s is not supported by this version; redis:// and unix:// are", later[i]);
-            return false;
-        }
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        size_t length = strlen(schemes[i].text);
+        if (strncmp(text, schemes[i].text, length) != 0)
+            continue;
+        url->topology = schemes[i].topology;
+        url->tls = schemes[i].tls;
+        return parse_tcp(url, text + length, why);
     }
-    if (strncmp(text, "redis://", 8) == 0)
-        return parse_tcp(url, text + 8, why);
     if (strncmp(text, "unix://", 7) == 0)
         return parse_unix(url, text + 7, why);
     return fail(why, "it begins with neither redis:// nor unix://");

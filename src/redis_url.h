@@ -1,5 +1,7 @@
-/* Where a Redis server is: redis://[user[:password]@]host[:port][/db] or
- * unix:///path[?db=N]. (IANA's provisional registration of "redis".) */
+/* Where Redis is: redis://[user[:password]@]host[:port][/db] or
+ * unix:///path[?db=N] (IANA's provisional registration of "redis"); several
+ * hosts with commas between them in redis+sentinel://.../master[/db] and
+ * redis+cluster://; with TLS rediss://, rediss+sentinel:// and rediss+cluster://. */
 #ifndef DLOCK_REDIS_URL_H
 #define DLOCK_REDIS_URL_H
 
@@ -7,10 +9,22 @@
 
 #include <stdbool.h>
 
-struct redis_url {
+enum redis_topology { REDIS_ONE, REDIS_SENTINEL, REDIS_CLUSTER };
+
+struct redis_endpoint {
     char host[256]; /* "" with a Unix socket; an IPv6 address without its brackets */
     char port[6];
     char path[108]; /* of the Unix socket; as sun_path of unix(7) */
+};
+
+enum { REDIS_HOSTS_MOST = 16 };
+
+struct redis_url {
+    enum redis_topology topology;
+    bool tls;
+    int host_count;
+    struct redis_endpoint hosts[REDIS_HOSTS_MOST]; /* the server; Sentinels; nodes of the Cluster to begin with */
+    char master[256];                              /* the name that Sentinels know */
     char user[256];
     char password[512];
     bool has_password;

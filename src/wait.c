@@ -69,16 +69,16 @@ static struct duration doubled(struct duration d, struct duration most)
 }
 
 /* One try may take as long as the connection's own limit, but should end with
- * the wait. Each still gets a second, or the last one, and a short --wait,
- * would call a store unreachable that answers; and -n sets no limit at all. */
+ * the wait, and with the outage from its second try on. Each still gets a
+ * second, or the last one, and a short --wait, would call a store unreachable
+ * that answers; and -n sets no limit at all. */
 static struct bound try_bound(const struct waiting *waiting)
 {
-    struct deadline until = DEADLINE_NEVER;
-    if (!waiting->patience->forever && waiting->patience->wait.ns > 0) {
-        struct deadline second = deadline_after(DURATION_S(1));
-        until = deadline_before(waiting->end, second) ? second : waiting->end;
-    }
-    return (struct bound){until, waiting->cancel_fd};
+    struct deadline until = waiting->outage_end;
+    if (!waiting->patience->forever && waiting->patience->wait.ns > 0)
+        until = deadline_earlier(until, waiting->end);
+    struct deadline second = deadline_after(DURATION_S(1));
+    return (struct bound){deadline_before(until, second) ? second : until, waiting->cancel_fd};
 }
 
 /* Until it is worth asking again. */

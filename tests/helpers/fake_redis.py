@@ -21,11 +21,18 @@ Usage: fake_redis.py SOCKET MODE [PROXY-SOCKET [COMMAND...]]
   closing=TEXT  passes all on, but closes a connection on which TEXT is sent
   spoil=MODE  passes all on; at SIGUSR1 the open connections hear unasked what
             the modes garbage to close above answer ("messages": that keys were
-            touched, a thousand times)
+            touched, a thousand times; "flood": without end)
   spoilt=MODE  the same, and later connections are answered as in MODE
   switch    passes all on; at SIGUSR1 the connections are closed, and later
             ones go to the second socket, COMMAND
   error=TEXT  answers every command with this error
+  /FILE     answers all that comes in one piece with what is in FILE at that
+            time; as the MODE of spoil and spoilt as well
+  drip=/FILE  the same, a byte every 50 ms, over and over
+  flood=/FILE the same without a pause
+  dismiss=TEXT  says this error as soon as a client has connected, and closes
+At SIGUSR2 a server that was spoilt is well again. Each connection is a line of
+output.
 """
 import contextlib
 import os
@@ -56,12 +63,31 @@ relayed = []
 signalled = False
 
 
+def contents(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def pour(client, data, slowly):
+    while True:
+        if not slowly:
+            client.sendall(data)
+            continue
+        for byte in data:
+            client.sendall(bytes([byte]))
+            time.sleep(0.05)
+
+
 def answer(client, mode):
     while True:
         data = client.recv(65536)
         if not data or mode == "close":
             break
-        if mode in replies:
+        if mode.startswith("/"):
+            client.sendall(contents(mode))
+        elif mode.startswith(("drip=", "flood=")):
+            pour(client, contents(argument), mode.startswith("drip="))
+        elif mode in replies:
             client.sendall(replies[mode])
             if mode == "cut":
                 break
@@ -79,6 +105,10 @@ def spoil(client):
     with contextlib.suppress(OSError):
         if argument in replies:
             client.sendall(replies[argument])
+        if argument.startswith("/"):
+            client.sendall(contents(argument))
+        while argument == "flood":
+            client.sendall(replies["messages"])
         if argument == "endless":
             client.sendall(b"$1073741824\r\n")
         while argument == "endless":
@@ -96,6 +126,11 @@ def on_signal(_number, _frame):
                 client.shutdown(socket.SHUT_RDWR)
         else:
             threading.Thread(target=spoil, args=(client,), daemon=True).start()
+
+
+def on_recovery(_number, _frame):
+    global signalled
+    signalled = False
 
 
 def other_client(words):
@@ -161,7 +196,10 @@ def relay(client):
 
 def serve(client):
     with contextlib.suppress(OSError):
-        if signalled and mode.startswith("spoilt="):
+        if mode.startswith("dismiss="):
+            client.sendall(b"-" + argument.encode() + b"\r\n")
+            client.close()
+        elif signalled and mode.startswith("spoilt="):
             answer(client, argument)
         elif sys.argv[3:]:
             relay(client)
@@ -170,6 +208,7 @@ def serve(client):
 
 
 signal.signal(signal.SIGUSR1, on_signal)
+signal.signal(signal.SIGUSR2, on_recovery)
 
 listener = socket.socket(socket.AF_UNIX)
 listener.bind(path + ".new")
@@ -177,4 +216,5 @@ listener.listen(64)
 os.rename(path + ".new", path)
 while True:
     connection, _ = listener.accept()
+    print("connection", flush=True)
     threading.Thread(target=serve, args=(connection,), daemon=True).start()

@@ -1,5 +1,6 @@
 /* Preloaded into dlock by the tests: makes one call of the C library fail, or
  * do what is hard to bring about otherwise. Built once for each FAULT_*. */
+#include <stdatomic.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -213,6 +214,17 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
     *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
     if (!(hints->ai_flags & AI_NUMERICHOST))
         sleep(60);
+    return real(host, port, hints, list);
+}
+#elif defined FAULT_resolver_again
+/* A resolver that has no answer for now, a few times. */
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list)
+{
+    static atomic_int times;
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (!(hints->ai_flags & AI_NUMERICHOST) && atomic_fetch_add(&times, 1) < 3)
+        return EAI_AGAIN;
     return real(host, port, hints, list);
 }
 #elif defined FAULT_two_addresses

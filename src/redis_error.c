@@ -1,0 +1,108 @@
+/* By the code, and by the words right behind "ERR"; never by what stands
+ * anywhere in the text, where names of keys and hosts stand too. */
+#include "redis_error.h"
+
+#include <string.h>
+
+static const char digits[] = "0123456789";
+
+/* Past "@user_script:3: " or "@user_script: 3: "; NULL: it does not begin so. */
+static const char *skip_place(const char *text)
+{
+    static const char place[] = "@user_script:";
+    if (strncmp(text, place, strlen(place)) != 0)
+        return NULL;
+    text += strlen(place);
+    text += strspn(text, " ");
+    size_t length = strspn(text, digits);
+    return length > 0 && text[length] == ':' && text[length + 1] == ' ' ? text + length + 2 : NULL;
+}
+
+/* Redis 5 and 6 put before the error of a call inside a script where it
+ * happened, once or twice, and leave the '-' of the protocol there:
+ * "ERR Error running script (call to f_SHA1): @user_script:3: @user_script: 3: -READONLY You can't ...".
+ * Redis 7 puts it behind: "READONLY You can't ... script: SHA1, on @user_script:3." */
+static const char *unwrapped(const char *error)
+{
+    static const char wrapper[] = "ERR Error running script";
+    const char *text = strncmp(error, wrapper, strlen(wrapper)) == 0 ? strstr(error, ": @user_script:") : NULL;
+    if (text == NULL)
+        return error;
+    text += 2;
+    for (const char *next = skip_place(text); next != NULL; next = skip_place(text))
+        text = next;
+    return text + strspn(text, "@-");
+}
+
+/* How long the code is that text begins with; 0: there is none. */
+static size_t code_length(const char *text)
+{
+    size_t length = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    return length > 1 && (text[length] == ' ' || text[length] == '\0') ? length : 0;
+}
+
+static bool has_code(const char *text, const char *code)
+{
+    size_t length = code_length(text);
+    return length == strlen(code) && strncmp(text, code, length) == 0;
+}
+
+bool redis_error_is(const char *error, const char *code)
+{
+    return has_code(unwrapped(error), code);
+}
+
+bool redis_error_has_code(const char *error)
+{
+    const char *text = unwrapped(error);
+    return code_length(text) > 0 && !has_code(text, "ERR");
+}
+
+static bool has_one_of(const char *text, const char *const *codes, const char *const *beginnings)
+{
+    for (; *codes != NULL; codes++)
+        if (has_code(text, *codes))
+            return true;
+    if (has_code(text, "ERR"))
+        text += strlen("ERR");
+    else if (code_length(text) > 0)
+        return false;
+    text += strspn(text, " ");
+    for (; *beginnings != NULL; beginnings++)
+        if (strncmp(text, *beginnings, strlen(*beginnings)) == 0)
+            return true;
+    return false;
+}
+
+enum lock_result redis_error_result(const char *error, struct why *why)
+{
+    static const char *const refused_codes[] = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED", NULL};
+    static const char *const refused[] = {
+        "invalid password", /* WRONGPASS before Redis 6 */
+        "Client sent AUTH, but no password is set", /* Redis 5 */
+        "AUTH <password> called without any password configured", /* later */
+        "The user executing the script can't", /* NOPERM inside a script */
+        NULL,
+    };
+    static const char *const invalid_codes[] = {"MOVED", "ASK", "CROSSSLOT", NULL};
+    static const char *const invalid[] = {
+        "DB index is out of range",
+        "invalid DB index",
+        "SELECT is not allowed in cluster mode",
+        "unknown command",
+        "Unknown Redis command called from", /* the same inside a script */
+        NULL,
+    };
+    /* Before a login it takes no command as long as ours, and says so in its own way. */
+    static const char *const no_codes[] = {NULL};
+    static const char *const unauthenticated[] = {"Protocol error: unauthenticated", NULL};
+    const char *text = unwrapped(error);
+    why_set(why, "it answered: %.400s", *error != '\0' ? error : "an error without a text");
+    if (has_one_of(text, no_codes, unauthenticated)) {
+        why_set(why, "it wants a user and a password: NOAUTH Authentication required");
+        return LOCK_REFUSED;
+    }
+    if (has_one_of(text, refused_codes, refused))
+        return LOCK_REFUSED;
+    return has_one_of(text, invalid_codes, invalid) ? LOCK_INVALID : LOCK_UNAVAILABLE;
+}

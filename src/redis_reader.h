@@ -1,0 +1,38 @@
+/* hiredis's parser, with limits of ours: a reply may claim anything. No I/O. */
+#ifndef DLOCK_REDIS_READER_H
+#define DLOCK_REDIS_READER_H
+
+#include <hiredis.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* What a reader needs as long as it lives, at a place of its own. */
+struct redis_limits {
+    size_t elements; /* that the arrays of the reply which is being read claim */
+    redisReplyObjectFunctions functions;
+    const redisReplyObjectFunctions *hiredis_functions;
+};
+
+/* To be freed with redisReaderFree(), and fed with redisReaderFeed(); NULL: out
+ * of memory. */
+redisReader *redis_reader_create(struct redis_limits *limits);
+
+/* The next whole reply, or message, of what was fed, to be freed with
+ * freeReplyObject(); NULL in *reply: there is none yet. False: it is not the
+ * Redis protocol, or too many elements or levels. */
+bool redis_reader_next(redisReader *reader, redisReply **reply);
+
+/* Bytes that are part of no reply yet. */
+static inline size_t redis_reader_left(const redisReader *reader)
+{
+    return reader->len - reader->pos;
+}
+
+/* Whether nothing but messages, as far as can be seen, is left. */
+bool redis_reader_has_only_messages(const redisReader *reader);
+
+/* What the server says unasked, on a channel to which we have subscribed:
+ * {"message", channel, anything}. */
+bool redis_is_message(const redisReply *reply);
+
+#endif

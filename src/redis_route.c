@@ -1,0 +1,10 @@
+#include "redis_route.h"
+
+enum lock_result redis_route_open(struct redis_backend *redis, const char *key, struct bound bound, struct why *why)
+{
+    (void)key;
+    if (redis->url.topology == REDIS_ONE)
+        return redis_conn_open(&redis->conn, !redis->leased, bound, why);
+    why_set(why, "not yet supported");
+    return LOCK_INVALID;
+}

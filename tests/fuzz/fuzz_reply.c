@@ -1,0 +1,151 @@
+/* What a Redis server says, through the connection to the readers of all
+ * answers.
+ *
+ * Input: a line of letters, what is asked in turn, then what the server says to
+ * each write, with a line "--" between the parts (LF; the protocol's own lines
+ * end in CR LF):
+ *   t take    w take, in the queue, and listen    c check   e extend   r release
+ *   l look    f force-release    i list    n be told of touches from now on
+ *   m messages that come unasked: the next part is there without a write
+ * The calls of the system that move bytes are replaced (-Wl,--wrap): nothing
+ * waits, and a part that is used up is a server that answers no more. */
+#include "backend_redis.h"
+#include "fuzz.h"
+#include "redis_scripts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const uint8_t *rest, *end;  /* what the server has to say */
+static const uint8_t *part_end;    /* up to here it has been asked for */
+static bool spoke;                 /* the part was begun */
+
+static const uint8_t *find_part_end(const uint8_t *from)
+{
+    static const char mark[] = "\n--\n";
+    const uint8_t *found = memmem(from, (size_t)(end - from), mark, strlen(mark));
+    return found != NULL ? found + 1 : end;
+}
+
+/* The next part is there to be read. */
+static void next_part(void)
+{
+    if (part_end != NULL && rest < part_end)
+        return; /* not all of the last one was read */
+    if (part_end != NULL && rest < end && end - rest >= 3 && memcmp(rest, "--\n", 3) == 0)
+        rest += 3;
+    part_end = find_part_end(rest);
+    spoke = true;
+}
+
+int __wrap_connect(int fd, const struct sockaddr *address, socklen_t size);
+ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags);
+ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags);
+int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout);
+
+int __wrap_connect(int fd, const struct sockaddr *address, socklen_t size)
+{
+    (void)fd, (void)address, (void)size;
+    return 0;
+}
+
+ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags)
+{
+    (void)fd, (void)bytes, (void)flags;
+    next_part();
+    return (ssize_t)size;
+}
+
+ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags)
+{
+    (void)fd, (void)flags;
+    if (!spoke || rest >= part_end) {
+        errno = EAGAIN;
+        return -1;
+    }
+    size_t length = (size_t)(part_end - rest) < size ? (size_t)(part_end - rest) : size;
+    memcpy(bytes, rest, length);
+    rest += length;
+    return (ssize_t)length;
+}
+
+/* Time is up, always. */
+int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout)
+{
+    (void)fds, (void)count, (void)timeout;
+    return 0;
+}
+
+static bool visit(void *data, const struct lock_state *state)
+{
+    (void)data, (void)state;
+    return true;
+}
+
+static const struct lock_request request = {
+    .name = "job",
+    .key = "dlock:job",
+    .token = "0b8c9d1e-0000-4000-8000-000000000001",
+    .take_id = "0b8c9d1e-0000-4000-8000-000000000002",
+    .ttl = {60 * NS_PER_S},
+    .mode = MODE_EXCLUSIVE,
+};
+
+static void act(struct backend *backend, struct lease *lease, char action)
+{
+    const struct bound bound = {deadline_after(DURATION_S(5)), -1};
+    struct lock_request own = request;
+    struct lock_state state = {0};
+    struct holder holder;
+    struct why why = {""};
+    enum lock_result result = LOCK_OK;
+    own.waits = action == 'w';
+    switch (action) {
+    case 'w':
+    case 't': result = backend->take(backend, &own, lease, &holder, bound, &why); break;
+    case 'c': result = backend->check(backend, lease, bound, &why); break;
+    case 'e': result = backend->extend(backend, lease, EXTEND_AT_LEAST, bound, &why); break;
+    case 'r': result = backend->release(backend, lease, bound, &why); break;
+    case 'l': result = backend->look(backend, request.key, &state, bound, &why); break;
+    case 'f': result = backend->force_release(backend, request.key, &state, bound, &why); break;
+    case 'i': result = backend->list(backend, "dlock:", NULL, visit, NULL, bound, &why); break;
+    case 'n': (void)backend->news(backend); break;
+    case 'm': next_part(); break;
+    default: break;
+    }
+    if (result == LOCK_OK && (action == 'l' || action == 'f'))
+        lock_state_free(&state);
+    if (action == 'w' || action == 'm')
+        (void)backend->listen(backend);
+    if (result != LOCK_OK && result != LOCK_HELD && result != LOCK_CANCELLED && why.text[0] == '\0')
+        abort(); /* nobody would know why */
+    if (result == LOCK_OK && (action == 't' || action == 'w') && (lease->fence <= 0 || lease->slot < -1))
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const struct redis_settings settings = {.timeout = DURATION_S(1)};
+    struct backend *backend;
+    struct lease lease;
+    struct why why = {""};
+    const uint8_t *line = memchr(data, '\n', size);
+    if (line == NULL || line - data > 16)
+        return 0;
+    rest = line + 1;
+    end = data + size;
+    part_end = NULL;
+    spoke = false;
+    if (backend_redis_open(&backend, "unix:///nowhere", &settings, &why) != LOCK_OK)
+        abort();
+    redis_of(backend)->conn.is_crowded = true; /* it does not look for bytes for a moment */
+    lease_begin(&lease, &request, deadline_now(), 0);
+    for (const uint8_t *action = data; action < line; action++)
+        act(backend, &lease, (char)*action);
+    backend->close(backend);
+    return 0;
+}
