@@ -3,6 +3,7 @@
 #include "backend_choice.h"
 #include "duration.h"
 #include "failure.h"
+#include "lock_key.h"
 #include "nesting.h"
 #include "wait.h"
 
@@ -24,12 +25,13 @@ bool acquisition_open(struct acquisition *acquisition, const struct options *opt
 {
     struct why why = {""};
     *acquisition = (struct acquisition){.options = options, .out = out, .undone = undone};
+    if (!lock_key_find(acquisition->key, options, out, status))
+        return false;
     if (!signals_open(&acquisition->signals, &why)) {
         *status = fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; %s", why.text, undone);
         return false;
     }
     acquisition->cancel_fd = acquisition->signals.fd;
-    lock_key_make(acquisition->key, options->prefix, options->scope, options->name);
     out->key = acquisition->key;
     token_make(acquisition->take_id);
     snprintf(acquisition->token, sizeof acquisition->token, "%s", options->owner != NULL ? options->owner : acquisition->take_id);

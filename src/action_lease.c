@@ -8,6 +8,7 @@
 #include "insist.h"
 #include "json.h"
 #include "lease_json.h"
+#include "lock_key.h"
 #include "lock_text.h"
 #include "nesting.h"
 #include "owner_file.h"
@@ -140,8 +141,8 @@ static bool read_token(struct target *target, int *status)
 static bool target_open(struct target *target, const struct options *options, struct messages *out, int *status)
 {
     *target = (struct target){.options = options, .out = out};
-    if (options->name != NULL)
-        lock_key_make(target->key, options->prefix, options->scope, options->name);
+    if (options->name != NULL && !lock_key_find(target->key, options, out, status))
+        return false;
     if (!read_token(target, status))
         return false;
     bool opened = target->token[0] != '\0' && options->name != NULL
@@ -345,7 +346,8 @@ int action_force_release(const struct options *options, struct messages *out)
     struct forcing forcing = {.key = key};
     struct why why = {""};
     int status = STATUS_INTERNAL;
-    lock_key_make(key, options->prefix, options->scope, options->name);
+    if (!lock_key_find(key, options, out, &status))
+        return status;
     out->key = key;
     if (!backend_choose(&forcing.backend, options, out, &status))
         return status;

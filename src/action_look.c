@@ -7,6 +7,7 @@
 #include "held_list.h"
 #include "insist.h"
 #include "listing.h"
+#include "lock_key.h"
 #include "lock_text.h"
 #include "nesting.h"
 #include "signals.h"
@@ -34,7 +35,10 @@ struct looking {
 static bool looking_open(struct looking *looking, const struct options *options, struct messages *out, int *status)
 {
     *looking = (struct looking){.options = options, .out = out};
-    lock_key_make(looking->key, options->prefix, options->scope, options->name != NULL ? options->name : "");
+    if (options->action == ACTION_LIST)
+        lock_key_make(looking->key, options->prefix, options->scope, "");
+    else if (!lock_key_find(looking->key, options, out, status))
+        return false;
     out->key = looking->key;
     return backend_choose(&looking->backend, options, out, status);
 }
@@ -221,7 +225,6 @@ int action_list(const struct options *options, struct messages *out)
     int status = STATUS_INTERNAL;
     if (!looking_open(&looking, options, out, &status))
         return status;
-    lock_key_make(looking.key, options->prefix, options->scope, "");
     out->name = out->key = NULL;
     (void)setlocale(LC_CTYPE, "");
     /* What has been printed as JSON cannot be taken back by another try. */

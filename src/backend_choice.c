@@ -22,6 +22,22 @@ static enum lock_result configured_wrongly(const struct options *options, enum o
     return LOCK_INVALID;
 }
 
+/* A file that cannot be used is for its host to mend, however it was named. */
+static void blame(const struct options *options, enum redis_fault fault, int *status, struct why *why)
+{
+    static const enum option_id ids[] = {
+        [REDIS_FAULT_NONE] = OPT_NONE,
+        [REDIS_FAULT_URL] = OPT_REDIS,
+        [REDIS_FAULT_CACERT] = OPT_CACERT,
+        [REDIS_FAULT_CERT] = OPT_CERT,
+        [REDIS_FAULT_KEY] = OPT_KEY,
+    };
+    if (ids[fault] != OPT_NONE)
+        (void)configured_wrongly(options, ids[fault], status, why);
+    if (fault != REDIS_FAULT_URL)
+        *status = STATUS_CONFIG;
+}
+
 static enum lock_result open_redis(struct backend **backend, const struct options *options, int *status,
                                    struct why *why)
 {
@@ -37,9 +53,12 @@ static enum lock_result open_redis(struct backend **backend, const struct option
         .password_file = options->password_file,
         .wait_replicas = options->wait_replicas,
     };
-    enum lock_result result = backend_redis_open(backend, options->redis, &settings, why);
+    enum redis_fault fault;
+    enum lock_result result = backend_redis_open(backend, options->redis, &settings, &fault, why);
     *status = (int)status_of(result);
-    return result == LOCK_INVALID ? configured_wrongly(options, OPT_REDIS, status, why) : result;
+    if (result == LOCK_INVALID)
+        blame(options, fault, status, why);
+    return result;
 }
 
 static enum lock_result open_file(struct backend **backend, const struct options *options, int *status,
@@ -111,6 +130,13 @@ bool backend_choose(struct backend **backend, const struct options *options, con
     return opened(result, out, *status, &why);
 }
 
+static void file_at_outer_dlock(const char **file, const char *variable, struct origin origin)
+{
+    const char *outer = getenv(variable);
+    if (outer != NULL && origin.kind != ORIGIN_COMMAND_LINE)
+        *file = outer;
+}
+
 /* The command line apart, an outer dlock knows best where its lock is. */
 static struct options at_outer_dlock(const struct options *options)
 {
@@ -118,10 +144,14 @@ static struct options at_outer_dlock(const struct options *options)
     const char *place = getenv("DLOCK_HELD_AT");
     if (place == NULL)
         return there;
-    if (*place == '/' && options->origins[OPT_LOCK_DIR].kind != ORIGIN_COMMAND_LINE)
+    if (*place == '/' && options->origins[OPT_LOCK_DIR].kind != ORIGIN_COMMAND_LINE) {
         there.lock_dir = place;
-    else if (strstr(place, "://") != NULL && options->origins[OPT_REDIS].kind != ORIGIN_COMMAND_LINE)
+    } else if (strstr(place, "://") != NULL && options->origins[OPT_REDIS].kind != ORIGIN_COMMAND_LINE) {
         there.redis = place;
+        file_at_outer_dlock(&there.cacert, "DLOCK_HELD_CACERT", options->origins[OPT_CACERT]);
+        file_at_outer_dlock(&there.cert, "DLOCK_HELD_CERT", options->origins[OPT_CERT]);
+        file_at_outer_dlock(&there.key, "DLOCK_HELD_KEY", options->origins[OPT_KEY]);
+    }
     return there;
 }
 

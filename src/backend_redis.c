@@ -3,6 +3,7 @@
 #include "redis_scripts.h"
 #include "redis_state.h"
 #include "redis_take.h"
+#include "redis_tls.h"
 #include "text.h"
 
 #include <stdlib.h>
@@ -188,14 +189,16 @@ static void redis_close(struct backend *backend)
 {
     struct redis_backend *redis = redis_of(backend);
     redis_conn_free(&redis->conn);
+    redis_tls_close(redis->settings.tls);
     explicit_bzero(&redis->url, sizeof redis->url);
     free(redis);
 }
 
 enum lock_result backend_redis_open(struct backend **backend, const char *url, const struct redis_settings *settings,
-                                    struct why *why)
+                                    enum redis_fault *fault, struct why *why)
 {
     struct redis_backend *redis = calloc(1, sizeof *redis);
+    *fault = REDIS_FAULT_URL;
     if (redis == NULL) {
         why_set(why, "out of memory");
         return LOCK_SYSTEM;
@@ -206,6 +209,11 @@ enum lock_result backend_redis_open(struct backend **backend, const char *url, c
     }
     redis->settings = *settings;
     redis_conn_init(&redis->conn, &redis->url, &redis->settings);
+    enum lock_result result = redis->url.tls ? redis_tls_open(&redis->settings.tls, settings, fault, why) : LOCK_OK;
+    if (result != LOCK_OK) {
+        redis_close(&redis->base);
+        return result;
+    }
     redis->conn.on_message = redis_hear;
     redis->conn.message_data = redis;
     redis->base = (struct backend){

@@ -36,11 +36,14 @@ static bool add_held(const struct lease *lease, const char *backend)
  * for a dlock inside the command (config_file.c). */
 static bool set_option_variable(const char *name, const char *value, const char *given)
 {
-    char variable[64], told_name[64], told[2 * TOKEN_SIZE];
+    char variable[64], told_name[64], *told;
     snprintf(variable, sizeof variable, "DLOCK_%s", name);
     snprintf(told_name, sizeof told_name, "DLOCK_TOLD_%s", name);
-    snprintf(told, sizeof told, "%s%s%s", value, given != NULL ? " " : "", given != NULL ? given : "");
-    return setenv(variable, value, 1) == 0 && setenv(told_name, told, 1) == 0;
+    if (asprintf(&told, "%s%s%s", value, given != NULL ? " " : "", given != NULL ? given : "") < 0)
+        return false;
+    bool set = setenv(variable, value, 1) == 0 && setenv(told_name, told, 1) == 0;
+    free(told);
+    return set;
 }
 
 /* An outer lock's slot is none of this one. */
@@ -65,6 +68,21 @@ static bool set_place(const char *backend, const struct options *options)
     return place != NULL ? setenv(variable, place, 1) == 0 : unsetenv(variable) == 0;
 }
 
+/* The files of TLS go with the URL: the command may be in another directory. */
+static bool set_file(const char *variable, const char *path)
+{
+    char whole[PATH_MAX];
+    const char *found = path != NULL ? realpath(path, whole) : NULL;
+    return found != NULL ? setenv(variable, found, 1) == 0 : unsetenv(variable) == 0;
+}
+
+static bool set_tls(const char *backend, const struct options *options)
+{
+    bool tls = strcmp(backend, "redis") == 0 && options->redis != NULL && strncmp(options->redis, "rediss", 6) == 0;
+    return set_file("DLOCK_HELD_CACERT", tls ? options->cacert : NULL) &&
+           set_file("DLOCK_HELD_CERT", tls ? options->cert : NULL) && set_file("DLOCK_HELD_KEY", tls ? options->key : NULL);
+}
+
 bool command_env_set(const struct lease *lease, const char *backend, const struct options *options)
 {
     const struct settings *settings = &options->settings;
@@ -72,11 +90,13 @@ bool command_env_set(const struct lease *lease, const char *backend, const struc
     snprintf(fence, sizeof fence, "%" PRId64, lease->fence);
     format_seconds(lease->ttl, ttl, sizeof ttl);
     wall_format(wall_now_ms() + deadline_left(lease->deadline).ns / NS_PER_MS, expires, sizeof expires);
-    return setenv("DLOCK_NAME", lease->name, 1) == 0 && setenv("DLOCK_KEY", lease->key, 1) == 0 &&
+    return setenv("DLOCK_NAME", lease->name, 1) == 0 &&
+           set_option_variable("KEY", lease->key, settings_from_environment(settings, OPT_KEY)) &&
            set_option_variable("OWNER", lease->token, settings_from_environment(settings, OPT_OWNER)) &&
            setenv("DLOCK_FENCE", fence, 1) == 0 &&
            set_option_variable("TTL", ttl, settings_from_environment(settings, OPT_TTL)) &&
            setenv("DLOCK_EXPIRES_AT", expires, 1) == 0 &&
            set_option_variable("BACKEND", backend, settings_from_environment(settings, OPT_BACKEND)) &&
-           set_place(backend, options) && set_slot(lease->slot) && add_held(lease, backend);
+           set_place(backend, options) && set_tls(backend, options) &&
+           set_slot(lease->slot) && add_held(lease, backend);
 }

@@ -175,7 +175,7 @@ static bool user_path(char **path)
     return *path != NULL;
 }
 
-/* DLOCK_OWNER, DLOCK_TTL and DLOCK_BACKEND are set for the command by the dlock
+/* DLOCK_KEY, DLOCK_OWNER, DLOCK_TTL and DLOCK_BACKEND are set for the command by the dlock
  * around it (command_env.c), which notes what it set, and after a space what
  * stood there before, in DLOCK_TOLD_OWNER and so on. A value that is still the
  * one it set is a notice; what stood before it is the setting. */

@@ -1,12 +1,23 @@
 #include "lock_text.h"
 
 #include "duration.h"
+#include "name_digest.h"
 #include "proc.h"
 #include "text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* The name of the lock that this runs under, of which the key tells no more than
+ * a digest; NULL: it is another one. */
+static const char *hashed_name(const char *key, const char *rest)
+{
+    const char *outer_key = getenv("DLOCK_KEY");
+    bool is_outer = name_is_digest(rest) && outer_key != NULL && strcmp(outer_key, key) == 0;
+    return is_outer ? getenv("DLOCK_NAME") : NULL;
+}
 
 const char *lock_name_of(char *text, size_t size, const char *key, const struct options *options)
 {
@@ -14,7 +25,8 @@ const char *lock_name_of(char *text, size_t size, const char *key, const struct 
     lock_key_make(begin, options->prefix, options->scope, "");
     size_t length = strlen(begin);
     bool ours = strncmp(key, begin, length) == 0 && key[length] != '\0';
-    return text_copy(text, size, ours ? key + length : key);
+    const char *name = ours ? hashed_name(key, key + length) : NULL;
+    return text_copy(text, size, name != NULL ? name : ours ? key + length : key);
 }
 
 enum holder_life holder_life(const struct holder *holder)

@@ -149,6 +149,30 @@ static enum settings_result check_command(const struct options *options, struct 
     return SETTINGS_OK;
 }
 
+/* A secret that the options have but do not use would leave names guessable that
+ * somebody means to hide. Passing over one of a weaker source is meant, and what
+ * one file says in several places is for its sections to decide. */
+static bool passes_over_secret(const struct options *options)
+{
+    enum origin_kind secret = options->origins[OPT_SECRET_FILE].kind, hash = options->origins[OPT_HASH].kind;
+    return options->secret_file != NULL && options->hash != HASH_HMAC_SHA256 && secret >= hash && secret != ORIGIN_FILE;
+}
+
+static enum settings_result check_hash(struct options *options, struct why *why)
+{
+    if (options->secret_file != NULL && options->origins[OPT_HASH].kind == ORIGIN_DEFAULT)
+        options->hash = HASH_HMAC_SHA256;
+    if (options->hash == HASH_HMAC_SHA256 && options->secret_file == NULL)
+        return disagree(options, OPT_HASH, "hmac-sha256 needs a secret; --secret-file=FILE has it", why);
+    if (passes_over_secret(options))
+        return disagree(options, OPT_SECRET_FILE, "--hash makes no use of it; hmac-sha256 does", why);
+    if (options->hash != HASH_NONE && options->action == ACTION_LIST && options->name != NULL) {
+        why_set(why, "--list: names are hashed (--hash), and a pattern matches no digest; --hash=none matches the keys as they are");
+        return SETTINGS_BAD_USAGE;
+    }
+    return SETTINGS_OK;
+}
+
 enum settings_result options_check(struct options *options, struct why *why)
 {
     enum settings_result result = options->action == ACTION_RUN ? check_command(options, why) : SETTINGS_OK;
@@ -156,6 +180,8 @@ enum settings_result options_check(struct options *options, struct why *why)
         result = check_action(options, why);
     if (result == SETTINGS_OK && options->lock_file != NULL)
         result = check_lock_file(options, why);
+    if (result == SETTINGS_OK)
+        result = check_hash(options, why);
     if (result != SETTINGS_OK)
         return result;
     if (options->hold_at_least.ns > options->ttl.ns)

@@ -3,6 +3,8 @@
  * thread again for the release. */
 #include "redis_conn.h"
 
+#include "redis_tls.h"
+
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -19,6 +21,7 @@ enum {
     REPLY_MOST_BYTES = 1 << 24, /* nothing that we ask for comes near it: ten thousand holders have 4 MB */
     MESSAGE_MOST_BYTES = 1 << 20,
     MESSAGES_AT_ONCE = 1 << 16, /* bytes; then whoever reads them looks at the clock */
+    TLS_ALERT = 21, /* first byte of such a record, and of no reply of Redis: RFC 8446, 5.1 */
 };
 
 /* A server that is gone without a word is noticed after KEEP_IDLE and KEEP_COUNT
@@ -53,9 +56,12 @@ void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at)
 
 void redis_conn_close(struct redis_conn *conn)
 {
+    redis_tls_end(conn->tls);
+    conn->tls = NULL;
     if (conn->fd >= 0)
         close(conn->fd);
     conn->fd = -1;
+    conn->heard = false;
     if (conn->reader != NULL)
         redisReaderFree(conn->reader);
     conn->reader = NULL;
@@ -95,16 +101,52 @@ static enum lock_result await(int fd, short events, struct bound bound)
     return ready > 0 ? LOCK_OK : LOCK_UNAVAILABLE;
 }
 
-/* After a send(2) or recv(2) that failed with errno: LOCK_OK to try again.
- * Else the connection is closed. */
+/* recv(2) and send(2), or what TLS makes of them. */
+static ssize_t take_bytes(const struct redis_conn *conn, void *bytes, size_t size)
+{
+    return conn->tls != NULL ? redis_tls_receive(conn->tls, bytes, size) : recv(conn->fd, bytes, size, 0);
+}
+
+static ssize_t put_bytes(const struct redis_conn *conn, const void *bytes, size_t size)
+{
+    return conn->tls != NULL ? redis_tls_send(conn->tls, bytes, size) : send(conn->fd, bytes, size, MSG_NOSIGNAL);
+}
+
+/* Whether what went wrong looks like a server with TLS that was spoken to in
+ * plain: it hangs up, or answers with a record of TLS. */
+static bool may_want_tls(const struct redis_conn *conn)
+{
+    return conn->tls == NULL && conn->at.path[0] == '\0' && !conn->heard;
+}
+
+static enum lock_result fail_closed(struct redis_conn *conn, struct why *why, const char *text)
+{
+    char hinted[160];
+    snprintf(hinted, sizeof hinted, "%s; a server with TLS does that: is it rediss:// that is meant?", text);
+    return fail(conn, why, may_want_tls(conn) ? hinted : text);
+}
+
+static enum lock_result fail_tls(struct redis_conn *conn, struct why *why)
+{
+    enum lock_result result = redis_tls_error(conn->tls, why);
+    redis_conn_close(conn);
+    return result;
+}
+
+/* After bytes that could not be moved, with errno: LOCK_OK to try again. Else the
+ * connection is closed. */
 static enum lock_result await_more(struct redis_conn *conn, short events, const char *too_late, struct bound bound,
                                    struct why *why)
 {
     if (errno == EINTR)
         return LOCK_OK;
+    if (errno == EPROTO && conn->tls != NULL)
+        return fail_tls(conn, why);
+    if (errno == ECONNRESET || errno == EPIPE)
+        return fail_closed(conn, why, strerror(errno));
     if (errno != EAGAIN)
         return fail(conn, why, strerror(errno));
-    enum lock_result result = await(conn->fd, events, bound);
+    enum lock_result result = await(conn->fd, conn->tls != NULL ? redis_tls_events(conn->tls) : events, bound);
     if (result == LOCK_UNAVAILABLE)
         return fail(conn, why, too_late);
     if (result == LOCK_CANCELLED)
@@ -139,7 +181,7 @@ static enum lock_result flush(struct redis_conn *conn, struct bound bound, struc
 {
     size_t done = 0;
     while (done < conn->out_used) {
-        ssize_t sent = send(conn->fd, conn->out + done, conn->out_used - done, MSG_NOSIGNAL);
+        ssize_t sent = put_bytes(conn, conn->out + done, conn->out_used - done);
         if (sent >= 0) {
             done += (size_t)sent;
             continue;
@@ -161,7 +203,7 @@ static ssize_t receive_some(const struct redis_conn *conn, char *bytes, size_t s
     struct deadline moment = deadline_after((struct duration){conn->is_crowded ? 0 : 80 * NS_PER_US});
     ssize_t length;
     do
-        length = recv(conn->fd, bytes, size, 0);
+        length = take_bytes(conn, bytes, size);
     while (length < 0 && errno == EAGAIN && !deadline_passed(moment));
     return length;
 }
@@ -200,6 +242,9 @@ static enum lock_result receive(struct redis_conn *conn, redisReply **reply, str
         char bytes[16384];
         ssize_t length = receive_some(conn, bytes, sizeof bytes);
         if (length > 0) {
+            if (bytes[0] == TLS_ALERT && may_want_tls(conn))
+                return fail(conn, why, "it answers in TLS: is it rediss:// that is meant?");
+            conn->heard = true;
             conn->received += (size_t)length;
             if (redisReaderFeed(conn->reader, bytes, (size_t)length) != REDIS_OK)
                 return fail(conn, why, "out of memory for its reply");
@@ -207,7 +252,7 @@ static enum lock_result receive(struct redis_conn *conn, redisReply **reply, str
             continue;
         }
         if (length == 0)
-            return fail(conn, why, "it closed the connection");
+            return fail_closed(conn, why, "it closed the connection");
         result = await_more(conn, POLLIN, too_late, bound, why);
         if (result != LOCK_OK)
             return result;
@@ -264,6 +309,23 @@ static void set_tcp_options(int fd)
         (void)setsockopt(fd, options[i].level, options[i].option, &options[i].value, sizeof options[i].value);
 }
 
+/* With the connection as it is: LOCK_OK, or it is closed. */
+static enum lock_result start_tls(struct redis_conn *conn, struct bound bound, struct why *why)
+{
+    static const char hung[] = "the TLS handshake was not answered in time: is it redis:// that is meant?";
+    static const char closed[] = "it closed the connection during the TLS handshake: is it redis:// that is meant?";
+    enum lock_result result = redis_tls_begin(&conn->tls, conn->settings->tls, conn->fd, conn->at.host, why);
+    if (result != LOCK_OK)
+        redis_conn_close(conn);
+    while (result == LOCK_OK) {
+        int done = redis_tls_handshake(conn->tls);
+        if (done > 0)
+            break;
+        result = done == 0 ? fail(conn, why, closed) : await_more(conn, POLLIN, hung, bound, why);
+    }
+    return result;
+}
+
 /* Each address has its share of the time, so that one which swallows packets
  * does not keep us from the next. */
 static enum lock_result connect_to_any(struct redis_conn *conn, struct bound bound, struct why *why)
@@ -278,6 +340,11 @@ static enum lock_result connect_to_any(struct redis_conn *conn, struct bound bou
         result = connect_to(conn, &conn->addresses.list[i], share, why);
         if (result == LOCK_OK && conn->addresses.list[i].at.ss_family != AF_UNIX)
             set_tcp_options(conn->fd);
+        if (result == LOCK_OK && conn->settings->tls != NULL && conn->at.path[0] == '\0') {
+            result = start_tls(conn, share, why);
+            if (result == LOCK_REFUSED)
+                break; /* whatever the other addresses may say */
+        }
         if (result == LOCK_OK || result == LOCK_CANCELLED)
             break;
     }
@@ -451,7 +518,7 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
 
 bool redis_conn_has_unread(const struct redis_conn *conn)
 {
-    return conn->reader != NULL && redis_reader_left(conn->reader) > 0;
+    return (conn->reader != NULL && redis_reader_left(conn->reader) > 0) || (conn->tls != NULL && redis_tls_has_unread(conn->tls));
 }
 
 void redis_conn_read_messages(struct redis_conn *conn)
@@ -478,7 +545,7 @@ void redis_conn_read_messages(struct redis_conn *conn)
             (void)fail(conn, &ignored, "its message has no end");
             return;
         }
-        ssize_t length = recv(conn->fd, bytes, sizeof bytes, 0);
+        ssize_t length = take_bytes(conn, bytes, sizeof bytes);
         if (length < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         received += length > 0 ? (size_t)length : 0;

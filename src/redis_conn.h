@@ -1,5 +1,5 @@
-/* One connection to a Redis server: plain TCP or a Unix socket, a deadline on
- * every wait. hiredis formats the commands and parses the replies; the bytes
+/* One connection to a Redis server: TCP, plain or with TLS, or a Unix socket; a
+ * deadline on every wait. hiredis formats the commands and parses the replies; the bytes
  * are moved here, since hiredis 0.14 lets nobody else do it. */
 #ifndef DLOCK_REDIS_CONN_H
 #define DLOCK_REDIS_CONN_H
@@ -26,6 +26,8 @@ struct redis_conn {
     redis_message *on_message; /* NULL: nobody wants to know */
     void *message_data;
     int fd;                  /* -1: closed */
+    struct redis_tls_session *tls; /* NULL: plain */
+    bool heard;              /* the server has sent something */
     unsigned serial;         /* rises with each connection that is made */
     redisReader *reader;
     struct redis_limits limits; /* of the reader */

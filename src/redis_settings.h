@@ -8,8 +8,12 @@
 struct redis_settings {
     struct duration timeout;         /* of one try: connecting, or one call */
     const char *cacert, *cert, *key; /* files of TLS; NULL: none */
+    struct redis_tls *tls;           /* what they amount to, the backend's own; NULL: no TLS */
     const char *password_file;       /* NULL: none */
     int wait_replicas;               /* how many must have a take */
 };
+
+/* Which setting cannot be used, for whoever knows where it was made. */
+enum redis_fault { REDIS_FAULT_NONE, REDIS_FAULT_URL, REDIS_FAULT_CACERT, REDIS_FAULT_CERT, REDIS_FAULT_KEY };
 
 #endif

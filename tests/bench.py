@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure dlock against flock(1), redis-cli in a shell script, etcdctl lock and consul lock.
 
-    python3 tests/bench.py [--runs N] [--markdown] [--idle] PATH-TO-DLOCK
+    python3 tests/bench.py [--runs N] [--markdown] [--idle] [--tls] PATH-TO-DLOCK
 
 Every server is started here, in a temporary directory and on loopback, and stopped at the end.
 A missed budget is reported and changes nothing in the exit status; that is 1 only when something
@@ -22,7 +22,8 @@ from collections import namedtuple
 
 from bench_common import (
     BenchError, Table, base_environment, client_calls, missing, on_terminate, proc_field, proc_text, processor_ticks,
-    reads_of_server, round_order, show, start_consul, start_etcd, start_redis, text_field, verdict, version_line,
+    reads_of_server, round_order, show, start_consul, start_etcd, start_redis, start_tls_redis, text_field, verdict,
+    version_line,
 )
 
 BUDGET_RATIO = 1.25
@@ -255,6 +256,26 @@ def idle_table(runner, work, path, dlock):
                  [[trips, "%.2f" % BUDGET_IDLE_CALLS, held, what, "%.2f" % commands]])
 
 
+def tls_table(stack, runner, work, dlock, runs):
+    """A whole run over TLS beside one command of redis-cli, which takes no lock: each row in each round."""
+    certificate, port = start_tls_redis(stack, work)
+    env, cli, true = base_environment(work), shutil.which("redis-cli"), shutil.which("true")
+    at, tls = ["-h", "127.0.0.1", "-p", str(port)], ["--tls", "--cacert", certificate]
+    rows = [
+        Row("redis-cli --tls SET", [cli, *at, *tls, "SET", "bench", "x"], env, False),
+        Row("dlock, TLS", [
+            dlock, "-r", "rediss://127.0.0.1:%d" % port, "--cacert", certificate, "bench-tls", true], env, False),
+    ]
+    samples = run_rounds(runner, rows, runs)
+    lines = []
+    for row, values in zip(rows, samples):
+        ratio = spread([value / reference for value, reference in zip(values, samples[0])])
+        lines.append([row.label, *("%.0f" % (1e6 * value) for value in spread(values)), "%.3f" % ratio[0],
+                      "%.2f..%.2f" % ratio[1:]])
+    return Table("Whole run over TLS on loopback, %d rounds" % runs,
+                 ["what", "median µs", "p10", "p90", "x redis-cli --tls", "p10..p90"], lines)
+
+
 # ---- what is said ----
 
 def measure(options, stack):
@@ -280,6 +301,8 @@ def measure(options, stack):
     show(time_table(rows, samples), options.markdown)
     for table in quiet:
         show(table, options.markdown)
+    if options.tls and redis is not None and not missing("redis-cli", "openssl"):
+        show(tls_table(stack, runner, work, options.dlock, options.runs), options.markdown)
 
 
 def run_count(text):
@@ -294,6 +317,7 @@ def main():
     parser.add_argument("--markdown", action="store_true", help="print markdown tables")
     parser.add_argument("--idle", action="store_true",
                         help="count what an idle holder asks of Redis as well (takes 23 s)")
+    parser.add_argument("--tls", action="store_true", help="time TLS beside redis-cli as well")
     parser.add_argument("dlock", metavar="PATH-TO-DLOCK")
     options = parser.parse_args()
     options.dlock = os.path.abspath(options.dlock)

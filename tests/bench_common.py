@@ -126,15 +126,37 @@ def http_ask(port, path):
         conn.close()
 
 
-def start_redis(stack, work, name="redis-server"):
-    """Start one without persistence: its socket and its port."""
+def start_redis(stack, work, name="redis-server", more=()):
+    """Start one without persistence, with more arguments: its socket and its port."""
     (port,) = free_ports(1)
     path = os.path.join(work, name + ".sock")
     start_server(stack, work, name, [
         shutil.which("redis-server"), "--bind", "127.0.0.1", "--port", str(port), "--unixsocket", path,
-        "--dir", work, "--save", "", "--appendonly", "no", "--daemonize", "no",
+        "--dir", work, "--save", "", "--appendonly", "no", "--daemonize", "no", *more,
     ], lambda: redis_ask(path, "PING") == "PONG")
     return path, port
+
+
+def make_certificate(work):
+    """The files of a certificate for localhost and 127.0.0.1, signed by itself, and of its key."""
+    certificate, key = (os.path.join(work, name) for name in ("tls.pem", "tls.key"))
+    subprocess.run([
+        shutil.which("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+        "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=localhost",
+        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+    ], check=True, stderr=subprocess.DEVNULL)
+    return certificate, key
+
+
+def start_tls_redis(stack, work):
+    """Start one that speaks TLS as well: its certificate and the port for that."""
+    certificate, key = make_certificate(work)
+    (port,) = free_ports(1)
+    start_redis(stack, work, "redis-tls", [
+        "--tls-port", str(port), "--tls-cert-file", certificate, "--tls-key-file", key,
+        "--tls-ca-cert-file", certificate, "--tls-auth-clients", "no",
+    ])
+    return certificate, port
 
 
 def start_etcd(stack, work):

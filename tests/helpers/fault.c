@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -22,6 +23,43 @@
 pid_t vfork(void)
 {
     errno = EAGAIN;
+    return -1;
+}
+#elif defined FAULT_no_openssl
+/* OpenSSL is not on this host. */
+void *dlopen(const char *file, int mode)
+{
+    void *(*real)(const char *, int);
+    *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
+    if (file != NULL && (strstr(file, "libssl") != NULL || (strstr(file, "libcrypto") != NULL && getenv("FAULT_NO_CRYPTO") != NULL)))
+        file = "/nowhere/openssl";
+    return real(file, mode);
+}
+#elif defined FAULT_broken_pipe
+/* The first bytes for a socket after the file $FAULT_AT has come meet one that is
+ * closed, as the kernel has it, with a signal for whoever does not forbid it. */
+static int breaks(int fd)
+{
+    int type;
+    socklen_t size = sizeof type;
+    const char *at = getenv("FAULT_AT");
+    return at != NULL && getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM && unlink(at) == 0;
+}
+ssize_t send(int fd, const void *bytes, size_t size, int flags)
+{
+    if (!breaks(fd))
+        return syscall(SYS_sendto, fd, bytes, size, flags, NULL, 0);
+    if ((flags & MSG_NOSIGNAL) == 0)
+        raise(SIGPIPE);
+    errno = EPIPE;
+    return -1;
+}
+ssize_t write(int fd, const void *bytes, size_t size)
+{
+    if (!breaks(fd))
+        return syscall(SYS_write, fd, bytes, size);
+    raise(SIGPIPE);
+    errno = EPIPE;
     return -1;
 }
 #elif defined FAULT_signal_before_fork

@@ -1,0 +1,46 @@
+#include "lock_key.h"
+
+#include "failure.h"
+#include "name_digest.h"
+#include "secret_file.h"
+
+/* In files on this host names are no secret: ps(1) shows them. */
+static void say_guessable(const struct options *options, const struct messages *out)
+{
+    if (options->hash == HASH_SHA256 && options->redis != NULL && options->backend != BACKEND_FILE)
+        say_verbose(out, "whoever reads the keys can guess names by a plain SHA-256; a secret (--secret-file) prevents that");
+}
+
+/* The secret is in memory no longer than this takes. */
+static enum lock_result find_digest(char digest[NAME_DIGEST_SIZE], const struct options *options, struct why *why)
+{
+    struct secret secret;
+    char where[ORIGIN_TEXT_SIZE];
+    if (options->hash == HASH_SHA256)
+        return name_digest(digest, options->name, NULL, why);
+    enum lock_result result = LOCK_INVALID;
+    if (secret_read(&secret, options->secret_file, why))
+        result = name_digest(digest, options->name, &secret, why);
+    else
+        why_prefix(why, origin_format(OPT_SECRET_FILE, options->origins[OPT_SECRET_FILE], where, sizeof where));
+    secret_wipe(&secret);
+    return result;
+}
+
+bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options, const struct messages *out, int *status)
+{
+    struct why why = {""};
+    char digest[NAME_DIGEST_SIZE];
+    const char *name = options->name;
+    if (options->hash != HASH_NONE) {
+        enum lock_result result = find_digest(digest, options, &why);
+        if (result != LOCK_OK) {
+            *status = fail_result(out, result, &why);
+            return false;
+        }
+        name = digest;
+        say_guessable(options, out);
+    }
+    lock_key_make(key, options->prefix, options->scope, name);
+    return true;
+}

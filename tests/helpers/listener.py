@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""A TCP server on a free port of 127.0.0.1, whose number it writes into PORT-FILE.
+
+Usage: listener.py PORT-FILE MODE [ARGUMENTS...]
+  mute                  accepts and never says a word
+  close                 closes each connection when something has come
+  relay CERT KEY SOCKET TLS 1.3; passes all on to a server on a Unix socket
+  old CERT KEY          TLS 1.1 alone
+"""
+import contextlib
+import os
+import select
+import socket
+import ssl
+import sys
+import threading
+
+port_file, mode = sys.argv[1:3]
+
+
+def relay(tls, server):
+    """In one thread, since OpenSSL's sessions are for one at a time."""
+    while True:
+        ready = [tls] if tls.pending() else select.select([tls, server], [], [])[0]
+        for source in ready:
+            data = source.recv(65536)
+            if not data:
+                return
+            (server if source is tls else tls).sendall(data)
+
+
+def context():
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(sys.argv[3], sys.argv[4])
+    if mode == "old":
+        made.set_ciphers("ALL:@SECLEVEL=0")
+        made.minimum_version = made.maximum_version = ssl.TLSVersion.TLSv1_1
+    return made
+
+
+def serve(client):
+    if mode == "mute":
+        client.recv(1 << 20)
+        threading.Event().wait()
+    if mode == "close":
+        client.recv(1 << 20)
+        client.close()
+        return
+    with contextlib.suppress(OSError):
+        tls = context().wrap_socket(client, server_side=True)
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(sys.argv[5])
+        with server, tls:
+            relay(tls, server)
+
+
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen(64)
+with open(port_file + ".new", "w", encoding="ascii") as file:
+    file.write(str(listener.getsockname()[1]))
+os.rename(port_file + ".new", port_file)
+while True:
+    connection, _ = listener.accept()
+    threading.Thread(target=serve, args=(connection,), daemon=True).start()
