@@ -5,6 +5,7 @@
 #include "backend_redis.h"
 #include "failure.h"
 #include "lock_dir.h"
+#include "url_login.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,7 @@ static enum lock_result open_redis(struct backend **backend, const struct option
         .cert = options->cert,
         .key = options->key,
         .password_file = options->password_file,
+        .cli_auth = options->cli_auth,
         .wait_replicas = options->wait_replicas,
     };
     enum redis_fault fault;
@@ -137,6 +139,19 @@ static void file_at_outer_dlock(const char **file, const char *variable, struct 
         *file = outer;
 }
 
+/* The place is told without its password: where ours is the same, it may have one. */
+static bool is_same_place(const char *url, const char *place)
+{
+    char *copy = url != NULL ? strdup(url) : NULL;
+    if (copy == NULL)
+        return false;
+    url_cut_passwords(copy);
+    bool same = strcmp(copy, place) == 0;
+    explicit_bzero(copy, strlen(url));
+    free(copy);
+    return same;
+}
+
 /* The command line apart, an outer dlock knows best where its lock is. */
 static struct options at_outer_dlock(const struct options *options)
 {
@@ -144,14 +159,16 @@ static struct options at_outer_dlock(const struct options *options)
     const char *place = getenv("DLOCK_HELD_AT");
     if (place == NULL)
         return there;
-    if (*place == '/' && options->origins[OPT_LOCK_DIR].kind != ORIGIN_COMMAND_LINE) {
+    if (*place == '/' && options->origins[OPT_LOCK_DIR].kind != ORIGIN_COMMAND_LINE)
         there.lock_dir = place;
-    } else if (strstr(place, "://") != NULL && options->origins[OPT_REDIS].kind != ORIGIN_COMMAND_LINE) {
+    if (strstr(place, "://") == NULL || options->origins[OPT_REDIS].kind == ORIGIN_COMMAND_LINE)
+        return there;
+    if (!is_same_place(options->redis, place))
         there.redis = place;
-        file_at_outer_dlock(&there.cacert, "DLOCK_HELD_CACERT", options->origins[OPT_CACERT]);
-        file_at_outer_dlock(&there.cert, "DLOCK_HELD_CERT", options->origins[OPT_CERT]);
-        file_at_outer_dlock(&there.key, "DLOCK_HELD_KEY", options->origins[OPT_KEY]);
-    }
+    file_at_outer_dlock(&there.cacert, "DLOCK_HELD_CACERT", options->origins[OPT_CACERT]);
+    file_at_outer_dlock(&there.cert, "DLOCK_HELD_CERT", options->origins[OPT_CERT]);
+    file_at_outer_dlock(&there.key, "DLOCK_HELD_KEY", options->origins[OPT_KEY]);
+    file_at_outer_dlock(&there.password_file, "DLOCK_HELD_PASSWORD_FILE", options->origins[OPT_PASSWORD_FILE]);
     return there;
 }
 

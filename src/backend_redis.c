@@ -1,5 +1,6 @@
 #include "backend_redis.h"
 
+#include "redis_login.h"
 #include "redis_scripts.h"
 #include "redis_state.h"
 #include "redis_take.h"
@@ -203,13 +204,13 @@ enum lock_result backend_redis_open(struct backend **backend, const char *url, c
         why_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
-    if (!redis_url_parse(&redis->url, url, why)) {
-        free(redis);
-        return LOCK_INVALID;
-    }
+    enum lock_result result = redis_url_parse(&redis->url, url, why) ? LOCK_OK : LOCK_INVALID;
+    if (result == LOCK_OK)
+        result = redis_login_find(&redis->url, settings, fault, why);
     redis->settings = *settings;
     redis_conn_init(&redis->conn, &redis->url, &redis->settings);
-    enum lock_result result = redis->url.tls ? redis_tls_open(&redis->settings.tls, settings, fault, why) : LOCK_OK;
+    if (result == LOCK_OK && redis->url.tls)
+        result = redis_tls_open(&redis->settings.tls, settings, fault, why);
     if (result != LOCK_OK) {
         redis_close(&redis->base);
         return result;

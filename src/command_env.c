@@ -1,5 +1,7 @@
 #include "command_env.h"
 
+#include "url_login.h"
+
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -54,6 +56,17 @@ static bool set_slot(int slot)
     return slot >= 0 ? setenv("DLOCK_SLOT", text, 1) == 0 : unsetenv("DLOCK_SLOT") == 0;
 }
 
+static bool set_without_password(const char *variable, const char *url)
+{
+    char *copy = strdup(url);
+    if (copy == NULL)
+        return false;
+    url_cut_passwords(copy);
+    bool set = setenv(variable, copy, 1) == 0;
+    free(copy); /* the password is not in it any more */
+    return set;
+}
+
 /* What the command line or a [lock GLOB] section said of the store does not
  * reach the command otherwise. */
 static bool set_place(const char *backend, const struct options *options)
@@ -62,13 +75,13 @@ static bool set_place(const char *backend, const struct options *options)
     char directory[PATH_MAX];
     const char *place = NULL;
     if (strcmp(backend, "redis") == 0)
-        place = options->redis != NULL && strchr(options->redis, '@') == NULL ? options->redis : NULL;
-    else if (options->lock_file == NULL && options->lock_dir != NULL)
+        return set_without_password(variable, options->redis);
+    if (options->lock_file == NULL && options->lock_dir != NULL)
         place = realpath(options->lock_dir, directory);
     return place != NULL ? setenv(variable, place, 1) == 0 : unsetenv(variable) == 0;
 }
 
-/* The files of TLS go with the URL: the command may be in another directory. */
+/* These go with the URL: the command may be in another directory. */
 static bool set_file(const char *variable, const char *path)
 {
     char whole[PATH_MAX];
@@ -76,11 +89,12 @@ static bool set_file(const char *variable, const char *path)
     return found != NULL ? setenv(variable, found, 1) == 0 : unsetenv(variable) == 0;
 }
 
-static bool set_tls(const char *backend, const struct options *options)
+static bool set_files(const char *backend, const struct options *options)
 {
-    bool tls = strcmp(backend, "redis") == 0 && options->redis != NULL && strncmp(options->redis, "rediss", 6) == 0;
-    return set_file("DLOCK_HELD_CACERT", tls ? options->cacert : NULL) &&
-           set_file("DLOCK_HELD_CERT", tls ? options->cert : NULL) && set_file("DLOCK_HELD_KEY", tls ? options->key : NULL);
+    bool redis = strcmp(backend, "redis") == 0;
+    return set_file("DLOCK_HELD_CACERT", redis ? options->cacert : NULL) && set_file("DLOCK_HELD_CERT", redis ? options->cert : NULL) &&
+           set_file("DLOCK_HELD_KEY", redis ? options->key : NULL) &&
+           set_file("DLOCK_HELD_PASSWORD_FILE", redis ? options->password_file : NULL);
 }
 
 bool command_env_set(const struct lease *lease, const char *backend, const struct options *options)
@@ -97,6 +111,6 @@ bool command_env_set(const struct lease *lease, const char *backend, const struc
            set_option_variable("TTL", ttl, settings_from_environment(settings, OPT_TTL)) &&
            setenv("DLOCK_EXPIRES_AT", expires, 1) == 0 &&
            set_option_variable("BACKEND", backend, settings_from_environment(settings, OPT_BACKEND)) &&
-           set_place(backend, options) && set_tls(backend, options) &&
+           set_place(backend, options) && set_files(backend, options) &&
            set_slot(lease->slot) && add_held(lease, backend);
 }

@@ -12,7 +12,7 @@
  * "BACKEND TOKEN KEY" to DLOCK_HELD, in the environment of this process.
  * Of those that are options as well, it is noted what the environment said
  * before (`options`). DLOCK_HELD_AT says where the lock is, for --extend and its
- * like: a lock directory, or a URL without a login; it is unset where that goes
+ * like: a lock directory, or a URL without its password; it is unset where that goes
  * without saying. False where memory is short. */
 bool command_env_set(const struct lease *lease, const char *backend, const struct options *options);
 

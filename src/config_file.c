@@ -7,6 +7,7 @@
 
 #include "config.h"
 #include "text.h"
+#include "url_login.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -78,14 +79,6 @@ static int fail(struct reading *reading, const char *key, const char *text)
     return 0;
 }
 
-/* A password stands between a user and a host: "//user:secret@". */
-static bool holds_secret(enum option_id id, const char *value)
-{
-    const char *slashes = strstr(value, "//");
-    const char *at = strrchr(value, '@');
-    return id == OPT_REDIS && slashes != NULL && at != NULL && memchr(slashes, ':', (size_t)(at - slashes)) != NULL;
-}
-
 static int take_setting(void *data, const char *section, const char *key, const char *value)
 {
     struct reading *reading = data;
@@ -97,7 +90,7 @@ static int take_setting(void *data, const char *section, const char *key, const 
     const struct poptOption *option = option_by_name(key, strlen(key));
     if (option == NULL || !option_configurable((enum option_id)option->val))
         return fail(reading, key, "unknown key; the long options of dlock --help are the keys");
-    if (holds_secret((enum option_id)option->val, value) && reading->others_can_read)
+    if (option->val == OPT_REDIS && url_has_password(value) && reading->others_can_read)
         return fail(reading, key, "it holds a password, and others can read this file; chmod o= helps");
     if ((glob != NULL) != reading->want_sections)
         return 1;
@@ -200,10 +193,12 @@ static bool read_variable(const struct poptOption *option, const void *data)
     enum option_id id = (enum option_id)option->val;
     if (!option_configurable(id) || (option->argInfo & POPT_ARGFLAG_DOC_HIDDEN))
         return false;
-    const char *value = getenv(origin_format(id, origin, name, sizeof name));
-    if (value != NULL)
-        value = before_outer_dlock(name, value);
-    return value != NULL && *value != '\0' && !settings_add(*to, id, value, origin);
+    char *given = getenv(origin_format(id, origin, name, sizeof name));
+    const char *value = given != NULL ? before_outer_dlock(name, given) : NULL;
+    bool added = value == NULL || *value == '\0' || settings_add(*to, id, value, origin);
+    if (given != NULL && id == OPT_REDIS)
+        url_cut_passwords(given); /* in its place: the command inherits it, and ps(1) shows it */
+    return !added;
 }
 
 /* Most runs have no DLOCK_* variable at all; one look at the environment is

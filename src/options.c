@@ -7,6 +7,7 @@
 #include "signal_name.h"
 #include "text.h"
 #include "token.h"
+#include "url_login.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -297,13 +298,14 @@ static enum settings_result apply_all(struct options *options, struct why *why)
 static void hide_logins(const struct settings *settings, int argc, char **argv)
 {
     for (const struct setting *setting = settings->first; setting != NULL; setting = setting->next) {
-        const char *url = setting->text, *slashes = strstr(url, "//"), *at = strrchr(url, '@');
-        if (setting->id != OPT_REDIS || slashes == NULL || at == NULL || at < slashes)
-            continue;
-        for (int i = 1; i < argc; i++) {
-            char *here = strstr(argv[i], url);
-            if (here != NULL)
-                memset(here + (slashes + 2 - url), '*', (size_t)(at - slashes - 2));
+        for (int i = 1; setting->id == OPT_REDIS && *setting->text != '\0' && i < argc; i++) {
+            char *here = strstr(argv[i], setting->text);
+            if (here == NULL)
+                continue;
+            char *end = here + strlen(setting->text), after = *end;
+            *end = '\0';
+            url_blot_logins(here);
+            *end = after;
         }
     }
 }
@@ -346,6 +348,8 @@ static int read_words(struct options *options, int argc, char **argv, struct why
     while ((id = poptGetNextOpt(context)) > 0) {
         char *text = poptGetOptArg(context);
         bool added = settings_add(&options->settings, (enum option_id)id, text, (struct origin){.kind = ORIGIN_COMMAND_LINE});
+        if (text != NULL && id == OPT_REDIS)
+            explicit_bzero(text, strlen(text));
         free(text);
         if (!added) {
             why_set(why, "out of memory");
@@ -367,7 +371,7 @@ static int read_words(struct options *options, int argc, char **argv, struct why
     }
     poptFreeContext(context);
     free(words);
-    hide_logins(&options->settings, index, argv);
+    hide_logins(&options->settings, index < 0 ? argc : index, argv);
     return index;
 }
 
@@ -456,6 +460,7 @@ enum settings_result options_read(struct options *options, int argc, char **argv
      * of the files, and applied last. */
     struct settings command_line = options->settings;
     options->settings = (struct settings){0};
+    options->cli_auth = getenv("REDISCLI_AUTH");
     result = config_read(&options->settings, options->name != NULL ? options->name : "", why);
     settings_append(&options->settings, &command_line);
     if (result == SETTINGS_OK)

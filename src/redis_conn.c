@@ -3,6 +3,7 @@
  * thread again for the release. */
 #include "redis_conn.h"
 
+#include "redis_login.h"
 #include "redis_tls.h"
 
 #include <errno.h>
@@ -54,6 +55,13 @@ void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at)
     conn->addresses.count = 0;
 }
 
+static void forget_out(struct redis_conn *conn)
+{
+    if (conn->url->has_password && conn->out != NULL)
+        explicit_bzero(conn->out, conn->out_used);
+    conn->out_used = 0;
+}
+
 void redis_conn_close(struct redis_conn *conn)
 {
     redis_tls_end(conn->tls);
@@ -65,7 +73,7 @@ void redis_conn_close(struct redis_conn *conn)
     if (conn->reader != NULL)
         redisReaderFree(conn->reader);
     conn->reader = NULL;
-    conn->out_used = 0;
+    forget_out(conn);
     conn->greetings = 0;
     conn->greeting_failed = false;
 }
@@ -154,6 +162,22 @@ static enum lock_result await_more(struct redis_conn *conn, short events, const 
     return result;
 }
 
+/* Not with realloc(3), which would leave a copy of a password behind. */
+static bool grow(struct redis_conn *conn, size_t size)
+{
+    char *larger = malloc(size);
+    if (larger == NULL)
+        return false;
+    if (conn->out != NULL) {
+        memcpy(larger, conn->out, conn->out_used);
+        explicit_bzero(conn->out, conn->out_used);
+    }
+    free(conn->out);
+    conn->out = larger;
+    conn->out_size = size;
+    return true;
+}
+
 static bool queue(struct redis_conn *conn, const struct redis_command *command)
 {
     char *bytes;
@@ -162,19 +186,15 @@ static bool queue(struct redis_conn *conn, const struct redis_command *command)
     if (length < 0)
         return false;
     size_t needed = conn->out_used + (size_t)length;
-    if (needed > conn->out_size) {
-        char *larger = realloc(conn->out, needed);
-        if (larger == NULL) {
-            redisFreeCommand(bytes);
-            return false;
-        }
-        conn->out = larger;
-        conn->out_size = needed;
+    bool fits = needed <= conn->out_size || grow(conn, needed);
+    if (fits) {
+        memcpy(conn->out + conn->out_used, bytes, (size_t)length);
+        conn->out_used = needed;
     }
-    memcpy(conn->out + conn->out_used, bytes, (size_t)length);
-    conn->out_used = needed;
+    if (conn->url->has_password) /* it may be that of AUTH */
+        explicit_bzero(bytes, (size_t)length);
     redisFreeCommand(bytes);
-    return true;
+    return fits;
 }
 
 static enum lock_result flush(struct redis_conn *conn, struct bound bound, struct why *why)
@@ -192,7 +212,7 @@ static enum lock_result flush(struct redis_conn *conn, struct bound bound, struc
         if (result != LOCK_OK)
             return result;
     }
-    conn->out_used = 0;
+    forget_out(conn);
     return LOCK_OK;
 }
 
@@ -448,8 +468,11 @@ static enum lock_result receive_greetings(struct redis_conn *conn, struct dismis
         bool is_name = conn->greetings == 1, is_error = reply->type == REDIS_REPLY_ERROR;
         if (is_error && first)
             note_dismissal(dismissal, reply->str);
-        if (is_error && verdict == LOCK_OK && !is_name)
+        if (is_error && verdict == LOCK_OK && !is_name) {
             verdict = redis_error_result(reply->str, why);
+            if (verdict == LOCK_REFUSED)
+                redis_login_explain(conn->url, &(struct redis_refused){NULL, NULL}, reply->str, why);
+        }
         if (!is_error && reply->type != REDIS_REPLY_STATUS) {
             freeReplyObject(reply);
             return fail(conn, why, "its answer makes no sense");

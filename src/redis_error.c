@@ -82,6 +82,8 @@ enum lock_result redis_error_result(const char *error, struct why *why)
         "Client sent AUTH, but no password is set", /* Redis 5 */
         "AUTH <password> called without any password configured", /* later */
         "The user executing the script can't", /* NOPERM inside a script */
+        "ACL failure in script",                /* the same since Redis 7.2 */
+        "wrong number of arguments for 'auth'", /* how Redis 5 says that it knows no users */
         NULL,
     };
     static const char *const invalid_codes[] = {"MOVED", "ASK", "CROSSSLOT", NULL};

@@ -1,5 +1,6 @@
 #include "redis_scripts.h"
 
+#include "redis_login.h"
 #include "redis_route.h"
 #include "text.h"
 
@@ -82,6 +83,9 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call
         return LOCK_OK;
     if ((*reply)->type == REDIS_REPLY_ERROR) {
         result = redis_error_result((*reply)->str, why);
+        if (result == LOCK_REFUSED)
+            redis_login_explain(&redis->url, &(struct redis_refused){call->script->text, call->words.words[REDIS_CALL_KEY]},
+                                (*reply)->str, why);
     } else {
         result = redis_bad_answer(redis, why);
     }

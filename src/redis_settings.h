@@ -10,6 +10,7 @@ struct redis_settings {
     const char *cacert, *cert, *key; /* files of TLS; NULL: none */
     struct redis_tls *tls;           /* what they amount to, the backend's own; NULL: no TLS */
     const char *password_file;       /* NULL: none */
+    const char *cli_auth;            /* what REDISCLI_AUTH was; NULL: not set */
     int wait_replicas;               /* how many must have a take */
 };
 

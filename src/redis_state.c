@@ -1,5 +1,6 @@
 #include "redis_state.h"
 
+#include "redis_login.h"
 #include "text.h"
 
 #include <fnmatch.h>
@@ -138,8 +139,12 @@ static bool add_key(struct redis_keys *keys, const char *key)
 static enum lock_result read_step(struct redis_backend *redis, const redisReply *reply, const char *prefix,
                                   const char *pattern, struct redis_keys *keys, char *cursor, size_t size, struct why *why)
 {
-    if (reply->type == REDIS_REPLY_ERROR)
-        return redis_error_result(reply->str, why);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        enum lock_result result = redis_error_result(reply->str, why);
+        if (result == LOCK_REFUSED)
+            redis_login_explain(&redis->url, &(struct redis_refused){NULL, NULL}, reply->str, why);
+        return result;
+    }
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||
         reply->element[0]->len >= size || reply->element[1]->type != REDIS_REPLY_ARRAY)
         return redis_bad_answer(redis, why);

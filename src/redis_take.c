@@ -96,7 +96,7 @@ static bool read_place(struct redis_backend *redis, struct holder *holder, const
     place->changes = ask_time(ask_ms, ahead);
     if (*mute != '\0') {
         redis->listening.no_wake = true;
-        why_set(&redis->listening.why_wake, "PUBLISH: %.400s", mute);
+        why_set(&redis->listening.why_wake, "%.400s", mute);
     }
     return true;
 }

@@ -29,7 +29,7 @@ static bool parse_login(struct redis_url *url, const char *text, size_t length, 
     if (!percent_decode(url->user, sizeof url->user, text, user_length))
         return fail(why, "the user name is too long or wrongly coded");
     if (colon == NULL)
-        return fail(why, "there is a user but no password");
+        return true;
     if (!percent_decode(url->password, sizeof url->password, colon + 1, length - user_length - 1))
         return fail(why, "the password is too long or wrongly coded");
     url->has_password = url->password[0] != '\0';

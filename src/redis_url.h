@@ -17,7 +17,10 @@ struct redis_endpoint {
     char path[108]; /* of the Unix socket; as sun_path of unix(7) */
 };
 
-enum { REDIS_HOSTS_MOST = 16 };
+enum {
+    REDIS_HOSTS_MOST = 16,
+    REDIS_PASSWORD_SIZE = 4096, /* the tokens that clouds have for passwords are of some kilobytes */
+};
 
 struct redis_url {
     enum redis_topology topology;
@@ -26,13 +29,15 @@ struct redis_url {
     struct redis_endpoint hosts[REDIS_HOSTS_MOST]; /* the server; Sentinels; nodes of the Cluster to begin with */
     char master[256];                              /* the name that Sentinels know */
     char user[256];
-    char password[512];
+    char password[REDIS_PASSWORD_SIZE];
     bool has_password;
+    const char *password_from; /* for messages; redis_login_find() sets it */
     int database;
     char shown[384]; /* for messages: without user and password */
 };
 
-/* Parses text; user, password and path are percent-decoded. False with *why
+/* Parses text; user, password and path are percent-decoded. A user without a
+ * password is for redis_login_find() to judge. False with *why
  * set, which never holds the text itself: a password may stand in it. */
 bool redis_url_parse(struct redis_url *url, const char *text, struct why *why);
 

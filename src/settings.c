@@ -43,6 +43,8 @@ void settings_free(struct settings *settings)
 {
     while (settings->first != NULL) {
         struct setting *next = settings->first->next;
+        if (settings->first->id == OPT_REDIS) /* there may be a password in it */
+            explicit_bzero(settings->first->text, strlen(settings->first->text));
         free(settings->first);
         settings->first = next;
     }

@@ -90,7 +90,8 @@ shared 0
 
 @test "the manual's permissions are enough for all actions" {
     manual_user
-    export DLOCK_REDIS="unix://locker:secret@$T/redis.sock"
+    (umask 077 && echo secret >"$T/password")
+    export DLOCK_REDIS="unix://locker@$T/redis.sock" DLOCK_PASSWORD_FILE=$T/password
     local token
     dlock job true
     token=$(dlock --acquire -s -t 60s --hold-at-least=1ms job)

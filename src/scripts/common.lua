@@ -35,7 +35,7 @@ end
 -- kind, in the way until it is gone: '' is nobody's token.
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' and value.err then
-  if not is_wrong_type(value) then return value end
+  if not is_wrong_type(value) then return {err = value.err .. ' (GET)'} end
   value = ''
 end
 
@@ -49,7 +49,7 @@ local function learn(...)
 end
 local no_meta = learn('owner', 'take', 'fence', 'mode', 'slots', 'since', 'hold', 'spent', 'returned', 'takes', 'losses', 'waited_ms',
   'held_ms')
-if no_meta and not is_wrong_type(no_meta) then return no_meta end
+if no_meta and not is_wrong_type(no_meta) then return {err = no_meta.err .. ' (HMGET)'} end
 
 -- Who holds it exclusively.
 local function learn_owner()
@@ -86,8 +86,14 @@ local function record_of(token)
   return whole_record and type(record) == 'table' and record or nil
 end
 
+-- Of what must be known: where an ACL says no, there is no answer.
+local function allowed(reply, command)
+  if type(reply) == 'table' and reply.err and not is_wrong_type(reply) then error(reply.err .. ' (' .. command .. ')', 0) end
+  return reply
+end
+
 local function score_of(token)
-  local score = redis.pcall('ZSCORE', holders, token)
+  local score = allowed(redis.pcall('ZSCORE', holders, token), 'ZSCORE')
   return type(score) == 'string' and tonumber(score) or nil
 end
 
@@ -126,7 +132,7 @@ end
 
 -- Those who share the lock: {token, end}, the first to end first.
 local function list_holders()
-  local flat, list = redis.pcall('ZRANGE', holders, 0, -1, 'WITHSCORES'), {}
+  local flat, list = allowed(redis.pcall('ZRANGE', holders, 0, -1, 'WITHSCORES'), 'ZRANGE'), {}
   if flat.err then return list end
   for i = 1, #flat, 2 do list[#list + 1] = {flat[i], tonumber(flat[i + 1])} end
   return list

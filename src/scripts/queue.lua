@@ -60,7 +60,7 @@ local function open_queue()
   end
 
   local function write_waiter(id, ends, listens, now, mode, slots)
-    redis.pcall('HSET', waiters, id, string.format('%d %d %d %s %d', ends, listens and 1 or 0, now, mode, slots))
+    return redis.pcall('HSET', waiters, id, string.format('%d %d %d %s %d', ends, listens and 1 or 0, now, mode, slots))
   end
 
   local function waiter_of(id)
@@ -140,14 +140,24 @@ local function open_queue()
     end
   end
 
+  -- What an ACL says no to, with the command; false for all else.
+  local function denial(command, reply)
+    local err = type(reply) == 'table' and reply.err
+    local denied = err and (string.find(err, 'NOPERM', 1, true) or string.find(err, 'user executing the script', 1, true))
+    return denied and command .. ': ' .. err
+  end
+
   -- Comes, or shows that it still waits. Why nobody can be called: who may not call
-  -- cannot be called either, since the same user releases the lock.
+  -- cannot be called either, since the same user releases the lock; nor who may
+  -- not stand in the queue.
   local function join(id, came, listens, now, mode, slots)
     local called = redis.pcall('PUBLISH', channel_of(id), '')
-    local mute = type(called) == 'table' and called.err
+    local mute = type(called) == 'table' and called.err and 'PUBLISH: ' .. called.err
+    local queued = redis.pcall('ZADD', queue, whole(came), id)
+    mute = mute or denial('ZADD', queued)
     listens = listens and not mute
-    redis.pcall('ZADD', queue, whole(came), id)
-    write_waiter(id, now + (listens and LISTENER_MS or POLLER_MS), listens, now, mode, slots)
+    local written = write_waiter(id, now + (listens and LISTENER_MS or POLLER_MS), listens, now, mode, slots)
+    mute = mute or denial('HSET', written)
     redis.pcall('PEXPIRE', queue, 2 * LISTENER_MS)
     redis.pcall('PEXPIRE', waiters, 2 * LISTENER_MS)
     end_turn_of(id)

@@ -127,8 +127,8 @@ local function take_share(slot, queued, behind)
     host = ARGV[5], boot = ARGV[6], pid = ARGV[7], start = ARGV[8], user = ARGV[9], command = ARGV[10],
     since = ARGV[11], ttl = ARGV[2], hold = hold > 0 and whole(now + hold) or '0', detached = ARGV[15], space = space}))
   redis.call('ZADD', holders, whole(now + ttl), token)
-  if not value then redis.call('SET', lock, SHARED, 'PX', ARGV[2]) end
   settle_shared(now)
+  if not value then redis.call('SET', lock, SHARED, 'PX', ARGV[2]) end
   if queued then
     leave_queue(behind, ttl)
     local held = redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf')

@@ -1,0 +1,229 @@
+/* A password is in the memory of this process for as long as it may have to
+ * connect anew, and on its way there it comes through places that are not ours
+ * to wipe: the argument and the environment as the kernel keeps them, buffers of
+ * popt, inih and stdio. So there is no core file at all, as with ssh-agent(1):
+ * PR_SET_DUMPABLE also keeps other processes of the same user from reading
+ * memory and environment through /proc. The command is not affected, since
+ * execve(2) sets it anew. */
+#include "redis_login.h"
+
+#include "lock_name.h"
+#include "text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char credential[] = "dlock.password", variable[] = "REDISCLI_AUTH";
+
+/* --- where the password comes from --------------------------------------- */
+
+static enum lock_result unusable(const char *path, const char *fault, struct why *why)
+{
+    why_set(why, "the password file %.300s: %s", path, fault);
+    return LOCK_INVALID;
+}
+
+/* One line end at the end is the editor's. */
+static size_t without_line_end(const char *text, size_t length)
+{
+    if (length > 0 && text[length - 1] == '\n')
+        length -= length > 1 && text[length - 2] == '\r' ? 2 : 1;
+    return length;
+}
+
+static ssize_t read_all(int fd, char *bytes, size_t size)
+{
+    size_t used = 0;
+    while (used < size) {
+        ssize_t length = read(fd, bytes + used, size - used);
+        if (length == 0)
+            break;
+        if (length > 0)
+            used += (size_t)length;
+        else if (errno != EINTR)
+            return -1;
+    }
+    return (ssize_t)used;
+}
+
+static enum lock_result read_password(int fd, const char *path, struct redis_url *url, struct why *why)
+{
+    char bytes[REDIS_PASSWORD_SIZE + 2]; /* a line end, and one byte to tell that there are too many */
+    struct stat status;
+    enum lock_result result = LOCK_OK;
+    if (fstat(fd, &status) != 0)
+        return unusable(path, strerror(errno), why);
+    if (!S_ISREG(status.st_mode))
+        return unusable(path, "it is not a regular file", why);
+    if ((status.st_mode & S_IROTH) != 0)
+        return unusable(path, "others can read it; chmod o= helps", why);
+    ssize_t got = read_all(fd, bytes, sizeof bytes);
+    if (got < 0)
+        return unusable(path, strerror(errno), why);
+    size_t length = without_line_end(bytes, (size_t)got);
+    if (length == 0)
+        result = unusable(path, "it is empty", why);
+    else if ((size_t)got == sizeof bytes || length >= REDIS_PASSWORD_SIZE)
+        result = unusable(path, "it is too long for a password", why);
+    else if (memchr(bytes, '\0', length) != NULL)
+        result = unusable(path, "there is a NUL in it", why);
+    else
+        memcpy(url->password, bytes, length); /* the rest is NULs: redis_url_parse() */
+    url->has_password = result == LOCK_OK;
+    explicit_bzero(bytes, sizeof bytes);
+    return result;
+}
+
+/* `must`: that it is not there is an error. */
+static enum lock_result read_file(const char *path, bool must, struct redis_url *url, struct why *why)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT && !must)
+        return LOCK_OK;
+    if (fd < 0) {
+        bool denied = errno == EACCES || errno == EPERM;
+        enum lock_result result = unusable(path, strerror(errno), why);
+        return denied ? LOCK_REFUSED : result;
+    }
+    enum lock_result result = read_password(fd, path, url, why);
+    close(fd);
+    return result;
+}
+
+/* systemd.exec(5), LoadCredential= */
+static enum lock_result read_credential(struct redis_url *url, struct why *why)
+{
+    char path[4096];
+    const char *directory = getenv("CREDENTIALS_DIRECTORY");
+    if (directory == NULL || *directory != '/')
+        return LOCK_OK;
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, credential) >= sizeof path)
+        return unusable(directory, strerror(ENAMETOOLONG), why);
+    url->password_from = "the credential dlock.password";
+    return read_file(path, false, url, why);
+}
+
+/* The string stays where it is, for the next URL. */
+static enum lock_result read_variable(const char *text, struct redis_url *url, struct why *why)
+{
+    if (text == NULL || *text == '\0')
+        return LOCK_OK;
+    if (strlen(text) >= sizeof url->password) {
+        why_set(why, "%s: it is too long for a password", variable);
+        return LOCK_INVALID;
+    }
+    text_copy(url->password, sizeof url->password, text);
+    url->password_from = variable;
+    url->has_password = true;
+    (void)unsetenv(variable); /* fails for a bad name alone */
+    return LOCK_OK;
+}
+
+static enum lock_result find(struct redis_url *url, const struct redis_settings *settings, struct why *why)
+{
+    enum lock_result result;
+    url->password_from = "the URL";
+    if (url->has_password)
+        return LOCK_OK;
+    if (settings->password_file != NULL) {
+        url->password_from = settings->password_file;
+        return read_file(settings->password_file, true, url, why);
+    }
+    result = read_credential(url, why);
+    if (result == LOCK_OK && !url->has_password)
+        result = read_variable(settings->cli_auth, url, why);
+    return result;
+}
+
+/* Where somebody may wonder why it goes without this outside. */
+static const char *hint(void)
+{
+    return getenv("DLOCK_HELD") != NULL ? " (the command is not told the password of the dlock around it)" : "";
+}
+
+enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings, enum redis_fault *fault,
+                                  struct why *why)
+{
+    *fault = REDIS_FAULT_NONE;
+    enum lock_result result = find(url, settings, why);
+    if (result != LOCK_OK)
+        return result;
+    *fault = REDIS_FAULT_URL;
+    if (!url->has_password && *url->user != '\0') {
+        why_set(why, "there is a user but no password: redis://USER:PASSWORD@HOST, --password-file, the credential %s or %s has one%s",
+                credential, variable, hint());
+        return LOCK_INVALID;
+    }
+    if (url->has_password && prctl(PR_SET_DUMPABLE, 0) != 0) {
+        why_set(why, "cannot keep the password out of core files: %s", strerror(errno));
+        return LOCK_SYSTEM;
+    }
+    return LOCK_OK;
+}
+
+/* --- what a refusal means ------------------------------------------------ */
+
+static bool says(const char *error, const char *words)
+{
+    return strstr(error, words) != NULL;
+}
+
+/* Redis before 7.2 does not say which command of a script it refuses, but in
+ * which line, "@user_script:31". False where the line calls none. */
+static bool command_in_line(const char *script, const char *error, char *command, size_t size)
+{
+    const char *mark = NULL, *line = script, *call;
+    for (const char *at = error; (at = strstr(at, "@user_script:")) != NULL; at++)
+        mark = at + strlen("@user_script:");
+    if (mark == NULL)
+        return false;
+    for (long number = strtol(mark, NULL, 10); number > 1 && line != NULL; number--) {
+        line = strchr(line, '\n');
+        line = line != NULL ? line + 1 : NULL;
+    }
+    call = line != NULL ? strstr(line, "call('") : NULL;
+    if (call == NULL || memchr(line, '\n', (size_t)(call - line)) != NULL)
+        return false;
+    call += strlen("call('");
+    snprintf(command, size, "%.*s", (int)strcspn(call, "'"), call);
+    return true;
+}
+
+static void explain_permission(const char *user, const struct redis_refused *refused, const char *error, struct why *why)
+{
+    static const char advice[] = "; the manual, dlock(1), has the permissions that are needed";
+    char what[2 * LOCK_KEY_SIZE] = "", command[32], companions[2 * LOCK_KEY_SIZE];
+    if (refused->key != NULL && says(error, "key")) {
+        lock_key_companion(companions, sizeof companions, refused->key, "*");
+        snprintf(what, sizeof what, ", who needs the keys %.80s and %.80s", refused->key, companions);
+    } else if (refused->script != NULL && !says(error, "' command") && command_in_line(refused->script, error, command, sizeof command)) {
+        snprintf(what, sizeof what, ", who needs the command %s", command);
+    }
+    int length = (int)strlen(error);
+    for (const char *at = error; (at = strstr(at, " script: ")) != NULL; at++)
+        length = (int)(at - error); /* which script, and the line: not for people */
+    why_set(why, "it refuses the user %.60s%s: it answered: %.*s%s", user, what, length < 200 ? length : 200, error, advice);
+}
+
+void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused, const char *error, struct why *why)
+{
+    const char *user = *url->user != '\0' ? url->user : "default";
+    if (says(error, "wrong number of arguments for 'auth'")) {
+        why_set(why, "it knows no users, as Redis before 6.0: leave the user %.60s out of the URL; it answered: %.200s", user, error);
+    } else if (says(error, "no password is set") || says(error, "without any password")) {
+        why_set(why, "it asks for no password, and %.200s has one: it answered: %.300s", url->password_from, error);
+    } else if (says(error, "WRONGPASS") || says(error, "invalid password")) {
+        why_set(why, "it refuses the user %.60s with the password of %.200s: it answered: %.300s", user, url->password_from, error);
+    } else if (says(error, "NOAUTH") || says(error, "unauthenticated")) {
+        why_set(why, "it wants a password, and none is configured: it answered: NOAUTH Authentication required; the URL, "
+                     "--password-file, the credential %s or %s has it%s", credential, variable, hint());
+    } else {
+        explain_permission(user, refused, error, why);
+    }
+}
