@@ -2,6 +2,7 @@
 
 #include "redis_login.h"
 #include "redis_scripts.h"
+#include "redis_sentinel.h"
 #include "redis_state.h"
 #include "redis_take.h"
 #include "redis_tls.h"
@@ -65,6 +66,8 @@ static enum lock_result run_check(struct redis_backend *redis, struct redis_call
         result = read_check(redis, reply, before, lease, why);
         freeReplyObject(reply);
     }
+    if (redis->watched && result == LOCK_OK)
+        redis_sentinel_attend(redis, bound);
     return redis_script_end(redis, result, why);
 }
 
@@ -181,15 +184,19 @@ static struct news redis_news(struct backend *backend)
 {
     struct redis_backend *redis = redis_of(backend);
     redis->watched = true;
+    struct news news = {.fd = -1, .cannot = redis->listening.no_touches ? redis->listening.why_touches.text : NULL};
     if (redis_listening_to(&redis->listening, &redis->conn).touches)
-        return (struct news){.fd = redis->conn.fd, .due = redis_conn_has_unread(&redis->conn)};
-    return (struct news){.fd = -1, .cannot = redis->listening.no_touches ? redis->listening.why_touches.text : NULL};
+        news = (struct news){.fd = redis->conn.fd, .due = redis_conn_has_unread(&redis->conn)};
+    news.due = news.due || redis_sentinel_moved(redis);
+    news.fd = redis_sentinel_join(redis, news.fd);
+    return news;
 }
 
 static void redis_close(struct backend *backend)
 {
     struct redis_backend *redis = redis_of(backend);
     redis_conn_free(&redis->conn);
+    redis_sentinel_free(redis);
     redis_tls_close(redis->settings.tls);
     explicit_bzero(&redis->url, sizeof redis->url);
     free(redis);
@@ -211,6 +218,8 @@ enum lock_result backend_redis_open(struct backend **backend, const char *url, c
     redis_conn_init(&redis->conn, &redis->url, &redis->settings);
     if (result == LOCK_OK && redis->url.tls)
         result = redis_tls_open(&redis->settings.tls, settings, fault, why);
+    if (result == LOCK_OK)
+        result = redis_sentinel_init(redis, fault, why);
     if (result != LOCK_OK) {
         redis_close(&redis->base);
         return result;

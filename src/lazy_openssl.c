@@ -49,8 +49,8 @@ const struct openssl *openssl(void)
 static enum lock_result missing(const char *what, struct why *why)
 {
     const char *error = dlerror();
-    why_set(why, "%s needs OpenSSL 3, in the package libssl3 (Debian, Ubuntu, Alpine) or openssl-libs (Fedora, RHEL): %s", what,
-            error != NULL ? error : "it cannot be opened");
+    why_set(why, "%s needs OpenSSL 3, in the package libssl3 (Debian, Ubuntu, Alpine) or openssl-libs (Fedora, RHEL): %s",
+            what, error != NULL ? error : "it cannot be opened");
     return LOCK_INVALID;
 }
 

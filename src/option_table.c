@@ -61,6 +61,7 @@ static struct poptOption where[] = {
     VALUE("cert", '\0', OPT_CERT, "certificate of ours for a TLS server that asks for one", "FILE"),
     VALUE("key", '\0', OPT_KEY, "its private key (default: in the file of --cert)", "FILE"),
     VALUE("password-file", '\0', OPT_PASSWORD_FILE, "file with the password for Redis; a user is named in the URL", "FILE"),
+    VALUE("sentinel-password-file", '\0', OPT_SENTINEL_PASSWORD_FILE, "file with PASSWORD or USER:PASSWORD for the Sentinels", "FILE"),
     VALUE("wait-replicas", '\0', OPT_WAIT_REPLICAS, "a take counts once so many replicas have it (default: 0)", "N"),
     VALUE("connect-timeout", '\0', OPT_CONNECT_TIMEOUT, "limit of one try to reach Redis (default: 3s)", "DURATION"),
     VALUE("outage", '\0', OPT_OUTAGE, "how long an unreachable Redis is tried before exit 69 (default: 10s)", "DURATION"),

@@ -172,6 +172,7 @@ static bool apply_value(struct options *options, enum option_id id, const char *
     case OPT_CERT: return apply_path(&options->cert, text, why);
     case OPT_KEY: return apply_path(&options->key, text, why);
     case OPT_PASSWORD_FILE: return apply_path(&options->password_file, text, why);
+    case OPT_SENTINEL_PASSWORD_FILE: return apply_path(&options->sentinel_password_file, text, why);
     case OPT_SECRET_FILE: return apply_path(&options->secret_file, text, why);
     case OPT_WAIT_REPLICAS: return apply_replicas(options, text, why);
     case OPT_HASH:

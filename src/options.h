@@ -53,6 +53,7 @@ struct options {
     const char *cacert, *cert, *key;   /* files of TLS; NULL: none */
     const char *password_file;         /* NULL: none */
     const char *cli_auth;              /* REDISCLI_AUTH; NULL: not set */
+    const char *sentinel_password_file; /* NULL: none */
     int wait_replicas;
     const char *redis; /* URL; NULL: none configured */
     const char *lock_dir, *lock_file;

@@ -14,7 +14,7 @@ enum words { NEEDED, OPTIONAL, REFUSED };
  * gives it expects something of it. In a file it is meant for others. */
 static const enum option_id taking[] = {
     OPT_EXCLUSIVE, OPT_SHARED, OPT_SLOTS, OPT_NONBLOCK, OPT_WAIT, OPT_CONFLICT_EXIT_CODE, OPT_TTL,
-    OPT_HOLD_AT_LEAST, OPT_OWNER, OPT_FALLBACK, OPT_NONE,
+    OPT_HOLD_AT_LEAST, OPT_OWNER, OPT_FALLBACK, OPT_WAIT_REPLICAS, OPT_NONE,
 };
 static const enum option_id supervising[] = {OPT_ON_EXPIRE, OPT_STOP_SIGNAL, OPT_GRACE, OPT_NONE};
 static const enum option_id running[] = {OPT_TREE, OPT_HEARTBEAT, OPT_COMMAND, OPT_CLOSE, OPT_REPORT, OPT_NONE};
@@ -167,7 +167,8 @@ static enum settings_result check_hash(struct options *options, struct why *why)
     if (passes_over_secret(options))
         return disagree(options, OPT_SECRET_FILE, "--hash makes no use of it; hmac-sha256 does", why);
     if (options->hash != HASH_NONE && options->action == ACTION_LIST && options->name != NULL) {
-        why_set(why, "--list: names are hashed (--hash), and a pattern matches no digest; --hash=none matches the keys as they are");
+        why_set(why, "--list: names are hashed (--hash), and a pattern matches no digest; "
+                     "--hash=none matches the keys as they are");
         return SETTINGS_BAD_USAGE;
     }
     return SETTINGS_OK;

@@ -43,7 +43,7 @@ void redis_command_add(struct redis_command *command, const char *word)
 
 void redis_conn_init(struct redis_conn *conn, const struct redis_url *url, const struct redis_settings *settings)
 {
-    *conn = (struct redis_conn){.url = url, .settings = settings, .at = url->hosts[0], .fd = -1};
+    *conn = (struct redis_conn){.url = url, .settings = settings, .at = url->hosts[0], .fd = -1, .alarm_fd = -1};
 }
 
 void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at)
@@ -95,18 +95,22 @@ static enum lock_result fail(struct redis_conn *conn, struct why *why, const cha
     return LOCK_UNAVAILABLE;
 }
 
-/* Waits until fd is ready for events. LOCK_OK, LOCK_UNAVAILABLE (too late),
- * LOCK_CANCELLED. */
-static enum lock_result await(int fd, short events, struct bound bound)
+/* Waits until the connection is ready for events. LOCK_OK, LOCK_UNAVAILABLE (too
+ * late, or the alarm), LOCK_CANCELLED. */
+static enum lock_result await(const struct redis_conn *conn, short events, struct bound bound)
 {
-    struct pollfd fds[2] = {{.fd = fd, .events = events}, {.fd = bound.cancel_fd, .events = POLLIN}};
+    struct pollfd fds[3] = {
+        {.fd = conn->fd, .events = events},
+        {.fd = bound.cancel_fd, .events = POLLIN},
+        {.fd = conn->alarm_fd, .events = POLLIN},
+    };
     int ready;
     do
-        ready = poll(fds, 2, deadline_poll_ms(bound.until));
+        ready = poll(fds, 3, deadline_poll_ms(bound.until));
     while (ready < 0 && errno == EINTR);
     if (ready > 0 && fds[1].revents != 0)
         return LOCK_CANCELLED;
-    return ready > 0 ? LOCK_OK : LOCK_UNAVAILABLE;
+    return ready > 0 && fds[0].revents != 0 ? LOCK_OK : LOCK_UNAVAILABLE;
 }
 
 /* recv(2) and send(2), or what TLS makes of them. */
@@ -154,7 +158,7 @@ static enum lock_result await_more(struct redis_conn *conn, short events, const 
         return fail_closed(conn, why, strerror(errno));
     if (errno != EAGAIN)
         return fail(conn, why, strerror(errno));
-    enum lock_result result = await(conn->fd, conn->tls != NULL ? redis_tls_events(conn->tls) : events, bound);
+    enum lock_result result = await(conn, conn->tls != NULL ? redis_tls_events(conn->tls) : events, bound);
     if (result == LOCK_UNAVAILABLE)
         return fail(conn, why, too_late);
     if (result == LOCK_CANCELLED)
@@ -300,7 +304,7 @@ static enum lock_result connect_to(struct redis_conn *conn, const struct address
     if (connect(conn->fd, (const struct sockaddr *)&address->at, address->size) == 0)
         return LOCK_OK;
     /* EAGAIN: the queue of a Unix socket is full, and no poll(2) waits for it. */
-    enum lock_result result = errno == EINPROGRESS ? await(conn->fd, POLLOUT, bound) : connect_error(errno, why);
+    enum lock_result result = errno == EINPROGRESS ? await(conn, POLLOUT, bound) : connect_error(errno, why);
     if (result == LOCK_OK && getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
         error = errno;
     if (result == LOCK_OK && error != 0)
@@ -404,6 +408,8 @@ static bool queue_greeting(struct redis_conn *conn)
     }
     if (url->database != 0 && !queue_words(conn, "SELECT", database, NULL))
         return false;
+    if (conn->masters_only && !queue_words(conn, "ROLE", NULL, NULL))
+        return false;
     return queue_words(conn, "CLIENT", "SETNAME", "dlock");
 }
 
@@ -420,6 +426,8 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
         unix_address(&conn->addresses, conn->at.path);
     else if (resolve)
         result = redis_resolve(&conn->addresses, conn->at.host, conn->at.port, bound, why);
+    else if (conn->addresses.count == 0)
+        (void)redis_resolve_numeric(&conn->addresses, conn->at.host, conn->at.port);
     if (result == LOCK_OK)
         result = connect_to_any(conn, bound, why);
     conn->serial++;
@@ -448,6 +456,18 @@ static void note_dismissal(struct dismissal *dismissal, const char *error)
         dismissal->result = result;
 }
 
+/* {"master", ...} or {"slave", ...} or {"sentinel", ...} */
+static enum lock_result read_role(const struct redis_conn *conn, const redisReply *reply, struct why *why)
+{
+    bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 && reply->element[0]->type == REDIS_REPLY_STRING;
+    const char *role = told ? reply->element[0]->str : "";
+    if (strcmp(role, "master") == 0)
+        return LOCK_OK;
+    why_set(why, "%s port %s is %s", conn->at.host, conn->at.port,
+            strcmp(role, "slave") == 0 ? "a replica: a failover is under way" : "not a master");
+    return LOCK_UNAVAILABLE;
+}
+
 /* Reads the replies to the greeting, all of them, so that the reply to the
  * command is the next one even where the greeting was refused. A server or an
  * ACL without CLIENT SETNAME is fine: the name is only for CLIENT LIST. */
@@ -465,15 +485,18 @@ static enum lock_result receive_greetings(struct redis_conn *conn, struct dismis
         }
         if (result != LOCK_OK)
             return verdict; /* it has said why, and closed the connection */
-        bool is_name = conn->greetings == 1, is_error = reply->type == REDIS_REPLY_ERROR;
+        bool is_name = conn->greetings == 1, is_role = conn->masters_only && conn->greetings == 2;
+        bool is_error = reply->type == REDIS_REPLY_ERROR;
         if (is_error && first)
             note_dismissal(dismissal, reply->str);
         if (is_error && verdict == LOCK_OK && !is_name) {
             verdict = redis_error_result(reply->str, why);
             if (verdict == LOCK_REFUSED)
                 redis_login_explain(conn->url, &(struct redis_refused){NULL, NULL}, reply->str, why);
+        } else if (is_role && verdict == LOCK_OK) {
+            verdict = read_role(conn, reply, why);
         }
-        if (!is_error && reply->type != REDIS_REPLY_STATUS) {
+        if (!is_error && !is_role && reply->type != REDIS_REPLY_STATUS) {
             freeReplyObject(reply);
             return fail(conn, why, "its answer makes no sense");
         }

@@ -23,11 +23,13 @@ struct redis_conn {
     const struct redis_url *url;
     const struct redis_settings *settings;
     struct redis_endpoint at; /* where it connects to; set with redis_conn_go_to() */
+    bool masters_only; /* a server that is not the master serves nothing */
     redis_message *on_message; /* NULL: nobody wants to know */
     void *message_data;
     int fd;                  /* -1: closed */
     struct redis_tls_session *tls; /* NULL: plain */
     bool heard;              /* the server has sent something */
+    int alarm_fd;            /* readable: it is useless to wait on for this server; -1: none */
     unsigned serial;         /* rises with each connection that is made */
     redisReader *reader;
     struct redis_limits limits; /* of the reader */
@@ -35,7 +37,7 @@ struct redis_conn {
     size_t out_used, out_size;
     size_t received; /* bytes: in this call, and of a message that is not whole after it */
     bool is_crowded; /* others have use for the processor: it is not spent on looking for a reply */
-    int greetings; /* replies to AUTH, SELECT, CLIENT SETNAME still to come */
+    int greetings; /* replies to AUTH, SELECT, ROLE, CLIENT SETNAME still to come */
     bool greeting_failed; /* one of these was an error: the connection is not where it should be */
     bool sent;     /* whether the last call may have reached the server */
     struct addresses addresses; /* that the name had when last asked for */
@@ -68,8 +70,9 @@ void redis_conn_free(struct redis_conn *conn);
 /* Connects if it is closed, or has ended, or says what nobody has asked for; tries
  * each address of the host in turn. With
  * `resolve` a name is looked up anew; without, addresses found earlier are
- * used (if there are none, LOCK_UNAVAILABLE). Login, database and client name
- * are queued, to go out in one write with the first call.
+ * used (if there are none and it is no address itself, LOCK_UNAVAILABLE). Login,
+ * database and client name are queued, and with masters_only the question for
+ * its role, to go out in one write with the first call.
  * LOCK_OK; else as redis_conn_call(). */
 enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct why *why);
 
@@ -81,8 +84,9 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
  * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time, nonsense for
  * one, or more than was asked for; LOCK_REFUSED: the server takes no client like us; LOCK_CANCELLED; LOCK_SYSTEM: the connection is closed. Where the login
  * or the database was refused, greeting_failed is set and the result is what
- * redis_error_result() says; then the connection is still open, and the
- * commands may have been carried out where it stands.
+ * redis_error_result() says, or LOCK_UNAVAILABLE where it is not the master; then
+ * the connection is still open, and the commands may have been carried out where
+ * it stands.
  * Of all but LOCK_OK, there are no replies, and conn->sent tells whether the
  * commands may have been carried out. */
 enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands, int count,

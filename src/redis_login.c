@@ -8,91 +8,37 @@
 #include "redis_login.h"
 
 #include "lock_name.h"
+#include "secret_file.h"
 #include "text.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const char credential[] = "dlock.password", variable[] = "REDISCLI_AUTH";
 
 /* --- where the password comes from --------------------------------------- */
 
-static enum lock_result unusable(const char *path, const char *fault, struct why *why)
+static enum lock_result read_password(struct redis_url *url, const char *path, struct why *why)
 {
-    why_set(why, "the password file %.300s: %s", path, fault);
-    return LOCK_INVALID;
-}
-
-/* One line end at the end is the editor's. */
-static size_t without_line_end(const char *text, size_t length)
-{
-    if (length > 0 && text[length - 1] == '\n')
-        length -= length > 1 && text[length - 2] == '\r' ? 2 : 1;
-    return length;
-}
-
-static ssize_t read_all(int fd, char *bytes, size_t size)
-{
-    size_t used = 0;
-    while (used < size) {
-        ssize_t length = read(fd, bytes + used, size - used);
-        if (length == 0)
-            break;
-        if (length > 0)
-            used += (size_t)length;
-        else if (errno != EINTR)
-            return -1;
+    struct secret secret;
+    enum lock_result result = secret_read(&secret, path, why);
+    if (result == LOCK_OK && memchr(secret.bytes, '\0', secret.length) != NULL) {
+        why_set(why, "%.300s: there is a NUL in it", path);
+        result = LOCK_INVALID;
+    } else if (result == LOCK_OK && secret.length >= sizeof url->password) {
+        why_set(why, "%.300s: it is too long for a password", path);
+        result = LOCK_INVALID;
     }
-    return (ssize_t)used;
-}
-
-static enum lock_result read_password(int fd, const char *path, struct redis_url *url, struct why *why)
-{
-    char bytes[REDIS_PASSWORD_SIZE + 2]; /* a line end, and one byte to tell that there are too many */
-    struct stat status;
-    enum lock_result result = LOCK_OK;
-    if (fstat(fd, &status) != 0)
-        return unusable(path, strerror(errno), why);
-    if (!S_ISREG(status.st_mode))
-        return unusable(path, "it is not a regular file", why);
-    if ((status.st_mode & S_IROTH) != 0)
-        return unusable(path, "others can read it; chmod o= helps", why);
-    ssize_t got = read_all(fd, bytes, sizeof bytes);
-    if (got < 0)
-        return unusable(path, strerror(errno), why);
-    size_t length = without_line_end(bytes, (size_t)got);
-    if (length == 0)
-        result = unusable(path, "it is empty", why);
-    else if ((size_t)got == sizeof bytes || length >= REDIS_PASSWORD_SIZE)
-        result = unusable(path, "it is too long for a password", why);
-    else if (memchr(bytes, '\0', length) != NULL)
-        result = unusable(path, "there is a NUL in it", why);
+    if (result == LOCK_OK)
+        memcpy(url->password, secret.bytes, secret.length); /* the rest is NULs: redis_url_parse() */
     else
-        memcpy(url->password, bytes, length); /* the rest is NULs: redis_url_parse() */
+        why_prefix(why, "the password file");
     url->has_password = result == LOCK_OK;
-    explicit_bzero(bytes, sizeof bytes);
-    return result;
-}
-
-/* `must`: that it is not there is an error. */
-static enum lock_result read_file(const char *path, bool must, struct redis_url *url, struct why *why)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0 && errno == ENOENT && !must)
-        return LOCK_OK;
-    if (fd < 0) {
-        bool denied = errno == EACCES || errno == EPERM;
-        enum lock_result result = unusable(path, strerror(errno), why);
-        return denied ? LOCK_REFUSED : result;
-    }
-    enum lock_result result = read_password(fd, path, url, why);
-    close(fd);
+    secret_wipe(&secret);
     return result;
 }
 
@@ -103,10 +49,10 @@ static enum lock_result read_credential(struct redis_url *url, struct why *why)
     const char *directory = getenv("CREDENTIALS_DIRECTORY");
     if (directory == NULL || *directory != '/')
         return LOCK_OK;
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, credential) >= sizeof path)
-        return unusable(directory, strerror(ENAMETOOLONG), why);
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, credential) >= sizeof path || access(path, F_OK) != 0)
+        return LOCK_OK; /* the service has others */
     url->password_from = "the credential dlock.password";
-    return read_file(path, false, url, why);
+    return read_password(url, path, why);
 }
 
 /* The string stays where it is, for the next URL. */
@@ -133,7 +79,7 @@ static enum lock_result find(struct redis_url *url, const struct redis_settings 
         return LOCK_OK;
     if (settings->password_file != NULL) {
         url->password_from = settings->password_file;
-        return read_file(settings->password_file, true, url, why);
+        return read_password(url, settings->password_file, why);
     }
     result = read_credential(url, why);
     if (result == LOCK_OK && !url->has_password)
@@ -147,6 +93,37 @@ static const char *hint(void)
     return getenv("DLOCK_HELD") != NULL ? " (the command is not told the password of the dlock around it)" : "";
 }
 
+static enum lock_result leave_no_core(struct why *why)
+{
+    if (prctl(PR_SET_DUMPABLE, 0) == 0)
+        return LOCK_OK;
+    why_set(why, "cannot keep the password out of core files: %s", strerror(errno));
+    return LOCK_SYSTEM;
+}
+
+/* A password with a colon in it needs a user, or a colon before it. */
+enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct why *why)
+{
+    char user[sizeof url->user] = "";
+    enum lock_result result = read_password(url, path, why);
+    char *colon = strchr(url->password, ':');
+    if (result != LOCK_OK)
+        return result;
+    url->password_from = path;
+    if (colon == NULL)
+        return leave_no_core(why);
+    size_t length = (size_t)(colon - url->password), rest = strlen(colon + 1);
+    if (length >= sizeof user || rest == 0) {
+        why_set(why, "the password file %.300s: %s", path, rest == 0 ? "the password is empty" : "the user is too long");
+        return LOCK_INVALID;
+    }
+    memcpy(user, url->password, length);
+    memcpy(url->user, user, sizeof user);
+    memmove(url->password, colon + 1, rest);
+    explicit_bzero(url->password + rest, length + 1);
+    return leave_no_core(why);
+}
+
 enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings, enum redis_fault *fault,
                                   struct why *why)
 {
@@ -156,15 +133,11 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
         return result;
     *fault = REDIS_FAULT_URL;
     if (!url->has_password && *url->user != '\0') {
-        why_set(why, "there is a user but no password: redis://USER:PASSWORD@HOST, --password-file, the credential %s or %s has one%s",
-                credential, variable, hint());
+        why_set(why, "there is a user but no password: redis://USER:PASSWORD@HOST, --password-file, the credential %s or %s "
+                     "has one%s", credential, variable, hint());
         return LOCK_INVALID;
     }
-    if (url->has_password && prctl(PR_SET_DUMPABLE, 0) != 0) {
-        why_set(why, "cannot keep the password out of core files: %s", strerror(errno));
-        return LOCK_SYSTEM;
-    }
-    return LOCK_OK;
+    return url->has_password ? leave_no_core(why) : LOCK_OK;
 }
 
 /* --- what a refusal means ------------------------------------------------ */
@@ -195,14 +168,16 @@ static bool command_in_line(const char *script, const char *error, char *command
     return true;
 }
 
-static void explain_permission(const char *user, const struct redis_refused *refused, const char *error, struct why *why)
+static void explain_permission(const char *user, const struct redis_refused *refused, const char *error,
+                               struct why *why)
 {
     static const char advice[] = "; the manual, dlock(1), has the permissions that are needed";
     char what[2 * LOCK_KEY_SIZE] = "", command[32], companions[2 * LOCK_KEY_SIZE];
     if (refused->key != NULL && says(error, "key")) {
         lock_key_companion(companions, sizeof companions, refused->key, "*");
         snprintf(what, sizeof what, ", who needs the keys %.80s and %.80s", refused->key, companions);
-    } else if (refused->script != NULL && !says(error, "' command") && command_in_line(refused->script, error, command, sizeof command)) {
+    } else if (refused->script != NULL && !says(error, "' command") &&
+               command_in_line(refused->script, error, command, sizeof command)) {
         snprintf(what, sizeof what, ", who needs the command %s", command);
     }
     int length = (int)strlen(error);
@@ -211,15 +186,18 @@ static void explain_permission(const char *user, const struct redis_refused *ref
     why_set(why, "it refuses the user %.60s%s: it answered: %.*s%s", user, what, length < 200 ? length : 200, error, advice);
 }
 
-void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused, const char *error, struct why *why)
+void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused, const char *error,
+                         struct why *why)
 {
     const char *user = *url->user != '\0' ? url->user : "default";
     if (says(error, "wrong number of arguments for 'auth'")) {
-        why_set(why, "it knows no users, as Redis before 6.0: leave the user %.60s out of the URL; it answered: %.200s", user, error);
+        why_set(why, "it knows no users, as Redis before 6.0: leave the user %.60s out of the URL; it answered: %.200s", user,
+                error);
     } else if (says(error, "no password is set") || says(error, "without any password")) {
         why_set(why, "it asks for no password, and %.200s has one: it answered: %.300s", url->password_from, error);
     } else if (says(error, "WRONGPASS") || says(error, "invalid password")) {
-        why_set(why, "it refuses the user %.60s with the password of %.200s: it answered: %.300s", user, url->password_from, error);
+        why_set(why, "it refuses the user %.60s with the password of %.200s: it answered: %.300s", user,
+                url->password_from, error);
     } else if (says(error, "NOAUTH") || says(error, "unauthenticated")) {
         why_set(why, "it wants a password, and none is configured: it answered: NOAUTH Authentication required; the URL, "
                      "--password-file, the credential %s or %s has it%s", credential, variable, hint());

@@ -18,6 +18,10 @@
 enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings, enum redis_fault *fault,
                                   struct why *why);
 
+/* Takes user and password from a file that holds USER:PASSWORD or PASSWORD.
+ * LOCK_OK; LOCK_INVALID, LOCK_REFUSED as above. */
+enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct why *why);
+
 /* What was asked for when a refusal came. */
 struct redis_refused {
     const char *script; /* text; NULL: none */
@@ -26,6 +30,7 @@ struct redis_refused {
 
 /* After an error reply that redis_error_result() calls LOCK_REFUSED: the text
  * says who was refused what, and what helps. */
-void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused, const char *error, struct why *why);
+void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused, const char *error,
+                         struct why *why);
 
 #endif

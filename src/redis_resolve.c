@@ -40,10 +40,15 @@ static void lookup_leave(struct lookup *lookup)
     free(lookup);
 }
 
-static int look_up(struct lookup *lookup, int flags)
+static int get_addresses(const char *host, const char *port, int flags, struct addrinfo **list)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
-    return getaddrinfo(lookup->host, lookup->port, &hints, &lookup->list);
+    return getaddrinfo(host, port, &hints, list);
+}
+
+static int look_up(struct lookup *lookup, int flags)
+{
+    return get_addresses(lookup->host, lookup->port, flags, &lookup->list);
 }
 
 static void *look_up_thread(void *data)
@@ -91,6 +96,18 @@ static enum lock_result await(const struct lookup *lookup, struct bound bound, s
     return LOCK_UNAVAILABLE;
 }
 
+static void copy_addresses(struct addresses *found, const struct addrinfo *list)
+{
+    found->count = 0;
+    for (const struct addrinfo *one = list; one != NULL && found->count < ADDRESSES_MOST; one = one->ai_next) {
+        if (one->ai_addrlen > sizeof(struct sockaddr_storage))
+            continue;
+        struct address *address = &found->list[found->count++];
+        memcpy(&address->at, one->ai_addr, one->ai_addrlen);
+        address->size = one->ai_addrlen;
+    }
+}
+
 static enum lock_result collect(struct addresses *found, const struct lookup *lookup, struct why *why)
 {
     found->count = 0;
@@ -99,13 +116,7 @@ static enum lock_result collect(struct addresses *found, const struct lookup *lo
                 lookup->error == EAI_SYSTEM ? strerror(lookup->system_error) : gai_strerror(lookup->error));
         return LOCK_UNAVAILABLE;
     }
-    for (const struct addrinfo *one = lookup->list; one != NULL && found->count < ADDRESSES_MOST; one = one->ai_next) {
-        if (one->ai_addrlen > sizeof(struct sockaddr_storage))
-            continue;
-        struct address *address = &found->list[found->count++];
-        memcpy(&address->at, one->ai_addr, one->ai_addrlen);
-        address->size = one->ai_addrlen;
-    }
+    copy_addresses(found, lookup->list);
     if (found->count > 0)
         return LOCK_OK;
     why_set(why, "the name %s has no address", lookup->host);
@@ -136,4 +147,15 @@ enum lock_result redis_resolve(struct addresses *found, const char *host, const 
         result = collect(found, lookup, why);
     lookup_leave(lookup);
     return result;
+}
+
+bool redis_resolve_numeric(struct addresses *found, const char *host, const char *port)
+{
+    struct addrinfo *list;
+    found->count = 0;
+    if (get_addresses(host, port, AI_NUMERICHOST, &list) != 0)
+        return false;
+    copy_addresses(found, list);
+    freeaddrinfo(list);
+    return found->count > 0;
 }

@@ -6,6 +6,7 @@
 #include "status.h"
 #include "why.h"
 
+#include <stdbool.h>
 #include <sys/socket.h>
 
 enum { ADDRESSES_MOST = 8 };
@@ -26,5 +27,9 @@ struct addresses {
  * LOCK_CANCELLED; LOCK_SYSTEM. */
 enum lock_result redis_resolve(struct addresses *found, const char *host, const char *port, struct bound bound,
                                struct why *why);
+
+/* The same for what is an address already: no thread, no wait. False, and none
+ * found, where it is a name. */
+bool redis_resolve_numeric(struct addresses *found, const char *host, const char *port);
 
 #endif

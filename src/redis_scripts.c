@@ -86,6 +86,8 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call
         if (result == LOCK_REFUSED)
             redis_login_explain(&redis->url, &(struct redis_refused){call->script->text, call->words.words[REDIS_CALL_KEY]},
                                 (*reply)->str, why);
+        if (redis_error_is((*reply)->str, "READONLY")) /* it was the master once: who is now is to be found out */
+            redis_conn_close(&redis->conn);
     } else {
         result = redis_bad_answer(redis, why);
     }

@@ -39,6 +39,8 @@ struct redis_place {
     struct deadline changes;   /* when to ask since a lease ends, or a turn */
 };
 
+struct redis_sentinel;
+
 /* One server, and the lock that is taken there. */
 struct redis_backend {
     struct backend base;
@@ -46,6 +48,7 @@ struct redis_backend {
     struct redis_settings settings;
     const char *key; /* of the lock that is taken; NULL: none yet */
     struct redis_conn conn;
+    struct redis_sentinel *sentinel; /* NULL: the URL names none */
     struct redis_listening listening;
     struct redis_place place;
     bool watched;      /* the checks ask to be told at once */

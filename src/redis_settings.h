@@ -11,6 +11,7 @@ struct redis_settings {
     struct redis_tls *tls;           /* what they amount to, the backend's own; NULL: no TLS */
     const char *password_file;       /* NULL: none */
     const char *cli_auth;            /* what REDISCLI_AUTH was; NULL: not set */
+    const char *sentinel_password_file; /* NULL: none */
     int wait_replicas;               /* how many must have a take */
 };
 

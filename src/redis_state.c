@@ -1,6 +1,7 @@
 #include "redis_state.h"
 
 #include "redis_login.h"
+#include "redis_route.h"
 #include "text.h"
 
 #include <fnmatch.h>
@@ -181,7 +182,7 @@ enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix
         const char *const words[] = {"SCAN", cursor, "MATCH", match, "COUNT", scan_count};
         for (size_t i = 0; i < sizeof words / sizeof *words; i++)
             redis_command_add(&command, words[i]);
-        result = redis_conn_open(&redis->conn, !redis->leased, bound, why);
+        result = redis_route_open(redis, NULL, bound, why);
         if (result == LOCK_OK)
             result = redis_conn_call(&redis->conn, &command, 1, &reply, bound, why);
         if (result == LOCK_OK) {

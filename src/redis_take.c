@@ -1,6 +1,8 @@
 #include "redis_take.h"
 
+#include "redis_replicas.h"
 #include "redis_route.h"
+#include "redis_sentinel.h"
 
 #include "text.h"
 
@@ -224,6 +226,8 @@ static enum lock_result ask(struct redis_backend *redis, const struct lock_reque
         redis->base.queued = queues;
         result = read_take(redis, reply, request, before, lease, holder, why);
         freeReplyObject(reply);
+        if (result == LOCK_OK)
+            result = redis_replicas_await(redis, lease, bound, why);
     } else if (redis->conn.sent) {
         redis->base.uncertain = true;
         if (redis->conn.greeting_failed)
@@ -267,6 +271,8 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
         result = ask(redis, request, true, lease, holder, bound, why);
     for (int i = 0; i < 2 && result == LOCK_HELD && is_deaf(redis); i++)
         result = ask(redis, request, true, lease, holder, bound, why);
+    if (result == LOCK_HELD && redis->base.queued)
+        redis_sentinel_attend(redis, bound);
     return result;
 }
 
@@ -334,6 +340,7 @@ void redis_hear(void *data, const char *channel, const redisReply *payload)
 
 bool redis_is_fresh(struct redis_backend *redis)
 {
+    (void)redis_sentinel_hear(redis);
     if (!redis_listening_to(&redis->listening, &redis->conn).touches)
         return false;
     redis_conn_read_messages(&redis->conn);
@@ -354,14 +361,15 @@ struct call redis_listen(struct backend *backend)
     struct redis_place *place = &redis->place;
     struct call call = {.fd = -1, .poll_most = DURATION_S(5)};
     bool listened = redis_listening_to(&redis->listening, &redis->conn).wake != NULL;
+    bool astray = redis_sentinel_hear(redis) || redis_sentinel_moved(redis);
     if (listened)
         redis_conn_read_messages(&redis->conn);
-    if (listened && redis->conn.fd < 0) {
-        place->changes = after_rush();
-    } else if (listened) {
+    if (astray || (listened && redis->conn.fd < 0))
+        place->changes = deadline_earlier(place->changes, after_rush());
+    if (listened && redis->conn.fd >= 0) {
         call.fd = redis->conn.fd;
         call.now = place->called;
-        call.poll_most = place->attended ? call.poll_most : DURATION_S(30);
+        call.poll_most = place->attended || redis_sentinel_is_deaf(redis) ? call.poll_most : DURATION_S(30);
     } else if (redis->listening.no_wake) {
         call.cannot = redis->listening.why_wake.text;
         call.poll_most = place->ahead == 0 ? DURATION_MS(500) : call.poll_most;
@@ -369,5 +377,6 @@ struct call redis_listen(struct backend *backend)
     if (place->ahead < 0) /* not in the queue: nobody calls us */
         call.poll_most = duration_min(call.poll_most, DURATION_S(5));
     call.by = deadline_earlier(place->changes, place->touched);
+    call.fd = redis_sentinel_join(redis, call.fd);
     return call;
 }

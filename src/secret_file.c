@@ -2,54 +2,71 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A pipe gives its bytes piece by piece. */
+static enum lock_result unusable(const char *path, const char *fault, struct why *why)
+{
+    why_set(why, "%.300s: %s", path, fault);
+    return LOCK_INVALID;
+}
+
 static bool read_all(struct secret *secret, int fd)
 {
-    ssize_t length = 1;
-    secret->length = 0;
-    while (length > 0 && secret->length < sizeof secret->bytes) {
-        length = read(fd, secret->bytes + secret->length, sizeof secret->bytes - secret->length);
-        if (length < 0 && errno == EINTR)
-            length = 1;
-        else if (length > 0)
+    while (secret->length < sizeof secret->bytes) {
+        ssize_t length = read(fd, secret->bytes + secret->length, sizeof secret->bytes - secret->length);
+        if (length == 0)
+            return true;
+        if (length > 0)
             secret->length += (size_t)length;
+        else if (errno != EINTR)
+            return false;
     }
-    return length >= 0;
+    return true;
 }
 
-static bool judge(struct secret *secret, const char *path, struct why *why)
+static void drop_line_end(struct secret *secret)
 {
-    if (secret->length > 0 && secret->bytes[secret->length - 1] == '\n')
-        secret->length--;
-    if (secret->length < SECRET_LEAST)
-        why_set(why, "%s: the secret has %zu bytes, and should have %d or more", path, secret->length, SECRET_LEAST);
-    else if (secret->length > SECRET_MOST)
-        why_set(why, "%s: the secret has more than %d bytes", path, SECRET_MOST);
-    else
-        return true;
-    return false;
+    const char *bytes = secret->bytes;
+    size_t length = secret->length;
+    if (length > 0 && bytes[length - 1] == '\n')
+        secret->length -= length > 1 && bytes[length - 2] == '\r' ? 2 : 1;
 }
 
-bool secret_read(struct secret *secret, const char *path, struct why *why)
+static enum lock_result read_from(struct secret *secret, int fd, const char *path, struct why *why)
 {
     struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    bool good = fd >= 0 && fstat(fd, &status) == 0;
-    if (good && (status.st_mode & S_IROTH) != 0) {
-        why_set(why, "%s: it holds a secret, and others can read it; chmod o= helps", path);
-        close(fd);
-        return false;
+    if (fstat(fd, &status) != 0)
+        return unusable(path, strerror(errno), why);
+    if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))
+        return unusable(path, "it is neither a regular file nor a pipe", why);
+    if ((status.st_mode & S_IROTH) != 0)
+        return unusable(path, "it holds a secret, and others can read it; chmod o= helps", why);
+    if (fcntl(fd, F_SETFL, 0) != 0 || !read_all(secret, fd))
+        return unusable(path, strerror(errno), why);
+    drop_line_end(secret);
+    if (secret->length == 0)
+        return unusable(path, "it is empty", why);
+    if (secret->length > SECRET_MOST)
+        return unusable(path, "it is too long for a secret", why);
+    return LOCK_OK;
+}
+
+/* A pipe to which nobody writes is empty, and not waited for. */
+enum lock_result secret_read(struct secret *secret, const char *path, struct why *why)
+{
+    secret->length = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0) {
+        bool denied = errno == EACCES || errno == EPERM;
+        (void)unusable(path, strerror(errno), why);
+        return denied ? LOCK_REFUSED : LOCK_INVALID;
     }
-    good = good && read_all(secret, fd);
-    if (!good)
-        why_set(why, "%s: cannot read it: %s", path, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return good && judge(secret, path, why);
+    enum lock_result result = read_from(secret, fd, path, why);
+    close(fd);
+    return result;
 }
 
 void secret_wipe(struct secret *secret)

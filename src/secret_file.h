@@ -1,23 +1,26 @@
-/* The file with the secret of hmac-sha256. */
+/* Files that hold a secret: a password, or the key of hmac-sha256. */
 #ifndef DLOCK_SECRET_FILE_H
 #define DLOCK_SECRET_FILE_H
 
+#include "status.h"
 #include "why.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
-enum { SECRET_LEAST = 16, SECRET_MOST = 4096 };
+enum { SECRET_MOST = 4096 };
 
 struct secret {
     size_t length;
-    unsigned char bytes[SECRET_MOST + 2]; /* any; with room to see that there are more */
+    char bytes[SECRET_MOST + 3]; /* any; with room for a line end, and to see that there are more */
 };
 
-/* Reads it; one newline at its end is not part of it. To be wiped with
- * secret_wipe(), also after failure. False with *why set where it cannot be read,
- * others can read it as well, or it is too short or too long. */
-bool secret_read(struct secret *secret, const char *path, struct why *why);
+/* Reads a regular file, or what a pipe gives up to its end. One newline at the
+ * end is the editor's and not part of it; nor is a carriage return before that.
+ * LOCK_OK with 1 to SECRET_MOST bytes. Else *why begins with the path:
+ * LOCK_REFUSED: it may not be read; LOCK_INVALID: it cannot be used, since others
+ * can read it, for one. To be wiped with secret_wipe() in any case. */
+enum lock_result secret_read(struct secret *secret, const char *path, struct why *why);
+
 void secret_wipe(struct secret *secret);
 
 #endif

@@ -100,10 +100,10 @@ now() { echo $((${EPOCHREALTIME/[.,]/} / 1000)); }
 
 # within MILLISECONDS START: no more of them have passed since START. A build
 # with a sanitizer starts its processes slower than anything it is told from:
-# DLOCK_TEST_SLACK are the milliseconds that it has beyond.
+# TEST_SLACK are the milliseconds that it has beyond.
 within() {
     local took=$(($(now) - $2))
-    [ "$took" -lt $(($1 + ${DLOCK_TEST_SLACK:-0})) ] || {
+    [ "$took" -lt $(($1 + ${TEST_SLACK:-0})) ] || {
         echo "it took $took ms" >&2
         return 1
     }

@@ -220,10 +220,10 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
 @test "a try ends with --outage, even where each may take longer" {
     fake_redis mute
     local start=$(now)
-    fails_with 69 'tried 2 times' dlock -r "unix://$T/fake.sock" --connect-timeout=1500ms --outage=1100ms job touch "$T/ran"
-    [ $(($(now) - start)) -ge 2600 ]
-    # It gives back what it may have taken, for which it has a second.
-    within 3950 "$start"
+    fails_with 69 'tried 2 times' dlock -r "unix://$T/fake.sock" --connect-timeout=2500ms --outage=1s job touch "$T/ran"
+    [ $(($(now) - start)) -ge 3500 ]
+    # One more second is for giving back what it may have taken.
+    within 5900 "$start"
     [ ! -e "$T/ran" ]
 }
 

@@ -104,6 +104,12 @@ local function note_take(fence, ...)
   redis.call('PEXPIRE', meta, whole(ttl + META_KEPT_MS + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
 end
 
+-- WAIT counts the replicas that have what its own connection wrote last, and the
+-- take was written on another one.
+local function write_again(field, text)
+  redis.call('HSET', meta, field, text)
+end
+
 local AT_THE_END = {'unusable', meta, 'its fence is at the end of what can be counted'}
 
 -- The lock itself comes last: whatever fails before it leaves no lock behind.
@@ -169,6 +175,7 @@ local function join()
   local mine = score_of(token)
   local record = mine and record_of(token)
   if mine and again and record and record.take == id and not record.released then
+    write_again('holder ' .. token, redis.call('HGET', meta, 'holder ' .. token))
     return {'taken', record.fence, mine - now, tonumber(record.slot) or -1}
   end
   if mode ~= known.mode or slots ~= known.slots then
@@ -193,6 +200,7 @@ end
 if value then
   -- The take whose reply was lost did happen.
   if again and value == token and known.owner == token and known.take == id and not is_spent(id, '') then
+    write_again('take', id)
     return {'taken', known.fence, redis.call('PTTL', lock), -1}
   end
   local left = redis.call('PTTL', lock)
