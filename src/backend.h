@@ -8,6 +8,7 @@
 #define DLOCK_BACKEND_H
 
 #include "clock.h"
+#include "findings.h"
 #include "lease.h"
 #include "lock_state.h"
 #include "status.h"
@@ -94,6 +95,15 @@ struct backend {
      * on each check sees to it that the store tells of what happens to the
      * lock after that check. The answer holds until the next call. */
     struct news (*news)(struct backend *);
+
+    /* Looks at the store itself, for --doctor: adds to *findings what is good and
+     * bad about it for locks like that of the request, whose key nobody uses.
+     * True where it is worth trying to take that lock. */
+    bool (*examine)(struct backend *, const struct lock_request *, struct findings *, struct bound);
+
+    /* Removes what is remembered of a lock that nobody holds, its last fence too:
+     * for one that will never be taken again. NULL: it makes way by itself. */
+    void (*forget)(struct backend *, const char *key, struct bound);
 
     void (*close)(struct backend *);
 };

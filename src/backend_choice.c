@@ -92,7 +92,7 @@ static bool inside_file_lock(void)
 }
 
 /* Nothing chose a file: no Redis is configured. Whoever meant that says
- * --backend=file. */
+ * --backend=file. With `out` NULL nothing is said. */
 static enum lock_result open_degraded(struct backend **backend, const struct options *options, const struct messages *out,
                                       int *status, struct why *why)
 {
@@ -106,7 +106,7 @@ static enum lock_result open_degraded(struct backend **backend, const struct opt
     enum lock_result result = open_file(backend, options, status, why);
     if (result != LOCK_OK)
         return result;
-    if (options->on_degraded == DEGRADED_PROCEED || inside_file_lock())
+    if (out == NULL || options->on_degraded == DEGRADED_PROCEED || inside_file_lock())
         return LOCK_OK;
     if (options->on_degraded == DEGRADED_WARN || !throttled(options))
         say_warning(out, "%s", text);
@@ -120,16 +120,25 @@ static bool opened(enum lock_result result, const struct messages *out, int stat
     return result == LOCK_OK;
 }
 
+static enum lock_result choose(struct backend **backend, const struct options *options, const struct messages *out,
+                               int *status, struct why *why)
+{
+    if (options->lock_file != NULL || options->backend == BACKEND_FILE)
+        return open_file(backend, options, status, why);
+    if (options->backend == BACKEND_REDIS || options->redis != NULL)
+        return open_redis(backend, options, status, why);
+    return open_degraded(backend, options, out, status, why);
+}
+
+enum lock_result backend_open(struct backend **backend, const struct options *options, int *status, struct why *why)
+{
+    return choose(backend, options, NULL, status, why);
+}
+
 bool backend_choose(struct backend **backend, const struct options *options, const struct messages *out, int *status)
 {
     struct why why = {""};
-    enum lock_result result;
-    if (options->lock_file != NULL || options->backend == BACKEND_FILE)
-        result = open_file(backend, options, status, &why);
-    else if (options->backend == BACKEND_REDIS || options->redis != NULL)
-        result = open_redis(backend, options, status, &why);
-    else
-        result = open_degraded(backend, options, out, status, &why);
+    enum lock_result result = choose(backend, options, out, status, &why);
     return opened(result, out, *status, &why);
 }
 

@@ -11,6 +11,10 @@
  * what --on-degraded says. False: told, and *status is the exit status. */
 bool backend_choose(struct backend **backend, const struct options *options, const struct messages *out, int *status);
 
+/* The same, told nobody: LOCK_OK; else *why says it and *status is the exit
+ * status. */
+enum lock_result backend_open(struct backend **backend, const struct options *options, int *status, struct why *why);
+
 /* The file lock of --fallback, said loudly. As above. */
 bool backend_fall_back(struct backend **backend, const struct options *options, const struct messages *out,
                        const struct why *outage, int *status);

@@ -8,6 +8,7 @@
  * thread has it is asked for once it has ended. */
 #include "backend_exact_file.h"
 
+#include "file_doctor.h"
 #include "flock_holder.h"
 #include "kernel_wait.h"
 #include "lock_dir.h"
@@ -320,6 +321,13 @@ static struct news exact_news(struct backend *base)
     return (struct news){.fd = backend->news_fd};
 }
 
+static bool exact_examine(struct backend *base, const struct lock_request *request, struct findings *findings,
+                          struct bound bound)
+{
+    (void)request, (void)bound;
+    return file_doctor_exact(exact_of(base)->path, findings);
+}
+
 static void exact_close(struct backend *base)
 {
     struct exact_backend *backend = exact_of(base);
@@ -354,6 +362,7 @@ enum lock_result backend_exact_file_open(struct backend **opened, const char *pa
         .force_release = exact_force_release,
         .list = exact_list,
         .news = exact_news,
+        .examine = exact_examine,
         .close = exact_close,
     };
     *opened = &backend->base;

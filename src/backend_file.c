@@ -53,6 +53,7 @@
  *   A leaves while the head is frozen: it has noted that it is the head's turn. */
 #include "backend_file.h"
 
+#include "file_doctor.h"
 #include "file_waiter.h"
 #include "lock_look.h"
 #include "lock_outside.h"
@@ -481,6 +482,13 @@ static struct news file_news(struct backend *base)
     return (struct news){.fd = waiter->news_fd};
 }
 
+static bool file_examine(struct backend *base, const struct lock_request *request, struct findings *findings, struct bound bound)
+{
+    const struct lock_dir *dir = &file_of(base)->store.dir;
+    (void)request, (void)bound;
+    return file_doctor_directory(dir->fd, dir->path, findings);
+}
+
 static void file_close(struct backend *base)
 {
     struct file_backend *backend = file_of(base);
@@ -512,6 +520,7 @@ enum lock_result backend_file_open(struct backend **opened, const char *dir, str
         .force_release = file_force_release,
         .list = file_list,
         .news = file_news,
+        .examine = file_examine,
         .close = file_close,
     };
     enum lock_result result = lock_dir_open(&backend->store.dir, dir, why);

@@ -1,6 +1,7 @@
 #include "backend_redis.h"
 
 #include "redis_login.h"
+#include "redis_doctor.h"
 #include "redis_scripts.h"
 #include "redis_sentinel.h"
 #include "redis_state.h"
@@ -238,6 +239,8 @@ enum lock_result backend_redis_open(struct backend **backend, const char *url, c
         .force_release = redis_force_release,
         .list = redis_list,
         .news = redis_news,
+        .examine = redis_examine,
+        .forget = redis_forget,
         .close = redis_close,
     };
     *backend = &redis->base;

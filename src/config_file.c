@@ -118,7 +118,8 @@ static enum settings_result read_pass(struct reading *reading)
     return reading->result;
 }
 
-static enum settings_result read_file(struct settings *settings, const char *name, const char *path, struct why *why)
+static enum settings_result read_file(struct settings *settings, const char *name, const char *path, bool *is_there,
+                                      struct why *why)
 {
     struct stat status;
     FILE *file = fopen(path, "re");
@@ -135,6 +136,7 @@ static enum settings_result read_file(struct settings *settings, const char *nam
         fclose(file);
         return SETTINGS_BAD_CONFIG;
     }
+    *is_there = true;
     struct reading reading = {
         .settings = settings,
         .name = name,
@@ -213,12 +215,12 @@ static bool any_variable(void)
 
 enum settings_result config_read(struct settings *settings, const char *name, struct why *why)
 {
-    static const char system_path[] = SYSCONFDIR "/dlock.conf";
-    enum settings_result result = read_file(settings, name, system_path, why);
+    static const char system_path[] = CONFIG_SYSTEM_FILE;
+    enum settings_result result = read_file(settings, name, system_path, &settings->system_file_read, why);
     if (result == SETTINGS_OK && !user_path(&settings->user_file))
         result = SETTINGS_NO_MEMORY;
     if (result == SETTINGS_OK && settings->user_file != NULL)
-        result = read_file(settings, name, settings->user_file, why);
+        result = read_file(settings, name, settings->user_file, &settings->user_file_read, why);
     if (result == SETTINGS_OK && any_variable() && option_find(read_variable, &settings) != NULL)
         result = SETTINGS_NO_MEMORY;
     if (result == SETTINGS_NO_MEMORY)

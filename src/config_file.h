@@ -6,6 +6,9 @@
 #include "settings.h"
 #include "why.h"
 
+/* The path of the configuration file for all users. */
+#define CONFIG_SYSTEM_FILE SYSCONFDIR "/dlock.conf"
+
 /* Adds what SYSCONFDIR/dlock.conf, $XDG_CONFIG_HOME/dlock/dlock.conf (or
  * ~/.config) and the DLOCK_* variables say, from the weakest to the strongest;
  * of the files' [lock GLOB] sections those that match the lock's name. A file

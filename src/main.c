@@ -1,5 +1,6 @@
 /* dlock: flock(1) for a fleet. Parse, then one action. */
 #include "action_attach.h"
+#include "action_doctor.h"
 #include "action_lease.h"
 #include "action_look.h"
 #include "action_run.h"
@@ -21,7 +22,8 @@
     "\n       dlock --acquire|--attach|--extend|--release [OPTIONS] NAME"                                             \
     "\n       dlock --force-release|--status|--wait-free [OPTIONS] NAME"                                              \
     "\n       dlock --extend|--release|--current [OPTIONS]"                                                           \
-    "\n       dlock --list [OPTIONS] [GLOB]"
+    "\n       dlock --list [OPTIONS] [GLOB]"                                                                            \
+    "\n       dlock --doctor [OPTIONS] [NAME]"
 
 static void print_help(enum option_action action)
 {
@@ -76,6 +78,7 @@ static int act(const struct options *options, struct messages *out)
     case ACTION_WAIT_FREE: return action_wait_free(options, out);
     case ACTION_LIST: return action_list(options, out);
     case ACTION_CURRENT: return action_current(options, out);
+    case ACTION_DOCTOR: return action_doctor(options, out);
     case ACTION_VERSION:
     case ACTION_HELP:
     case ACTION_USAGE: break;

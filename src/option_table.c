@@ -24,6 +24,7 @@ static struct poptOption acting[] = {
     FLAG("wait-free", '\0', OPT_WAIT_FREE, "wait until the lock is free (it may be taken a moment later)"),
     FLAG("list", '\0', OPT_LIST, "list the locks that are held, all or those whose name matches GLOB"),
     FLAG("current", '\0', OPT_CURRENT, "list the locks that this process runs under; exit status 1: none"),
+    FLAG("doctor", '\0', OPT_DOCTOR, "tell whether a lock can be trusted here, and if not, why"),
     POPT_TABLEEND,
 };
 
@@ -154,6 +155,7 @@ bool option_configurable(enum option_id id)
     case OPT_WAIT_FREE:
     case OPT_LIST:
     case OPT_CURRENT:
+    case OPT_DOCTOR:
     case OPT_COMMAND:
     case OPT_NO_FORK:
     case OPT_UNLOCK:

@@ -20,6 +20,7 @@ enum option_id {
     OPT_WAIT_FREE,
     OPT_LIST,
     OPT_CURRENT,
+    OPT_DOCTOR,
     OPT_EXCLUSIVE,
     OPT_SHARED,
     OPT_SLOTS,

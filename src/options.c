@@ -237,6 +237,7 @@ static enum option_action action_of(enum option_id id)
     case OPT_WAIT_FREE: return ACTION_WAIT_FREE;
     case OPT_LIST: return ACTION_LIST;
     case OPT_CURRENT: return ACTION_CURRENT;
+    case OPT_DOCTOR: return ACTION_DOCTOR;
     case OPT_VERSION: return ACTION_VERSION;
     case OPT_HELP: return ACTION_HELP;
     case OPT_USAGE: return ACTION_USAGE;

@@ -25,6 +25,7 @@ enum option_action {
     ACTION_WAIT_FREE,
     ACTION_LIST,
     ACTION_CURRENT,
+    ACTION_DOCTOR,
     ACTION_VERSION,
     ACTION_HELP,
     ACTION_USAGE,

@@ -39,6 +39,7 @@ static const struct action {
     [ACTION_WAIT_FREE] = {OPT_WAIT_FREE, NEEDED, {waiting, nothing, nothing}},
     [ACTION_LIST] = {OPT_LIST, OPTIONAL, {nothing, nothing, nothing}},
     [ACTION_CURRENT] = {OPT_CURRENT, REFUSED, {nothing, nothing, nothing}},
+    [ACTION_DOCTOR] = {OPT_DOCTOR, OPTIONAL, {taking, supervising, nothing}},
 };
 enum { USES = sizeof actions->uses / sizeof *actions->uses };
 

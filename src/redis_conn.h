@@ -47,9 +47,9 @@ struct redis_conn {
  * byte. */
 struct redis_command {
     int count;
+    int replies; /* SUBSCRIBE and its like: one for each channel, of which the last is kept; 0: one */
     const char *words[32];
     size_t lengths[32];
-    int replies; /* SUBSCRIBE and its like: one for each channel, of which the last is kept; 0: one */
 };
 
 void redis_command_add(struct redis_command *command, const char *word);

@@ -28,6 +28,7 @@ struct setting {
 struct settings {
     struct setting *first;
     char *user_file; /* path of the user's file, for origins to point to */
+    bool system_file_read, user_file_read; /* false: it is not there */
 };
 
 enum settings_result { SETTINGS_OK, SETTINGS_BAD_USAGE, SETTINGS_BAD_CONFIG, SETTINGS_NO_MEMORY };

@@ -15,6 +15,10 @@ Usage: fake_redis.py SOCKET MODE [PROXY-SOCKET [COMMAND...]]
   delay=MS  passes all on, and each reply so much later
   first=MS  the same for the very first reply alone
   lose=N,MS both: the replies that come through are late
+  instead=NAME,...=TEXT  passes all on but what begins with one of these commands:
+            each in it is answered with TEXT, in which backslashes are Python's;
+            with "bulk:" before it as a bulk string, and where it is empty not at all
+  balance   passes all on, every other connection to the second socket, COMMAND
   behind    passes all on; when the server has confirmed the first SUBSCRIBE of
             a connection, COMMAND is carried out, and what the server says to
             that is passed on in one piece with the confirmation
@@ -52,6 +56,12 @@ if mode.startswith("lose="):
 elif mode.startswith(("delay=", "first=")):
     delay = float(argument) / 1000
 guard = threading.Lock()
+instead, answered = [], b""
+if mode.startswith("instead="):
+    instead = argument.partition("=")[0].encode().split(b",")
+    answered = argument.partition("=")[2].encode().decode("unicode_escape").encode("latin-1")
+if answered.startswith(b"bulk:"):
+    answered = b"$%d\r\n%s\r\n" % (len(answered) - 5, answered[5:])
 replies = {
     "garbage": b"HTTP/1.1 400 Bad Request\r\n\r\n" * 20,
     "huge": b"+OK\r\n*2147483647\r\n",
@@ -143,7 +153,8 @@ def other_client(words):
 def relay(client):
     global calls
     server = socket.socket(socket.AF_UNIX)
-    server.connect(sys.argv[4] if signalled and mode == "switch" else sys.argv[3])
+    second = (signalled and mode == "switch") or (mode == "balance" and len(relayed) % 2 == 1)
+    server.connect(sys.argv[4] if second else sys.argv[3])
     relayed.append(client)
     lost = threading.Event()
 
@@ -189,6 +200,10 @@ def relay(client):
             break
         if mode.startswith("closing=") and argument.encode() in data:
             break
+        first = data.split(b"\r\n")[2:3]
+        if first and first[0] in instead:
+            client.sendall(answered * data.count(b"\r\n" + first[0] + b"\r\n"))
+            continue
         server.sendall(data)
     client.close()
     server.close()

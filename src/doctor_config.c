@@ -1,0 +1,178 @@
+#include "doctor_config.h"
+
+#include "config_file.h"
+#include "duration.h"
+#include "lock_name.h"
+#include "redis_url.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern char **environ;
+
+/* --- values -------------------------------------------------------------- */
+
+/* What is worth knowing though nobody has set it. */
+static bool matters_by_default(enum option_id id)
+{
+    switch ((int)id) {
+    case OPT_TTL:
+    case OPT_WAIT:
+    case OPT_REDIS:
+    case OPT_BACKEND:
+    case OPT_CONNECT_TIMEOUT:
+    case OPT_OUTAGE: return true;
+    default: return false;
+    }
+}
+
+static const char *default_text(const struct options *options, enum option_id id, char time[DURATION_TEXT_SIZE])
+{
+    switch ((int)id) {
+    case OPT_TTL: return duration_format(options->ttl, time, DURATION_TEXT_SIZE);
+    case OPT_CONNECT_TIMEOUT: return duration_format(options->connect_timeout, time, DURATION_TEXT_SIZE);
+    case OPT_OUTAGE: return duration_format(options->outage, time, DURATION_TEXT_SIZE);
+    case OPT_WAIT: return "for ever";
+    case OPT_BACKEND: return "auto";
+    default: return "none";
+    }
+}
+
+/* The strongest source says it last. */
+static const struct setting *setting_in_force(const struct options *options, enum option_id id)
+{
+    const struct setting *found = NULL;
+    for (const struct setting *setting = options->settings.first; setting != NULL; setting = setting->next)
+        if (setting->id == id)
+            found = setting;
+    return found;
+}
+
+/* A URL without its login; a text that is no URL may hold a password as well. */
+static void add_url(const char *text, const char *where, struct findings *findings)
+{
+    struct redis_url url;
+    struct why why = {""};
+    if (redis_url_parse(&url, text, &why))
+        findings_add(findings, FINDING_OK, "redis", NULL, "%s%s (%s)", url.shown,
+                     url.has_password ? ", with a password" : "", where);
+    else
+        findings_add(findings, FINDING_OK, "redis", NULL, "not usable: %s (%s)", why.text, where);
+    explicit_bzero(&url, sizeof url);
+}
+
+/* Those of several servers have white space between them. */
+static void add_urls(const char *text, const char *where, struct findings *findings)
+{
+    size_t size = strlen(text) + 1;
+    char *copy = strdup(text), *rest = copy;
+    findings->short_of_memory |= copy == NULL;
+    for (char *url; copy != NULL && (url = strsep(&rest, " \t\n")) != NULL;)
+        if (*url != '\0')
+            add_url(url, where, findings);
+    if (copy != NULL)
+        explicit_bzero(copy, size);
+    free(copy);
+}
+
+static void add_option(const struct options *options, enum option_id id, struct findings *findings)
+{
+    const char *name = option_by_id(id)->longName;
+    const struct setting *setting = setting_in_force(options, id);
+    char where[ORIGIN_TEXT_SIZE], text[512];
+    bool flag = !option_has_value(option_by_id(id));
+    if (setting == NULL) {
+        char time[DURATION_TEXT_SIZE];
+        if (matters_by_default(id) && !(id == OPT_WAIT && options->nonblock))
+            findings_add(findings, FINDING_OK, name, NULL, "%s (default)", default_text(options, id, time));
+        return;
+    }
+    origin_format(id, setting->origin, where, sizeof where);
+    if (id == OPT_REDIS) {
+        add_urls(setting->text, where, findings);
+        return;
+    }
+    if (id == OPT_OWNER) /* who knows it may release the lock */
+        snprintf(text, sizeof text, "given");
+    else
+        snprintf(text, sizeof text, "%.500s", flag && setting->text[0] == '\0' ? "yes" : setting->text);
+    findings_add(findings, FINDING_OK, name, NULL, "%s (%s)", text, where);
+}
+
+/* --- sources ------------------------------------------------------------- */
+
+static void add_file(struct findings *findings, const char *path, bool was_read)
+{
+    findings_add(findings, FINDING_OK, "file", NULL, "%s: %s", path, was_read ? "read" : "not there");
+}
+
+static const char *const set_for_commands[] = {
+    "DLOCK_NAME", "DLOCK_KEY", "DLOCK_FENCE", "DLOCK_EXPIRES_AT", "DLOCK_HELD", "DLOCK_HELD_AT", "DLOCK_SLOT", NULL,
+};
+
+static bool is_set_for_commands(const char *name)
+{
+    for (const char *const *known = set_for_commands; *known != NULL; known++)
+        if (strcmp(*known, name) == 0)
+            return true;
+    return strncmp(name, "DLOCK_TOLD_", 11) == 0;
+}
+
+static bool has_variable(const struct poptOption *option, const void *data)
+{
+    char name[ORIGIN_TEXT_SIZE];
+    enum option_id id = (enum option_id)option->val;
+    return option_configurable(id) && !(option->argInfo & POPT_ARGFLAG_DOC_HIDDEN) &&
+           strcmp(origin_format(id, (struct origin){.kind = ORIGIN_ENVIRONMENT}, name, sizeof name), data) == 0;
+}
+
+/* A misspelt one is passed over without a word otherwise. */
+static void add_unknown_variables(struct findings *findings)
+{
+    for (char **variable = environ; *variable != NULL; variable++) {
+        char name[128];
+        size_t length = strcspn(*variable, "=");
+        if (strncmp(*variable, "DLOCK_", 6) != 0 || length >= sizeof name)
+            continue;
+        memcpy(name, *variable, length);
+        name[length] = '\0';
+        if (!is_set_for_commands(name) && option_find(has_variable, name) == NULL)
+            findings_add(findings, FINDING_NOTE, name, "variables are the long options in capitals; dlock(1) lists them",
+                         "this variable is no setting");
+    }
+}
+
+/* --- what does not go together ------------------------------------------- */
+
+static void add_doubts(const struct options *options, struct findings *findings)
+{
+    char time[DURATION_TEXT_SIZE];
+    if (options->fallback_to_file)
+        findings_add(findings, FINDING_WARN, "fallback", "without --fallback no command runs while Redis is down",
+                     "while Redis is down, locks hold on this host alone, and hosts that reach it are not kept out");
+    if (options->warn_on_expire)
+        findings_add(findings, FINDING_WARN, "on-expire", "--on-expire=stop",
+                     "a command runs on without its lock when the lease ends or is lost");
+    if (!options->waits_forever && options->wait.ns > 0 && options->wait.ns < options->outage.ns)
+        findings_add(findings, FINDING_NOTE, "outage", NULL, "it is cut to --wait, %s",
+                     duration_format(options->wait, time, sizeof time));
+}
+
+void doctor_config(const struct options *options, struct findings *findings)
+{
+    char key[LOCK_KEY_SIZE];
+    findings_section(findings, "configuration", NULL);
+    add_file(findings, CONFIG_SYSTEM_FILE, options->settings.system_file_read);
+    if (options->settings.user_file != NULL)
+        add_file(findings, options->settings.user_file, options->settings.user_file_read);
+    for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++)
+        if (option_configurable(id))
+            add_option(options, id, findings);
+    add_unknown_variables(findings);
+    add_doubts(options, findings);
+    if (options->name != NULL) {
+        lock_key_make(key, options->prefix, options->scope, options->name);
+        findings_add(findings, FINDING_OK, "key", NULL, "%s", key);
+    }
+}
