@@ -4,7 +4,7 @@
 _dlock_actions='--acquire --attach --extend --release --force-release --status --wait-free --list --current --doctor'
 _dlock_flags='--exclusive --shared --nonblock --tree --heartbeat --close --verbose --quiet --json --version --help --usage'
 _dlock_valued=(--slots --wait --conflict-exit-code --ttl --hold-at-least --owner --owner-file --hash --secret-file --scope --prefix --redis --backend --lock-dir --lock-file
-    --on-degraded --fallback --cacert --cert --key --password-file --wait-replicas --connect-timeout --outage --on-expire --stop-signal --grace --command --report)
+    --on-degraded --fallback --cacert --cert --key --password-file --sentinel-password-file --wait-replicas --connect-timeout --outage --on-expire --stop-signal --grace --command --report)
 _dlock_short='-x -s -n -w -E -t -r -c -o -v -q -V -h'
 _dlock_signals='HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD CONT STOP TSTP TTIN TTOU
     URG XCPU XFSZ PROF VTALRM WINCH IO PWR SYS'
@@ -60,7 +60,7 @@ _dlock_value() {
             mapfile -t COMPREPLY < <(compgen -d -- "$2")
             return
             ;;
-        --lock-file | --owner-file | --report | --secret-file | --cacert | --cert | --key | --password-file)
+        --lock-file | --owner-file | --report | --secret-file | --cacert | --cert | --key | --password-file | --sentinel-password-file)
             compopt -o filenames 2>/dev/null
             mapfile -t COMPREPLY < <(compgen -f -- "$2")
             return

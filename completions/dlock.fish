@@ -104,6 +104,7 @@ complete -c dlock -n __dlock_takes_options -l cacert -r -F -d 'Issuers that a TL
 complete -c dlock -n __dlock_takes_options -l cert -r -F -d 'Certificate of ours for a TLS server'
 complete -c dlock -n __dlock_takes_options -l key -r -F -d 'Its private key'
 complete -c dlock -n __dlock_takes_options -l password-file -r -F -d 'File with the password for Redis'
+complete -c dlock -n __dlock_takes_options -l sentinel-password-file -r -F -d 'File with the password for the Sentinels'
 complete -c dlock -n __dlock_takes_options -l wait-replicas -x -d 'How many replicas must have a take'
 complete -c dlock -n __dlock_takes_options -l connect-timeout -x -d 'Limit of one try to reach Redis'
 complete -c dlock -n __dlock_takes_options -l outage -x -d 'How long an unreachable Redis is tried'

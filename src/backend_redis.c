@@ -1,7 +1,9 @@
 #include "backend_redis.h"
 
-#include "redis_login.h"
+#include "redis_cluster.h"
+#include "redis_cluster_list.h"
 #include "redis_doctor.h"
+#include "redis_login.h"
 #include "redis_scripts.h"
 #include "redis_sentinel.h"
 #include "redis_state.h"
@@ -80,6 +82,7 @@ static enum lock_result redis_check(struct backend *backend, struct lease *lease
         return LOCK_OK;
     redis_script_begin(&call, &redis_check_script, KEYS_WATCHED, lease->key);
     call.ears.touches = redis->watched;
+    call.least_keys = redis_least_keys(lease);
     redis_command_add(&call.words, lease->token);
     redis_command_add(&call.words, lease->take_id);
     return run_check(redis, &call, lease, bound, why);
@@ -92,6 +95,7 @@ static enum lock_result redis_extend(struct backend *backend, struct lease *leas
     struct redis_call call;
     redis_script_begin(&call, &redis_extend_script, KEYS_WATCHED, lease->key);
     call.ears.touches = redis->watched;
+    call.least_keys = redis_least_keys(lease);
     redis_command_add(&call.words, lease->token);
     redis_command_add(&call.words, lease->take_id);
     redis_script_add_number(&call, lease->ttl.ns / NS_PER_MS);
@@ -161,6 +165,8 @@ static enum lock_result redis_list(struct backend *backend, const char *prefix, 
                                    struct why *why)
 {
     struct redis_keys keys = {0};
+    if (redis_of(backend)->url.topology == REDIS_CLUSTER)
+        return redis_cluster_list(redis_of(backend), prefix, pattern, visit, data, bound, why);
     enum lock_result result = redis_keys_find(redis_of(backend), prefix, pattern, &keys, bound, why);
     for (size_t i = 0; result == LOCK_OK && i < keys.count; i++) {
         struct lock_state state = {0};
@@ -198,35 +204,20 @@ static void redis_close(struct backend *backend)
     struct redis_backend *redis = redis_of(backend);
     redis_conn_free(&redis->conn);
     redis_sentinel_free(redis);
-    redis_tls_close(redis->settings.tls);
+    if (redis->owns_tls)
+        redis_tls_close(redis->settings.tls);
+    redis_cluster_free(redis);
     explicit_bzero(&redis->url, sizeof redis->url);
     free(redis);
 }
 
-enum lock_result backend_redis_open(struct backend **backend, const char *url, const struct redis_settings *settings,
-                                    enum redis_fault *fault, struct why *why)
+static struct redis_backend *make(struct why *why)
 {
     struct redis_backend *redis = calloc(1, sizeof *redis);
-    *fault = REDIS_FAULT_URL;
     if (redis == NULL) {
         why_set(why, "out of memory");
-        return LOCK_SYSTEM;
+        return NULL;
     }
-    enum lock_result result = redis_url_parse(&redis->url, url, why) ? LOCK_OK : LOCK_INVALID;
-    if (result == LOCK_OK)
-        result = redis_login_find(&redis->url, settings, fault, why);
-    redis->settings = *settings;
-    redis_conn_init(&redis->conn, &redis->url, &redis->settings);
-    if (result == LOCK_OK && redis->url.tls)
-        result = redis_tls_open(&redis->settings.tls, settings, fault, why);
-    if (result == LOCK_OK)
-        result = redis_sentinel_init(redis, fault, why);
-    if (result != LOCK_OK) {
-        redis_close(&redis->base);
-        return result;
-    }
-    redis->conn.on_message = redis_hear;
-    redis->conn.message_data = redis;
     redis->base = (struct backend){
         .kind = "redis",
         .poll_least = DURATION_MS(250),
@@ -243,6 +234,51 @@ enum lock_result backend_redis_open(struct backend **backend, const char *url, c
         .forget = redis_forget,
         .close = redis_close,
     };
-    *backend = &redis->base;
+    return redis;
+}
+
+static void begin(struct redis_backend *redis, const struct redis_settings *settings)
+{
+    redis->settings = *settings;
+    redis_conn_init(&redis->conn, &redis->url, &redis->settings);
+    redis->conn.on_message = redis_hear;
+    redis->conn.message_data = redis;
+}
+
+enum lock_result backend_redis_open(struct backend **backend, const char *url, const struct redis_settings *settings,
+                                    enum redis_fault *fault, struct why *why)
+{
+    struct redis_backend *redis = make(why);
+    *fault = REDIS_FAULT_URL;
+    if (redis == NULL)
+        return LOCK_SYSTEM;
+    enum lock_result result = redis_url_parse(&redis->url, url, why) ? LOCK_OK : LOCK_INVALID;
+    if (result == LOCK_OK)
+        result = redis_login_find(&redis->url, settings, fault, why);
+    begin(redis, settings);
+    redis->owns_tls = true;
+    if (result == LOCK_OK && redis->url.tls)
+        result = redis_tls_open(&redis->settings.tls, settings, fault, why);
+    if (result == LOCK_OK)
+        result = redis_sentinel_init(redis, fault, why);
+    if (result != LOCK_OK)
+        redis_close(&redis->base);
+    else
+        *backend = &redis->base;
+    return result;
+}
+
+enum lock_result backend_redis_open_node(struct redis_backend **node, const struct redis_backend *first,
+                                         const struct redis_endpoint *at, struct why *why)
+{
+    struct redis_backend *redis = make(why);
+    if (redis == NULL)
+        return LOCK_SYSTEM;
+    redis->url = first->url;
+    redis->url.hosts[0] = *at;
+    redis->url.host_count = 1;
+    snprintf(redis->url.shown, sizeof redis->url.shown, "redis%s+cluster://%s:%s", redis->url.tls ? "s" : "", at->host, at->port);
+    begin(redis, &first->settings);
+    *node = redis;
     return LOCK_OK;
 }

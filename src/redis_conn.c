@@ -76,6 +76,7 @@ void redis_conn_close(struct redis_conn *conn)
     forget_out(conn);
     conn->greetings = 0;
     conn->greeting_failed = false;
+    conn->asking = false;
 }
 
 void redis_conn_free(struct redis_conn *conn)

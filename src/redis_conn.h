@@ -37,6 +37,7 @@ struct redis_conn {
     size_t out_used, out_size;
     size_t received; /* bytes: in this call, and of a message that is not whole after it */
     bool is_crowded; /* others have use for the processor: it is not spent on looking for a reply */
+    bool asking;   /* each script is led by ASKING: the slot is on its way to this node of a Cluster */
     int greetings; /* replies to AUTH, SELECT, ROLE, CLIENT SETNAME still to come */
     bool greeting_failed; /* one of these was an error: the connection is not where it should be */
     bool sent;     /* whether the last call may have reached the server */

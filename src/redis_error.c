@@ -63,11 +63,10 @@ static bool has_one_of(const char *text, const char *const *codes, const char *c
     for (; *codes != NULL; codes++)
         if (has_code(text, *codes))
             return true;
-    if (has_code(text, "ERR"))
-        text += strlen("ERR");
-    else if (code_length(text) > 0)
+    if (!has_code(text, "ERR") && code_length(text) > 0)
         return false;
-    text += strspn(text, " ");
+    for (; has_code(text, "ERR"); text += strspn(text, " ")) /* twice, where a script has passed it on */
+        text += strlen("ERR");
     for (; *beginnings != NULL; beginnings++)
         if (strncmp(text, *beginnings, strlen(*beginnings)) == 0)
             return true;
@@ -86,7 +85,7 @@ enum lock_result redis_error_result(const char *error, struct why *why)
         "wrong number of arguments for 'auth'", /* how Redis 5 says that it knows no users */
         NULL,
     };
-    static const char *const invalid_codes[] = {"MOVED", "ASK", "CROSSSLOT", NULL};
+    static const char *const cluster_codes[] = {"MOVED", "ASK", "CROSSSLOT", NULL};
     static const char *const invalid[] = {
         "DB index is out of range",
         "invalid DB index",
@@ -96,15 +95,17 @@ enum lock_result redis_error_result(const char *error, struct why *why)
         NULL,
     };
     /* Before a login it takes no command as long as ours, and says so in its own way. */
-    static const char *const no_codes[] = {NULL};
+    static const char *const nothing[] = {NULL};
     static const char *const unauthenticated[] = {"Protocol error: unauthenticated", NULL};
     const char *text = unwrapped(error);
     why_set(why, "it answered: %.400s", *error != '\0' ? error : "an error without a text");
-    if (has_one_of(text, no_codes, unauthenticated)) {
+    if (has_one_of(text, nothing, unauthenticated)) {
         why_set(why, "it wants a user and a password: NOAUTH Authentication required");
         return LOCK_REFUSED;
     }
     if (has_one_of(text, refused_codes, refused))
         return LOCK_REFUSED;
-    return has_one_of(text, invalid_codes, invalid) ? LOCK_INVALID : LOCK_UNAVAILABLE;
+    if (has_one_of(text, cluster_codes, nothing))
+        why_set(why, "it is a node of a Cluster, for which redis+cluster:// stands in the URL; it answered: %.400s", error);
+    return has_one_of(text, cluster_codes, invalid) ? LOCK_INVALID : LOCK_UNAVAILABLE;
 }

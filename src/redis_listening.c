@@ -133,7 +133,7 @@ struct batch {
     struct redis_command commands[5];
     redisReply *replies[5];
     struct redis_ears ears; /* that it subscribes to */
-    int count, leave, on, spare, script, enter;
+    int count, leave, on, spare, asking, script, enter;
     char id[24];
 };
 
@@ -143,11 +143,13 @@ static int add(struct batch *batch, struct redis_command command)
     return batch->count++;
 }
 
+/* CLIENT CACHING and ASKING hold for the next command alone, so that there is room
+ * for one of them: a touch too many does no harm. */
 static void fill_batch(struct batch *batch, const struct redis_listening *listening, const struct redis_command *script,
-                       struct redis_ears ears)
+                       struct redis_ears ears, bool asking)
 {
     bool tells = count_ears(ears) > 0 && !listening->no_touches;
-    *batch = (struct batch){.leave = -1, .on = -1, .spare = -1, .enter = -1, .ears = ears};
+    *batch = (struct batch){.leave = -1, .on = -1, .spare = -1, .asking = -1, .enter = -1, .ears = ears};
     if (count_ears(listening->ears) > 0)
         batch->leave = add(batch, channels("UNSUBSCRIBE", listening->ears));
     if (tells && !listening->on) {
@@ -159,10 +161,15 @@ static void fill_batch(struct batch *batch, const struct redis_listening *listen
         redis_command_add(&command, "OPTOUT");
         batch->on = add(batch, command);
     }
-    if (tells && !ears.touches) {
+    if (tells && !ears.touches && !asking) {
         struct redis_command command = words("CLIENT", "CACHING");
         redis_command_add(&command, "NO");
         batch->spare = add(batch, command);
+    }
+    if (asking) {
+        struct redis_command command = {0};
+        redis_command_add(&command, "ASKING");
+        batch->asking = add(batch, command);
     }
     batch->script = add(batch, *script);
     if (count_ears(ears) > 0)
@@ -231,14 +238,17 @@ static enum lock_result call(struct redis_listening *listening, struct redis_con
     }
     if (result != LOCK_OK)
         return result;
-    fill_batch(&batch, listening, script, ears);
+    fill_batch(&batch, listening, script, ears, conn->asking);
     result = redis_conn_call(conn, batch.commands, batch.count, batch.replies, bound, why);
     if (result != LOCK_OK)
         return result;
     result = read_batch(listening, conn, &batch, &refusals, why);
     if (result == LOCK_OK) {
-        *reply = batch.replies[batch.script];
-        batch.replies[batch.script] = NULL;
+        /* Without ASKING it is led back and forth; why not, its own error says. */
+        bool unasked = batch.asking >= 0 && is_error(batch.replies[batch.asking]) && is_error(batch.replies[batch.script]);
+        int answer = unasked ? batch.asking : batch.script;
+        *reply = batch.replies[answer];
+        batch.replies[answer] = NULL;
         if (is_served(*reply))
             learn(listening, &refusals);
     }

@@ -22,6 +22,13 @@ static const char credential[] = "dlock.password", variable[] = "REDISCLI_AUTH";
 
 /* --- where the password comes from --------------------------------------- */
 
+/* Where *why begins with the path. */
+static void name_kind(struct why *why)
+{
+    struct why bare = *why;
+    why_set(why, "the password file %s", bare.text);
+}
+
 static enum lock_result read_password(struct redis_url *url, const char *path, struct why *why)
 {
     struct secret secret;
@@ -36,7 +43,7 @@ static enum lock_result read_password(struct redis_url *url, const char *path, s
     if (result == LOCK_OK)
         memcpy(url->password, secret.bytes, secret.length); /* the rest is NULs: redis_url_parse() */
     else
-        why_prefix(why, "the password file");
+        name_kind(why);
     url->has_password = result == LOCK_OK;
     secret_wipe(&secret);
     return result;

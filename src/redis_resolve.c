@@ -6,7 +6,8 @@
  * The thread writes `error`, `system_error` and `list`, then `done_fd`; the asker reads them
  * only after they have read done_fd. Either order of leaving is fine: the last
  * one frees. This happens before the command is started or not at all: while
- * it runs, the addresses that are known are used. */
+ * it runs, the addresses that are known are used. (But for a node of a Cluster that
+ * is first named then: see redis_cluster.c.) */
 #include "redis_resolve.h"
 
 #include <errno.h>

@@ -15,7 +15,7 @@ static const char *const companion_names[KEYS_ALL - 1] = {"meta", "holders", "co
 
 void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys, const char *key)
 {
-    *call = (struct redis_call){.script = script};
+    *call = (struct redis_call){.script = script, .keys = keys};
     snprintf(call->count, sizeof call->count, "%d", keys);
     redis_command_add(&call->words, ""); /* EVALSHA or EVAL */
     redis_command_add(&call->words, "");
@@ -25,6 +25,11 @@ void redis_script_begin(struct redis_call *call, const struct redis_script *scri
         lock_key_companion(call->companions[i], COMPANION_SIZE, key, companion_names[i]);
         redis_command_add(&call->words, call->companions[i]);
     }
+}
+
+int redis_least_keys(const struct lease *lease)
+{
+    return lease->take_id[0] != '\0' && lease->mode == MODE_EXCLUSIVE ? KEYS_OWNED : 0;
 }
 
 void redis_script_add_number(struct redis_call *call, int64_t number)
@@ -67,31 +72,65 @@ enum lock_result redis_bad_answer(struct redis_backend *redis, struct why *why)
     return LOCK_UNAVAILABLE;
 }
 
-enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call, redisReply **reply, struct bound bound,
-                                  struct why *why)
+static void shed_keys(struct redis_call *call)
 {
-    enum lock_result result = redis_route_open(redis, call->words.words[REDIS_CALL_KEY], bound, why);
-    if (result == LOCK_OK)
-        result = redis_script_send(redis, call, call->by_text, reply, bound, why);
+    struct redis_command *words = &call->words;
+    int more = call->least_keys > 0 ? call->keys - call->least_keys : 0, rest = REDIS_CALL_KEY + call->keys;
+    memmove(&words->words[rest - more], &words->words[rest], (size_t)(words->count - rest) * sizeof *words->words);
+    memmove(&words->lengths[rest - more], &words->lengths[rest], (size_t)(words->count - rest) * sizeof *words->lengths);
+    words->count -= more;
+    call->keys -= more;
+    snprintf(call->count, sizeof call->count, "%d", call->keys);
+    set_word(words, REDIS_CALL_KEY - 1, call->count);
+}
+
+/* By its digest; by its text where the server does not know that yet. */
+static enum lock_result run_here(struct redis_backend *redis, struct redis_call *call, redisReply **reply, struct bound bound,
+                                 struct why *why)
+{
+    struct deadline late = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
+    enum lock_result result = redis_script_send(redis, call, call->by_text, reply, bound, why);
     if (result == LOCK_OK && (*reply)->type == REDIS_REPLY_ERROR && strncmp((*reply)->str, "NOSCRIPT", 8) == 0) {
         freeReplyObject(*reply);
         result = redis_script_send(redis, call, true, reply, bound, why);
     }
-    if (result != LOCK_OK)
-        return result;
-    if (is_answer(*reply))
-        return LOCK_OK;
-    if ((*reply)->type == REDIS_REPLY_ERROR) {
-        result = redis_error_result((*reply)->str, why);
-        if (result == LOCK_REFUSED)
-            redis_login_explain(&redis->url, &(struct redis_refused){call->script->text, call->words.words[REDIS_CALL_KEY]},
-                                (*reply)->str, why);
-        if (redis_error_is((*reply)->str, "READONLY")) /* it was the master once: who is now is to be found out */
-            redis_conn_close(&redis->conn);
-    } else {
-        result = redis_bad_answer(redis, why);
-    }
-    freeReplyObject(*reply);
+    if (result != LOCK_OK && result != LOCK_CANCELLED)
+        redis_route_failed(redis, deadline_passed(late), why);
+    return result;
+}
+
+/* LOCK_OK: it is to be run again. */
+static enum lock_result judge(struct redis_backend *redis, const struct redis_call *call, const char *error,
+                              struct redis_detour *detour, struct bound bound, struct why *why)
+{
+    const char *key = call->words.words[REDIS_CALL_KEY];
+    enum lock_result result = redis_route_judge(redis, key, error, detour, bound, why);
+    if (result == LOCK_REFUSED)
+        redis_login_explain(&redis->url, &(struct redis_refused){call->script->text, key}, error, why);
+    if (redis_error_is(error, "READONLY")) /* it was the master once: who is now is to be found out */
+        redis_conn_close(&redis->conn);
+    return result;
+}
+
+enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call, redisReply **reply, struct bound bound,
+                                  struct why *why)
+{
+    struct redis_detour detour = {.start = deadline_now()};
+    enum lock_result result;
+    do {
+        result = redis_route_open(redis, call->words.words[REDIS_CALL_KEY], bound, why);
+        if (result == LOCK_OK)
+            result = run_here(redis, call, reply, bound, why);
+        if (result != LOCK_OK || is_answer(*reply))
+            return result;
+        if ((*reply)->type == REDIS_REPLY_ERROR)
+            result = judge(redis, call, (*reply)->str, &detour, bound, why);
+        else
+            result = redis_bad_answer(redis, why);
+        freeReplyObject(*reply);
+        if (result == LOCK_OK && detour.pause.ns > 0)
+            shed_keys(call);
+    } while (result == LOCK_OK);
     return result;
 }
 

@@ -19,7 +19,7 @@ extern const struct redis_script redis_take_script, redis_check_script, redis_ex
 
 /* How many of the lock's keys a script is given, lock and meta first (see
  * common.lua). */
-enum { KEYS_WATCHED = 3, KEYS_ALL = 6 };
+enum { KEYS_OWNED = 2, KEYS_WATCHED = 3, KEYS_ALL = 6 };
 
 /* Where the lock's key stands among the words of a call. */
 enum { REDIS_CALL_KEY = 3 };
@@ -40,15 +40,25 @@ struct redis_place {
 };
 
 struct redis_sentinel;
+struct redis_cluster;
+
+/* What became of one call on its way to the right node of a Cluster. */
+struct redis_detour {
+    struct deadline start;
+    int redirections;
+    struct duration pause; /* before it was made again at the same node */
+};
 
 /* One server, and the lock that is taken there. */
 struct redis_backend {
     struct backend base;
     struct redis_url url;
     struct redis_settings settings;
+    bool owns_tls; /* settings.tls is ours to close */
     const char *key; /* of the lock that is taken; NULL: none yet */
     struct redis_conn conn;
     struct redis_sentinel *sentinel; /* NULL: the URL names none */
+    struct redis_cluster *cluster; /* its nodes; NULL: none is known yet, or it is no Cluster */
     struct redis_listening listening;
     struct redis_place place;
     bool watched;      /* the checks ask to be told at once */
@@ -57,6 +67,12 @@ struct redis_backend {
     bool leased;       /* addresses are settled: from here on no name is looked up */
     bool release_sent; /* and its reply never came */
 };
+
+/* Makes one for another node of the Cluster of `first`, which must outlive it: its
+ * login and its TLS are the same. It begins there, and follows a key that moves.
+ * LOCK_OK with *node, to be closed as any backend; LOCK_SYSTEM. */
+enum lock_result backend_redis_open_node(struct redis_backend **node, const struct redis_backend *first,
+                                         const struct redis_endpoint *at, struct why *why);
 
 static inline struct redis_backend *redis_of(struct backend *backend)
 {
@@ -74,10 +90,17 @@ struct redis_call {
     char numbers[NUMBERS_MOST][24]; /* those that are words */
     int number_count;
     bool by_text;     /* sent with its text at once: nobody will be there to send it again */
+    int keys, least_keys; /* that it is given, and can do with while its slot is moved (0: with none less) */
     bool sent_before; /* redis_script_run_again() has sent it twice */
 };
 
 void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys, const char *key);
+
+/* With how many keys a script does that is about this lease: an exclusive lock of
+ * our own needs lock and meta, and has both. While a Cluster moves its slot, a
+ * script is put off as long as one of the keys it is given is not there; what the
+ * others are for (calling those who wait) nobody could make use of then. */
+int redis_least_keys(const struct lease *lease);
 
 /* Adds a number as a word. */
 void redis_script_add_number(struct redis_call *call, int64_t number);

@@ -137,6 +137,7 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
 void redis_release_begin(struct redis_call *call, const struct lease *lease)
 {
     redis_script_begin(call, &redis_release_script, KEYS_ALL, lease->key);
+    call->least_keys = redis_least_keys(lease);
     redis_command_add(&call->words, lease->token);
     redis_command_add(&call->words, lease->take_id);
     redis_script_add_number(call, wall_now_ms());
@@ -369,7 +370,9 @@ struct call redis_listen(struct backend *backend)
     if (listened && redis->conn.fd >= 0) {
         call.fd = redis->conn.fd;
         call.now = place->called;
-        call.poll_most = place->attended || redis_sentinel_is_deaf(redis) ? call.poll_most : DURATION_S(30);
+        /* A Cluster may have moved the lock to another node, where nobody calls us until we ask. */
+        if (!place->attended && redis->url.topology != REDIS_CLUSTER && !redis_sentinel_is_deaf(redis))
+            call.poll_most = DURATION_S(30);
     } else if (redis->listening.no_wake) {
         call.cannot = redis->listening.why_wake.text;
         call.poll_most = place->ahead == 0 ? DURATION_MS(500) : call.poll_most;

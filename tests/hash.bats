@@ -122,14 +122,14 @@ secret() {
 
 @test "a secret that is missing, short, long, or open to others: exit 78 with the file and where it was named" {
     local dlock=(dlock --backend=file) file=$T/made
-    fails_with 78 "^dlock: job: --secret-file: /nowhere: cannot read it: No such file" "${dlock[@]}" --secret-file=/nowhere job touch "$T/ran"
+    fails_with 78 "^dlock: job: --secret-file: /nowhere: No such file" "${dlock[@]}" --secret-file=/nowhere job touch "$T/ran"
     mkdir -m 700 "$T/dir"
-    fails_with 78 "--secret-file: $T/dir: cannot read it: Is a directory" "${dlock[@]}" --secret-file="$T/dir" job touch "$T/ran"
-    DLOCK_SECRET_FILE=/nowhere fails_with 78 'DLOCK_SECRET_FILE: /nowhere: cannot read it' "${dlock[@]}" job touch "$T/ran"
+    fails_with 78 "--secret-file: $T/dir: it is neither a regular file nor a pipe" "${dlock[@]}" --secret-file="$T/dir" job touch "$T/ran"
+    DLOCK_SECRET_FILE=/nowhere fails_with 78 'DLOCK_SECRET_FILE: /nowhere: No such file' "${dlock[@]}" job touch "$T/ran"
     printf '123456789012345\n' >"$file" && chmod 600 "$file"
     fails_with 78 'the secret has 15 bytes, and should have 16 or more' "${dlock[@]}" --secret-file="$file" job touch "$T/ran"
     secret x 4097
-    fails_with 78 'the secret has more than 4096 bytes' "${dlock[@]}" --secret-file="$file" job touch "$T/ran"
+    fails_with 78 'it is too long for a secret' "${dlock[@]}" --secret-file="$file" job touch "$T/ran"
     secret x 4096
     run "${dlock[@]}" --secret-file="$file" job echo ran
     equals "$output" ran

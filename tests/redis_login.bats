@@ -126,7 +126,7 @@ takes() {
     refused 78 'No such file'
     password_file word "$PASSWORD"
     chmod 604 "$T/word"
-    refused 78 'others can read it; chmod o= helps'
+    refused 78 'it holds a secret, and others can read it; chmod o= helps'
     chmod 600 "$T/word"
     password_file word ''
     refused 78 'it is empty'
@@ -135,11 +135,11 @@ takes() {
     password_file word 'a\0b'
     refused 78 'there is a NUL in it'
     rm "$T/word"
-    mkdir "$T/word"
-    refused 78 'it is not a regular file'
+    mkdir -m 700 "$T/word"
+    refused 78 'it is neither a regular file nor a pipe'
     rmdir "$T/word"
-    mkfifo "$T/word"
-    refused 78 'it is not a regular file'
+    mkfifo -m 600 "$T/word"
+    refused 78 'it is empty'
     run dlock --json -r "$URL" --password-file="$T/word" job true
     [[ $output == *'"code":"INVALID_CONFIG"'* ]]
     rm "$T/word"

@@ -177,6 +177,21 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     [ ! -e "$T/ran" ]
 }
 
+@test "of a chain of issuers, the one that --cacert has is enough" {
+    start_tls_redis
+    sign middle ca basicConstraints=critical,CA:true 7
+    make_certificate leaf middle DNS:localhost
+    show_certificate leaf
+    fails_with 77 'is from an unknown issuer' dlock -r "$URL" job touch "$T/ran"
+    run dlock -r "$URL" --cacert="$CERTS/middle.pem" job echo ran
+    equals "$status $output" '0 ran'
+    cat "$CERTS/middle.pem" >>"$CERTS/leaf.pem"
+    show_certificate leaf
+    run dlock -r "$URL" job echo ran
+    equals "$status $output" '0 ran'
+    [ ! -e "$T/ran" ]
+}
+
 @test "a server that wants a certificate of ours: without, exit 77 that says so; with it, a lock" {
     start_tls_redis --tls-auth-clients yes
     local version

@@ -22,19 +22,22 @@ make_authority() {
 }
 
 # make_certificate NAME AUTHORITY NAMES [DAYS]: NAMES as in subjectAltName.
-make_certificate() {
+make_certificate() { sign "$1" "$2" "subjectAltName=$3" "${4:-7}"; }
+
+# sign NAME AUTHORITY EXTENSION DAYS
+sign() {
     make_key "$CERTS/$1.key"
     openssl req -new -key "$CERTS/$1.key" -subj "/CN=$1" -out "$CERTS/$1.csr"
-    openssl x509 -req -in "$CERTS/$1.csr" -CA "$CERTS/$2.pem" -CAkey "$CERTS/$2.key" -days "${4:-7}" \
-        -extfile <(echo "subjectAltName=$3") -out "$CERTS/$1.pem" 2>/dev/null
+    openssl x509 -req -in "$CERTS/$1.csr" -CA "$CERTS/$2.pem" -CAkey "$CERTS/$2.key" -days "$4" \
+        -extfile <(echo "$3") -out "$CERTS/$1.pem" 2>/dev/null
 }
 
 # start_tls_redis [ARGUMENTS...]: a server on $PORT, with TLS, and on the Unix
 # socket $T/redis.sock, without. Another may have the port by then.
 start_tls_redis() {
-    local try
-    for try in 1 2 3 4 5; do
+    for _ in 1 2 3 4 5; do
         PORT=$(free_port)
+        # shellcheck disable=SC2034
         URL=rediss://localhost:$PORT
         ! start_redis redis --tls-port "$PORT" --bind 127.0.0.1 -::1 --tls-cert-file "$CERTS/server.pem" \
             --tls-key-file "$CERTS/server.key" --tls-ca-cert-file "$CERTS/ca.pem" --tls-auth-clients no "$@" || return 0

@@ -86,6 +86,16 @@ local function record_of(token)
   return whole_record and type(record) == 'table' and record or nil
 end
 
+-- What an ACL says no to, with the command; false for all else. Redis before 7, 7.0,
+-- and since 7.2.
+local function denial(reply, command)
+  local err = type(reply) == 'table' and reply.err
+  for _, words in ipairs({'NOPERM', 'user executing the script', 'ACL failure'}) do
+    if err and string.find(err, words, 1, true) then return err .. ' (' .. command .. ')' end
+  end
+  return false
+end
+
 -- Of what must be known: where an ACL says no, there is no answer.
 local function allowed(reply, command)
   if type(reply) == 'table' and reply.err and not is_wrong_type(reply) then error(reply.err .. ' (' .. command .. ')', 0) end
@@ -140,7 +150,10 @@ end
 
 -- The key lasts as long as the last of them; nobody left: it goes.
 local function settle_shared(now)
-  local last = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')
+  -- In a Cluster that is moving the slot, the set of which the last has just been
+  -- removed cannot be read: that is an error, and #last is 0 as well.
+  local last = redis.pcall('ZRANGE', holders, -1, -1, 'WITHSCORES')
+  if denial(last, 'ZRANGE') then error(denial(last, 'ZRANGE'), 0) end
   if #last == 0 then
     redis.call('DEL', lock)
     value = false

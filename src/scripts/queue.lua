@@ -140,13 +140,6 @@ local function open_queue()
     end
   end
 
-  -- What an ACL says no to, with the command; false for all else.
-  local function denial(command, reply)
-    local err = type(reply) == 'table' and reply.err
-    local denied = err and (string.find(err, 'NOPERM', 1, true) or string.find(err, 'user executing the script', 1, true))
-    return denied and command .. ': ' .. err
-  end
-
   -- Comes, or shows that it still waits. Why nobody can be called: who may not call
   -- cannot be called either, since the same user releases the lock; nor who may
   -- not stand in the queue.
@@ -154,10 +147,10 @@ local function open_queue()
     local called = redis.pcall('PUBLISH', channel_of(id), '')
     local mute = type(called) == 'table' and called.err and 'PUBLISH: ' .. called.err
     local queued = redis.pcall('ZADD', queue, whole(came), id)
-    mute = mute or denial('ZADD', queued)
+    mute = mute or denial(queued, 'ZADD')
     listens = listens and not mute
     local written = write_waiter(id, now + (listens and LISTENER_MS or POLLER_MS), listens, now, mode, slots)
-    mute = mute or denial('HSET', written)
+    mute = mute or denial(written, 'HSET')
     redis.pcall('PEXPIRE', queue, 2 * LISTENER_MS)
     redis.pcall('PEXPIRE', waiters, 2 * LISTENER_MS)
     end_turn_of(id)
