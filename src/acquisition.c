@@ -211,6 +211,15 @@ static bool inside_by_claim(struct acquisition *acquisition)
     return inside;
 }
 
+static void say_taken(const struct acquisition *acquisition, const char *time)
+{
+    const struct backend *backend = acquisition->backend;
+    if (backend->warning != NULL)
+        say_warning(acquisition->out, "%s", backend->warning);
+    say_verbose(acquisition->out, "taken (%s, fence %" PRId64 "%s%s) after %s", backend->kind, acquisition->lease.fence,
+                backend->note != NULL ? ", " : "", backend->note != NULL ? backend->note : "", time);
+}
+
 bool acquisition_take(struct acquisition *acquisition, int *status)
 {
     const struct options *options = acquisition->options;
@@ -244,8 +253,7 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
         return true;
     char time[DURATION_TEXT_SIZE];
     if (result == LOCK_OK)
-        say_verbose(out, "taken (%s, fence %" PRId64 ") after %s", acquisition->backend->kind, acquisition->lease.fence,
-                    duration_format(waited.time, time, sizeof time));
+        say_taken(acquisition, duration_format(waited.time, time, sizeof time));
     else
         *status = not_taken(acquisition, result, &holder, &waited, &why);
     return result == LOCK_OK;

@@ -73,6 +73,8 @@ int action_status(const struct options *options, struct messages *out)
         else if (out->verbosity >= 0)
             lock_state_print(&looking.state, options->name);
         status = flushed(out, looking.state.locked ? STATUS_OK : FREE_STATUS);
+        if (looking.backend->note != NULL)
+            say_warning(out, "%s", looking.backend->note);
         lock_state_free(&looking.state);
     }
     looking_close(&looking);

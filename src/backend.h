@@ -36,10 +36,14 @@ enum extend_how { EXTEND_AT_LEAST, EXTEND_EXACTLY };
 
 struct backend {
     const char *kind;                     /* "redis" or "file", as in DLOCK_BACKEND */
+    bool never_calls; /* who waits asks again and again; that is no fault of the store */
     struct duration poll_least; /* how soon to ask again, the first time, for a lock that is held */
     /* A take was sent and nothing came back, so that the lock may be ours, now
      * or late: who gives up must release it. */
     bool uncertain;
+    /* What else there is to say of the last call that did what it should, of
+     * stores that are several: with -v, and to everybody. NULL: nothing. */
+    const char *note, *warning;
     bool queued; /* we stand in the store's queue: who gives up must leave it, with a release */
 
     /* Asks once for the lock. Never waits for its holder.
@@ -69,6 +73,11 @@ struct backend {
      * The new deadline counts from before it was asked for. EXTEND_AT_LEAST
      * never shortens it. Results as of check(). */
     enum lock_result (*extend)(struct backend *, struct lease *, enum extend_how, struct bound, struct why *);
+
+    /* Where several stores keep a lock together: has the fence that this one
+     * keeps be no lower than the lease's, if the lock is still ours. Results as
+     * of check(). NULL: this backend is never one of several. */
+    enum lock_result (*raise_fence)(struct backend *, struct lease *, struct bound, struct why *);
 
     /* Compare-and-delete: a lock that is not ours is never touched. One with a
      * hold in the future stays until then, for others to find it held; where

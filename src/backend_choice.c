@@ -2,6 +2,7 @@
 
 #include "backend_exact_file.h"
 #include "backend_file.h"
+#include "backend_quorum.h"
 #include "backend_redis.h"
 #include "failure.h"
 #include "lock_dir.h"
@@ -56,8 +57,14 @@ static enum lock_result open_redis(struct backend **backend, const struct option
         .sentinel_password_file = options->sentinel_password_file,
         .wait_replicas = options->wait_replicas,
     };
+    bool several = backend_quorum_is_meant(options->redis);
+    if (several && options->mode == MODE_SLOTS) {
+        why_set(why, "several servers cannot count holders: a majority each of theirs could be more than N; one server can");
+        return configured_wrongly(options, OPT_SLOTS, status, why);
+    }
     enum redis_fault fault;
-    enum lock_result result = backend_redis_open(backend, options->redis, &settings, &fault, why);
+    enum lock_result result = several ? backend_quorum_open(backend, options->redis, &settings, &fault, why)
+                                      : backend_redis_open(backend, options->redis, &settings, &fault, why);
     *status = (int)status_of(result);
     if (result == LOCK_INVALID)
         blame(options, fault, status, why);

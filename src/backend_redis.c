@@ -103,6 +103,17 @@ static enum lock_result redis_extend(struct backend *backend, struct lease *leas
     return run_check(redis, &call, lease, bound, why);
 }
 
+static enum lock_result redis_raise_fence(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+{
+    struct redis_backend *redis = redis_of(backend);
+    struct redis_call call;
+    redis_script_begin(&call, &redis_check_script, KEYS_WATCHED, lease->key);
+    redis_command_add(&call.words, lease->token);
+    redis_command_add(&call.words, lease->take_id);
+    redis_script_add_number(&call, lease->fence);
+    return run_check(redis, &call, lease, bound, why);
+}
+
 /* A release whose reply was lost is sent again, and finds what it has done. */
 static enum lock_result redis_release(struct backend *backend, const struct lease *lease, struct bound bound, struct why *why)
 {
@@ -225,6 +236,7 @@ static struct redis_backend *make(struct why *why)
         .listen = redis_listen,
         .check = redis_check,
         .extend = redis_extend,
+        .raise_fence = redis_raise_fence,
         .release = redis_release,
         .look = redis_look,
         .force_release = redis_force_release,
@@ -241,6 +253,7 @@ static void begin(struct redis_backend *redis, const struct redis_settings *sett
 {
     redis->settings = *settings;
     redis_conn_init(&redis->conn, &redis->url, &redis->settings);
+    redis->conn.is_crowded = settings->one_of_several;
     redis->conn.on_message = redis_hear;
     redis->conn.message_data = redis;
 }

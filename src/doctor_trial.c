@@ -144,6 +144,7 @@ static bool watch(struct trial *trial)
         return true;
     }
     struct lease seen = trial->holder.lease;
+    seen.take_id = ""; /* of another process */
     step_begin(trial);
     enum lock_result result = other->extend(other, &seen, EXTEND_EXACTLY, trial->bound, &why);
     if (result != LOCK_OK)
@@ -211,7 +212,8 @@ static bool hand_over(struct trial *trial)
         return distrust(trial, "handed over", "it is refused to the one who waits, though it was released");
     if (result != LOCK_OK)
         return step_end(trial, "handed over", result, &why);
-    findings_add(trial->findings, called ? FINDING_OK : FINDING_WARN, "handed over",
+    enum finding_result uncalled = waiter->backend->never_calls ? FINDING_NOTE : FINDING_WARN;
+    findings_add(trial->findings, called ? FINDING_OK : uncalled, "handed over",
                  "who waits asks again and again instead, at first four times a second",
                  called ? "%s" : "%s, but not called: %s", time, call.cannot != NULL ? call.cannot : "nothing was heard");
     if (waiter->lease.fence <= trial->holder.lease.fence)
@@ -275,6 +277,7 @@ void doctor_trial(struct backend *holder, struct backend *waiter, const struct l
     struct trial trial = {.findings = findings, .bound = bound};
     party_init(&trial.holder, holder, request);
     party_init(&trial.waiter, waiter, request);
+    trial.waiter.request.self.pid_start++; /* another process: a store may look for our own */
     findings_section(findings, "trial", NULL);
     if (!take(&trial) && !holder->uncertain)
         return;

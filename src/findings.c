@@ -84,6 +84,21 @@ void findings_fail(struct findings *findings, int status, const char *name, cons
     va_end(args);
 }
 
+bool findings_failed(const struct findings *findings, size_t from)
+{
+    for (size_t i = from; i < findings->count; i++)
+        if (findings->list[i].result == FINDING_FAIL)
+            return true;
+    return false;
+}
+
+void findings_excuse(struct findings *findings, size_t from, size_t end)
+{
+    for (size_t i = from; i < end; i++)
+        if (findings->list[i].result == FINDING_FAIL)
+            findings->list[i].result = FINDING_WARN;
+}
+
 int findings_status(const struct findings *findings)
 {
     int status = STATUS_OK;

@@ -51,6 +51,12 @@ __attribute__((format(printf, 5, 6))) void findings_add(struct findings *finding
 __attribute__((format(printf, 5, 6))) void findings_fail(struct findings *findings, int status, const char *name,
                                                          const char *advice, const char *format, ...);
 
+/* Whether a row from the `from`th on (counted from 0) is a failure. */
+bool findings_failed(const struct findings *findings, size_t from);
+
+/* Makes warnings of such failures: others make up for what is missing there. */
+void findings_excuse(struct findings *findings, size_t from, size_t end);
+
 /* 0 where nothing failed; else the status that a run would have had: that of the
  * first row that failed so; else FINDING_UNTRUSTED. */
 int findings_status(const struct findings *findings);

@@ -278,10 +278,6 @@ static enum settings_result apply_all(struct options *options, struct why *why)
         struct origin *origin = &options->origins[setting->id];
         struct why fault = {""};
         bool good = value ? apply_value(options, setting->id, setting->text, &fault) : apply_flag(options, setting, &fault);
-        if (good && setting->id == OPT_REDIS && origin->kind == setting->origin.kind && origin->line == 0) {
-            why_set(&fault, "given twice; a quorum of several servers is not supported by this version");
-            good = false;
-        }
         *origin = setting->origin;
         if (!good) {
             char where[ORIGIN_TEXT_SIZE];
@@ -464,6 +460,10 @@ enum settings_result options_read(struct options *options, int argc, char **argv
     options->settings = (struct settings){0};
     options->cli_auth = getenv("REDISCLI_AUTH");
     result = config_read(&options->settings, options->name != NULL ? options->name : "", why);
+    if (!settings_join(&command_line, OPT_REDIS)) {
+        why_set(why, "out of memory");
+        result = SETTINGS_NO_MEMORY;
+    }
     settings_append(&options->settings, &command_line);
     if (result == SETTINGS_OK)
         result = apply_all(options, why);

@@ -4,6 +4,7 @@
 #include "redis_resolve.h"
 #include "redis_route.h"
 #include "redis_scripts.h"
+#include "redis_tls.h"
 #include "text.h"
 
 #include <arpa/inet.h>
@@ -150,11 +151,23 @@ static bool examine_connection(struct redis_patient *patient)
     return true;
 }
 
+static void add_tls(struct findings *findings, const struct redis_tls_session *session)
+{
+    enum { SOON_DAYS = 14 };
+    struct redis_tls_facts facts;
+    redis_tls_facts(session, &facts);
+    findings_add(findings, FINDING_OK, "tls", NULL, "%s, %s", facts.protocol, facts.cipher);
+    findings_add(findings, facts.days < SOON_DAYS ? FINDING_WARN : FINDING_OK, "certificate",
+                 "a new certificate at the server, in time", "%s, by %s (%d certificate%s); the first expires in %d day%s",
+                 facts.subject, facts.issuer, facts.certificates, facts.certificates == 1 ? "" : "s", facts.days,
+                 facts.days == 1 ? "" : "s");
+}
+
 static void examine_tls(struct redis_patient *patient)
 {
     bool sends_password = patient->url->has_password || patient->settings->password_file != NULL;
-    if (patient->url->tls)
-        findings_add(patient->findings, FINDING_OK, "tls", NULL, "used");
+    if (patient->conn.tls != NULL)
+        add_tls(patient->findings, patient->conn.tls);
     else if (!is_remote(&patient->conn))
         findings_add(patient->findings, FINDING_OK, "tls", NULL, "not used; nothing leaves this host");
     else

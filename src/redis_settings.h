@@ -4,6 +4,8 @@
 
 #include "clock.h"
 
+#include <stdbool.h>
+
 /* The texts are the options', and live as long. */
 struct redis_settings {
     struct duration timeout;         /* of one try: connecting, or one call */
@@ -13,6 +15,7 @@ struct redis_settings {
     const char *cli_auth;            /* what REDISCLI_AUTH was; NULL: not set */
     const char *sentinel_password_file; /* NULL: none */
     int wait_replicas;               /* how many must have a take */
+    bool one_of_several;             /* others are asked at the same time */
 };
 
 /* Which setting cannot be used, for whoever knows where it was made. */

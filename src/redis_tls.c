@@ -15,6 +15,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -469,4 +470,27 @@ enum lock_result redis_tls_error(const struct redis_tls_session *session, struct
     else
         why_set(why, "TLS: %s", reason_of(session->fault));
     return LOCK_UNAVAILABLE;
+}
+
+/* --- facts --------------------------------------------------------------- */
+
+void redis_tls_facts(const struct redis_tls_session *session, struct redis_tls_facts *facts)
+{
+    const struct openssl *ssl = openssl();
+    const OPENSSL_STACK *chain = (const OPENSSL_STACK *)ssl->SSL_get0_verified_chain(session->ssl);
+    *facts = (struct redis_tls_facts){
+        .protocol = ssl->SSL_get_version(session->ssl),
+        .cipher = ssl->SSL_CIPHER_get_name(ssl->SSL_get_current_cipher(session->ssl)),
+        .certificates = chain != NULL ? ssl->OPENSSL_sk_num(chain) : 0,
+        .days = INT_MAX,
+    };
+    for (int i = 0; i < facts->certificates; i++) {
+        const X509 *one = ssl->OPENSSL_sk_value(chain, i);
+        int days = 0, seconds = 0;
+        if (i == 0)
+            (void)ssl->X509_NAME_oneline(ssl->X509_get_subject_name(one), facts->subject, sizeof facts->subject);
+        (void)ssl->X509_NAME_oneline(ssl->X509_get_issuer_name(one), facts->issuer, sizeof facts->issuer);
+        if (ssl->ASN1_TIME_diff(&days, &seconds, NULL, ssl->X509_get0_notAfter(one)) == 1 && days < facts->days)
+            facts->days = days;
+    }
 }

@@ -54,4 +54,16 @@ enum lock_result redis_tls_error(const struct redis_tls_session *session, struct
  * given out yet: no poll(2) shows them. */
 bool redis_tls_has_unread(const struct redis_tls_session *session);
 
+/* What was agreed on, for people. The texts live as long as the session. */
+struct redis_tls_facts {
+    const char *protocol, *cipher;
+    int certificates;          /* from the server's to that of an issuer that is trusted */
+    char subject[256];         /* of the server's, as "/CN=..." */
+    char issuer[256];          /* of the last one */
+    int days;                  /* until the first of them expires */
+};
+
+/* After the handshake. */
+void redis_tls_facts(const struct redis_tls_session *session, struct redis_tls_facts *facts);
+
 #endif

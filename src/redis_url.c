@@ -7,7 +7,10 @@
 
 static bool fail(struct why *why, const char *text)
 {
-    why_set(why, "%s; redis://[USER[:PASSWORD]@]HOST[:PORT][/DB] or unix:///PATH[?db=N] is what fits", text);
+    why_set(why,
+            "%s; redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss:// (TLS), redis+sentinel://HOST,HOST/MASTER[/DB], "
+            "redis+cluster://HOST,HOST or unix:///PATH[?db=N] is what fits",
+            text);
     return false;
 }
 
@@ -71,6 +74,8 @@ static bool parse_host(struct redis_endpoint *at, const char *port, const char *
 static bool parse_hosts(struct redis_url *url, const char *text, const char *end, struct why *why)
 {
     const char *port = url->topology == REDIS_SENTINEL ? "26379" : "6379";
+    if (url->topology == REDIS_ONE && memchr(text, ',', (size_t)(end - text)) != NULL)
+        return fail(why, "there are several hosts");
     for (;;) {
         const char *comma = url->topology == REDIS_ONE ? NULL : memchr(text, ',', (size_t)(end - text));
         const char *stop = comma != NULL ? comma : end;
@@ -184,5 +189,5 @@ bool redis_url_parse(struct redis_url *url, const char *text, struct why *why)
     }
     if (strncmp(text, "unix://", 7) == 0)
         return parse_unix(url, text + 7, why);
-    return fail(why, "it begins with neither redis:// nor unix://");
+    return fail(why, "it begins with none of the schemes");
 }

@@ -25,6 +25,44 @@ bool settings_add(struct settings *settings, enum option_id id, const char *text
     return true;
 }
 
+/* The values may hold logins. */
+static void forget(struct setting *setting)
+{
+    explicit_bzero(setting->text, strlen(setting->text));
+    free(setting);
+}
+
+bool settings_join(struct settings *settings, enum option_id id)
+{
+    struct setting **joined = NULL, **next;
+    for (struct setting **at = &settings->first; *at != NULL; at = next) {
+        next = &(*at)->next;
+        if ((*at)->id != id)
+            continue;
+        if (joined == NULL) {
+            joined = at;
+            continue;
+        }
+        struct setting *first = *joined, *more = *at;
+        size_t size = strlen(first->text) + strlen(more->text) + 2;
+        struct setting *both = malloc(sizeof *both + size);
+        if (both == NULL)
+            return false;
+        *both = *first;
+        snprintf(both->text, size, "%s %s", first->text, more->text);
+        *at = more->next;
+        next = at;
+        if (at == &first->next) {
+            both->next = more->next;
+            next = &both->next;
+        }
+        *joined = both;
+        forget(first);
+        forget(more);
+    }
+    return true;
+}
+
 void settings_append(struct settings *settings, struct settings *more)
 {
     *end_of(settings) = more->first;

@@ -37,6 +37,10 @@ enum settings_result { SETTINGS_OK, SETTINGS_BAD_USAGE, SETTINGS_BAD_CONFIG, SET
  * is short. */
 bool settings_add(struct settings *settings, enum option_id id, const char *text, struct origin origin);
 
+/* Makes of all values of this option one, with spaces between them. False where
+ * memory is short. */
+bool settings_join(struct settings *settings, enum option_id id);
+
 /* Moves all of `more` behind what is there. */
 void settings_append(struct settings *settings, struct settings *more);
 

@@ -102,6 +102,10 @@ static void publish(struct watch *watch, enum watch_verdict verdict, const struc
                 cannot, duration_format(check_interval(watch->lease.ttl), every, sizeof every));
         news = true;
     }
+    if (watch->backend->note != NULL && watch->state.note.text[0] == '\0') {
+        why_set(&watch->state.note, "the lock stands %s", watch->backend->note);
+        news = true;
+    }
     pthread_mutex_unlock(&watch->mutex);
     if (news) /* fails only where 2^64 - 1 news are unread */
         (void)!write(watch->news_fd, &(uint64_t){1}, sizeof(uint64_t));

@@ -113,7 +113,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     DLOCK_TTL=never fails_with 78 'DLOCK_TTL' dlock --doctor
     fails_with 64 'doctor runs no command' dlock --doctor job true
     fails_with 64 'report: --doctor does without it' dlock --doctor --report="$T/x" job
-    DLOCK_REDIS=http://topsecret@x finds 78 '^backend store fail: DLOCK_REDIS: .*neither redis:// nor unix://'
+    DLOCK_REDIS=http://topsecret@x finds 78 '^backend store fail: DLOCK_REDIS: .*none of the schemes'
     [[ $json != *topsecret* ]]
     DLOCK_REDIS='redis://:topsecret@[::1]:1 redis://x:topsecret@127.0.0.1:1/2' doctor
     says '^configuration redis ok: redis://\[::1\]:1/0, with a password \(DLOCK_REDIS\)'

@@ -224,7 +224,7 @@ waiting() {
     end_hold
     wait "$HOLDER"
     for node in 1 2 3; do equals "$(cli $node acl log | grep -c reason)" 0; done
-    fails_with 77 'node 127.0.0.1:[0-9]*: it answered: WRONGPASS' \
+    fails_with 77 'node 127.0.0.1:[0-9]*: it refuses the user locker .*WRONGPASS' \
         dlock -r "redis+cluster://locker:wrong@127.0.0.1:${PORT[1]}" "$lock" true
 }
 

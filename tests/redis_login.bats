@@ -111,7 +111,7 @@ takes() {
 @test "a password in the URL is percent-decoded" {
     start_locked '@:/% ?#'
     takes -r "unix://:%40%3A%2F%25%20%3F%23@$T/redis.sock"
-    takes -r "unix://default:%40:%2f%25 ?%23@$T/redis.sock"
+    takes -r "unix://default:%40:%2f%25%20?%23@$T/redis.sock"
 }
 
 @test "a password file that cannot be used: exit 78 or 77, named, and nothing is run" {

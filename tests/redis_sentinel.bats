@@ -121,8 +121,10 @@ fail_over() {
         sh -c 'until redis-cli -p "$0" -a open acl log 2>&1 | grep -q subscribe; do sleep 0.01; done; exit 5' "$S"
     equals "$status $output" '5 '
     printf '\n' >"$T/password"
-    fails_with 64 'does not begin with a line of PASSWORD' dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
-    fails_with 64 'No such file' dlock -r "$url" --sentinel-password-file="$T/none" job touch "$T/ran"
+    fails_with 78 'it is empty' dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
+    printf 'watch:' >"$T/password"
+    fails_with 78 'the password is empty' dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
+    fails_with 78 'No such file' dlock -r "$url" --sentinel-password-file="$T/none" job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 

@@ -298,3 +298,11 @@ for note in json.load(sys.stdin):
     equals "$status $output" '0 ran'
     [ ! -e "$T/ran" ]
 }
+
+@test "--doctor shows what was agreed on, and warns of a certificate that expires soon" {
+    start_tls_redis
+    run dlock --doctor -r "$URL" --cacert="$CERTS/ca.pem"
+    equals "$status" 0
+    [[ $output =~ 'ok    tls '+TLSv1\.[23], ]]
+    [[ $output =~ 'warn  certificate '+'/CN=server, by /CN=ca (2 certificates); the first expires in '[0-9]' days' ]]
+}

@@ -147,10 +147,10 @@ local function open_queue()
     local called = redis.pcall('PUBLISH', channel_of(id), '')
     local mute = type(called) == 'table' and called.err and 'PUBLISH: ' .. called.err
     local queued = redis.pcall('ZADD', queue, whole(came), id)
-    mute = mute or denial(queued, 'ZADD')
+    mute = mute or denial(queued, 'ZADD') and 'ZADD: ' .. queued.err
     listens = listens and not mute
     local written = write_waiter(id, now + (listens and LISTENER_MS or POLLER_MS), listens, now, mode, slots)
-    mute = mute or denial(written, 'HSET')
+    mute = mute or denial(written, 'HSET') and 'HSET: ' .. written.err
     redis.pcall('PEXPIRE', queue, 2 * LISTENER_MS)
     redis.pcall('PEXPIRE', waiters, 2 * LISTENER_MS)
     end_turn_of(id)

@@ -140,7 +140,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     end = data + size;
     part_end = NULL;
     spoke = false;
-    if (backend_redis_open(&backend, "unix:///nowhere", &settings, &why) != LOCK_OK)
+    enum redis_fault fault;
+    if (backend_redis_open(&backend, "unix:///nowhere", &settings, &fault, &why) != LOCK_OK)
         abort();
     redis_of(backend)->conn.is_crowded = true; /* it does not look for bytes for a moment */
     lease_begin(&lease, &request, deadline_now(), 0);

@@ -1,0 +1,107 @@
+/* Several stores that keep one lock together: it is held by whoever has it in a
+ * majority of them. What the files of the quorum have in common. */
+#ifndef DLOCK_QUORUM_H
+#define DLOCK_QUORUM_H
+
+#include "backend.h"
+#include "quorum_crew.h"
+#include "redis_url.h"
+
+enum { QUORUM_LEAST = 3, QUORUM_MOST = CREW_MOST };
+
+/* One of the servers, and what is known of it. */
+struct quorum_member {
+    struct backend *store;
+    char url[sizeof ((struct redis_url *)0)->shown]; /* as it is shown */
+    enum lock_result result; /* of the last round that asked it */
+    struct why why;          /* of the result */
+    struct holder holder;    /* where it is LOCK_HELD */
+    struct lease lease;      /* as this server has it; deadline 0: it does not */
+    bool granted;            /* our take has it */
+    bool was_uncertain;      /* a take of ours may have come late */
+    bool chosen;             /* for the round */
+    bool asked_as_holder;    /* in this round: it had the lock when that began */
+    struct duration worth;   /* how long a release waits for it, once there is a verdict */
+    bool released;           /* the lease was released here, while others do not answer yet */
+    struct deadline joins;   /* when to try again to have the lock here as well */
+    char owed[TOKEN_SIZE];   /* id of a take that may be carried out here, and is to be released; "": none */
+};
+
+struct quorum {
+    struct backend base;
+    int count;
+    int need; /* a majority */
+    int64_t opened_wall_ms;
+    struct quorum_member members[QUORUM_MOST];
+    struct lock_request request;  /* the last one, with our own take id */
+    char take_id[TOKEN_SIZE];
+    struct lease lease;           /* what a round is about */
+    enum extend_how how;          /* of extend() */
+    struct deadline start;        /* of the round */
+    bool has_others;              /* of the round: where one fails, another may do */
+    int splits;                   /* how often in a row it was refused since nobody has one */
+    struct deadline again;        /* when to ask next for a lock that is held */
+    struct why note, warning;     /* what base.note and base.warning point to */
+    int news_fd;                  /* an epoll(7) of the members' own; -1: none */
+};
+
+static inline struct quorum *quorum_of(struct backend *backend)
+{
+    return (struct quorum *)(void *)backend;
+}
+
+/* How the members of the last round stand. */
+struct quorum_count {
+    int ok;
+    int held;   /* by another */
+    int lost;   /* gone, another's, released */
+    int bad;    /* refused, or no use */
+    int silent; /* no answer */
+    int open;   /* still asked */
+};
+
+/* Of those that were wanted in the crew's round. */
+struct quorum_count quorum_count_crew(const struct quorum *quorum, const struct crew *crew);
+
+/* By the results of all members. */
+struct quorum_count quorum_count_all(const struct quorum *quorum);
+
+/* What a majority says of a lease, with *why set: LOCK_OK; LOCK_GONE,
+ * LOCK_FOREIGN or LOCK_RELEASED where there can be no majority for it any more;
+ * else why nobody knows. */
+enum lock_result quorum_verdict(const struct quorum *quorum, bool cancelled, struct why *why);
+
+/* Where too few answer: LOCK_REFUSED, LOCK_INVALID or LOCK_SYSTEM where there
+ * would be no majority if all others came back; else LOCK_UNAVAILABLE. */
+enum lock_result quorum_failure(const struct quorum *quorum, struct why *why);
+
+/* Of what is left on so many servers, what a majority has, or as many as there
+ * are; sorts them. */
+struct duration quorum_left(const struct quorum *quorum, struct duration *left, int count);
+
+/* Until when a majority grants the lease. */
+struct deadline quorum_deadline(const struct quorum *quorum);
+
+/* Says in base.note and base.warning which of the members are not as they should be. */
+void quorum_note(struct quorum *quorum, bool always);
+
+/* The judge for a question that may take its time: the slow ones are given a
+ * while once there is a verdict. */
+struct duration quorum_judge(const void *data, const struct crew *crew);
+
+typedef bool quorum_wanted(const struct quorum *quorum, const struct quorum_member *member);
+
+/* Asks those that are wanted (NULL: all) and keeps their results; the others
+ * keep theirs. Returns whether the caller was cancelled. */
+bool quorum_round(struct quorum *quorum, struct crew *crew, crew_ask *ask, crew_judge *judge, struct bound bound,
+                  quorum_wanted *wanted);
+
+/* A round of its own. LOCK_OK; LOCK_SYSTEM with *why set: nobody was asked. */
+enum lock_result quorum_ask(struct quorum *quorum, crew_ask *ask, crew_judge *judge, struct bound bound,
+                            quorum_wanted *wanted, bool *cancelled, struct why *why);
+
+/* How much longer the slow ones may take: as long as the others have taken since
+ * `start`, within these. */
+struct duration quorum_grace(struct deadline start, struct duration least, struct duration most);
+
+#endif

@@ -1,0 +1,229 @@
+#include "quorum.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void count_one(struct quorum_count *count, enum lock_result result)
+{
+    switch (result) {
+    case LOCK_OK: count->ok++; break;
+    case LOCK_HELD: count->held++; break;
+    case LOCK_GONE:
+    case LOCK_FOREIGN:
+    case LOCK_RELEASED: count->lost++; break;
+    case LOCK_REFUSED:
+    case LOCK_INVALID:
+    case LOCK_CANT_CREATE:
+    case LOCK_SYSTEM: count->bad++; break;
+    case LOCK_UNAVAILABLE:
+    case LOCK_CANCELLED: count->silent++; break;
+    }
+}
+
+struct quorum_count quorum_count_crew(const struct quorum *quorum, const struct crew *crew)
+{
+    struct quorum_count count = {0};
+    for (int i = 0; i < quorum->count; i++) {
+        const struct crew_worker *worker = &crew->workers[i];
+        if (worker->wanted && !worker->done)
+            count.open++;
+        else
+            count_one(&count, worker->wanted ? worker->result : quorum->members[i].result);
+    }
+    return count;
+}
+
+struct quorum_count quorum_count_all(const struct quorum *quorum)
+{
+    struct quorum_count count = {0};
+    for (int i = 0; i < quorum->count; i++)
+        count_one(&count, quorum->members[i].result);
+    return count;
+}
+
+static int count_result(const struct quorum *quorum, enum lock_result result)
+{
+    int count = 0;
+    for (int i = 0; i < quorum->count; i++)
+        count += quorum->members[i].result == result;
+    return count;
+}
+
+/* --- texts --------------------------------------------------------------- */
+
+static void add_text(struct why *why, const char *before, const char *text)
+{
+    size_t used = strlen(why->text);
+    snprintf(why->text + used, sizeof why->text - used, "%s%.200s", before, text);
+}
+
+static bool is_lost(enum lock_result result)
+{
+    return lock_is_lost(result) || result == LOCK_RELEASED;
+}
+
+static bool is_failure(enum lock_result result)
+{
+    return result != LOCK_OK && result != LOCK_HELD && !is_lost(result);
+}
+
+/* "URL: why; URL: why" behind what stands there. */
+static void add_members(const struct quorum *quorum, bool (*which)(enum lock_result), const char *before, struct why *why)
+{
+    for (int i = 0; i < quorum->count; i++) {
+        const struct quorum_member *member = &quorum->members[i];
+        if (!which(member->result))
+            continue;
+        add_text(why, before, member->why.text);
+        before = "; ";
+    }
+}
+
+static bool is_misconfigured(enum lock_result result)
+{
+    return result == LOCK_REFUSED || result == LOCK_INVALID;
+}
+
+static bool is_silent(enum lock_result result)
+{
+    return is_failure(result) && !is_misconfigured(result);
+}
+
+static bool misses(enum lock_result result)
+{
+    return is_lost(result) || is_silent(result);
+}
+
+/* What no retry mends is for everybody to hear; that a minority is down, or
+ * has lost its keys, is what a quorum is for. */
+void quorum_note(struct quorum *quorum, bool always)
+{
+    struct quorum_count count = quorum_count_all(quorum);
+    quorum->base.note = quorum->base.warning = NULL;
+    if (always || count.ok < quorum->count) {
+        why_set(&quorum->note, "on %d of %d servers", count.ok, quorum->count);
+        add_members(quorum, misses, "; ", &quorum->note);
+        quorum->base.note = quorum->note.text;
+    }
+    quorum->warning.text[0] = '\0';
+    add_members(quorum, is_misconfigured, "", &quorum->warning);
+    if (quorum->warning.text[0] != '\0')
+        quorum->base.warning = quorum->warning.text;
+}
+
+/* --- verdicts ------------------------------------------------------------ */
+
+enum lock_result quorum_failure(const struct quorum *quorum, struct why *why)
+{
+    struct quorum_count count = quorum_count_all(quorum);
+    int refused = count_result(quorum, LOCK_REFUSED), invalid = count_result(quorum, LOCK_INVALID);
+    why_set(why, "%d of %d servers cannot be asked, and %d are needed", count.bad + count.silent, quorum->count,
+            quorum->need);
+    add_members(quorum, is_failure, ": ", why);
+    if (quorum->count - count.bad >= quorum->need)
+        return LOCK_UNAVAILABLE;
+    return refused > 0 ? LOCK_REFUSED : invalid > 0 ? LOCK_INVALID : LOCK_SYSTEM;
+}
+
+/* A lease that was released with its own token lets the command run on: that
+ * must be what most of them say that had it, not one that a release has reached
+ * when the others lost their keys. */
+static enum lock_result loss(const struct quorum *quorum, struct why *why)
+{
+    int released = count_result(quorum, LOCK_RELEASED), foreign = count_result(quorum, LOCK_FOREIGN);
+    int lost = 0;
+    for (int i = 0; i < quorum->count; i++)
+        lost += is_lost(quorum->members[i].result) && quorum->members[i].asked_as_holder;
+    why_set(why, "%d of %d servers do not grant it", quorum_count_all(quorum).lost, quorum->count);
+    add_members(quorum, is_lost, ": ", why);
+    if (2 * released > lost)
+        return LOCK_RELEASED;
+    return foreign > 0 ? LOCK_FOREIGN : LOCK_GONE;
+}
+
+enum lock_result quorum_verdict(const struct quorum *quorum, bool cancelled, struct why *why)
+{
+    struct quorum_count count = quorum_count_all(quorum);
+    if (count.ok >= quorum->need)
+        return LOCK_OK;
+    if (count.lost > quorum->count - quorum->need)
+        return loss(quorum, why);
+    return cancelled ? LOCK_CANCELLED : quorum_failure(quorum, why);
+}
+
+static int longer_first(const void *a, const void *b)
+{
+    const struct duration *left = a, *right = b;
+    return left->ns > right->ns ? -1 : left->ns < right->ns;
+}
+
+struct duration quorum_left(const struct quorum *quorum, struct duration *left, int count)
+{
+    qsort(left, (size_t)count, sizeof *left, longer_first);
+    return left[(count < quorum->need ? count : quorum->need) - 1];
+}
+
+struct deadline quorum_deadline(const struct quorum *quorum)
+{
+    struct duration since_boot[QUORUM_MOST];
+    for (int i = 0; i < quorum->count; i++)
+        since_boot[i].ns = quorum->members[i].lease.deadline.boot_ns;
+    return (struct deadline){quorum_left(quorum, since_boot, quorum->count).ns};
+}
+
+/* --- rounds -------------------------------------------------------------- */
+
+struct duration quorum_grace(struct deadline start, struct duration least, struct duration most)
+{
+    return duration_min(duration_max(deadline_gap(start, deadline_now()), least), most);
+}
+
+struct duration quorum_judge(const void *data, const struct crew *crew)
+{
+    const struct quorum *quorum = data;
+    struct quorum_count count = quorum_count_crew(quorum, crew);
+    if (count.ok >= quorum->need)
+        return DURATION_MS(200);
+    return count.lost > quorum->count - quorum->need ? DURATION_ZERO : CREW_WAITS;
+}
+
+static void keep(struct quorum_member *member, const struct crew_worker *worker)
+{
+    member->result = worker->result;
+    if (worker->result == LOCK_CANCELLED)
+        why_set(&member->why, "%s: it was slower than the others", member->url);
+    else if (worker->unasked)
+        why_set(&member->why, "%s: no thread can be started to ask it", member->url);
+}
+
+bool quorum_round(struct quorum *quorum, struct crew *crew, crew_ask *ask, crew_judge *judge, struct bound bound,
+                  quorum_wanted *wanted)
+{
+    bool asked[QUORUM_MOST];
+    for (int i = 0; i < quorum->count; i++) {
+        asked[i] = wanted == NULL || wanted(quorum, &quorum->members[i]);
+        if (asked[i])
+            crew_want(crew, i);
+    }
+    quorum->start = deadline_now();
+    bool cancelled = crew_run(crew, ask, judge, bound);
+    for (int i = 0; i < quorum->count; i++)
+        if (asked[i])
+            keep(&quorum->members[i], &crew->workers[i]);
+    return cancelled;
+}
+
+enum lock_result quorum_ask(struct quorum *quorum, crew_ask *ask, crew_judge *judge, struct bound bound,
+                            quorum_wanted *wanted, bool *cancelled, struct why *why)
+{
+    struct crew crew;
+    if (crew_open(&crew, quorum->count, quorum) != LOCK_OK) {
+        why_set(why, "no descriptors to ask the servers with: %s", strerror(errno));
+        return LOCK_SYSTEM;
+    }
+    *cancelled = quorum_round(quorum, &crew, ask, judge, bound, wanted);
+    crew_close(&crew);
+    return LOCK_OK;
+}

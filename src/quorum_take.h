@@ -1,0 +1,22 @@
+/* Taking a lock in a majority of the servers. */
+#ifndef DLOCK_QUORUM_TAKE_H
+#define DLOCK_QUORUM_TAKE_H
+
+#include "quorum.h"
+
+/* take() of backend.h. */
+enum lock_result quorum_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
+                             struct holder *holder, struct bound bound, struct why *why);
+
+/* Has a server that does not have our lock take it as well, for the rest of the
+ * lease, which is no longer for that. Results as of check(). */
+enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member, struct bound bound);
+
+/* Releases what an earlier take may have left on this server. Results as of
+ * release(); it owes us nothing any more where it knows what became of it. */
+enum lock_result quorum_settle(struct quorum *quorum, struct quorum_member *member, struct bound bound);
+
+/* Whether there is anything to settle. */
+bool quorum_owes(const struct quorum *quorum, const struct quorum_member *member);
+
+#endif
