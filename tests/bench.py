@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure dlock against flock(1), redis-cli in a shell script, etcdctl lock and consul lock.
 
-    python3 tests/bench.py [--runs N] [--markdown] [--idle] [--tls] PATH-TO-DLOCK
+    python3 tests/bench.py [--runs N] [--markdown] [--idle] [--tls] [--quorum] PATH-TO-DLOCK
 
 Every server is started here, in a temporary directory and on loopback, and stopped at the end.
 A missed budget is reported and changes nothing in the exit status; that is 1 only when something
@@ -28,6 +28,7 @@ from bench_common import (
 
 BUDGET_RATIO = 1.25
 BUDGET_RSS_KB = 2500
+BUDGET_QUORUM = 1.3
 BUDGET_IDLE_CALLS = 0.2
 WARM_UP_ROUNDS = 10
 PEAK_RUNS = 20
@@ -266,14 +267,33 @@ def tls_table(stack, runner, work, dlock, runs):
         Row("dlock, TLS", [
             dlock, "-r", "rediss://127.0.0.1:%d" % port, "--cacert", certificate, "bench-tls", true], env, False),
     ]
+    return table_beside("Whole run over TLS on loopback, %d rounds" % runs, "redis-cli --tls", runner, rows, runs)
+
+
+def quorum_table(stack, runner, work, dlock, runs):
+    """A whole run on a majority of three servers beside one of them; all share this machine's processors."""
+    servers = [start_redis(stack, work, "redis-%d" % number) for number in (1, 2, 3)]
+    env, true, nobody = base_environment(work), shutil.which("true"), "unix:///nowhere/at/all"
+    rows = []
+    for kind, urls in (("Unix sockets", ["unix://" + path for path, _ in servers]),
+                       ("TCP", ["redis://127.0.0.1:%d" % port for _, port in servers])):
+        for label, chosen in (("one server", urls[:1]), ("3 servers", urls), ("3, one of them down", urls[:2] + [nobody])):
+            argv = [dlock, *("--redis=" + url for url in chosen), "bench-quorum", true]
+            rows.append(Row("%s, %s" % (label, kind), argv, env, BUDGET_QUORUM if len(chosen) > 1 else False))
+    return table_beside("Whole run on a quorum, %d rounds" % runs, "one server", runner, rows, runs, every=3)
+
+
+def table_beside(title, reference, runner, rows, runs, every=0):
+    """Rows timed in turns; each is compared with the first, or with the first of its group of `every`."""
     samples = run_rounds(runner, rows, runs)
     lines = []
-    for row, values in zip(rows, samples):
-        ratio = spread([value / reference for value, reference in zip(values, samples[0])])
+    for number, (row, values) in enumerate(zip(rows, samples)):
+        first = samples[number - number % every if every else 0]
+        ratio = spread([value / other for value, other in zip(values, first)])
+        budget = ["%.2f" % row.budget, verdict(ratio[0], row.budget)] if row.budget else ["", ""]
         lines.append([row.label, *("%.0f" % (1e6 * value) for value in spread(values)), "%.3f" % ratio[0],
-                      "%.2f..%.2f" % ratio[1:]])
-    return Table("Whole run over TLS on loopback, %d rounds" % runs,
-                 ["what", "median µs", "p10", "p90", "x redis-cli --tls", "p10..p90"], lines)
+                      "%.2f..%.2f" % ratio[1:], *budget])
+    return Table(title, ["what", "median µs", "p10", "p90", "x " + reference, "p10..p90", "budget", ""], lines)
 
 
 # ---- what is said ----
@@ -303,6 +323,8 @@ def measure(options, stack):
         show(table, options.markdown)
     if options.tls and redis is not None and not missing("redis-cli", "openssl"):
         show(tls_table(stack, runner, work, options.dlock, options.runs), options.markdown)
+    if options.quorum and redis is not None:
+        show(quorum_table(stack, runner, work, options.dlock, options.runs), options.markdown)
 
 
 def run_count(text):
@@ -318,6 +340,7 @@ def main():
     parser.add_argument("--idle", action="store_true",
                         help="count what an idle holder asks of Redis as well (takes 23 s)")
     parser.add_argument("--tls", action="store_true", help="time TLS beside redis-cli as well")
+    parser.add_argument("--quorum", action="store_true", help="time a quorum of three servers as well")
     parser.add_argument("dlock", metavar="PATH-TO-DLOCK")
     options = parser.parse_args()
     options.dlock = os.path.abspath(options.dlock)
