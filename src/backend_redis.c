@@ -171,13 +171,15 @@ static enum lock_result redis_force_release(struct backend *backend, const char 
     return run_look(redis_of(backend), &call, key, was, bound, why);
 }
 
+static redis_open_node open_node;
+
 static enum lock_result redis_list(struct backend *backend, const char *prefix, const char *pattern,
                                    bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
                                    struct why *why)
 {
     struct redis_keys keys = {0};
     if (redis_of(backend)->url.topology == REDIS_CLUSTER)
-        return redis_cluster_list(redis_of(backend), prefix, pattern, visit, data, bound, why);
+        return redis_cluster_list(redis_of(backend), open_node, prefix, pattern, visit, data, bound, why);
     enum lock_result result = redis_keys_find(redis_of(backend), prefix, pattern, &keys, bound, why);
     for (size_t i = 0; result == LOCK_OK && i < keys.count; i++) {
         struct lock_state state = {0};
@@ -281,8 +283,8 @@ enum lock_result backend_redis_open(struct backend **backend, const char *url, c
     return result;
 }
 
-enum lock_result backend_redis_open_node(struct redis_backend **node, const struct redis_backend *first,
-                                         const struct redis_endpoint *at, struct why *why)
+static enum lock_result open_node(struct redis_backend **node, const struct redis_backend *first,
+                                  const struct redis_endpoint *at, struct why *why)
 {
     struct redis_backend *redis = make(why);
     if (redis == NULL)

@@ -167,7 +167,7 @@ struct duration quorum_left(const struct quorum *quorum, struct duration *left, 
 
 struct deadline quorum_deadline(const struct quorum *quorum)
 {
-    struct duration since_boot[QUORUM_MOST];
+    struct duration since_boot[QUORUM_MOST] = {{0}};
     for (int i = 0; i < quorum->count; i++)
         since_boot[i].ns = quorum->members[i].lease.deadline.boot_ns;
     return (struct deadline){quorum_left(quorum, since_boot, quorum->count).ns};
@@ -201,7 +201,7 @@ static void keep(struct quorum_member *member, const struct crew_worker *worker)
 bool quorum_round(struct quorum *quorum, struct crew *crew, crew_ask *ask, crew_judge *judge, struct bound bound,
                   quorum_wanted *wanted)
 {
-    bool asked[QUORUM_MOST];
+    bool asked[QUORUM_MOST] = {false};
     for (int i = 0; i < quorum->count; i++) {
         asked[i] = wanted == NULL || wanted(quorum, &quorum->members[i]);
         if (asked[i])

@@ -3,7 +3,7 @@
 #ifndef DLOCK_REDIS_CLUSTER_H
 #define DLOCK_REDIS_CLUSTER_H
 
-#include "redis_scripts.h"
+#include "redis_store.h"
 
 /* Connects if need be, to the node where the key (NULL: any node will do) was
  * last, else to whichever can be reached. As redis_conn_open(), but the limit is

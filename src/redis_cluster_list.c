@@ -107,10 +107,10 @@ static enum lock_result find_masters(struct redis_backend *redis, struct masters
 
 /* --- their locks --------------------------------------------------------- */
 
-static enum lock_result find_keys(const struct redis_backend *redis, struct master *master, const char *prefix,
-                                  const char *pattern, struct bound bound, struct why *why)
+static enum lock_result find_keys(const struct redis_backend *redis, redis_open_node *open_node, struct master *master,
+                                  const char *prefix, const char *pattern, struct bound bound, struct why *why)
 {
-    enum lock_result result = backend_redis_open_node(&master->redis, redis, &master->at, why);
+    enum lock_result result = open_node(&master->redis, redis, &master->at, why);
     return result == LOCK_OK ? redis_keys_find(master->redis, prefix, pattern, &master->keys, bound, why) : result;
 }
 
@@ -152,14 +152,14 @@ static enum lock_result visit_keys(const struct masters *masters, bool (*visit)(
     return LOCK_OK;
 }
 
-enum lock_result redis_cluster_list(struct redis_backend *redis, const char *prefix, const char *pattern,
-                                    bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
-                                    struct why *why)
+enum lock_result redis_cluster_list(struct redis_backend *redis, redis_open_node *open_node, const char *prefix,
+                                    const char *pattern, bool (*visit)(void *data, const struct lock_state *), void *data,
+                                    struct bound bound, struct why *why)
 {
     struct masters masters = {0};
     enum lock_result result = find_masters(redis, &masters, bound, why);
     for (size_t i = 0; result == LOCK_OK && i < masters.count; i++)
-        result = find_keys(redis, &masters.list[i], prefix, pattern, bound, why);
+        result = find_keys(redis, open_node, &masters.list[i], prefix, pattern, bound, why);
     if (result == LOCK_OK)
         result = visit_keys(&masters, visit, data, bound, why);
     free_masters(&masters);

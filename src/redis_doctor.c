@@ -16,30 +16,6 @@
 
 enum { SLOW_MS = 100, SLOW_NAME_MS = 500, PINGS = 10 };
 
-struct redis_command redis_words(const char *const *words)
-{
-    struct redis_command command = {0};
-    for (; *words != NULL; words++)
-        redis_command_add(&command, *words);
-    return command;
-}
-
-bool redis_patient_ask(struct redis_patient *patient, const char *name, const struct redis_command *command,
-                       redisReply **reply)
-{
-    struct why why = {""};
-    enum lock_result result = redis_conn_call(&patient->conn, command, 1, reply, patient->bound, &why);
-    if (result != LOCK_OK && result != LOCK_CANCELLED)
-        findings_fail(patient->findings, (int)status_of(result), name, NULL, "%s", why.text);
-    return result == LOCK_OK;
-}
-
-void redis_patient_unknown(struct redis_patient *patient, const char *name, const redisReply *reply)
-{
-    findings_add(patient->findings, FINDING_NOTE, name, "the permissions for --doctor in dlock(1)", "unknown: %.300s",
-                 reply->type == REDIS_REPLY_ERROR ? reply->str : "the answer makes no sense");
-}
-
 static struct bound one_call(const struct redis_settings *settings, struct bound bound)
 {
     return (struct bound){deadline_earlier(bound.until, deadline_after(settings->timeout)), bound.cancel_fd};

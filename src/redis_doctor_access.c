@@ -114,7 +114,7 @@ struct verdict {
 
 static void judge(struct verdict *verdict, const char *command, const redisReply *reply)
 {
-    struct why ignored;
+    struct why ignored = {""};
     if (reply->type != REDIS_REPLY_ERROR || strncmp(reply->str, "NOSCRIPT", 8) == 0 || verdict->refused++ > 0)
         return;
     verdict->result = redis_error_result(reply->str, &ignored);

@@ -3,7 +3,7 @@
 #ifndef DLOCK_REDIS_ROUTE_H
 #define DLOCK_REDIS_ROUTE_H
 
-#include "redis_scripts.h"
+#include "redis_store.h"
 
 /* Connects if need be, to the server that has the key (NULL: any that will
  * do). As redis_conn_open(). */

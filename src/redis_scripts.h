@@ -2,10 +2,8 @@
 #ifndef DLOCK_REDIS_SCRIPTS_H
 #define DLOCK_REDIS_SCRIPTS_H
 
-#include "backend.h"
-#include "redis_conn.h"
-#include "redis_listening.h"
-#include "redis_url.h"
+#include "redis_answer.h"
+#include "redis_store.h"
 
 #include <stdbool.h>
 
@@ -22,62 +20,7 @@ extern const struct redis_script redis_take_script, redis_check_script, redis_ex
 enum { KEYS_OWNED = 2, KEYS_WATCHED = 3, KEYS_ALL = 6 };
 
 /* Where the lock's key stands among the words of a call. */
-enum { REDIS_CALL_KEY = 3 };
-
-enum { COMPANION_SIZE = 2 * LOCK_KEY_SIZE, NUMBERS_MOST = 10 };
-
-/* Where we stand in the queue for the lock, and what we were told there. */
-struct redis_place {
-    char wake[COMPANION_SIZE]; /* our channel; "": we have not asked yet */
-    int64_t came;              /* when we first asked (server, us); 0: not yet */
-    int ahead;                 /* how many come before us; -1: not known */
-    bool attended;             /* somebody looks on */
-    bool listens;              /* what the server knows of us: that we can be called */
-    bool called;               /* it is our turn */
-    struct deadline asked;     /* when we asked last */
-    struct deadline touched;   /* when to ask since somebody has touched the lock */
-    struct deadline changes;   /* when to ask since a lease ends, or a turn */
-};
-
-struct redis_sentinel;
-struct redis_cluster;
-
-/* What became of one call on its way to the right node of a Cluster. */
-struct redis_detour {
-    struct deadline start;
-    int redirections;
-    struct duration pause; /* before it was made again at the same node */
-};
-
-/* One server, and the lock that is taken there. */
-struct redis_backend {
-    struct backend base;
-    struct redis_url url;
-    struct redis_settings settings;
-    bool owns_tls; /* settings.tls is ours to close */
-    const char *key; /* of the lock that is taken; NULL: none yet */
-    struct redis_conn conn;
-    struct redis_sentinel *sentinel; /* NULL: the URL names none */
-    struct redis_cluster *cluster; /* its nodes; NULL: none is known yet, or it is no Cluster */
-    struct redis_listening listening;
-    struct redis_place place;
-    bool watched;      /* the checks ask to be told at once */
-    bool touched;      /* we were told that somebody has touched the lock */
-    struct deadline fresh; /* until when the last answer stands, as long as we are told of touches */
-    bool leased;       /* addresses are settled: from here on no name is looked up */
-    bool release_sent; /* and its reply never came */
-};
-
-/* Makes one for another node of the Cluster of `first`, which must outlive it: its
- * login and its TLS are the same. It begins there, and follows a key that moves.
- * LOCK_OK with *node, to be closed as any backend; LOCK_SYSTEM. */
-enum lock_result backend_redis_open_node(struct redis_backend **node, const struct redis_backend *first,
-                                         const struct redis_endpoint *at, struct why *why);
-
-static inline struct redis_backend *redis_of(struct backend *backend)
-{
-    return (struct redis_backend *)(void *)backend;
-}
+enum { REDIS_CALL_KEY = 3, NUMBERS_MOST = 10 };
 
 /* A call of a script; begun with redis_script_begin(), its arguments added to
  * `words` with redis_command_add(), which must live until it has run. */
@@ -123,25 +66,5 @@ enum lock_result redis_script_send(struct redis_backend *redis, struct redis_cal
 /* Every failure names the server that it came from; a connection whose login or
  * SELECT failed stands before the wrong database, and serves nobody else. */
 enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result, struct why *why);
-
-/* --- answers ------------------------------------------------------------- */
-
-/* Whether the answer is this word and has so many elements. */
-bool redis_answer_is(const redisReply *reply, const char *word, size_t elements);
-
-enum lock_result redis_bad_answer(struct redis_backend *redis, struct why *why);
-
-/* A century: what no time is longer than that is taken from a server. Another
- * client may have set an expiry that no clock here can count to. */
-#define REDIS_MS_MOST (INT64_C(100) * 365 * 86400 * 1000)
-
-/* A PTTL of at least `least`, cut to REDIS_MS_MOST. */
-bool redis_left(const redisReply *element, int64_t least, int64_t *out);
-
-/* A whole number that comes as text, or as an integer; "" is 0. */
-bool redis_number(const redisReply *element, int64_t least, int64_t most, int64_t *out);
-
-/* The text of an element; "" for anything else. */
-const char *redis_text(const redisReply *element);
 
 #endif

@@ -29,6 +29,7 @@
  * do by default, needs no look-up. */
 #include "redis_sentinel.h"
 
+#include "redis_answer.h"
 #include "redis_login.h"
 #include "text.h"
 

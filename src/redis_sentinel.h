@@ -5,7 +5,7 @@
 #ifndef DLOCK_REDIS_SENTINEL_H
 #define DLOCK_REDIS_SENTINEL_H
 
-#include "redis_scripts.h"
+#include "redis_store.h"
 
 /* Makes the backend's sentinel from its URL and settings. LOCK_OK;
  * LOCK_INVALID, LOCK_REFUSED: the file with the login, as *why says; LOCK_SYSTEM. To be freed
