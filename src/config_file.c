@@ -25,7 +25,7 @@ struct reading {
     FILE *file;
     const char *path;
     bool others_can_read;
-    int line;
+    int line, section; /* where the section begins that the line is in; 0: before all of them */
     enum settings_result result;
     struct why *why;
     /* Settings of matching sections come after those for every lock. */
@@ -65,6 +65,8 @@ static char *read_line(char *buffer, int size, void *data)
     }
     size_t blank = strspn(buffer, " \t");
     memmove(buffer, buffer + blank, length - blank + 1);
+    if (*buffer == '[')
+        reading->section = reading->line;
     if (*buffer == '[' && !section_fits(reading, buffer)) {
         reading->result = SETTINGS_BAD_CONFIG;
         return NULL;
@@ -97,7 +99,10 @@ static int take_setting(void *data, const char *section, const char *key, const 
     if (glob != NULL && fnmatch(glob, reading->name, 0) != 0)
         return 1;
     struct origin origin = {.kind = ORIGIN_FILE, .file = reading->path, .line = reading->line};
-    if (!settings_add(reading->settings, (enum option_id)option->val, value, origin))
+    /* Each line names one more server, as each --redis does. */
+    bool added = option->val == OPT_REDIS ? settings_add_line(reading->settings, OPT_REDIS, value, origin, reading->section)
+                                          : settings_add(reading->settings, (enum option_id)option->val, value, origin);
+    if (!added)
         reading->result = SETTINGS_NO_MEMORY;
     return reading->result == SETTINGS_OK;
 }
@@ -105,7 +110,7 @@ static int take_setting(void *data, const char *section, const char *key, const 
 static enum settings_result read_pass(struct reading *reading)
 {
     rewind(reading->file);
-    reading->line = 0;
+    reading->line = reading->section = 0;
     int bad_line = ini_parse_stream(read_line, reading, take_setting, reading);
     if (reading->result == SETTINGS_OK && bad_line != 0) {
         why_set(reading->why, "%s:%d: this is neither KEY = VALUE, nor [lock GLOB], nor a comment", reading->path, bad_line);

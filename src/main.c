@@ -38,10 +38,15 @@ static void print_help(enum option_action action)
         poptPrintHelp(context, stdout, 0);
     poptFreeContext(context);
     if (action == ACTION_HELP)
-        puts("\nDURATION: 90, 1.5s, 250ms, 1h30m. Exit status: the command's own; 124 the lease ended\n"
-             "or was lost; 75 held by another; 69 Redis not reachable; 77 not permitted; 64 wrong\n"
-             "usage; 78 wrong configuration. Without a command: 0; 1 there is no such lock, or it is\n"
-             "free; 2 held under another token. The manual, dlock(1), has the rest.");
+        puts("\nURL: redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], unix:///PATH[?db=N],\n"
+             "redis+sentinel://HOST[:PORT],.../MASTER[/DB], redis+cluster://HOST[:PORT],...;\n"
+             "with TLS rediss://, rediss+sentinel://, rediss+cluster://.\n"
+             "DURATION: 90, 1.5s, 250ms, 1h30m.\n"
+             "Exit status: the command's own; 124 the lease ended or was lost; 75 held by\n"
+             "another; 69 Redis not reachable; 77 not permitted; 64 wrong usage; 78 wrong\n"
+             "configuration. Without a command: 0; 1 there is no such lock, it is free, or\n"
+             "--doctor finds that no lock can be trusted; 2 held under another token.\n"
+             "The manual, dlock(1), has the rest.");
 }
 
 static int print(enum option_action action)

@@ -51,8 +51,7 @@ static struct poptOption taking[] = {
 };
 
 static struct poptOption where[] = {
-    VALUE("redis", 'r', OPT_REDIS, "redis[s]://[USER[:PASSWORD]@]HOST[:PORT][/DB], redis[s]+sentinel://HOST,HOST/MASTER[/DB], "
-          "redis[s]+cluster://HOST,HOST or unix:///PATH[?db=N]; three or more of them: a quorum", "URL"),
+    VALUE("redis", 'r', OPT_REDIS, "the Redis server, see below; three or more of them: a quorum", "URL"),
     VALUE("backend", '\0', OPT_BACKEND, "auto: Redis if one is configured, else file (default: auto)", "auto|redis|file"),
     VALUE("lock-dir", '\0', OPT_LOCK_DIR, "directory of lock files (default: /run/lock/dlock for root)", "DIR"),
     VALUE("lock-file", '\0', OPT_LOCK_FILE, "lock exactly this file, as flock(1) does", "PATH"),

@@ -348,8 +348,8 @@ bool quorum_examine(struct backend *backend, const struct lock_request *request,
     from[quorum->count] = findings->count;
     findings_section(findings, "quorum", NULL);
     if (good < quorum->need) {
-        findings_add(findings, FINDING_WARN, "majority", "what is said of the servers above", "%d of %d servers can be trusted; %d are needed",
-                     good, quorum->count, quorum->need);
+        findings_fail(findings, FINDING_UNTRUSTED, "majority", "what is said of the servers above",
+                      "%d of %d servers can be trusted; %d are needed", good, quorum->count, quorum->need);
         return false;
     }
     for (int i = 0; i < quorum->count; i++)

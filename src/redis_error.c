@@ -97,6 +97,7 @@ enum lock_result redis_error_result(const char *error, struct why *why)
     /* Before a login it takes no command as long as ours, and says so in its own way. */
     static const char *const nothing[] = {NULL};
     static const char *const unauthenticated[] = {"Protocol error: unauthenticated", NULL};
+    static const char *const no_scripts[] = {"unknown command 'EVALSHA'", "unknown command `EVALSHA`", NULL};
     const char *text = unwrapped(error);
     why_set(why, "it answered: %.400s", *error != '\0' ? error : "an error without a text");
     if (has_one_of(text, nothing, unauthenticated)) {
@@ -105,6 +106,9 @@ enum lock_result redis_error_result(const char *error, struct why *why)
     }
     if (has_one_of(text, refused_codes, refused))
         return LOCK_REFUSED;
+    if (has_one_of(text, nothing, no_scripts))
+        why_set(why, "it runs no scripts; if it is a Sentinel, redis+sentinel:// stands in the URL; it answered: %.400s",
+                error);
     if (has_one_of(text, cluster_codes, nothing))
         why_set(why, "it is a node of a Cluster, for which redis+cluster:// stands in the URL; it answered: %.400s", error);
     return has_one_of(text, cluster_codes, invalid) ? LOCK_INVALID : LOCK_UNAVAILABLE;

@@ -32,6 +32,30 @@ static void forget(struct setting *setting)
     free(setting);
 }
 
+/* In place of what *at points to stands what it said with `more` behind it. */
+static bool add_behind(struct setting **at, const char *more)
+{
+    struct setting *first = *at;
+    size_t size = strlen(first->text) + strlen(more) + 2;
+    struct setting *both = malloc(sizeof *both + size);
+    if (both == NULL)
+        return false;
+    *both = *first;
+    snprintf(both->text, size, "%s %s", first->text, more);
+    *at = both;
+    forget(first);
+    return true;
+}
+
+bool settings_add_line(struct settings *settings, enum option_id id, const char *text, struct origin origin, int section)
+{
+    struct setting **said = NULL;
+    for (struct setting **at = &settings->first; *at != NULL; at = &(*at)->next)
+        if ((*at)->id == id && (*at)->origin.file == origin.file && (*at)->origin.line > section)
+            said = at;
+    return said != NULL ? add_behind(said, text) : settings_add(settings, id, text, origin);
+}
+
 bool settings_join(struct settings *settings, enum option_id id)
 {
     struct setting **joined = NULL, **next;
@@ -43,21 +67,12 @@ bool settings_join(struct settings *settings, enum option_id id)
             joined = at;
             continue;
         }
-        struct setting *first = *joined, *more = *at;
-        size_t size = strlen(first->text) + strlen(more->text) + 2;
-        struct setting *both = malloc(sizeof *both + size);
-        if (both == NULL)
+        struct setting *more = *at;
+        bool adjacent = at == &(*joined)->next;
+        if (!add_behind(joined, more->text))
             return false;
-        *both = *first;
-        snprintf(both->text, size, "%s %s", first->text, more->text);
-        *at = more->next;
-        next = at;
-        if (at == &first->next) {
-            both->next = more->next;
-            next = &both->next;
-        }
-        *joined = both;
-        forget(first);
+        next = adjacent ? &(*joined)->next : at;
+        *next = more->next;
         forget(more);
     }
     return true;

@@ -71,6 +71,9 @@ manual_user() {
     eval "redis ${manual#redis-cli}"
 }
 
+# manual_adds WHAT: the permissions that it adds for this, in the same section.
+manual_adds() { sed -nE "s/^\.It (Fl )?-?$1 .*Ta Li (\+.*) Ta .*/\2/p" "$TESTS/../doc/dlock.1" | grep .; }
+
 not() { ! "$@"; }
 
 # fake_redis MODE [ARGUMENTS...]: a server that misbehaves, on $T/fake.sock.

@@ -107,7 +107,7 @@ C
 
 @test "a wrong URL in a file is an error of the file" {
     echo 'redis = http://x' >"$CONF"
-    fails_with 78 "$CONF:1: redis: .*none of the schemes" dlock job touch "$T/ran"
+    fails_with 78 "$CONF:1: redis: it begins with none of the schemes; redis://" dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -146,7 +146,7 @@ C
     DLOCK_TTL=never fails_with 78 "DLOCK_TTL: 'never': it is not a number" dlock job touch "$T/ran"
     DLOCK_CONFLICT_EXIT_CODE=x fails_with 78 "DLOCK_CONFLICT_EXIT_CODE: 'x'" dlock job touch "$T/ran"
     DLOCK_GRACE=2h fails_with 78 'DLOCK_GRACE: it must be shorter than the lease' dlock job touch "$T/ran"
-    DLOCK_REDIS=foo://bar DLOCK_BACKEND=redis fails_with 78 'DLOCK_REDIS: .*none of the schemes' dlock job touch "$T/ran"
+    DLOCK_REDIS=foo://bar DLOCK_BACKEND=redis fails_with 78 'DLOCK_REDIS: it begins with none of the schemes; redis://' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -187,4 +187,17 @@ grace 1
 verbose no
 quiet yes
 C
+}
+
+@test "several redis lines of a section name one server each, and those of another section or source none more" {
+    local letter
+    for letter in a b c d e; do
+        echo "redis = redis://$letter.with-a-name-as-long-as-they-are-in-production.example:6379/0"
+    done >>"$CONF"
+    printf '[lock one]\nredis = redis://f.example\n[lock *]\nttl = 5\n' >>"$CONF"
+    servers() { dlock --doctor --json "$@" | grep -oE '"name":"redis","result":"ok","found":"redis://[a-z]' | grep -o '.$' | tr -d '\n'; }
+    equals "$(servers job)" abcde
+    equals "$(servers one)" f
+    equals "$(servers -r redis://g job)" g
+    equals "$(DLOCK_REDIS=redis://h servers job)" h
 }

@@ -257,7 +257,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     [ -z "$(grep -E ' (warn|fail): ' <<<"$output")" ]
     nothing_left
     # What the manual adds for this.
-    redis acl setuser locker $(sed -n '/^\.Ql +info/s/^.Ql //p' "$TESTS/../doc/dlock.1")
+    redis acl setuser locker $(manual_adds doctor)
     finds 0 '^redis version ok: ' -r "unix://locker:secret@$T/redis.sock"
     [[ $output != *NOPERM* ]]
 }
@@ -452,4 +452,12 @@ P
 @test "what cannot be written to the standard output is no success" {
     start_redis
     fails_with 73 'cannot write' sh -c "dlock --doctor -r '$URL' >/dev/full"
+}
+
+@test "a quorum: a minority that is down is a warning, a majority a failure" {
+    start_redis a
+    start_redis b
+    finds 0 '^quorum majority warn: 2 of 3 servers can be trusted; 2 are needed' -r "unix://$T/a.sock unix://$T/b.sock unix://$T/none.sock"
+    stop_redis b
+    finds 69 '^quorum majority fail: 1 of 3 servers can be trusted; 2 are needed' -r "unix://$T/a.sock unix://$T/b.sock unix://$T/none.sock"
 }

@@ -6,6 +6,11 @@ teardown() { common_teardown; }
 # The long options that --help shows, one a line.
 shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -oE '[a-z][a-z-]+$'; }
 
+@test "--help fits a terminal of 80 columns" {
+    run awk 'length > 80' <(dlock --help)
+    equals "$output" ''
+}
+
 @test "the manual describes every option of --help, and no other" {
     command -v mandoc >/dev/null || skip 'no mandoc'
     mandoc -T ascii "$SRC/doc/dlock.1" | col -b >"$T/manual"
@@ -31,6 +36,21 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     command -v mandoc >/dev/null || skip 'no mandoc'
     run mandoc -T lint -W warning "$SRC/doc/dlock.1" "$SRC/doc/dlock.conf.5"
     [ -z "$output" ]
+}
+
+@test "the manual's cross references lead to sections that there are" {
+    local section
+    sed -nE 's/^\.S[hs] //p' "$SRC/doc/dlock.1" | sort -u >"$T/sections"
+    while read -r section; do
+        grep -qxF -- "$section" "$T/sections" || { echo "no section: $section"; false; }
+    done < <(sed -nE 's/^\.(Pq |Po )?Sx (.*)$/\2/p' "$SRC/doc/dlock.1" | sed -E 's/( [).,;:]| , .*)+$//' | sort -u)
+}
+
+@test "the manual tells of every variable that dlock reads or sets" {
+    local variable
+    for variable in $(grep -ohE '"(DLOCK_[A-Z_]*[A-Z]|REDISCLI_AUTH|[A-Z]+_DIRECTORY)"' "$SRC"/src/*.c | tr -d '"' | sort -u); do
+        grep -qE "^\.(It )?(Pq )?Ev .*\b$variable\b" "$SRC/doc/dlock.1" || { echo "not in the manual: $variable"; false; }
+    done
 }
 
 @test "every option of --help is completed in bash, zsh and fish" {
@@ -64,7 +84,7 @@ complete_line() {
     local action
     mkdir "$T/empty"
     cd "$T/empty" || return
-    for action in --acquire --attach --attach=1 --extend --release --force-release --status --wait-free --list --current; do
+    for action in --acquire --attach --attach=1 --extend --release --force-release --status --wait-free --list --current --doctor; do
         equals "$(complete_line dlock "$action" job printen)" ''
         equals "$(complete_line dlock job "$action" -- printen)" ''
         equals "$(complete_line dlock "$action" -- job printen)" ''

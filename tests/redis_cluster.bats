@@ -214,8 +214,7 @@ waiting() {
     local lock node
     redis() { for node in 1 2 3 5 6; do cli $node "$@" || true; done; }
     manual_user
-    grep -q '^\.Ql +asking$' "$TESTS/../doc/dlock.1" && grep -q '^\.Ql +cluster|slots$' "$TESTS/../doc/dlock.1"
-    redis acl setuser locker +asking '+cluster|slots'
+    redis acl setuser locker $(manual_adds Cluster) $(manual_adds list)
     export DLOCK_REDIS=redis+cluster://locker:secret@127.0.0.1:${PORT[1]}
     lock=$(name 3)
     hold_lock "$lock" -t 60s
@@ -223,7 +222,7 @@ waiting() {
     dlock --list --outage=60s >/dev/null
     end_hold
     wait "$HOLDER"
-    for node in 1 2 3; do equals "$(cli $node acl log | grep -c reason)" 0; done
+    for node in 1 2 3; do equals "$(cli $node acl log | grep -cx locker)" 0; done
     fails_with 77 'node 127.0.0.1:[0-9]*: it refuses the user locker .*WRONGPASS' \
         dlock -r "redis+cluster://locker:wrong@127.0.0.1:${PORT[1]}" "$lock" true
 }

@@ -78,7 +78,7 @@ fail_over() {
     [ ! -e "$T/ran" ]
 }
 
-@test "a master that no Sentinel knows, or a server that is no Sentinel: 78 at once" {
+@test "a master that no Sentinel knows, a server that is no Sentinel, or a Sentinel that is taken for one: 78 at once" {
     A=$(free_port)
     start_redis a --port "$A"
     start_sentinel s && S=$PORT
@@ -86,6 +86,8 @@ fail_over() {
         dlock -r "redis+sentinel://127.0.0.1:$S/other" job touch "$T/ran"
     fails_with 78 "Sentinel 127.0.0.1:$A: it answered: ERR unknown command" \
         dlock -r "redis+sentinel://127.0.0.1:$A/prime" job touch "$T/ran"
+    fails_with 78 "it runs no scripts; if it is a Sentinel, redis\+sentinel:// stands in the URL; it answered: ERR unknown" \
+        dlock -r "redis://127.0.0.1:$S" job touch "$T/ran"
     # One that cannot be reached may know it.
     fails_with 69 'in vain' dlock -r "redis+sentinel://127.0.0.1:$S,127.0.0.1:$(free_port)/other" --outage=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
