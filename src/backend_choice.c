@@ -6,6 +6,7 @@
 #include "backend_redis.h"
 #include "failure.h"
 #include "lock_dir.h"
+#include "secret_file.h"
 #include "url_login.h"
 
 #include <stdlib.h>
@@ -71,11 +72,15 @@ static enum lock_result open_redis(struct backend **backend, const struct option
     return result;
 }
 
+/* A URL that is of no use here may hold a password all the same. */
 static enum lock_result open_file(struct backend **backend, const struct options *options, int *status,
                                   struct why *why)
 {
-    enum lock_result result = options->lock_file != NULL ? backend_exact_file_open(backend, options->lock_file, why)
-                                                         : backend_file_open(backend, options->lock_dir, why);
+    bool has_secret = options->redis != NULL && url_has_password(options->redis);
+    enum lock_result result = has_secret ? secret_leave_no_core(why) : LOCK_OK;
+    if (result == LOCK_OK)
+        result = options->lock_file != NULL ? backend_exact_file_open(backend, options->lock_file, why)
+                                            : backend_file_open(backend, options->lock_dir, why);
     *status = (int)status_of(result);
     return result;
 }
@@ -186,6 +191,8 @@ static struct options at_outer_dlock(const struct options *options)
     file_at_outer_dlock(&there.cert, "DLOCK_HELD_CERT", options->origins[OPT_CERT]);
     file_at_outer_dlock(&there.key, "DLOCK_HELD_KEY", options->origins[OPT_KEY]);
     file_at_outer_dlock(&there.password_file, "DLOCK_HELD_PASSWORD_FILE", options->origins[OPT_PASSWORD_FILE]);
+    file_at_outer_dlock(&there.sentinel_password_file, "DLOCK_HELD_SENTINEL_PASSWORD_FILE",
+                        options->origins[OPT_SENTINEL_PASSWORD_FILE]);
     return there;
 }
 

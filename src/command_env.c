@@ -94,7 +94,8 @@ static bool set_files(const char *backend, const struct options *options)
     bool redis = strcmp(backend, "redis") == 0;
     return set_file("DLOCK_HELD_CACERT", redis ? options->cacert : NULL) && set_file("DLOCK_HELD_CERT", redis ? options->cert : NULL) &&
            set_file("DLOCK_HELD_KEY", redis ? options->key : NULL) &&
-           set_file("DLOCK_HELD_PASSWORD_FILE", redis ? options->password_file : NULL);
+           set_file("DLOCK_HELD_PASSWORD_FILE", redis ? options->password_file : NULL) &&
+           set_file("DLOCK_HELD_SENTINEL_PASSWORD_FILE", redis ? options->sentinel_password_file : NULL);
 }
 
 bool command_env_set(const struct lease *lease, const char *backend, const struct options *options)

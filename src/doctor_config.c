@@ -2,7 +2,7 @@
 
 #include "config_file.h"
 #include "duration.h"
-#include "lock_name.h"
+#include "lock_key.h"
 #include "redis_url.h"
 
 #include <stdio.h>
@@ -108,7 +108,7 @@ static void add_file(struct findings *findings, const char *path, bool was_read)
 }
 
 static const char *const set_for_commands[] = {
-    "DLOCK_NAME", "DLOCK_KEY", "DLOCK_FENCE", "DLOCK_EXPIRES_AT", "DLOCK_HELD", "DLOCK_HELD_AT", "DLOCK_SLOT", NULL,
+    "DLOCK_NAME", "DLOCK_KEY", "DLOCK_FENCE", "DLOCK_EXPIRES_AT", "DLOCK_HELD", "DLOCK_SLOT", NULL,
 };
 
 static bool is_set_for_commands(const char *name)
@@ -116,7 +116,7 @@ static bool is_set_for_commands(const char *name)
     for (const char *const *known = set_for_commands; *known != NULL; known++)
         if (strcmp(*known, name) == 0)
             return true;
-    return strncmp(name, "DLOCK_TOLD_", 11) == 0;
+    return strncmp(name, "DLOCK_TOLD_", 11) == 0 || strncmp(name, "DLOCK_HELD_", 11) == 0;
 }
 
 static bool has_variable(const struct poptOption *option, const void *data)
@@ -159,9 +159,23 @@ static void add_doubts(const struct options *options, struct findings *findings)
                      duration_format(options->wait, time, sizeof time));
 }
 
+/* What hashes names must be there for any name. */
+static void add_key(const struct options *options, struct findings *findings)
+{
+    struct options tried = *options;
+    struct why why = {""};
+    char key[LOCK_KEY_SIZE];
+    if (options->name == NULL)
+        tried.name = "doctor";
+    enum lock_result result = lock_key_of(key, &tried, &why);
+    if (result != LOCK_OK)
+        findings_fail(findings, (int)status_of(result), "key", NULL, "%s", why.text);
+    else if (options->name != NULL)
+        findings_add(findings, FINDING_OK, "key", NULL, "%s", key);
+}
+
 void doctor_config(const struct options *options, struct findings *findings)
 {
-    char key[LOCK_KEY_SIZE];
     findings_section(findings, "configuration", NULL);
     add_file(findings, CONFIG_SYSTEM_FILE, options->settings.system_file_read);
     if (options->settings.user_file != NULL)
@@ -171,8 +185,5 @@ void doctor_config(const struct options *options, struct findings *findings)
             add_option(options, id, findings);
     add_unknown_variables(findings);
     add_doubts(options, findings);
-    if (options->name != NULL) {
-        lock_key_make(key, options->prefix, options->scope, options->name);
-        findings_add(findings, FINDING_OK, "key", NULL, "%s", key);
-    }
+    add_key(options, findings);
 }

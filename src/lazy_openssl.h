@@ -48,4 +48,7 @@ enum lock_result openssl_open(enum openssl_part part, struct why *why);
 /* The functions of the parts that are open. */
 const struct openssl *openssl(void);
 
+/* An error code of OpenSSL in words. */
+const char *openssl_reason(unsigned long code);
+
 #endif

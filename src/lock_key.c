@@ -32,20 +32,22 @@ static enum lock_result find_digest(char digest[NAME_DIGEST_SIZE], const struct 
     return result;
 }
 
+enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *options, struct why *why)
+{
+    char digest[NAME_DIGEST_SIZE];
+    enum lock_result result = options->hash == HASH_NONE ? LOCK_OK : find_digest(digest, options, why);
+    if (result == LOCK_OK)
+        lock_key_make(key, options->prefix, options->scope, options->hash == HASH_NONE ? options->name : digest);
+    return result;
+}
+
 bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options, const struct messages *out, int *status)
 {
     struct why why = {""};
-    char digest[NAME_DIGEST_SIZE];
-    const char *name = options->name;
-    if (options->hash != HASH_NONE) {
-        enum lock_result result = find_digest(digest, options, &why);
-        if (result != LOCK_OK) {
-            *status = fail_result(out, result, &why);
-            return false;
-        }
-        name = digest;
+    enum lock_result result = lock_key_of(key, options, &why);
+    if (result == LOCK_OK)
         say_guessable(options, out);
-    }
-    lock_key_make(key, options->prefix, options->scope, name);
-    return true;
+    else
+        *status = fail_result(out, result, &why);
+    return result == LOCK_OK;
 }

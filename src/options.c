@@ -360,7 +360,8 @@ static int read_words(struct options *options, int argc, char **argv, struct why
         const char *fault = id == POPT_ERROR_BADOPT  ? "unknown option; dlock --help lists them all"
                             : id == POPT_ERROR_NOARG ? "it needs a value"
                                                      : poptStrerror(id);
-        why_set(why, "%.200s: %s", poptBadOption(context, POPT_BADOPTION_NOALIAS), fault);
+        const char *word = poptBadOption(context, POPT_BADOPTION_NOALIAS);
+        why_set(why, "%.*s: %s", (int)strcspn(word, "=:"), word, fault); /* a value may be a URL with a password */
         index = -1;
     } else if (poptPeekArg(context) != NULL) {
         const char **rest = poptGetArgs(context);

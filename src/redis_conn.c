@@ -488,6 +488,8 @@ static enum lock_result receive_greetings(struct redis_conn *conn, struct dismis
             return verdict; /* it has said why, and closed the connection */
         bool is_name = conn->greetings == 1, is_role = conn->masters_only && conn->greetings == 2;
         bool is_error = reply->type == REDIS_REPLY_ERROR;
+        if (is_error)
+            redis_login_hide(conn->url, reply->str);
         if (is_error && first)
             note_dismissal(dismissal, reply->str);
         if (is_error && verdict == LOCK_OK && !is_name) {

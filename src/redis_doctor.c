@@ -117,8 +117,8 @@ static bool examine_connection(struct redis_patient *patient)
     if (result == LOCK_CANCELLED)
         return false;
     if (result != LOCK_OK) {
-        findings_fail(findings, (int)status_of(result), "connect", "is it running, and does a firewall let us through?",
-                      "%s", why.text);
+        findings_fail(findings, (int)status_of(result), "connect",
+                      result == LOCK_UNAVAILABLE ? "is it running, and does a firewall let us through?" : NULL, "%s", why.text);
         return false;
     }
     bool slow = took.ns > SLOW_MS * NS_PER_MS;

@@ -1,21 +1,13 @@
-/* A password is in the memory of this process for as long as it may have to
- * connect anew, and on its way there it comes through places that are not ours
- * to wipe: the argument and the environment as the kernel keeps them, buffers of
- * popt, inih and stdio. So there is no core file at all, as with ssh-agent(1):
- * PR_SET_DUMPABLE also keeps other processes of the same user from reading
- * memory and environment through /proc. The command is not affected, since
- * execve(2) sets it anew. */
 #include "redis_login.h"
 
 #include "lock_name.h"
+#include "redis_error.h"
 #include "secret_file.h"
 #include "text.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 static const char credential[] = "dlock.password", variable[] = "REDISCLI_AUTH";
@@ -100,14 +92,6 @@ static const char *hint(void)
     return getenv("DLOCK_HELD") != NULL ? " (the command is not told the password of the dlock around it)" : "";
 }
 
-static enum lock_result leave_no_core(struct why *why)
-{
-    if (prctl(PR_SET_DUMPABLE, 0) == 0)
-        return LOCK_OK;
-    why_set(why, "cannot keep the password out of core files: %s", strerror(errno));
-    return LOCK_SYSTEM;
-}
-
 /* A password with a colon in it needs a user, or a colon before it. */
 enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct why *why)
 {
@@ -118,7 +102,7 @@ enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, 
         return result;
     url->password_from = path;
     if (colon == NULL)
-        return leave_no_core(why);
+        return secret_leave_no_core(why);
     size_t length = (size_t)(colon - url->password), rest = strlen(colon + 1);
     if (length >= sizeof user || rest == 0) {
         why_set(why, "the password file %.300s: %s", path, rest == 0 ? "the password is empty" : "the user is too long");
@@ -128,7 +112,7 @@ enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, 
     memcpy(url->user, user, sizeof user);
     memmove(url->password, colon + 1, rest);
     explicit_bzero(url->password + rest, length + 1);
-    return leave_no_core(why);
+    return secret_leave_no_core(why);
 }
 
 enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings, enum redis_fault *fault,
@@ -144,7 +128,7 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
                      "has one%s", credential, variable, hint());
         return LOCK_INVALID;
     }
-    return url->has_password ? leave_no_core(why) : LOCK_OK;
+    return url->has_password ? secret_leave_no_core(why) : LOCK_OK;
 }
 
 /* --- what a refusal means ------------------------------------------------ */
@@ -152,6 +136,23 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
 static bool says(const char *error, const char *words)
 {
     return strstr(error, words) != NULL;
+}
+
+/* "ERR unknown command 'AUTH', with args beginning with: 'user' 'password'", and a
+ * long password is cut short there. What others may say is searched for a whole
+ * one; one of few bytes is found in any text, and may be a part of "unknown". */
+void redis_login_hide(const struct redis_url *url, char *error)
+{
+    enum { PASSWORD_LEAST = 4 };
+    struct why ignored;
+    size_t length = strlen(url->password);
+    char *words = strstr(error, ", with args beginning with");
+    if (words != NULL)
+        *words = '\0';
+    if (length < PASSWORD_LEAST || redis_error_result(error, &ignored) == LOCK_REFUSED)
+        return;
+    for (char *at = error + strcspn(error, " "); (at = strstr(at, url->password)) != NULL; at += length)
+        memset(at, '*', length);
 }
 
 /* Redis before 7.2 does not say which command of a script it refuses, but in
@@ -205,6 +206,9 @@ void redis_login_explain(const struct redis_url *url, const struct redis_refused
     } else if (says(error, "WRONGPASS") || says(error, "invalid password")) {
         why_set(why, "it refuses the user %.60s with the password of %.200s: it answered: %.300s", user,
                 url->password_from, error);
+    } else if (url->is_of_sentinels && !url->has_password && (says(error, "NOAUTH") || says(error, "unauthenticated"))) {
+        why_set(why, "it wants a password of its own: it answered: NOAUTH Authentication required; "
+                     "--sentinel-password-file has it");
     } else if (says(error, "NOAUTH") || says(error, "unauthenticated")) {
         why_set(why, "it wants a password, and none is configured: it answered: NOAUTH Authentication required; the URL, "
                      "--password-file, the credential %s or %s has it%s", credential, variable, hint());

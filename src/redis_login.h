@@ -22,6 +22,9 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
  * LOCK_OK; LOCK_INVALID, LOCK_REFUSED as above. */
 enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct why *why);
 
+/* Takes what a server repeats of AUTH out of its error, where it knows no AUTH. */
+void redis_login_hide(const struct redis_url *url, char *error);
+
 /* What was asked for when a refusal came. */
 struct redis_refused {
     const char *script; /* text; NULL: none */

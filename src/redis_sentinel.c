@@ -395,6 +395,7 @@ enum lock_result redis_sentinel_init(struct redis_backend *redis, enum redis_fau
         return LOCK_SYSTEM;
     }
     sentinel->epoll_fd = -1;
+    sentinel->url.is_of_sentinels = true;
     sentinel->url.tls = redis->url.tls;
     sentinel->url.host_count = redis->url.host_count;
     memcpy(sentinel->url.hosts, redis->url.hosts, sizeof sentinel->url.hosts);

@@ -11,18 +11,16 @@
 #include "redis_tls.h"
 
 #include "lazy_openssl.h"
+#include "redis_tls_files.h"
 #include "text.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct redis_tls {
     SSL_CTX *context;
@@ -39,130 +37,9 @@ struct redis_tls_session {
     unsigned long fault;  /* OpenSSL's code of what went wrong; 0: nothing */
     bool was_asked;       /* the server wants a certificate of ours */
     bool established;     /* and nothing has failed since */
+    bool is_anonymous;    /* the server has shown no certificate */
     char host[256];
 };
-
-/* --- files --------------------------------------------------------------- */
-
-static const char *reason_of(unsigned long code)
-{
-    const char *reason = openssl()->ERR_reason_error_string(code);
-    return reason != NULL ? reason : "unknown reason";
-}
-
-/* What was wrong with the file; LOCK_INVALID. */
-static enum lock_result unusable(const char *path, const char *what, struct why *why)
-{
-    unsigned long code = openssl()->ERR_peek_error();
-    why_set(why, "%s: %s%s%s%s", path, what, code != 0 ? " (" : "", code != 0 ? reason_of(code) : "", code != 0 ? ")" : "");
-    return LOCK_INVALID;
-}
-
-/* OpenSSL's own words for what cannot be opened are of no help. Returns the file
- * opened, or -1. */
-static int open_file(const char *path, struct stat *status, struct why *why)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0 || fstat(fd, status) != 0) {
-        why_set(why, "%s: cannot read it: %s", path, strerror(errno));
-    } else if (S_ISDIR(status->st_mode)) {
-        why_set(why, "%s: it is a directory; a file with certificates or a key in PEM is wanted", path);
-    } else {
-        return fd;
-    }
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
-
-static bool is_readable(const char *path, struct why *why)
-{
-    struct stat status;
-    int fd = open_file(path, &status, why);
-    if (fd >= 0)
-        close(fd);
-    return fd >= 0;
-}
-
-static enum lock_result load_issuers(struct redis_tls *tls, const char *path, struct why *why)
-{
-    openssl()->ERR_clear_error();
-    if (path == NULL) {
-        /* A store that is missing trusts nobody, and each server is refused. */
-        (void)openssl()->SSL_CTX_set_default_verify_paths(tls->context);
-        return LOCK_OK;
-    }
-    if (!is_readable(path, why))
-        return LOCK_INVALID;
-    if (openssl()->SSL_CTX_load_verify_file(tls->context, path) != 1)
-        return unusable(path, "there is no certificate in PEM in it", why);
-    /* What the file has is trusted, be it no root. */
-    (void)openssl()->X509_VERIFY_PARAM_set_flags(openssl()->SSL_CTX_get0_param(tls->context), X509_V_FLAG_PARTIAL_CHAIN);
-    return LOCK_OK;
-}
-
-/* Nobody is asked for a passphrase. */
-static int no_passphrase(char *bytes, int size, int writes, void *data) /* NOLINT(readability-non-const-parameter) */
-{
-    (void)bytes;
-    (void)size;
-    (void)writes;
-    (void)data;
-    return -1;
-}
-
-static EVP_PKEY *read_key(int fd)
-{
-    EVP_PKEY *key = NULL;
-    BIO *file = openssl()->BIO_new_fd(fd, BIO_NOCLOSE);
-    if (file != NULL)
-        key = openssl()->PEM_read_bio_PrivateKey(file, NULL, no_passphrase, NULL);
-    (void)openssl()->BIO_free(file);
-    return key;
-}
-
-static enum lock_result load_key(struct redis_tls *tls, const char *path, struct why *why)
-{
-    struct stat status;
-    int fd = open_file(path, &status, why);
-    if (fd < 0)
-        return LOCK_INVALID;
-    if ((status.st_mode & S_IROTH) != 0) {
-        why_set(why, "%s: it holds a private key, and others can read it; chmod o= helps", path);
-        close(fd);
-        return LOCK_INVALID;
-    }
-    openssl()->ERR_clear_error();
-    EVP_PKEY *key = read_key(fd);
-    close(fd);
-    if (key == NULL)
-        return unusable(path, "there is no private key in PEM in it, or it wants a passphrase", why);
-    bool fits = openssl()->SSL_CTX_use_PrivateKey(tls->context, key) == 1 &&
-                openssl()->SSL_CTX_check_private_key(tls->context) == 1;
-    openssl()->EVP_PKEY_free(key);
-    return fits ? LOCK_OK : unusable(path, "this key is not the certificate's", why);
-}
-
-static enum lock_result load_certificate(struct redis_tls *tls, const struct redis_settings *settings,
-                                         enum redis_fault *fault, struct why *why)
-{
-    if (settings->cert == NULL && settings->key == NULL)
-        return LOCK_OK;
-    if (settings->cert == NULL) {
-        *fault = REDIS_FAULT_KEY;
-        why_set(why, "a key without its certificate; --cert=FILE is missing");
-        return LOCK_INVALID;
-    }
-    *fault = REDIS_FAULT_CERT;
-    if (!is_readable(settings->cert, why))
-        return LOCK_INVALID;
-    openssl()->ERR_clear_error();
-    if (openssl()->SSL_CTX_use_certificate_chain_file(tls->context, settings->cert) != 1)
-        return unusable(settings->cert, "there is no usable certificate in PEM in it", why);
-    *fault = settings->key != NULL ? REDIS_FAULT_KEY : REDIS_FAULT_CERT;
-    tls->has_certificate = true;
-    return load_key(tls, settings->key != NULL ? settings->key : settings->cert, why);
-}
 
 /* --- the socket ---------------------------------------------------------- */
 
@@ -231,12 +108,11 @@ static enum lock_result fill(struct redis_tls *tls, const struct redis_settings 
                              struct why *why)
 {
     if (!make_method(tls) || !make_context(tls)) {
-        why_set(why, "OpenSSL gives no TLS: %s", reason_of(openssl()->ERR_peek_error()));
+        why_set(why, "OpenSSL gives no TLS: %s", openssl_reason(openssl()->ERR_peek_error()));
         return LOCK_SYSTEM;
     }
-    *fault = REDIS_FAULT_CACERT;
-    enum lock_result result = load_issuers(tls, settings->cacert, why);
-    return result == LOCK_OK ? load_certificate(tls, settings, fault, why) : result;
+    tls->has_certificate = settings->cert != NULL;
+    return redis_tls_load_files(tls->context, settings, fault, why);
 }
 
 enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_settings *settings, enum redis_fault *fault,
@@ -270,31 +146,57 @@ void redis_tls_close(struct redis_tls *tls)
 
 /* --- sessions ------------------------------------------------------------ */
 
-/* Whom the certificate must be for. A certificate has no zone of an IPv6 address
- * (fe80::1%eth0), and an IP address is not sent as the name that is wanted. */
-static bool set_host(struct redis_tls_session *session, const char *host)
+/* Whom the certificate must be for: a certificate has no zone of an IPv6 address
+ * (fe80::1%eth0), and no dot at the end of a name. True: it is an address. */
+static bool copy_host(struct redis_tls_session *session, const char *host)
 {
     unsigned char address[sizeof(struct in6_addr)];
     text_copy(session->host, sizeof session->host, host);
     session->host[strcspn(session->host, "%")] = '\0';
-    host = session->host;
-    if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1)
-        return openssl()->X509_VERIFY_PARAM_set1_ip_asc(openssl()->SSL_get0_param(session->ssl), host) == 1;
-    openssl()->SSL_set_hostflags(session->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    return openssl()->SSL_set1_host(session->ssl, host) == 1 &&
-           openssl()->SSL_ctrl(session->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, session->host) == 1;
+    if (inet_pton(AF_INET, session->host, address) == 1 || inet_pton(AF_INET6, session->host, address) == 1)
+        return true;
+    text_copy(session->host, sizeof session->host, host);
+    size_t length = strlen(session->host);
+    if (length > 0 && session->host[length - 1] == '.')
+        session->host[length - 1] = '\0';
+    return false;
 }
 
-static bool set_up(struct redis_tls_session *session, const struct redis_tls *tls, const char *host)
+/* To OpenSSL no name at all is any name, and one with a dot before it all below it. */
+static bool is_name(const char *host)
 {
+    return *host != '\0' && *host != '.' && strpbrk(host, "*%") == NULL;
+}
+
+/* An IP address is not sent as the name that is wanted. */
+static enum lock_result set_host(struct redis_tls_session *session, const char *host, struct why *why)
+{
+    bool set;
+    if (copy_host(session, host)) {
+        set = openssl()->X509_VERIFY_PARAM_set1_ip_asc(openssl()->SSL_get0_param(session->ssl), session->host) == 1;
+    } else if (!is_name(session->host)) {
+        why_set(why, "%.200s is no name that a certificate could be for", host);
+        return LOCK_REFUSED;
+    } else {
+        openssl()->SSL_set_hostflags(session->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+        set = openssl()->SSL_set1_host(session->ssl, session->host) == 1 &&
+              openssl()->SSL_ctrl(session->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, session->host) == 1;
+    }
+    return set ? LOCK_OK : LOCK_SYSTEM;
+}
+
+static enum lock_result set_up(struct redis_tls_session *session, const struct redis_tls *tls, const char *host,
+                               struct why *why)
+{
+    why_set(why, "no TLS session: out of memory");
     session->ssl = openssl()->SSL_new(tls->context);
     BIO *bio = session->ssl != NULL ? openssl()->BIO_new(tls->method) : NULL;
     if (bio == NULL)
-        return false;
+        return LOCK_SYSTEM;
     openssl()->BIO_set_data(bio, session);
     openssl()->BIO_set_init(bio, 1);
     openssl()->SSL_set_bio(session->ssl, bio, bio); /* which owns it from here on */
-    return openssl()->SSL_set_ex_data(session->ssl, 0, session) == 1 && set_host(session, host);
+    return openssl()->SSL_set_ex_data(session->ssl, 0, session) == 1 ? set_host(session, host, why) : LOCK_SYSTEM;
 }
 
 enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redis_tls *tls, int fd, const char *host,
@@ -302,15 +204,17 @@ enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redi
 {
     openssl()->ERR_clear_error();
     struct redis_tls_session *made = calloc(1, sizeof *made);
-    if (made != NULL)
-        *made = (struct redis_tls_session){.fd = fd, .has_certificate = tls->has_certificate};
-    if (made == NULL || !set_up(made, tls, host)) {
-        redis_tls_end(made);
-        why_set(why, "no TLS session: out of memory, or no name that TLS could check");
+    if (made == NULL) {
+        why_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
-    *session = made;
-    return LOCK_OK;
+    *made = (struct redis_tls_session){.fd = fd, .has_certificate = tls->has_certificate};
+    enum lock_result result = set_up(made, tls, host, why);
+    if (result == LOCK_OK)
+        *session = made;
+    else
+        redis_tls_end(made);
+    return result;
 }
 
 void redis_tls_end(struct redis_tls_session *session)
@@ -347,12 +251,23 @@ static int failed(struct redis_tls_session *session, int result)
     return -1;
 }
 
+/* A host's policy may allow ciphers that need no certificate ("ALL", openssl.cnf),
+ * and then SSL_VERIFY_PEER has nothing to verify. */
+static bool is_proven(const SSL *ssl)
+{
+    return openssl()->SSL_get0_verified_chain(ssl) != NULL && openssl()->SSL_get_verify_result(ssl) == X509_V_OK;
+}
+
 int redis_tls_handshake(struct redis_tls_session *session)
 {
     openssl()->ERR_clear_error();
     int result = openssl()->SSL_connect(session->ssl);
     session->established = result == 1;
-    return result == 1 ? 1 : failed(session, result);
+    if (result != 1)
+        return failed(session, result);
+    session->is_anonymous = !is_proven(session->ssl);
+    errno = EPROTO;
+    return session->is_anonymous ? -1 : 1;
 }
 
 static int cut(size_t size)
@@ -433,9 +348,9 @@ static enum lock_result refused_by_us(const struct redis_tls_session *session, s
 static enum lock_result refused_by_server(const struct redis_tls_session *session, struct why *why)
 {
     if (session->has_certificate)
-        why_set(why, "it does not accept our certificate (--cert): %s", reason_of(session->fault));
+        why_set(why, "it does not accept our certificate (--cert): %s", openssl_reason(session->fault));
     else
-        why_set(why, "it wants a certificate of ours (--cert and --key): %s", reason_of(session->fault));
+        why_set(why, "it wants a certificate of ours (--cert and --key): %s", openssl_reason(session->fault));
     return LOCK_REFUSED;
 }
 
@@ -459,6 +374,10 @@ static bool is_about_our_certificate(const struct redis_tls_session *session, in
 enum lock_result redis_tls_error(const struct redis_tls_session *session, struct why *why)
 {
     int reason = ERR_GET_LIB(session->fault) == ERR_LIB_SSL ? ERR_GET_REASON(session->fault) : 0;
+    if (session->is_anonymous) {
+        why_set(why, "it shows no certificate, which a cipher of this host's openssl.cnf allows");
+        return LOCK_REFUSED;
+    }
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
         return refused_by_us(session, why);
     if (is_about_our_certificate(session, reason))
@@ -468,7 +387,7 @@ enum lock_result redis_tls_error(const struct redis_tls_session *session, struct
     else if (reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION || reason == SSL_R_UNSUPPORTED_PROTOCOL)
         why_set(why, "it speaks no version of TLS that may be used; 1.2 is the least");
     else
-        why_set(why, "TLS: %s", reason_of(session->fault));
+        why_set(why, "TLS: %s", openssl_reason(session->fault));
     return LOCK_UNAVAILABLE;
 }
 

@@ -20,14 +20,14 @@ struct redis_tls_session;
 
 /* Opens OpenSSL and reads the files of the settings. LOCK_OK with *tls set, to be
  * closed after its sessions have ended. LOCK_INVALID: *fault says which setting
- * cannot be used. LOCK_SYSTEM. */
+ * cannot be used. LOCK_REFUSED: a file may not be read. LOCK_SYSTEM. */
 enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_settings *settings, enum redis_fault *fault,
                                 struct why *why);
 void redis_tls_close(struct redis_tls *tls);
 
 /* Begins a session on a connected non-blocking socket with the server that goes by
- * this name or IP address; no byte moves yet. LOCK_OK with *session set, or
- * LOCK_SYSTEM. */
+ * this name or IP address; no byte moves yet. LOCK_OK with *session set;
+ * LOCK_REFUSED: no certificate could be for that name; LOCK_SYSTEM. */
 enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redis_tls *tls, int fd, const char *host,
                                  struct why *why);
 

@@ -95,8 +95,8 @@ static bool parse_master(struct redis_url *url, const char **tail, struct why *w
 {
     if (**tail != '/')
         return fail(why, "the name of the master is missing");
-    size_t length = strcspn(*tail + 1, "/?#");
-    if (length == 0 || !percent_decode(url->master, sizeof url->master, *tail + 1, length))
+    size_t length = strcspn(*tail + 1, "/?#@"); /* '@': a login with a slash in it, which is wrong */
+    if (length == 0 || (*tail)[1 + length] == '@' || !percent_decode(url->master, sizeof url->master, *tail + 1, length))
         return fail(why, "the name of the master is missing, too long or wrongly coded");
     *tail += 1 + length;
     return true;

@@ -32,6 +32,7 @@ struct redis_url {
     char password[REDIS_PASSWORD_SIZE];
     bool has_password;
     const char *password_from; /* for messages; redis_login_find() sets it */
+    bool is_of_sentinels;      /* their login, which the URL has not */
     int database;
     char shown[384]; /* for messages: without user and password */
 };

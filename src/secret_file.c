@@ -1,9 +1,17 @@
+/* A password or a private key is in the memory of this process for as long as it
+ * may have to connect anew, and on its way there it comes through places that are not ours
+ * to wipe: the argument and the environment as the kernel keeps them, buffers of
+ * popt, inih, stdio and OpenSSL. So there is no core file at all, as with ssh-agent(1):
+ * PR_SET_DUMPABLE also keeps other processes of the same user from reading
+ * memory and environment through /proc. The command is not affected, since
+ * execve(2) sets it anew. */
 #include "secret_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -72,4 +80,12 @@ enum lock_result secret_read(struct secret *secret, const char *path, struct why
 void secret_wipe(struct secret *secret)
 {
     explicit_bzero(secret, sizeof *secret);
+}
+
+enum lock_result secret_leave_no_core(struct why *why)
+{
+    if (prctl(PR_SET_DUMPABLE, 0) == 0)
+        return LOCK_OK;
+    why_set(why, "cannot keep secrets out of core files: %s", strerror(errno));
+    return LOCK_SYSTEM;
 }

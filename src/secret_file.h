@@ -23,4 +23,8 @@ enum lock_result secret_read(struct secret *secret, const char *path, struct why
 
 void secret_wipe(struct secret *secret);
 
+/* From here on this process leaves no core file, nor can others read its memory.
+ * LOCK_OK; LOCK_SYSTEM. */
+enum lock_result secret_leave_no_core(struct why *why);
+
 #endif

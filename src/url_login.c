@@ -7,7 +7,7 @@ struct login {
     size_t begin, colon, end; /* the first bytes of the user, ":password" and "@" */
 };
 
-static const char blanks[] = " \t\r\n";
+static const char blanks[] = " \t\r\n\v\f";
 
 static const char *last_of(const char *begin, const char *end, const char *text)
 {
@@ -18,7 +18,7 @@ static const char *last_of(const char *begin, const char *end, const char *text)
     return NULL;
 }
 
-/* The login in the first word of text, which ends at `stop`. An '@' may be the
+/* The login in the URL that text begins with, which ends at `stop`. An '@' may be the
  * password's own, where somebody has not coded it; one in the path of a
  * Unix socket is none. */
 static bool find(const char *text, const char *stop, struct login *login)
@@ -41,17 +41,26 @@ static bool find(const char *text, const char *stop, struct login *login)
     return true;
 }
 
-static const char *word_end(const char *word)
+/* A word that does not begin like a URL belongs to the one before it: there may be
+ * a blank in a password. */
+static const char *url_end(const char *url)
 {
-    return word + strcspn(word, blanks);
+    const char *end = url + strcspn(url, blanks);
+    for (const char *next; *(next = end + strspn(end, blanks)) != '\0';) {
+        const char *stop = next + strcspn(next, blanks);
+        if (memmem(next, (size_t)(stop - next), "://", 3) != NULL)
+            break;
+        end = stop;
+    }
+    return end;
 }
 
 bool url_has_password(const char *text)
 {
     struct login login;
-    for (const char *word = text; *word != '\0'; word = word_end(word)) {
-        word += strspn(word, blanks);
-        if (find(word, word_end(word), &login) && login.colon + 1 < login.end)
+    for (const char *url = text; *url != '\0'; url = url_end(url)) {
+        url += strspn(url, blanks);
+        if (find(url, url_end(url), &login) && login.colon + 1 < login.end)
             return true;
     }
     return false;
@@ -60,22 +69,22 @@ bool url_has_password(const char *text)
 void url_blot_logins(char *text)
 {
     struct login login;
-    for (char *word = text; *word != '\0'; word += strcspn(word, blanks)) {
-        word += strspn(word, blanks);
-        if (find(word, word_end(word), &login))
-            memset(word + login.begin, '*', login.end - login.begin);
+    for (char *url = text; *url != '\0'; url += url_end(url) - url) {
+        url += strspn(url, blanks);
+        if (find(url, url_end(url), &login))
+            memset(url + login.begin, '*', login.end - login.begin);
     }
 }
 
 void url_cut_passwords(char *text)
 {
     struct login login;
-    for (char *word = text; *word != '\0'; word += strcspn(word, blanks)) {
-        word += strspn(word, blanks);
-        if (!find(word, word_end(word), &login) || login.colon == login.end)
+    for (char *url = text; *url != '\0'; url += url_end(url) - url) {
+        url += strspn(url, blanks);
+        if (!find(url, url_end(url), &login) || login.colon == login.end)
             continue;
-        size_t rest = login.colon > login.begin ? login.end : login.end + 1, length = strlen(word);
-        memmove(word + login.colon, word + rest, length - rest);
-        memset(word + length - (rest - login.colon), 0, rest - login.colon);
+        size_t rest = login.colon > login.begin ? login.end : login.end + 1, length = strlen(url);
+        memmove(url + login.colon, url + rest, length - rest);
+        memset(url + length - (rest - login.colon), 0, rest - login.colon);
     }
 }

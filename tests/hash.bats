@@ -96,6 +96,20 @@ secret() {
     [[ $output == *'"key":"job"'* ]]
 }
 
+@test "--doctor tells the hashed key, and does not trust a secret that cannot be used" {
+    export DLOCK_BACKEND=file
+    run dlock --hash=sha256 job -- sh -c 'echo "$DLOCK_KEY"'
+    local key=$output
+    run dlock --doctor --hash=sha256 --json job
+    [[ $status -eq 0 && $output == *'"name":"key","result":"ok","found":"'"$key"'"'* ]]
+    run dlock --doctor --hash=sha256 --json
+    [[ $status -eq 0 && $output != *'"name":"key"'* ]]
+    for name in '' job; do
+        # shellcheck disable=SC2086
+        fails_with 78 "key .*--secret-file: $T/none: No such file" dlock --doctor --secret-file="$T/none" $name
+    done
+}
+
 @test "--list shows digests, needs no secret for that, and refuses a pattern of names" {
     export DLOCK_BACKEND=file DLOCK_HASH=sha256
     dlock --acquire -t 60s abc >/dev/null

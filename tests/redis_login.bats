@@ -291,14 +291,40 @@ takes() {
     # Nor does a URL that is wrong.
     local url
     for url in "redis:/bob:$PASSWORD@host" "bob:$PASSWORD@host" "redis://bob:$PASSWORD@" "redis://bob:$PASSWORD@host:x" \
-        "redis://bob:$PASSWORD%@host" "redis://bob:$PASSWORD/@host" "http://bob:$PASSWORD@host" "unix://bob:$PASSWORD@path"; do
+        "redis+sentinel://bob:12/$PASSWORD@host" "redis://bob:$PASSWORD%@host" "redis://bob:$PASSWORD/@host" "http://bob:$PASSWORD@host" "unix://bob:$PASSWORD@path"; do
         fails_with 64 '--redis: ' dlock -vv -r "$url" job true
         [[ $output != *$PASSWORD* ]]
         DLOCK_REDIS=$url fails_with 78 'DLOCK_REDIS: ' dlock -vv job true
         [[ $output != *$PASSWORD* ]]
         DLOCK_REDIS=$url run dlock --backend=file --lock-dir="$T/locks" job env
         [[ $output != *$PASSWORD* && $status -eq 0 ]]
+        fails_with 64 '--rediss: unknown option' dlock --rediss="$url" job true
+        [[ $output != *$PASSWORD* ]]
     done
+}
+
+@test "a server that repeats the words of an AUTH that it does not know is not quoted with them" {
+    local long how
+    long=$PASSWORD$(printf 'x%.0s' {1..200})
+    start_redis redis --rename-command AUTH ''
+    for how in "$PASSWORD" "$long"; do
+        fails_with 78 'unknown command .?AUTH' dlock -vv --json -r "unix://bob:$how@$T/redis.sock" job true
+        [[ $output != *"$PASSWORD"* ]]
+        fails_with 78 'login .*unknown command .?AUTH' dlock -r "unix://bob:$how@$T/redis.sock" --doctor
+        [[ $output != *"$PASSWORD"* ]]
+    done
+    fake_redis "instead=AUTH=-ERR nobody called bob comes in with $PASSWORD here\\r\\n+OK\\r\\n-ERR no\\r\\n" "$T/redis.sock"
+    fails_with 69 "nobody called bob comes in with \\*+ here" dlock -vv -r "unix://bob:$PASSWORD@$T/fake.sock" --outage=0 job true
+}
+
+@test "a blank in the password of a URL, which is wrong, does not show it either" {
+    local login="redis://bob:$PASSWORD and@more@host redis://eve:$PASSWORD@host"
+    run dlock --backend=file --lock-dir="$T/locks" -r "$login" job -- sh -c 'tr "\0" " " </proc/$PPID/cmdline; echo; env'
+    [[ $status -eq 0 && $output == *'-r redis://*'*'*@host redis://*'*'@host job'* && $output != *$PASSWORD* ]]
+    DLOCK_REDIS=$login run dlock --backend=file --lock-dir="$T/locks" job env
+    [[ $output == *'DLOCK_REDIS=redis://bob@host redis://eve@host'* && $output != *$PASSWORD* ]]
+    fails_with 64 '--redis: URL 1: ' dlock -vv -r "$login" job true
+    [[ $output != *$PASSWORD* ]]
 }
 
 # leaves_core COMMAND...: whether it leaves a core where SIGSEGV ends it.
@@ -381,7 +407,12 @@ P
     local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
     "${user[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
     # The command is dlock's child, and its parent's environment is what it reads.
-    run env DLOCK_REDIS="unix://:$PASSWORD@$T/redis.sock" REDISCLI_AUTH="$PASSWORD" "${user[@]}" "$DLOCK" job -- \
-        sh -c 'cat /proc/$PPID/environ /proc/$PPID/mem && echo read'
-    [[ $output == *'Permission denied'* && $output != *read && $output != *$PASSWORD* ]]
+    # A password that is not used is a password.
+    mkdir -m 777 "$T/theirs"
+    local backend
+    for backend in redis file; do
+        run env DLOCK_REDIS="unix://:$PASSWORD@$T/redis.sock" REDISCLI_AUTH="$PASSWORD" "${user[@]}" env --chdir="$T/theirs" \
+            "$DLOCK" --backend=$backend --lock-dir="$T/theirs/$backend" job -- sh -c 'cat /proc/$PPID/environ /proc/$PPID/mem && echo read'
+        [[ $output == *'Permission denied'* && $output != *read && $output != *"$PASSWORD"* ]]
+    done
 }

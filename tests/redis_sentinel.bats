@@ -98,8 +98,9 @@ fail_over() {
     start_redis a --port "$A" --requirepass secret
     start_sentinel s 'requirepass open' 'sentinel auth-pass prime secret' && S=$PORT
     printf 'open\n' >"$T/password"
+    (umask 077 && printf 'secret\n' >"$T/secret")
     local url=redis+sentinel://:secret@127.0.0.1:$S/prime
-    fails_with 77 "Sentinel 127.0.0.1:$S: .*NOAUTH" dlock -r "$url" job touch "$T/ran"
+    fails_with 77 "Sentinel 127.0.0.1:$S: .*NOAUTH.*; --sentinel-password-file has it" dlock -r "$url" job touch "$T/ran"
     chmod 644 "$T/password"
     fails_with 78 'others can read it' dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
     chmod 600 "$T/password"
@@ -110,6 +111,11 @@ fail_over() {
     printf 'wrong' >"$T/password"
     fails_with 77 "Sentinel 127.0.0.1:$S: .*WRONGPASS" dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
     [[ $output != *wrong* ]]
+    # What is inside the command finds the file.
+    printf 'open' >"$T/password"
+    run dlock -r "redis+sentinel://127.0.0.1:$S/prime" --password-file="$T/secret" --sentinel-password-file="$T/password" job -- \
+        sh -c 'cd / && dlock --extend -t 2h && dlock --release && dlock --doctor --json | grep -c HELD'
+    equals "$status $output" '1 0'
     # With a user, who may do no more than this.
     at_sentinel -a open --no-auth-warning acl setuser watch on '>p:w' -@all +auth '+sentinel|get-master-addr-by-name' \
         '+client|setname' +subscribe +unsubscribe '&+switch-master'

@@ -165,6 +165,34 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     [ ! -e "$T/ran" ]
 }
 
+@test "a certificate is for whole names: wildcards stand for one label, a name that is none for nothing" {
+    start_tls_redis
+    make_certificate wild ca 'DNS:*.locks.example,DNS:other.example,DNS:a*.part.example'
+    show_certificate wild
+    local host
+    for host in a.locks.example other.example other.example.; do
+        LD_PRELOAD=$HELPERS/fault_two_addresses.so run dlock -r "rediss://$host:$PORT" job echo ran
+        equals "$status $output" '0 ran'
+    done
+    for host in a.b.locks.example locks.example abc.part.example 127.1; do
+        LD_PRELOAD=$HELPERS/fault_two_addresses.so fails_with 77 "is for another name, not for $host" \
+            dlock -r "rediss://$host:$PORT" job touch "$T/ran"
+    done
+    for host in .example .locks.example '*.locks.example' %x other.example%x .; do
+        LD_PRELOAD=$HELPERS/fault_two_addresses.so fails_with 77 'is no name that a certificate could be for' \
+            dlock -r "rediss://$host:$PORT" job touch "$T/ran"
+    done
+    [ ! -e "$T/ran" ]
+}
+
+@test "a server without a certificate is refused where the host's policy allows such ciphers, and told nothing" {
+    printf '%s\n' 'openssl_conf = a' '[a]' 'ssl_conf = b' '[b]' 'system_default = c' '[c]' 'CipherString = ALL:@SECLEVEL=0' >"$T/openssl.cnf"
+    listener anonymous
+    OPENSSL_CONF=$T/openssl.cnf fails_with 77 'it shows no certificate' dlock -r "rediss://:secret@127.0.0.1:$PORT" job touch "$T/ran"
+    wait_until 5 grep -q "^A.*b''" "$T/listener.log"
+    [ ! -e "$T/ran" ]
+}
+
 @test "a certificate of an unknown issuer, or signed by itself: exit 77 at once" {
     start_tls_redis
     make_authority stranger
@@ -209,7 +237,18 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     [ ! -e "$T/ran" ]
 }
 
-@test "a file of certificates or a key that cannot be used: exit 78 with the file and where it was named" {
+@test "another process of the same user cannot read the memory of a dlock that has a private key" {
+    [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become somebody'
+    start_tls_redis
+    local dir=$CERTS user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+    "${user[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
+    chmod 644 "$CERTS/ca.pem" && install -m 600 -o 65534 "$CERTS/both.pem" "$CERTS/theirs.pem"
+    run "${user[@]}" "$DLOCK" -r "$URL" --cert="$CERTS/theirs.pem" job -- sh -c 'head -c 1 /proc/$PPID/environ && echo read'
+    [[ $output == *'Permission denied'* && $output != *read ]]
+}
+
+@test "a file of certificates or a key that cannot be used: exit 78, or 77, with the file and where it was named" {
     local key=$CERTS/server.key cert=$CERTS/server.pem url=rediss://localhost:1
     touch "$T/empty"
     fails_with 78 "^dlock: job: --cacert: /nowhere: cannot read it: No such file" dlock -r "$url" --cacert=/nowhere job true
@@ -230,6 +269,14 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
         dlock -r "$url" --cert="$cert" --key="$T/open.key" job true
     openssl ec -in "$key" -aes128 -passout pass:secret -out "$T/locked.key" 2>/dev/null
     fails_with 78 "--key: $T/locked.key: .*wants a passphrase" dlock -r "$url" --cert="$cert" --key="$T/locked.key" job true </dev/null
+    # What may not be read is refused, as a password file is.
+    if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
+        local user=(setpriv --reuid=65534 --regid=65534 --clear-groups) dir=$CERTS
+        while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+        chmod 644 "$cert"
+        ! "${user[@]}" test -x "$DLOCK" || DLOCK_CACERT=$cert HOME=/ fails_with 77 "$key: cannot read it: Permission denied" \
+            "${user[@]}" "$DLOCK" -r "$url" --cert="$cert" --key="$key" job true
+    fi
     # Where there is no TLS, they are for other runs.
     start_redis
     run dlock -r "unix://$T/redis.sock" --cacert=/nowhere job echo ran
@@ -305,4 +352,7 @@ for note in json.load(sys.stdin):
     equals "$status" 0
     [[ $output =~ 'ok    tls '+TLSv1\.[23], ]]
     [[ $output =~ 'warn  certificate '+'/CN=server, by /CN=ca (2 certificates); the first expires in '[0-9]' days' ]]
+    make_authority stranger
+    fails_with 77 'fail  connect +its certificate is from an unknown issuer' dlock --doctor -r "$URL" --cacert="$CERTS/stranger.pem"
+    [[ $output != *firewall* ]]
 }

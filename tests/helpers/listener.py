@@ -6,6 +6,7 @@ Usage: listener.py PORT-FILE MODE [ARGUMENTS...]
   close                 closes each connection when something has come
   relay CERT KEY SOCKET TLS 1.3; passes all on to a server on a Unix socket
   old CERT KEY          TLS 1.1 alone
+  anonymous             TLS 1.2 without a certificate; prints what it is told
 """
 import contextlib
 import os
@@ -31,6 +32,10 @@ def relay(tls, server):
 
 def context():
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if mode == "anonymous":
+        made.set_ciphers("aNULL:@SECLEVEL=0")
+        made.maximum_version = ssl.TLSVersion.TLSv1_2
+        return made
     made.load_cert_chain(sys.argv[3], sys.argv[4])
     if mode == "old":
         made.set_ciphers("ALL:@SECLEVEL=0")
@@ -48,6 +53,8 @@ def serve(client):
         return
     with contextlib.suppress(OSError):
         tls = context().wrap_socket(client, server_side=True)
+        if mode == "anonymous":
+            print(tls.cipher()[0], tls.recv(65536), flush=True)
         server = socket.socket(socket.AF_UNIX)
         server.connect(sys.argv[5])
         with server, tls:
