@@ -108,6 +108,7 @@ static enum lock_result redis_raise_fence(struct backend *backend, struct lease 
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
     redis_script_begin(&call, &redis_check_script, KEYS_WATCHED, lease->key);
+    call.least_keys = redis_least_keys(lease);
     redis_command_add(&call.words, lease->token);
     redis_command_add(&call.words, lease->take_id);
     redis_script_add_number(&call, lease->fence);
@@ -135,6 +136,8 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
             result = LOCK_OK;
         freeReplyObject(reply);
     }
+    if (result == LOCK_OK)
+        redis->leased = false; /* who goes on waiting has new addresses */
     return redis_script_end(redis, result, why);
 }
 
@@ -204,10 +207,11 @@ static struct news redis_news(struct backend *backend)
 {
     struct redis_backend *redis = redis_of(backend);
     redis->watched = true;
+    bool moved = redis_sentinel_moved(redis);
     struct news news = {.fd = -1, .cannot = redis->listening.no_touches ? redis->listening.why_touches.text : NULL};
     if (redis_listening_to(&redis->listening, &redis->conn).touches)
         news = (struct news){.fd = redis->conn.fd, .due = redis_conn_has_unread(&redis->conn)};
-    news.due = news.due || redis_sentinel_moved(redis);
+    news.due = news.due || moved;
     news.fd = redis_sentinel_join(redis, news.fd);
     return news;
 }

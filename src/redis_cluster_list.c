@@ -1,6 +1,7 @@
 #include "redis_cluster_list.h"
 
 #include "redis_cluster.h"
+#include "redis_login.h"
 #include "redis_route.h"
 #include "redis_slot.h"
 #include "redis_state.h"
@@ -69,8 +70,12 @@ static enum lock_result read_slots(struct redis_backend *redis, const redisReply
                                    struct why *why)
 {
     int64_t slots = 0;
-    if (reply->type == REDIS_REPLY_ERROR)
-        return redis_error_result(reply->str, why);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        enum lock_result result = redis_error_result(reply->str, why);
+        if (result == LOCK_REFUSED)
+            redis_login_explain(&redis->url, &(struct redis_refused){NULL, NULL}, reply->str, why);
+        return result;
+    }
     if (reply->type != REDIS_REPLY_ARRAY)
         return redis_bad_answer(redis, why);
     for (size_t i = 0; i < reply->elements; i++) {

@@ -265,6 +265,31 @@ static bool examine_time(struct redis_patient *patient)
 
 /* --- all of it ----------------------------------------------------------- */
 
+/* Asks for the key, and goes where that leads. A server that refuses to say is the
+ * right one as far as is known: what it refuses, the next rows tell. */
+static enum lock_result follow_key(struct redis_backend *redis, const char *key, struct bound bound, struct why *why)
+{
+    const struct redis_command command = redis_words((const char *const[]){"GET", key, NULL});
+    struct redis_detour detour = {.start = deadline_now()};
+    enum lock_result result;
+    bool led;
+    do {
+        redisReply *reply;
+        led = false;
+        result = redis_route_open(redis, key, bound, why);
+        if (result == LOCK_OK && redis->url.topology == REDIS_CLUSTER) {
+            result = redis_conn_call(&redis->conn, &command, 1, &reply, bound, why);
+            if (result != LOCK_OK)
+                return redis->conn.greeting_failed ? LOCK_OK : result;
+            led = reply->type == REDIS_REPLY_ERROR;
+            if (led)
+                result = redis_route_judge(redis, key, reply->str, &detour, bound, why);
+            freeReplyObject(reply);
+        }
+    } while (led && result == LOCK_OK);
+    return led && (result == LOCK_REFUSED || result == LOCK_INVALID) ? LOCK_OK : result;
+}
+
 /* Which server has the key. False: told. */
 static bool find_server(struct redis_backend *redis, const char *key, struct redis_endpoint *at, struct findings *findings,
                         struct bound bound)
@@ -274,12 +299,14 @@ static bool find_server(struct redis_backend *redis, const char *key, struct red
     struct why why = {""};
     *at = redis->url.hosts[0];
     if (redis->url.topology != REDIS_ONE) {
-        enum lock_result result = redis_route_open(redis, key, bound, &why);
+        enum lock_result result = follow_key(redis, key, bound, &why);
+        *at = redis->conn.at;
+        if (redis->conn.greeting_failed)
+            redis_conn_close(&redis->conn);
         if (result != LOCK_OK && result != LOCK_CANCELLED)
             findings_fail(findings, (int)status_of(result), "topology", NULL, "%s", why.text);
         if (result != LOCK_OK)
             return false;
-        *at = redis->conn.at;
     }
     if (at->path[0] != '\0')
         findings_add(findings, FINDING_OK, "topology", NULL, "%s: %s", names[redis->url.topology], at->path);

@@ -170,11 +170,28 @@ static bool try_listening(struct redis_patient *patient, struct verdict *verdict
     return true;
 }
 
+/* What --list asks a Cluster for, and no other server knows. */
+static enum lock_result try_slots(struct redis_patient *patient, struct verdict *verdicts, struct why *why)
+{
+    const struct redis_command command = redis_words((const char *const[]){"CLUSTER", "SLOTS", NULL});
+    redisReply *reply;
+    if (patient->url->topology != REDIS_CLUSTER)
+        return LOCK_OK;
+    enum lock_result result = redis_conn_call(&patient->conn, &command, 1, &reply, patient->bound, why);
+    if (result != LOCK_OK)
+        return result;
+    judge(&verdicts[LISTING], "CLUSTER SLOTS", reply);
+    freeReplyObject(reply);
+    return LOCK_OK;
+}
+
 bool redis_doctor_access(struct redis_patient *patient)
 {
     struct verdict verdicts[PURPOSES] = {0};
     struct why why = {""};
     enum lock_result result = try_commands(patient, 0, LISTENING, verdicts, &why);
+    if (result == LOCK_OK)
+        result = try_slots(patient, verdicts, &why);
     if (result != LOCK_OK && result != LOCK_CANCELLED)
         findings_fail(patient->findings, (int)status_of(result), "commands", NULL, "%s", why.text);
     if (result != LOCK_OK || !try_listening(patient, verdicts))

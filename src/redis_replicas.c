@@ -9,6 +9,8 @@
  * while a take that it loses is a lock that two have. */
 #include "redis_replicas.h"
 
+#include "redis_login.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -25,8 +27,12 @@ static int64_t wait_ms(struct deadline until)
 static enum lock_result read_count(struct redis_backend *redis, const redisReply *reply, struct why *why)
 {
     int wanted = redis->settings.wait_replicas;
-    if (reply->type == REDIS_REPLY_ERROR)
-        return redis_error_result(reply->str, why);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        enum lock_result result = redis_error_result(reply->str, why);
+        if (result == LOCK_REFUSED)
+            redis_login_explain(&redis->url, &(struct redis_refused){NULL, NULL}, reply->str, why);
+        return result;
+    }
     if (reply->type != REDIS_REPLY_INTEGER || reply->integer < 0)
         return redis_bad_answer(redis, why);
     if (reply->integer >= wanted)

@@ -305,17 +305,18 @@ enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound b
     enum lock_result result = LOCK_OK;
     (void)redis_sentinel_hear(redis);
     bound.until = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
-    if (redis->conn.fd < 0) {
+    if (redis->conn.fd >= 0)
+        redis_conn_read_messages(&redis->conn); /* it may have ended: redis_conn_open() */
+    bool anew = redis->conn.fd < 0;
+    if (anew) {
         result = find_master(redis, wants_to_be_told(redis), bound, why);
         sentinel->moved = false; /* what was heard meanwhile is older than the answer */
         if (result == LOCK_OK && !redis->leased)
             look_up_names(redis, bound);
-        if (result == LOCK_OK)
-            result = open_master(redis, bound, why);
     }
-    /* For the calls that follow: until the next time here, no Sentinel is asked. */
+    /* For connecting and the calls that follow: until the next time here, no Sentinel is asked. */
     redis->conn.alarm_fd = is_subscribed(sentinel) ? sentinel->conn.fd : -1;
-    return result;
+    return anew && result == LOCK_OK ? open_master(redis, bound, why) : result;
 }
 
 void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
@@ -332,7 +333,8 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
     struct duration half = {deadline_left(bound.until).ns / 2};
     bound.until = deadline_after(duration_min(half, attend_limit));
     /* What the master tells is more urgent than a Sentinel that hangs. */
-    sentinel->conn.alarm_fd = redis_listening_to(&redis->listening, &redis->conn).touches ? redis->conn.fd : -1;
+    struct redis_ears ears = redis_listening_to(&redis->listening, &redis->conn);
+    sentinel->conn.alarm_fd = ears.touches || ears.wake != NULL ? redis->conn.fd : -1;
     if (find_master(redis, true, bound, &ignored) == LOCK_OK && !is_same(&sentinel->master, &redis->conn.at)) {
         redis_conn_close(&redis->conn);
         sentinel->moved = true;
@@ -354,9 +356,13 @@ bool redis_sentinel_is_deaf(const struct redis_backend *redis)
     return redis->sentinel != NULL && !is_subscribed(redis->sentinel);
 }
 
-bool redis_sentinel_moved(const struct redis_backend *redis)
+/* What came in one piece with an answer makes no descriptor readable. */
+bool redis_sentinel_moved(struct redis_backend *redis)
 {
-    return redis->sentinel != NULL && redis->sentinel->moved;
+    const struct redis_sentinel *sentinel = redis->sentinel;
+    if (sentinel != NULL && is_subscribed(sentinel) && redis_conn_has_unread(&sentinel->conn))
+        (void)redis_sentinel_hear(redis);
+    return sentinel != NULL && sentinel->moved;
 }
 
 /* That it is there already is no failure; else nothing is told, and asking in

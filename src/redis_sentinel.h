@@ -33,8 +33,9 @@ bool redis_sentinel_hear(struct redis_backend *redis);
 /* Whether there are Sentinels and none of them would tell us of a new master. */
 bool redis_sentinel_is_deaf(const struct redis_backend *redis);
 
-/* Whether another server is the master, which has not been asked yet. */
-bool redis_sentinel_moved(const struct redis_backend *redis);
+/* Whether another server is the master, which has not been asked yet; the
+ * connection to the old one is closed then. */
+bool redis_sentinel_moved(struct redis_backend *redis);
 
 /* One descriptor for what the master tells on `fd` (-1: nothing) and for what the
  * Sentinel tells. The backend's own. */

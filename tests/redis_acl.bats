@@ -186,3 +186,9 @@ not_served() {
     DLOCK_REDIS+='?db=1' dlock -s job true
     equals "$(redis acl log | grep -c reason)" 0
 }
+
+@test "who shares a lock and cannot be known keeps it: no other server's way to say no makes it free" {
+    start_redis other --rename-command ZRANGE ''
+    fails_with 78 'called from script.*\(ZRANGE\)' dlock -r "unix://$T/other.sock" -s job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}

@@ -227,6 +227,23 @@ waiting() {
         dlock -r "redis+cluster://locker:wrong@127.0.0.1:${PORT[1]}" "$lock" true
 }
 
+@test "--doctor asks the node that has the key of its trial, whichever node is asked first, and leaves nothing" {
+    local lock node seed
+    for node in 1 3; do
+        lock=$(name $node)
+        for seed in 1 2; do
+            run dlock -r "redis+cluster://127.0.0.1:${PORT[seed]}" --prefix="$lock:" --outage=30s --doctor
+            equals "$status $(grep -c '^ *fail ' <<<"$output")" '0 0'
+            grep -qE "topology .*127.0.0.1, port ${PORT[node]}\$" <<<"$output"
+        done
+        equals "$(cli $node --scan --pattern "*$lock:doctor:*")" ''
+    done
+    for node in 1 2 3; do cli $node acl setuser lister on '>pw' '~*' '&*' +@all '-cluster|slots'; done
+    fails_with 0 "note +--list .*CLUSTER SLOTS: NOPERM" \
+        dlock -r "redis+cluster://lister:pw@127.0.0.1:${PORT[1]}" --prefix="$lock:" --outage=30s --doctor
+    fails_with 77 'fail +login .*WRONGPASS' dlock -r "redis+cluster://lister:wrong@127.0.0.1:${PORT[1]}" --prefix="$lock:" --doctor
+}
+
 # --- a slot that moves -------------------------------------------------------
 
 @test "a slot is moved while its lock is held: watched and extended all the way, and released where it is" {
@@ -426,6 +443,19 @@ replicated() { [ "$(printf 'readonly\nexists dlock:%s\n' "$lock" "$other" | cli 
     equals "$status" 124
     grep -q 'the lease of 3s ends in .*and could not be looked at' "$T/held.err"
     [ ! -e "$T/ran" ]
+}
+
+@test "a connection that ends while nobody listens on it is made anew: no outage for who asks at intervals" {
+    local lock node
+    lock=$(name 3)
+    for node in 1 2 3; do cli $node acl setuser bob on '>pw' '~*' '&*' +@all -subscribe; done
+    cli 3 set "dlock:$lock" somebody px 60000
+    dlock -r "redis+cluster://bob:pw@127.0.0.1:${PORT[1]}" --outage=0 "$lock" echo ran >"$T/out" 2>&1 3>&- 4>&- &
+    wait_until 10 waiting 3 "$lock" a
+    cli 3 client kill user bob
+    cli 3 del "dlock:$lock"
+    wait $!
+    equals "$(cat "$T/out")" ran
 }
 
 # --- redirections that are not trusted ---------------------------------------

@@ -66,9 +66,9 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     end_hold
     ended first && ended second
     ran 'first second '
-    hold_lock job
     rm "$T/held.end" "$T/held" "$T/order"
-    queue late --wait-replicas=1 --connect-timeout=300ms --outage=0
+    hold_lock job
+    queue late --wait-replicas=1 --connect-timeout=700ms --outage=0
     pause_replica
     end_hold
     ended late 69
@@ -102,7 +102,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
 @test "a user who may not WAIT: 77 with what was refused, nothing run, and the lock is given back" {
     start_redis a
     at_a acl setuser bob on '>pw' '~*' '&*' +@all -wait
-    fails_with 77 "NOPERM.*'wait'" dlock -r "unix://bob:pw@$T/a.sock" --wait-replicas=1 job touch "$T/ran"
+    fails_with 77 "it refuses the user bob: .*NOPERM.*'wait'.*; the manual" dlock -r "unix://bob:pw@$T/a.sock" --wait-replicas=1 job touch "$T/ran"
     [ ! -e "$T/ran" ]
     is_free
     run dlock -r "unix://bob:pw@$T/a.sock" job true

@@ -182,6 +182,20 @@ fail_over() {
     equals "$(at_a exists dlock:job)" 0
 }
 
+@test "a connection that ends while nobody listens on it is made anew: no outage for who asks at intervals" {
+    A=$(free_port)
+    start_redis a --port "$A"
+    start_sentinel s && S=$PORT
+    at_a acl setuser bob on '>pw' '~*' '&*' +@all -subscribe
+    at_a set dlock:job somebody px 60000
+    dlock -r "redis+sentinel://bob:pw@127.0.0.1:$S/prime" --outage=0 job echo ran >"$T/out" 2>&1 3>&- 4>&- &
+    wait_until 5 eval '[ "$(at_a zcard "{dlock:job}:queue")" = 1 ]'
+    at_a client kill user bob
+    at_a del dlock:job
+    wait $!
+    equals "$(cat "$T/out")" ran
+}
+
 # --- failovers ---------------------------------------------------------------
 
 @test "another master takes over while the old one goes on: a lock that it has is kept, one that it has not is lost at once" {

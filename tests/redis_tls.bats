@@ -356,3 +356,68 @@ for note in json.load(sys.stdin):
     fails_with 77 'fail  connect +its certificate is from an unknown issuer' dlock --doctor -r "$URL" --cacert="$CERTS/stranger.pem"
     [[ $output != *firewall* ]]
 }
+
+# --- several servers ---------------------------------------------------------
+
+server_options() { echo --bind 127.0.0.1 --tls-cert-file "$CERTS/server.pem" --tls-key-file "$CERTS/server.key" \
+    --tls-ca-cert-file "$CERTS/ca.pem" --tls-auth-clients no; }
+
+@test "Sentinels and the master that they name by its address: TLS and a login to both, in waiting and watching too" {
+    start_tls_redis --requirepass secret
+    local master=$PORT sentinel start status=0
+    export REDISCLI_AUTH=secret
+    sentinel=$(free_port)
+    printf '%s\n' "dir $T" 'requirepass open' 'tls-replication yes' "sentinel monitor prime 127.0.0.1 $master 1" \
+        'sentinel auth-pass prime secret' >"$T/sentinel.conf"
+    # shellcheck disable=SC2046
+    redis-server "$T/sentinel.conf" --sentinel --port 0 --tls-port "$sentinel" $(server_options) >"$T/sentinel.log" 2>&1 3>&- 4>&- &
+    echo $! >"$T/sentinel.pid"
+    printf 'open\n' >"$T/password" && chmod 600 "$T/password"
+    export DLOCK_REDIS=rediss+sentinel://:secret@127.0.0.1:$sentinel/prime DLOCK_SENTINEL_PASSWORD_FILE=$T/password
+    hold_lock job --grace=100ms
+    dlock job echo next >"$T/out" 2>&1 3>&- 4>&- &
+    local waiter=$!
+    # Both listen to the Sentinel, and one of them to the master, in its queue.
+    wait_until 10 eval '[ "$(redis zcard "{dlock:job}:queue")" = 1 ]'
+    wait_until 10 sentinel_is_heard "$sentinel" 2
+    redis del dlock:job && start=$(now)
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    wait "$waiter"
+    within 1500 "$start"
+    equals "$(cat "$T/out")" next
+    make_authority stranger 2>/dev/null
+    DLOCK_CACERT=$CERTS/stranger.pem fails_with 77 "Sentinel 127.0.0.1:$sentinel: .*certificate" dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+sentinel_is_heard() { [ "$(redis-cli --tls --cacert "$CERTS/ca.pem" -p "$1" -a open --no-auth-warning client list |
+    grep -c 'name=dlock .* sub=1 ')" = "$2" ]; }
+
+node() { redis-cli -s "$T/node$1.sock" "${@:2}"; }
+node_has() { node "$1" "${@:3}" | grep -q "$2"; }
+
+@test "the nodes of a Cluster: TLS and the same login to each that the key leads to" {
+    local number ports=(0 "$(free_port)" "$(free_port)") bus=(0 "$(free_port)" "$(free_port)") name
+    for number in 1 2; do
+        mkdir "$T/$number"
+        # shellcheck disable=SC2046
+        start_redis "node$number" --dir "$T/$number" --tls-port "${ports[number]}" --cluster-port "${bus[number]}" \
+            --tls-cluster yes --cluster-enabled yes --cluster-node-timeout 2000 $(server_options)
+        node $number acl setuser locker on '>secret' '~*' '&*' +@all
+    done
+    node 1 cluster addslotsrange 0 8191
+    node 2 cluster addslotsrange 8192 16383
+    node 2 cluster set-config-epoch 2
+    node 1 cluster meet 127.0.0.1 "${ports[2]}" "${bus[2]}"
+    for number in 1 2; do
+        wait_until 20 node_has $number cluster_slots_ok:16384 cluster info
+        wait_until 20 node_has $number cluster_state:ok cluster info
+    done
+    for name in a b c d; do # two at each node
+        run dlock -r "rediss+cluster://locker:secret@localhost:${ports[1]}" $name echo ran
+        equals "$status $output" '0 ran'
+    done
+    equals "$(($(node 1 dbsize) * $(node 2 dbsize) > 0))" 1
+    dlock --acquire -r "rediss+cluster://locker:secret@localhost:${ports[1]}" "$name" >/dev/null
+    equals "$(dlock --list -r "rediss+cluster://locker:secret@localhost:${ports[2]}" | wc -l)" 2
+}
