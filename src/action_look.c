@@ -29,12 +29,13 @@ struct looking {
     struct messages *out;
     struct backend *backend;
     char key[LOCK_KEY_SIZE];
+    struct deadline until; /* of one look */
     struct lock_state state;
 };
 
 static bool looking_open(struct looking *looking, const struct options *options, struct messages *out, int *status)
 {
-    *looking = (struct looking){.options = options, .out = out};
+    *looking = (struct looking){.options = options, .out = out, .until = DEADLINE_NEVER};
     if (options->action == ACTION_LIST)
         lock_key_make(looking->key, options->prefix, options->scope, "");
     else if (!lock_key_find(looking->key, options, out, status))
@@ -52,6 +53,7 @@ static void looking_close(struct looking *looking)
 static enum lock_result look(void *data, struct bound bound, struct why *why)
 {
     struct looking *looking = data;
+    bound.until = deadline_earlier(bound.until, looking->until);
     return looking->backend->look(looking->backend, looking->key, &looking->state, bound, why);
 }
 
@@ -152,6 +154,17 @@ static bool held_by_ancestor(const struct lock_state *state)
     return false;
 }
 
+/* An outage lasts no longer than the wait; but each look has a second, as each try
+ * of a wait for a lock, and with -n what a connection has. */
+static enum lock_result look_within(struct looking *looking, struct deadline end, struct why *why)
+{
+    const struct options *options = looking->options;
+    struct deadline second = deadline_after(DURATION_S(1));
+    if (options->wait.ns > 0)
+        looking->until = deadline_before(end, second) ? second : end;
+    return insist(look, looking, duration_min(options->outage, deadline_left(end)), why);
+}
+
 int action_wait_free(const struct options *options, struct messages *out)
 {
     struct looking looking;
@@ -165,7 +178,7 @@ int action_wait_free(const struct options *options, struct messages *out)
     wait_view_open(&view, options, out);
     for (bool done = false, asked = false; !done; asked = true) {
         bool last = deadline_passed(end);
-        enum lock_result result = insist(look, &looking, options->outage, &why);
+        enum lock_result result = look_within(&looking, end, &why);
         done = result != LOCK_OK || !looking.state.locked || last;
         if (done)
             wait_view_hide(&view);

@@ -117,25 +117,6 @@ static void start_anew(struct file_backend *backend)
 
 /* --- take ---------------------------------------------------------------- */
 
-static void fill_record(struct lock_record *record, const struct lock_request *request, const struct lease *lease)
-{
-    *record = (struct lock_record){
-        .mode = request->mode,
-        .slots = request->slots,
-        .slot = lease->slot,
-        .fence = lease->fence,
-        .ttl = request->ttl,
-        .expires = deadline_plus(lease->taken, lease->ttl),
-        .hold = lease->hold,
-        .detached = request->detached,
-        .holder = request->self,
-    };
-    text_copy(record->key, sizeof record->key, request->key);
-    text_copy(record->token, sizeof record->token, request->token);
-    text_copy(record->take_id, sizeof record->take_id, request->take_id);
-    record->holder.since_wall_ms = wall_now_ms();
-}
-
 /* The lock is free for us. LOCK_HELD: flock(1) has the file, or somebody whose
  * lock was released has not noticed yet. */
 static enum lock_result settle(struct file_backend *backend, const struct lock_request *request, int place,
@@ -155,7 +136,7 @@ static enum lock_result settle(struct file_backend *backend, const struct lock_r
         return result;
     lease_begin(lease, request, before, fence);
     lease->slot = request->mode == MODE_SLOTS ? place : -1;
-    fill_record(&record, request, lease);
+    lock_record_fill(&record, request, lease);
     /* What is left of earlier holders would only be read again and again. */
     if (request->mode == MODE_EXCLUSIVE && file->size > LOCK_RECORD_SIZE)
         (void)!ftruncate(file->fd, LOCK_RECORD_SIZE);
@@ -453,22 +434,7 @@ static enum lock_result file_list(struct backend *base, const char *prefix, cons
                                   bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
                                   struct why *why)
 {
-    struct lock_store *store = &file_of(base)->store;
-    struct key_list list;
-    bool more = true;
-    enum lock_result result = lock_list(store, prefix, pattern, &list, why);
-    for (size_t i = 0; result == LOCK_OK && more && i < list.count; i++) {
-        struct lock_state state;
-        result = lock_look(store, list.keys[i], &state, bound, why);
-        if (result == LOCK_REFUSED) { /* another user's */
-            result = LOCK_OK;
-        } else if (result == LOCK_OK) {
-            more = !state.locked || visit(data, &state);
-            lock_state_free(&state);
-        }
-    }
-    key_list_free(&list);
-    return result;
+    return lock_list(&file_of(base)->store, prefix, pattern, visit, data, bound, why);
 }
 
 /* Where inotify is not to be had, the checks at their intervals find out. */

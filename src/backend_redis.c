@@ -88,12 +88,20 @@ static enum lock_result redis_check(struct backend *backend, struct lease *lease
     return run_check(redis, &call, lease, bound, why);
 }
 
+/* A token that somebody chose may be that of a lock in database 0 as well, where
+ * the script would run if SELECT is refused. */
+static bool may_hit_another(const struct redis_backend *redis, const struct lease *lease)
+{
+    return lease->take_id[0] == '\0' && redis->url.database != 0;
+}
+
 static enum lock_result redis_extend(struct backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
                                      struct why *why)
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
     redis_script_begin(&call, &redis_extend_script, KEYS_WATCHED, lease->key);
+    call.careful = may_hit_another(redis, lease);
     call.ears.touches = redis->watched;
     call.least_keys = redis_least_keys(lease);
     redis_command_add(&call.words, lease->token);
@@ -122,6 +130,7 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     struct redis_call call;
     redisReply *reply;
     redis_release_begin(&call, lease);
+    call.careful = may_hit_another(redis, lease);
     call.by_text = redis->base.uncertain; /* it may be carried out after we are gone */
     redis->conn.sent = false;
     enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
@@ -170,6 +179,7 @@ static enum lock_result redis_force_release(struct backend *backend, const char 
 {
     struct redis_call call;
     redis_script_begin(&call, &redis_force_script, KEYS_ALL, key);
+    call.careful = true; /* where SELECT is refused it would hit a lock of another database */
     redis_script_add_number(&call, wall_now_ms());
     return run_look(redis_of(backend), &call, key, was, bound, why);
 }
@@ -210,7 +220,7 @@ static struct news redis_news(struct backend *backend)
     bool moved = redis_sentinel_moved(redis);
     struct news news = {.fd = -1, .cannot = redis->listening.no_touches ? redis->listening.why_touches.text : NULL};
     if (redis_listening_to(&redis->listening, &redis->conn).touches)
-        news = (struct news){.fd = redis->conn.fd, .due = redis_conn_has_unread(&redis->conn)};
+        news = (struct news){.fd = redis->conn.socket.fd, .due = redis_conn_has_unread(&redis->conn)};
     news.due = news.due || moved;
     news.fd = redis_sentinel_join(redis, news.fd);
     return news;
@@ -259,7 +269,7 @@ static void begin(struct redis_backend *redis, const struct redis_settings *sett
 {
     redis->settings = *settings;
     redis_conn_init(&redis->conn, &redis->url, &redis->settings);
-    redis->conn.is_crowded = settings->one_of_several;
+    redis->conn.socket.is_crowded = settings->one_of_several;
     redis->conn.on_message = redis_hear;
     redis->conn.message_data = redis;
 }

@@ -173,6 +173,11 @@ static bool is_asked_for(const char *key, const char *prefix, const char *patter
     return strncmp(key, prefix, length) == 0 && (pattern == NULL || fnmatch(pattern, key + length, 0) == 0);
 }
 
+struct key_list {
+    char **keys; /* in their order */
+    size_t count;
+};
+
 static bool add_key(struct key_list *list, const char *key)
 {
     enum { STEP = 64 };
@@ -211,8 +216,17 @@ static enum lock_result read_keys(const struct lock_store *store, DIR *names, co
     }
 }
 
-enum lock_result lock_list(const struct lock_store *store, const char *prefix, const char *pattern, struct key_list *list,
-                           struct why *why)
+static void key_list_free(struct key_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->keys[i]);
+    free(list->keys);
+    *list = (struct key_list){0};
+}
+
+/* LOCK_OK with *list to be freed. */
+static enum lock_result find_keys(const struct lock_store *store, const char *prefix, const char *pattern,
+                                  struct key_list *list, struct why *why)
 {
     *list = (struct key_list){0};
     int fd = openat(store->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -232,10 +246,23 @@ enum lock_result lock_list(const struct lock_store *store, const char *prefix, c
     return result;
 }
 
-void key_list_free(struct key_list *list)
+enum lock_result lock_list(struct lock_store *store, const char *prefix, const char *pattern,
+                           bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
+                           struct why *why)
 {
-    for (size_t i = 0; i < list->count; i++)
-        free(list->keys[i]);
-    free(list->keys);
-    *list = (struct key_list){0};
+    struct key_list list;
+    bool more = true;
+    enum lock_result result = find_keys(store, prefix, pattern, &list, why);
+    for (size_t i = 0; result == LOCK_OK && more && i < list.count; i++) {
+        struct lock_state state;
+        result = lock_look(store, list.keys[i], &state, bound, why);
+        if (result == LOCK_REFUSED) { /* another user's */
+            result = LOCK_OK;
+        } else if (result == LOCK_OK) {
+            more = !state.locked || visit(data, &state);
+            lock_state_free(&state);
+        }
+    }
+    key_list_free(&list);
+    return result;
 }

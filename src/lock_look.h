@@ -13,17 +13,10 @@ enum lock_result lock_look(struct lock_store *store, const char *key, struct loc
 enum lock_result lock_force(struct lock_store *store, const char *key, struct lock_state *was, struct bound bound,
                             struct why *why);
 
-struct key_list {
-    char **keys; /* in their order */
-    size_t count;
-};
-
-/* The keys of the lock files that begin with `prefix` and go on with what matches
- * `pattern` (NULL: anything). What is no lock file of dlock's is passed over.
- * LOCK_OK with *list to be freed; LOCK_SYSTEM, LOCK_REFUSED, LOCK_UNAVAILABLE
- * with *why set. */
-enum lock_result lock_list(const struct lock_store *store, const char *prefix, const char *pattern, struct key_list *list,
+/* As list() of struct backend. What is no lock file of dlock's, or another user's, is
+ * passed over. */
+enum lock_result lock_list(struct lock_store *store, const char *prefix, const char *pattern,
+                           bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
                            struct why *why);
-void key_list_free(struct key_list *list);
 
 #endif

@@ -93,6 +93,25 @@ static bool from_raw(const struct raw *raw, struct lock_record *record)
     return true;
 }
 
+void lock_record_fill(struct lock_record *record, const struct lock_request *request, const struct lease *lease)
+{
+    *record = (struct lock_record){
+        .mode = request->mode,
+        .slots = request->slots,
+        .slot = lease->slot,
+        .fence = lease->fence,
+        .ttl = request->ttl,
+        .expires = deadline_plus(lease->taken, lease->ttl),
+        .hold = lease->hold,
+        .detached = request->detached,
+        .holder = request->self,
+    };
+    text_copy(record->key, sizeof record->key, request->key);
+    text_copy(record->token, sizeof record->token, request->token);
+    text_copy(record->take_id, sizeof record->take_id, request->take_id);
+    record->holder.since_wall_ms = wall_now_ms();
+}
+
 size_t lock_record_format(const struct lock_record *record, char text[LOCK_RECORD_SIZE])
 {
     struct raw raw;

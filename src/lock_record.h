@@ -26,6 +26,9 @@ struct lock_record {
     struct holder holder;
 };
 
+/* That of a lock which is taken now. */
+void lock_record_fill(struct lock_record *record, const struct lock_request *request, const struct lease *lease);
+
 /* Writes the record as text. Returns its length, 0 where it does not fit. */
 size_t lock_record_format(const struct lock_record *record, char text[LOCK_RECORD_SIZE]);
 

@@ -223,9 +223,9 @@ enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key
                 "what belongs to the lock would be in another slot", key);
         return LOCK_INVALID;
     }
-    if (redis->conn.fd >= 0)
+    if (redis->conn.socket.fd >= 0)
         redis_conn_read_messages(&redis->conn); /* it may have ended: redis_conn_open() */
-    return redis->conn.fd >= 0 ? LOCK_OK : connect_to_some(redis, cluster, bound, why);
+    return redis->conn.socket.fd >= 0 ? LOCK_OK : connect_to_some(redis, cluster, bound, why);
 }
 
 void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct why *why)

@@ -4,34 +4,19 @@
 #include "redis_conn.h"
 
 #include "redis_login.h"
-#include "redis_tls.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 enum {
     REPLY_MOST_BYTES = 1 << 24, /* nothing that we ask for comes near it: ten thousand holders have 4 MB */
     MESSAGE_MOST_BYTES = 1 << 20,
     MESSAGES_AT_ONCE = 1 << 16, /* bytes; then whoever reads them looks at the clock */
-    TLS_ALERT = 21, /* first byte of such a record, and of no reply of Redis: RFC 8446, 5.1 */
 };
-
-/* A server that is gone without a word is noticed after KEEP_IDLE and KEEP_COUNT
- * lost probes: 9 s, sooner than the longest interval between two checks (10 s)
- * and far sooner than a waiter that rests asks again. One lost probe is not enough,
- * as it would be with a TCP_USER_TIMEOUT below KEEP_IDLE: where that is set, it and
- * not the count ends the connection (tcp(7); "When TCP sockets refuse to die",
- * blog.cloudflare.com). It is for bytes that nobody acknowledges, too. */
-enum { KEEP_IDLE_S = 5, KEEP_INTERVAL_S = 1, KEEP_COUNT = 4, UNACKNOWLEDGED_MS = 9000 };
 
 void redis_command_add(struct redis_command *command, const char *word)
 {
@@ -43,7 +28,7 @@ void redis_command_add(struct redis_command *command, const char *word)
 
 void redis_conn_init(struct redis_conn *conn, const struct redis_url *url, const struct redis_settings *settings)
 {
-    *conn = (struct redis_conn){.url = url, .settings = settings, .at = url->hosts[0], .fd = -1, .alarm_fd = -1};
+    *conn = (struct redis_conn){.url = url, .settings = settings, .at = url->hosts[0], .socket = {.fd = -1, .alarm_fd = -1}};
 }
 
 void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at)
@@ -53,6 +38,7 @@ void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at)
     redis_conn_close(conn);
     conn->at = *at;
     conn->addresses.count = 0;
+    conn->socket.heard = false;
 }
 
 static void forget_out(struct redis_conn *conn)
@@ -64,12 +50,7 @@ static void forget_out(struct redis_conn *conn)
 
 void redis_conn_close(struct redis_conn *conn)
 {
-    redis_tls_end(conn->tls);
-    conn->tls = NULL;
-    if (conn->fd >= 0)
-        close(conn->fd);
-    conn->fd = -1;
-    conn->heard = false;
+    redis_socket_close(&conn->socket);
     if (conn->reader != NULL)
         redisReaderFree(conn->reader);
     conn->reader = NULL;
@@ -94,77 +75,6 @@ static enum lock_result fail(struct redis_conn *conn, struct why *why, const cha
     why_set(why, "%s", text);
     redis_conn_close(conn);
     return LOCK_UNAVAILABLE;
-}
-
-/* Waits until the connection is ready for events. LOCK_OK, LOCK_UNAVAILABLE (too
- * late, or the alarm), LOCK_CANCELLED. */
-static enum lock_result await(const struct redis_conn *conn, short events, struct bound bound)
-{
-    struct pollfd fds[3] = {
-        {.fd = conn->fd, .events = events},
-        {.fd = bound.cancel_fd, .events = POLLIN},
-        {.fd = conn->alarm_fd, .events = POLLIN},
-    };
-    int ready;
-    do
-        ready = poll(fds, 3, deadline_poll_ms(bound.until));
-    while (ready < 0 && errno == EINTR);
-    if (ready > 0 && fds[1].revents != 0)
-        return LOCK_CANCELLED;
-    return ready > 0 && fds[0].revents != 0 ? LOCK_OK : LOCK_UNAVAILABLE;
-}
-
-/* recv(2) and send(2), or what TLS makes of them. */
-static ssize_t take_bytes(const struct redis_conn *conn, void *bytes, size_t size)
-{
-    return conn->tls != NULL ? redis_tls_receive(conn->tls, bytes, size) : recv(conn->fd, bytes, size, 0);
-}
-
-static ssize_t put_bytes(const struct redis_conn *conn, const void *bytes, size_t size)
-{
-    return conn->tls != NULL ? redis_tls_send(conn->tls, bytes, size) : send(conn->fd, bytes, size, MSG_NOSIGNAL);
-}
-
-/* Whether what went wrong looks like a server with TLS that was spoken to in
- * plain: it hangs up, or answers with a record of TLS. */
-static bool may_want_tls(const struct redis_conn *conn)
-{
-    return conn->tls == NULL && conn->at.path[0] == '\0' && !conn->heard;
-}
-
-static enum lock_result fail_closed(struct redis_conn *conn, struct why *why, const char *text)
-{
-    char hinted[160];
-    snprintf(hinted, sizeof hinted, "%s; a server with TLS does that: is it rediss:// that is meant?", text);
-    return fail(conn, why, may_want_tls(conn) ? hinted : text);
-}
-
-static enum lock_result fail_tls(struct redis_conn *conn, struct why *why)
-{
-    enum lock_result result = redis_tls_error(conn->tls, why);
-    redis_conn_close(conn);
-    return result;
-}
-
-/* After bytes that could not be moved, with errno: LOCK_OK to try again. Else the
- * connection is closed. */
-static enum lock_result await_more(struct redis_conn *conn, short events, const char *too_late, struct bound bound,
-                                   struct why *why)
-{
-    if (errno == EINTR)
-        return LOCK_OK;
-    if (errno == EPROTO && conn->tls != NULL)
-        return fail_tls(conn, why);
-    if (errno == ECONNRESET || errno == EPIPE)
-        return fail_closed(conn, why, strerror(errno));
-    if (errno != EAGAIN)
-        return fail(conn, why, strerror(errno));
-    enum lock_result result = await(conn, conn->tls != NULL ? redis_tls_events(conn->tls) : events, bound);
-    if (result == LOCK_UNAVAILABLE)
-        return fail(conn, why, too_late);
-    if (result == LOCK_CANCELLED)
-        redis_conn_close(conn);
-    return result;
 }
 
 /* Not with realloc(3), which would leave a copy of a password behind. */
@@ -202,37 +112,6 @@ static bool queue(struct redis_conn *conn, const struct redis_command *command)
     return fits;
 }
 
-static enum lock_result flush(struct redis_conn *conn, struct bound bound, struct why *why)
-{
-    size_t done = 0;
-    while (done < conn->out_used) {
-        ssize_t sent = put_bytes(conn, conn->out + done, conn->out_used - done);
-        if (sent >= 0) {
-            done += (size_t)sent;
-            continue;
-        }
-        if (errno == EPIPE || errno == ECONNRESET)
-            break; /* why it has closed the connection may still be there to be read */
-        enum lock_result result = await_more(conn, POLLOUT, "it took no more bytes in time", bound, why);
-        if (result != LOCK_OK)
-            return result;
-    }
-    forget_out(conn);
-    return LOCK_OK;
-}
-
-/* As recv(2), but looks for a moment before it says EAGAIN: a server on this
- * host answers in less time than it takes to fall asleep and be woken. */
-static ssize_t receive_some(const struct redis_conn *conn, char *bytes, size_t size)
-{
-    struct deadline moment = deadline_after((struct duration){conn->is_crowded ? 0 : 80 * NS_PER_US});
-    ssize_t length;
-    do
-        length = take_bytes(conn, bytes, size);
-    while (length < 0 && errno == EAGAIN && !deadline_passed(moment));
-    return length;
-}
-
 static void hear(const struct redis_conn *conn, redisReply *message)
 {
     if (conn->on_message != NULL)
@@ -253,128 +132,41 @@ static enum lock_result take_reply(struct redis_conn *conn, redisReply **reply, 
     }
 }
 
+static enum lock_result flush(struct redis_conn *conn, struct bound bound, struct why *why)
+{
+    enum lock_result result = redis_socket_send(&conn->socket, conn->out, conn->out_used, bound, why);
+    if (result == LOCK_OK)
+        forget_out(conn);
+    else
+        redis_conn_close(conn);
+    return result;
+}
+
 static enum lock_result receive(struct redis_conn *conn, redisReply **reply, struct bound bound, struct why *why)
 {
-    static const char too_late[] = "it did not answer in time";
     for (bool late = false;;) {
         enum lock_result result = take_reply(conn, reply, why);
         if (result != LOCK_OK || *reply != NULL)
             return result;
         if (late)
-            return fail(conn, why, too_late);
+            return fail(conn, why, "it did not answer in time");
         if (conn->received > REPLY_MOST_BYTES)
             return fail(conn, why, "its reply has no end");
         char bytes[16384];
-        ssize_t length = receive_some(conn, bytes, sizeof bytes);
-        if (length > 0) {
-            if (bytes[0] == TLS_ALERT && may_want_tls(conn))
-                return fail(conn, why, "it answers in TLS: is it rediss:// that is meant?");
-            conn->heard = true;
-            conn->received += (size_t)length;
-            if (redisReaderFeed(conn->reader, bytes, (size_t)length) != REDIS_OK)
-                return fail(conn, why, "out of memory for its reply");
-            late = deadline_passed(bound.until); /* there is no wait for bytes that never cease to come */
-            continue;
-        }
-        if (length == 0)
-            return fail_closed(conn, why, "it closed the connection");
-        result = await_more(conn, POLLIN, too_late, bound, why);
-        if (result != LOCK_OK)
+        size_t length;
+        result = redis_socket_receive(&conn->socket, bytes, sizeof bytes, &length, bound, why);
+        if (result != LOCK_OK) {
+            redis_conn_close(conn);
             return result;
+        }
+        conn->received += length;
+        if (redisReaderFeed(conn->reader, bytes, length) != REDIS_OK)
+            return fail(conn, why, "out of memory for its reply");
+        late = deadline_passed(bound.until); /* there is no wait for bytes that never cease to come */
     }
 }
 
 /* --- connecting ---------------------------------------------------------- */
-
-/* A file permission on a Unix socket is a refusal; the rest may pass. */
-static enum lock_result connect_error(int error, struct why *why)
-{
-    why_set(why, "%s", strerror(error));
-    return error == EACCES || error == EPERM ? LOCK_REFUSED : LOCK_UNAVAILABLE;
-}
-
-static enum lock_result connect_to(struct redis_conn *conn, const struct address *address, struct bound bound, struct why *why)
-{
-    int error = 0;
-    socklen_t size = sizeof error;
-    conn->fd = socket(address->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (conn->fd < 0) {
-        why_set(why, "no socket: %s", strerror(errno));
-        return errno == EAFNOSUPPORT ? LOCK_UNAVAILABLE : LOCK_SYSTEM;
-    }
-    if (connect(conn->fd, (const struct sockaddr *)&address->at, address->size) == 0)
-        return LOCK_OK;
-    /* EAGAIN: the queue of a Unix socket is full, and no poll(2) waits for it. */
-    enum lock_result result = errno == EINPROGRESS ? await(conn, POLLOUT, bound) : connect_error(errno, why);
-    if (result == LOCK_OK && getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
-        error = errno;
-    if (result == LOCK_OK && error != 0)
-        result = connect_error(error, why);
-    else if (result == LOCK_UNAVAILABLE && why->text[0] == '\0')
-        why_set(why, "no connection in time");
-    if (result != LOCK_OK)
-        redis_conn_close(conn);
-    return result;
-}
-
-/* Without these all is only slower, so that a failure does not matter. */
-static void set_tcp_options(int fd)
-{
-    static const struct {
-        int level, option, value;
-    } options[] = {
-        {IPPROTO_TCP, TCP_NODELAY, 1},
-        {SOL_SOCKET, SO_KEEPALIVE, 1},
-        {IPPROTO_TCP, TCP_KEEPIDLE, KEEP_IDLE_S},
-        {IPPROTO_TCP, TCP_KEEPINTVL, KEEP_INTERVAL_S},
-        {IPPROTO_TCP, TCP_KEEPCNT, KEEP_COUNT},
-        {IPPROTO_TCP, TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS},
-    };
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        (void)setsockopt(fd, options[i].level, options[i].option, &options[i].value, sizeof options[i].value);
-}
-
-/* With the connection as it is: LOCK_OK, or it is closed. */
-static enum lock_result start_tls(struct redis_conn *conn, struct bound bound, struct why *why)
-{
-    static const char hung[] = "the TLS handshake was not answered in time: is it redis:// that is meant?";
-    static const char closed[] = "it closed the connection during the TLS handshake: is it redis:// that is meant?";
-    enum lock_result result = redis_tls_begin(&conn->tls, conn->settings->tls, conn->fd, conn->at.host, why);
-    if (result != LOCK_OK)
-        redis_conn_close(conn);
-    while (result == LOCK_OK) {
-        int done = redis_tls_handshake(conn->tls);
-        if (done > 0)
-            break;
-        result = done == 0 ? fail(conn, why, closed) : await_more(conn, POLLIN, hung, bound, why);
-    }
-    return result;
-}
-
-/* Each address has its share of the time, so that one which swallows packets
- * does not keep us from the next. */
-static enum lock_result connect_to_any(struct redis_conn *conn, struct bound bound, struct why *why)
-{
-    enum lock_result result = LOCK_UNAVAILABLE;
-    if (conn->addresses.count == 0)
-        why_set(why, "its address is not known");
-    for (int i = 0; i < conn->addresses.count; i++) {
-        int rest = conn->addresses.count - i;
-        struct bound share = {deadline_after((struct duration){deadline_left(bound.until).ns / rest}), bound.cancel_fd};
-        why->text[0] = '\0';
-        result = connect_to(conn, &conn->addresses.list[i], share, why);
-        if (result == LOCK_OK && conn->addresses.list[i].at.ss_family != AF_UNIX)
-            set_tcp_options(conn->fd);
-        if (result == LOCK_OK && conn->settings->tls != NULL && conn->at.path[0] == '\0') {
-            result = start_tls(conn, share, why);
-            if (result == LOCK_REFUSED)
-                break; /* whatever the other addresses may say */
-        }
-        if (result == LOCK_OK || result == LOCK_CANCELLED)
-            break;
-    }
-    return result;
-}
 
 static void unix_address(struct addresses *addresses, const char *path)
 {
@@ -383,6 +175,12 @@ static void unix_address(struct addresses *addresses, const char *path)
     memcpy(&addresses->list[0].at, &at, sizeof at);
     addresses->list[0].size = sizeof at;
     addresses->count = 1;
+}
+
+static enum lock_result connect_socket(struct redis_conn *conn, struct bound bound, struct why *why)
+{
+    struct redis_tls *tls = conn->at.path[0] == '\0' ? conn->settings->tls : NULL;
+    return redis_socket_connect(&conn->socket, &conn->addresses, tls, conn->at.host, bound, why);
 }
 
 static bool queue_words(struct redis_conn *conn, const char *first, const char *second, const char *third)
@@ -416,9 +214,9 @@ static bool queue_greeting(struct redis_conn *conn)
 
 enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct why *why)
 {
-    if (conn->fd >= 0)
+    if (conn->socket.fd >= 0)
         redis_conn_read_messages(conn); /* a reply that nobody has asked for is not to be the next one */
-    if (conn->fd >= 0)
+    if (conn->socket.fd >= 0)
         return LOCK_OK;
     bound.until = deadline_earlier(bound.until, deadline_after(conn->settings->timeout));
     conn->sent = false;
@@ -430,7 +228,7 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
     else if (conn->addresses.count == 0)
         (void)redis_resolve_numeric(&conn->addresses, conn->at.host, conn->at.port);
     if (result == LOCK_OK)
-        result = connect_to_any(conn, bound, why);
+        result = connect_socket(conn, bound, why);
     conn->serial++;
     if (result == LOCK_OK && !((conn->reader = redis_reader_create(&conn->limits)) != NULL && queue_greeting(conn))) {
         redis_conn_close(conn);
@@ -472,7 +270,8 @@ static enum lock_result read_role(const struct redis_conn *conn, const redisRepl
 /* Reads the replies to the greeting, all of them, so that the reply to the
  * command is the next one even where the greeting was refused. A server or an
  * ACL without CLIENT SETNAME is fine: the name is only for CLIENT LIST. */
-static enum lock_result receive_greetings(struct redis_conn *conn, struct dismissal *dismissal, struct bound bound, struct why *why)
+static enum lock_result receive_greetings(struct redis_conn *conn, struct dismissal *dismissal, struct bound bound,
+                                          struct why *why)
 {
     enum lock_result verdict = LOCK_OK;
     bool first = conn->greetings > 0;
@@ -511,7 +310,8 @@ static enum lock_result receive_greetings(struct redis_conn *conn, struct dismis
 }
 
 /* Of a command that has several replies, the last, or an error. */
-static enum lock_result receive_last(struct redis_conn *conn, int replies, redisReply **reply, struct bound bound, struct why *why)
+static enum lock_result receive_last(struct redis_conn *conn, int replies, redisReply **reply, struct bound bound,
+                                     struct why *why)
 {
     enum lock_result result = receive(conn, reply, bound, why);
     for (; result == LOCK_OK && replies > 1 && (*reply)->type != REDIS_REPLY_ERROR; replies--) {
@@ -535,13 +335,13 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
             return LOCK_SYSTEM;
         }
     }
-    conn->sent = true;
+    conn->sent = count > 0;
     enum lock_result result = flush(conn, bound, why);
     if (result != LOCK_OK)
         return result;
     struct dismissal dismissal = {.result = LOCK_OK};
     enum lock_result greeting = receive_greetings(conn, &dismissal, bound, why);
-    if (conn->fd < 0)
+    if (conn->socket.fd < 0)
         return greeting;
     struct why own = {""};
     while (result == LOCK_OK && got < count) {
@@ -567,14 +367,14 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
 
 bool redis_conn_has_unread(const struct redis_conn *conn)
 {
-    return (conn->reader != NULL && redis_reader_left(conn->reader) > 0) || (conn->tls != NULL && redis_tls_has_unread(conn->tls));
+    return (conn->reader != NULL && redis_reader_left(conn->reader) > 0) || redis_socket_has_unread(&conn->socket);
 }
 
 void redis_conn_read_messages(struct redis_conn *conn)
 {
     struct why ignored = {""};
     size_t received = 0; /* by this call; conn->received: of a message that is not whole */
-    while (conn->fd >= 0) {
+    while (conn->socket.fd >= 0) {
         redisReply *parsed;
         char bytes[4096];
         if (!redis_reader_next(conn->reader, &parsed) || (parsed != NULL && !redis_is_message(parsed))) {
@@ -594,7 +394,7 @@ void redis_conn_read_messages(struct redis_conn *conn)
             (void)fail(conn, &ignored, "its message has no end");
             return;
         }
-        ssize_t length = take_bytes(conn, bytes, sizeof bytes);
+        ssize_t length = redis_socket_take(&conn->socket, bytes, sizeof bytes);
         if (length < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         received += length > 0 ? (size_t)length : 0;

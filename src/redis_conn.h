@@ -1,6 +1,6 @@
-/* One connection to a Redis server: TCP, plain or with TLS, or a Unix socket; a
- * deadline on every wait. hiredis formats the commands and parses the replies; the bytes
- * are moved here, since hiredis 0.14 lets nobody else do it. */
+/* One connection to a Redis server: greeting, calls, messages; a deadline on every
+ * wait. hiredis formats the commands and parses the replies; redis_socket.c moves the
+ * bytes, since hiredis 0.14 lets nobody else do it. */
 #ifndef DLOCK_REDIS_CONN_H
 #define DLOCK_REDIS_CONN_H
 
@@ -9,6 +9,7 @@
 #include "redis_reader.h"
 #include "redis_resolve.h"
 #include "redis_settings.h"
+#include "redis_socket.h"
 #include "redis_url.h"
 #include "status.h"
 #include "why.h"
@@ -26,17 +27,13 @@ struct redis_conn {
     bool masters_only; /* a server that is not the master serves nothing */
     redis_message *on_message; /* NULL: nobody wants to know */
     void *message_data;
-    int fd;                  /* -1: closed */
-    struct redis_tls_session *tls; /* NULL: plain */
-    bool heard;              /* the server has sent something */
-    int alarm_fd;            /* readable: it is useless to wait on for this server; -1: none */
-    unsigned serial;         /* rises with each connection that is made */
+    struct redis_socket socket;
+    unsigned serial; /* rises with each connection that is made */
     redisReader *reader;
     struct redis_limits limits; /* of the reader */
     char *out; /* what is to be written */
     size_t out_used, out_size;
     size_t received; /* bytes: in this call, and of a message that is not whole after it */
-    bool is_crowded; /* others have use for the processor: it is not spent on looking for a reply */
     bool asking;   /* each script is led by ASKING: the slot is on its way to this node of a Cluster */
     int greetings; /* replies to AUTH, SELECT, ROLE, CLIENT SETNAME still to come */
     bool greeting_failed; /* one of these was an error: the connection is not where it should be */
@@ -69,27 +66,26 @@ void redis_conn_close(struct redis_conn *conn);
 void redis_conn_free(struct redis_conn *conn);
 
 /* Connects if it is closed, or has ended, or says what nobody has asked for; tries
- * each address of the host in turn. With
- * `resolve` a name is looked up anew; without, addresses found earlier are
- * used (if there are none and it is no address itself, LOCK_UNAVAILABLE). Login,
- * database and client name are queued, and with masters_only the question for
- * its role, to go out in one write with the first call.
+ * each address of the host in turn. With `resolve` a name is looked up anew;
+ * without, addresses found earlier are used (if there are none and it is no address
+ * itself, LOCK_UNAVAILABLE). Login, database and client name are queued, and with
+ * masters_only the question for its role, to go out in one write with the first call.
  * LOCK_OK; else as redis_conn_call(). */
 enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct why *why);
 
-/* Sends `count` commands in one write and waits for a reply to each, which the
- * caller frees with freeReplyObject(); a reply that is an error is the
- * caller's to judge (redis_error_result()). Messages that come in between go to
- * on_message. The limit is settings->timeout, cut by bound, and
- * so many bytes for all of it.
- * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time, nonsense for
- * one, or more than was asked for; LOCK_REFUSED: the server takes no client like us; LOCK_CANCELLED; LOCK_SYSTEM: the connection is closed. Where the login
- * or the database was refused, greeting_failed is set and the result is what
- * redis_error_result() says, or LOCK_UNAVAILABLE where it is not the master; then
- * the connection is still open, and the commands may have been carried out where
- * it stands.
- * Of all but LOCK_OK, there are no replies, and conn->sent tells whether the
- * commands may have been carried out. */
+/* Sends `count` commands in one write (0: the greeting alone, if it is due) and waits
+ * for a reply to each, which the caller frees with freeReplyObject(); a reply that is
+ * an error is the caller's to judge (redis_error_result()). Messages that come in
+ * between go to on_message. The limit is settings->timeout, cut by bound, and so many
+ * bytes for all of it.
+ * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time, nonsense for one, or
+ * more than was asked for; LOCK_REFUSED: the server takes no client like us;
+ * LOCK_CANCELLED; LOCK_SYSTEM: the connection is closed. Where the login or the
+ * database was refused, greeting_failed is set and the result is what
+ * redis_error_result() says, or LOCK_UNAVAILABLE where it is not the master; then the
+ * connection is still open, and the commands may have been carried out where it stands.
+ * Of all but LOCK_OK, there are no replies, and conn->sent tells whether the commands
+ * may have been carried out. */
 enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands, int count,
                                  redisReply **replies, struct bound bound, struct why *why);
 
@@ -97,10 +93,9 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
  * descriptor shows it. */
 bool redis_conn_has_unread(const struct redis_conn *conn);
 
-/* Takes in the messages that have come, without waiting for any; of a flood, a
- * part. Where the
- * connection has ended, or something else comes that nobody has asked for, it is
- * closed. */
+/* Takes in the messages that have come, without waiting for any; of a flood, a part.
+ * Where the connection has ended, or something else comes that nobody has asked for,
+ * it is closed. */
 void redis_conn_read_messages(struct redis_conn *conn);
 
 #endif

@@ -85,7 +85,7 @@ static bool is_remote(const struct redis_conn *conn)
 {
     struct sockaddr_storage peer = {0};
     socklen_t size = sizeof peer;
-    if (getpeername(conn->fd, (struct sockaddr *)&peer, &size) != 0)
+    if (getpeername(conn->socket.fd, (struct sockaddr *)&peer, &size) != 0)
         return false;
     if (peer.ss_family == AF_INET) {
         struct sockaddr_in address;
@@ -142,8 +142,8 @@ static void add_tls(struct findings *findings, const struct redis_tls_session *s
 static void examine_tls(struct redis_patient *patient)
 {
     bool sends_password = patient->url->has_password || patient->settings->password_file != NULL;
-    if (patient->conn.tls != NULL)
-        add_tls(patient->findings, patient->conn.tls);
+    if (patient->conn.socket.tls != NULL)
+        add_tls(patient->findings, patient->conn.socket.tls);
     else if (!is_remote(&patient->conn))
         findings_add(patient->findings, FINDING_OK, "tls", NULL, "not used; nothing leaves this host");
     else

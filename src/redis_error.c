@@ -91,6 +91,7 @@ enum lock_result redis_error_result(const char *error, struct why *why)
         "invalid DB index",
         "SELECT is not allowed in cluster mode",
         "unknown command",
+        "unsupported command", /* Envoy */
         "Unknown Redis command called from", /* the same inside a script */
         NULL,
     };

@@ -10,7 +10,7 @@ enum { BROKEN_MOST = 2 };
 
 static bool is_current(const struct redis_listening *listening, const struct redis_conn *conn)
 {
-    return conn->fd >= 0 && listening->serial == conn->serial;
+    return conn->socket.fd >= 0 && listening->serial == conn->serial;
 }
 
 static int count_ears(struct redis_ears ears)
@@ -265,7 +265,7 @@ enum lock_result redis_listening_call(struct redis_listening *listening, struct 
     ears.wake = listening->no_wake ? NULL : ears.wake;
     bool fresh = count_ears(ears) > 0 && count_ears(listening->ears) == 0;
     enum lock_result result = call(listening, conn, script, ears, reply, bound, why);
-    if (fresh && result == LOCK_UNAVAILABLE && conn->fd < 0)
+    if (fresh && result == LOCK_UNAVAILABLE && conn->socket.fd < 0)
         listening->broken++;
     else if (fresh && result == LOCK_OK)
         listening->broken = 0;

@@ -107,6 +107,8 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call
     enum lock_result result;
     do {
         result = redis_route_open(redis, call->words.words[REDIS_CALL_KEY], bound, why);
+        if (result == LOCK_OK && call->careful)
+            result = redis_conn_call(&redis->conn, NULL, 0, NULL, bound, why);
         if (result == LOCK_OK)
             result = run_here(redis, call, reply, bound, why);
         if (result != LOCK_OK || is_answer(*reply))
@@ -125,9 +127,9 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call
 enum lock_result redis_script_run_again(struct redis_backend *redis, struct redis_call *call, redisReply **reply,
                                         struct bound bound, struct why *why)
 {
-    bool reused = redis->conn.fd >= 0;
+    bool reused = redis->conn.socket.fd >= 0;
     enum lock_result result = redis_script_run(redis, call, reply, bound, why);
-    if (result == LOCK_UNAVAILABLE && reused && redis->conn.fd < 0 && !deadline_passed(bound.until)) {
+    if (result == LOCK_UNAVAILABLE && reused && redis->conn.socket.fd < 0 && !deadline_passed(bound.until)) {
         call->sent_before = redis->conn.sent;
         result = redis_script_run(redis, call, reply, bound, why);
     }

@@ -32,6 +32,7 @@ struct redis_call {
     char companions[KEYS_ALL - 1][COMPANION_SIZE];
     char numbers[NUMBERS_MOST][24]; /* those that are words */
     int number_count;
+    bool careful;     /* not sent before login and database are known to be right */
     bool by_text;     /* sent with its text at once: nobody will be there to send it again */
     int keys, least_keys; /* that it is given, and can do with while its slot is moved (0: with none less) */
     bool sent_before; /* redis_script_run_again() has sent it twice */

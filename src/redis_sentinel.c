@@ -66,7 +66,7 @@ struct redis_sentinel {
 
 static bool is_subscribed(const struct redis_sentinel *sentinel)
 {
-    return sentinel->conn.fd >= 0 && sentinel->subscribed == sentinel->conn.serial;
+    return sentinel->conn.socket.fd >= 0 && sentinel->subscribed == sentinel->conn.serial;
 }
 
 static bool is_same(const struct redis_endpoint *a, const struct redis_endpoint *b)
@@ -177,7 +177,7 @@ static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens
     bool reused;
     enum lock_result result;
     do {
-        reused = sentinel->conn.fd >= 0;
+        reused = sentinel->conn.socket.fd >= 0;
         if (!reused)
             sentinel->conn.addresses = sentinel->known[at];
         result = redis_conn_open(&sentinel->conn, !redis->leased, bound, why);
@@ -305,9 +305,9 @@ enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound b
     enum lock_result result = LOCK_OK;
     (void)redis_sentinel_hear(redis);
     bound.until = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
-    if (redis->conn.fd >= 0)
+    if (redis->conn.socket.fd >= 0)
         redis_conn_read_messages(&redis->conn); /* it may have ended: redis_conn_open() */
-    bool anew = redis->conn.fd < 0;
+    bool anew = redis->conn.socket.fd < 0;
     if (anew) {
         result = find_master(redis, wants_to_be_told(redis), bound, why);
         sentinel->moved = false; /* what was heard meanwhile is older than the answer */
@@ -315,7 +315,7 @@ enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound b
             look_up_names(redis, bound);
     }
     /* For connecting and the calls that follow: until the next time here, no Sentinel is asked. */
-    redis->conn.alarm_fd = is_subscribed(sentinel) ? sentinel->conn.fd : -1;
+    redis->conn.socket.alarm_fd = is_subscribed(sentinel) ? sentinel->conn.socket.fd : -1;
     return anew && result == LOCK_OK ? open_master(redis, bound, why) : result;
 }
 
@@ -323,7 +323,7 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
     struct why ignored;
-    if (sentinel == NULL || redis->conn.fd < 0)
+    if (sentinel == NULL || redis->conn.socket.fd < 0)
         return;
     bool told = is_subscribed(sentinel) || sentinel->is_mute;
     struct deadline next = deadline_plus(sentinel->tried, told ? ask_interval : retry_interval);
@@ -334,12 +334,12 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
     bound.until = deadline_after(duration_min(half, attend_limit));
     /* What the master tells is more urgent than a Sentinel that hangs. */
     struct redis_ears ears = redis_listening_to(&redis->listening, &redis->conn);
-    sentinel->conn.alarm_fd = ears.touches || ears.wake != NULL ? redis->conn.fd : -1;
+    sentinel->conn.socket.alarm_fd = ears.touches || ears.wake != NULL ? redis->conn.socket.fd : -1;
     if (find_master(redis, true, bound, &ignored) == LOCK_OK && !is_same(&sentinel->master, &redis->conn.at)) {
         redis_conn_close(&redis->conn);
         sentinel->moved = true;
     }
-    sentinel->conn.alarm_fd = -1;
+    sentinel->conn.socket.alarm_fd = -1;
 }
 
 bool redis_sentinel_hear(struct redis_backend *redis)
@@ -348,7 +348,7 @@ bool redis_sentinel_hear(struct redis_backend *redis)
     bool was_told = sentinel != NULL && is_subscribed(sentinel);
     if (sentinel != NULL)
         redis_conn_read_messages(&sentinel->conn);
-    return was_told && sentinel->conn.fd < 0;
+    return was_told && sentinel->conn.socket.fd < 0;
 }
 
 bool redis_sentinel_is_deaf(const struct redis_backend *redis)
@@ -384,10 +384,10 @@ int redis_sentinel_join(struct redis_backend *redis, int fd)
         sentinel->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (sentinel->epoll_fd < 0)
         return fd;
-    if (fd < 0 && redis->conn.fd >= 0) /* its end would wake us, and nobody would look at it */
-        (void)epoll_ctl(sentinel->epoll_fd, EPOLL_CTL_DEL, redis->conn.fd, NULL);
+    if (fd < 0 && redis->conn.socket.fd >= 0) /* its end would wake us, and nobody would look at it */
+        (void)epoll_ctl(sentinel->epoll_fd, EPOLL_CTL_DEL, redis->conn.socket.fd, NULL);
     watch_fd(sentinel->epoll_fd, fd);
-    watch_fd(sentinel->epoll_fd, sentinel->conn.fd);
+    watch_fd(sentinel->epoll_fd, sentinel->conn.socket.fd);
     return sentinel->epoll_fd;
 }
 

@@ -97,6 +97,9 @@ enum lock_result redis_state_read(struct redis_backend *redis, const redisReply 
 /* Keys that a step of SCAN looks at: some 100 us of the server's time. */
 static const char scan_count[] = "1000";
 
+/* Far more than anybody has: a thousand million keys to look at, a million to list. */
+enum { STEPS_MOST = 1 << 20, KEYS_MOST = 1 << 20 };
+
 /* A prefix of the user's own is no pattern. */
 static void escape_glob(const char *text, char *escaped, size_t size)
 {
@@ -136,9 +139,14 @@ static bool add_key(struct redis_keys *keys, const char *key)
     return keys->list[keys->count] != NULL && ++keys->count > 0;
 }
 
+struct scan {
+    char cursor[32], earlier[32];
+    int steps;
+};
+
 /* {cursor, {key...}}: LOCK_OK with the cursor copied. */
 static enum lock_result read_step(struct redis_backend *redis, const redisReply *reply, const char *prefix,
-                                  const char *pattern, struct redis_keys *keys, char *cursor, size_t size, struct why *why)
+                                  const char *pattern, struct redis_keys *keys, struct scan *scan, struct why *why)
 {
     if (reply->type == REDIS_REPLY_ERROR) {
         enum lock_result result = redis_error_result(reply->str, why);
@@ -147,21 +155,37 @@ static enum lock_result read_step(struct redis_backend *redis, const redisReply 
         return result;
     }
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||
-        reply->element[0]->len >= size || reply->element[1]->type != REDIS_REPLY_ARRAY)
+        reply->element[0]->len >= sizeof scan->cursor || reply->element[1]->type != REDIS_REPLY_ARRAY)
         return redis_bad_answer(redis, why);
-    text_copy(cursor, size, reply->element[0]->str);
+    text_copy(scan->cursor, sizeof scan->cursor, reply->element[0]->str);
     for (size_t i = 0; i < reply->element[1]->elements; i++) {
         const char *key = redis_text(reply->element[1]->element[i]);
         size_t length = strlen(prefix);
         if (strncmp(key, prefix, length) != 0 || key[length] == '\0' || strlen(key) >= LOCK_KEY_SIZE || is_companion(key) ||
             (pattern != NULL && fnmatch(pattern, key + length, 0) != 0))
             continue;
+        if (keys->count >= KEYS_MOST) {
+            why_set(why, "there are more than %d keys with the prefix %.200s", KEYS_MOST, prefix);
+            return LOCK_SYSTEM;
+        }
         if (!add_key(keys, key)) {
             why_set(why, "out of memory");
             return LOCK_SYSTEM;
         }
     }
     return LOCK_OK;
+}
+
+/* A cursor only ever moves on. One that comes back is found in a few rounds by
+ * what Brent's algorithm does: the one to compare with is replaced at each power of two. */
+static bool is_endless(struct scan *scan)
+{
+    scan->steps++;
+    if (scan->steps > STEPS_MOST || strcmp(scan->cursor, scan->earlier) == 0)
+        return true;
+    if ((scan->steps & (scan->steps - 1)) == 0)
+        text_copy(scan->earlier, sizeof scan->earlier, scan->cursor);
+    return false;
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -172,24 +196,29 @@ static int compare_keys(const void *a, const void *b)
 enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix, const char *pattern,
                                  struct redis_keys *keys, struct bound bound, struct why *why)
 {
-    char escaped[2 * LOCK_KEY_SIZE], match[sizeof escaped + 1], cursor[32] = "0";
+    char escaped[2 * LOCK_KEY_SIZE], match[sizeof escaped + 1];
+    struct scan scan = {.cursor = "0"};
     escape_glob(prefix, escaped, sizeof escaped);
     snprintf(match, sizeof match, "%s*", escaped);
     enum lock_result result;
     do {
         struct redis_command command = {0};
         redisReply *reply;
-        const char *const words[] = {"SCAN", cursor, "MATCH", match, "COUNT", scan_count};
+        const char *const words[] = {"SCAN", scan.cursor, "MATCH", match, "COUNT", scan_count};
         for (size_t i = 0; i < sizeof words / sizeof *words; i++)
             redis_command_add(&command, words[i]);
         result = redis_route_open(redis, NULL, bound, why);
         if (result == LOCK_OK)
             result = redis_conn_call(&redis->conn, &command, 1, &reply, bound, why);
         if (result == LOCK_OK) {
-            result = read_step(redis, reply, prefix, pattern, keys, cursor, sizeof cursor, why);
+            result = read_step(redis, reply, prefix, pattern, keys, &scan, why);
             freeReplyObject(reply);
         }
-    } while (result == LOCK_OK && strcmp(cursor, "0") != 0);
+        if (result == LOCK_OK && is_endless(&scan)) {
+            why_set(why, "its SCAN does not come to an end");
+            result = LOCK_UNAVAILABLE;
+        }
+    } while (result == LOCK_OK && strcmp(scan.cursor, "0") != 0);
     if (result == LOCK_OK && keys->count > 0)
         qsort(keys->list, keys->count, sizeof *keys->list, compare_keys);
     return redis_script_end(redis, result, why);

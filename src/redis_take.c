@@ -160,7 +160,7 @@ static void undo_take(struct redis_backend *redis, const struct lock_request *re
     lease_begin(&lease, request, deadline_now(), 0);
     lease.hold = deadline_now();
     redis_release_begin(&call, &lease);
-    for (int by_text = 0; by_text < 2 && redis->conn.fd >= 0; by_text++)
+    for (int by_text = 0; by_text < 2 && redis->conn.socket.fd >= 0; by_text++)
         if (redis_script_send(redis, &call, by_text, &reply, bound, &ignored) == LOCK_OK)
             freeReplyObject(reply);
 }
@@ -253,7 +253,7 @@ static void find_place(struct redis_backend *redis, const struct lock_request *r
 static bool is_deaf(const struct redis_backend *redis)
 {
     struct redis_ears ears = redis_listening_to(&redis->listening, &redis->conn);
-    if (redis->conn.fd < 0 || !redis->base.queued)
+    if (redis->conn.socket.fd < 0 || !redis->base.queued)
         return false;
     if (ears.wake == NULL)
         return redis->place.listens;
@@ -267,7 +267,7 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
     bool stays = request->waits && !request->last, queues = stays && redis->place.came > 0;
     find_place(redis, request);
     enum lock_result result = ask(redis, request, queues, lease, holder, bound, why);
-    redis->conn.is_crowded |= result == LOCK_HELD;
+    redis->conn.socket.is_crowded |= result == LOCK_HELD;
     if (result == LOCK_HELD && stays && !queues)
         result = ask(redis, request, true, lease, holder, bound, why);
     for (int i = 0; i < 2 && result == LOCK_HELD && is_deaf(redis); i++)
@@ -345,7 +345,7 @@ bool redis_is_fresh(struct redis_backend *redis)
     if (!redis_listening_to(&redis->listening, &redis->conn).touches)
         return false;
     redis_conn_read_messages(&redis->conn);
-    return redis->conn.fd >= 0 && !redis->touched && !deadline_passed(redis->fresh);
+    return redis->conn.socket.fd >= 0 && !redis->touched && !deadline_passed(redis->fresh);
 }
 
 /* Where the connection has ended, all who wait find that at the same moment, and
@@ -365,10 +365,10 @@ struct call redis_listen(struct backend *backend)
     bool astray = redis_sentinel_hear(redis) || redis_sentinel_moved(redis);
     if (listened)
         redis_conn_read_messages(&redis->conn);
-    if (astray || (listened && redis->conn.fd < 0))
+    if (astray || (listened && redis->conn.socket.fd < 0))
         place->changes = deadline_earlier(place->changes, after_rush());
-    if (listened && redis->conn.fd >= 0) {
-        call.fd = redis->conn.fd;
+    if (listened && redis->conn.socket.fd >= 0) {
+        call.fd = redis->conn.socket.fd;
         call.now = place->called;
         /* A Cluster may have moved the lock to another node, where nobody calls us until we ask. */
         if (!place->attended && redis->url.topology != REDIS_CLUSTER && !redis_sentinel_is_deaf(redis))

@@ -21,6 +21,12 @@ redis_has() { [ "$(redis exists "$1")" = 1 ]; }
     equals "$(redis info commandstats | grep -c '^cmdstat_keys')" 0
 }
 
+@test "--list of a server whose SCAN goes round in a circle ends" {
+    redis debug populate 5000 other 10
+    fake_redis 'instead=SCAN=*2\r\n$2\r\n17\r\n*0\r\n' "$T/redis.sock"
+    fails_with 69 'its SCAN does not come to an end; tried 1 time' timeout 5 dlock -r "unix://$T/fake.sock" --outage=0 --list
+}
+
 @test "--list tells locks from their companions, also of keys with a hash tag, and other clients' locks" {
     dlock --acquire --prefix= -t 60s 'dlock:{tag}x' >/dev/null
     dlock --acquire -s -t 60s shared >/dev/null
@@ -136,4 +142,19 @@ shared 0
         [ "$(redis pttl "dlock:j{eu}:$part")" -gt 50000 ]
     done
     equals "$(dlock --list | awk 'NR > 1 { printf "%s ", $1 }')" 'j{eu}:claim j{eu}:counts j{eu}:holders j{eu}:meta j{eu}:queue '
+}
+
+@test "--release, --extend and --force-release where the database is refused: no lock of another one is touched" {
+    dlock --acquire -t 60s --owner=other job >/dev/null
+    fails_with 1 '' dlock -r "unix://$T/redis.sock" --force-release another # the script is known there
+    fails_with 78 'DB index is out of range' dlock -r "unix://$T/redis.sock?db=99" --force-release job
+    local action
+    for action in "--extend -t 2h" --release; do
+        fails_with 1 '' dlock --owner=other ${action%% *} another
+        fails_with 78 'DB index is out of range' dlock -r "unix://$T/redis.sock?db=99" --owner=other $action job
+    done
+    equals "$(redis get dlock:job)" other
+    [ "$(redis pttl dlock:job)" -le 60000 ]
+    dlock --force-release job
+    equals "$(redis exists dlock:job)" 0
 }

@@ -63,6 +63,7 @@ taken_after() { # ERROR COMMAND...
 78 ERR unknown command `EVALSHA`, with args beginning with: `01`, `3`, `NOPERM`,
 78 ERR Error running script (call to f_01): @user_script:3: @user_script: 3: Unknown Redis command called from Lua script
 78 ERR Unknown Redis command called from script script: 01, on @user_script:3.
+78 unsupported command 'evalsha'
 78 MOVED 3999 NOAUTH.example:6379
 78 CROSSSLOT Keys in request don't hash to the same slot
 E
@@ -227,6 +228,17 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     [ ! -e "$T/ran" ]
 }
 
+@test "--wait-free tries a server that is down no longer than --wait, and once with -n" {
+    local start=$(now) socket=$T/none.sock
+    fails_with 69 'tried 1 time' dlock -r "unix://$socket" --wait-free -n job
+    fails_with 69 'tried [2-9] times' dlock -r "unix://$socket" --wait-free -w 300ms job
+    within 2000 "$start"
+    fake_redis mute
+    start=$(now)
+    fails_with 69 'did not answer in time; tried 1 time' dlock -r "unix://$T/fake.sock" --wait-free -w 300ms job
+    within 2500 "$start"
+}
+
 @test "a resolver without an answer for now is asked again" {
     local port
     port=$(free_port)
@@ -275,4 +287,10 @@ E
     [ -e "$T/ran" ]
     # Nine seconds, and what a slow machine adds.
     [ "$(grep -o '^[0-9]*' "$T/noticed")" -le 11 ]
+}
+
+@test "a firewall that denies the connection is an outage, not the end: exit 69" {
+    LD_PRELOAD=$HELPERS/fault_connect_denied.so fails_with 69 'Permission denied; tried [2-9]' \
+        dlock -r redis://127.0.0.1:1 --outage=300ms job touch "$T/ran"
+    [ ! -e "$T/ran" ]
 }

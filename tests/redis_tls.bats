@@ -11,6 +11,8 @@ teardown() { common_teardown; }
 
 is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 
+is_waiting() { [ "$(redis exists '{dlock:job}:waiters')" = 1 ]; }
+
 # The library is in the process that runs the command.
 loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/$PPID/maps | sort -u | tr "\n" " "'; }
 
@@ -294,8 +296,23 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     listener close
     fails_with 69 'it closed the connection during the TLS handshake: is it redis:// that is meant\?' \
         dlock -r "rediss://localhost:$PORT" --outage=0 job touch "$T/ran"
-    fails_with 69 'is it rediss:// that is meant\?' dlock -r "redis://localhost:$PORT" --outage=0 job touch "$T/ran"
+    fails_with 69 'before it said a word; .*: is it rediss:// that is meant\?' \
+        dlock -r "redis://127.0.0.1:$PORT" --outage=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
+}
+
+@test "a server that has answered before and closes the connection now: nobody asks whether TLS is meant" {
+    start_redis
+    listener proxy "$T/redis.sock"
+    dlock --redis="unix://$T/redis.sock" --acquire -t 60s --owner=other job >/dev/null
+    dlock -v -r "redis://127.0.0.1:$PORT" -w 20s --outage=300ms job touch "$T/ran" 2>"$T/said" 3>&- 4>&- &
+    local waiter=$! status=0
+    wait_until 10 is_waiting
+    kill -KILL "$(cat "$T/redis.pid")"
+    wait "$waiter" || status=$?
+    equals "$status" 69
+    grep -qE '(it closed the connection|reset by peer|Broken pipe); tried [2-9]' "$T/said"
+    ! grep -q 'that is meant' "$T/said"
 }
 
 @test "a server that does not answer the handshake: exit 69 within the connect timeout; a signal ends it at once" {

@@ -132,6 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct redis_settings settings = {.timeout = DURATION_S(1)};
     struct backend *backend;
     struct lease lease;
+    enum redis_fault fault;
     struct why why = {""};
     const uint8_t *line = memchr(data, '\n', size);
     if (line == NULL || line - data > 16)
@@ -140,10 +141,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     end = data + size;
     part_end = NULL;
     spoke = false;
-    enum redis_fault fault;
     if (backend_redis_open(&backend, "unix:///nowhere", &settings, &fault, &why) != LOCK_OK)
         abort();
-    redis_of(backend)->conn.is_crowded = true; /* it does not look for bytes for a moment */
+    redis_of(backend)->conn.socket.is_crowded = true; /* it does not look for bytes for a moment */
     lease_begin(&lease, &request, deadline_now(), 0);
     for (const uint8_t *action = data; action < line; action++)
         act(backend, &lease, (char)*action);

@@ -265,6 +265,17 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
         return EAI_AGAIN;
     return real(host, port, hints, list);
 }
+#elif defined FAULT_connect_denied
+/* A firewall that says so. */
+int connect(int fd, const struct sockaddr *address, socklen_t size)
+{
+    int (*real)(int, const struct sockaddr *, socklen_t);
+    *(void **)&real = dlsym(RTLD_NEXT, "connect");
+    if (address->sa_family != AF_INET)
+        return real(fd, address, size);
+    errno = EACCES;
+    return -1;
+}
 #elif defined FAULT_two_addresses
 /* A name with two addresses, of which the first one refuses. */
 int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list)

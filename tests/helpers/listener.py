@@ -4,6 +4,7 @@
 Usage: listener.py PORT-FILE MODE [ARGUMENTS...]
   mute                  accepts and never says a word
   close                 closes each connection when something has come
+  proxy SOCKET          passes all on to a server on a Unix socket; closes where that is down
   relay CERT KEY SOCKET TLS 1.3; passes all on to a server on a Unix socket
   old CERT KEY          TLS 1.1 alone
   anonymous             TLS 1.2 without a certificate; prints what it is told
@@ -22,7 +23,7 @@ port_file, mode = sys.argv[1:3]
 def relay(tls, server):
     """In one thread, since OpenSSL's sessions are for one at a time."""
     while True:
-        ready = [tls] if tls.pending() else select.select([tls, server], [], [])[0]
+        ready = [tls] if isinstance(tls, ssl.SSLSocket) and tls.pending() else select.select([tls, server], [], [])[0]
         for source in ready:
             data = source.recv(65536)
             if not data:
@@ -50,6 +51,11 @@ def serve(client):
     if mode == "close":
         client.recv(1 << 20)
         client.close()
+        return
+    if mode == "proxy":
+        with contextlib.suppress(OSError), client, socket.socket(socket.AF_UNIX) as server:
+            server.connect(sys.argv[3])
+            relay(client, server)
         return
     with contextlib.suppress(OSError):
         tls = context().wrap_socket(client, server_side=True)
