@@ -161,6 +161,23 @@ static void file_at_outer_dlock(const char **file, const char *variable, struct 
         *file = outer;
 }
 
+/* However they are set apart. */
+static bool is_same_words(const char *a, const char *b)
+{
+    static const char blank[] = " \t\r\n\v\f";
+    size_t length;
+    do {
+        a += strspn(a, blank);
+        b += strspn(b, blank);
+        length = strcspn(a, blank);
+        if (length != strcspn(b, blank) || memcmp(a, b, length) != 0)
+            return false;
+        a += length;
+        b += length;
+    } while (length > 0);
+    return true;
+}
+
 /* The place is told without its password: where ours is the same, it may have one. */
 static bool is_same_place(const char *url, const char *place)
 {
@@ -168,7 +185,7 @@ static bool is_same_place(const char *url, const char *place)
     if (copy == NULL)
         return false;
     url_cut_passwords(copy);
-    bool same = strcmp(copy, place) == 0;
+    bool same = is_same_words(copy, place);
     explicit_bzero(copy, strlen(url));
     free(copy);
     return same;

@@ -8,6 +8,8 @@
  *                    take the lock again, for the rest of the lease
  *   so many say that it is gone that the rest is no majority    lost, at once
  *   so many are down that neither is so    the deadline stands that a majority gave
+ *   its fence is on a bare majority since the take, or a server has lost it
+ *                    the first check there raises it
  *   it was extended on some    the lease ends when it does not stand on a majority any more
  *   it is released on a majority    done; the others are given a moment, and clear
  *                    by themselves when the lease ends
@@ -39,7 +41,9 @@ static enum lock_result ask_check(void *data, int number, struct bound bound)
 {
     struct quorum *quorum = data;
     struct quorum_member *member = &quorum->members[number];
-    return member->store->check(member->store, &member->lease, bound, &member->why);
+    if (!is_own(&quorum->lease) || member->lease.fence >= quorum->lease.fence)
+        return member->store->check(member->store, &member->lease, bound, &member->why);
+    return quorum_raise_on(quorum, member, bound);
 }
 
 static enum lock_result ask_extend(void *data, int number, struct bound bound)
@@ -56,10 +60,11 @@ static enum lock_result ask_join(void *data, int number, struct bound bound)
     return quorum_join(quorum, &quorum->members[number], bound);
 }
 
+/* Not where somebody has released it: the release may be on its way to the others. */
 static bool wants_join(const struct quorum *quorum, const struct quorum_member *member)
 {
     (void)quorum;
-    return !member->granted && deadline_passed(member->joins);
+    return !member->granted && member->result != LOCK_RELEASED && deadline_passed(member->joins);
 }
 
 /* A lease of another process is only known by its token. */
@@ -73,12 +78,12 @@ static bool lost_there(const struct quorum_member *member)
     return lock_is_lost(member->result) || member->result == LOCK_RELEASED;
 }
 
-/* It is not needed for the answer that is waited for. */
+/* It is not needed for the answer that is waited for. Connect, take, raise. */
 static struct duration judge_join(const void *data, const struct crew *crew)
 {
-    (void)data;
+    const struct quorum *quorum = data;
     (void)crew;
-    return DURATION_MS(200);
+    return quorum_rounds(quorum, 6, DURATION_MS(200));
 }
 
 /* What of the lease goes by a majority of those that have it. */
@@ -107,11 +112,15 @@ static void prepare(struct quorum *quorum, const struct lease *lease)
     }
 }
 
-/* No server grants anything to those that it has forgotten, or never knew. */
+/* No server grants anything to those that it has forgotten, or never knew. Who
+ * removes the lock everywhere does not reach all at the same moment: where it has
+ * just gone it is not taken again at once, or it would never be lost. */
 static void forget_lost(struct quorum *quorum)
 {
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
+        if (member->granted && lost_there(member))
+            member->joins = deadline_after(quorum_join_interval);
         member->granted = member->granted && !lost_there(member);
         if (lost_there(member) || (!is_own(&quorum->lease) && member->result != LOCK_OK))
             member->lease.deadline = (struct deadline){0};
@@ -128,6 +137,7 @@ static enum lock_result ask_lease(struct quorum *quorum, crew_ask *ask, struct l
     }
     prepare(quorum, lease);
     bool cancelled = quorum_round(quorum, &crew, ask, quorum_judge, bound, is_asked);
+    quorum_learn_pace(quorum, &crew);
     forget_lost(quorum);
     quorum_note(quorum, false); /* of one that has to join, too */
     enum lock_result result = quorum_verdict(quorum, cancelled, why);
@@ -205,12 +215,13 @@ static struct duration judge_release(const void *data, const struct crew *crew)
  * time, and one that may have it a little. */
 static void prepare_release(struct quorum *quorum, const struct lease *lease)
 {
+    struct duration a_little = quorum_rounds(quorum, 2, DURATION_MS(50));
     quorum->lease = *lease;
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
         bool may_have_it = member->store->uncertain || quorum_owes(quorum, member);
         member->asked_as_holder = is_asked(quorum, member);
-        member->worth = member->asked_as_holder ? DURATION_S(1) : may_have_it ? DURATION_MS(50) : DURATION_ZERO;
+        member->worth = member->asked_as_holder ? DURATION_S(1) : may_have_it ? a_little : DURATION_ZERO;
     }
 }
 

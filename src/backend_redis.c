@@ -116,6 +116,7 @@ static enum lock_result redis_raise_fence(struct backend *backend, struct lease 
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
     redis_script_begin(&call, &redis_check_script, KEYS_WATCHED, lease->key);
+    call.ears.touches = redis->watched;
     call.least_keys = redis_least_keys(lease);
     redis_command_add(&call.words, lease->token);
     redis_command_add(&call.words, lease->take_id);

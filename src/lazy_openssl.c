@@ -46,12 +46,6 @@ const struct openssl *openssl(void)
     return &functions;
 }
 
-const char *openssl_reason(unsigned long code)
-{
-    const char *reason = functions.ERR_reason_error_string(code);
-    return reason != NULL ? reason : "unknown reason";
-}
-
 static enum lock_result missing(const char *what, struct why *why)
 {
     const char *error = dlerror();

@@ -49,6 +49,10 @@ enum lock_result openssl_open(enum openssl_part part, struct why *why);
 const struct openssl *openssl(void);
 
 /* An error code of OpenSSL in words. */
-const char *openssl_reason(unsigned long code);
+static inline const char *openssl_reason(unsigned long code)
+{
+    const char *reason = openssl()->ERR_reason_error_string(code);
+    return reason != NULL ? reason : "unknown reason";
+}
 
 #endif

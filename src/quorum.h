@@ -38,6 +38,7 @@ struct quorum {
     struct lease lease;           /* what a round is about */
     enum extend_how how;          /* of extend() */
     struct deadline start;        /* of the round */
+    struct duration pace;         /* how long the last one took to its verdict */
     bool has_others;              /* of the round: where one fails, another may do */
     int splits;                   /* how often in a row it was refused since nobody has one */
     struct deadline again;        /* when to ask next for a lock that is held */
@@ -103,5 +104,12 @@ enum lock_result quorum_ask(struct quorum *quorum, crew_ask *ask, crew_judge *ju
 /* How much longer the slow ones may take: as long as the others have taken since
  * `start`, within these. */
 struct duration quorum_grace(struct deadline start, struct duration least, struct duration most);
+
+/* What is fixed in milliseconds where the servers are near would cut short all that
+ * are far: time for so many rounds of the others, least to 1 s. */
+struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct duration least);
+
+/* After a round that has asked all for a verdict. */
+void quorum_learn_pace(struct quorum *quorum, const struct crew *crew);
 
 #endif

@@ -180,12 +180,29 @@ struct duration quorum_grace(struct deadline start, struct duration least, struc
     return duration_min(duration_max(deadline_gap(start, deadline_now()), least), most);
 }
 
+struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct duration least)
+{
+    struct duration time = {rounds * duration_min(quorum->pace, DURATION_S(1)).ns};
+    return duration_min(duration_max(time, least), DURATION_S(1));
+}
+
+void quorum_learn_pace(struct quorum *quorum, const struct crew *crew)
+{
+    struct quorum_count count = quorum_count_all(quorum);
+    if (count.ok + count.held >= quorum->need) /* else it says how long one waits for the dead */
+        quorum->pace = deadline_gap(quorum->start, deadline_earlier(crew->decided, deadline_now()));
+}
+
+/* One that has to connect again: to the address, perhaps with TLS, and for the
+ * tracking. */
+enum { CONNECTED_ROUNDS = 5 };
+
 struct duration quorum_judge(const void *data, const struct crew *crew)
 {
     const struct quorum *quorum = data;
     struct quorum_count count = quorum_count_crew(quorum, crew);
     if (count.ok >= quorum->need)
-        return DURATION_MS(200);
+        return quorum_rounds(quorum, CONNECTED_ROUNDS, DURATION_MS(200));
     return count.lost > quorum->count - quorum->need ? DURATION_ZERO : CREW_WAITS;
 }
 
@@ -194,8 +211,6 @@ static void keep(struct quorum_member *member, const struct crew_worker *worker)
     member->result = worker->result;
     if (worker->result == LOCK_CANCELLED)
         why_set(&member->why, "%s: it was slower than the others", member->url);
-    else if (worker->unasked)
-        why_set(&member->why, "%s: no thread can be started to ask it", member->url);
 }
 
 bool quorum_round(struct quorum *quorum, struct crew *crew, crew_ask *ask, crew_judge *judge, struct bound bound,

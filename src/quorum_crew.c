@@ -2,7 +2,7 @@
  *
  *   member i, its backend    the thread that asks it, while it lives; the caller
  *                            before the round and after it.
- *   done, result, cut        under the mutex while a round is on.
+ *   done, result, cut, decided  under the mutex while a round is on.
  *   the rest of struct crew  written by the caller before it starts a thread.
  *   cut_fd                   set under the mutex; disarmed by the caller when no
  *                            round is on. Every wait of a member is over once it
@@ -17,7 +17,9 @@
  *                            the verdict counts all the same.
  *   the bound passes         each keeps to it by itself.
  *   the caller is cancelled  all are, at the same moment.
- *   none can be started      that server was not asked.
+ *   none can be started      the caller asks that server after its own: as many
+ *                            processes as a user may have are no reason to leave a
+ *                            lock behind.
  *
  * All are joined before a round returns: the fork of the command, or of a guard,
  * finds no thread but its own. */
@@ -48,6 +50,7 @@ static void cut_by(struct crew *crew, struct duration more)
     if (more.ns == CREW_WAITS.ns || !deadline_before(cut, crew->cut))
         return;
     crew->cut = cut;
+    crew->decided = deadline_earlier(crew->decided, deadline_now());
     more = duration_max(more, (struct duration){1}); /* 0 would disarm it */
     struct itimerspec time = {.it_value = {(time_t)(more.ns / NS_PER_S), (long)(more.ns % NS_PER_S)}};
     (void)timerfd_settime(crew->cut_fd, 0, &time, NULL);
@@ -124,19 +127,18 @@ bool crew_run(struct crew *crew, crew_ask *ask, crew_judge *judge, struct bound 
     crew->ask = ask;
     crew->judge = judge;
     crew->bound = (struct bound){bound.until, crew->cancel_fd};
-    crew->cut = DEADLINE_NEVER;
+    crew->cut = crew->decided = DEADLINE_NEVER;
     for (int i = 0; i < crew->count; i++)
-        crew->workers[i].done = crew->workers[i].started = crew->workers[i].unasked = false;
+        crew->workers[i].done = crew->workers[i].started = false;
     pthread_mutex_lock(&crew->mutex);
     cut_by(crew, judge(crew->data, crew));
     pthread_mutex_unlock(&crew->mutex);
-    for (struct crew_worker *worker = crew->workers; worker < own; worker++) {
+    for (struct crew_worker *worker = crew->workers; worker < own; worker++)
         worker->started = worker->wanted && thread_start(&worker->thread, work, worker) == 0;
-        worker->unasked = worker->wanted && !worker->started;
-        if (worker->unasked)
-            end_with(worker, LOCK_SYSTEM);
-    }
     (void)work(own);
+    for (struct crew_worker *worker = crew->workers; worker < own; worker++)
+        if (worker->wanted && !worker->started)
+            (void)work(worker);
     for (const struct crew_worker *worker = crew->workers; worker < own; worker++)
         if (worker->started)
             pthread_join(worker->thread, NULL);

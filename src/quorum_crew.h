@@ -28,7 +28,6 @@ struct crew_worker {
     int number;
     pthread_t thread;
     bool started; /* a thread of its own */
-    bool unasked; /* there is none, and LOCK_SYSTEM says so */
     bool wanted;  /* in this round */
     bool done;
     enum lock_result result; /* where done */
@@ -44,6 +43,7 @@ struct crew {
     crew_judge *judge;
     struct bound bound;
     struct deadline cut;
+    struct deadline decided; /* when the judge has set the first cut */
     struct crew_worker workers[CREW_MOST];
 };
 
@@ -55,8 +55,7 @@ void crew_want(struct crew *crew, int number);
 
 /* Asks all that are wanted, the last of them in the caller's thread, and waits
  * for them as long as `judge` says, cut by the bound. Then each has a result:
- * LOCK_CANCELLED for those cut short. One for which no thread can be started is
- * LOCK_SYSTEM. Returns whether the bound's own cancel descriptor is readable. */
+ * LOCK_CANCELLED for those cut short. Returns whether the bound's own cancel descriptor is readable. */
 bool crew_run(struct crew *crew, crew_ask *ask, crew_judge *judge, struct bound bound);
 
 void crew_close(struct crew *crew);

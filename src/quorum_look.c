@@ -12,7 +12,7 @@
 struct look {
     struct quorum *quorum;
     const char *key;
-    bool removes;
+    bool removes, lists;
     struct lock_state states[QUORUM_MOST];
 };
 
@@ -115,17 +115,32 @@ static void merge_history(struct lock_state *to, const struct lock_state *from)
     counts->held_ms = larger(counts->held_ms, from->counts.held_ms);
 }
 
-static void note_part(struct quorum *quorum, const struct owner_count *owner)
+static void say_part(const struct quorum *quorum, const struct owner_count *owner, const char *means, struct why *why)
 {
     const struct holder *holder = &owner->best->holder;
     char who[400] = "another client";
     if (holder->known)
         snprintf(who, sizeof who, "%s@%s, pid %ld", holder->user, holder->host, (long)holder->pid);
-    why_set(&quorum->note, "on %d of %d servers it stands for %s, which is no lock", owner->count, quorum->count, who);
-    quorum->base.note = quorum->note.text;
+    why_set(why, "on %d of %d servers it stands for %s, which %s", owner->count, quorum->count, who, means);
 }
 
-/* Those who hold it on `least` servers. */
+/* Of one who has too few servers: LOCK_OK where it is no lock, whatever those say
+ * that do not answer. Else nobody knows, and it is not to be taken for free. */
+static enum lock_result judge_part(struct quorum *quorum, const struct owner_count *owner, struct why *why)
+{
+    int unknown = quorum->count - quorum_count_all(quorum).ok;
+    if (owner->count + unknown >= quorum->need) {
+        char means[64];
+        snprintf(means, sizeof means, "may be a lock: %d of %d servers cannot be asked", unknown, quorum->count);
+        say_part(quorum, owner, means, why);
+        return LOCK_UNAVAILABLE;
+    }
+    say_part(quorum, owner, "is no lock", &quorum->note);
+    quorum->base.note = quorum->note.text;
+    return LOCK_OK;
+}
+
+/* Those who hold it on `least` servers; in a list, who may hold it, too. */
 static enum lock_result merge(const struct look *look, int least, struct lock_state *to, struct why *why)
 {
     struct quorum *quorum = look->quorum;
@@ -147,10 +162,13 @@ static enum lock_result merge(const struct look *look, int least, struct lock_st
             struct owner_count owner = count_owner(look, token);
             if (lock_state_owner(to, token) != NULL)
                 continue;
-            if (owner.count < least) {
-                note_part(quorum, &owner);
-                continue;
+            enum lock_result part = owner.count < least ? judge_part(quorum, &owner, why) : LOCK_OK;
+            if (part != LOCK_OK && !look->lists) {
+                lock_state_free(to);
+                return part;
             }
+            if (part == LOCK_OK && owner.count < least)
+                continue;
             to->mode = state->mode;
             to->slots = state->slots;
             add_owner(quorum, to, &owner);
@@ -160,7 +178,16 @@ static enum lock_result merge(const struct look *look, int least, struct lock_st
     return LOCK_OK;
 }
 
-static enum lock_result run_look(struct backend *backend, const char *key, bool removes, struct lock_state *state,
+/* One that hangs is not waited for at each key of a list. */
+static bool has_answered(const struct quorum *quorum, const struct quorum_member *member)
+{
+    (void)quorum;
+    return member->result == LOCK_OK;
+}
+
+enum look_for { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
+
+static enum lock_result run_look(struct backend *backend, const char *key, enum look_for what, struct lock_state *state,
                                  struct bound bound, struct why *why)
 {
     struct quorum *quorum = quorum_of(backend);
@@ -171,8 +198,8 @@ static enum lock_result run_look(struct backend *backend, const char *key, bool 
         free(look);
         return LOCK_SYSTEM;
     }
-    *look = (struct look){.quorum = quorum, .key = key, .removes = removes};
-    bool cancelled = quorum_round(quorum, &crew, ask_look, judge_look, bound, NULL);
+    *look = (struct look){.quorum = quorum, .key = key, .removes = what == LOOK_REMOVE, .lists = what == LOOK_LIST};
+    bool cancelled = quorum_round(quorum, &crew, ask_look, judge_look, bound, look->lists ? has_answered : NULL);
     crew_close(&crew);
     for (int i = 0; i < quorum->count; i++)
         if (quorum->members[i].result != LOCK_OK)
@@ -180,7 +207,7 @@ static enum lock_result run_look(struct backend *backend, const char *key, bool 
     quorum->base.note = quorum->base.warning = NULL;
     enum lock_result result = quorum_verdict(quorum, cancelled, why);
     if (result == LOCK_OK)
-        result = merge(look, removes ? 1 : quorum->need, state, why);
+        result = merge(look, look->removes ? 1 : quorum->need, state, why);
     for (int i = 0; i < quorum->count; i++)
         lock_state_free(&look->states[i]);
     free(look);
@@ -190,13 +217,13 @@ static enum lock_result run_look(struct backend *backend, const char *key, bool 
 enum lock_result quorum_look(struct backend *backend, const char *key, struct lock_state *state, struct bound bound,
                              struct why *why)
 {
-    return run_look(backend, key, false, state, bound, why);
+    return run_look(backend, key, LOOK_AT, state, bound, why);
 }
 
 enum lock_result quorum_force_release(struct backend *backend, const char *key, struct lock_state *was, struct bound bound,
                                       struct why *why)
 {
-    return run_look(backend, key, true, was, bound, why);
+    return run_look(backend, key, LOOK_REMOVE, was, bound, why);
 }
 
 /* --- all locks ----------------------------------------------------------- */
@@ -282,7 +309,7 @@ static enum lock_result visit_all(struct backend *backend, struct keys *all,
         struct lock_state state;
         if (i > 0 && strcmp(all->list[i], all->list[i - 1]) == 0)
             continue;
-        enum lock_result result = quorum_look(backend, all->list[i], &state, bound, why);
+        enum lock_result result = run_look(backend, all->list[i], LOOK_LIST, &state, bound, why);
         if (result != LOCK_OK)
             return result;
         bool more = !state.locked || visit(data, &state);

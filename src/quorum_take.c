@@ -35,10 +35,9 @@
 
 /* How long what could not be had may take to be given back, before that is left
  * for later. */
-static const struct duration settle_time = {100 * NS_PER_MS};
+static const struct duration settle_least = {100 * NS_PER_MS};
 
-/* Between two tries to have a server join. */
-static const struct duration join_interval = {1 * NS_PER_S};
+const struct duration quorum_join_interval = {1 * NS_PER_S};
 
 bool quorum_owes(const struct quorum *quorum, const struct quorum_member *member)
 {
@@ -116,8 +115,10 @@ static struct duration judge_take(const void *data, const struct crew *crew)
     const struct quorum *quorum = data;
     struct quorum_count count = quorum_count_crew(quorum, crew);
     int spare = quorum->count - quorum->need;
+    /* Who stays can have a slow one join later. */
+    struct duration least = quorum->request.detached ? DURATION_MS(50) : DURATION_MS(1);
     if (count.ok >= quorum->need)
-        return quorum_grace(quorum->start, DURATION_MS(1), DURATION_MS(100));
+        return quorum_grace(quorum->start, least, DURATION_MS(100));
     if (count.held > spare || count.bad + count.silent > spare)
         return quorum_grace(quorum->start, DURATION_MS(20), DURATION_MS(100));
     return CREW_WAITS;
@@ -131,21 +132,25 @@ static enum lock_result ask_settle(void *data, int number, struct bound bound)
 
 static struct duration judge_settle(const void *data, const struct crew *crew)
 {
-    (void)data;
+    const struct quorum *quorum = data;
     (void)crew;
-    return settle_time;
+    return quorum_rounds(quorum, 2, settle_least);
 }
 
-static enum lock_result ask_raise(void *data, int number, struct bound bound)
+enum lock_result quorum_raise_on(const struct quorum *quorum, struct quorum_member *member, struct bound bound)
 {
-    struct quorum *quorum = data;
-    struct quorum_member *member = &quorum->members[number];
     struct lease lease = member->lease;
     lease.fence = quorum->lease.fence;
     enum lock_result result = member->store->raise_fence(member->store, &lease, bound, &member->why);
     if (result == LOCK_OK)
         member->lease = lease;
     return result;
+}
+
+static enum lock_result ask_raise(void *data, int number, struct bound bound)
+{
+    struct quorum *quorum = data;
+    return quorum_raise_on(quorum, &quorum->members[number], bound);
 }
 
 static bool has_fence(const struct quorum *quorum, const struct quorum_member *member)
@@ -167,13 +172,15 @@ static bool wants_raise(const struct quorum *quorum, const struct quorum_member 
     return member->chosen;
 }
 
-/* The first ones that need it, so many. How many there are. */
+/* The first ones that need it, so many; one that was cut short may do it yet. How
+ * many there are. */
 static int choose(struct quorum *quorum, int most)
 {
     int chosen = 0;
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
-        member->chosen = chosen < most && member->granted && member->result == LOCK_OK && !has_fence(quorum, member);
+        bool fit = member->result == LOCK_OK || member->result == LOCK_CANCELLED;
+        member->chosen = chosen < most && member->granted && fit && !has_fence(quorum, member);
         chosen += member->chosen;
     }
     return chosen;
@@ -184,7 +191,7 @@ static struct duration judge_raise(const void *data, const struct crew *crew)
 {
     const struct quorum *quorum = data;
     (void)crew;
-    return quorum->has_others ? quorum_grace(quorum->start, DURATION_MS(20), DURATION_MS(100)) : CREW_WAITS;
+    return quorum->has_others ? quorum_rounds(quorum, 2, DURATION_MS(20)) : CREW_WAITS;
 }
 
 /* A majority is enough, and first just that is asked. Returns whether the caller
@@ -291,9 +298,13 @@ static struct deadline time_to_ask(const struct quorum *quorum, const struct hol
 
 /* --- all of it ----------------------------------------------------------- */
 
-/* No server keeps a place in a queue for us. */
+/* No server keeps a place in a queue for us. An earlier lease that was given back
+ * may stand where the release got no answer. */
 static void begin(struct quorum *quorum, const struct lock_request *request)
 {
+    for (int i = 0; i < quorum->count; i++)
+        if (quorum->members[i].granted)
+            text_copy(quorum->members[i].owed, sizeof quorum->members[i].owed, quorum->take_id);
     if (quorum->take_id[0] == '\0')
         text_copy(quorum->take_id, sizeof quorum->take_id, request->take_id);
     else
@@ -339,6 +350,7 @@ static enum lock_result ask_all(struct quorum *quorum, struct crew *crew, struct
 {
     struct deadline before = deadline_now();
     *cancelled = quorum_round(quorum, crew, ask_take, judge_take, bound, NULL);
+    quorum_learn_pace(quorum, crew);
     struct quorum_count count = quorum_count_all(quorum);
     if (*cancelled)
         return LOCK_CANCELLED;
@@ -386,7 +398,7 @@ enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member
     struct holder holder;
     if (left.ns < LEFT_LEAST_MS * NS_PER_MS)
         return member->result;
-    member->joins = deadline_after(join_interval);
+    member->joins = deadline_after(quorum_join_interval);
     request.ttl.ns = left.ns - left.ns % NS_PER_MS;
     request.hold_at_least = deadline_left(quorum->lease.hold);
     request.last = request.waits = false;
@@ -394,8 +406,7 @@ enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member
     if (result == LOCK_OK) {
         member->lease = lease;
         member->lease.ttl = quorum->lease.ttl; /* by which a later extension is measured */
-        lease.fence = quorum->lease.fence;
-        result = member->store->raise_fence(member->store, &lease, bound, &member->why);
+        result = quorum_raise_on(quorum, member, bound);
     } else if (result == LOCK_HELD) {
         why_set(&member->why, "%s: it is held by another there", member->url);
     }

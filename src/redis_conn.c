@@ -367,7 +367,7 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
 
 bool redis_conn_has_unread(const struct redis_conn *conn)
 {
-    return (conn->reader != NULL && redis_reader_left(conn->reader) > 0) || redis_socket_has_unread(&conn->socket);
+    return redis_reader_left(conn->reader) > 0 || redis_socket_has_unread(&conn->socket);
 }
 
 void redis_conn_read_messages(struct redis_conn *conn)

@@ -173,7 +173,7 @@ static int online_replicas(const char *info)
     enum { REPLICAS_MOST = 100 };
     int count = 0;
     for (int i = 0; i < REPLICAS_MOST; i++) {
-        char name[16], value[FIELD_SIZE];
+        char name[24], value[FIELD_SIZE];
         snprintf(name, sizeof name, "slave%d", i);
         if (!field(info, name, value))
             break;

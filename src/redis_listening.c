@@ -93,7 +93,7 @@ struct refusals {
 /* Keeps the first one. */
 static void note_refusal(struct refusals *refusals, struct why *refusal, const char *command, const redisReply *error)
 {
-    struct why ignored;
+    struct why ignored = {""};
     refusals->pass |= redis_error_has_code(error->str) && redis_error_result(error->str, &ignored) == LOCK_UNAVAILABLE;
     if (refusal->text[0] == '\0')
         why_set(refusal, "%s: %.400s", command, error->str);

@@ -144,7 +144,7 @@ static bool says(const char *error, const char *words)
 void redis_login_hide(const struct redis_url *url, char *error)
 {
     enum { PASSWORD_LEAST = 4 };
-    struct why ignored;
+    struct why ignored = {""};
     size_t length = strlen(url->password);
     char *words = strstr(error, ", with args beginning with");
     if (words != NULL)

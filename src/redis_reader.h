@@ -22,10 +22,10 @@ redisReader *redis_reader_create(struct redis_limits *limits);
  * Redis protocol, or too many elements or levels. */
 bool redis_reader_next(redisReader *reader, redisReply **reply);
 
-/* Bytes that are part of no reply yet. */
+/* Bytes that are part of no reply yet; of no reader (NULL), none. */
 static inline size_t redis_reader_left(const redisReader *reader)
 {
-    return reader->len - reader->pos;
+    return reader != NULL ? reader->len - reader->pos : 0;
 }
 
 /* Whether nothing but messages, as far as can be seen, is left. */
