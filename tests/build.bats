@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 load common
-setup() { common_setup; SRC=$TESTS/..; }
+setup() { common_setup; SRC=$TESTS/.. BUILD=$(dirname "$(realpath "$DLOCK")")/..; }
 teardown() { common_teardown; }
 
 @test "configure names the package of a library that is missing" {
@@ -54,4 +54,117 @@ L
     grep -q 'GNU_RELRO' <<<"$output"
     grep -qE 'BIND_NOW|Flags: .*NOW' <<<"$output"
     not grep -qE 'GNU_STACK.*E ' <<<"$output"
+}
+
+# copy_tree NAME: the sources, with configure and what it made, in $T/NAME.
+copy_tree() {
+    [ -x "$SRC/configure" ] || skip 'not configured from here'
+    mkdir "$T/$1"
+    tar -cC "$SRC" --exclude='./.git' --exclude='./dlock-*' --exclude='*.o' . | tar -xC "$T/$1"
+    chmod -R u+w "$T/$1"
+}
+
+@test "make dist makes the same bytes wherever it is run, also in what it made, and forgets no file" {
+    command -v xz >/dev/null || skip 'no xz'
+    copy_tree one
+    cd "$T/one"
+    [ -e Makefile ] || ./configure >/dev/null
+    (umask 077 && TZ=Asia/Kathmandu XZ_DEFAULTS=-T0 XZ_OPT=-0 TAR_OPTIONS=--owner=7 make -s dist)
+    mkdir "$T/two"
+    cd "$T/two"
+    tar -xJf "$T"/one/dlock-*.tar.xz
+    cd dlock-*
+    # Configured as the first: that takes no part in it, and half of the time.
+    cp "$T/one/config.status" .
+    ./config.status >/dev/null
+    (umask 002 && make -s dist)
+    cmp "$T"/one/dlock-*.tar.xz dlock-*.tar.xz
+    equals "$(tar -tvJf dlock-*.tar.xz | grep -vcE '^[d-]rw[x-]r-[x-]r-[x-] 0/0 ')" 0
+
+    git -C "$SRC" rev-parse >/dev/null 2>&1 && [ -e "$SRC/.git" ] || return 0
+    tar -tJf dlock-*.tar.xz | sed -n 's,^[^/]*/\(.*[^/]\)$,\1,p' | sort >"$T/packed"
+    equals "$(git -C "$SRC" ls-files | grep -vE '^\.' | sort | comm -23 - "$T/packed")" ''
+}
+
+@test "the date of a tarball is SOURCE_DATE_EPOCH, or that of its commit, or that of its files" {
+    command -v git >/dev/null || skip 'no git'
+    mkdir -p "$T/tree/unpacked"
+    cd "$T/tree"
+    touch -d @1000 NEWS unpacked/NEWS
+    git init -q .
+    git add .
+    GIT_COMMITTER_DATE='@2000 +0000' git -c user.name=x -c user.email=x@example.org commit -qm x
+    equals "$("$SRC/packaging/source-date" .)" 2000
+    equals "$("$SRC/packaging/source-date" unpacked)" 1000
+    equals "$(SOURCE_DATE_EPOCH=3000 "$SRC/packaging/source-date" .)" 3000
+    rm -r .git/refs
+    run "$SRC/packaging/source-date" .
+    [ "$status" -ne 0 ]
+}
+
+@test "make install puts each file where it is looked for, and make uninstall leaves none" {
+    [ -e "$BUILD/Makefile" ] || skip 'not built here'
+    local at=(DESTDIR="$T/root" prefix=/usr sysconfdir=/etc)
+    (umask 077 && make -s -C "$BUILD" install "${at[@]}")
+    equals "$(cd "$T/root" && find . ! -type d -printf '%m %P\n' | sort -k 2)" '755 usr/bin/dlock
+644 usr/share/bash-completion/completions/dlock
+644 usr/share/doc/dlock/NEWS
+644 usr/share/doc/dlock/README.md
+755 usr/share/doc/dlock/examples/dlock-textfile
+755 usr/share/doc/dlock/examples/fenced-update
+755 usr/share/doc/dlock/examples/fenced-write
+644 usr/share/doc/dlock/examples/importer.service
+644 usr/share/doc/dlock/examples/importer.timer
+644 usr/share/fish/vendor_completions.d/dlock.fish
+644 usr/share/man/man1/dlock.1
+644 usr/share/man/man5/dlock.conf.5
+644 usr/share/zsh/site-functions/_dlock'
+    make -s -C "$BUILD" uninstall "${at[@]}"
+    equals "$(find "$T/root" ! -type d)" ''
+}
+
+@test "a static build needs no library, resolves names, and refuses what needs OpenSSL" {
+    copy_tree static
+    cd "$T/static"
+    fails_with 1 'sanitizers need the shared C library' ./configure --enable-static-binary --with-sanitizer=address
+    run ./configure --enable-static-binary CFLAGS=-O0
+    [[ $output != *'no static archives of'* ]] || skip 'no static archives'
+    make -s clean >/dev/null
+    make -s -j2
+    ln -sf "$PWD/src/dlock" "$T/bin/dlock"
+    run readelf -dW src/dlock
+    not grep -q NEEDED <<<"$output"
+
+    local port
+    port=$(free_port)
+    start_redis redis --port "$port"
+    equals "$(dlock --redis="redis://localhost:$port" job -- echo held)" held
+    equals "$(dlock --backend=file job -- echo held)" held
+    head -c 32 /dev/zero >"$T/secret"
+    chmod 600 "$T/secret"
+    local why='needs OpenSSL, which this static build of dlock \(--enable-static-binary\) cannot load'
+    fails_with 78 "^dlock: job: TLS $why" dlock --redis="rediss://localhost:$port" job -- touch ran
+    fails_with 78 "^dlock: job: TLS $why" env DLOCK_REDIS="rediss://localhost:$port" dlock job -- touch ran
+    fails_with 78 "^dlock: job: a hashed name $why" dlock --backend=file --hash=sha256 job -- touch ran
+    fails_with 78 "^dlock: job: a hashed name $why" dlock --backend=file --secret-file="$T/secret" job -- touch ran
+    [ ! -e ran ]
+}
+
+@test "the packages ask for what bootstrap installs" {
+    local package
+    for package in $(sed -n "s/^apt_build='\(.*\)'/\1/p" "$SRC/bootstrap"); do
+        case $package in gcc | make | autoconf | automake | libc6-dev) continue ;; esac # debhelper and build-essential
+        grep -qE "^ $package( |,)" "$SRC/debian/control" || { echo "not in debian/control: $package"; false; }
+    done
+    for package in $(sed -n "s/^apt_test='\(.*\)'/\1/p" "$SRC/bootstrap"); do
+        [ "$package" != valgrind ] || continue # not a test of the suite
+        grep -qx " $package," "$SRC/debian/tests/control" || { echo "not in debian/tests/control: $package"; false; }
+    done
+    for package in $(sed -n "s/^apk_build='\(.*\)'/\1/p" "$SRC/bootstrap"); do
+        case $package in gcc | make | autoconf | automake | musl-dev | pkgconf) continue ;; esac # build-base
+        grep -qE "^makedepends=.*\b$package\b" "$SRC/packaging/APKBUILD" || { echo "not in APKBUILD: $package"; false; }
+    done
+    for package in hiredis popt uuid inih openssl; do
+        grep -q "^BuildRequires:  pkgconfig($package)" "$SRC/packaging/dlock.spec" || { echo "not in the spec: $package"; false; }
+    done
 }

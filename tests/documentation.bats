@@ -108,4 +108,8 @@ complete_line() {
     version=$(dlock --version | sed 's/^dlock \([^ ]*\).*/\1/')
     grep -q "AC_INIT(\[dlock\], \[$version\])" "$SRC/configure.ac"
     head -1 "$SRC/NEWS" | grep -q "^dlock $version"
+    head -1 "$SRC/debian/changelog" | grep -qF "dlock ($version) "
+    grep -qx "Version: *$version" "$SRC/packaging/dlock.spec"
+    sed -n '/^%changelog/{n;p}' "$SRC/packaging/dlock.spec" | grep -qE -- "- $version-[0-9]+$"
+    grep -qx "pkgver=$version" "$SRC/packaging/APKBUILD"
 }
