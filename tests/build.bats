@@ -110,11 +110,14 @@ copy_tree() {
 644 usr/share/bash-completion/completions/dlock
 644 usr/share/doc/dlock/NEWS
 644 usr/share/doc/dlock/README.md
+644 usr/share/doc/dlock/cookbook.md
+644 usr/share/doc/dlock/examples/cronjob.yaml
 755 usr/share/doc/dlock/examples/dlock-textfile
 755 usr/share/doc/dlock/examples/fenced-update
 755 usr/share/doc/dlock/examples/fenced-write
 644 usr/share/doc/dlock/examples/importer.service
 644 usr/share/doc/dlock/examples/importer.timer
+644 usr/share/doc/dlock/examples/leader.service
 644 usr/share/fish/vendor_completions.d/dlock.fish
 644 usr/share/man/man1/dlock.1
 644 usr/share/man/man5/dlock.conf.5
