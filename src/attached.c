@@ -13,6 +13,7 @@
 #include "attached.h"
 
 #include "clock.h"
+#include "list.h"
 #include "lock_dir.h"
 #include "proc.h"
 
@@ -106,7 +107,7 @@ struct search {
     struct ancestor ancestors[ANCESTORS_MOST];
     int ancestor_count;
     struct found *found;
-    size_t found_count;
+    size_t found_count, found_room;
 };
 
 static void find_ancestors(struct search *search)
@@ -153,7 +154,7 @@ static bool read_line(int fd, char line[LINE_SIZE])
 
 static void add_found(struct search *search, const struct found *found)
 {
-    struct found *all = realloc(search->found, (search->found_count + 1) * sizeof *all);
+    struct found *all = list_with_room(search->found, search->found_count, &search->found_room, sizeof *all);
     if (all == NULL)
         return;
     search->found = all;

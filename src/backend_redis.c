@@ -191,23 +191,20 @@ static enum lock_result redis_list(struct backend *backend, const char *prefix, 
                                    bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
                                    struct why *why)
 {
-    struct redis_keys keys = {0};
+    struct key_list keys = {0};
     if (redis_of(backend)->url.topology == REDIS_CLUSTER)
         return redis_cluster_list(redis_of(backend), open_node, prefix, pattern, visit, data, bound, why);
     enum lock_result result = redis_keys_find(redis_of(backend), prefix, pattern, &keys, bound, why);
-    for (size_t i = 0; result == LOCK_OK && i < keys.count; i++) {
+    bool more = true;
+    for (size_t i = 0; result == LOCK_OK && more && i < keys.count; i++) {
         struct lock_state state = {0};
-        if (i > 0 && strcmp(keys.list[i], keys.list[i - 1]) == 0)
-            continue; /* SCAN may name a key twice */
-        result = redis_look(backend, keys.list[i], &state, bound, why);
+        result = redis_look(backend, keys.keys[i], &state, bound, why);
         if (result != LOCK_OK)
             break;
-        bool more = !state.locked || visit(data, &state);
+        more = !state.locked || visit(data, &state);
         lock_state_free(&state);
-        if (!more)
-            break;
     }
-    redis_keys_free(&keys);
+    key_list_free(&keys);
     return result;
 }
 

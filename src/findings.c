@@ -2,6 +2,7 @@
 
 #include "columns.h"
 #include "json.h"
+#include "list.h"
 #include "text.h"
 
 #include <stdarg.h>
@@ -30,14 +31,10 @@ void findings_section(struct findings *findings, const char *section, const char
 
 static struct finding *next_row(struct findings *findings)
 {
-    if (findings->count == findings->room) {
-        size_t room = findings->room > 0 ? 2 * findings->room : 64;
-        struct finding *list = realloc(findings->list, room * sizeof *list);
-        if (list == NULL)
-            return NULL;
-        findings->list = list;
-        findings->room = room;
-    }
+    struct finding *list = list_with_room(findings->list, findings->count, &findings->room, sizeof *list);
+    if (list == NULL)
+        return NULL;
+    findings->list = list;
     return &findings->list[findings->count];
 }
 

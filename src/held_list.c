@@ -1,6 +1,7 @@
 #include "held_list.h"
 
 #include "attached.h"
+#include "list.h"
 #include "proc.h"
 
 #include <stdio.h>
@@ -12,14 +13,10 @@ enum { ANCESTORS_MOST = 1024, ENVIRONMENT_MOST = 1 << 21 };
 
 static bool add(struct held_list *list, const struct held *held)
 {
-    if (list->count == list->room) {
-        size_t room = list->room > 0 ? 2 * list->room : 4;
-        struct held *more = realloc(list->list, room * sizeof *more);
-        if (more == NULL)
-            return false;
-        list->list = more;
-        list->room = room;
-    }
+    struct held *more = list_with_room(list->list, list->count, &list->room, sizeof *more);
+    if (more == NULL)
+        return false;
+    list->list = more;
     list->list[list->count++] = *held;
     return true;
 }

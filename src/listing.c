@@ -2,6 +2,7 @@
 
 #include "columns.h"
 #include "duration.h"
+#include "list.h"
 #include "text.h"
 
 #include <stdio.h>
@@ -32,14 +33,10 @@ static void format_holder(const struct lock_state *state, char *text, size_t siz
 bool listing_add(struct listing *listing, const char *name, const struct lock_state *state)
 {
     char text[4 * LOCK_KEY_SIZE];
-    if (listing->count == listing->room) {
-        size_t room = listing->room > 0 ? 2 * listing->room : 64;
-        struct listing_row *rows = realloc(listing->rows, room * sizeof *rows);
-        if (rows == NULL)
-            return false;
-        listing->rows = rows;
-        listing->room = room;
-    }
+    struct listing_row *rows = list_with_room(listing->rows, listing->count, &listing->room, sizeof *rows);
+    if (rows == NULL)
+        return false;
+    listing->rows = rows;
     struct listing_row *row = &listing->rows[listing->count++];
     const struct lock_owner *owner = &state->owners[0];
     *row = (struct listing_row){.name = strdup(text_escape(text, sizeof text, name))};

@@ -1,6 +1,7 @@
 #include "lock_look.h"
 
 #include "flock_holder.h"
+#include "key_list.h"
 #include "lock_queue.h"
 #include "text.h"
 
@@ -173,29 +174,6 @@ static bool is_asked_for(const char *key, const char *prefix, const char *patter
     return strncmp(key, prefix, length) == 0 && (pattern == NULL || fnmatch(pattern, key + length, 0) == 0);
 }
 
-struct key_list {
-    char **keys; /* in their order */
-    size_t count;
-};
-
-static bool add_key(struct key_list *list, const char *key)
-{
-    enum { STEP = 64 };
-    if (list->count % STEP == 0) {
-        char **more = reallocarray(list->keys, list->count + STEP, sizeof *more);
-        if (more == NULL)
-            return false;
-        list->keys = more;
-    }
-    list->keys[list->count] = strdup(key);
-    return list->keys[list->count] != NULL && ++list->count > 0;
-}
-
-static int in_order(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static enum lock_result cannot_list(const struct lock_store *store, enum lock_result result, int error, struct why *why)
 {
     why_set(why, "cannot list the lock directory %s: %s", store->dir.path, strerror(error));
@@ -211,17 +189,9 @@ static enum lock_result read_keys(const struct lock_store *store, DIR *names, co
         const struct dirent *entry = readdir(names);
         if (entry == NULL)
             return errno == 0 ? LOCK_OK : cannot_list(store, LOCK_UNAVAILABLE, errno, why);
-        if (key_of(store, entry->d_name, key) && is_asked_for(key, prefix, pattern) && !add_key(list, key))
+        if (key_of(store, entry->d_name, key) && is_asked_for(key, prefix, pattern) && !key_list_add(list, key))
             return cannot_list(store, LOCK_SYSTEM, ENOMEM, why);
     }
-}
-
-static void key_list_free(struct key_list *list)
-{
-    for (size_t i = 0; i < list->count; i++)
-        free(list->keys[i]);
-    free(list->keys);
-    *list = (struct key_list){0};
 }
 
 /* LOCK_OK with *list to be freed. */
@@ -241,8 +211,8 @@ static enum lock_result find_keys(const struct lock_store *store, const char *pr
     closedir(names);
     if (result != LOCK_OK)
         key_list_free(list);
-    else if (list->count > 1)
-        qsort(list->keys, list->count, sizeof *list->keys, in_order);
+    else
+        key_list_sort(list);
     return result;
 }
 

@@ -1,5 +1,6 @@
 #include "proc_children.h"
 
+#include "list.h"
 #include "proc.h"
 
 #include <dirent.h>
@@ -9,17 +10,13 @@
 
 static void add_pid(struct pids *pids, pid_t pid)
 {
-    if (pids->count == pids->room) {
-        size_t room = pids->room > 0 ? 2 * pids->room : 64;
-        pid_t *list = realloc(pids->list, room * sizeof *list);
-        if (list == NULL) {
-            pids->short_of_memory = true; /* the next walk, with fewer of them left, finds it */
-            return;
-        }
-        pids->list = list;
-        pids->room = room;
+    pid_t *list = list_with_room(pids->list, pids->count, &pids->room, sizeof *list);
+    if (list == NULL) {
+        pids->short_of_memory = true; /* the next walk, with fewer of them left, finds it */
+        return;
     }
-    pids->list[pids->count++] = pid;
+    pids->list = list;
+    list[pids->count++] = pid;
 }
 
 /* The children that one thread of `pid` forked. */

@@ -15,6 +15,7 @@
  * and then ends them in the same order. */
 #include "process_tree.h"
 
+#include "list.h"
 #include "proc.h"
 #include "proc_children.h"
 
@@ -159,14 +160,10 @@ static void walk_below(struct walk *walk, const struct parent *parent);
 /* The pidfd is the marks' from now on. False where memory is short. */
 static bool mark(struct marks *marks, pid_t pid, int pidfd, const struct proc_stat *stat)
 {
-    if (marks->count == marks->room) {
-        size_t room = marks->room > 0 ? 2 * marks->room : 64;
-        struct mark *list = realloc(marks->list, room * sizeof *list);
-        if (list == NULL)
-            return false;
-        marks->list = list;
-        marks->room = room;
-    }
+    struct mark *list = list_with_room(marks->list, marks->count, &marks->room, sizeof *list);
+    if (list == NULL)
+        return false;
+    marks->list = list;
     marks->list[marks->count++] = (struct mark){{pid, stat->start}, pidfd, stat->state == 'T'};
     return true;
 }
@@ -371,14 +368,10 @@ bool process_tree_has(pid_t pid, const struct process_except *except)
 
 static bool family_add(struct process_family *family, struct process_id id)
 {
-    if (family->count == family->room) {
-        size_t room = family->room > 0 ? 2 * family->room : 16;
-        struct process_member *members = realloc(family->members, room * sizeof *members);
-        if (members == NULL)
-            return false;
-        family->members = members;
-        family->room = room;
-    }
+    struct process_member *members = list_with_room(family->members, family->count, &family->room, sizeof *members);
+    if (members == NULL)
+        return false;
+    family->members = members;
     family->members[family->count++] = (struct process_member){.id = id};
     return true;
 }

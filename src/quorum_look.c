@@ -1,5 +1,6 @@
 #include "quorum_look.h"
 
+#include "key_list.h"
 #include "quorum.h"
 
 #include <stdio.h>
@@ -229,58 +230,32 @@ enum lock_result quorum_force_release(struct backend *backend, const char *key, 
 /* --- all locks ----------------------------------------------------------- */
 
 /* The keys that one server has, while it is asked its worker's own. */
-struct keys {
-    char **list;
-    size_t count, room;
+struct found {
+    struct key_list list;
     bool short_of_memory;
 };
 
 struct search {
     struct quorum *quorum;
     const char *prefix, *pattern;
-    struct keys keys[QUORUM_MOST];
+    struct found found[QUORUM_MOST];
 };
-
-static bool add_key(struct keys *keys, char *key)
-{
-    if (keys->count == keys->room) {
-        size_t room = keys->room > 0 ? 2 * keys->room : 64;
-        char **more = realloc(keys->list, room * sizeof *more);
-        if (more == NULL)
-            return false;
-        keys->list = more;
-        keys->room = room;
-    }
-    keys->list[keys->count++] = key;
-    return true;
-}
 
 static bool copy_key(void *data, const struct lock_state *state)
 {
-    struct keys *keys = data;
-    char *key = strdup(state->key);
-    keys->short_of_memory = key == NULL || !add_key(keys, key);
-    if (keys->short_of_memory)
-        free(key);
-    return !keys->short_of_memory;
-}
-
-static void empty(struct keys *keys)
-{
-    for (size_t i = 0; i < keys->count; i++)
-        free(keys->list[i]);
-    free(keys->list);
-    *keys = (struct keys){0};
+    struct found *found = data;
+    found->short_of_memory = !key_list_add(&found->list, state->key);
+    return !found->short_of_memory;
 }
 
 static enum lock_result ask_list(void *data, int number, struct bound bound)
 {
     struct search *search = data;
     struct quorum_member *member = &search->quorum->members[number];
-    struct keys *keys = &search->keys[number];
+    struct found *found = &search->found[number];
     enum lock_result result =
-        member->store->list(member->store, search->prefix, search->pattern, copy_key, keys, bound, &member->why);
-    if (!keys->short_of_memory)
+        member->store->list(member->store, search->prefix, search->pattern, copy_key, found, bound, &member->why);
+    if (!found->short_of_memory)
         return result;
     why_set(&member->why, "out of memory");
     return LOCK_SYSTEM;
@@ -292,41 +267,32 @@ static struct duration judge_list(const void *data, const struct crew *crew)
     return quorum_count_crew(search->quorum, crew).ok >= search->quorum->need ? DURATION_S(1) : CREW_WAITS;
 }
 
-static int by_text(const void *a, const void *b)
-{
-    const char *const *left = a, *const *right = b;
-    return strcmp(*left, *right);
-}
-
-/* Of all that a server has named, each once; who holds it is asked anew. */
-static enum lock_result visit_all(struct backend *backend, struct keys *all,
+/* Of all that a server has named; who holds it is asked anew. */
+static enum lock_result visit_all(struct backend *backend, const struct key_list *all,
                                   bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
                                   struct why *why)
 {
-    if (all->count > 1)
-        qsort(all->list, all->count, sizeof *all->list, by_text);
-    for (size_t i = 0; i < all->count; i++) {
+    bool more = true;
+    for (size_t i = 0; more && i < all->count; i++) {
         struct lock_state state;
-        if (i > 0 && strcmp(all->list[i], all->list[i - 1]) == 0)
-            continue;
-        enum lock_result result = run_look(backend, all->list[i], LOOK_LIST, &state, bound, why);
+        enum lock_result result = run_look(backend, all->keys[i], LOOK_LIST, &state, bound, why);
         if (result != LOCK_OK)
             return result;
-        bool more = !state.locked || visit(data, &state);
+        more = !state.locked || visit(data, &state);
         lock_state_free(&state);
-        if (!more)
-            break;
     }
     return LOCK_OK;
 }
 
-/* The lists move over into one. */
-static bool join_lists(const struct quorum *quorum, struct search *search, struct keys *all)
+static bool join_lists(const struct quorum *quorum, const struct search *search, struct key_list *all)
 {
-    for (int i = 0; i < quorum->count; i++)
-        for (struct keys *keys = &search->keys[i]; quorum->members[i].result == LOCK_OK && keys->count > 0; keys->count--)
-            if (!add_key(all, keys->list[keys->count - 1]))
+    for (int i = 0; i < quorum->count; i++) {
+        const struct key_list *list = &search->found[i].list;
+        for (size_t k = 0; quorum->members[i].result == LOCK_OK && k < list->count; k++)
+            if (!key_list_add(all, list->keys[k]))
                 return false;
+    }
+    key_list_sort(all);
     return true;
 }
 
@@ -336,7 +302,7 @@ enum lock_result quorum_list(struct backend *backend, const char *prefix, const 
 {
     struct quorum *quorum = quorum_of(backend);
     struct search search = {.quorum = quorum, .prefix = prefix, .pattern = pattern};
-    struct keys all = {0};
+    struct key_list all = {0};
     struct crew crew;
     if (crew_open(&crew, quorum->count, &search) != LOCK_OK) {
         why_set(why, "no descriptors to ask the servers with");
@@ -352,8 +318,8 @@ enum lock_result quorum_list(struct backend *backend, const char *prefix, const 
     if (result == LOCK_OK)
         result = visit_all(backend, &all, visit, data, bound, why);
     for (int i = 0; i < quorum->count; i++)
-        empty(&search.keys[i]);
-    empty(&all);
+        key_list_free(&search.found[i].list);
+    key_list_free(&all);
     return result;
 }
 

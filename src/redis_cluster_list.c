@@ -1,5 +1,6 @@
 #include "redis_cluster_list.h"
 
+#include "list.h"
 #include "redis_cluster.h"
 #include "redis_login.h"
 #include "redis_route.h"
@@ -13,13 +14,13 @@
 struct master {
     struct redis_endpoint at;
     struct redis_backend *redis; /* on a connection of its own; NULL: not made yet */
-    struct redis_keys keys;
+    struct key_list keys;
     size_t done; /* of its keys */
 };
 
 struct masters {
     struct master *list;
-    size_t count;
+    size_t count, room;
 };
 
 static bool add_master(struct masters *masters, const struct redis_endpoint *at)
@@ -27,7 +28,7 @@ static bool add_master(struct masters *masters, const struct redis_endpoint *at)
     for (size_t i = 0; i < masters->count; i++)
         if (strcmp(masters->list[i].at.host, at->host) == 0 && strcmp(masters->list[i].at.port, at->port) == 0)
             return true;
-    struct master *list = realloc(masters->list, (masters->count + 1) * sizeof *list);
+    struct master *list = list_with_room(masters->list, masters->count, &masters->room, sizeof *list);
     if (list == NULL)
         return false;
     masters->list = list;
@@ -38,7 +39,7 @@ static bool add_master(struct masters *masters, const struct redis_endpoint *at)
 static void free_masters(struct masters *masters)
 {
     for (size_t i = 0; i < masters->count; i++) {
-        redis_keys_free(&masters->list[i].keys);
+        key_list_free(&masters->list[i].keys);
         if (masters->list[i].redis != NULL)
             masters->list[i].redis->base.close(&masters->list[i].redis->base);
     }
@@ -126,21 +127,21 @@ static struct master *first_of(const struct masters *masters)
     for (size_t i = 0; i < masters->count; i++) {
         struct master *one = &masters->list[i];
         if (one->done < one->keys.count &&
-            (first == NULL || strcmp(one->keys.list[one->done], first->keys.list[first->done]) < 0))
+            (first == NULL || strcmp(one->keys.keys[one->done], first->keys.keys[first->done]) < 0))
             first = one;
     }
     return first;
 }
 
-/* In the order of the keys over all masters. A key may come twice: SCAN may name
- * it so, and while its slot is moved two masters have known it. One that can be
- * no lock of ours (redis_slot_is_shared()) is another client's, and cannot be looked at. */
+/* In the order of the keys over all masters. A key may come twice: while its slot
+ * is moved two masters have known it. One that can be no lock of ours
+ * (redis_slot_is_shared()) is another client's, and cannot be looked at. */
 static enum lock_result visit_keys(const struct masters *masters, bool (*visit)(void *data, const struct lock_state *),
                                    void *data, struct bound bound, struct why *why)
 {
     const char *last = "";
     for (struct master *master; (master = first_of(masters)) != NULL;) {
-        const char *key = master->keys.list[master->done++];
+        const char *key = master->keys.keys[master->done++];
         struct backend *backend = &master->redis->base;
         struct lock_state state = {0};
         if (strcmp(key, last) == 0 || !redis_slot_is_shared(key))

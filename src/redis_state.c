@@ -125,20 +125,6 @@ static bool is_companion(const char *key)
     return false;
 }
 
-static bool add_key(struct redis_keys *keys, const char *key)
-{
-    if (keys->count == keys->room) {
-        size_t room = keys->room > 0 ? 2 * keys->room : 64;
-        char **list = realloc(keys->list, room * sizeof *list);
-        if (list == NULL)
-            return false;
-        keys->list = list;
-        keys->room = room;
-    }
-    keys->list[keys->count] = strdup(key);
-    return keys->list[keys->count] != NULL && ++keys->count > 0;
-}
-
 struct scan {
     char cursor[32], earlier[32];
     int steps;
@@ -146,7 +132,7 @@ struct scan {
 
 /* {cursor, {key...}}: LOCK_OK with the cursor copied. */
 static enum lock_result read_step(struct redis_backend *redis, const redisReply *reply, const char *prefix,
-                                  const char *pattern, struct redis_keys *keys, struct scan *scan, struct why *why)
+                                  const char *pattern, struct key_list *keys, struct scan *scan, struct why *why)
 {
     if (reply->type == REDIS_REPLY_ERROR) {
         enum lock_result result = redis_error_result(reply->str, why);
@@ -168,7 +154,7 @@ static enum lock_result read_step(struct redis_backend *redis, const redisReply 
             why_set(why, "there are more than %d keys with the prefix %.200s", KEYS_MOST, prefix);
             return LOCK_SYSTEM;
         }
-        if (!add_key(keys, key)) {
+        if (!key_list_add(keys, key)) {
             why_set(why, "out of memory");
             return LOCK_SYSTEM;
         }
@@ -188,13 +174,8 @@ static bool is_endless(struct scan *scan)
     return false;
 }
 
-static int compare_keys(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix, const char *pattern,
-                                 struct redis_keys *keys, struct bound bound, struct why *why)
+                                 struct key_list *keys, struct bound bound, struct why *why)
 {
     char escaped[2 * LOCK_KEY_SIZE], match[sizeof escaped + 1];
     struct scan scan = {.cursor = "0"};
@@ -219,15 +200,7 @@ enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix
             result = LOCK_UNAVAILABLE;
         }
     } while (result == LOCK_OK && strcmp(scan.cursor, "0") != 0);
-    if (result == LOCK_OK && keys->count > 0)
-        qsort(keys->list, keys->count, sizeof *keys->list, compare_keys);
+    if (result == LOCK_OK)
+        key_list_sort(keys);
     return redis_script_end(redis, result, why);
-}
-
-void redis_keys_free(struct redis_keys *keys)
-{
-    for (size_t i = 0; i < keys->count; i++)
-        free(keys->list[i]);
-    free(keys->list);
-    *keys = (struct redis_keys){0};
 }

@@ -2,6 +2,7 @@
 #ifndef DLOCK_REDIS_STATE_H
 #define DLOCK_REDIS_STATE_H
 
+#include "key_list.h"
 #include "redis_scripts.h"
 
 /* Reads the answer of look.lua. LOCK_OK with *state to be freed;
@@ -9,18 +10,11 @@
 enum lock_result redis_state_read(struct redis_backend *redis, const redisReply *reply, const char *key,
                                   struct lock_state *state, struct why *why);
 
-struct redis_keys {
-    char **list; /* sorted; some may be there twice */
-    size_t count, room;
-};
-
 /* Finds the keys that begin with `prefix` and go on with what matches the glob
  * (NULL: anything), apart from the companions of locks, by SCAN in steps
- * that do not hold up the server; `bound` holds for each step. Frees nothing on
- * failure: redis_keys_free() in any case. */
+ * that do not hold up the server, and sorts them; `bound` holds for each step. Frees nothing on
+ * failure: key_list_free() in any case. */
 enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix, const char *pattern,
-                                 struct redis_keys *keys, struct bound bound, struct why *why);
-
-void redis_keys_free(struct redis_keys *keys);
+                                 struct key_list *keys, struct bound bound, struct why *why);
 
 #endif
