@@ -421,19 +421,7 @@ without() {
 @test "Ctrl-C ends it at once, and leaves nothing" {
     start_redis
     fake_redis instead=TIME= "$T/redis.sock"
-    run python3 - "unix://$T/fake.sock" <<'P'
-import signal, subprocess, sys, time
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-dlock = subprocess.Popen(["dlock", "--doctor", "-r", sys.argv[1], "--connect-timeout=60"])
-while dlock.poll() is None and "poll" not in open(f"/proc/{dlock.pid}/wchan").read():
-    if int(open(f"/proc/{dlock.pid}/status").read().split("SigBlk:")[1].split()[0], 16) & 2:
-        break
-    time.sleep(0.01)
-dlock.send_signal(signal.SIGINT)
-begin = time.monotonic()
-assert dlock.wait(20) == -signal.SIGINT
-assert time.monotonic() - begin < 5
-P
+    run python3 "$TESTS/helpers/ctrl_c.py" asleep --doctor -r "unix://$T/fake.sock" --connect-timeout=60
     equals "$status$output" 0
     nothing_left
 }

@@ -47,19 +47,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 
 @test "Ctrl-C while a server does not answer ends dlock at once" {
     fake_redis mute
-    run python3 - "unix://$T/fake.sock" <<'P'
-import os, signal, subprocess, sys, time
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-dlock = subprocess.Popen(["dlock", "-r", sys.argv[1], "--connect-timeout=60", "job", "true"])
-while "poll" not in open(f"/proc/{dlock.pid}/wchan").read() and dlock.poll() is None:
-    if int(open(f"/proc/{dlock.pid}/status").read().split("SigBlk:")[1].split()[0], 16) & 2:
-        break
-    time.sleep(0.01)
-dlock.send_signal(signal.SIGINT)
-begin = time.monotonic()
-assert dlock.wait(20) == -signal.SIGINT
-assert time.monotonic() - begin < 5
-P
+    run python3 "$TESTS/helpers/ctrl_c.py" asleep -r "unix://$T/fake.sock" --connect-timeout=60 job true
     [ "$status" -eq 0 ]
 }
 
@@ -284,18 +272,7 @@ P
 }
 
 @test "Ctrl-C while a name is looked up ends dlock at once" {
-    LD_PRELOAD=$HELPERS/fault_resolver.so run python3 - <<'P'
-import os, signal, subprocess, time
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-dlock = subprocess.Popen(["dlock", "-r", "redis://localhost", "--connect-timeout=60", "job", "true"])
-# The second thread is the one that looks the name up.
-while dlock.poll() is None and len(os.listdir(f"/proc/{dlock.pid}/task")) < 2:
-    time.sleep(0.01)
-dlock.send_signal(signal.SIGINT)
-begin = time.monotonic()
-assert dlock.wait(20) == -signal.SIGINT
-assert time.monotonic() - begin < 5
-P
+    LD_PRELOAD=$HELPERS/fault_resolver.so run python3 "$TESTS/helpers/ctrl_c.py" threads -r redis://localhost --connect-timeout=60 job true
     [ "$status" -eq 0 ]
 }
 
