@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure dlock against flock(1), redis-cli in a shell script, etcdctl lock and consul lock.
+"""Measure dlock against flock(1), GNU sem, redis-cli in a shell script, cronlock, etcdctl lock and consul lock.
 
     python3 tests/bench.py [--runs N] [--markdown] [--idle] [--tls] [--quorum] PATH-TO-DLOCK
 
@@ -124,12 +124,31 @@ def timed_rows(stack, work, variants, redis):
     if redis is not None and not missing("redis-cli"):
         argv = [shutil.which("sh"), "-c", SHELL_SCRIPT, "sh", redis[0], "bench-sh", true]
         rows.append(Row("sh and redis-cli, Unix socket", argv, env, False))
+    rows += peer_rows(work, env, true, redis)
     if not missing("etcd", "etcdctl"):
         etcd_env = dict(env, ETCDCTL_API="3", ETCDCTL_ENDPOINTS=start_etcd(stack, work))
         rows.append(Row("etcdctl lock", [shutil.which("etcdctl"), "lock", "bench", true], etcd_env, False))
     if not missing("consul"):
         consul_env = dict(env, CONSUL_HTTP_ADDR=start_consul(stack, work))
         rows.append(Row("consul lock", [shutil.which("consul"), "lock", "bench", true], consul_env, False))
+    return rows
+
+
+def peer_rows(work, env, true, redis):
+    """GNU sem and cronlock, where they are installed."""
+    rows = []
+    if not missing("sem"):
+        # What it remembers is in a directory of its own, where nobody is asked to cite it.
+        home = os.path.join(work, "parallel")
+        os.mkdir(home)
+        with open(os.path.join(home, "will-cite"), "w", encoding="ascii"):
+            pass
+        argv = [shutil.which("sem"), "--fg", "--id", "bench", true]
+        rows.append(Row("GNU sem --fg", argv, dict(env, PARALLEL_HOME=home), False))
+    if redis is not None and not missing("cronlock"):
+        # It keeps its lock for GRACE + 1 seconds after the start, also behind a faster command: not here.
+        cron_env = dict(env, CRONLOCK_HOST="127.0.0.1", CRONLOCK_PORT=str(redis[1]), CRONLOCK_GRACE="-2")
+        rows.append(Row("cronlock, loopback TCP", [shutil.which("cronlock"), true], cron_env, False))
     return rows
 
 

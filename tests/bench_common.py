@@ -230,10 +230,11 @@ def reads_of_server(path):
 def version_line():
     """Versions of the programs beside dlock, as they give them."""
     found = []
-    for argv in (["flock", "--version"], ["redis-server", "--version"], ["etcd", "--version"], ["consul", "version"]):
+    for argv in (["flock", "--version"], ["redis-server", "--version"], ["etcd", "--version"], ["consul", "version"],
+                 ["sem", "--version"]):
         if shutil.which(argv[0]):
             said = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10, check=False)
-            number = re.search(r"\d+(\.\d+)+", said.stdout.decode("utf-8", "replace"))
+            number = re.search(r"\d+(\.\d+)+|\d{8}", said.stdout.decode("utf-8", "replace"))
             found.append("%s %s" % (argv[0], number.group(0) if number else "?"))
     return ", ".join(found)
 
