@@ -4,7 +4,7 @@
     doc_blocks.py PAGE DIRECTORY
 
 writes each into DIRECTORY as a file, 01 and so on, as a reader sees it; and prints a line for each: the name of the
-file, a tab, and the first line that is no comment.
+file, a tab, and the first line that is neither a comment nor the head of a section.
 """
 
 import os
@@ -60,7 +60,7 @@ def main():
         name = "%02d" % number
         with open(os.path.join(directory, name), "w", encoding="utf-8") as file:
             file.write("\n".join(block) + "\n")
-        first = next((line for line in block if line.strip() and not line.startswith(("#", ";"))), block[0])
+        first = next((line for line in block if line.strip() and not line.startswith(("#", ";", "["))), block[0])
         print("%s\t%s" % (name, first.strip()))
 
 
