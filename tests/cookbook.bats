@@ -64,8 +64,8 @@ is_free() { not dlock --status -q "$1"; }
     done <"$T/blocks"
 }
 
-@test "the links of cookbook, design and contributing lead to files and headings" {
-    python3 - "$SRC" doc/cookbook.md doc/design.md CONTRIBUTING.md <<'PYTHON'
+@test "the links of the pages in Markdown lead to files and headings" {
+    python3 - "$SRC" README.md doc/cookbook.md doc/design.md doc/benchmarks.md CONTRIBUTING.md <<'PYTHON'
 import os, re, sys
 root, pages = sys.argv[1], sys.argv[2:]
 def anchors(path):
@@ -252,6 +252,18 @@ print(d[0]['jobs']['deploy']['steps'][1]['run'], *d[1]['deploy']['script'], sep=
     equals "$(cook 'One GPU or licence for each job' 2)" key-b
     touch end
     wait $!
+}
+
+@test "readers read side by side, and the import waits for them" {
+    kitchen
+    # shellcheck disable=SC2016
+    stub read-catalogue 'echo $DLOCK_NAME; dlock --status catalogue | grep -q shared && dlock --shared -n catalogue -- true'
+    stub import-catalogue 'dlock --status --json catalogue | grep -o "\"mode\":\"exclusive\""'
+    equals "$(cook 'Readers and a writer' 1 | tr '\n' ' ')" 'catalogue "mode":"exclusive" '
+    ran 'read-catalogue import-catalogue'
+    dlock --shared --acquire catalogue >/dev/null
+    fails_with 75 '' cook 'Readers and a writer' 1 --wait=2h --wait=50ms
+    ran read-catalogue
 }
 
 @test "Docker: entrypoint and command are what runs the importer, once" {
