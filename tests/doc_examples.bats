@@ -5,6 +5,18 @@ load common
 # shellcheck source=tests/tls.bash
 . "$BATS_TEST_DIRNAME/tls.bash"
 
+PAGES='README.md doc/dlock.1 doc/dlock.conf.5'
+
+# The blocks of each page as files of BLOCKS/PAGE, and there in `list` their names and first lines.
+setup_file() {
+    local page
+    export BLOCKS=$BATS_FILE_TMPDIR
+    for page in $PAGES; do
+        mkdir -p "$BLOCKS/$page"
+        python3 "$TESTS/helpers/doc_blocks.py" "$TESTS/../$page" "$BLOCKS/$page" >"$BLOCKS/$page/list"
+    done
+}
+
 setup() {
     common_setup
     SRC=$(realpath "$TESTS/..")
@@ -15,20 +27,9 @@ setup() {
 }
 teardown() { common_teardown; }
 
-# blocks PAGE: all of its blocks, as files of $T/blocks-PAGE, and `list` of their names and first lines.
-blocks() {
-    local directory=$T/blocks-${1##*/}
-    [ -e "$directory/list" ] || {
-        mkdir -p "$directory"
-        python3 "$TESTS/helpers/doc_blocks.py" "$SRC/$1" "$directory" >"$directory/list"
-    }
-    echo "$directory"
-}
-
 # block PAGE LINE [FROM TO]...: the block whose first line begins so, with other words in some places.
 block() {
-    local directory name text
-    directory=$(blocks "$1")
+    local directory=$BLOCKS/$1 name text
     name=$(awk -F '\t' -v line="$2" 'index($2, line) == 1 { print $1; exit }' "$directory/list")
     [ -n "$name" ] || { echo "no such block in $1: $2" >&2; return 1; }
     text=$(cat "$directory/$name")
@@ -73,26 +74,18 @@ LIST
 }
 
 @test "every block of README and manual is run here, or said not to be" {
-    local page name line
-    for page in README.md doc/dlock.1 doc/dlock.conf.5; do
-        while IFS=$'\t' read -r name line; do
-            grep -qF -- "$page|$line|" <(not_run) ||
-                # A block is named by how its first line begins.
-                awk -v page="$page" -v line="$line" '{
-                    at = match($0, "(example|block|configure) " page " \x27[^\x27]+\x27")
-                    if (at == 0) next
-                    said = substr($0, RSTART, RLENGTH)
-                    sub(/^[^\x27]*\x27/, "", said); sub(/\x27$/, "", said)
-                    if (index(line, said) == 1) found = 1
-                } END { exit !found }' "$TESTS/doc_examples.bats" ||
-                { echo "neither run nor listed: $page: $line"; false; }
-        done <"$(blocks "$page")/list"
-    done
-    # Nothing is listed that is not there any more.
-    while IFS='|' read -r page line _; do
-        cut -f2 "$(blocks "$page")/list" | grep -qxF -- "$line" || { echo "not in $page: $line"; false; }
-    done < <(not_run)
-    [ "$(cat "$T"/blocks-*/list | wc -l)" -ge 35 ]
+    # A block is named by how its first line begins.
+    not_run | python3 -c '
+import re, sys
+blocks, tests, pages = *sys.argv[1:3], sys.argv[3:]
+left_out = [line.split("|")[:2] for line in sys.stdin]
+named = re.findall(r"(?:example|block|configure) (\S+) \x27([^\x27]+)\x27", open(tests, encoding="utf-8").read())
+found = [[page, line.rstrip("\n").split("\t")[1]] for page in pages for line in open(f"{blocks}/{page}/list", encoding="utf-8")]
+bad = [f"neither run nor listed: {page}: {line}" for page, line in found if [page, line] not in left_out
+       and not any(page == here and line.startswith(begin) for here, begin in named)]
+bad += [f"listed, and not there: {page}: {line}" for page, line in left_out if [page, line] not in found]
+assert len(found) >= 35, found
+sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/doc_examples.bats" $PAGES
 }
 
 @test "README: the first command holds a lock" {
