@@ -4,6 +4,7 @@
 #include "duration.h"
 #include "failure.h"
 #include "lock_key.h"
+#include "lock_text.h"
 #include "nesting.h"
 #include "wait.h"
 
@@ -74,8 +75,8 @@ static const char *holder_format(const struct holder *holder, char text[HOLDER_T
     if (holder->expires)
         snprintf(lease, sizeof lease, ", whose lease ends in %s", duration_format(holder->left, left, sizeof left));
     if (holder->known)
-        snprintf(text, HOLDER_TEXT_SIZE, "held by %s@%s, pid %ld, %s%s%s", holder->user, holder->host, (long)holder->pid,
-                 holder->command, lease, holder->shares ? " (shared)" : "");
+        snprintf(text, HOLDER_TEXT_SIZE, "held by %s@%s, pid %ld%s, %s%s%s", holder->user, holder->host, (long)holder->pid,
+                 holder_has_died(holder) ? " (has ended)" : "", holder->command, lease, holder->shares ? " (shared)" : "");
     else
         snprintf(text, HOLDER_TEXT_SIZE, "held by %s%s", holder->shares ? "others who share it" : "another client", lease);
     return text;
@@ -211,13 +212,28 @@ static bool inside_by_claim(struct acquisition *acquisition)
     return inside;
 }
 
+/* Which lock is asked for, and who has said so. */
+static void say_asked(const struct acquisition *acquisition)
+{
+    const struct options *options = acquisition->options;
+    const char *kind = acquisition->backend->kind;
+    enum option_id chosen_by = strcmp(kind, "redis") == 0 ? OPT_REDIS : options->lock_file != NULL ? OPT_LOCK_FILE : OPT_BACKEND;
+    char ttl[DURATION_TEXT_SIZE], backend_from[ORIGIN_TEXT_SIZE], ttl_from[ORIGIN_TEXT_SIZE];
+    say_verbose(acquisition->out, "asking for %s: %s (%s), ttl %s (%s)", acquisition->key, kind,
+                origin_place(chosen_by, options->origins[chosen_by], backend_from, sizeof backend_from),
+                duration_format(options->ttl, ttl, sizeof ttl),
+                origin_place(OPT_TTL, options->origins[OPT_TTL], ttl_from, sizeof ttl_from));
+}
+
 static void say_taken(const struct acquisition *acquisition, const char *time)
 {
     const struct backend *backend = acquisition->backend;
+    char until[32];
     if (backend->warning != NULL)
         say_warning(acquisition->out, "%s", backend->warning);
-    say_verbose(acquisition->out, "taken (%s, fence %" PRId64 "%s%s) after %s", backend->kind, acquisition->lease.fence,
-                backend->note != NULL ? ", " : "", backend->note != NULL ? backend->note : "", time);
+    wall_format(wall_now_ms() + deadline_left(acquisition->lease.deadline).ns / NS_PER_MS, until, sizeof until);
+    say_verbose(acquisition->out, "taken (%s, fence %" PRId64 "%s%s) after %s, until %s", backend->kind, acquisition->lease.fence,
+                backend->note != NULL ? ", " : "", backend->note != NULL ? backend->note : "", time, until);
 }
 
 bool acquisition_take(struct acquisition *acquisition, int *status)
@@ -229,6 +245,7 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
     struct why why = {""};
     if (!backend_choose(&acquisition->backend, options, out, status))
         return false;
+    say_asked(acquisition);
     /* A share would be given to us once more; who asks for all is refused. */
     if (!inside_by_claim(acquisition) && acquisition->request.mode != MODE_EXCLUSIVE)
         look_for_ancestor(acquisition);
@@ -298,13 +315,14 @@ enum lock_result acquisition_release(struct acquisition *acquisition, struct why
 void acquisition_say_released(const struct acquisition *acquisition, enum lock_result result, const struct why *why)
 {
     const struct messages *out = acquisition->out;
-    char rest[DURATION_TEXT_SIZE];
+    char rest[DURATION_TEXT_SIZE], held[DURATION_TEXT_SIZE];
     struct deadline now = deadline_now(), hold = acquisition->lease.hold;
+    duration_format(deadline_gap(acquisition->lease.taken, now), held, sizeof held);
     if (result == LOCK_OK && deadline_before(now, hold))
-        say_verbose(out, "released; others are kept out for another %s (--hold-at-least)",
+        say_verbose(out, "released after %s; others are kept out for another %s (--hold-at-least)", held,
                     duration_format(deadline_gap(now, hold), rest, sizeof rest));
     else if (result == LOCK_OK)
-        say_verbose(out, "released");
+        say_verbose(out, "released after %s", held);
     else if (lock_is_lost(result) || result == LOCK_RELEASED)
         say_verbose(out, "nothing to release: %s", why->text);
     else

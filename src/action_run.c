@@ -4,8 +4,10 @@
 #include "command_env.h"
 #include "duration.h"
 #include "failure.h"
+#include "habits.h"
 #include "heartbeat.h"
 #include "report.h"
+#include "signal_name.h"
 #include "supervise.h"
 
 #include <errno.h>
@@ -44,7 +46,10 @@ static void choose_command(struct run *run)
 
 static int cannot_run(const struct run *run, int error)
 {
-    return fail(run->out, FAIL_ARGUMENT, (int)status_of_exec(error), "cannot run %s: %s", run->argv[0], strerror(error));
+    struct why why = {""};
+    why_set(&why, "cannot run %.300s: %s", run->argv[0], strerror(error));
+    habits_not_a_command(run->options, &why);
+    return fail(run->out, FAIL_ARGUMENT, (int)status_of_exec(error), "%s", why.text);
 }
 
 static int command_status(const struct run *run, const struct outcome *outcome)
@@ -54,6 +59,17 @@ static int command_status(const struct run *run, const struct outcome *outcome)
     if (WIFSIGNALED(outcome->status))
         return STATUS_SIGNAL_BASE + WTERMSIG(outcome->status);
     return WEXITSTATUS(outcome->status);
+}
+
+static void say_ended(const struct run *run, const struct outcome *outcome)
+{
+    char name[32];
+    if (!outcome->started || outcome->exec_error != 0)
+        return;
+    if (WIFSIGNALED(outcome->status))
+        say_verbose(run->out, "the command was ended by %s", signal_format(WTERMSIG(outcome->status), name, sizeof name));
+    else
+        say_verbose(run->out, "the command ended with status %d", WEXITSTATUS(outcome->status));
 }
 
 /* The exit status where the lease was over while the command ran. */
@@ -75,6 +91,7 @@ static int lease_over_status(const struct run *run, const struct outcome *outcom
 static int finish(struct run *run, struct outcome *outcome)
 {
     struct why why = {""};
+    say_ended(run, outcome);
     if (!outcome->started || outcome->exec_error != 0)
         run->lock.lease.hold = deadline_now(); /* nothing has run */
     run->lock.lease.lost = outcome->lease_over;
@@ -190,6 +207,8 @@ int action_run(const struct options *options, struct messages *out)
         return fail(out, failure_of(opened), (int)status_of(opened), "%s; the command was not run", why.text);
     out->code = &run.report.error;
     choose_command(&run);
+    if (habits_name_is_file(options))
+        say_conflict(out, "this name is the path of a file, which flock(1) would lock, and dlock does not; --lock-file=PATH does");
     if (acquisition_open(&run.lock, options, out, "the command was not run", run.argv[0], 0, &status)) {
         bool taken = acquisition_take(&run.lock, &status);
         if (taken)

@@ -39,16 +39,6 @@ static const char *default_text(const struct options *options, enum option_id id
     }
 }
 
-/* The strongest source says it last. */
-static const struct setting *setting_in_force(const struct options *options, enum option_id id)
-{
-    const struct setting *found = NULL;
-    for (const struct setting *setting = options->settings.first; setting != NULL; setting = setting->next)
-        if (setting->id == id)
-            found = setting;
-    return found;
-}
-
 /* A URL without its login; a text that is no URL may hold a password as well. */
 static void add_url(const char *text, const char *where, struct findings *findings)
 {
@@ -79,7 +69,7 @@ static void add_urls(const char *text, const char *where, struct findings *findi
 static void add_option(const struct options *options, enum option_id id, struct findings *findings)
 {
     const char *name = option_by_id(id)->longName;
-    const struct setting *setting = setting_in_force(options, id);
+    const struct setting *setting = setting_in_force(&options->settings, id);
     char where[ORIGIN_TEXT_SIZE], text[512];
     bool flag = !option_has_value(option_by_id(id));
     if (setting == NULL) {

@@ -58,6 +58,16 @@ static int print(enum option_action action)
     return fflush(stdout) == 0 && ferror(stdout) == 0 ? STATUS_OK : STATUS_CANT_CREATE;
 }
 
+/* Who says nothing at all wants to know what there is to say. */
+static int print_short_usage(void)
+{
+    fputs("Usage: dlock [OPTIONS] NAME -- COMMAND [ARG...]   run COMMAND while the lock NAME is held\n"
+          "       dlock --status NAME                        who holds it; also --list, --doctor\n"
+          "       dlock --help                               all options; the manual is dlock(1)\n",
+          stderr);
+    return STATUS_USAGE;
+}
+
 /* Where one of the three is closed, the next file or socket that is opened
  * would have its number, and what is printed would go there. What is put there
  * cannot be read from, or written to, any more than what was closed. The command
@@ -106,6 +116,8 @@ int main(int argc, char **argv)
 {
     if (!fill_standard_fds())
         return STATUS_SYSTEM;
+    if (argc < 2)
+        return print_short_usage();
     struct options options;
     struct why why = {""};
     enum settings_result result = options_read(&options, argc, argv, &why);

@@ -9,8 +9,10 @@
 #define VALUE(long_name, short_name, id, help, argument) {long_name, short_name, POPT_ARG_STRING, NULL, id, help, argument}
 #define FLAG_ALIAS(long_name, id) {long_name, '\0', POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL}
 #define VALUE_ALIAS(long_name, id) {long_name, '\0', POPT_ARG_STRING | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL}
-#define FLAG_REFUSED(long_name, short_name, id) \
+/* Another letter for the entry before it; and one that is refused. */
+#define FLAG_LETTER(long_name, short_name, id) \
     {long_name, short_name, POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL}
+#define FLAG_REFUSED FLAG_LETTER
 #define GROUP(table, title) {NULL, '\0', POPT_ARG_INCLUDE_TABLE, table, 0, title, NULL}
 
 static struct poptOption acting[] = {
@@ -30,6 +32,7 @@ static struct poptOption acting[] = {
 
 static struct poptOption taking[] = {
     FLAG("exclusive", 'x', OPT_EXCLUSIVE, "one holder at a time (default)"),
+    FLAG_LETTER("exclusive", 'e', OPT_EXCLUSIVE),
     FLAG("shared", 's', OPT_SHARED, "any number of shared holders, and no exclusive one"),
     VALUE("slots", '\0', OPT_SLOTS, "at most N holders, each with a DLOCK_SLOT of its own, 0 to N-1", "N"),
     FLAG("nonblock", 'n', OPT_NONBLOCK, "do not wait for the lock"),

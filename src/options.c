@@ -2,6 +2,7 @@
 
 #include "config_file.h"
 #include "duration.h"
+#include "habits.h"
 #include "lock_name.h"
 #include "options_check.h"
 #include "signal_name.h"
@@ -207,19 +208,23 @@ static bool apply_value(struct options *options, enum option_id id, const char *
     }
 }
 
+static const char *const yes[] = {"yes", "true", "on", "1", NULL};
+
+static bool is_one_of(const char *text, const char *const *words)
+{
+    while (*words != NULL && strcmp(*words, text) != 0)
+        words++;
+    return *words != NULL;
+}
+
 /* On the command line a flag has no text; in a file or the environment it is
  * a yes or a no, where no undoes a yes of a weaker source. */
 static bool flag_is_set(const struct setting *setting, bool *set, struct why *why)
 {
-    static const char *const yes[] = {"yes", "true", "on", "1"}, *const no[] = {"no", "false", "off", "0"};
-    *set = setting->origin.kind == ORIGIN_COMMAND_LINE;
-    if (*set)
+    static const char *const no[] = {"no", "false", "off", "0", NULL};
+    *set = setting->origin.kind == ORIGIN_COMMAND_LINE || is_one_of(setting->text, yes);
+    if (*set || is_one_of(setting->text, no))
         return true;
-    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
-        *set = strcmp(setting->text, yes[i]) == 0;
-        if (*set || strcmp(setting->text, no[i]) == 0)
-            return true;
-    }
     why_set(why, "'%.100s': it must be yes or no", setting->text);
     return false;
 }
@@ -331,10 +336,21 @@ static const char **attach_spelled_out(int argc, char **argv)
     return words;
 }
 
+static const char *popt_fault(int error)
+{
+    switch (error) {
+    case POPT_ERROR_NOARG: return "it needs a value";
+    case POPT_ERROR_UNWANTEDARG: return "it takes no value";
+    default: return poptStrerror(error);
+    }
+}
+
 /* Reads options from argv[1] on, up to the first word that is none. Returns
  * its index (argc where there is none), -1 on failure. */
 static int read_words(struct options *options, int argc, char **argv, struct why *why)
 {
+    if (!habits_dashes_right(argc, argv, why))
+        return -1;
     const char **words = attach_spelled_out(argc, argv);
     poptContext context = words == NULL ? NULL : poptGetContext(NULL, argc, words, option_table, POPT_CONTEXT_POSIXMEHARDER);
     int id, index = argc;
@@ -357,11 +373,11 @@ static int read_words(struct options *options, int argc, char **argv, struct why
         }
     }
     if (id < -1) {
-        const char *fault = id == POPT_ERROR_BADOPT  ? "unknown option; dlock --help lists them all"
-                            : id == POPT_ERROR_NOARG ? "it needs a value"
-                                                     : poptStrerror(id);
         const char *word = poptBadOption(context, POPT_BADOPTION_NOALIAS);
-        why_set(why, "%.*s: %s", (int)strcspn(word, "=:"), word, fault); /* a value may be a URL with a password */
+        if (id == POPT_ERROR_BADOPT)
+            habits_unknown_option(word, why);
+        else /* a value may be a URL with a password */
+            why_set(why, "%.*s: %s", (int)strcspn(word, "=:"), word, popt_fault(id));
         index = -1;
     } else if (poptPeekArg(context) != NULL) {
         const char **rest = poptGetArgs(context);
@@ -387,8 +403,10 @@ static enum settings_result read_command_line(struct options *options, int argc,
     int command = name + 1;
     if (strcmp(argv[name - 1], "--") != 0) {
         int words = read_words(options, argc - name, argv + name, why);
-        if (words < 0)
+        if (words < 0) {
+            habits_name_is_command(options->name, why);
             return SETTINGS_BAD_USAGE;
+        }
         command = name + words;
     }
     if (command < argc)
@@ -437,7 +455,7 @@ static bool only_prints(enum option_action action)
     return action == ACTION_VERSION || action == ACTION_HELP || action == ACTION_USAGE;
 }
 
-enum settings_result options_read(struct options *options, int argc, char **argv, struct why *why)
+static enum settings_result read_all(struct options *options, int argc, char **argv, struct why *why)
 {
     *options = defaults;
     enum settings_result result = read_command_line(options, argc, argv, why);
@@ -469,4 +487,14 @@ enum settings_result options_read(struct options *options, int argc, char **argv
     if (result == SETTINGS_OK)
         result = apply_all(options, why);
     return result == SETTINGS_OK ? options_check(options, why) : result;
+}
+
+/* A failure is told as the environment wants it also where it is not applied yet. */
+enum settings_result options_read(struct options *options, int argc, char **argv, struct why *why)
+{
+    const char *json = getenv("DLOCK_JSON");
+    enum settings_result result = read_all(options, argc, argv, why);
+    if (result != SETTINGS_OK && json != NULL)
+        options->json = options->json || is_one_of(json, yes);
+    return result;
 }

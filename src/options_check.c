@@ -1,5 +1,6 @@
 #include "options_check.h"
 
+#include "habits.h"
 #include "lock_name.h"
 
 #include <stdint.h>
@@ -48,12 +49,23 @@ static const char *action_name(const struct options *options)
     return option_by_id(actions[options->action].id)->longName;
 }
 
+/* With -c: the value is not applied yet. */
+static bool gives_command(const struct options *options)
+{
+    const struct setting *setting = options->settings.first;
+    while (setting != NULL && setting->id != OPT_COMMAND)
+        setting = setting->next;
+    return setting != NULL;
+}
+
 enum settings_result options_check_words(const struct options *options, struct why *why)
 {
     static const char usage[] = "usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]";
     const struct action *action = &actions[options->action];
     if (options->action != ACTION_RUN && options->command != NULL)
         why_set(why, "--%s runs no command", action_name(options));
+    else if (options->name == NULL && options->action == ACTION_RUN && gives_command(options))
+        why_set(why, "no lock name given; usage: dlock [OPTIONS] NAME -c 'STRING'");
     else if (options->name == NULL && options->action == ACTION_RUN)
         why_set(why, "no lock name given; %s", usage);
     else if (options->name == NULL && action->name == NEEDED)
@@ -142,7 +154,7 @@ static enum settings_result check_lock_file(const struct options *options, struc
 static enum settings_result check_command(const struct options *options, struct why *why)
 {
     if (options->shell_command == NULL && options->command == NULL) {
-        why_set(why, "no command given; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]");
+        habits_no_command(options->name, why);
         return SETTINGS_BAD_USAGE;
     }
     if (options->shell_command != NULL && options->command != NULL)

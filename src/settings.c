@@ -125,3 +125,21 @@ char *origin_format(enum option_id id, struct origin origin, char *text, size_t 
     }
     return text;
 }
+
+char *origin_place(enum option_id id, struct origin origin, char *text, size_t size)
+{
+    if (origin.kind == ORIGIN_DEFAULT)
+        snprintf(text, size, "default");
+    else
+        origin_format(id, origin, text, size);
+    return text;
+}
+
+const struct setting *setting_in_force(const struct settings *settings, enum option_id id)
+{
+    const struct setting *found = NULL;
+    for (const struct setting *setting = settings->first; setting != NULL; setting = setting->next)
+        if (setting->id == id)
+            found = setting;
+    return found;
+}

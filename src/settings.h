@@ -60,4 +60,11 @@ enum settings_result origin_result(struct origin origin);
 char *origin_format(enum option_id id, struct origin origin, char *text, size_t size);
 #define ORIGIN_TEXT_SIZE 320
 
+/* The same; "default" where nobody has set it. */
+char *origin_place(enum option_id id, struct origin origin, char *text, size_t size);
+
+/* The setting that counts, which the strongest source has said last; NULL where
+ * nobody has. */
+const struct setting *setting_in_force(const struct settings *settings, enum option_id id);
+
 #endif

@@ -169,11 +169,12 @@ static void watch_command(struct run *run)
 
 /* A command with --heartbeat speaks to the service manager itself, and knows
  * when it is ready. */
-static void say_started(const struct supervision *plan)
+static void say_started(const struct supervision *plan, const struct child *child)
 {
     char until[32];
     wall_format(wall_now_ms() + deadline_left(plan->lease->deadline).ns / NS_PER_MS, until, sizeof until);
     say_status(plan->out, "holding the lock %s until %s, running %s", plan->lease->name, until, plan->argv[0]);
+    say_verbose(plan->out, "started %s, pid %ld", plan->argv[0], (long)child->command);
     if (plan->heartbeat->fd < 0)
         notify_send(&plan->out->notify, "READY=1");
 }
@@ -216,7 +217,7 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         /* The first heartbeat may come at once, and starts nothing by itself. */
         run.watch_at = plan->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);
         if (run.child.page->exec_errno == 0)
-            say_started(plan);
+            say_started(plan, &run.child);
         watch_command(&run);
         read_heartbeat(&run); /* its last words */
         if (is_watched(&run))
