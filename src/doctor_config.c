@@ -27,16 +27,42 @@ static bool matters_by_default(enum option_id id)
     }
 }
 
-static const char *default_text(const struct options *options, enum option_id id, char time[DURATION_TEXT_SIZE])
+static const char *duration_default(struct duration duration, char *text)
+{
+    return duration_format(duration, text, DURATION_TEXT_SIZE);
+}
+
+static const char *number_default(int number, char *text)
+{
+    snprintf(text, DURATION_TEXT_SIZE, "%d", number);
+    return text;
+}
+
+const char *config_default(const struct options *options, enum option_id id, char text[DURATION_TEXT_SIZE])
 {
     switch ((int)id) {
-    case OPT_TTL: return duration_format(options->ttl, time, DURATION_TEXT_SIZE);
-    case OPT_CONNECT_TIMEOUT: return duration_format(options->connect_timeout, time, DURATION_TEXT_SIZE);
-    case OPT_OUTAGE: return duration_format(options->outage, time, DURATION_TEXT_SIZE);
-    case OPT_WAIT: return "for ever";
+    case OPT_TTL: return duration_default(options->ttl, text);
+    case OPT_HOLD_AT_LEAST: return duration_default(options->hold_at_least, text);
+    case OPT_CONNECT_TIMEOUT: return duration_default(options->connect_timeout, text);
+    case OPT_OUTAGE: return duration_default(options->outage, text);
+    case OPT_GRACE: return duration_default(options->grace, text);
+    case OPT_CONFLICT_EXIT_CODE: return number_default(options->conflict_status, text);
+    case OPT_WAIT_REPLICAS: return number_default(options->wait_replicas, text);
+    case OPT_PREFIX: return options->prefix;
+    case OPT_HASH: return options->hash == HASH_HMAC_SHA256 ? "hmac-sha256" : "none";
     case OPT_BACKEND: return "auto";
-    default: return "none";
+    case OPT_ON_DEGRADED: return "warn";
+    case OPT_ON_EXPIRE: return "stop";
+    case OPT_STOP_SIGNAL: return "TERM";
+    case OPT_EXCLUSIVE: return options->mode == MODE_EXCLUSIVE ? "yes" : "no";
+    default: return option_has_value(option_by_id(id)) ? NULL : "no";
     }
+}
+
+static const char *default_text(const struct options *options, enum option_id id, char time[DURATION_TEXT_SIZE])
+{
+    const char *text = config_default(options, id, time);
+    return text != NULL ? text : id == OPT_WAIT ? "for ever" : "none";
 }
 
 /* A URL without its login; a text that is no URL may hold a password as well. */

@@ -157,7 +157,7 @@ static bool find_near(const char *name, size_t length, struct near *near)
     return near->count > 0 && near->count <= NEAR_MOST;
 }
 
-void habits_unknown_option(const char *word, struct why *why)
+static void unknown_option(const char *word, struct why *why)
 {
     size_t dashes = strspn(word, "-"), length = name_length(word + dashes);
     const char *name = word + dashes, *advice = habit_advice(name, length);
@@ -171,6 +171,17 @@ void habits_unknown_option(const char *word, struct why *why)
                 near.count > 2 ? " or --" : "", near.count > 2 ? near.names[2] : "");
     else
         why_set(why, "%.*s: unknown option; dlock --help lists them all", shown, word);
+}
+
+void habits_bad_option(const char *word, int fault, struct why *why)
+{
+    const char *text = fault == POPT_ERROR_NOARG        ? "it needs a value"
+                       : fault == POPT_ERROR_UNWANTEDARG ? "it takes no value"
+                                                         : poptStrerror(fault);
+    if (fault == POPT_ERROR_BADOPT)
+        unknown_option(word, why);
+    else
+        why_set(why, "%.*s: %s", (int)name_length(word), word, text);
 }
 
 /* --- one dash ------------------------------------------------------------- */

@@ -14,9 +14,10 @@
  * set where there is one. */
 bool habits_dashes_right(int argc, char **argv, struct why *why);
 
-/* Sets *why for an option that the table has not: what is near it, or what it is
- * called here. Of `word` no value is told: it may be a password. */
-void habits_unknown_option(const char *word, struct why *why);
+/* Sets *why for an option that popt refuses with this error: of one that is unknown
+ * what is near it, or what it is called here. Of `word` no value is told: it may be
+ * a URL with a password. */
+void habits_bad_option(const char *word, int fault, struct why *why);
 
 /* Sets *why where there is a NAME, which may be something else that was meant,
  * but no command. */

@@ -1,5 +1,6 @@
 /* dlock: flock(1) for a fleet. Parse, then one action. */
 #include "action_attach.h"
+#include "action_config.h"
 #include "action_doctor.h"
 #include "action_lease.h"
 #include "action_look.h"
@@ -23,7 +24,7 @@
     "\n       dlock --force-release|--status|--wait-free [OPTIONS] NAME"                                              \
     "\n       dlock --extend|--release|--current [OPTIONS]"                                                           \
     "\n       dlock --list [OPTIONS] [GLOB]"                                                                            \
-    "\n       dlock --doctor [OPTIONS] [NAME]"
+    "\n       dlock --doctor|--print-config [OPTIONS] [NAME]"
 
 static void print_help(enum option_action action)
 {
@@ -94,6 +95,7 @@ static int act(const struct options *options, struct messages *out)
     case ACTION_LIST: return action_list(options, out);
     case ACTION_CURRENT: return action_current(options, out);
     case ACTION_DOCTOR: return action_doctor(options, out);
+    case ACTION_PRINT_CONFIG: return action_print_config(options, out);
     case ACTION_VERSION:
     case ACTION_HELP:
     case ACTION_USAGE: break;

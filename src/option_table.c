@@ -27,6 +27,7 @@ static struct poptOption acting[] = {
     FLAG("list", '\0', OPT_LIST, "list the locks that are held, all or those whose name matches GLOB"),
     FLAG("current", '\0', OPT_CURRENT, "list the locks that this process runs under; exit status 1: none"),
     FLAG("doctor", '\0', OPT_DOCTOR, "tell whether a lock can be trusted here, and if not, why"),
+    FLAG("print-config", '\0', OPT_PRINT_CONFIG, "print each setting as it applies to NAME, and where it is made"),
     POPT_TABLEEND,
 };
 
@@ -159,6 +160,7 @@ bool option_configurable(enum option_id id)
     case OPT_LIST:
     case OPT_CURRENT:
     case OPT_DOCTOR:
+    case OPT_PRINT_CONFIG:
     case OPT_COMMAND:
     case OPT_NO_FORK:
     case OPT_UNLOCK:

@@ -21,6 +21,7 @@ enum option_id {
     OPT_LIST,
     OPT_CURRENT,
     OPT_DOCTOR,
+    OPT_PRINT_CONFIG,
     OPT_EXCLUSIVE,
     OPT_SHARED,
     OPT_SLOTS,

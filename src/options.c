@@ -243,6 +243,7 @@ static enum option_action action_of(enum option_id id)
     case OPT_LIST: return ACTION_LIST;
     case OPT_CURRENT: return ACTION_CURRENT;
     case OPT_DOCTOR: return ACTION_DOCTOR;
+    case OPT_PRINT_CONFIG: return ACTION_PRINT_CONFIG;
     case OPT_VERSION: return ACTION_VERSION;
     case OPT_HELP: return ACTION_HELP;
     case OPT_USAGE: return ACTION_USAGE;
@@ -336,15 +337,6 @@ static const char **attach_spelled_out(int argc, char **argv)
     return words;
 }
 
-static const char *popt_fault(int error)
-{
-    switch (error) {
-    case POPT_ERROR_NOARG: return "it needs a value";
-    case POPT_ERROR_UNWANTEDARG: return "it takes no value";
-    default: return poptStrerror(error);
-    }
-}
-
 /* Reads options from argv[1] on, up to the first word that is none. Returns
  * its index (argc where there is none), -1 on failure. */
 static int read_words(struct options *options, int argc, char **argv, struct why *why)
@@ -373,11 +365,7 @@ static int read_words(struct options *options, int argc, char **argv, struct why
         }
     }
     if (id < -1) {
-        const char *word = poptBadOption(context, POPT_BADOPTION_NOALIAS);
-        if (id == POPT_ERROR_BADOPT)
-            habits_unknown_option(word, why);
-        else /* a value may be a URL with a password */
-            why_set(why, "%.*s: %s", (int)strcspn(word, "=:"), word, popt_fault(id));
+        habits_bad_option(poptBadOption(context, POPT_BADOPTION_NOALIAS), id, why);
         index = -1;
     } else if (poptPeekArg(context) != NULL) {
         const char **rest = poptGetArgs(context);
