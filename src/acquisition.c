@@ -68,15 +68,18 @@ enum { HOLDER_TEXT_SIZE = 640 };
 static const char *holder_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
 {
     char left[DURATION_TEXT_SIZE], lease[DURATION_TEXT_SIZE + 32] = "";
+    const char *how = holder->kept ? "released, and kept by --hold-at-least of" : holder->detached ? "acquired by" : "held by";
     if (holder->reserved) {
         snprintf(text, HOLDER_TEXT_SIZE, "free, but others have waited longer");
         return text;
     }
     if (holder->expires)
-        snprintf(lease, sizeof lease, ", whose lease ends in %s", duration_format(holder->left, left, sizeof left));
+        snprintf(lease, sizeof lease, holder->kept ? ", for another %s" : ", whose lease ends in %s",
+                 lock_left_format(holder->left, left));
     if (holder->known)
-        snprintf(text, HOLDER_TEXT_SIZE, "held by %s@%s, pid %ld%s, %s%s%s", holder->user, holder->host, (long)holder->pid,
-                 holder_has_died(holder) ? " (has ended)" : "", holder->command, lease, holder->shares ? " (shared)" : "");
+        snprintf(text, HOLDER_TEXT_SIZE, "%s %s@%s, pid %ld%s, %s%s%s", how, holder->user, holder->host, (long)holder->pid,
+                 holder_has_died(holder) ? " (has ended)" : "", holder->command,
+                 holder->shares ? ", one of those who share it" : "", lease);
     else
         snprintf(text, HOLDER_TEXT_SIZE, "held by %s%s", holder->shares ? "others who share it" : "another client", lease);
     return text;
@@ -217,6 +220,8 @@ static void say_asked(const struct acquisition *acquisition)
 {
     const struct options *options = acquisition->options;
     const char *kind = acquisition->backend->kind;
+    if (acquisition->out->verbosity < 1) /* making the text costs as well */
+        return;
     enum option_id chosen_by = strcmp(kind, "redis") == 0 ? OPT_REDIS : options->lock_file != NULL ? OPT_LOCK_FILE : OPT_BACKEND;
     char ttl[DURATION_TEXT_SIZE], backend_from[ORIGIN_TEXT_SIZE], ttl_from[ORIGIN_TEXT_SIZE];
     say_verbose(acquisition->out, "asking for %s: %s (%s), ttl %s (%s)", acquisition->key, kind,
@@ -231,6 +236,8 @@ static void say_taken(const struct acquisition *acquisition, const char *time)
     char until[32];
     if (backend->warning != NULL)
         say_warning(acquisition->out, "%s", backend->warning);
+    if (acquisition->out->verbosity < 1)
+        return;
     wall_format(wall_now_ms() + deadline_left(acquisition->lease.deadline).ns / NS_PER_MS, until, sizeof until);
     say_verbose(acquisition->out, "taken (%s, fence %" PRId64 "%s%s) after %s, until %s", backend->kind, acquisition->lease.fence,
                 backend->note != NULL ? ", " : "", backend->note != NULL ? backend->note : "", time, until);

@@ -312,7 +312,7 @@ static enum lock_result look_at_own(struct file_backend *backend, const struct l
     }
     if (!*known || ours)
         return LOCK_OK;
-    why_set(why, "the lock file %s has another owner", file->path);
+    why_set(why, "the lock file %s is held under another token", file->path);
     return LOCK_FOREIGN;
 }
 

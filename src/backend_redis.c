@@ -27,7 +27,7 @@ static enum lock_result read_loss(const redisReply *reply, const struct lease *l
         return LOCK_GONE;
     }
     if (redis_answer_is(reply, "other", 2)) {
-        why_set(why, "the key %s has another owner", key);
+        why_set(why, "the key %s is held under another token", key);
         return LOCK_FOREIGN;
     }
     if (redis_answer_is(reply, "released", 2)) {

@@ -117,7 +117,7 @@ static enum settings_result read_pass(struct reading *reading)
         reading->result = SETTINGS_BAD_CONFIG;
     }
     if (reading->result == SETTINGS_OK && ferror(reading->file)) {
-        why_set(reading->why, "%s: %s", reading->path, strerror(errno));
+        why_set(reading->why, "%s: cannot read it: %s", reading->path, strerror(errno));
         reading->result = SETTINGS_BAD_CONFIG;
     }
     return reading->result;

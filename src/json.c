@@ -6,6 +6,13 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Of a valid character of 2 or 3 bytes. */
+static unsigned code_point(const char *text, size_t length)
+{
+    unsigned low = (unsigned char)text[length - 1] & 0x3F, middle = (unsigned char)text[length - 2];
+    return length == 2 ? (middle & 0x1F) << 6 | low : ((unsigned char)text[0] & 0x0FU) << 12 | (middle & 0x3F) << 6 | low;
+}
+
 static void string(struct json *json, const char *text)
 {
     size_t left = strlen(text);
@@ -18,8 +25,8 @@ static void string(struct json *json, const char *text)
             fprintf(json->to, "\\%c", *text);
         else if (length == 1 && ((unsigned char)*text < ' ' || *text == '\x7F'))
             fprintf(json->to, "\\u%04x", (unsigned char)*text);
-        else if (utf8_is_control(text, length)) /* C1: two bytes, of which the second has the number */
-            fprintf(json->to, "\\u%04x", (unsigned char)text[1]);
+        else if (utf8_is_control(text, length) || utf8_reorders(text, length))
+            fprintf(json->to, "\\u%04x", code_point(text, length));
         else
             fwrite(text, 1, length, json->to);
         length = length == 0 ? 1 : length;

@@ -71,19 +71,18 @@ static const char *since_text(const struct lock_owner *owner, char *text, size_t
     return text;
 }
 
-/* Milliseconds matter in the last seconds alone. */
-static void format_left(struct duration left, char text[DURATION_TEXT_SIZE])
+char *lock_left_format(struct duration left, char text[DURATION_TEXT_SIZE])
 {
     if (left.ns > 10 * NS_PER_S)
         left.ns -= left.ns % NS_PER_S;
-    duration_format(left, text, DURATION_TEXT_SIZE);
+    return duration_format(left, text, DURATION_TEXT_SIZE);
 }
 
 static const char *end_text(const struct lock_owner *owner, char *text, size_t size)
 {
     char left[DURATION_TEXT_SIZE], hold[DURATION_TEXT_SIZE];
-    format_left(owner->holder.left, left);
-    format_left(owner->hold_left, hold);
+    lock_left_format(owner->holder.left, left);
+    lock_left_format(owner->hold_left, hold);
     if (owner->released)
         snprintf(text, size, ", released and kept for another %s (--hold-at-least)", left);
     else if (owner->holder.expires && owner->hold_left.ns > 0)

@@ -3,6 +3,7 @@
 #ifndef DLOCK_LOCK_TEXT_H
 #define DLOCK_LOCK_TEXT_H
 
+#include "duration.h"
 #include "json.h"
 #include "lock_state.h"
 #include "options.h"
@@ -13,6 +14,9 @@ enum { LOCK_TEXT_SIZE = 2048 };
 /* The NAME that the options make this key of; the whole key where they make
  * another one. Returns text. */
 const char *lock_name_of(char *text, size_t size, const char *key, const struct options *options);
+
+/* What is left of a lease; milliseconds matter in the last seconds alone. Returns text. */
+char *lock_left_format(struct duration left, char text[DURATION_TEXT_SIZE]);
 
 /* "ann@host, pid 12 (running), backup, since ..., lease ends in 5m". Returns text. */
 const char *lock_owner_format(const struct lock_owner *owner, char text[LOCK_TEXT_SIZE]);

@@ -65,7 +65,7 @@ enum settings_result options_check_words(const struct options *options, struct w
     static const char usage[] = "usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]";
     const struct action *action = &actions[options->action];
     if (options->action != ACTION_RUN && options->command != NULL)
-        why_set(why, "--%s runs no command", action_name(options));
+        why_set(why, "--%s runs no command; the lock's name is its last word", action_name(options));
     else if (options->name == NULL && options->action == ACTION_RUN && gives_command(options))
         why_set(why, "no lock name given; usage: dlock [OPTIONS] NAME -c 'STRING'");
     else if (options->name == NULL && options->action == ACTION_RUN)

@@ -54,11 +54,10 @@ bool utf8_is_control(const char *text, size_t length)
     return length == 2 && b[0] == 0xC2 && b[1] < 0xA0;
 }
 
-/* Characters that are not seen and move others about: marks, embeddings,
- * overrides and isolates of writing direction (Unicode's Bidi_Control), and the
- * separators of lines and paragraphs. U+061C, U+200E, U+200F, U+2028 to U+202E,
+/* Marks, embeddings, overrides and isolates of writing direction (Unicode's
+ * Bidi_Control), and the separators of lines and paragraphs. U+061C, U+200E, U+200F, U+2028 to U+202E,
  * U+2066 to U+2069. */
-static bool reorders(const char *text, size_t length)
+bool utf8_reorders(const char *text, size_t length)
 {
     const unsigned char *b = (const unsigned char *)text;
     if (length == 2)
@@ -74,7 +73,7 @@ char *text_escape(char *target, size_t size, const char *source)
     size_t used = 0, left = strlen(source);
     while (left > 0) {
         size_t length = utf8_length(source, left);
-        bool plain = length > 0 && !utf8_is_control(source, length) && !reorders(source, length);
+        bool plain = length > 0 && !utf8_is_control(source, length) && !utf8_reorders(source, length);
         if (length == 0)
             length = 1;
         if (used + (plain ? length : 4 * length) >= size)

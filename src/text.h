@@ -17,6 +17,9 @@ size_t utf8_length(const char *text, size_t left);
 /* Whether the valid character of `length` bytes at text is C0, DEL or C1. */
 bool utf8_is_control(const char *text, size_t length);
 
+/* Whether it is not seen, but moves others about. Such characters have 2 or 3 bytes. */
+bool utf8_reorders(const char *text, size_t length);
+
 /* Writes source so that it cannot disturb a terminal or a log: control
  * characters, those that change the direction of writing, and bytes that are no
  * UTF-8 become \xHH, a backslash stays.

@@ -4,8 +4,7 @@ setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
 teardown() { common_teardown; }
 
 @test "wrong usage: exit 64, what is wrong, nothing run, nothing left" {
-    fails_with 64 'no lock name given; usage: dlock' dlock
-    fails_with 64 'no lock name given' dlock -n
+    fails_with 64 'no lock name given; usage: dlock' dlock -n
     fails_with 64 'no command given; usage: dlock' dlock job
     fails_with 64 'no command given' dlock job --
     fails_with 64 'no command given' dlock job -n --

@@ -190,7 +190,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     redis script kill
     wait "$dlock"
     grep -q '^dlock: job: waiting: .*; tried for another [12][0-9]s at most$' "$T/out"
-    equals "$(grep -vc '^dlock: job: waiting' "$T/out") $(grep -E '^[01]$' "$T/out" | tr '\n' ' ')" '4 0 1 '
+    equals "$(grep -vc '^dlock: job: waiting' "$T/out") $(grep -E '^[01]$' "$T/out" | tr '\n' ' ')" '7 0 1 '
     is_free
     equals "$(redis -n 3 exists dlock:job)" 0
 }

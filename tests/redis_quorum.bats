@@ -367,7 +367,7 @@ ahead() {
     [ "$(on 2 pttl dlock:job)" -gt 90000 ]
     dlock --extend --owner="$token" --ttl=5 job
     [ "$(on 2 pttl dlock:job)" -le 5000 ]
-    fails_with 2 'another owner' dlock --release --owner=wrong job
+    fails_with 2 'held under another token' dlock --release --owner=wrong job
     stop_redis 2
     fails_with 69 'cannot be asked' dlock --extend --owner="$token" --outage=0 job
     serve 2

@@ -51,7 +51,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
         hold_armed -r "$URL"
         # shellcheck disable=SC2086
         stops_it redis $command
-        grep -q 'the lock is lost: .*the key dlock:job \(is gone\|has another owner\); stopping' "$T/held.err"
+        grep -q 'the lock is lost: .*the key dlock:job \(is gone\|is held under another token\); stopping' "$T/held.err"
     done
 }
 

@@ -98,13 +98,13 @@ P
 @test "messages carry their priority where stderr is a journal stream, and only there" {
     : >"$T/journal"
     run bash -c 'JOURNAL_STREAM=$(stat -c %d:%i "$T/journal") dlock -v job true 2>"$T/journal"; cat "$T/journal"'
-    [[ ${lines[0]} == '<6>dlock: job: taken'* ]]
+    [[ ${lines[0]} == '<6>dlock: job: asking for'* ]]
     run bash -c 'JOURNAL_STREAM=$(stat -c %d:%i "$T/journal") dlock -t 300ms job sleep 60 2>"$T/journal"; cat "$T/journal"'
     [[ $output == *'<3>dlock: job: the lease of 300ms'* ]]
     run bash -c 'JOURNAL_STREAM=$(stat -c %d:%i "$T/journal") dlock -v job true 2>&1 | cat'
-    [[ ${lines[0]} == 'dlock: job: taken'* ]]
+    [[ ${lines[0]} == 'dlock: job: asking for'* ]]
     JOURNAL_STREAM=nonsense run dlock -v job true
-    [[ ${lines[0]} == 'dlock: job: taken'* ]]
+    [[ ${lines[0]} == 'dlock: job: asking for'* ]]
 }
 
 @test "--heartbeat: all that the command sends goes on to the service manager, but for MAINPID" {

@@ -34,7 +34,7 @@ print(json.dumps(state, sort_keys=True))'
     local token
     token=$(dlock --acquire -t 60s job)
     [[ $token =~ ^[0-9a-f-]{36}$ ]]
-    fails_with 75 'held by' dlock -v -n job touch "$T/ran"
+    fails_with 75 'acquired by' dlock -v -n job touch "$T/ran"
     [ ! -e "$T/ran" ]
     run dlock --release --owner="$token" job
     equals "$status $output" '0 '

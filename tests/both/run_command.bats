@@ -183,8 +183,18 @@ load backend
 }
 
 @test "-v tells the story of a run" {
-    run dlock -v job true
-    [[ ${lines[0]} == "dlock: job: taken ($BACKEND, fence "* ]]
-    equals "${lines[1]}" 'dlock: job: released'
-    equals "${#lines[@]}" 2
+    local from=DLOCK_BACKEND time='20[0-9]{2}-[0-9-]+T[0-9:]+Z'
+    [ "$BACKEND" = file ] || from=DLOCK_REDIS
+    run dlock -v --ttl=5m job sh -c 'echo $$; exit 3'
+    equals "$status ${#lines[@]}" '3 6'
+    equals "${lines[0]}" "dlock: job: asking for dlock:job: $BACKEND ($from), ttl 5m (--ttl)"
+    [[ ${lines[1]} =~ ^"dlock: job: taken ($BACKEND, fence "[0-9]+") after "[0-9]+(ms|s)?", until "$time$ ]]
+    local said=("${lines[@]:2}")
+    [[ " ${said[*]} " == *" dlock: job: started sh, pid $(grep -x '[0-9]*' <<<"$output") "* ]]
+    equals "${lines[4]}" 'dlock: job: the command ended with status 3'
+    [[ ${lines[5]} =~ ^"dlock: job: released after "[0-9.]+m?s$ ]]
+    run dlock -v job sh -c 'kill -INT $$'
+    [[ $output == *'dlock: job: the command was ended by SIGINT'* ]]
+    run dlock -v job "$T/nosuch"
+    [[ $output == *'taken'*'released after'* && $output != *'started'* && $output != *'the command ended'* ]]
 }

@@ -21,7 +21,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
 @test "--shared: many hold it at once, and no exclusive holder beside them" {
     share one -s job && holds one
     share two --shared job && holds two
-    fails_with 75 'held by .*\(shared\)' dlock -v -n job echo wrong
+    fails_with 75 'held by .*, one of those who share it' dlock -v -n job echo wrong
     leave one
     fails_with 75 '' dlock -n job echo wrong
     leave two

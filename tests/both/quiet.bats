@@ -1,0 +1,58 @@
+#!/usr/bin/env bats
+# What is said where all goes well: nothing. And who is named where it does not.
+load backend
+
+# silent WORDS...: dlock with these says nothing at all, and exits with 0.
+silent() {
+    dlock "$@" >"$T/out" 2>"$T/err" || return
+    [ ! -s "$T/out" ] && [ ! -s "$T/err" ] || { cat "$T/out" "$T/err"; false; }
+}
+
+@test "nothing is written where all goes well" {
+    silent job true
+    silent -n job -- true
+    silent -w 5 job true
+    silent --tree -t 1m job true
+    silent -c : job
+    silent --shared job dlock --shared job true
+    silent --slots=2 job true
+    silent --hold-at-least=1ms job true
+    silent --json job true
+    silent --attach job -t 1m --attach=$$ && silent --attach=$$ job
+    silent --wait-free -n other
+}
+
+@test "a lock that is free at once is not told of, also on a terminal" {
+    command -v script >/dev/null || skip 'no script(1)'
+    run script -qec 'dlock -w 5 job true && dlock job true && dlock -n job true' /dev/null
+    equals "$status $output" '0 '
+}
+
+@test "-v: a wait says for whom" {
+    hold_lock job -t 60s
+    dlock -v -w 60 job true >"$T/out" 2>"$T/said" 3>&- 4>&- &
+    local waiter=$!
+    wait_until 10 grep -qE "^dlock: job: waiting: held by .*, pid $HOLDER, $T/held.sh, since .*, until " "$T/said"
+    end_hold
+    wait "$waiter"
+    grep -qE 'taken \(.* after [0-9.]+m?s, until ' "$T/said"
+    [ ! -s "$T/out" ]
+}
+
+@test "who holds a lock that is not to be had is named; one that has ended is called so" {
+    hold_lock job -t 60s
+    fails_with 75 "^dlock: job: held by .*, pid $HOLDER, $T/held.sh, whose lease ends in .*; not taken after" dlock -v -n job true
+    run dlock -n job true
+    equals "$status $output" '75 '
+    [ "$BACKEND" = redis ] || return 0 # the kernel frees a file lock at once
+    kill -KILL "$HOLDER"
+    wait_until 10 not kill -0 "$HOLDER"
+    fails_with 75 "held by .*, pid $HOLDER \(has ended\), $T/held.sh, whose lease ends in" dlock -v -n job true
+}
+
+@test "a lock that no process holds, or that is only kept, is not called held" {
+    dlock --acquire -t 60s left >/dev/null
+    fails_with 75 ': acquired by .*, whose lease ends in (1m|59s); not taken after' dlock -v -n left true
+    dlock --hold-at-least=60s kept true
+    fails_with 75 ': released, and kept by --hold-at-least of .*, true, for another (1m|59s); not taken after' dlock -v -n kept true
+}
