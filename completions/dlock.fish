@@ -1,36 +1,53 @@
 # fish completion for dlock(1).
 
-# Prints where the command begins among the words before the cursor (one past
-# them where the word at the cursor begins it), or 0: a value, an option or
-# NAME stands there, or there is no command: with an action, or with -c.
-function __dlock_command_at
+# Reads the words before the cursor. Prints where the command begins (one past them
+# where the word at the cursor begins it), or 0: a value, an option or NAME stands
+# there, or there is no command: with an action, or with -c. In the lines behind:
+#   name              NAME stands at the cursor
+#   only_words        behind "--", where what begins with "-" is a name, too
+#   is_pattern        with --list
+#   unlisted          nobody can tell which locks are held
+#   DLOCK_...=VALUE   where the locks are, as variables of the environment
+function __dlock_read
     set -l words (commandline -opc)
     set -l name ''
     set -l only_words ''
     set -l value ''
     set -l no_command ''
+    set -l facts
     set -l i 2
     while test $i -le (count $words)
         set -l word $words[$i]
         if test -n "$value"
+            set -a facts (__dlock_fact $value (string replace -r '^~/' $HOME/ -- $word))
             set value ''
         else if test -n "$only_words"
             test -n "$name"; and break
             set name $word
         else
             switch $word
+                case --list
+                    set -a facts is_pattern
+                case --current
+                    set -a facts unlisted
+            end
+            switch $word
                 case --
                     set only_words yes
                 case '--command=*' '--attach=*' --acquire --attach --extend --release --force-release --status --wait-free --list --current --doctor
                     set no_command yes
-                case '--*=*' '--n*' --exclusive --shared --tree --heartbeat --close --verbose --quiet --json --version --help --usage
+                case '--*=*'
+                    set -a facts (__dlock_fact (string split -m 1 = -- $word))
+                case '--n*' --exclusive --shared --tree --heartbeat --close --verbose --quiet --json --version --help --usage
                 case '--*'
-                    set value yes
+                    set value $word
                     test $word = --command; and set no_command yes
                 case '-?*'
                     # The first letter that takes a value takes the rest of the word, else the next word.
-                    string match -qr '^-[^wEtrc]*[wEtrc]$' -- $word; and set value yes
-                    string match -qr '^-[^wEtr]*c' -- $word; and set no_command yes
+                    set value (string replace -r '^-[^wEtrc]*' '' -- $word)
+                    string match -q 'c*' -- $value; and set no_command yes
+                    string match -q 'r?*' -- $value; and set -a facts (__dlock_fact -r (string sub -s 2 -- $value))
+                    string match -qr '^.$' -- $value; and set value -$value; or set value ''
                 case '*'
                     test -n "$name"; and break
                     set name $word
@@ -43,6 +60,78 @@ function __dlock_command_at
     else
         echo $i
     end
+    test -z "$name" -a -z "$value"; and echo name
+    test -n "$only_words"; and echo only_words
+    test -n "$facts"; and printf '%s\n' $facts
+end
+
+function __dlock_command_at
+    __dlock_read | string match -r '^\d+$'
+end
+
+# Prints what the option $argv[1] with this value tells of where the locks are.
+# Nothing in the value is run: of expansions only a variable is followed that is
+# the whole of it.
+function __dlock_fact
+    set -l option (string replace -r '^-r$' -- --redis $argv[1])
+    set -l value $argv[2]
+    switch $option
+        case --backend --lock-dir --prefix --scope --redis --cacert --cert --key --password-file --sentinel-password-file
+            set -l variable (string match -r '^\$([A-Za-z_][A-Za-z_0-9]*)$' -- $value)
+            if set -q variable[2]
+                set -l name $variable[2]
+                set value "$$name"
+            else if string match -qr '[$(\n]' -- $value
+                echo unlisted
+                return
+            end
+            # A directory that is not there would be made.
+            test $option = --lock-dir -a ! -d "$value"; and echo unlisted
+            echo DLOCK_(string upper -- (string replace -a - _ -- (string sub -s 3 -- $option)))=$value
+        case --lock-file
+            echo unlisted
+    end
+end
+
+# Prints the names of the locks that are held, one a line. What is on the line
+# goes by the environment, which others cannot read: there may be a password in
+# it. Of the JSON only names are taken that dlock takes: an escape other than of
+# a quotation mark or a backslash stands for a control character, or for what is
+# no UTF-8. Nor are those of use that reorder the text around them, or a digest.
+function __dlock_names
+    set -l facts (__dlock_read)
+    contains -- unlisted $facts; and return
+    set -l reorders (printf '\330\234|\342\200[\216\217\250-\256]|\342\201[\246-\251]' | string collect)
+    # That no Redis is configured is said to whoever reads it.
+    set -lx DLOCK_ON_DEGRADED proceed
+    set -l servers
+    for fact in (string match -r '^DLOCK_.*' -- $facts)
+        set -l pair (string split -m 1 = -- $fact)
+        if test $pair[1] = DLOCK_REDIS
+            set -a servers $pair[2]
+        else
+            set -fx $pair[1] $pair[2]
+        end
+    end
+    set -q servers[1]; and set -fx DLOCK_REDIS (string join ' ' -- $servers)
+    set -l unwanted '^$'
+    contains -- only_words $facts; or set unwanted '^-'
+    contains -- is_pattern $facts; and set unwanted "$unwanted|[][\\\\]"
+    set -l program (commandline -opc)[1]
+    timeout -s KILL 1 $program --list --json </dev/null 2>/dev/null |
+        LC_ALL=C command sed -nE 's/^\{"key":"(([^"\\\\]|\\\\["\\\\])*)",.*/\1/p' 2>/dev/null |
+        LC_ALL=C command sed -E -e "/$reorders/d" -e '/^[0-9a-f]{64}$/d' -e 's/\\\\(["\\\\])/\1/g' 2>/dev/null |
+        string match -vr -- $unwanted
+end
+
+function __dlock_wants_name
+    contains name (__dlock_read)
+end
+
+# Prints the number at the cursor with each unit.
+function __dlock_durations
+    set -l number (string replace -r '^-.*=|^-[wt]' '' -- (commandline -ct))
+    string match -qr '\d$' -- $number; and printf '%s\n' $number{ms,s,m,h,d}
 end
 
 # Whether the word at the cursor may be an option of dlock.
@@ -69,6 +158,7 @@ end
 
 complete -c dlock -f
 complete -c dlock -n __dlock_in_command -a '(__dlock_complete_command)'
+complete -c dlock -n __dlock_wants_name -a '(__dlock_names)' -d 'Held lock'
 
 complete -c dlock -n __dlock_takes_options -l acquire -d 'Take the lock and leave it taken'
 complete -c dlock -n __dlock_takes_options -l attach -d 'Take it for the life of the calling script'
@@ -84,17 +174,17 @@ complete -c dlock -n __dlock_takes_options -s x -l exclusive -d 'One holder at a
 complete -c dlock -n __dlock_takes_options -s s -l shared -d 'Any number of shared holders'
 complete -c dlock -n __dlock_takes_options -l slots -x -d 'At most N holders'
 complete -c dlock -n __dlock_takes_options -s n -l nonblock -d 'Do not wait for the lock'
-complete -c dlock -n __dlock_takes_options -s w -l wait -x -d 'Wait at most this long'
+complete -c dlock -n __dlock_takes_options -s w -l wait -x -a '(__dlock_durations)' -d 'Wait at most this long'
 complete -c dlock -n __dlock_takes_options -s E -l conflict-exit-code -x -d 'Exit status when the lock was not to be had'
-complete -c dlock -n __dlock_takes_options -s t -l ttl -x -d 'The lease: how long the lock holds'
-complete -c dlock -n __dlock_takes_options -l hold-at-least -x -d 'Keep others out this long'
+complete -c dlock -n __dlock_takes_options -s t -l ttl -x -a '(__dlock_durations)' -d 'The lease: how long the lock holds'
+complete -c dlock -n __dlock_takes_options -l hold-at-least -x -a '(__dlock_durations)' -d 'Keep others out this long'
 complete -c dlock -n __dlock_takes_options -l owner -x -d 'Owner token'
 complete -c dlock -n __dlock_takes_options -l owner-file -r -F -d 'File for the owner token'
 complete -c dlock -n __dlock_takes_options -l hash -x -a 'none sha256 hmac-sha256' -d 'NAME stands in the key as its digest'
 complete -c dlock -n __dlock_takes_options -l secret-file -r -F -d 'File with the secret of hmac-sha256'
 complete -c dlock -n __dlock_takes_options -l scope -x -d 'The key is PREFIX + SCOPE: + NAME'
 complete -c dlock -n __dlock_takes_options -l prefix -x -d 'What keys begin with'
-complete -c dlock -n __dlock_takes_options -s r -l redis -x -d 'The Redis server'
+complete -c dlock -n __dlock_takes_options -s r -l redis -x -a 'redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://' -d 'The Redis server'
 complete -c dlock -n __dlock_takes_options -l backend -x -a 'auto redis file' -d 'Where the lock lives'
 complete -c dlock -n __dlock_takes_options -l lock-dir -x -a '(__fish_complete_directories)' -d 'Directory of lock files'
 complete -c dlock -n __dlock_takes_options -l lock-file -r -F -d 'Lock exactly this file, as flock(1) does'
@@ -106,11 +196,11 @@ complete -c dlock -n __dlock_takes_options -l key -r -F -d 'Its private key'
 complete -c dlock -n __dlock_takes_options -l password-file -r -F -d 'File with the password for Redis'
 complete -c dlock -n __dlock_takes_options -l sentinel-password-file -r -F -d 'File with the password for the Sentinels'
 complete -c dlock -n __dlock_takes_options -l wait-replicas -x -d 'How many replicas must have a take'
-complete -c dlock -n __dlock_takes_options -l connect-timeout -x -d 'Limit of one try to reach Redis'
-complete -c dlock -n __dlock_takes_options -l outage -x -d 'How long an unreachable Redis is tried'
+complete -c dlock -n __dlock_takes_options -l connect-timeout -x -a '(__dlock_durations)' -d 'Limit of one try to reach Redis'
+complete -c dlock -n __dlock_takes_options -l outage -x -a '(__dlock_durations)' -d 'How long an unreachable Redis is tried'
 complete -c dlock -n __dlock_takes_options -l on-expire -x -a 'stop warn' -d 'When the lease ends or is lost'
 complete -c dlock -n __dlock_takes_options -l stop-signal -x -a 'HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD CONT STOP TSTP TTIN TTOU URG XCPU XFSZ PROF VTALRM WINCH IO PWR SYS' -d 'First signal when the lease ends'
-complete -c dlock -n __dlock_takes_options -l grace -x -d 'How long before the end it is sent'
+complete -c dlock -n __dlock_takes_options -l grace -x -a '(__dlock_durations)' -d 'How long before the end it is sent'
 complete -c dlock -n __dlock_takes_options -l tree -d 'Keep the lock until every descendant has ended'
 complete -c dlock -n __dlock_takes_options -l heartbeat -d 'Each WATCHDOG=1 of the command extends the lease'
 complete -c dlock -n __dlock_takes_options -s o -l close -d 'As in flock; so it is anyway'

@@ -122,6 +122,9 @@ copy_tree() {
 644 usr/share/man/man1/dlock.1
 644 usr/share/man/man5/dlock.conf.5
 644 usr/share/zsh/site-functions/_dlock'
+    # What is copied from there runs the program that was installed.
+    equals "$(grep -rhoE '[a-z/]*/bin/dlock' "$T/root/usr/share/doc" | sort -u)" /usr/bin/dlock
+    grep -q '^ExecStart=/usr/bin/dlock ' "$T/root/usr/share/doc/dlock/examples/leader.service"
     make -s -C "$BUILD" uninstall "${at[@]}"
     equals "$(find "$T/root" ! -type d)" ''
 }

@@ -53,50 +53,6 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     done
 }
 
-@test "every option of --help is completed in bash, zsh and fish" {
-    local option
-    for option in $(shown_options); do
-        grep -qE -- "--$option\\b" "$SRC/completions/dlock.bash" || { echo "bash: $option"; false; }
-        grep -qE -- "--$option\\b" "$SRC/completions/_dlock" || { echo "zsh: $option"; false; }
-        grep -qE -- "-l $option\\b" "$SRC/completions/dlock.fish" || { echo "fish: $option"; false; }
-    done
-}
-
-# complete_line WORD...: what bash offers for the last word.
-complete_line() {
-    bash --norc -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
-        f=$(complete -p dlock | sed "s/.*-F \([^ ]*\).*/\1/"); "$f" dlock "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
-        printf "%s\n" "${COMPREPLY[@]}"' bash "$SRC/completions/dlock.bash" "$@"
-}
-
-@test "bash completes options, their values, and the command's own words" {
-    run complete_line dlock --stop
-    [[ $output == *--stop-signal* ]]
-    run complete_line dlock --backend ''
-    [[ $output == *redis* && $output == *file* ]]
-    run complete_line dlock -n job --on-e
-    [[ $output == *--on-expire* ]]
-    run complete_line dlock --tree job printen
-    [[ $output == *printenv* ]]
-}
-
-@test "bash, zsh and fish complete no command where an action is asked for" {
-    local action
-    mkdir "$T/empty"
-    cd "$T/empty" || return
-    for action in --acquire --attach --attach=1 --extend --release --force-release --status --wait-free --list --current --doctor; do
-        equals "$(complete_line dlock "$action" job printen)" ''
-        equals "$(complete_line dlock job "$action" -- printen)" ''
-        equals "$(complete_line dlock "$action" -- job printen)" ''
-        [[ $(complete_line dlock "$action" job --red) == *--redis=* ]]
-        grep -qE "actions=.*[|']$(expr "$action" : '--\([a-z-]*\)')[|']" "$SRC/completions/_dlock"
-        command -v fish >/dev/null || continue
-        equals "$(fish --no-config -c "source '$SRC/completions/dlock.fish'; complete -C 'dlock $action job printen'")" ''
-    done
-    command -v fish >/dev/null || skip 'no fish'
-    [[ $(fish --no-config -c "source '$SRC/completions/dlock.fish'; complete -C 'dlock --shared job printen'") == *printenv* ]]
-}
-
 @test "the README's first command lines are the two that build and test" {
     run sh -c "grep -nE '^ *(\./bootstrap|make check)' '$SRC/README.md' | head -2"
     [[ ${lines[0]} == *'./bootstrap && src/dlock hello -- echo "I hold the lock"' ]]
