@@ -34,7 +34,7 @@ function __dlock_read
             switch $word
                 case --
                     set only_words yes
-                case '--command=*' '--attach=*' --acquire --attach --extend --release --force-release --status --wait-free --list --current --doctor
+                case '--command=*' '--attach=*' --acquire --attach --extend --release --force-release --status --wait-free --list --current --doctor --print-config
                     set no_command yes
                 case '--*=*'
                     set -a facts (__dlock_fact (string split -m 1 = -- $word))
@@ -170,6 +170,7 @@ complete -c dlock -n __dlock_takes_options -l wait-free -d 'Wait until the lock 
 complete -c dlock -n __dlock_takes_options -l list -d 'List the locks that are held'
 complete -c dlock -n __dlock_takes_options -l current -d 'List the locks that this process runs under'
 complete -c dlock -n __dlock_takes_options -l doctor -d 'Tell whether a lock can be trusted here'
+complete -c dlock -n __dlock_takes_options -l print-config -d 'Print each setting, and where it is made'
 complete -c dlock -n __dlock_takes_options -s x -l exclusive -d 'One holder at a time (default)'
 complete -c dlock -n __dlock_takes_options -s s -l shared -d 'Any number of shared holders'
 complete -c dlock -n __dlock_takes_options -l slots -x -d 'At most N holders'
