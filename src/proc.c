@@ -7,30 +7,36 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-bool proc_read_line(const char *path, char *text, size_t size)
+static bool read_file(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? -1 : read(fd, text, size - 1);
     if (fd >= 0)
         close(fd);
     text[length > 0 ? length : 0] = '\0';
-    text[strcspn(text, "\n")] = '\0';
     return length > 0;
+}
+
+bool proc_read_line(const char *path, char *text, size_t size)
+{
+    bool there = read_file(path, text, size);
+    text[strcspn(text, "\n")] = '\0';
+    return there;
 }
 
 /* The numbers of the fields, as proc(5) counts them; state comes first after the
  * command's name, which stands in parentheses and may itself contain any
- * character. */
+ * character, a newline too: so it is no line that is read. */
 enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_THREADS = 20, FIELD_START = 22 };
 
 bool proc_stat_read(pid_t pid, struct proc_stat *stat)
 {
-    char path[64] = "/proc/self/stat", line[1024];
+    char path[64] = "/proc/self/stat", text[1024];
     if (pid != 0)
         snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    if (!proc_read_line(path, line, sizeof line))
+    if (!read_file(path, text, sizeof text))
         return false;
-    const char *at = strrchr(line, ')');
+    const char *at = strrchr(text, ')');
     *stat = (struct proc_stat){0};
     for (int field = FIELD_STATE; at != NULL && field <= FIELD_START; field++) {
         at = strchr(at + 1, ' ');

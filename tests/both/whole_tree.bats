@@ -34,7 +34,7 @@ if os.fork():
 os.setsid()
 if os.fork():
     os._exit(0)
-ctypes.CDLL(None).prctl(15, b"innocent", 0, 0, 0)
+ctypes.CDLL(None).prctl(15, sys.argv[3].encode() if sys.argv[3:] else b"innocent", 0, 0, 0)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for name in os.listdir("/proc/self/fd"):
     try: os.close(int(name))
@@ -51,6 +51,16 @@ E
 @test "what double-forked, called setsid and changed its name is stopped with the command" {
     daemon
     run dlock -t 2s job -- sh -c "python3 $T/daemon.py 600 0; sleep 600"
+    equals "$status" 124
+    [ -s "$T/daemon" ]
+    not kill -0 "$(cat "$T/daemon")"
+    is_clean job
+}
+
+@test "what has a newline and a parenthesis in its name is stopped like any other" {
+    daemon
+    run dlock -t 2s job -- sh -c "python3 $T/daemon.py 600 0 'a
+b) R 1'; sleep 600"
     equals "$status" 124
     [ -s "$T/daemon" ]
     not kill -0 "$(cat "$T/daemon")"
