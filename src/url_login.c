@@ -20,8 +20,9 @@ static const char *last_of(const char *begin, const char *end, const char *text)
 
 /* The login in the URL that text begins with, which ends at `stop`. An '@' may be the
  * password's own, where somebody has not coded it; one in the path of a
- * Unix socket is none. */
-static bool find(const char *text, const char *stop, struct login *login)
+ * Unix socket is none. There may be a "@/" in either: `most` is to take it for the
+ * password's, who does not is as redis_url.c reads it. */
+static bool find(const char *text, const char *stop, bool most, struct login *login)
 {
     const char *slashes = memmem(text, (size_t)(stop - text), "//", 2), *at = NULL;
     const char *begin = slashes != NULL ? slashes + 2 : text;
@@ -29,7 +30,7 @@ static bool find(const char *text, const char *stop, struct login *login)
     if (is_unix && begin < stop && *begin == '/')
         return false;
     if (is_unix)
-        at = last_of(begin, stop, "@/");
+        at = most ? last_of(begin, stop, "@/") : memmem(begin, (size_t)(stop - begin), "@/", 2);
     if (at == NULL)
         at = last_of(begin, stop, "@");
     if (at == NULL)
@@ -60,7 +61,7 @@ bool url_has_password(const char *text)
     struct login login;
     for (const char *url = text; *url != '\0'; url = url_end(url)) {
         url += strspn(url, blanks);
-        if (find(url, url_end(url), &login) && login.colon + 1 < login.end)
+        if (find(url, url_end(url), false, &login) && login.colon + 1 < login.end)
             return true;
     }
     return false;
@@ -71,7 +72,7 @@ void url_blot_logins(char *text)
     struct login login;
     for (char *url = text; *url != '\0'; url += url_end(url) - url) {
         url += strspn(url, blanks);
-        if (find(url, url_end(url), &login))
+        if (find(url, url_end(url), true, &login))
             memset(url + login.begin, '*', login.end - login.begin);
     }
 }
@@ -81,7 +82,7 @@ void url_cut_passwords(char *text)
     struct login login;
     for (char *url = text; *url != '\0'; url += url_end(url) - url) {
         url += strspn(url, blanks);
-        if (!find(url, url_end(url), &login) || login.colon == login.end)
+        if (!find(url, url_end(url), false, &login) || login.colon == login.end)
             continue;
         size_t rest = login.colon > login.begin ? login.end : login.end + 1, length = strlen(url);
         memmove(url + login.colon, url + rest, length - rest);

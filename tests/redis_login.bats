@@ -183,6 +183,14 @@ takes() {
     [ ! -e "$T/ran" ]
 }
 
+@test "a socket in a folder whose name ends in @ is found by the command too" {
+    start_locked
+    mkdir "$T/run@"
+    ln -s "$T/redis.sock" "$T/run@/redis.sock"
+    run dlock -r "unix://bob:$PASSWORD@$T/run@/redis.sock?db=1" job -- sh -c 'echo "$DLOCK_HELD_AT"'
+    equals "$output" "unix://bob@$T/run@/redis.sock?db=1"
+}
+
 @test "the command is not given the password, and runs all the same" {
     start_locked
     password_file good "$PASSWORD"
