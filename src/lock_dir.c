@@ -36,7 +36,7 @@ static void default_path(struct lock_dir *dir)
 
 static enum lock_result refuse(const struct lock_dir *dir, const char *reason, struct why *why)
 {
-    why_set(why, "the lock directory %s %s", dir->path, reason);
+    why_set(why, "the lock directory %.300s %s", dir->path, reason);
     return LOCK_REFUSED;
 }
 
@@ -82,7 +82,7 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct wh
         int error = errno;
         if (lstat(dir->path, &status) == 0 && S_ISLNK(status.st_mode))
             return refuse(dir, "is a link; name the directory itself", why);
-        why_set(why, "cannot open or make the lock directory %s: %s", dir->path, strerror(error));
+        why_set(why, "cannot open or make the lock directory %.300s: %s", dir->path, strerror(error));
         return file_error_result(error);
     }
     enum lock_result result = judge(dir, why);

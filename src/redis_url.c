@@ -152,6 +152,8 @@ static bool parse_unix(struct redis_url *url, const char *rest, struct why *why)
     size_t length = strcspn(rest, "?");
     if (*rest != '/')
         return fail(why, "the path of the Unix socket must begin with a slash");
+    if (strstr(rest, "://") != NULL) /* with a login, maybe, which `shown` must not have */
+        return fail(why, "another URL stands in the path of the Unix socket: several have blanks between them");
     char *path = url->hosts[0].path;
     url->host_count = 1;
     if (!percent_decode(path, sizeof url->hosts[0].path, rest, length))

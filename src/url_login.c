@@ -27,8 +27,14 @@ static bool find(const char *text, const char *stop, bool most, struct login *lo
     const char *slashes = memmem(text, (size_t)(stop - text), "//", 2), *at = NULL;
     const char *begin = slashes != NULL ? slashes + 2 : text;
     bool is_unix = strncmp(text, "unix:", 5) == 0;
-    if (is_unix && begin < stop && *begin == '/')
-        return false;
+    if (is_unix && begin < stop && *begin == '/') {
+        /* Another URL behind its path, where somebody has not put a blank. */
+        const char *another = most ? last_of(begin, stop, "://") : NULL;
+        if (another == NULL)
+            return false;
+        begin = another + 3;
+        is_unix = false;
+    }
     if (is_unix)
         at = most ? last_of(begin, stop, "@/") : memmem(begin, (size_t)(stop - begin), "@/", 2);
     if (at == NULL)

@@ -29,16 +29,18 @@ common_teardown() {
     done
 }
 
-# wait_until SECONDS COMMAND...: until it succeeds; fails when time is up.
+# wait_until SECONDS COMMAND...: until it succeeds; fails when time is up. What
+# takes long is not asked for as often: each look costs some processes, of which
+# the tests beside would have more.
 wait_until() {
-    local end=$((${EPOCHREALTIME/[.,]/} + $1 * 1000000))
+    local end=$((${EPOCHREALTIME/[.,]/} + $1 * 1000000)) tries=0
     shift
     until "$@" >/dev/null 2>&1; do
         if ((${EPOCHREALTIME/[.,]/} > end)); then
             echo "not in time: $*" >&2
             return 1
         fi
-        sleep 0.01
+        if ((tries++ < 10)); then sleep 0.01; else sleep 0.03; fi
     done
 }
 
@@ -81,6 +83,7 @@ fake_redis() {
     rm -f "$T/fake.sock"
     python3 "$TESTS/helpers/fake_redis.py" "$T/fake.sock" "$@" >"$T/fake.log" 2>&1 3>&- 4>&- &
     echo $! >"$T/fake.pid"
+    echo $! >"$T/fake-$!.pid" # there may be several in one test, one after the other
     wait_until 10 test -S "$T/fake.sock"
 }
 
@@ -133,7 +136,7 @@ equals() {
 }
 
 # A command that shows that it runs, and stays until it is told to end.
-hold() { printf '#!/bin/sh\necho $$ >"%s.tmp" && mv "%s.tmp" "%s"\nwhile [ ! -e "%s.end" ]; do sleep 0.01; done\n' \
+hold() { printf '#!/bin/sh\necho $$ >"%s.tmp" && mv "%s.tmp" "%s"\nwhile [ ! -e "%s.end" ]; do sleep 0.03; done\n' \
     "$T/$1" "$T/$1" "$T/$1" "$T/$1" >"$T/$1.sh"; chmod +x "$T/$1.sh"; }
 
 # hold_lock NAME [DLOCK ARGUMENTS...]: holds in the background; $! is its pid.

@@ -201,3 +201,12 @@ C
     equals "$(servers -r redis://g job)" g
     equals "$(DLOCK_REDIS=redis://h servers job)" h
 }
+
+@test "a configuration file that cannot be read is not passed over: exit 78" {
+    ln -sf dlock.conf "$CONF"
+    fails_with 78 'dlock.conf: cannot read it: Too many levels' dlock job touch "$T/ran"
+    rm "$CONF"
+    mkdir "$CONF"
+    fails_with 78 'dlock.conf: it is not a regular file' dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}

@@ -449,3 +449,11 @@ without() {
     stop_redis b
     finds 69 '^quorum majority fail: 1 of 3 servers can be trusted; 2 are needed' -r "unix://$T/a.sock unix://$T/b.sock unix://$T/none.sock"
 }
+
+@test "a lock directory on a network or an unknown file system is warned of" {
+    local type
+    for type in 'nfs=0x6969 warn: nfs: what flock' 'overlay=0x794C7630 note: overlay.*a container.s own' 'none=0x1234 note: of a kind .0x1234'; do
+        FAULT_TYPE=$(sed 's/[^=]*=\([^ ]*\) .*/\1/' <<<"$type") LD_PRELOAD=$HELPERS/fault_fstatfs.so doctor --lock-dir="$T/locks"
+        says "^files file system ${type#* }"
+    done
+}

@@ -122,3 +122,30 @@ teardown() { common_teardown; }
     run dlock -o job echo ok
     equals "$output" ok
 }
+
+@test "what belongs to other actions, or to no lock file, is refused with where it belongs" {
+    fails_with 64 'owner-file: it is for --acquire, --extend and --release' dlock --owner-file="$T/token" job touch "$T/ran"
+    fails_with 64 'slots: a --lock-file holds nothing' dlock --lock-file="$T/file" --slots=2 job touch "$T/ran"
+    fails_with 64 "hash: 'md5': it must be none.sha256.hmac-sha256" dlock --hash=md5 job touch "$T/ran"
+    local hosts
+    hosts=$(printf 'h%d,' {1..17})
+    fails_with 64 'too many hosts' dlock --backend=redis -r "redis+cluster://${hosts%,}" job touch "$T/ran"
+    fails_with 64 'the user name is too long or wrongly coded' dlock --backend=redis -r 'redis://%zz:x@h' job touch "$T/ran"
+    local long
+    printf -v long '/%04999d' 0
+    fails_with 77 'the lock directory /0+ has too long a path' dlock --lock-dir="$long" job touch "$T/ran"
+    fails_with 78 'a --lock-file has too long a path' dlock --lock-file="$long" job touch "$T/ran"
+    fails_with 78 'a --redis of the outer dlock.s command line is to be repeated' \
+        env -u DLOCK_BACKEND DLOCK_HELD='redis token dlock:job' "$DLOCK" --extend
+    [ ! -e "$T/ran" ]
+}
+
+@test "--heartbeat with --lock-file: the deadline moves on with each sign of life" {
+    cat >"$T/beat" <<'E'
+#!/bin/sh
+for i in 1 2 3 4 5 6; do sleep 0.3; systemd-notify WATCHDOG=1 || exit; done
+E
+    chmod +x "$T/beat"
+    run dlock --lock-file="$T/file" --heartbeat -t 1500ms --grace=100ms job -- "$T/beat"
+    equals "$status $output" '0 '
+}

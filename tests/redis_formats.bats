@@ -197,6 +197,9 @@ P
     # The command's own words are left alone.
     run dlock -r "unix://bob:secret@$T/redis.sock" job2 echo "unix://bob:secret@$T/redis.sock"
     equals "$output" "unix://bob:secret@$T/redis.sock"
+    # Where somebody put a comma for a blank, it is one path.
+    fails_with 64 'another URL stands in the path' dlock -r "unix://$T/redis.sock,redis://:secret@h" job touch "$T/ran"
+    [[ $output != *secret* && ! -e $T/ran ]]
 }
 
 @test "the lease is never renewed by dlock" {

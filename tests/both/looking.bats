@@ -222,3 +222,13 @@ PY
     esac
     fails_with 73 'standard output' sh -c 'dlock --acquire -t 60s job >/dev/null; dlock --status job >/dev/full'
 }
+
+@test "--status and --report tell of slots, and of --hold-at-least" {
+    hold_lock job --slots=3 --hold-at-least=10m -t 20m --report="$T/report"
+    run dlock --status job
+    equals "$status" 0
+    [[ $output == *'1 of 3 slots'* && $output == *', kept for '*' at least'* ]]
+    end_hold
+    wait "$HOLDER"
+    equals "$(query 's["slot"]' <"$T/report")" 0
+}

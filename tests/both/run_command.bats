@@ -198,3 +198,12 @@ load backend
     run dlock -v job "$T/nosuch"
     [[ $output == *'taken'*'released after'* && $output != *'started'* && $output != *'the command ended'* ]]
 }
+
+@test "a caller that ignores SIGCHLD: the command's own status, and the command ignores it too" {
+    # cron of busybox and some supervisors do: the kernel would reap the command.
+    run env --ignore-signal=CHLD dlock job -- sh -c 'exit 7'
+    equals "$status" 7
+    run env --ignore-signal=CHLD dlock job -- grep SigIgn /proc/self/status
+    (((0x${output##*[[:space:]]} & 0x10000) != 0))
+    is_clean job
+}

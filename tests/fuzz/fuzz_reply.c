@@ -7,8 +7,10 @@
  *   t take    w take, in the queue, and listen    c check   e extend   r release
  *   l look    f force-release    i list    n be told of touches from now on
  *   m messages that come unasked: the next part is there without a write
+ * An S before them: the server is found by Sentinel; a C: it is a Cluster.
  * The calls of the system that move bytes are replaced (-Wl,--wrap): nothing
- * waits, and a part that is used up is a server that answers no more. */
+ * waits, and a part that is used up is a server that answers no more. No name is
+ * looked up, since no thread for that can be started. */
 #include "backend_redis.h"
 #include "fuzz.h"
 #include "redis_scripts.h"
@@ -16,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -80,6 +83,14 @@ int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout)
     return 0;
 }
 
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *data);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *data)
+{
+    (void)thread, (void)attributes, (void)run, (void)data;
+    return EAGAIN;
+}
+
 static bool visit(void *data, const struct lock_state *state)
 {
     (void)data, (void)state;
@@ -135,13 +146,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     enum redis_fault fault;
     struct why why = {""};
     const uint8_t *line = memchr(data, '\n', size);
+    const char *url = "unix:///nowhere";
     if (line == NULL || line - data > 16)
         return 0;
+    if (*data == 'S')
+        url = "redis+sentinel://127.0.0.1:1,127.0.0.2:1/main";
+    else if (*data == 'C')
+        url = "redis+cluster://127.0.0.1:1";
     rest = line + 1;
     end = data + size;
     part_end = NULL;
     spoke = false;
-    if (backend_redis_open(&backend, "unix:///nowhere", &settings, &fault, &why) != LOCK_OK)
+    if (backend_redis_open(&backend, url, &settings, &fault, &why) != LOCK_OK)
         abort();
     redis_of(backend)->conn.socket.is_crowded = true; /* it does not look for bytes for a moment */
     lease_begin(&lease, &request, deadline_now(), 0);

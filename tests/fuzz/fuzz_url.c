@@ -1,9 +1,41 @@
-/* URLs of Redis: what is accepted fits and can be shown without its login. */
+/* URLs of Redis: what is accepted fits and can be shown without its login, and with
+ * its password cut out it leads to the same place. */
 #include "fuzz.h"
 #include "redis_url.h"
+#include "url_login.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+static const char blanks[] = " \t\r\n\v\f";
+
+static void expect_without_password(const char *text, const struct redis_url *whole)
+{
+    static struct redis_url cut;
+    struct why why = {""};
+    char *copy = strdup(text);
+    fuzz_expect(copy != NULL);
+    url_cut_passwords(copy);
+    fuzz_expect(!url_has_password(copy) && redis_url_parse(&cut, copy, &why) && !cut.has_password);
+    fuzz_expect(strcmp(cut.shown, whole->shown) == 0 && strcmp(cut.user, whole->user) == 0 && cut.host_count == whole->host_count);
+    fuzz_expect(strcmp(cut.hosts[0].path, whole->hosts[0].path) == 0);
+    free(copy);
+}
+
+static void expect_blotted(const char *text)
+{
+    static struct redis_url blotted;
+    struct why why = {""};
+    char *copy = strdup(text);
+    fuzz_expect(copy != NULL);
+    url_blot_logins(copy);
+    fuzz_expect(strlen(copy) == strlen(text));
+    for (size_t i = 0; text[i] != '\0'; i++)
+        fuzz_expect(copy[i] == text[i] || copy[i] == '*');
+    if (redis_url_parse(&blotted, copy, &why) && copy[strcspn(copy, blanks)] == '\0')
+        fuzz_expect(blotted.password[strspn(blotted.password, "*")] == '\0' && blotted.user[strspn(blotted.user, "*")] == '\0');
+    free(copy);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -15,9 +47,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
         if ((url.hosts[0].host[0] == '\0') == (url.hosts[0].path[0] == '\0'))
             abort();
+        if (input[strcspn(input, blanks)] == '\0') /* else it is several */
+            expect_without_password(input, &url);
     } else if (why.text[0] == '\0') {
         abort();
     }
+    expect_blotted(input);
     free(input);
     return 0;
 }

@@ -1,8 +1,8 @@
 /* Stands in for libFuzzer: replays files, and where told so, mutates them.
  *
- * Usage: fuzz_NAME [-seconds=N] [-seed=N] FILE...
- * Each file is fed once; then, for N seconds, changed copies of them, which
- * follow from the seed alone. An input that ends the program is left in
+ * Usage: fuzz_NAME [-seconds=N] [-runs=N] [-seed=N] FILE...
+ * Each file is fed once; then, for N seconds, or N times, changed copies of them,
+ * which follow from the seed alone. An input that ends the program is left in
  * crash-standalone. */
 #include "fuzz.h"
 
@@ -114,12 +114,14 @@ int main(int argc, char **argv)
     static uint8_t bytes[2 * INPUT_MOST];
     size_t count = 0;
     long seconds = 0;
-    unsigned long runs = 0;
+    unsigned long runs = 0, changed = 0;
     (void)signal(SIGABRT, keep_input);
     (void)signal(SIGSEGV, keep_input);
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], "-seconds=", 9) == 0)
             seconds = atol(argv[i] + 9);
+        else if (strncmp(argv[i], "-runs=", 6) == 0)
+            changed = strtoul(argv[i] + 6, NULL, 10);
         else if (strncmp(argv[i], "-seed=", 6) == 0)
             state = strtoull(argv[i] + 6, NULL, 10) | 1;
         else if (count < sizeof inputs / sizeof *inputs)
@@ -128,7 +130,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < count; i++, runs++)
         feed(inputs[i].bytes, inputs[i].size);
     time_t until = time(NULL) + seconds;
-    for (; count > 0 && time(NULL) < until; runs++) {
+    for (changed += runs; count > 0 && (runs < changed || time(NULL) < until); runs++) {
         size_t size = mutate(bytes, &inputs[random_below(count)], &inputs[random_below(count)]);
         feed(bytes, size < INPUT_MOST ? size : INPUT_MOST);
     }

@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -243,6 +244,22 @@ int flock(int fd, int operation)
         return -1;
     }
     return (int)syscall(SYS_flock, fd, operation);
+}
+#elif defined FAULT_fstatfs
+/* Whatever file system it is, it is of the kind $FAULT_TYPE. */
+static int fill_type(int fd, struct statfs *status)
+{
+    int result = (int)syscall(SYS_fstatfs, fd, status);
+    status->f_type = strtol(getenv("FAULT_TYPE"), NULL, 0);
+    return result;
+}
+int fstatfs(int fd, struct statfs *status)
+{
+    return fill_type(fd, status);
+}
+int fstatfs64(int fd, struct statfs64 *status)
+{
+    return fill_type(fd, (struct statfs *)(void *)status); /* the same on 64 bits */
 }
 #elif defined FAULT_resolver
 /* A resolver that hangs for a minute. */

@@ -1,0 +1,74 @@
+/* The environment: DLOCK_NAME=VALUE without the "DLOCK_", a line each, and in VALUE
+ * %HH for other bytes. What is accepted is within its limits; what a command is told
+ * of its lock has no password in it, and a dlock inside reads it as the outer one
+ * meant it. */
+#include "command_env.h"
+#include "fuzz_options.h"
+#include "held_list.h"
+#include "text.h"
+#include "url_login.h"
+
+#include <stdio.h>
+
+static void set_variables(char *input)
+{
+    char variable[256], value[8192];
+    fuzz_expect(clearenv() == 0 && setenv("HOME", "/nonexistent", 1) == 0);
+    for (char *rest = input; rest != NULL;) {
+        char *line = strsep(&rest, "\n"), *equals = strchr(line, '=');
+        if (equals == NULL || equals == line || !percent_decode(value, sizeof value, equals + 1, strlen(equals + 1)))
+            continue;
+        *equals = '\0';
+        snprintf(variable, sizeof variable, "DLOCK_%s", line);
+        fuzz_expect(setenv(variable, value, 1) == 0);
+    }
+}
+
+static void expect_held(struct held_list *list)
+{
+    fuzz_expect(held_list_read(list, "/nonexistent"));
+    for (size_t i = 0; i < list->count; i++)
+        fuzz_expect(list->list[i].backend[0] != '\0' && list->list[i].token[0] != '\0' && list->list[i].key[0] != '\0' &&
+                    strchr(list->list[i].key, '\n') == NULL && strpbrk(list->list[i].token, " \n") == NULL);
+}
+
+/* What the command of a lock with these options finds. */
+static void expect_inner(const struct options *outer, const char *backend, size_t outside)
+{
+    const struct lease lease = {.name = "job", .key = "dlock:job with blanks", .token = "0b8c9d1e-0000-4000-8000-000000000001",
+                                .slot = outer->mode == MODE_SLOTS ? 0 : -1, .ttl = outer->ttl, .fence = 1,
+                                .deadline = deadline_after(outer->ttl)};
+    char program[] = "dlock", name[] = "job", command[] = "true", *argv[] = {program, name, command, NULL};
+    struct options inner;
+    struct held_list list;
+    struct why why = {""};
+    fuzz_expect(command_env_set(&lease, backend, outer));
+    expect_held(&list);
+    fuzz_expect(list.count == outside + 1 && strcmp(list.list[0].key, lease.key) == 0 &&
+                strcmp(list.list[0].token, lease.token) == 0 && strcmp(list.list[0].backend, backend) == 0);
+    held_list_free(&list);
+    const char *at = getenv("DLOCK_HELD_AT");
+    fuzz_expect(at == NULL || strcmp(backend, "redis") != 0 || !url_has_password(at));
+    fuzz_expect(options_read(&inner, 3, argv, &why) == SETTINGS_OK && inner.ttl.ns == outer->ttl.ns && inner.mode == outer->mode &&
+                inner.backend == outer->backend);
+    options_free(&inner);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char program[] = "dlock", name[] = "job", command[] = "true", *argv[] = {program, name, command, NULL};
+    char *input = fuzz_text(data, size);
+    struct options options;
+    struct held_list list;
+    struct why why = {""};
+    set_variables(input);
+    expect_held(&list);
+    enum settings_result result = options_read(&options, 3, argv, &why);
+    expect_options(&options, result, &why);
+    if (result == SETTINGS_OK)
+        expect_inner(&options, options.redis != NULL ? "redis" : "file", list.count);
+    held_list_free(&list);
+    options_free(&options);
+    free(input);
+    return 0;
+}

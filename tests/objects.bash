@@ -1,0 +1,16 @@
+# Compiles the program in one's own way, for what `make` does not build.
+# Environment: CPPFLAGS, as configured.
+# shellcheck shell=bash
+
+# compile_objects FOLDER COMPILER FLAGS...: FOLDER/NAME.o of each src/NAME.c.
+compile_objects() {
+    local folder=$1 sources source
+    shift
+    sources=$(cd "$(dirname "${BASH_SOURCE[0]}")/../src" && pwd)
+    # shellcheck disable=SC2016
+    for source in "$sources"/*.c; do
+        case $source in */no_openssl.c) continue ;; esac # of the static build
+        printf '%s\0%s\0' "$source" "$folder/$(basename "$source" .c).o"
+    done | FLAGS="$* -std=gnu11 -D_GNU_SOURCE -pthread ${CPPFLAGS-} -I$sources" \
+        xargs -0 -n 2 -P "$(nproc)" sh -c 'exec $FLAGS -c "$0" -o "$1"'
+}
