@@ -311,7 +311,7 @@ enum lock_result acquisition_release(struct acquisition *acquisition, struct why
             why_set(why, "the store did not answer in time");
             return LOCK_UNAVAILABLE;
         }
-        if (result != LOCK_UNAVAILABLE || deadline_passed(limit))
+        if ((result != LOCK_UNAVAILABLE && result != LOCK_SYSTEM) || deadline_passed(limit))
             return result;
         retried = true;
         if (!pause_release(acquisition, deadline_after(duration_jittered(release_interval))))
@@ -338,8 +338,8 @@ void acquisition_say_released(const struct acquisition *acquisition, enum lock_r
 
 int acquisition_give_back(struct acquisition *acquisition, const char *text)
 {
-    struct why ignored;
+    struct why why = {""};
     acquisition->lease.hold = deadline_now();
-    (void)acquisition_release(acquisition, &ignored);
+    acquisition_say_released(acquisition, acquisition_release(acquisition, &why), &why);
     return fail(acquisition->out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; %s", text, acquisition->undone);
 }

@@ -150,7 +150,11 @@ static void release(struct guard *guard)
 static bool tell_dlock(const struct guard *guard, const char *text)
 {
     size_t length = strlen(text) + 1;
-    return write(guard->ready_fd, text, length) == (ssize_t)length;
+    ssize_t written;
+    do
+        written = write(guard->ready_fd, text, length);
+    while (written < 0 && errno == EINTR);
+    return written == (ssize_t)length;
 }
 
 static void close_guard(struct guard *guard)
@@ -294,7 +298,10 @@ static bool hear(const struct acquisition *lock, int fd, struct why *why)
     why_set(why, "the guard of the lock did not start in time");
     if (ready <= 0 || fds[0].revents == 0)
         return false;
-    ssize_t length = read(fd, why->text, sizeof why->text);
+    ssize_t length;
+    do
+        length = read(fd, why->text, sizeof why->text);
+    while (length < 0 && errno == EINTR);
     if (length <= 0)
         why_set(why, "the guard of the lock was killed");
     return length == 1;

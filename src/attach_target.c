@@ -81,7 +81,10 @@ bool attach_target_open(struct attach_target *target, pid_t given, const struct 
 bool attach_target_has_ended(const struct attach_target *target)
 {
     struct pollfd fd = {.fd = target->fd, .events = POLLIN};
-    return poll(&fd, 1, 0) > 0;
+    int ready = poll(&fd, 1, 0);
+    if (ready >= 0)
+        return ready > 0;
+    return syscall(SYS_pidfd_send_signal, target->fd, 0, NULL, 0) != 0 && errno == ESRCH;
 }
 
 void attach_target_signal(const struct attach_target *target, int number)

@@ -232,6 +232,10 @@ static enum lock_result exact_check(struct backend *base, struct lease *lease, s
     (void)lock_file_drain_news(backend->news_fd);
     if (lock_file_stands(&backend->file))
         return LOCK_OK;
+    if (lock_file_is_unknown()) {
+        why_set(why, "cannot look at the lock file %s: %s", backend->path, strerror(errno));
+        return LOCK_UNAVAILABLE;
+    }
     why_set(why, "the lock file %s was removed or replaced", backend->path);
     return LOCK_GONE;
 }

@@ -115,6 +115,20 @@ static void start_anew(struct file_backend *backend)
     let_go(backend);
 }
 
+/* Whether the path leads to the file that is open: LOCK_OK, LOCK_GONE, or
+ * LOCK_UNAVAILABLE where nobody can say. */
+static enum lock_result stands(struct lock_file *file, struct why *why)
+{
+    if (lock_file_stands(file))
+        return LOCK_OK;
+    if (lock_file_is_unknown()) {
+        why_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
+        return LOCK_UNAVAILABLE;
+    }
+    why_set(why, "the lock file %s was removed or replaced", file->path);
+    return LOCK_GONE;
+}
+
 /* --- take ---------------------------------------------------------------- */
 
 /* The lock is free for us. LOCK_HELD: flock(1) has the file, or somebody whose
@@ -158,21 +172,50 @@ static bool may_have_it(struct file_backend *backend, const struct lock_request 
     return admitted && !backend->reserved;
 }
 
+/* LOCK_OK: the lock is free for us; LOCK_HELD; LOCK_UNAVAILABLE. */
+static enum lock_result survey_places(struct file_backend *backend, const struct lock_request *request,
+                                      struct lock_entry *entry, struct lock_survey *survey, struct why *why)
+{
+    lock_survey(&backend->file, backend->store.boot_id, request->token, -1, survey);
+    if (survey->unreadable) {
+        why_set(why, "cannot read the lock file %s", backend->path);
+        return LOCK_UNAVAILABLE;
+    }
+    return may_have_it(backend, request, survey, entry) ? LOCK_OK : LOCK_HELD;
+}
+
+/* What has just been taken, nobody knows in which file, is released again. */
+static void withdraw(struct file_backend *backend, int place)
+{
+    struct lock_record record;
+    struct why ignored = {""};
+    if (lock_file_read(&backend->file, place, &record)) {
+        record.released = true;
+        record.hold = deadline_now();
+        (void)lock_file_write(&backend->file, place, &record, &ignored);
+    }
+}
+
 static enum lock_result take_in_section(struct file_backend *backend, const struct lock_request *request,
                                         struct lock_entry *entry, struct lock_survey *survey, struct deadline before,
                                         struct lease *lease, struct why *why)
 {
     struct lock_file *file = &backend->file;
-    if (!lock_file_stands(file))
-        return LOCK_GONE;
-    lock_survey(file, backend->store.boot_id, request->token, -1, survey);
-    if (!may_have_it(backend, request, survey, entry))
-        return LOCK_HELD;
+    enum lock_result result = stands(file, why);
+    if (result == LOCK_OK)
+        result = survey_places(backend, request, entry, survey, why);
+    if (result != LOCK_OK)
+        return result;
     int place = request->mode == MODE_EXCLUSIVE ? 0 : survey->free_place;
-    enum lock_result result = settle(backend, request, place, before, lease, why);
+    result = settle(backend, request, place, before, lease, why);
     /* We may have been frozen, and the lock taken away by force. */
-    if (result == LOCK_OK && !lock_file_stands(file))
-        return LOCK_GONE;
+    if (result == LOCK_OK) {
+        result = stands(file, why);
+        if (result == LOCK_UNAVAILABLE)
+            withdraw(backend, place);
+        if (result != LOCK_OK)
+            return result;
+    }
     if (result != LOCK_OK && result != LOCK_HELD && survey->held == 0 && lock_queue_is_empty(file))
         (void)lock_store_remove(file);
     return result;
@@ -187,18 +230,12 @@ static enum lock_result try_once(struct file_backend *backend, const struct lock
     enum lock_result result = LOCK_OK;
     *survey = (struct lock_survey){0};
     backend->reserved = false;
-    if (file->fd >= 0 && !lock_file_stands(file))
-        return LOCK_GONE;
-    if (file->fd < 0)
-        result = lock_file_open(file, LOCK_FILE_TO_TAKE, why);
+    result = file->fd >= 0 ? stands(file, why) : lock_file_open(file, LOCK_FILE_TO_TAKE, why);
+    /* Whoever is to be refused need not keep others out of the section for that. */
+    if (result == LOCK_OK && file->size > 0)
+        result = survey_places(backend, request, entry, survey, why);
     if (result != LOCK_OK)
         return result;
-    /* Whoever is to be refused need not keep others out of the section for that. */
-    if (file->size > 0) {
-        lock_survey(file, backend->store.boot_id, request->token, -1, survey);
-        if (!may_have_it(backend, request, survey, entry))
-            return LOCK_HELD;
-    }
     result = lock_file_enter(file, bound, why);
     if (result != LOCK_OK)
         return result == LOCK_UNAVAILABLE ? LOCK_HELD : result;
@@ -294,7 +331,8 @@ static struct call file_listen(struct backend *base)
 /* --- what we hold ---------------------------------------------------------- */
 
 /* LOCK_OK with *known telling whether *record is filled in. A record that cannot
- * be read changes nothing: the kernel's lock holds. */
+ * be read changes nothing: the kernel's lock holds. LOCK_UNAVAILABLE where the file
+ * cannot be looked at: that is no loss. */
 static enum lock_result look_at_own(struct file_backend *backend, const struct lease *lease, struct lock_record *record,
                                     bool *known, struct why *why)
 {
@@ -306,12 +344,9 @@ static enum lock_result look_at_own(struct file_backend *backend, const struct l
         why_set(why, "it was released with its own token");
         return LOCK_RELEASED;
     }
-    if (!lock_file_stands(file)) {
-        why_set(why, "the lock file %s was removed or replaced", file->path);
-        return LOCK_GONE;
-    }
-    if (!*known || ours)
-        return LOCK_OK;
+    enum lock_result result = stands(file, why);
+    if (result != LOCK_OK || !*known || ours)
+        return result;
     why_set(why, "the lock file %s is held under another token", file->path);
     return LOCK_FOREIGN;
 }
@@ -388,6 +423,10 @@ static enum lock_result release_own(struct file_backend *backend, const struct l
         return result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
     struct lock_entry *entry = lock_table_entry(&backend->store.table, lease->key, false);
     result = look_at_own(backend, lease, &record, &known, why);
+    if (result == LOCK_UNAVAILABLE) {
+        lock_file_leave(&backend->file);
+        return result;
+    }
     if (result == LOCK_OK)
         give_back(backend, lease, &record, known, entry);
     else if (lock_is_lost(result))

@@ -122,8 +122,9 @@ static void own_child_changed(struct child *child, int status)
     if (guarded)
         read_guard(child);
     child->guard_lost = guarded && (WIFSIGNALED(status) || !child->command_ended);
+    /* A guard that has just ended says nothing of the command, which is killed now. */
     if (!guarded || child->guard_lost)
-        command_ended(child, status);
+        command_ended(child, guarded && WIFEXITED(status) ? SIGKILL : status);
 }
 
 void child_reap(struct child *child)

@@ -131,10 +131,11 @@ static enum settings_result read_file(struct settings *settings, const char *nam
     if (file == NULL && (errno == ENOENT || errno == ENOTDIR))
         return SETTINGS_OK;
     if (file == NULL || fstat(fileno(file), &status) != 0) {
+        bool scarce = errno == ENOMEM || errno == EMFILE || errno == ENFILE;
         why_set(why, "%s: cannot read it: %s", path, strerror(errno));
         if (file != NULL)
             fclose(file);
-        return SETTINGS_BAD_CONFIG;
+        return scarce ? SETTINGS_NO_MEMORY : SETTINGS_BAD_CONFIG;
     }
     if (!S_ISREG(status.st_mode)) {
         why_set(why, "%s: it is not a regular file", path);

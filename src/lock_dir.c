@@ -43,8 +43,10 @@ static enum lock_result refuse(const struct lock_dir *dir, const char *reason, s
 static enum lock_result judge(const struct lock_dir *dir, struct why *why)
 {
     struct stat status;
-    if (fstat(dir->fd, &status) != 0)
-        return refuse(dir, strerror(errno), why);
+    if (fstat(dir->fd, &status) != 0) {
+        why_set(why, "cannot look at the lock directory %s: %s", dir->path, strerror(errno));
+        return LOCK_SYSTEM;
+    }
     bool open_to_others = (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
     bool sticky = (status.st_mode & S_ISVTX) != 0;
     if (status.st_uid != geteuid() && !(status.st_uid == 0 && sticky))

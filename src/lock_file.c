@@ -37,7 +37,12 @@ enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, 
         why_set(why, "cannot open the lock file %s: %s", file->path, strerror(errno));
         return errno == ENOENT && use != LOCK_FILE_TO_TAKE ? LOCK_GONE : file_error_result(errno);
     }
-    if (fstat(file->fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid()) {
+    if (fstat(file->fd, &status) != 0) {
+        why_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
+        lock_file_close(file);
+        return LOCK_SYSTEM;
+    }
+    if (!S_ISREG(status.st_mode) || status.st_uid != geteuid()) {
         why_set(why, "the lock file %s is not a regular file of ours", file->path);
         lock_file_close(file);
         return LOCK_REFUSED;
@@ -60,7 +65,13 @@ bool lock_file_stands(struct lock_file *file)
     if (found != 0 || fstat(file->fd, &ours) != 0)
         return false;
     file->size = ours.st_size;
+    errno = ENOENT;
     return ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
+bool lock_file_is_unknown(void)
+{
+    return errno != ENOENT && errno != ENOTDIR && errno != ELOOP && errno != EACCES;
 }
 
 /* --- kernel locks ------------------------------------------------------------ */
@@ -74,6 +85,7 @@ bool lock_file_set(const struct lock_file *file, short type, int64_t start, int6
 bool lock_file_find(const struct lock_file *file, short type, int64_t start, int64_t length, struct flock *lock)
 {
     *lock = (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
+    errno = 0;
     return fcntl(file->fd, F_OFD_GETLK, lock) == 0 && lock->l_type != F_UNLCK;
 }
 
@@ -126,12 +138,24 @@ void lock_file_unlock(const struct lock_file *file)
 
 /* --- records and places ------------------------------------------------------- */
 
+/* Up to the end of the record, of the file or of the buffer, whichever comes
+ * first. False with errno where it cannot be read. */
+static bool read_text(const struct lock_file *file, int place, char text[LOCK_RECORD_SIZE])
+{
+    size_t used = 0;
+    ssize_t length;
+    do {
+        length = pread(file->fd, text + used, LOCK_RECORD_SIZE - 1 - used, (off_t)place * LOCK_RECORD_SIZE + (off_t)used);
+        used += length > 0 ? (size_t)length : 0;
+        text[used] = '\0';
+    } while (length > 0 && used < LOCK_RECORD_SIZE - 1 && !lock_record_is_whole(text));
+    return length >= 0;
+}
+
 bool lock_file_read(const struct lock_file *file, int place, struct lock_record *record)
 {
     char text[LOCK_RECORD_SIZE];
-    ssize_t length = pread(file->fd, text, sizeof text - 1, (off_t)place * LOCK_RECORD_SIZE);
-    text[length > 0 ? length : 0] = '\0';
-    return lock_record_parse(record, text);
+    return read_text(file, place, text) && lock_record_parse(record, text);
 }
 
 enum lock_result lock_file_write(const struct lock_file *file, int place, const struct lock_record *record, struct why *why)
@@ -153,21 +177,26 @@ static enum place_lock place_lock(const struct lock_file *file, int place)
 {
     struct flock lock;
     if (!lock_file_find(file, F_WRLCK, FIRST_PLACE + place, 1, &lock))
-        return PLACE_UNLOCKED;
+        return errno == 0 ? PLACE_UNLOCKED : PLACE_LOCKED;
     return lock.l_len == 1 ? PLACE_LOCKED : PLACE_ALL_LOCKED;
 }
 
 /* A record is written before its place is locked, and looked at after it: so
  * the one that is found is that of whoever has the place locked, or a later
- * one's. It may be written anew at this very moment. */
+ * one's. It may be written anew at this very moment. One that cannot be read, or
+ * of which the kernel does not say whether it is locked, may be anybody's. */
 static void read_place(const struct lock_file *file, struct lock_place *place)
 {
     enum { TRIES = 3 };
     place->locked = place_lock(file, place->number);
-    place->known = lock_file_read(file, place->number, &place->record);
-    for (int tries = 1; tries < TRIES && !place->known && place->locked != PLACE_UNLOCKED; tries++) {
-        (void)poll(NULL, 0, 1);
-        place->known = lock_file_read(file, place->number, &place->record);
+    for (int tries = 0; tries < TRIES; tries++) {
+        char text[LOCK_RECORD_SIZE];
+        if (tries > 0)
+            (void)poll(NULL, 0, 1);
+        place->unreadable = !read_text(file, place->number, text);
+        place->known = !place->unreadable && lock_record_parse(&place->record, text);
+        if (place->known || (place->locked == PLACE_UNLOCKED && !place->unreadable))
+            return;
     }
 }
 
@@ -189,7 +218,9 @@ bool lock_file_next_place(const struct lock_file *file, struct lock_place *place
 bool lock_place_held(const struct lock_place *place, const char *boot_id)
 {
     const struct lock_record *record = &place->record;
-    bool same_boot = place->known && strcmp(record->holder.boot_id, boot_id) == 0;
+    bool same_boot = place->known && lock_record_may_be_of(record, boot_id);
+    if (place->unreadable)
+        return true;
     if (same_boot && !deadline_passed(record->hold))
         return true;
     if (place->known && record->released)

@@ -40,8 +40,12 @@ enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, 
 /* Lets go of all that is locked in it, too. */
 void lock_file_close(struct lock_file *file);
 
-/* Whether the path still leads to the file that is open. */
+/* Whether the path still leads to the file that is open. False with errno where it
+ * does not, or where that could not be found out. */
 bool lock_file_stands(struct lock_file *file);
+
+/* After a false of lock_file_stands(), from errno: whether it could not be found out. */
+bool lock_file_is_unknown(void);
 
 /* --- the section: who changes records, places or the path is alone in it ---- */
 
@@ -70,7 +74,8 @@ void lock_file_unlock(const struct lock_file *file);
 bool lock_file_set(const struct lock_file *file, short type, int64_t start, int64_t length);
 
 /* Whether another has something locked there that would keep out `type`: *lock is
- * then one of the locks. */
+ * then one of the locks. False with errno: 0 where nobody has, else it could not
+ * be found out. */
 bool lock_file_find(const struct lock_file *file, short type, int64_t start, int64_t length, struct flock *lock);
 
 /* --- places ------------------------------------------------------------------ */
@@ -81,10 +86,12 @@ struct lock_place {
     int number;
     enum place_lock locked; /* by another than this open file */
     bool known;             /* there is a record of it */
+    bool unreadable;        /* nobody knows whether there is one */
     struct lock_record record;
 };
 
-/* Reads the place's record. False where there is none, or a garbled one. */
+/* Reads the place's record. False where there is none, a garbled one, or one that
+ * cannot be read. */
 bool lock_file_read(const struct lock_file *file, int place, struct lock_record *record);
 
 /* Writes it. LOCK_OK; LOCK_CANT_CREATE, LOCK_INVALID with *why set. */

@@ -21,7 +21,7 @@ static void fill_owner(struct lock_owner *owner, const struct lock_place *place,
     const struct lock_record *record = &place->record;
     if (!place->known)
         return;
-    bool same_boot = strcmp(record->holder.boot_id, boot_id) == 0;
+    bool same_boot = lock_record_may_be_of(record, boot_id);
     text_copy(owner->token, sizeof owner->token, record->token);
     owner->holder = record->holder;
     owner->holder.expires = same_boot;

@@ -10,6 +10,7 @@ struct outside {
     struct lock_place place;
     bool known; /* what became of the lease is written in the file */
     bool others; /* hold the lock */
+    bool unreadable; /* some of the places */
 };
 
 static bool is_meant(const struct lock_place *place, const struct lease *lease)
@@ -22,7 +23,7 @@ static bool is_meant(const struct lock_place *place, const struct lease *lease)
 static enum lock_result judge(struct lock_store *store, const struct lock_place *place, struct why *why)
 {
     const struct lock_record *record = &place->record;
-    bool same_boot = strcmp(record->holder.boot_id, lock_store_boot_id(store)) == 0;
+    bool same_boot = lock_record_may_be_of(record, lock_store_boot_id(store));
     if (record->released) {
         why_set(why, "it was released already");
         return LOCK_RELEASED;
@@ -45,6 +46,7 @@ static enum lock_result search(struct lock_store *store, const struct lease *lea
     enum lock_result result = LOCK_GONE;
     while (result != LOCK_OK && lock_file_next_place(&outside->file, &place)) {
         struct why reason = {""};
+        outside->unreadable |= place.unreadable;
         if (!is_meant(&place, lease)) {
             outside->others |= lock_place_held(&place, lock_store_boot_id(store));
             continue;
@@ -56,6 +58,10 @@ static enum lock_result search(struct lock_store *store, const struct lease *lea
             outside->place = place;
         }
         outside->known = true;
+    }
+    if (result != LOCK_OK && outside->unreadable) {
+        why_set(why, "cannot read the lock file %s", outside->path);
+        return LOCK_UNAVAILABLE;
     }
     return result;
 }

@@ -171,3 +171,14 @@ bool lock_record_parse(struct lock_record *record, const char *text)
     }
     return from_raw(&raw, record);
 }
+
+bool lock_record_is_whole(const char *text)
+{
+    return strstr(text, "\nend\n") != NULL;
+}
+
+bool lock_record_may_be_of(const struct lock_record *record, const char *boot_id)
+{
+    const char *of = record->holder.boot_id;
+    return *of == '\0' || *boot_id == '\0' || strcmp(of, boot_id) == 0;
+}

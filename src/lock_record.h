@@ -36,4 +36,11 @@ size_t lock_record_format(const struct lock_record *record, char text[LOCK_RECOR
  * and so is what follows the record. False where it is not a whole one of ours. */
 bool lock_record_parse(struct lock_record *record, const char *text);
 
+/* Whether the text has the end of a record. */
+bool lock_record_is_whole(const char *text);
+
+/* Whether the deadlines in it may be of this boot. A boot whose id could not be
+ * read, "", may be any: else a lock that is held would count as free. */
+bool lock_record_may_be_of(const struct lock_record *record, const char *boot_id);
+
 #endif

@@ -59,7 +59,9 @@ bool lock_store_unheld(struct lock_store *store, const struct lock_file *file, i
 
 bool lock_store_remove(struct lock_file *file)
 {
-    return !lock_file_stands(file) || unlink(file->path) == 0 || errno == ENOENT;
+    if (!lock_file_stands(file))
+        return !lock_file_is_unknown();
+    return unlink(file->path) == 0 || errno == ENOENT;
 }
 
 enum lock_result lock_store_extend(const struct lock_file *file, int place, struct lock_record *record, struct duration ttl,

@@ -13,6 +13,7 @@ void lock_survey(const struct lock_file *file, const char *boot_id, const char *
     *survey = (struct lock_survey){.free_place = -1};
     while (lock_file_next_place(file, &place)) {
         bool held = lock_place_held(&place, boot_id);
+        survey->unreadable |= place.unreadable;
         if (survey->free_place < 0 && !held && place.locked == PLACE_UNLOCKED)
             survey->free_place = place.number;
         if (!held || place.number == own)
@@ -66,7 +67,7 @@ void lock_survey_holder(const struct lock_survey *survey, const struct lock_requ
     *holder = place->record.holder;
     holder->ahead = -1;
     holder->detached = place->record.detached;
-    holder->expires = strcmp(holder->boot_id, request->self.boot_id) == 0;
+    holder->expires = lock_record_may_be_of(&place->record, request->self.boot_id);
     holder->left = deadline_left(lock_place_end(place));
     holder->kept = place->record.released || (place->locked == PLACE_UNLOCKED && !place->record.detached);
 }

@@ -12,10 +12,13 @@
 #include "options.h"
 #include "status.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <hiredis.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #define RUN_FORM "[OPTIONS] NAME [OPTIONS] [--] COMMAND [ARG...]"
@@ -76,13 +79,23 @@ static int print_short_usage(void)
 static bool fill_standard_fds(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC) != fd)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC) != fd)
             return false;
     return true;
 }
 
+static bool takes_lock(enum option_action action)
+{
+    return action == ACTION_RUN || action == ACTION_ACQUIRE || action == ACTION_ATTACH;
+}
+
 static int act(const struct options *options, struct messages *out)
 {
+    /* A limit on the size of files is then an error like any other. Where a
+     * command is run, signals.c sees to that, and the command does not inherit it. */
+    if (!takes_lock(options->action))
+        (void)signal(SIGXFSZ, SIG_IGN);
     switch (options->action) {
     case ACTION_RUN: return action_run(options, out);
     case ACTION_ACQUIRE: return action_acquire(options, out);
@@ -116,8 +129,10 @@ static int refuse(const struct messages *out, enum settings_result result, const
 
 int main(int argc, char **argv)
 {
-    if (!fill_standard_fds())
+    if (!fill_standard_fds()) {
+        say_error(&(struct messages){0}, "cannot open /dev/null for a standard descriptor that is closed: %s", strerror(errno));
         return STATUS_SYSTEM;
+    }
     if (argc < 2)
         return print_short_usage();
     struct options options;

@@ -4,11 +4,11 @@
 #include "duration.h"
 #include "habits.h"
 #include "lock_name.h"
+#include "option_words.h"
 #include "options_check.h"
 #include "signal_name.h"
 #include "text.h"
 #include "token.h"
-#include "url_login.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -297,104 +297,28 @@ static enum settings_result apply_all(struct options *options, struct why *why)
 
 /* --- the command line --------------------------------------------------- */
 
-/* Blots out the login of each URL where it stands in argv, for all to see in
- * ps(1). The command's own words are not ours to change. */
-static void hide_logins(const struct settings *settings, int argc, char **argv)
+static enum settings_result wrong_words(int index)
 {
-    for (const struct setting *setting = settings->first; setting != NULL; setting = setting->next) {
-        for (int i = 1; setting->id == OPT_REDIS && *setting->text != '\0' && i < argc; i++) {
-            char *here = strstr(argv[i], setting->text);
-            if (here == NULL)
-                continue;
-            char *end = here + strlen(setting->text), after = *end;
-            *end = '\0';
-            url_blot_logins(here);
-            *end = after;
-        }
-    }
-}
-
-/* An option whose value may be missing is not for popt, which would take the
- * next word for it, the lock's name: --attach=PID is --attach-pid=PID to it.
- * Returns a copy of argv, to be freed, that points into it; NULL where memory
- * is short. */
-static const char **attach_spelled_out(int argc, char **argv)
-{
-    static const char given[] = "--attach=", spelled_out[] = "--attach-pid=";
-    size_t count = (size_t)argc + 1;
-    const char **words = calloc(1, count * sizeof *words + sizeof spelled_out + 32);
-    if (words == NULL)
-        return NULL;
-    memcpy(words, argv, count * sizeof *words);
-    for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], given, sizeof given - 1) == 0) {
-            char *word = (char *)(words + count);
-            snprintf(word, sizeof spelled_out + 32, "%s%.31s", spelled_out, argv[i] + sizeof given - 1);
-            words[i] = word;
-            break;
-        }
-    }
-    return words;
-}
-
-/* Reads options from argv[1] on, up to the first word that is none. Returns
- * its index (argc where there is none), -1 on failure. */
-static int read_words(struct options *options, int argc, char **argv, struct why *why)
-{
-    if (!habits_dashes_right(argc, argv, why))
-        return -1;
-    const char **words = attach_spelled_out(argc, argv);
-    poptContext context = words == NULL ? NULL : poptGetContext(NULL, argc, words, option_table, POPT_CONTEXT_POSIXMEHARDER);
-    int id, index = argc;
-    if (context == NULL) {
-        free(words);
-        why_set(why, "out of memory");
-        return -1;
-    }
-    while ((id = poptGetNextOpt(context)) > 0) {
-        char *text = poptGetOptArg(context);
-        bool added = settings_add(&options->settings, (enum option_id)id, text, (struct origin){.kind = ORIGIN_COMMAND_LINE});
-        if (text != NULL && id == OPT_REDIS)
-            explicit_bzero(text, strlen(text));
-        free(text);
-        if (!added) {
-            why_set(why, "out of memory");
-            poptFreeContext(context);
-            free(words);
-            return -1;
-        }
-    }
-    if (id < -1) {
-        habits_bad_option(poptBadOption(context, POPT_BADOPTION_NOALIAS), id, why);
-        index = -1;
-    } else if (poptPeekArg(context) != NULL) {
-        const char **rest = poptGetArgs(context);
-        for (index = argc; *rest != NULL; rest++)
-            index--;
-    }
-    poptFreeContext(context);
-    free(words);
-    hide_logins(&options->settings, index < 0 ? argc : index, argv);
-    return index;
+    return index == WORDS_NO_MEMORY ? SETTINGS_NO_MEMORY : SETTINGS_BAD_USAGE;
 }
 
 /* [OPTIONS] NAME [OPTIONS] [--] COMMAND... : two runs of options, with NAME
  * between them. A "--" before NAME ends the options for good. */
 static enum settings_result read_command_line(struct options *options, int argc, char **argv, struct why *why)
 {
-    int name = read_words(options, argc, argv, why);
+    int name = option_words_read(&options->settings, argc, argv, why);
     if (name < 0)
-        return SETTINGS_BAD_USAGE;
+        return wrong_words(name);
     if (name == argc)
         return SETTINGS_OK;
     options->name = argv[name];
     int command = name + 1;
     if (strcmp(argv[name - 1], "--") != 0) {
-        int words = read_words(options, argc - name, argv + name, why);
-        if (words < 0) {
+        int words = option_words_read(&options->settings, argc - name, argv + name, why);
+        if (words == WORDS_WRONG)
             habits_name_is_command(options->name, why);
-            return SETTINGS_BAD_USAGE;
-        }
+        if (words < 0)
+            return wrong_words(words);
         command = name + words;
     }
     if (command < argc)

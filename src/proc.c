@@ -1,5 +1,6 @@
 #include "proc.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +11,19 @@
 static bool read_file(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read(fd, text, size - 1);
+    size_t used = 0;
+    ssize_t length = fd < 0 ? -1 : 1;
+    /* A part of a line would be another one; a newline may also be in a name. */
+    while (length != 0 && fd >= 0 && used < size - 1 && (used == 0 || text[used - 1] != '\n')) {
+        length = read(fd, text + used, size - 1 - used);
+        if (length < 0 && errno != EINTR)
+            break;
+        used += length > 0 ? (size_t)length : 0;
+    }
     if (fd >= 0)
         close(fd);
-    text[length > 0 ? length : 0] = '\0';
-    return length > 0;
+    text[length >= 0 ? used : 0] = '\0';
+    return length >= 0 && used > 0;
 }
 
 bool proc_read_line(const char *path, char *text, size_t size)

@@ -52,25 +52,49 @@ static void print_run(FILE *to, const struct report *report, const struct report
     putc('\n', to);
 }
 
-bool report_write(const struct report *report, const struct report_run *run, struct why *why)
+/* Returns the line, to be freed, or NULL. A stream that gets no memory at its end
+ * may say nothing of it. */
+static char *format_run(const struct report *report, const struct report_run *run, size_t *length)
 {
     char *line = NULL;
-    size_t length = 0;
-    if (report->fd < 0)
-        return true;
-    FILE *memory = open_memstream(&line, &length);
-    if (memory == NULL) {
-        why_set(why, "out of memory");
-        return false;
-    }
+    FILE *memory = open_memstream(&line, length);
+    if (memory == NULL)
+        return NULL;
     print_run(memory, report, run);
     bool printed = ferror(memory) == 0;
     printed = fclose(memory) == 0 && printed;
-    ssize_t written = printed ? write(report->fd, line, length) : -1;
-    if (written != (ssize_t)length)
-        why_set(why, "the report could not be written: %s", !printed ? "out of memory" : written < 0 ? strerror(errno) : strerror(ENOSPC));
+    if (printed && line != NULL && *length > 0 && line[*length - 1] == '\n')
+        return line;
     free(line);
-    return written == (ssize_t)length;
+    return NULL;
+}
+
+/* In one write, where the system does not cut it in two. Returns 0 or an errno. */
+static int write_whole(int fd, const char *bytes, size_t length)
+{
+    while (length > 0) {
+        ssize_t written = write(fd, bytes, length);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return written < 0 ? errno : ENOSPC;
+        bytes += written;
+        length -= (size_t)written;
+    }
+    return 0;
+}
+
+bool report_write(const struct report *report, const struct report_run *run, struct why *why)
+{
+    size_t length = 0;
+    if (report->fd < 0)
+        return true;
+    char *line = format_run(report, run, &length);
+    int error = line == NULL ? ENOMEM : write_whole(report->fd, line, length);
+    free(line);
+    if (error != 0)
+        why_set(why, "the report could not be written: %s", strerror(error));
+    return error == 0;
 }
 
 void report_close(struct report *report)

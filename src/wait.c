@@ -132,7 +132,7 @@ static enum lock_result wait_for_store(struct waiting *waiting, const struct why
 
 /* A take whose answer never came may have succeeded; and those behind us in the
  * queue should not wait for us. */
-static void abandon(struct backend *backend, const struct lock_request *request)
+static void abandon(struct backend *backend, const struct lock_request *request, enum lock_result result, struct why *why)
 {
     struct lease maybe;
     struct why ignored;
@@ -141,7 +141,12 @@ static void abandon(struct backend *backend, const struct lock_request *request)
     struct duration limit = backend->uncertain ? abandon_limit : leave_limit;
     lease_begin(&maybe, request, deadline_now(), 0);
     maybe.hold = deadline_now();
-    (void)backend->release(backend, &maybe, (struct bound){deadline_after(limit), -1}, &ignored);
+    bool uncertain = backend->uncertain;
+    enum lock_result released = backend->release(backend, &maybe, (struct bound){deadline_after(limit), -1}, &ignored);
+    if (uncertain && result == LOCK_SYSTEM && (released == LOCK_UNAVAILABLE || released == LOCK_SYSTEM)) {
+        struct why before = *why;
+        why_set(why, "%.400s; the lock may have been taken all the same, and then clears when its lease ends", before.text);
+    }
 }
 
 /* Taken, but the answer took so long that the lease is as good as over. */
@@ -194,6 +199,6 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
     }
     waited->time = deadline_gap(waiting.start, deadline_now());
     if (result != LOCK_OK)
-        abandon(backend, request);
+        abandon(backend, request, result, why);
     return result;
 }

@@ -6,6 +6,7 @@
  *   watch->lease             the watch thread's own copy.
  *   watch->state             both, under the mutex. Written by the watch thread
  *                            alone; news_fd says that there is something to read.
+ *   watch->quit              both: set once, before quit_fd is written.
  *   the heartbeat's socket   both: who reads a message has it, and no message is
  *                            read twice.
  *   the command              the main thread alone: it sends every signal and
@@ -86,6 +87,14 @@ struct deadline watch_last_answer(struct deadline deadline, struct duration grac
     return deadline_plus(deadline_minus(deadline, grace), half);
 }
 
+/* Makes an eventfd readable. That fails only where 2^64 - 1 events are unread, and
+ * then it is readable; what else fails is tried again. */
+static void tell(int fd)
+{
+    for (int tries = 0; tries < 3 && write(fd, &(uint64_t){1}, sizeof(uint64_t)) < 0 && errno != EAGAIN; tries++)
+        continue;
+}
+
 static void publish(struct watch *watch, enum watch_verdict verdict, const struct why *why)
 {
     const char *cannot = watch->backend->news(watch->backend).cannot;
@@ -107,8 +116,8 @@ static void publish(struct watch *watch, enum watch_verdict verdict, const struc
         news = true;
     }
     pthread_mutex_unlock(&watch->mutex);
-    if (news) /* fails only where 2^64 - 1 news are unread */
-        (void)!write(watch->news_fd, &(uint64_t){1}, sizeof(uint64_t));
+    if (news)
+        tell(watch->news_fd);
 }
 
 static struct deadline beat_due(const struct watch *watch)
@@ -135,10 +144,10 @@ static bool wait_until(struct watch *watch, struct deadline until, int news_fd, 
             {.fd = watch->beat ? -1 : watch->beat_fd, .events = POLLIN},
         };
         int ready = poll(fds, 3, deadline_poll_ms(next));
+        if (atomic_load(&watch->quit) || (ready > 0 && fds[0].revents != 0))
+            return false;
         if (ready < 0 && errno == EINTR)
             continue;
-        if (ready > 0 && fds[0].revents != 0)
-            return false;
         *told = ready > 0 && fds[1].revents != 0;
         if (*told || ready <= 0)
             return true;
@@ -252,7 +261,7 @@ enum lock_result watch_start(struct watch *watch, const struct watch_plan *plan,
 
 void watch_beat(const struct watch *watch)
 {
-    (void)!write(watch->beat_fd, &(uint64_t){1}, sizeof(uint64_t));
+    tell(watch->beat_fd);
 }
 
 struct watch_state watch_read(struct watch *watch)
@@ -267,7 +276,8 @@ struct watch_state watch_read(struct watch *watch)
 
 struct watch_state watch_stop(struct watch *watch)
 {
-    (void)!write(watch->quit_fd, &(uint64_t){1}, sizeof(uint64_t)); /* cannot fail: it is fresh */
+    atomic_store(&watch->quit, true); /* for a thread that cannot poll */
+    tell(watch->quit_fd);
     pthread_join(watch->thread, NULL);
     pthread_mutex_destroy(&watch->mutex);
     close_fds(watch);

@@ -7,6 +7,7 @@
 #include "heartbeat.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum watch_verdict {
     WATCH_HELD,   /* as far as is known, we hold the lock until the deadline */
@@ -30,6 +31,7 @@ struct watch {
     const struct notify *notify;
     int news_fd;           /* to the main thread: the state has changed */
     int quit_fd;           /* to the watch thread: leave */
+    atomic_bool quit;      /* the same, for who cannot wait for it */
     int beat_fd;           /* to the watch thread: the command makes progress */
     bool beat;             /* the thread's own: not acted on yet */
     struct deadline extended; /* the thread's own: when it last tried to extend */

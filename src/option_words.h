@@ -1,0 +1,15 @@
+/* Words of the command line, as popt reads them. */
+#ifndef DLOCK_OPTION_WORDS_H
+#define DLOCK_OPTION_WORDS_H
+
+#include "settings.h"
+#include "why.h"
+
+enum { WORDS_WRONG = -1, WORDS_NO_MEMORY = -2 };
+
+/* Adds the options from argv[1] on to *settings, up to the first word that is
+ * none, and blots out the logins of URLs in argv. Returns the index of that word
+ * (argc where there is none), or WORDS_WRONG or WORDS_NO_MEMORY with *why set. */
+int option_words_read(struct settings *settings, int argc, char **argv, struct why *why);
+
+#endif
