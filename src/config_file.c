@@ -10,14 +10,14 @@
 #include "url_login.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <ini.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-extern char **environ;
+#include <unistd.h>
 
 struct reading {
     struct settings *settings;
@@ -127,18 +127,24 @@ static enum settings_result read_file(struct settings *settings, const char *nam
                                       struct why *why)
 {
     struct stat status;
-    FILE *file = fopen(path, "re");
-    if (file == NULL && (errno == ENOENT || errno == ENOTDIR))
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a pipe is told of, not waited for */
+    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return SETTINGS_OK;
-    if (file == NULL || fstat(fileno(file), &status) != 0) {
+    if (file == NULL || fstat(fd, &status) != 0) {
         bool scarce = errno == ENOMEM || errno == EMFILE || errno == ENFILE;
         why_set(why, "%s: cannot read it: %s", path, strerror(errno));
         if (file != NULL)
             fclose(file);
+        else if (fd >= 0)
+            close(fd);
         return scarce ? SETTINGS_NO_MEMORY : SETTINGS_BAD_CONFIG;
     }
-    if (!S_ISREG(status.st_mode)) {
-        why_set(why, "%s: it is not a regular file", path);
+    /* Whoever writes there decides where locks are, and where reports go. */
+    bool others_can_write = (status.st_mode & S_IWOTH) != 0;
+    if (!S_ISREG(status.st_mode) || others_can_write) {
+        why_set(why, "%s: %s", path,
+                S_ISREG(status.st_mode) ? "others can write to it; chmod o-w helps" : "it is not a regular file");
         fclose(file);
         return SETTINGS_BAD_CONFIG;
     }

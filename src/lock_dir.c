@@ -105,14 +105,18 @@ void lock_dir_own_name(char name[LOCK_DIR_OWN_SIZE], const char *what)
     snprintf(name, LOCK_DIR_OWN_SIZE, ".%s-%lu", what, (unsigned long)geteuid());
 }
 
+bool lock_dir_may_write(const struct stat *status)
+{
+    return S_ISREG(status->st_mode) && status->st_uid == geteuid() && status->st_nlink <= 1;
+}
+
 int lock_dir_open_own(const struct lock_dir *dir, const char *what, bool make)
 {
     char name[LOCK_DIR_OWN_SIZE];
     lock_dir_own_name(name, what);
     struct stat status;
     int fd = openat(dir->fd, name, (make ? O_RDWR | O_CREAT : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
-    /* Somebody else may have made it first, in a directory that is open to all. */
-    if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid())) {
+    if (fd >= 0 && (fstat(fd, &status) != 0 || !lock_dir_may_write(&status))) {
         close(fd);
         errno = EPERM;
         return -1;

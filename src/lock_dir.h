@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 struct lock_dir {
     int fd;
@@ -28,6 +29,11 @@ void lock_dir_close(struct lock_dir *dir);
  * others' cannot be opened in a shared directory. */
 #define LOCK_DIR_OWN_SIZE 64
 void lock_dir_own_name(char name[LOCK_DIR_OWN_SIZE], const char *what);
+
+/* Whether an open file is one that we may write: a regular one of ours, without a second name. In a
+ * directory that is open to all somebody else may have made it first, or, where the
+ * kernel lets him (fs.protected_hardlinks), have put another file of ours there. */
+bool lock_dir_may_write(const struct stat *status);
 
 /* Opens it: to read and write, made where
  * it is not there; or to read alone. -1 with errno. */

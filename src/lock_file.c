@@ -31,7 +31,7 @@ enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, 
         [LOCK_FILE_TO_CHANGE] = O_RDWR,
         [LOCK_FILE_TO_TAKE] = O_RDWR | O_CREAT,
     };
-    struct stat status;
+    struct stat status = {0};
     file->fd = open(file->path, flags[use] | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
     if (file->fd < 0) {
         why_set(why, "cannot open the lock file %s: %s", file->path, strerror(errno));
@@ -42,8 +42,9 @@ enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, 
         lock_file_close(file);
         return LOCK_SYSTEM;
     }
-    if (!S_ISREG(status.st_mode) || status.st_uid != geteuid()) {
-        why_set(why, "the lock file %s is not a regular file of ours", file->path);
+    if (!lock_dir_may_write(&status)) {
+        why_set(why, "the lock file %s is not a regular file of ours%s", file->path,
+                status.st_nlink > 1 ? ", with this name alone" : "");
         lock_file_close(file);
         return LOCK_REFUSED;
     }

@@ -10,6 +10,7 @@
 #include "message.h"
 #include "option_table.h"
 #include "options.h"
+#include "privileges.h"
 #include "status.h"
 
 #include <errno.h>
@@ -137,6 +138,10 @@ int main(int argc, char **argv)
         return print_short_usage();
     struct options options;
     struct why why = {""};
+    if (privileges_borrowed(&why)) { /* before anything that a caller says is read */
+        const struct messages plain = {.notify = {.fd = -1}, .waited = {-1}};
+        return fail(&plain, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED, "%s", why.text);
+    }
     enum settings_result result = options_read(&options, argc, argv, &why);
     struct messages out = {
         .name = options.name,

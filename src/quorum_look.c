@@ -118,10 +118,11 @@ static void merge_history(struct lock_state *to, const struct lock_state *from)
 
 static void say_part(const struct quorum *quorum, const struct owner_count *owner, const char *means, struct why *why)
 {
-    const struct holder *holder = &owner->best->holder;
     char who[400] = "another client";
-    if (holder->known)
+    if (owner->best != NULL && owner->best->holder.known) {
+        const struct holder *holder = &owner->best->holder;
         snprintf(who, sizeof who, "%s@%s, pid %ld", holder->user, holder->host, (long)holder->pid);
+    }
     why_set(why, "on %d of %d servers it stands for %s, which %s", owner->count, quorum->count, who, means);
 }
 

@@ -8,18 +8,38 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+/* In a directory that is open to all another user may have put a link to a file that
+ * only we can write to. Links of ours and of root's are followed: /dev/stderr is one. */
+static int open_report(const char *path)
+{
+    static const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    struct stat link;
+    int fd = open(path, flags | O_NOFOLLOW, 0644);
+    if (fd >= 0 || errno != ELOOP)
+        return fd;
+    if (lstat(path, &link) != 0 || (link.st_uid != 0 && link.st_uid != geteuid())) {
+        errno = ELOOP;
+        return -1;
+    }
+    return open(path, flags, 0644);
+}
 
 enum lock_result report_open(struct report *report, const char *path, struct why *why)
 {
     *report = (struct report){.fd = -1, .asked_wall_ms = wall_now_ms()};
     if (path == NULL)
         return LOCK_OK;
-    report->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
+    report->fd = open_report(path);
     if (report->fd >= 0)
         return LOCK_OK;
-    why_set(why, "cannot open the report %s: %s", path, strerror(errno));
-    return file_error_result(errno);
+    int error = errno;
+    why_set(why, "cannot open the report %s: %s", path,
+            error == ELOOP ? "it is a link that another user has made, or one to itself; name the file itself"
+                           : strerror(error));
+    return file_error_result(error);
 }
 
 static void print_run(FILE *to, const struct report *report, const struct report_run *run)

@@ -54,6 +54,16 @@ L
     grep -q 'GNU_RELRO' <<<"$output"
     grep -qE 'BIND_NOW|Flags: .*NOW' <<<"$output"
     not grep -qE 'GNU_STACK.*E ' <<<"$output"
+    not grep -qE 'LOAD .* RWE ' <<<"$output"
+    not grep -qE 'RPATH|RUNPATH|TEXTREL' <<<"$output"
+    run readelf --dyn-syms -W "$DLOCK"
+    grep -q '__stack_chk_fail' <<<"$output"
+    # Of -D_FORTIFY_SOURCE, which other C libraries do not have in functions of their own.
+    [[ $output != *GLIBC* ]] || grep -qE ' __(snprintf|memcpy|fprintf|read)_chk' <<<"$output"
+    # Libraries' archives may be without it, and then the whole is, too.
+    [ -e "$BUILD/src/main.o" ] && grep -q -- -fcf-protection "$BUILD/Makefile" || return 0
+    run readelf -nW "$BUILD"/src/*.o
+    equals "$(grep -c 'x86 feature: IBT, SHSTK' <<<"$output")" "$(find "$BUILD/src" -maxdepth 1 -name '*.o' | wc -l)"
 }
 
 # copy_tree NAME: the sources, with configure and what it made, in $T/NAME.

@@ -218,6 +218,24 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     equals "$(cat "$T/held.err")" ''
 }
 
+@test "a server that pauses its clients: no lock from it meanwhile, none is lost, and each is taken once" {
+    start_redis
+    hold_lock job -r "$URL" -t 20 --connect-timeout=300ms
+    local start
+    start=$(now)
+    redis client pause 1500 all >/dev/null
+    fails_with 69 'did not answer in time' dlock -n -r "$URL" --connect-timeout=300ms other -- touch "$T/early"
+    [ ! -e "$T/early" ]
+    dlock -r "$URL" --connect-timeout=300ms --outage=20 other -- sh -c "echo x >>'$T/ran'"
+    [ $(($(now) - start)) -ge 1400 ]
+    equals "$(cat "$T/ran")" x
+    equals "$(redis exists dlock:other)" 0
+    end_hold
+    wait "$HOLDER"
+    is_free
+    equals "$(cat "$T/held.err")" ''
+}
+
 @test "a try ends with --outage, even where each may take longer" {
     fake_redis mute
     local start=$(now)

@@ -310,20 +310,28 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
 }
 #elif defined FAULT_system_conf
 /* The system's configuration file is the one that $SYSTEM_CONF names. */
-FILE *fopen(const char *path, const char *mode)
+int open64(const char *path, int flags, ...)
 {
-    FILE *(*real)(const char *, const char *);
-    *(void **)&real = dlsym(RTLD_NEXT, "fopen");
+    int (*real)(const char *, int, ...);
+    *(void **)&real = dlsym(RTLD_NEXT, "open64");
     const char *there = getenv("SYSTEM_CONF"), *test = getenv("T");
     size_t length = strlen(path);
+    va_list rest;
+    va_start(rest, flags);
+    unsigned mode = (flags & O_CREAT) != 0 ? va_arg(rest, unsigned) : 0;
+    va_end(rest);
     if (there != NULL && length > 11 && strcmp(path + length - 11, "/dlock.conf") == 0 &&
         (test == NULL || strncmp(path, test, strlen(test)) != 0))
         path = there;
-    return real(path, mode);
+    return real(path, flags, mode);
 }
-FILE *fopen64(const char *path, const char *mode)
+int open(const char *path, int flags, ...)
 {
-    return fopen(path, mode);
+    va_list rest;
+    va_start(rest, flags);
+    unsigned mode = (flags & O_CREAT) != 0 ? va_arg(rest, unsigned) : 0;
+    va_end(rest);
+    return open64(path, flags, mode);
 }
 #elif defined FAULT_wall_clock || defined FAULT_boot_clock
 #ifdef FAULT_wall_clock
