@@ -87,6 +87,24 @@ fake_redis() {
     wait_until 10 test -S "$T/fake.sock"
 }
 
+# torture_proxy NAME: a proxy at $T/NAME.proxy before the server at $T/NAME.sock; ask_proxy NAME
+# FAULT [NUMBERS...]: does that (tests/torture/proxy.py).
+torture_proxy() {
+    rm -f "$T/$1.control"
+    mkfifo "$T/$1.control"
+    python3 "$TESTS/torture/proxy.py" "$T/$1.proxy" "$T/$1.sock" <>"$T/$1.control" >"$T/$1.said" 2>&1 3>&- 4>&- &
+    echo $! >"$T/$1-proxy.pid"
+    wait_until 10 test -S "$T/$1.proxy"
+}
+ask_proxy() {
+    local name=$1 before
+    before=$(grep -c "^ok" "$T/$name.said") || true
+    shift
+    echo "$*" >"$T/$name.control"
+    wait_until 10 said_ok "$name" "$before"
+}
+said_ok() { [ "$(grep -c '^ok' "$T/$1.said")" -gt "$2" ]; }
+
 # A port that nothing listens on at this moment.
 free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'

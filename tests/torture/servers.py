@@ -1,0 +1,159 @@
+"""redis-servers of a campaign: started, killed, frozen and asked.
+
+Each ends with the process that started it. (The kernel means the thread, so one starts them all, and stays.) It is asked
+on a Unix socket, whatever becomes of its network.
+"""
+
+import concurrent.futures
+import errno
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from redis_client import RedisClient  # noqa: E402
+
+SERVE_LIMIT = 20.0
+ASK_LIMIT = 3.0
+ALWAYS_KEPT = ("--appendonly", "yes", "--appendfsync", "always")
+
+DELETE_SCRIPT = "local v = redis.pcall('GET', KEYS[1]) redis.call('DEL', KEYS[1]) return v"
+
+
+def free_ports(count, most=32000):
+    """Below those that the kernel gives to connections, so that none is gone when its server wants it."""
+    taken = []
+    while len(taken) < count:
+        stream = socket.socket()
+        try:
+            stream.bind(("127.0.0.1", random.SystemRandom().randrange(15000, most)))
+            taken.append(stream)
+        except OSError:
+            stream.close()
+    ports = [stream.getsockname()[1] for stream in taken]
+    for stream in taken:
+        stream.close()
+    return ports
+
+
+STARTER = concurrent.futures.ThreadPoolExecutor(1)
+
+
+def spawn(words, **options):
+    """Starts what is to end with this process; options as of Popen."""
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    return STARTER.submit(subprocess.Popen, ["setpriv", "--pdeathsig", "KILL", "--"] + words, start_new_session=True,
+                          **dict(streams, **options)).result()
+
+
+def wait_until(condition, seconds=SERVE_LIMIT, what="it"):
+    """Until condition() is true; one that fails is false."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            if condition():
+                return
+        except (OSError, RuntimeError, ValueError):
+            pass
+        if time.monotonic() > end:
+            raise RuntimeError("not within %g s: %s" % (seconds, what))
+        time.sleep(0.02)
+
+
+class Server:
+    def __init__(self, work_dir, name, arguments=(), port=0, within=()):
+        """`within`: the words before the command that have it run on another host (network.py)."""
+        for program in ("redis-server", "setpriv"):
+            if shutil.which(program) is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
+        self.name, self.port, self.within = name, port, list(within)
+        self.directory = os.path.join(work_dir, name)
+        self.arguments = list(arguments)
+        self.configuration = None
+        self.process = None
+        self.frozen = False
+        os.makedirs(self.directory, exist_ok=True)
+
+    @property
+    def socket_path(self):
+        return os.path.join(self.directory, "sock")
+
+    def configure(self, name, lines):
+        """From then on it has its settings from this file, which it may write, and its other arguments."""
+        self.configuration = os.path.join(self.directory, name)
+        with open(self.configuration, "w", encoding="utf-8") as file:
+            file.write("\n".join(["port %d" % self.port, "unixsocket %s" % self.socket_path, "dir %s" % self.directory,
+                                  "logfile %s" % os.path.join(self.directory, "log")] + lines) + "\n")
+
+    def command(self):
+        if self.configuration is not None:
+            return ["redis-server", self.configuration] + self.arguments
+        return ["redis-server", "--port", str(self.port), "--unixsocket", self.socket_path, "--daemonize", "no",
+                "--dir", self.directory, "--logfile", os.path.join(self.directory, "log"), "--save", ""] + self.arguments
+
+    def start(self):
+        if self.is_up():
+            return
+        self.process = spawn(self.within + self.command())
+        self.frozen = False
+
+    def is_up(self):
+        return self.process is not None and self.process.poll() is None
+
+    def wait_ready(self):
+        wait_until(lambda: self.ask("PING") == "PONG", what="%s answers" % self.name)
+
+    def signal(self, number):
+        if self.is_up():
+            self.process.send_signal(number)
+
+    def kill(self):
+        self.signal(signal.SIGKILL)
+        if self.process is not None:
+            self.process.wait()
+        self.frozen = False
+
+    def freeze(self):
+        self.signal(signal.SIGSTOP)
+        self.frozen = self.is_up()
+
+    def thaw(self):
+        self.signal(signal.SIGCONT)
+        self.frozen = False
+
+    def forget(self):
+        """What it has on its disk."""
+        for entry in os.listdir(self.directory):
+            path = os.path.join(self.directory, entry)
+            if entry.startswith("appendonly"):
+                shutil.rmtree(path)
+            elif entry.endswith((".rdb", ".aof")):
+                os.unlink(path)
+
+    def ask(self, *words):
+        """One command, on a connection of its own; raises where there is no answer in time."""
+        client = RedisClient(self.socket_path, 0)
+        try:
+            client.stream.settimeout(ASK_LIMIT)
+            return client.ask(*words)
+        finally:
+            client.close()
+
+    def info(self, section):
+        lines = (line.partition(":") for line in self.ask("INFO", section).split("\r\n"))
+        return {name: value for name, colon, value in lines if colon}
+
+    def locks(self, prefix="dlock:"):
+        """What is taken there; the companions of locks have a brace before their name."""
+        return [key[len(prefix):] for key in self.ask("KEYS", prefix + "*")]
+
+    def delete(self, key):
+        return self.ask("EVAL", DELETE_SCRIPT, 1, key)
+
+    def kill_clients(self):
+        return self.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")

@@ -1,0 +1,242 @@
+"""A Cluster of three masters, each with a replica.
+
+Slots are moved with their keys while locks are in them, and masters change. What moves is a slot of a lock that is
+there, or that was: the name of a lock tells the slot.
+"""
+
+import binascii
+import os
+
+from servers import Server, free_ports, wait_until
+from stage import Fault, Stage
+
+MASTERS = 3
+SLOTS = 16384
+NODE_TIMEOUT_MS = 1500
+KEYS_MOST = 100
+
+
+def slot_of(key):
+    begin = key.find("{")
+    end = key.find("}", begin + 1)
+    if begin >= 0 and end > begin + 1:
+        key = key[begin + 1:end]
+    return binascii.crc_hqx(key.encode(), 0) % SLOTS
+
+
+class Node(Server):
+    def __init__(self, work_dir, name, port, bus_port):
+        super().__init__(work_dir, name, [], port)
+        self.bus_port = bus_port
+        self.configure("redis.conf", [
+            "cluster-enabled yes", "cluster-config-file nodes.conf", "cluster-port %d" % bus_port, "bind 127.0.0.1",
+            "cluster-node-timeout %d" % NODE_TIMEOUT_MS, "cluster-require-full-coverage no", "repl-diskless-sync-delay 0",
+            "save \"\"", "appendonly yes", "appendfsync always"])
+        self.id = None
+
+    def is_master(self):
+        return self.info("replication")["role"] == "master"
+
+    def cluster_info(self):
+        return dict(line.split(":") for line in self.ask("CLUSTER", "INFO").split("\r\n") if line)
+
+    def nodes(self):
+        """Of each node that it knows: its id, and the words after it."""
+        return {line.split()[0]: line.split()[1:] for line in self.ask("CLUSTER", "NODES").split("\n") if line}
+
+    def slots(self):
+        """A set, as it says itself; not those on their way."""
+        own = set()
+        for word in self.nodes()[self.id][7:]:
+            if not word.startswith("["):
+                first, _, last = word.partition("-")
+                own.update(range(int(first), int(last or first) + 1))
+        return own
+
+
+class ClusterStage(Stage):
+    name = "cluster"
+    fence_survives = False  # a counter that is lost is replaced by a clock
+
+    def __init__(self, work_dir, rng):
+        work_dir = os.path.join(work_dir, self.name)
+        self.rng = rng
+        ports = free_ports(4 * MASTERS)
+        self.nodes = [Node(work_dir, "node%d" % (i + 1), ports[2 * i], ports[2 * i + 1]) for i in range(2 * MASTERS)]
+        self.moving = {}  # slot: (from, to)
+        try:
+            self.create()
+        except BaseException:
+            self.close()
+            raise
+
+    def create(self):
+        for node in self.nodes:
+            node.start()
+        for number, node in enumerate(self.nodes):
+            node.wait_ready()
+            node.id = node.ask("CLUSTER", "MYID")
+            if number < MASTERS:
+                first, last = number * SLOTS // MASTERS, (number + 1) * SLOTS // MASTERS - 1
+                node.ask("CLUSTER", "ADDSLOTSRANGE", first, last)
+                node.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        for node in self.nodes[1:]:
+            self.nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", node.port, node.bus_port)
+        for number, node in enumerate(self.nodes[MASTERS:]):
+            master = self.nodes[number].id
+            wait_until(lambda: node.ask("CLUSTER", "REPLICATE", master) == "OK", what="%s has a master" % node.name)
+        wait_until(self.is_whole, what="the Cluster is whole")
+
+    def arguments(self):
+        return ["--redis=redis+cluster://" + ",".join("127.0.0.1:%d" % node.port for node in self.nodes[:MASTERS])]
+
+    def is_whole(self):
+        """Each slot has a master, each master a replica that has all, and each node knows that."""
+        masters = [node for node in self.nodes if node.is_master()]
+        if len(masters) != MASTERS or sum(len(node.slots()) for node in masters) != SLOTS:
+            return False
+        for node in self.nodes:
+            known, info = node.nodes(), node.cluster_info()
+            if info["cluster_state"] != "ok" or len(known) != len(self.nodes):
+                return False
+            if any("fail" in words[1] for words in known.values()):
+                return False
+            if node not in masters and node.info("replication")["master_link_status"] != "up":
+                return False
+            # An old view of who has the slots goes by with the next gossip.
+            if any(self.owner_in(known, slot) != self.owner(masters, slot).id for slot in (0, SLOTS // 2, SLOTS - 1)):
+                return False
+        return all(node.info("replication")["connected_slaves"] == "1" for node in masters)
+
+    @staticmethod
+    def owner_in(known, slot):
+        for identity, words in known.items():
+            for word in words[7:]:
+                first, _, last = word.partition("-")
+                if not word.startswith("[") and int(first) <= slot <= int(last or first):
+                    return identity
+        return None
+
+    @staticmethod
+    def owner(masters, slot):
+        return next(node for node in masters if slot in node.slots())
+
+    def masters(self):
+        return [node for node in self.nodes if node.is_up() and not node.frozen and node.is_master()]
+
+    def replica_of(self, master):
+        return next(node for node in self.nodes if node.is_up() and
+                    node.info("replication").get("master_port") == str(master.port))
+
+    # -- slots on their way --
+
+    def slots_in_use(self):
+        """Those of keys that are there."""
+        return sorted({slot_of(key) for node in self.masters() for key in node.ask("KEYS", "*")})
+
+    def begin_move(self, slot, rng):
+        masters = self.masters()
+        source = self.owner(masters, slot)
+        target = rng.choice([node for node in masters if node is not source])
+        self.moving[slot] = (source, target)
+        target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
+        return "slot %d from %s to %s" % (slot, source.name, target.name)
+
+    def move_keys(self, slot, most=None):
+        """The keys that are there, one by one, or only so many of them."""
+        source, target = self.moving[slot]
+        for key in source.ask("CLUSTER", "GETKEYSINSLOT", slot, KEYS_MOST)[:most]:
+            source.ask("MIGRATE", "127.0.0.1", target.port, key, 0, 2000)
+
+    def end_move(self, slot):
+        source, target = self.moving[slot]
+        while source.ask("CLUSTER", "COUNTKEYSINSLOT", slot) > 0:
+            self.move_keys(slot)
+        target.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+        for node in [source] + [node for node in self.masters() if node not in (source, target)]:
+            node.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+        del self.moving[slot]
+
+    def move_slots(self, rng, steps):
+        """All slots in use begin to move; steps: what else is done by now."""
+        words = []
+        for slot in self.slots_in_use():
+            words.append(self.begin_move(slot, rng))
+            if steps == "half":
+                self.move_keys(slot, 1)
+            elif steps == "whole":
+                self.end_move(slot)
+        return "; ".join(words)
+
+    def storm(self, rng):
+        return "; ".join(self.move_slots(rng, "whole") for _ in range(5))
+
+    # -- faults --
+
+    def fault(self, name, do, may_lose=False):
+        def begin(rng):
+            self.exclusive = self.exclusive and not may_lose
+            return do(rng)
+        return Fault(name, may_lose, begin, self.heal)
+
+    def to_master(self, do):
+        def begin(rng):
+            node = rng.choice(self.masters())
+            do(node)
+            return node.name
+        return begin
+
+    def fail_over(self, how=()):
+        """By hand: the replica waits until it has all, and the master takes nothing meanwhile. With TAKEOVER it
+        does not wait."""
+        def begin(rng):
+            master = rng.choice(self.masters())
+            replica = self.replica_of(master)
+            replica.ask("CLUSTER", "FAILOVER", *how)
+            wait_until(replica.is_master, 10, "%s is a master" % replica.name)
+            return "%s to %s" % (master.name, replica.name)
+        return begin
+
+    def faults(self):
+        return [
+            self.fault("begin-moves", lambda rng: self.move_slots(rng, "begun")),
+            self.fault("half-moves", lambda rng: self.move_slots(rng, "half")),
+            self.fault("moves", lambda rng: self.move_slots(rng, "whole")),
+            self.fault("moved-storm", self.storm),
+            self.fault("failover", self.fail_over()),
+            self.fault("takeover", self.fail_over(("TAKEOVER",)), may_lose=True),
+            self.fault("kill-master", self.to_master(Server.kill), may_lose=True),
+            self.fault("freeze-master", self.to_master(Server.freeze), may_lose=True),
+            self.fault("kill-replica", lambda rng: self.kill_replica(rng)),
+            self.fault("kill-clients", self.to_master(Server.kill_clients)),
+        ]
+
+    def kill_replica(self, rng):
+        node = self.replica_of(rng.choice(self.masters()))
+        node.kill()
+        return node.name
+
+    def heal(self):
+        for node in self.nodes:
+            node.thaw()
+            node.start()
+        for node in self.nodes:
+            node.wait_ready()
+        for slot in list(self.moving):
+            self.end_move(slot)
+        wait_until(self.is_whole, what="the Cluster is whole")
+
+    def locks(self):
+        return sorted({lock for node in self.masters() for lock in node.locks()})
+
+    def remove(self, lock):
+        return self.owner(self.masters(), slot_of("dlock:" + lock)).delete("dlock:" + lock)
+
+    def close(self):
+        for node in self.nodes:
+            node.kill()
+
+
+def make(_name, work_dir, rng):
+    return ClusterStage(work_dir, rng)
