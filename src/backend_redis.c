@@ -130,7 +130,7 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
     redisReply *reply;
-    redis_release_begin(&call, lease);
+    redis_release_begin(redis, &call, lease);
     call.careful = may_hit_another(redis, lease);
     call.by_text = redis->base.uncertain; /* it may be carried out after we are gone */
     redis->conn.sent = false;

@@ -21,6 +21,6 @@ void redis_hear(void *data, const char *channel, const redisReply *payload);
 bool redis_is_fresh(struct redis_backend *redis);
 
 /* Begins the call that releases the lease, or gives its take up. */
-void redis_release_begin(struct redis_call *call, const struct lease *lease);
+void redis_release_begin(const struct redis_backend *redis, struct redis_call *call, const struct lease *lease);
 
 #endif

@@ -205,6 +205,26 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     [ ! -e "$T/ran" ]
 }
 
+@test "a take that is held up on its way, and that its own release overtakes, leaves no lock" {
+    start_redis
+    dlock -r "$URL" job true # the server knows the scripts
+    torture_proxy redis
+    ask_proxy redis hold 1
+    redis config resetstat
+    fails_with 69 'it did not answer in time; tried 1 time' \
+        dlock -r "unix://$T/redis.proxy" --outage=0 --connect-timeout=300ms --owner=me job touch "$T/ran"
+    wait_until 5 has_run 1
+    ask_proxy redis heal
+    wait_until 5 has_run 2
+    is_free
+    [ ! -e "$T/ran" ]
+    # The next one with that token has it.
+    run dlock -r "$URL" --owner=me job echo ran
+    equals "$status $output" '0 ran'
+}
+# has_run NUMBER: so many scripts.
+has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=([0-9]+).*/\2/p' | awk '{ n += $1 } END { print n + 0 }')" -ge "$1" ]; }
+
 @test "a server that is stopped and goes on: the lock is still held, and nobody was told a thing" {
     start_redis
     hold_lock job -r "$URL" -t 10 --connect-timeout=300ms

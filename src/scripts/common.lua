@@ -6,7 +6,8 @@
 -- lock     the owner's token, or SHARED while several hold the lock
 -- meta     hash: who holds it exclusively, or the mode in force and a field
 --          "holder TOKEN" (JSON) for each who shares it; the last fence; the
---          last releases; takes, losses, waited_ms, held_ms
+--          last releases, and takes that were withdrawn before they came; takes,
+--          losses, waited_ms, held_ms
 -- holders  sorted set: token -> when its lease ends (server, ms)
 -- counts   hash, for those who do not get it: conflicts, timeouts, losses,
 --          waited_ms (a write to meta would wake the holder)
@@ -15,7 +16,7 @@
 
 local lock, meta, holders, counts, queue, waiters = unpack(KEYS)
 local SHARED = 'dlock:shared'
-local LINES_KEPT = 8
+local LINES_KEPT, WITHDRAWN_KEPT = 8, 32
 local META_KEPT_MS = 2592000000 -- 30 days beyond the lease
 
 local function is_wrong_type(reply)
@@ -47,8 +48,8 @@ local function learn(...)
   if found.err then return found end
   for i, field in ipairs(fields) do known[field] = found[i] end
 end
-local no_meta = learn('owner', 'take', 'fence', 'mode', 'slots', 'since', 'hold', 'spent', 'returned', 'takes', 'losses', 'waited_ms',
-  'held_ms')
+local no_meta = learn('owner', 'take', 'fence', 'mode', 'slots', 'since', 'hold', 'spent', 'returned', 'withdrawn', 'takes', 'losses',
+  'waited_ms', 'held_ms')
 if no_meta and not is_wrong_type(no_meta) then return {err = no_meta.err .. ' (HMGET)'} end
 
 -- Who holds it exclusively.
@@ -73,9 +74,15 @@ local function is_spent(take, token)
   return has_line('spent', take, token) or (take ~= '' and has_line('returned', take, token))
 end
 
-local function line_before(field, take, token)
+local function line_before(field, take, token, most)
   local all = take .. ' ' .. token .. '\n' .. (known[field] or '')
-  return string.match(all, '^' .. string.rep('[^\n]*\n', LINES_KEPT)) or all
+  return string.match(all, '^' .. string.rep('[^\n]*\n', most or LINES_KEPT)) or all
+end
+
+-- Whoever is gone cannot release what its take, still on its way, will find free.
+local function withdraw(take, token)
+  redis.pcall('HSET', meta, 'withdrawn', line_before('withdrawn', take, token, WITHDRAWN_KEPT))
+  if not known.fence then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
 end
 
 -- What meta knows of one who shares the lock; nil where that is nothing.

@@ -4,14 +4,15 @@
 -- ARGV: token, take id ("": the token alone counts), now (wall clock of the
 --       holder, ms), hold (ms for which others are still to be kept out, 0:
 --       none, "": what was asked for at the take), "lost" where the lease was
---       over before its command, "held" where it was not, "": given up, and
---       not even known whether it was taken
+--       over before its command, "held" where it was not; "": given up, and not
+--       even known whether it was taken; "withdrawn": so, and it may come yet
 -- Returns {"released", "now"}, {"released", ""}: it had been before, {"gone",
 --         "ended" or ""} or {"other", ...}
 
 local token, id, wall, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4])
 local how, left, record = standing(token, id)
-if id ~= '' and ARGV[5] == '' then
+local given_up = id ~= '' and (ARGV[5] == '' or ARGV[5] == 'withdrawn')
+if given_up then
   -- With --owner others have this token as well: where nothing says that the take
   -- happened, the lock is theirs.
   if how == 'ours' and (record or known).take ~= id then how, left, record = 'other', nil, nil end
@@ -22,7 +23,8 @@ local function hand_on()
 end
 if how ~= 'ours' then
   hand_on()
-  if id ~= '' and ARGV[5] ~= '' and how ~= 'released' then count('losses', 1) end
+  if id ~= '' and not given_up and how ~= 'released' then count('losses', 1) end
+  if id ~= '' and ARGV[5] == 'withdrawn' and how ~= 'released' then withdraw(id, token) end
   return {how, left or ''}
 end
 

@@ -24,7 +24,7 @@ local came, listens, space = tonumber(ARGV[18]) or 0, ARGV[19] == '1', ARGV[20]
 
 if no_meta then return {'unusable', meta, 'it is not a hash'} end
 -- Held up on its way, and given up meanwhile: nobody is there to release it.
-if is_spent(id, '') then return {'unusable', lock, 'this take was given up'} end
+if is_spent(id, '') or has_line('withdrawn', id, '') then return {'unusable', lock, 'this take was given up'} end
 
 local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
