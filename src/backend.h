@@ -20,6 +20,7 @@
 struct news {
     int fd;             /* readable then; -1: it does not tell at this time */
     bool due;           /* it is time already, though fd does not show it */
+    struct deadline by; /* check then at the latest: there is something to mend; 0: when it suits */
     const char *cannot; /* why it cannot tell at all; NULL: it can, or nobody knows */
 };
 

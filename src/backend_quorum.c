@@ -61,10 +61,26 @@ static enum lock_result ask_join(void *data, int number, struct bound bound)
 }
 
 /* Not where somebody has released it: the release may be on its way to the others. */
+static bool lacks_lock(const struct quorum_member *member)
+{
+    return !member->granted && member->result != LOCK_RELEASED;
+}
+
 static bool wants_join(const struct quorum *quorum, const struct quorum_member *member)
 {
     (void)quorum;
-    return !member->granted && member->result != LOCK_RELEASED && deadline_passed(member->joins);
+    return lacks_lock(member) && deadline_passed(member->joins);
+}
+
+/* One more that forgets the lock may let somebody else have it: that is not left to the next check, which may be 10 s
+ * away. One that stays down is asked ever more rarely. */
+static void plan_join(struct quorum *quorum)
+{
+    struct duration next = duration_max(quorum_join_interval, (struct duration){2 * quorum->join_pause.ns});
+    bool lacks = false;
+    for (int i = 0; i < quorum->count; i++)
+        lacks |= lacks_lock(&quorum->members[i]);
+    quorum->join_pause = lacks ? duration_min(next, DURATION_S(10)) : DURATION_ZERO;
 }
 
 /* A lease of another process is only known by its token. */
@@ -146,6 +162,7 @@ static enum lock_result ask_lease(struct quorum *quorum, crew_ask *ask, struct l
     if (is_own(lease) && (result == LOCK_OK || result == LOCK_UNAVAILABLE)) {
         cancelled = quorum_round(quorum, &crew, ask_join, judge_join, bound, wants_join);
         result = quorum_verdict(quorum, cancelled, why);
+        plan_join(quorum);
     }
     crew_close(&crew);
     if (result == LOCK_OK)
@@ -262,6 +279,8 @@ static struct news quorum_news(struct backend *backend)
         if (news.fd >= 0 && quorum->news_fd >= 0 && epoll_ctl(quorum->news_fd, EPOLL_CTL_ADD, news.fd, &event) == 0)
             all.fd = quorum->news_fd;
     }
+    if (quorum->join_pause.ns > 0)
+        all.by = deadline_after(quorum->join_pause);
     return all;
 }
 

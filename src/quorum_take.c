@@ -18,6 +18,10 @@
  *     after a random time, which is longer each time in a row. No order of arrival
  *     is kept: the servers' queues would have different ones, and who is first
  *     on one could stand in the way of who is first on two others for ever.
+ *     Those that have not answered by then may be just those that are missing, or
+ *     down: they are given as long again as the others took, and longer each time
+ *     in a row, so that neither one that hangs holds up all who contend, nor one
+ *     that is far is never heard.
  *   A minority is down: it counts as not granted. A majority is: released where it
  *     was granted, and told as an outage.
  *   A take got no answer, or was cut short: it may have been carried out, or
@@ -110,6 +114,14 @@ static enum lock_result ask_take(void *data, int number, struct bound bound)
     return result == LOCK_HELD && is_own_take(quorum, &member->holder) ? refuse_self(member) : result;
 }
 
+/* What has been granted stands in others' way as long as this lasts. */
+static struct duration split_grace(const struct quorum *quorum)
+{
+    enum { DOUBLED_MOST = 5 };
+    int doubled = quorum->splits < DOUBLED_MOST ? quorum->splits : DOUBLED_MOST;
+    return quorum_grace(quorum->start, (struct duration){(100 * NS_PER_MS) << doubled}, DURATION_S(5));
+}
+
 static struct duration judge_take(const void *data, const struct crew *crew)
 {
     const struct quorum *quorum = data;
@@ -121,6 +133,8 @@ static struct duration judge_take(const void *data, const struct crew *crew)
         return quorum_grace(quorum->start, least, DURATION_MS(100));
     if (count.held > spare || count.bad + count.silent > spare)
         return quorum_grace(quorum->start, DURATION_MS(20), DURATION_MS(100));
+    if (count.held > 0 && count.ok + count.held >= quorum->need)
+        return split_grace(quorum);
     return CREW_WAITS;
 }
 

@@ -163,6 +163,8 @@ static bool pause_until(struct watch *watch, struct deadline until)
     struct deadline soonest = deadline_after(news_interval);
     struct news news = watch->backend->news(watch->backend);
     bool told = news.due;
+    if (news.by.boot_ns > 0)
+        until = deadline_earlier(until, news.by);
     if (!told && !wait_until(watch, until, news.fd, &told))
         return false;
     return !told || wait_until(watch, deadline_earlier(until, soonest), -1, &told);

@@ -123,6 +123,23 @@ ends_with() {
     for i in 1 2 3; do is_free_on $i; done
 }
 
+@test "one of three hangs, another is in others' hands for a while: who contends does not wait for the one that hangs" {
+    quorum 3
+    local start
+    freeze 3
+    on 1 set dlock:job foreign px 500
+    start=$(now)
+    run dlock --connect-timeout=10s -w 8 job echo ran
+    equals "$status $output" '0 ran'
+    within 3000 "$start"
+    # Nor is the one that it has kept from the others meanwhile.
+    on 1 set dlock:job foreign
+    start=$(now)
+    fails_with 75 '' dlock --connect-timeout=10s -n job true
+    within 2000 "$start"
+    is_free_on 2
+}
+
 # far MILLISECONDS NUMBER...: so far away are these servers, at $T/farNUMBER.sock.
 far() {
     local i late=$1
@@ -207,6 +224,20 @@ far() {
     local first
     first=$(on 1 pttl dlock:job) # asked before the other, which only gets less meanwhile
     [ "$(on 2 pttl dlock:job)" -le "$first" ]
+    end_hold
+    wait "$HOLDER"
+    for i in 1 2 3; do is_free_on $i; done
+}
+
+@test "a server that is back has the lock before the next check would come" {
+    quorum 2 1
+    local start
+    hold_lock job --ttl=1h # checked every 10 s
+    serve 3
+    wait_until 20 redis_answers 3
+    start=$(now)
+    wait_until 20 is_held_on 3
+    within 6000 "$start"
     end_hold
     wait "$HOLDER"
     for i in 1 2 3; do is_free_on $i; done
