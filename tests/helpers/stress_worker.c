@@ -1,6 +1,6 @@
-/* The command that tests/stress.py runs under a lock.
+/* The command that tests/torture runs under a lock.
  *
- *   stress_worker DIR LOG RUN [ms=N] [exit=N] [deaf] [die] [stop=N] [daemon=N] [hydra=N]
+ *   stress_worker DIR LOG RUN [ms=N] [exit=N] [deaf] [die] [stop=N] [daemon=N] [hydra=N] [extend=N] [beats=N]
  *
  * It proves whether it is alone. DIR has one file for each run of this lock; the
  * run's processes, daemons too, share one open file description of theirs, with a
@@ -14,19 +14,28 @@
  *   deaf    ignores TERM                      die     ends by SIGKILL from itself
  *   stop    stops itself (SIGSTOP) after N ms
  *   daemon  leaves a daemon, deaf to TERM, that works for N ms
- *   hydra   leaves that daemon on TERM, and ends */
+ *   hydra   leaves that daemon on TERM, and ends
+ *   extend  runs `$TORTURE_DLOCK --extend` after N ms
+ *   beats   sends WATCHDOG=1 to $NOTIFY_SOCKET every N ms
+ *
+ * What limits dlock is not to limit this one: soft limits are raised. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,6 +48,12 @@ static const char *run;
 static int log_fd;
 static _Atomic int64_t *beat;
 static volatile sig_atomic_t term_seen;
+extern char **environ;
+
+/* When each of what it does on the way is next due; INT64_MAX: never. */
+struct due {
+    int64_t stop, extend, beat, beat_interval;
+};
 
 static int64_t now(void)
 {
@@ -101,29 +116,93 @@ static void look_for_others(const char *dir)
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0)
             continue; /* it is over, and tidied up */
+        /* From before the look: a while after it the other may be gone. */
+        int64_t at = now();
         if (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-            tell(now(), "overlap with=%s", other->d_name);
+            tell(at, "overlap with=%s", other->d_name);
         close(fd);
     }
     closedir(runs);
 }
 
+static void raise_limits(void)
+{
+    static const __typeof__(RLIMIT_NOFILE) limited[] = {RLIMIT_NOFILE, RLIMIT_AS, RLIMIT_NPROC, RLIMIT_STACK, RLIMIT_DATA};
+    for (size_t i = 0; i < sizeof limited / sizeof *limited; i++) {
+        struct rlimit limit;
+        if (getrlimit(limited[i], &limit) == 0) {
+            limit.rlim_cur = limit.rlim_max;
+            (void)setrlimit(limited[i], &limit);
+        }
+    }
+}
+
+/* Extends the lease by a dlock of its own. The new lease is counted from before
+ * the question, so it ends no later than counted from after it. */
+static void extend(void)
+{
+    char *dlock = getenv("TORTURE_DLOCK");
+    char *argv[] = {dlock, (char[]){"--extend"}, (char[]){"-q"}, NULL};
+    pid_t pid;
+    int status;
+    if (dlock == NULL || posix_spawn(&pid, dlock, NULL, NULL, argv, environ) != 0)
+        broken("extend");
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            broken("extend");
+    tell(now(), "extended status=%d", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+}
+
+static void show_heartbeat(void)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t length = path != NULL ? strlen(path) : 0;
+    if (length == 0 || length >= sizeof address.sun_path)
+        broken("beats");
+    memcpy(address.sun_path, path, length);
+    if (path[0] == '@')
+        address.sun_path[0] = '\0';
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        broken("beats");
+    /* A dlock that was killed hears nothing any more. */
+    if (sendto(fd, "WATCHDOG=1", 10, MSG_NOSIGNAL, (struct sockaddr *)&address,
+               (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) == 10)
+        tell(now(), "beat");
+    close(fd);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Works until `end`; a TERM that is listened to ends it sooner. */
-static void work(int64_t end, int64_t stop)
+static void work(int64_t end, struct due *due)
 {
     while (!term_seen) {
         int64_t at = now();
         atomic_store(beat, at);
         if (at >= end)
             return;
-        if (at >= stop) {
-            stop = INT64_MAX;
+        if (at >= due->stop) {
+            due->stop = INT64_MAX;
             tell(at, "stops");
             raise(SIGSTOP);
             continue;
         }
+        if (at >= due->extend) {
+            due->extend = INT64_MAX;
+            extend();
+            continue;
+        }
+        if (at >= due->beat) {
+            due->beat = at + due->beat_interval;
+            show_heartbeat();
+        }
         int64_t next = at + BEAT_MS * NS_PER_MS;
-        next = next < end ? next : end;
+        next = least(next, end);
         struct timespec ts = {(time_t)(next / (1000 * NS_PER_MS)), (long)(next % (1000 * NS_PER_MS))};
         clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &ts, NULL);
         at = now();
@@ -149,7 +228,7 @@ static void leave_daemon(int64_t life)
     if (daemon != 0)
         _exit(daemon < 0);
     tell(now(), "daemon");
-    work(now() + life, INT64_MAX);
+    work(now() + life, &(struct due){INT64_MAX, INT64_MAX, INT64_MAX, 0});
     tell(now(), "daemon_end");
     _exit(0);
 }
@@ -166,7 +245,7 @@ static int is_number(const char *word, const char *key, int64_t unit, int64_t *v
 
 int main(int argc, char **argv)
 {
-    int64_t begin = now(), length = 0, status = 0, stop = -1, daemon = -1, hydra = -1;
+    int64_t begin = now(), length = 0, status = 0, stop = -1, daemon = -1, hydra = -1, extension = -1, beats = -1;
     int deaf = 0, die = 0;
     if (argc < 4)
         return BROKEN;
@@ -177,16 +256,22 @@ int main(int argc, char **argv)
         die |= strcmp(argv[i], "die") == 0;
         (void)(is_number(argv[i], "ms", NS_PER_MS, &length) || is_number(argv[i], "exit", 1, &status) ||
                is_number(argv[i], "stop", NS_PER_MS, &stop) || is_number(argv[i], "daemon", NS_PER_MS, &daemon) ||
-               is_number(argv[i], "hydra", NS_PER_MS, &hydra));
+               is_number(argv[i], "hydra", NS_PER_MS, &hydra) ||
+               is_number(argv[i], "extend", NS_PER_MS, &extension) || is_number(argv[i], "beats", NS_PER_MS, &beats));
     }
+    raise_limits();
     sigaction(SIGTERM, &(struct sigaction){.sa_handler = deaf ? SIG_IGN : on_term}, NULL);
     show_life(argv[1]);
     const char *fence = getenv("DLOCK_FENCE");
-    tell(begin, "start fence=%s", fence != NULL ? fence : "0");
+    const char *slot = getenv("DLOCK_SLOT");
+    tell(begin, "start fence=%s%s%s", fence != NULL ? fence : "0", slot != NULL ? " slot=" : "", slot != NULL ? slot : "");
     look_for_others(argv[1]);
     if (daemon >= 0)
         leave_daemon(daemon);
-    work(begin + length, stop >= 0 ? begin + stop : INT64_MAX);
+    work(begin + length, &(struct due){.stop = stop >= 0 ? begin + stop : INT64_MAX,
+                                       .extend = extension >= 0 ? begin + extension : INT64_MAX,
+                                       .beat = beats >= 0 ? begin : INT64_MAX,
+                                       .beat_interval = beats});
     if (term_seen) {
         tell(now(), "term");
         if (hydra >= 0)

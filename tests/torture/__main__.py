@@ -1,0 +1,130 @@
+"""Tries to break the promise of dlock, and judges what came of it.
+
+    python3 tests/torture [OPTIONS] PATH-TO-DLOCK PATH-TO-HELPERS
+    python3 tests/torture --check LOG
+
+Many locks have contenders that come back for more. Meanwhile processes are killed and frozen, locks are taken away and
+servers fail. All of that goes into a log, which is then judged. Exit status: 0 all was as promised, 1 it was not, 2 no
+stage can be had here.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+
+sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
+
+# pylint: disable=wrong-import-position
+from campaign import Campaign, keep
+from checker import check
+from stages import MODULES, Missing, make
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def become_subreaper():
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def be_on_time():
+    """What is done to a process comes when it is meant to, also on a busy machine. Not for those whom it starts."""
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
+        os.setpriority(os.PRIO_PROCESS, 0, -10)
+
+
+def on_terminate(_number, _frame):
+    raise SystemExit(1)
+
+
+def make_stages(options, work, stack):
+    """Those that can be had; says why the others cannot."""
+    stages = []
+    for name in options.stage.split(","):
+        try:
+            stage = make(name, work, random.Random("%s/%s" % (options.seed, name)))
+        except Missing as missing:
+            print("skipped: %s" % missing, flush=True)
+            continue
+        stack.callback(stage.close)
+        stages.append(stage)
+    return stages
+
+
+def play(options):
+    """One campaign. Returns the exit status."""
+    print("replay: --plan %s --stage %s --seed %s --takes %d --seconds %g --locks %d%s" % (
+        options.plan, options.stage, options.seed, options.takes, options.seconds, options.locks,
+        " --only '%s'" % ",".join(options.only) if options.only else ""), flush=True)
+    with contextlib.ExitStack() as stack:
+        work = tempfile.mkdtemp(prefix="dlock-torture-")
+        stack.callback(shutil.rmtree, work, ignore_errors=True)
+        stages = make_stages(options, work, stack)
+        if not stages:
+            return 2
+        campaign = Campaign(options, work, stages, stack)
+        campaign.play()
+        good = check(campaign.log_path, options.strict_ttl / 1000)
+        if not good and options.log is None:
+            print("the history is kept in %s" % keep(campaign.log_path))
+    return 0 if good else 1
+
+
+def parser():
+    parse = argparse.ArgumentParser(prog="torture", description="Try to break the promise of dlock.")
+    parse.add_argument("--check", metavar="LOG", help="only judge the history in LOG")
+    parse.add_argument("--plan", choices=("takes", "ends"), default="takes",
+                       help="many short commands in all modes while stores fail, or the ends of leases (default: takes)")
+    parse.add_argument("--stage", default="file,redis", metavar="LIST",
+                       help="of %s; several play at once (default: file,redis)" % ", ".join(MODULES))
+    parse.add_argument("--takes", type=int, default=10 ** 9, metavar="N", help="end after so many on each stage")
+    parse.add_argument("--seconds", type=float, default=120, metavar="N", help="end after so long (default: 120)")
+    parse.add_argument("--locks", type=int, default=20, metavar="N", help="locks on each stage (default: 20)")
+    parse.add_argument("--pace", type=int, default=100, metavar="PERCENT", help="of the takes between two faults")
+    parse.add_argument("--only", default="", metavar="LIST", help="only these faults and deeds; none: nothing is done")
+    parse.add_argument("--seed", default="", metavar="TEXT", help="default: drawn, and printed")
+    parse.add_argument("--ttl-least", type=int, default=100, metavar="MS", help="shortest lease of ends (default: 100)")
+    parse.add_argument("--ttl-most", type=int, default=1500, metavar="MS", help="longest lease of ends (default: 1500)")
+    parse.add_argument("--strict-ttl", type=int, default=500, metavar="MS",
+                       help="from this TTL on each overlap counts; below it one of a few ms at the lease's end is only "
+                       "told of (default: 500)")
+    parse.add_argument("--tree", action="store_true", help="ends: run dlock with --tree, and want what that promises")
+    parse.add_argument("--plant", action="store_true", help="have a part of the takes go past the lock: must be found")
+    parse.add_argument("--log", metavar="FILE", help="keep the history here")
+    parse.add_argument("dlock", nargs="?", metavar="PATH-TO-DLOCK")
+    parse.add_argument("helpers", nargs="?", metavar="PATH-TO-HELPERS", help="directory of stress_worker and fault_*.so")
+    return parse
+
+
+def main():
+    parse = parser()
+    options = parse.parse_args()
+    if options.check is not None:
+        return 0 if check(options.check, options.strict_ttl / 1000) else 1
+    if options.helpers is None:
+        parse.error("the paths of dlock and of its tests' helpers are missing")
+    options.dlock, helpers = os.path.abspath(options.dlock), os.path.abspath(options.helpers)
+    options.worker = os.path.join(helpers, "stress_worker")
+    options.wall_clock = os.path.join(helpers, "fault_wall_clock.so")
+    options.log = options.log and os.path.abspath(options.log)
+    options.only = options.only.split(",") if options.only else []
+    options.seed = options.seed or str(random.SystemRandom().randrange(10 ** 6))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, on_terminate)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    become_subreaper()
+    be_on_time()
+    return play(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

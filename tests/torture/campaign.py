@@ -1,0 +1,299 @@
+"""Runs dlocks by hundreds on one or more stages, in one thread, so that no pid is signalled once it is reaped.
+
+What happens when is drawn from the seed; how the processes race each other is up to the machine.
+"""
+
+import contextlib
+import fcntl
+import glob
+import heapq
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import threading
+import time
+
+from nemesis import Deeds, Faults
+from plans import KINDS, Contender
+
+DRAIN_LIMIT, SURVIVOR_LIMIT, HEAL_LIMIT = 30.0, 8.0, 60.0
+TICK = 0.02
+# From here on it counts that the machine wakes somebody late (as in tests/helpers/stress_worker.c).
+LATE = 0.003
+# How long an end may have been overlooked here, before that is noted.
+SLOW_TURN = 0.1
+OUTAGE = "3s"
+
+
+def now():
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Live:
+    """A run of dlock that has not ended, or whose processes have not."""
+
+    def __init__(self, number, contender, plan):
+        self.number, self.contender, self.plan = number, contender, plan
+        self.pid = self.command = None
+        self.frozen = self.ended = False
+
+
+class Campaign:
+    now = staticmethod(now)
+
+    def __init__(self, options, work, stages, stack):
+        self.options, self.work, self.stages = options, work, stages
+        self.log_path = options.log or os.path.join(work, "log")
+        self.log_fd = os.open(self.log_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.read_to, self.unread = 0, b""
+        self.env = {name: value for name, value in os.environ.items()
+                    if not name.startswith("DLOCK_") and name not in ("NOTIFY_SOCKET", "XDG_CONFIG_HOME", "REDISCLI_AUTH")}
+        self.env.update(HOME=work, TORTURE_DLOCK=options.dlock, DLOCK_OUTAGE=OUTAGE)
+        # The servers of stages, which are not ours to reap.
+        self.not_ours = set(children())
+        self.rng = random.Random("%s/starts" % options.seed)
+        self.events, self.order = [], 0
+        # By number: those that have not ended, and those of whom the log has no start yet.
+        self.live, self.told = {}, {}
+        self.by_pid, self.leftovers = {}, []
+        self.number, self.ending, self.reaped = 0, False, now()
+        self.takes = {stage.name: 0 for stage in stages}
+        self.deeds = Deeds(self)
+        self.faults = [Faults(self, stage) for stage in stages] if options.plan == "takes" else []
+        stack.callback(self.stop_all)
+
+    def log(self, event, **fields):
+        said = fields.pop("said", None)
+        line = "%.6f %s%s%s\n" % (now(), event, "".join(" %s=%s" % item for item in fields.items()),
+                                  "" if said is None else " said=" + said)
+        os.write(self.log_fd, line.encode())
+
+    def at(self, when, action, *arguments):
+        self.order += 1
+        heapq.heappush(self.events, (when, self.order, action, arguments))
+
+    # -- runs --
+
+    def alive_dir(self, stage, lock):
+        path = os.path.join(self.work, "alive", stage.name, lock)
+        os.makedirs(path, exist_ok=True)
+        return path
+
+    def spawn(self, contender):
+        options, stage, lock = self.options, contender.stage, contender.lock
+        if self.ending or self.takes[stage.name] >= options.takes:
+            return
+        plan = contender.plan()
+        name = lock
+        if options.plant and contender.rng.random() < 0.3:
+            name = lock + "-planted"
+        self.number += 1
+        number = str(self.number)
+        live = Live(number, contender, plan)
+        command = [options.worker, self.alive_dir(stage, lock), self.log_path, number] + plan.words
+        argv = plan.argv(options.dlock, stage.arguments(), name, "run-" + number, command)
+        self.log("spawn", run=number, lock=lock, name=name, backend=stage.name, **plan.fields(),
+                 words=",".join(plan.words).replace("=", ":"), chaos="%s:%s:%.3f:%d" % plan.chaos)
+        live.pid = os.posix_spawnp(argv[0], argv, self.env_of(plan), setsigmask=[], file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, self.error_path(number), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)])
+        self.live[number] = self.by_pid[live.pid] = self.told[number] = live
+        if plan.chaos[1] == "spawn":
+            self.at(now() + plan.chaos[2], self.deeds.do, live)
+
+    def env_of(self, plan):
+        if plan.wall is None:
+            return self.env
+        home = os.path.join(self.work, "clock%d" % plan.wall)
+        if not os.path.isdir(home):
+            os.mkdir(home)
+            with open(os.path.join(home, "wall_clock"), "w", encoding="ascii") as file:
+                file.write("%d\n" % plan.wall)
+        return dict(self.env, T=home, LD_PRELOAD=self.options.wall_clock)
+
+    def error_path(self, number):
+        return os.path.join(self.work, "err", number)
+
+    def reap(self):
+        """Of all that has ended; orphans of killed dlocks come to us too, the servers of the stages are theirs."""
+        for pid in children():
+            if pid in self.not_ours and pid not in self.by_pid:  # a server that was killed leaves its pid to others
+                continue
+            with contextlib.suppress(ChildProcessError):
+                gone, status = os.waitpid(pid, os.WNOHANG)
+                if gone != 0 and pid in self.by_pid:
+                    self.ended(self.by_pid.pop(pid), status)
+
+    def ended(self, live, status):
+        live.ended = True
+        del self.live[live.number]
+        with open(self.error_path(live.number), encoding="utf-8", errors="replace") as file:
+            said = " / ".join(file.read().split("\n")).strip(" /")
+        os.unlink(self.error_path(live.number))
+        self.log("exit", run=live.number, status=os.waitstatus_to_exitcode(status), said=said)
+        self.leftovers.append(live)
+        rng = live.contender.rng
+        # In a convoy they come apart, so that it is known who was first.
+        pause = rng.uniform(0, 1.2) if live.contender.kind == "convoy" else rng.choice((0, 0, 0.01, 0.1))
+        # One that finds the lock held must not come again at once for ever.
+        self.at(now() + (pause if live.command is not None else pause + 0.03), self.spawn, live.contender)
+
+    def tidy(self):
+        """Notes when the last process of a run was seen alive, once all are gone."""
+        still = []
+        for live in self.leftovers:
+            path = os.path.join(self.alive_dir(live.contender.stage, live.contender.lock), live.number)
+            try:
+                with open(path, "rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: workers ask so too
+                    beat = file.read(8)
+            except FileNotFoundError:
+                continue  # never started
+            except BlockingIOError:
+                still.append(live)
+                continue
+            self.log("gone", run=live.number, until="%.6f" % (struct.unpack("=q", beat)[0] / 1e9))
+            os.unlink(path)
+        self.leftovers = still
+
+    def follow(self):
+        """Reads in the log which commands have started, and when."""
+        data = self.unread + os.pread(self.log_fd, 1 << 20, self.read_to)
+        self.read_to += len(data) - len(self.unread)
+        lines = data.split(b"\n")
+        self.unread = lines.pop()
+        for line in lines:
+            words = line.split(b" said=")[0].split()
+            if words[1] != b"start":
+                continue
+            fields = dict(word.split(b"=", 1) for word in words[2:])
+            live = self.told.pop(fields[b"run"].decode(), None)
+            if live is not None:
+                self.takes[live.contender.stage.name] += 1
+                live.command = int(fields[b"pid"])
+                if live.plan.chaos[1] == "start":
+                    self.at(float(words[0]) + live.plan.chaos[2], self.deeds.do, live)
+
+    # -- the whole --
+
+    def turn(self):
+        wait = min(self.events[0][0] - now(), TICK) if self.events else TICK
+        if wait > 0:
+            begin = now()
+            late = now() - begin - wait if signal.sigtimedwait([signal.SIGCHLD], wait) is None else 0
+            if late >= LATE:
+                self.log("machine_late", by="%.6f" % late)
+        self.reap()
+        if now() - self.reaped >= SLOW_TURN:
+            self.log("slow_turn", took="%.6f" % (now() - self.reaped))
+        self.reaped = now()
+        self.follow()
+        self.tidy()
+        due = now()  # what comes up meanwhile waits for the next turn: whoever has ended is to be seen soon
+        while self.events and self.events[0][0] <= due:
+            _, _, action, arguments = heapq.heappop(self.events)
+            action(*arguments)
+        if not self.ending:
+            for faults in self.faults:
+                faults.look(self.takes[faults.stage.name])
+
+    def until(self, end, condition):
+        while now() < end and not condition():
+            self.turn()
+        return condition()
+
+    def play(self):
+        options = self.options
+        os.mkdir(os.path.join(self.work, "err"))
+        self.log("begin", seed=options.seed, tree=int(options.tree))
+        begin = now()
+        for stage in self.stages:
+            self.log("stage", backend=stage.name, order=int(stage.in_order), progress=stage.progress)
+            for i in range(options.locks):
+                kind = KINDS[i % len(KINDS)] if options.plan == "takes" else None
+                for number in range(2 + i % 2 + 3 * (kind in ("convoy", "slots"))):
+                    self.at(begin + self.rng.uniform(0, 0.5), self.spawn,
+                            Contender(stage, "lock%d" % i, number, kind, options))
+        for faults in self.faults:
+            faults.start()
+        self.until(begin + options.seconds, lambda: all(takes >= options.takes for takes in self.takes.values()))
+        self.ending = True
+        self.log("ending")
+        for faults in self.faults:
+            faults.finish()
+        if not self.until(now() + HEAL_LIMIT, lambda: all(faults.healed.is_set() for faults in self.faults)):
+            self.log("stuck", backend=self.stages[0].name, said="a fault does not end")
+        self.drain()
+        self.until(now() + SURVIVOR_LIMIT, lambda: not self.leftovers)
+        self.look_for_rest()
+        self.log("done")
+
+    def drain(self):
+        if not self.until(now() + DRAIN_LIMIT, lambda: not self.live):
+            for live in list(self.live.values()):
+                self.log("hung", run=live.number, said=where_is(live.pid))
+                os.kill(live.pid, signal.SIGKILL)
+            self.until(now() + SURVIVOR_LIMIT, lambda: not self.live)
+
+    def look_for_rest(self):
+        for stage in self.stages:
+            # Of a killed holder the lock is left until its lease ends, and its file until the next one takes it over.
+            for i in range(self.options.locks):
+                argv = [self.options.dlock] + stage.arguments() + ["-w", "6"]
+                for name in ["lock%d" % i] + ["lock%d-planted" % i] * self.options.plant:
+                    status = subprocess.call(argv + [name, "--", "true"], env=self.env, stdin=subprocess.DEVNULL)
+                    if status != 0:
+                        self.log("left", backend=stage.name, what="lock:%s,which_gives_%d" % (name, status))
+            try:
+                for what in stage.locks():
+                    self.log("left", backend=stage.name, what=what.replace(" ", "_"))
+            except (OSError, RuntimeError) as error:
+                self.log("stuck", backend=stage.name, said=repr(error))
+        for live in self.leftovers:
+            self.log("left", backend=live.contender.stage.name, what="process_of_run_" + live.number)
+        end = now() + 2  # guards of --attach are just ending
+        self.until(end, lambda: not set(children()) - self.not_ours)
+        for pid in set(children()) - self.not_ours:
+            self.log("left", backend=self.stages[0].name, what="process_%d:%s" % (pid, command_of(pid)))
+
+    def stop_all(self):
+        """Ends what an error left running: our children, and theirs, which then come to us."""
+        end = now() + 5
+        while now() < end and (pids := set(children()) - self.not_ours):
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+
+
+def where_is(pid):
+    """Where each thread of a process waits in the kernel, for whoever looks into why it hangs."""
+    told = []
+    for task in sorted(glob.glob("/proc/%d/task/*" % pid)):
+        for name in ("wchan", "syscall", "stack"):
+            with contextlib.suppress(OSError), open(os.path.join(task, name), encoding="ascii", errors="replace") as file:
+                told.append("%s %s: %s" % (os.path.basename(task), name, " ".join(file.read().split())))
+    return "; ".join(told)
+
+
+def command_of(pid):
+    with contextlib.suppress(OSError), open("/proc/%d/cmdline" % pid, encoding="utf-8", errors="replace") as file:
+        return file.read().replace("\0", "_").replace(" ", "_")
+    return ""
+
+
+def children():
+    """Of this process's first thread: what it started, and the orphans of those. Not what other threads started."""
+    main = threading.main_thread().native_id
+    with open("/proc/self/task/%d/children" % main, encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def keep(path):
+    """Puts the log where it outlives us; returns where."""
+    kept = os.path.join(os.environ.get("TMPDIR", "/tmp"), "dlock-torture-%d.log" % os.getpid())
+    shutil.copyfile(path, kept)
+    return kept

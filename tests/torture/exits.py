@@ -1,0 +1,161 @@
+"""The judge of exit statuses: whether each is true to what happened."""
+
+import signal
+
+# A command that is still there so long after its lease, with a dlock that was not frozen, was not stopped.
+OVERRUN_MOST = 1.0
+CONFLICT, SERVICE_AWAY, NO_RESOURCES, LOST = 75, 69, 71, 124
+# The system refused, or a file cannot be made: what a dlock with low limits may say, and what the loader of
+# programs or a shell says where it cannot begin at all.
+REFUSED = {1, 2, 69, 70, 71, 73, 126, 127}
+# How long --attach waits for its guard: only a machine that is busy uses it up.
+GUARD_STARTS = 1.5
+# Why a server that is there may be said to be away where the machine stalls.
+TOO_SLOW = ("did not answer in time", "its lease was over before the answer came")
+# Beside --outage: connecting, the queue, and the machine.
+AROUND_A_FAULT = 3.0
+
+
+def judge(checker, run):
+    counts = checker.counts[run.backend]
+    counts["runs"] += 1
+    if run.start is not None:
+        counts["takes"] += 1
+    for what, is_so in (("stops (124)", run.status == LOST), ("dlocks killed", run.killed is not None),
+                        ("dlocks frozen", bool(run.freezes)), ("locks taken away", bool(run.removals)),
+                        ("signals", bool(run.signals)), ("low limits", run.limited), ("other clocks", run.wall)):
+        counts[what] += bool(is_so)
+    if run.hung is not None:
+        checker.complain(run, "dlock did not end, and was killed %.1f s after it began" % (run.hung - run.spawned))
+        return
+    if run.exit is None:
+        checker.complain(run, "dlock did not end")
+        return
+    counts["status: %d" % run.status] += run.status not in (0, 1, 7, 42)
+    if run.killed is not None and run.status < 0:
+        return
+    problem = exit_problem(checker, run)
+    if problem is not None:
+        checker.complain(run, problem)
+    judge_overrun(checker, run)
+
+
+def judge_overrun(checker, run):
+    if run.start is None or run.freezes or run.how == "acquire" or \
+            (run.leaves_daemon and not run.tree and run.ended_by_itself):
+        return
+    overrun = run.until - run.last_deadline
+    checker.most_overrun[run.backend] = max(checker.most_overrun[run.backend], overrun)
+    if overrun > OVERRUN_MOST + checker.lateness:
+        checker.complain(run, "the command ran on for %.3f s after its lease" % overrun)
+
+
+def exit_problem(checker, run):
+    """What is untrue about an exit status, or None."""
+    if run.how != "run":
+        return problem_of_script(checker, run)
+    if run.start is None:
+        return problem_without_command(checker, run)
+    if run.status == LOST:
+        stop = run.earliest_take + run.ttl - run.drift - run.grace
+        return None if run.removals or run.shared_removals or run.lost_to or run.exit >= stop else \
+            "124, but the lease had %.3f s to go before any stop was due" % (stop - run.exit)
+    sent = {sent.number for sent in run.signals}
+    wanted = {128 + number for number in sent}
+    if run.limited and run.status == NO_RESOURCES:
+        return None  # what cannot be watched is stopped
+    if run.term is not None and signal.SIGTERM not in sent:
+        return "the command was told to stop, but this is not 124"
+    if run.end is None and run.died is None:
+        return None if run.status in wanted else "the command was stopped, but this is not 124"
+    ended = run.end if run.end is not None else run.died
+    if ended > run.last_deadline + (checker.slack if run.extended else 0):
+        return "the command ended %.3f s after its lease, but this is not 124" % (ended - run.last_deadline)
+    # Where the server cannot be asked any more nobody knows.
+    if "could not be released" not in run.said and \
+            any(removal.after < ended for removal in run.removals if removal.before >= run.start):
+        return "the lock was lost before the command ended, but this is not 124"
+    wanted.add(run.end_status if run.end is not None else 128 + signal.SIGKILL)
+    return None if run.status in wanted else "the command's own status was %d" % (
+        run.end_status if run.end is not None else 128 + signal.SIGKILL)
+
+
+def problem_of_script(checker, run):
+    """A script that holds the lock itself ends with its own status, or is stopped."""
+    if run.status < 0 or run.status > 128:
+        number = -run.status if run.status < 0 else run.status - 128
+        if run.was_sent(number) or (run.died is not None and number == signal.SIGKILL):
+            return None
+        stop = run.earliest_take + run.ttl - run.drift - run.grace
+        if run.how == "attach" and (run.removals or run.shared_removals or run.lost_to or run.exit >= stop - checker.slack):
+            return None
+        return "ended by signal %d, which nobody should have sent" % number
+    if run.start is None:
+        return problem_without_command(checker, run)
+    if run.end is not None and run.status != run.end_status and run.status not in window_statuses(checker, run):
+        return "the command's own status was %d" % run.end_status
+    if run.how == "acquire" and "release=" in run.said:
+        status = run.said.rpartition("release=")[2].split()[0]
+        if status not in ("0", str(SERVICE_AWAY)) and not run.disturbed and run.exit < run.earliest_take + run.ttl and \
+                int(status) not in window_statuses(checker, run):
+            return "the release of a lock that was not lost gives %s" % status
+    return None
+
+
+def window_statuses(checker, run):
+    """What dlock may end with because of the faults that were on, or just over."""
+    statuses = set()
+    for window in checker.history.windows:
+        if window.backend == run.backend and window.touches(run.spawned - AROUND_A_FAULT, run.exit):
+            statuses |= window.may_give
+    return statuses
+
+
+def problem_without_command(checker, run):
+    """The command has not run, or was ended before it could tell."""
+    status = run.status
+    if status < 0:
+        return None if run.was_sent(-status) else "dlock was ended by signal %d, which nobody sent" % -status
+    if run.limited and status in REFUSED:
+        return None
+    if status == CONFLICT:
+        return problem_of_conflict(checker, run)
+    if status == LOST:
+        if run.freezes or run.removals or run.shared_removals or run.lost_to or \
+                run.exit >= run.spawned + run.ttl - run.drift - run.grace:
+            return None
+        return "124 without a command, and the lease had not ended"
+    if status in window_statuses(checker, run):
+        return None
+    if "did not start in time" in run.said and run.exit - run.spawned >= GUARD_STARTS:
+        return None
+    if status == SERVICE_AWAY:
+        if any(text in run.said for text in TOO_SLOW) and checker.machine_stalled(run):
+            return None
+        return "the service was said to be away, but no fault was on"
+    if status > 128 and run.was_sent(status - 128):
+        return None
+    return "dlock ended without having run anything"
+
+
+def problem_of_conflict(checker, run):
+    if run.wait is None:
+        return "75, but it was to wait for ever"
+    waited = run.exit - run.spawned
+    if waited < run.wait - 0.005:
+        return "75 after %.3f s, but it was to wait for %.3f s" % (waited, run.wait)
+    late = waited - run.wait - checker.slack - 0.2
+    if late > 0 and not run.disturbed and not window_statuses(checker, run) and not checker.machine_stalled(run):
+        return "75 came %.3f s after the wait was over" % late
+    return None
+
+
+def judge_conflicts(checker, runs):
+    """Whoever was told that others held the lock, or came before: somebody must have."""
+    wanting = sorted((run for run in runs), key=lambda run: run.spawned)
+    for run in wanting:
+        if run.status != CONFLICT or run.start is not None:
+            continue
+        if not any(other is not run and other.spawned <= run.exit and other.held_until + checker.slack >= run.spawned
+                   for other in wanting):
+            checker.complain(run, "75, but nobody held the lock or waited for it")

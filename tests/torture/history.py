@@ -1,0 +1,238 @@
+"""The history of a campaign: what its log says, read into runs and windows of faults.
+
+A line of the log is TIME EVENT KEY=VALUE..., with the seconds of CLOCK_BOOTTIME; what dlock said is the rest of a
+line, after "said=". Who writes it: campaign.py, nemesis.py and the worker (tests/helpers/stress_worker.c).
+"""
+
+import collections
+
+# Of dlock: src/lease.c.
+DRIFT_LEAST = 0.002
+FIELDS_OF_THE_REST = " said="
+
+Removal = collections.namedtuple("Removal", "before after")
+Freeze = collections.namedtuple("Freeze", "begin end")
+# Whether waiters are served in order, and how soon the next one has a free lock, in seconds.
+Traits = collections.namedtuple("Traits", "order progress")
+Signal = collections.namedtuple("Signal", "at number to")
+
+
+class Window:
+    """A fault of a stage, from before it began until after it was healed (None: until the end of the log)."""
+
+    def __init__(self, stamp, fields):
+        self.begin, self.end = stamp, None
+        self.backend, self.fault = fields["backend"], fields["fault"]
+        self.may_lose = fields.get("may_lose") == "1"
+        self.forgets = fields.get("forgets") == "1"
+        self.keeps_fences = fields.get("keeps_fences", "1") == "1"
+        self.may_give = {int(number) for number in fields.get("may_give", "69").split(",") if number}
+
+    def touches(self, begin, end):
+        return self.begin <= end and (self.end is None or self.end >= begin)
+
+
+class Run:
+    """What the log says of one run of dlock."""
+
+    def __init__(self, number, spawned, fields, tree):
+        self.number = number
+        self.spawned = spawned
+        self.lock, self.name = fields["lock"], fields.get("name", fields["lock"])
+        self.backend = fields["backend"]
+        self.ttl, self.grace = float(fields["ttl"]) / 1000, float(fields["grace"]) / 1000
+        self.mode, _, slots = fields.get("mode", "exclusive").partition(":")
+        self.slots = int(slots) if slots else None
+        # run: dlock runs the command; attach: the worker is the script; acquire: a script that acquires and releases.
+        self.how = fields.get("how", "run")
+        # Seconds that it may wait; None: for ever.
+        self.wait = float(fields["wait"]) / 1000 if "wait" in fields else None
+        self.hold = float(fields.get("hold", 0)) / 1000
+        self.tree = fields.get("tree", "1" if tree else "0") == "1"
+        self.leaves_daemon = fields.get("daemon") == "1"
+        self.limited, self.wall = fields.get("limited"), fields.get("wall") == "1"
+        self.fence = self.slot = self.start = self.until = self.extended = None
+        self.end = self.end_status = self.term = self.died = None
+        self.killed = self.exit = self.status = self.hung = None
+        self.frozen_since = None
+        self.freezes, self.removals, self.signals, self.said = [], [], [], ""
+        # Of a lock that several shared it is not known which of them had it then.
+        self.shared_removals = []
+        self.lost_to, self.earliest_take = [], spawned
+
+    @property
+    def drift(self):
+        return min(max(self.ttl / 100, DRIFT_LEAST), 1.0)
+
+    @property
+    def last_deadline(self):
+        """The lease is counted from before the take, and that was before the start, or from an extension."""
+        return max(self.start, self.extended or 0) + self.ttl - self.drift
+
+    @property
+    def ended_by_itself(self):
+        return (self.end is not None or self.died is not None) and self.term is None
+
+    @property
+    def held_until(self):
+        """The lock was held or kept no longer than this, if it was ever taken."""
+        if self.exit is None:
+            return float("inf")
+        gone = max(self.exit, self.until or 0)
+        taken_by = self.start if self.start is not None else self.exit
+        left = self.killed is not None or self.freezes or self.signals or self.limited or self.how == "acquire" or \
+            (self.start is None and self.status != 75) or "release" in self.said
+        kept = max(taken_by, self.extended or 0) + self.ttl if left else 0
+        return max(gone, kept, taken_by + self.hold)
+
+    def alive_at(self, stamp):
+        self.until = max(self.until or 0, stamp)
+
+    def frozen_during(self, begin, end):
+        return any(freeze.begin <= end and freeze.end >= begin for freeze in self.freezes)
+
+    def was_sent(self, *numbers):
+        return any(signal.number in numbers for signal in self.signals)
+
+    @property
+    def disturbed(self):
+        return bool(self.removals or self.shared_removals or self.freezes or self.killed or self.signals or self.limited or
+                    self.lost_to)
+
+
+class History:
+    """Reads a log. What makes no sense, or was found wrong by those who wrote it, is in `wrong`."""
+
+    def __init__(self):
+        self.runs, self.windows = {}, []
+        self.removed_all = []  # (backend, lock, removal) of locks that several shared
+        self.traits = collections.defaultdict(lambda: Traits(True, 1.0))
+        self.found = []      # pairs of runs of which one found the other alive
+        self.wrong = []      # (backend, sentence)
+        self.counts = collections.defaultdict(collections.Counter)
+        self.tree = self.begun = self.done = False
+        self.first = self.last = self.ending = None
+        self.late = []       # (when, by how much) a worker or the campaign was woken late
+        self.slow_turns = []  # (when, how long) the campaign did not look who had ended
+        self.seed = ""
+
+    def read(self, path):
+        with open(path, encoding="utf-8", errors="replace") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    self.read_line(line)
+                except (KeyError, ValueError, IndexError) as error:
+                    self.wrong.append(("", "line %d of the log makes no sense (%r): %s" % (number, error, line.strip())))
+        self.close_windows()
+
+    def close_windows(self):
+        for window in self.windows:
+            window.end = self.last if window.end is None else window.end
+        for backend, lock, removal in self.removed_all:
+            for run in self.runs.values():
+                if (run.backend, run.lock) == (backend, lock) and run.mode != "exclusive" and \
+                        run.spawned <= removal.after and (run.exit is None or run.exit >= removal.before):
+                    run.shared_removals.append(removal)
+        for run in self.runs.values():
+            if run.frozen_since is not None and (not run.freezes or run.freezes[-1].begin != run.frozen_since):
+                run.freezes.append(Freeze(run.frozen_since, self.last))
+            run.lost_to = [window for window in self.windows if window.may_lose and window.backend == run.backend and
+                           window.touches(run.spawned, run.exit if run.exit is not None else self.last)]
+        self.late.sort()
+
+    def read_line(self, line):
+        head, _, said = line.rstrip("\n").partition(FIELDS_OF_THE_REST)
+        words = head.split()
+        stamp, event = float(words[0]), words[1]
+        fields = dict(word.split("=", 1) for word in words[2:])
+        self.first = stamp if self.first is None else self.first
+        self.last = max(stamp, self.last or stamp)
+        if event == "begin":
+            self.begun, self.tree, self.seed = True, fields.get("tree") == "1", fields.get("seed", "")
+        elif event == "ending":
+            self.ending = stamp
+        elif event == "done":
+            self.done = True
+        elif event in ("left", "stuck"):
+            self.wrong.append((fields["backend"], "%s: %s" % (
+                "left behind" if event == "left" else "the stage does not heal", fields.get("what", said))))
+        elif event == "fault_begin":
+            self.windows.append(Window(stamp, fields))
+            self.counts[fields["backend"]]["fault: " + fields["fault"]] += 1
+        elif event == "fault_end":
+            self.last_open(fields).end = stamp
+        elif event == "fault_says":
+            self.counts[fields["backend"]]["said: " + said.partition(":")[0]] += 1
+        elif event == "stage":
+            self.traits[fields["backend"]] = Traits(fields["order"] == "1", float(fields["progress"]))
+        elif event == "machine_late":
+            self.late.append((stamp, float(fields["by"])))
+        elif event == "slow_turn":
+            self.slow_turns.append((stamp, float(fields["took"])))
+        elif event == "removed_all":
+            self.removed_all.append((fields["backend"], fields["lock"], Removal(float(fields["before"]), stamp)))
+        elif event == "spawn":
+            self.runs[fields["run"]] = Run(fields["run"], stamp, fields, self.tree)
+        else:
+            self.read_run(self.runs[fields["run"]], stamp, event, fields, said)
+
+    def last_open(self, fields):
+        for window in reversed(self.windows):
+            if (window.backend, window.fault) == (fields["backend"], fields["fault"]) and window.end is None:
+                return window
+        raise ValueError("no such fault is on")
+
+    def read_run(self, run, stamp, event, fields, said):
+        if event == "start":
+            run.start, run.fence = stamp, int(fields["fence"])
+            run.slot = int(fields["slot"]) if "slot" in fields else None
+            run.alive_at(stamp)
+        elif event == "overlap":
+            other = self.runs[fields["with"]]
+            self.found.append((other, run))
+            run.alive_at(stamp)
+            other.alive_at(stamp)
+        elif event in ("term", "stops", "daemon", "daemon_end", "extended", "beat"):
+            run.term = stamp if event == "term" else run.term
+            if event == "beat" or (event == "extended" and fields["status"] == "0"):
+                run.extended = stamp
+            run.alive_at(stamp)
+        elif event == "late":
+            run.alive_at(stamp)
+            if not run.signals:  # one that was stopped is late because of that
+                self.late.append((stamp, float(fields["by"])))
+        elif event in ("end", "die"):
+            run.alive_at(stamp)
+            if event == "die":
+                run.died = stamp
+            else:
+                run.end, run.end_status = stamp, int(fields["status"])
+        elif event == "gone":
+            run.alive_at(float(fields["until"]))
+        elif event == "broken":
+            self.wrong.append((run.backend, "the worker of run %s failed: %s" % (run.number, fields)))
+        else:
+            self.read_deed(run, stamp, event, fields, said)
+
+    @staticmethod
+    def read_deed(run, stamp, event, fields, said):
+        """What was done to the run, and how it ended."""
+        if event == "kill":
+            run.killed = stamp
+        elif event == "signal":
+            run.signals.append(Signal(stamp, int(fields["number"]), fields["to"]))
+        elif event == "freeze":
+            run.frozen_since = stamp
+        elif event == "thaw":
+            run.freezes.append(Freeze(run.frozen_since, stamp))
+        elif event == "removed":
+            run.removals.append(Removal(float(fields["before"]), stamp))
+        elif event == "hung":
+            run.hung, run.said = stamp, said
+        elif event == "exit":
+            run.exit, run.status, run.said = stamp, int(fields["status"]), said
+            # A signal that dlock is not there to pass on ends it like a kill.
+            if run.status < 0 and run.killed is None and run.how == "run":
+                run.killed = min((s.at for s in run.signals if s.number == -run.status), default=None)
+        else:
+            raise ValueError(event)

@@ -1,0 +1,214 @@
+"""What is done to the runs of dlock (Deeds), and to the stages (Faults).
+
+A deed belongs to the plan of its run. Faults follow a schedule that is drawn from the seed alone: at which take which
+one begins, for how long, and the seed that it does its work by. Servers are slow to come and to go, so a thread of its
+own does that; what it does is logged before it begins and after it has ended.
+"""
+
+import contextlib
+import os
+import queue
+import random
+import signal
+import threading
+
+# Of a stage's time, in takes: between the beginnings of two faults.
+BETWEEN_FAULTS = (60, 140)
+# So many in a row, then quiet: order and progress are judged where no fault has been for a while.
+ROW, QUIET = 12, 1200
+# What Redis has at the key of a lock that several hold.
+SHARED = "dlock:shared"
+
+
+def schedule(stage, options):
+    """A list of (takes since the one before, fault, seconds, seed) without end, drawn as it is read."""
+    rng = random.Random("%s/faults/%s" % (options.seed, stage.name))
+    faults = [fault for fault in stage.faults() if not options.only or word(fault.name) in options.only]
+    drawn, pending = 0, []
+    while faults:
+        if not pending:  # all of them, before one comes again
+            pending = rng.sample(faults, len(faults))
+        takes = (rng.randint(*BETWEEN_FAULTS) + QUIET * (drawn % ROW == ROW - 1)) * options.pace // 100
+        drawn += 1
+        yield takes, pending.pop(), rng.choice((0.0, 0.05, 0.2, 0.6, 1.5)), rng.random()
+
+
+def word(name):
+    """The name of a fault as it stands in the log and on the command line."""
+    return name.replace(" ", "-")
+
+
+class Faults(threading.Thread):
+    """Plays the schedule of one stage."""
+
+    def __init__(self, campaign, stage):
+        super().__init__(daemon=True)
+        self.campaign, self.stage = campaign, stage
+        self.schedule = schedule(stage, campaign.options)
+        self.next = next(self.schedule, None)
+        self.orders = queue.SimpleQueue()
+        self.busy = threading.Event()
+        self.over, self.healed = threading.Event(), threading.Event()
+        self.since = self.takes = 0
+
+    def look(self, takes):
+        """By the campaign's thread: begins what is due."""
+        self.takes = takes
+        if self.next is not None and not self.busy.is_set() and takes >= self.since + self.next[0]:
+            self.busy.set()
+            self.orders.put(self.next)
+            self.next = next(self.schedule)
+
+    def finish(self):
+        """Ends what is on, and heals. The thread stays: servers that it has started are its children."""
+        self.over.set()
+        self.orders.put(None)
+
+    def run(self):
+        while (order := self.orders.get()) is not None:
+            self.play(*order)
+            self.since = self.takes
+            self.busy.clear()
+        self.heal()
+        self.healed.set()
+        threading.Event().wait()
+
+    def play(self, _takes, fault, seconds, seed):
+        stage, log = self.stage, self.campaign.log
+        log("fault_begin", backend=stage.name, fault=word(fault.name), may_lose=int(fault.may_lose),
+            may_give=",".join(str(number) for number in sorted({69} | set(stage.may_give.get(fault.name, ())))),
+            forgets=int(fault.name in getattr(stage, "forgets", ())),
+            keeps_fences=int(stage.fence_survives or not fault.may_lose))
+        try:
+            said = fault.begin(random.Random(seed))
+            if said:
+                log("fault_says", backend=stage.name, said=said.replace("\n", " "))
+            self.over.wait(seconds)
+            fault.end()
+        except Exception as error:  # whatever it is: the stage has to be healed, and the campaign goes on
+            log("fault_says", backend=stage.name, said="%s: %r" % (fault.name, error))
+        self.heal()
+        log("fault_end", backend=stage.name, fault=word(fault.name))
+
+    def heal(self):
+        try:
+            self.stage.heal()
+        except Exception as error:
+            self.campaign.log("stuck", backend=self.stage.name, said=repr(error))
+
+
+class Deeds:
+    """What is done to a run: by the campaign's thread, at its time."""
+
+    def __init__(self, campaign):
+        self.campaign = campaign
+        self.log, self.at = campaign.log, campaign.at
+        self.removals = queue.SimpleQueue()
+        threading.Thread(target=self.remove_all, daemon=True).start()
+
+    def do(self, live):
+        what, _, _, number = live.plan.chaos
+        if live.ended:
+            return
+        deed = {"kill": self.kill, "freeze": self.freeze, "blink": self.freeze, "remove": self.removals.put,
+                "overwrite": self.removals.put, "kill-command": self.signal_command, "signal-command": self.signal_command,
+                "freeze-command": self.freeze_command, "signal": self.signal, "kill-tree": self.kill_tree,
+                "freeze-tree": self.freeze_tree}.get(what)
+        if deed in (self.signal, self.signal_command):
+            deed(live, signal.SIGKILL if what == "kill-command" else number)
+        elif deed is not None:
+            deed(live)
+
+    def kill(self, live):
+        self.log("kill", run=live.number)
+        os.kill(live.pid, signal.SIGKILL)
+
+    def freeze(self, live):
+        self.log("freeze", run=live.number)
+        os.kill(live.pid, signal.SIGSTOP)
+        live.frozen = True
+        self.at(self.campaign.now() + self.length(live), self.thaw, live)
+
+    def length(self, live):
+        return live.plan.ttl / 1000 + 0.2 if live.plan.chaos[0] in ("freeze", "freeze-tree") else \
+            live.contender.rng.uniform(0.01, 0.15)
+
+    def thaw(self, live):
+        if live.frozen and not live.ended:
+            os.kill(live.pid, signal.SIGCONT)
+            self.log("thaw", run=live.number)
+        live.frozen = False
+
+    def signal(self, live, number):
+        self.log("signal", run=live.number, number=number, to="dlock")
+        os.kill(live.pid, number)
+
+    def signal_command(self, live, number):
+        if live.command is None:
+            return
+        self.log("signal", run=live.number, number=number, to="command")
+        self.send(live.command, number, live.number)
+
+    def freeze_command(self, live):
+        self.signal_command(live, signal.SIGSTOP)
+        self.at(self.campaign.now() + self.length(live), self.signal_command, live, signal.SIGCONT)
+
+    def send(self, pid, number, run):
+        """To a process that is not our child: only if it still is the worker that we mean."""
+        with contextlib.suppress(OSError):
+            handle = os.pidfd_open(pid)
+            try:
+                with open("/proc/%d/cmdline" % pid, "rb") as file:
+                    words = file.read().split(b"\0")
+                if self.campaign.options.worker.encode() in words and run.encode() in words:
+                    signal.pidfd_send_signal(handle, number)
+            finally:
+                os.close(handle)
+
+    def kill_tree(self, live):
+        """Whoever is there, from the top down; who is forked meanwhile is left to dlock's own means."""
+        self.log("kill", run=live.number)
+        tree = family(live.pid)
+        os.kill(live.pid, signal.SIGKILL)
+        for pid in tree:
+            self.send(pid, signal.SIGKILL, live.number)
+
+    def freeze_tree(self, live):
+        tree = family(live.pid)
+        self.log("freeze", run=live.number)
+        self.log("signal", run=live.number, number=int(signal.SIGSTOP), to="tree")
+        os.kill(live.pid, signal.SIGSTOP)
+        for pid in tree:
+            self.send(pid, signal.SIGSTOP, live.number)
+        live.frozen = True
+        self.at(self.campaign.now() + self.length(live), self.thaw_tree, live, tree)
+
+    def thaw_tree(self, live, tree):
+        self.thaw(live)
+        for pid in tree:
+            self.send(pid, signal.SIGCONT, live.number)
+
+    def remove_all(self):
+        """Takes locks away; in a thread of its own, since a server may not answer."""
+        while True:
+            live = self.removals.get()
+            stage, lock, before = live.contender.stage, live.contender.lock, self.campaign.now()
+            with contextlib.suppress(OSError, RuntimeError, ValueError):
+                take_away = getattr(stage, "overwrite", stage.remove) if live.plan.chaos[0] == "overwrite" else stage.remove
+                token = take_away(lock)
+                if token == SHARED:
+                    self.log("removed_all", backend=stage.name, lock=lock, before="%.6f" % before)
+                for one in [token] if isinstance(token, str) else token or ():
+                    if one.startswith("run-"):
+                        self.log("removed", run=one[4:], before="%.6f" % before)
+
+
+def family(pid):
+    """All descendants of a process, as far as they can be seen."""
+    found = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir("/proc/%d/task" % pid):
+            with contextlib.suppress(OSError), open("/proc/%d/task/%s/children" % (pid, task), encoding="ascii") as file:
+                for child in file.read().split():
+                    found += [int(child)] + family(int(child))
+    return found

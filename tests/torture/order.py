@@ -1,0 +1,103 @@
+"""The judge of waiting: first come first served, nobody is overlooked, and --hold-at-least."""
+
+# Of two that came with less between them it is not known who was in the queue first.
+APART = 0.25
+# A head of the queue that does not come when it is called costs 2 s.
+HEAD_LOST = 2.5
+# After a fault of the store those who wait have to reconnect; nobody may be overlooked for longer than a poll.
+AFTER_A_FAULT = 3.0
+
+
+def judge(checker, runs, started, at_once):
+    windows = [window for window in checker.history.windows if window.backend == runs[0].backend]
+    calm = Calm(checker, runs, windows)
+    traits = checker.history.traits[runs[0].backend]
+    if traits.order:
+        judge_order(checker, started, calm)
+    judge_holds(checker, started, at_once)
+    judge_progress(checker, runs, started, calm, traits.progress)
+
+
+class Calm:
+    """When nothing was done to a lock that could change the order of those who wait for it."""
+
+    def __init__(self, checker, runs, windows):
+        self.times = [(window.begin - checker.slack, window.end + AFTER_A_FAULT) for window in windows]
+        for run in runs:
+            since = run.spawned
+            if run.disturbed or run.wall:
+                self.times.append((since, (run.exit or checker.history.last) + HEAD_LOST))
+                if run.killed is not None:  # what it had is there until its lease ends, be it a place or a lock
+                    self.times.append((run.killed, run.held_until + HEAD_LOST))
+            if run.hold:
+                self.times.append((since, run.held_until + checker.slack))
+        self.merge()
+
+    def merge(self):
+        merged = []
+        for begin, end in sorted(self.times):
+            if merged and begin <= merged[-1][1]:
+                merged[-1][1] = max(merged[-1][1], end)
+            else:
+                merged.append([begin, end])
+        self.times = merged
+
+    def during(self, begin, end):
+        return not any(since <= end and until >= begin for since, until in self.times)
+
+
+def judge_order(checker, started, calm):
+    """`started` is by start: no earlier one may have come long after a later one."""
+    margin = APART + checker.slack - 0.3
+    for place, run in enumerate(started):
+        if run.wait == 0:
+            continue
+        for later in started[place + 1:place + 40]:
+            # `later` was served after `run`, and had come before it.
+            if later.wait == 0 or later.how == "attach" or later.spawned + margin >= run.spawned:
+                continue
+            if run.mode == later.mode != "exclusive" and later.start - run.start < checker.slack:
+                continue
+            if calm.during(later.spawned, later.start):
+                checker.complain(run, "it came %.3f s after run %s, and was served before it" % (
+                    run.spawned - later.spawned, later.number))
+                break
+        before = [other for other in started[max(place - 40, 0):place] if other.spawned + margin < run.spawned
+                  and other.start > run.spawned]
+        if before and calm.during(min(other.spawned for other in before), run.start):
+            checker.counts[run.backend]["order: checked"] += 1
+
+
+def judge_holds(checker, started, at_once):
+    for run, after in zip(started, started[1:]):
+        if not run.hold or run in at_once or run.disturbed or after.how == "attach" or "release" in run.said:
+            continue
+        if run.mode == after.mode != "exclusive" or run.name != after.name:
+            continue
+        free = run.earliest_take + run.hold
+        if after.start < free - checker.slack:
+            checker.complain(run, "it was to be kept for %.3f s, but run %s started %.3f s too soon" % (
+                run.hold, after.number, free - after.start))
+
+
+def judge_progress(checker, runs, started, calm, progress):
+    """Between the end of one and the start of the next nobody may wait for long."""
+    bound = progress + checker.slack
+    free_since = None
+    for run in started + [None]:
+        begin = run.start if run is not None else checker.history.last
+        if free_since is not None and begin - free_since > bound:
+            for other in runs:
+                if overlooked(other, free_since, begin, bound) and calm.during(free_since - bound, begin):
+                    since = max(other.spawned, free_since)
+                    checker.complain(other, "it waited for %.3f s for a lock that nobody held" % (begin - since))
+                    break
+        if run is not None:
+            free_since = max(free_since or 0, run.until, run.held_until if run.exit is not None else run.until)
+
+
+def overlooked(other, free_since, begin, bound):
+    """Whether it was there, ready to take the lock, all the time of a bound between the two."""
+    ready = max(other.spawned, free_since)
+    served = other.start if other.start is not None else other.exit if other.exit is not None else begin
+    return min(served, begin) - ready > bound

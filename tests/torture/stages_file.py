@@ -1,0 +1,157 @@
+"""Lock files in a directory of our own, on a small file system where one can be mounted."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+
+from stage import Fault, Stage
+
+# Enough for the locks of a campaign, and soon full.
+SIZE = "2m"
+
+
+class FileStage(Stage):
+    name = "file"
+    # A directory that went takes the table of fences along.
+    forgets = ("directory removed",)
+    may_give = {"disk full": (70, 71, 73), "read-only": (70, 71, 73, 77), "directory removed": (70, 71, 73),
+                "directory without permissions": (73, 77), "garbage": (69, 70, 73), "truncated": (69, 70, 73)}
+
+    def __init__(self, work, _rng):
+        self.mounted = False
+        self.top = os.path.join(work, "disk")
+        os.makedirs(self.top)
+        self.path = os.path.join(self.top, "locks")
+        self.taken = os.path.join(self.top, "taken")
+        if os.geteuid() == 0:
+            self.mounted = self.mount("mount", "-t", "tmpfs", "-o", "size=%s,mode=0755" % SIZE, "dlock-torture", self.top)
+        os.mkdir(self.path, 0o700)
+        self.broken = []
+
+    @staticmethod
+    def mount(*command):
+        return subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+    def arguments(self):
+        return ["--backend=file", "--lock-dir=" + self.path]
+
+    def file_of(self, lock):
+        return os.path.join(self.path, "dlock:%s.lock" % lock)
+
+    def remove(self, lock):
+        # Moved away first, so that the record read is of the file that was removed.
+        try:
+            os.rename(self.file_of(lock), self.taken)
+        except FileNotFoundError:
+            return None
+        return self.tokens_taken()
+
+    def overwrite(self, lock):
+        """Another file is in the place of the lock's, as an editor or a restored backup would put it."""
+        other = self.file_of(lock) + ".other"
+        try:
+            os.link(self.file_of(lock), self.taken)
+        except FileNotFoundError:
+            return None
+        with open(other, "w", encoding="ascii"):
+            os.rename(other, self.file_of(lock))
+        return self.tokens_taken()
+
+    def tokens_taken(self):
+        with open(self.taken, encoding="utf-8", errors="replace") as file:
+            text = file.read()
+        os.unlink(self.taken)
+        return sorted({word for word in text.replace("=", " ").split() if word.startswith("run-")})
+
+    # -- faults --
+
+    def faults(self):
+        faults = [Fault("directory removed", True, self.remove_directory, self.make_directory),
+                  Fault("truncated", True, self.truncate, self.nothing),
+                  Fault("garbage", True, self.scribble, self.nothing),
+                  Fault("garbage at the end", True, self.append, self.nothing)]
+        if self.mounted:
+            faults += [Fault("disk full", False, self.fill, self.empty),
+                       Fault("read-only", False, self.make_read_only, self.make_writable)]
+        return faults
+
+    def nothing(self):
+        pass
+
+    def remove_directory(self, _rng):
+        gone = self.path + ".gone"
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(self.path, gone)
+        shutil.rmtree(gone, ignore_errors=True)
+
+    def make_directory(self):
+        os.makedirs(self.path, 0o700, exist_ok=True)
+
+    def some_files(self, rng):
+        with contextlib.suppress(FileNotFoundError):
+            names = sorted(name for name in os.listdir(self.path) if name.endswith(".lock"))
+            return [os.path.join(self.path, name) for name in rng.sample(names, min(len(names), 4))]
+        return []
+
+    def truncate(self, rng):
+        for path in self.some_files(rng):
+            with contextlib.suppress(FileNotFoundError):
+                os.truncate(path, rng.choice((0, 1, 100)))
+
+    def scribble(self, rng):
+        self.write(rng, os.O_WRONLY)
+
+    def append(self, rng):
+        self.write(rng, os.O_WRONLY | os.O_APPEND)
+
+    def write(self, rng, flags):
+        for path in self.some_files(rng):
+            with contextlib.suppress(FileNotFoundError):
+                file = os.open(path, flags)
+                os.write(file, rng.randbytes(rng.choice((1, 30, 5000))))
+                os.close(file)
+
+    def fill(self, _rng):
+        with contextlib.suppress(OSError), open(os.path.join(self.top, "filler"), "wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 4096)
+
+    def empty(self):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.top, "filler"))
+
+    def make_read_only(self, _rng):
+        # Refused while files are open for writing: a bind mount is read-only all the same.
+        if not self.mount("mount", "-o", "remount,ro", self.top):
+            self.mount("mount", "--bind", self.top, self.top)
+            self.mount("mount", "-o", "remount,bind,ro", self.top)
+            self.broken.append("bind")
+            return "by a bind mount"
+        return None
+
+    def make_writable(self):
+        if self.broken:
+            self.broken.pop()
+            self.mount("umount", "-l", self.top)
+        self.mount("mount", "-o", "remount,rw", self.top)
+
+    def heal(self):
+        if self.mounted:
+            self.make_writable()
+            self.empty()
+        self.make_directory()
+
+    def locks(self):
+        with contextlib.suppress(FileNotFoundError):
+            return [name for name in os.listdir(self.path) if name.endswith((".lock", ".other"))]
+        return []
+
+    def close(self):
+        self.heal()
+        if self.mounted:
+            self.mount("umount", "-l", self.top)
+
+
+def make(_name, work, rng):
+    return FileStage(work, rng)

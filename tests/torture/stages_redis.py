@@ -1,0 +1,202 @@
+"""One redis-server of our own on a Unix socket: without persistence, or with a log of every write."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+
+from redis_client import RedisClient
+from stage import Fault, Stage
+
+DELETE_SCRIPT = "local v = redis.call('GET', KEYS[1]); redis.call('DEL', KEYS[1]); return v"
+# Another client's lock, for a while.
+OVERWRITE_SCRIPT = "local v = redis.call('GET', KEYS[1]); redis.call('SET', KEYS[1], 'foreign', 'PX', ARGV[1]); return v"
+HEAL_LIMIT = 20.0
+PATIENCE = 2.0
+# Kept on purpose, with an expiry: fences, counters, what is known of those who wait.
+COMPANIONS = (":meta", ":counts", ":queue", ":waiters", ":claim")
+
+
+class RedisStage(Stage):
+    name = "redis"
+    persistent = False
+
+    def __init__(self, work, _rng):
+        self.work = os.path.join(work, self.name)
+        os.mkdir(self.work)
+        self.path = os.path.join(self.work, "redis.sock")
+        self.server = None
+        self.stopped = False
+        self.heal()
+
+    def start(self):
+        log = ["--appendonly", "yes", "--appendfsync", "always"] if self.persistent else ["--appendonly", "no"]
+        self.server = subprocess.Popen(
+            ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "", *log, "--dir", self.work, "--logfile",
+             os.path.join(self.work, "redis.log"), "--maxclients", "2000", "--enable-debug-command", "yes"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def arguments(self):
+        return ["-r", "unix://" + self.path]
+
+    def ask(self, *words, patience=PATIENCE):
+        client = RedisClient(self.path, patience)
+        try:
+            client.stream.settimeout(patience)
+            return client.ask(*words)
+        finally:
+            client.close()
+
+    def remove(self, lock):
+        return self.ask("EVAL", DELETE_SCRIPT, 1, "dlock:" + lock)
+
+    def overwrite(self, lock):
+        return self.ask("EVAL", OVERWRITE_SCRIPT, 1, "dlock:" + lock, 300)
+
+    # -- faults --
+
+    def faults(self):
+        forgets = not self.persistent
+        return [
+            Fault("kill", forgets, self.kill, self.nothing),
+            Fault("freeze", False, self.freeze, self.thaw),
+            Fault("flushall", True, lambda _rng: self.ask("FLUSHALL"), self.nothing),
+            Fault("kill one client", False, self.kill_one_client, self.nothing),
+            Fault("kill all clients", False, self.kill_all_clients, self.nothing),
+            Fault("pause", False, self.pause, self.nothing),
+            Fault("pause writes", False, lambda _rng: self.ask("CLIENT", "PAUSE", 5000, "WRITE"), self.unpause),
+            Fault("script flush", False, lambda _rng: self.ask("SCRIPT", "FLUSH"), self.nothing),
+            Fault("no memory", False, self.no_memory, self.memory),
+            Fault("evict", True, self.evict, self.memory),
+            Fault("sleep", False, self.sleep, self.nothing),
+            Fault("delete some", True, self.delete_some, self.nothing),
+            Fault("no more clients", False, lambda _rng: self.ask("CONFIG", "SET", "maxclients", 10), self.clients),
+        ]
+
+    def nothing(self):
+        pass
+
+    def kill(self, _rng):
+        self.server.kill()
+        self.server.wait()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+        self.server = None
+
+    def freeze(self, _rng):
+        self.stopped = True
+        self.server.send_signal(signal.SIGSTOP)
+
+    def thaw(self):
+        if self.stopped:
+            self.server.send_signal(signal.SIGCONT)
+        self.stopped = False
+
+    def clients_but_this(self, client):
+        own = client.ask("CLIENT", "ID")
+        ids = [fields["id"] for fields in (dict(word.split("=", 1) for word in line.split() if "=" in word)
+                                           for line in client.ask("CLIENT", "LIST").splitlines())]
+        return [one for one in ids if one != str(own)]
+
+    def kill_clients(self, choose):
+        client = RedisClient(self.path, PATIENCE)
+        count = 0
+        try:
+            for one in choose(self.clients_but_this(client)):
+                with contextlib.suppress(RuntimeError):  # gone by itself
+                    client.ask("CLIENT", "KILL", "ID", one)
+                    count += 1
+        finally:
+            client.close()
+        return "killed %d" % count
+
+    def kill_one_client(self, rng):
+        return self.kill_clients(lambda ids: ids and [rng.choice(ids)])
+
+    def kill_all_clients(self, _rng):
+        return self.kill_clients(lambda ids: ids)
+
+    def pause(self, rng):
+        # Of all, also of the command that would end it.
+        milliseconds = rng.choice((50, 300, 1000, 4000))
+        self.ask("CLIENT", "PAUSE", milliseconds, "ALL")
+        return "for %d ms" % milliseconds
+
+    def unpause(self):
+        self.ask("CLIENT", "UNPAUSE")
+
+    def no_memory(self, _rng):
+        self.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        self.ask("CONFIG", "SET", "maxmemory", "1")
+
+    def evict(self, rng):
+        self.ask("CONFIG", "SET", "maxmemory-policy", rng.choice(("allkeys-lru", "allkeys-random", "volatile-ttl")))
+        self.ask("CONFIG", "SET", "maxmemory", "1")
+
+    def memory(self):
+        self.ask("CONFIG", "SET", "maxmemory", "0")
+
+    def clients(self):
+        # A connection of our own may be one too many.
+        end = time.monotonic() + HEAL_LIMIT
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError, RuntimeError):
+                self.ask("CONFIG", "SET", "maxclients", 2000)
+                return
+            time.sleep(0.02)
+
+    def sleep(self, rng):
+        with contextlib.suppress(OSError):
+            self.ask("DEBUG", "SLEEP", "%.3f" % rng.uniform(0.05, 1), patience=0.001)
+
+    def delete_some(self, rng):
+        keys = sorted(self.ask("KEYS", "*"))
+        some = rng.sample(keys, min(len(keys), 5))
+        if some:
+            self.ask("DEL", *some)
+        return " ".join(some)
+
+    def heal(self):
+        self.thaw()
+        if self.server is None or self.server.poll() is not None:
+            self.start()
+        end = time.monotonic() + HEAL_LIMIT
+        while True:
+            try:
+                self.memory()
+                self.unpause()
+                self.clients()
+                return
+            except (OSError, RuntimeError) as error:
+                if time.monotonic() > end:
+                    raise RuntimeError("the server does not answer: %s" % error) from error
+                time.sleep(0.01)
+
+    def locks(self):
+        """Locks and places, entries of queues, and keys that would never go."""
+        left = []
+        for key in self.ask("KEYS", "*"):
+            if not key.endswith(COMPANIONS):
+                left.append(key)
+            elif key.endswith(":queue") and self.ask("ZCARD", key):
+                left.append(key + " with somebody in it")
+            elif self.ask("PTTL", key) == -1:
+                left.append(key + " without an expiry")
+        return left
+
+    def close(self):
+        if self.server is not None:
+            self.server.kill()
+            self.server.wait()
+
+
+class RedisAofStage(RedisStage):
+    """What it has said it has also written, so that a restart loses nothing."""
+
+    name = "redis-aof"
+    persistent = True
+
+
+def make(name, work, rng):
+    return (RedisAofStage if name == RedisAofStage.name else RedisStage)(work, rng)

@@ -1,0 +1,42 @@
+"""What a checker says of a history."""
+
+
+def tell(checker, complaints_most=40):
+    """Prints it, and returns whether all was as promised."""
+    wrong, history = checker.wrong, checker.history
+    if not any(counts["takes"] for counts in checker.counts.values()):
+        wrong.append(("", "nothing was ever taken"))
+    for backend, text in wrong[:complaints_most]:
+        print("%s%s" % (backend + ": " if backend else "", text))
+    if len(wrong) > complaints_most:
+        print("... and %d more" % (len(wrong) - complaints_most))
+    for backend in sorted(backend for backend in checker.counts if backend):
+        tell_backend(checker, backend, checker.counts[backend])
+    if history.late:
+        print("the machine woke a worker 3 ms late or more: %d times, at most %.0f ms" % (
+            len(history.late), 1000 * max(by for _, by in history.late)))
+    return not wrong
+
+
+def tell_backend(checker, backend, counts):
+    print("%s: %d takes, %d hand-overs after a lease's end, %d stops (124), %d overlaps, %d wrong" % (
+        backend, counts["takes"], counts["hand-overs after a lease's end"], counts["stops (124)"], counts["overlaps"],
+        sum(where == backend for where, _ in checker.wrong)))
+    print("  %d runs of dlock in %.0f s; killed: %d, frozen: %d, sent signals: %d, with low limits: %d, "
+          "with other clocks: %d; locks taken away: %d" % (
+              counts["runs"], (checker.history.last or 0) - (checker.history.first or 0),
+              *(counts[what] for what in ("dlocks killed", "dlocks frozen", "signals", "low limits", "other clocks",
+                                          "locks taken away"))))
+    for title, start in (("hand-overs from one to one who waited", "order: "), ("exit statuses", "status: "),
+                         ("faults", "fault: ")):
+        told = ["%s %d" % (what[len(start):], counts[what]) for what in sorted(counts) if what.startswith(start)]
+        if told:
+            print("  %s: %s" % (title, ", ".join(told)))
+    print("  latest life of a command after its deadline: %.1f ms; overlaps of leases below %d ms: %d; "
+          "while the machine was late: %d" % (1000 * checker.most_overrun[backend], 1000 * checker.strict_ttl,
+                                              counts["short overlaps"], counts["late overlaps"]))
+    if counts["machine stalled"]:
+        print("  put down to a machine that stalled: %d" % counts["machine stalled"])
+    for what in sorted(counts):
+        if what.startswith("excused: "):
+            print("  at once by design: %d (%s)" % (counts[what], what[9:]))
