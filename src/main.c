@@ -7,8 +7,8 @@
 #include "action_run.h"
 #include "config.h"
 #include "failure.h"
+#include "help.h"
 #include "message.h"
-#include "option_table.h"
 #include "options.h"
 #include "privileges.h"
 #include "status.h"
@@ -22,44 +22,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RUN_FORM "[OPTIONS] NAME [OPTIONS] [--] COMMAND [ARG...]"
-#define OTHER_FORMS                                                                                                    \
-    "\n       dlock --acquire|--attach|--extend|--release [OPTIONS] NAME"                                             \
-    "\n       dlock --force-release|--status|--wait-free [OPTIONS] NAME"                                              \
-    "\n       dlock --extend|--release|--current [OPTIONS]"                                                           \
-    "\n       dlock --list [OPTIONS] [GLOB]"                                                                            \
-    "\n       dlock --doctor|--print-config [OPTIONS] [NAME]"
-
-static void print_help(enum option_action action)
-{
-    const char *argv[] = {"dlock", NULL};
-    poptContext context = poptGetContext(NULL, 1, argv, option_table, 0);
-    if (context == NULL)
-        return;
-    poptSetOtherOptionHelp(context, action == ACTION_HELP ? RUN_FORM OTHER_FORMS : RUN_FORM);
-    if (action == ACTION_USAGE)
-        poptPrintUsage(context, stdout, 0);
-    else
-        poptPrintHelp(context, stdout, 0);
-    poptFreeContext(context);
-    if (action == ACTION_HELP)
-        puts("\nURL: redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], unix:///PATH[?db=N],\n"
-             "redis+sentinel://HOST[:PORT],.../MASTER[/DB], redis+cluster://HOST[:PORT],...;\n"
-             "with TLS rediss://, rediss+sentinel://, rediss+cluster://.\n"
-             "DURATION: 90, 1.5s, 250ms, 1h30m.\n"
-             "Exit status: the command's own; 124 the lease ended or was lost; 75 held by\n"
-             "another; 69 Redis not reachable; 77 not permitted; 64 wrong usage; 78 wrong\n"
-             "configuration. Without a command: 0; 1 there is no such lock, it is free, or\n"
-             "--doctor finds that no lock can be trusted; 2 held under another token.\n"
-             "The manual, dlock(1), has the rest.");
-}
-
 static int print(enum option_action action)
 {
     if (action == ACTION_VERSION)
         printf("dlock %s (hiredis %d.%d.%d)\n", PACKAGE_VERSION, HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH);
     else
-        print_help(action);
+        help_print(action == ACTION_HELP);
     return fflush(stdout) == 0 && ferror(stdout) == 0 ? STATUS_OK : STATUS_CANT_CREATE;
 }
 

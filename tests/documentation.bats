@@ -11,6 +11,13 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     equals "$output" ''
 }
 
+@test "--help: every text begins in the same column, and has room; long options stand alone in their line" {
+    dlock --help | grep -E '^ ' | grep -v '^       dlock' >"$T/texts"
+    run grep -vE '^( {30}[^ ]|  (-[A-Za-z],|   ) --[a-z-]+(=[^ ]+)?$|.{28}  [^ ])' "$T/texts"
+    equals "$output" ''
+    [ "$(grep -cE '^ {30}[^ ]' "$T/texts")" -lt "$(shown_options | wc -l)" ]
+}
+
 @test "the manual describes every option of --help, and no other" {
     command -v mandoc >/dev/null || skip 'no mandoc'
     mandoc -T ascii "$SRC/doc/dlock.1" | col -b >"$T/manual"
