@@ -133,6 +133,9 @@ END
     hint "^dlock: -try: unknown option; .* --wait=DURATION" dlock -try=10s job touch ran
     hint "^dlock: -monitor-retry: unknown option; --outage=DURATION" dlock -monitor-retry=3 job touch ran
     hint "two dashes: --timeout" dlock -timeout=10s job touch ran
+    # Not -c with a string that begins with "a-file".
+    hint "^dlock: -ca-file: unknown option; --cacert=FILE" dlock -ca-file=ca.pem job
+    hint "^dlock: -client-key: unknown option; --key=FILE" dlock -client-key=key.pem job touch ran
     hint "^dlock: --endpoints: unknown option; --redis=URL" dlock --endpoints=http://bob:pw@h:2379 job touch ran
     hint "^dlock: -p: unknown option; .*redis://HOST:PORT" dlock -p 6379 job touch ran
     hint "^dlock: --id: unknown option; the lock's name is a word of its own" dlock --id foo touch ran
