@@ -65,7 +65,8 @@ is_free() { not dlock --status -q "$1"; }
 }
 
 @test "the links of the pages in Markdown lead to files and headings" {
-    python3 - "$SRC" README.md doc/cookbook.md doc/design.md doc/benchmarks.md CONTRIBUTING.md <<'PYTHON'
+    python3 - "$SRC" README.md doc/cookbook.md doc/design.md doc/benchmarks.md doc/reliability.md doc/threat-model.md \
+        packaging/README.md CONTRIBUTING.md <<'PYTHON'
 import os, re, sys
 root, pages = sys.argv[1], sys.argv[2:]
 def anchors(path):
