@@ -6,6 +6,7 @@
 #include "config_file.h"
 
 #include "config.h"
+#include "near_options.h"
 #include "text.h"
 #include "url_login.h"
 
@@ -81,6 +82,15 @@ static int fail(struct reading *reading, const char *key, const char *text)
     return 0;
 }
 
+static int unknown_key(struct reading *reading, const char *key)
+{
+    char text[NEAR_TEXT_SIZE + 40], near[NEAR_TEXT_SIZE];
+    if (!near_options(near, key, strlen(key), NEAR_KEYS))
+        return fail(reading, key, "unknown key; the long options of dlock --help are the keys");
+    snprintf(text, sizeof text, "unknown key; did you mean %s?", near);
+    return fail(reading, key, text);
+}
+
 static int take_setting(void *data, const char *section, const char *key, const char *value)
 {
     struct reading *reading = data;
@@ -91,7 +101,7 @@ static int take_setting(void *data, const char *section, const char *key, const 
         return fail(reading, section, "unknown section; [lock GLOB] is the only kind");
     const struct poptOption *option = option_by_name(key, strlen(key));
     if (option == NULL || !option_configurable((enum option_id)option->val))
-        return fail(reading, key, "unknown key; the long options of dlock --help are the keys");
+        return unknown_key(reading, key);
     if (option->val == OPT_REDIS && url_has_password(value) && reading->others_can_read)
         return fail(reading, key, "it holds a password, and others can read this file; chmod o= helps");
     if ((glob != NULL) != reading->want_sections)

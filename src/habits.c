@@ -1,6 +1,7 @@
 #include "habits.h"
 
-#include <ctype.h>
+#include "near_options.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,100 +84,16 @@ static const char *habit_advice(const char *name, size_t length)
     return NULL;
 }
 
-/* --- near names ----------------------------------------------------------- */
-
-enum { NEAR_SIZE = 32, NEAR_MOST = 3, PREFIX_LEAST = 2 };
-
-struct near {
-    char word[NEAR_SIZE]; /* as it would be in the table */
-    const char *names[NEAR_MOST];
-    int ids[NEAR_MOST];
-    int count, distance;
-};
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-/* How many letters have to be put in, left out, changed, or swapped with the next
- * one to make b of a. F. J. Damerau, "A technique for computer detection and
- * correction of spelling errors", CACM 7 (1964); no letter is changed twice. */
-static int distance(const char *a, const char *b)
-{
-    int rows[3][NEAR_SIZE], *before = rows[0], *last = rows[1], *row = rows[2];
-    int length = (int)strlen(b);
-    for (int j = 0; j <= length; j++)
-        before[j] = last[j] = j;
-    for (int i = 1; a[i - 1] != '\0'; i++) {
-        row[0] = i;
-        for (int j = 1; j <= length; j++) {
-            row[j] = least(least(last[j], row[j - 1]) + 1, last[j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                row[j] = least(row[j], before[j - 2] + 1);
-        }
-        int *spare = before;
-        before = last;
-        last = row;
-        row = spare;
-    }
-    return last[length];
-}
-
-/* An abbreviation is as near as can be; else one letter in four may differ. */
-static int option_distance(const char *word, const char *name)
-{
-    size_t length = strlen(word);
-    if (length >= PREFIX_LEAST && strncmp(word, name, length) == 0)
-        return 0;
-    int found = strlen(name) < NEAR_SIZE ? distance(word, name) : NEAR_SIZE;
-    return found <= ((int)length + 2) / 4 ? found : NEAR_SIZE;
-}
-
-static bool note_near(const struct poptOption *option, const void *data)
-{
-    struct near *near = (struct near *)(uintptr_t)data;
-    int found = option_distance(near->word, option->longName);
-    if (found >= NEAR_SIZE || found > near->distance || option->val == OPT_ATTACH_PID)
-        return false;
-    if (found < near->distance)
-        near->count = 0;
-    near->distance = found;
-    for (int i = 0; i < least(near->count, NEAR_MOST); i++)
-        if (near->ids[i] == option->val)
-            return false; /* an alias of it */
-    if (near->count < NEAR_MOST) {
-        near->names[near->count] = option->longName;
-        near->ids[near->count] = option->val;
-    }
-    near->count++;
-    return false;
-}
-
-/* Words that begin too many options, or are near too many, are near none. */
-static bool find_near(const char *name, size_t length, struct near *near)
-{
-    *near = (struct near){.distance = NEAR_SIZE - 1};
-    if (length >= NEAR_SIZE)
-        return false;
-    for (size_t i = 0; i < length; i++)
-        near->word[i] = name[i] == '_' ? '-' : (char)tolower((unsigned char)name[i]);
-    (void)option_find(note_near, near);
-    return near->count > 0 && near->count <= NEAR_MOST;
-}
-
 static void unknown_option(const char *word, struct why *why)
 {
     size_t dashes = strspn(word, "-"), length = name_length(word + dashes);
     const char *name = word + dashes, *advice = habit_advice(name, length);
     int shown = (int)(dashes + length < 100 ? dashes + length : 100);
-    struct near near;
+    char near[NEAR_TEXT_SIZE];
     if (advice != NULL)
         why_set(why, "%.*s: unknown option; %s", shown, word, advice);
-    else if (dashes > 1 && find_near(name, length, &near))
-        why_set(why, "%.*s: unknown option; did you mean --%s%s%s%s%s?", shown, word, near.names[0],
-                near.count == 2 ? " or --" : near.count > 2 ? ", --" : "", near.count > 1 ? near.names[1] : "",
-                near.count > 2 ? " or --" : "", near.count > 2 ? near.names[2] : "");
+    else if (dashes > 1 && near_options(near, name, length, NEAR_ALL))
+        why_set(why, "%.*s: unknown option; did you mean %s?", shown, word, near);
     else
         why_set(why, "%.*s: unknown option; dlock --help lists them all", shown, word);
 }

@@ -129,7 +129,7 @@ static void act_on_lease(struct lease_end *end)
         ending(end);
     } else if (!deadline_before(now, end->warn_at)) {
         end->warn_at = DEADLINE_NEVER;
-        say_warning(end->out, "90 %% of the lease are over and %s still runs; --ttl sets a longer one", end->worker.name);
+        say_warning(end->out, "90 %% of the lease is over and %s still runs; --ttl sets a longer one", end->worker.name);
     }
 }
 

@@ -128,6 +128,8 @@ copy_tree() {
 644 usr/share/doc/dlock/examples/importer.service
 644 usr/share/doc/dlock/examples/importer.timer
 644 usr/share/doc/dlock/examples/leader.service
+644 usr/share/doc/dlock/reliability.md
+644 usr/share/doc/dlock/threat-model.md
 644 usr/share/fish/vendor_completions.d/dlock.fish
 644 usr/share/man/man1/dlock.1
 644 usr/share/man/man5/dlock.conf.5
@@ -135,6 +137,12 @@ copy_tree() {
     # What is copied from there runs the program that was installed.
     equals "$(grep -rhoE '[a-z/]*/bin/dlock' "$T/root/usr/share/doc" | sort -u)" /usr/bin/dlock
     grep -q '^ExecStart=/usr/bin/dlock ' "$T/root/usr/share/doc/dlock/examples/leader.service"
+    # A page links to each of the others where it is installed.
+    local page
+    for page in $(cd "$T/root/usr/share/doc/dlock" && ls -d -- *.md examples); do
+        not grep -rqF "](doc/$page" "$T/root/usr/share/doc/dlock"
+    done
+    grep -qF '](cookbook.md)' "$T/root/usr/share/doc/dlock/README.md"
     make -s -C "$BUILD" uninstall "${at[@]}"
     equals "$(find "$T/root" ! -type d)" ''
 }

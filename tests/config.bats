@@ -90,6 +90,9 @@ C
         [ ! -e "$T/ran" ]
     done <<'C'
 nosuch = 1|2: nosuch: unknown key; the long options
+tll = 5|2: tll: unknown key; did you mean ttl\?
+lock_dri = x|2: lock_dri: unknown key; did you mean lock-dir\?
+statsu = 1|2: statsu: unknown key; the long options
 help = yes|2: help: unknown key
 command = rm|2: command: unknown key
 t = 5|2: t: unknown key
