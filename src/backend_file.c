@@ -54,10 +54,9 @@
 #include "backend_file.h"
 
 #include "file_doctor.h"
-#include "file_waiter.h"
 #include "lock_look.h"
 #include "lock_outside.h"
-#include "lock_store.h"
+#include "lock_own.h"
 #include "text.h"
 
 #include <errno.h>
@@ -68,34 +67,12 @@
 
 enum { TRIES_MOST = 100 };
 
-struct file_backend {
-    struct backend base;
-    struct lock_store store;
-    char path[LOCK_FILE_PATH_SIZE];
-    struct lock_file file; /* the one that we hold, or wait for */
-    int place;             /* ours in it; -1: we hold nothing */
-    struct file_waiter waiter;
-    int left_fd;   /* the file that we waited for before: who is behind us in it comes after us; -1: none */
-    bool reserved; /* refused only since others have waited longer */
-    bool watched;  /* the waiter's news are of what we hold */
-};
-
 /* How long who gives up waiting tries to enter the section, to leave no file behind. */
 static const struct duration tidy_limit = {100 * NS_PER_MS};
 
 static struct file_backend *file_of(struct backend *backend)
 {
     return (struct file_backend *)(void *)backend;
-}
-
-static void let_go(struct file_backend *backend)
-{
-    file_waiter_stop(&backend->waiter);
-    if (backend->place >= 0)
-        lock_file_unlock(&backend->file);
-    lock_file_close(&backend->file);
-    backend->place = -1;
-    backend->watched = false;
 }
 
 static void close_left(struct file_backend *backend)
@@ -112,21 +89,7 @@ static void start_anew(struct file_backend *backend)
         backend->left_fd = backend->file.fd;
         backend->file.fd = -1;
     }
-    let_go(backend);
-}
-
-/* Whether the path leads to the file that is open: LOCK_OK, LOCK_GONE, or
- * LOCK_UNAVAILABLE where nobody can say. */
-static enum lock_result stands(struct lock_file *file, struct why *why)
-{
-    if (lock_file_stands(file))
-        return LOCK_OK;
-    if (lock_file_is_unknown()) {
-        why_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
-        return LOCK_UNAVAILABLE;
-    }
-    why_set(why, "the lock file %s was removed or replaced", file->path);
-    return LOCK_GONE;
+    lock_own_let_go(backend);
 }
 
 /* --- take ---------------------------------------------------------------- */
@@ -201,7 +164,7 @@ static enum lock_result take_in_section(struct file_backend *backend, const stru
                                         struct lease *lease, struct why *why)
 {
     struct lock_file *file = &backend->file;
-    enum lock_result result = stands(file, why);
+    enum lock_result result = lock_file_verify(file, why);
     if (result == LOCK_OK)
         result = survey_places(backend, request, entry, survey, why);
     if (result != LOCK_OK)
@@ -210,7 +173,7 @@ static enum lock_result take_in_section(struct file_backend *backend, const stru
     result = settle(backend, request, place, before, lease, why);
     /* We may have been frozen, and the lock taken away by force. */
     if (result == LOCK_OK) {
-        result = stands(file, why);
+        result = lock_file_verify(file, why);
         if (result == LOCK_UNAVAILABLE)
             withdraw(backend, place);
         if (result != LOCK_OK)
@@ -227,10 +190,9 @@ static enum lock_result try_once(struct file_backend *backend, const struct lock
 {
     struct lock_file *file = &backend->file;
     struct deadline before = deadline_now();
-    enum lock_result result = LOCK_OK;
     *survey = (struct lock_survey){0};
     backend->reserved = false;
-    result = file->fd >= 0 ? stands(file, why) : lock_file_open(file, LOCK_FILE_TO_TAKE, why);
+    enum lock_result result = file->fd >= 0 ? lock_file_verify(file, why) : lock_file_open(file, LOCK_FILE_TO_TAKE, why);
     /* Whoever is to be refused need not keep others out of the section for that. */
     if (result == LOCK_OK && file->size > 0)
         result = survey_places(backend, request, entry, survey, why);
@@ -256,7 +218,7 @@ static void stop_waiting(struct file_backend *backend)
             lock_file_flock(file, MODE_EXCLUSIVE))
             (void)lock_store_remove(file);
     }
-    let_go(backend);
+    lock_own_let_go(backend);
     close_left(backend);
 }
 
@@ -292,7 +254,7 @@ static void begin(struct file_backend *backend, const struct lock_request *reque
     }
     close_left(backend);
     if (request->detached)
-        let_go(backend);
+        lock_own_let_go(backend);
 }
 
 static enum lock_result file_take(struct backend *base, const struct lock_request *request, struct lease *lease,
@@ -328,133 +290,26 @@ static struct call file_listen(struct backend *base)
     return file_waiter_listen(&file_of(base)->waiter);
 }
 
-/* --- what we hold ---------------------------------------------------------- */
-
-/* LOCK_OK with *known telling whether *record is filled in. A record that cannot
- * be read changes nothing: the kernel's lock holds. LOCK_UNAVAILABLE where the file
- * cannot be looked at: that is no loss. */
-static enum lock_result look_at_own(struct file_backend *backend, const struct lease *lease, struct lock_record *record,
-                                    bool *known, struct why *why)
-{
-    struct lock_file *file = &backend->file;
-    (void)lock_file_drain_news(backend->waiter.news_fd);
-    *known = lock_file_read(file, backend->place, record);
-    bool ours = *known && strcmp(record->take_id, lease->take_id) == 0;
-    if (ours && record->released) {
-        why_set(why, "it was released with its own token");
-        return LOCK_RELEASED;
-    }
-    enum lock_result result = stands(file, why);
-    if (result != LOCK_OK || !*known || ours)
-        return result;
-    why_set(why, "the lock file %s is held under another token", file->path);
-    return LOCK_FOREIGN;
-}
-
-static enum lock_result check_own(struct file_backend *backend, struct lease *lease, struct why *why)
-{
-    struct lock_record record;
-    bool known;
-    enum lock_result result = look_at_own(backend, lease, &record, &known, why);
-    /* The place is for others from now on: whoever released it meant that. */
-    if (result == LOCK_RELEASED)
-        let_go(backend);
-    if (result != LOCK_OK || !known)
-        return result;
-    struct deadline now = deadline_now();
-    lease_adopt(lease, now, now, deadline_gap(now, record.expires));
-    return LOCK_OK;
-}
-
-/* The kernel's lock has no end of its own: the deadline is that of the record. */
-static enum lock_result extend_own(struct file_backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
-                                   struct why *why)
-{
-    struct lock_record record;
-    bool known;
-    enum lock_result result = lock_file_enter(&backend->file, bound, why);
-    if (result != LOCK_OK)
-        return result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
-    struct deadline now = deadline_now();
-    result = look_at_own(backend, lease, &record, &known, why);
-    if (!known)
-        record.expires = deadline_plus(now, lease->ttl);
-    else if (result == LOCK_OK)
-        result = lock_store_extend(&backend->file, backend->place, &record, lease->ttl, how == EXTEND_EXACTLY, why);
-    lock_file_leave(&backend->file);
-    if (result == LOCK_RELEASED)
-        let_go(backend);
-    if (result == LOCK_OK)
-        lease_adopt(lease, now, now, deadline_gap(now, record.expires));
-    return result;
-}
-
-/* In the section. Whatever becomes of the record, the kernel's lock ends with
- * the file. */
-static void give_back(struct file_backend *backend, const struct lease *lease, struct lock_record *record, bool known,
-                      struct lock_entry *entry)
-{
-    struct lock_file *file = &backend->file;
-    struct why ignored = {""};
-    struct lock_survey survey;
-    bool held_on = known && !deadline_passed(lease->hold), wanted = !lock_queue_is_empty(file);
-    lock_survey(file, lock_store_boot_id(&backend->store), "", backend->place, &survey);
-    if (!held_on && !wanted && survey.held == 0) {
-        (void)lock_store_remove(file);
-    } else if (known) {
-        record->released = true;
-        record->hold = lease->hold;
-        (void)lock_file_write(file, backend->place, record, &ignored);
-    }
-    if (!held_on && wanted) /* it is noted whose turn it is */
-        (void)lock_queue_lets(file, entry, &(struct ticket){0}, &survey);
-    lock_entry_released(entry, lease->token, lease->take_id,
-                        known ? lock_record_age(record) : deadline_gap(lease->taken, deadline_now()));
-    if (lease->lost)
-        lock_entry_lost(entry);
-}
-
-static enum lock_result release_own(struct file_backend *backend, const struct lease *lease, struct bound bound, struct why *why)
-{
-    struct lock_record record;
-    bool known;
-    enum lock_result result = lock_file_enter(&backend->file, bound, why);
-    if (result != LOCK_OK)
-        return result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
-    struct lock_entry *entry = lock_table_entry(&backend->store.table, lease->key, false);
-    result = look_at_own(backend, lease, &record, &known, why);
-    if (result == LOCK_UNAVAILABLE) {
-        lock_file_leave(&backend->file);
-        return result;
-    }
-    if (result == LOCK_OK)
-        give_back(backend, lease, &record, known, entry);
-    else if (lock_is_lost(result))
-        lock_entry_lost(entry);
-    let_go(backend);
-    return result;
-}
-
 /* --- the interface ---------------------------------------------------------------- */
 
 static enum lock_result file_check(struct backend *base, struct lease *lease, struct bound bound, struct why *why)
 {
     struct file_backend *backend = file_of(base);
-    return backend->place >= 0 ? check_own(backend, lease, why) : lock_outside_check(&backend->store, lease, bound, why);
+    return backend->place >= 0 ? lock_own_check(backend, lease, why) : lock_outside_check(&backend->store, lease, bound, why);
 }
 
 static enum lock_result file_extend(struct backend *base, struct lease *lease, enum extend_how how, struct bound bound,
                                     struct why *why)
 {
     struct file_backend *backend = file_of(base);
-    return backend->place >= 0 ? extend_own(backend, lease, how, bound, why)
+    return backend->place >= 0 ? lock_own_extend(backend, lease, how, bound, why)
                                : lock_outside_extend(&backend->store, lease, how, bound, why);
 }
 
 static enum lock_result file_release(struct backend *base, const struct lease *lease, struct bound bound, struct why *why)
 {
     struct file_backend *backend = file_of(base);
-    return backend->place >= 0 ? release_own(backend, lease, bound, why) : lock_outside_release(&backend->store, lease, bound, why);
+    return backend->place >= 0 ? lock_own_release(backend, lease, bound, why) : lock_outside_release(&backend->store, lease, bound, why);
 }
 
 static enum lock_result file_look(struct backend *base, const char *key, struct lock_state *state, struct bound bound,

@@ -75,6 +75,18 @@ bool lock_file_is_unknown(void)
     return errno != ENOENT && errno != ENOTDIR && errno != ELOOP && errno != EACCES;
 }
 
+enum lock_result lock_file_verify(struct lock_file *file, struct why *why)
+{
+    if (lock_file_stands(file))
+        return LOCK_OK;
+    if (lock_file_is_unknown()) {
+        why_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
+        return LOCK_UNAVAILABLE;
+    }
+    why_set(why, "the lock file %s was removed or replaced", file->path);
+    return LOCK_GONE;
+}
+
 /* --- kernel locks ------------------------------------------------------------ */
 
 bool lock_file_set(const struct lock_file *file, short type, int64_t start, int64_t length)

@@ -47,6 +47,10 @@ bool lock_file_stands(struct lock_file *file);
 /* After a false of lock_file_stands(), from errno: whether it could not be found out. */
 bool lock_file_is_unknown(void);
 
+/* Both in one: LOCK_OK; LOCK_GONE where the path does not lead there, or
+ * LOCK_UNAVAILABLE where that could not be found out, with *why set. */
+enum lock_result lock_file_verify(struct lock_file *file, struct why *why);
+
 /* --- the section: who changes records, places or the path is alone in it ---- */
 
 /* LOCK_OK; LOCK_UNAVAILABLE with *why set where somebody stays in it for a
