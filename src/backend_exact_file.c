@@ -147,18 +147,14 @@ static enum lock_result try_lock(struct exact_backend *backend, const struct loc
     return error == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE;
 }
 
-/* LOCK_GONE: the path leads elsewhere. */
+/* LOCK_GONE: the path leads elsewhere; LOCK_UNAVAILABLE: nobody can say where. */
 static enum lock_result try_once(struct exact_backend *backend, const struct lock_request *request, struct why *why)
 {
     struct lock_file *file = &backend->file;
-    enum lock_result result = LOCK_OK;
-    if (file->fd >= 0 && !lock_file_stands(file))
-        return LOCK_GONE;
-    if (file->fd < 0)
-        result = open_exact(file, why);
+    enum lock_result result = file->fd >= 0 ? lock_file_verify(file, why) : open_exact(file, why);
     if (result == LOCK_OK)
         result = try_lock(backend, request, why);
-    return result == LOCK_OK && !lock_file_stands(file) ? LOCK_GONE : result;
+    return result == LOCK_OK ? lock_file_verify(file, why) : result;
 }
 
 /* Who stands in the queue looks around later, and not each time anew: many who wait
@@ -230,14 +226,7 @@ static enum lock_result exact_check(struct backend *base, struct lease *lease, s
     if (backend->file.fd < 0)
         return invalid("has no record of its owner's token", why);
     (void)lock_file_drain_news(backend->news_fd);
-    if (lock_file_stands(&backend->file))
-        return LOCK_OK;
-    if (lock_file_is_unknown()) {
-        why_set(why, "cannot look at the lock file %s: %s", backend->path, strerror(errno));
-        return LOCK_UNAVAILABLE;
-    }
-    why_set(why, "the lock file %s was removed or replaced", backend->path);
-    return LOCK_GONE;
+    return lock_file_verify(&backend->file, why);
 }
 
 /* The deadline is ours alone. */
@@ -251,11 +240,14 @@ static enum lock_result exact_extend(struct backend *base, struct lease *lease, 
     return result;
 }
 
+/* Where the path cannot be looked at, the file stays open for another try: whether
+ * the lock was lost is asked then. It ends with the process at the latest. */
 static enum lock_result exact_release(struct backend *base, const struct lease *lease, struct bound bound, struct why *why)
 {
     struct lease copy = *lease;
     enum lock_result result = exact_check(base, &copy, bound, why);
-    lock_file_close(&exact_of(base)->file);
+    if (result != LOCK_UNAVAILABLE)
+        lock_file_close(&exact_of(base)->file);
     return result;
 }
 

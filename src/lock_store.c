@@ -42,7 +42,9 @@ enum lock_result lock_store_open_file(struct lock_file *file, enum lock_file_use
         enum lock_result result = lock_file_open(file, use, why);
         if (result == LOCK_OK && use == LOCK_FILE_TO_CHANGE)
             result = lock_file_enter(file, bound, why);
-        if (result != LOCK_OK || lock_file_stands(file))
+        if (result == LOCK_OK)
+            result = lock_file_verify(file, why);
+        if (result != LOCK_GONE || file->fd < 0)
             return result;
         lock_file_close(file); /* it has just been removed */
     }

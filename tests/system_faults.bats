@@ -26,6 +26,29 @@ teardown() { common_teardown; }
     done
 }
 
+# without_stat KIND NUMBER ARGUMENTS...: dlock, of whose calls of stat(2) that one fails, and with "rest" all later ones.
+without_stat() {
+    : >"$T/page"
+    truncate -s 8192 "$T/page"
+    run env FAIL_PAGE="$T/page" FAIL_CALL=stat64 FAIL_ERRNO=5 FAIL_KIND="$1" FAIL_AT="$2" LD_PRELOAD="$HELPERS/fail_nth.so" \
+        "$DLOCK" "${@:3}"
+    echo "$output"
+}
+
+@test "--lock-file: a path that cannot be looked at is an outage, not a holder; once at the release, it is looked at again" {
+    [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
+    without_stat rest 1 -w 300ms --lock-file="$T/file" job touch "$T/ran"
+    equals "$status" 69
+    [[ $output == *'cannot look at the lock file'*'Input/output error'* ]]
+    [ ! -e "$T/ran" ]
+    local at
+    for at in 1 2 3 4; do
+        without_stat error "$at" -w 10s --lock-file="$T/file" job true
+        equals "$status" 0
+        equals "$output" ''
+    done
+}
+
 @test "stderr and stdout that are closed or full do not change what happens" {
     run bash -c 'dlock -v job -- sh -c "exit 5" 2>&-'
     [ "$status" -eq 5 ]
