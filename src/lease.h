@@ -11,6 +11,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* No lease is longer than this when it is taken or extended. */
+enum { LEASE_MOST_DAYS = 30 };
+
 enum lock_mode {
     MODE_EXCLUSIVE, /* one holder */
     MODE_SHARED,    /* any number of holders, no exclusive one */

@@ -179,6 +179,9 @@ bool lock_record_is_whole(const char *text)
 
 bool lock_record_may_be_of(const struct lock_record *record, const char *boot_id)
 {
+    static const struct duration most = {INT64_C(86400) * LEASE_MOST_DAYS * NS_PER_S};
     const char *of = record->holder.boot_id;
-    return *of == '\0' || *boot_id == '\0' || strcmp(of, boot_id) == 0;
+    if (*of != '\0' && *boot_id != '\0')
+        return strcmp(of, boot_id) == 0;
+    return !deadline_before(deadline_after(most), record->expires);
 }

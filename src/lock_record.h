@@ -40,7 +40,9 @@ bool lock_record_parse(struct lock_record *record, const char *text);
 bool lock_record_is_whole(const char *text);
 
 /* Whether the deadlines in it may be of this boot. A boot whose id could not be
- * read, "", may be any: else a lock that is held would count as free. */
+ * read, "", may be any: else a lock that is held would count as free. But it is
+ * none in which the lease would last longer than a lease can: where no boot has an
+ * id, a lock is not kept for as long as the host once was up. */
 bool lock_record_may_be_of(const struct lock_record *record, const char *boot_id);
 
 #endif

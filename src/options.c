@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TTL_LEAST_MS = 100, TTL_MOST_DAYS = 30, SLOTS_MOST = 10000 };
+enum { TTL_LEAST_MS = 100, SLOTS_MOST = 10000 };
 
 static const struct options defaults = {
     .waits_forever = true,
@@ -47,11 +47,11 @@ static bool apply_ttl(struct duration *ttl, const char *text, struct why *why)
 {
     if (!apply_duration(ttl, text, why))
         return false;
-    bool fits = ttl->ns >= TTL_LEAST_MS * NS_PER_MS && ttl->ns <= INT64_C(86400) * TTL_MOST_DAYS * NS_PER_S;
+    bool fits = ttl->ns >= TTL_LEAST_MS * NS_PER_MS && ttl->ns <= INT64_C(86400) * LEASE_MOST_DAYS * NS_PER_S;
     /* The stores count whole milliseconds. */
     ttl->ns -= ttl->ns % NS_PER_MS;
     if (!fits)
-        why_set(why, "'%.100s': a lease lasts from %dms to %dd", text, TTL_LEAST_MS, TTL_MOST_DAYS);
+        why_set(why, "'%.100s': a lease lasts from %dms to %dd", text, TTL_LEAST_MS, LEASE_MOST_DAYS);
     return fits;
 }
 

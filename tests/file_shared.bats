@@ -284,6 +284,16 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     equals "$(files)" 0
 }
 
+@test "where no boot has an id, a detached lease may be of any, but of none in which it would last longer than a lease can" {
+    dlock --acquire --owner=me -t 1h job
+    sed -i 's/^boot .*/boot /' "$F"
+    fails_with 75 '' dlock -n job echo wrong
+    # 31 days after now, which no lease of this boot can be.
+    sed -i "s/^expires .*/expires $(awk '{ printf "%d", ($1 + 31 * 86400) * 1e9 }' /proc/uptime)/" "$F"
+    run dlock -n job echo next
+    equals "$output" next
+}
+
 @test "garbled records: of a place that is locked, held by somebody unknown; else nobody's" {
     share a -s job
     share b -s job
