@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 /* AT_SECURE alone says too little: SELinux also sets it where a service begins in a
- * domain of its own, which gives it no right that it should not have. */
-static bool has_file_capabilities(void)
+ * domain of its own, which gives it no right that it should not have. With it, a file
+ * whose capabilities nobody can tell (no /proc) may have some. */
+static bool may_have_file_capabilities(void)
 {
-    return getauxval(AT_SECURE) != 0 && getxattr("/proc/self/exe", "security.capability", NULL, 0) > 0;
+    return getauxval(AT_SECURE) != 0 && (getxattr("/proc/self/exe", "security.capability", NULL, 0) > 0 ||
+                                         (errno != ENODATA && errno != ENOTSUP));
 }
 
 bool privileges_borrowed(struct why *why)
@@ -22,7 +24,7 @@ bool privileges_borrowed(struct why *why)
         return true;
     }
     if (user == effective_user && user == saved_user && group == effective_group && group == saved_group &&
-        !has_file_capabilities())
+        !may_have_file_capabilities())
         return false;
     why_set(why, "it has rights that whoever started it has not (set-user-ID, set-group-ID or file capabilities), and would "
                  "lend them to any command; nothing was done. chmod ug-s or setcap -r on its file helps; sudo(8) is for "

@@ -38,6 +38,12 @@ untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U
     python3 -c 'import os, struct, sys; os.setxattr(sys.argv[1], "security.capability", struct.pack("<5I", 0x02000001, 2, 0, 0, 0))' \
         "$copy" || skip 'no file capabilities here'
     fails_with 77 'file capabilities' "${ATTACKER[@]}" "$copy" --backend=file --lock-dir="$OPEN/locks" job -- touch "$OPEN/ran"
+    # Without /proc nobody can tell.
+    if unshare -m true 2>/dev/null; then
+        # shellcheck disable=SC2016
+        fails_with 77 'file capabilities' unshare -m sh -c 'mount -t tmpfs none /proc && exec "$@"' sh \
+            "${ATTACKER[@]}" "$copy" --backend=file --lock-dir="$OPEN/locks" job -- touch "$OPEN/ran"
+    fi
     [ ! -e "$OPEN/ran" ] && [ ! -e "$OPEN/locks" ]
     setfattr -x security.capability "$copy" 2>/dev/null ||
         python3 -c 'import os, sys; os.removexattr(sys.argv[1], "security.capability")' "$copy"
