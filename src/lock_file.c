@@ -186,12 +186,15 @@ enum lock_result lock_file_write(const struct lock_file *file, int place, const 
     return LOCK_CANT_CREATE;
 }
 
-static enum place_lock place_lock(const struct lock_file *file, int place)
+/* False where the kernel does not say; then it counts as locked. */
+static bool find_lock(const struct lock_file *file, struct lock_place *place)
 {
     struct flock lock;
-    if (!lock_file_find(file, F_WRLCK, FIRST_PLACE + place, 1, &lock))
-        return errno == 0 ? PLACE_UNLOCKED : PLACE_LOCKED;
-    return lock.l_len == 1 ? PLACE_LOCKED : PLACE_ALL_LOCKED;
+    if (lock_file_find(file, F_WRLCK, FIRST_PLACE + place->number, 1, &lock))
+        place->locked = lock.l_len == 1 ? PLACE_LOCKED : PLACE_ALL_LOCKED;
+    else
+        place->locked = errno == 0 ? PLACE_UNLOCKED : PLACE_LOCKED;
+    return place->locked != PLACE_LOCKED || errno == 0;
 }
 
 /* A record is written before its place is locked, and looked at after it: so
@@ -201,14 +204,14 @@ static enum place_lock place_lock(const struct lock_file *file, int place)
 static void read_place(const struct lock_file *file, struct lock_place *place)
 {
     enum { TRIES = 3 };
-    place->locked = place_lock(file, place->number);
     for (int tries = 0; tries < TRIES; tries++) {
         char text[LOCK_RECORD_SIZE];
         if (tries > 0)
             (void)poll(NULL, 0, 1);
-        place->unreadable = !read_text(file, place->number, text);
-        place->known = !place->unreadable && lock_record_parse(&place->record, text);
-        if (place->known || (place->locked == PLACE_UNLOCKED && !place->unreadable))
+        bool found = find_lock(file, place), read = read_text(file, place->number, text);
+        place->unreadable = !found || !read;
+        place->known = read && lock_record_parse(&place->record, text);
+        if (!place->unreadable && (place->known || place->locked == PLACE_UNLOCKED))
             return;
     }
 }

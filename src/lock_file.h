@@ -90,7 +90,7 @@ struct lock_place {
     int number;
     enum place_lock locked; /* by another than this open file */
     bool known;             /* there is a record of it */
-    bool unreadable;        /* nobody knows whether there is one */
+    bool unreadable;        /* nobody knows whether there is one, or whether it is locked */
     struct lock_record record;
 };
 

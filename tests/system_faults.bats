@@ -26,27 +26,38 @@ teardown() { common_teardown; }
     done
 }
 
-# without_stat KIND NUMBER ARGUMENTS...: dlock, of whose calls of stat(2) that one fails, and with "rest" all later ones.
-without_stat() {
+# without CALL KIND NUMBER ARGUMENTS...: dlock, of whose calls that one fails, and with the kind "rest" all later ones.
+without() {
     : >"$T/page"
     truncate -s 8192 "$T/page"
-    run env FAIL_PAGE="$T/page" FAIL_CALL=stat64 FAIL_ERRNO=5 FAIL_KIND="$1" FAIL_AT="$2" LD_PRELOAD="$HELPERS/fail_nth.so" \
-        "$DLOCK" "${@:3}"
+    run env FAIL_PAGE="$T/page" FAIL_CALL="$1" FAIL_ERRNO=5 FAIL_KIND="$2" FAIL_AT="$3" LD_PRELOAD="$HELPERS/fail_nth.so" \
+        "$DLOCK" "${@:4}"
     echo "$output"
 }
 
 @test "--lock-file: a path that cannot be looked at is an outage, not a holder; once at the release, it is looked at again" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
-    without_stat rest 1 -w 300ms --lock-file="$T/file" job touch "$T/ran"
+    without stat64 rest 1 -w 300ms --lock-file="$T/file" job touch "$T/ran"
     equals "$status" 69
     [[ $output == *'cannot look at the lock file'*'Input/output error'* ]]
     [ ! -e "$T/ran" ]
     local at
     for at in 1 2 3 4; do
-        without_stat error "$at" -w 10s --lock-file="$T/file" job true
+        without stat64 error "$at" -w 10s --lock-file="$T/file" job true
         equals "$status" 0
         equals "$output" ''
     done
+}
+
+@test "a lock file of which the kernel does not say who has locked it is an outage, not a holder" {
+    [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
+    hold_lock job
+    without fcntl64 rest 1 -w 300ms job touch "$T/ran"
+    equals "$status" 69
+    [[ $output == *'cannot read the lock file'* ]]
+    [ ! -e "$T/ran" ]
+    end_hold
+    wait "$HOLDER"
 }
 
 @test "stderr and stdout that are closed or full do not change what happens" {
