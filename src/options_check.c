@@ -51,22 +51,13 @@ static const char *action_name(const struct options *options)
     return option_by_id(actions[options->action].id)->longName;
 }
 
-/* With -c: the value is not applied yet. */
-static bool gives_command(const struct options *options)
-{
-    const struct setting *setting = options->settings.first;
-    while (setting != NULL && setting->id != OPT_COMMAND)
-        setting = setting->next;
-    return setting != NULL;
-}
-
 enum settings_result options_check_words(const struct options *options, struct why *why)
 {
     static const char usage[] = "usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]";
     const struct action *action = &actions[options->action];
     if (options->action != ACTION_RUN && options->command != NULL)
         why_set(why, "--%s runs no command; the lock's name is its last word", action_name(options));
-    else if (options->name == NULL && options->action == ACTION_RUN && gives_command(options))
+    else if (options->name == NULL && options->action == ACTION_RUN && setting_in_force(&options->settings, OPT_COMMAND) != NULL)
         why_set(why, "no lock name given; usage: dlock [OPTIONS] NAME -c 'STRING'");
     else if (options->name == NULL && options->action == ACTION_RUN)
         why_set(why, "no lock name given; %s", usage);

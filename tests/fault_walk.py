@@ -88,7 +88,7 @@ LIMITS = {
 
 # What of the C library dlock calls and is not walked, and why.
 NOT_WALKED = {
-    "cannot fail": "abort _exit exit free freeaddrinfo getauxval getenv getresgid getresuid secure_getenv geteuid getgid getpgrp getpid getppid getuid setlocale "
+    "cannot fail": "abort _exit exit free freeaddrinfo getauxval getenv secure_getenv geteuid getgid getpgrp getpid getppid getuid setlocale "
     "strerror xpg_strerror_r gai_strerror errno_location ctype_b_loc ctype_tolower_loc ctype_toupper_loc nl_langinfo qsort "
     "random jrand48 srandom tzset umask stack_chk_fail libc_start_main libc_current_sigrtmax libc_current_sigrtmin time signal "
     "sigaddset sigemptyset sigfillset sigismember unsetenv rewind ferror fileno raise dirname inet_pton fnmatch strftime "
@@ -101,8 +101,8 @@ NOT_WALKED = {
     "gets its memory from malloc(), which fails": "cxa_atexit atexit asprintf vasprintf strdup strndup",
     "fails as a short file does, which the readers of files know": "isoc99_fscanf isoc23_fscanf fscanf getc fgetc",
     "fails only where it is misused": "pthread_attr_destroy pthread_detach pthread_join pthread_mutex_destroy pthread_mutex_lock "
-    "pthread_mutex_unlock",
-    "is for programs with file capabilities, of which a failure says that there are none": "getxattr",
+    "pthread_mutex_unlock getresuid getresgid",
+    "is called only with borrowed rights, where nothing is preloaded": "getxattr",
     "is of popt's, for programs with a setuid bit or for other character sets": "setgid setuid iconv_open",
 }
 

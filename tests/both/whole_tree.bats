@@ -48,23 +48,26 @@ while time.monotonic() < end and not os.path.exists(path + ".end"):
 E
 }
 
-@test "what double-forked, called setsid and changed its name is stopped with the command" {
+# lose_daemon ARGUMENTS...: a command that has started such a daemon loses its lock, once the daemon is there.
+lose_daemon() {
+    local status=0
     daemon
-    run dlock -t 2s job -- sh -c "python3 $T/daemon.py 600 0; sleep 600"
+    # shellcheck disable=SC2016
+    dlock --grace=200ms job -- sh -c 'python3 "$T/daemon.py" "$@"; sleep 600' sh "$@" 2>/dev/null 3>&- 4>&- &
+    wait_until 10 test -s "$T/daemon"
+    steal job
+    wait $! || status=$?
     equals "$status" 124
-    [ -s "$T/daemon" ]
     not kill -0 "$(cat "$T/daemon")"
     is_clean job
 }
 
+@test "what double-forked, called setsid and changed its name is stopped with the command" {
+    lose_daemon 600 0
+}
+
 @test "what has a newline and a parenthesis in its name is stopped like any other" {
-    daemon
-    run dlock -t 2s job -- sh -c "python3 $T/daemon.py 600 0 'a
-b) R 1'; sleep 600"
-    equals "$status" 124
-    [ -s "$T/daemon" ]
-    not kill -0 "$(cat "$T/daemon")"
-    is_clean job
+    lose_daemon 600 0 $'a\nb) R 1'
 }
 
 @test "a descendant that outlives the stopped command by ignoring TERM is killed at the deadline, and waited for" {
