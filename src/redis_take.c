@@ -134,7 +134,7 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
 
 /* The hold is the holder's own to know; where another process has taken the
  * lock, the store knows it. */
-static void begin_release(struct redis_call *call, const struct lease *lease, const char *how)
+static void begin_release(struct redis_call *call, const struct lease *lease, bool may_come)
 {
     redis_script_begin(call, &redis_release_script, KEYS_ALL, lease->key);
     call->least_keys = redis_least_keys(lease);
@@ -145,15 +145,16 @@ static void begin_release(struct redis_call *call, const struct lease *lease, co
         redis_command_add(&call->words, "");
     else
         redis_script_add_number(call, deadline_left(lease->hold).ns / NS_PER_MS);
-    redis_command_add(&call->words, how);
+    /* A take that is given up, unknown whether it happened, is no loss. */
+    redis_command_add(&call->words, lease->lost ? "lost" : lease->fence > 0 ? "held" : "");
+    redis_command_add(&call->words, may_come ? "1" : "");
 }
 
-/* A take that is given up, unknown whether it happened, is no loss. Where it had no answer this may overtake it, on
- * another connection. */
+/* Where a try of the take had no answer this may overtake it, on another connection; whatever became of those that
+ * came after it. */
 void redis_release_begin(const struct redis_backend *redis, struct redis_call *call, const struct lease *lease)
 {
-    const char *given_up = redis->base.uncertain ? "withdrawn" : "";
-    begin_release(call, lease, lease->lost ? "lost" : lease->fence > 0 ? "held" : given_up);
+    begin_release(call, lease, lease->take_id[0] != '\0' && strcmp(lease->take_id, redis->unanswered) == 0);
 }
 
 /* The take went out in one write with a greeting that was refused, and may
@@ -166,7 +167,7 @@ static void undo_take(struct redis_backend *redis, const struct lock_request *re
     redisReply *reply;
     lease_begin(&lease, request, deadline_now(), 0);
     lease.hold = deadline_now();
-    begin_release(&call, &lease, "");
+    begin_release(&call, &lease, false);
     for (int by_text = 0; by_text < 2 && redis->conn.socket.fd >= 0; by_text++)
         if (redis_script_send(redis, &call, by_text, &reply, bound, &ignored) == LOCK_OK)
             freeReplyObject(reply);
@@ -238,6 +239,7 @@ static enum lock_result ask(struct redis_backend *redis, const struct lock_reque
             result = redis_replicas_await(redis, lease, bound, why);
     } else if (redis->conn.sent) {
         redis->base.uncertain = true;
+        text_copy(redis->unanswered, sizeof redis->unanswered, request->take_id);
         if (redis->conn.greeting_failed)
             undo_take(redis, request, bound);
     }

@@ -222,6 +222,33 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     run dlock -r "$URL" --owner=me job echo ran
     equals "$status $output" '0 ran'
 }
+
+@test "a try of a take that comes after its release, and others behind it, leaves no lock" {
+    start_redis
+    dlock -r "$URL" job true
+    torture_proxy redis
+    ask_proxy redis hold 1
+    fails_with 0 '' dlock -r "unix://$T/redis.proxy" --outage=20 --connect-timeout=300ms job true
+    local i
+    for i in {1..9}; do dlock -r "$URL" job true; done
+    redis config resetstat
+    ask_proxy redis heal
+    wait_until 5 has_run 1
+    is_free
+}
+
+@test "a take that is given up leaves the key of another client as it is, where that has the name of one of ours" {
+    start_redis
+    redis set '{dlock:job}:meta' another
+    torture_proxy redis
+    ask_proxy redis hold 1
+    redis config resetstat
+    fails_with 69 'did not answer in time' \
+        dlock -r "unix://$T/redis.proxy" --outage=0 --connect-timeout=300ms job touch "$T/ran"
+    wait_until 5 has_run 1
+    equals "$(redis get '{dlock:job}:meta') $(redis pttl '{dlock:job}:meta')" 'another -1'
+    [ ! -e "$T/ran" ]
+}
 # has_run NUMBER: so many scripts.
 has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=([0-9]+).*/\2/p' | awk '{ n += $1 } END { print n + 0 }')" -ge "$1" ]; }
 

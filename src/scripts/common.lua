@@ -79,8 +79,10 @@ local function line_before(field, take, token, most)
   return string.match(all, '^' .. string.rep('[^\n]*\n', most or LINES_KEPT)) or all
 end
 
--- Whoever is gone cannot release what its take, still on its way, will find free.
+-- Whoever is gone cannot release what its take, still on its way, will find free. Those that were withdrawn are apart
+-- from the releases: of a lock that is wanted much, eight are soon over.
 local function withdraw(take, token)
+  if no_meta or has_line('withdrawn', take, '') then return end
   redis.pcall('HSET', meta, 'withdrawn', line_before('withdrawn', take, token, WITHDRAWN_KEPT))
   if not known.fence then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
 end
