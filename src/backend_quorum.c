@@ -73,14 +73,16 @@ static bool wants_join(const struct quorum *quorum, const struct quorum_member *
 }
 
 /* One more that forgets the lock may let somebody else have it: that is not left to the next check, which may be 10 s
- * away. One that stays down is asked ever more rarely. */
+ * away. One that stays down is asked ever more rarely, until there is another. */
 static void plan_join(struct quorum *quorum)
 {
     struct duration next = duration_max(quorum_join_interval, (struct duration){2 * quorum->join_pause.ns});
-    bool lacks = false;
+    int lacking = 0;
     for (int i = 0; i < quorum->count; i++)
-        lacks |= lacks_lock(&quorum->members[i]);
-    quorum->join_pause = lacks ? duration_min(next, DURATION_S(10)) : DURATION_ZERO;
+        lacking += lacks_lock(&quorum->members[i]);
+    next = lacking > quorum->lacking ? quorum_join_interval : duration_min(next, DURATION_S(10));
+    quorum->join_pause = lacking > 0 ? next : DURATION_ZERO;
+    quorum->lacking = lacking;
 }
 
 /* A lease of another process is only known by its token. */

@@ -44,6 +44,7 @@ struct quorum {
     struct deadline again;        /* when to ask next for a lock that is held */
     struct why note, warning;     /* what base.note and base.warning point to */
     struct duration join_pause;   /* until those that do not have the lock are asked again; 0: all have it */
+    int lacking;                  /* how many these were last */
     int news_fd;                  /* an epoll(7) of the members' own; -1: none */
 };
 

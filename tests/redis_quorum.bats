@@ -243,6 +243,24 @@ far() {
     for i in 1 2 3; do is_free_on $i; done
 }
 
+@test "a server that forgets the lock has it again soon, though another has been down for long" {
+    quorum 4 1
+    hold_lock job --ttl=1h
+    local start i
+    for i in 1 2 3 4; do wait_until 10 is_held_on $i; done
+    for i in 1 2 3 4 5 6; do # each time it looks, and finds the fifth still down
+        on 1 pexpire dlock:job 3600000 >/dev/null
+        sleep 0.15
+    done
+    on 2 del dlock:job >/dev/null
+    start=$(now)
+    wait_until 20 is_held_on 2
+    within 5000 "$start"
+    end_hold
+    wait "$HOLDER"
+    for i in 1 2 3 4; do is_free_on $i; done
+}
+
 @test "a server that restarts empty while the lock is held gets it again; the command runs on" {
     quorum 3
     hold_lock job -v --ttl=10
