@@ -11,7 +11,8 @@
  *     holder's majority has a server in common with these, which then gives a higher
  *     one, wherever its clock stands. (A read of a register kept by a majority
  *     writes back what it has read for the same reason: Attiya, Bar-Noy and Dolev,
- *     1995.) It does not reach a majority: not taken.
+ *     1995.) It does not reach a majority: not taken. Others have the lock by then
+ *     where ours was removed: refused as if they had been first.
  *   One holder has a majority: refused. What we got of the others is released
  *     within the same call, so that a minority never keeps others out.
  *   Several ask at once and each gets a part: all release, and each asks again
@@ -21,7 +22,7 @@
  *     Those that have not answered by then may be just those that are missing, or
  *     down: they are given as long again as the others took, and longer each time
  *     in a row, so that neither one that hangs holds up all who contend, nor one
- *     that is far is never heard.
+ *     that is far is never heard; at least a second where this is the last time.
  *   A minority is down: it counts as not granted. A majority is: released where it
  *     was granted, and told as an outage.
  *   A take got no answer, or was cut short: it may have been carried out, or
@@ -114,10 +115,13 @@ static enum lock_result ask_take(void *data, int number, struct bound bound)
     return result == LOCK_HELD && is_own_take(quorum, &member->holder) ? refuse_self(member) : result;
 }
 
-/* What has been granted stands in others' way as long as this lasts. */
+/* What has been granted stands in others' way as long as this lasts. Whoever does not ask again is not to go without
+ * the lock for a server that is just far. */
 static struct duration split_grace(const struct quorum *quorum)
 {
     enum { DOUBLED_MOST = 5 };
+    if (quorum->request.last)
+        return quorum_grace(quorum->start, DURATION_S(1), DURATION_S(5));
     int doubled = quorum->splits < DOUBLED_MOST ? quorum->splits : DOUBLED_MOST;
     return quorum_grace(quorum->start, (struct duration){(100 * NS_PER_MS) << doubled}, DURATION_S(5));
 }
@@ -333,7 +337,24 @@ static void begin(struct quorum *quorum, const struct lock_request *request)
     }
 }
 
-/* LOCK_OK: a majority has the highest fence. */
+/* Those that others have since the round of takes count as held by them, who need not be known. Whether too few are
+ * left for us. */
+static bool hold_meanwhile(struct quorum *quorum)
+{
+    bool any = false;
+    for (int i = 0; i < quorum->count; i++) {
+        struct quorum_member *member = &quorum->members[i];
+        if (member->result != LOCK_FOREIGN)
+            continue;
+        any = true;
+        member->result = LOCK_HELD;
+        member->holder = (struct holder){.ahead = -1};
+    }
+    struct quorum_count count = quorum_count_all(quorum);
+    return any && count.ok < quorum->need && count.ok + count.held >= quorum->need;
+}
+
+/* LOCK_OK: a majority has the highest fence; LOCK_HELD: others have taken it meanwhile. */
 static enum lock_result raise_all(struct quorum *quorum, struct crew *crew, struct bound bound, bool *cancelled,
                                   struct why *why)
 {
@@ -344,6 +365,8 @@ static enum lock_result raise_all(struct quorum *quorum, struct crew *crew, stru
         return LOCK_CANCELLED;
     if (count_fences(quorum) >= quorum->need)
         return LOCK_OK;
+    if (hold_meanwhile(quorum))
+        return LOCK_HELD;
     enum lock_result result = quorum_verdict(quorum, false, why);
     return result == LOCK_OK || result == LOCK_RELEASED || lock_is_lost(result) ? LOCK_UNAVAILABLE : result;
 }
@@ -357,6 +380,13 @@ static void begin_lease(struct quorum *quorum, struct deadline before)
         lease->deadline = deadline_earlier(lease->deadline, quorum->lease.deadline);
     }
     quorum->lease.deadline = quorum_deadline(quorum);
+}
+
+static enum lock_result refuse(struct quorum *quorum, struct holder *holder)
+{
+    find_holder(quorum, holder);
+    quorum->again = time_to_ask(quorum, holder);
+    return LOCK_HELD;
 }
 
 static enum lock_result ask_all(struct quorum *quorum, struct crew *crew, struct holder *holder, struct bound bound,
@@ -373,13 +403,11 @@ static enum lock_result ask_all(struct quorum *quorum, struct crew *crew, struct
         enum lock_result result = raise_all(quorum, crew, bound, cancelled, why);
         if (result == LOCK_OK)
             begin_lease(quorum, before);
-        return result;
+        return result == LOCK_HELD ? refuse(quorum, holder) : result;
     }
     if (count.ok + count.held < quorum->need)
         return quorum_failure(quorum, why);
-    find_holder(quorum, holder);
-    quorum->again = time_to_ask(quorum, holder);
-    return LOCK_HELD;
+    return refuse(quorum, holder);
 }
 
 enum lock_result quorum_take(struct backend *backend, const struct lock_request *request, struct lease *lease,

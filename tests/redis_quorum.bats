@@ -136,8 +136,18 @@ ends_with() {
     on 1 set dlock:job foreign
     start=$(now)
     fails_with 75 '' dlock --connect-timeout=10s -n job true
-    within 2000 "$start"
+    within 3000 "$start"
     is_free_on 2
+}
+
+@test "one of three is far, another is in others' hands: who asks only once has the lock all the same" {
+    quorum 3
+    far 300 3
+    on 1 set dlock:job foreign
+    DLOCK_REDIS="$(url 1) $(url 2) $(url far3)" run dlock -n job echo ran
+    equals "$status $output" '0 ran'
+    is_free_on 2
+    is_free_on 3
 }
 
 # far MILLISECONDS NUMBER...: so far away are these servers, at $T/farNUMBER.sock.
@@ -367,6 +377,24 @@ ahead() {
     T=$folder LD_PRELOAD=$HELPERS/fault_wall_clock.so exec "$@"
 }
 
+@test "others have the lock before the fence is written to a majority: held by them, exit 75" {
+    serve 1
+    serve 2 ahead -86400 # so the fence of the other is written there
+    for i in 1 2; do wait_until 20 redis_answers $i; done
+    torture_proxy 2
+    ask_proxy 2 delay 0.5
+    DLOCK_REDIS="$(url 1) unix://$T/2.proxy $(url none)" \
+        dlock -nv job touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
+    local taker=$!
+    wait_until 10 is_held_on 2
+    on 2 set dlock:job another >/dev/null
+    ends_with 75 "$taker"
+    grep -q 'held by ' "$T/err"
+    [ ! -e "$T/ran" ]
+    is_free_on 1
+    equals "$(on 2 get dlock:job)" another
+}
+
 @test "the fence rises though the server with the highest goes and the clock of another is behind" {
     serve 1 ahead -172800
     serve 2 ahead -86400
@@ -375,7 +403,7 @@ ahead() {
     export DLOCK_REDIS="$(url 1) $(url 2) $(url 3)"
     local first second third
     first=$(dlock job sh -c 'echo $DLOCK_FENCE')
-    equals "$(fence_on 1)" "$first"
+    [[ "$(fence_on 1) $(fence_on 2)" == *"$first"* ]] # the one that was slower may be without
     stop_redis 3
     second=$(dlock job sh -c 'echo $DLOCK_FENCE')
     [ "$second" -gt "$first" ]
