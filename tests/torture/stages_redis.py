@@ -3,13 +3,12 @@
 import contextlib
 import os
 import signal
-import subprocess
 import time
 
 from redis_client import RedisClient
+from servers import DELETE_SCRIPT, spawn
 from stage import Fault, Stage
 
-DELETE_SCRIPT = "local v = redis.call('GET', KEYS[1]); redis.call('DEL', KEYS[1]); return v"
 # Another client's lock, for a while.
 OVERWRITE_SCRIPT = "local v = redis.call('GET', KEYS[1]); redis.call('SET', KEYS[1], 'foreign', 'PX', ARGV[1]); return v"
 HEAL_LIMIT = 20.0
@@ -32,10 +31,9 @@ class RedisStage(Stage):
 
     def start(self):
         log = ["--appendonly", "yes", "--appendfsync", "always"] if self.persistent else ["--appendonly", "no"]
-        self.server = subprocess.Popen(
+        self.server = spawn(
             ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "", *log, "--dir", self.work, "--logfile",
-             os.path.join(self.work, "redis.log"), "--maxclients", "2000", "--enable-debug-command", "yes"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+             os.path.join(self.work, "redis.log"), "--maxclients", "2000", "--enable-debug-command", "yes"])
 
     def arguments(self):
         return ["-r", "unix://" + self.path]
