@@ -84,7 +84,7 @@ fake_redis() {
     python3 "$TESTS/helpers/fake_redis.py" "$T/fake.sock" "$@" >"$T/fake.log" 2>&1 3>&- 4>&- &
     echo $! >"$T/fake.pid"
     echo $! >"$T/fake-$!.pid" # there may be several in one test, one after the other
-    wait_until 10 test -S "$T/fake.sock"
+    wait_until 30 test -S "$T/fake.sock"
 }
 
 # torture_proxy NAME: a proxy at $T/NAME.proxy before the server at $T/NAME.sock; ask_proxy NAME
@@ -94,7 +94,7 @@ torture_proxy() {
     mkfifo "$T/$1.control"
     python3 "$TESTS/torture/proxy.py" "$T/$1.proxy" "$T/$1.sock" <>"$T/$1.control" >"$T/$1.said" 2>&1 3>&- 4>&- &
     echo $! >"$T/$1-proxy.pid"
-    wait_until 10 test -S "$T/$1.proxy"
+    wait_until 30 test -S "$T/$1.proxy"
 }
 ask_proxy() {
     local name=$1 before
