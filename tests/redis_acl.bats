@@ -151,7 +151,7 @@ not_served() {
     for word in zadd publish subscribe unsubscribe; do
         manual_user >/dev/null
         redis acl setuser locker "-$word" >/dev/null
-        run dlock -v -w 0.3 job true
+        run dlock -v -w 0.6 job true
         equals "$status" 75
         [[ $output == *"cannot call those who wait, and is asked at intervals: ${word^^}: "* ]]
     done

@@ -158,7 +158,7 @@ far() {
         python3 "$TESTS/helpers/fake_redis.py" "$T/far$i.sock" delay="$late" "$T/$i.sock" >/dev/null 2>&1 3>&- 4>&- &
         echo $! >"$T/far$i.pid"
     done
-    for i; do wait_until 10 test -S "$T/far$i.sock"; done
+    for i; do wait_until 30 test -S "$T/far$i.sock"; done
 }
 
 @test "servers that are far away: the lock is had with one of five down, and one that was restarted gets it again" {
