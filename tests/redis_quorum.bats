@@ -275,7 +275,7 @@ far() {
     quorum 3
     hold_lock job -v --ttl=10
     stop_redis 1
-    wait_until 10 grep -q 'the lock stands on 2 of 3 servers; unix://' "$T/held.err" # said once, maybe of one that was slow
+    wait_until 10 grep -q 'the lock stands on [12] of 3 servers; unix://' "$T/held.err" # said once, maybe of one that was slow
     serve 1
     wait_until 20 is_held_on 1
     kill -0 "$HOLDER"
@@ -442,8 +442,8 @@ ahead() {
     dlock --extend --owner="$token" --ttl=100 job
     [ "$(on 1 pttl dlock:job)" -gt 90000 ]
     [ "$(on 2 pttl dlock:job)" -gt 90000 ]
-    dlock --extend --owner="$token" --ttl=5 job
-    [ "$(on 2 pttl dlock:job)" -le 5000 ]
+    dlock --extend --owner="$token" --ttl=20 job
+    [ "$(on 2 pttl dlock:job)" -le 20000 ]
     fails_with 2 'held under another token' dlock --release --owner=wrong job
     stop_redis 2
     fails_with 69 'cannot be asked' dlock --extend --owner="$token" --outage=0 job
@@ -478,11 +478,11 @@ ahead() {
 
 @test "released by another process where one server hangs: the command runs on and is not stopped" {
     quorum 3
-    hold_lock job --ttl=1500ms --grace=300ms --owner=mine
+    hold_lock job --ttl=2s --grace=300ms --owner=mine
     sleep 0.2
     freeze 3
     dlock --release --owner=mine job
-    sleep 1.7
+    sleep 2 # over the end of the lease
     end_hold
     ends_with 0 "$HOLDER"
     [ ! -s "$T/held.err" ]
