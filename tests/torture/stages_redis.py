@@ -5,8 +5,7 @@ import os
 import signal
 import time
 
-from redis_client import RedisClient
-from servers import DELETE_SCRIPT, spawn
+from servers import DELETE_SCRIPT, RedisClient, spawn
 from stage import Fault, Stage
 
 # Another client's lock, for a while.
@@ -23,7 +22,7 @@ class RedisStage(Stage):
 
     def __init__(self, work, _rng):
         self.work = os.path.join(work, self.name)
-        os.mkdir(self.work)
+        os.makedirs(self.work)
         self.path = os.path.join(self.work, "redis.sock")
         self.server = None
         self.stopped = False
