@@ -113,7 +113,7 @@ E
     start=$(now)
     python3 -c 'import os, signal
 signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.execvp("dlock", ["dlock", "-t", "4s", "--grace=3s", "job", "python3", os.environ["T"] + "/deaf.py"])' 2>/dev/null 3>&- 4>&- &
+os.execvp("dlock", ["dlock", "-t", "7s", "--grace=3s", "job", "python3", os.environ["T"] + "/deaf.py"])' 2>/dev/null 3>&- 4>&- &
     dlock=$!
     wait_until 10 grep -q TERM "$T/got"
     kill -INT "$dlock"
@@ -124,7 +124,7 @@ os.execvp("dlock", ["dlock", "-t", "4s", "--grace=3s", "job", "python3", os.envi
     wait_until 10 twice
     wait "$dlock" || status=$?
     equals "$status" 124
-    [ $(($(now) - start)) -ge 3800 ]
+    [ $(($(now) - start)) -ge 6800 ]
     is_clean job
 }
 
