@@ -12,17 +12,20 @@ import exits
 import order
 import telling
 from history import History
+from lateness import Lateness
 
 CHECK_INTERVAL = 1.0  # of dlock: src/watch.c
 # How late a process may be because the machine is busy, in seconds, where that is not the subject.
 SLACK = 0.3
-# An overlap of commands this near to the end of a lease is put down to the machine where a worker was woken late
-# in the same half second. (Wake-ups are what a busy machine does soonest; forks and deaths wait longer.)
-LATE_NEAR, LATE_AROUND = 0.05, 0.5
+# An overlap of commands that begins no sooner than this before the end of a lease is put down to the machine, where
+# somebody was woken late at that time.
+LATE_NEAR = 0.05
 # A connection that is tried for a second fails where the machine stalls like that.
 STALL = 0.2
-# How long two commands may be there at once under a lease too short to be held exactly.
+# How long two commands may be there at once under a lease too short to be held exactly, or on a machine that is late.
 SHORT_OVERLAP_MOST = 0.1
+# Whoever has mapped a table of fences that is gone counts on in it for as long as it lives.
+FORGOTTEN_TABLE = 5.0
 # Reconnecting to a server that is back, and looking at the key.
 RECONNECT = 1.5
 
@@ -33,7 +36,7 @@ class Checker:
         self.history = History()
         self.wrong, self.counts = self.history.wrong, self.history.counts
         self.most_overrun = collections.defaultdict(lambda: float("-inf"))
-        self.slack, self.lateness = SLACK, 0
+        self.late = Lateness(())
         self.wall_backends = set()
 
     def read(self, path):
@@ -49,12 +52,15 @@ class Checker:
                                what, run.number, run.lock, run.mode, run.how, run.ttl, run.grace, run.spawned, seen,
                                run.status, text, " [%s]" % run.said if run.said else "")))
 
+    def slack(self, begin, end=None):
+        """How late a process may be because of the machine, from begin to end."""
+        return SLACK + 2 * self.late.near(begin, end)
+
     def judge(self):
         history = self.history
         if not history.begun or not history.done:
             self.wrong.append(("", "the log is not complete"))
-        self.lateness = 2 * max((by for _, by in history.late), default=0)
-        self.slack += self.lateness
+        self.late = Lateness(history.late)
         self.wall_backends = {run.backend for run in history.runs.values() if run.wall}
         locks = collections.defaultdict(list)
         for run in history.runs.values():
@@ -98,10 +104,10 @@ class Checker:
         return first.mode == second.mode and first.mode != "exclusive" and first.name == second.name
 
     def judge_slots(self, started):
-        living = []
+        alive = []
         for run in (run for run in started if run.mode == "slots"):
-            living = [other for other in living if other.until > run.start and
-                      self.excuse(other, run, min(other.until, run.until)) is None and
+            alive = [other for other in alive if other.until > run.start]
+            living = [other for other in alive if self.excuse(other, run, min(other.until, run.until)) is None and
                       not self.machine_was_late(other, run, min(other.until, run.until))]
             if run.slots is not None and len(living) >= run.slots:
                 self.complain(run, "overlap: %d holders of %d slots: runs %s" % (
@@ -111,7 +117,7 @@ class Checker:
                     self.complain(run, "overlap: the slot %d was that of run %s" % (run.slot, other.number))
             if run.slot is not None and run.slots is not None and not 0 <= run.slot < run.slots:
                 self.complain(run, "the slot %d of %d" % (run.slot, run.slots))
-            living.append(run)
+            alive.append(run)
 
     def judge_pair(self, first, second):
         """`first` was there when `second` started."""
@@ -131,16 +137,13 @@ class Checker:
                              1000 * (second.start - first.last_deadline)))
 
     def machine_was_late(self, first, second, last):
-        """Whether this is at the end of the lease, and others were woken late at that time as well."""
+        """Whether this is at the end of the lease, others were woken late at that time as well, and it was soon over."""
         if self.started_late(second, first, last):
             return True
         deadline = self.deadline_known(first, second)
-        if second.start < deadline - LATE_NEAR:
-            return False
-        # Those that were woken in that time, and those that should have been but were not before its end.
-        late = self.history.late
-        where = bisect.bisect_left(late, (deadline - LATE_AROUND, 0))
-        return any(stamp - by <= last + LATE_AROUND for stamp, by in late[where:])
+        late = self.late.near(deadline, last)
+        return late > 0 and second.start >= deadline - LATE_NEAR and \
+            last - deadline <= SHORT_OVERLAP_MOST + 2 * late
 
     @staticmethod
     def deadline_known(first, second):
@@ -172,22 +175,30 @@ class Checker:
         return stalled
 
     def excuse(self, first, second, last):
-        """Why two were there at once although all is as promised, or None."""
+        """Why two were there at once although all is as promised, or None.
+
+        What is to explain it has begun before the second one started: each is logged before it is done."""
+        begin = second.start
         # What a killed dlock, or a command that has ended in time, leaves behind is nobody's any more.
-        if first.leaves_daemon and not first.tree and (first.killed is not None or first.ended_by_itself):
+        if first.leaves_daemon and not first.tree and first.left_by is not None and begin >= first.left_by:
             return "a daemon that outlived its dlock or command"
         # The kernel releases a file lock before it tells the children of a killed process.
-        if first.backend == "file" and first.killed is not None and last <= first.killed + self.slack:
+        if first.backend == "file" and first.killed is not None and \
+                first.killed <= begin and last <= first.killed + self.slack(first.killed):
             return "killed dlock, its command just dying"
         # A frozen dlock can stop nobody, and the Redis does not wait for it.
         if first.backend != "file":
-            for freeze in first.freezes:
-                if freeze.begin <= last <= freeze.end + self.slack and \
-                        freeze.end >= first.start + first.ttl - first.grace - self.slack:
-                    return "frozen dlock"
-            if second.frozen_during(second.start - self.slack, second.start):
+            if self.frozen_beyond_lease(first, begin, last):
+                return "frozen dlock"
+            if second.frozen_during(begin - self.slack(begin), begin) and begin >= second.spawned + second.ttl - second.drift:
                 return "frozen dlock, between its take and its start"
         return self.excuse_of_loss(first, second, last)
+
+    def frozen_beyond_lease(self, run, begin, last):
+        """Whether the lease of run was over when another one began, and run was frozen at the time of its end."""
+        return begin >= run.earliest_take + run.ttl - run.drift and any(
+            freeze.begin <= last <= freeze.end + self.slack(freeze.end) and
+            freeze.end >= run.start + run.ttl - run.grace - self.slack(freeze.end) for freeze in run.freezes)
 
     def excuse_of_loss(self, first, second, last):
         """Of a lock that was taken away dlock learns a bit later; of one that --acquire left, never."""
@@ -195,13 +206,14 @@ class Checker:
             notice = CHECK_INTERVAL if run.backend != "file" else 0
             losses = [(removal.before, removal.after + notice, "lock taken away")
                       for removal in run.removals + run.shared_removals]
-            losses += [(window.begin, window.end + notice + RECONNECT, "lost to " + window.fault) for window in run.lost_to]
+            losses += [(window.begin, window.end + notice + RECONNECT, "lost to " + window.fault) for window in run.lost_to
+                       if run.start <= window.end + self.slack(window.end)]
             for begin, end, reason in losses:
-                until = end + run.grace + self.slack
+                until = end + run.grace + self.slack(end)
                 for freeze in run.freezes:
                     if freeze.end >= begin:
-                        until = max(until, freeze.end + notice + run.grace + self.slack)
-                if begin <= last and (last <= until or run.how == "acquire"):
+                        until = max(until, freeze.end + notice + run.grace + self.slack(freeze.end))
+                if begin <= second.start and (last <= until or run.how == "acquire"):
                     return reason
         return None
 
@@ -223,7 +235,7 @@ class Checker:
         for before, run in zip(started, started[1:]):
             if not (before.disturbed or run.freezes or before.leaves_daemon or before in at_once or run in at_once):
                 if "exclusive" in (before.mode, run.mode):
-                    run.earliest_take = max(run.earliest_take, before.until - self.slack)
+                    run.earliest_take = max(run.earliest_take, before.until - self.slack(before.until))
             if before.status == 124 or before.killed is not None:
                 self.counts[run.backend]["hand-overs after a lease's end"] += 1
 
@@ -237,7 +249,8 @@ class Checker:
         if any(not window.keeps_fences and window.touches(before.start, run.start) for window in windows):
             return True
         # An emptied store and a clock that steps back, both at once. (Locks may share a place in a table of fences.)
-        return any(window.forgets and window.begin <= run.start for window in windows) and run.backend in self.wall_backends
+        return run.backend in self.wall_backends and any(
+            window.forgets and window.touches(before.start - FORGOTTEN_TABLE, run.start) for window in windows)
 
 
 class HighestFence:

@@ -42,11 +42,11 @@ def judge(checker, run):
 
 def judge_overrun(checker, run):
     if run.start is None or run.freezes or run.how == "acquire" or \
-            (run.leaves_daemon and not run.tree and run.ended_by_itself):
+            (run.leaves_daemon and not run.tree and run.left_by is not None):
         return
     overrun = run.until - run.last_deadline
     checker.most_overrun[run.backend] = max(checker.most_overrun[run.backend], overrun)
-    if overrun > OVERRUN_MOST + checker.lateness:
+    if overrun > OVERRUN_MOST + 2 * checker.late.near(run.last_deadline, run.until):
         checker.complain(run, "the command ran on for %.3f s after its lease" % overrun)
 
 
@@ -69,7 +69,7 @@ def exit_problem(checker, run):
     if run.end is None and run.died is None:
         return None if run.status in wanted else "the command was stopped, but this is not 124"
     ended = run.end if run.end is not None else run.died
-    if ended > run.last_deadline + (checker.slack if run.extended else 0):
+    if ended > run.last_deadline + (checker.slack(ended) if run.extended else 0):
         return "the command ended %.3f s after its lease, but this is not 124" % (ended - run.last_deadline)
     # Where the server cannot be asked any more nobody knows.
     if "could not be released" not in run.said and \
@@ -87,7 +87,7 @@ def problem_of_script(checker, run):
         if run.was_sent(number) or (run.died is not None and number == signal.SIGKILL):
             return None
         stop = run.earliest_take + run.ttl - run.drift - run.grace
-        if run.how == "attach" and (run.removals or run.shared_removals or run.lost_to or run.exit >= stop - checker.slack):
+        if run.how == "attach" and (run.removals or run.shared_removals or run.lost_to or run.exit >= stop - checker.slack(run.exit)):
             return None
         return "ended by signal %d, which nobody should have sent" % number
     if run.start is None:
@@ -144,7 +144,7 @@ def problem_of_conflict(checker, run):
     waited = run.exit - run.spawned
     if waited < run.wait - 0.005:
         return "75 after %.3f s, but it was to wait for %.3f s" % (waited, run.wait)
-    late = waited - run.wait - checker.slack - 0.2
+    late = waited - run.wait - checker.slack(run.exit) - 0.2
     if late > 0 and not run.disturbed and not window_statuses(checker, run) and not checker.machine_stalled(run):
         return "75 came %.3f s after the wait was over" % late
     return None
@@ -156,6 +156,6 @@ def judge_conflicts(checker, runs):
     for run in wanting:
         if run.status != CONFLICT or run.start is not None:
             continue
-        if not any(other is not run and other.spawned <= run.exit and other.held_until + checker.slack >= run.spawned
+        if not any(other is not run and other.spawned <= run.exit and other.held_until + checker.slack(run.spawned) >= run.spawned
                    for other in wanting):
             checker.complain(run, "75, but nobody held the lock or waited for it")

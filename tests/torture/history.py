@@ -26,6 +26,7 @@ class Window:
         self.may_lose = fields.get("may_lose") == "1"
         self.forgets = fields.get("forgets") == "1"
         self.keeps_fences = fields.get("keeps_fences", "1") == "1"
+        self.locks = None  # those that it was done to, where not to all of them
         self.may_give = {int(number) for number in fields.get("may_give", "69").split(",") if number}
 
     def touches(self, begin, end):
@@ -70,8 +71,11 @@ class Run:
         return max(self.start, self.extended or 0) + self.ttl - self.drift
 
     @property
-    def ended_by_itself(self):
-        return (self.end is not None or self.died is not None) and self.term is None
+    def left_by(self):
+        """When there was no dlock or no command any more to care for what it left running, or None."""
+        ended = None if self.term is not None else self.end if self.end is not None else self.died
+        signaled = [signal.at for signal in self.signals if signal.to == "command" and self.status == 128 + signal.number]
+        return min([at for at in (ended, self.killed) if at is not None] + signaled, default=None)
 
     @property
     def held_until(self):
@@ -137,7 +141,7 @@ class History:
             if run.frozen_since is not None and (not run.freezes or run.freezes[-1].begin != run.frozen_since):
                 run.freezes.append(Freeze(run.frozen_since, self.last))
             run.lost_to = [window for window in self.windows if window.may_lose and window.backend == run.backend and
-                           window.touches(run.spawned, run.exit if run.exit is not None else self.last)]
+                           (window.locks is None or run.lock in window.locks) and window.touches(run.spawned, run.exit if run.exit is not None else self.last)]
         self.late.sort()
 
     def read_line(self, line):
@@ -161,8 +165,12 @@ class History:
             self.counts[fields["backend"]]["fault: " + fields["fault"]] += 1
         elif event == "fault_end":
             self.last_open(fields).end = stamp
+        elif event == "fault_only":
+            self.last_open(fields).locks = set(fields["locks"].split(","))
+        elif event == "fault_fails":
+            self.counts[fields["backend"]]["failed fault: %s (%s)" % (fields["fault"], said)] += 1
         elif event == "fault_says":
-            self.counts[fields["backend"]]["said: " + said.partition(":")[0]] += 1
+            pass
         elif event == "stage":
             self.traits[fields["backend"]] = Traits(fields["order"] == "1", float(fields["progress"]))
         elif event == "machine_late":

@@ -22,7 +22,7 @@ class Calm:
     """When nothing was done to a lock that could change the order of those who wait for it."""
 
     def __init__(self, checker, runs, windows):
-        self.times = [(window.begin - checker.slack, window.end + AFTER_A_FAULT) for window in windows]
+        self.times = [(window.begin - checker.slack(window.begin), window.end + AFTER_A_FAULT) for window in windows]
         for run in runs:
             since = run.spawned
             if run.disturbed or run.wall:
@@ -30,7 +30,7 @@ class Calm:
                 if run.killed is not None:  # what it had is there until its lease ends, be it a place or a lock
                     self.times.append((run.killed, run.held_until + HEAD_LOST))
             if run.hold:
-                self.times.append((since, run.held_until + checker.slack))
+                self.times.append((since, run.held_until + checker.slack(run.exit or since)))
         self.merge()
 
     def merge(self):
@@ -48,21 +48,25 @@ class Calm:
 
 def judge_order(checker, started, calm):
     """`started` is by start: no earlier one may have come long after a later one."""
-    margin = APART + checker.slack - 0.3
+    def long_before(other, run):
+        """Whether it is sure that the other one was in the queue before."""
+        return other.spawned + APART < run.spawned and \
+            other.spawned + APART + 2 * checker.late.near(other.spawned, run.spawned) < run.spawned
+
     for place, run in enumerate(started):
         if run.wait == 0:
             continue
         for later in started[place + 1:place + 40]:
             # `later` was served after `run`, and had come before it.
-            if later.wait == 0 or later.how == "attach" or later.spawned + margin >= run.spawned:
+            if later.wait == 0 or later.how == "attach" or not long_before(later, run):
                 continue
-            if run.mode == later.mode != "exclusive" and later.start - run.start < checker.slack:
+            if run.mode == later.mode != "exclusive" and later.start - run.start < checker.slack(run.start, later.start):
                 continue
             if calm.during(later.spawned, later.start):
                 checker.complain(run, "it came %.3f s after run %s, and was served before it" % (
                     run.spawned - later.spawned, later.number))
                 break
-        before = [other for other in started[max(place - 40, 0):place] if other.spawned + margin < run.spawned
+        before = [other for other in started[max(place - 40, 0):place] if long_before(other, run)
                   and other.start > run.spawned]
         if before and calm.during(min(other.spawned for other in before), run.start):
             checker.counts[run.backend]["order: checked"] += 1
@@ -75,18 +79,18 @@ def judge_holds(checker, started, at_once):
         if run.mode == after.mode != "exclusive" or run.name != after.name:
             continue
         free = run.earliest_take + run.hold
-        if after.start < free - checker.slack:
+        if after.start < free - checker.slack(after.start, free):
             checker.complain(run, "it was to be kept for %.3f s, but run %s started %.3f s too soon" % (
                 run.hold, after.number, free - after.start))
 
 
 def judge_progress(checker, runs, started, calm, progress):
     """Between the end of one and the start of the next nobody may wait for long."""
-    bound = progress + checker.slack
     free_since = None
     for run in started + [None]:
         begin = run.start if run is not None else checker.history.last
-        if free_since is not None and begin - free_since > bound:
+        if free_since is not None and begin - free_since > progress:
+            bound = progress + checker.slack(free_since, begin)
             for other in runs:
                 if overlooked(other, free_since, begin, bound) and calm.during(free_since - bound, begin):
                     since = max(other.spawned, free_since)
