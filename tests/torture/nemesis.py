@@ -80,13 +80,16 @@ class Faults(threading.Thread):
             forgets=int(fault.name in getattr(stage, "forgets", ())),
             keeps_fences=int(stage.fence_survives or not fault.may_lose))
         try:
+            stage.touched = None
             said = fault.begin(random.Random(seed))
+            if stage.touched is not None:
+                log("fault_only", backend=stage.name, fault=word(fault.name), locks=",".join(stage.touched))
             if said:
                 log("fault_says", backend=stage.name, said=said.replace("\n", " "))
             self.over.wait(seconds)
             fault.end()
         except Exception as error:  # whatever it is: the stage has to be healed, and the campaign goes on
-            log("fault_says", backend=stage.name, said="%s: %r" % (fault.name, error))
+            log("fault_fails", backend=stage.name, fault=word(fault.name), said=repr(error).replace("\n", " "))
         self.heal()
         log("fault_end", backend=stage.name, fault=word(fault.name))
 
@@ -193,14 +196,19 @@ class Deeds:
         while True:
             live = self.removals.get()
             stage, lock, before = live.contender.stage, live.contender.lock, self.campaign.now()
-            with contextlib.suppress(OSError, RuntimeError, ValueError):
-                take_away = getattr(stage, "overwrite", stage.remove) if live.plan.chaos[0] == "overwrite" else stage.remove
+            take_away = getattr(stage, "overwrite", stage.remove) if live.plan.chaos[0] == "overwrite" else stage.remove
+            try:
                 token = take_away(lock)
-                if token == SHARED:
-                    self.log("removed_all", backend=stage.name, lock=lock, before="%.6f" % before)
-                for one in [token] if isinstance(token, str) else token or ():
-                    if one.startswith("run-"):
-                        self.log("removed", run=one[4:], before="%.6f" % before)
+            except (OSError, RuntimeError, ValueError):  # the servers are away
+                continue
+            except Exception as error:  # else nobody would know that no lock is taken away any more
+                self.log("stuck", backend=stage.name, said="%s cannot be taken away: %r" % (lock, error))
+                continue
+            if token == SHARED:
+                self.log("removed_all", backend=stage.name, lock=lock, before="%.6f" % before)
+            for one in [token] if isinstance(token, str) else token or ():
+                if one.startswith("run-"):
+                    self.log("removed", run=one[4:], before="%.6f" % before)
 
 
 def family(pid):

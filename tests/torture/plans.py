@@ -134,7 +134,7 @@ def takes(rng, options, kind):
     plan = Plan(ttl, grace, ["ms=%.1f" % length] + words + ["exit=%d" % rng.choice((0, 0, 1, 7, 42))], None, daemon)
     plan.tree = tree or rng.random() < 0.1
     draw_wait(plan, rng, kind)
-    draw_kind(plan, rng, kind, length)
+    length = draw_kind(plan, rng, kind, length)
     plan.chaos = draw_chaos(plan, rng, length, options) if kind != "convoy" else ("nothing", "spawn", 0, 0)
     return plan
 
@@ -148,6 +148,7 @@ def draw_wait(plan, rng, kind):
 
 
 def draw_kind(plan, rng, kind, length):
+    """Returns how long the command may be."""
     if kind == "readers and writers" and rng.random() < 0.7:
         plan.mode = "shared"
     elif kind == "slots" and rng.random() < 0.95:
@@ -159,7 +160,8 @@ def draw_kind(plan, rng, kind, length):
             plan.words = [word for word in plan.words if not word.startswith(("daemon", "deaf"))]
         if plan.how == "acquire":
             plan.ttl = 2000
-            plan.words[0] = "ms=%.1f" % min(length, 100)
+            length = min(length, 100)  # nobody stops a script at the end of such a lease
+            plan.words[0] = "ms=%.1f" % length
     elif kind == "held" and rng.random() < 0.3:
         plan.hold = rng.choice((50, 150, 300))
     elif kind == "extended" and rng.random() < 0.5:
@@ -168,6 +170,7 @@ def draw_kind(plan, rng, kind, length):
         else:
             plan.options += ["--heartbeat"]
             plan.words += ["beats=60"]
+    return length
 
 
 def draw_chaos(plan, rng, length, options):

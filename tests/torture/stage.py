@@ -30,6 +30,8 @@ class Stage:
     # Whether those who wait are served in the order in which they came, and how soon the next one has a free lock.
     in_order = True
     progress = 1.0
+    # What the last fault was done to, where it is not the whole store: names of locks, else None.
+    touched = None
     # Exit statuses that dlock may end with while a fault is on, or has just been, beside 69.
     may_give = {}  # name of the fault -> statuses
 

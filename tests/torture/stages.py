@@ -11,15 +11,6 @@ MODULES = {
     "quorum3": "stages_quorum", "quorum5": "stages_quorum", "quorum3-network": "stages_quorum",
 }
 
-# What differs from stage.py, by the manual: an asynchronous failover may repeat a fence; several servers keep no order of
-# those who wait, who ask again after a random time, and cannot count holders.
-TRAITS = {
-    "fence_survives": (False, ("sentinel", "sentinel-network", "cluster")),
-    "in_order": (False, ("quorum3", "quorum5", "quorum3-network")),
-    "slots": (False, ("quorum3", "quorum5", "quorum3-network")),
-    "progress": (6.0, ("quorum3", "quorum5", "quorum3-network")),
-}
-
 
 class Missing(Exception):
     """A stage cannot be had on this machine; the text says what is missing."""
@@ -30,14 +21,10 @@ def make(name, work_dir, rng):
     if name not in MODULES:
         raise Missing("there is no stage %r; there are %s" % (name, ", ".join(MODULES)))
     try:
-        stage = importlib.import_module(MODULES[name]).make(name, work_dir, rng)
+        return importlib.import_module(MODULES[name]).make(name, work_dir, rng)
     except ModuleNotFoundError as error:
         raise Missing("stage %s needs the module %s" % (name, error.name)) from error
     except FileNotFoundError as error:
         raise Missing("stage %s needs the program %s" % (name, error.filename)) from error
     except RuntimeError as error:
         raise Missing("stage %s: %s" % (name, error)) from error
-    for trait, (value, names) in TRAITS.items():
-        if name in names:
-            setattr(stage, trait, value)
-    return stage

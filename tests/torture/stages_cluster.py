@@ -14,6 +14,8 @@ MASTERS = 3
 SLOTS = 16384
 NODE_TIMEOUT_MS = 1500
 KEYS_MOST = 100
+# So many slots move at once: more of them would keep the schedule waiting.
+MOVES_MOST = 8
 
 
 def slot_of(key):
@@ -63,7 +65,7 @@ class ClusterStage(Stage):
         self.rng = rng
         ports = free_ports(4 * MASTERS)
         self.nodes = [Node(work_dir, "node%d" % (i + 1), ports[2 * i], ports[2 * i + 1]) for i in range(2 * MASTERS)]
-        self.moving = {}  # slot: (from, to)
+        self.moving = {}  # slot: (from, to, the other masters)
         try:
             self.create()
         except BaseException:
@@ -119,14 +121,19 @@ class ClusterStage(Stage):
 
     @staticmethod
     def owner(masters, slot):
-        return next(node for node in masters if slot in node.slots())
+        for node in masters:
+            if slot in node.slots():
+                return node
+        raise RuntimeError("slot %d has no master" % slot)
 
     def masters(self):
         return [node for node in self.nodes if node.is_up() and not node.frozen and node.is_master()]
 
     def replica_of(self, master):
-        return next(node for node in self.nodes if node.is_up() and
-                    node.info("replication").get("master_port") == str(master.port))
+        for node in self.nodes:
+            if node.is_up() and node.info("replication").get("master_port") == str(master.port):
+                return node
+        raise RuntimeError("%s has no replica" % master.name)
 
     # -- slots on their way --
 
@@ -134,35 +141,34 @@ class ClusterStage(Stage):
         """Those of keys that are there."""
         return sorted({slot_of(key) for node in self.masters() for key in node.ask("KEYS", "*")})
 
-    def begin_move(self, slot, rng):
-        masters = self.masters()
+    def begin_move(self, slot, masters, rng):
         source = self.owner(masters, slot)
         target = rng.choice([node for node in masters if node is not source])
-        self.moving[slot] = (source, target)
+        self.moving[slot] = (source, target, [node for node in masters if node not in (source, target)])
         target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
         source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
         return "slot %d from %s to %s" % (slot, source.name, target.name)
 
     def move_keys(self, slot, most=None):
         """The keys that are there, one by one, or only so many of them."""
-        source, target = self.moving[slot]
+        source, target, _ = self.moving[slot]
         for key in source.ask("CLUSTER", "GETKEYSINSLOT", slot, KEYS_MOST)[:most]:
             source.ask("MIGRATE", "127.0.0.1", target.port, key, 0, 2000)
 
     def end_move(self, slot):
-        source, target = self.moving[slot]
+        source, target, others = self.moving[slot]
         while source.ask("CLUSTER", "COUNTKEYSINSLOT", slot) > 0:
             self.move_keys(slot)
         target.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
-        for node in [source] + [node for node in self.masters() if node not in (source, target)]:
+        for node in [source] + others:
             node.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
         del self.moving[slot]
 
     def move_slots(self, rng, steps):
-        """All slots in use begin to move; steps: what else is done by now."""
-        words = []
-        for slot in self.slots_in_use():
-            words.append(self.begin_move(slot, rng))
+        """Some slots in use begin to move; steps: what else is done by now."""
+        words, slots, masters = [], self.slots_in_use(), self.masters()
+        for slot in sorted(rng.sample(slots, min(len(slots), MOVES_MOST))):
+            words.append(self.begin_move(slot, masters, rng))
             if steps == "half":
                 self.move_keys(slot, 1)
             elif steps == "whole":

@@ -1,6 +1,7 @@
 """Lock files in a directory of our own, on a small file system where one can be mounted."""
 
 import contextlib
+import ctypes
 import os
 import shutil
 import subprocess
@@ -9,6 +10,15 @@ from stage import Fault, Stage
 
 # Enough for the locks of a campaign, and soon full.
 SIZE = "2m"
+PREFIX = "dlock:"
+RENAME_EXCHANGE, AT_FDCWD = 2, -100
+
+
+def exchange(one, other):
+    """Both have the other's name from the same moment on, so that it is known whose file was replaced."""
+    if ctypes.CDLL(None, use_errno=True).renameat2(AT_FDCWD, one.encode(), AT_FDCWD, other.encode(), RENAME_EXCHANGE) != 0:
+        os.unlink(one)
+        raise OSError(ctypes.get_errno(), "renameat2", other)
 
 
 class FileStage(Stage):
@@ -37,7 +47,7 @@ class FileStage(Stage):
         return ["--backend=file", "--lock-dir=" + self.path]
 
     def file_of(self, lock):
-        return os.path.join(self.path, "dlock:%s.lock" % lock)
+        return os.path.join(self.path, "%s%s.lock" % (PREFIX, lock))
 
     def remove(self, lock):
         # Moved away first, so that the record read is of the file that was removed.
@@ -49,13 +59,9 @@ class FileStage(Stage):
 
     def overwrite(self, lock):
         """Another file is in the place of the lock's, as an editor or a restored backup would put it."""
-        other = self.file_of(lock) + ".other"
-        try:
-            os.link(self.file_of(lock), self.taken)
-        except FileNotFoundError:
-            return None
-        with open(other, "w", encoding="ascii"):
-            os.rename(other, self.file_of(lock))
+        with open(self.taken, "w", encoding="ascii"):
+            pass
+        exchange(self.taken, self.file_of(lock))
         return self.tokens_taken()
 
     def tokens_taken(self):
@@ -91,7 +97,9 @@ class FileStage(Stage):
     def some_files(self, rng):
         with contextlib.suppress(FileNotFoundError):
             names = sorted(name for name in os.listdir(self.path) if name.endswith(".lock"))
-            return [os.path.join(self.path, name) for name in rng.sample(names, min(len(names), 4))]
+            names = rng.sample(names, min(len(names), 4))
+            self.touched = [name[len(PREFIX):-len(".lock")] for name in names]
+            return [os.path.join(self.path, name) for name in names]
         return []
 
     def truncate(self, rng):
@@ -144,7 +152,7 @@ class FileStage(Stage):
 
     def locks(self):
         with contextlib.suppress(FileNotFoundError):
-            return [name for name in os.listdir(self.path) if name.endswith((".lock", ".other"))]
+            return [name for name in os.listdir(self.path) if name.endswith(".lock")]
         return []
 
     def close(self):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import time
 
@@ -12,6 +13,7 @@ from stage import Fault, Stage
 OVERWRITE_SCRIPT = "local v = redis.call('GET', KEYS[1]); redis.call('SET', KEYS[1], 'foreign', 'PX', ARGV[1]); return v"
 HEAL_LIMIT = 20.0
 PATIENCE = 2.0
+LOCK_OF_KEY = re.compile(r"^\{?dlock:([^}]*)")
 # Kept on purpose, with an expiry: fences, counters, what is known of those who wait.
 COMPANIONS = (":meta", ":counts", ":queue", ":waiters", ":claim")
 
@@ -150,6 +152,7 @@ class RedisStage(Stage):
     def delete_some(self, rng):
         keys = sorted(self.ask("KEYS", "*"))
         some = rng.sample(keys, min(len(keys), 5))
+        self.touched = sorted({LOCK_OF_KEY.search(key).group(1) for key in some if LOCK_OF_KEY.search(key)})
         if some:
             self.ask("DEL", *some)
         return " ".join(some)

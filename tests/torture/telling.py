@@ -28,7 +28,7 @@ def tell_backend(checker, backend, counts):
               *(counts[what] for what in ("dlocks killed", "dlocks frozen", "signals", "low limits", "other clocks",
                                           "locks taken away"))))
     for title, start in (("hand-overs from one to one who waited", "order: "), ("exit statuses", "status: "),
-                         ("faults", "fault: ")):
+                         ("faults", "fault: "), ("faults that could not be played", "failed fault: ")):
         told = ["%s %d" % (what[len(start):], counts[what]) for what in sorted(counts) if what.startswith(start)]
         if told:
             print("  %s: %s" % (title, ", ".join(told)))
