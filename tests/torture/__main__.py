@@ -1,7 +1,7 @@
 """Tries to break the promise of dlock, and judges what came of it.
 
     python3 tests/torture [OPTIONS] PATH-TO-DLOCK PATH-TO-HELPERS
-    python3 tests/torture --check LOG
+    python3 tests/torture --check LOG...
 
 Many locks have contenders that come back for more. Meanwhile processes are killed and frozen, locks are taken away and
 servers fail. All of that goes into a log, which is then judged. Exit status: 0 all was as promised, 1 it was not, 2 no
@@ -61,8 +61,8 @@ def make_stages(options, work, stack):
 
 def play(options):
     """One campaign. Returns the exit status."""
-    print("replay: --plan %s --stage %s --seed %s --takes %d --seconds %g --locks %d%s" % (
-        options.plan, options.stage, options.seed, options.takes, options.seconds, options.locks,
+    print("replay: --plan %s --stage %s --seed %s --takes %d --seconds %g --locks %d --pace %d%s" % (
+        options.plan, options.stage, options.seed, options.takes, options.seconds, options.locks, options.pace,
         " --only '%s'" % ",".join(options.only) if options.only else ""), flush=True)
     with contextlib.ExitStack() as stack:
         work = tempfile.mkdtemp(prefix="dlock-torture-")
@@ -78,9 +78,19 @@ def play(options):
     return 0 if good else 1
 
 
+def check_all(paths, strict_ttl):
+    """Returns the exit status."""
+    status = 0
+    for path in paths:
+        good = check(path, strict_ttl)
+        print("%s: %s as promised" % (path, "all" if good else "not"))
+        status = status if good else 1
+    return status
+
+
 def parser():
     parse = argparse.ArgumentParser(prog="torture", description="Try to break the promise of dlock.")
-    parse.add_argument("--check", metavar="LOG", help="only judge the history in LOG")
+    parse.add_argument("--check", metavar="LOG", nargs="+", help="only judge the history in each LOG")
     parse.add_argument("--plan", choices=("takes", "ends"), default="takes",
                        help="many short commands in all modes while stores fail, or the ends of leases (default: takes)")
     parse.add_argument("--stage", default="file,redis", metavar="LIST",
@@ -108,7 +118,7 @@ def main():
     parse = parser()
     options = parse.parse_args()
     if options.check is not None:
-        return 0 if check(options.check, options.strict_ttl / 1000) else 1
+        return check_all(options.check, options.strict_ttl / 1000)
     if options.helpers is None:
         parse.error("the paths of dlock and of its tests' helpers are missing")
     options.dlock, helpers = os.path.abspath(options.dlock), os.path.abspath(options.helpers)

@@ -22,6 +22,8 @@ SLACK = 0.3
 LATE_NEAR = 0.05
 # A connection that is tried for a second fails where the machine stalls like that.
 STALL = 0.2
+# How near to the end of a run its campaign may have looked away.
+LOOK_AROUND = 0.5
 # How long two commands may be there at once under a lease too short to be held exactly, or on a machine that is late.
 SHORT_OVERLAP_MOST = 0.1
 # Whoever has mapped a table of fences that is gone counts on in it for as long as it lives.
@@ -167,10 +169,8 @@ class Checker:
 
     def machine_stalled(self, run):
         """Whether the machine kept somebody waiting for long while this run was there."""
-        late = self.history.late
-        where = bisect.bisect_left(late, (run.spawned - LATE_AROUND, 0))
-        stalled = any(by >= STALL and stamp <= run.exit + LATE_AROUND for stamp, by in late[where:]) or \
-            any(stamp - took - LATE_AROUND <= run.exit <= stamp + LATE_AROUND for stamp, took in self.history.slow_turns)
+        stalled = self.late.near(run.spawned, run.exit) >= STALL or any(
+            stamp - took - LOOK_AROUND <= run.exit <= stamp + LOOK_AROUND for stamp, took in self.history.slow_turns)
         self.counts[run.backend]["machine stalled"] += stalled
         return stalled
 

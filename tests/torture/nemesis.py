@@ -204,10 +204,10 @@ class Deeds:
             except Exception as error:  # else nobody would know that no lock is taken away any more
                 self.log("stuck", backend=stage.name, said="%s cannot be taken away: %r" % (lock, error))
                 continue
-            if token == SHARED:
-                self.log("removed_all", backend=stage.name, lock=lock, before="%.6f" % before)
             for one in [token] if isinstance(token, str) else token or ():
-                if one.startswith("run-"):
+                if one == SHARED:
+                    self.log("removed_all", backend=stage.name, lock=lock, before="%.6f" % before)
+                elif one.startswith("run-"):
                     self.log("removed", run=one[4:], before="%.6f" % before)
 
 
