@@ -2,8 +2,8 @@
  * and pidfd_open(2) its pid may have become another process's. In each order:
  *
  *   ended before getppid()     our parent is pid 1, which is never meant unless
- *                              it is named; or a subreaper, which cannot be told
- *                              from a caller
+ *                              it is named; or a subreaper (a service manager),
+ *                              which is told by its session: a caller is of ours
  *   ended before pidfd_open()  no such process; or another one, and then
  *                              getppid() says something else from now on
  *   ended later                the pidfd is readable
@@ -63,6 +63,8 @@ bool attach_target_open(struct attach_target *target, pid_t given, const struct 
     *target = (struct attach_target){.fd = -1};
     if (given == 0 && pid <= 1)
         return bad(out, status, "the process that called dlock has ended, or is pid 1 (--attach=1 is for that)");
+    if (given == 0 && getsid(pid) != getsid(0))
+        return bad(out, status, "the process that called dlock has ended, or is of another session (--attach=PID is for that)");
     if (pid == getpid())
         return bad(out, status, "the process to attach to is dlock itself");
     target->fd = (int)syscall(SYS_pidfd_open, pid, 0);

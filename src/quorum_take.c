@@ -11,8 +11,9 @@
  *     holder's majority has a server in common with these, which then gives a higher
  *     one, wherever its clock stands. (A read of a register kept by a majority
  *     writes back what it has read for the same reason: Attiya, Bar-Noy and Dolev,
- *     1995.) It does not reach a majority: not taken. Others have the lock by then
- *     where ours was removed: refused as if they had been first.
+ *     1995.) It does not reach a majority: not taken.
+ *   It is taken away between the take and the fence: as if another had got a part,
+ *     as long as enough servers can be asked.
  *   One holder has a majority: refused. What we got of the others is released
  *     within the same call, so that a minority never keeps others out.
  *   Several ask at once and each gets a part: all release, and each asks again
@@ -337,24 +338,7 @@ static void begin(struct quorum *quorum, const struct lock_request *request)
     }
 }
 
-/* Those that others have since the round of takes count as held by them, who need not be known. Whether too few are
- * left for us. */
-static bool hold_meanwhile(struct quorum *quorum)
-{
-    bool any = false;
-    for (int i = 0; i < quorum->count; i++) {
-        struct quorum_member *member = &quorum->members[i];
-        if (member->result != LOCK_FOREIGN)
-            continue;
-        any = true;
-        member->result = LOCK_HELD;
-        member->holder = (struct holder){.ahead = -1};
-    }
-    struct quorum_count count = quorum_count_all(quorum);
-    return any && count.ok < quorum->need && count.ok + count.held >= quorum->need;
-}
-
-/* LOCK_OK: a majority has the highest fence; LOCK_HELD: others have taken it meanwhile. */
+/* LOCK_OK: a majority has the highest fence. LOCK_HELD: somebody has taken the lock away since. */
 static enum lock_result raise_all(struct quorum *quorum, struct crew *crew, struct bound bound, bool *cancelled,
                                   struct why *why)
 {
@@ -365,7 +349,8 @@ static enum lock_result raise_all(struct quorum *quorum, struct crew *crew, stru
         return LOCK_CANCELLED;
     if (count_fences(quorum) >= quorum->need)
         return LOCK_OK;
-    if (hold_meanwhile(quorum))
+    struct quorum_count count = quorum_count_all(quorum);
+    if (count.lost > 0 && quorum->count - count.bad - count.silent >= quorum->need)
         return LOCK_HELD;
     enum lock_result result = quorum_verdict(quorum, false, why);
     return result == LOCK_OK || result == LOCK_RELEASED || lock_is_lost(result) ? LOCK_UNAVAILABLE : result;

@@ -104,9 +104,34 @@ P
 }
 
 @test "three servers, one of them killed, frozen or out of reach: no two at once, and always somebody who gets it" {
-    run timeout 60 python3 "$TESTS/torture/rehearse.py" "$DLOCK" quorum3 --seed bats --seconds 12 --takes 5 \
-        --only kill-minority,freeze-minority,partition-replies-minority,delay-one
+    run timeout 60 python3 "$TESTS/torture" --stage quorum3 --seed bats --takes 200 --seconds 20 --locks 4 --pace 10 \
+        --only kill-minority,freeze-minority,partition-replies-minority,delay-one "$DLOCK" "$HELPERS"
     echo "$output"
     [ "$status" -eq 0 ]
-    equals "$(grep -cE ' [1-9][0-9]* takes during it, .* 0 overlaps$' <<<"$output")" 4
+    grep -qE '^quorum3: [1-9][0-9]* takes, .*, 0 overlaps, 0 wrong$' <<<"$output"
+    grep -qE '^  faults: delay-one [0-9]+, freeze-minority [0-9]+, kill-minority [0-9]+, partition-replies-minority [0-9]+$' <<<"$output"
+    not grep -q 'could not be played' <<<"$output"
+}
+
+# taken_away OPTION...: takes it, and it is removed on the first server before the highest fence is written there.
+taken_away() {
+    local status=0
+    dlock "$@" job -- true 2>"$T/said" 3>&- 4>&- &
+    wait_until 5 eval '[ "$(redis-cli -s "$T/2.sock" exists dlock:job)" = 1 ]'
+    equals "$(redis-cli -s "$T/1.sock" del dlock:job)" 1
+    wait $! || status=$?
+    cat "$T/said"
+    return "$status"
+}
+
+@test "a lock that is taken away while it is being taken: asked for again, and no server is said to be away" {
+    start_redis 1
+    start_redis 2
+    torture_proxy 2
+    ask_proxy 2 delay 0.6
+    export DLOCK_REDIS="unix://$T/1.sock unix://$T/2.proxy unix://$T/none.sock"
+    fails_with 75 '' taken_away -n -v
+    not grep -q 'cannot be asked' <<<"$output"
+    fails_with 0 '' taken_away -w 10 -v
+    not grep -q 'cannot be asked' <<<"$output"
 }

@@ -248,6 +248,7 @@ class Campaign:
                     if status != 0:
                         self.log("left", backend=stage.name, what="lock:%s,which_gives_%d" % (name, status))
             try:
+                self.until(now() + stage.stands_on, lambda: not stage.locks())
                 for what in stage.locks():
                     self.log("left", backend=stage.name, what=what.replace(" ", "_"))
             except (OSError, RuntimeError) as error:

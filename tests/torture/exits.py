@@ -73,7 +73,7 @@ def exit_problem(checker, run):
         return "the command ended %.3f s after its lease, but this is not 124" % (ended - run.last_deadline)
     # Where the server cannot be asked any more nobody knows.
     if "could not be released" not in run.said and \
-            any(removal.after < ended for removal in run.removals if removal.before >= run.start):
+            any(removal.sure and removal.after < ended for removal in run.removals if removal.before >= run.start):
         return "the lock was lost before the command ended, but this is not 124"
     wanted.add(run.end_status if run.end is not None else 128 + signal.SIGKILL)
     return None if run.status in wanted else "the command's own status was %d" % (

@@ -5,12 +5,14 @@ line, after "said=". Who writes it: campaign.py, nemesis.py and the worker (test
 """
 
 import collections
+import signal
 
 # Of dlock: src/lease.c.
 DRIFT_LEAST = 0.002
 FIELDS_OF_THE_REST = " said="
 
-Removal = collections.namedtuple("Removal", "before after")
+# Where it is not sure, a majority may still have it.
+Removal = collections.namedtuple("Removal", "before after sure", defaults=[True])
 Freeze = collections.namedtuple("Freeze", "begin end")
 # Whether waiters are served in order, and how soon the next one has a free lock, in seconds.
 Traits = collections.namedtuple("Traits", "order progress")
@@ -73,8 +75,9 @@ class Run:
     @property
     def left_by(self):
         """When there was no dlock or no command any more to care for what it left running, or None."""
-        ended = None if self.term is not None else self.end if self.end is not None else self.died
-        signaled = [signal.at for signal in self.signals if signal.to == "command" and self.status == 128 + signal.number]
+        stopped = self.term is not None and not self.was_sent(signal.SIGTERM)
+        ended = None if stopped else self.end if self.end is not None else self.died
+        signaled = [one.at for one in self.signals if one.to == "command" and self.status == 128 + one.number]
         return min([at for at in (ended, self.killed) if at is not None] + signaled, default=None)
 
     @property
@@ -96,7 +99,7 @@ class Run:
         return any(freeze.begin <= end and freeze.end >= begin for freeze in self.freezes)
 
     def was_sent(self, *numbers):
-        return any(signal.number in numbers for signal in self.signals)
+        return any(one.number in numbers for one in self.signals)
 
     @property
     def disturbed(self):
@@ -234,13 +237,13 @@ class History:
         elif event == "thaw":
             run.freezes.append(Freeze(run.frozen_since, stamp))
         elif event == "removed":
-            run.removals.append(Removal(float(fields["before"]), stamp))
+            run.removals.append(Removal(float(fields["before"]), stamp, fields.get("sure", "1") == "1"))
         elif event == "hung":
             run.hung, run.said = stamp, said
         elif event == "exit":
             run.exit, run.status, run.said = stamp, int(fields["status"]), said
             # A signal that dlock is not there to pass on ends it like a kill.
             if run.status < 0 and run.killed is None and run.how == "run":
-                run.killed = min((s.at for s in run.signals if s.number == -run.status), default=None)
+                run.killed = min((one.at for one in run.signals if one.number == -run.status), default=None)
         else:
             raise ValueError(event)

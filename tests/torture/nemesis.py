@@ -208,7 +208,7 @@ class Deeds:
                 if one == SHARED:
                     self.log("removed_all", backend=stage.name, lock=lock, before="%.6f" % before)
                 elif one.startswith("run-"):
-                    self.log("removed", run=one[4:], before="%.6f" % before)
+                    self.log("removed", run=one[4:], before="%.6f" % before, sure=int(stage.surely_removed))
 
 
 def family(pid):

@@ -58,7 +58,9 @@ class Plan:
         if self.tree:
             options.append("--tree")
         if self.how == "attach":
-            attach = shlex.join([dlock, "--attach"] + options + [name])
+            # By its number: of a shell that is killed before dlock asks for its parent that would be the campaign, a
+            # subreaper, which dlock then stops with all that it has started.
+            attach = "%s --attach=$$ %s" % (shlex.quote(dlock), shlex.join(options + [name]))
             return ["/bin/sh", "-c", "%s && exec %s" % (attach, shlex.join(command))]
         if self.how == "acquire":
             return ["/bin/sh", "-c", "%s >/dev/null || exit; %s; s=$?; %s; echo release=$? >&2; exit $s" % (

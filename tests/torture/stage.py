@@ -30,6 +30,10 @@ class Stage:
     # Whether those who wait are served in the order in which they came, and how soon the next one has a free lock.
     in_order = True
     progress = 1.0
+    # Whether what remove() has last returned is lost by that, and not only on some servers of a quorum.
+    surely_removed = True
+    # How long a lock may stand on a server that was away when it was released, in seconds: until its lease ends.
+    stands_on = 0.0
     # What the last fault was done to, where it is not the whole store: names of locks, else None.
     touched = None
     # Exit statuses that dlock may end with while a fault is on, or has just been, beside 69.
@@ -52,7 +56,7 @@ class Stage:
         raise NotImplementedError
 
     def remove(self, lock):
-        """Deletes the lock; returns the owner token of whose it was, or None."""
+        """Deletes the lock; returns the owner token of whose it was, a list where servers had different ones, or None."""
         raise NotImplementedError
 
     def close(self):

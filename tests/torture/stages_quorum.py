@@ -27,6 +27,7 @@ class Quorum(Stage):
     slots = in_order = False
     progress = 6.0
     fence_survives = False  # a counter that is lost is replaced by a clock
+    stands_on = 6.0
 
     def __init__(self, rng):
         self.rng = rng
@@ -114,7 +115,10 @@ class Quorum(Stage):
             if not server.frozen:
                 with contextlib.suppress(OSError, RuntimeError, ValueError):
                     tokens.append(server.delete("dlock:" + lock))
-        tokens = sorted({token for token in tokens if token is not None})
+        tokens = [token for token in tokens if token is not None]
+        # The rest may be out of reach, of us and of its holder.
+        self.surely_removed = len(tokens) == len(self.servers) and len(set(tokens)) == 1
+        tokens = sorted(set(tokens))
         return tokens if len(tokens) > 1 else tokens[0] if tokens else None
 
     def close(self):
