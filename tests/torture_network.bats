@@ -128,10 +128,10 @@ taken_away() {
     start_redis 1
     start_redis 2
     torture_proxy 2
-    ask_proxy 2 delay 0.6
+    ask_proxy 2 delay 0.4
     export DLOCK_REDIS="unix://$T/1.sock unix://$T/2.proxy unix://$T/none.sock"
     fails_with 75 '' taken_away -n -v
     not grep -q 'cannot be asked' <<<"$output"
-    fails_with 0 '' taken_away -w 10 -v
+    fails_with 0 '' taken_away -w 30 -v
     not grep -q 'cannot be asked' <<<"$output"
 }
