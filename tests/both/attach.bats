@@ -346,6 +346,18 @@ time.sleep(60)' 3>&- 4>&- &
 
 # --- what ends the start ----------------------------------------------------
 
+@test "who adopts orphans is no caller: a process of another session is attached to only by its number" {
+    # As where the shell that called is gone, and a service manager has dlock instead.
+    fails_with 64 'the process that called dlock has ended, or is of another session \(--attach=PID is for that\); nothing is locked' \
+        setsid -w dlock --attach job
+    is_clean job
+    sleep 600 3>&- 4>&- &
+    local target=$!
+    setsid -w dlock --attach="$target" job
+    kill -KILL "$target"
+    wait_until 10 is_clean job
+}
+
 @test "a signal ends the wait, and leaves nothing" {
     hold_lock job
     dlock --attach job 3>&- 4>&- &
