@@ -26,8 +26,8 @@ import tempfile
 import time
 
 from bench_common import on_terminate, proc_field, start_server
+from orphans import become_subreaper, children
 from redis_client import RedisClient
-from stress import become_subreaper, children
 
 DAY = 288            # slots of five minutes
 WARM_UP = 0.2        # of all slots: what is allocated once, has been

@@ -10,7 +10,6 @@ stage can be had here.
 
 import argparse
 import contextlib
-import ctypes
 import os
 import random
 import resource
@@ -24,14 +23,8 @@ sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.p
 # pylint: disable=wrong-import-position
 from campaign import Campaign, keep
 from checker import check
+from orphans import become_subreaper
 from stages import MODULES, Missing, make
-
-PR_SET_CHILD_SUBREAPER = 36
-
-
-def become_subreaper():
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl")
 
 
 def be_on_time():

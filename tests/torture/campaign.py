@@ -13,10 +13,10 @@ import shutil
 import signal
 import struct
 import subprocess
-import threading
 import time
 
 from nemesis import Deeds, Faults
+from orphans import children
 from plans import KINDS, Contender
 
 DRAIN_LIMIT, SURVIVOR_LIMIT, HEAL_LIMIT = 30.0, 8.0, 60.0
@@ -284,13 +284,6 @@ def command_of(pid):
     with contextlib.suppress(OSError), open("/proc/%d/cmdline" % pid, encoding="utf-8", errors="replace") as file:
         return file.read().replace("\0", "_").replace(" ", "_")
     return ""
-
-
-def children():
-    """Of this process's first thread: what it started, and the orphans of those. Not what other threads started."""
-    main = threading.main_thread().native_id
-    with open("/proc/self/task/%d/children" % main, encoding="ascii") as file:
-        return [int(word) for word in file.read().split()]
 
 
 def keep(path):
