@@ -4,6 +4,7 @@ Two plans: the ends of leases (make stress), where each command ends about when 
 torture), where many short commands in all modes contend while the stores fail.
 """
 
+import os
 import random
 import shlex
 import signal
@@ -11,10 +12,11 @@ import signal
 HARMLESS = (signal.SIGCHLD, signal.SIGCONT, signal.SIGPIPE, signal.SIGWINCH, signal.SIGURG)
 SIGNALS = (signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
            signal.SIGALRM) + HARMLESS
-# Soft limits, for prlimit(1): most of them leave dlock enough, some do not.
-LIMITS = ["--nofile=%d:1024" % number for number in (3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 24)] + \
-    ["--as=%d:unlimited" % (megabytes << 20) for megabytes in (4, 6, 8, 12, 16, 32, 64)] + \
-    ["--stack=%d:unlimited" % (kilobytes << 10) for kilobytes in (128, 256, 512)]
+# Soft limits, for prlimit(1): most of them leave dlock enough, some do not; and none of memory to a sanitizer.
+LIMITS = ["--nofile=%d:1024" % number for number in (3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 24)]
+if not os.environ.get("SANITIZER"):
+    LIMITS += ["--as=%d:unlimited" % (megabytes << 20) for megabytes in (4, 6, 8, 12, 16, 32, 64)]
+    LIMITS += ["--stack=%d:unlimited" % (kilobytes << 10) for kilobytes in (128, 256, 512)]
 
 
 class Plan:
