@@ -29,7 +29,7 @@ static bool find(const char *text, const char *stop, bool most, struct login *lo
     bool is_unix = strncmp(text, "unix:", 5) == 0;
     if (is_unix && begin < stop && *begin == '/') {
         /* Another URL behind its path, where somebody has not put a blank. */
-        const char *another = most ? last_of(begin, stop, "://") : NULL;
+        const char *another = most ? memmem(begin, (size_t)(stop - begin), "://", 3) : NULL;
         if (another == NULL)
             return false;
         begin = another + 3;
