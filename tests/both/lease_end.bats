@@ -64,7 +64,7 @@ load backend
 
 @test "the warning at 90 % names --ttl, once" {
     local status=0
-    dlock -t 4s --grace=10ms job -- sh -c 'until grep -q "90 %" "$T/err"; do sleep 0.01; done; sleep 0.05' 2>"$T/err" || status=$?
+    dlock -t 8s --grace=10ms job -- sh -c 'until grep -q "90 %" "$T/err"; do sleep 0.01; done; sleep 0.05' 2>"$T/err" || status=$?
     equals "$status" 0
     equals "$(grep -c '90 % of the lease is over.*--ttl' "$T/err")" 1
     run dlock -q -t 6s --grace=10ms job -- sleep 5.5
