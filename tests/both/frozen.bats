@@ -44,8 +44,9 @@ freeze() {
         echo "$pid" >"$group/cgroup.procs"
     done
     if [ -e "$group/freezer.state" ]; then
-        echo FROZEN >"$group/freezer.state"
-        wait_until 20 grep -qx FROZEN "$group/freezer.state"
+        # Written again, since the kernel gives up on who is just forking.
+        is_frozen() { echo FROZEN >"$group/freezer.state" && grep -qx FROZEN "$group/freezer.state"; }
+        wait_until 20 is_frozen
     else
         echo 1 >"$group/cgroup.freeze"
         wait_until 20 grep -qx 'frozen 1' "$group/cgroup.events"
