@@ -50,7 +50,7 @@ void file_waiter_ask(struct file_waiter *waiter, struct lock_file *file, struct 
 {
     struct ticket before;
     /* What is known of turns is about the file that stands. */
-    if (waiter->ticket.number == 0 || !lock_file_stands(file))
+    if (waiter->ticket.number == 0 || lock_file_standing(file) != LOCK_FILE_STANDS)
         return;
     if (lock_queue_passed_over(entry, &waiter->ticket)) {
         (void)kernel_wait_stop(&waiter->behind);

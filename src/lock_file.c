@@ -59,32 +59,31 @@ void lock_file_close(struct lock_file *file)
     file->fd = -1;
 }
 
-bool lock_file_stands(struct lock_file *file)
+enum lock_file_standing lock_file_standing(struct lock_file *file)
 {
     struct stat ours, there;
     int found = file->follow ? stat(file->path, &there) : lstat(file->path, &there);
+    if (found != 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EACCES))
+        return LOCK_FILE_GONE;
     if (found != 0 || fstat(file->fd, &ours) != 0)
-        return false;
+        return LOCK_FILE_UNKNOWN;
     file->size = ours.st_size;
-    errno = ENOENT;
-    return ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
-}
-
-bool lock_file_is_unknown(void)
-{
-    return errno != ENOENT && errno != ENOTDIR && errno != ELOOP && errno != EACCES;
+    return ours.st_dev == there.st_dev && ours.st_ino == there.st_ino ? LOCK_FILE_STANDS : LOCK_FILE_GONE;
 }
 
 enum lock_result lock_file_verify(struct lock_file *file, struct why *why)
 {
-    if (lock_file_stands(file))
+    switch (lock_file_standing(file)) {
+    case LOCK_FILE_STANDS:
         return LOCK_OK;
-    if (lock_file_is_unknown()) {
-        why_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
-        return LOCK_UNAVAILABLE;
+    case LOCK_FILE_GONE:
+        why_set(why, "the lock file %s was removed or replaced", file->path);
+        return LOCK_GONE;
+    case LOCK_FILE_UNKNOWN:
+        break;
     }
-    why_set(why, "the lock file %s was removed or replaced", file->path);
-    return LOCK_GONE;
+    why_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
+    return LOCK_UNAVAILABLE;
 }
 
 /* --- kernel locks ------------------------------------------------------------ */

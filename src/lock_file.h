@@ -40,15 +40,15 @@ enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, 
 /* Lets go of all that is locked in it, too. */
 void lock_file_close(struct lock_file *file);
 
-/* Whether the path still leads to the file that is open. False with errno where it
- * does not, or where that could not be found out. */
-bool lock_file_stands(struct lock_file *file);
+/* Whether the path still leads to the file that is open. */
+enum lock_file_standing {
+    LOCK_FILE_STANDS,
+    LOCK_FILE_GONE,
+    LOCK_FILE_UNKNOWN, /* could not be found out: errno */
+};
+enum lock_file_standing lock_file_standing(struct lock_file *file);
 
-/* After a false of lock_file_stands(), from errno: whether it could not be found out. */
-bool lock_file_is_unknown(void);
-
-/* Both in one: LOCK_OK; LOCK_GONE where the path does not lead there, or
- * LOCK_UNAVAILABLE where that could not be found out, with *why set. */
+/* The same as a result: LOCK_OK; LOCK_GONE or LOCK_UNAVAILABLE with *why set. */
 enum lock_result lock_file_verify(struct lock_file *file, struct why *why);
 
 /* --- the section: who changes records, places or the path is alone in it ---- */

@@ -114,7 +114,7 @@ enum lock_result lock_force(struct lock_store *store, const char *key, struct lo
     struct lock_file file = {.path = path, .fd = -1};
     lock_store_path(store, path, key);
     enum lock_result result = lock_store_open_file(&file, LOCK_FILE_TO_CHANGE, bound, why);
-    bool there = result == LOCK_OK || (result == LOCK_UNAVAILABLE && lock_file_stands(&file));
+    bool there = result == LOCK_OK || (result == LOCK_UNAVAILABLE && lock_file_standing(&file) == LOCK_FILE_STANDS);
     if (there || result == LOCK_GONE)
         result = look_at(store, &file, key, was, why);
     if (there && result == LOCK_OK && !lock_store_remove(&file)) {

@@ -61,8 +61,9 @@ bool lock_store_unheld(struct lock_store *store, const struct lock_file *file, i
 
 bool lock_store_remove(struct lock_file *file)
 {
-    if (!lock_file_stands(file))
-        return !lock_file_is_unknown();
+    enum lock_file_standing standing = lock_file_standing(file);
+    if (standing != LOCK_FILE_STANDS)
+        return standing == LOCK_FILE_GONE;
     return unlink(file->path) == 0 || errno == ENOENT;
 }
 
