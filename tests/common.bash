@@ -79,6 +79,18 @@ manual_adds() { sed -nE "s/^\.It (Fl )?-?$1 .*Ta Li (\+.*) Ta .*/\2/p" "$TESTS/.
 
 not() { ! "$@"; }
 
+# reword TEXT [FROM TO]...: the text of an example, with other words in some places.
+reword() {
+    local text=$1
+    shift
+    while [ $# -gt 0 ]; do
+        [[ $text == *"$1"* ]] || { echo "not in the example: $1" >&2; return 1; }
+        text=${text//"$1"/$2}
+        shift 2
+    done
+    printf '%s\n' "$text"
+}
+
 # fake_redis MODE [ARGUMENTS...]: a server that misbehaves, on $T/fake.sock.
 fake_redis() {
     rm -f "$T/fake.sock"

@@ -33,13 +33,8 @@ cook() {
     local text script
     text=$(block "$1" "$2")
     shift 2
-    while [ $# -gt 0 ]; do
-        [[ $text == *"$1"* ]] || { echo "not in the block: $1" >&2; return 1; }
-        text=${text//"$1"/$2}
-        shift 2
-    done
     script=$(mktemp "$T/script.XXXXXX")
-    printf '%s\n' "$text" >"$script"
+    reword "$text" "$@" >"$script" || return
     sh "$script"
 }
 

@@ -29,17 +29,11 @@ teardown() { common_teardown; }
 
 # block PAGE LINE [FROM TO]...: the block whose first line begins so, with other words in some places.
 block() {
-    local directory=$BLOCKS/$1 name text
+    local directory=$BLOCKS/$1 name
     name=$(awk -F '\t' -v line="$2" 'index($2, line) == 1 { print $1; exit }' "$directory/list")
     [ -n "$name" ] || { echo "no such block in $1: $2" >&2; return 1; }
-    text=$(cat "$directory/$name")
     shift 2
-    while [ $# -gt 0 ]; do
-        [[ $text == *"$1"* ]] || { echo "not in the block: $1" >&2; return 1; }
-        text=${text//"$1"/$2}
-        shift 2
-    done
-    printf '%s\n' "$text"
+    reword "$(cat "$directory/$name")" "$@"
 }
 
 # example PAGE LINE [FROM TO]...: the block as a script of sh.

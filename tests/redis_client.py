@@ -44,3 +44,14 @@ class RedisClient:
         if kind == b"+":
             return rest.decode()
         raise RuntimeError("Redis says %r" % line)
+
+
+def ask_once(path, *words, connect, answer):
+    """One command, on a connection of its own; raises where the server does not let us in, or
+    does not answer, within so many seconds."""
+    client = RedisClient(path, connect)
+    try:
+        client.stream.settimeout(answer)
+        return client.ask(*words)
+    finally:
+        client.close()

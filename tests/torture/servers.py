@@ -16,7 +16,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from redis_client import RedisClient  # noqa: E402
+from redis_client import RedisClient, ask_once  # noqa: E402, F401 (stages_redis has the client from here)
 
 SERVE_LIMIT = 20.0
 ASK_LIMIT = 3.0
@@ -137,12 +137,7 @@ class Server:
 
     def ask(self, *words):
         """One command, on a connection of its own; raises where there is no answer in time."""
-        client = RedisClient(self.socket_path, 0)
-        try:
-            client.stream.settimeout(ASK_LIMIT)
-            return client.ask(*words)
-        finally:
-            client.close()
+        return ask_once(self.socket_path, *words, connect=0, answer=ASK_LIMIT)
 
     def info(self, section):
         lines = (line.partition(":") for line in self.ask("INFO", section).split("\r\n"))

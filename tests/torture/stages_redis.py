@@ -6,7 +6,7 @@ import re
 import signal
 import time
 
-from servers import DELETE_SCRIPT, RedisClient, spawn
+from servers import DELETE_SCRIPT, RedisClient, ask_once, spawn
 from stage import Fault, Stage
 
 # Another client's lock, for a while.
@@ -40,12 +40,7 @@ class RedisStage(Stage):
         return ["-r", "unix://" + self.path]
 
     def ask(self, *words, patience=PATIENCE):
-        client = RedisClient(self.path, patience)
-        try:
-            client.stream.settimeout(patience)
-            return client.ask(*words)
-        finally:
-            client.close()
+        return ask_once(self.path, *words, connect=patience, answer=patience)
 
     def remove(self, lock):
         return self.ask("EVAL", DELETE_SCRIPT, 1, "dlock:" + lock)
