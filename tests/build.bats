@@ -120,7 +120,9 @@ copy_tree() {
 644 usr/share/bash-completion/completions/dlock
 644 usr/share/doc/dlock/NEWS
 644 usr/share/doc/dlock/README.md
+644 usr/share/doc/dlock/benchmarks.md
 644 usr/share/doc/dlock/cookbook.md
+644 usr/share/doc/dlock/design.md
 644 usr/share/doc/dlock/examples/cronjob.yaml
 755 usr/share/doc/dlock/examples/dlock-textfile
 755 usr/share/doc/dlock/examples/fenced-update
@@ -128,8 +130,10 @@ copy_tree() {
 644 usr/share/doc/dlock/examples/importer.service
 644 usr/share/doc/dlock/examples/importer.timer
 644 usr/share/doc/dlock/examples/leader.service
+644 usr/share/doc/dlock/handoff.svg
 644 usr/share/doc/dlock/reliability.md
 644 usr/share/doc/dlock/threat-model.md
+644 usr/share/doc/dlock/waiting.svg
 644 usr/share/fish/vendor_completions.d/dlock.fish
 644 usr/share/man/man1/dlock.1
 644 usr/share/man/man5/dlock.conf.5
@@ -137,14 +141,32 @@ copy_tree() {
     # What is copied from there runs the program that was installed.
     equals "$(grep -rhoE '[a-z/]*/bin/dlock' "$T/root/usr/share/doc" | sort -u)" /usr/bin/dlock
     grep -q '^ExecStart=/usr/bin/dlock ' "$T/root/usr/share/doc/dlock/examples/leader.service"
-    # A page links to each of the others where it is installed.
-    local page
-    for page in $(cd "$T/root/usr/share/doc/dlock" && ls -d -- *.md examples); do
-        not grep -rqF "](doc/$page" "$T/root/usr/share/doc/dlock"
+    # Links lead to what is installed.
+    local page link
+    cd "$T/root/usr/share/doc/dlock"
+    for page in *.md; do
+        for link in $(grep -oE '\]\([^):]+\)' "$page" | tr -d ']()' | sed 's/#.*//'); do
+            [ -e "$link" ] || { echo "$page links to $link" >&2; return 1; }
+        done
     done
-    grep -qF '](cookbook.md)' "$T/root/usr/share/doc/dlock/README.md"
+    grep -qF '](cookbook.md)' README.md
     make -s -C "$BUILD" uninstall "${at[@]}"
     equals "$(find "$T/root" ! -type d)" ''
+}
+
+@test "what packages install for systemd-tmpfiles makes root's lock directory, as dlock itself would" {
+    [ -e "$BUILD/Makefile" ] || skip 'not built here'
+    [ "$(id -u)" -eq 0 ] || skip 'gives the directory to root'
+    local at=(DESTDIR="$T/root" prefix=/usr tmpfilesdir=/usr/lib/tmpfiles.d)
+    make -s -C "$BUILD" install "${at[@]}"
+    command -v systemd-tmpfiles >/dev/null || skip 'no systemd-tmpfiles'
+    mkdir -p "$T/root/etc" "$T/root/run/lock"
+    echo 'root:x:0:0::/:/bin/sh' >"$T/root/etc/passwd"
+    echo 'root:x:0:' >"$T/root/etc/group"
+    systemd-tmpfiles --root="$T/root" --create dlock.conf
+    equals "$(stat -c '%a %U' "$T/root/run/lock/dlock")" '700 root'
+    make -s -C "$BUILD" uninstall "${at[@]}"
+    [ ! -e "$T/root/usr/lib/tmpfiles.d/dlock.conf" ]
 }
 
 @test "a static build needs no library, resolves names, and refuses what needs OpenSSL" {
