@@ -111,28 +111,6 @@ void habits_bad_option(const char *word, int fault, struct why *why)
 
 /* --- one dash ------------------------------------------------------------- */
 
-static bool has_letter(const struct poptOption *option, const void *data)
-{
-    return option->shortName != '\0' && option->shortName == *(const char *)data;
-}
-
-/* Whether the next word is the value of this one. */
-static bool takes_next(const char *word)
-{
-    if (word[1] == '-') {
-        const struct poptOption *option = option_by_name(word + 2, name_length(word + 2));
-        return option != NULL && option_has_value(option) && strchr(word, '=') == NULL;
-    }
-    for (const char *letter = word + 1; *letter != '\0'; letter++) {
-        const struct poptOption *option = option_find(has_letter, letter);
-        if (option == NULL)
-            return false;
-        if (option_has_value(option))
-            return letter[1] == '\0';
-    }
-    return false;
-}
-
 /* -help is read as -h, and does what is meant. */
 static bool one_dash_right(const char *word, struct why *why)
 {
@@ -152,11 +130,9 @@ static bool one_dash_right(const char *word, struct why *why)
 
 bool habits_dashes_right(int argc, char **argv, struct why *why)
 {
-    for (int i = 1; i < argc && argv[i][0] == '-' && argv[i][1] != '\0' && strcmp(argv[i], "--") != 0; i++) {
+    for (int i = option_next(argc, argv, 0); i < argc; i = option_next(argc, argv, i))
         if (argv[i][1] != '-' && !one_dash_right(argv[i], why))
             return false;
-        i += takes_next(argv[i]);
-    }
     return true;
 }
 

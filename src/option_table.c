@@ -146,6 +146,35 @@ bool option_has_value(const struct poptOption *option)
     return (option->argInfo & POPT_ARG_MASK) == POPT_ARG_STRING;
 }
 
+static bool has_letter(const struct poptOption *option, const void *data)
+{
+    return option->shortName != '\0' && option->shortName == *(const char *)data;
+}
+
+/* Whether the next word is the value of this one. */
+static bool takes_next(const char *word)
+{
+    if (word[1] == '-') {
+        const struct poptOption *option = option_by_name(word + 2, strlen(word + 2));
+        return option != NULL && option_has_value(option);
+    }
+    for (const char *letter = word + 1; *letter != '\0'; letter++) {
+        const struct poptOption *option = option_find(has_letter, letter);
+        if (option == NULL)
+            return false;
+        if (option_has_value(option))
+            return letter[1] == '\0';
+    }
+    return false;
+}
+
+int option_next(int argc, char *const *argv, int index)
+{
+    index += index > 0 && takes_next(argv[index]) ? 2 : 1;
+    bool is_option = index < argc && argv[index][0] == '-' && argv[index][1] != '\0' && strcmp(argv[index], "--") != 0;
+    return is_option ? index : argc;
+}
+
 bool option_configurable(enum option_id id)
 {
     switch ((int)id) {

@@ -85,6 +85,10 @@ const struct poptOption *option_find(bool (*visit)(const struct poptOption *, co
 /* Whether it takes a value. */
 bool option_has_value(const struct poptOption *option);
 
+/* Which word of argv is the next option after the one at `index` (0: after none), whose
+ * value may be a word of its own; argc where options end there. */
+int option_next(int argc, char *const *argv, int index);
+
 /* Whether it may stand in a configuration file or the environment. */
 bool option_configurable(enum option_id id);
 

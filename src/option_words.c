@@ -40,19 +40,22 @@ static const char after_all[] = "\001";
 static const char **words_for_popt(int argc, char **argv)
 {
     static const char given[] = "--attach=", spelled_out[] = "--attach-pid=";
-    size_t count = (size_t)argc + 2;
-    const char **words = calloc(1, count * sizeof *words + sizeof spelled_out + 32);
+    enum { SPELLED_OUT_SIZE = sizeof spelled_out + 32 };
+    size_t count = (size_t)argc + 2, attaches = 0;
+    for (int i = option_next(argc, argv, 0); i < argc; i = option_next(argc, argv, i))
+        attaches += strncmp(argv[i], given, sizeof given - 1) == 0;
+    const char **words = calloc(1, count * sizeof *words + attaches * SPELLED_OUT_SIZE);
     if (words == NULL)
         return NULL;
     memcpy(words, argv, (size_t)argc * sizeof *words);
     words[argc] = after_all;
-    for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], given, sizeof given - 1) == 0) {
-            char *word = (char *)(words + count);
-            snprintf(word, sizeof spelled_out + 32, "%s%.31s", spelled_out, argv[i] + sizeof given - 1);
-            words[i] = word;
-            break;
-        }
+    char *word = (char *)(words + count);
+    for (int i = option_next(argc, argv, 0); i < argc; i = option_next(argc, argv, i)) {
+        if (strncmp(argv[i], given, sizeof given - 1) != 0)
+            continue;
+        snprintf(word, SPELLED_OUT_SIZE, "%s%.31s", spelled_out, argv[i] + sizeof given - 1);
+        words[i] = word;
+        word += SPELLED_OUT_SIZE;
     }
     return words;
 }

@@ -106,6 +106,13 @@ teardown() { common_teardown; }
     equals "$output" --help
 }
 
+@test "a value that looks like an option is a value" {
+    run dlock --backend=file --owner --attach=5 job -- sh -c 'dlock --current --json'
+    equals "$status" 0
+    [[ $output == *'"owner":"--attach=5"'* ]]
+    fails_with 64 "^dlock: job: --attach: '5x'" dlock --attach=5x --attach=99999999 job
+}
+
 @test "help that cannot be written is a failure" {
     [ -e /dev/full ] || skip 'no /dev/full'
     run sh -c 'dlock --help >/dev/full'
