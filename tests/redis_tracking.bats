@@ -326,10 +326,10 @@ s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
 cli = ["redis-cli", "-s", os.environ["T"] + "/redis.sock"]
 subprocess.run(cli + ["persist", "dlock:job"], stdout=subprocess.DEVNULL)
 for i in range(6):
-    time.sleep(0.5)
+    time.sleep(0.8)
     s.send(b"WATCHDOG=1")
 assert int(subprocess.check_output(cli + ["pttl", "dlock:job"])) > 0
 E
-    run dlock -r "unix://$T/redis.sock" --heartbeat -t 2s --grace=100ms job -- python3 "$T/persist.py"
+    run dlock -r "unix://$T/redis.sock" --heartbeat -t 4s --grace=100ms job -- python3 "$T/persist.py"
     equals "$status $output" '0 '
 }

@@ -213,7 +213,7 @@ EOF
 
 @test "released, and kept by --hold-at-least, is not held any more: nobody runs as if inside it" {
     local status=0
-    dlock --hold-at-least=3s -t 60s job -- sh -c 'dlock --release; dlock -n job touch "$T/inner"; echo $? >"$T/status"; dlock -w 60 job -- sh -c "date +%s%N >$T/in"'
+    dlock --hold-at-least=5s -t 60s job -- sh -c 'dlock --release; dlock -n job touch "$T/inner"; echo $? >"$T/status"; dlock -w 60 job -- sh -c "date +%s%N >$T/in"'
     equals "$(cat "$T/status")" 75
     [ ! -e "$T/inner" ]
     [ -e "$T/in" ] # when the time was over
@@ -317,8 +317,8 @@ EOF
     [ "$(left held)" -gt 50000 ]
     dlock --extend -t 40s --owner=hold held
     start=$(now)
-    dlock --acquire --owner=me -t 60s --hold-at-least=6s job >/dev/null
-    [ "$(dlock --status --json job | python3 -c 'import json, sys; s = json.load(sys.stdin); print(int(0 < s["hold_remaining"] <= 6 and not s["released"]))')" = 1 ]
+    dlock --acquire --owner=me -t 60s --hold-at-least=9s job >/dev/null
+    [ "$(dlock --status --json job | python3 -c 'import json, sys; s = json.load(sys.stdin); print(int(0 < s["hold_remaining"] <= 9 and not s["released"]))')" = 1 ]
     dlock --release --owner=me job
     fails_with 75 '' dlock -n job echo wrong
     [[ $(dlock --status job) == *'released and kept for another '*'(--hold-at-least)'* ]]
@@ -328,7 +328,7 @@ EOF
     code 75 LOCK_TIMEOUT dlock --acquire -w 0.1 job
     run dlock -w 30 job echo next
     equals "$output" next
-    [ $(($(now) - start)) -ge 5900 ]
+    [ $(($(now) - start)) -ge 8900 ]
 }
 
 @test "what makes no sense together is refused, and nothing is changed" {
