@@ -5,6 +5,7 @@
 #include "spawn.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,8 +21,16 @@ static enum lock_result fail(struct child *child, const char *text, int error, s
     return LOCK_SYSTEM;
 }
 
-/* Returns 0 or an errno. The guard's first word is that the command runs; where
- * it ends without one, nothing does. */
+/* It is left to be reaped. */
+static bool has_ended(pid_t pid)
+{
+    siginfo_t info = {.si_pid = 0};
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | WNOHANG) != 0 || info.si_pid != 0;
+}
+
+/* Returns 0 or an errno. The guard's first word is that the command runs; where it
+ * ends without one, nothing does. A word that could not be read is not waited for:
+ * what it says stands in the page, where the guard's last store is seen after its end. */
 static int start_guard(struct child *child, const char *const *argv, const struct signals *signals)
 {
     int ends[2];
@@ -41,9 +50,14 @@ static int start_guard(struct child *child, const char *const *argv, const struc
         return error;
     while (recv(child->guard_fd, &byte, 1, 0) < 0 && errno == EINTR)
         continue;
-    child->command = (pid_t)atomic_load(&child->page->command);
-    if (child->command > 0)
-        return 0;
+    for (bool ended = false; !ended;) {
+        ended = has_ended(child->pid);
+        child->command = (pid_t)atomic_load(&child->page->command);
+        if (child->command > 0)
+            return 0;
+        if (!ended)
+            (void)poll(NULL, 0, 1);
+    }
     while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
     error = atomic_load(&child->page->error);

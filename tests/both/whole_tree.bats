@@ -147,6 +147,13 @@ E
     not kill -0 "$(cat "$T/daemon")"
 }
 
+@test "--tree: the guard's first word is lost: the command that runs is not said not to" {
+    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
+    [ "$BACKEND" = file ] || skip 'the first word is the server'"'"'s'
+    LD_PRELOAD=$HELPERS/fault_recv.so run dlock --tree job -- sh -c 'echo ran; exit 7'
+    equals "$status $output" '7 ran'
+}
+
 @test "dlock killed before its child has asked to die with it: no command runs" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     LD_PRELOAD=$HELPERS/fault_parent_dies.so run dlock job touch "$T/ran"
