@@ -83,8 +83,9 @@ void url_blot_logins(char *text)
     }
 }
 
-void url_cut_passwords(char *text)
+static bool cut_passwords(char *text)
 {
+    bool any = false;
     struct login login;
     for (char *url = text; *url != '\0'; url += url_end(url) - url) {
         url += strspn(url, blanks);
@@ -93,5 +94,14 @@ void url_cut_passwords(char *text)
         size_t rest = login.colon > login.begin ? login.end : login.end + 1, length = strlen(url);
         memmove(url + login.colon, url + rest, length - rest);
         memset(url + length - (rest - login.colon), 0, rest - login.colon);
+        any = true;
     }
+    return any;
+}
+
+/* What is left of one URL may belong to the one before it, and have another end then. */
+void url_cut_passwords(char *text)
+{
+    while (cut_passwords(text))
+        continue;
 }
