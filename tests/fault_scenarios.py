@@ -55,7 +55,8 @@ def judge_status(scenario, failure, run, plain, ended):
         wrong.append("the command's status, but it has not come to its end")
     if scenario.run and ended and run.status not in right and run.status != 124:
         wrong.append("the command has come to its end, but its status is not told")
-    if run.status not in right and not run.stderr and "error" not in run.stdout and (failure is None or failure.function not in MUTE):
+    told = run.stderr or "error" in run.stdout or "  fail  " in run.stdout
+    if run.status not in right and not told and (failure is None or failure.function not in MUTE):
         wrong.append("a failure without a word")
     return wrong
 
@@ -69,6 +70,8 @@ def lock_may_stay(scenario, failure, run):
     """
     if failure is None:
         return False
+    if scenario.name == "redis_doctor":
+        return failure.kind == "rest"  # that of its own trial, of a few seconds
     if run.lock_left == "the lock file":
         return failure.function in FILE_CALLS or failure.kind in ("rest", "limit")
     return "clears when its lease ends" in run.stderr + run.stdout
@@ -103,6 +106,9 @@ def excused(scenario, failure, run, text):
     if "the clock cannot be read" in run.stderr:
         # As where dlock is killed: the kernel frees the lock, and kills the command in the same moment.
         return not text.startswith("it hangs")
+    if "nss_database" in run.stderr:
+        # The C library ends a program that looks up a user without memory for its list of sources.
+        return text.startswith(("killed by signal", "status -%d " % signal.SIGABRT))
     if run.status < 0 and failure.function in ("STACK", "AS"):
         return not text.startswith("the command runs")
     if scenario.name.endswith("_tree") and failure.function in ("send", "recv") and failure.number in (errno.EPIPE, errno.ECONNRESET):

@@ -211,9 +211,14 @@ WRAP(fflush, int, EOF, (FILE * file), (file))
 WRAP(fopen64, FILE *, NULL, (const char *path, const char *mode), (path, mode))
 WRAP(fdopen, FILE *, NULL, (int fd, const char *mode), (fd, mode))
 WRAP(open_memstream, FILE *, NULL, (char **text, size_t *size), (text, size))
-WRAP(fgets, char *, NULL, (char *line, int size, FILE *file), (line, size, file))
-WRAP(getdelim, ssize_t, -1, (char **line, size_t *size, int end, FILE *file), (line, size, end, file))
-WRAP(__getdelim, ssize_t, -1, (char **line, size_t *size, int end, FILE *file), (line, size, end, file))
+/* Who sees no more of a stream asks it whether that was an error. */
+static void set_error(FILE *file)
+{
+    file->_flags |= _IO_ERR_SEEN;
+}
+WRAP(fgets, char *, (set_error(file), NULL), (char *line, int size, FILE *file), (line, size, file))
+WRAP(getdelim, ssize_t, (set_error(file), -1), (char **line, size_t *size, int end, FILE *file), (line, size, end, file))
+WRAP(__getdelim, ssize_t, (set_error(file), -1), (char **line, size_t *size, int end, FILE *file), (line, size, end, file))
 WRAP(opendir, DIR *, NULL, (const char *path), (path))
 WRAP(fdopendir, DIR *, NULL, (int fd), (fd))
 WRAP(readdir64, struct dirent64 *, NULL, (DIR * directory), (directory))
