@@ -83,7 +83,8 @@ struct backend {
     /* Compare-and-delete: a lock that is not ours is never touched. One with a
      * hold in the future stays until then, for others to find it held; where
      * another process has taken it, the hold is the one that it asked for. May
-     * be called again after LOCK_UNAVAILABLE. Results as of check(). */
+     * be called again after LOCK_UNAVAILABLE, and removes nothing more where the
+     * call before did it unknowingly. Results as of check(). */
     enum lock_result (*release)(struct backend *, const struct lease *, struct bound, struct why *);
 
     /* Looks at the lock, and changes nothing: LOCK_OK with *state filled in, to
@@ -91,7 +92,9 @@ struct backend {
     enum lock_result (*look)(struct backend *, const char *key, struct lock_state *, struct bound, struct why *);
 
     /* Looks at the lock and removes it, whoever holds it, in one step. LOCK_OK
-     * with *was as it was before, to be freed; no owners: there was nothing. */
+     * with *was as it was before, to be freed; no owners: there was nothing. Once
+     * for each backend and key: called again after LOCK_UNAVAILABLE, it tells what
+     * the call before removed unknowingly, and leaves the next holder alone. */
     enum lock_result (*force_release)(struct backend *, const char *key, struct lock_state *was, struct bound, struct why *);
 
     /* Looks at all locks whose keys begin with `prefix` and go on with what

@@ -10,6 +10,7 @@
 #include "redis_take.h"
 #include "redis_tls.h"
 #include "text.h"
+#include "token.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -124,6 +125,14 @@ static enum lock_result redis_raise_fence(struct backend *backend, struct lease 
     return run_check(redis, &call, lease, bound, why);
 }
 
+/* What goes by no take id would do the same to the next holder when it is sent again. */
+static void add_request(struct redis_backend *redis, struct redis_call *call)
+{
+    if (redis->request[0] == '\0')
+        token_make(redis->request);
+    redis_command_add(&call->words, redis->request);
+}
+
 /* A release whose reply was lost is sent again, and finds what it has done. */
 static enum lock_result redis_release(struct backend *backend, const struct lease *lease, struct bound bound, struct why *why)
 {
@@ -131,6 +140,8 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     struct redis_call call;
     redisReply *reply;
     redis_release_begin(redis, &call, lease);
+    if (lease->take_id[0] == '\0')
+        add_request(redis, &call);
     call.careful = may_hit_another(redis, lease);
     call.by_text = redis->base.uncertain; /* it may be carried out after we are gone */
     redis->conn.sent = false;
@@ -178,11 +189,13 @@ static enum lock_result redis_look(struct backend *backend, const char *key, str
 static enum lock_result redis_force_release(struct backend *backend, const char *key, struct lock_state *was,
                                             struct bound bound, struct why *why)
 {
+    struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
     redis_script_begin(&call, &redis_force_script, KEYS_ALL, key);
     call.careful = true; /* where SELECT is refused it would hit a lock of another database */
     redis_script_add_number(&call, wall_now_ms());
-    return run_look(redis_of(backend), &call, key, was, bound, why);
+    add_request(redis, &call);
+    return run_look(redis, &call, key, was, bound, why);
 }
 
 static redis_open_node open_node;

@@ -52,6 +52,7 @@ struct redis_backend {
     struct deadline fresh; /* until when the last answer stands, as long as we are told of touches */
     bool leased;       /* addresses are settled: from here on no name is looked up */
     bool release_sent; /* and its reply never came */
+    char request[TOKEN_SIZE]; /* id of the removal that was asked for without a take id; "": none */
     char unanswered[TOKEN_SIZE]; /* id of a take of which a try had no answer; "": none */
 };
 

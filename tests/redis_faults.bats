@@ -147,6 +147,60 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     equals "$(redis get dlock:job)" another
 }
 
+# next_waits [ARGUMENTS...]: another waits for the lock; once it has it, it opens the gate at which a
+# fake server stands that has carried out what it was sent, and then loses the answer.
+next_waits() {
+    hold next
+    dlock -r "$URL" "$@" job -- sh -c 'redis-cli -s "$T/redis.sock" rpush gate open >/dev/null; exec "$T/next.sh"' \
+        2>"$T/next.err" 3>&- 4>&- &
+    echo $! >"$T/next.pid"
+    wait_until 10 eval '[ "$(redis zcard "{dlock:job}:queue")" = 1 ]'
+    fake_redis lose=1 "$T/redis.sock" BLPOP gate 30
+}
+next_keeps_it() {
+    local status=0
+    wait_until 10 test -e "$T/next"
+    equals "$(redis exists dlock:job)" 1
+    touch "$T/next.end"
+    wait "$(cat "$T/next.pid")" || status=$?
+    equals "$status $(cat "$T/next.err")" '0 '
+    is_free
+}
+
+@test "the reply to --force-release is lost and the next one has the lock by then: that one keeps it, and the first is named" {
+    start_redis
+    fails_with 1 'nobody holds' dlock -r "$URL" --force-release other
+    hold_lock job -r "$URL"
+    next_waits
+    run dlock -r "unix://$T/fake.sock" --connect-timeout=30 --force-release job
+    equals "$status ${#lines[@]}" '0 1'
+    [[ $output == "released job, held by "*" pid $HOLDER"* ]]
+    next_keeps_it
+    # What is remembered is no more than that request: the next one is done.
+    dlock -r "$URL" --acquire job >/dev/null
+    dlock -r "$URL" --force-release job >/dev/null
+    is_free
+}
+
+@test "the reply to --force-release of another client's lock is lost: told whose it was, and what is remembered goes with time" {
+    start_redis
+    fails_with 1 'nobody holds' dlock -r "$URL" --force-release other
+    redis set dlock:job another >/dev/null
+    fake_redis lose=1 "$T/redis.sock" SET dlock:job next NX
+    fails_with 0 '"was":\[\{"owner":"another"[^{]*\]' dlock -r "unix://$T/fake.sock" --force-release --json job
+    equals "$(redis get dlock:job)" next
+    [ "$(redis pttl '{dlock:job}:meta')" -gt 0 ]
+}
+
+@test "the reply to --release is lost and the next one with the same --owner has the lock by then: that one keeps it" {
+    start_redis
+    dlock -r "$URL" other true
+    dlock -r "$URL" --acquire --owner=me job >/dev/null
+    next_waits --owner=me
+    fails_with 0 '^$' dlock -r "unix://$T/fake.sock" --connect-timeout=30 --release --owner=me job
+    next_keeps_it
+}
+
 @test "an answer that comes when the lease is as good as over is no lock: nothing run, nothing left" {
     start_redis
     dlock -r "$URL" other true

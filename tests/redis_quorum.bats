@@ -434,6 +434,21 @@ ahead() {
     [ ! -e "$T/ran" ]
 }
 
+@test "the replies to --force-release are lost on a majority: who has the lock there by then keeps it, and the first is named" {
+    quorum 3
+    fails_with 1 'nobody holds' dlock --force-release other
+    dlock --acquire --owner=first job >/dev/null
+    local i
+    for i in 2 3; do
+        fake_redis lose=1 "$T/$i.sock" SET dlock:job next NX
+        mv "$T/fake.sock" "$T/fake$i.sock"
+    done
+    DLOCK_REDIS="$(url 1) $(url fake2) $(url fake3)"
+    fails_with 0 '"was":\[\{"owner":"first"' dlock --force-release --json job
+    [[ $output != *next* ]]
+    equals "$(on 1 exists dlock:job) $(on 2 get dlock:job) $(on 3 get dlock:job)" '0 next next'
+}
+
 @test "acquire, extend, list and release by token, with one server down" {
     quorum 2 1
     local token

@@ -6,8 +6,8 @@
 -- lock     the owner's token, or SHARED while several hold the lock
 -- meta     hash: who holds it exclusively, or the mode in force and a field
 --          "holder TOKEN" (JSON) for each who shares it; the last fence; the
---          last releases, and takes that were withdrawn before they came; takes,
---          losses, waited_ms, held_ms
+--          last releases, takes that were withdrawn before they came, and what
+--          was done on request; takes, losses, waited_ms, held_ms
 -- holders  sorted set: token -> when its lease ends (server, ms)
 -- counts   hash, for those who do not get it: conflicts, timeouts, losses,
 --          waited_ms (a write to meta would wake the holder)
@@ -85,6 +85,21 @@ local function withdraw(take, token)
   if no_meta or has_line('withdrawn', take, '') then return end
   redis.pcall('HSET', meta, 'withdrawn', line_before('withdrawn', take, token, WITHDRAWN_KEPT))
   if not known.fence then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
+end
+
+-- What was removed for somebody who has no take id is not removed once more where the
+-- answer was lost and it is asked again: another may have the lock by then. Lines of
+-- "ID ANSWER", by the id of the request, newest first.
+local function answer_to(request)
+  learn('requests')
+  for id, answer in string.gmatch(known.requests or '', '(%S+) ([^\n]*)\n') do
+    if id == request then return answer end
+  end
+end
+
+local function remember(request, answer)
+  redis.pcall('HSET', meta, 'requests', line_before('requests', request, answer))
+  if not known.fence and not no_meta then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
 end
 
 -- What meta knows of one who shares the lock; nil where that is nothing.
