@@ -239,6 +239,26 @@ take_by_hand() { equals "$(redis set dlock:job somebody nx px "${1:-60000}")" OK
     done
 }
 
+@test "the last who shares the lock leaves it beside one whose lease has ended: who wants it alone is called" {
+    start_redis
+    redis psubscribe '{dlock:job}:wake:*' >"$T/heard" 3>&- 4>&- &
+    echo $! >"$T/listener.pid"
+    wait_until 10 grep -q psubscribe "$T/heard"
+    local mode
+    for mode in -s --slots=2; do
+        dlock --acquire "$mode" --ttl=60 --owner=stays job >/dev/null
+        dlock --acquire "$mode" --ttl=1 --owner=ends job >/dev/null
+        queue a
+        wait_until 10 not eval 'dlock --status --json job | grep -q "\"owner\":\"ends\""'
+        equals "$(redis zcard '{dlock:job}:holders')" 2
+        not grep -qx turn "$T/heard"
+        dlock --release --owner=stays job
+        wait_until 5 grep -qx turn "$T/heard"
+        ended a
+        : >"$T/heard"
+    done
+}
+
 @test "a waiter that may not be told of touches is called all the same when it becomes the first" {
     start_redis
     redis acl setuser locker on '>secret' '~*' +@all resetchannels '&{dlock:*'

@@ -172,18 +172,20 @@ local function list_holders()
   return list
 end
 
--- The key lasts as long as the last of them; nobody left: it goes.
+-- The key lasts as long as the last of them; nobody left, or nobody whose lease has
+-- not ended: it goes at once, for who waits to be called now.
 local function settle_shared(now)
   -- In a Cluster that is moving the slot, the set of which the last has just been
   -- removed cannot be read; where it cannot for another reason, somebody may be left.
   local last = redis.pcall('ZRANGE', holders, -1, -1, 'WITHSCORES')
   if last.err and not string.find(last.err, 'non local key', 1, true) then error(last.err .. ' (ZRANGE)', 0) end
-  if #last == 0 then
+  if #last == 0 or tonumber(last[2]) <= now then
     redis.call('DEL', lock)
+    if #last > 0 then redis.call('DEL', holders) end
     value = false
     return
   end
-  local left = whole(math.max(1, tonumber(last[2]) - now))
+  local left = whole(tonumber(last[2]) - now)
   redis.call('PEXPIRE', lock, left)
   redis.call('PEXPIRE', holders, left)
 end
