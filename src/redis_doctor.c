@@ -352,16 +352,14 @@ bool redis_examine(struct backend *backend, const struct lock_request *request, 
 
 void redis_forget(struct backend *backend, const char *key, struct bound bound)
 {
-    static const char *const parts[] = {"meta", "holders", "counts", "queue", "waiters"};
-    enum { PARTS = sizeof parts / sizeof *parts };
     struct redis_backend *redis = redis_of(backend);
     struct redis_command command = {0};
-    char companions[PARTS][COMPANION_SIZE];
+    char companions[REDIS_COMPANIONS][COMPANION_SIZE];
     struct why ignored = {""};
     redisReply *reply;
     redis_command_add(&command, "DEL");
-    for (size_t i = 0; i < PARTS; i++) {
-        lock_key_companion(companions[i], COMPANION_SIZE, key, parts[i]);
+    for (size_t i = 0; i < REDIS_COMPANIONS; i++) {
+        lock_key_companion(companions[i], COMPANION_SIZE, key, redis_companion_names[i]);
         redis_command_add(&command, companions[i]);
     }
     if (redis_route_open(redis, key, bound, &ignored) == LOCK_OK &&

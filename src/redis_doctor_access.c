@@ -83,15 +83,15 @@ enum { TRIALS = sizeof trials / sizeof *trials, LISTENING = TRIALS - 9 };
 /* What the characters of the table stand for. */
 struct scratch {
     const char *key;
-    char companions[6][COMPANION_SIZE];
+    char companions[REDIS_COMPANIONS + 1][COMPANION_SIZE]; /* and a channel */
 };
 
 static void scratch_make(struct scratch *scratch, const char *key)
 {
-    static const char *const parts[] = {"meta", "holders", "counts", "queue", "waiters", "wake:doctor"};
     scratch->key = key;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        lock_key_companion(scratch->companions[i], COMPANION_SIZE, key, parts[i]);
+    for (size_t i = 0; i < REDIS_COMPANIONS; i++)
+        lock_key_companion(scratch->companions[i], COMPANION_SIZE, key, redis_companion_names[i]);
+    lock_key_companion(scratch->companions[REDIS_COMPANIONS], COMPANION_SIZE, key, "wake:doctor");
 }
 
 static struct redis_command trial_command(size_t trial, const struct scratch *scratch)

@@ -11,7 +11,7 @@
 
 #include "scripts.h"
 
-static const char *const companion_names[KEYS_ALL - 1] = {"meta", "holders", "counts", "queue", "waiters"};
+const char *const redis_companion_names[REDIS_COMPANIONS] = {"meta", "holders", "counts", "queue", "waiters"};
 
 void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys, const char *key)
 {
@@ -22,7 +22,7 @@ void redis_script_begin(struct redis_call *call, const struct redis_script *scri
     redis_command_add(&call->words, call->count);
     redis_command_add(&call->words, key);
     for (int i = 0; i < keys - 1; i++) {
-        lock_key_companion(call->companions[i], COMPANION_SIZE, key, companion_names[i]);
+        lock_key_companion(call->companions[i], COMPANION_SIZE, key, redis_companion_names[i]);
         redis_command_add(&call->words, call->companions[i]);
     }
 }

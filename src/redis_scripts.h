@@ -17,7 +17,10 @@ extern const struct redis_script redis_take_script, redis_check_script, redis_ex
 
 /* How many of the lock's keys a script is given, lock and meta first (see
  * common.lua). */
-enum { KEYS_OWNED = 2, KEYS_WATCHED = 3, KEYS_ALL = 6 };
+enum { KEYS_OWNED = 2, KEYS_WATCHED = 3, KEYS_ALL = 6, REDIS_COMPANIONS = KEYS_ALL - 1 };
+
+/* The parts of lock_key_companion() for all but the lock itself, in this order. */
+extern const char *const redis_companion_names[REDIS_COMPANIONS];
 
 /* Where the lock's key stands among the words of a call. */
 enum { REDIS_CALL_KEY = 3, NUMBERS_MOST = 10 };
@@ -29,7 +32,7 @@ struct redis_call {
     struct redis_ears ears; /* what to listen to from then on */
     struct redis_command words;
     char count[8];
-    char companions[KEYS_ALL - 1][COMPANION_SIZE];
+    char companions[REDIS_COMPANIONS][COMPANION_SIZE];
     char numbers[NUMBERS_MOST][24]; /* those that are words */
     int number_count;
     bool careful;     /* not sent before login and database are known to be right */

@@ -115,13 +115,10 @@ static void escape_glob(const char *text, char *escaped, size_t size)
 /* {KEY}:meta and so on (lock_key_companion()). */
 static bool is_companion(const char *key)
 {
-    static const char *const names[] = {":meta", ":holders", ":counts", ":queue", ":waiters"};
-    size_t length = strlen(key);
-    for (size_t i = 0; *key == '{' && i < sizeof names / sizeof *names; i++) {
-        size_t end = strlen(names[i]);
-        if (length > end && strcmp(key + length - end, names[i]) == 0)
+    const char *colon = strrchr(key, ':');
+    for (size_t i = 0; *key == '{' && colon != NULL && i < REDIS_COMPANIONS; i++)
+        if (strcmp(colon + 1, redis_companion_names[i]) == 0)
             return true;
-    }
     return false;
 }
 
