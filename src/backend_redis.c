@@ -49,7 +49,7 @@ static enum lock_result read_check(struct redis_backend *redis, const redisReply
     if (!redis_answer_is(reply, "ours", 5) || !redis_left(reply->element[1], -1, &left_ms) ||
         !lock_mode_parse(redis_text(reply->element[2]), &lease->mode) ||
         !redis_number(reply->element[3], 0, INT32_MAX, &slots) || !redis_number(reply->element[4], -1, INT32_MAX, &slot))
-        return redis_bad_answer(redis, why);
+        return redis_conn_nonsense(&redis->conn, why);
     lease->slots = (int)slots;
     lease->slot = (int)slot;
     /* Without an expiry, which somebody took away, our own deadline stands. */
@@ -152,7 +152,7 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
         if (!now)
             result = read_loss(reply, lease, why);
         if (!now && result == LOCK_OK)
-            result = redis_bad_answer(redis, why);
+            result = redis_conn_nonsense(&redis->conn, why);
         else if (result == LOCK_RELEASED && redis->release_sent)
             result = LOCK_OK;
         freeReplyObject(reply);

@@ -9,13 +9,6 @@ bool redis_answer_is(const redisReply *reply, const char *word, size_t elements)
     return reply->elements == elements && reply->element[0]->len == strlen(word) && strcmp(reply->element[0]->str, word) == 0;
 }
 
-enum lock_result redis_bad_answer(struct redis_backend *redis, struct why *why)
-{
-    redis_conn_close(&redis->conn);
-    why_set(why, "its answer makes no sense");
-    return LOCK_UNAVAILABLE;
-}
-
 bool redis_left(const redisReply *element, int64_t least, int64_t *out)
 {
     if (element->type != REDIS_REPLY_INTEGER || element->integer < least)

@@ -7,9 +7,6 @@
 /* Whether the answer is this word and has so many elements. */
 bool redis_answer_is(const redisReply *reply, const char *word, size_t elements);
 
-/* For one that makes no sense: closes the connection. LOCK_UNAVAILABLE. */
-enum lock_result redis_bad_answer(struct redis_backend *redis, struct why *why);
-
 /* A century: what no time is longer than that is taken from a server. Another
  * client may have set an expiry that no clock here can count to. */
 #define REDIS_MS_MOST (INT64_C(100) * 365 * 86400 * 1000)

@@ -78,11 +78,11 @@ static enum lock_result read_slots(struct redis_backend *redis, const redisReply
         return result;
     }
     if (reply->type != REDIS_REPLY_ARRAY)
-        return redis_bad_answer(redis, why);
+        return redis_conn_nonsense(&redis->conn, why);
     for (size_t i = 0; i < reply->elements; i++) {
         struct redis_endpoint at;
         if (!read_range(reply->element[i], &redis->conn.at, &at, &slots))
-            return redis_bad_answer(redis, why);
+            return redis_conn_nonsense(&redis->conn, why);
         if (!add_master(masters, &at)) {
             why_set(why, "out of memory");
             return LOCK_SYSTEM;
@@ -97,10 +97,8 @@ static enum lock_result read_slots(struct redis_backend *redis, const redisReply
 static enum lock_result find_masters(struct redis_backend *redis, struct masters *masters, struct bound bound,
                                      struct why *why)
 {
-    struct redis_command command = {0};
+    const struct redis_command command = redis_words("CLUSTER", "SLOTS");
     redisReply *reply;
-    redis_command_add(&command, "CLUSTER");
-    redis_command_add(&command, "SLOTS");
     enum lock_result result = redis_route_open(redis, NULL, bound, why);
     if (result == LOCK_OK)
         result = redis_conn_call(&redis->conn, &command, 1, &reply, bound, why);

@@ -26,6 +26,14 @@ void redis_command_add(struct redis_command *command, const char *word)
     command->lengths[command->count++] = strlen(word);
 }
 
+struct redis_command redis_command_of(const char *const *words)
+{
+    struct redis_command command = {0};
+    for (; *words != NULL; words++)
+        redis_command_add(&command, *words);
+    return command;
+}
+
 void redis_conn_init(struct redis_conn *conn, const struct redis_url *url, const struct redis_settings *settings)
 {
     *conn = (struct redis_conn){.url = url, .settings = settings, .at = url->hosts[0], .socket = {.fd = -1, .alarm_fd = -1}};
@@ -75,6 +83,11 @@ static enum lock_result fail(struct redis_conn *conn, struct why *why, const cha
     why_set(why, "%s", text);
     redis_conn_close(conn);
     return LOCK_UNAVAILABLE;
+}
+
+enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct why *why)
+{
+    return fail(conn, why, "its answer makes no sense");
 }
 
 /* Not with realloc(3), which would leave a copy of a password behind. */
@@ -183,14 +196,8 @@ static enum lock_result connect_socket(struct redis_conn *conn, struct bound bou
     return redis_socket_connect(&conn->socket, &conn->addresses, tls, conn->at.host, bound, why);
 }
 
-static bool queue_words(struct redis_conn *conn, const char *first, const char *second, const char *third)
+static bool queue_one(struct redis_conn *conn, struct redis_command command)
 {
-    struct redis_command command = {0};
-    redis_command_add(&command, first);
-    if (second != NULL)
-        redis_command_add(&command, second);
-    if (third != NULL)
-        redis_command_add(&command, third);
     conn->greetings++;
     return queue(conn, &command);
 }
@@ -202,14 +209,14 @@ static bool queue_greeting(struct redis_conn *conn)
     snprintf(database, sizeof database, "%d", url->database);
     if (url->has_password) {
         bool user = url->user[0] != '\0';
-        if (!queue_words(conn, "AUTH", user ? url->user : url->password, user ? url->password : NULL))
+        if (!queue_one(conn, redis_words("AUTH", user ? url->user : url->password, user ? url->password : NULL)))
             return false;
     }
-    if (url->database != 0 && !queue_words(conn, "SELECT", database, NULL))
+    if (url->database != 0 && !queue_one(conn, redis_words("SELECT", database)))
         return false;
-    if (conn->masters_only && !queue_words(conn, "ROLE", NULL, NULL))
+    if (conn->masters_only && !queue_one(conn, redis_words("ROLE")))
         return false;
-    return queue_words(conn, "CLIENT", "SETNAME", "dlock");
+    return queue_one(conn, redis_words("CLIENT", "SETNAME", "dlock"));
 }
 
 enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct why *why)
@@ -300,7 +307,7 @@ static enum lock_result receive_greetings(struct redis_conn *conn, struct dismis
         }
         if (!is_error && !is_role && reply->type != REDIS_REPLY_STATUS) {
             freeReplyObject(reply);
-            return fail(conn, why, "its answer makes no sense");
+            return redis_conn_nonsense(conn, why);
         }
         conn->greeting_failed = verdict != LOCK_OK;
         first = false;

@@ -52,6 +52,10 @@ struct redis_command {
 
 void redis_command_add(struct redis_command *command, const char *word);
 
+/* The command of these words, up to the first that is NULL. */
+struct redis_command redis_command_of(const char *const *words);
+#define redis_words(...) redis_command_of((const char *const[]){__VA_ARGS__, NULL})
+
 /* Sets up a closed connection to the first host of url. Both must outlive it. */
 void redis_conn_init(struct redis_conn *conn, const struct redis_url *url, const struct redis_settings *settings);
 
@@ -88,6 +92,9 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
  * may have been carried out. */
 enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands, int count,
                                  redisReply **replies, struct bound bound, struct why *why);
+
+/* For an answer that makes no sense: closes the connection. LOCK_UNAVAILABLE. */
+enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct why *why);
 
 /* Whether more was read than the last call asked for: no poll(2) on the
  * descriptor shows it. */

@@ -154,7 +154,7 @@ static void examine_tls(struct redis_patient *patient)
 /* The first call of the connection: its greeting is judged with it. */
 static bool examine_login(struct redis_patient *patient)
 {
-    const struct redis_command whoami = redis_words((const char *const[]){"ACL", "WHOAMI", NULL});
+    const struct redis_command whoami = redis_words("ACL", "WHOAMI");
     struct findings *findings = patient->findings;
     struct why why = {""};
     redisReply *reply;
@@ -205,7 +205,7 @@ static bool read_time(const redisReply *reply, int64_t *us)
 /* By the quickest of several questions, as Cristian's algorithm does. */
 static bool ask_time(struct redis_patient *patient, struct timing *timing)
 {
-    const struct redis_command command = redis_words((const char *const[]){"TIME", NULL});
+    const struct redis_command command = redis_words("TIME");
     redisReply *reply;
     int64_t server_us, before_us = wall_now_us();
     struct deadline start = deadline_now();
@@ -269,7 +269,7 @@ static bool examine_time(struct redis_patient *patient)
  * right one as far as is known: what it refuses, the next rows tell. */
 static enum lock_result follow_key(struct redis_backend *redis, const char *key, struct bound bound, struct why *why)
 {
-    const struct redis_command command = redis_words((const char *const[]){"GET", key, NULL});
+    const struct redis_command command = redis_words("GET", key);
     struct redis_detour detour = {.start = deadline_now()};
     enum lock_result result;
     bool led;
@@ -353,11 +353,10 @@ bool redis_examine(struct backend *backend, const struct lock_request *request, 
 void redis_forget(struct backend *backend, const char *key, struct bound bound)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct redis_command command = {0};
+    struct redis_command command = redis_words("DEL");
     char companions[REDIS_COMPANIONS][COMPANION_SIZE];
     struct why ignored = {""};
     redisReply *reply;
-    redis_command_add(&command, "DEL");
     for (size_t i = 0; i < REDIS_COMPANIONS; i++) {
         lock_key_companion(companions[i], COMPANION_SIZE, key, redis_companion_names[i]);
         redis_command_add(&command, companions[i]);

@@ -173,7 +173,7 @@ static bool try_listening(struct redis_patient *patient, struct verdict *verdict
 /* What --list asks a Cluster for, and no other server knows. */
 static enum lock_result try_slots(struct redis_patient *patient, struct verdict *verdicts, struct why *why)
 {
-    const struct redis_command command = redis_words((const char *const[]){"CLUSTER", "SLOTS", NULL});
+    const struct redis_command command = redis_words("CLUSTER", "SLOTS");
     redisReply *reply;
     if (patient->url->topology != REDIS_CLUSTER)
         return LOCK_OK;

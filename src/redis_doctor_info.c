@@ -212,7 +212,7 @@ static bool ask_config(struct redis_patient *patient, redisReply *replies[QUESTI
     struct redis_command commands[QUESTIONS];
     struct why why = {""};
     for (int i = 0; i < QUESTIONS; i++)
-        commands[i] = redis_words((const char *const[]){"CONFIG", "GET", names[i], NULL});
+        commands[i] = redis_words("CONFIG", "GET", names[i]);
     enum lock_result result = redis_conn_call(&patient->conn, commands, QUESTIONS, replies, patient->bound, &why);
     if (result == LOCK_OK && replies[SAVE]->type == REDIS_REPLY_ERROR)
         redis_patient_unknown(patient, "settings", replies[SAVE]);
@@ -233,7 +233,7 @@ static void judge(const struct redis_patient *patient, const char *info, redisRe
 
 bool redis_doctor_info(struct redis_patient *patient)
 {
-    const struct redis_command command = redis_words((const char *const[]){"INFO", NULL});
+    const struct redis_command command = redis_words("INFO");
     redisReply *info, *replies[QUESTIONS];
     if (!redis_patient_ask(patient, "server", &command, &info))
         return false;

@@ -18,14 +18,6 @@ static int count_ears(struct redis_ears ears)
     return ears.touches + (ears.wake != NULL);
 }
 
-static struct redis_command words(const char *first, const char *second)
-{
-    struct redis_command command = {0};
-    redis_command_add(&command, first);
-    redis_command_add(&command, second);
-    return command;
-}
-
 /* (UN)SUBSCRIBE with all of the channels. */
 static struct redis_command channels(const char *first, struct redis_ears ears)
 {
@@ -50,13 +42,6 @@ static void look_at_connection(struct redis_listening *listening, const struct r
         why_set(&listening->why_touches, "the connection ended when CLIENT TRACKING was tried");
         why_set(&listening->why_wake, "the connection ended when SUBSCRIBE was tried");
     }
-}
-
-static enum lock_result nonsense(struct redis_conn *conn, struct why *why)
-{
-    redis_conn_close(conn);
-    why_set(why, "its answer makes no sense");
-    return LOCK_UNAVAILABLE;
 }
 
 /* The last answer to (UN)SUBSCRIBE: that word, the channel, how many there are. */
@@ -104,7 +89,7 @@ static void note_refusal(struct refusals *refusals, struct why *refusal, const c
 static enum lock_result ask_id(struct redis_listening *listening, struct redis_conn *conn, struct refusals *refusals,
                                struct bound bound, struct why *why)
 {
-    const struct redis_command commands[] = {words("CLIENT", "ID"), words("UNSUBSCRIBE", REDIS_INVALIDATE)};
+    const struct redis_command commands[] = {redis_words("CLIENT", "ID"), redis_words("UNSUBSCRIBE", REDIS_INVALIDATE)};
     redisReply *replies[2];
     enum lock_result result = redis_conn_call(conn, commands, 2, replies, bound, why);
     if (result != LOCK_OK)
@@ -114,12 +99,12 @@ static enum lock_result ask_id(struct redis_listening *listening, struct redis_c
     else if (replies[0]->type == REDIS_REPLY_INTEGER && replies[0]->integer > 0)
         listening->id = replies[0]->integer;
     else
-        result = nonsense(conn, why);
+        result = redis_conn_nonsense(conn, why);
     if (is_error(replies[1])) {
         note_refusal(refusals, &refusals->touches, "UNSUBSCRIBE", replies[1]);
         note_refusal(refusals, &refusals->wake, "UNSUBSCRIBE", replies[1]);
     } else if (result == LOCK_OK && !is_count(replies[1], "unsubscribe", 0)) {
-        result = nonsense(conn, why);
+        result = redis_conn_nonsense(conn, why);
     }
     free_replies(replies, 2);
     return result;
@@ -153,24 +138,13 @@ static void fill_batch(struct batch *batch, const struct redis_listening *listen
     if (count_ears(listening->ears) > 0)
         batch->leave = add(batch, channels("UNSUBSCRIBE", listening->ears));
     if (tells && !listening->on) {
-        struct redis_command command = words("CLIENT", "TRACKING");
         snprintf(batch->id, sizeof batch->id, "%lld", listening->id);
-        redis_command_add(&command, "ON");
-        redis_command_add(&command, "REDIRECT");
-        redis_command_add(&command, batch->id);
-        redis_command_add(&command, "OPTOUT");
-        batch->on = add(batch, command);
+        batch->on = add(batch, redis_words("CLIENT", "TRACKING", "ON", "REDIRECT", batch->id, "OPTOUT"));
     }
-    if (tells && !ears.touches && !asking) {
-        struct redis_command command = words("CLIENT", "CACHING");
-        redis_command_add(&command, "NO");
-        batch->spare = add(batch, command);
-    }
-    if (asking) {
-        struct redis_command command = {0};
-        redis_command_add(&command, "ASKING");
-        batch->asking = add(batch, command);
-    }
+    if (tells && !ears.touches && !asking)
+        batch->spare = add(batch, redis_words("CLIENT", "CACHING", "NO"));
+    if (asking)
+        batch->asking = add(batch, redis_words("ASKING"));
     batch->script = add(batch, *script);
     if (count_ears(ears) > 0)
         batch->enter = add(batch, channels("SUBSCRIBE", ears));
@@ -191,12 +165,12 @@ static enum lock_result read_batch(struct redis_listening *listening, struct red
         return LOCK_UNAVAILABLE;
     }
     if (leave != NULL && !is_count(leave, "unsubscribe", 0))
-        return nonsense(conn, why);
+        return redis_conn_nonsense(conn, why);
     listening->ears = (struct redis_ears){0};
     if (on != NULL && is_error(on))
         note_refusal(refusals, &refusals->touches, "CLIENT TRACKING", on);
     else if (on != NULL && on->type != REDIS_REPLY_STATUS)
-        return nonsense(conn, why);
+        return redis_conn_nonsense(conn, why);
     else if (on != NULL)
         listening->on = true;
     if (spare != NULL && is_error(spare))
@@ -205,7 +179,7 @@ static enum lock_result read_batch(struct redis_listening *listening, struct red
     if (enter != NULL && is_error(enter))
         note_refusal(refusals, batch->ears.touches ? &refusals->touches : &refusals->wake, "SUBSCRIBE", enter);
     else if (enter != NULL && !is_count(enter, "subscribe", count_ears(batch->ears)))
-        return nonsense(conn, why);
+        return redis_conn_nonsense(conn, why);
     else if (enter != NULL)
         listening->ears = batch->ears;
     return LOCK_OK;

@@ -1,13 +1,5 @@
 #include "redis_patient.h"
 
-struct redis_command redis_words(const char *const *words)
-{
-    struct redis_command command = {0};
-    for (; *words != NULL; words++)
-        redis_command_add(&command, *words);
-    return command;
-}
-
 bool redis_patient_ask(struct redis_patient *patient, const char *name, const struct redis_command *command,
                        redisReply **reply)
 {

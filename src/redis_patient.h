@@ -24,9 +24,6 @@ struct redis_patient {
 bool redis_patient_ask(struct redis_patient *patient, const char *name, const struct redis_command *command,
                        redisReply **reply);
 
-/* The command of these words, up to NULL. */
-struct redis_command redis_words(const char *const *words);
-
 /* Adds a row for a question that was not answered: "unknown: NOPERM ...". */
 void redis_patient_unknown(struct redis_patient *patient, const char *name, const redisReply *reply);
 

@@ -34,7 +34,7 @@ static enum lock_result read_count(struct redis_backend *redis, const redisReply
         return result;
     }
     if (reply->type != REDIS_REPLY_INTEGER || reply->integer < 0)
-        return redis_bad_answer(redis, why);
+        return redis_conn_nonsense(&redis->conn, why);
     if (reply->integer >= wanted)
         return LOCK_OK;
     why_set(why, "only %lld of %d replicas had the lock in time", reply->integer, wanted);

@@ -116,7 +116,7 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call
         if ((*reply)->type == REDIS_REPLY_ERROR)
             result = judge(redis, call, (*reply)->str, &detour, bound, why);
         else
-            result = redis_bad_answer(redis, why);
+            result = redis_conn_nonsense(&redis->conn, why);
         freeReplyObject(*reply);
         if (result == LOCK_OK && detour.pause.ns > 0)
             shed_keys(call);

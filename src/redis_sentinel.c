@@ -91,13 +91,6 @@ static void on_switch(void *data, const char *channel, const redisReply *payload
     redis->sentinel->moved = true;
 }
 
-static enum lock_result nonsense(struct redis_conn *conn, struct why *why)
-{
-    redis_conn_close(conn);
-    why_set(why, "its answer makes no sense");
-    return LOCK_UNAVAILABLE;
-}
-
 /* {host, port}; nil: LOCK_GONE, there is no such master. */
 static enum lock_result read_master(struct redis_sentinel *sentinel, const redisReply *reply, struct why *why)
 {
@@ -112,24 +105,14 @@ static enum lock_result read_master(struct redis_sentinel *sentinel, const redis
     if (reply->type == REDIS_REPLY_NIL)
         return LOCK_GONE;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || !redis_number(reply->element[1], 1, 65535, &port))
-        return nonsense(&sentinel->conn, why);
+        return redis_conn_nonsense(&sentinel->conn, why);
     const char *host = redis_text(reply->element[0]);
     if (*host == '\0' || strlen(host) >= sizeof master->host || strlen(host) != (size_t)reply->element[0]->len)
-        return nonsense(&sentinel->conn, why);
+        return redis_conn_nonsense(&sentinel->conn, why);
     *master = (struct redis_endpoint){.host = ""};
     text_copy(master->host, sizeof master->host, host);
     snprintf(master->port, sizeof master->port, "%d", (int)port);
     return LOCK_OK;
-}
-
-static struct redis_command words(const char *first, const char *second, const char *third)
-{
-    struct redis_command command = {0};
-    redis_command_add(&command, first);
-    redis_command_add(&command, second);
-    if (third != NULL)
-        redis_command_add(&command, third);
-    return command;
 }
 
 /* Asks the Sentinel that we are connected to. LOCK_OK with sentinel->master;
@@ -142,12 +125,12 @@ static enum lock_result ask(struct redis_sentinel *sentinel, const char *name, b
     int count = 0;
     bool leaves = is_subscribed(sentinel);
     if (leaves)
-        commands[count++] = words("UNSUBSCRIBE", switch_channel, NULL);
+        commands[count++] = redis_words("UNSUBSCRIBE", switch_channel);
     int question = count;
-    commands[count++] = words("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name);
+    commands[count++] = redis_words("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name);
     listens = listens && !sentinel->is_mute;
     if (listens)
-        commands[count++] = words("SUBSCRIBE", switch_channel, NULL);
+        commands[count++] = redis_words("SUBSCRIBE", switch_channel);
     enum lock_result result = redis_conn_call(&sentinel->conn, commands, count, replies, bound, why);
     sentinel->subscribed = 0;
     if (result != LOCK_OK)
@@ -155,11 +138,11 @@ static enum lock_result ask(struct redis_sentinel *sentinel, const char *name, b
     const redisReply *enter = listens ? replies[count - 1] : NULL;
     result = read_master(sentinel, replies[question], why);
     if (leaves && replies[0]->type != REDIS_REPLY_ARRAY)
-        result = nonsense(&sentinel->conn, why);
+        result = redis_conn_nonsense(&sentinel->conn, why);
     if (enter != NULL && enter->type == REDIS_REPLY_ERROR)
         sentinel->is_mute = true;
     else if (enter != NULL && enter->type != REDIS_REPLY_ARRAY)
-        result = nonsense(&sentinel->conn, why);
+        result = redis_conn_nonsense(&sentinel->conn, why);
     else if (enter != NULL)
         sentinel->subscribed = sentinel->conn.serial;
     while (count > 0)

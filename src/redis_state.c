@@ -69,7 +69,7 @@ enum lock_result redis_state_read(struct redis_backend *redis, const redisReply 
     int64_t waiters;
     if (reply->elements < OWNERS || strcmp(redis_text(reply->element[0]), "lock") != 0 ||
         !redis_number(reply->element[WAITERS], -1, INT32_MAX, &waiters))
-        return redis_bad_answer(redis, why);
+        return redis_conn_nonsense(&redis->conn, why);
     if (!lock_state_init(state, key, reply->elements - OWNERS)) {
         why_set(why, "out of memory");
         return LOCK_SYSTEM;
@@ -77,7 +77,7 @@ enum lock_result redis_state_read(struct redis_backend *redis, const redisReply 
     for (size_t i = 0; i < state->owner_count; i++) {
         if (!read_owner(reply->element[OWNERS + i], &state->owners[i])) {
             lock_state_free(state);
-            return redis_bad_answer(redis, why);
+            return redis_conn_nonsense(&redis->conn, why);
         }
     }
     /* The last of those who share it may have ended in this millisecond. */
@@ -139,7 +139,7 @@ static enum lock_result read_step(struct redis_backend *redis, const redisReply 
     }
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||
         reply->element[0]->len >= sizeof scan->cursor || reply->element[1]->type != REDIS_REPLY_ARRAY)
-        return redis_bad_answer(redis, why);
+        return redis_conn_nonsense(&redis->conn, why);
     text_copy(scan->cursor, sizeof scan->cursor, reply->element[0]->str);
     for (size_t i = 0; i < reply->element[1]->elements; i++) {
         const char *key = redis_text(reply->element[1]->element[i]);
@@ -180,11 +180,8 @@ enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix
     snprintf(match, sizeof match, "%s*", escaped);
     enum lock_result result;
     do {
-        struct redis_command command = {0};
+        const struct redis_command command = redis_words("SCAN", scan.cursor, "MATCH", match, "COUNT", scan_count);
         redisReply *reply;
-        const char *const words[] = {"SCAN", scan.cursor, "MATCH", match, "COUNT", scan_count};
-        for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-            redis_command_add(&command, words[i]);
         result = redis_route_open(redis, NULL, bound, why);
         if (result == LOCK_OK)
             result = redis_conn_call(&redis->conn, &command, 1, &reply, bound, why);

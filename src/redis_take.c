@@ -127,7 +127,7 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
         return LOCK_INVALID;
     }
     redis->base.uncertain = true;
-    return redis_bad_answer(redis, why);
+    return redis_conn_nonsense(&redis->conn, why);
 }
 
 /* --- asking -------------------------------------------------------------- */
