@@ -18,6 +18,7 @@ struct row {
     char value[2048];
     bool has_value;   /* false: not set, or it is not told */
     char from[ORIGIN_TEXT_SIZE];
+    const char *note; /* NULL: none */
 };
 
 /* The URLs without their logins. False where one cannot be read: a text that is
@@ -48,6 +49,8 @@ static void row_fill(struct row *row, const struct options *options, enum option
 {
     const struct setting *setting = setting_in_force(&options->settings, id);
     *row = (struct row){.name = option_by_id(id)->longName};
+    if (id == OPT_CONFLICT_EXIT_CODE && options->conflict_status == STATUS_OK)
+        row->note = "75 with --acquire, --attach and --wait-free";
     if (setting == NULL) {
         const char *text = config_default(options, id, row->value);
         row->has_value = text != NULL;
@@ -72,7 +75,8 @@ static void print_row(const struct row *row)
     text_escape(value, sizeof value, row->value);
     text_escape(from, sizeof from, row->from);
     int used = printf("%s%s%s%s", row->has_value ? "" : "; ", row->name, row->has_value ? " = " : "", row->has_value ? value : "");
-    printf("%*s ; %s\n", used < ORIGIN_COLUMN ? ORIGIN_COLUMN - used : 0, "", from);
+    printf("%*s ; %s%s%s\n", used < ORIGIN_COLUMN ? ORIGIN_COLUMN - used : 0, "", from, row->note != NULL ? "; " : "",
+           row->note != NULL ? row->note : "");
 }
 
 static void print_file(const char *path, bool was_read)
@@ -110,6 +114,7 @@ static void print_json(const struct options *options)
         json_text(&json, "name", row.name);
         json_text(&json, "value", row.value);
         json_text(&json, "origin", row.from);
+        json_text(&json, "note", row.note);
         json_end(&json, '}');
     }
     json_end(&json, ']');

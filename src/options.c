@@ -7,6 +7,7 @@
 #include "option_words.h"
 #include "options_check.h"
 #include "signal_name.h"
+#include "status.h"
 #include "text.h"
 #include "token.h"
 
@@ -19,7 +20,7 @@ enum { TTL_LEAST_MS = 100, SLOTS_MOST = 10000 };
 
 static const struct options defaults = {
     .waits_forever = true,
-    .conflict_status = 75,
+    .conflict_status = STATUS_CONFLICT,
     .ttl = {3600 * NS_PER_S},
     .prefix = "dlock:",
     .connect_timeout = {3 * NS_PER_S},

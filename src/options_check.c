@@ -2,6 +2,7 @@
 
 #include "habits.h"
 #include "lock_name.h"
+#include "status.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -180,11 +181,30 @@ static enum settings_result check_hash(struct options *options, struct why *why)
     return SETTINGS_OK;
 }
 
+/* Of these actions 0 says that the lock is had, or is free: a script goes on. Who
+ * writes 0 into a file means commands that are not to run. */
+static enum settings_result check_conflict_status(struct options *options, struct why *why)
+{
+    bool is_answer = options->action == ACTION_ACQUIRE || options->action == ACTION_ATTACH || options->action == ACTION_WAIT_FREE;
+    if (!is_answer || options->conflict_status != STATUS_OK)
+        return SETTINGS_OK;
+    if (options->origins[OPT_CONFLICT_EXIT_CODE].kind != ORIGIN_COMMAND_LINE) {
+        options->conflict_status = STATUS_CONFLICT;
+        return SETTINGS_OK;
+    }
+    why_set(why, "--conflict-exit-code: 0 of --%s says that the lock is %s, and a script would go on without it; "
+                 "leave it out, or choose another status",
+            action_name(options), options->action == ACTION_WAIT_FREE ? "free" : "held");
+    return SETTINGS_BAD_USAGE;
+}
+
 enum settings_result options_check(struct options *options, struct why *why)
 {
     enum settings_result result = options->action == ACTION_RUN ? check_command(options, why) : SETTINGS_OK;
     if (result == SETTINGS_OK)
         result = check_action(options, why);
+    if (result == SETTINGS_OK)
+        result = check_conflict_status(options, why);
     if (result == SETTINGS_OK && options->lock_file != NULL)
         result = check_lock_file(options, why);
     if (result == SETTINGS_OK)

@@ -214,12 +214,23 @@ END
     dlock --print-config --json -t 7h cron:x | python3 -c '
 import json, sys
 settings = {s["name"]: s for s in json.load(sys.stdin)["settings"]}
-assert settings["ttl"] == {"name": "ttl", "value": "7h", "origin": "--ttl"}
-assert settings["slots"] == {"name": "slots", "value": None, "origin": "not set"}
+assert settings["ttl"] == {"name": "ttl", "value": "7h", "origin": "--ttl", "note": None}
+assert settings["slots"] == {"name": "slots", "value": None, "origin": "not set", "note": None}
 assert settings["outage"]["origin"].endswith("dlock.conf:2: outage")'
     fails_with 64 '--print-config runs no command' dlock --print-config job true
     DLOCK_TTL=x fails_with 78 'DLOCK_TTL' dlock --print-config job
     [ ! -e "$T/locks" ]
+}
+
+@test "--print-config tells where a conflict-exit-code of 0 does not count" {
+    DLOCK_CONFLICT_EXIT_CODE=0 run dlock --print-config job
+    grep -qxE 'conflict-exit-code = 0 +; DLOCK_CONFLICT_EXIT_CODE; 75 with --acquire, --attach and --wait-free' <<<"$output"
+    DLOCK_CONFLICT_EXIT_CODE=0 dlock --print-config --json job | python3 -c '
+import json, sys
+settings = {s["name"]: s for s in json.load(sys.stdin)["settings"]}
+assert settings["conflict-exit-code"]["note"] == "75 with --acquire, --attach and --wait-free"'
+    run dlock --print-config -E 3 job
+    grep -qxE 'conflict-exit-code = 3 +; --conflict-exit-code' <<<"$output"
 }
 
 @test "--print-config has every setting, and dlock.conf takes its lines back" {

@@ -72,6 +72,26 @@ PY
     dlock --release --owner=second job
 }
 
+@test "where a configured conflict is a success, --acquire has no success without the lock" {
+    dlock --acquire --owner=first -t 60s job >/dev/null
+    mkdir -p "$HOME/.config/dlock"
+    printf '%s\n' '[lock job]' 'nonblock = yes' 'conflict-exit-code = 0' >"$HOME/.config/dlock/dlock.conf"
+    run dlock job touch "$T/ran"
+    equals "$status $output" '0 '
+    [ ! -e "$T/ran" ]
+    run dlock --acquire job
+    equals "$status $output" '75 '
+    code 75 LOCK_ACQUISITION_FAILED dlock --acquire job
+    run dlock --acquire -E 9 job
+    equals "$status" 9
+    code 64 INVALID_ARGUMENT dlock --acquire -E 0 job
+    fails_with 64 '--conflict-exit-code: 0 of --acquire says that the lock is held' dlock --acquire -E 3 -E 0 free
+    run dlock --acquire -E 0 -E 3 job
+    equals "$status" 3
+    dlock --release --owner=first job
+    is_clean free
+}
+
 @test "a lease that was acquired ends by itself" {
     local start
     start=$(now)

@@ -54,6 +54,22 @@ released() {
 
 # --- the life of the lock ---------------------------------------------------
 
+@test "where a configured conflict is a success, a script whose lock is held by another ends" {
+    script job <<<"dlock --attach job || exit; $stay"
+    start job
+    mkdir -p "$HOME/.config/dlock"
+    printf '%s\n' '[lock job]' 'nonblock = yes' 'conflict-exit-code = 0' >"$HOME/.config/dlock/dlock.conf"
+    script other <<<'dlock --attach job || exit; touch "$T/ran"'
+    run "$T/other"
+    equals "$status" 75
+    script other <<<'dlock --attach -E 0 job || exit; touch "$T/ran"'
+    run "$T/other"
+    [[ $status = 64 && $output == *'--conflict-exit-code: 0 of --attach says that the lock is held'* ]]
+    [ ! -e "$T/ran" ]
+    end_script
+    released
+}
+
 @test "the first line of a script: held until the script ends, and nothing is said" {
     script job <<<"dlock --attach job || exit; $stay; exit 7"
     start job

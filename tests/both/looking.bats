@@ -183,6 +183,16 @@ PY
     within 5000 "$start"
 }
 
+@test "--wait-free has no success while the lock is held, whatever is configured for a conflict" {
+    hold_lock job
+    DLOCK_CONFLICT_EXIT_CODE=0 run dlock --wait-free -n job
+    equals "$status" 75
+    DLOCK_CONFLICT_EXIT_CODE=4 run dlock --wait-free -n job
+    equals "$status" 4
+    fails_with 64 '--conflict-exit-code: 0 of --wait-free says that the lock is free' dlock --wait-free -n -E 0 job
+    end_hold
+}
+
 @test "--wait-free does not wait for the command that it runs in" {
     fails_with 64 'would be waited for without end' timeout 10 dlock job -- dlock --wait-free job
     run timeout 10 dlock job -- dlock --wait-free -n job
