@@ -47,7 +47,8 @@ static bool show_urls(const char *text, char *shown, size_t size)
 
 static void row_fill(struct row *row, const struct options *options, enum option_id id)
 {
-    const struct setting *setting = setting_in_force(&options->settings, id);
+    const char *value;
+    const struct setting *setting = config_in_force(options, id, &value);
     *row = (struct row){.name = option_by_id(id)->longName};
     if (id == OPT_CONFLICT_EXIT_CODE && options->conflict_status == STATUS_OK)
         row->note = "75 with --acquire, --attach and --wait-free";
@@ -59,13 +60,13 @@ static void row_fill(struct row *row, const struct options *options, enum option
             text_copy(row->value, sizeof row->value, text);
         return;
     }
-    origin_format(id, setting->origin, row->from, sizeof row->from);
-    bool is_flag = !option_has_value(option_by_id(id)) && setting->text[0] == '\0';
+    origin_format(setting->id, setting->origin, row->from, sizeof row->from);
+    bool is_flag = !option_has_value(option_by_id(id)) && *value == '\0';
     if (id == OPT_REDIS)
-        row->has_value = show_urls(setting->text, row->value, sizeof row->value);
+        row->has_value = show_urls(value, row->value, sizeof row->value);
     else if (id != OPT_OWNER) { /* who knows it may release the lock */
         row->has_value = true;
-        text_copy(row->value, sizeof row->value, is_flag ? "yes" : setting->text);
+        text_copy(row->value, sizeof row->value, is_flag ? "yes" : value);
     }
 }
 

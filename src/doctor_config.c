@@ -59,6 +59,30 @@ const char *config_default(const struct options *options, enum option_id id, cha
     }
 }
 
+/* The one that was said last. */
+static const struct setting *last_of(const struct options *options, enum option_id one, enum option_id other)
+{
+    const struct setting *found = NULL;
+    for (const struct setting *setting = options->settings.first; setting != NULL; setting = setting->next)
+        if (setting->id == one || setting->id == other)
+            found = setting;
+    return found;
+}
+
+const struct setting *config_in_force(const struct options *options, enum option_id id, const char **text)
+{
+    const struct setting *setting = setting_in_force(&options->settings, id);
+    if (setting == NULL)
+        return NULL;
+    *text = setting->text;
+    const struct setting *last = last_of(options, OPT_NONBLOCK, OPT_WAIT);
+    bool passed_over = (id == OPT_NONBLOCK && last->id == OPT_WAIT) || (id == OPT_WAIT && options->nonblock);
+    if (!passed_over)
+        return setting;
+    *text = id == OPT_WAIT ? "0" : "no";
+    return last;
+}
+
 static const char *default_text(const struct options *options, enum option_id id, char time[DURATION_TEXT_SIZE])
 {
     const char *text = config_default(options, id, time);
@@ -95,7 +119,8 @@ static void add_urls(const char *text, const char *where, struct findings *findi
 static void add_option(const struct options *options, enum option_id id, struct findings *findings)
 {
     const char *name = option_by_id(id)->longName;
-    const struct setting *setting = setting_in_force(&options->settings, id);
+    const char *value;
+    const struct setting *setting = config_in_force(options, id, &value);
     char where[ORIGIN_TEXT_SIZE], text[512];
     bool flag = !option_has_value(option_by_id(id));
     if (setting == NULL) {
@@ -104,15 +129,15 @@ static void add_option(const struct options *options, enum option_id id, struct 
             findings_add(findings, FINDING_OK, name, NULL, "%s (default)", default_text(options, id, time));
         return;
     }
-    origin_format(id, setting->origin, where, sizeof where);
+    origin_format(setting->id, setting->origin, where, sizeof where);
     if (id == OPT_REDIS) {
-        add_urls(setting->text, where, findings);
+        add_urls(value, where, findings);
         return;
     }
     if (id == OPT_OWNER) /* who knows it may release the lock */
         snprintf(text, sizeof text, "given");
     else
-        snprintf(text, sizeof text, "%.500s", flag && setting->text[0] == '\0' ? "yes" : setting->text);
+        snprintf(text, sizeof text, "%.500s", flag && *value == '\0' ? "yes" : value);
     findings_add(findings, FINDING_OK, name, NULL, "%s (%s)", text, where);
 }
 

@@ -13,4 +13,9 @@ const char *config_default(const struct options *options, enum option_id id, cha
 /* Adds the section "configuration". A secret is never shown. */
 void doctor_config(const struct options *options, struct findings *findings);
 
+/* The setting that makes this option what it is, with its value in *text ("" for a
+ * flag on the command line); NULL where nobody has set it. Of --nonblock and
+ * --wait the last one counts, and says what the other is. */
+const struct setting *config_in_force(const struct options *options, enum option_id id, const char **text);
+
 #endif

@@ -65,6 +65,7 @@ static bool apply_connect_timeout(struct duration *timeout, const char *text, st
     return timeout->ns >= NS_PER_MS;
 }
 
+/* Of --wait and --nonblock the last one counts. */
 static bool apply_wait(struct options *options, const char *text, struct why *why)
 {
     options->waits_forever = options->nonblock = false;

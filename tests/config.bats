@@ -70,6 +70,51 @@ C
     DLOCK_NONBLOCK=2 fails_with 78 "DLOCK_NONBLOCK: '2': it must be yes or no|dlock.conf:2" dlock other true
 }
 
+# waits_as WANTED COMMAND...: what it says of a lock that is held tells whether it has waited.
+waits_as() {
+    local wanted=$1
+    shift
+    run "$@"
+    equals "$status" 75
+    [[ $output == *"\"code\":\"$wanted\""* ]] || { echo "$* : $output"; false; }
+}
+
+@test "-n and -w: the last one counts, in a file too; of the variables it is DLOCK_WAIT" {
+    local no=LOCK_ACQUISITION_FAILED yes=LOCK_TIMEOUT
+    hold_lock job
+    waits_as $yes dlock --json -n -w 0.1 job true
+    waits_as $no dlock --json -w 60 -n job true
+    waits_as $no dlock --json -w 60 job -n true
+    DLOCK_NONBLOCK=yes DLOCK_WAIT=0.1 waits_as $yes dlock --json job true
+    DLOCK_WAIT=60 waits_as $no dlock --json -n job true
+    DLOCK_NONBLOCK=yes waits_as $yes dlock --json -w 0.1 job true
+    echo 'nonblock = yes' >>"$CONF"
+    waits_as $no dlock --json job true
+    waits_as $yes dlock --json -w 0.1 job true
+    printf 'wait = 0.1\n' >>"$CONF"
+    waits_as $yes dlock --json job true
+    waits_as $no dlock --json -n job true
+    printf '[lock job]\nnonblock = yes\n' >>"$CONF"
+    waits_as $no dlock --json job true
+    DLOCK_WAIT=0.1 waits_as $yes dlock --json job true
+    end_hold
+}
+
+@test "of -n and -w --print-config and --doctor show the one that counts, and dlock.conf takes it back" {
+    printf 'nonblock = yes\nwait = 5\n' >>"$CONF"
+    shown() { dlock --print-config "$@" | grep -E '^(nonblock|wait) ' | tr -s ' '; }
+    equals "$(shown job)" "nonblock = no ; $CONF:3: wait"$'\n'"wait = 5 ; $CONF:3: wait"
+    equals "$(shown -w 7 job)" $'nonblock = no ; --wait\nwait = 7 ; --wait'
+    equals "$(shown -n job)" $'nonblock = yes ; --nonblock\nwait = 0 ; --nonblock'
+    dlock --print-config -n job >"$T/printed"
+    cp "$T/printed" "$CONF"
+    hold_lock job
+    waits_as LOCK_ACQUISITION_FAILED dlock --json job true
+    end_hold
+    run dlock --doctor -w 7 job
+    grep -qE 'nonblock +no \(--wait\)' <<<"$output"
+}
+
 @test "a no undoes a yes of a weaker source" {
     printf 'nonblock = yes\nquiet = yes\n[lock job]\nnonblock = no\nquiet = no\n' >>"$CONF"
     hold_lock job
