@@ -39,6 +39,19 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     done
 }
 
+@test "the manual's synopsis is printed with its brackets where they belong" {
+    command -v mandoc >/dev/null || skip 'no mandoc'
+    run sh -c "mandoc -T ascii -O width=200 '$SRC/doc/dlock.1' | col -b | sed -n '/^SYNOPSIS/,/^DESCRIPTION/s/^ *dlock/dlock/p'"
+    equals "$output" 'dlock [options] name [options] [--] command [arg ...]
+dlock [options] name [options] -c string
+dlock --acquire | --attach[=PID] | --extend | --release [options] name
+dlock --force-release | --status | --wait-free [options] name
+dlock --extend | --release | --current [options]
+dlock --list [options] [glob]
+dlock --doctor | --print-config [options] [name]
+dlock --help | --usage | --version'
+}
+
 @test "the manual pages are clean" {
     command -v mandoc >/dev/null || skip 'no mandoc'
     run mandoc -T lint -W warning "$SRC/doc/dlock.1" "$SRC/doc/dlock.conf.5"
