@@ -5,6 +5,7 @@
 #include "backend_quorum.h"
 #include "backend_redis.h"
 #include "failure.h"
+#include "habits.h"
 #include "lock_dir.h"
 #include "secret_file.h"
 #include "url_login.h"
@@ -21,6 +22,7 @@ static enum lock_result configured_wrongly(const struct options *options, enum o
     char where[ORIGIN_TEXT_SIZE];
     struct origin origin = options->origins[id];
     why_prefix(why, origin_format(id, origin, where, sizeof where));
+    habits_behind_name(options, origin, why);
     *status = origin_result(origin) == SETTINGS_BAD_USAGE ? STATUS_USAGE : STATUS_CONFIG;
     return LOCK_INVALID;
 }

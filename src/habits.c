@@ -2,6 +2,7 @@
 
 #include "near_options.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,10 +85,12 @@ static const char *habit_advice(const char *name, size_t length)
     return NULL;
 }
 
-static void unknown_option(const char *word, struct why *why)
+static void unknown_option(const char *word, bool behind_name, struct why *why)
 {
     size_t dashes = strspn(word, "-"), length = name_length(word + dashes);
-    const char *name = word + dashes, *advice = habit_advice(name, length);
+    const char *name = word + dashes;
+    bool of_command = behind_name && length == 1 && isalpha((unsigned char)*name);
+    const char *advice = of_command ? NULL : habit_advice(name, length);
     int shown = (int)(dashes + length < 100 ? dashes + length : 100);
     char near[NEAR_TEXT_SIZE];
     if (advice != NULL)
@@ -98,13 +101,13 @@ static void unknown_option(const char *word, struct why *why)
         why_set(why, "%.*s: unknown option; dlock --help lists them all", shown, word);
 }
 
-void habits_bad_option(const char *word, int fault, struct why *why)
+void habits_bad_option(const char *word, int fault, bool behind_name, struct why *why)
 {
     const char *text = fault == POPT_ERROR_NOARG        ? "it needs a value"
                        : fault == POPT_ERROR_UNWANTEDARG ? "it takes no value"
                                                          : poptStrerror(fault);
     if (fault == POPT_ERROR_BADOPT)
-        unknown_option(word, why);
+        unknown_option(word, behind_name, why);
     else
         why_set(why, "%.*s: %s", (int)name_length(word), word, text);
 }
@@ -205,6 +208,12 @@ void habits_name_is_command(const char *name, struct why *why)
         return;
     snprintf(hint, sizeof hint, "if %.80s is the command, the lock's name is missing: dlock NAME -- %.80s", name, name);
     add(why, hint);
+}
+
+void habits_behind_name(const struct options *options, struct origin origin, struct why *why)
+{
+    if (origin.behind_name)
+        habits_name_is_command(options->name, why);
 }
 
 void habits_not_a_command(const struct options *options, struct why *why)

@@ -16,8 +16,9 @@ bool habits_dashes_right(int argc, char **argv, struct why *why);
 
 /* Sets *why for an option that popt refuses with this error: of one that is unknown
  * what is near it, or what it is called here. Of `word` no value is told: it may be
- * a URL with a password. */
-void habits_bad_option(const char *word, int fault, struct why *why);
+ * a URL with a password. Behind NAME a letter is no hint at another program like
+ * dlock: NAME may be the command, and the letter its own. */
+void habits_bad_option(const char *word, int fault, bool behind_name, struct why *why);
 
 /* Sets *why where there is a NAME, which may be something else that was meant,
  * but no command. */
@@ -29,6 +30,9 @@ void habits_not_a_command(const struct options *options, struct why *why);
 
 /* Adds to *why, which refuses an option after NAME, that NAME may be the command. */
 void habits_name_is_command(const char *name, struct why *why);
+
+/* The same for an option that was set there, nothing for one of another place. */
+void habits_behind_name(const struct options *options, struct origin origin, struct why *why);
 
 /* Whether NAME is the path of a file that flock(1) would lock, and dlock does not. */
 bool habits_name_is_file(const struct options *options);

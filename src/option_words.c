@@ -77,26 +77,27 @@ static int no_memory(struct why *why)
     return WORDS_NO_MEMORY;
 }
 
-static int wrong_word(const char *word, int fault, struct why *why)
+static int wrong_word(const char *word, int fault, bool behind_name, struct why *why)
 {
-    habits_bad_option(word, fault, why);
+    habits_bad_option(word, fault, behind_name, why);
     return WORDS_WRONG;
 }
 
 /* Reads options from argv[1] on, up to the first word that is none. Returns
  * its index (argc where there is none), or what is wrong. */
-static int read_with_popt(struct settings *settings, poptContext context, int argc, const char *const *words, struct why *why)
+static int read_with_popt(struct settings *settings, poptContext context, int argc, const char *const *words,
+                          bool behind_name, struct why *why)
 {
+    const struct origin origin = {.kind = ORIGIN_COMMAND_LINE, .behind_name = behind_name};
     int id;
     while ((id = poptGetNextOpt(context)) > 0) {
         char *text = poptGetOptArg(context);
         if (text != NULL && strcmp(text, after_all) == 0) {
             free(text);
-            return wrong_word(words[argc - 1], POPT_ERROR_NOARG, why);
+            return wrong_word(words[argc - 1], POPT_ERROR_NOARG, behind_name, why);
         }
         bool complete = text != NULL || !option_has_value(option_by_id((enum option_id)id));
-        bool added = complete && settings_add(settings, (enum option_id)id, text,
-                                              (struct origin){.kind = ORIGIN_COMMAND_LINE});
+        bool added = complete && settings_add(settings, (enum option_id)id, text, origin);
         if (text != NULL && id == OPT_REDIS)
             explicit_bzero(text, strlen(text));
         free(text);
@@ -106,14 +107,14 @@ static int read_with_popt(struct settings *settings, poptContext context, int ar
     if (id == POPT_ERROR_MALLOC || (id >= -1 && poptPeekArg(context) == NULL))
         return no_memory(why);
     if (id < -1)
-        return wrong_word(poptBadOption(context, POPT_BADOPTION_NOALIAS), id, why);
+        return wrong_word(poptBadOption(context, POPT_BADOPTION_NOALIAS), id, behind_name, why);
     int index = argc + 1;
     for (const char **rest = poptGetArgs(context); *rest != NULL; rest++)
         index--;
     return index;
 }
 
-int option_words_read(struct settings *settings, int argc, char **argv, struct why *why)
+int option_words_read(struct settings *settings, int argc, char **argv, bool behind_name, struct why *why)
 {
     static bool told;
     if (!habits_dashes_right(argc, argv, why))
@@ -126,7 +127,7 @@ int option_words_read(struct settings *settings, int argc, char **argv, struct w
     in_popt = true;
     poptContext context = words == NULL ? NULL : poptGetContext(NULL, argc + 1, words, option_table, POPT_CONTEXT_POSIXMEHARDER);
     if (context != NULL)
-        index = read_with_popt(settings, context, argc, words, why);
+        index = read_with_popt(settings, context, argc, words, behind_name, why);
     else
         (void)no_memory(why);
     poptFreeContext(context);

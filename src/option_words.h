@@ -8,8 +8,9 @@
 enum { WORDS_WRONG = -1, WORDS_NO_MEMORY = -2 };
 
 /* Adds the options from argv[1] on to *settings, up to the first word that is
- * none, and blots out the logins of URLs in argv. Returns the index of that word
+ * none, and blots out the logins of URLs in argv; argv[0] is NAME where they are
+ * those behind it. Returns the index of that word
  * (argc where there is none), or WORDS_WRONG or WORDS_NO_MEMORY with *why set. */
-int option_words_read(struct settings *settings, int argc, char **argv, struct why *why);
+int option_words_read(struct settings *settings, int argc, char **argv, bool behind_name, struct why *why);
 
 #endif

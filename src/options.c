@@ -291,6 +291,7 @@ static enum settings_result apply_all(struct options *options, struct why *why)
             char where[ORIGIN_TEXT_SIZE];
             why_set(why, "%s", fault.text);
             why_prefix(why, origin_format(setting->id == OPT_ATTACH_PID ? OPT_ATTACH : setting->id, setting->origin, where, sizeof where));
+            habits_behind_name(options, setting->origin, why);
             return origin_result(setting->origin);
         }
     }
@@ -308,7 +309,7 @@ static enum settings_result wrong_words(int index)
  * between them. A "--" before NAME ends the options for good. */
 static enum settings_result read_command_line(struct options *options, int argc, char **argv, struct why *why)
 {
-    int name = option_words_read(&options->settings, argc, argv, why);
+    int name = option_words_read(&options->settings, argc, argv, false, why);
     if (name < 0)
         return wrong_words(name);
     if (name == argc)
@@ -316,7 +317,7 @@ static enum settings_result read_command_line(struct options *options, int argc,
     options->name = argv[name];
     int command = name + 1;
     if (strcmp(argv[name - 1], "--") != 0) {
-        int words = option_words_read(&options->settings, argc - name, argv + name, why);
+        int words = option_words_read(&options->settings, argc - name, argv + name, true, why);
         if (words == WORDS_WRONG)
             habits_name_is_command(options->name, why);
         if (words < 0)
@@ -333,6 +334,7 @@ static enum settings_result read_command_line(struct options *options, int argc,
 static enum settings_result choose_action(struct options *options, struct why *why)
 {
     enum option_id chosen = OPT_NONE;
+    struct origin first = {0};
     bool twice = false;
     for (const struct setting *setting = options->settings.first; setting != NULL; setting = setting->next) {
         enum option_id id = setting->id == OPT_ATTACH_PID ? OPT_ATTACH : setting->id;
@@ -347,8 +349,11 @@ static enum settings_result choose_action(struct options *options, struct why *w
         if (chosen != OPT_NONE && chosen != id && !twice) {
             why_set(why, "--%s and --%s: only one of them can be done", option_by_id(chosen)->longName,
                     option_by_id(id)->longName);
+            habits_behind_name(options, first, why);
             twice = true;
         }
+        if (chosen == OPT_NONE)
+            first = setting->origin;
         chosen = id;
         options->action = action;
     }

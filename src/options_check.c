@@ -52,12 +52,20 @@ static const char *action_name(const struct options *options)
     return option_by_id(actions[options->action].id)->longName;
 }
 
+static void runs_no_command(const struct options *options, struct why *why)
+{
+    const struct setting *action = setting_in_force(&options->settings, actions[options->action].id);
+    why_set(why, "--%s runs no command; the lock's name is its last word", action_name(options));
+    if (action != NULL) /* it is --attach=PID else */
+        habits_behind_name(options, action->origin, why);
+}
+
 enum settings_result options_check_words(const struct options *options, struct why *why)
 {
     static const char usage[] = "usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]";
     const struct action *action = &actions[options->action];
     if (options->action != ACTION_RUN && options->command != NULL)
-        why_set(why, "--%s runs no command; the lock's name is its last word", action_name(options));
+        runs_no_command(options, why);
     else if (options->name == NULL && options->action == ACTION_RUN && setting_in_force(&options->settings, OPT_COMMAND) != NULL)
         why_set(why, "no lock name given; usage: dlock [OPTIONS] NAME -c 'STRING'");
     else if (options->name == NULL && options->action == ACTION_RUN)
@@ -93,6 +101,7 @@ static enum settings_result disagree(const struct options *options, enum option_
 {
     char where[ORIGIN_TEXT_SIZE];
     why_set(why, "%s: %s", origin_format(id, options->origins[id], where, sizeof where), text);
+    habits_behind_name(options, options->origins[id], why);
     return origin_result(options->origins[id]);
 }
 
@@ -110,6 +119,7 @@ static enum settings_result check_action(const struct options *options, struct w
             why_set(why, "--%s: it is for --acquire, --extend and --release", option_by_id(id)->longName);
         else
             why_set(why, "--%s: --%s does without it", option_by_id(id)->longName, action_name(options));
+        habits_behind_name(options, options->origins[id], why);
         return SETTINGS_BAD_USAGE;
     }
     if (options->action == ACTION_EXTEND || options->action == ACTION_RELEASE) {

@@ -16,6 +16,7 @@ struct origin {
     enum origin_kind kind;
     const char *file; /* of ORIGIN_FILE; lives as long as the settings */
     int line;
+    bool behind_name; /* of ORIGIN_COMMAND_LINE: it stands between NAME and the command */
 };
 
 struct setting {

@@ -122,6 +122,35 @@ END
     fails_with 127 'cannot run nosuchcommand: No such file or directory$' dlock job nosuchcommand
 }
 
+@test "a forgotten name is told of, whatever an option of the command's means here" {
+    local words program missing="; if PROGRAM is the command, the lock's name is missing: dlock NAME -- PROGRAM$"
+    while IFS='|' read -r words pattern; do
+        program=${words%% *}
+        printf '#!/bin/sh\n: >ran\n' >"$T/bin/$program"
+        chmod +x "$T/bin/$program"
+        # shellcheck disable=SC2086
+        hint "^dlock: ($program: )?$pattern.*${missing//PROGRAM/$program}" dlock $words
+    done <<'END'
+cp -a x y|-a: unknown option; dlock --help lists them all
+cp -t dir x|--ttl: 'dir': it is not a number
+mkdir -p dir|-p: unknown option; dlock --help lists them all
+make -j 4|-j: unknown option; dlock --help lists them all
+tar -cf x.tar y|--command: it is the whole command; no further words may follow
+sudo -u nobody ls|--unlock: there is no open file
+sudo -E ls|--conflict-exit-code: 'ls': an exit status is
+dpkg --list x|--list runs no command
+systemctl --status --list x|--status and --list: only one
+diff --owner-file=x y|--owner-file: it is for --acquire
+find -name x|-name: unknown option; the lock's name
+END
+    hint "^dlock: cp: --redis: it begins with none of .*${missing//PROGRAM/cp}" env -u DLOCK_BACKEND "$DLOCK" cp -r x y
+    # Before the name, or where the name is no program, it is not so.
+    hint '^dlock: -a: unknown option; --password-file=FILE has the password for Redis$' dlock -a x cp
+    hint "^dlock: cp: --ttl: 'dir': it is not a number.*1h30m$" dlock -t dir cp x
+    hint "^dlock: nosuch: --ttl: 'dir': it is not a number.*1h30m$" dlock nosuch -t dir cp x
+    hint "^dlock: cp: --status and --list: only one of them can be done$" dlock --status cp --list
+}
+
 @test "what comes after the command is the command's, without a word" {
     run dlock job echo -n --helpp -try=1 -shared
     equals "$status $output" '0 --helpp -try=1 -shared'
