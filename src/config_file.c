@@ -1,8 +1,9 @@
-/* INI by inih, with three differences that its reader callback makes: lines
+/* INI by inih, with four differences that its reader callback makes: lines
  * are counted, so that an error can name one; a line too long for inih's
- * buffer is an error, where inih would cut it in two; and white space before a
+ * buffer is an error, where inih would cut it in two; white space before a
  * key is passed over, where inih would take the line for more of the last
- * value. */
+ * value; and sections are judged where they begin, where inih tells of none that
+ * has no keys. */
 #include "config_file.h"
 
 #include "config.h"
@@ -33,23 +34,30 @@ struct reading {
     bool want_sections;
 };
 
+static const char lock_section[] = "lock ";
+
 /* inih ends a section's name at the first bracket and drops the rest, and it
  * keeps 49 characters of it, without a word. */
 static bool section_fits(const struct reading *reading, const char *line)
 {
     enum { SECTION_MOST = 49 };
-    const char *close = strchr(line, ']');
+    const char *name = line + 1, *close = strchr(line, ']');
     if (close == NULL)
         return true; /* inih says so itself */
-    if (strchr(close + 1, ']') != NULL)
+    if (strncmp(name, lock_section, strlen(lock_section)) != 0 || name + strlen(lock_section) == close)
+        why_set(reading->why, "%s:%d: [%.*s]: unknown section; [lock GLOB] is the only kind", reading->path, reading->line,
+                (int)(close - name < 100 ? close - name : 100), name);
+    else if (strchr(close + 1, ']') != NULL)
         why_set(reading->why, "%s:%d: the GLOB of a section cannot hold brackets", reading->path, reading->line);
     else if (close - line - 1 > SECTION_MOST)
         why_set(reading->why, "%s:%d: the GLOB of a section cannot be longer than %d bytes", reading->path, reading->line,
-                SECTION_MOST - (int)strlen("lock "));
+                SECTION_MOST - (int)strlen(lock_section));
     else
         return true;
     return false;
 }
+
+static const char byte_order_mark[] = "\xEF\xBB\xBF";
 
 static char *read_line(char *buffer, int size, void *data)
 {
@@ -64,7 +72,8 @@ static char *read_line(char *buffer, int size, void *data)
         reading->result = SETTINGS_BAD_CONFIG;
         return NULL;
     }
-    size_t blank = strspn(buffer, " \t");
+    size_t mark = reading->line == 1 && strncmp(buffer, byte_order_mark, strlen(byte_order_mark)) == 0 ? strlen(byte_order_mark) : 0;
+    size_t blank = mark + strspn(buffer + mark, " \t");
     memmove(buffer, buffer + blank, length - blank + 1);
     if (*buffer == '[')
         reading->section = reading->line;
@@ -94,11 +103,9 @@ static int unknown_key(struct reading *reading, const char *key)
 static int take_setting(void *data, const char *section, const char *key, const char *value)
 {
     struct reading *reading = data;
-    const char *glob = strncmp(section, "lock ", 5) == 0 ? section + 5 : NULL;
+    const char *glob = *section != '\0' ? section + strlen(lock_section) : NULL; /* as section_fits() has seen */
     if (reading->result != SETTINGS_OK)
         return 0;
-    if (*section != '\0' && (glob == NULL || *glob == '\0'))
-        return fail(reading, section, "unknown section; [lock GLOB] is the only kind");
     const struct poptOption *option = option_by_name(key, strlen(key));
     if (option == NULL || !option_configurable((enum option_id)option->val))
         return unknown_key(reading, key);

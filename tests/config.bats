@@ -144,13 +144,24 @@ t = 5|2: t: unknown key
 ttl = soon|2: ttl: 'soon': it is not a number
 ttl =|2: ttl: '': it is empty
 just words|2: this is neither KEY = VALUE
-[lock]\nttl = 5|3: lock: unknown section; \[lock GLOB\]
-[other]\nttl = 5|3: other: unknown section
+[lock]\nttl = 5|2: \[lock\]: unknown section; \[lock GLOB\]
+[lock ]\nttl = 5|2: \[lock \]: unknown section
+[other]\nttl = 5|2: \[other\]: unknown section
+[lock zzz]\n\n[locks b]|4: \[locks b\]: unknown section
+ []\n[lock job]|2: \[\]: unknown section
 [lock x\nttl = 5|2: this is neither
 [lock ggggggggggggggggggggggggggggggggggggggggggggg]\nttl = 5|2: the GLOB of a section cannot be longer than 44 bytes
 [lock zzz]\nnosuch = 5|3: nosuch: unknown key
 [lock [ab]]\nttl = 5|2: the GLOB of a section cannot hold brackets
 C
+}
+
+@test "a byte order mark before the first line is passed over, and hides no section" {
+    printf '\xef\xbb\xbf[lock job]\nttl = 81\n' >"$CONF"
+    equals "$(ttl --backend=file job)" 81
+    printf '\xef\xbb\xbf[locks b]\n' >"$CONF"
+    fails_with 78 "$CONF:1: \[locks b\]: unknown section" dlock --backend=file job touch "$T/ran"
+    [ ! -e "$T/ran" ]
 }
 
 @test "a wrong URL in a file is an error of the file" {
