@@ -10,6 +10,7 @@
 #include "near_options.h"
 #include "text.h"
 #include "url_login.h"
+#include "user_name.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -140,6 +141,36 @@ static enum settings_result read_pass(struct reading *reading)
     return reading->result;
 }
 
+/* Where the user's file is: the value of this variable, and what comes below it. */
+struct base {
+    const char *variable, *path, *below;
+};
+
+/* The XDG Base Directory specification: a relative path counts as unset. */
+static struct base user_base(void)
+{
+    struct base base = {"XDG_CONFIG_HOME", getenv("XDG_CONFIG_HOME"), ""};
+    if (base.path == NULL || *base.path != '/')
+        base = (struct base){"HOME", getenv("HOME"), "/.config"};
+    return base;
+}
+
+/* sudo(8), su(1) and runuser(1) may leave a HOME that is another user's: then it is not the
+ * file that is to be mended. */
+static void cannot_read(const struct settings *settings, const char *path, int error, struct why *why)
+{
+    struct base base = user_base();
+    struct stat status;
+    char name[USER_NAME_SIZE];
+    bool of_another = path == settings->user_file && error == EACCES && stat(base.path, &status) == 0 &&
+                      status.st_uid != geteuid();
+    if (of_another)
+        why_set(why, "%.300s: cannot read it: %s; %s is that of user %s: set HOME or XDG_CONFIG_HOME", path, strerror(error),
+                base.variable, user_name(status.st_uid, name, sizeof name));
+    else
+        why_set(why, "%s: cannot read it: %s", path, strerror(error));
+}
+
 static enum settings_result read_file(struct settings *settings, const char *name, const char *path, bool *is_there,
                                       struct why *why)
 {
@@ -150,7 +181,7 @@ static enum settings_result read_file(struct settings *settings, const char *nam
         return SETTINGS_OK;
     if (file == NULL || fstat(fd, &status) != 0) {
         bool scarce = errno == ENOMEM || errno == EMFILE || errno == ENFILE;
-        why_set(why, "%s: cannot read it: %s", path, strerror(errno));
+        cannot_read(settings, path, errno, why);
         if (file != NULL)
             fclose(file);
         else if (fd >= 0)
@@ -182,20 +213,15 @@ static enum settings_result read_file(struct settings *settings, const char *nam
     return result;
 }
 
-/* The XDG Base Directory specification: a relative path counts as unset. */
 static bool user_path(char **path)
 {
-    const char *home = getenv("XDG_CONFIG_HOME"), *below = "";
-    if (home == NULL || *home != '/') {
-        home = getenv("HOME");
-        below = "/.config";
-    }
-    if (home == NULL || *home != '/')
+    struct base base = user_base();
+    if (base.path == NULL || *base.path != '/')
         return true;
-    size_t size = strlen(home) + strlen(below) + sizeof "/dlock/dlock.conf";
+    size_t size = strlen(base.path) + strlen(base.below) + sizeof "/dlock/dlock.conf";
     *path = malloc(size);
     if (*path != NULL)
-        snprintf(*path, size, "%s%s/dlock/dlock.conf", home, below);
+        snprintf(*path, size, "%s%s/dlock/dlock.conf", base.path, base.below);
     return *path != NULL;
 }
 

@@ -1,9 +1,10 @@
 #include "file_doctor.h"
 
+#include "user_name.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -70,20 +71,10 @@ static void add_space(struct findings *findings, const struct statvfs *space)
                  "%" PRIu64 " kB%s", free_kb, inodes);
 }
 
-static const char *user_name(uid_t uid, char *text, size_t size)
-{
-    const struct passwd *user = getpwuid(uid);
-    if (user != NULL)
-        snprintf(text, size, "%s", user->pw_name);
-    else
-        snprintf(text, size, "uid %lu", (unsigned long)uid);
-    return text;
-}
-
 /* lock_dir.c has refused what others could spoil. */
 static void add_owner(struct findings *findings, const struct stat *status)
 {
-    char name[256];
+    char name[USER_NAME_SIZE];
     bool shared = (status->st_mode & (S_IWGRP | S_IWOTH)) != 0;
     findings_add(findings, FINDING_OK, "owner", NULL, "%s, mode %04o", user_name(status->st_uid, name, sizeof name),
                  (unsigned)(status->st_mode & 07777));
@@ -126,7 +117,7 @@ bool file_doctor_directory(int fd, const char *path, struct findings *findings)
 bool file_doctor_exact(const char *path, struct findings *findings)
 {
     struct stat status;
-    char name[256];
+    char name[USER_NAME_SIZE];
     findings_section(findings, "files", path);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT) {

@@ -261,6 +261,29 @@ C
     equals "$(DLOCK_REDIS=redis://h servers job)" h
 }
 
+@test "a HOME of another user is told of where it may not be searched, and nowhere else" {
+    [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become another user'
+    local dir=$T nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env -u XDG_CONFIG_HOME -u DLOCK_LOCK_DIR)
+    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+    "${nobody[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
+    mkdir -m 700 "$T/roots" "$T/theirs"
+    chown 65534 "$T/theirs"
+    fails_with 78 "^dlock: job: $T/roots/.config/dlock/dlock.conf: cannot read it: Permission denied; HOME is that of user root: set HOME or XDG_CONFIG_HOME$" \
+        "${nobody[@]}" HOME="$T/roots" "$DLOCK" --backend=file job -- id
+    fails_with 78 'Permission denied; XDG_CONFIG_HOME is that of user root: set HOME or XDG_CONFIG_HOME$' \
+        "${nobody[@]}" HOME="$T/theirs" XDG_CONFIG_HOME="$T/roots" "$DLOCK" --backend=file job -- id
+    chown 4242424 "$T/roots"
+    fails_with 78 'HOME is that of user 4242424: set HOME' "${nobody[@]}" HOME="$T/roots" "$DLOCK" --backend=file job -- id
+    # Their own, with a file that is root's: that is to be mended, not HOME.
+    mkdir -p "$T/theirs/.config/dlock"
+    install -m 600 /dev/null "$T/theirs/.config/dlock/dlock.conf"
+    chown 65534 "$T/theirs/.config" "$T/theirs/.config/dlock"
+    fails_with 78 'dlock.conf: cannot read it: Permission denied$' "${nobody[@]}" HOME="$T/theirs" "$DLOCK" --backend=file job -- id
+    rm "$T/theirs/.config/dlock/dlock.conf"
+    run "${nobody[@]}" HOME="$T/theirs" "$DLOCK" --backend=file --lock-dir="$T/theirs/locks" job -- id -u
+    equals "$status $output" '0 65534'
+}
+
 @test "a configuration file that cannot be read is not passed over: exit 78" {
     ln -sf dlock.conf "$CONF"
     fails_with 78 'dlock.conf: cannot read it: Too many levels' dlock job touch "$T/ran"
