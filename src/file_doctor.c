@@ -79,10 +79,11 @@ static void add_owner(struct findings *findings, const struct stat *status)
     findings_add(findings, FINDING_OK, "owner", NULL, "%s, mode %04o", user_name(status->st_uid, name, sizeof name),
                  (unsigned)(status->st_mode & 07777));
     if (shared)
-        findings_add(findings, FINDING_NOTE, "shared", "a --lock-dir that nobody else can write to",
+        findings_add(findings, FINDING_NOTE, "shared",
+                     "a --lock-dir that nobody else can write to; --lock-file=PATH or Redis for locks of several users",
                      "who makes a file first here can refuse that lock to the others");
     else
-        findings_add(findings, FINDING_NOTE, "other users", "one sticky --lock-dir of root's (mode 1777) for all of them",
+        findings_add(findings, FINDING_NOTE, "other users", "--lock-file=PATH, a file that all of them can open, or Redis",
                      "they have another directory, and other locks of the same name");
 }
 

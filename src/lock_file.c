@@ -1,6 +1,7 @@
 #include "lock_file.h"
 
 #include "lock_dir.h"
+#include "user_name.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +25,29 @@ static const struct duration section_limit = {1 * NS_PER_S};
 
 /* --- opening --------------------------------------------------------------- */
 
+/* What is to be said of a file that is another user's; else "". Returns text. */
+static const char *whose(const struct stat *status, char *text, size_t size)
+{
+    char name[USER_NAME_SIZE];
+    *text = '\0';
+    if (S_ISREG(status->st_mode) && status->st_uid != geteuid())
+        snprintf(text, size, "; it belongs to user %.100s; locks of several users need --lock-file=PATH or Redis",
+                 user_name(status->st_uid, name, sizeof name));
+    return text;
+}
+
+/* It is mode 0600 to all but its owner; and in a sticky directory the kernel may refuse it
+ * even to root (fs.protected_regular). */
+static enum lock_result cannot_open(const char *path, int error, struct why *why)
+{
+    struct stat status = {0};
+    char owner[256];
+    if (error != EACCES || lstat(path, &status) != 0)
+        status = (struct stat){0};
+    why_set(why, "cannot open the lock file %.300s: %s%s", path, strerror(error), whose(&status, owner, sizeof owner));
+    return file_error_result(error);
+}
+
 enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, struct why *why)
 {
     static const int flags[] = {
@@ -32,10 +56,12 @@ enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, 
         [LOCK_FILE_TO_TAKE] = O_RDWR | O_CREAT,
     };
     struct stat status = {0};
+    char owner[256];
     file->fd = open(file->path, flags[use] | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
     if (file->fd < 0) {
-        why_set(why, "cannot open the lock file %s: %s", file->path, strerror(errno));
-        return errno == ENOENT && use != LOCK_FILE_TO_TAKE ? LOCK_GONE : file_error_result(errno);
+        int error = errno;
+        enum lock_result result = cannot_open(file->path, error, why);
+        return error == ENOENT && use != LOCK_FILE_TO_TAKE ? LOCK_GONE : result;
     }
     if (fstat(file->fd, &status) != 0) {
         why_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
@@ -43,8 +69,8 @@ enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, 
         return LOCK_SYSTEM;
     }
     if (!lock_dir_may_write(&status)) {
-        why_set(why, "the lock file %s is not a regular file of ours%s", file->path,
-                status.st_nlink > 1 ? ", with this name alone" : "");
+        why_set(why, "the lock file %.300s is not a regular file of ours%s%s", file->path,
+                status.st_nlink > 1 ? ", with this name alone" : "", whose(&status, owner, sizeof owner));
         lock_file_close(file);
         return LOCK_REFUSED;
     }

@@ -82,8 +82,9 @@ teardown() { common_teardown; }
     if [ "$(id -u)" -eq 0 ]; then
         rm "$D/dlock:job.lock"
         touch "$D/dlock:job.lock"
-        chown 65534 "$D/dlock:job.lock"
-        fails_with 77 'is not a regular file of ours' dlock --lock-dir="$D" job touch "$T/ran"
+        chown 4242424 "$D/dlock:job.lock"
+        fails_with 77 'of ours; it belongs to user 4242424; locks of several users need --lock-file=PATH or Redis;' \
+            dlock --lock-dir="$D" job touch "$T/ran"
     fi
     [ ! -e "$T/ran" ]
 }

@@ -127,6 +127,8 @@ P
     not "${ATTACKER[@]}" rm -f "$file"
     not "${ATTACKER[@]}" mv "$file" "$OPEN/away"
     not "${ATTACKER[@]}" flock -n "$file" true
+    fails_with 77 'cannot open .*Permission denied; it belongs to user root; locks of several users need --lock-file=PATH or Redis;' \
+        "${ATTACKER[@]}" "$DLOCK" --backend=file --lock-dir="$OPEN" -n job -- true
     local action
     for action in --force-release --status --release=x; do
         run "${ATTACKER[@]}" "$DLOCK" --backend=file --lock-dir="$OPEN" ${action/=x/ --owner=x} job
@@ -134,6 +136,19 @@ P
     done
     kill -0 "$HOLDER"
     equals "$(dlock --backend=file --lock-dir="$OPEN" --status job | head -n 1 | cut -c1-9)" 'job: held'
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "the way that --doctor tells for locks of several users is one" {
+    attacked
+    run dlock --doctor --backend=file --lock-dir="$T/locks"
+    [[ $output == *'they have another directory'*'--lock-file=PATH, a file that all of them can open, or Redis'* ]]
+    "${ATTACKER[@]}" "$DLOCK" --lock-file="$OPEN/all" job -- touch "$OPEN/ran"
+    hold_lock job --lock-file="$OPEN/all"
+    rm "$OPEN/ran"
+    fails_with 75 '' "${ATTACKER[@]}" "$DLOCK" --lock-file="$OPEN/all" -n job -- touch "$OPEN/ran"
+    [ ! -e "$OPEN/ran" ]
     end_hold
     wait "$HOLDER"
 }
