@@ -1,5 +1,6 @@
-/* The file is DIR/.attached-PID-ID-TRY, 0600, one line "START TIME BACKEND TOKEN KEY":
- * the start time of the process, and when this was written, on the boot clock.
+/* The file is DIR/.attached-PID-ID-TRY, 0600, one line "START SPACE TIME BACKEND TOKEN
+ * KEY": the start time of the process and its pid namespace (containers may share the
+ * directory), and when this was written, on the boot clock.
  *
  * A guard has its file locked (flock(2)) for as long as it lives, so a file that
  * can be locked is nobody's. Who meets one removes it, in each order:
@@ -30,7 +31,7 @@
 
 #define PREFIX ".attached-"
 
-enum { ANCESTORS_MOST = 1024, FOUND_MOST = 1024, TRIES_MOST = 20, LINE_SIZE = 64 + sizeof(struct held) };
+enum { ANCESTORS_MOST = 1024, FOUND_MOST = 1024, TRIES_MOST = 20, LINE_SIZE = 96 + sizeof(struct held) };
 
 /* --- the guard's own ----------------------------------------------------- */
 
@@ -56,8 +57,8 @@ static bool make_file(struct attached *attached, pid_t pid, const char *id)
 static bool write_line(const struct attached *attached, struct process_id target, const struct held *held)
 {
     char line[LINE_SIZE];
-    int length = snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %s %s %s\n", target.start, deadline_now().boot_ns,
-                          held->backend, held->token, held->key);
+    int length = snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %" PRId64 " %s %s %s\n", target.start, proc_pid_space(),
+                          deadline_now().boot_ns, held->backend, held->token, held->key);
     ssize_t written = write(attached->fd, line, (size_t)length);
     if (written >= 0 && written < length)
         errno = ENOSPC;
@@ -99,13 +100,14 @@ struct ancestor {
 
 struct found {
     int depth; /* our own is 0 */
-    int64_t boot_ns;
+    int64_t start, pid_space, boot_ns;
     struct held held;
 };
 
 struct search {
     struct ancestor ancestors[ANCESTORS_MOST];
     int ancestor_count;
+    int64_t pid_space; /* of all of them */
     struct found *found;
     size_t found_count, found_room;
 };
@@ -115,6 +117,7 @@ static void find_ancestors(struct search *search)
     struct proc_stat process;
     struct stat status;
     pid_t pid = proc_is_ours() ? getpid() : 0; /* which the script may have become */
+    search->pid_space = proc_pid_space();
     while (pid > 0 && search->ancestor_count < ANCESTORS_MOST && proc_stat_read(pid, &process)) {
         char path[64];
         snprintf(path, sizeof path, "/proc/%ld", (long)pid);
@@ -134,11 +137,12 @@ static int depth_of(const struct search *search, const char *name)
     return -1;
 }
 
-static bool parse(char *line, int64_t *start, struct found *found)
+static bool parse(char *line, struct found *found)
 {
     char *end = NULL;
     line[strcspn(line, "\n")] = '\0';
-    *start = strtoll(line, &end, 10);
+    found->start = strtoll(line, &end, 10);
+    found->pid_space = strtoll(end, &end, 10);
     found->boot_ns = strtoll(end, &end, 10);
     const char *rest = end + strspn(end, " ");
     return held_next(&rest, &found->held);
@@ -161,13 +165,19 @@ static void add_found(struct search *search, const struct found *found)
     all[search->found_count++] = *found;
 }
 
+/* As holder_is_process(). */
+static bool is_of(const struct found *found, const struct search *search)
+{
+    return found->start == search->ancestors[found->depth].id.start && found->pid_space == search->pid_space &&
+           search->pid_space != 0;
+}
+
 /* Ours or the ancestor's own, and a guard has it. */
 static void look_at(struct search *search, int dir_fd, const char *name)
 {
     struct found found = {.depth = depth_of(search, name)};
     struct stat status;
     char line[LINE_SIZE];
-    int64_t start;
     int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
         return;
@@ -178,7 +188,7 @@ static void look_at(struct search *search, int dir_fd, const char *name)
     if (stale && ours)
         (void)!unlinkat(dir_fd, name, 0);
     if (trusted && !stale && ancestor != NULL && search->found_count < FOUND_MOST && read_line(fd, line) &&
-        parse(line, &start, &found) && start == ancestor->id.start)
+        parse(line, &found) && is_of(&found, search))
         add_found(search, &found);
     close(fd);
 }

@@ -109,3 +109,30 @@ void holder_fill(struct holder *holder, pid_t pid, const char *command)
         (void)proc_read_line(path, holder->command, sizeof holder->command);
     }
 }
+
+/* Whatever they stand for. */
+static bool has_same_numbers(const struct holder *a, const struct holder *b)
+{
+    return a->pid == b->pid && a->pid_start == b->pid_start;
+}
+
+static bool has_same_place(const struct holder *a, const struct holder *b)
+{
+    return a->pid_space == b->pid_space && strcmp(a->boot_id, b->boot_id) == 0;
+}
+
+bool holder_is_near(const struct holder *holder, const struct holder *self)
+{
+    return holder->known && holder->pid > 0 && holder->pid_space != 0 && holder->boot_id[0] != '\0' && has_same_place(holder, self);
+}
+
+bool holder_is_process(const struct holder *holder, const struct holder *self)
+{
+    return holder_is_near(holder, self) && has_same_numbers(holder, self);
+}
+
+bool holder_is_same(const struct holder *a, const struct holder *b)
+{
+    return a->known == b->known && has_same_numbers(a, b) && has_same_place(a, b) && strcmp(a->host, b->host) == 0 &&
+           strcmp(a->command, b->command) == 0;
+}

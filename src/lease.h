@@ -40,7 +40,7 @@ struct holder {
     int64_t since_wall_ms; /* 0: unknown */
     pid_t pid;             /* 0: unknown */
     int64_t pid_start;     /* field 22 of /proc/PID/stat: told apart from a later pid */
-    int64_t pid_space;     /* the inode of the pid namespace that has this pid; 0: unknown */
+    int64_t pid_space;     /* proc_pid_space() of whoever gave the pid; 0: unknown */
     char host[256];
     char boot_id[40];
     char user[64];
@@ -109,5 +109,19 @@ struct deadline holder_end(const struct holder *holder);
  * (NULL: that of the process). pid 0 is this process. What cannot be found
  * stays empty: it is for display. */
 void holder_fill(struct holder *holder, pid_t pid, const char *command);
+
+/* Whether the holder's pid means to us what it means to it: it is of our boot, and
+ * of our pid namespace. Containers share the boot, dlock is pid 1 in many, and two
+ * that start within 10 ms have the same start time. Where one of both is unknown,
+ * in a record or on this host, it is not: whoever is taken for another waits, and
+ * whoever takes another for itself has no lock. */
+bool holder_is_near(const struct holder *holder, const struct holder *self);
+
+/* Whether it is that very process. */
+bool holder_is_process(const struct holder *holder, const struct holder *self);
+
+/* Whether two stores tell of the same holder, however little. Since when it is may
+ * differ by what passes between two takes. */
+bool holder_is_same(const struct holder *a, const struct holder *b);
 
 #endif

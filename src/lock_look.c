@@ -29,7 +29,7 @@ static void fill_owner(struct lock_owner *owner, const struct lock_place *place,
     owner->fence = record->fence;
     owner->slot = record->slot;
     owner->ttl = record->ttl;
-    owner->detached = record->detached;
+    owner->detached = owner->holder.detached = record->detached;
     /* One that was killed is not heard of any more either. */
     owner->released = owner->holder.kept = record->released || (place->locked == PLACE_UNLOCKED && !record->detached);
     owner->hold_left = same_boot ? deadline_left(record->hold) : DURATION_ZERO;

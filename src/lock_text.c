@@ -31,11 +31,10 @@ const char *lock_name_of(char *text, size_t size, const char *key, const struct 
 
 enum holder_life holder_life(const struct holder *holder)
 {
-    char boot_id[sizeof holder->boot_id];
+    struct holder self;
     struct proc_stat stat;
-    if (!holder->known || holder->pid <= 0 || holder->boot_id[0] == '\0' ||
-        !proc_read_line("/proc/sys/kernel/random/boot_id", boot_id, sizeof boot_id) || strcmp(boot_id, holder->boot_id) != 0 ||
-        (holder->pid_space != 0 && holder->pid_space != proc_pid_space()) || !proc_is_ours())
+    holder_fill(&self, 0, "");
+    if (!holder_is_near(holder, &self) || !proc_is_ours())
         return HOLDER_UNKNOWN;
     bool lives = proc_stat_read(holder->pid, &stat) && stat.start == holder->pid_start && stat.state != 'Z' && stat.state != 'X';
     return lives ? HOLDER_LIVES : HOLDER_DEAD;
@@ -43,8 +42,7 @@ enum holder_life holder_life(const struct holder *holder)
 
 bool holder_has_died(const struct holder *holder)
 {
-    return !holder->detached && !holder->kept && !holder->reserved && holder->pid_space != 0 &&
-           holder->pid_space == proc_pid_space() && holder_life(holder) == HOLDER_DEAD;
+    return !holder->detached && !holder->kept && !holder->reserved && holder_life(holder) == HOLDER_DEAD;
 }
 
 /* --- for people ---------------------------------------------------------- */

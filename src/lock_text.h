@@ -32,11 +32,12 @@ void lock_owners_json(struct json *json, const char *name, const struct lock_sta
 
 enum holder_life { HOLDER_UNKNOWN, HOLDER_LIVES, HOLDER_DEAD };
 
-/* Whether the holder's process lives: known on its own host alone. */
+/* Whether the holder's process lives: known on its own host alone, and in its own
+ * pid namespace. */
 enum holder_life holder_life(const struct holder *holder);
 
-/* Whether it is known for sure that the holder's process, which should have
- * released the lock, has ended: it was one of this host and of our pid namespace. */
+/* Whether it is known that the holder's process, which should have released the
+ * lock, has ended. */
 bool holder_has_died(const struct holder *holder);
 
 #endif

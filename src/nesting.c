@@ -53,8 +53,7 @@ bool nested_by_attachment(struct backend *backend, const char *lock_dir, const c
 bool nested_by_ancestry(const struct holder *holder, const struct holder *self)
 {
     struct proc_stat stat;
-    if (!holder->known || holder->kept || holder->pid <= 0 || self->boot_id[0] == '\0' || strcmp(holder->boot_id, self->boot_id) != 0 ||
-        !proc_is_ours())
+    if (!holder_is_near(holder, self) || holder->kept || holder->detached || !proc_is_ours())
         return false;
     pid_t pid = self->pid;
     for (int depth = 0; pid > 0 && depth < ANCESTORS_MOST; depth++) {

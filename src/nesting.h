@@ -18,7 +18,9 @@ bool nested_by_attachment(struct backend *backend, const char *lock_dir, const c
 
 /* Whether the holder is `self`, who asks for the lock (a script that has become
  * a dlock), or an ancestor of it, on this host and since the same start: for
- * where the environment was scrubbed (sudo), or could not be set (--attach). */
+ * where the environment was scrubbed (sudo), or could not be set (--attach). An
+ * ancestor in another pid namespace (unshare(1), a container that the command
+ * starts) is not seen in ours: there DLOCK_HELD alone tells of it. */
 bool nested_by_ancestry(const struct holder *holder, const struct holder *self);
 
 #endif

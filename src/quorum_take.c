@@ -89,10 +89,7 @@ static enum lock_result take_on(struct quorum *quorum, struct quorum_member *mem
  * become another. */
 static bool is_own_take(const struct quorum *quorum, const struct holder *holder)
 {
-    const struct holder *self = &quorum->request.self;
-    return holder->known && holder->pid == self->pid && holder->pid_start == self->pid_start &&
-           holder->pid_space == self->pid_space && strcmp(holder->boot_id, self->boot_id) == 0 &&
-           holder->since_wall_ms >= quorum->opened_wall_ms;
+    return holder_is_process(holder, &quorum->request.self) && holder->since_wall_ms >= quorum->opened_wall_ms;
 }
 
 /* It is our own take that stands there. Either an earlier one came late, which
@@ -255,13 +252,6 @@ static void give_up(struct quorum *quorum, struct crew *crew, struct bound bound
 
 /* --- refused ------------------------------------------------------------- */
 
-/* Since when it is may differ by what passes between two takes. */
-static bool is_same_holder(const struct holder *a, const struct holder *b)
-{
-    return a->known == b->known && a->pid == b->pid && a->pid_start == b->pid_start && a->pid_space == b->pid_space &&
-           strcmp(a->host, b->host) == 0 && strcmp(a->boot_id, b->boot_id) == 0 && strcmp(a->command, b->command) == 0;
-}
-
 /* How many have the same holder as this one, which is told with what is left of
  * its lease on a majority. */
 static int count_same_holder(const struct quorum *quorum, const struct quorum_member *member, struct holder *holder)
@@ -270,7 +260,7 @@ static int count_same_holder(const struct quorum *quorum, const struct quorum_me
     int same = 0;
     for (int i = 0; i < quorum->count; i++) {
         const struct quorum_member *other = &quorum->members[i];
-        if (other->result != LOCK_HELD || !is_same_holder(&other->holder, &member->holder))
+        if (other->result != LOCK_HELD || !holder_is_same(&other->holder, &member->holder))
             continue;
         left[same++].ns = other->holder.expires ? other->holder.left.ns : INT64_MAX;
     }

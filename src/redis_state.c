@@ -13,7 +13,8 @@
 
 /* Where things stand in the answers of state.lua. */
 enum { MODE = 1, SLOTS, WAITERS, FENCE, LAST_OWNER, RELEASED, COUNTS, OWNERS = COUNTS + 6 };
-enum { TOKEN, LEFT, KNOWN, ITS_FENCE, SLOT, TTL, DETACHED, ITS_RELEASED, HOLD, HOST, BOOT, PID, START, USER, COMMAND, SINCE, OWNER_SIZE };
+enum { TOKEN, LEFT, KNOWN, ITS_FENCE, SLOT, TTL, DETACHED, ITS_RELEASED, HOLD, HOST, BOOT, PID, START, SPACE, USER, COMMAND, SINCE,
+       OWNER_SIZE };
 
 static bool read_owner(const redisReply *reply, struct lock_owner *owner)
 {
@@ -31,6 +32,7 @@ static bool read_owner(const redisReply *reply, struct lock_owner *owner)
         !redis_number(reply->element[HOLD], 0, INT64_MAX / NS_PER_MS, &hold_ms) ||
         !redis_number(reply->element[PID], 0, INT32_MAX, &pid) ||
         !redis_number(reply->element[START], 0, INT64_MAX, &holder->pid_start) ||
+        !redis_number(reply->element[SPACE], 0, INT64_MAX, &holder->pid_space) ||
         !redis_number(reply->element[SINCE], 0, INT64_MAX, &holder->since_wall_ms))
         return true; /* somebody wrote into meta: the lock is held all the same */
     holder->known = true;
@@ -41,7 +43,7 @@ static bool read_owner(const redisReply *reply, struct lock_owner *owner)
     text_copy(holder->command, sizeof holder->command, redis_text(reply->element[COMMAND]));
     owner->slot = (int)slot;
     owner->ttl.ns = ttl_ms * NS_PER_MS;
-    owner->detached = redis_text(reply->element[DETACHED])[0] == '1';
+    owner->detached = holder->detached = redis_text(reply->element[DETACHED])[0] == '1';
     owner->released = holder->kept = redis_text(reply->element[ITS_RELEASED])[0] == '1';
     owner->hold_left.ns = hold_ms * NS_PER_MS;
     return true;

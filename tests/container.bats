@@ -97,3 +97,94 @@ contain() {
     sleep 0.3 # it would be made again
     [ ! -e "$T/alive" ]
 }
+
+# same_start [VARIABLE=VALUE...] COMMAND...: as if all had started in one tick of the clock.
+same_start() { env LD_PRELOAD="$HELPERS/fault_same_start.so" "$@"; }
+
+# use_store NAME: in the place of the lock directory.
+use_store() {
+    [ "$1" = redis ] || return 0
+    unset DLOCK_BACKEND
+    start_redis
+    export DLOCK_REDIS=unix://$T/redis.sock
+}
+
+# second COMMAND...: as pid 1 of another container than `contain`, started in the same tick.
+second() { same_start unshare -pf --mount-proc --kill-child "$@"; }
+
+# first SCRIPT: in a container, up to the end of the test; "$stay" in it waits for that.
+first() {
+    rm -f "$T/ready" "$T/end"
+    contain env LD_PRELOAD="$HELPERS/fault_same_start.so" sh -c "$1"
+    wait_until 10 test -e "$T/ready"
+}
+stay='touch "$T/ready"; while [ ! -e "$T/end" ]; do sleep 0.05; done'
+end_first() {
+    touch "$T/end"
+    wait "$CONTAINER"
+}
+
+@test "two containers of one host that start in the same tick: the second does not run under the first one's lock" {
+    local store mode
+    for store in file redis; do
+        use_store "$store"
+        for mode in --ttl=60s --slots=1; do
+            first "exec dlock $mode job -- sh -c '$stay'"
+            fails_with 75 'held by .*, pid 1, sh, ' second dlock -v "$mode" -n job touch "$T/ran"
+            fails_with 75 'not free after' second dlock -v --wait-free -n job
+            [ ! -e "$T/ran" ]
+            end_first
+            run second dlock -n "$mode" job echo ran
+            equals "$status $output" '0 ran'
+        done
+        # A share of its own, with its own end.
+        first "exec dlock -s --owner=first job -- sh -c '$stay'"
+        run second dlock -s -n --owner=second job dlock --status job
+        equals "$status $(grep -c '^  owner' <<<"$output")" '0 2'
+        end_first
+    done
+}
+
+@test "two containers of one host that start in the same tick: the second does not release the first one's lock" {
+    local store
+    for store in file redis; do
+        use_store "$store"
+        first "exec dlock -t 60s job -- sh -c '$stay; dlock --current >\"\$T/own\"'"
+        fails_with 64 'does not run under that lock' second dlock --release job
+        fails_with 64 'does not run under that lock' second dlock --extend -t 1s job
+        end_first
+        grep -q job "$T/own"
+        rm "$T/own"
+        # Where a script is pid 1 and the lock is attached to it.
+        first "dlock --attach=1 -t 60s job || exit; $stay; dlock --current >\"\$T/own\""
+        run second sh -c 'dlock --current; dlock --release; exit 0'
+        [[ $output != *job* ]]
+        fails_with 75 'held by' second dlock -v -n job touch "$T/ran"
+        end_first
+        grep -q job "$T/own"
+        rm "$T/own"
+    done
+}
+
+@test "a container inside the lock's command is inside the lock, by the environment" {
+    local store
+    for store in file redis; do
+        use_store "$store"
+        run timeout 20 dlock job -- unshare -pf --mount-proc --kill-child dlock -n job -- unshare -pf --kill-child dlock -n job echo ok
+        equals "$status $output" '0 ok'
+        run timeout 20 dlock -s job -- unshare -pf --mount-proc --kill-child dlock -v -n -s job true
+        [[ $status -eq 0 && $output == *'held already by the command that this runs in'* ]]
+        run timeout 20 dlock job -- unshare -pf --mount-proc --kill-child dlock -n job -- dlock --extend job
+        equals "$status" 0
+    done
+}
+
+@test "where the pid namespace is not known, the environment tells of an outer lock, and the processes do not" {
+    local store
+    for store in file redis; do
+        use_store "$store"
+        run same_start FAULT_NO_SPACE=1 timeout 20 dlock job -- dlock -n job echo ok
+        equals "$status $output" '0 ok'
+        fails_with 75 'held by' same_start FAULT_NO_SPACE=1 timeout 20 dlock job -- env -u DLOCK_HELD dlock -v -n job echo wrong
+    done
+}

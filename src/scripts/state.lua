@@ -5,14 +5,14 @@
 -- timeouts, losses, waited (ms), held (ms), owner...}, each owner {token, left
 -- (ms; -1: no expiry), "1" where the rest is known, fence, slot, ttl (ms),
 -- detached ("1"), released ("1"), hold left (ms), host, boot id, pid, start,
--- user, command, since (wall clock, ms)}
+-- pid space, user, command, since (wall clock, ms)}
 
 local function owner_state(token, left, who, released, now)
   local record = who or {}
   local hold = tonumber(record.hold) or 0
   return {token, left, who and '1' or '', record.fence or '', tostring(record.slot or -1), record.ttl or '',
     record.detached or '', released and '1' or '', whole(math.max(0, hold - now)), record.host or '', record.boot or '',
-    record.pid or '', record.start or '', record.user or '', record.command or '', record.since or ''}
+    record.pid or '', record.start or '', record.space or '', record.user or '', record.command or '', record.since or ''}
 end
 
 -- Those that live, as far as can be known: -1: not at all. A channel on which

@@ -8,12 +8,15 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/vfs.h>
@@ -349,6 +352,57 @@ int open(const char *path, int flags, ...)
     unsigned mode = (flags & O_CREAT) != 0 ? va_arg(rest, unsigned) : 0;
     va_end(rest);
     return open64(path, flags, mode);
+}
+#elif defined FAULT_same_start
+/* All processes have started in the same tick of the clock. $FAULT_NO_SPACE: and nobody
+ * is told of pid namespaces. */
+static int same_start(int stat_fd)
+{
+    enum { FIELD_STATE = 3, FIELD_START = 22 };
+    char text[2048];
+    ssize_t length = read(stat_fd, text, sizeof text - 1);
+    int fd = memfd_create("stat", MFD_CLOEXEC);
+    close(stat_fd);
+    text[length > 0 ? length : 0] = '\0';
+    char *at = strrchr(text, ')');
+    for (int field = FIELD_STATE; at != NULL && field <= FIELD_START; field++)
+        at = strchr(at + 1, ' ');
+    if (at != NULL)
+        strcpy(at, " 7\n");
+    if (at == NULL || write(fd, text, strlen(text)) < 0 || lseek(fd, 0, SEEK_SET) != 0)
+        abort();
+    return fd;
+}
+int open64(const char *path, int flags, ...)
+{
+    const char *name = strrchr(path, '/');
+    va_list rest;
+    va_start(rest, flags);
+    unsigned mode = (flags & O_CREAT) != 0 ? va_arg(rest, unsigned) : 0;
+    va_end(rest);
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    bool is_stat = fd >= 0 && strncmp(path, "/proc/", 6) == 0 && name != NULL && strcmp(name, "/stat") == 0;
+    return is_stat ? same_start(fd) : fd;
+}
+int open(const char *path, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    unsigned mode = (flags & O_CREAT) != 0 ? va_arg(rest, unsigned) : 0;
+    va_end(rest);
+    return open64(path, flags, mode);
+}
+int stat64(const char *restrict path, struct stat64 *restrict status)
+{
+    if (getenv("FAULT_NO_SPACE") != NULL && strcmp(path, "/proc/self/ns/pid") == 0) {
+        errno = EACCES;
+        return -1;
+    }
+    return fstatat64(AT_FDCWD, path, status, 0);
+}
+int stat(const char *restrict path, struct stat *restrict status)
+{
+    return stat64(path, (struct stat64 *)(void *)status);
 }
 #elif defined FAULT_wall_clock || defined FAULT_boot_clock
 #ifdef FAULT_wall_clock
