@@ -101,6 +101,7 @@ static void say_uncalled(void *data, const char *cannot)
 static void take_anew(void *data)
 {
     struct acquisition *acquisition = data;
+    acquisition->gave_back = true;
     token_make(acquisition->take_id);
 }
 
@@ -143,6 +144,16 @@ static void found_ancestor(struct acquisition *acquisition, enum lock_mode mode,
     acquisition->upgrade = !acquisition->nested;
 }
 
+/* Where the release of a take that came too late was lost, that take refuses us
+ * until its lease ends: no lock that we run under, since it would not have been
+ * granted inside of one, but a holder to wait for. Since when it is would not tell
+ * the two apart: clocks are set. */
+static bool is_ancestor(const struct acquisition *acquisition, const struct holder *holder)
+{
+    const struct holder *self = &acquisition->request.self;
+    return nested_by_ancestry(holder, self) && !(acquisition->gave_back && holder_is_process(holder, self));
+}
+
 /* Of several who share the lock, whoever refuses us names one. */
 static void look_for_ancestor(struct acquisition *acquisition)
 {
@@ -155,7 +166,7 @@ static void look_for_ancestor(struct acquisition *acquisition)
     if (acquisition->backend->look(acquisition->backend, acquisition->key, &state, bound, &ignored) != LOCK_OK)
         return;
     for (size_t i = 0; i < state.owner_count; i++) {
-        if (nested_by_ancestry(&state.owners[i].holder, &acquisition->request.self)) {
+        if (is_ancestor(acquisition, &state.owners[i].holder)) {
             found_ancestor(acquisition, state.mode, state.slots);
             break;
         }
@@ -168,7 +179,7 @@ static bool held_by_ancestor(void *data, const struct holder *holder)
     struct acquisition *acquisition = data;
     if (holder->shares)
         look_for_ancestor(acquisition);
-    else if (!acquisition->nested && nested_by_ancestry(holder, &acquisition->request.self))
+    else if (!acquisition->nested && is_ancestor(acquisition, holder))
         found_ancestor(acquisition, MODE_EXCLUSIVE, 0);
     return acquisition->nested || acquisition->upgrade;
 }

@@ -220,6 +220,31 @@ next_keeps_it() {
     is_free
 }
 
+@test "a take that came too late, and whose release is lost, is waited for, and not taken for an outer command's" {
+    start_redis
+    dlock -r "$URL" other true
+    torture_proxy redis
+    ask_proxy redis partition 0 1
+    # Its clock is the test's: the answer comes when 95 % of the lease have passed.
+    LD_PRELOAD=$HELPERS/fault_boot_clock.so dlock -v -r "unix://$T/redis.proxy" -t 100s --connect-timeout=1000 --outage=60 job -- \
+        sh -c 'echo "$DLOCK_FENCE" >"$T/fence"' 2>"$T/err" 3>&- 4>&- &
+    local dlock=$!
+    echo "$dlock" >"$T/dlock.pid"
+    wait_until 10 not is_free
+    echo 95 >"$T/boot_clock"
+    # The answer arrives, and the release does not.
+    ask_proxy redis partition 1 0
+    wait_until 10 grep -q 'waiting .*: the lock was taken, but its lease was over before the answer came' "$T/err"
+    ask_proxy redis reset
+    ask_proxy redis heal
+    refused() { [ "$(redis exists '{dlock:job}:queue')" = 1 ] || ! kill -0 "$dlock"; }
+    wait_until 10 refused
+    redis pexpire dlock:job 1
+    wait "$dlock"
+    [ "$(cat "$T/fence")" -gt 0 ]
+    is_free
+}
+
 @test "a take found after lost and late replies ends when the key does, not later" {
     start_redis
     dlock -r "$URL" other true

@@ -156,11 +156,17 @@ class Proxy:
             self.server = await loop.create_server(lambda: Side(Connection(self), UP), *self.address, backlog=1000)
             self.address = self.server.sockets[0].getsockname()[:2]
 
+    def flush(self):
+        for connection in list(self.connections):
+            connection.flush(UP)
+            connection.flush(DOWN)
+
     # -- faults --
 
     async def partition(self, up=1, down=1):
         """Holds back what goes to the server (up), what comes from it (down), or both."""
         self.is_open = [not up, not down]
+        self.flush()
 
     async def delay(self, seconds, jitter=0.0):
         """Each way, give or take up to `jitter`; the bytes of a connection stay in order."""
@@ -199,8 +205,7 @@ class Proxy:
         self.cut_after = None
         for connection in list(self.connections):
             connection.held, connection.cut_left = False, None
-            connection.flush(UP)
-            connection.flush(DOWN)
+        self.flush()
         await self.listen()
 
 
