@@ -7,6 +7,9 @@
  *                    and nobody else can have one; the check asks that minority to
  *                    take the lock again, for the rest of the lease
  *   so many say that it is gone that the rest is no majority    lost, at once
+ *   it was released on so many, with its own token    the command runs on, if most of
+ *                    those say so that end the majority; that a release has reached
+ *                    others before does not count
  *   so many are down that neither is so    the deadline stands that a majority gave
  *   its fence is on a bare majority since the take, or a server has lost it
  *                    the first check there raises it

@@ -128,14 +128,16 @@ enum lock_result quorum_failure(const struct quorum *quorum, struct why *why)
 }
 
 /* A lease that was released with its own token lets the command run on: that
- * must be what most of them say that had it, not one that a release has reached
- * when the others lost their keys. */
+ * must be what most of them say that had it until now, not one that a release has
+ * reached, now or long ago, when the others lost their keys. */
 static enum lock_result loss(const struct quorum *quorum, struct why *why)
 {
-    int released = count_result(quorum, LOCK_RELEASED), foreign = count_result(quorum, LOCK_FOREIGN);
-    int lost = 0;
-    for (int i = 0; i < quorum->count; i++)
-        lost += is_lost(quorum->members[i].result) && quorum->members[i].asked_as_holder;
+    int foreign = count_result(quorum, LOCK_FOREIGN), released = 0, lost = 0;
+    for (int i = 0; i < quorum->count; i++) {
+        const struct quorum_member *member = &quorum->members[i];
+        lost += member->asked_as_holder && is_lost(member->result);
+        released += member->asked_as_holder && member->result == LOCK_RELEASED;
+    }
     why_set(why, "%d of %d servers do not grant it", quorum_count_all(quorum).lost, quorum->count);
     add_members(quorum, is_lost, ": ", why);
     if (2 * released > lost)

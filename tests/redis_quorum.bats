@@ -503,6 +503,45 @@ ahead() {
     [ ! -s "$T/held.err" ]
 }
 
+# What a server was asked so far.
+asked() { on "$1" info commandstats | sed -nE 's/^cmdstat_evalsha:calls=([0-9]+),.*/\1/p'; }
+asked_more() { [ "$(asked "$1")" -gt "$2" ]; }
+
+# released_on NUMBER OTHER...: released there alone, which the holder has seen when it has asked the others again.
+released_on() {
+    local i before=()
+    for i in "${@:2}"; do before[i]=$(asked "$i"); done
+    dlock -r "$(url "$1")" --release --owner=mine job
+    for i in "${@:2}"; do wait_until 10 asked_more "$i" "${before[i]}"; done
+}
+
+@test "a release reaches one server alone, and the lock is lost on another later: the command is stopped, exit 124" {
+    quorum 3
+    hold_lock job -v --ttl=20 --owner=mine
+    for i in 1 2 3; do wait_until 10 is_held_on $i; done
+    released_on 1 2 3
+    kill -0 "$HOLDER"
+    on 2 flushall
+    wait_until 10 not kill -0 "$(cat "$T/held")"
+    ends_with 124 "$HOLDER"
+    grep -q '2 of 3 servers do not grant it' "$T/held.err"
+    not grep -q 'runs on' "$T/held.err"
+}
+
+@test "a release reaches one server after the other: the command runs on, and is not stopped" {
+    quorum 5
+    hold_lock job -v --ttl=20 --owner=mine
+    for i in 1 2 3 4 5; do wait_until 10 is_held_on $i; done
+    released_on 1 2 3 4 5
+    released_on 2 3 4 5
+    kill -0 "$HOLDER"
+    not grep -q 'runs on' "$T/held.err"
+    dlock -r "$(url 3)" --release --owner=mine job
+    wait_until 10 grep -q 'released with its own token' "$T/held.err"
+    end_hold
+    ends_with 0 "$HOLDER"
+}
+
 @test "an extension that reaches no majority moves no deadline" {
     quorum 3
     local start=$(now)
