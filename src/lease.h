@@ -55,6 +55,7 @@ struct lock_request {
     const char *token;
     const char *take_id; /* no other run has it; the token may be one that the user chose */
     struct duration ttl;
+    struct deadline end; /* of a lease that goes on elsewhere: cuts the TTL as it is sent; 0: nothing does */
     struct duration hold_at_least; /* others are kept out this long, however soon it is released */
     enum lock_mode mode;
     int slots;     /* of MODE_SLOTS */

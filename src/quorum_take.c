@@ -405,7 +405,9 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
     return result;
 }
 
-/* Where the answer to an earlier try was lost, the server knows its id. */
+/* Where the answer to an earlier try was lost, the server knows its id. The lease
+ * ends where it ends on the others: to settle and to connect does not make it
+ * longer, or it would creep on where one server after the other forgets it. */
 enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member, struct bound bound)
 {
     enum { LEFT_LEAST_MS = 100 };
@@ -417,11 +419,13 @@ enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member
         return member->result;
     member->joins = deadline_after(quorum_join_interval);
     request.ttl.ns = left.ns - left.ns % NS_PER_MS;
+    request.end = quorum->lease.deadline;
     request.hold_at_least = deadline_left(quorum->lease.hold);
     request.last = request.waits = false;
     enum lock_result result = take_on(quorum, member, &request, &lease, &holder, bound);
     if (result == LOCK_OK) {
         member->lease = lease;
+        member->lease.deadline = deadline_earlier(lease.deadline, quorum->lease.deadline);
         member->lease.ttl = quorum->lease.ttl; /* by which a later extension is measured */
         result = quorum_raise_on(quorum, member, bound);
     } else if (result == LOCK_HELD) {

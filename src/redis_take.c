@@ -181,12 +181,20 @@ static const char *refusal_word(const struct lock_request *request, bool queues)
     return request->waits ? "timeout" : "conflict";
 }
 
+/* Once it is connected: what is left of a lease gets less meanwhile. */
+static struct duration ttl_now(const struct lock_request *request)
+{
+    if (request->end.boot_ns == 0)
+        return request->ttl;
+    return duration_max(duration_min(request->ttl, deadline_left(request->end)), DURATION_MS(1));
+}
+
 static void begin_take(struct redis_call *call, const struct redis_backend *redis, const struct lock_request *request, bool queues)
 {
     const struct holder *self = &request->self;
     redis_script_begin(call, &redis_take_script, KEYS_ALL, request->key);
     redis_command_add(&call->words, request->token);
-    redis_script_add_number(call, request->ttl.ns / NS_PER_MS);
+    redis_script_add_number(call, ttl_now(request).ns / NS_PER_MS);
     redis_command_add(&call->words, request->take_id);
     redis_command_add(&call->words, redis->base.uncertain ? "1" : "0");
     redis_command_add(&call->words, self->host);

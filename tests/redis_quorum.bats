@@ -239,6 +239,21 @@ far() {
     for i in 1 2 3; do is_free_on $i; done
 }
 
+# When the lock ends there, by the server's own clock.
+end_on() {
+    on "$1" eval 'local t = redis.call("time"); return redis.call("pttl", KEYS[1]) + t[1] * 1000 + math.floor(t[2] / 1000)' 1 dlock:job
+}
+
+@test "a server that it takes long to connect to gets the lock late, and has it no longer than the others" {
+    quorum 3
+    export LD_PRELOAD=$HELPERS/fault_slow_connect.so FAULT_PATH=$T/2.sock
+    hold_lock job --ttl=6
+    unset LD_PRELOAD
+    wait_until 10 is_held_on 2 # cut short at the take, and asked to join at once
+    [ "$(end_on 2)" -le "$(end_on 1)" ]
+    [ "$(end_on 2)" -le "$(end_on 3)" ]
+}
+
 @test "a server that is back has the lock before the next check would come" {
     quorum 2 1
     local start
