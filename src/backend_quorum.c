@@ -69,9 +69,8 @@ static bool lacks_lock(const struct quorum_member *member)
     return !member->granted && member->result != LOCK_RELEASED;
 }
 
-static bool wants_join(const struct quorum *quorum, const struct quorum_member *member)
+static bool wants_join(const struct quorum_member *member)
 {
-    (void)quorum;
     return lacks_lock(member) && deadline_passed(member->joins);
 }
 
@@ -89,9 +88,14 @@ static void plan_join(struct quorum *quorum)
 }
 
 /* A lease of another process is only known by its token. */
-static bool is_asked(const struct quorum *quorum, const struct quorum_member *member)
+static bool may_hold(const struct quorum *quorum, const struct quorum_member *member)
 {
     return member->granted || !is_own(&quorum->lease);
+}
+
+static bool is_asked(const struct quorum_member *member)
+{
+    return member->asked_as_holder;
 }
 
 static bool lost_there(const struct quorum_member *member)
@@ -127,7 +131,7 @@ static void prepare(struct quorum *quorum, const struct lease *lease)
     quorum->lease = *lease;
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
-        member->asked_as_holder = is_asked(quorum, member);
+        member->asked_as_holder = may_hold(quorum, member);
         if (!is_own(lease))
             member->lease = *lease;
     }
@@ -193,11 +197,11 @@ static enum lock_result quorum_extend(struct backend *backend, struct lease *lea
 static enum lock_result release_own(struct quorum *quorum, struct quorum_member *member, struct bound bound)
 {
     struct lease lease = quorum->lease;
-    if (!member->granted && member->store->uncertain && !quorum_owes(quorum, member))
+    if (!member->granted && member->store->uncertain && !quorum_owes(member))
         text_copy(member->owed, sizeof member->owed, quorum->take_id);
     enum lock_result result = LOCK_GONE;
     why_set(&member->why, "%s: it did not have it", member->url);
-    if (quorum_owes(quorum, member))
+    if (quorum_owes(member))
         result = quorum_settle(quorum, member, bound);
     if (!member->granted)
         return result;
@@ -214,9 +218,8 @@ static enum lock_result ask_release(void *data, int number, struct bound bound)
     return member->store->release(member->store, &quorum->lease, bound, &member->why);
 }
 
-static bool not_released(const struct quorum *quorum, const struct quorum_member *member)
+static bool not_released(const struct quorum_member *member)
 {
-    (void)quorum;
     return !member->released;
 }
 
@@ -241,8 +244,8 @@ static void prepare_release(struct quorum *quorum, const struct lease *lease)
     quorum->lease = *lease;
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
-        bool may_have_it = member->store->uncertain || quorum_owes(quorum, member);
-        member->asked_as_holder = is_asked(quorum, member);
+        bool may_have_it = member->store->uncertain || quorum_owes(member);
+        member->asked_as_holder = may_hold(quorum, member);
         member->worth = member->asked_as_holder ? DURATION_S(1) : may_have_it ? a_little : DURATION_ZERO;
     }
 }
@@ -261,7 +264,7 @@ static enum lock_result quorum_release(struct backend *backend, const struct lea
         struct quorum_member *member = &quorum->members[i];
         member->released |= member->result == LOCK_OK;
         member->granted = member->granted && !lost_there(member) && !member->released;
-        quorum->base.uncertain |= member->granted || quorum_owes(quorum, member);
+        quorum->base.uncertain |= member->granted || quorum_owes(member);
     }
     return quorum_verdict(quorum, cancelled, why);
 }

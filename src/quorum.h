@@ -78,9 +78,9 @@ enum lock_result quorum_verdict(const struct quorum *quorum, bool cancelled, str
  * would be no majority if all others came back; else LOCK_UNAVAILABLE. */
 enum lock_result quorum_failure(const struct quorum *quorum, struct why *why);
 
-/* Of what is left on so many servers, what a majority has, or as many as there
- * are; sorts them. */
-struct duration quorum_left(const struct quorum *quorum, struct duration *left, int count);
+/* Of what so many servers have (a deadline, a fence): what a majority has no less
+ * of, or as many as there are; sorts them. */
+int64_t quorum_has(const struct quorum *quorum, int64_t *values, int count);
 
 /* Until when a majority grants the lease. */
 struct deadline quorum_deadline(const struct quorum *quorum);
@@ -92,7 +92,7 @@ void quorum_note(struct quorum *quorum, bool always);
  * while once there is a verdict. */
 struct duration quorum_judge(const void *data, const struct crew *crew);
 
-typedef bool quorum_wanted(const struct quorum *quorum, const struct quorum_member *member);
+typedef bool quorum_wanted(const struct quorum_member *member);
 
 /* Asks those that are wanted (NULL: all) and keeps their results; the others
  * keep theirs. Returns whether the caller was cancelled. */

@@ -155,24 +155,24 @@ enum lock_result quorum_verdict(const struct quorum *quorum, bool cancelled, str
     return cancelled ? LOCK_CANCELLED : quorum_failure(quorum, why);
 }
 
-static int longer_first(const void *a, const void *b)
+static int higher_first(const void *a, const void *b)
 {
-    const struct duration *left = a, *right = b;
-    return left->ns > right->ns ? -1 : left->ns < right->ns;
+    const int64_t *left = a, *right = b;
+    return *left > *right ? -1 : *left < *right;
 }
 
-struct duration quorum_left(const struct quorum *quorum, struct duration *left, int count)
+int64_t quorum_has(const struct quorum *quorum, int64_t *values, int count)
 {
-    qsort(left, (size_t)count, sizeof *left, longer_first);
-    return left[(count < quorum->need ? count : quorum->need) - 1];
+    qsort(values, (size_t)count, sizeof *values, higher_first);
+    return values[(count < quorum->need ? count : quorum->need) - 1];
 }
 
 struct deadline quorum_deadline(const struct quorum *quorum)
 {
-    struct duration since_boot[QUORUM_MOST] = {{0}};
+    int64_t since_boot[QUORUM_MOST] = {0};
     for (int i = 0; i < quorum->count; i++)
-        since_boot[i].ns = quorum->members[i].lease.deadline.boot_ns;
-    return (struct deadline){quorum_left(quorum, since_boot, quorum->count).ns};
+        since_boot[i] = quorum->members[i].lease.deadline.boot_ns;
+    return (struct deadline){quorum_has(quorum, since_boot, quorum->count)};
 }
 
 /* --- rounds -------------------------------------------------------------- */
@@ -220,7 +220,7 @@ bool quorum_round(struct quorum *quorum, struct crew *crew, crew_ask *ask, crew_
 {
     bool asked[QUORUM_MOST] = {false};
     for (int i = 0; i < quorum->count; i++) {
-        asked[i] = wanted == NULL || wanted(quorum, &quorum->members[i]);
+        asked[i] = wanted == NULL || wanted(&quorum->members[i]);
         if (asked[i])
             crew_want(crew, i);
     }

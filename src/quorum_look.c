@@ -40,8 +40,7 @@ static struct duration judge_look(const void *data, const struct crew *crew)
 struct owner_count {
     const struct lock_owner *best; /* the record that knows the most */
     int count;
-    struct duration left[QUORUM_MOST];
-    int64_t fences[QUORUM_MOST];
+    int64_t left[QUORUM_MOST], fences[QUORUM_MOST];
 };
 
 static int64_t left_of(const struct lock_owner *owner)
@@ -65,34 +64,21 @@ static struct owner_count count_owner(const struct look *look, const char *token
         if (owner.best == NULL || knows_more(found, owner.best))
             owner.best = found;
         owner.fences[owner.count] = found->fence;
-        owner.left[owner.count++].ns = left_of(found);
+        owner.left[owner.count++] = left_of(found);
     }
     return owner;
 }
 
-static int higher_first(const void *a, const void *b)
-{
-    const int64_t *left = a, *right = b;
-    return *left > *right ? -1 : *left < *right;
-}
-
-/* A majority has the holder's. Others have what their own clocks gave: lower
- * ones from the take, higher ones where they joined later. */
-static int64_t fence_of(const struct quorum *quorum, struct owner_count *owner)
-{
-    qsort(owner->fences, (size_t)owner->count, sizeof *owner->fences, higher_first);
-    return owner->fences[(owner->count < quorum->need ? owner->count : quorum->need) - 1];
-}
-
-/* What a majority grants. */
+/* What a majority grants. It has the holder's fence: others have what their own
+ * clocks gave, lower ones from the take, higher ones where they joined later. */
 static void add_owner(const struct quorum *quorum, struct lock_state *to, struct owner_count *owner)
 {
     struct lock_owner *added = &to->owners[to->owner_count++];
-    int64_t left = quorum_left(quorum, owner->left, owner->count).ns;
+    int64_t left = quorum_has(quorum, owner->left, owner->count);
     *added = *owner->best;
     added->holder.expires = left != INT64_MAX;
     added->holder.left.ns = added->holder.expires ? left : 0;
-    added->fence = fence_of(quorum, owner);
+    added->fence = quorum_has(quorum, owner->fences, owner->count);
 }
 
 static int64_t larger(int64_t a, int64_t b)
@@ -181,9 +167,8 @@ static enum lock_result merge(const struct look *look, int least, struct lock_st
 }
 
 /* One that hangs is not waited for at each key of a list. */
-static bool has_answered(const struct quorum *quorum, const struct quorum_member *member)
+static bool has_answered(const struct quorum_member *member)
 {
-    (void)quorum;
     return member->result == LOCK_OK;
 }
 

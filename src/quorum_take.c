@@ -45,9 +45,8 @@ static const struct duration settle_least = {100 * NS_PER_MS};
 
 const struct duration quorum_join_interval = {1 * NS_PER_S};
 
-bool quorum_owes(const struct quorum *quorum, const struct quorum_member *member)
+bool quorum_owes(const struct quorum_member *member)
 {
-    (void)quorum;
     return member->owed[0] != '\0';
 }
 
@@ -76,7 +75,7 @@ enum lock_result quorum_settle(struct quorum *quorum, struct quorum_member *memb
 static enum lock_result take_on(struct quorum *quorum, struct quorum_member *member, const struct lock_request *request,
                                 struct lease *lease, struct holder *holder, struct bound bound)
 {
-    enum lock_result result = quorum_owes(quorum, member) ? quorum_settle(quorum, member, bound) : LOCK_OK;
+    enum lock_result result = quorum_owes(member) ? quorum_settle(quorum, member, bound) : LOCK_OK;
     if (is_settled(result))
         result = member->store->take(member->store, request, lease, holder, bound, &member->why);
     member->granted = result == LOCK_OK;
@@ -182,9 +181,8 @@ static int count_fences(const struct quorum *quorum)
     return count;
 }
 
-static bool wants_raise(const struct quorum *quorum, const struct quorum_member *member)
+static bool wants_raise(const struct quorum_member *member)
 {
-    (void)quorum;
     return member->chosen;
 }
 
@@ -236,18 +234,18 @@ static void give_up(struct quorum *quorum, struct crew *crew, struct bound bound
     quorum->base.uncertain = false;
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
-        if (member->granted || (member->store->uncertain && !quorum_owes(quorum, member)))
+        if (member->granted || (member->store->uncertain && !quorum_owes(member)))
             text_copy(member->owed, sizeof member->owed, quorum->take_id);
         member->was_uncertain |= member->store->uncertain;
         member->granted = false;
-        quorum->base.uncertain |= quorum_owes(quorum, member);
+        quorum->base.uncertain |= quorum_owes(member);
     }
     if (cancelled || !quorum->base.uncertain)
         return;
     quorum_round(quorum, crew, ask_settle, judge_settle, bound, quorum_owes);
     quorum->base.uncertain = false;
     for (int i = 0; i < quorum->count; i++)
-        quorum->base.uncertain |= quorum_owes(quorum, &quorum->members[i]);
+        quorum->base.uncertain |= quorum_owes(&quorum->members[i]);
 }
 
 /* --- refused ------------------------------------------------------------- */
@@ -256,16 +254,16 @@ static void give_up(struct quorum *quorum, struct crew *crew, struct bound bound
  * its lease on a majority. */
 static int count_same_holder(const struct quorum *quorum, const struct quorum_member *member, struct holder *holder)
 {
-    struct duration left[QUORUM_MOST];
+    int64_t left[QUORUM_MOST];
     int same = 0;
     for (int i = 0; i < quorum->count; i++) {
         const struct quorum_member *other = &quorum->members[i];
         if (other->result != LOCK_HELD || !holder_is_same(&other->holder, &member->holder))
             continue;
-        left[same++].ns = other->holder.expires ? other->holder.left.ns : INT64_MAX;
+        left[same++] = other->holder.expires ? other->holder.left.ns : INT64_MAX;
     }
     *holder = member->holder;
-    holder->left = quorum_left(quorum, left, same);
+    holder->left.ns = quorum_has(quorum, left, same);
     holder->expires = holder->left.ns != INT64_MAX;
     return same;
 }

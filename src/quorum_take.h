@@ -25,6 +25,6 @@ enum lock_result quorum_raise_on(const struct quorum *quorum, struct quorum_memb
 enum lock_result quorum_settle(struct quorum *quorum, struct quorum_member *member, struct bound bound);
 
 /* Whether there is anything to settle. */
-bool quorum_owes(const struct quorum *quorum, const struct quorum_member *member);
+bool quorum_owes(const struct quorum_member *member);
 
 #endif
