@@ -345,6 +345,8 @@ void acquisition_say_released(const struct acquisition *acquisition, enum lock_r
         say_verbose(out, "nothing to release: %s", why->text);
     else
         say_warning(out, "the lock could not be released: %s; it clears when its lease ends", why->text);
+    if (result == LOCK_OK && acquisition->backend->note != NULL)
+        say_verbose(out, "%s", acquisition->backend->note);
 }
 
 int acquisition_give_back(struct acquisition *acquisition, const char *text)

@@ -15,7 +15,8 @@
  *                    the first check there raises it
  *   it was extended on some    the lease ends when it does not stand on a majority any more
  *   it is released on a majority    done; the others are given a moment, and clear
- *                    by themselves when the lease ends
+ *                    by themselves when the lease ends, which is told with -v: they
+ *                    hold up nobody as long as a majority of the servers is free
  */
 #include "backend_quorum.h"
 
@@ -266,6 +267,7 @@ static enum lock_result quorum_release(struct backend *backend, const struct lea
         member->granted = member->granted && !lost_there(member) && !member->released;
         quorum->base.uncertain |= member->granted || quorum_owes(member);
     }
+    quorum_note_left(quorum);
     return quorum_verdict(quorum, cancelled, why);
 }
 

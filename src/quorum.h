@@ -88,6 +88,9 @@ struct deadline quorum_deadline(const struct quorum *quorum);
 /* Says in base.note and base.warning which of the members are not as they should be. */
 void quorum_note(struct quorum *quorum, bool always);
 
+/* The same after a release: which of them it has not reached. */
+void quorum_note_left(struct quorum *quorum);
+
 /* The judge for a question that may take its time: the slow ones are given a
  * while once there is a verdict. */
 struct duration quorum_judge(const void *data, const struct crew *crew);

@@ -113,6 +113,19 @@ void quorum_note(struct quorum *quorum, bool always)
         quorum->base.warning = quorum->warning.text;
 }
 
+/* A minority holds up nobody but where others are down as well. */
+void quorum_note_left(struct quorum *quorum)
+{
+    struct quorum_count count = quorum_count_all(quorum);
+    quorum->base.note = quorum->base.warning = NULL;
+    if (count.bad + count.silent == 0)
+        return;
+    why_set(&quorum->note, "the release has not reached %d of %d servers, where the lock clears when its lease ends",
+            count.bad + count.silent, quorum->count);
+    add_members(quorum, is_failure, ": ", &quorum->note);
+    quorum->base.note = quorum->note.text;
+}
+
 /* --- verdicts ------------------------------------------------------------ */
 
 enum lock_result quorum_failure(const struct quorum *quorum, struct why *why)

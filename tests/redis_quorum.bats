@@ -557,6 +557,20 @@ released_on() {
     ends_with 0 "$HOLDER"
 }
 
+@test "a release that does not reach one server: said with -v alone, and the next one has the lock" {
+    quorum 3
+    local left='the release has not reached 1 of 3 servers, where the lock clears when its lease ends: unix://.*/3.sock'
+    hold_lock job -v --owner=mine
+    for i in 1 2 3; do wait_until 10 is_held_on $i; done
+    freeze 3
+    end_hold
+    ends_with 0 "$HOLDER"
+    grep -qE "$left" "$T/held.err"
+    dlock -n --acquire --owner=yours job
+    fails_with 0 "$left" dlock -v --release --owner=yours job
+    fails_with 0 '^$' dlock -n job true
+}
+
 @test "an extension that reaches no majority moves no deadline" {
     quorum 3
     local start=$(now)
