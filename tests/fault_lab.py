@@ -306,7 +306,8 @@ class Lab:
     def look_for_lock(self, scenario, run):
         """What is left of the lock, "" for nothing; and whether anybody can have it."""
         if scenario.redis:
-            run.lock_left = "the lock" if any(self.locks(scenario)) else ""
+            left = sum(vote is not None for vote in self.locks(scenario))
+            run.lock_left = "the lock" if left > scenario.redis // 2 else "a part of the lock" if left else ""
             return
         run.lock_left = "the lock file" if os.path.exists(self.path("locks/dlock:job.lock")) else ""
         if run.lock_left or scenario.file == "exact":

@@ -66,6 +66,8 @@ def lock_may_stay(scenario, failure, run):
 
     In Redis: a lock that could not be released, or given back, clears by itself; that must be told. A take whose
     answer could not be read may have been carried out, and where everything fails from then on, nothing can be done.
+    Where poll() does, it cannot be told either.
+    On a minority of a quorum: it is no lock and holds up nobody, clears by itself, and is told with -v alone.
     In files: a file that cannot be looked at, locked or removed stays, and is in nobody's way.
     """
     if failure is None:
@@ -74,6 +76,10 @@ def lock_may_stay(scenario, failure, run):
         return failure.kind == "rest"  # that of its own trial, of a few seconds
     if run.lock_left == "the lock file":
         return failure.function in FILE_CALLS or failure.kind in ("rest", "limit")
+    if run.lock_left == "a part of the lock":
+        return not failure.changes_nothing
+    if (failure.function, failure.kind) == ("poll", "rest"):
+        return True
     return "clears when its lease ends" in run.stderr + run.stdout
 
 
