@@ -147,7 +147,8 @@ static void write_report(const struct run *run, bool taken, int status)
 /* The command is to be heard of before the stop signal is due. */
 static bool open_heartbeat(struct run *run, struct why *why)
 {
-    struct duration interval = {run->options->ttl.ns - run->options->grace.ns};
+    const struct options *options = run->options;
+    struct duration interval = {options->ttl.ns - lease_grace(options->ttl, options->grace).ns};
     char id[TOKEN_SIZE]; /* everybody sees it: not the owner token */
     token_make(id);
     if (!heartbeat_open(&run->heartbeat, id, why))

@@ -125,6 +125,9 @@ static void take_in(const struct quorum *quorum, struct lease *lease)
         break;
     }
     lease->deadline = quorum_deadline(quorum);
+    for (int i = 0; i < quorum->count; i++)
+        if (quorum->members[i].lease.deadline.boot_ns == lease->deadline.boot_ns)
+            lease->set = quorum->members[i].lease.set;
 }
 
 static void prepare(struct quorum *quorum, const struct lease *lease)

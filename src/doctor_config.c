@@ -45,7 +45,7 @@ const char *config_default(const struct options *options, enum option_id id, cha
     case OPT_HOLD_AT_LEAST: return duration_default(options->hold_at_least, text);
     case OPT_CONNECT_TIMEOUT: return duration_default(options->connect_timeout, text);
     case OPT_OUTAGE: return duration_default(options->outage, text);
-    case OPT_GRACE: return duration_default(options->grace, text);
+    case OPT_GRACE: return duration_default(lease_grace(options->ttl, options->grace), text);
     case OPT_CONFLICT_EXIT_CODE: return number_default(options->conflict_status, text);
     case OPT_WAIT_REPLICAS: return number_default(options->wait_replicas, text);
     case OPT_PREFIX: return options->prefix;

@@ -47,16 +47,29 @@ void lease_begin(struct lease *lease, const struct lock_request *request, struct
         .slots = request->slots,
         .slot = -1,
         .ttl = request->ttl,
+        .set = request->ttl,
         .fence = fence,
         .taken = before,
         .hold = deadline_plus(before, request->hold_at_least),
         .deadline = deadline_minus(deadline_plus(before, request->ttl), lease_drift(request->ttl)),
+        .latest = deadline_after(request->ttl),
     };
+}
+
+struct duration lease_grace(struct duration set, struct duration given)
+{
+    return given.ns >= 0 ? given : duration_min(DURATION_S(10), (struct duration){set.ns / 10});
+}
+
+bool lease_is_as_taken(const struct lease *lease, struct duration set)
+{
+    struct duration slack = lease_grace(lease->ttl, (struct duration){-1});
+    return set.ns >= lease->ttl.ns - slack.ns && set.ns <= lease->ttl.ns + slack.ns;
 }
 
 struct deadline lease_warning_time(const struct lease *lease, struct deadline deadline)
 {
-    return deadline_minus(deadline, (struct duration){lease->ttl.ns / 10});
+    return deadline_minus(deadline, (struct duration){lease->set.ns / 10});
 }
 
 bool lease_as_good_as_over(const struct lease *lease)
@@ -66,14 +79,19 @@ bool lease_as_good_as_over(const struct lease *lease)
 
 void lease_adopt(struct lease *lease, struct deadline before, struct deadline after, struct duration left)
 {
-    struct duration drift = lease_drift(lease->ttl);
+    struct duration drift = lease_drift(lease->set), slack = duration_max((struct duration){lease->set.ns / 100}, DURATION_MS(2));
     /* The store read its clock between before and after: the lock ends within these two. */
     struct deadline earliest = deadline_minus(deadline_plus(before, left), drift);
     struct deadline latest = deadline_plus(after, left);
     bool extended = deadline_before(deadline_plus(lease->deadline, drift), earliest);
     bool shortened = deadline_before(latest, lease->deadline);
-    if (extended || shortened)
-        lease->deadline = earliest;
+    if (!extended && !shortened)
+        return;
+    if (deadline_before(deadline_plus(lease->latest, slack), deadline_plus(before, left)) ||
+        deadline_before(deadline_plus(latest, slack), lease->deadline))
+        lease->set = left;
+    lease->deadline = deadline_minus(deadline_plus(before, left), lease_drift(lease->set));
+    lease->latest = latest;
 }
 
 struct deadline holder_end(const struct holder *holder)

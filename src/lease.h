@@ -76,9 +76,11 @@ struct lease {
     int slots; /* of MODE_SLOTS */
     int slot;  /* 0 to slots - 1; -1: none */
     struct duration ttl;
+    struct duration set;      /* how long it lasted when it was last set: the TTL, or what another has made of it since */
     int64_t fence;            /* rises with every take of the lock */
     struct deadline taken;    /* before the take was sent */
     struct deadline deadline; /* from which on we may not hold it any more */
+    struct deadline latest;   /* until which the store may still keep it */
     struct deadline hold;     /* until which others are kept out after the release; in the past: not at all */
     bool lost;                /* it ended or was lost before the command did: counted at the release */
 };
@@ -91,6 +93,15 @@ struct duration lease_drift(struct duration ttl);
 /* Starts the lease at `before`, the moment before its take was sent. */
 void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before, int64_t fence);
 
+/* How long before its end those who work under a lease are told to stop: as
+ * --grace says, or where that is negative a tenth of the lease as it was last
+ * set, at most 10 s. */
+struct duration lease_grace(struct duration set, struct duration given);
+
+/* Whether a lease that was last set to this lasts, more or less, as long as it
+ * was taken for: what a check that came late tells of an extension is less. */
+bool lease_is_as_taken(const struct lease *lease, struct duration set);
+
 /* When the last tenth of a lease that ends at `deadline` begins. */
 struct deadline lease_warning_time(const struct lease *lease, struct deadline deadline);
 
@@ -100,7 +111,9 @@ bool lease_as_good_as_over(const struct lease *lease);
 /* Takes in what a check said: asked at `before`, answered at `after`, the
  * store will keep the lock `left` longer. Adopts the new deadline where
  * somebody extended or shortened the lease, and leaves it where the answer
- * differs by no more than the way to the store explains. */
+ * differs by no more than the way to the store explains. What differs by no
+ * more than the clocks, or a take whose answer was slow, is no other lease:
+ * its length stays as it was set. */
 void lease_adopt(struct lease *lease, struct deadline before, struct deadline after, struct duration left);
 
 /* When a holder's lease will just have ended; DEADLINE_NEVER: not known. */

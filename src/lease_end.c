@@ -3,13 +3,50 @@
 #include "duration.h"
 #include "signal_name.h"
 
+#include <stdio.h>
+
 /* How long to go on with what even KILL does not end (it hangs in the kernel). */
 static const struct duration kill_limit = {10 * NS_PER_S}, kill_interval = {5 * NS_PER_MS};
 
 void lease_end_init(struct lease_end *end)
 {
-    end->state = (struct watch_state){.verdict = WATCH_HELD, .deadline = end->lease->deadline};
+    end->state = (struct watch_state){.verdict = WATCH_HELD, .deadline = end->lease->deadline, .set = end->lease->set};
     end->warn_at = lease_warning_time(end->lease, end->lease->deadline);
+}
+
+static struct duration grace_of(const struct lease_end *end)
+{
+    return lease_grace(end->state.set, end->grace);
+}
+
+enum { LEASE_TEXT_SIZE = DURATION_TEXT_SIZE + 32 };
+
+/* "the lease of 1h"; where somebody has changed that, what it was changed to: the
+ * store tells what is left, a moment later. Returns text. */
+static const char *lease_format(const struct lease_end *end, char text[LEASE_TEXT_SIZE])
+{
+    char time[DURATION_TEXT_SIZE];
+    struct duration set = end->state.set;
+    int64_t step = set.ns < NS_PER_S / 2 ? 10 * NS_PER_MS : set.ns < 10 * NS_PER_S ? 100 * NS_PER_MS : NS_PER_S;
+    if (lease_is_as_taken(end->lease, set)) {
+        snprintf(text, LEASE_TEXT_SIZE, "the lease of %s", duration_format(end->lease->ttl, time, sizeof time));
+        return text;
+    }
+    set.ns = (set.ns + step / 2) / step * step;
+    snprintf(text, LEASE_TEXT_SIZE, "the lease, last set to %s,", duration_format(set, time, sizeof time));
+    return text;
+}
+
+/* What would help; of a lease that somebody has changed, --ttl would not. Returns text. */
+static const char *advice_format(const struct lease_end *end, char text[LEASE_TEXT_SIZE])
+{
+    char grace[DURATION_TEXT_SIZE];
+    text[0] = '\0';
+    if (lease_is_as_taken(end->lease, end->state.set))
+        snprintf(text, LEASE_TEXT_SIZE, " (--ttl sets a longer one)");
+    else if (end->state.set.ns <= end->grace.ns)
+        snprintf(text, LEASE_TEXT_SIZE, " (--grace=%s is no shorter)", duration_format(end->grace, grace, sizeof grace));
+    return text;
 }
 
 static void is_over(struct lease_end *end)
@@ -74,36 +111,36 @@ static void lost(struct lease_end *end)
         say_error(end->out, "the lock is lost: %s; %s runs on (--on-expire=warn)", end->state.why.text, end->worker.name);
         return;
     }
-    stop(end, deadline_earlier(end->state.deadline, deadline_after(end->grace)));
+    stop(end, deadline_earlier(end->state.deadline, deadline_after(grace_of(end))));
     say_error(end->out, "the lock is lost: %s; stopping %s with %s", end->state.why.text, end->worker.name,
               signal_format(end->stop_signal, name, sizeof name));
 }
 
 static void ending(struct lease_end *end)
 {
-    char name[32], ttl[DURATION_TEXT_SIZE], left_text[DURATION_TEXT_SIZE];
+    char name[32], lease[LEASE_TEXT_SIZE], left_text[DURATION_TEXT_SIZE], advice[LEASE_TEXT_SIZE];
     struct duration left = deadline_left(end->state.deadline);
     is_over(end);
     stop(end, end->state.deadline);
-    say_error(end->out, "the lease of %s ends in %s%s%s; stopping %s with %s (--ttl sets a longer one)",
-              duration_format(end->lease->ttl, ttl, sizeof ttl), duration_format(left, left_text, sizeof left_text),
+    say_error(end->out, "%s ends in %s%s%s; stopping %s with %s%s", lease_format(end, lease),
+              duration_format(left, left_text, sizeof left_text),
               end->state.why.text[0] != '\0' ? " and could not be looked at: " : "", end->state.why.text,
-              end->worker.name, signal_format(end->stop_signal, name, sizeof name));
+              end->worker.name, signal_format(end->stop_signal, name, sizeof name), advice_format(end, advice));
 }
 
 static void ended(struct lease_end *end)
 {
-    char ttl[DURATION_TEXT_SIZE];
+    char lease[LEASE_TEXT_SIZE], advice[LEASE_TEXT_SIZE];
     bool said = end->over;
     is_over(end);
-    duration_format(end->lease->ttl, ttl, sizeof ttl);
+    lease_format(end, lease);
     if (end->warn_only) {
         if (!said)
-            say_error(end->out, "the lease of %s has ended; %s runs on without the lease (--on-expire=warn)", ttl, end->worker.name);
+            say_error(end->out, "%s has ended; %s runs on without the lease (--on-expire=warn)", lease, end->worker.name);
         return;
     }
     lease_end_kill(end);
-    say_error(end->out, "the lease of %s has ended; killing %s (--ttl sets a longer one)", ttl, end->worker.name);
+    say_error(end->out, "%s has ended; killing %s%s", lease, end->worker.name, advice_format(end, advice));
 }
 
 /* By the worker itself, or by whoever it gave its token to. */
@@ -117,8 +154,10 @@ static void was_released(struct lease_end *end)
 static void act_on_lease(struct lease_end *end)
 {
     struct deadline now = deadline_now(), deadline = end->state.deadline;
-    struct deadline last_answer = watch_last_answer(deadline, end->grace);
-    if (deadline_before(end->lease->deadline, deadline)) /* extended: it may be said anew */
+    struct deadline last_answer = watch_last_answer(deadline, grace_of(end));
+    bool said = end->warn_at.boot_ns == INT64_MAX, extended = deadline_before(end->lease->deadline, deadline);
+    end->lease->set = end->state.set;
+    if (extended || !said) /* extended: it may be said anew */
         end->warn_at = lease_warning_time(end->lease, deadline);
     end->lease->deadline = deadline;
     if (end->state.verdict == WATCH_LOST) {
@@ -129,7 +168,8 @@ static void act_on_lease(struct lease_end *end)
         ending(end);
     } else if (!deadline_before(now, end->warn_at)) {
         end->warn_at = DEADLINE_NEVER;
-        say_warning(end->out, "90 %% of the lease is over and %s still runs; --ttl sets a longer one", end->worker.name);
+        say_warning(end->out, "90 %% of the lease is over and %s still runs%s", end->worker.name,
+                    lease_is_as_taken(end->lease, end->lease->set) ? "; --ttl sets a longer one" : "");
     }
 }
 
@@ -164,7 +204,7 @@ struct deadline lease_end_next(const struct lease_end *end)
     if (end->warn_only)
         next = end->over ? DEADLINE_NEVER : deadline;
     else
-        next = deadline_earlier(deadline, watch_last_answer(deadline, end->grace));
+        next = deadline_earlier(deadline, watch_last_answer(deadline, grace_of(end)));
     return deadline_earlier(next, end->warn_at);
 }
 

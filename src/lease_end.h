@@ -32,7 +32,7 @@ struct lease_end {
     const struct messages *out;
     struct lease *lease; /* its deadline follows what the watch adopts */
     struct worker worker;
-    struct duration grace;
+    struct duration grace; /* negative: lease_grace() */
     int stop_signal;
     bool warn_only;           /* --on-expire=warn */
     struct watch_state state; /* the last that was read */

@@ -26,7 +26,7 @@ static const struct options defaults = {
     .connect_timeout = {3 * NS_PER_S},
     .outage = {10 * NS_PER_S},
     .stop_signal = SIGTERM,
-    .grace = {-1}, /* not set: min(10s, ttl/10) */
+    .grace = {-1},
 };
 
 void options_free(struct options *options)

@@ -62,7 +62,7 @@ struct options {
     enum backend_choice backend;
     enum on_degraded on_degraded;
     struct duration connect_timeout, outage;
-    struct duration grace; /* < ttl */
+    struct duration grace; /* < ttl; negative: not given, lease_grace() */
     int stop_signal;
     bool fallback_to_file;
     bool warn_on_expire; /* --on-expire=warn */

@@ -227,8 +227,6 @@ enum settings_result options_check(struct options *options, struct why *why)
         options->waits_forever = false;
         options->wait = DURATION_ZERO;
     }
-    if (options->grace.ns < 0)
-        options->grace = duration_min(DURATION_S(10), (struct duration){options->ttl.ns / 10});
     if (options->grace.ns >= options->ttl.ns)
         return disagree(options, OPT_GRACE, "it must be shorter than the lease (--ttl)", why);
     return SETTINGS_OK;

@@ -425,6 +425,7 @@ enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member
         member->lease = lease;
         member->lease.deadline = deadline_earlier(lease.deadline, quorum->lease.deadline);
         member->lease.ttl = quorum->lease.ttl; /* by which a later extension is measured */
+        member->lease.set = quorum->lease.set; /* it was taken for the rest of that */
         result = quorum_raise_on(quorum, member, bound);
     } else if (result == LOCK_HELD) {
         why_set(&member->why, "%s: it is held by another there", member->url);

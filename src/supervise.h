@@ -15,7 +15,7 @@ struct supervision {
     const struct signals *signals;
     const struct messages *out;
     const char *const *argv;
-    struct duration grace;
+    struct duration grace; /* negative: lease_grace() */
     int stop_signal;
     bool warn_only; /* --on-expire=warn */
     bool tree;      /* --tree */

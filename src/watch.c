@@ -104,6 +104,7 @@ static void publish(struct watch *watch, enum watch_verdict verdict, const struc
     if (watch->state.verdict != WATCH_LOST) {
         watch->state.verdict = verdict;
         watch->state.deadline = watch->lease.deadline;
+        watch->state.set = watch->lease.set;
         watch->state.why = *why;
     }
     if (cannot != NULL && watch->state.note.text[0] == '\0') {
@@ -118,6 +119,17 @@ static void publish(struct watch *watch, enum watch_verdict verdict, const struc
     pthread_mutex_unlock(&watch->mutex);
     if (news)
         tell(watch->news_fd);
+}
+
+/* By the lease as it is now known. */
+static struct duration grace_of(const struct watch *watch)
+{
+    return lease_grace(watch->lease.set, watch->grace);
+}
+
+static struct deadline stop_time(const struct watch *watch)
+{
+    return deadline_minus(watch->lease.deadline, grace_of(watch));
 }
 
 static struct deadline beat_due(const struct watch *watch)
@@ -191,7 +203,7 @@ static struct duration look(struct watch *watch, struct deadline stop, enum lock
 {
     struct why why = {""};
     bool last = deadline_passed(stop);
-    struct deadline until = last ? watch_last_answer(watch->lease.deadline, watch->grace) : stop;
+    struct deadline until = last ? watch_last_answer(watch->lease.deadline, grace_of(watch)) : stop;
     if (last && deadline_passed(until)) /* with --on-expire=warn one goes on looking */
         until = watch->lease.deadline;
     *result = ask(watch, last, (struct bound){until, watch->quit_fd}, &why);
@@ -199,7 +211,7 @@ static struct duration look(struct watch *watch, struct deadline stop, enum lock
         publish(watch, WATCH_LOST, &why);
     else if (*result == LOCK_RELEASED)
         publish(watch, WATCH_RELEASED, &why);
-    else if (last && !deadline_before(deadline_now(), deadline_minus(watch->lease.deadline, watch->grace)))
+    else if (last && !deadline_before(deadline_now(), stop_time(watch)))
         publish(watch, WATCH_ENDING, &why);
     else
         publish(watch, WATCH_HELD, &why);
@@ -214,10 +226,10 @@ static void *watch_thread(void *data)
     (void)watch->backend->news(watch->backend); /* from here on it is watched */
     while (!deadline_passed(watch->lease.deadline)) {
         enum lock_result result;
-        struct duration interval = look(watch, deadline_minus(watch->lease.deadline, watch->grace), &result);
+        struct duration interval = look(watch, stop_time(watch), &result);
         if (lock_is_lost(result) || result == LOCK_RELEASED || result == LOCK_CANCELLED)
             break;
-        struct deadline stop = deadline_minus(watch->lease.deadline, watch->grace); /* it may have been moved */
+        struct deadline stop = stop_time(watch); /* it may have been moved */
         struct deadline next = deadline_after(interval);
         if (!deadline_passed(stop))
             next = deadline_earlier(next, stop);
@@ -248,7 +260,7 @@ enum lock_result watch_start(struct watch *watch, const struct watch_plan *plan,
         .news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
         .quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
         .beat_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
-        .state = {.verdict = WATCH_HELD, .deadline = plan->lease->deadline},
+        .state = {.verdict = WATCH_HELD, .deadline = plan->lease->deadline, .set = plan->lease->set},
     };
     bool opened = watch->news_fd >= 0 && watch->quit_fd >= 0 && watch->beat_fd >= 0;
     int error = !opened ? errno : pthread_mutex_init(&watch->mutex, NULL);

@@ -19,6 +19,7 @@ enum watch_verdict {
 struct watch_state {
     enum watch_verdict verdict;
     struct deadline deadline; /* adopted, where somebody moved it */
+    struct duration set;      /* what the lease was last set to */
     struct why why;           /* of WATCH_LOST and WATCH_RELEASED; of WATCH_ENDING where the store could not be asked */
     struct why note;          /* to be said once with -v; "": nothing */
 };
@@ -26,7 +27,7 @@ struct watch_state {
 struct watch {
     struct backend *backend;
     struct lease lease;    /* the thread's own copy */
-    struct duration grace; /* it asks once more this long before the deadline */
+    struct duration grace; /* it asks once more this long before the deadline; negative: lease_grace() */
     const struct heartbeat *heartbeat;
     const struct notify *notify;
     int news_fd;           /* to the main thread: the state has changed */
@@ -43,7 +44,7 @@ struct watch {
 struct watch_plan {
     struct backend *backend;
     const struct lease *lease;
-    struct duration grace;
+    struct duration grace; /* negative: lease_grace() */
     const struct heartbeat *heartbeat; /* looked at before the last look; its fd -1: none */
     const struct notify *notify;       /* to pass on what is found there */
 };

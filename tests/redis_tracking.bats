@@ -90,6 +90,17 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     wait "$HOLDER"
 }
 
+@test "a lease that another client has cut short is not told of as that of --ttl" {
+    start_redis
+    hold_armed -r "$URL" -t 1h
+    local start=$(now) status=0
+    redis pexpire dlock:job 1500
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    [ $(($(now) - start)) -ge 1000 ]
+    grep -qE 'the lease, last set to 1s[0-9]+ms, ends in [0-9]+ms; stopping the command with SIGTERM$' "$T/held.err"
+}
+
 @test "somebody who touches the key again and again neither takes the lock nor keeps the holder busy" {
     start_redis
     hold_armed -r "$URL"

@@ -8,6 +8,27 @@ load backend
     is_clean job
 }
 
+@test "a lease that was changed is told of as it was last set, and its grace is a tenth of that" {
+    local start=$(now)
+    fails_with 124 'the lease, last set to (3s|2s[0-9]+ms), ends in [0-9]+ms; stopping the command with SIGTERM$' \
+        dlock -t 1h job -- sh -c 'dlock --extend --ttl=3 && exec sleep 60'
+    [ $(($(now) - start)) -ge 2500 ]
+    fails_with 124 'the lease, last set to (4s|3s[0-9]+ms), ends in [0-9]+ms; stopping the command with SIGTERM$' \
+        dlock -t 1s --grace=100ms job -- sh -c 'dlock --extend --ttl=4 && exec sleep 60'
+    [[ $output == *'90 % of the lease is over and the command still runs'$'\n'* ]]
+    fails_with 124 'the lease of 2s ends in [0-9]+ms; .*SIGTERM \(--ttl sets' \
+        dlock -t 2s job -- sh -c 'sleep 0.5; dlock --extend && exec sleep 60'
+}
+
+@test "a grace that was given counts as given, and is told of where a lease was set no longer" {
+    local start=$(now)
+    fails_with 124 'the lease, last set to (20|19)s, ends in 1[0-9]s.*; stopping the command with SIGTERM \(--grace=30s is no shorter\)' \
+        dlock -t 1h --grace=30s job -- sh -c 'dlock --extend --ttl=20 && exec sleep 60'
+    within 10000 "$start"
+    fails_with 124 'the lease, last set to (2s|1s[0-9]+ms), ends in 1s?[0-9]+ms; stopping the command with SIGTERM$' \
+        dlock -t 1h --grace=1500ms job -- sh -c 'dlock --extend --ttl=2 && exec sleep 60'
+}
+
 @test "one that is deaf to TERM is killed when the lease ends, not later" {
     local start end
     start=$(now)
