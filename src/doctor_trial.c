@@ -115,11 +115,15 @@ static bool check(struct trial *trial)
     return step_end(trial, "check", result, &why);
 }
 
-/* Until the descriptor is readable. */
-static bool is_told(const struct trial *trial, int fd)
+static struct deadline tell_end(const struct trial *trial)
+{
+    return deadline_earlier(deadline_after(tell_limit), trial->bound.until);
+}
+
+/* Whether the descriptor is readable before `end`. */
+static bool is_told(const struct trial *trial, int fd, struct deadline end)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = trial->bound.cancel_fd, .events = POLLIN}};
-    struct deadline end = deadline_earlier(deadline_after(tell_limit), trial->bound.until);
     int ready;
     do
         ready = poll(fds, 2, deadline_poll_ms(end));
@@ -149,7 +153,7 @@ static bool watch(struct trial *trial)
     enum lock_result result = other->extend(other, &seen, EXTEND_EXACTLY, trial->bound, &why);
     if (result != LOCK_OK)
         return step_end(trial, "extend from elsewhere", result, &why);
-    bool told = is_told(trial, news.fd);
+    bool told = is_told(trial, news.fd, tell_end(trial));
     findings_time(deadline_gap(trial->start, deadline_now()), time);
     findings_add(trial->findings, told ? FINDING_OK : FINDING_WARN, name, advice,
                  told ? "%s" : "no, though the server has agreed to; waited %s", time);
@@ -179,13 +183,13 @@ static bool release(struct trial *trial)
 }
 
 /* Whether the waiter is called, or told that the lock was touched: then it is to
- * ask a moment later. */
+ * ask a moment later. What is told and cannot be read stays to be read for ever. */
 static bool is_called(struct trial *trial)
 {
     struct backend *backend = trial->waiter.backend;
-    struct deadline soon = deadline_after(tell_limit);
+    struct deadline soon = deadline_after(tell_limit), end = tell_end(trial);
     struct call call = backend->listen(backend);
-    while (!call.now && !deadline_before(call.by, soon) && call.fd >= 0 && is_told(trial, call.fd))
+    while (!call.now && !deadline_before(call.by, soon) && call.fd >= 0 && !deadline_passed(end) && is_told(trial, call.fd, end))
         call = backend->listen(backend);
     return call.now || deadline_before(call.by, soon);
 }

@@ -30,7 +30,7 @@ teardown() { common_teardown; }
 without() {
     : >"$T/page"
     truncate -s 8192 "$T/page"
-    run env FAIL_PAGE="$T/page" FAIL_CALL="$1" FAIL_ERRNO=5 FAIL_KIND="$2" FAIL_AT="$3" LD_PRELOAD="$HELPERS/fail_nth.so" \
+    run timeout 60 env FAIL_PAGE="$T/page" FAIL_CALL="$1" FAIL_ERRNO=5 FAIL_KIND="$2" FAIL_AT="$3" LD_PRELOAD="$HELPERS/fail_nth.so" \
         "$DLOCK" "${@:4}"
     echo "$output"
 }
@@ -58,6 +58,15 @@ without() {
     [ ! -e "$T/ran" ]
     end_hold
     wait "$HOLDER"
+}
+
+@test "--doctor: what is told and cannot be read is not waited for without end" {
+    [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
+    local start=$(now)
+    without read rest 1 --doctor job
+    within 10000 "$start"
+    equals "$status" 0
+    [[ $output == *'warn  handed over'*'but not called: nothing was heard'* ]]
 }
 
 @test "stderr and stdout that are closed or full do not change what happens" {
