@@ -19,17 +19,19 @@
  *      state before the main thread's own limit (watch_last_answer()), which it
  *      computes anew from it. Not extended, or no answer by half of the grace:
  *      WATCH_ENDING, and the main thread stops the command.
- *   2. The watch is late or stuck: the main thread stops the command at
+ *   2. An earlier look has had no answer until `stop`: it is not the last one, and
+ *      the store is asked once more right then.
+ *   3. The watch is late or stuck: the main thread stops the command at
  *      watch_last_answer() all the same, and kills at the deadline that it last
  *      read.
- *   3. The lock is lost meanwhile: WATCH_LOST, final; a later state never takes
+ *   4. The lock is lost meanwhile: WATCH_LOST, final; a later state never takes
  *      it back.
- *   4. The command, or whoever has its token, releases the lock: WATCH_RELEASED,
+ *   5. The command, or whoever has its token, releases the lock: WATCH_RELEASED,
  *      final too. There is nothing left to watch, and nothing to stop for.
- *   5. The command ends: watch_stop() writes quit_fd, on which every wait of the
+ *   6. The command ends: watch_stop() writes quit_fd, on which every wait of the
  *      thread ends, joins, and reads the last state: a loss found in the very
  *      last check still counts.
- *   6. All of the process was frozen: main's timer and the thread's wait are both
+ *   7. All of the process was frozen: main's timer and the thread's wait are both
  *      over on waking; whichever runs first, the main thread looks at the boot
  *      clock before it believes in any end of the command.
  *
@@ -127,6 +129,7 @@ static struct duration grace_of(const struct watch *watch)
     return lease_grace(watch->lease.set, watch->grace);
 }
 
+/* As long as the lease stands as it does now. */
 static struct deadline stop_time(const struct watch *watch)
 {
     return deadline_minus(watch->lease.deadline, grace_of(watch));
@@ -198,24 +201,33 @@ static enum lock_result ask(struct watch *watch, bool last, struct bound bound, 
     return result;
 }
 
-/* One look at the store. Returns how long until the next one. */
-static struct duration look(struct watch *watch, struct deadline stop, enum lock_result *result)
+struct looked {
+    enum lock_result result;
+    struct duration interval; /* until the next look */
+    bool last;                /* it began at `stop`, or after it */
+};
+
+/* One look at the store. */
+static struct looked look(struct watch *watch)
 {
     struct why why = {""};
-    bool last = deadline_passed(stop);
-    struct deadline until = last ? watch_last_answer(watch->lease.deadline, grace_of(watch)) : stop;
-    if (last && deadline_passed(until)) /* with --on-expire=warn one goes on looking */
+    struct deadline until = stop_time(watch);
+    struct looked looked = {.last = deadline_passed(until)};
+    if (looked.last)
+        until = watch_last_answer(watch->lease.deadline, grace_of(watch));
+    if (looked.last && deadline_passed(until)) /* with --on-expire=warn one goes on looking */
         until = watch->lease.deadline;
-    *result = ask(watch, last, (struct bound){until, watch->quit_fd}, &why);
-    if (lock_is_lost(*result))
+    looked.result = ask(watch, looked.last, (struct bound){until, watch->quit_fd}, &why);
+    looked.interval = looked.result == LOCK_OK ? check_interval(watch->lease.ttl) : retry_interval;
+    if (lock_is_lost(looked.result))
         publish(watch, WATCH_LOST, &why);
-    else if (*result == LOCK_RELEASED)
+    else if (looked.result == LOCK_RELEASED)
         publish(watch, WATCH_RELEASED, &why);
-    else if (last && !deadline_before(deadline_now(), stop_time(watch)))
+    else if (looked.last && deadline_passed(stop_time(watch)))
         publish(watch, WATCH_ENDING, &why);
     else
         publish(watch, WATCH_HELD, &why);
-    return *result == LOCK_OK ? check_interval(watch->lease.ttl) : retry_interval;
+    return looked;
 }
 
 /* After the last look there is nothing more to find out that would change what
@@ -225,13 +237,11 @@ static void *watch_thread(void *data)
     struct watch *watch = data;
     (void)watch->backend->news(watch->backend); /* from here on it is watched */
     while (!deadline_passed(watch->lease.deadline)) {
-        enum lock_result result;
-        struct duration interval = look(watch, stop_time(watch), &result);
-        if (lock_is_lost(result) || result == LOCK_RELEASED || result == LOCK_CANCELLED)
+        struct looked looked = look(watch);
+        if (lock_is_lost(looked.result) || looked.result == LOCK_RELEASED || looked.result == LOCK_CANCELLED)
             break;
-        struct deadline stop = stop_time(watch); /* it may have been moved */
-        struct deadline next = deadline_after(interval);
-        if (!deadline_passed(stop))
+        struct deadline next = deadline_after(looked.interval), stop = stop_time(watch);
+        if (!looked.last || !deadline_passed(stop))
             next = deadline_earlier(next, stop);
         if (!pause_until(watch, next))
             break;

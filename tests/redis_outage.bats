@@ -265,6 +265,21 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
     equals "$(cat "$T/held.err")" ''
 }
 
+@test "a check that hangs until the stop signal is due is not the last question: an extended lease is seen" {
+    start_redis
+    torture_proxy redis
+    local run status=0
+    dlock -r "unix://$T/redis.proxy" --connect-timeout=20s -t 5s --grace=900ms --owner=me job -- \
+        sh -c 'touch "$T/held"; sleep 5.5' 2>"$T/err" 3>&- 4>&- &
+    run=$!
+    wait_until 10 test -e "$T/held"
+    ask_proxy redis hang
+    dlock -r "$URL" --extend --owner=me -t 60s job
+    wait "$run" || status=$?
+    equals "$status $(cat "$T/err")" '0 '
+    is_free
+}
+
 @test "a server that pauses its clients: no lock from it meanwhile, none is lost, and each is taken once" {
     start_redis
     hold_lock job -r "$URL" -t 20 --connect-timeout=300ms

@@ -179,6 +179,11 @@ class Proxy:
         """Holds back all of the next so many connections, so that others overtake them."""
         self.holds = int(count)
 
+    async def hang(self):
+        """Holds back all of the connections that are there now. Later ones pass."""
+        for connection in self.connections:
+            connection.held = True
+
     async def cut(self, after):
         """Ends each connection when so many more bytes of replies have passed."""
         self.cut_after = int(after)
@@ -209,7 +214,7 @@ class Proxy:
         await self.listen()
 
 
-FAULTS = ("partition", "delay", "bandwidth", "hold", "cut", "reset", "refuse", "heal")
+FAULTS = ("partition", "delay", "bandwidth", "hold", "hang", "cut", "reset", "refuse", "heal")
 
 
 class ProxyProcess:
