@@ -167,6 +167,7 @@ static int run_nested(struct run *run)
     write_report(run, false, STATUS_OK);
     report_close(&run->report);
     (void)acquisition_close(&run->lock, STATUS_OK);
+    signals_forget_writes(&run->lock.signals);
     signals_restore(&run->lock.signals);
     execvp(run->argv[0], (char *const *)(uintptr_t)run->argv);
     return cannot_run(run, errno);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 static const int ending[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
@@ -106,6 +107,17 @@ int signals_ended_by(const struct signals *signals)
         if (number == 0 && ends(event.number))
             number = event.number;
     return number;
+}
+
+void signals_forget_writes(const struct signals *signals)
+{
+    sigset_t ours;
+    sigemptyset(&ours);
+    for (size_t i = 0; i < sizeof blocked_for_good / sizeof *blocked_for_good; i++)
+        if (sigismember(&signals->original, blocked_for_good[i]) == 0)
+            sigaddset(&ours, blocked_for_good[i]);
+    while (sigtimedwait(&ours, NULL, &(struct timespec){0}) > 0)
+        continue;
 }
 
 void signals_restore(const struct signals *signals)

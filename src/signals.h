@@ -36,6 +36,11 @@ bool signals_next(const struct signals *signals, struct signal_event *event);
  * where no command runs, 0 where there is none. */
 int signals_ended_by(const struct signals *signals);
 
+/* Takes back the SIGPIPE and SIGXFSZ of our own writes, before signals_restore()
+ * where this process goes on, which they would end. Those that our caller had
+ * blocked may be its own. */
+void signals_forget_writes(const struct signals *signals);
+
 /* Puts back, in the child before exec(3), what dlock was given. Async-signal-safe. */
 void signals_restore(const struct signals *signals);
 

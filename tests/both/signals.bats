@@ -145,3 +145,18 @@ os.execvp("dlock", ["dlock", "-t", "7s", "--grace=3s", "job", "python3", os.envi
     equals "$status" 5
     is_clean job
 }
+
+@test "a message that nobody reads and a report that finds no room do not end a command inside the lock" {
+    run python3 - <<'P'
+import os, subprocess
+reader, writer = os.pipe()
+os.close(reader)
+print(subprocess.call(["dlock", "job", "dlock", "-v", "job", "touch", os.environ["T"] + "/told"], stderr=writer))
+P
+    equals "$status $output" '0 0'
+    [ -e "$T/told" ]
+    run dlock job -- sh -c 'ulimit -f 0; exec dlock --report="$T/report" job touch "$T/reported"'
+    equals "$status" 0
+    [[ $output == *'File too large'* ]]
+    [ -e "$T/reported" ]
+}
