@@ -151,6 +151,8 @@ void child_reap(struct child *child)
         child->childless = pid < 0;
         if (pid <= 0)
             break;
+        if (WIFEXITED(status) || WIFSIGNALED(status))
+            process_tree_reaped(&child->except, pid);
         if (pid == child->pid)
             own_child_changed(child, status);
     }

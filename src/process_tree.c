@@ -273,6 +273,15 @@ void process_tree_forget(struct process_except *except)
     *except = (struct process_except){0};
 }
 
+void process_tree_reaped(struct process_except *except, pid_t pid)
+{
+    size_t at = 0;
+    while (at < except->count && except->pids[at] != pid)
+        at++;
+    if (at < except->count)
+        except->pids[at] = except->pids[--except->count];
+}
+
 /* A tree of our own, or a family. */
 struct tree {
     const struct process_except *except;

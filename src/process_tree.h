@@ -65,6 +65,9 @@ struct process_count {
 bool process_tree_inherited(struct process_except *except);
 void process_tree_forget(struct process_except *except);
 
+/* The child is reaped: its pid is free for one that is our business. */
+void process_tree_reaped(struct process_except *except, pid_t pid);
+
 /* Sends the signal (0: only counts) to every descendant but `except` and what
  * is below, and continues those that are stopped. First it finds them all, in
  * a few walks; then parents are signalled before their children, so that none

@@ -292,3 +292,27 @@ P
         kill -KILL "$pid"
     done <"$T/others"
 }
+
+@test "a descendant with the pid of a process that dlock did not start, and that has ended, is stopped with the command" {
+    run python3 "$TESTS/helpers/with_pid.py" "$(sh -c 'echo $$')" true
+    [ "$status" -eq 0 ] || skip "no pid can be chosen: $output"
+    cat >"$T/command" <<'E2'
+#!/bin/bash
+touch "$T/end"
+pid=$(cat "$T/other.pid")
+while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
+python3 "$0.py" "$pid" sh -c 'trap "" TERM; sleep 600 & echo $! >"$T/below.pid"; echo $$ >"$T/same"; mv "$T/same" "$T/same.pid"; while :; do sleep 0.01; done'
+E2
+    chmod +x "$T/command"
+    ln -s "$TESTS/helpers/with_pid.py" "$T/command.py"
+    bash -c 'until [ -e "$T/end" ]; do sleep 0.01; done & echo $! >"$T/other.pid"; exec dlock --grace=300ms job "$T/command"' \
+        2>"$T/err" 3>&- 4>&- &
+    local dlock=$! status=0
+    wait_until 20 test -e "$T/same.pid"
+    equals "$(cat "$T/same.pid")" "$(cat "$T/other.pid")"
+    steal job
+    wait "$dlock" || status=$?
+    equals "$status" 124
+    not kill -0 "$(cat "$T/same.pid")"
+    not kill -0 "$(cat "$T/below.pid")"
+}
