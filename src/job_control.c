@@ -3,6 +3,8 @@
  *
  *   the terminal (Ctrl-C, Ctrl-\, Ctrl-Z, its size, its end) sends to the group:
  *       the command has the signal already.
+ *   the kernel, to dlock alone (an alarm(2) from before its exec, SIGXCPU):
+ *       passed on; without dlock it would have ended the command.
  *   a process, to dlock alone: passed on. It may have sent to all of the group
  *       (kill %1 in a shell, systemd's KillMode=control-group), which nothing
  *       tells apart; then the command has it twice.
@@ -42,7 +44,7 @@ static const struct duration stop_window = {2 * NS_PER_S};
 static bool is_for_command(const struct job_control *job, const struct child *child, const struct signal_event *event)
 {
     char name[32];
-    if (event->number == SIGCHLD || !event->from_process)
+    if (event->number == SIGCHLD || event->typed)
         return false;
     if (child->guard_fd >= 0 && event->sender == child->pid)
         return false; /* the guard woke dlock */

@@ -7,10 +7,14 @@
 #include <time.h>
 #include <unistd.h>
 
-static const int ending[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+/* All that end a process by default, the real-time signals too; but not those by
+ * which the kernel tells of a fault in this process. */
+static const int ending[] = {SIGTERM, SIGINT,    SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2, SIGABRT,
+                             SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGIO,   SIGPWR};
 static const int passed_on[] = {SIGWINCH, SIGCONT, SIGTSTP};
 static const int blocked_beside_command[] = {SIGTTIN, SIGTTOU};
 static const int blocked_for_good[] = {SIGPIPE, SIGXFSZ};
+static const int of_terminal[] = {SIGINT, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT, SIGTSTP};
 
 /* A signal that is ignored (nohup, a shell's background job) would be queued
  * all the same once it is blocked, and end us. */
@@ -20,11 +24,23 @@ static bool is_ignored(int number)
     return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+static void add(sigset_t *set, int number)
+{
+    if (!is_ignored(number))
+        sigaddset(set, number);
+}
+
 static void add_all(sigset_t *set, const int *numbers, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (!is_ignored(numbers[i]))
-            sigaddset(set, numbers[i]);
+        add(set, numbers[i]);
+}
+
+static void add_ending(sigset_t *set)
+{
+    add_all(set, ending, sizeof ending / sizeof *ending);
+    for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
+        add(set, number);
 }
 
 static bool listen_to(struct signals *signals, const sigset_t *set, struct why *why)
@@ -54,7 +70,7 @@ bool signals_open(struct signals *signals, struct why *why)
     if (signals->chld_ignored)
         signal(SIGCHLD, SIG_DFL);
     sigemptyset(&set);
-    add_all(&set, ending, sizeof ending / sizeof *ending);
+    add_ending(&set);
     return listen_to(signals, &set, why);
 }
 
@@ -68,10 +84,18 @@ bool signals_widen(struct signals *signals, struct why *why)
         return false;
     }
     sigemptyset(&set);
-    add_all(&set, ending, sizeof ending / sizeof *ending);
+    add_ending(&set);
     add_all(&set, passed_on, sizeof passed_on / sizeof *passed_on);
     sigaddset(&set, SIGCHLD);
     return listen_to(signals, &set, why);
+}
+
+static bool is_one_of(int number, const int *numbers, size_t count)
+{
+    size_t at = 0;
+    while (at < count && numbers[at] != number)
+        at++;
+    return at < count;
 }
 
 bool signals_next(const struct signals *signals, struct signal_event *event)
@@ -83,20 +107,18 @@ bool signals_next(const struct signals *signals, struct signal_event *event)
     while (length < 0 && errno == EINTR);
     if (length != (ssize_t)sizeof info)
         return false;
+    bool from_process = info.ssi_code == SI_USER || info.ssi_code == SI_TKILL || info.ssi_code == SI_QUEUE;
     *event = (struct signal_event){
         .number = (int)info.ssi_signo,
-        .from_process = info.ssi_code == SI_USER || info.ssi_code == SI_TKILL || info.ssi_code == SI_QUEUE,
-        .sender = (pid_t)info.ssi_pid,
+        .typed = !from_process && is_one_of((int)info.ssi_signo, of_terminal, sizeof of_terminal / sizeof *of_terminal),
+        .sender = from_process ? (pid_t)info.ssi_pid : 0,
     };
     return true;
 }
 
 static bool ends(int number)
 {
-    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
-        if (ending[i] == number)
-            return true;
-    return false;
+    return is_one_of(number, ending, sizeof ending / sizeof *ending) || (number >= SIGRTMIN && number <= SIGRTMAX);
 }
 
 int signals_ended_by(const struct signals *signals)

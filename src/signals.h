@@ -16,12 +16,12 @@ struct signals {
 
 struct signal_event {
     int number;
-    bool from_process; /* sent by kill(2), not typed at a terminal */
-    pid_t sender;      /* of from_process; 0 where it is in another pid namespace */
+    bool typed;   /* at a terminal, or sent at its end: all of its process group has it */
+    pid_t sender; /* 0: the kernel (alarm(2), a limit), or one in another pid namespace */
 };
 
-/* Blocks the signals that would end dlock while it waits for a lock, but for
- * those that are ignored, and opens the descriptor for them. SIGPIPE and
+/* Blocks the signals that would end dlock, but for those that are ignored and
+ * those of a fault, and opens the descriptor for them. SIGPIPE and
  * SIGXFSZ are blocked for good: the write tells. False with *why set. */
 bool signals_open(struct signals *signals, struct why *why);
 

@@ -1,13 +1,16 @@
 #!/usr/bin/env bats
 load backend
 
+# All that end a process by default, but for those of a fault; of the real-time signals two.
+ENDING=(TERM INT HUP QUIT USR1 USR2 ABRT ALRM VTALRM PROF XCPU IO PWR RTMIN RTMAX)
+
 @test "signals sent to dlock reach the command" {
     local signal
-    for signal in TERM INT HUP QUIT USR1 USR2 WINCH CONT; do
+    for signal in "${ENDING[@]}" WINCH CONT; do
         rm -f "$T/ready"
         python3 -c "
 import signal, os, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL); signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+signal.signal(signal.SIG$signal, signal.SIG_DFL) # a shell's background and parallel(1) ignore some
 os.execvp('dlock', ['dlock', 'job', 'bash', '-c', 'trap \"echo got $signal; exit 33\" $signal; touch \$T/ready; while :; do sleep 0.01; done'])
 " >"$T/out" 3>&- &
         local dlock=$! status=0
@@ -16,6 +19,27 @@ os.execvp('dlock', ['dlock', 'job', 'bash', '-c', 'trap \"echo got $signal; exit
         wait "$dlock" || status=$?
         equals "$status:$(cat "$T/out")" "33:got $signal"
     done
+}
+
+@test "an alarm from before dlock, as of perl -e 'alarm N; exec @ARGV', ends the command, and the lock is free" {
+    run python3 -c 'import os, signal
+signal.signal(signal.SIGALRM, signal.SIG_DFL)
+signal.alarm(2)
+os.execvp("dlock", ["dlock", "job", "sh", "-c", "touch \"$T/ran\"; exec sleep 60"])'
+    equals "$status" 142
+    [ -e "$T/ran" ]
+    is_clean job
+    hold_lock job
+    run python3 -c 'import os, signal
+signal.signal(signal.SIGALRM, signal.SIG_DFL)
+signal.alarm(2)
+os.execvp("dlock", ["dlock", "-v", "-w", "60", "job", "touch", os.environ["T"] + "/early"])'
+    equals "$status" 142
+    [[ $output == *'waiting: held by'* ]]
+    [ ! -e "$T/early" ]
+    end_hold
+    wait "$HOLDER"
+    is_clean job
 }
 
 @test "SIGTSTP sent to dlock stops the command; dlock goes on and ends the lease" {
@@ -78,13 +102,13 @@ E
 @test "a signal while dlock waits ends it by that signal, and it leaves nothing" {
     hold_lock job
     local signal status
-    for signal in TERM INT HUP QUIT USR1 USR2; do
+    for signal in "${ENDING[@]}"; do
         status=0
         python3 -c '
 import os, signal, subprocess, sys, time
 number = getattr(signal, "SIG" + sys.argv[1])
 child = subprocess.Popen(["dlock", "-w", "60", "job", "touch", os.environ["T"] + "/ran"],
-                         preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGQUIT)])
+                         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
 while "Sigpending" and open(f"/proc/{child.pid}/comm").read() != "dlock\n": time.sleep(0.01)
 while not any(l.startswith("SigBlk") and int(l.split()[1], 16) & (1 << (signal.SIGTERM - 1)) for l in open(f"/proc/{child.pid}/status")):
     time.sleep(0.01)
