@@ -137,6 +137,7 @@ static void watch_target(struct guard *guard)
 static void release(struct guard *guard)
 {
     struct why why = {""};
+    guard->lock->lease.lost = guard->end.over;
     enum lock_result result = acquisition_release(guard->lock, &why);
     if (lock_is_lost(result) && !guard->end.over)
         say_error(guard->lock->out, "the lock was lost before %s ended: %s", guard->target->name, why.text);

@@ -482,6 +482,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     equals "$status $(cat "$T/out")" '3 got TERM'
     released
     grep -qE "job: the lease of 2s ends in [0-9]+ms; stopping job \(pid $SCRIPT\) with SIGTERM \(--ttl sets" "$T/err"
+    [[ $(dlock --status --json job) == *'"losses":1'* ]]
 }
 
 @test "a script that is deaf to TERM is killed with all that it runs, before the lease is over" {
