@@ -15,10 +15,13 @@ __attribute__((noreturn)) static void become(int *exec_errno, const char *const 
                                              pid_t parent)
 {
     /* The parent may have died before prctl(2) took effect: then nobody would
-     * send the signal any more. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent) {
-        signals_restore(signals);
-        execvp(argv[0], (char *const *)(uintptr_t)argv); /* POSIX: it does not write there */
+     * send the signal any more. Where the parent cannot be seen, nor can that. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0) {
+        errno = SPAWN_UNSEEN;
+        if (getppid() == parent) {
+            signals_restore(signals);
+            execvp(argv[0], (char *const *)(uintptr_t)argv); /* POSIX: it does not write there */
+        }
     }
     *exec_errno = errno;
     _exit(status_of_exec(errno));

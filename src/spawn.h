@@ -5,7 +5,12 @@
 
 #include "signals.h"
 
+#include <errno.h>
 #include <sys/types.h>
+
+/* An *exec_errno that exec(3) does not give: the child does not see its parent,
+ * since it is the first one of a new pid namespace (unshare -p without -f). */
+#define SPAWN_UNSEEN ECHILD
 
 /* Executes argv (found along PATH) in a child of the calling thread, in its
  * process group, on its terminal, with its environment; with the signal mask

@@ -26,6 +26,13 @@ contain() {
     equals "$status $output" '137 '
 }
 
+@test "in unshare -p without -f nothing runs that could outlive dlock: 71, and why" {
+    fails_with 71 'cannot run touch: it would be in a pid namespace of its own; unshare\(1\) wants --fork' \
+        unshare -p dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
+}
+
 @test "as pid 1: TERM is passed on to the command" {
     contain dlock job -- sh -c 'trap "echo got TERM; exit 33" TERM; touch "$T/ready"; while :; do sleep 0.01; done'
     wait_until 10 test -e "$T/ready"
