@@ -68,8 +68,6 @@ static int command_status(const struct run *run, const struct outcome *outcome)
 static void say_ended(const struct run *run, const struct outcome *outcome)
 {
     char name[32];
-    if (!outcome->started || outcome->exec_error != 0)
-        return;
     if (WIFSIGNALED(outcome->status))
         say_verbose(run->out, "the command was ended by %s", signal_format(WTERMSIG(outcome->status), name, sizeof name));
     else
@@ -95,14 +93,16 @@ static int lease_over_status(const struct run *run, const struct outcome *outcom
 static int finish(struct run *run, struct outcome *outcome)
 {
     struct why why = {""};
-    say_ended(run, outcome);
-    if (!outcome->started || outcome->exec_error != 0)
+    bool ran = outcome->started && outcome->exec_error == 0;
+    if (ran)
+        say_ended(run, outcome);
+    else
         run->lock.lease.hold = deadline_now(); /* nothing has run */
     run->lock.lease.lost = outcome->lease_over;
     enum lock_result result = acquisition_release(&run->lock, &why);
     struct deadline end = deadline_now();
     run->held = deadline_gap(run->lock.lease.taken, end);
-    if (lock_is_lost(result) && outcome->started && !outcome->lease_over && !outcome->released && outcome->exec_error == 0) {
+    if (lock_is_lost(result) && ran && !outcome->lease_over && !outcome->released) {
         say_error(run->out, "the lock was lost before the command ended: %s", why.text);
         outcome->lease_over = true;
         outcome->over_since = end;

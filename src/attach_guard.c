@@ -108,15 +108,12 @@ static void wait_for_event(const struct guard *guard)
     struct deadline next = lease_end_next(&guard->end);
     if (guard->end.phase != RUNNING)
         next = deadline_earlier(next, deadline_after(look_interval));
-    struct itimerspec when = {.it_value = {(time_t)(next.boot_ns / NS_PER_S), (long)(next.boot_ns % NS_PER_S)}};
     struct pollfd fds[] = {
         {.fd = guard->end.phase == RUNNING ? guard->target->fd : -1, .events = POLLIN},
         {.fd = guard->watch.news_fd, .events = POLLIN},
         {.fd = guard->timer_fd, .events = POLLIN},
     };
-    if (next.boot_ns == INT64_MAX)
-        when = (struct itimerspec){0}; /* disarms it */
-    int timeout = timerfd_settime(guard->timer_fd, TFD_TIMER_ABSTIME, &when, NULL) == 0 ? -1 : deadline_poll_ms(next);
+    int timeout = deadline_set_timer(guard->timer_fd, next);
     while (poll(fds, sizeof fds / sizeof *fds, timeout) < 0 && errno == EINTR)
         continue;
 }

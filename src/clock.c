@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <sys/random.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -66,6 +67,14 @@ int deadline_poll_ms(struct deadline d)
     struct duration left = deadline_left(d);
     int64_t ms = left.ns / NS_PER_MS + (left.ns % NS_PER_MS != 0);
     return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+int deadline_set_timer(int timer_fd, struct deadline d)
+{
+    struct itimerspec when = {.it_value = {(time_t)(d.boot_ns / NS_PER_S), (long)(d.boot_ns % NS_PER_S)}};
+    if (d.boot_ns == INT64_MAX)
+        when = (struct itimerspec){0};
+    return timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &when, NULL) == 0 ? -1 : deadline_poll_ms(d);
 }
 
 int64_t wall_now_ms(void)

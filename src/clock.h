@@ -67,6 +67,11 @@ struct duration deadline_gap(struct deadline earlier, struct deadline later);
 /* The timeout for poll(2): what remains, rounded up; -1 for DEADLINE_NEVER. */
 int deadline_poll_ms(struct deadline d);
 
+/* Sets a timer of timerfd_create(2) on the boot clock, NEVER: stops it. Returns
+ * the timeout for the poll(2) that waits for it: -1, or, where the timer cannot
+ * be set, as above. */
+int deadline_set_timer(int timer_fd, struct deadline d);
+
 static inline struct duration duration_min(struct duration a, struct duration b)
 {
     return a.ns < b.ns ? a : b;

@@ -103,7 +103,6 @@ static void read_heartbeat(const struct run *run)
 static void wait_for_event(const struct run *run)
 {
     struct deadline next = next_event(run);
-    struct itimerspec when = {.it_value = {(time_t)(next.boot_ns / NS_PER_S), (long)(next.boot_ns % NS_PER_S)}};
     struct pollfd fds[] = {
         {.fd = run->plan->signals->fd, .events = POLLIN},
         {.fd = is_watched(run) ? run->watch.news_fd : -1, .events = POLLIN},
@@ -111,9 +110,7 @@ static void wait_for_event(const struct run *run)
         {.fd = run->child.ended ? -1 : run->child.guard_fd, .events = POLLIN},
         {.fd = run->plan->heartbeat->fd, .events = POLLIN},
     };
-    if (next.boot_ns == INT64_MAX)
-        when = (struct itimerspec){0}; /* disarms it */
-    int timeout = timerfd_settime(run->timer_fd, TFD_TIMER_ABSTIME, &when, NULL) == 0 ? -1 : deadline_poll_ms(next);
+    int timeout = deadline_set_timer(run->timer_fd, next);
     while (poll(fds, sizeof fds / sizeof *fds, timeout) < 0 && errno == EINTR)
         continue;
 }
@@ -192,23 +189,20 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         .warn_only = plan->warn_only,
     };
     lease_end_init(&run.end);
-    run.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (run.timer_fd < 0) {
-        why_set(&outcome->error, "cannot make a timer: %s", strerror(errno));
-        return;
-    }
     /* Frozen between take and here, or answered too late: nothing may start. */
     if (lease_as_good_as_over(plan->lease)) {
         outcome->lease_over = true;
         why_set(&outcome->error, "the lease was over before the command could be started");
-        close(run.timer_fd);
         return;
     }
     /* What is sent to the whole group from the fork on, the command has as well.
      * (A key typed in the microseconds until then is lost.) */
     outcome->signalled = signals_ended_by(plan->signals);
-    if (outcome->signalled != 0) {
-        close(run.timer_fd);
+    if (outcome->signalled != 0)
+        return;
+    run.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (run.timer_fd < 0) {
+        why_set(&outcome->error, "cannot make a timer: %s", strerror(errno));
         return;
     }
     run.job = (struct job_control){.signals = plan->signals, .out = plan->out};
