@@ -356,14 +356,6 @@ int open64(const char *path, int flags, ...)
         path = there;
     return real(path, flags, mode);
 }
-int open(const char *path, int flags, ...)
-{
-    va_list rest;
-    va_start(rest, flags);
-    unsigned mode = (flags & O_CREAT) != 0 ? va_arg(rest, unsigned) : 0;
-    va_end(rest);
-    return open64(path, flags, mode);
-}
 #elif defined FAULT_same_start
 /* All processes have started in the same tick of the clock. $FAULT_NO_SPACE: and nobody
  * is told of pid namespaces. */
@@ -394,14 +386,6 @@ int open64(const char *path, int flags, ...)
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
     bool is_stat = fd >= 0 && strncmp(path, "/proc/", 6) == 0 && name != NULL && strcmp(name, "/stat") == 0;
     return is_stat ? same_start(fd) : fd;
-}
-int open(const char *path, int flags, ...)
-{
-    va_list rest;
-    va_start(rest, flags);
-    unsigned mode = (flags & O_CREAT) != 0 ? va_arg(rest, unsigned) : 0;
-    va_end(rest);
-    return open64(path, flags, mode);
 }
 int stat64(const char *restrict path, struct stat64 *restrict status)
 {
@@ -471,4 +455,14 @@ time_t time(time_t *out)
     return ts.tv_sec;
 }
 #endif
+#endif
+#if defined FAULT_system_conf || defined FAULT_same_start
+int open(const char *path, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    unsigned mode = (flags & O_CREAT) != 0 ? va_arg(rest, unsigned) : 0;
+    va_end(rest);
+    return open64(path, flags, mode);
+}
 #endif
