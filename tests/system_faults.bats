@@ -30,7 +30,7 @@ teardown() { common_teardown; }
 without() {
     : >"$T/page"
     truncate -s 8192 "$T/page"
-    run timeout 60 env FAIL_PAGE="$T/page" FAIL_CALL="$1" FAIL_ERRNO=5 FAIL_KIND="$2" FAIL_AT="$3" LD_PRELOAD="$HELPERS/fail_nth.so" \
+    run timeout -s KILL 30 env FAIL_PAGE="$T/page" FAIL_CALL="$1" FAIL_ERRNO=5 FAIL_KIND="$2" FAIL_AT="$3" LD_PRELOAD="$HELPERS/fail_nth.so" \
         "$DLOCK" "${@:4}"
     echo "$output"
 }
