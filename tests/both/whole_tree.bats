@@ -267,7 +267,7 @@ E
     export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 # which stops the process by itself, and hangs where others do
     run timeout 60 python3 - <<'P'
 import os, signal, subprocess, time
-dlock = subprocess.Popen(["dlock", "--tree", "job", "--", "sh", "-c", 'echo $$ >"$T/pid.tmp"; mv "$T/pid.tmp" "$T/pid"; sleep 2; exit 3'])
+dlock = subprocess.Popen(["dlock", "--tree", "job", "--", "sh", "-c", 'echo $$ >"$T/pid.tmp"; mv "$T/pid.tmp" "$T/pid"; until [ -e "$T/go" ]; do sleep 0.01; done; exit 3'])
 path = os.environ["T"] + "/pid"
 while not os.path.exists(path): time.sleep(0.01)
 pid = int(open(path).read())
@@ -276,6 +276,7 @@ for i in range(500):
     os.kill(pid, signal.SIGSTOP); time.sleep(0.0005)
     os.kill(pid, signal.SIGCONT); time.sleep(0.0005)
 # Its end comes while dlock sleeps.
+open(os.environ["T"] + "/go", "w").close()
 while os.path.exists(f"/proc/{pid}"): time.sleep(0.01)
 dlock.send_signal(signal.SIGCONT)
 raise SystemExit(dlock.wait(30))
