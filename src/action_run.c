@@ -57,7 +57,7 @@ static int command_status(const struct run *run, const struct outcome *outcome)
 {
     if (outcome->exec_error == SPAWN_UNSEEN)
         return fail(run->out, FAIL_SYSTEM, STATUS_SYSTEM,
-                    "cannot run %.300s: it would be in a pid namespace of its own; unshare(1) wants --fork", run->argv[0]);
+                    "cannot run %.300s: it would be in a pid namespace of its own; unshare(1) has -f for that", run->argv[0]);
     if (outcome->exec_error != 0)
         return cannot_run(run, outcome->exec_error);
     if (WIFSIGNALED(outcome->status))

@@ -76,7 +76,7 @@ const struct setting *config_in_force(const struct options *options, enum option
         return NULL;
     *text = setting->text;
     const struct setting *last = last_of(options, OPT_NONBLOCK, OPT_WAIT);
-    bool passed_over = (id == OPT_NONBLOCK && last->id == OPT_WAIT) || (id == OPT_WAIT && options->nonblock);
+    bool passed_over = (id == OPT_NONBLOCK && last != NULL && last->id == OPT_WAIT) || (id == OPT_WAIT && options->nonblock);
     if (!passed_over)
         return setting;
     *text = id == OPT_WAIT ? "0" : "no";
