@@ -102,6 +102,7 @@ NOT_WALKED = {
     "fails as a short file does, which the readers of files know": "isoc99_fscanf isoc23_fscanf fscanf getc fgetc",
     "fails only where it is misused": "pthread_attr_destroy pthread_detach pthread_join pthread_mutex_destroy pthread_mutex_lock "
     "pthread_mutex_unlock getresuid getresgid",
+    "fails each time, where nothing is left to take": "sigtimedwait",
     "refuses, where it fails, what it would refuse for another session": "getsid",
     "is called only with borrowed rights, where nothing is preloaded": "getxattr",
     "is of popt's, for programs with a setuid bit or for other character sets": "setgid setuid iconv_open",

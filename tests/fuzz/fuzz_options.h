@@ -28,7 +28,8 @@ static inline void expect_options(const struct options *options, enum settings_r
     if (options->action != ACTION_RUN)
         return;
     fuzz_expect((options->command != NULL) != (options->shell_command != NULL));
-    fuzz_expect(options->grace.ns >= 0 && options->grace.ns < options->ttl.ns && options->hold_at_least.ns <= options->ttl.ns);
+    struct duration grace = lease_grace(options->ttl, options->grace);
+    fuzz_expect(grace.ns >= 0 && grace.ns < options->ttl.ns && options->hold_at_least.ns <= options->ttl.ns);
 }
 
 #endif
