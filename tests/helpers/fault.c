@@ -19,7 +19,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -313,16 +312,6 @@ int connect(int fd, const struct sockaddr *address, socklen_t size)
         return real(fd, address, size);
     errno = EACCES;
     return -1;
-}
-#elif defined FAULT_slow_connect
-/* The way to the socket $FAULT_PATH is long. */
-int connect(int fd, const struct sockaddr *address, socklen_t size)
-{
-    int (*real)(int, const struct sockaddr *, socklen_t);
-    *(void **)&real = dlsym(RTLD_NEXT, "connect");
-    if (address->sa_family == AF_UNIX && strcmp(((const struct sockaddr_un *)(const void *)address)->sun_path, getenv("FAULT_PATH")) == 0)
-        usleep(130000);
-    return real(fd, address, size);
 }
 #elif defined FAULT_two_addresses
 /* A name with two addresses, of which the first one refuses. */
