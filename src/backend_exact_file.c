@@ -78,10 +78,9 @@ static void fill_holder(struct holder *holder, const struct stat *file, const st
     holder->known = true;
     holder->pid = found->pid;
     holder->pid_start = process.start;
-    holder->pid_space = proc_pid_space(); /* /proc/locks has no others */
     if (gethostname(holder->host, sizeof holder->host - 1) != 0)
         holder->host[0] = '\0';
-    (void)proc_read_line("/proc/sys/kernel/random/boot_id", holder->boot_id, sizeof holder->boot_id);
+    holder_fill_place(holder); /* /proc/locks has no pids but those of our namespace */
     snprintf(path, sizeof path, "/proc/%ld", (long)found->pid);
     if (stat(path, &status) == 0)
         snprintf(holder->user, sizeof holder->user, "%ld", (long)status.st_uid);

@@ -101,6 +101,12 @@ struct deadline holder_end(const struct holder *holder)
     return deadline_plus(deadline_after(holder->left), DURATION_MS(1));
 }
 
+void holder_fill_place(struct holder *holder)
+{
+    (void)proc_read_line("/proc/sys/kernel/random/boot_id", holder->boot_id, sizeof holder->boot_id);
+    holder->pid_space = proc_pid_space();
+}
+
 void holder_fill(struct holder *holder, pid_t pid, const char *command)
 {
     struct proc_stat stat;
@@ -108,10 +114,9 @@ void holder_fill(struct holder *holder, pid_t pid, const char *command)
     *holder = (struct holder){.known = true, .pid = pid > 0 ? pid : getpid(), .since_wall_ms = wall_now_ms()};
     if (gethostname(holder->host, sizeof holder->host - 1) != 0)
         holder->host[0] = '\0';
-    (void)proc_read_line("/proc/sys/kernel/random/boot_id", holder->boot_id, sizeof holder->boot_id);
+    holder_fill_place(holder);
     if (proc_stat_read(pid, &stat))
         holder->pid_start = stat.start;
-    holder->pid_space = proc_pid_space();
     /* Not getpwuid(3): it may load and ask a directory service at every run. */
     const char *user = getenv("LOGNAME");
     if (user == NULL || *user == '\0')

@@ -124,6 +124,9 @@ struct deadline holder_end(const struct holder *holder);
  * stays empty: it is for display. */
 void holder_fill(struct holder *holder, pid_t pid, const char *command);
 
+/* Fills in what its pid is to be understood by: this boot, and our pid namespace. */
+void holder_fill_place(struct holder *holder);
+
 /* Whether the holder's pid means to us what it means to it: it is of our boot, and
  * of our pid namespace. Containers share the boot, dlock is pid 1 in many, and two
  * that start within 10 ms have the same start time. Where one of both is unknown,

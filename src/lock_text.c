@@ -31,9 +31,9 @@ const char *lock_name_of(char *text, size_t size, const char *key, const struct 
 
 enum holder_life holder_life(const struct holder *holder)
 {
-    struct holder self;
+    struct holder self = {.known = true};
     struct proc_stat stat;
-    holder_fill(&self, 0, "");
+    holder_fill_place(&self);
     if (!holder_is_near(holder, &self) || !proc_is_ours())
         return HOLDER_UNKNOWN;
     bool lives = proc_stat_read(holder->pid, &stat) && stat.start == holder->pid_start && stat.state != 'Z' && stat.state != 'X';
