@@ -49,6 +49,8 @@
  *     then W finds nobody. Who joins after W has looked is woken when W's ticket goes,
  *     and starts anew. Killed just then W leaves the file behind, as a killed holder
  *     does, for the next one to take over.
+ *   W is frozen before it enters the section to give up, and others take the lock: it
+ *     looks at the file anew in the section, and leaves theirs alone.
  *   A leaves: it unlocks all before it closes the file, which wakes the head.
  *   A leaves while the head is frozen: it has noted that it is the head's turn. */
 #include "backend_file.h"
@@ -213,8 +215,9 @@ static void stop_waiting(struct file_backend *backend)
     struct why ignored = {""};
     if (backend->waiter.ticket.number > 0 &&
         lock_file_enter(file, (struct bound){deadline_after(tidy_limit), -1}, &ignored) == LOCK_OK) {
-        /* It may have been kept for us alone. flock(1) may have it. */
-        if (lock_queue_is_empty(file) && lock_store_unheld(&backend->store, file, -1) &&
+        /* It may have been kept for us alone. flock(1) may have it. Others may have written
+         * records behind its end as we knew it. */
+        if (lock_file_standing(file) == LOCK_FILE_STANDS && lock_queue_is_empty(file) && lock_store_unheld(&backend->store, file, -1) &&
             lock_file_flock(file, MODE_EXCLUSIVE))
             (void)lock_store_remove(file);
     }

@@ -154,6 +154,27 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     equals "$(files)" 0
 }
 
+@test "frozen while it gives up waiting: a lease that others have taken since keeps its file" {
+    share a -s job
+    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock -w 1s job true 2>"$T/waiter.err" 3>&- 4>&- &
+    echo $! >"$T/waiter.pid"
+    wait_until 10 sh -c 'dlock --status --json job | grep -q "\"waiters\":1"'
+    touch "$T/stop_at_section"
+    wait_until 10 is_frozen waiter
+    touch "$T/a.end"
+    wait "$(pid_of a)"
+    wait_until 10 dlock -n --acquire --slots=2 --owner=first -t 60s job # once the frozen one has lost its turn
+    dlock -n --acquire --slots=2 --owner=second -t 60s job
+    dlock --release --owner=first job
+    kill -CONT "$(pid_of waiter)"
+    local status=0
+    wait "$(pid_of waiter)" || status=$?
+    equals "$status" 75
+    fails_with 75 '' dlock -n job touch "$T/ran"
+    dlock --release --owner=second job
+    equals "$(files)" 0
+}
+
 @test "taken away by force: the command is stopped, and another may have the lock at once" {
     share a -t 60s job
     run dlock --force-release job
