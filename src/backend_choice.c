@@ -4,6 +4,7 @@
 #include "backend_file.h"
 #include "backend_quorum.h"
 #include "backend_redis.h"
+#include "config_file.h"
 #include "failure.h"
 #include "habits.h"
 #include "lock_dir.h"
@@ -87,15 +88,19 @@ static enum lock_result open_file(struct backend **backend, const struct options
     return result;
 }
 
-static bool throttled(const struct options *options)
+/* Says that a file was taken for want of Redis: with -q too, since hosts that think they exclude each other do not. */
+static void warn_degraded(const struct options *options, const struct messages *out)
 {
     struct lock_dir dir;
     struct why ignored;
-    if (lock_dir_open(&dir, options->lock_dir, &ignored) != LOCK_OK)
-        return false;
-    bool due = lock_dir_stamp_due(&dir, throttle);
+    char places[CONFIG_PLACES_SIZE];
+    bool opened = lock_dir_open(&dir, options->lock_dir, &ignored) == LOCK_OK;
+    bool shared = opened && lock_dir_is_shared(&dir);
+    bool due = options->on_degraded == DEGRADED_WARN || !opened || lock_dir_stamp_due(&dir, throttle);
     lock_dir_close(&dir);
-    return !due;
+    if (due)
+        say_error(out, "no Redis is configured (%s); this lock holds on this host%s only (--backend=file says that this is meant)",
+                  config_places(&options->settings, OPT_REDIS, places), shared ? "" : " and for this user");
 }
 
 /* Inside a file lock it has been said, or was meant, already. */
@@ -110,8 +115,6 @@ static bool inside_file_lock(void)
 static enum lock_result open_degraded(struct backend **backend, const struct options *options, const struct messages *out,
                                       int *status, struct why *why)
 {
-    static const char text[] =
-        "no Redis is configured: this lock holds on this host alone (--redis=URL, or --backend=file if that is meant)";
     if (options->on_degraded == DEGRADED_FAIL) {
         why_set(why, "no Redis is configured, and --on-degraded=fail forbids a file lock; --redis=URL says where Redis is");
         *status = STATUS_CONFIG;
@@ -120,10 +123,8 @@ static enum lock_result open_degraded(struct backend **backend, const struct opt
     enum lock_result result = open_file(backend, options, status, why);
     if (result != LOCK_OK)
         return result;
-    if (out == NULL || options->on_degraded == DEGRADED_PROCEED || inside_file_lock())
-        return LOCK_OK;
-    if (options->on_degraded == DEGRADED_WARN || !throttled(options))
-        say_warning(out, "%s", text);
+    if (out != NULL && options->on_degraded != DEGRADED_PROCEED && !inside_file_lock())
+        warn_degraded(options, out);
     return LOCK_OK;
 }
 

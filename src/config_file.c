@@ -282,3 +282,13 @@ enum settings_result config_read(struct settings *settings, const char *name, st
         why_set(why, "out of memory");
     return result;
 }
+
+char *config_places(const struct settings *settings, enum option_id id, char text[CONFIG_PLACES_SIZE])
+{
+    char variable[ORIGIN_TEXT_SIZE];
+    const char *user_file = settings->user_file;
+    snprintf(text, CONFIG_PLACES_SIZE, "%s%s%.400s, %s",
+             origin_format(id, (struct origin){.kind = ORIGIN_ENVIRONMENT}, variable, sizeof variable),
+             user_file != NULL ? ", " : "", user_file != NULL ? user_file : "", CONFIG_SYSTEM_FILE);
+    return text;
+}

@@ -15,4 +15,8 @@
  * that is not there says nothing. */
 enum settings_result config_read(struct settings *settings, const char *name, struct why *why);
 
+/* The places that this option can be set in: "DLOCK_REDIS, /home/a/.config/dlock/dlock.conf, /etc/dlock.conf". Returns text. */
+#define CONFIG_PLACES_SIZE 1024
+char *config_places(const struct settings *settings, enum option_id id, char text[CONFIG_PLACES_SIZE]);
+
 #endif

@@ -100,6 +100,12 @@ void lock_dir_close(struct lock_dir *dir)
     dir->fd = -1;
 }
 
+bool lock_dir_is_shared(const struct lock_dir *dir)
+{
+    struct stat status;
+    return fstat(dir->fd, &status) == 0 && (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+}
+
 void lock_dir_own_name(char name[LOCK_DIR_OWN_SIZE], const char *what)
 {
     snprintf(name, LOCK_DIR_OWN_SIZE, ".%s-%lu", what, (unsigned long)geteuid());

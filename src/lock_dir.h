@@ -25,6 +25,9 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct wh
 
 void lock_dir_close(struct lock_dir *dir);
 
+/* True if other users can have locks in it. */
+bool lock_dir_is_shared(const struct lock_dir *dir);
+
 /* The name of a file of dlock's own in it, `.WHAT-UID`: one for each user, since
  * others' cannot be opened in a shared directory. */
 #define LOCK_DIR_OWN_SIZE 64

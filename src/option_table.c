@@ -88,7 +88,7 @@ static struct poptOption running[] = {
 
 static struct poptOption saying[] = {
     FLAG("verbose", 'v', OPT_VERBOSE, "say what is done; may be repeated"),
-    FLAG("quiet", 'q', OPT_QUIET, "say nothing but what ends dlock or stops the command"),
+    FLAG("quiet", 'q', OPT_QUIET, "say nothing but what ends dlock or stops the command, and that no Redis is configured"),
     FLAG("json", '\0', OPT_JSON, "results and failures as JSON on stdout"),
     VALUE("report", '\0', OPT_REPORT, "append one line of JSON about the run to this file", "FILE"),
     FLAG("version", 'V', OPT_VERSION, "print the version"),

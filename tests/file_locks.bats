@@ -311,11 +311,14 @@ inherited() {
     unset DLOCK_BACKEND
     run dlock --lock-dir="$D" job true
     equals "$status" 0
-    [[ $output == *'no Redis is configured: this lock holds on this host alone'* ]]
+    [[ $output == "dlock: job: no Redis is configured (DLOCK_REDIS, $HOME/.config/dlock/dlock.conf, "*"/dlock.conf); this lock holds on this host and for this user only"* ]]
     run dlock --lock-dir="$D" --on-degraded=proceed job true
     equals "$status$output" 0
     run dlock --lock-dir="$D" -q job true
-    equals "$status$output" 0
+    [[ $status == 0 && $output == *'no Redis is configured'* ]]
+    mkdir -m 1777 "$D.shared"
+    run dlock --lock-dir="$D.shared" job true
+    [[ $output == *'; this lock holds on this host only ('* ]]
     run dlock --lock-dir="$D" --on-degraded=warn-throttled job true
     [[ $output == *'no Redis is configured'* ]]
     run dlock --lock-dir="$D" --on-degraded=warn-throttled job true
