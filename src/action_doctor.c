@@ -1,6 +1,7 @@
 #include "action_doctor.h"
 
 #include "backend_choice.h"
+#include "config_file.h"
 #include "doctor_config.h"
 #include "doctor_trial.h"
 #include "failure.h"
@@ -42,6 +43,9 @@ static void scratch_make(struct scratch *scratch, const struct options *options)
 /* Why it is this one. */
 static void add_choice(const struct options *options, const struct backend *backend, struct findings *findings)
 {
+    static const char degraded[] = "no Redis is configured (%s): a lock holds on this host only";
+    static const char redis_or_file[] = "--redis=URL, or --backend=file if that is meant";
+    char places[CONFIG_PLACES_SIZE];
     findings_section(findings, "backend", NULL);
     if (strcmp(backend->kind, "redis") == 0)
         findings_add(findings, FINDING_OK, "redis", NULL, "%s",
@@ -49,9 +53,11 @@ static void add_choice(const struct options *options, const struct backend *back
     else if (options->lock_file != NULL || options->backend == BACKEND_FILE)
         findings_add(findings, FINDING_NOTE, "file", NULL, "%s asks for it; a lock holds on this host alone",
                      options->lock_file != NULL ? "--lock-file" : "--backend=file");
+    else if (options->on_degraded == DEGRADED_PROCEED)
+        findings_add(findings, FINDING_WARN, "file", redis_or_file, degraded, config_places(&options->settings, OPT_REDIS, places));
     else
-        findings_add(findings, FINDING_WARN, "file", "--redis=URL, or --backend=file if that is meant",
-                     "no Redis is configured: a lock holds on this host alone");
+        findings_fail(findings, FINDING_UNTRUSTED, "file", redis_or_file, degraded,
+                      config_places(&options->settings, OPT_REDIS, places));
 }
 
 /* The one that waits is another process elsewhere: it has a backend of its own. */

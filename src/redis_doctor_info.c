@@ -155,7 +155,7 @@ static void add_persistence(const struct redis_patient *patient, const char *inf
         findings_add(findings, FINDING_NOTE, "persistence", "appendonly yes",
                      "snapshots alone (%.100s): a crash loses later locks", save);
     else if (aof_known && save != NULL)
-        findings_add(findings, replicated ? FINDING_WARN : FINDING_NOTE, "persistence", "appendonly yes",
+        findings_add(findings, FINDING_WARN, "persistence", "appendonly yes",
                      "none: a restart loses all locks%s", replicated ? ", and replicas copy the empty server" : "");
     else
         findings_add(findings, FINDING_NOTE, "persistence", NULL, "unknown: %s",

@@ -61,16 +61,16 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     equals "$status" 0
     [[ $output == configuration$'\n'*$'\n\n'backend$'\n'*$'\n\n'"redis unix://"*$'\n\n'permissions$'\n'*$'\n\n'trial$'\n'* ]]
     says '^  ok    version +Redis [67]'
-    says '^  note  persistence +none: a restart loses all locks$'
+    says '^  warn  persistence +none: a restart loses all locks$'
     says '^ +-> appendonly yes$'
-    [[ ${lines[-1]} == 'A lock can be trusted here: 0 failed, '[0-9]*', 1 note' ]]
+    [[ ${lines[-1]} == 'A lock can be trusted here: 0 failed, 1 warning, 0 notes' ]]
     redis config set maxmemory 100mb maxmemory-policy allkeys-lru
     run dlock --doctor -r "$URL" -q
     equals "$status" 1
     [ -z "$(grep -E '^  (ok|note) ' <<<"$output")" ]
     says '^  fail  eviction +allkeys-lru: '
     run dlock --doctor -r "$URL"
-    [[ ${lines[-1]} == 'A lock can NOT be trusted here: 1 failed, '[0-9]*', 1 note' ]]
+    [[ ${lines[-1]} == 'A lock can NOT be trusted here: 1 failed, '[0-9]*', 0 notes' ]]
 }
 
 @test "each value of the configuration is told with where it comes from; no secret is" {
@@ -131,7 +131,9 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     says '^trial told of a touch ok: '
     says '^trial handed over ok: '
     equals "$(ls "$T/locks")" ''
-    finds 0 '^backend file warn: no Redis is configured' --lock-dir="$T/locks"
+    finds 1 "^backend file fail: no Redis is configured \(DLOCK_REDIS, $HOME/.config/dlock/dlock.conf, .*: a lock holds on this host only" --lock-dir="$T/locks"
+    says '^trial handed over ok: '
+    finds 0 '^backend file warn: no Redis is configured' --lock-dir="$T/locks" --on-degraded=proceed
     finds 78 '^backend store fail: .*--on-degraded=fail forbids' --lock-dir="$T/locks" --on-degraded=fail
     chmod 777 "$T/locks"
     finds 77 '^backend store fail: .*can be written to by others' --backend=file --lock-dir="$T/locks"
@@ -210,7 +212,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     start_redis redis --save '3600 1'
     finds 0 '^redis persistence note: snapshots alone \(3600 1\)' -r "$URL"
     redis config set save '' >/dev/null
-    finds 0 '^redis persistence note: none: a restart loses all locks ->' -r "$URL"
+    finds 0 '^redis persistence warn: none: a restart loses all locks ->' -r "$URL"
     fake_redis 'instead=INFO=bulk:redis_version:7.0.0\r\naof_enabled:1\r\naof_last_write_status:err' "$T/redis.sock"
     finds 0 '^redis persistence ok: append-only file, fsync everysec' -r "unix://$T/fake.sock"
     says '^redis aof_last_write_status warn: err'
