@@ -82,6 +82,7 @@ struct target {
     char key[LOCK_KEY_SIZE];
     char name[LOCK_KEY_SIZE]; /* where no name is given */
     char token[TOKEN_SIZE];   /* "": to be found in the store */
+    char take_id[TOKEN_SIZE]; /* "": not known */
     struct lease lease;
     struct duration hold_left; /* of --hold-at-least */
     enum extend_how how;
@@ -111,6 +112,7 @@ static bool find_held(struct target *target, int *status)
     } else if (found != NULL) {
         snprintf(target->key, sizeof target->key, "%s", found->key);
         snprintf(target->token, sizeof target->token, "%s", found->token);
+        snprintf(target->take_id, sizeof target->take_id, "%s", found->take_id);
         bool opened = backend_of_kind(&target->backend, found->backend, options, target->out, status);
         held_list_free(&list);
         return opened;
@@ -154,7 +156,14 @@ static bool target_open(struct target *target, const struct options *options, st
         out->name = lock_name_of(target->name, sizeof target->name, target->key, options);
     out->key = target->key;
     target->lease = (struct lease){
-        .name = out->name, .key = target->key, .token = target->token, .take_id = "", .slot = -1, .ttl = options->ttl};
+        .name = out->name,
+        .key = target->key,
+        .token = target->token,
+        .take_id = target->take_id,
+        .outside = true,
+        .slot = -1,
+        .ttl = options->ttl,
+    };
     return true;
 }
 

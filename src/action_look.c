@@ -299,7 +299,7 @@ static void print_current(const struct current *current)
 /* LOCK_OK: it holds. LOCK_GONE: it does not. Else told, with *status. */
 static enum lock_result show_held(const struct options *options, struct messages *out, const struct held *held, int *status)
 {
-    struct current current = {.options = options, .lease = {.key = held->key, .token = held->token, .take_id = "", .slot = -1}};
+    struct current current = {.options = options, .lease = {.key = held->key, .token = held->token, .take_id = held->take_id, .outside = true, .slot = -1}};
     struct why why = {""};
     if (!backend_of_kind(&current.backend, held->backend, options, out, status))
         return LOCK_INVALID;

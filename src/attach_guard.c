@@ -203,6 +203,7 @@ static void note_attachment(struct guard *guard)
     token_make(id);
     snprintf(held.backend, sizeof held.backend, "%s", lock->backend->kind);
     snprintf(held.token, sizeof held.token, "%s", lock->lease.token);
+    snprintf(held.take_id, sizeof held.take_id, "%s", lock->lease.take_id);
     snprintf(held.key, sizeof held.key, "%s", lock->lease.key);
     if (!attached_add(&guard->attached, lock->options->lock_dir, guard->target->id, id, &held, &why))
         say_verbose(lock->out, "%s; --extend and --release need the lock's name and --owner", why.text);

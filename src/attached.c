@@ -1,5 +1,5 @@
 /* The file is DIR/.attached-PID-ID-TRY, 0600, one line "START SPACE TIME BACKEND TOKEN
- * KEY": the start time of the process and its pid namespace (containers may share the
+ * TAKE KEY": the start time of the process and its pid namespace (containers may share the
  * directory), and when this was written, on the boot clock.
  *
  * A guard has its file locked (flock(2)) for as long as it lives, so a file that
@@ -57,8 +57,8 @@ static bool make_file(struct attached *attached, pid_t pid, const char *id)
 static bool write_line(const struct attached *attached, struct process_id target, const struct held *held)
 {
     char line[LINE_SIZE];
-    int length = snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %" PRId64 " %s %s %s\n", target.start, proc_pid_space(),
-                          deadline_now().boot_ns, held->backend, held->token, held->key);
+    int length = snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %" PRId64 " %s %s %s %s\n", target.start, proc_pid_space(),
+                          deadline_now().boot_ns, held->backend, held->token, held->take_id, held->key);
     ssize_t written = write(attached->fd, line, (size_t)length);
     if (written >= 0 && written < length)
         errno = ENOSPC;

@@ -36,7 +36,7 @@
 
 static bool is_own(const struct lease *lease)
 {
-    return lease->take_id[0] != '\0';
+    return !lease->outside;
 }
 
 /* --- check, extend ------------------------------------------------------- */

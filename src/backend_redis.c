@@ -23,7 +23,7 @@ static enum lock_result read_loss(const redisReply *reply, const struct lease *l
 {
     const char *key = lease->key;
     if (redis_answer_is(reply, "gone", 2)) {
-        bool ended = lease->take_id[0] == '\0' && strcmp(redis_text(reply->element[1]), "ended") == 0;
+        bool ended = lease->outside && strcmp(redis_text(reply->element[1]), "ended") == 0;
         why_set(why, "the key %s is gone%s", key, ended ? ": the lease has ended, or somebody has removed it" : "");
         return LOCK_GONE;
     }
@@ -93,7 +93,7 @@ static enum lock_result redis_check(struct backend *backend, struct lease *lease
  * the script would run if SELECT is refused. */
 static bool may_hit_another(const struct redis_backend *redis, const struct lease *lease)
 {
-    return lease->take_id[0] == '\0' && redis->url.database != 0;
+    return lease->outside && redis->url.database != 0;
 }
 
 static enum lock_result redis_extend(struct backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
@@ -125,7 +125,7 @@ static enum lock_result redis_raise_fence(struct backend *backend, struct lease 
     return run_check(redis, &call, lease, bound, why);
 }
 
-/* What goes by no take id would do the same to the next holder when it is sent again. */
+/* What goes by the token alone would do the same to the next holder when it is sent again. */
 static void add_request(struct redis_backend *redis, struct redis_call *call)
 {
     if (redis->request[0] == '\0')
@@ -140,7 +140,7 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     struct redis_call call;
     redisReply *reply;
     redis_release_begin(redis, &call, lease);
-    if (lease->take_id[0] == '\0')
+    if (lease->outside)
         add_request(redis, &call);
     call.careful = may_hit_another(redis, lease);
     call.by_text = redis->base.uncertain; /* it may be carried out after we are gone */

@@ -24,11 +24,12 @@ static bool add_held(const struct lease *lease, const char *backend)
     const char *outer = getenv("DLOCK_HELD");
     if (outer == NULL)
         outer = "";
-    size_t size = strlen(outer) + strlen(backend) + strlen(lease->token) + strlen(lease->key) + 4;
+    size_t size = strlen(outer) + strlen(backend) + strlen(lease->token) + strlen(lease->take_id) + strlen(lease->key) + 5;
     char *held = malloc(size);
     if (held == NULL)
         return false;
-    snprintf(held, size, "%s%s%s %s %s", outer, *outer != '\0' ? "\n" : "", backend, lease->token, lease->key);
+    snprintf(held, size, "%s%s%s %s %s %s", outer, *outer != '\0' ? "\n" : "", backend, lease->token, lease->take_id,
+             lease->key);
     bool set = setenv("DLOCK_HELD", held, 1) == 0;
     free(held);
     return set;

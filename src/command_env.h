@@ -9,7 +9,7 @@
 
 /* Sets DLOCK_NAME, DLOCK_KEY, DLOCK_OWNER, DLOCK_FENCE, DLOCK_TTL (seconds),
  * DLOCK_EXPIRES_AT (ISO 8601, UTC), DLOCK_BACKEND, DLOCK_SLOT (unset where there is none), and adds this lock's line
- * "BACKEND TOKEN KEY" to DLOCK_HELD, in the environment of this process.
+ * "BACKEND TOKEN TAKE KEY" to DLOCK_HELD, in the environment of this process.
  * Of those that are options as well, it is noted what the environment said
  * before (`options`). DLOCK_HELD_AT says where the lock is, for --extend and its
  * like: a lock directory, or a URL without its password; it is unset where that goes

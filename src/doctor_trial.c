@@ -148,7 +148,7 @@ static bool watch(struct trial *trial)
         return true;
     }
     struct lease seen = trial->holder.lease;
-    seen.take_id = ""; /* of another process */
+    seen.outside = true;
     step_begin(trial);
     enum lock_result result = other->extend(other, &seen, EXTEND_EXACTLY, trial->bound, &why);
     if (result != LOCK_OK)

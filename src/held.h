@@ -7,10 +7,12 @@
 
 #include <stdbool.h>
 
-/* One line of DLOCK_HELD: "BACKEND TOKEN KEY". */
+/* One line of DLOCK_HELD: "BACKEND TOKEN TAKE KEY". The id of the take tells the
+ * lock apart from that of a later run with the same --owner. */
 struct held {
     char backend[16];
     char token[TOKEN_SIZE];
+    char take_id[TOKEN_SIZE];
     char key[LOCK_KEY_SIZE];
 };
 

@@ -72,6 +72,7 @@ struct lease {
     const char *key;
     const char *token;
     const char *take_id; /* "": not known, the token alone tells that it is ours */
+    bool outside; /* another process took it: its mode and hold are not known here */
     enum lock_mode mode;
     int slots; /* of MODE_SLOTS */
     int slot;  /* 0 to slots - 1; -1: none */

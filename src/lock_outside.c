@@ -148,15 +148,15 @@ static enum lock_result give_up(struct lock_store *store, struct outside *outsid
     return marked || removed ? LOCK_OK : LOCK_UNAVAILABLE;
 }
 
-/* A take whose id is known is one of our own, whose caller says itself how long
- * others are to be kept out; else it is what the taker asked for. */
+/* The caller says of a take of its own how long others are kept out; otherwise it is
+ * what the taker asked for. */
 enum lock_result lock_outside_release(struct lock_store *store, const struct lease *lease, struct bound bound, struct why *why)
 {
     struct outside outside;
     struct lock_record *record = &outside.place.record;
     enum lock_result result = find(store, lease, LOCK_FILE_TO_CHANGE, bound, &outside, why);
     if (result == LOCK_OK) {
-        if (lease->take_id[0] != '\0')
+        if (!lease->outside)
             record->hold = deadline_earlier(record->hold, lease->hold);
         result = give_up(store, &outside, record, why);
         if (result == LOCK_OK)

@@ -22,9 +22,9 @@ static bool claim_holds(const struct claim *claim, const struct held *held)
     struct why ignored = {""};
     if (strcmp(held->backend, backend->kind) != 0 || strcmp(held->key, claim->key) != 0)
         return false;
-    *claim->lease = (struct lease){.key = claim->key, .token = held->token, .take_id = ""};
+    *claim->lease = (struct lease){.key = claim->key, .token = held->token, .take_id = held->take_id, .outside = true};
     bool holds = backend->check(backend, claim->lease, claim->bound, &ignored) == LOCK_OK;
-    claim->lease->token = ""; /* it was the claim's own */
+    claim->lease->token = claim->lease->take_id = ""; /* they were the claim's own */
     return holds;
 }
 

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-/* Whether DLOCK_HELD names this key in this kind of store, and its token holds
+/* Whether DLOCK_HELD names this key in this kind of store, and its take holds
  * still: an entry that has ended, or is of another server, counts for nothing.
  * *lease is then what the store says of it. */
 bool nested_by_environment(struct backend *backend, const char *key, struct lease *lease, struct bound bound);

@@ -29,7 +29,7 @@ void redis_script_begin(struct redis_call *call, const struct redis_script *scri
 
 int redis_least_keys(const struct lease *lease)
 {
-    return lease->take_id[0] != '\0' && lease->mode == MODE_EXCLUSIVE ? KEYS_OWNED : 0;
+    return !lease->outside && lease->mode == MODE_EXCLUSIVE ? KEYS_OWNED : 0;
 }
 
 void redis_script_add_number(struct redis_call *call, int64_t number)

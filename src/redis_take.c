@@ -141,7 +141,7 @@ static void begin_release(struct redis_call *call, const struct lease *lease, bo
     redis_command_add(&call->words, lease->token);
     redis_command_add(&call->words, lease->take_id);
     redis_script_add_number(call, wall_now_ms());
-    if (lease->take_id[0] == '\0')
+    if (lease->outside)
         redis_command_add(&call->words, "");
     else
         redis_script_add_number(call, deadline_left(lease->hold).ns / NS_PER_MS);

@@ -143,7 +143,7 @@ teardown() { common_teardown; }
     fails_with 77 'the lock directory /0+ has too long a path' dlock --lock-dir="$long" job touch "$T/ran"
     fails_with 78 'a --lock-file has too long a path' dlock --lock-file="$long" job touch "$T/ran"
     fails_with 78 'a --redis of the outer dlock.s command line is to be repeated' \
-        env -u DLOCK_BACKEND DLOCK_HELD='redis token dlock:job' "$DLOCK" --extend
+        env -u DLOCK_BACKEND DLOCK_HELD='redis token take dlock:job' "$DLOCK" --extend
     [ ! -e "$T/ran" ]
 }
 

@@ -205,8 +205,8 @@ P
     nonsense=$(head -c 90000 /dev/zero | tr '\0' 'x')
     local held
     # The token of a lock is a secret that its holder's command is given. Other users do not see it.
-    for held in "$nonsense" "file $nonsense dlock:job" "file" "file x dlock:job" "redis $token dlock:job" $'\n\n\n' \
-        $'file \e[31m dlock:job' "file ${token}x dlock:job" "file $token dlock:jo"; do
+    for held in "$nonsense" "file $nonsense dlock:job" "file" "file x y dlock:job" "redis $token $token dlock:job" $'\n\n\n' \
+        $'file \e[31m \e[31m dlock:job' "file ${token}x $token dlock:job" "file $token ${token}x dlock:job" "file $token $token dlock:jo"; do
         run env DLOCK_HELD="$held" dlock -n job -- touch "$T/ran"
         equals "$status" 75
         [[ $output != *$'\e'* ]]

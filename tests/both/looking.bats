@@ -210,7 +210,7 @@ PY
     # Released by the command itself: not held any more.
     run timeout 20 dlock outer -- sh -c 'dlock --release; dlock --current'
     equals "$status $output" '1 '
-    DLOCK_HELD="$BACKEND stale dlock:job" run dlock --current
+    DLOCK_HELD="$BACKEND stale take dlock:job" run dlock --current
     equals "$status $output" '1 '
 }
 

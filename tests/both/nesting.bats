@@ -5,8 +5,8 @@ load backend
 @test "a lock inside the same lock: the inner command runs at once, and the outer one's lock stays" {
     run timeout 20 dlock -t 60 --owner=outer job -- dlock job -- sh -c 'echo "$DLOCK_OWNER"; echo "$DLOCK_HELD"'
     equals "$status" 0
-    equals "$output" "outer
-$BACKEND outer dlock:job"
+    equals "${lines[0]}" outer
+    [[ ${lines[1]} =~ ^$BACKEND\ outer\ [0-9a-f-]{36}\ dlock:job$ ]]
     is_clean job
     # Still held when the inner one has ended.
     run timeout 20 dlock job -- bash -c "dlock job true; dlock -v -n job true; . $BATS_TEST_DIRNAME/backend.bash; is_locked job && echo held"
@@ -44,18 +44,38 @@ ok'
     wait "$HOLDER"
 }
 
+@test "what an ended run with the same --owner left behind is not inside the next run, and does not release it" {
+    local mode
+    for mode in '' -s --slots=2; do
+        rm -f "$T/go" "$T/done" "$T/held" "$T/held.end"
+        MODE=$mode dlock --owner=ci $mode job -- sh -c '( {
+            until [ -e "$T/go" ]; do sleep 0.01; done
+            dlock -v -n $MODE job true 2>&1 | grep -c "held already by the command"
+            dlock --current; echo $?
+            dlock --extend; echo $?
+            dlock --release; echo $?; } >"$T/said" 2>"$T/err"; touch "$T/done") >/dev/null 2>&1 &' 3>&- 4>&-
+        hold_lock job --owner=ci $mode -t 60s
+        touch "$T/go"
+        wait_until 10 test -e "$T/done"
+        [[ $(cat "$T/said") == $'0\n1\n'[12]$'\n'[12] ]]
+        is_locked job
+        end_hold
+        wait "$HOLDER"
+    done
+}
+
 @test "a stale or foreign entry in DLOCK_HELD counts for nothing" {
     hold_lock job -t 60s
-    DLOCK_HELD="$BACKEND stale dlock:job" run dlock -n job echo wrong
+    DLOCK_HELD="$BACKEND stale take dlock:job" run dlock -n job echo wrong
     equals "$status $output" '75 '
     local entry
-    for entry in "$BACKEND" "$BACKEND x" "$BACKEND  dlock:job" ' ' "other x dlock:job" "$BACKEND x dlock:jobs" "$(printf '%05000d' 0)"; do
+    for entry in "$BACKEND" "$BACKEND x" "$BACKEND  dlock:job" ' ' "other x y dlock:job" "$BACKEND x y dlock:jobs" "$BACKEND x y " "$BACKEND x  dlock:job" "$(printf '%05000d' 0)"; do
         DLOCK_HELD=$entry run dlock -n job echo wrong
         equals "$status" 75
     done
     end_hold
     wait "$HOLDER"
-    DLOCK_HELD="$BACKEND stale dlock:job" run dlock -v job echo ok
+    DLOCK_HELD="$BACKEND stale take dlock:job" run dlock -v job echo ok
     [[ $output == *taken* ]]
 }
 

@@ -36,6 +36,7 @@ static void expect_held(struct held_list *list)
 static void expect_inner(const struct options *outer, const char *backend, size_t outside)
 {
     const struct lease lease = {.name = "job", .key = "dlock:job with blanks", .token = "0b8c9d1e-0000-4000-8000-000000000001",
+                                .take_id = "0b8c9d1e-0000-4000-8000-000000000002",
                                 .slot = outer->mode == MODE_SLOTS ? 0 : -1, .ttl = outer->ttl, .fence = 1,
                                 .deadline = deadline_after(outer->ttl)};
     char program[] = "dlock", name[] = "job", command[] = "true", *argv[] = {program, name, command, NULL};
