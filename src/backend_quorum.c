@@ -6,7 +6,9 @@
  *   a minority says that it is gone, is down or lies    a majority still grants it,
  *                    and nobody else can have one; the check asks that minority to
  *                    take the lock again, for the rest of the lease
- *   so many say that it is gone that the rest is no majority    lost, at once
+ *   so many say that it is gone that those that have granted it, and have not lost it,
+ *                    are no majority    lost, at once: the others may grant it to another,
+ *                    though we cannot ask them
  *   it was released on so many, with its own token    the command runs on, if most of
  *                    those say so that end the majority; that a release has reached
  *                    others before does not count
@@ -64,14 +66,15 @@ static enum lock_result ask_join(void *data, int number, struct bound bound)
     return quorum_join(quorum, &quorum->members[number], bound);
 }
 
-/* Not where somebody has released it: the release may be on its way to the others. */
+/* Not if somebody has released it: the release may be on its way to the others. */
 static bool lacks_lock(const struct quorum_member *member)
 {
-    return !member->granted && member->result != LOCK_RELEASED;
+    return member->standing == MEMBER_WITHOUT || member->standing == MEMBER_OWES;
 }
 
-static bool wants_join(const struct quorum_member *member)
+static bool wants_join(const struct quorum *quorum, const struct quorum_member *member)
 {
+    (void)quorum;
     return lacks_lock(member) && deadline_passed(member->joins);
 }
 
@@ -91,12 +94,7 @@ static void plan_join(struct quorum *quorum)
 /* A lease of another process is only known by its token. */
 static bool may_hold(const struct quorum *quorum, const struct quorum_member *member)
 {
-    return member->granted || !is_own(&quorum->lease);
-}
-
-static bool is_asked(const struct quorum_member *member)
-{
-    return member->asked_as_holder;
+    return quorum_grants(quorum, member) || !is_own(&quorum->lease);
 }
 
 static bool lost_there(const struct quorum_member *member)
@@ -133,12 +131,8 @@ static void take_in(const struct quorum *quorum, struct lease *lease)
 static void prepare(struct quorum *quorum, const struct lease *lease)
 {
     quorum->lease = *lease;
-    for (int i = 0; i < quorum->count; i++) {
-        struct quorum_member *member = &quorum->members[i];
-        member->asked_as_holder = may_hold(quorum, member);
-        if (!is_own(lease))
-            member->lease = *lease;
-    }
+    for (int i = 0; !is_own(lease) && i < quorum->count; i++)
+        quorum->members[i].lease = *lease;
 }
 
 /* No server grants anything to those that it has forgotten, or never knew. Who
@@ -148,9 +142,10 @@ static void forget_lost(struct quorum *quorum)
 {
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
-        if (member->granted && lost_there(member))
+        if (quorum_grants(quorum, member) && lost_there(member)) {
+            member->standing = member->result == LOCK_RELEASED ? MEMBER_RELEASED : MEMBER_WITHOUT;
             member->joins = deadline_after(quorum_join_interval);
-        member->granted = member->granted && !lost_there(member);
+        }
         if (lost_there(member) || (!is_own(&quorum->lease) && member->result != LOCK_OK))
             member->lease.deadline = (struct deadline){0};
     }
@@ -165,16 +160,16 @@ static enum lock_result ask_lease(struct quorum *quorum, crew_ask *ask, struct l
         return LOCK_SYSTEM;
     }
     prepare(quorum, lease);
-    bool cancelled = quorum_round(quorum, &crew, ask, quorum_judge, bound, is_asked);
+    bool cancelled = quorum_round(quorum, &crew, ask, quorum_judge, bound, may_hold);
     quorum_learn_pace(quorum, &crew);
-    forget_lost(quorum);
     quorum_note(quorum, false); /* of one that has to join, too */
-    enum lock_result result = quorum_verdict(quorum, cancelled, why);
+    enum lock_result result = quorum_verdict(quorum, may_hold, cancelled, why);
+    forget_lost(quorum);
     if (result == LOCK_OK)
         quorum->lease.deadline = quorum_deadline(quorum);
     if (is_own(lease) && (result == LOCK_OK || result == LOCK_UNAVAILABLE)) {
         cancelled = quorum_round(quorum, &crew, ask_join, judge_join, bound, wants_join);
-        result = quorum_verdict(quorum, cancelled, why);
+        result = quorum_verdict(quorum, may_hold, cancelled, why);
         plan_join(quorum);
     }
     crew_close(&crew);
@@ -201,13 +196,13 @@ static enum lock_result quorum_extend(struct backend *backend, struct lease *lea
 static enum lock_result release_own(struct quorum *quorum, struct quorum_member *member, struct bound bound)
 {
     struct lease lease = quorum->lease;
-    if (!member->granted && member->store->uncertain && !quorum_owes(member))
-        text_copy(member->owed, sizeof member->owed, quorum->take_id);
+    if (!quorum_grants(quorum, member) && member->store->uncertain)
+        quorum_owe(quorum, member);
     enum lock_result result = LOCK_GONE;
     why_set(&member->why, "%s: it did not have it", member->url);
-    if (quorum_owes(member))
+    if (quorum_owes(quorum, member))
         result = quorum_settle(quorum, member, bound);
-    if (!member->granted)
+    if (!quorum_grants(quorum, member))
         return result;
     lease.take_id = quorum->take_id;
     return member->store->release(member->store, &lease, bound, &member->why);
@@ -222,9 +217,10 @@ static enum lock_result ask_release(void *data, int number, struct bound bound)
     return member->store->release(member->store, &quorum->lease, bound, &member->why);
 }
 
-static bool not_released(const struct quorum_member *member)
+static bool not_released(const struct quorum *quorum, const struct quorum_member *member)
 {
-    return !member->released;
+    (void)quorum;
+    return member->standing != MEMBER_RELEASED;
 }
 
 static struct duration judge_release(const void *data, const struct crew *crew)
@@ -240,6 +236,11 @@ static struct duration judge_release(const void *data, const struct crew *crew)
     return most;
 }
 
+static bool may_have(const struct quorum *quorum, const struct quorum_member *member)
+{
+    return may_hold(quorum, member) || quorum_owes(quorum, member);
+}
+
 /* One that has the lock would keep it to the end of the lease: it is worth some
  * time, and one that may have it a little. */
 static void prepare_release(struct quorum *quorum, const struct lease *lease)
@@ -248,9 +249,8 @@ static void prepare_release(struct quorum *quorum, const struct lease *lease)
     quorum->lease = *lease;
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
-        bool may_have_it = member->store->uncertain || quorum_owes(member);
-        member->asked_as_holder = may_hold(quorum, member);
-        member->worth = member->asked_as_holder ? DURATION_S(1) : may_have_it ? a_little : DURATION_ZERO;
+        bool owes = member->store->uncertain || quorum_owes(quorum, member);
+        member->worth = may_hold(quorum, member) ? DURATION_S(1) : owes ? a_little : DURATION_ZERO;
     }
 }
 
@@ -263,15 +263,17 @@ static enum lock_result quorum_release(struct backend *backend, const struct lea
     enum lock_result result = quorum_ask(quorum, ask_release, judge_release, bound, not_released, &cancelled, why);
     if (result != LOCK_OK)
         return result;
+    quorum_note_left(quorum);
+    result = quorum_verdict(quorum, may_have, cancelled, why);
+    forget_lost(quorum);
     quorum->base.uncertain = false;
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
-        member->released |= member->result == LOCK_OK;
-        member->granted = member->granted && !lost_there(member) && !member->released;
-        quorum->base.uncertain |= member->granted || quorum_owes(member);
+        if (member->result == LOCK_OK)
+            member->standing = MEMBER_RELEASED;
+        quorum->base.uncertain |= quorum_grants(quorum, member) || quorum_owes(quorum, member);
     }
-    quorum_note_left(quorum);
-    return quorum_verdict(quorum, cancelled, why);
+    return result;
 }
 
 /* --- news, calls, life --------------------------------------------------- */

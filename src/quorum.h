@@ -9,22 +9,30 @@
 
 enum { QUORUM_LEAST = 3, QUORUM_MOST = CREW_MOST };
 
+/* How our lease stands on one of the servers. It is a lock as long as a majority
+ * grants it, whether or not these can be asked at the moment; a server that has never
+ * granted it, or has lost it, may grant it to another. */
+enum member_standing {
+    MEMBER_WITHOUT, /* nothing of ours is there: it was never granted, or it is lost */
+    MEMBER_OWES,    /* a take of ours may be carried out yet, and must be released */
+    MEMBER_GRANTS,
+    MEMBER_RELEASED, /* by us, or by another with our token: it is not taken there again */
+};
+
 /* One of the servers, and what is known of it. */
 struct quorum_member {
     struct backend *store;
     char url[sizeof ((struct redis_url *)0)->shown]; /* as it is shown */
     enum lock_result result; /* of the last round that asked it */
     struct why why;          /* of the result */
-    struct holder holder;    /* where it is LOCK_HELD */
+    struct holder holder;    /* if it is LOCK_HELD */
+    enum member_standing standing;
     struct lease lease;      /* as this server has it; deadline 0: it does not */
-    bool granted;            /* our take has it */
     bool was_uncertain;      /* a take of ours may have come late */
     bool chosen;             /* for the round */
-    bool asked_as_holder;    /* in this round: it had the lock when that began */
     struct duration worth;   /* how long a release waits for it, once there is a verdict */
-    bool released;           /* the lease was released here, while others do not answer yet */
     struct deadline joins;   /* when to try again to have the lock here as well */
-    char owed[TOKEN_SIZE];   /* id of a take that may be carried out here, and is to be released; "": none */
+    char owed[TOKEN_SIZE];   /* MEMBER_OWES: the id of that take */
 };
 
 struct quorum {
@@ -63,16 +71,26 @@ struct quorum_count {
     int open;   /* still asked */
 };
 
-/* Of those that were wanted in the crew's round. */
+/* During the crew's round. One that is not asked has nothing of ours, or was released
+ * before. */
 struct quorum_count quorum_count_crew(const struct quorum *quorum, const struct crew *crew);
 
-/* By the results of all members. */
+/* By the last results of all members. */
 struct quorum_count quorum_count_all(const struct quorum *quorum);
 
-/* What a majority says of a lease, with *why set: LOCK_OK; LOCK_GONE,
- * LOCK_FOREIGN or LOCK_RELEASED where there can be no majority for it any more;
- * else why nobody knows. */
-enum lock_result quorum_verdict(const struct quorum *quorum, bool cancelled, struct why *why);
+/* LOCK_OK if a majority has done what the last round asked; otherwise, with *why set, why not. */
+enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, struct why *why);
+
+typedef bool quorum_wanted(const struct quorum *quorum, const struct quorum_member *member);
+
+/* What a majority says of a lease after a round that has asked all servers that
+ * `may_have` it, before their standing changes by it. With *why set: LOCK_OK;
+ * LOCK_GONE, LOCK_FOREIGN or LOCK_RELEASED if those that have not lost it are no
+ * majority; otherwise why nobody knows. */
+enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_have, bool cancelled, struct why *why);
+
+/* Whether our take has the lock there. */
+bool quorum_grants(const struct quorum *quorum, const struct quorum_member *member);
 
 /* Where too few answer: LOCK_REFUSED, LOCK_INVALID or LOCK_SYSTEM where there
  * would be no majority if all others came back; else LOCK_UNAVAILABLE. */
@@ -94,8 +112,6 @@ void quorum_note_left(struct quorum *quorum);
 /* The judge for a question that may take its time: the slow ones are given a
  * while once there is a verdict. */
 struct duration quorum_judge(const void *data, const struct crew *crew);
-
-typedef bool quorum_wanted(const struct quorum_member *member);
 
 /* Asks those that are wanted (NULL: all) and keeps their results; the others
  * keep theirs. Returns whether the caller was cancelled. */

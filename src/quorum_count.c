@@ -29,8 +29,10 @@ struct quorum_count quorum_count_crew(const struct quorum *quorum, const struct 
         const struct crew_worker *worker = &crew->workers[i];
         if (worker->wanted && !worker->done)
             count.open++;
+        else if (worker->wanted)
+            count_one(&count, worker->result);
         else
-            count_one(&count, worker->wanted ? worker->result : quorum->members[i].result);
+            count_one(&count, quorum->members[i].standing == MEMBER_RELEASED ? quorum->members[i].result : LOCK_GONE);
     }
     return count;
 }
@@ -86,14 +88,9 @@ static bool is_misconfigured(enum lock_result result)
     return result == LOCK_REFUSED || result == LOCK_INVALID;
 }
 
-static bool is_silent(enum lock_result result)
-{
-    return is_failure(result) && !is_misconfigured(result);
-}
-
 static bool misses(enum lock_result result)
 {
-    return is_lost(result) || is_silent(result);
+    return result != LOCK_OK && !is_misconfigured(result);
 }
 
 /* What no retry mends is for everybody to hear; that a minority is down, or
@@ -140,32 +137,52 @@ enum lock_result quorum_failure(const struct quorum *quorum, struct why *why)
     return refused > 0 ? LOCK_REFUSED : invalid > 0 ? LOCK_INVALID : LOCK_SYSTEM;
 }
 
+enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, struct why *why)
+{
+    if (quorum_count_all(quorum).ok >= quorum->need)
+        return LOCK_OK;
+    return cancelled ? LOCK_CANCELLED : quorum_failure(quorum, why);
+}
+
+bool quorum_grants(const struct quorum *quorum, const struct quorum_member *member)
+{
+    (void)quorum;
+    return member->standing == MEMBER_GRANTS;
+}
+
 /* A lease that was released with its own token lets the command run on: that
  * must be what most of them say that had it until now, not one that a release has
  * reached, now or long ago, when the others lost their keys. */
-static enum lock_result loss(const struct quorum *quorum, struct why *why)
+static enum lock_result loss(const struct quorum *quorum, quorum_wanted *may_have, int missing, struct why *why)
 {
-    int foreign = count_result(quorum, LOCK_FOREIGN), released = 0, lost = 0;
+    int gone = 0, foreign = 0, released = 0;
+    const char *before = ": ";
+    why_set(why, "%d of %d servers do not grant it", missing, quorum->count);
     for (int i = 0; i < quorum->count; i++) {
         const struct quorum_member *member = &quorum->members[i];
-        lost += member->asked_as_holder && is_lost(member->result);
-        released += member->asked_as_holder && member->result == LOCK_RELEASED;
+        bool had = may_have(quorum, member);
+        if (member->result == LOCK_OK || (had && !is_lost(member->result)))
+            continue;
+        gone += had && member->result == LOCK_GONE;
+        foreign += had && member->result == LOCK_FOREIGN;
+        released += had && member->result == LOCK_RELEASED;
+        add_text(why, before, member->why.text);
+        before = "; ";
     }
-    why_set(why, "%d of %d servers do not grant it", quorum_count_all(quorum).lost, quorum->count);
-    add_members(quorum, is_lost, ": ", why);
-    if (2 * released > lost)
+    if (released > gone + foreign)
         return LOCK_RELEASED;
     return foreign > 0 ? LOCK_FOREIGN : LOCK_GONE;
 }
 
-enum lock_result quorum_verdict(const struct quorum *quorum, bool cancelled, struct why *why)
+/* One that cannot be asked may have it yet; one that never granted it keeps nobody out. */
+enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_have, bool cancelled, struct why *why)
 {
-    struct quorum_count count = quorum_count_all(quorum);
-    if (count.ok >= quorum->need)
-        return LOCK_OK;
-    if (count.lost > quorum->count - quorum->need)
-        return loss(quorum, why);
-    return cancelled ? LOCK_CANCELLED : quorum_failure(quorum, why);
+    int may = 0;
+    for (int i = 0; i < quorum->count; i++) {
+        const struct quorum_member *member = &quorum->members[i];
+        may += member->result == LOCK_OK || (may_have(quorum, member) && !is_lost(member->result));
+    }
+    return may < quorum->need ? loss(quorum, may_have, quorum->count - may, why) : quorum_answer(quorum, cancelled, why);
 }
 
 static int higher_first(const void *a, const void *b)
@@ -226,6 +243,8 @@ static void keep(struct quorum_member *member, const struct crew_worker *worker)
     member->result = worker->result;
     if (worker->result == LOCK_CANCELLED)
         why_set(&member->why, "%s: it was slower than the others", member->url);
+    else if (worker->result == LOCK_HELD)
+        why_set(&member->why, "%s: it is held by another there", member->url);
 }
 
 bool quorum_round(struct quorum *quorum, struct crew *crew, crew_ask *ask, crew_judge *judge, struct bound bound,
@@ -233,7 +252,7 @@ bool quorum_round(struct quorum *quorum, struct crew *crew, crew_ask *ask, crew_
 {
     bool asked[QUORUM_MOST] = {false};
     for (int i = 0; i < quorum->count; i++) {
-        asked[i] = wanted == NULL || wanted(&quorum->members[i]);
+        asked[i] = wanted == NULL || wanted(quorum, &quorum->members[i]);
         if (asked[i])
             crew_want(crew, i);
     }

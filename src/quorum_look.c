@@ -167,8 +167,9 @@ static enum lock_result merge(const struct look *look, int least, struct lock_st
 }
 
 /* One that hangs is not waited for at each key of a list. */
-static bool has_answered(const struct quorum_member *member)
+static bool has_answered(const struct quorum *quorum, const struct quorum_member *member)
 {
+    (void)quorum;
     return member->result == LOCK_OK;
 }
 
@@ -192,7 +193,7 @@ static enum lock_result run_look(struct backend *backend, const char *key, enum 
         if (quorum->members[i].result != LOCK_OK)
             look->states[i] = (struct lock_state){0};
     quorum->base.note = quorum->base.warning = NULL;
-    enum lock_result result = quorum_verdict(quorum, cancelled, why);
+    enum lock_result result = quorum_answer(quorum, cancelled, why);
     if (result == LOCK_OK)
         result = merge(look, look->removes ? 1 : quorum->need, state, why);
     for (int i = 0; i < quorum->count; i++)
@@ -296,7 +297,7 @@ enum lock_result quorum_list(struct backend *backend, const char *prefix, const 
     }
     bool cancelled = quorum_round(quorum, &crew, ask_list, judge_list, bound, NULL);
     crew_close(&crew);
-    enum lock_result result = quorum_verdict(quorum, cancelled, why);
+    enum lock_result result = quorum_answer(quorum, cancelled, why);
     if (result == LOCK_OK && !join_lists(quorum, &search, &all)) {
         why_set(why, "out of memory");
         result = LOCK_SYSTEM;

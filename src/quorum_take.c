@@ -45,9 +45,17 @@ static const struct duration settle_least = {100 * NS_PER_MS};
 
 const struct duration quorum_join_interval = {1 * NS_PER_S};
 
-bool quorum_owes(const struct quorum_member *member)
+bool quorum_owes(const struct quorum *quorum, const struct quorum_member *member)
 {
-    return member->owed[0] != '\0';
+    (void)quorum;
+    return member->standing == MEMBER_OWES;
+}
+
+void quorum_owe(const struct quorum *quorum, struct quorum_member *member)
+{
+    if (!quorum_owes(quorum, member))
+        text_copy(member->owed, sizeof member->owed, quorum->take_id);
+    member->standing = MEMBER_OWES;
 }
 
 /* Whatever was there of ours is there no more. */
@@ -66,7 +74,7 @@ enum lock_result quorum_settle(struct quorum *quorum, struct quorum_member *memb
     enum lock_result result = member->store->release(member->store, &maybe, bound, &member->why);
     if (is_settled(result)) {
         member->store->uncertain = false;
-        member->owed[0] = '\0';
+        member->standing = MEMBER_WITHOUT;
     }
     return result;
 }
@@ -75,10 +83,11 @@ enum lock_result quorum_settle(struct quorum *quorum, struct quorum_member *memb
 static enum lock_result take_on(struct quorum *quorum, struct quorum_member *member, const struct lock_request *request,
                                 struct lease *lease, struct holder *holder, struct bound bound)
 {
-    enum lock_result result = quorum_owes(member) ? quorum_settle(quorum, member, bound) : LOCK_OK;
+    enum lock_result result = quorum_owes(quorum, member) ? quorum_settle(quorum, member, bound) : LOCK_OK;
     if (is_settled(result))
         result = member->store->take(member->store, request, lease, holder, bound, &member->why);
-    member->granted = result == LOCK_OK;
+    if (result == LOCK_OK)
+        member->standing = MEMBER_GRANTS;
     return result;
 }
 
@@ -170,7 +179,7 @@ static enum lock_result ask_raise(void *data, int number, struct bound bound)
 
 static bool has_fence(const struct quorum *quorum, const struct quorum_member *member)
 {
-    return member->granted && member->result == LOCK_OK && member->lease.fence == quorum->lease.fence;
+    return quorum_grants(quorum, member) && member->result == LOCK_OK && member->lease.fence == quorum->lease.fence;
 }
 
 static int count_fences(const struct quorum *quorum)
@@ -181,8 +190,9 @@ static int count_fences(const struct quorum *quorum)
     return count;
 }
 
-static bool wants_raise(const struct quorum_member *member)
+static bool wants_raise(const struct quorum *quorum, const struct quorum_member *member)
 {
+    (void)quorum;
     return member->chosen;
 }
 
@@ -194,7 +204,7 @@ static int choose(struct quorum *quorum, int most)
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
         bool fit = member->result == LOCK_OK || member->result == LOCK_CANCELLED;
-        member->chosen = chosen < most && member->granted && fit && !has_fence(quorum, member);
+        member->chosen = chosen < most && quorum_grants(quorum, member) && fit && !has_fence(quorum, member);
         chosen += member->chosen;
     }
     return chosen;
@@ -216,7 +226,7 @@ static bool raise_fences(struct quorum *quorum, struct crew *crew, struct bound 
     quorum->lease.fence = 0;
     for (int i = 0; i < quorum->count; i++) {
         const struct quorum_member *member = &quorum->members[i];
-        if (member->granted && member->lease.fence > quorum->lease.fence)
+        if (quorum_grants(quorum, member) && member->lease.fence > quorum->lease.fence)
             quorum->lease.fence = member->lease.fence;
     }
     quorum->has_others = quorum_count_all(quorum).ok > quorum->need;
@@ -234,18 +244,17 @@ static void give_up(struct quorum *quorum, struct crew *crew, struct bound bound
     quorum->base.uncertain = false;
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
-        if (member->granted || (member->store->uncertain && !quorum_owes(member)))
-            text_copy(member->owed, sizeof member->owed, quorum->take_id);
         member->was_uncertain |= member->store->uncertain;
-        member->granted = false;
-        quorum->base.uncertain |= quorum_owes(member);
+        if (quorum_grants(quorum, member) || member->store->uncertain)
+            quorum_owe(quorum, member);
+        quorum->base.uncertain |= quorum_owes(quorum, member);
     }
     if (cancelled || !quorum->base.uncertain)
         return;
     quorum_round(quorum, crew, ask_settle, judge_settle, bound, quorum_owes);
     quorum->base.uncertain = false;
     for (int i = 0; i < quorum->count; i++)
-        quorum->base.uncertain |= quorum_owes(&quorum->members[i]);
+        quorum->base.uncertain |= quorum_owes(quorum, &quorum->members[i]);
 }
 
 /* --- refused ------------------------------------------------------------- */
@@ -309,9 +318,14 @@ static struct deadline time_to_ask(const struct quorum *quorum, const struct hol
  * may stand where the release got no answer. */
 static void begin(struct quorum *quorum, const struct lock_request *request)
 {
-    for (int i = 0; i < quorum->count; i++)
-        if (quorum->members[i].granted)
-            text_copy(quorum->members[i].owed, sizeof quorum->members[i].owed, quorum->take_id);
+    for (int i = 0; i < quorum->count; i++) {
+        struct quorum_member *member = &quorum->members[i];
+        if (quorum_grants(quorum, member))
+            quorum_owe(quorum, member);
+        else if (!quorum_owes(quorum, member))
+            member->standing = MEMBER_WITHOUT;
+        member->lease = (struct lease){0};
+    }
     if (quorum->take_id[0] == '\0')
         text_copy(quorum->take_id, sizeof quorum->take_id, request->take_id);
     else
@@ -319,19 +333,12 @@ static void begin(struct quorum *quorum, const struct lock_request *request)
     quorum->request = *request;
     quorum->request.take_id = quorum->take_id;
     quorum->request.waits = request->waits && request->last;
-    for (int i = 0; i < quorum->count; i++) {
-        struct quorum_member *member = &quorum->members[i];
-        member->granted = member->asked_as_holder = member->released = false;
-        member->lease = (struct lease){0};
-    }
 }
 
 /* LOCK_OK: a majority has the highest fence. LOCK_HELD: somebody has taken the lock away since. */
 static enum lock_result raise_all(struct quorum *quorum, struct crew *crew, struct bound bound, bool *cancelled,
                                   struct why *why)
 {
-    for (int i = 0; i < quorum->count; i++)
-        quorum->members[i].asked_as_holder = quorum->members[i].granted;
     *cancelled = raise_fences(quorum, crew, bound);
     if (*cancelled)
         return LOCK_CANCELLED;
@@ -340,7 +347,7 @@ static enum lock_result raise_all(struct quorum *quorum, struct crew *crew, stru
     struct quorum_count count = quorum_count_all(quorum);
     if (count.lost > 0 && quorum->count - count.bad - count.silent >= quorum->need)
         return LOCK_HELD;
-    enum lock_result result = quorum_verdict(quorum, false, why);
+    enum lock_result result = quorum_verdict(quorum, quorum_grants, false, why);
     return result == LOCK_OK || result == LOCK_RELEASED || lock_is_lost(result) ? LOCK_UNAVAILABLE : result;
 }
 
@@ -427,8 +434,6 @@ enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member
         member->lease.ttl = quorum->lease.ttl; /* by which a later extension is measured */
         member->lease.set = quorum->lease.set; /* it was taken for the rest of that */
         result = quorum_raise_on(quorum, member, bound);
-    } else if (result == LOCK_HELD) {
-        why_set(&member->why, "%s: it is held by another there", member->url);
     }
-    return result == LOCK_HELD ? LOCK_FOREIGN : result;
+    return result;
 }

@@ -274,6 +274,7 @@ far() {
 @test "a server that restarts empty while the lock is held gets it again; the command runs on" {
     quorum 3
     hold_lock job -v --ttl=10
+    for i in 1 2 3; do wait_until 10 is_held_on $i; done
     stop_redis 1
     wait_until 10 grep -q 'the lock stands on [12] of 3 servers; unix://' "$T/held.err" # said once, maybe of one that was slow
     serve 1
@@ -288,6 +289,7 @@ far() {
 @test "the lock is gone on a majority: the command is stopped at once, exit 124, and nothing is left" {
     quorum 3
     hold_lock job --ttl=10
+    for i in 1 2 3; do wait_until 10 is_held_on $i; done
     on 1 del dlock:job # one is not enough
     wait_until 20 is_held_on 1
     on 1 del dlock:job
@@ -299,6 +301,30 @@ far() {
     wait_until 5 is_free_on 2
     is_free_on 1
     equals "$(on 3 get dlock:job)" another
+}
+
+# is_stopped: what hold_lock has started is stopped since the lock is lost, and nothing of it is left on server 1.
+is_stopped() {
+    wait_until 10 not kill -0 "$(cat "$T/held")"
+    ends_with 124 "$HOLDER"
+    grep -qE '2 of 3 servers do not grant it: .*2.sock.* is gone; .*3.sock' "$T/held.err"
+    is_free_on 1
+}
+
+@test "one of a bare majority forgets the lock, the third was never reached: the command is stopped, exit 124" {
+    quorum 2 1
+    hold_lock job --ttl=1h
+    on 2 flushall
+    is_stopped
+}
+
+@test "one of a bare majority forgets the lock, the third was in others' hands for a moment: the command is stopped, exit 124" {
+    quorum 3
+    on 3 set dlock:job another px 200
+    hold_lock job --ttl=1h
+    freeze 3
+    on 2 flushall
+    is_stopped
 }
 
 @test "the lock is removed on one server after the other: it is lost, and not taken again on each" {
