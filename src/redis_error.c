@@ -2,6 +2,8 @@
  * anywhere in the text, where names of keys and hosts stand too. */
 #include "redis_error.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char digits[] = "0123456789";
@@ -18,20 +20,69 @@ static const char *skip_place(const char *text)
     return length > 0 && text[length] == ':' && text[length + 1] == ' ' ? text + length + 2 : NULL;
 }
 
+/* Past all but the last "ERR " of an error that a script has passed on. */
+static const char *skip_repeated(const char *text)
+{
+    static const char twice[] = "ERR ERR ";
+    while (strncmp(text, twice, strlen(twice)) == 0)
+        text += strlen("ERR ");
+    return text;
+}
+
 /* Redis 5 and 6 put before the error of a call inside a script where it
  * happened, once or twice, and leave the '-' of the protocol there:
  * "ERR Error running script (call to f_SHA1): @user_script:3: @user_script: 3: -READONLY You can't ...".
- * Redis 7 puts it behind: "READONLY You can't ... script: SHA1, on @user_script:3." */
+ * An error that the script returns has only "@user_script: 3: " before it.
+ * Redis 7 and Valkey put it behind: "READONLY You can't ... script: SHA1, on @user_script:3." */
 static const char *unwrapped(const char *error)
 {
-    static const char wrapper[] = "ERR Error running script";
+    static const char wrapper[] = "ERR Error running script", place[] = "@user_script:";
     const char *text = strncmp(error, wrapper, strlen(wrapper)) == 0 ? strstr(error, ": @user_script:") : NULL;
-    if (text == NULL)
-        return error;
-    text += 2;
+    text = text != NULL ? text + 2 : error;
+    if (strncmp(text, place, strlen(place)) != 0)
+        return skip_repeated(text);
     for (const char *next = skip_place(text); next != NULL; next = skip_place(text))
         text = next;
-    return text + strspn(text, "@-");
+    return skip_repeated(text + strspn(text, "@-"));
+}
+
+/* How long the text is without " script: SHA1, on @user_script:3." at its end. */
+static size_t length_without_place(const char *text)
+{
+    static const char begin[] = " script: ", end[] = ", on @user_script:";
+    for (const char *at = text; (at = strstr(at, begin)) != NULL; at++) {
+        const char *sha1 = at + strlen(begin);
+        if (strncmp(sha1 + strspn(sha1, "0123456789abcdef"), end, strlen(end)) == 0)
+            return (size_t)(at - text);
+    }
+    return strlen(text);
+}
+
+void redis_error_text(const char *error, char *text, size_t size)
+{
+    error = unwrapped(error);
+    snprintf(text, size, "%.*s", (int)length_without_place(error), error);
+}
+
+/* Servers before Redis 7.2 do not say which command of a script they refuse, and none
+ * says which one it does not know, but in which line, "@user_script:31". */
+bool redis_error_command(const char *error, const char *script, char *command, size_t size)
+{
+    const char *mark = NULL, *line = script, *call;
+    for (const char *at = error; (at = strstr(at, "@user_script:")) != NULL; at++)
+        mark = at + strlen("@user_script:");
+    if (mark == NULL)
+        return false;
+    for (long number = strtol(mark, NULL, 10); number > 1 && line != NULL; number--) {
+        line = strchr(line, '\n');
+        line = line != NULL ? line + 1 : NULL;
+    }
+    call = line != NULL ? strstr(line, "call('") : NULL;
+    if (call == NULL || memchr(line, '\n', (size_t)(call - line)) != NULL)
+        return false;
+    call += strlen("call('");
+    snprintf(command, size, "%.*s", (int)strcspn(call, "'"), call);
+    return true;
 }
 
 /* How long the code is that text begins with; 0: there is none. */
@@ -65,8 +116,10 @@ static bool has_one_of(const char *text, const char *const *codes, const char *c
             return true;
     if (!has_code(text, "ERR") && code_length(text) > 0)
         return false;
-    for (; has_code(text, "ERR"); text += strspn(text, " ")) /* twice, where a script has passed it on */
+    if (has_code(text, "ERR")) {
         text += strlen("ERR");
+        text += strspn(text, " ");
+    }
     for (; *beginnings != NULL; beginnings++)
         if (strncmp(text, *beginnings, strlen(*beginnings)) == 0)
             return true;
@@ -93,6 +146,7 @@ enum lock_result redis_error_result(const char *error, struct why *why)
         "unknown command",
         "unsupported command", /* Envoy */
         "Unknown Redis command called from", /* the same inside a script */
+        "Unknown command called from",       /* Valkey */
         NULL,
     };
     /* Before a login it takes no command as long as ours, and says so in its own way. */
@@ -100,7 +154,7 @@ enum lock_result redis_error_result(const char *error, struct why *why)
     static const char *const unauthenticated[] = {"Protocol error: unauthenticated", NULL};
     static const char *const no_scripts[] = {"unknown command 'EVALSHA'", "unknown command `EVALSHA`", NULL};
     const char *text = unwrapped(error);
-    why_set(why, "it answered: %.400s", *error != '\0' ? error : "an error without a text");
+    why_set(why, "it answered: %.400s", *error != '\0' ? skip_repeated(error) : "an error without a text");
     if (has_one_of(text, nothing, unauthenticated)) {
         why_set(why, "it wants a user and a password: NOAUTH Authentication required");
         return LOCK_REFUSED;

@@ -155,43 +155,20 @@ void redis_login_hide(const struct redis_url *url, char *error)
         memset(at, '*', length);
 }
 
-/* Redis before 7.2 does not say which command of a script it refuses, but in
- * which line, "@user_script:31". False where the line calls none. */
-static bool command_in_line(const char *script, const char *error, char *command, size_t size)
-{
-    const char *mark = NULL, *line = script, *call;
-    for (const char *at = error; (at = strstr(at, "@user_script:")) != NULL; at++)
-        mark = at + strlen("@user_script:");
-    if (mark == NULL)
-        return false;
-    for (long number = strtol(mark, NULL, 10); number > 1 && line != NULL; number--) {
-        line = strchr(line, '\n');
-        line = line != NULL ? line + 1 : NULL;
-    }
-    call = line != NULL ? strstr(line, "call('") : NULL;
-    if (call == NULL || memchr(line, '\n', (size_t)(call - line)) != NULL)
-        return false;
-    call += strlen("call('");
-    snprintf(command, size, "%.*s", (int)strcspn(call, "'"), call);
-    return true;
-}
-
 static void explain_permission(const char *user, const struct redis_refused *refused, const char *error,
                                struct why *why)
 {
     static const char advice[] = "; the manual, dlock(1), has the permissions that are needed";
-    char what[2 * LOCK_KEY_SIZE] = "", command[32], companions[2 * LOCK_KEY_SIZE];
-    if (refused->key != NULL && says(error, "key")) {
+    char what[2 * LOCK_KEY_SIZE] = "", command[32], companions[2 * LOCK_KEY_SIZE], answer[250];
+    if (refused->key != NULL && (says(error, " a key") || says(error, " the keys"))) {
         lock_key_companion(companions, sizeof companions, refused->key, "*");
         snprintf(what, sizeof what, ", who needs the keys %.80s and %.80s", refused->key, companions);
     } else if (refused->script != NULL && !says(error, "' command") &&
-               command_in_line(refused->script, error, command, sizeof command)) {
+               redis_error_command(error, refused->script, command, sizeof command)) {
         snprintf(what, sizeof what, ", who needs the command %s", command);
     }
-    int length = (int)strlen(error);
-    for (const char *at = error; (at = strstr(at, " script: ")) != NULL; at++)
-        length = (int)(at - error); /* which script, and the line: not for people */
-    why_set(why, "it refuses the user %.60s%s: it answered: %.*s%s", user, what, length < 200 ? length : 200, error, advice);
+    redis_error_text(error, answer, sizeof answer);
+    why_set(why, "it refuses the user %.60s%s: it answered: %s%s", user, what, answer, advice);
 }
 
 void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused, const char *error,

@@ -1,5 +1,6 @@
 #include "redis_scripts.h"
 
+#include "redis_error.h"
 #include "redis_login.h"
 #include "redis_route.h"
 #include "text.h"
@@ -92,9 +93,14 @@ static enum lock_result judge(struct redis_backend *redis, const struct redis_ca
                               struct redis_detour *detour, struct bound bound, struct why *why)
 {
     const char *key = call->words.words[REDIS_CALL_KEY];
+    char command[32], answer[250];
     enum lock_result result = redis_route_judge(redis, key, error, detour, bound, why);
     if (result == LOCK_REFUSED)
         redis_login_explain(&redis->url, &(struct redis_refused){call->script->text, key}, error, why);
+    if (result == LOCK_INVALID && redis_error_command(error, call->script->text, command, sizeof command)) {
+        redis_error_text(error, answer, sizeof answer);
+        why_set(why, "it does not know the command %s: it answered: %s", command, answer);
+    }
     if (redis_error_is(error, "READONLY")) /* it was the master once: who is now is to be found out */
         redis_conn_close(&redis->conn);
     return result;

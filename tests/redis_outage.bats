@@ -25,7 +25,7 @@ taken_after() { # ERROR COMMAND...
     is_free
 }
 
-@test "errors are told apart by their codes, in the forms of Redis 5, 6 and 7, not by names that stand in them" {
+@test "errors are told apart by their codes, in the forms of Redis 5 to 8 and Valkey, not by names that stand in them" {
     local want text
     printf '' >"$T/reply"
     fake_redis "$T/reply"
@@ -50,6 +50,8 @@ taken_after() { # ERROR COMMAND...
 69 X
 69 ERR Error running script (call to f_01): @user_script:
 69 ERR Error running script (call to f_01): @user_script:3
+69 @user_script: 3: -OOM command not allowed when used memory > 'maxmemory'.
+69 @user_script: 3: Unknown
 77 NOAUTH Authentication required.
 77 WRONGPASS invalid username-password pair or user is disabled.
 77 NOPERM this user has no permissions to run the 'evalsha' command
@@ -60,9 +62,16 @@ taken_after() { # ERROR COMMAND...
 77 ERR Error running script (call to f_01): @user_script:3: @user_script: 3: The user executing the script can't run this command or subcommand
 77 ERR Error running script (call to f_01): @user_script:3: NOPERM this user has no permissions to access one of the keys
 77 ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: 01, on @user_script:5.
+77 @user_script: 3: The user executing the script can't run this command or subcommand (HMGET)
+77 ERR ACL failure in script: User locker has no permissions to run the 'hset' command script: 01, on @user_script:5.
+77 ERR ERR ACL failure in script: No permissions to access a key (ZRANGE) script: 01, on @user_script:5.
 78 ERR unknown command `EVALSHA`, with args beginning with: `01`, `3`, `NOPERM`,
 78 ERR Error running script (call to f_01): @user_script:3: @user_script: 3: Unknown Redis command called from Lua script
 78 ERR Unknown Redis command called from script script: 01, on @user_script:3.
+78 @user_script: 3: Unknown Redis command called from Lua script (HMGET)
+78 ERR Unknown command called from script script: 01, on @user_script:3.
+78 ERR Unknown command called from script (HMGET)
+78 ERR ERR Unknown command called from script (ZRANGE) script: 01, on @user_script:3.
 78 unsupported command 'evalsha'
 78 MOVED 3999 NOAUTH.example:6379
 78 CROSSSLOT Keys in request don't hash to the same slot

@@ -28,8 +28,9 @@ local function now_ms()
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
+-- "%d" would cut a time in milliseconds to 32 bits on a server that has no more.
 local function whole(number)
-  return string.format('%d', number)
+  return string.format('%.0f', number)
 end
 
 -- Something else than a string at the key is another client's lock of some

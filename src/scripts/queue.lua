@@ -60,7 +60,7 @@ local function open_queue()
   end
 
   local function write_waiter(id, ends, listens, now, mode, slots)
-    return redis.pcall('HSET', waiters, id, string.format('%d %d %d %s %d', ends, listens and 1 or 0, now, mode, slots))
+    return redis.pcall('HSET', waiters, id, table.concat({whole(ends), listens and 1 or 0, whole(now), mode, slots}, ' '))
   end
 
   local function waiter_of(id)
@@ -173,7 +173,7 @@ local function open_queue()
     local ends = now + math.max(TURN_LEAST_MS, math.floor(TURN_MS / 2 ^ missed))
     if not waiter.listens then ends = waiter.ends end
     if not heard then ends = waiter.asked + CUT_MS end
-    redis.pcall('HSET', waiters, 'turn', string.format('%s %d %d %d', id, ends, missed, heard and 1 or 0))
+    redis.pcall('HSET', waiters, 'turn', table.concat({id, whole(ends), missed, heard and 1 or 0}, ' '))
     return ends
   end
 
