@@ -21,7 +21,7 @@ function __dlock_read
         if test -n "$value"
             set -a facts (__dlock_fact $value (string replace -r '^~/' $HOME/ -- $word))
             set value ''
-        else if test -n "$only_words"
+        else if test -n "$only_words" -o "$word" = -
             test -n "$name"; and break
             set name $word
         else
@@ -42,11 +42,11 @@ function __dlock_read
                 case '--*'
                     set value $word
                     test $word = --command; and set no_command yes
-                case '-?*'
+                case '-*'
                     # The first letter that takes a value takes the rest of the word, else the next word.
                     set value (string replace -r '^-[^wEtrc]*' '' -- $word)
                     string match -q 'c*' -- $value; and set no_command yes
-                    string match -q 'r?*' -- $value; and set -a facts (__dlock_fact -r (string sub -s 2 -- $value))
+                    string match -qr '^r.' -- $value; and set -a facts (__dlock_fact -r (string sub -s 2 -- $value))
                     string match -qr '^.$' -- $value; and set value -$value; or set value ''
                 case '*'
                     test -n "$name"; and break
