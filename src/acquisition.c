@@ -85,10 +85,10 @@ static const char *holder_format(const struct holder *holder, char text[HOLDER_T
     return text;
 }
 
-static struct deadline show_wait(void *data, const struct holder *holder, const struct why *why)
+static struct deadline show_wait(void *data, const struct holder *holder, const struct why *why, struct deadline down_until)
 {
     struct acquisition *acquisition = data;
-    return wait_view_show(&acquisition->view, holder, why);
+    return wait_view_show(&acquisition->view, holder, why, down_until);
 }
 
 static void say_uncalled(void *data, const char *cannot)

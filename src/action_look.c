@@ -110,7 +110,7 @@ static void pause_until(struct deadline until, const struct lock_state *state, s
     (void)signals_open(&signals, &ignored); /* where that fails, they end it at once */
     struct pollfd fd = {.fd = signals.fd, .events = POLLIN};
     while (!deadline_passed(until)) {
-        struct deadline shown = wait_view_wanted(view) ? wait_view_show(view, &holder, NULL) : DEADLINE_NEVER;
+        struct deadline shown = wait_view_wanted(view) ? wait_view_show(view, &holder, NULL, DEADLINE_NEVER) : DEADLINE_NEVER;
         int ready = poll(&fd, 1, deadline_poll_ms(deadline_earlier(until, shown)));
         int ended_by = ready > 0 ? signals_ended_by(&signals) : 0;
         if (ended_by == 0)

@@ -23,6 +23,7 @@ struct waiting {
     int cancel_fd;
     struct deadline start;
     struct deadline end;        /* of the wait */
+    struct deadline tried;      /* when this try has begun */
     struct deadline outage_end; /* of the tries to reach the store; DEADLINE_NEVER: it was reached */
     struct duration interval;   /* of asking again for a lock that is held */
     struct duration retry;      /* of asking again a store that is down */
@@ -38,7 +39,7 @@ static bool is_never(struct deadline deadline)
 static struct deadline show(const struct waiting *waiting, const struct holder *holder, const struct why *why)
 {
     const struct patience *patience = waiting->patience;
-    return patience->pausing != NULL ? patience->pausing(patience->data, holder, why) : DEADLINE_NEVER;
+    return patience->pausing != NULL ? patience->pausing(patience->data, holder, why, waiting->outage_end) : DEADLINE_NEVER;
 }
 
 static void tell_uncalled(struct waiting *waiting, const struct call *call)
@@ -68,13 +69,19 @@ static struct duration doubled(struct duration d, struct duration most)
     return duration_min((struct duration){d.ns * 2}, most);
 }
 
+/* The tries end so long after the first that failed has begun. */
+static struct deadline outage_end(const struct waiting *waiting)
+{
+    return is_never(waiting->outage_end) ? deadline_plus(waiting->tried, waiting->patience->outage) : waiting->outage_end;
+}
+
 /* One try may take as long as the connection's own limit, but should end with
- * the wait, and with the outage from its second try on. Each still gets a
- * second, or the last one, and a short --wait, would call a store unreachable
- * that answers; and -n sets no limit at all. */
+ * the wait, and with the outage. Each still gets a second, or the last one, and
+ * a short --wait, would call a store unreachable that answers; and -n, and an
+ * outage of 0, which allows one try, set no limit at all. */
 static struct bound try_bound(const struct waiting *waiting)
 {
-    struct deadline until = waiting->outage_end;
+    struct deadline until = waiting->patience->outage.ns > 0 ? outage_end(waiting) : DEADLINE_NEVER;
     if (!waiting->patience->forever && waiting->patience->wait.ns > 0)
         until = deadline_earlier(until, waiting->end);
     struct deadline second = deadline_after(DURATION_S(1));
@@ -118,8 +125,7 @@ static enum lock_result wait_for_holder(struct waiting *waiting, struct backend 
 /* The store is down: LOCK_UNAVAILABLE: it has been tried long enough. */
 static enum lock_result wait_for_store(struct waiting *waiting, const struct why *why)
 {
-    if (is_never(waiting->outage_end))
-        waiting->outage_end = deadline_earlier(deadline_after(waiting->patience->outage), waiting->end);
+    waiting->outage_end = deadline_earlier(outage_end(waiting), waiting->end);
     if (deadline_passed(waiting->outage_end))
         return LOCK_UNAVAILABLE;
     struct deadline next = deadline_earlier(deadline_after(duration_jittered(waiting->retry)), waiting->outage_end);
@@ -180,12 +186,14 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
     for (bool again = true; again;) {
         enum lock_result pause;
         waited->takes++;
+        waiting.tried = deadline_now();
         waiting.request.last = deadline_passed(waiting.end);
         waiting.request.waited = deadline_gap(waiting.start, deadline_now());
         result = backend->take(backend, &waiting.request, lease, holder, try_bound(&waiting), why);
         if (result == LOCK_OK && lease_as_good_as_over(lease)) {
             result = too_late(backend, lease, why);
             patience->take_anew(patience->data);
+            waiting.tried = deadline_now(); /* the store has answered, only that we were frozen or the like */
         }
         if (result == LOCK_HELD)
             pause = wait_for_holder(&waiting, backend, holder);

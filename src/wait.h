@@ -10,9 +10,10 @@ struct patience {
     struct duration outage; /* how long a store that cannot be reached is tried, within `wait` */
     bool attended; /* somebody looks on (lock_request) */
     /* Called before each pause, and in it when it has asked for that: for the
-     * holder, or where that is NULL for the store, which `why` is about. Returns
-     * when to call again, if the pause lasts so long. NULL: nobody wants to know. */
-    struct deadline (*pausing)(void *data, const struct holder *holder, const struct why *why);
+     * holder, or if that is NULL for the store, which `why` is about and which is
+     * tried until `down_until`. Returns when to call again, if the pause lasts so
+     * long. NULL: nobody wants to know. */
+    struct deadline (*pausing)(void *data, const struct holder *holder, const struct why *why, struct deadline down_until);
     /* Called once where the store cannot call us, with the reason. NULL: as above. */
     void (*uncalled)(void *data, const char *cannot);
     /* Whether the holder is one that must not be waited for: then the wait ends

@@ -93,15 +93,11 @@ static void note_holder(struct wait_view *view, const struct holder *holder)
     note_death(view, same_one);
 }
 
-static void note_outage(struct wait_view *view)
+static void note_outage(struct wait_view *view, struct deadline until)
 {
-    const struct options *options = view->options;
-    if (view->down)
-        return;
-    view->down = view->changed = true;
-    view->down_until = deadline_after(options->outage);
-    if (!options->waits_forever)
-        view->down_until = deadline_earlier(view->down_until, deadline_plus(view->start, options->wait));
+    view->changed |= !view->down;
+    view->down = true;
+    view->down_until = until;
 }
 
 static void describe(const struct wait_view *view, const struct why *why, struct wait_text *text)
@@ -187,14 +183,15 @@ static struct deadline tell_manager(struct wait_view *view, const struct why *wh
     return view->next_status;
 }
 
-struct deadline wait_view_show(struct wait_view *view, const struct holder *holder, const struct why *why)
+struct deadline wait_view_show(struct wait_view *view, const struct holder *holder, const struct why *why,
+                               struct deadline down_until)
 {
     struct deadline next = DEADLINE_NEVER;
     bool had_died = view->died;
     if (holder != NULL)
         note_holder(view, holder);
     else
-        note_outage(view);
+        note_outage(view, down_until);
     if (view->kind != WAIT_VIEW_NONE && view->died && !had_died)
         say_once(view, why);
     if (view->kind == WAIT_VIEW_LIVE)

@@ -40,7 +40,8 @@ bool wait_view_wanted(const struct wait_view *view);
 bool wait_view_attended(const struct wait_view *view);
 
 /* As patience.pausing, of which it is the work. */
-struct deadline wait_view_show(struct wait_view *view, const struct holder *holder, const struct why *why);
+struct deadline wait_view_show(struct wait_view *view, const struct holder *holder, const struct why *why,
+                               struct deadline down_until);
 
 /* The store cannot call those who wait: said with -v. */
 void wait_view_say_uncalled(struct wait_view *view, const char *cannot);
