@@ -249,3 +249,8 @@ P
     run dlock -r "unix://b%3Ab:p%40ss%2Fword@$T/redis%2Esock" job echo ok
     equals "$output" ok
 }
+
+@test "no script formats a number by %d, which a server of 32 bits would cut to 32" {
+    run grep -nE "string\.format\('[^']*%[0-9]*[di]" -r --include=*.lua "$TESTS/../src"
+    equals "$output" ''
+}
