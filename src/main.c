@@ -1,17 +1,17 @@
 /* dlock: flock(1) for a fleet. Parse, then one action. */
-#include "action_attach.h"
-#include "action_config.h"
-#include "action_doctor.h"
-#include "action_lease.h"
-#include "action_look.h"
-#include "action_run.h"
+#include "actions/attach.h"
+#include "actions/config.h"
+#include "actions/doctor.h"
+#include "actions/inspect.h"
+#include "actions/lease.h"
+#include "actions/run.h"
 #include "config.h"
-#include "failure.h"
-#include "help.h"
-#include "message.h"
-#include "options.h"
-#include "privileges.h"
-#include "status.h"
+#include "config/help.h"
+#include "config/options.h"
+#include "process/setuid_check.h"
+#include "util/error_code.h"
+#include "util/exit_status.h"
+#include "util/message.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -62,7 +62,7 @@ static bool takes_lock(enum option_action action)
 static int act(const struct options *options, struct messages *out)
 {
     /* A limit on the size of files is then an error like any other. Where a
-     * command is run, signals.c sees to that, and the command does not inherit it. */
+     * command is run, process/signals.c sees to that, and the command does not inherit it. */
     if (!takes_lock(options->action))
         (void)signal(SIGXFSZ, SIG_IGN);
     switch (options->action) {

@@ -69,8 +69,9 @@ def read_counts(build):
             with gzip.open(os.path.join(folder, name)) as file:
                 for part in json.load(file)["files"]:
                     path = pathlib.Path(part["file"])
-                    if path.parent.name == "src":
-                        add_lines(sources[path.name], path, part["lines"])
+                    if "src" in path.parts:
+                        name = "/".join(path.parts[path.parts.index("src") + 1:])
+                        add_lines(sources[name], path, part["lines"])
     return sources
 
 

@@ -1,8 +1,8 @@
 # The suite in this directory runs once for each backend: BACKEND is "file" or
 # "redis". What differs between them is named here.
 # shellcheck shell=bash
-# shellcheck source=tests/common.bash
-. "$(dirname "${BASH_SOURCE[0]}")/../common.bash"
+# shellcheck source=tests/lib/common.bash
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/common.bash"
 : "${BACKEND:=file}"
 
 setup() {

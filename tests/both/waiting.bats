@@ -2,7 +2,7 @@
 # Those who wait: first come, first served, and at once. A waiter that rests asks
 # every few seconds by itself: what comes within one second, it was called for.
 load backend
-load ../queue
+load ../lib/queue
 
 # The lock is free, it is a's turn, and a is frozen; b is behind it.
 freeze_the_next() {

@@ -1,6 +1,6 @@
 /* A configuration file, as the options of a run take it in. */
+#include "config/options.h"
 #include "fuzz.h"
-#include "options.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Durations: what is read is written in a form that is read as the same. */
-#include "duration.h"
 #include "fuzz.h"
+#include "util/duration.h"
 
 #include <stdlib.h>
 

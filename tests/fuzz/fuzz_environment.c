@@ -2,11 +2,11 @@
  * %HH for other bytes. What is accepted is within its limits; what a command is told
  * of its lock has no password in it, and a dlock inside reads it as the outer one
  * meant it. */
-#include "command_env.h"
 #include "fuzz_options.h"
-#include "held_list.h"
-#include "text.h"
-#include "url_login.h"
+#include "redis/url_redact.h"
+#include "run/command_env.h"
+#include "run/held_locks.h"
+#include "util/text.h"
 
 #include <stdio.h>
 

@@ -7,11 +7,11 @@
  *   t take    s take, shared   o take, of three slots   c check    e extend
  *   r release l look           f force-release          i list     a attachments
  * A boot id of zeros stands for the one of this boot. */
-#include "attached.h"
-#include "backend_file.h"
 #include "fuzz.h"
-#include "lock_table.h"
-#include "proc.h"
+#include "process/procfs.h"
+#include "run/attach_record.h"
+#include "store/file/dir_backend.h"
+#include "store/file/shared_table.h"
 
 #include <dirent.h>
 #include <fcntl.h>

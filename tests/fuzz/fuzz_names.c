@@ -1,11 +1,11 @@
 /* Names of locks, keys, files, tokens and signals: two lines, each taken for all of
  * them. */
 #include "fuzz.h"
-#include "lock_name.h"
-#include "redis_slot.h"
-#include "signal_name.h"
-#include "text.h"
-#include "token.h"
+#include "lock/lock_name.h"
+#include "lock/token.h"
+#include "store/redis/keys.h"
+#include "util/signames.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

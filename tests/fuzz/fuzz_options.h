@@ -2,8 +2,8 @@
 #ifndef DLOCK_FUZZ_OPTIONS_H
 #define DLOCK_FUZZ_OPTIONS_H
 
+#include "config/options.h"
 #include "fuzz.h"
-#include "options.h"
 
 #include <signal.h>
 

@@ -2,8 +2,8 @@
  * tells whether the rest is such a name, or all of the file. The files are opened
  * through here (-Wl,--wrap). */
 #include "fuzz.h"
-#include "proc.h"
-#include "proc_children.h"
+#include "process/proc_children.h"
+#include "process/procfs.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* Lease records: what is read from a lock file is written so that the same is read,
  * and one that was cut off anywhere is none. */
 #include "fuzz.h"
-#include "lock_record.h"
+#include "store/file/record.h"
 
 static bool same_holder(const struct holder *a, const struct holder *b)
 {

@@ -11,9 +11,9 @@
  * The calls of the system that move bytes are replaced (-Wl,--wrap): nothing
  * waits, and a part that is used up is a server that answers no more. No name is
  * looked up, since no thread for that can be started. */
-#include "backend_redis.h"
 #include "fuzz.h"
-#include "redis_scripts.h"
+#include "store/redis/backend.h"
+#include "store/redis/scripts.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,13 +2,13 @@
  * a command and a reason. The first byte has the columns that there are, the second
  * one flags. On a terminal it keeps to its columns and has no control character but
  * ours; as JSON it is read as what it was. The terminal is in here (-Wl,--wrap). */
-#include "columns.h"
 #include "fuzz.h"
-#include "json.h"
-#include "live_line.h"
-#include "message.h"
-#include "text.h"
-#include "wait_text.h"
+#include "ui/progress_text.h"
+#include "ui/tty_line.h"
+#include "util/json.h"
+#include "util/mbwidth.h"
+#include "util/message.h"
+#include "util/text.h"
 
 #include <locale.h>
 #include <poll.h>

@@ -1,8 +1,8 @@
 /* URLs of Redis: what is accepted fits and can be shown without its login, and with
  * its password cut out it leads to the same place. */
 #include "fuzz.h"
-#include "redis_url.h"
-#include "url_login.h"
+#include "redis/url.h"
+#include "redis/url_redact.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Preloaded into dlock by tests/fault_walk.py: makes the N-th call of a function
+/* Preloaded into dlock by tests/faults/fault_walk.py: makes the N-th call of a function
  * of the C library fail, and counts the calls of all of them.
  *
  * FAIL_PAGE   a file of FAIL_PAGE_SIZE bytes, shared by all processes of dlock

@@ -1,4 +1,4 @@
-"""Runs a command under a lock in Redis the way redlock clients do, for tests/bench_waiting.py.
+"""Runs a command under a lock in Redis the way redlock clients do, for tests/bench/bench_waiting.py.
 
     redlock_poll.py SOCKET KEY ARRIVALS COMMAND [ARG...]
 

@@ -1,4 +1,4 @@
-/* The command that tests/bench_waiting.py runs under a lock.
+/* The command that tests/bench/bench_waiting.py runs under a lock.
  *
  *   stamp LOG ID [ms=N@K] [gate=FIFO@K]... [stop=K]
  *

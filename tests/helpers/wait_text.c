@@ -1,8 +1,8 @@
 /* wait_text COLUMNS SECONDS [FIELD=VALUE...]: prints what is said of a wait of so
  * many seconds, for a holder with these fields, cut to so many columns (0: all of it). */
-#include "../../src/wait_text.h"
+#include "ui/progress_text.h"
 
-#include "../../src/text.h"
+#include "util/text.h"
 
 #include <locale.h>
 #include <stdio.h>

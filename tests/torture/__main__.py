@@ -18,7 +18,7 @@ import signal
 import sys
 import tempfile
 
-sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
+sys.path[:0] = [(HERE := os.path.dirname(os.path.abspath(__file__))), os.path.join(HERE, "..", "lib")]
 
 # pylint: disable=wrong-import-position
 from campaign import Campaign, keep

@@ -14,7 +14,7 @@ import telling
 from history import History
 from lateness import Lateness
 
-CHECK_INTERVAL = 1.0  # of dlock: src/watch.c
+CHECK_INTERVAL = 1.0  # of dlock: src/run/watch.c
 # How late a process may be because the machine is busy, in seconds, where that is not the subject.
 SLACK = 0.3
 # An overlap of commands that begins no sooner than this before the end of a lease is put down to the machine, where

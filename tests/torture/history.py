@@ -7,7 +7,7 @@ line, after "said=". Who writes it: campaign.py, nemesis.py and the worker (test
 import collections
 import signal
 
-# Of dlock: src/lease.c.
+# Of dlock: src/lock/lease.c.
 DRIFT_LEAST = 0.002
 FIELDS_OF_THE_REST = " said="
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from redis_client import RedisClient, ask_once  # noqa: E402, F401 (stages_redis has the client from here)
 
 SERVE_LIMIT = 20.0

@@ -1,0 +1,95 @@
+#include "actions/attach.h"
+
+#include "process/target_process.h"
+#include "run/acquisition.h"
+#include "run/attach_daemon.h"
+#include "ui/lease_json.h"
+#include "util/error_code.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+struct attach {
+    const struct options *options;
+    struct messages *out;
+    struct attach_target target;
+    struct acquisition lock;
+    int cancel_fd; /* -1: not open */
+};
+
+/* The wait ends with a signal, as ever, and with the process that the lock is
+ * for. */
+static bool cancel_with_target(struct attach *attach, int *status)
+{
+    struct acquisition *lock = &attach->lock;
+    struct epoll_event any = {.events = EPOLLIN};
+    attach->cancel_fd = lock->cancel_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (attach->cancel_fd >= 0 && epoll_ctl(attach->cancel_fd, EPOLL_CTL_ADD, lock->signals.fd, &any) == 0 &&
+        epoll_ctl(attach->cancel_fd, EPOLL_CTL_ADD, attach->target.fd, &any) == 0)
+        return true;
+    *status = fail(attach->out, FAIL_SYSTEM, STATUS_SYSTEM, "cannot wait for signals: %s; nothing is locked", strerror(errno));
+    return false;
+}
+
+static int print_lease(const struct attach *attach, const struct lease *lease)
+{
+    if (attach->options->json)
+        lease_json_print(lease, attach->options->scope);
+    return flushed(attach->out, STATUS_OK);
+}
+
+/* Nothing to take, and nothing to guard. */
+static int attach_nested(const struct attach *attach)
+{
+    const struct lock_request *request = &attach->lock.request;
+    struct lease unknown = {.name = request->name, .key = request->key, .token = "", .mode = request->mode, .slot = -1};
+    say_verbose(attach->out, "held already by %s, or by what it runs in; nothing is taken", attach->target.name);
+    return print_lease(attach, &unknown);
+}
+
+static void say_attached(const struct attach *attach)
+{
+    char until[32];
+    wall_format(wall_now_ms() + deadline_left(attach->lock.lease.deadline).ns / NS_PER_MS, until, sizeof until);
+    say_status(attach->out, "holding the lock %s until %s for %s", attach->options->name, until, attach->target.name);
+    say_verbose(attach->out, "attached to %s, released when it ends", attach->target.name);
+}
+
+/* The lock is taken, and is the guard's from here on. This process ends without
+ * closing what it has of it. */
+static int hand_over(struct attach *attach)
+{
+    struct acquisition *lock = &attach->lock;
+    int status;
+    if (attach_target_has_ended(&attach->target))
+        return acquisition_give_back(lock, "the process that the lock was for has ended");
+    if (lease_as_good_as_over(&lock->lease))
+        return acquisition_give_back(lock, "the lease was over before the lock could be attached");
+    if (print_lease(attach, &lock->lease) != STATUS_OK) {
+        (void)acquisition_give_back(lock, "what was taken could not be printed");
+        return STATUS_CANT_CREATE;
+    }
+    if (!attach_guard_start(lock, &attach->target, &status))
+        return status;
+    say_attached(attach);
+    _exit(STATUS_OK);
+}
+
+int action_attach(const struct options *options, struct messages *out)
+{
+    struct attach attach = {.options = options, .out = out, .cancel_fd = -1};
+    int status = STATUS_INTERNAL;
+    if (attach_target_open(&attach.target, options->attach_pid, out, &status) &&
+        acquisition_open(&attach.lock, options, out, "nothing is locked", NULL, attach.target.id.pid, &status)) {
+        if (cancel_with_target(&attach, &status) && acquisition_take(&attach.lock, &status))
+            status = attach.lock.nested ? attach_nested(&attach) : hand_over(&attach);
+        status = acquisition_close(&attach.lock, status);
+    }
+    if (attach.cancel_fd >= 0)
+        close(attach.cancel_fd);
+    attach_target_close(&attach.target);
+    return status;
+}

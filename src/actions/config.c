@@ -1,0 +1,133 @@
+#include "actions/config.h"
+
+#include "actions/doctor_config.h"
+#include "config/file.h"
+#include "redis/url.h"
+#include "util/error_code.h"
+#include "util/json.h"
+#include "util/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ORIGIN_COLUMN = 48 };
+
+struct row {
+    const char *name;
+    char value[2048];
+    bool has_value;   /* false: not set, or it is not told */
+    char from[ORIGIN_TEXT_SIZE];
+    const char *note; /* NULL: none */
+};
+
+/* The URLs without their logins. False where one cannot be read: a text that is
+ * no URL may hold a password as well. */
+static bool show_urls(const char *text, char *shown, size_t size)
+{
+    char *copy = strdup(text), *rest = copy;
+    size_t used = 0;
+    bool usable = copy != NULL;
+    for (char *word; usable && (word = strsep(&rest, " \t\n")) != NULL;) {
+        struct redis_url url;
+        struct why ignored = {""};
+        if (*word == '\0')
+            continue;
+        usable = redis_url_parse(&url, word, &ignored);
+        int length = usable ? snprintf(shown + used, size - used, "%s%s", used > 0 ? " " : "", url.shown) : 0;
+        used += length > 0 ? (size_t)length : 0;
+        usable = usable && used < size;
+        explicit_bzero(&url, sizeof url);
+    }
+    if (copy != NULL)
+        explicit_bzero(copy, strlen(text));
+    free(copy);
+    return usable;
+}
+
+static void row_fill(struct row *row, const struct options *options, enum option_id id)
+{
+    const char *value;
+    const struct setting *setting = config_in_force(options, id, &value);
+    *row = (struct row){.name = option_by_id(id)->longName};
+    if (id == OPT_CONFLICT_EXIT_CODE && options->conflict_status == STATUS_OK)
+        row->note = "75 with --acquire, --attach and --wait-free";
+    if (setting == NULL) {
+        const char *text = config_default(options, id, row->value);
+        row->has_value = text != NULL;
+        text_copy(row->from, sizeof row->from, text != NULL ? "default" : "not set");
+        if (text != NULL && text != row->value)
+            text_copy(row->value, sizeof row->value, text);
+        return;
+    }
+    origin_format(setting->id, setting->origin, row->from, sizeof row->from);
+    bool is_flag = !option_has_value(option_by_id(id)) && *value == '\0';
+    if (id == OPT_REDIS)
+        row->has_value = show_urls(value, row->value, sizeof row->value);
+    else if (id != OPT_OWNER) { /* who knows it may release the lock */
+        row->has_value = true;
+        text_copy(row->value, sizeof row->value, is_flag ? "yes" : value);
+    }
+}
+
+static void print_row(const struct row *row)
+{
+    char value[2 * sizeof row->value], from[2 * ORIGIN_TEXT_SIZE];
+    text_escape(value, sizeof value, row->value);
+    text_escape(from, sizeof from, row->from);
+    int used = printf("%s%s%s%s", row->has_value ? "" : "; ", row->name, row->has_value ? " = " : "", row->has_value ? value : "");
+    printf("%*s ; %s%s%s\n", used < ORIGIN_COLUMN ? ORIGIN_COLUMN - used : 0, "", from, row->note != NULL ? "; " : "",
+           row->note != NULL ? row->note : "");
+}
+
+static void print_file(const char *path, bool was_read)
+{
+    char text[1024];
+    printf("; %s: %s\n", text_escape(text, sizeof text, path), was_read ? "read" : "not there");
+}
+
+static void print_lines(const struct options *options)
+{
+    print_file(CONFIG_SYSTEM_FILE, options->settings.system_file_read);
+    if (options->settings.user_file != NULL)
+        print_file(options->settings.user_file, options->settings.user_file_read);
+    for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
+        struct row row;
+        if (!option_configurable(id))
+            continue;
+        row_fill(&row, options, id);
+        print_row(&row);
+    }
+}
+
+static void print_json(const struct options *options)
+{
+    struct json json = {.to = stdout};
+    json_begin(&json, NULL, '{');
+    json_text(&json, "key", options->name);
+    json_begin(&json, "settings", '[');
+    for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
+        struct row row;
+        if (!option_configurable(id))
+            continue;
+        row_fill(&row, options, id);
+        json_begin(&json, NULL, '{');
+        json_text(&json, "name", row.name);
+        json_text(&json, "value", row.value);
+        json_text(&json, "origin", row.from);
+        json_text(&json, "note", row.note);
+        json_end(&json, '}');
+    }
+    json_end(&json, ']');
+    json_end(&json, '}');
+    putchar('\n');
+}
+
+int action_print_config(const struct options *options, const struct messages *out)
+{
+    if (options->json)
+        print_json(options);
+    else
+        print_lines(options);
+    return flushed(out, STATUS_OK);
+}

@@ -1,0 +1,124 @@
+#include "actions/doctor.h"
+
+#include "actions/doctor_config.h"
+#include "actions/doctor_trial.h"
+#include "config/file.h"
+#include "lock/lock_name.h"
+#include "process/signals.h"
+#include "run/open_backend.h"
+#include "store/diagnostics.h"
+#include "util/error_code.h"
+
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Longer than any step takes; what is left by a dlock that is killed goes soon. */
+static const struct duration trial_ttl = {30 * NS_PER_S};
+
+/* The lock that is tried. Its name cannot be a user's: nobody knows it. */
+struct scratch {
+    char name[TOKEN_SIZE + sizeof "doctor:"];
+    char key[LOCK_KEY_SIZE];
+    struct lock_request request;
+};
+
+static void scratch_make(struct scratch *scratch, const struct options *options)
+{
+    char token[TOKEN_SIZE];
+    token_make(token);
+    snprintf(scratch->name, sizeof scratch->name, "doctor:%s", token);
+    lock_key_make(scratch->key, options->prefix, options->scope, scratch->name);
+    scratch->request = (struct lock_request){
+        .name = scratch->name,
+        .key = scratch->key,
+        .token = "",
+        .take_id = "",
+        .ttl = options->ttl,
+    };
+    holder_fill(&scratch->request.self, 0, "dlock --doctor");
+}
+
+/* Why it is this one. */
+static void add_choice(const struct options *options, const struct backend *backend, struct findings *findings)
+{
+    static const char degraded[] = "no Redis is configured (%s): a lock holds on this host only";
+    static const char redis_or_file[] = "--redis=URL, or --backend=file if that is meant";
+    char places[CONFIG_PLACES_SIZE];
+    findings_section(findings, "backend", NULL);
+    if (strcmp(backend->kind, "redis") == 0)
+        findings_add(findings, FINDING_OK, "redis", NULL, "%s",
+                     options->backend == BACKEND_REDIS ? "--backend=redis asks for it" : "a URL is configured");
+    else if (options->lock_file != NULL || options->backend == BACKEND_FILE)
+        findings_add(findings, FINDING_NOTE, "file", NULL, "%s asks for it; a lock holds on this host alone",
+                     options->lock_file != NULL ? "--lock-file" : "--backend=file");
+    else if (options->on_degraded == DEGRADED_PROCEED)
+        findings_add(findings, FINDING_WARN, "file", redis_or_file, degraded, config_places(&options->settings, OPT_REDIS, places));
+    else
+        findings_fail(findings, FINDING_UNTRUSTED, "file", redis_or_file, degraded,
+                      config_places(&options->settings, OPT_REDIS, places));
+}
+
+/* The one that waits is another process elsewhere: it has a backend of its own. */
+static void try_lock(const struct options *options, struct backend *holder, struct scratch *scratch,
+                     struct findings *findings, struct bound bound)
+{
+    struct backend *waiter;
+    struct why why = {""};
+    int status = STATUS_INTERNAL;
+    scratch->request.ttl = trial_ttl;
+    if (backend_open(&waiter, options, &status, &why) != LOCK_OK) {
+        findings_fail(findings, status, "backend", NULL, "%s", why.text);
+        return;
+    }
+    doctor_trial(holder, waiter, &scratch->request, findings, bound);
+    waiter->close(waiter);
+}
+
+static void examine(const struct options *options, struct findings *findings, int cancel_fd)
+{
+    struct backend *backend;
+    struct scratch scratch = {.name = ""};
+    struct why why = {""};
+    int status = STATUS_INTERNAL;
+    /* Each call has a limit of its own as well. */
+    struct bound bound = {deadline_plus(deadline_after(options->outage), options->connect_timeout), cancel_fd};
+    scratch_make(&scratch, options);
+    doctor_config(options, findings);
+    if (backend_open(&backend, options, &status, &why) != LOCK_OK) {
+        findings_section(findings, "backend", NULL);
+        findings_fail(findings, status, "store", NULL, "%s", why.text);
+        return;
+    }
+    add_choice(options, backend, findings);
+    if (backend->examine(backend, &scratch.request, findings, bound))
+        try_lock(options, backend, &scratch, findings, bound);
+    backend->close(backend);
+}
+
+static int tell(const struct options *options, struct messages *out, const struct findings *findings)
+{
+    (void)setlocale(LC_CTYPE, "");
+    if (findings->short_of_memory)
+        return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
+    if (options->json)
+        findings_print_json(findings);
+    else
+        findings_print(findings, out->verbosity < 0);
+    return flushed(out, findings_status(findings));
+}
+
+int action_doctor(const struct options *options, struct messages *out)
+{
+    struct findings findings = {0};
+    struct signals signals;
+    struct why why = {""};
+    if (!signals_open(&signals, &why))
+        return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "%s", why.text);
+    examine(options, &findings, signals.fd);
+    int ended_by = signals_ended_by(&signals);
+    int status = ended_by != 0 ? STATUS_SIGNAL_BASE + ended_by : tell(options, out, &findings);
+    findings_free(&findings);
+    return ended_by != 0 ? signals_die_by(ended_by) : status;
+}

@@ -1,0 +1,334 @@
+#include "actions/inspect.h"
+
+#include "config/lock_key.h"
+#include "process/signals.h"
+#include "run/acquisition.h"
+#include "run/held_locks.h"
+#include "run/nesting.h"
+#include "run/open_backend.h"
+#include "run/retry.h"
+#include "ui/list_table.h"
+#include "ui/lock_print.h"
+#include "ui/progress.h"
+#include "util/duration.h"
+#include "util/error_code.h"
+#include "util/text.h"
+
+#include <locale.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FREE_STATUS = 1, NONE_STATUS = 1 };
+
+/* The store, one lock in it, and what came of looking at it. */
+struct looking {
+    const struct options *options;
+    struct messages *out;
+    struct backend *backend;
+    char key[LOCK_KEY_SIZE];
+    struct deadline until; /* of one look */
+    struct lock_state state;
+};
+
+static bool looking_open(struct looking *looking, const struct options *options, struct messages *out, int *status)
+{
+    *looking = (struct looking){.options = options, .out = out, .until = DEADLINE_NEVER};
+    if (options->action == ACTION_LIST)
+        lock_key_make(looking->key, options->prefix, options->scope, "");
+    else if (!lock_key_find(looking->key, options, out, status))
+        return false;
+    out->key = looking->key;
+    return backend_choose(&looking->backend, options, out, status);
+}
+
+static void looking_close(struct looking *looking)
+{
+    looking->backend->close(looking->backend);
+    looking->out->key = NULL;
+}
+
+static enum lock_result look(void *data, struct bound bound, struct why *why)
+{
+    struct looking *looking = data;
+    bound.until = deadline_earlier(bound.until, looking->until);
+    return looking->backend->look(looking->backend, looking->key, &looking->state, bound, why);
+}
+
+/* --- status -------------------------------------------------------------- */
+
+int action_status(const struct options *options, struct messages *out)
+{
+    struct looking looking;
+    struct why why = {""};
+    int status = STATUS_INTERNAL;
+    if (!looking_open(&looking, options, out, &status))
+        return status;
+    enum lock_result result = insist(look, &looking, options->outage, &why);
+    if (result != LOCK_OK) {
+        status = fail_result(out, result, &why);
+    } else {
+        if (options->json)
+            lock_state_json_print(&looking.state, options->name, looking.backend->kind);
+        else if (out->verbosity >= 0)
+            lock_state_print(&looking.state, options->name);
+        status = flushed(out, looking.state.locked ? STATUS_OK : FREE_STATUS);
+        if (looking.backend->note != NULL)
+            say_warning(out, "%s", looking.backend->note);
+        lock_state_free(&looking.state);
+    }
+    looking_close(&looking);
+    return status;
+}
+
+/* --- wait-free ----------------------------------------------------------- */
+
+/* Where nobody tells us of the release. */
+static const struct duration look_most = {1 * NS_PER_S};
+
+/* Of several holders the first stands for all. */
+static struct holder first_holder(const struct lock_state *state)
+{
+    const struct lock_owner *owner = &state->owners[0];
+    struct holder holder = owner->holder;
+    holder.kept = owner->released;
+    holder.detached = owner->detached;
+    holder.shares = state->mode != MODE_EXCLUSIVE;
+    holder.ahead = -1; /* we do not stand in line */
+    return holder;
+}
+
+/* Signals are taken in here alone: they end dlock, but not before the line that
+ * is shown is gone. */
+static void pause_until(struct deadline until, const struct lock_state *state, struct wait_view *view)
+{
+    struct holder holder = first_holder(state);
+    struct signals signals = {.fd = -1};
+    struct why ignored = {""};
+    (void)signals_open(&signals, &ignored); /* where that fails, they end it at once */
+    struct pollfd fd = {.fd = signals.fd, .events = POLLIN};
+    while (!deadline_passed(until)) {
+        struct deadline shown = wait_view_wanted(view) ? wait_view_show(view, &holder, NULL, DEADLINE_NEVER) : DEADLINE_NEVER;
+        int ready = poll(&fd, 1, deadline_poll_ms(deadline_earlier(until, shown)));
+        int ended_by = ready > 0 ? signals_ended_by(&signals) : 0;
+        if (ended_by == 0)
+            continue;
+        wait_view_hide(view);
+        exit(signals_die_by(ended_by)); /* as pid 1 one does not die by a signal */
+    }
+    signals_restore(&signals);
+    if (signals.fd >= 0)
+        close(signals.fd);
+}
+
+/* When the lock may be free: as soon as the first of its leases ends. */
+static struct deadline next_look(const struct lock_state *state, struct duration interval)
+{
+    struct deadline next = deadline_after(duration_jittered(interval));
+    for (size_t i = 0; i < state->owner_count; i++)
+        if (state->owners[i].holder.expires)
+            next = deadline_earlier(next, deadline_plus(deadline_after(state->owners[i].holder.left), DURATION_MS(1)));
+    return next;
+}
+
+static int still_held(const struct looking *looking, struct duration waited)
+{
+    char time[DURATION_TEXT_SIZE], who[LOCK_TEXT_SIZE];
+    const struct options *options = looking->options;
+    looking->out->waited = waited;
+    return fail(looking->out, options->wait.ns > 0 ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status,
+                "held by %s; not free after %s", lock_owner_format(&looking->state.owners[0], who),
+                duration_format(waited, time, sizeof time));
+}
+
+/* Nobody waits for themselves for ever. */
+static bool held_by_ancestor(const struct lock_state *state)
+{
+    struct holder self;
+    holder_fill(&self, 0, "");
+    for (size_t i = 0; i < state->owner_count; i++)
+        if (nested_by_ancestry(&state->owners[i].holder, &self))
+            return true;
+    return false;
+}
+
+/* An outage lasts no longer than the wait; but each look has a second, as each try
+ * of a wait for a lock, and with -n what a connection has. */
+static enum lock_result look_within(struct looking *looking, struct deadline end, struct why *why)
+{
+    const struct options *options = looking->options;
+    struct deadline second = deadline_after(DURATION_S(1));
+    if (options->wait.ns > 0)
+        looking->until = deadline_before(end, second) ? second : end;
+    return insist(look, looking, duration_min(options->outage, deadline_left(end)), why);
+}
+
+int action_wait_free(const struct options *options, struct messages *out)
+{
+    struct looking looking;
+    struct why why = {""};
+    int status = STATUS_INTERNAL;
+    if (!looking_open(&looking, options, out, &status))
+        return status;
+    struct deadline start = deadline_now(), end = options->waits_forever ? DEADLINE_NEVER : deadline_plus(start, options->wait);
+    struct duration interval = looking.backend->poll_least;
+    struct wait_view view;
+    wait_view_open(&view, options, out);
+    for (bool done = false, asked = false; !done; asked = true) {
+        bool last = deadline_passed(end);
+        enum lock_result result = look_within(&looking, end, &why);
+        done = result != LOCK_OK || !looking.state.locked || last;
+        if (done)
+            wait_view_hide(&view);
+        if (!done && !asked && held_by_ancestor(&looking.state)) {
+            status = fail(out, FAIL_ARGUMENT, STATUS_USAGE, "the command that this runs in holds it, and would be waited for without end");
+            lock_state_free(&looking.state);
+            break;
+        }
+        if (result != LOCK_OK)
+            status = fail_result(out, result, &why);
+        else if (!looking.state.locked)
+            status = STATUS_OK;
+        else if (last)
+            status = still_held(&looking, deadline_gap(start, deadline_now()));
+        else
+            pause_until(deadline_earlier(end, next_look(&looking.state, interval)), &looking.state, &view);
+        if (result == LOCK_OK)
+            lock_state_free(&looking.state);
+        interval = duration_min((struct duration){2 * interval.ns}, look_most);
+    }
+    looking_close(&looking);
+    return status;
+}
+
+/* --- list ---------------------------------------------------------------- */
+
+struct list {
+    const struct looking *looking;
+    struct listing listing;
+    bool short_of_memory;
+};
+
+static bool list_one(void *data, const struct lock_state *state)
+{
+    struct list *list = data;
+    const struct options *options = list->looking->options;
+    char name[LOCK_KEY_SIZE];
+    lock_name_of(name, sizeof name, state->key, options);
+    if (options->json)
+        lock_state_json_print(state, name, list->looking->backend->kind);
+    else
+        list->short_of_memory = !listing_add(&list->listing, name, state);
+    return !list->short_of_memory && ferror(stdout) == 0;
+}
+
+static enum lock_result list_all(void *data, struct bound bound, struct why *why)
+{
+    struct list *list = data;
+    const struct looking *looking = list->looking;
+    listing_free(&list->listing);
+    return looking->backend->list(looking->backend, looking->key, looking->options->name, list_one, list, bound, why);
+}
+
+int action_list(const struct options *options, struct messages *out)
+{
+    struct looking looking;
+    struct list list = {.looking = &looking};
+    struct why why = {""};
+    int status = STATUS_INTERNAL;
+    if (!looking_open(&looking, options, out, &status))
+        return status;
+    out->name = out->key = NULL;
+    (void)setlocale(LC_CTYPE, "");
+    /* What has been printed as JSON cannot be taken back by another try. */
+    enum lock_result result = options->json ? list_all(&list, (struct bound){DEADLINE_NEVER, -1}, &why)
+                                            : insist(list_all, &list, options->outage, &why);
+    if (result != LOCK_OK) {
+        status = fail_result(out, result, &why);
+    } else if (list.short_of_memory) {
+        status = fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
+    } else {
+        listing_print(&list.listing, listing_width());
+        status = flushed(out, STATUS_OK);
+    }
+    listing_free(&list.listing);
+    looking_close(&looking);
+    return status;
+}
+
+/* --- current ------------------------------------------------------------- */
+
+struct current {
+    const struct options *options;
+    struct backend *backend;
+    struct lease lease;
+};
+
+static enum lock_result check(void *data, struct bound bound, struct why *why)
+{
+    struct current *current = data;
+    return current->backend->check(current->backend, &current->lease, bound, why);
+}
+
+static void print_current(const struct current *current)
+{
+    char name[LOCK_KEY_SIZE], escaped[LOCK_TEXT_SIZE], text[DURATION_TEXT_SIZE];
+    const struct lease *lease = &current->lease;
+    struct json json = {.to = stdout};
+    struct duration left = deadline_left(lease->deadline);
+    lock_name_of(name, sizeof name, lease->key, current->options);
+    if (!current->options->json) {
+        printf("%s (%s), lease ends in %s\n", text_escape(escaped, sizeof escaped, name), current->backend->kind,
+               duration_format((struct duration){left.ns / NS_PER_S * NS_PER_S}, text, sizeof text));
+        return;
+    }
+    json_begin(&json, NULL, '{');
+    json_text(&json, "key", name);
+    json_text(&json, "full_key", lease->key);
+    json_text(&json, "backend", current->backend->kind);
+    json_text(&json, "owner", lease->token);
+    json_text(&json, "mode", lock_mode_name(lease->mode));
+    json_time(&json, "expires_at", wall_now_ms() + left.ns / NS_PER_MS);
+    json_seconds(&json, "ttl_remaining", left.ns / NS_PER_MS);
+    json_end(&json, '}');
+    putchar('\n');
+}
+
+/* LOCK_OK: it holds. LOCK_GONE: it does not. Else told, with *status. */
+static enum lock_result show_held(const struct options *options, struct messages *out, const struct held *held, int *status)
+{
+    struct current current = {.options = options, .lease = {.key = held->key, .token = held->token, .take_id = held->take_id, .outside = true, .slot = -1}};
+    struct why why = {""};
+    if (!backend_of_kind(&current.backend, held->backend, options, out, status))
+        return LOCK_INVALID;
+    enum lock_result result = insist(check, &current, options->outage, &why);
+    if (result == LOCK_OK)
+        print_current(&current);
+    else if (lock_is_lost(result) || result == LOCK_RELEASED)
+        result = LOCK_GONE;
+    else
+        *status = fail_result(out, result, &why);
+    current.backend->close(current.backend);
+    return result;
+}
+
+int action_current(const struct options *options, struct messages *out)
+{
+    struct held_list list;
+    int status = NONE_STATUS;
+    bool read = held_list_read(&list, options->lock_dir), found = false;
+    for (size_t i = 0; read && i < list.count; i++) {
+        enum lock_result result = show_held(options, out, &list.list[i], &status);
+        found = found || result == LOCK_OK;
+        if (result != LOCK_OK && result != LOCK_GONE) {
+            held_list_free(&list);
+            return status;
+        }
+    }
+    held_list_free(&list);
+    if (!read)
+        return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
+    return flushed(out, found ? STATUS_OK : NONE_STATUS);
+}

@@ -1,0 +1,14 @@
+/* Looking at locks: --status, --list, --wait-free and --current. None of them
+ * takes a lock or is in anybody's way. Each returns the exit status. */
+#ifndef DLOCK_ACTIONS_INSPECT_H
+#define DLOCK_ACTIONS_INSPECT_H
+
+#include "config/options.h"
+#include "util/message.h"
+
+int action_status(const struct options *options, struct messages *out);
+int action_list(const struct options *options, struct messages *out);
+int action_wait_free(const struct options *options, struct messages *out);
+int action_current(const struct options *options, struct messages *out);
+
+#endif

@@ -1,0 +1,379 @@
+#include "actions/lease.h"
+
+#include "actions/token_file.h"
+#include "config/lock_key.h"
+#include "run/acquisition.h"
+#include "run/held_locks.h"
+#include "run/nesting.h"
+#include "run/open_backend.h"
+#include "run/retry.h"
+#include "ui/lease_json.h"
+#include "ui/lock_print.h"
+#include "util/duration.h"
+#include "util/error_code.h"
+#include "util/json.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- acquire ------------------------------------------------------------- */
+
+/* A token that nobody was told is a lock that nobody can release. */
+static int hand_over(struct acquisition *lock, struct owner_file *file)
+{
+    const struct options *options = lock->options;
+    struct why why = {""};
+    if (file->path != NULL && owner_file_keep(file, &why) != LOCK_OK) {
+        (void)acquisition_give_back(lock, why.text);
+        return STATUS_CANT_CREATE;
+    }
+    if (options->json)
+        lease_json_print(&lock->lease, options->scope);
+    else if (file->path == NULL || lock->out->verbosity >= 0)
+        puts(lock->token);
+    int status = flushed(lock->out, STATUS_OK);
+    if (status != STATUS_OK) {
+        (void)acquisition_give_back(lock, "the owner token could not be printed");
+        if (file->path != NULL)
+            (void)!unlink(file->path);
+    }
+    return status;
+}
+
+static int refuse_nested(const struct acquisition *lock)
+{
+    return fail(lock->out, FAIL_ARGUMENT, STATUS_USAGE,
+                "the command that this runs in holds the lock already; %s (--extend and --release work on it)", lock->undone);
+}
+
+int action_acquire(const struct options *options, struct messages *out)
+{
+    struct acquisition lock;
+    struct owner_file file = {0};
+    struct why why = {""};
+    int status = STATUS_INTERNAL;
+    if (!acquisition_open(&lock, options, out, "the lock was not acquired", NULL, 0, &status))
+        return status;
+    if (options->owner_file != NULL) {
+        enum lock_result made = owner_file_make(&file, options->owner_file, lock.token, &why);
+        if (made != LOCK_OK)
+            return acquisition_close(&lock, fail(out, failure_of(made), (int)status_of(made), "%s; %s", why.text, lock.undone));
+    }
+    if (!acquisition_take(&lock, &status)) {
+        if (file.path != NULL)
+            owner_file_drop(&file);
+    } else if (lock.nested) {
+        if (file.path != NULL)
+            owner_file_drop(&file);
+        status = refuse_nested(&lock);
+    } else {
+        status = hand_over(&lock, &file);
+    }
+    return acquisition_close(&lock, status);
+}
+
+/* --- the lock of another process ----------------------------------------- */
+
+struct target {
+    const struct options *options;
+    struct messages *out;
+    struct backend *backend;
+    char key[LOCK_KEY_SIZE];
+    char name[LOCK_KEY_SIZE]; /* where no name is given */
+    char token[TOKEN_SIZE];   /* "": to be found in the store */
+    char take_id[TOKEN_SIZE]; /* "": not known */
+    struct lease lease;
+    struct duration hold_left; /* of --hold-at-least */
+    enum extend_how how;
+};
+
+static int target_failed(const struct target *target, enum lock_result result, const struct why *why)
+{
+    int status = result == LOCK_GONE || result == LOCK_RELEASED ? 1 : result == LOCK_FOREIGN ? 2 : (int)status_of(result);
+    return fail(target->out, failure_of(result), status, "%s", why->text);
+}
+
+/* The innermost lock, or that of the name, among those that this runs under. */
+static bool find_held(struct target *target, int *status)
+{
+    const struct options *options = target->options;
+    struct held_list list;
+    const struct held *found = NULL;
+    bool read = held_list_read(&list, options->lock_dir);
+    for (size_t i = 0; found == NULL && i < list.count; i++)
+        if (options->name == NULL || strcmp(list.list[i].key, target->key) == 0)
+            found = &list.list[i];
+    if (found == NULL && options->name == NULL) {
+        *status = fail(target->out, FAIL_NOT_FOUND, 1, "this process runs under no lock; a name and --owner say which one is meant");
+    } else if (!read) {
+        *status = fail(target->out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
+        found = NULL;
+    } else if (found != NULL) {
+        snprintf(target->key, sizeof target->key, "%s", found->key);
+        snprintf(target->token, sizeof target->token, "%s", found->token);
+        snprintf(target->take_id, sizeof target->take_id, "%s", found->take_id);
+        bool opened = backend_of_kind(&target->backend, found->backend, options, target->out, status);
+        held_list_free(&list);
+        return opened;
+    }
+    bool opened = found == NULL && options->name != NULL && read && backend_choose(&target->backend, options, target->out, status);
+    held_list_free(&list);
+    return opened;
+}
+
+static bool read_token(struct target *target, int *status)
+{
+    const struct options *options = target->options;
+    struct why why = {""};
+    if (options->owner_file != NULL) {
+        enum lock_result result = owner_file_read(options->owner_file, target->token, &why);
+        if (result != LOCK_OK) {
+            *status = fail(target->out, result == LOCK_REFUSED ? FAIL_NOT_PERMITTED : FAIL_ARGUMENT,
+                           result == LOCK_REFUSED ? STATUS_NOT_PERMITTED : STATUS_USAGE, "%s", why.text);
+            return false;
+        }
+    } else if (options->owner != NULL) {
+        snprintf(target->token, sizeof target->token, "%s", options->owner);
+    }
+    return true;
+}
+
+/* Which lock, in which store, with which token. False: told. */
+static bool target_open(struct target *target, const struct options *options, struct messages *out, int *status)
+{
+    *target = (struct target){.options = options, .out = out};
+    if (options->name != NULL && !lock_key_find(target->key, options, out, status))
+        return false;
+    if (!read_token(target, status))
+        return false;
+    bool opened = target->token[0] != '\0' && options->name != NULL
+                      ? backend_choose(&target->backend, options, out, status)
+                      : find_held(target, status);
+    if (!opened)
+        return false;
+    if (options->name == NULL)
+        out->name = lock_name_of(target->name, sizeof target->name, target->key, options);
+    out->key = target->key;
+    target->lease = (struct lease){
+        .name = out->name,
+        .key = target->key,
+        .token = target->token,
+        .take_id = target->take_id,
+        .outside = true,
+        .slot = -1,
+        .ttl = options->ttl,
+    };
+    return true;
+}
+
+static void target_close(struct target *target)
+{
+    target->backend->close(target->backend);
+    target->out->key = NULL;
+}
+
+/* The lock as the store knows it: whose it is, where nobody has told us; and
+ * with which TTL it was taken. */
+static enum lock_result look(void *data, struct bound bound, struct why *why)
+{
+    struct target *target = data;
+    struct lock_state state;
+    struct holder self;
+    enum lock_result result = target->backend->look(target->backend, target->key, &state, bound, why);
+    if (result != LOCK_OK)
+        return result;
+    holder_fill(&self, 0, "");
+    for (size_t i = 0; target->token[0] == '\0' && i < state.owner_count; i++)
+        if (nested_by_ancestry(&state.owners[i].holder, &self))
+            snprintf(target->token, sizeof target->token, "%s", state.owners[i].token);
+    const struct lock_owner *owner = lock_state_owner(&state, target->token);
+    if (owner != NULL) {
+        target->lease.ttl = owner->ttl.ns > 0 ? owner->ttl : target->lease.ttl;
+        target->lease.fence = owner->fence;
+        target->hold_left = owner->hold_left;
+    }
+    lock_state_free(&state);
+    return LOCK_OK;
+}
+
+/* False: told. */
+static bool find_owner(struct target *target, int *status)
+{
+    struct why why = {""};
+    enum lock_result result = insist(look, target, target->options->outage, &why);
+    if (result != LOCK_OK)
+        *status = target_failed(target, result, &why);
+    else if (target->token[0] == '\0')
+        *status = fail(target->out, FAIL_ARGUMENT, STATUS_USAGE,
+                       "this process does not run under that lock; --owner or --owner-file says with which token it is held");
+    return result == LOCK_OK && target->token[0] != '\0';
+}
+
+/* --- extend -------------------------------------------------------------- */
+
+static enum lock_result extend(void *data, struct bound bound, struct why *why)
+{
+    struct target *target = data;
+    return target->backend->extend(target->backend, &target->lease, target->how, bound, why);
+}
+
+static void print_extended(const struct target *target)
+{
+    struct json json = {.to = stdout};
+    int64_t left = deadline_left(target->lease.deadline).ns / NS_PER_MS;
+    json_begin(&json, NULL, '{');
+    json_text(&json, "key", target->out->name);
+    json_text(&json, "full_key", target->key);
+    json_bool(&json, "extended", true);
+    json_text(&json, "owner", target->token);
+    json_fence(&json, "fence", target->lease.fence);
+    json_time(&json, "expires_at", wall_now_ms() + left);
+    json_seconds(&json, "ttl_remaining", left);
+    json_end(&json, '}');
+    putchar('\n');
+}
+
+/* Others are kept out for --hold-at-least, which a lease is no shorter than. */
+static int refuse_shorter_than_hold(const struct target *target)
+{
+    char hold[DURATION_TEXT_SIZE];
+    return fail(target->out, FAIL_ARGUMENT, STATUS_USAGE, "--ttl: it must not be shorter than what is left of --hold-at-least, %s",
+                duration_format(target->hold_left, hold, sizeof hold));
+}
+
+/* By the --ttl of the command line, which may shorten it; else by that with
+ * which it was taken. */
+static int extend_target(struct target *target)
+{
+    const struct options *options = target->options;
+    struct why why = {""};
+    bool told = options->origins[OPT_TTL].kind == ORIGIN_COMMAND_LINE;
+    if (told && options->ttl.ns < target->hold_left.ns)
+        return refuse_shorter_than_hold(target);
+    if (told)
+        target->lease.ttl = options->ttl;
+    target->how = told ? EXTEND_EXACTLY : EXTEND_AT_LEAST;
+    enum lock_result result = insist(extend, target, options->outage, &why);
+    if (result != LOCK_OK)
+        return target_failed(target, result, &why);
+    if (options->json)
+        print_extended(target);
+    say_verbose(target->out, "extended");
+    return flushed(target->out, STATUS_OK);
+}
+
+int action_extend(const struct options *options, struct messages *out)
+{
+    struct target target;
+    int status = STATUS_INTERNAL;
+    if (!target_open(&target, options, out, &status))
+        return status;
+    if (find_owner(&target, &status))
+        status = extend_target(&target);
+    target_close(&target);
+    return status;
+}
+
+/* --- release ------------------------------------------------------------- */
+
+static enum lock_result release(void *data, struct bound bound, struct why *why)
+{
+    struct target *target = data;
+    return target->backend->release(target->backend, &target->lease, bound, why);
+}
+
+static void print_released(const struct target *target)
+{
+    struct json json = {.to = stdout};
+    json_begin(&json, NULL, '{');
+    json_text(&json, "key", target->out->name);
+    json_text(&json, "full_key", target->key);
+    json_bool(&json, "released", true);
+    json_text(&json, "owner", target->token);
+    json_end(&json, '}');
+    putchar('\n');
+}
+
+int action_release(const struct options *options, struct messages *out)
+{
+    struct target target;
+    struct why why = {""};
+    int status = STATUS_INTERNAL;
+    if (!target_open(&target, options, out, &status))
+        return status;
+    if (target.token[0] != '\0' || find_owner(&target, &status)) {
+        enum lock_result result = insist(release, &target, options->outage, &why);
+        if (result != LOCK_OK) {
+            status = target_failed(&target, result, &why);
+        } else {
+            if (options->json)
+                print_released(&target);
+            status = flushed(out, STATUS_OK);
+            say_verbose(out, "released");
+            if (target.backend->note != NULL)
+                say_verbose(out, "%s", target.backend->note);
+        }
+    }
+    target_close(&target);
+    return status;
+}
+
+/* --- force-release ------------------------------------------------------- */
+
+struct forcing {
+    struct backend *backend;
+    const char *key;
+    struct lock_state was;
+};
+
+static enum lock_result force(void *data, struct bound bound, struct why *why)
+{
+    struct forcing *forcing = data;
+    return forcing->backend->force_release(forcing->backend, forcing->key, &forcing->was, bound, why);
+}
+
+static void print_forced(const struct options *options, const struct lock_state *was)
+{
+    char text[LOCK_TEXT_SIZE];
+    struct json json = {.to = stdout};
+    if (!options->json) {
+        for (size_t i = 0; i < was->owner_count; i++)
+            printf("released %s, held by %s\n", options->name, lock_owner_format(&was->owners[i], text));
+        return;
+    }
+    json_begin(&json, NULL, '{');
+    json_text(&json, "key", options->name);
+    json_text(&json, "full_key", was->key);
+    json_bool(&json, "released", true);
+    lock_owners_json(&json, "was", was);
+    json_end(&json, '}');
+    putchar('\n');
+}
+
+int action_force_release(const struct options *options, struct messages *out)
+{
+    char key[LOCK_KEY_SIZE];
+    struct forcing forcing = {.key = key};
+    struct why why = {""};
+    int status = STATUS_INTERNAL;
+    if (!lock_key_find(key, options, out, &status))
+        return status;
+    out->key = key;
+    if (!backend_choose(&forcing.backend, options, out, &status))
+        return status;
+    enum lock_result result = insist(force, &forcing, options->outage, &why);
+    if (result != LOCK_OK) {
+        status = fail_result(out, result, &why);
+    } else if (!forcing.was.locked) {
+        status = fail(out, FAIL_NOT_FOUND, 1, "nobody holds the lock");
+    } else {
+        print_forced(options, &forcing.was);
+        status = flushed(out, STATUS_OK);
+    }
+    if (result == LOCK_OK)
+        lock_state_free(&forcing.was);
+    forcing.backend->close(forcing.backend);
+    out->key = NULL;
+    return status;
+}

@@ -1,0 +1,230 @@
+#include "actions/run.h"
+
+#include "config/hints.h"
+#include "process/spawn.h"
+#include "run/acquisition.h"
+#include "run/command_env.h"
+#include "run/supervise.h"
+#include "run/watchdog.h"
+#include "ui/run_report.h"
+#include "util/duration.h"
+#include "util/error_code.h"
+#include "util/signames.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct run {
+    const struct options *options;
+    struct messages *out;
+    const char *shell_argv[4];
+    const char *const *argv;
+    struct acquisition lock;
+    struct heartbeat heartbeat;
+    struct report report;
+    struct duration held;
+    bool lost;
+};
+
+static void choose_command(struct run *run)
+{
+    const struct options *options = run->options;
+    run->argv = (const char *const *)options->command;
+    if (options->shell_command != NULL) {
+        const char *shell = getenv("SHELL");
+        run->shell_argv[0] = shell != NULL && *shell != '\0' ? shell : "/bin/sh";
+        run->shell_argv[1] = "-c";
+        run->shell_argv[2] = options->shell_command;
+        run->argv = run->shell_argv;
+    }
+}
+
+/* --- the end ------------------------------------------------------------- */
+
+static int cannot_run(const struct run *run, int error)
+{
+    struct why why = {""};
+    why_set(&why, "cannot run %.300s: %s", run->argv[0], strerror(error));
+    habits_not_a_command(run->options, &why);
+    return fail(run->out, FAIL_ARGUMENT, (int)status_of_exec(error), "%s", why.text);
+}
+
+static int command_status(const struct run *run, const struct outcome *outcome)
+{
+    if (outcome->exec_error == SPAWN_UNSEEN)
+        return fail(run->out, FAIL_SYSTEM, STATUS_SYSTEM,
+                    "cannot run %.300s: it would be in a pid namespace of its own; unshare(1) has -f for that", run->argv[0]);
+    if (outcome->exec_error != 0)
+        return cannot_run(run, outcome->exec_error);
+    if (WIFSIGNALED(outcome->status))
+        return STATUS_SIGNAL_BASE + WTERMSIG(outcome->status);
+    return WEXITSTATUS(outcome->status);
+}
+
+static void say_ended(const struct run *run, const struct outcome *outcome)
+{
+    char name[32];
+    if (WIFSIGNALED(outcome->status))
+        say_verbose(run->out, "the command was ended by %s", signal_format(WTERMSIG(outcome->status), name, sizeof name));
+    else
+        say_verbose(run->out, "the command ended with status %d", WEXITSTATUS(outcome->status));
+}
+
+/* The exit status where the lease was over while the command ran. */
+static int lease_over_status(const struct run *run, const struct outcome *outcome, struct deadline end)
+{
+    char overrun[DURATION_TEXT_SIZE];
+    if (!run->options->warn_on_expire) {
+        fail_json(run->out, FAIL_LOST, "the lease ended or was lost, and the command was stopped");
+        return STATUS_STOPPED;
+    }
+    say_error(run->out, "the command ran on for %s without the lease",
+              duration_format(deadline_gap(outcome->over_since, end), overrun, sizeof overrun));
+    return command_status(run, outcome);
+}
+
+/* The compare-and-delete is the last look at the lock: where it is not ours,
+ * it was lost before the command ended, or there is no telling that it was
+ * not. */
+static int finish(struct run *run, struct outcome *outcome)
+{
+    struct why why = {""};
+    bool ran = outcome->started && outcome->exec_error == 0;
+    if (ran)
+        say_ended(run, outcome);
+    else
+        run->lock.lease.hold = deadline_now(); /* nothing has run */
+    run->lock.lease.lost = outcome->lease_over;
+    enum lock_result result = acquisition_release(&run->lock, &why);
+    struct deadline end = deadline_now();
+    run->held = deadline_gap(run->lock.lease.taken, end);
+    if (lock_is_lost(result) && ran && !outcome->lease_over && !outcome->released) {
+        say_error(run->out, "the lock was lost before the command ended: %s", why.text);
+        outcome->lease_over = true;
+        outcome->over_since = end;
+    } else {
+        acquisition_say_released(&run->lock, result, &why);
+    }
+    run->lost = outcome->lease_over;
+    if (outcome->signalled != 0) {
+        run->lock.ended_by = outcome->signalled;
+        return STATUS_SIGNAL_BASE + outcome->signalled;
+    }
+    if (!outcome->started)
+        return fail(run->out, outcome->lease_over ? FAIL_LOST : FAIL_SYSTEM,
+                    outcome->lease_over ? STATUS_STOPPED : STATUS_SYSTEM, "%s; the command was not run", outcome->error.text);
+    if (outcome->unwatched && WIFSIGNALED(outcome->status))
+        return fail(run->out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; the command was stopped", outcome->error.text);
+    if (outcome->unwatched)
+        say_warning(run->out, "%s; the command has just ended by itself", outcome->error.text);
+    return outcome->lease_over ? lease_over_status(run, outcome, end) : command_status(run, outcome);
+}
+
+/* --- the report ---------------------------------------------------------- */
+
+static void write_report(const struct run *run, bool taken, int status)
+{
+    const struct acquisition *lock = &run->lock;
+    struct why why = {""};
+    struct report_run line = {
+        .name = run->options->name,
+        .key = lock->key,
+        .backend = lock->backend != NULL ? lock->backend->kind : NULL,
+        .self = &lock->request.self,
+        .lease = taken ? &lock->lease : NULL,
+        .waited = lock->waited,
+        .held = run->held,
+        .nested = run->lock.nested,
+        .lost = run->lost,
+        .status = status,
+    };
+    if (!report_write(&run->report, &line, &why))
+        say_warning(run->out, "%s", why.text);
+}
+
+/* --- the beginning ------------------------------------------------------- */
+
+/* The command is to be heard of before the stop signal is due. */
+static bool open_heartbeat(struct run *run, struct why *why)
+{
+    const struct options *options = run->options;
+    struct duration interval = {options->ttl.ns - lease_grace(options->ttl, options->grace).ns};
+    char id[TOKEN_SIZE]; /* everybody sees it: not the owner token */
+    token_make(id);
+    if (!heartbeat_open(&run->heartbeat, id, why))
+        return false;
+    bool set = heartbeat_env_set(&run->heartbeat, interval);
+    if (!set)
+        why_set(why, "out of memory");
+    return set;
+}
+
+/* An ancestor has the lock, watches it and releases it: there is nothing left
+ * to do but to become the command. */
+static int run_nested(struct run *run)
+{
+    say_verbose(run->out, "held already by the command that this runs in; nothing is taken or released");
+    write_report(run, false, STATUS_OK);
+    report_close(&run->report);
+    (void)acquisition_close(&run->lock, STATUS_OK);
+    signals_forget_writes(&run->lock.signals);
+    signals_restore(&run->lock.signals);
+    execvp(run->argv[0], (char *const *)(uintptr_t)run->argv);
+    return cannot_run(run, errno);
+}
+
+static int run_command(struct run *run)
+{
+    struct acquisition *lock = &run->lock;
+    struct why why = {""};
+    struct outcome outcome;
+    if (!command_env_set(&lock->lease, lock->backend->kind, run->options))
+        return acquisition_give_back(lock, "out of memory");
+    if (run->options->heartbeat && !open_heartbeat(run, &why))
+        return acquisition_give_back(lock, why.text);
+    if (!signals_widen(&lock->signals, &why))
+        return acquisition_give_back(lock, why.text);
+    struct supervision plan = {
+        .backend = lock->backend,
+        .lease = &lock->lease,
+        .signals = &lock->signals,
+        .out = run->out,
+        .argv = run->argv,
+        .grace = run->options->grace,
+        .stop_signal = run->options->stop_signal,
+        .warn_only = run->options->warn_on_expire,
+        .tree = run->options->tree,
+        .heartbeat = &run->heartbeat,
+    };
+    supervise(&plan, &outcome);
+    heartbeat_close(&run->heartbeat);
+    return finish(run, &outcome);
+}
+
+int action_run(const struct options *options, struct messages *out)
+{
+    struct run run = {.options = options, .out = out, .heartbeat.fd = -1};
+    struct why why = {""};
+    int status = STATUS_INTERNAL;
+    enum lock_result opened = report_open(&run.report, options->report, &why);
+    if (opened != LOCK_OK)
+        return fail(out, failure_of(opened), (int)status_of(opened), "%s; the command was not run", why.text);
+    out->code = &run.report.error;
+    choose_command(&run);
+    if (habits_name_is_file(options))
+        say_conflict(out, "this name is the path of a file, which flock(1) would lock, and dlock does not; --lock-file=PATH does");
+    if (acquisition_open(&run.lock, options, out, "the command was not run", run.argv[0], 0, &status)) {
+        bool taken = acquisition_take(&run.lock, &status);
+        if (taken)
+            status = run.lock.nested ? run_nested(&run) : run_command(&run);
+        write_report(&run, taken && !run.lock.nested, status);
+        status = acquisition_close(&run.lock, status);
+    }
+    report_close(&run.report);
+    out->code = NULL;
+    return status;
+}

@@ -1,0 +1,75 @@
+#include "actions/token_file.h"
+
+#include "store/file/dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static enum lock_result cannot(const char *path, int error, struct why *why)
+{
+    why_set(why, "cannot write the owner file %s: %s", path, strerror(error));
+    return file_error_result(error);
+}
+
+enum lock_result owner_file_make(struct owner_file *file, const char *path, const char *token, struct why *why)
+{
+    char line[TOKEN_SIZE + 1];
+    *file = (struct owner_file){.path = path};
+    if ((size_t)snprintf(file->temporary, sizeof file->temporary, "%s.XXXXXX", path) >= sizeof file->temporary)
+        return cannot(path, ENAMETOOLONG, why);
+    int fd = mkostemp(file->temporary, O_CLOEXEC); /* 0600, whatever the umask */
+    if (fd < 0)
+        return cannot(path, errno, why);
+    int length = snprintf(line, sizeof line, "%s\n", token);
+    ssize_t written = write(fd, line, (size_t)length);
+    int error = written == length ? 0 : written < 0 ? errno : ENOSPC;
+    if (close(fd) != 0 && error == 0)
+        error = errno;
+    if (error == 0)
+        return LOCK_OK;
+    owner_file_drop(file);
+    return cannot(path, error, why);
+}
+
+enum lock_result owner_file_keep(struct owner_file *file, struct why *why)
+{
+    if (rename(file->temporary, file->path) == 0)
+        return LOCK_OK;
+    int error = errno;
+    owner_file_drop(file);
+    return cannot(file->path, error, why);
+}
+
+void owner_file_drop(struct owner_file *file)
+{
+    (void)!unlink(file->temporary);
+}
+
+enum lock_result owner_file_read(const char *path, char token[TOKEN_SIZE], struct why *why)
+{
+    char line[TOKEN_SIZE + 2];
+    struct stat status;
+    struct why reason = {""};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    ssize_t length = fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ? -1 : read(fd, line, sizeof line - 1);
+    int error = errno;
+    if (fd >= 0)
+        close(fd);
+    if (fd < 0 || length < 0) {
+        why_set(why, "cannot read the owner file %s: %s", path, fd < 0 ? strerror(error) : "it is not a regular file");
+        return fd < 0 && error == EACCES ? LOCK_REFUSED : LOCK_INVALID;
+    }
+    line[length] = '\0';
+    line[strcspn(line, "\n")] = '\0';
+    if (!token_valid(line, &reason)) {
+        why_set(why, "the owner file %s has no token in its first line: %s", path, reason.text);
+        return LOCK_INVALID;
+    }
+    snprintf(token, TOKEN_SIZE, "%.*s", TOKEN_SIZE - 1, line);
+    return LOCK_OK;
+}

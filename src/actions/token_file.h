@@ -1,0 +1,33 @@
+/* --owner-file: the owner token in a file, for whoever extends or releases the
+ * lock later, such as the ExecStopPost= of a service. */
+#ifndef DLOCK_ACTIONS_TOKEN_FILE_H
+#define DLOCK_ACTIONS_TOKEN_FILE_H
+
+#include "lock/token.h"
+#include "util/errmsg.h"
+#include "util/exit_status.h"
+
+#include <stdbool.h>
+
+/* A file that is there only once the lock is taken: until then it has another
+ * name. */
+struct owner_file {
+    const char *path;
+    char temporary[4096];
+};
+
+/* Makes it beside `path`, readable by its owner alone. LOCK_OK, to be ended with
+ * owner_file_keep() or owner_file_drop(); LOCK_REFUSED, LOCK_CANT_CREATE,
+ * LOCK_SYSTEM with *why set. */
+enum lock_result owner_file_make(struct owner_file *file, const char *path, const char *token, struct why *why);
+
+/* Gives it its name, instead of a file that may have had it before. As above;
+ * on failure it is gone. */
+enum lock_result owner_file_keep(struct owner_file *file, struct why *why);
+
+void owner_file_drop(struct owner_file *file);
+
+/* Reads the token. LOCK_OK; LOCK_INVALID, LOCK_REFUSED with *why set. */
+enum lock_result owner_file_read(const char *path, char token[TOKEN_SIZE], struct why *why);
+
+#endif

@@ -1,0 +1,138 @@
+#include "config/argv.h"
+
+#include "config/hints.h"
+#include "config/option_table.h"
+#include "redis/url_redact.h"
+#include "util/exit_status.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Blots out the login of each URL where it stands in argv, for all to see in
+ * ps(1). The command's own words are not ours to change. */
+static void hide_logins(const struct settings *settings, int argc, char **argv)
+{
+    for (const struct setting *setting = settings->first; setting != NULL; setting = setting->next) {
+        for (int i = 1; setting->id == OPT_REDIS && *setting->text != '\0' && i < argc; i++) {
+            char *here = strstr(argv[i], setting->text);
+            if (here == NULL)
+                continue;
+            char *end = here + strlen(setting->text), after = *end;
+            *end = '\0';
+            url_blot_logins(here);
+            *end = after;
+        }
+    }
+}
+
+/* Stands behind all words, and is no name, option or value: where popt gets no
+ * memory, it loses values and words without a word of its own. A lock of another
+ * name would be taken. */
+static const char after_all[] = "\001";
+
+/* An option whose value may be missing is not for popt, which would take the
+ * next word for it, the lock's name: --attach=PID is --attach-pid=PID to it.
+ * Returns a copy of argv, to be freed, that points into it, with after_all behind
+ * the last word; NULL where memory is short. */
+static const char **words_for_popt(int argc, char **argv)
+{
+    static const char given[] = "--attach=", spelled_out[] = "--attach-pid=";
+    enum { SPELLED_OUT_SIZE = sizeof spelled_out + 32 };
+    size_t count = (size_t)argc + 2, attaches = 0;
+    for (int i = option_next(argc, argv, 0); i < argc; i = option_next(argc, argv, i))
+        attaches += strncmp(argv[i], given, sizeof given - 1) == 0;
+    const char **words = calloc(1, count * sizeof *words + attaches * SPELLED_OUT_SIZE);
+    if (words == NULL)
+        return NULL;
+    memcpy(words, argv, (size_t)argc * sizeof *words);
+    words[argc] = after_all;
+    char *word = (char *)(words + count);
+    for (int i = option_next(argc, argv, 0); i < argc; i = option_next(argc, argv, i)) {
+        if (strncmp(argv[i], given, sizeof given - 1) != 0)
+            continue;
+        snprintf(word, SPELLED_OUT_SIZE, "%s%.31s", spelled_out, argv[i] + sizeof given - 1);
+        words[i] = word;
+        word += SPELLED_OUT_SIZE;
+    }
+    return words;
+}
+
+/* Whether popt is at work. */
+static bool in_popt;
+
+/* popt ends the program with status 1 where it gets no memory, which of --status
+ * would mean that the lock is free. It has told why. */
+static void exit_from_popt(void)
+{
+    if (in_popt)
+        _exit(STATUS_SYSTEM);
+}
+
+static int no_memory(struct why *why)
+{
+    why_set(why, "out of memory");
+    return WORDS_NO_MEMORY;
+}
+
+static int wrong_word(const char *word, int fault, bool behind_name, struct why *why)
+{
+    habits_bad_option(word, fault, behind_name, why);
+    return WORDS_WRONG;
+}
+
+/* Reads options from argv[1] on, up to the first word that is none. Returns
+ * its index (argc where there is none), or what is wrong. */
+static int read_with_popt(struct settings *settings, poptContext context, int argc, const char *const *words,
+                          bool behind_name, struct why *why)
+{
+    const struct origin origin = {.kind = ORIGIN_COMMAND_LINE, .behind_name = behind_name};
+    int id;
+    while ((id = poptGetNextOpt(context)) > 0) {
+        char *text = poptGetOptArg(context);
+        if (text != NULL && strcmp(text, after_all) == 0) {
+            free(text);
+            return wrong_word(words[argc - 1], POPT_ERROR_NOARG, behind_name, why);
+        }
+        bool complete = text != NULL || !option_has_value(option_by_id((enum option_id)id));
+        bool added = complete && settings_add(settings, (enum option_id)id, text, origin);
+        if (text != NULL && id == OPT_REDIS)
+            explicit_bzero(text, strlen(text));
+        free(text);
+        if (!added)
+            return no_memory(why);
+    }
+    if (id == POPT_ERROR_MALLOC || (id >= -1 && poptPeekArg(context) == NULL))
+        return no_memory(why);
+    if (id < -1)
+        return wrong_word(poptBadOption(context, POPT_BADOPTION_NOALIAS), id, behind_name, why);
+    int index = argc + 1;
+    for (const char **rest = poptGetArgs(context); *rest != NULL; rest++)
+        index--;
+    return index;
+}
+
+int option_words_read(struct settings *settings, int argc, char **argv, bool behind_name, struct why *why)
+{
+    static bool told;
+    if (!habits_dashes_right(argc, argv, why))
+        return WORDS_WRONG;
+    if (!told && atexit(exit_from_popt) != 0)
+        return no_memory(why);
+    told = true;
+    const char **words = words_for_popt(argc, argv);
+    int index = WORDS_NO_MEMORY;
+    in_popt = true;
+    poptContext context = words == NULL ? NULL : poptGetContext(NULL, argc + 1, words, option_table, POPT_CONTEXT_POSIXMEHARDER);
+    if (context != NULL)
+        index = read_with_popt(settings, context, argc, words, behind_name, why);
+    else
+        (void)no_memory(why);
+    poptFreeContext(context);
+    in_popt = false;
+    free(words);
+    hide_logins(settings, index < 0 ? argc : index, argv);
+    return index;
+}

@@ -1,0 +1,294 @@
+/* INI by inih, with four differences that its reader callback makes: lines
+ * are counted, so that an error can name one; a line too long for inih's
+ * buffer is an error, where inih would cut it in two; white space before a
+ * key is passed over, where inih would take the line for more of the last
+ * value; and sections are judged where they begin, where inih tells of none that
+ * has no keys. */
+#include "config/file.h"
+
+#include "config.h"
+#include "config/near_options.h"
+#include "redis/url_redact.h"
+#include "util/text.h"
+#include "util/user_name.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <ini.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct reading {
+    struct settings *settings;
+    const char *name; /* of the lock */
+    FILE *file;
+    const char *path;
+    bool others_can_read;
+    int line, section; /* where the section begins that the line is in; 0: before all of them */
+    enum settings_result result;
+    struct why *why;
+    /* Settings of matching sections come after those for every lock. */
+    bool want_sections;
+};
+
+static const char lock_section[] = "lock ";
+
+/* inih ends a section's name at the first bracket and drops the rest, and it
+ * keeps 49 characters of it, without a word. */
+static bool section_fits(const struct reading *reading, const char *line)
+{
+    enum { SECTION_MOST = 49 };
+    const char *name = line + 1, *close = strchr(line, ']');
+    if (close == NULL)
+        return true; /* inih says so itself */
+    if (strncmp(name, lock_section, strlen(lock_section)) != 0 || name + strlen(lock_section) == close)
+        why_set(reading->why, "%s:%d: [%.*s]: unknown section; [lock GLOB] is the only kind", reading->path, reading->line,
+                (int)(close - name < 100 ? close - name : 100), name);
+    else if (strchr(close + 1, ']') != NULL)
+        why_set(reading->why, "%s:%d: the GLOB of a section cannot hold brackets", reading->path, reading->line);
+    else if (close - line - 1 > SECTION_MOST)
+        why_set(reading->why, "%s:%d: the GLOB of a section cannot be longer than %d bytes", reading->path, reading->line,
+                SECTION_MOST - (int)strlen(lock_section));
+    else
+        return true;
+    return false;
+}
+
+static const char byte_order_mark[] = "\xEF\xBB\xBF";
+
+static char *read_line(char *buffer, int size, void *data)
+{
+    struct reading *reading = data;
+    if (reading->result != SETTINGS_OK || fgets(buffer, size, reading->file) == NULL)
+        return NULL;
+    reading->line++;
+    size_t length = strlen(buffer);
+    int next = length > 0 && buffer[length - 1] == '\n' ? EOF : getc(reading->file);
+    if (next != EOF) {
+        why_set(reading->why, "%s:%d: the line is longer than %d characters", reading->path, reading->line, size - 2);
+        reading->result = SETTINGS_BAD_CONFIG;
+        return NULL;
+    }
+    size_t mark = reading->line == 1 && strncmp(buffer, byte_order_mark, strlen(byte_order_mark)) == 0 ? strlen(byte_order_mark) : 0;
+    size_t blank = mark + strspn(buffer + mark, " \t");
+    memmove(buffer, buffer + blank, length - blank + 1);
+    if (*buffer == '[')
+        reading->section = reading->line;
+    if (*buffer == '[' && !section_fits(reading, buffer)) {
+        reading->result = SETTINGS_BAD_CONFIG;
+        return NULL;
+    }
+    return buffer;
+}
+
+static int fail(struct reading *reading, const char *key, const char *text)
+{
+    why_set(reading->why, "%s:%d: %.100s: %s", reading->path, reading->line, key, text);
+    reading->result = SETTINGS_BAD_CONFIG;
+    return 0;
+}
+
+static int unknown_key(struct reading *reading, const char *key)
+{
+    char text[NEAR_TEXT_SIZE + 40], near[NEAR_TEXT_SIZE];
+    if (!near_options(near, key, strlen(key), NEAR_KEYS))
+        return fail(reading, key, "unknown key; the long options of dlock --help are the keys");
+    snprintf(text, sizeof text, "unknown key; did you mean %s?", near);
+    return fail(reading, key, text);
+}
+
+static int take_setting(void *data, const char *section, const char *key, const char *value)
+{
+    struct reading *reading = data;
+    const char *glob = *section != '\0' ? section + strlen(lock_section) : NULL; /* as section_fits() has seen */
+    if (reading->result != SETTINGS_OK)
+        return 0;
+    const struct poptOption *option = option_by_name(key, strlen(key));
+    if (option == NULL || !option_configurable((enum option_id)option->val))
+        return unknown_key(reading, key);
+    if (option->val == OPT_REDIS && url_has_password(value) && reading->others_can_read)
+        return fail(reading, key, "it holds a password, and others can read this file; chmod o= helps");
+    if ((glob != NULL) != reading->want_sections)
+        return 1;
+    if (glob != NULL && fnmatch(glob, reading->name, 0) != 0)
+        return 1;
+    struct origin origin = {.kind = ORIGIN_FILE, .file = reading->path, .line = reading->line};
+    /* Each line names one more server, as each --redis does. */
+    bool added = option->val == OPT_REDIS ? settings_add_line(reading->settings, OPT_REDIS, value, origin, reading->section)
+                                          : settings_add(reading->settings, (enum option_id)option->val, value, origin);
+    if (!added)
+        reading->result = SETTINGS_NO_MEMORY;
+    return reading->result == SETTINGS_OK;
+}
+
+static enum settings_result read_pass(struct reading *reading)
+{
+    rewind(reading->file);
+    reading->line = reading->section = 0;
+    int bad_line = ini_parse_stream(read_line, reading, take_setting, reading);
+    if (reading->result == SETTINGS_OK && bad_line != 0) {
+        why_set(reading->why, "%s:%d: this is neither KEY = VALUE, nor [lock GLOB], nor a comment", reading->path, bad_line);
+        reading->result = SETTINGS_BAD_CONFIG;
+    }
+    if (reading->result == SETTINGS_OK && ferror(reading->file)) {
+        why_set(reading->why, "%s: cannot read it: %s", reading->path, strerror(errno));
+        reading->result = SETTINGS_BAD_CONFIG;
+    }
+    return reading->result;
+}
+
+/* Where the user's file is: the value of this variable, and what comes below it. */
+struct base {
+    const char *variable, *path, *below;
+};
+
+/* The XDG Base Directory specification: a relative path counts as unset. */
+static struct base user_base(void)
+{
+    struct base base = {"XDG_CONFIG_HOME", getenv("XDG_CONFIG_HOME"), ""};
+    if (base.path == NULL || *base.path != '/')
+        base = (struct base){"HOME", getenv("HOME"), "/.config"};
+    return base;
+}
+
+/* sudo(8), su(1) and runuser(1) may leave a HOME that is another user's: then it is not the
+ * file that is to be mended. */
+static void cannot_read(const struct settings *settings, const char *path, int error, struct why *why)
+{
+    struct base base = user_base();
+    struct stat status;
+    char name[USER_NAME_SIZE];
+    bool of_another = path == settings->user_file && error == EACCES && stat(base.path, &status) == 0 &&
+                      status.st_uid != geteuid();
+    if (of_another)
+        why_set(why, "%.300s: cannot read it: %s; %s is that of user %s: set HOME or XDG_CONFIG_HOME", path, strerror(error),
+                base.variable, user_name(status.st_uid, name, sizeof name));
+    else
+        why_set(why, "%s: cannot read it: %s", path, strerror(error));
+}
+
+static enum settings_result read_file(struct settings *settings, const char *name, const char *path, bool *is_there,
+                                      struct why *why)
+{
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a pipe is told of, not waited for */
+    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return SETTINGS_OK;
+    if (file == NULL || fstat(fd, &status) != 0) {
+        bool scarce = errno == ENOMEM || errno == EMFILE || errno == ENFILE;
+        cannot_read(settings, path, errno, why);
+        if (file != NULL)
+            fclose(file);
+        else if (fd >= 0)
+            close(fd);
+        return scarce ? SETTINGS_NO_MEMORY : SETTINGS_BAD_CONFIG;
+    }
+    /* Whoever writes there decides where locks are, and where reports go. */
+    bool others_can_write = (status.st_mode & S_IWOTH) != 0;
+    if (!S_ISREG(status.st_mode) || others_can_write) {
+        why_set(why, "%s: %s", path,
+                S_ISREG(status.st_mode) ? "others can write to it; chmod o-w helps" : "it is not a regular file");
+        fclose(file);
+        return SETTINGS_BAD_CONFIG;
+    }
+    *is_there = true;
+    struct reading reading = {
+        .settings = settings,
+        .name = name,
+        .file = file,
+        .path = path,
+        .others_can_read = (status.st_mode & S_IROTH) != 0,
+        .why = why,
+    };
+    enum settings_result result = read_pass(&reading);
+    reading.want_sections = true;
+    if (result == SETTINGS_OK)
+        result = read_pass(&reading);
+    fclose(file);
+    return result;
+}
+
+static bool user_path(char **path)
+{
+    struct base base = user_base();
+    if (base.path == NULL || *base.path != '/')
+        return true;
+    size_t size = strlen(base.path) + strlen(base.below) + sizeof "/dlock/dlock.conf";
+    *path = malloc(size);
+    if (*path != NULL)
+        snprintf(*path, size, "%s%s/dlock/dlock.conf", base.path, base.below);
+    return *path != NULL;
+}
+
+/* DLOCK_KEY, DLOCK_OWNER, DLOCK_TTL and DLOCK_BACKEND are set for the command by the dlock
+ * around it (run/command_env.c), which notes what it set, and after a space what
+ * stood there before, in DLOCK_TOLD_OWNER and so on. A value that is still the
+ * one it set is a notice; what stood before it is the setting. */
+static const char *before_outer_dlock(const char *variable, const char *value)
+{
+    char name[ORIGIN_TEXT_SIZE + sizeof "TOLD_"];
+    snprintf(name, sizeof name, "DLOCK_TOLD_%s", variable + strlen("DLOCK_"));
+    const char *told = getenv(name);
+    size_t length = strlen(value);
+    if (told == NULL || strncmp(told, value, length) != 0 || (told[length] != '\0' && told[length] != ' '))
+        return value;
+    return told[length] == ' ' ? told + length + 1 : NULL;
+}
+
+/* Adds an option's DLOCK_ variable where it is set. One that is set to nothing is as
+ * good as unset, as shells and units often can do no better. */
+static bool read_variable(const struct poptOption *option, const void *data)
+{
+    struct settings *const *to = data;
+    char name[ORIGIN_TEXT_SIZE];
+    struct origin origin = {.kind = ORIGIN_ENVIRONMENT};
+    enum option_id id = (enum option_id)option->val;
+    if (!option_configurable(id) || (option->argInfo & POPT_ARGFLAG_DOC_HIDDEN))
+        return false;
+    char *given = getenv(origin_format(id, origin, name, sizeof name));
+    const char *value = given != NULL ? before_outer_dlock(name, given) : NULL;
+    bool added = value == NULL || *value == '\0' || settings_add(*to, id, value, origin);
+    if (given != NULL && id == OPT_REDIS)
+        url_cut_passwords(given); /* in its place: the command inherits it, and ps(1) shows it */
+    return !added;
+}
+
+/* Most runs have no DLOCK_* variable at all; one look at the environment is
+ * cheaper than a getenv(3) for each option. */
+static bool any_variable(void)
+{
+    for (char **variable = environ; *variable != NULL; variable++)
+        if (strncmp(*variable, "DLOCK_", 6) == 0)
+            return true;
+    return false;
+}
+
+enum settings_result config_read(struct settings *settings, const char *name, struct why *why)
+{
+    static const char system_path[] = CONFIG_SYSTEM_FILE;
+    enum settings_result result = read_file(settings, name, system_path, &settings->system_file_read, why);
+    if (result == SETTINGS_OK && !user_path(&settings->user_file))
+        result = SETTINGS_NO_MEMORY;
+    if (result == SETTINGS_OK && settings->user_file != NULL)
+        result = read_file(settings, name, settings->user_file, &settings->user_file_read, why);
+    if (result == SETTINGS_OK && any_variable() && option_find(read_variable, &settings) != NULL)
+        result = SETTINGS_NO_MEMORY;
+    if (result == SETTINGS_NO_MEMORY)
+        why_set(why, "out of memory");
+    return result;
+}
+
+char *config_places(const struct settings *settings, enum option_id id, char text[CONFIG_PLACES_SIZE])
+{
+    char variable[ORIGIN_TEXT_SIZE];
+    const char *user_file = settings->user_file;
+    snprintf(text, CONFIG_PLACES_SIZE, "%s%s%.400s, %s",
+             origin_format(id, (struct origin){.kind = ORIGIN_ENVIRONMENT}, variable, sizeof variable),
+             user_file != NULL ? ", " : "", user_file != NULL ? user_file : "", CONFIG_SYSTEM_FILE);
+    return text;
+}

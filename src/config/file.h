@@ -1,0 +1,22 @@
+/* The configuration files and the environment, as settings.
+ * (config.h is autoconf's.) */
+#ifndef DLOCK_CONFIG_FILE_H
+#define DLOCK_CONFIG_FILE_H
+
+#include "config/settings.h"
+#include "util/errmsg.h"
+
+/* The path of the configuration file for all users. */
+#define CONFIG_SYSTEM_FILE SYSCONFDIR "/dlock.conf"
+
+/* Adds what SYSCONFDIR/dlock.conf, $XDG_CONFIG_HOME/dlock/dlock.conf (or
+ * ~/.config) and the DLOCK_* variables say, from the weakest to the strongest;
+ * of the files' [lock GLOB] sections those that match the lock's name. A file
+ * that is not there says nothing. */
+enum settings_result config_read(struct settings *settings, const char *name, struct why *why);
+
+/* The places that this option can be set in: "DLOCK_REDIS, /home/a/.config/dlock/dlock.conf, /etc/dlock.conf". Returns text. */
+#define CONFIG_PLACES_SIZE 1024
+char *config_places(const struct settings *settings, enum option_id id, char text[CONFIG_PLACES_SIZE]);
+
+#endif

@@ -1,0 +1,239 @@
+#include "config/hints.h"
+
+#include "config/near_options.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- options of other programs ------------------------------------------- */
+
+/* Without their dashes. One that is as good here under the same name is not listed. */
+static const struct habit {
+    const char *word, *advice;
+} habits[] = {
+    /* flock(1) */
+    {"fcntl", "file locks are those of flock(2) here, which --fcntl would not meet"},
+    /* consul lock */
+    {"try", "the -try=TIME of consul lock is --wait=DURATION"},
+    {"child-exit-code", "leave it out: the exit status is always the command's"},
+    {"monitor-retry", "--outage=DURATION says how long Redis may be down when the lock is asked for"},
+    {"pass-stdin", "leave it out: the command always has the standard input"},
+    {"http-addr", "--redis=URL says where the locks are"},
+    {"ca-file", "--cacert=FILE has the issuers to trust"},
+    {"ca-path", "--cacert=FILE has the issuers to trust"},
+    {"client-cert", "--cert=FILE has the certificate for a server that asks for one"},
+    {"client-key", "--key=FILE has the private key of --cert"},
+    {"tls-server-name", "the name in a certificate is compared with the host in --redis=rediss://HOST"},
+    {"datacenter", "--redis=URL says where the locks are"},
+    {"stale", "leave it out: a lock is only ever taken from the master"},
+    {"token-file", "--password-file=FILE has the password for Redis, --owner-file=FILE the lock's owner token"},
+    {"token", "--password-file=FILE has the password for Redis, --owner=TOKEN sets the lock's owner token"},
+    /* etcdctl lock */
+    {"endpoints", "--redis=URL says where the locks are"},
+    {"dial-timeout", "--connect-timeout=DURATION limits one try to reach Redis"},
+    {"command-timeout", "--wait=DURATION limits the wait for the lock, --outage=DURATION that for Redis"},
+    {"user", "the user stands in --redis=redis://USER@HOST, the password in --password-file=FILE"},
+    /* redis-cli(1) */
+    {"p", "the port stands in --redis=redis://HOST:PORT"},
+    {"a", "--password-file=FILE has the password for Redis"},
+    {"pass", "--password-file=FILE has the password for Redis"},
+    {"host", "--redis=redis://HOST:PORT says where the locks are"},
+    {"port", "--redis=redis://HOST:PORT says where the locks are"},
+    {"url", "--redis=URL says where the locks are"},
+    {"tls", "with TLS the URL begins with rediss://"},
+    {"insecure", "a certificate is always verified; --cacert=FILE has the issuers to trust"},
+    /* timeout(1), sem(1) of GNU parallel, cronlock and others */
+    {"k", "--grace=DURATION says how long before the end of the lease the first signal is sent"},
+    {"kill-after", "--grace=DURATION says how long before the end of the lease the first signal is sent"},
+    {"signal", "--stop-signal=SIG is the first signal to the command"},
+    {"preserve-status", "leave it out: a command that ends within its lease has its own exit status"},
+    {"foreground", "leave it out: the command has dlock's terminal and process group"},
+    {"fg", "leave it out: dlock always waits for the command"},
+    {"j", "--slots=N allows N holders"},
+    {"jobs", "--slots=N allows N holders"},
+    {"id", "the lock's name is a word of its own: dlock NAME -- COMMAND"},
+    {"name", "the lock's name is a word of its own: dlock NAME -- COMMAND"},
+    {"shell", "-c STRING runs a shell; dlock NAME -- COMMAND runs none"},
+    {"expire", "--ttl=DURATION says how long the lock holds"},
+    {"expires", "--ttl=DURATION says how long the lock holds"},
+    {"lease", "--ttl=DURATION says how long the lock holds"},
+    {"max-time", "--ttl=DURATION says how long the command may run"},
+    {"renew", "nothing is renewed by itself; --heartbeat lets the command, and --extend is for scripts"},
+    {"refresh", "nothing is renewed by itself; --heartbeat lets the command, and --extend is for scripts"},
+    {"keepalive", "nothing is renewed by itself; --heartbeat lets the command, and --extend is for scripts"},
+    {"retries", "--wait=DURATION says how long to wait; who waits is called, and does not count tries"},
+    {"config", "the files are those of dlock.conf(5); --print-config shows what they say"},
+    {"debug", "-v says what is done"},
+    {"?", "did you mean --help?"},
+};
+
+/* The word up to its value. */
+static size_t name_length(const char *word)
+{
+    return strcspn(word, "=:");
+}
+
+static const char *habit_advice(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof habits / sizeof *habits; i++)
+        if (strlen(habits[i].word) == length && memcmp(habits[i].word, name, length) == 0)
+            return habits[i].advice;
+    return NULL;
+}
+
+static void unknown_option(const char *word, bool behind_name, struct why *why)
+{
+    size_t dashes = strspn(word, "-"), length = name_length(word + dashes);
+    const char *name = word + dashes;
+    bool of_command = behind_name && length == 1 && isalpha((unsigned char)*name);
+    const char *advice = of_command ? NULL : habit_advice(name, length);
+    int shown = (int)(dashes + length < 100 ? dashes + length : 100);
+    char near[NEAR_TEXT_SIZE];
+    if (advice != NULL)
+        why_set(why, "%.*s: unknown option; %s", shown, word, advice);
+    else if (dashes > 1 && near_options(near, name, length, NEAR_ALL))
+        why_set(why, "%.*s: unknown option; did you mean %s?", shown, word, near);
+    else
+        why_set(why, "%.*s: unknown option; dlock --help lists them all", shown, word);
+}
+
+void habits_bad_option(const char *word, int fault, bool behind_name, struct why *why)
+{
+    const char *text = fault == POPT_ERROR_NOARG        ? "it needs a value"
+                       : fault == POPT_ERROR_UNWANTEDARG ? "it takes no value"
+                                                         : poptStrerror(fault);
+    if (fault == POPT_ERROR_BADOPT)
+        unknown_option(word, behind_name, why);
+    else
+        why_set(why, "%.*s: %s", (int)name_length(word), word, text);
+}
+
+/* --- one dash ------------------------------------------------------------- */
+
+/* -help is read as -h, and does what is meant. */
+static bool one_dash_right(const char *word, struct why *why)
+{
+    size_t length = name_length(word + 1);
+    const char *name = word + 1;
+    const char *advice = length > 1 ? habit_advice(name, length) : NULL;
+    if (strncmp(word, "-n=", 3) == 0)
+        why_set(why, "-n: it takes no value; the -n=N of consul lock is --slots=N");
+    else if (advice != NULL)
+        why_set(why, "-%.*s: unknown option; %s", (int)length, name, advice);
+    else if (length > 2 && option_by_name(name, length) != NULL && strncmp(name, "help", length) != 0)
+        why_set(why, "-%.*s: a long option has two dashes: --%.*s", (int)length, name, (int)length, name);
+    else
+        return true;
+    return false;
+}
+
+bool habits_dashes_right(int argc, char **argv, struct why *why)
+{
+    for (int i = option_next(argc, argv, 0); i < argc; i = option_next(argc, argv, i))
+        if (argv[i][1] != '-' && !one_dash_right(argv[i], why))
+            return false;
+    return true;
+}
+
+/* --- names and commands --------------------------------------------------- */
+
+static const char blanks[] = " \t\n";
+
+static bool is_program_file(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
+}
+
+/* As execvp(3) would find it. */
+static bool is_program(const char *word)
+{
+    const char *path = getenv("PATH");
+    if (strchr(word, '/') != NULL)
+        return is_program_file(word);
+    for (; path != NULL && *path != '\0'; path += *path == ':') {
+        char file[1024];
+        size_t length = strcspn(path, ":");
+        int needed = snprintf(file, sizeof file, "%.*s/%s", (int)length, path, word);
+        if (length > 0 && needed > 0 && (size_t)needed < sizeof file && is_program_file(file))
+            return true;
+        path += length;
+    }
+    return false;
+}
+
+/* The action, or --help or its like, that this word is the name of; NULL: none. */
+static const char *verb(const char *word)
+{
+    const struct poptOption *option = option_by_name(word, strlen(word));
+    bool is_verb = option != NULL && !option_has_value(option) && !option_configurable((enum option_id)option->val) &&
+                   option->val != OPT_NO_FORK && option->val != OPT_UNLOCK;
+    return is_verb ? option->longName : NULL;
+}
+
+static void add(struct why *why, const char *hint)
+{
+    size_t used = strlen(why->text);
+    snprintf(why->text + used, sizeof why->text - used, "; %s", hint);
+}
+
+void habits_no_command(const char *name, struct why *why)
+{
+    static const char none[] = "no command given";
+    if (verb(name) != NULL)
+        why_set(why, "%s; did you mean dlock --%s? (with a lock of that name: dlock %s -- COMMAND)", none, verb(name), name);
+    else if (strpbrk(name, blanks) != NULL)
+        why_set(why, "%s; '%.100s' is taken for the lock's name: dlock NAME -- COMMAND, or dlock NAME -c 'STRING' for a shell",
+                none, name);
+    else if (name[strspn(name, "0123456789")] == '\0')
+        why_set(why, "%s; dlock locks no descriptor: dlock --attach NAME || exit holds a lock until the script ends, "
+                     "with --lock-file=FILE that of the file", none);
+    else if (is_program(name))
+        why_set(why, "%s; if %.100s is the command, the lock's name is missing: dlock NAME -- %.100s", none, name, name);
+    else if (strchr(name, '/') != NULL)
+        why_set(why, "%s; usage: dlock [OPTIONS] NAME -- COMMAND [ARG...]; --lock-file=%.200s locks that file as flock(1) does",
+                none, name);
+    else
+        why_set(why, "%s; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock --status NAME", none);
+}
+
+void habits_name_is_command(const char *name, struct why *why)
+{
+    char hint[256];
+    if (!is_program(name))
+        return;
+    snprintf(hint, sizeof hint, "if %.80s is the command, the lock's name is missing: dlock NAME -- %.80s", name, name);
+    add(why, hint);
+}
+
+void habits_behind_name(const struct options *options, struct origin origin, struct why *why)
+{
+    if (origin.behind_name)
+        habits_name_is_command(options->name, why);
+}
+
+void habits_not_a_command(const struct options *options, struct why *why)
+{
+    char hint[256];
+    if (options->command == NULL)
+        return;
+    const char *word = options->command[0];
+    if (verb(options->name) != NULL && options->command[1] == NULL) {
+        snprintf(hint, sizeof hint, "did you mean dlock --%s %.100s?", verb(options->name), word);
+        add(why, hint);
+    } else if (strpbrk(word, blanks) != NULL && options->command[1] == NULL) {
+        add(why, "it is one word with spaces in it: -c 'STRING' gives it to a shell");
+    } else {
+        habits_name_is_command(options->name, why);
+    }
+}
+
+bool habits_name_is_file(const struct options *options)
+{
+    struct stat status;
+    return options->name[0] == '/' && options->lock_file == NULL && stat(options->name, &status) == 0 && S_ISREG(status.st_mode);
+}

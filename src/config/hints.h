@@ -1,0 +1,40 @@
+/* What people write who know another program, or mistype: what each of them
+ * needs to be told. Looked at where a line is refused, or is about to be. */
+#ifndef DLOCK_CONFIG_HINTS_H
+#define DLOCK_CONFIG_HINTS_H
+
+#include "config/options.h"
+#include "util/errmsg.h"
+
+#include <stdbool.h>
+
+/* Looks through the options from argv[1] on for a word that popt would take
+ * apart into letters, though it is a long name with one dash ("-tree", which is
+ * -t ree to popt) or an option of another program ("-try=10s"). False with *why
+ * set where there is one. */
+bool habits_dashes_right(int argc, char **argv, struct why *why);
+
+/* Sets *why for an option that popt refuses with this error: of one that is unknown
+ * what is near it, or what it is called here. Of `word` no value is told: it may be
+ * a URL with a password. Behind NAME a letter is no hint at another program like
+ * dlock: NAME may be the command, and the letter its own. */
+void habits_bad_option(const char *word, int fault, bool behind_name, struct why *why);
+
+/* Sets *why where there is a NAME, which may be something else that was meant,
+ * but no command. */
+void habits_no_command(const char *name, struct why *why);
+
+/* Adds to *why what else may be meant where the words after NAME are no command
+ * that can be run. Nothing where there is no guess. */
+void habits_not_a_command(const struct options *options, struct why *why);
+
+/* Adds to *why, which refuses an option after NAME, that NAME may be the command. */
+void habits_name_is_command(const char *name, struct why *why);
+
+/* The same for an option that was set there, nothing for one of another place. */
+void habits_behind_name(const struct options *options, struct origin origin, struct why *why);
+
+/* Whether NAME is the path of a file that flock(1) would lock, and dlock does not. */
+bool habits_name_is_file(const struct options *options);
+
+#endif

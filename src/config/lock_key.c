@@ -1,0 +1,53 @@
+#include "config/lock_key.h"
+
+#include "config/name_digest.h"
+#include "util/error_code.h"
+#include "util/secret_file.h"
+
+/* In files on this host names are no secret: ps(1) shows them. */
+static void say_guessable(const struct options *options, const struct messages *out)
+{
+    if (options->hash == HASH_SHA256 && options->redis != NULL && options->backend != BACKEND_FILE)
+        say_verbose(out, "whoever reads the keys can guess names by a plain SHA-256; --secret-file prevents that");
+}
+
+/* The secret is in memory no longer than this takes. */
+static enum lock_result find_digest(char digest[NAME_DIGEST_SIZE], const struct options *options, struct why *why)
+{
+    enum { SECRET_LEAST = 16 };
+    struct secret secret;
+    char where[ORIGIN_TEXT_SIZE];
+    if (options->hash == HASH_SHA256)
+        return name_digest(digest, options->name, NULL, why);
+    enum lock_result result = secret_read(&secret, options->secret_file, why);
+    if (result == LOCK_OK && secret.length < SECRET_LEAST) {
+        why_set(why, "%.300s: the secret has %zu bytes, and should have %d or more", options->secret_file, secret.length, SECRET_LEAST);
+        result = LOCK_INVALID;
+    }
+    if (result != LOCK_OK)
+        why_prefix(why, origin_format(OPT_SECRET_FILE, options->origins[OPT_SECRET_FILE], where, sizeof where));
+    else
+        result = name_digest(digest, options->name, &secret, why);
+    secret_wipe(&secret);
+    return result;
+}
+
+enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *options, struct why *why)
+{
+    char digest[NAME_DIGEST_SIZE];
+    enum lock_result result = options->hash == HASH_NONE ? LOCK_OK : find_digest(digest, options, why);
+    if (result == LOCK_OK)
+        lock_key_make(key, options->prefix, options->scope, options->hash == HASH_NONE ? options->name : digest);
+    return result;
+}
+
+bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options, const struct messages *out, int *status)
+{
+    struct why why = {""};
+    enum lock_result result = lock_key_of(key, options, &why);
+    if (result == LOCK_OK)
+        say_guessable(options, out);
+    else
+        *status = fail_result(out, result, &why);
+    return result == LOCK_OK;
+}

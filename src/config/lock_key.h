@@ -1,0 +1,20 @@
+/* The key that the options mean. */
+#ifndef DLOCK_CONFIG_LOCK_KEY_H
+#define DLOCK_CONFIG_LOCK_KEY_H
+
+#include "config/options.h"
+#include "lock/lock_name.h"
+#include "util/errmsg.h"
+#include "util/exit_status.h"
+#include "util/message.h"
+
+#include <stdbool.h>
+
+/* PREFIX + [SCOPE + ":"] + NAME or its digest (--hash). LOCK_OK; else as
+ * secret_read() and name_digest(). */
+enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *options, struct why *why);
+
+/* The same. False: told, and *status is the exit status. */
+bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options, const struct messages *out, int *status);
+
+#endif

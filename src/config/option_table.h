@@ -1,0 +1,95 @@
+/* The options: one popt table that the command line, the environment, the
+ * configuration files, --help and the tests all go by. */
+#ifndef DLOCK_CONFIG_OPTION_TABLE_H
+#define DLOCK_CONFIG_OPTION_TABLE_H
+
+#include <popt.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* popt's `val` of each option. */
+enum option_id {
+    OPT_NONE,
+    OPT_ACQUIRE,
+    OPT_ATTACH,
+    OPT_ATTACH_PID,
+    OPT_EXTEND,
+    OPT_RELEASE,
+    OPT_FORCE_RELEASE,
+    OPT_STATUS,
+    OPT_WAIT_FREE,
+    OPT_LIST,
+    OPT_CURRENT,
+    OPT_DOCTOR,
+    OPT_PRINT_CONFIG,
+    OPT_EXCLUSIVE,
+    OPT_SHARED,
+    OPT_SLOTS,
+    OPT_NONBLOCK,
+    OPT_WAIT,
+    OPT_CONFLICT_EXIT_CODE,
+    OPT_TTL,
+    OPT_HOLD_AT_LEAST,
+    OPT_OWNER,
+    OPT_OWNER_FILE,
+    OPT_HASH,
+    OPT_SECRET_FILE,
+    OPT_SCOPE,
+    OPT_PREFIX,
+    OPT_REDIS,
+    OPT_BACKEND,
+    OPT_LOCK_DIR,
+    OPT_LOCK_FILE,
+    OPT_ON_DEGRADED,
+    OPT_FALLBACK,
+    OPT_CACERT,
+    OPT_CERT,
+    OPT_KEY,
+    OPT_PASSWORD_FILE,
+    OPT_SENTINEL_PASSWORD_FILE,
+    OPT_WAIT_REPLICAS,
+    OPT_CONNECT_TIMEOUT,
+    OPT_OUTAGE,
+    OPT_ON_EXPIRE,
+    OPT_STOP_SIGNAL,
+    OPT_GRACE,
+    OPT_TREE,
+    OPT_HEARTBEAT,
+    OPT_COMMAND,
+    OPT_CLOSE,
+    OPT_NO_FORK,
+    OPT_UNLOCK,
+    OPT_VERBOSE,
+    OPT_QUIET,
+    OPT_JSON,
+    OPT_REPORT,
+    OPT_VERSION,
+    OPT_HELP,
+    OPT_USAGE,
+    OPTION_COUNT,
+};
+
+extern const struct poptOption option_table[];
+
+/* The entry with this long name (`length` bytes of it); NULL where there is
+ * none. Finds aliases too. */
+const struct poptOption *option_by_name(const char *name, size_t length);
+
+/* The entry that is shown in --help for this id. */
+const struct poptOption *option_by_id(enum option_id id);
+
+/* Calls visit for every entry of the table and its groups, in order, until it
+ * returns true; returns that entry, else NULL. */
+const struct poptOption *option_find(bool (*visit)(const struct poptOption *, const void *), const void *data);
+
+/* Whether it takes a value. */
+bool option_has_value(const struct poptOption *option);
+
+/* Which word of argv is the next option after the one at `index` (0: after none), whose
+ * value may be a word of its own; argc where options end there. */
+int option_next(int argc, char *const *argv, int index);
+
+/* Whether it may stand in a configuration file or the environment. */
+bool option_configurable(enum option_id id);
+
+#endif

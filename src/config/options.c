@@ -1,0 +1,419 @@
+#include "config/options.h"
+
+#include "config/argv.h"
+#include "config/file.h"
+#include "config/hints.h"
+#include "config/validate.h"
+#include "lock/lock_name.h"
+#include "lock/token.h"
+#include "util/duration.h"
+#include "util/exit_status.h"
+#include "util/signames.h"
+#include "util/text.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TTL_LEAST_MS = 100, SLOTS_MOST = 10000 };
+
+static const struct options defaults = {
+    .waits_forever = true,
+    .conflict_status = STATUS_CONFLICT,
+    .ttl = {3600 * NS_PER_S},
+    .prefix = "dlock:",
+    .connect_timeout = {3 * NS_PER_S},
+    .outage = {10 * NS_PER_S},
+    .stop_signal = SIGTERM,
+    .grace = {-1},
+};
+
+void options_free(struct options *options)
+{
+    settings_free(&options->settings);
+}
+
+/* --- values ------------------------------------------------------------- */
+
+static bool apply_duration(struct duration *out, const char *text, struct why *why)
+{
+    enum duration_error error = duration_parse(text, out);
+    if (error != DURATION_OK)
+        why_set(why, "'%.100s': %s", text, duration_error_text(error));
+    return error == DURATION_OK;
+}
+
+static bool apply_ttl(struct duration *ttl, const char *text, struct why *why)
+{
+    if (!apply_duration(ttl, text, why))
+        return false;
+    bool fits = ttl->ns >= TTL_LEAST_MS * NS_PER_MS && ttl->ns <= INT64_C(86400) * LEASE_MOST_DAYS * NS_PER_S;
+    /* The stores count whole milliseconds. */
+    ttl->ns -= ttl->ns % NS_PER_MS;
+    if (!fits)
+        why_set(why, "'%.100s': a lease lasts from %dms to %dd", text, TTL_LEAST_MS, LEASE_MOST_DAYS);
+    return fits;
+}
+
+static bool apply_connect_timeout(struct duration *timeout, const char *text, struct why *why)
+{
+    if (!apply_duration(timeout, text, why))
+        return false;
+    if (timeout->ns < NS_PER_MS)
+        why_set(why, "'%.100s': it must be at least 1ms", text);
+    return timeout->ns >= NS_PER_MS;
+}
+
+/* Of --wait and --nonblock the last one counts. */
+static bool apply_wait(struct options *options, const char *text, struct why *why)
+{
+    options->waits_forever = options->nonblock = false;
+    return apply_duration(&options->wait, text, why);
+}
+
+static bool apply_conflict_status(struct options *options, const char *text, struct why *why)
+{
+    int64_t number;
+    if (!number_parse(text, 0, 255, &number)) {
+        why_set(why, "'%.100s': an exit status is a whole number from 0 to 255", text);
+        return false;
+    }
+    options->conflict_status = (int)number;
+    return true;
+}
+
+static bool apply_slots(struct options *options, const char *text, struct why *why)
+{
+    int64_t number;
+    if (!number_parse(text, 1, SLOTS_MOST, &number)) {
+        why_set(why, "'%.100s': it must be a whole number from 1 to %d", text, SLOTS_MOST);
+        return false;
+    }
+    options->mode = MODE_SLOTS;
+    options->slots = (int)number;
+    return true;
+}
+
+static bool apply_replicas(struct options *options, const char *text, struct why *why)
+{
+    enum { REPLICAS_MOST = 100 };
+    int64_t number;
+    if (!number_parse(text, 0, REPLICAS_MOST, &number)) {
+        why_set(why, "'%.100s': it must be a whole number from 0 to %d", text, REPLICAS_MOST);
+        return false;
+    }
+    options->wait_replicas = (int)number;
+    return true;
+}
+
+static bool apply_pid(struct options *options, const char *text, struct why *why)
+{
+    int64_t number;
+    if (!number_parse(text, 1, INT32_MAX, &number)) {
+        why_set(why, "'%.100s': it must be the pid of a process", text);
+        return false;
+    }
+    options->action = ACTION_ATTACH;
+    options->attach_pid = (pid_t)number;
+    return true;
+}
+
+static bool apply_signal(struct options *options, const char *text, struct why *why)
+{
+    options->stop_signal = signal_parse(text);
+    if (options->stop_signal == 0)
+        why_set(why, "'%.100s': no such signal; TERM, SIGTERM or 15 are ways to name one", text);
+    return options->stop_signal != 0;
+}
+
+/* Words are those of the option's help, "auto|redis|file"; *index is which. */
+static bool apply_choice(enum option_id id, int *index, const char *text, struct why *why)
+{
+    const char *words = option_by_id(id)->argDescrip;
+    size_t length = strlen(text);
+    *index = 0;
+    for (const char *word = words; word != NULL; (*index)++) {
+        const char *bar = strchr(word, '|');
+        size_t word_length = bar != NULL ? (size_t)(bar - word) : strlen(word);
+        if (word_length == length && memcmp(word, text, length) == 0)
+            return true;
+        word = bar != NULL ? bar + 1 : NULL;
+    }
+    why_set(why, "'%.100s': it must be %s", text, words);
+    return false;
+}
+
+static bool apply_path(const char **path, const char *text, struct why *why)
+{
+    *path = text;
+    if (*text == '\0')
+        why_set(why, "'': the path is empty");
+    return *text != '\0';
+}
+
+/* The text outlives the options: it is the setting's own. */
+static bool apply_value(struct options *options, enum option_id id, const char *text, struct why *why)
+{
+    int choice = 0;
+    switch ((int)id) {
+    case OPT_WAIT: return apply_wait(options, text, why);
+    case OPT_CONFLICT_EXIT_CODE: return apply_conflict_status(options, text, why);
+    case OPT_TTL: return apply_ttl(&options->ttl, text, why);
+    case OPT_HOLD_AT_LEAST: return apply_duration(&options->hold_at_least, text, why);
+    case OPT_SLOTS: return apply_slots(options, text, why);
+    case OPT_ATTACH_PID: return apply_pid(options, text, why);
+    case OPT_OWNER_FILE: return apply_path(&options->owner_file, text, why);
+    case OPT_REPORT: return apply_path(&options->report, text, why);
+    case OPT_OWNER: options->owner = text; return token_valid(text, why);
+    case OPT_SCOPE: options->scope = text; return lock_name_valid(text, "the scope", why);
+    case OPT_PREFIX:
+        options->prefix = text;
+        return *text == '\0' || lock_name_valid(text, "the prefix", why);
+    case OPT_REDIS: options->redis = text; return true; /* redis/url.c judges it */
+    case OPT_CACERT: return apply_path(&options->cacert, text, why);
+    case OPT_CERT: return apply_path(&options->cert, text, why);
+    case OPT_KEY: return apply_path(&options->key, text, why);
+    case OPT_PASSWORD_FILE: return apply_path(&options->password_file, text, why);
+    case OPT_SENTINEL_PASSWORD_FILE: return apply_path(&options->sentinel_password_file, text, why);
+    case OPT_SECRET_FILE: return apply_path(&options->secret_file, text, why);
+    case OPT_WAIT_REPLICAS: return apply_replicas(options, text, why);
+    case OPT_HASH:
+        if (!apply_choice(id, &choice, text, why))
+            return false;
+        options->hash = (enum name_hash)choice;
+        return true;
+    case OPT_BACKEND:
+        if (!apply_choice(id, &choice, text, why))
+            return false;
+        options->backend = (enum backend_choice)choice;
+        return true;
+    case OPT_LOCK_DIR: return apply_path(&options->lock_dir, text, why);
+    case OPT_LOCK_FILE: return apply_path(&options->lock_file, text, why);
+    case OPT_ON_DEGRADED:
+        if (!apply_choice(id, &choice, text, why))
+            return false;
+        options->on_degraded = (enum on_degraded)choice;
+        return true;
+    case OPT_FALLBACK: options->fallback_to_file = true; return apply_choice(id, &choice, text, why);
+    case OPT_CONNECT_TIMEOUT: return apply_connect_timeout(&options->connect_timeout, text, why);
+    case OPT_OUTAGE: return apply_duration(&options->outage, text, why);
+    case OPT_ON_EXPIRE:
+        if (!apply_choice(id, &choice, text, why))
+            return false;
+        options->warn_on_expire = choice == 1;
+        return true;
+    case OPT_STOP_SIGNAL: return apply_signal(options, text, why);
+    case OPT_GRACE: return apply_duration(&options->grace, text, why);
+    case OPT_COMMAND: options->shell_command = text; return true;
+    default: why_set(why, "this option is not known here"); return false;
+    }
+}
+
+static const char *const yes[] = {"yes", "true", "on", "1", NULL};
+
+static bool is_one_of(const char *text, const char *const *words)
+{
+    while (*words != NULL && strcmp(*words, text) != 0)
+        words++;
+    return *words != NULL;
+}
+
+/* On the command line a flag has no text; in a file or the environment it is
+ * a yes or a no, where no undoes a yes of a weaker source. */
+static bool flag_is_set(const struct setting *setting, bool *set, struct why *why)
+{
+    static const char *const no[] = {"no", "false", "off", "0", NULL};
+    *set = setting->origin.kind == ORIGIN_COMMAND_LINE || is_one_of(setting->text, yes);
+    if (*set || is_one_of(setting->text, no))
+        return true;
+    why_set(why, "'%.100s': it must be yes or no", setting->text);
+    return false;
+}
+
+/* ACTION_RUN where it is no action. */
+static enum option_action action_of(enum option_id id)
+{
+    switch ((int)id) {
+    case OPT_ACQUIRE: return ACTION_ACQUIRE;
+    case OPT_ATTACH: return ACTION_ATTACH;
+    case OPT_EXTEND: return ACTION_EXTEND;
+    case OPT_RELEASE: return ACTION_RELEASE;
+    case OPT_FORCE_RELEASE: return ACTION_FORCE_RELEASE;
+    case OPT_STATUS: return ACTION_STATUS;
+    case OPT_WAIT_FREE: return ACTION_WAIT_FREE;
+    case OPT_LIST: return ACTION_LIST;
+    case OPT_CURRENT: return ACTION_CURRENT;
+    case OPT_DOCTOR: return ACTION_DOCTOR;
+    case OPT_PRINT_CONFIG: return ACTION_PRINT_CONFIG;
+    case OPT_VERSION: return ACTION_VERSION;
+    case OPT_HELP: return ACTION_HELP;
+    case OPT_USAGE: return ACTION_USAGE;
+    default: return ACTION_RUN;
+    }
+}
+
+static bool apply_flag(struct options *options, const struct setting *setting, struct why *why)
+{
+    bool set;
+    if (!flag_is_set(setting, &set, why))
+        return false;
+    int verbosity = options->verbosity;
+    switch ((int)setting->id) {
+    case OPT_NONBLOCK: options->nonblock = set; break;
+    case OPT_VERBOSE: options->verbosity = set ? (verbosity < 0 ? 1 : verbosity + 1) : (verbosity > 0 ? 0 : verbosity); break;
+    case OPT_QUIET: options->verbosity = set ? -1 : (verbosity < 0 ? 0 : verbosity); break;
+    case OPT_TREE: options->tree = set; break;
+    case OPT_HEARTBEAT: options->heartbeat = set; break;
+    case OPT_NO_FORK:
+        why_set(why, "dlock stays beside the command, to watch the lease, to stop the command when it ends, and to release the lock");
+        return false;
+    case OPT_UNLOCK:
+        why_set(why, "there is no open file to unlock; the lock is released when the command ends");
+        return false;
+    case OPT_EXCLUSIVE: options->mode = set ? MODE_EXCLUSIVE : options->mode; break;
+    case OPT_SHARED: options->mode = set ? MODE_SHARED : options->mode == MODE_SHARED ? MODE_EXCLUSIVE : options->mode; break;
+    case OPT_JSON: options->json = set; break;
+    default: break; /* OPT_CLOSE: what it says is so anyway; actions */
+    }
+    return true;
+}
+
+static enum settings_result apply_all(struct options *options, struct why *why)
+{
+    for (const struct setting *setting = options->settings.first; setting != NULL; setting = setting->next) {
+        bool value = option_has_value(option_by_id(setting->id));
+        struct origin *origin = &options->origins[setting->id];
+        struct why fault = {""};
+        bool good = value ? apply_value(options, setting->id, setting->text, &fault) : apply_flag(options, setting, &fault);
+        *origin = setting->origin;
+        if (!good) {
+            char where[ORIGIN_TEXT_SIZE];
+            why_set(why, "%s", fault.text);
+            why_prefix(why, origin_format(setting->id == OPT_ATTACH_PID ? OPT_ATTACH : setting->id, setting->origin, where, sizeof where));
+            habits_behind_name(options, setting->origin, why);
+            return origin_result(setting->origin);
+        }
+    }
+    return SETTINGS_OK;
+}
+
+/* --- the command line --------------------------------------------------- */
+
+static enum settings_result wrong_words(int index)
+{
+    return index == WORDS_NO_MEMORY ? SETTINGS_NO_MEMORY : SETTINGS_BAD_USAGE;
+}
+
+/* [OPTIONS] NAME [OPTIONS] [--] COMMAND... : two runs of options, with NAME
+ * between them. A "--" before NAME ends the options for good. */
+static enum settings_result read_command_line(struct options *options, int argc, char **argv, struct why *why)
+{
+    int name = option_words_read(&options->settings, argc, argv, false, why);
+    if (name < 0)
+        return wrong_words(name);
+    if (name == argc)
+        return SETTINGS_OK;
+    options->name = argv[name];
+    int command = name + 1;
+    if (strcmp(argv[name - 1], "--") != 0) {
+        int words = option_words_read(&options->settings, argc - name, argv + name, true, why);
+        if (words == WORDS_WRONG)
+            habits_name_is_command(options->name, why);
+        if (words < 0)
+            return wrong_words(words);
+        command = name + words;
+    }
+    if (command < argc)
+        options->command = argv + command;
+    return SETTINGS_OK;
+}
+
+/* Actions are of the command line alone. --help and its like must work whatever
+ * else is wrong. */
+static enum settings_result choose_action(struct options *options, struct why *why)
+{
+    enum option_id chosen = OPT_NONE;
+    struct origin first = {0};
+    bool twice = false;
+    for (const struct setting *setting = options->settings.first; setting != NULL; setting = setting->next) {
+        enum option_id id = setting->id == OPT_ATTACH_PID ? OPT_ATTACH : setting->id;
+        enum option_action action = action_of(id);
+        options->json = options->json || id == OPT_JSON;
+        if (action == ACTION_RUN)
+            continue;
+        if (action == ACTION_VERSION || action == ACTION_HELP || action == ACTION_USAGE) {
+            options->action = action;
+            return SETTINGS_OK;
+        }
+        if (chosen != OPT_NONE && chosen != id && !twice) {
+            why_set(why, "--%s and --%s: only one of them can be done", option_by_id(chosen)->longName,
+                    option_by_id(id)->longName);
+            habits_behind_name(options, first, why);
+            twice = true;
+        }
+        if (chosen == OPT_NONE)
+            first = setting->origin;
+        chosen = id;
+        options->action = action;
+    }
+    return twice ? SETTINGS_BAD_USAGE : SETTINGS_OK;
+}
+
+/* Where the command line could not be read to its end. */
+static bool asks_for_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0)
+            return true;
+    return false;
+}
+
+static bool only_prints(enum option_action action)
+{
+    return action == ACTION_VERSION || action == ACTION_HELP || action == ACTION_USAGE;
+}
+
+static enum settings_result read_all(struct options *options, int argc, char **argv, struct why *why)
+{
+    *options = defaults;
+    enum settings_result result = read_command_line(options, argc, argv, why);
+    struct why action_why = {""};
+    enum settings_result action_result = choose_action(options, &action_why);
+    if (only_prints(options->action))
+        return SETTINGS_OK;
+    if (result != SETTINGS_OK)
+        options->json = options->json || asks_for_json(argc, argv);
+    if (result == SETTINGS_OK && action_result != SETTINGS_OK) {
+        *why = action_why;
+        result = action_result;
+    }
+    if (result == SETTINGS_OK)
+        result = options_check_words(options, why);
+    if (result != SETTINGS_OK)
+        return result;
+    /* The command line is read first, for the name that chooses the sections
+     * of the files, and applied last. */
+    struct settings command_line = options->settings;
+    options->settings = (struct settings){0};
+    options->cli_auth = getenv("REDISCLI_AUTH");
+    result = config_read(&options->settings, options->name != NULL ? options->name : "", why);
+    if (!settings_join(&command_line, OPT_REDIS)) {
+        why_set(why, "out of memory");
+        result = SETTINGS_NO_MEMORY;
+    }
+    settings_append(&options->settings, &command_line);
+    if (result == SETTINGS_OK)
+        result = apply_all(options, why);
+    return result == SETTINGS_OK ? options_check(options, why) : result;
+}
+
+/* A failure is told as the environment wants it also where it is not applied yet. */
+enum settings_result options_read(struct options *options, int argc, char **argv, struct why *why)
+{
+    const char *json = getenv("DLOCK_JSON");
+    enum settings_result result = read_all(options, argc, argv, why);
+    if (result != SETTINGS_OK && json != NULL)
+        options->json = options->json || is_one_of(json, yes);
+    return result;
+}

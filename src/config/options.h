@@ -1,0 +1,85 @@
+/* What dlock is to do: the options of all sources, judged and put together. */
+#ifndef DLOCK_CONFIG_OPTIONS_H
+#define DLOCK_CONFIG_OPTIONS_H
+
+#include "config/settings.h"
+#include "lock/lease.h"
+#include "util/clock.h"
+#include "util/errmsg.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+enum backend_choice { BACKEND_AUTO, BACKEND_REDIS, BACKEND_FILE };
+enum name_hash { HASH_NONE, HASH_SHA256, HASH_HMAC_SHA256 };
+enum on_degraded { DEGRADED_WARN, DEGRADED_WARN_THROTTLED, DEGRADED_PROCEED, DEGRADED_FAIL };
+enum option_action {
+    ACTION_RUN,
+    ACTION_ACQUIRE,
+    ACTION_ATTACH,
+    ACTION_EXTEND,
+    ACTION_RELEASE,
+    ACTION_FORCE_RELEASE,
+    ACTION_STATUS,
+    ACTION_WAIT_FREE,
+    ACTION_LIST,
+    ACTION_CURRENT,
+    ACTION_DOCTOR,
+    ACTION_PRINT_CONFIG,
+    ACTION_VERSION,
+    ACTION_HELP,
+    ACTION_USAGE,
+};
+
+struct options {
+    enum option_action action;
+    pid_t attach_pid; /* of ACTION_ATTACH; 0: our parent */
+    const char *name; /* NULL where the action does without; of ACTION_LIST: the pattern */
+    char **command;            /* NULL-terminated, from the given argv; NULL with -c */
+    const char *shell_command; /* -c */
+    enum lock_mode mode;
+    int slots; /* of MODE_SLOTS */
+    bool waits_forever;
+    bool nonblock; /* -n; --wait after it undoes it */
+    int conflict_status;
+    struct duration wait; /* where it does not wait for ever; zero, also with nonblock: do not wait */
+    struct duration ttl;
+    struct duration hold_at_least; /* <= ttl */
+    const char *owner; /* NULL: a fresh one, or that of the action's lock */
+    const char *owner_file; /* NULL: none */
+    const char *scope; /* NULL: none */
+    const char *prefix;
+    enum name_hash hash;
+    const char *secret_file;           /* NULL: none */
+    const char *cacert, *cert, *key;   /* files of TLS; NULL: none */
+    const char *password_file;         /* NULL: none */
+    const char *cli_auth;              /* REDISCLI_AUTH; NULL: not set */
+    const char *sentinel_password_file; /* NULL: none */
+    int wait_replicas;
+    const char *redis; /* URL; NULL: none configured */
+    const char *lock_dir, *lock_file;
+    enum backend_choice backend;
+    enum on_degraded on_degraded;
+    struct duration connect_timeout, outage;
+    struct duration grace; /* < ttl; negative: not given, lease_grace() */
+    int stop_signal;
+    bool fallback_to_file;
+    bool warn_on_expire; /* --on-expire=warn */
+    bool tree, heartbeat;
+    const char *report; /* file for a line about the run; NULL: none */
+    int verbosity;
+    bool json;
+
+    struct origin origins[OPTION_COUNT];
+    struct settings settings; /* owns the texts that the above point to */
+};
+
+/* Reads command line, environment and configuration files into *options
+ * (precedence in this order), and checks each value and those that
+ * must agree. On failure *why says which setting, where it was made, its text
+ * and what would be right. options_free() in every case. */
+enum settings_result options_read(struct options *options, int argc, char **argv, struct why *why);
+void options_free(struct options *options);
+
+#endif

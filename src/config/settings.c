@@ -1,0 +1,145 @@
+#include "config/settings.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct setting **end_of(struct settings *settings)
+{
+    struct setting **end = &settings->first;
+    while (*end != NULL)
+        end = &(*end)->next;
+    return end;
+}
+
+bool settings_add(struct settings *settings, enum option_id id, const char *text, struct origin origin)
+{
+    size_t size = strlen(text != NULL ? text : "") + 1;
+    struct setting *setting = malloc(sizeof *setting + size);
+    if (setting == NULL)
+        return false;
+    *setting = (struct setting){.id = id, .origin = origin};
+    memcpy(setting->text, text != NULL ? text : "", size);
+    *end_of(settings) = setting;
+    return true;
+}
+
+/* The values may hold logins. */
+static void forget(struct setting *setting)
+{
+    explicit_bzero(setting->text, strlen(setting->text));
+    free(setting);
+}
+
+/* In place of what *at points to stands what it said with `more` behind it. */
+static bool add_behind(struct setting **at, const char *more)
+{
+    struct setting *first = *at;
+    size_t size = strlen(first->text) + strlen(more) + 2;
+    struct setting *both = malloc(sizeof *both + size);
+    if (both == NULL)
+        return false;
+    *both = *first;
+    snprintf(both->text, size, "%s %s", first->text, more);
+    *at = both;
+    forget(first);
+    return true;
+}
+
+bool settings_add_line(struct settings *settings, enum option_id id, const char *text, struct origin origin, int section)
+{
+    struct setting **said = NULL;
+    for (struct setting **at = &settings->first; *at != NULL; at = &(*at)->next)
+        if ((*at)->id == id && (*at)->origin.file == origin.file && (*at)->origin.line > section)
+            said = at;
+    return said != NULL ? add_behind(said, text) : settings_add(settings, id, text, origin);
+}
+
+bool settings_join(struct settings *settings, enum option_id id)
+{
+    struct setting **joined = NULL, **next;
+    for (struct setting **at = &settings->first; *at != NULL; at = next) {
+        next = &(*at)->next;
+        if ((*at)->id != id)
+            continue;
+        if (joined == NULL) {
+            joined = at;
+            continue;
+        }
+        struct setting *more = *at;
+        bool adjacent = at == &(*joined)->next;
+        if (!add_behind(joined, more->text))
+            return false;
+        next = adjacent ? &(*joined)->next : at;
+        *next = more->next;
+        forget(more);
+    }
+    return true;
+}
+
+void settings_append(struct settings *settings, struct settings *more)
+{
+    *end_of(settings) = more->first;
+    more->first = NULL;
+}
+
+const char *settings_from_environment(const struct settings *settings, enum option_id id)
+{
+    for (const struct setting *setting = settings->first; setting != NULL; setting = setting->next)
+        if (setting->id == id && setting->origin.kind == ORIGIN_ENVIRONMENT)
+            return setting->text;
+    return NULL;
+}
+
+void settings_free(struct settings *settings)
+{
+    while (settings->first != NULL) {
+        struct setting *next = settings->first->next;
+        if (settings->first->id == OPT_REDIS) /* there may be a password in it */
+            explicit_bzero(settings->first->text, strlen(settings->first->text));
+        free(settings->first);
+        settings->first = next;
+    }
+    free(settings->user_file);
+    settings->user_file = NULL;
+}
+
+enum settings_result origin_result(struct origin origin)
+{
+    return origin.kind == ORIGIN_FILE || origin.kind == ORIGIN_ENVIRONMENT ? SETTINGS_BAD_CONFIG : SETTINGS_BAD_USAGE;
+}
+
+char *origin_format(enum option_id id, struct origin origin, char *text, size_t size)
+{
+    const char *name = option_by_id(id)->longName;
+    switch (origin.kind) {
+    case ORIGIN_FILE: snprintf(text, size, "%s:%d: %s", origin.file, origin.line, name); break;
+    case ORIGIN_ENVIRONMENT:
+        snprintf(text, size, "DLOCK_%s", name);
+        for (char *c = text; *c != '\0'; c++)
+            *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+        break;
+    case ORIGIN_DEFAULT:
+    case ORIGIN_COMMAND_LINE: snprintf(text, size, "--%s", name); break;
+    }
+    return text;
+}
+
+char *origin_place(enum option_id id, struct origin origin, char *text, size_t size)
+{
+    if (origin.kind == ORIGIN_DEFAULT)
+        snprintf(text, size, "default");
+    else
+        origin_format(id, origin, text, size);
+    return text;
+}
+
+const struct setting *setting_in_force(const struct settings *settings, enum option_id id)
+{
+    const struct setting *found = NULL;
+    for (const struct setting *setting = settings->first; setting != NULL; setting = setting->next)
+        if (setting->id == id)
+            found = setting;
+    return found;
+}

@@ -1,0 +1,71 @@
+/* What each source says of each option, before it is judged. Sources are added
+ * from the weakest to the strongest, so that the last word wins when they are
+ * applied in order. */
+#ifndef DLOCK_CONFIG_SETTINGS_H
+#define DLOCK_CONFIG_SETTINGS_H
+
+#include "config/option_table.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum origin_kind { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_COMMAND_LINE };
+
+/* Where a setting was made. */
+struct origin {
+    enum origin_kind kind;
+    const char *file; /* of ORIGIN_FILE; lives as long as the settings */
+    int line;
+    bool behind_name; /* of ORIGIN_COMMAND_LINE: it stands between NAME and the command */
+};
+
+struct setting {
+    struct setting *next;
+    enum option_id id;
+    struct origin origin;
+    char text[]; /* "" for a flag on the command line */
+};
+
+struct settings {
+    struct setting *first;
+    char *user_file; /* path of the user's file, for origins to point to */
+    bool system_file_read, user_file_read; /* false: it is not there */
+};
+
+enum settings_result { SETTINGS_OK, SETTINGS_BAD_USAGE, SETTINGS_BAD_CONFIG, SETTINGS_NO_MEMORY };
+
+/* Adds one at the end. `text` (NULL for a flag) is copied. False where memory
+ * is short. */
+bool settings_add(struct settings *settings, enum option_id id, const char *text, struct origin origin);
+
+/* As settings_add(), for a line of a file whose section begins at the line `section`;
+ * but behind what the same section has said already, with a space between. */
+bool settings_add_line(struct settings *settings, enum option_id id, const char *text, struct origin origin, int section);
+
+/* Makes of all values of this option one, with spaces between them. False where
+ * memory is short. */
+bool settings_join(struct settings *settings, enum option_id id);
+
+/* Moves all of `more` behind what is there. */
+void settings_append(struct settings *settings, struct settings *more);
+
+/* What the environment says of this option; NULL where it says nothing. */
+const char *settings_from_environment(const struct settings *settings, enum option_id id);
+
+void settings_free(struct settings *settings);
+
+/* SETTINGS_BAD_USAGE or SETTINGS_BAD_CONFIG, by where the setting was made. */
+enum settings_result origin_result(struct origin origin);
+
+/* "--ttl", "DLOCK_TTL" or "/etc/dlock.conf:3: ttl". Returns text. */
+char *origin_format(enum option_id id, struct origin origin, char *text, size_t size);
+#define ORIGIN_TEXT_SIZE 320
+
+/* The same; "default" where nobody has set it. */
+char *origin_place(enum option_id id, struct origin origin, char *text, size_t size);
+
+/* The setting that counts, which the strongest source has said last; NULL where
+ * nobody has. */
+const struct setting *setting_in_force(const struct settings *settings, enum option_id id);
+
+#endif

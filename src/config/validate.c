@@ -1,0 +1,233 @@
+#include "config/validate.h"
+
+#include "config/hints.h"
+#include "lock/lock_name.h"
+#include "util/exit_status.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* --- actions and words --------------------------------------------------- */
+
+enum words { NEEDED, OPTIONAL, REFUSED };
+
+/* What each action goes by, apart from where the lock lives and what is said.
+ * An option that an action does without is refused on the command line: who
+ * gives it expects something of it. In a file it is meant for others. */
+static const enum option_id taking[] = {
+    OPT_EXCLUSIVE, OPT_SHARED, OPT_SLOTS, OPT_NONBLOCK, OPT_WAIT, OPT_CONFLICT_EXIT_CODE, OPT_TTL,
+    OPT_HOLD_AT_LEAST, OPT_OWNER, OPT_FALLBACK, OPT_WAIT_REPLICAS, OPT_NONE,
+};
+static const enum option_id supervising[] = {OPT_ON_EXPIRE, OPT_STOP_SIGNAL, OPT_GRACE, OPT_NONE};
+static const enum option_id running[] = {OPT_TREE, OPT_HEARTBEAT, OPT_COMMAND, OPT_CLOSE, OPT_REPORT, OPT_NONE};
+static const enum option_id configured[] = {OPT_TREE, OPT_HEARTBEAT, OPT_CLOSE, OPT_REPORT, OPT_OWNER_FILE, OPT_NONE};
+static const enum option_id token_file[] = {OPT_OWNER_FILE, OPT_NONE};
+static const enum option_id token[] = {OPT_OWNER, OPT_OWNER_FILE, OPT_NONE};
+static const enum option_id lease[] = {OPT_TTL, OPT_NONE};
+static const enum option_id waiting[] = {OPT_NONBLOCK, OPT_WAIT, OPT_CONFLICT_EXIT_CODE, OPT_NONE};
+static const enum option_id nothing[] = {OPT_NONE};
+
+static const struct action {
+    enum option_id id;
+    enum words name;
+    const enum option_id *uses[3];
+} actions[] = {
+    [ACTION_RUN] = {OPT_NONE, NEEDED, {taking, supervising, running}},
+    [ACTION_ACQUIRE] = {OPT_ACQUIRE, NEEDED, {taking, token_file, nothing}},
+    [ACTION_ATTACH] = {OPT_ATTACH, NEEDED, {taking, supervising, nothing}},
+    [ACTION_EXTEND] = {OPT_EXTEND, OPTIONAL, {token, lease, nothing}},
+    [ACTION_RELEASE] = {OPT_RELEASE, OPTIONAL, {token, nothing, nothing}},
+    [ACTION_FORCE_RELEASE] = {OPT_FORCE_RELEASE, NEEDED, {nothing, nothing, nothing}},
+    [ACTION_STATUS] = {OPT_STATUS, NEEDED, {nothing, nothing, nothing}},
+    [ACTION_WAIT_FREE] = {OPT_WAIT_FREE, NEEDED, {waiting, nothing, nothing}},
+    [ACTION_LIST] = {OPT_LIST, OPTIONAL, {nothing, nothing, nothing}},
+    [ACTION_CURRENT] = {OPT_CURRENT, REFUSED, {nothing, nothing, nothing}},
+    [ACTION_DOCTOR] = {OPT_DOCTOR, OPTIONAL, {taking, supervising, nothing}},
+    [ACTION_PRINT_CONFIG] = {OPT_PRINT_CONFIG, OPTIONAL, {taking, supervising, configured}},
+};
+enum { USES = sizeof actions->uses / sizeof *actions->uses };
+
+static const char *action_name(const struct options *options)
+{
+    return option_by_id(actions[options->action].id)->longName;
+}
+
+static void runs_no_command(const struct options *options, struct why *why)
+{
+    const struct setting *action = setting_in_force(&options->settings, actions[options->action].id);
+    why_set(why, "--%s runs no command; the lock's name is its last word", action_name(options));
+    if (action != NULL) /* it is --attach=PID else */
+        habits_behind_name(options, action->origin, why);
+}
+
+enum settings_result options_check_words(const struct options *options, struct why *why)
+{
+    static const char usage[] = "usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]";
+    const struct action *action = &actions[options->action];
+    if (options->action != ACTION_RUN && options->command != NULL)
+        runs_no_command(options, why);
+    else if (options->name == NULL && options->action == ACTION_RUN && setting_in_force(&options->settings, OPT_COMMAND) != NULL)
+        why_set(why, "no lock name given; usage: dlock [OPTIONS] NAME -c 'STRING'");
+    else if (options->name == NULL && options->action == ACTION_RUN)
+        why_set(why, "no lock name given; %s", usage);
+    else if (options->name == NULL && action->name == NEEDED)
+        why_set(why, "no lock name given; usage: dlock --%s [OPTIONS] NAME", action_name(options));
+    else if (options->name != NULL && action->name == REFUSED)
+        why_set(why, "--%s takes no lock name", action_name(options));
+    else if (options->name == NULL ||
+             lock_name_valid(options->name, options->action == ACTION_LIST ? "the pattern" : "the lock name", why))
+        return SETTINGS_OK;
+    return SETTINGS_BAD_USAGE;
+}
+
+static bool has_id(const enum option_id *ids, enum option_id id)
+{
+    for (; *ids != OPT_NONE; ids++)
+        if (*ids == id)
+            return true;
+    return false;
+}
+
+static bool uses(const struct action *action, enum option_id id)
+{
+    for (size_t i = 0; i < USES; i++)
+        if (has_id(action->uses[i], id))
+            return true;
+    return false;
+}
+
+/* Names the option that has to change. */
+static enum settings_result disagree(const struct options *options, enum option_id id, const char *text, struct why *why)
+{
+    char where[ORIGIN_TEXT_SIZE];
+    why_set(why, "%s: %s", origin_format(id, options->origins[id], where, sizeof where), text);
+    habits_behind_name(options, options->origins[id], why);
+    return origin_result(options->origins[id]);
+}
+
+static enum settings_result check_action(const struct options *options, struct why *why)
+{
+    for (enum option_id id = OPT_NONE; id < OPTION_COUNT; id++) {
+        bool of_some = false;
+        if (options->origins[id].kind != ORIGIN_COMMAND_LINE || uses(&actions[options->action], id))
+            continue;
+        for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
+            of_some = of_some || uses(&actions[i], id);
+        if (!of_some)
+            continue;
+        if (options->action == ACTION_RUN)
+            why_set(why, "--%s: it is for --acquire, --extend and --release", option_by_id(id)->longName);
+        else
+            why_set(why, "--%s: --%s does without it", option_by_id(id)->longName, action_name(options));
+        habits_behind_name(options, options->origins[id], why);
+        return SETTINGS_BAD_USAGE;
+    }
+    if (options->action == ACTION_EXTEND || options->action == ACTION_RELEASE) {
+        bool told = options->origins[OPT_OWNER].kind == ORIGIN_COMMAND_LINE || options->owner_file != NULL;
+        if (told && options->name == NULL)
+            return disagree(options, options->owner_file != NULL ? OPT_OWNER_FILE : OPT_OWNER, "the lock's name is missing", why);
+    }
+    if (options->owner != NULL && options->owner_file != NULL && options->action != ACTION_ACQUIRE)
+        return disagree(options, OPT_OWNER_FILE, "--owner gives the token already", why);
+    return SETTINGS_OK;
+}
+
+/* --- all else ------------------------------------------------------------ */
+
+static bool keeps_records(enum option_action action)
+{
+    return action == ACTION_ACQUIRE || action == ACTION_EXTEND || action == ACTION_RELEASE ||
+           action == ACTION_FORCE_RELEASE || action == ACTION_LIST;
+}
+
+static enum settings_result check_lock_file(const struct options *options, struct why *why)
+{
+    if (options->backend == BACKEND_REDIS)
+        return disagree(options, OPT_LOCK_FILE, "it needs the file backend, and --backend=redis asks for Redis", why);
+    if (options->hold_at_least.ns > 0)
+        return disagree(options, OPT_HOLD_AT_LEAST, "a --lock-file holds nothing that could tell of it", why);
+    if (options->mode == MODE_SLOTS)
+        return disagree(options, OPT_SLOTS, "a --lock-file holds nothing that could tell of it", why);
+    if (keeps_records(options->action)) {
+        why_set(why, "--lock-file: there is no record in that file, which --%s would need", action_name(options));
+        return origin_result(options->origins[OPT_LOCK_FILE]);
+    }
+    return SETTINGS_OK;
+}
+
+static enum settings_result check_command(const struct options *options, struct why *why)
+{
+    if (options->shell_command == NULL && options->command == NULL) {
+        habits_no_command(options->name, why);
+        return SETTINGS_BAD_USAGE;
+    }
+    if (options->shell_command != NULL && options->command != NULL)
+        return disagree(options, OPT_COMMAND, "it is the whole command; no further words may follow", why);
+    return SETTINGS_OK;
+}
+
+/* A secret that the options have but do not use would leave names guessable that
+ * somebody means to hide. Passing over one of a weaker source is meant, and what
+ * one file says in several places is for its sections to decide. */
+static bool passes_over_secret(const struct options *options)
+{
+    enum origin_kind secret = options->origins[OPT_SECRET_FILE].kind, hash = options->origins[OPT_HASH].kind;
+    return options->secret_file != NULL && options->hash != HASH_HMAC_SHA256 && secret >= hash && secret != ORIGIN_FILE;
+}
+
+static enum settings_result check_hash(struct options *options, struct why *why)
+{
+    if (options->secret_file != NULL && options->origins[OPT_HASH].kind == ORIGIN_DEFAULT)
+        options->hash = HASH_HMAC_SHA256;
+    if (options->hash == HASH_HMAC_SHA256 && options->secret_file == NULL)
+        return disagree(options, OPT_HASH, "hmac-sha256 needs a secret; --secret-file=FILE has it", why);
+    if (passes_over_secret(options))
+        return disagree(options, OPT_SECRET_FILE, "--hash makes no use of it; hmac-sha256 does", why);
+    if (options->hash != HASH_NONE && options->action == ACTION_LIST && options->name != NULL) {
+        why_set(why, "--list: names are hashed (--hash), and a pattern matches no digest; "
+                     "--hash=none matches the keys as they are");
+        return SETTINGS_BAD_USAGE;
+    }
+    return SETTINGS_OK;
+}
+
+/* Of these actions 0 says that the lock is had, or is free: a script goes on. Who
+ * writes 0 into a file means commands that are not to run. */
+static enum settings_result check_conflict_status(struct options *options, struct why *why)
+{
+    bool is_answer = options->action == ACTION_ACQUIRE || options->action == ACTION_ATTACH || options->action == ACTION_WAIT_FREE;
+    if (!is_answer || options->conflict_status != STATUS_OK)
+        return SETTINGS_OK;
+    if (options->origins[OPT_CONFLICT_EXIT_CODE].kind != ORIGIN_COMMAND_LINE) {
+        options->conflict_status = STATUS_CONFLICT;
+        return SETTINGS_OK;
+    }
+    why_set(why, "--conflict-exit-code: 0 of --%s says that the lock is %s, and a script would go on without it; "
+                 "leave it out, or choose another status",
+            action_name(options), options->action == ACTION_WAIT_FREE ? "free" : "held");
+    return SETTINGS_BAD_USAGE;
+}
+
+enum settings_result options_check(struct options *options, struct why *why)
+{
+    enum settings_result result = options->action == ACTION_RUN ? check_command(options, why) : SETTINGS_OK;
+    if (result == SETTINGS_OK)
+        result = check_action(options, why);
+    if (result == SETTINGS_OK)
+        result = check_conflict_status(options, why);
+    if (result == SETTINGS_OK && options->lock_file != NULL)
+        result = check_lock_file(options, why);
+    if (result == SETTINGS_OK)
+        result = check_hash(options, why);
+    if (result != SETTINGS_OK)
+        return result;
+    if (options->hold_at_least.ns > options->ttl.ns)
+        return disagree(options, OPT_HOLD_AT_LEAST, "it must not be longer than the lease (--ttl)", why);
+    if (options->nonblock) {
+        options->waits_forever = false;
+        options->wait = DURATION_ZERO;
+    }
+    if (options->grace.ns >= options->ttl.ns)
+        return disagree(options, OPT_GRACE, "it must be shorter than the lease (--ttl)", why);
+    return SETTINGS_OK;
+}

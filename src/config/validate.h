@@ -1,0 +1,15 @@
+/* What is wrong with options only together. */
+#ifndef DLOCK_CONFIG_VALIDATE_H
+#define DLOCK_CONFIG_VALIDATE_H
+
+#include "config/options.h"
+
+/* Whether the words of the command line are what the action needs: a lock's
+ * name, a command, neither. */
+enum settings_result options_check_words(const struct options *options, struct why *why);
+
+/* Whether the options agree with each other and with the action; fills in what
+ * follows from others. Once all are read. */
+enum settings_result options_check(struct options *options, struct why *why);
+
+#endif

@@ -1,0 +1,161 @@
+#include "lock/lease.h"
+
+#include "process/procfs.h"
+#include "util/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const mode_names[] = {
+    [MODE_EXCLUSIVE] = "exclusive",
+    [MODE_SHARED] = "shared",
+    [MODE_SLOTS] = "slots",
+};
+
+const char *lock_mode_name(enum lock_mode mode)
+{
+    return mode_names[mode];
+}
+
+bool lock_mode_parse(const char *name, enum lock_mode *mode)
+{
+    for (size_t i = 0; i < sizeof mode_names / sizeof *mode_names; i++) {
+        if (strcmp(name, mode_names[i]) == 0) {
+            *mode = (enum lock_mode)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+struct duration lease_drift(struct duration ttl)
+{
+    struct duration drift = {ttl.ns / 100};
+    return duration_min(duration_max(drift, DURATION_MS(2)), DURATION_S(1));
+}
+
+void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before, int64_t fence)
+{
+    *lease = (struct lease){
+        .name = request->name,
+        .key = request->key,
+        .token = request->token,
+        .take_id = request->take_id,
+        .mode = request->mode,
+        .slots = request->slots,
+        .slot = -1,
+        .ttl = request->ttl,
+        .set = request->ttl,
+        .fence = fence,
+        .taken = before,
+        .hold = deadline_plus(before, request->hold_at_least),
+        .deadline = deadline_minus(deadline_plus(before, request->ttl), lease_drift(request->ttl)),
+        .latest = deadline_after(request->ttl),
+    };
+}
+
+struct duration lease_grace(struct duration set, struct duration given)
+{
+    return given.ns >= 0 ? given : duration_min(DURATION_S(10), (struct duration){set.ns / 10});
+}
+
+bool lease_is_as_taken(const struct lease *lease, struct duration set)
+{
+    struct duration slack = lease_grace(lease->ttl, (struct duration){-1});
+    return set.ns >= lease->ttl.ns - slack.ns && set.ns <= lease->ttl.ns + slack.ns;
+}
+
+struct deadline lease_warning_time(const struct lease *lease, struct deadline deadline)
+{
+    return deadline_minus(deadline, (struct duration){lease->set.ns / 10});
+}
+
+bool lease_as_good_as_over(const struct lease *lease)
+{
+    return deadline_passed(lease_warning_time(lease, lease->deadline));
+}
+
+void lease_adopt(struct lease *lease, struct deadline before, struct deadline after, struct duration left)
+{
+    struct duration drift = lease_drift(lease->set), slack = duration_max((struct duration){lease->set.ns / 100}, DURATION_MS(2));
+    /* The store read its clock between before and after: the lock ends within these two. */
+    struct deadline earliest = deadline_minus(deadline_plus(before, left), drift);
+    struct deadline latest = deadline_plus(after, left);
+    bool extended = deadline_before(deadline_plus(lease->deadline, drift), earliest);
+    bool shortened = deadline_before(latest, lease->deadline);
+    if (!extended && !shortened)
+        return;
+    if (deadline_before(deadline_plus(lease->latest, slack), deadline_plus(before, left)) ||
+        deadline_before(deadline_plus(latest, slack), lease->deadline))
+        lease->set = left;
+    lease->deadline = deadline_minus(deadline_plus(before, left), lease_drift(lease->set));
+    lease->latest = latest;
+}
+
+struct deadline holder_end(const struct holder *holder)
+{
+    if (!holder->expires || holder->left.ns <= 0)
+        return DEADLINE_NEVER;
+    return deadline_plus(deadline_after(holder->left), DURATION_MS(1));
+}
+
+void holder_fill_place(struct holder *holder)
+{
+    (void)proc_read_line("/proc/sys/kernel/random/boot_id", holder->boot_id, sizeof holder->boot_id);
+    holder->pid_space = proc_pid_space();
+}
+
+void holder_fill(struct holder *holder, pid_t pid, const char *command)
+{
+    struct proc_stat stat;
+    char path[64];
+    *holder = (struct holder){.known = true, .pid = pid > 0 ? pid : getpid(), .since_wall_ms = wall_now_ms()};
+    if (gethostname(holder->host, sizeof holder->host - 1) != 0)
+        holder->host[0] = '\0';
+    holder_fill_place(holder);
+    if (proc_stat_read(pid, &stat))
+        holder->pid_start = stat.start;
+    /* Not getpwuid(3): it may load and ask a directory service at every run. */
+    const char *user = getenv("LOGNAME");
+    if (user == NULL || *user == '\0')
+        user = getenv("USER");
+    if (user != NULL && *user != '\0')
+        text_copy(holder->user, sizeof holder->user, user);
+    else
+        snprintf(holder->user, sizeof holder->user, "%ld", (long)geteuid());
+    if (command != NULL) {
+        text_copy(holder->command, sizeof holder->command, command);
+    } else {
+        snprintf(path, sizeof path, "/proc/%ld/comm", (long)holder->pid);
+        (void)proc_read_line(path, holder->command, sizeof holder->command);
+    }
+}
+
+/* Whatever they stand for. */
+static bool has_same_numbers(const struct holder *a, const struct holder *b)
+{
+    return a->pid == b->pid && a->pid_start == b->pid_start;
+}
+
+static bool has_same_place(const struct holder *a, const struct holder *b)
+{
+    return a->pid_space == b->pid_space && strcmp(a->boot_id, b->boot_id) == 0;
+}
+
+bool holder_is_near(const struct holder *holder, const struct holder *self)
+{
+    return holder->known && holder->pid > 0 && holder->pid_space != 0 && holder->boot_id[0] != '\0' && has_same_place(holder, self);
+}
+
+bool holder_is_process(const struct holder *holder, const struct holder *self)
+{
+    return holder_is_near(holder, self) && has_same_numbers(holder, self);
+}
+
+bool holder_is_same(const struct holder *a, const struct holder *b)
+{
+    return a->known == b->known && has_same_numbers(a, b) && has_same_place(a, b) && strcmp(a->host, b->host) == 0 &&
+           strcmp(a->command, b->command) == 0;
+}

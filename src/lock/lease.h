@@ -1,0 +1,145 @@
+/* A lease: a lock that we hold until a deadline. And what a backend is asked
+ * to take, and who holds what we could not get. */
+#ifndef DLOCK_LOCK_LEASE_H
+#define DLOCK_LOCK_LEASE_H
+
+#include "lock/lock_name.h"
+#include "lock/token.h"
+#include "util/clock.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* No lease is longer than this when it is taken or extended. */
+enum { LEASE_MOST_DAYS = 30 };
+
+enum lock_mode {
+    MODE_EXCLUSIVE, /* one holder */
+    MODE_SHARED,    /* any number of holders, no exclusive one */
+    MODE_SLOTS,     /* at most so many holders, each in a slot of its own */
+};
+
+/* "exclusive", "shared", "slots": as in records, keys and --json. */
+const char *lock_mode_name(enum lock_mode mode);
+
+/* The mode of this name; false where there is none. */
+bool lock_mode_parse(const char *name, enum lock_mode *mode);
+
+/* Who holds a lock, for people to read and for records. All of it is foreign
+ * text where it comes from a server or a file. */
+struct holder {
+    bool known;   /* false: another client's lock, of which nothing is told */
+    bool expires; /* whether `left` says anything */
+    bool shares;  /* one of several, in a mode other than MODE_EXCLUSIVE */
+    bool detached; /* no process holds it: --acquire */
+    bool kept;    /* it has released the lock, or ended: only --hold-at-least keeps others out */
+    bool reserved; /* nobody holds it: those who have waited longer come first */
+    int ahead;     /* how many waiters do; -1: not known */
+    struct duration left;
+    int64_t since_wall_ms; /* 0: unknown */
+    pid_t pid;             /* 0: unknown */
+    int64_t pid_start;     /* field 22 of /proc/PID/stat: told apart from a later pid */
+    int64_t pid_space;     /* proc_pid_space() of whoever gave the pid; 0: unknown */
+    char host[256];
+    char boot_id[40];
+    char user[64];
+    char command[128]; /* the command's argv[0] */
+};
+
+/* What a backend is asked for. The strings belong to the caller and live as
+ * long as the backend does. */
+struct lock_request {
+    const char *name;
+    const char *key;
+    const char *token;
+    const char *take_id; /* no other run has it; the token may be one that the user chose */
+    struct duration ttl;
+    struct deadline end; /* of a lease that goes on elsewhere: cuts the TTL as it is sent; 0: nothing does */
+    struct duration hold_at_least; /* others are kept out this long, however soon it is released */
+    enum lock_mode mode;
+    int slots;     /* of MODE_SLOTS */
+    bool detached; /* no process of ours stays to hold it: it lasts until its deadline or its release */
+    bool waits;    /* whoever is refused asks again, and stands in the queue */
+    bool attended; /* somebody looks on: what is told of the holder should be fresh */
+    bool last;     /* if this is refused, it is given up: counted as conflict or timeout */
+    struct duration waited; /* so far */
+    struct holder self;
+};
+
+struct lease {
+    const char *name;
+    const char *key;
+    const char *token;
+    const char *take_id; /* "": not known, the token alone tells that it is ours */
+    bool outside; /* another process took it: its mode and hold are not known here */
+    enum lock_mode mode;
+    int slots; /* of MODE_SLOTS */
+    int slot;  /* 0 to slots - 1; -1: none */
+    struct duration ttl;
+    struct duration set;      /* how long it lasted when it was last set: the TTL, or what another has made of it since */
+    int64_t fence;            /* rises with every take of the lock */
+    struct deadline taken;    /* before the take was sent */
+    struct deadline deadline; /* from which on we may not hold it any more */
+    struct deadline latest;   /* until which the store may still keep it */
+    struct deadline hold;     /* until which others are kept out after the release; in the past: not at all */
+    bool lost;                /* it ended or was lost before the command did: counted at the release */
+};
+
+/* What a lease is cut by at its end, since two clocks never run alike: 1 % of
+ * the TTL, at least 2 ms, at most 1 s. (As in Redlock's validity time:
+ * redis.io, "Distributed Locks with Redis".) */
+struct duration lease_drift(struct duration ttl);
+
+/* Starts the lease at `before`, the moment before its take was sent. */
+void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before, int64_t fence);
+
+/* How long before its end those who work under a lease are told to stop: as
+ * --grace says, or where that is negative a tenth of the lease as it was last
+ * set, at most 10 s. */
+struct duration lease_grace(struct duration set, struct duration given);
+
+/* Whether a lease that was last set to this lasts, more or less, as long as it
+ * was taken for: what a check that came late tells of an extension is less. */
+bool lease_is_as_taken(const struct lease *lease, struct duration set);
+
+/* When the last tenth of a lease that ends at `deadline` begins. */
+struct deadline lease_warning_time(const struct lease *lease, struct deadline deadline);
+
+/* Whether no more than that is left: too little to start a command with. */
+bool lease_as_good_as_over(const struct lease *lease);
+
+/* Takes in what a check said: asked at `before`, answered at `after`, the
+ * store will keep the lock `left` longer. Adopts the new deadline where
+ * somebody extended or shortened the lease, and leaves it where the answer
+ * differs by no more than the way to the store explains. What differs by no
+ * more than the clocks, or a take whose answer was slow, is no other lease:
+ * its length stays as it was set. */
+void lease_adopt(struct lease *lease, struct deadline before, struct deadline after, struct duration left);
+
+/* When a holder's lease will just have ended; DEADLINE_NEVER: not known. */
+struct deadline holder_end(const struct holder *holder);
+
+/* Fills in host, boot id, pid, its start time, user and the command's name
+ * (NULL: that of the process). pid 0 is this process. What cannot be found
+ * stays empty: it is for display. */
+void holder_fill(struct holder *holder, pid_t pid, const char *command);
+
+/* Fills in what its pid is to be understood by: this boot, and our pid namespace. */
+void holder_fill_place(struct holder *holder);
+
+/* Whether the holder's pid means to us what it means to it: it is of our boot, and
+ * of our pid namespace. Containers share the boot, dlock is pid 1 in many, and two
+ * that start within 10 ms have the same start time. Where one of both is unknown,
+ * in a record or on this host, it is not: whoever is taken for another waits, and
+ * whoever takes another for itself has no lock. */
+bool holder_is_near(const struct holder *holder, const struct holder *self);
+
+/* Whether it is that very process. */
+bool holder_is_process(const struct holder *holder, const struct holder *self);
+
+/* Whether two stores tell of the same holder, however little. Since when it is may
+ * differ by what passes between two takes. */
+bool holder_is_same(const struct holder *a, const struct holder *b);
+
+#endif

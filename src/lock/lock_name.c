@@ -1,0 +1,83 @@
+#include "lock/lock_name.h"
+
+#include "util/text.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <uuid/uuid.h>
+
+bool lock_name_valid(const char *name, const char *what, struct why *why)
+{
+    size_t size = strlen(name);
+    if (size == 0) {
+        why_set(why, "%s is empty", what);
+        return false;
+    }
+    if (size > LOCK_NAME_MAX) {
+        why_set(why, "%s is %zu bytes long; at most %d are allowed", what, size, LOCK_NAME_MAX);
+        return false;
+    }
+    for (size_t at = 0; at < size;) {
+        size_t length = utf8_length(name + at, size - at);
+        if (length == 0) {
+            why_set(why, "%s '%.200s' is not valid UTF-8 at byte %zu", what, name, at + 1);
+            return false;
+        }
+        if (utf8_is_control(name + at, length)) {
+            why_set(why, "%s '%.200s' has a control character at byte %zu", what, name, at + 1);
+            return false;
+        }
+        at += length;
+    }
+    return true;
+}
+
+void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *scope, const char *name)
+{
+    snprintf(key, LOCK_KEY_SIZE, "%s%s%s%s", prefix, scope ? scope : "", scope ? ":" : "", name);
+}
+
+/* The first '{' and what follows it up to the first '}' after it: of which Redis
+ * Cluster takes the slot, unless there is nothing between them. */
+static size_t hash_tag(const char *key, const char **tag)
+{
+    const char *open = strchr(key, '{'), *close = open != NULL ? strchr(open, '}') : NULL;
+    *tag = open;
+    return close != NULL && close > open + 1 ? (size_t)(close - open) + 1 : 0;
+}
+
+void lock_key_companion(char *companion, size_t size, const char *key, const char *part)
+{
+    const char *tag;
+    size_t length = hash_tag(key, &tag);
+    if (length > 0)
+        snprintf(companion, size, "%.*s%s:%s", (int)length, tag, key, part);
+    else
+        snprintf(companion, size, "{%s}:%s", key, part);
+}
+
+void lock_file_name(char name[LOCK_FILE_NAME_SIZE], const char *key)
+{
+    static const char suffix[] = ".lock";
+    /* A leading dot is coded, so that no lock's name meets dlock's own files. */
+    const char *dot = *key == '.' ? "%2E" : "";
+    char coded[3 * LOCK_KEY_SIZE];
+    size_t length = percent_encode(coded, sizeof coded, key + (*dot != '\0'), "/");
+    if (strlen(dot) + length + sizeof suffix <= LOCK_FILE_NAME_SIZE) {
+        snprintf(name, LOCK_FILE_NAME_SIZE, "%s%.*s%s", dot, (int)length, coded, suffix);
+        return;
+    }
+    uuid_t digest;
+    char digest_text[UUID_STR_LEN];
+    uuid_generate_sha1(digest, *uuid_get_template("oid"), key, strlen(key));
+    uuid_unparse_lower(digest, digest_text);
+    /* Cut at a whole character, so that the name stays UTF-8 and no code is halved. */
+    size_t head = LOCK_FILE_NAME_SIZE - sizeof suffix - UUID_STR_LEN - strlen(dot);
+    while (head > 0 && ((unsigned char)coded[head] & 0xC0) == 0x80)
+        head--;
+    if (head > 2 && coded[head - 1] == '%')
+        head--;
+    else if (head > 2 && coded[head - 2] == '%')
+        head -= 2;
+    snprintf(name, LOCK_FILE_NAME_SIZE, "%s%.*s~%s%s", dot, (int)head, coded, digest_text, suffix);
+}

@@ -1,0 +1,36 @@
+/* What a lock may be called, and the key and file name made of that. */
+#ifndef DLOCK_LOCK_LOCK_NAME_H
+#define DLOCK_LOCK_LOCK_NAME_H
+
+#include "util/errmsg.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+    LOCK_NAME_MAX = 1024, /* bytes; also the most of a prefix and of a scope */
+    LOCK_KEY_SIZE = 3 * LOCK_NAME_MAX + 16,
+};
+
+/* 1 to 1024 bytes of valid UTF-8 without control characters. False with
+ * *why set otherwise; `what` begins that text ("the lock name"). */
+bool lock_name_valid(const char *name, const char *what, struct why *why);
+
+/* PREFIX + [SCOPE + ":"] + NAME; scope may be NULL. The parts have passed
+ * lock_name_valid() (the prefix may be empty), so it fits. */
+void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *scope, const char *name);
+
+/* The key of the lock's companion `part` ("meta"), which Redis Cluster puts
+ * into the same slot: {KEY}:part, or where KEY has a hash tag already, TAGKEY:part.
+ * It begins with a brace, as no key does that has a prefix without one. (Redis
+ * Cluster specification, "Hash tags". A key with a '}' but no tag has no such
+ * companion; only Cluster minds.) */
+void lock_key_companion(char *companion, size_t size, const char *key, const char *part);
+
+/* The name of the lock's file: the key percent-encoded, plus ".lock". One
+ * that would be longer than a file name may be keeps a readable head, and a
+ * digest (an RFC 4122 version 5 UUID of the key) makes it distinct. */
+#define LOCK_FILE_NAME_SIZE 256
+void lock_file_name(char name[LOCK_FILE_NAME_SIZE], const char *key);
+
+#endif

@@ -1,0 +1,35 @@
+#include "lock/lock_state.h"
+
+#include "util/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool lock_state_init(struct lock_state *state, const char *key, size_t count)
+{
+    *state = (struct lock_state){.locked = count > 0, .owner_count = count};
+    text_copy(state->key, sizeof state->key, key);
+    if (count > 0)
+        state->owners = calloc(count, sizeof *state->owners);
+    if (count > 0 && state->owners == NULL) {
+        state->owner_count = 0;
+        return false;
+    }
+    for (size_t i = 0; i < count; i++)
+        state->owners[i].slot = -1;
+    return true;
+}
+
+void lock_state_free(struct lock_state *state)
+{
+    free(state->owners);
+    *state = (struct lock_state){0};
+}
+
+const struct lock_owner *lock_state_owner(const struct lock_state *state, const char *token)
+{
+    for (size_t i = 0; i < state->owner_count; i++)
+        if (strcmp(state->owners[i].token, token) == 0)
+            return &state->owners[i];
+    return NULL;
+}

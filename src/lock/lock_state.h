@@ -1,0 +1,58 @@
+/* What a store knows of a lock, for those who look at it: --status, --list,
+ * --force-release. All text in it is foreign. */
+#ifndef DLOCK_LOCK_LOCK_STATE_H
+#define DLOCK_LOCK_LOCK_STATE_H
+
+#include "lock/lease.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* One of those who hold a lock. */
+struct lock_owner {
+    char token[TOKEN_SIZE];
+    struct holder holder; /* known: false for another client's lock */
+    int64_t fence;        /* 0: unknown */
+    int slot;             /* -1: none */
+    struct duration ttl;  /* with which it was taken; 0: unknown */
+    bool detached;        /* no process holds it: --acquire */
+    bool released;        /* and kept for --hold-at-least until `holder.left` is over */
+    bool holds_on;        /* --hold-at-least, and hold_left is what is left of it */
+    struct duration hold_left;
+};
+
+/* Since the store keeps them: 30 days after the last take on Redis. */
+struct lock_counts {
+    int64_t takes;     /* how often it was taken */
+    int64_t conflicts; /* not taken: held, and the asker did not wait */
+    int64_t timeouts;  /* not taken: held until the asker's wait was over */
+    int64_t losses;    /* a holder found that the lock was not its any more */
+    int64_t waited_ms; /* by all who asked */
+    int64_t held_ms;   /* by all who released */
+};
+
+struct lock_state {
+    char key[LOCK_KEY_SIZE];
+    bool locked;
+    enum lock_mode mode; /* in force; MODE_EXCLUSIVE where it is free or another client's */
+    int slots;           /* of MODE_SLOTS, else 0 */
+    int waiters;         /* who ask for it again and again; -1: not to be known */
+    struct lock_owner *owners; /* none where it is free */
+    size_t owner_count;
+    int64_t last_fence;       /* of the last take; 0: unknown */
+    int64_t released_wall_ms; /* of the last release; 0: unknown */
+    char last_owner[TOKEN_SIZE];
+    struct lock_counts counts;
+};
+
+/* Room for `count` owners, empty. False where memory is short. */
+bool lock_state_init(struct lock_state *state, const char *key, size_t count);
+
+/* Frees what it points to. */
+void lock_state_free(struct lock_state *state);
+
+/* The owner with this token; NULL where there is none. */
+const struct lock_owner *lock_state_owner(const struct lock_state *state, const char *token);
+
+#endif

@@ -1,0 +1,227 @@
+#include "process/child.h"
+
+#include "process/procfs.h"
+#include "process/spawn.h"
+#include "process/tree_guard.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static enum lock_result fail(struct child *child, const char *text, int error, struct why *why)
+{
+    why_set(why, "%s: %s", text, strerror(error));
+    child_close(child);
+    return LOCK_SYSTEM;
+}
+
+/* It is left to be reaped. */
+static bool has_ended(pid_t pid)
+{
+    siginfo_t info = {.si_pid = 0};
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | WNOHANG) != 0 || info.si_pid != 0;
+}
+
+/* Returns 0 or an errno. The guard's first word is that the command runs; where it
+ * ends without one, nothing does. A word that could not be read is not waited for:
+ * what it says stands in the page, where the guard's last store is seen after its end. */
+static int start_guard(struct child *child, const char *const *argv, const struct signals *signals)
+{
+    int ends[2];
+    char byte;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+        return errno;
+    child->guard_fd = ends[0];
+    child->pid = fork();
+    if (child->pid == 0) {
+        close(ends[0]);
+        process_spare_free(&child->spare); /* it opens nothing more */
+        guard_run(ends[1], argv, signals, child->page);
+    }
+    int error = child->pid < 0 ? errno : 0;
+    close(ends[1]);
+    if (error != 0)
+        return error;
+    while (recv(child->guard_fd, &byte, 1, 0) < 0 && errno == EINTR)
+        continue;
+    for (bool ended = false; !ended;) {
+        ended = has_ended(child->pid);
+        child->command = (pid_t)atomic_load(&child->page->command);
+        if (child->command > 0)
+            return 0;
+        if (!ended)
+            (void)poll(NULL, 0, 1);
+    }
+    while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    error = atomic_load(&child->page->error);
+    return error != 0 ? error : ECHILD;
+}
+
+enum lock_result child_start(struct child *child, const char *const *argv, const struct signals *signals, bool tree,
+                             struct why *why)
+{
+    *child = (struct child){.pid = -1, .guard_fd = -1, .spare = PROCESS_SPARE_NONE};
+    void *page = mmap(NULL, sizeof(struct guard_page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return fail(child, "no memory to share with the command's process", errno, why);
+    child->page = page;
+    if (!process_tree_inherited(&child->except))
+        return fail(child, "cannot remember the children from before the command", ENOMEM, why);
+    if (!process_spare_keep(&child->spare))
+        return fail(child, "cannot keep descriptors free for the end of the lease", errno, why);
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+        return fail(child, "cannot become the reaper of the command's descendants", errno, why);
+    int error = 0;
+    if (tree)
+        error = start_guard(child, argv, signals);
+    else if ((child->pid = child->command = spawn(argv, signals, &child->page->exec_errno)) < 0)
+        error = errno;
+    return error == 0 ? LOCK_OK : fail(child, "cannot start a process for the command", error, why);
+}
+
+void child_close(struct child *child)
+{
+    if (child->page != NULL)
+        munmap(child->page, sizeof *child->page);
+    child->page = NULL;
+    process_tree_forget(&child->except);
+    process_spare_free(&child->spare);
+    if (child->guard_fd >= 0)
+        close(child->guard_fd);
+    child->guard_fd = -1;
+}
+
+/* --- what has happened --------------------------------------------------- */
+
+static void command_ended(struct child *child, int status)
+{
+    child->command_ended = true;
+    child->stopped_by = 0;
+    child->status = status;
+    child->exec_error = child->page->exec_errno;
+}
+
+static void read_guard(struct child *child)
+{
+    struct guard_page *page = child->page;
+    char byte;
+    while (recv(child->guard_fd, &byte, 1, MSG_DONTWAIT) == 1)
+        continue;
+    int stops = atomic_load(&page->stops), stopped_by = atomic_load(&page->stopped_by);
+    if (stops != child->stops || stopped_by == 0)
+        child->stopped_by = stopped_by;
+    child->stops = stops;
+    if (atomic_load(&page->ended) && !child->command_ended)
+        command_ended(child, atomic_load(&page->status));
+}
+
+static void own_child_changed(struct child *child, int status)
+{
+    bool guarded = child->guard_fd >= 0;
+    if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+        if (!guarded) {
+            child->stopped_by = WIFSTOPPED(status) ? WSTOPSIG(status) : 0;
+            child->stops += WIFSTOPPED(status);
+        }
+        return;
+    }
+    child->ended = true;
+    if (guarded)
+        read_guard(child);
+    child->guard_lost = guarded && (WIFSIGNALED(status) || !child->command_ended);
+    /* A guard that has just ended says nothing of the command, which is killed now. */
+    if (!guarded || child->guard_lost)
+        command_ended(child, guarded && WIFEXITED(status) ? SIGKILL : status);
+}
+
+void child_reap(struct child *child)
+{
+    for (;;) {
+        int status;
+        pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
+        if (pid < 0 && errno == EINTR)
+            continue;
+        child->childless = pid < 0;
+        if (pid <= 0)
+            break;
+        if (WIFEXITED(status) || WIFSIGNALED(status))
+            process_tree_reaped(&child->except, pid);
+        if (pid == child->pid)
+            own_child_changed(child, status);
+    }
+    if (child->guard_fd >= 0 && !child->ended)
+        read_guard(child);
+}
+
+/* All descendants whose parents have ended are our children, so who has no
+ * child has no descendant; and the kernel says that in one call, where a walk
+ * can miss one that changes its parent meanwhile. Only where dlock has
+ * children of its own from before the command one has to look. */
+bool child_tree_gone(struct child *child)
+{
+    struct process_count left = {0};
+    child_reap(child);
+    if (child->childless || child->except.count == 0)
+        return child->childless;
+    for (int walks = 0; walks < 10; walks++) {
+        left = child_tree_left(child);
+        if (left.found > 0 || left.ended == 0)
+            break;
+        child_reap(child);
+    }
+    return left.found == 0;
+}
+
+struct process_count child_tree_left(const struct child *child)
+{
+    return process_tree_signal(0, &child->except, DEADLINE_NEVER);
+}
+
+bool child_is_stopped(const struct child *child)
+{
+    struct proc_stat stat;
+    return !child->command_ended && proc_is_ours() && proc_stat_read(child->command, &stat) && stat.state == 'T';
+}
+
+/* --- signals ------------------------------------------------------------- */
+
+void child_signal(const struct child *child, int number)
+{
+    if (child->ended)
+        return; /* reaped: its pid may belong to another */
+    if (child->guard_fd >= 0)
+        (void)!send(child->guard_fd, &number, sizeof number, MSG_NOSIGNAL | MSG_DONTWAIT);
+    else
+        kill(child->pid, number);
+}
+
+/* Where /proc shows nothing, at least our own child; and a stop signal is for
+ * the command, since the guard takes none. */
+static void signal_child(const struct child *child, int number, struct process_count count)
+{
+    if (count.found > 0 || child->ended)
+        return;
+    if (number == SIGKILL)
+        kill(child->pid, number);
+    else
+        child_signal(child, number);
+}
+
+void child_signal_tree(struct child *child, int number, struct deadline until)
+{
+    process_spare_free(&child->spare);
+    signal_child(child, number, process_tree_signal(number, &child->except, until));
+}
+
+void child_kill_tree(struct child *child)
+{
+    process_spare_free(&child->spare);
+    signal_child(child, SIGKILL, process_tree_kill(&child->except));
+}

@@ -1,0 +1,65 @@
+/* The command: started, signalled with all its descendants, reaped. */
+#ifndef DLOCK_PROCESS_CHILD_H
+#define DLOCK_PROCESS_CHILD_H
+
+#include "process/process_tree.h"
+#include "process/signals.h"
+#include "process/tree_guard.h"
+#include "util/errmsg.h"
+#include "util/exit_status.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct child {
+    pid_t pid;    /* our own child: the command, or its guard */
+    int guard_fd; /* socket to the guard, readable when it has news; -1: none */
+    struct process_except except; /* children that dlock had before the command */
+    struct process_spare spare;   /* until the first stop */
+    struct guard_page *page; /* shared with the child, mapped; child_close() unmaps it */
+    pid_t command;           /* the command's pid */
+
+    int stopped_by;     /* the signal that has stopped the command, until that was acted on; 0: none */
+    int stops;          /* how often it has been stopped */
+    bool command_ended; /* with a guard, descendants of it may be left */
+    bool ended;         /* the command; with a guard, all its descendants too */
+    bool childless;     /* dlock has no child of any kind: seen by the last child_reap() */
+    bool guard_lost;    /* the guard was killed, the command with it, and others may be left */
+    int status;         /* of waitpid(2), once the command has ended */
+    int exec_error;     /* the errno for which an ended command was never executed, else 0 */
+};
+
+/* Starts argv as spawn() does; with `tree` behind a guard (process/tree_guard.h).
+ * Descendants whose parents end become ours, or the guard's.
+ * LOCK_OK; LOCK_SYSTEM with *why set: nothing was started. */
+enum lock_result child_start(struct child *child, const char *const *argv, const struct signals *signals, bool tree,
+                             struct why *why);
+
+/* Reaps whatever has ended, the command or an adopted descendant, and takes in
+ * the guard's news. Never waits. */
+void child_reap(struct child *child);
+
+/* Whether no descendant is left. Reaps as child_reap(). */
+bool child_tree_gone(struct child *child);
+
+/* Those that are left, as far as can be seen. */
+struct process_count child_tree_left(const struct child *child);
+
+/* Sends the signal to the command and to every descendant of ours that can be
+ * found until `until`, and continues those that are stopped. */
+void child_signal_tree(struct child *child, int number, struct deadline until);
+
+/* Sends SIGKILL to all of them. */
+void child_kill_tree(struct child *child);
+
+/* Sends it to the command alone; once that has ended, to those that the guard
+ * still waits for. */
+void child_signal(const struct child *child, int number);
+
+/* Whether the command is stopped at this moment, by /proc; false where that
+ * cannot be seen. */
+bool child_is_stopped(const struct child *child);
+
+void child_close(struct child *child);
+
+#endif

@@ -1,0 +1,123 @@
+/* dlock, the command and what it starts are one process group on one terminal.
+ * Who sends what:
+ *
+ *   the terminal (Ctrl-C, Ctrl-\, Ctrl-Z, its size, its end) sends to the group:
+ *       the command has the signal already.
+ *   the kernel, to dlock alone (an alarm(2) from before its exec, SIGXCPU):
+ *       passed on; without dlock it would have ended the command.
+ *   a process, to dlock alone: passed on. It may have sent to all of the group
+ *       (kill %1 in a shell, systemd's KillMode=control-group), which nothing
+ *       tells apart; then the command has it twice.
+ *   the command, or what it has started, most often by kill(0): not passed on.
+ *       A command whose TERM handler ends with `kill 0` would else be sent TERM
+ *       for ever. A sender that has ended already is not known any more.
+ *
+ * A job is stopped when its processes are. So dlock stops when the command has,
+ * and when the stop was one of the whole group: Ctrl-Z, an editor that sends
+ * SIGTSTP to its group, a read from the terminal in the background. A command
+ * that handles SIGTSTP and runs on is watched on. A command that is stopped
+ * alone (SIGSTOP, a debugger) is not followed: whoever did that may continue it
+ * alone, and it would run unwatched. Orders in which that can happen:
+ *
+ *   1. SIGTSTP to both, the command stops, dlock is told of it: it stops. Either
+ *      news may come first; a stop that is not followed in stop_window is not
+ *      followed any more.
+ *   2. The command is continued before dlock gets to stop: SIGCONT, that came to
+ *      both, takes the stop back, and dlock asks /proc right before it stops.
+ *   3. dlock is continued alone: it continues the command.
+ *   4. The command is continued alone: with --tree the guard continues dlock;
+ *      without, nobody can (the manual says so).
+ *   5. dlock is in a script that was stopped with it, so that the shell has taken
+ *      the terminal back already: dlock has no need to stop, and goes on. */
+#include "process/job_control.h"
+
+#include "util/signames.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+/* How long after SIGTSTP the stop of the command is the one that was asked for:
+ * it may want to restore the screen first. */
+static const struct duration stop_window = {2 * NS_PER_S};
+
+static bool is_for_command(const struct job_control *job, const struct child *child, const struct signal_event *event)
+{
+    char name[32];
+    if (event->number == SIGCHLD || event->typed)
+        return false;
+    if (child->guard_fd >= 0 && event->sender == child->pid)
+        return false; /* the guard woke dlock */
+    if (event->sender > 0 && process_tree_has(event->sender, &child->except)) {
+        say_verbose(job->out, "not passed on, the command has sent it: %s", signal_format(event->number, name, sizeof name));
+        return false;
+    }
+    return true;
+}
+
+bool job_pass_signals_on(struct job_control *job, struct child *child)
+{
+    struct signal_event event;
+    char name[32];
+    bool child_changed = false;
+    while (signals_next(job->signals, &event)) {
+        child_changed |= event.number == SIGCHLD;
+        if (event.number == SIGTSTP)
+            job->stop_asked = deadline_now();
+        if (event.number == SIGCONT)
+            child->stopped_by = 0;
+        if (!is_for_command(job, child, &event))
+            continue;
+        /* fg has continued the whole group; kill -CONT, dlock alone. */
+        bool again = event.number == SIGCONT && job->resumed;
+        if (again)
+            job->resumed = false;
+        if (again && !child_is_stopped(child))
+            continue;
+        child_signal(child, event.number);
+        say_verbose(job->out, "passed %s on to the command", signal_format(event.number, name, sizeof name));
+    }
+    return child_changed;
+}
+
+static bool in_foreground(void)
+{
+    int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    if (terminal < 0)
+        return false;
+    bool foreground = tcgetpgrp(terminal) == getpgrp();
+    close(terminal);
+    return foreground;
+}
+
+/* SIGTTIN and SIGTTOU are blocked: where they were for the whole group, they
+ * are waiting for dlock too. */
+static bool is_pending(int number)
+{
+    sigset_t pending;
+    return sigpending(&pending) == 0 && sigismember(&pending, number) == 1;
+}
+
+static bool was_for_the_group(const struct job_control *job, int number)
+{
+    if (number == SIGTTIN || number == SIGTTOU)
+        return is_pending(number);
+    return number == SIGTSTP && !deadline_passed(deadline_plus(job->stop_asked, stop_window)) && in_foreground();
+}
+
+void job_stop_with_command(struct job_control *job, struct child *child)
+{
+    int number = child->stopped_by;
+    if (number != 0 && child->stops != job->stops)
+        job->stop_seen = deadline_now();
+    job->stops = child->stops;
+    if (number == 0)
+        return;
+    bool follow = was_for_the_group(job, number);
+    if (follow || deadline_passed(deadline_plus(job->stop_seen, stop_window)))
+        child->stopped_by = 0; /* once for each stop, and not much later */
+    if (!follow || !child_is_stopped(child))
+        return;
+    job->resumed = true;
+    signals_stop_here(number);
+}

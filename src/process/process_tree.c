@@ -1,0 +1,465 @@
+/* The order of the signals.
+ *
+ * A stop goes to parents before their children. A shell whose child ends before
+ * its own signal is there starts its next command, and the lock is gone by then;
+ * so the signal is pending with the parent first: a shell without a trap dies of
+ * it, one with a trap runs that. All are found and pinned before the first is
+ * signalled, since who ends leaves its children elsewhere. Of siblings the
+ * younger goes first: in a pipeline it reads what the older one writes, and
+ * would take its end for the end of the data.
+ *
+ * They are not frozen for it, as for a kill: whoever waits for a stopped process
+ * is told so, and a shell above would take the terminal back from it.
+ *
+ * A kill freezes parents before their children, so that nobody forks any more,
+ * and then ends them in the same order. */
+#include "process/process_tree.h"
+
+#include "process/proc_children.h"
+#include "process/procfs.h"
+#include "util/list.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    DEPTH_MOST = 128,  /* deeper than any tree that is no accident; it bounds our own stack */
+    FREEZE_MOST = 200, /* walks that stop a tree before it is killed all the same */
+    FIND_MOST = 4,     /* walks that find a tree before it is signalled all the same */
+};
+
+/* How long those walks may put the signal off: a last one may still be begun then. */
+static const struct duration find_limit = {10 * NS_PER_MS};
+
+/* One that is to be signalled. */
+struct mark {
+    struct process_id id;
+    int pidfd; /* -1: no descriptor is left, or the kernel has none */
+    bool stopped;
+};
+
+struct marks {
+    struct mark *list;
+    size_t count, room;
+};
+
+struct walk {
+    int number;          /* 0: nobody is signalled */
+    struct marks *marks; /* NULL: nobody is marked */
+    bool listed;         /* the kernel lists the children of each process */
+    struct deadline until;
+    pid_t root; /* whose descendants; 0: the family's */
+    const struct process_except *except;
+    struct process_family *family; /* NULL: they are our own */
+    struct process_count count;
+};
+
+/* One of a family. */
+struct process_member {
+    struct process_id id;
+    bool seen; /* by the walk that is under way */
+    bool lives;
+};
+
+/* Whose children are looked at. */
+struct parent {
+    pid_t pid;
+    int pidfd; /* -1: this process, or the kernel has none */
+    int threads;
+    int depth;
+};
+
+/* --- walking ------------------------------------------------------------- */
+
+static bool is_excepted(pid_t pid, const struct process_except *except)
+{
+    for (size_t i = 0; except != NULL && i < except->count; i++)
+        if (except->pids[i] == pid)
+            return true;
+    return false;
+}
+
+bool process_spare_keep(struct process_spare *spare)
+{
+    *spare = PROCESS_SPARE_NONE;
+    for (size_t i = 0; i < sizeof spare->fds / sizeof *spare->fds; i++)
+        if ((spare->fds[i] = eventfd(0, EFD_CLOEXEC)) < 0)
+            return false;
+    return true;
+}
+
+void process_spare_free(struct process_spare *spare)
+{
+    for (size_t i = 0; i < sizeof spare->fds / sizeof *spare->fds; i++)
+        if (spare->fds[i] >= 0)
+            close(spare->fds[i]);
+    *spare = PROCESS_SPARE_NONE;
+}
+
+/* Whether what has to be read next can be: a list of threads, and a file of one. */
+static bool can_open_two(int fd)
+{
+    int first = fcntl(fd, F_DUPFD_CLOEXEC, 0), second = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (first >= 0)
+        close(first);
+    if (second >= 0)
+        close(second);
+    return second >= 0;
+}
+
+/* Linux before 5.3, and some sandboxes, have no pidfds. And none takes the last
+ * descriptors. */
+static int pin(pid_t pid)
+{
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd < 0 || can_open_two(pidfd))
+        return pidfd;
+    close(pidfd);
+    errno = EMFILE;
+    return -1;
+}
+
+static void signal_pinned(int pidfd, pid_t pid, int number)
+{
+    if (number == 0)
+        return;
+    if (pidfd < 0 || (syscall(SYS_pidfd_send_signal, pidfd, number, NULL, 0) != 0 && errno == ENOSYS))
+        kill(pid, number);
+}
+
+/* A pid is free for others once its process has ended, though a pidfd is open. */
+static bool has_ended(int pidfd)
+{
+    struct pollfd fd = {.fd = pidfd, .events = POLLIN};
+    return pidfd >= 0 && poll(&fd, 1, 0) > 0;
+}
+
+/* Looked at after the child, so that it was the child's parent then. Who has
+ * left its own children behind has left them to us. */
+static bool is_child_of(const struct walk *walk, const struct parent *parent, const struct proc_stat *child)
+{
+    return (child->parent == parent->pid && !has_ended(parent->pidfd)) || (walk->root != 0 && child->parent == walk->root);
+}
+
+static bool is_dead(const struct proc_stat *stat)
+{
+    return stat->state == 'X' || (stat->state == 'Z' && stat->threads <= 1);
+}
+
+static void walk_below(struct walk *walk, const struct parent *parent);
+
+/* The pidfd is the marks' from now on. False where memory is short. */
+static bool mark(struct marks *marks, pid_t pid, int pidfd, const struct proc_stat *stat)
+{
+    struct mark *list = list_with_room(marks->list, marks->count, &marks->room, sizeof *list);
+    if (list == NULL)
+        return false;
+    marks->list = list;
+    marks->list[marks->count++] = (struct mark){{pid, stat->start}, pidfd, stat->state == 'T'};
+    return true;
+}
+
+static void marks_forget(struct marks *marks)
+{
+    for (size_t i = 0; i < marks->count; i++)
+        if (marks->list[i].pidfd >= 0)
+            close(marks->list[i].pidfd);
+    free(marks->list);
+    *marks = (struct marks){0};
+}
+
+static void signal_mark(const struct mark *mark, int number)
+{
+    struct proc_stat stat;
+    if (mark->pidfd >= 0 || (proc_stat_read(mark->id.pid, &stat) && stat.start == mark->id.start))
+        signal_pinned(mark->pidfd, mark->id.pid, number);
+}
+
+static void signal_marks(const struct marks *marks, int number)
+{
+    for (size_t i = 0; i < marks->count; i++)
+        signal_mark(&marks->list[i], number);
+}
+
+/* What is stopped sees no other signal than KILL until it goes on. */
+static void continue_stopped(const struct marks *marks)
+{
+    for (size_t i = 0; i < marks->count; i++)
+        if (marks->list[i].stopped)
+            signal_mark(&marks->list[i], SIGCONT);
+}
+
+/* The process is pinned, and is the one that is meant. Returns whether the pidfd
+ * is to be closed. */
+static bool take_with_children(struct walk *walk, pid_t pid, int pidfd, const struct proc_stat *stat, int depth)
+{
+    struct parent self = {.pid = pid, .pidfd = pidfd, .threads = stat->threads, .depth = depth};
+    bool marked = walk->marks != NULL && mark(walk->marks, pid, pidfd, stat);
+    walk->count.first = walk->count.found++ == 0 ? pid : walk->count.first;
+    signal_pinned(pidfd, pid, walk->number);
+    walk_below(walk, &self);
+    return !marked;
+}
+
+static bool family_meets(struct process_family *family, struct process_id id);
+
+static void visit(struct walk *walk, pid_t pid, const struct parent *parent)
+{
+    struct proc_stat stat;
+    bool done = true;
+    if (pid == getpid() || is_excepted(pid, walk->except) || deadline_passed(walk->until))
+        return;
+    int pidfd = pin(pid);
+    bool there = (pidfd >= 0 || errno != ESRCH) && proc_stat_read(pid, &stat) && is_child_of(walk, parent, &stat);
+    if (!there || is_dead(&stat))
+        walk->count.ended++;
+    else if (walk->family == NULL || family_meets(walk->family, (struct process_id){pid, stat.start}))
+        done = take_with_children(walk, pid, pidfd, &stat, parent->depth + 1);
+    if (done && pidfd >= 0)
+        close(pidfd);
+}
+
+static void walk_below(struct walk *walk, const struct parent *parent)
+{
+    struct pids children = {0};
+    if (parent->depth >= DEPTH_MOST)
+        return; /* its turn comes when those above it have ended */
+    proc_children_list(parent->pid, parent->threads, walk->listed, &children);
+    for (size_t i = children.count; i > 0; i--)
+        visit(walk, children.list[i - 1], parent);
+    free(children.list);
+}
+
+/* --- our own descendants ------------------------------------------------- */
+
+static struct process_count walk_tree(struct walk walk)
+{
+    struct parent self = {.pid = getpid(), .pidfd = -1};
+    walk.root = self.pid;
+    walk.count.known = proc_is_ours();
+    walk.listed = walk.count.known && proc_children_listed();
+    if (walk.count.known)
+        walk_below(&walk, &self);
+    else if (getpid() == 1)
+        walk.count.found = kill(-1, walk.number) == 0;
+    return walk.count;
+}
+
+bool process_tree_inherited(struct process_except *except)
+{
+    struct pids children = {0};
+    siginfo_t info;
+    *except = (struct process_except){0};
+    /* Nearly always there are none, and that is cheap to know. */
+    if ((waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) || !proc_is_ours())
+        return true;
+    proc_children_list(getpid(), 0, proc_children_listed(), &children);
+    *except = (struct process_except){children.count, children.list};
+    return !children.short_of_memory;
+}
+
+void process_tree_forget(struct process_except *except)
+{
+    free(except->pids);
+    *except = (struct process_except){0};
+}
+
+void process_tree_reaped(struct process_except *except, pid_t pid)
+{
+    size_t at = 0;
+    while (at < except->count && except->pids[at] != pid)
+        at++;
+    if (at < except->count)
+        except->pids[at] = except->pids[--except->count];
+}
+
+/* A tree of our own, or a family. */
+struct tree {
+    const struct process_except *except;
+    struct process_family *family; /* NULL: our own */
+};
+
+static struct process_count walk_any(const struct tree *tree, int number, struct marks *marks, struct deadline until);
+
+/* Linux: of this thread. Where it may. */
+static int take_precedence(void)
+{
+    int priority = getpriority(PRIO_PROCESS, 0);
+    (void)setpriority(PRIO_PROCESS, 0, -20);
+    return priority;
+}
+
+/* See process_tree_kill(). */
+static struct process_count freeze_and_kill(const struct tree *tree)
+{
+    struct process_count count = {0};
+    struct marks marks = {0};
+    int priority = take_precedence();
+    for (int walks = 0, before = -1; walks < FREEZE_MOST && count.found > before; walks++) {
+        before = count.found;
+        marks_forget(&marks);
+        count = walk_any(tree, SIGSTOP, &marks, DEADLINE_NEVER);
+    }
+    signal_marks(&marks, SIGKILL);
+    if (!count.known)
+        count = walk_any(tree, SIGKILL, NULL, DEADLINE_NEVER);
+    marks_forget(&marks);
+    (void)setpriority(PRIO_PROCESS, 0, priority);
+    return count;
+}
+
+/* Walks until no more are found than before: what was forked meanwhile. */
+static struct process_count find(const struct tree *tree, struct marks *marks, struct deadline until)
+{
+    struct process_count count = {0};
+    struct deadline last = deadline_after(find_limit);
+    for (int walks = 0, before = -1; walks < FIND_MOST && count.found > before; walks++) {
+        if (walks > 0 && (deadline_passed(last) || deadline_passed(until)))
+            break;
+        before = count.found;
+        marks_forget(marks);
+        count = walk_any(tree, 0, marks, until);
+    }
+    return count;
+}
+
+static struct process_count find_and_signal(const struct tree *tree, int number, struct deadline until)
+{
+    struct marks marks = {0};
+    if (number == 0)
+        return walk_any(tree, 0, NULL, until);
+    int priority = take_precedence();
+    struct process_count count = find(tree, &marks, until);
+    signal_marks(&marks, number);
+    continue_stopped(&marks);
+    if (!count.known)
+        count = walk_any(tree, number, NULL, until);
+    marks_forget(&marks);
+    (void)setpriority(PRIO_PROCESS, 0, priority);
+    return count;
+}
+
+struct process_count process_tree_signal(int number, const struct process_except *except, struct deadline until)
+{
+    return find_and_signal(&(struct tree){.except = except}, number, until);
+}
+
+struct process_count process_tree_kill(const struct process_except *except)
+{
+    return freeze_and_kill(&(struct tree){.except = except});
+}
+
+bool process_tree_has(pid_t pid, const struct process_except *except)
+{
+    struct proc_stat stat;
+    if (!proc_is_ours())
+        return false;
+    for (int depth = 0; pid > 1 && depth < 1024; depth++) {
+        if (is_excepted(pid, except) || !proc_stat_read(pid, &stat))
+            return false;
+        if (stat.parent == getpid())
+            return true;
+        pid = stat.parent;
+    }
+    return false;
+}
+
+/* --- another process's family -------------------------------------------- */
+
+static bool family_add(struct process_family *family, struct process_id id)
+{
+    struct process_member *members = list_with_room(family->members, family->count, &family->room, sizeof *members);
+    if (members == NULL)
+        return false;
+    family->members = members;
+    family->members[family->count++] = (struct process_member){.id = id};
+    return true;
+}
+
+bool process_family_init(struct process_family *family, struct process_id head)
+{
+    *family = (struct process_family){0};
+    return family_add(family, head);
+}
+
+void process_family_forget(struct process_family *family)
+{
+    free(family->members);
+    *family = (struct process_family){0};
+}
+
+/* Remembers who was met. False where this walk has seen it before. */
+static bool family_meets(struct process_family *family, struct process_id id)
+{
+    size_t at = 0;
+    while (at < family->count && (family->members[at].id.pid != id.pid || family->members[at].id.start != id.start))
+        at++;
+    if (at == family->count && !family_add(family, id))
+        return true; /* no memory: it is signalled now, and forgotten */
+    bool first = !family->members[at].seen;
+    family->members[at].seen = family->members[at].lives = true;
+    return first;
+}
+
+static void visit_member(struct walk *walk, struct process_id id)
+{
+    struct proc_stat stat;
+    bool done = true;
+    int pidfd = pin(id.pid);
+    bool there = (pidfd >= 0 || errno != ESRCH) && proc_stat_read(id.pid, &stat) && stat.start == id.start;
+    if (!there || is_dead(&stat))
+        walk->count.ended++;
+    else if (family_meets(walk->family, id))
+        done = take_with_children(walk, id.pid, pidfd, &stat, 0);
+    if (done && pidfd >= 0)
+        close(pidfd);
+}
+
+/* The head is the first; those that a walk adds it has visited. A walk that was
+ * broken off forgets nobody. */
+static struct process_count walk_family(struct walk walk)
+{
+    struct process_family *family = walk.family;
+    struct deadline until = walk.until;
+    size_t known = family->count, kept = 0;
+    walk.count.known = proc_is_ours();
+    if (!walk.count.known)
+        return walk.count;
+    walk.listed = proc_children_listed();
+    for (size_t i = 0; i < family->count; i++)
+        family->members[i].seen = family->members[i].lives = false;
+    for (size_t i = 0; i < known && !deadline_passed(until); i++)
+        if (!family->members[i].seen)
+            visit_member(&walk, family->members[i].id);
+    bool whole = !deadline_passed(until);
+    for (size_t i = 0; i < family->count; i++)
+        if (!whole || family->members[i].lives)
+            family->members[kept++] = family->members[i];
+    family->count = kept;
+    return walk.count;
+}
+
+struct process_count process_family_signal(struct process_family *family, int number, struct deadline until)
+{
+    return find_and_signal(&(struct tree){.family = family}, number, until);
+}
+
+struct process_count process_family_kill(struct process_family *family)
+{
+    return freeze_and_kill(&(struct tree){.family = family});
+}
+
+static struct process_count walk_any(const struct tree *tree, int number, struct marks *marks, struct deadline until)
+{
+    struct walk walk = {.number = number, .marks = marks, .except = tree->except, .family = tree->family, .until = until};
+    return tree->family != NULL ? walk_family(walk) : walk_tree(walk);
+}

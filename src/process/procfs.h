@@ -1,0 +1,31 @@
+/* What the kernel tells in /proc. Source of the formats: proc(5). */
+#ifndef DLOCK_PROCESS_PROCFS_H
+#define DLOCK_PROCESS_PROCFS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct proc_stat {
+    char state; /* R, S, D, T, Z, ... */
+    pid_t parent;
+    int threads;
+    int64_t start; /* clock ticks since boot: tells a process from a later one with its pid */
+};
+
+/* The first line of a small file; "" and false where it cannot be read. */
+bool proc_read_line(const char *path, char *text, size_t size);
+
+/* Of the process itself with pid 0. False where there is no such process. */
+bool proc_stat_read(pid_t pid, struct proc_stat *stat);
+
+/* Whether /proc knows this process by its own pid: not where it was mounted
+ * for another pid namespace than ours. */
+bool proc_is_ours(void);
+
+/* A number for the pid namespace that this process is in: on one boot nobody in
+ * another one has it at the same time. 0: unknown. */
+int64_t proc_pid_space(void);
+
+#endif

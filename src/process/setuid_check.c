@@ -1,0 +1,33 @@
+#include "process/setuid_check.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+/* AT_SECURE alone says too little: SELinux also sets it where a service begins in a
+ * domain of its own, which gives it no right that it should not have. With it, a file
+ * whose capabilities nobody can tell (no /proc) may have some. */
+static bool may_have_file_capabilities(void)
+{
+    return getauxval(AT_SECURE) != 0 && (getxattr("/proc/self/exe", "security.capability", NULL, 0) > 0 ||
+                                         (errno != ENODATA && errno != ENOTSUP));
+}
+
+bool privileges_borrowed(struct why *why)
+{
+    uid_t user, effective_user, saved_user;
+    gid_t group, effective_group, saved_group;
+    if (getresuid(&user, &effective_user, &saved_user) != 0 || getresgid(&group, &effective_group, &saved_group) != 0) {
+        why_set(why, "cannot find out whose rights these are: %s", strerror(errno));
+        return true;
+    }
+    if (user == effective_user && user == saved_user && group == effective_group && group == saved_group &&
+        !may_have_file_capabilities())
+        return false;
+    why_set(why, "it has rights that whoever started it has not (set-user-ID, set-group-ID or file capabilities), and would "
+                 "lend them to any command; nothing was done. chmod ug-s or setcap -r on its file helps; sudo(8) is for "
+                 "commands of another user");
+    return true;
+}

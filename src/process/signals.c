@@ -1,0 +1,173 @@
+#include "process/signals.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+/* All that end a process by default, the real-time signals too; but not those by
+ * which the kernel tells of a fault in this process. */
+static const int ending[] = {SIGTERM, SIGINT,    SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2, SIGABRT,
+                             SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGIO,   SIGPWR};
+static const int passed_on[] = {SIGWINCH, SIGCONT, SIGTSTP};
+static const int blocked_beside_command[] = {SIGTTIN, SIGTTOU};
+static const int blocked_for_good[] = {SIGPIPE, SIGXFSZ};
+static const int of_terminal[] = {SIGINT, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT, SIGTSTP};
+
+/* A signal that is ignored (nohup, a shell's background job) would be queued
+ * all the same once it is blocked, and end us. */
+static bool is_ignored(int number)
+{
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+static void add(sigset_t *set, int number)
+{
+    if (!is_ignored(number))
+        sigaddset(set, number);
+}
+
+static void add_all(sigset_t *set, const int *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        add(set, numbers[i]);
+}
+
+static void add_ending(sigset_t *set)
+{
+    add_all(set, ending, sizeof ending / sizeof *ending);
+    for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
+        add(set, number);
+}
+
+static bool listen_to(struct signals *signals, const sigset_t *set, struct why *why)
+{
+    int fd = signalfd(signals->fd, set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0 || sigprocmask(SIG_BLOCK, set, NULL) != 0) {
+        why_set(why, "cannot listen for signals: %s", strerror(errno));
+        return false;
+    }
+    signals->fd = fd;
+    return true;
+}
+
+bool signals_open(struct signals *signals, struct why *why)
+{
+    sigset_t set;
+    struct sigaction action;
+    signals->fd = -1;
+    sigemptyset(&set);
+    add_all(&set, blocked_for_good, sizeof blocked_for_good / sizeof *blocked_for_good);
+    if (sigprocmask(SIG_BLOCK, &set, &signals->original) != 0) {
+        why_set(why, "cannot block signals: %s", strerror(errno));
+        return false;
+    }
+    /* Where SIGCHLD is ignored, the kernel would throw away the command's status. */
+    signals->chld_ignored = sigaction(SIGCHLD, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+    if (signals->chld_ignored)
+        signal(SIGCHLD, SIG_DFL);
+    sigemptyset(&set);
+    add_ending(&set);
+    return listen_to(signals, &set, why);
+}
+
+bool signals_widen(struct signals *signals, struct why *why)
+{
+    sigset_t set, blocked;
+    sigemptyset(&blocked);
+    add_all(&blocked, blocked_beside_command, sizeof blocked_beside_command / sizeof *blocked_beside_command);
+    if (sigprocmask(SIG_BLOCK, &blocked, NULL) != 0) {
+        why_set(why, "cannot block signals: %s", strerror(errno));
+        return false;
+    }
+    sigemptyset(&set);
+    add_ending(&set);
+    add_all(&set, passed_on, sizeof passed_on / sizeof *passed_on);
+    sigaddset(&set, SIGCHLD);
+    return listen_to(signals, &set, why);
+}
+
+static bool is_one_of(int number, const int *numbers, size_t count)
+{
+    size_t at = 0;
+    while (at < count && numbers[at] != number)
+        at++;
+    return at < count;
+}
+
+bool signals_next(const struct signals *signals, struct signal_event *event)
+{
+    struct signalfd_siginfo info;
+    ssize_t length;
+    do
+        length = read(signals->fd, &info, sizeof info);
+    while (length < 0 && errno == EINTR);
+    if (length != (ssize_t)sizeof info)
+        return false;
+    bool from_process = info.ssi_code == SI_USER || info.ssi_code == SI_TKILL || info.ssi_code == SI_QUEUE;
+    *event = (struct signal_event){
+        .number = (int)info.ssi_signo,
+        .typed = !from_process && is_one_of((int)info.ssi_signo, of_terminal, sizeof of_terminal / sizeof *of_terminal),
+        .sender = from_process ? (pid_t)info.ssi_pid : 0,
+    };
+    return true;
+}
+
+static bool ends(int number)
+{
+    return is_one_of(number, ending, sizeof ending / sizeof *ending) || (number >= SIGRTMIN && number <= SIGRTMAX);
+}
+
+int signals_ended_by(const struct signals *signals)
+{
+    struct signal_event event;
+    int number = 0;
+    while (signals_next(signals, &event))
+        if (number == 0 && ends(event.number))
+            number = event.number;
+    return number;
+}
+
+void signals_forget_writes(const struct signals *signals)
+{
+    sigset_t ours;
+    sigemptyset(&ours);
+    for (size_t i = 0; i < sizeof blocked_for_good / sizeof *blocked_for_good; i++)
+        if (sigismember(&signals->original, blocked_for_good[i]) == 0)
+            sigaddset(&ours, blocked_for_good[i]);
+    while (sigtimedwait(&ours, NULL, &(struct timespec){0}) > 0)
+        continue;
+}
+
+void signals_restore(const struct signals *signals)
+{
+    if (signals->chld_ignored)
+        signal(SIGCHLD, SIG_IGN);
+    sigprocmask(SIG_SETMASK, &signals->original, NULL);
+}
+
+void signals_stop_here(int number)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    raise(number);
+    sigprocmask(SIG_UNBLOCK, &set, NULL); /* stopped in here, until SIGCONT */
+    sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+int signals_die_by(int number)
+{
+    sigset_t set;
+    /* Not a core file of a program that did what it should. */
+    prctl(PR_SET_DUMPABLE, 0);
+    signal(number, SIG_DFL);
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    raise(number);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    return 128 + number;
+}

@@ -1,0 +1,102 @@
+/* Between fork and this place our parent may have ended; and between getppid(2)
+ * and pidfd_open(2) its pid may have become another process's. In each order:
+ *
+ *   ended before getppid()     our parent is pid 1, which is never meant unless
+ *                              it is named; or a subreaper (a service manager),
+ *                              which is told by its session: a caller is of ours
+ *   ended before pidfd_open()  no such process; or another one, and then
+ *                              getppid() says something else from now on
+ *   ended later                the pidfd is readable
+ */
+#include "process/target_process.h"
+
+#include "process/procfs.h"
+#include "util/error_code.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static bool bad(const struct messages *out, int *status, const char *text)
+{
+    *status = fail(out, FAIL_ARGUMENT, STATUS_USAGE, "%s; nothing is locked", text);
+    return false;
+}
+
+static bool refused(const struct attach_target *target, const struct messages *out, int *status)
+{
+    *status = fail(out, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED,
+                   "%s belongs to another user, and could not be stopped when the lease ends; nothing is locked", target->name);
+    return false;
+}
+
+static bool cannot_pin(pid_t pid, int error, const struct messages *out, int *status)
+{
+    char text[128];
+    if (error == ESRCH || error == EINVAL || error == ENOENT) { /* of a thread: ENOENT since Linux 6.15 */
+        snprintf(text, sizeof text, error == ESRCH ? "there is no process %ld" : "%ld is no process, but a thread of one", (long)pid);
+        return bad(out, status, text);
+    }
+    *status = fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "cannot watch process %ld: %s%s; nothing is locked", (long)pid,
+                   error == ENOSYS || error == EPERM ? "pidfd_open(2) (Linux 5.3) is not to be had: " : "", strerror(error));
+    return false;
+}
+
+static void describe(struct attach_target *target, pid_t pid)
+{
+    char path[64], command[64];
+    struct proc_stat stat;
+    snprintf(path, sizeof path, "/proc/%ld/comm", (long)pid);
+    if (!proc_read_line(path, command, sizeof command))
+        snprintf(command, sizeof command, "the process");
+    snprintf(target->name, sizeof target->name, "%s (pid %ld)", command, (long)pid);
+    target->id = (struct process_id){.pid = pid, .start = proc_stat_read(pid, &stat) ? stat.start : 0};
+}
+
+bool attach_target_open(struct attach_target *target, pid_t given, const struct messages *out, int *status)
+{
+    pid_t pid = given != 0 ? given : getppid();
+    *target = (struct attach_target){.fd = -1};
+    if (given == 0 && pid <= 1)
+        return bad(out, status, "the process that called dlock has ended, or is pid 1 (--attach=1 is for that)");
+    if (given == 0 && getsid(pid) != getsid(0))
+        return bad(out, status, "the process that called dlock has ended, or is of another session (--attach=PID is for that)");
+    if (pid == getpid())
+        return bad(out, status, "the process to attach to is dlock itself");
+    target->fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (target->fd < 0)
+        return cannot_pin(pid, errno, out, status);
+    describe(target, pid);
+    if (given == 0 && getppid() != pid)
+        return bad(out, status, "the process that called dlock has ended");
+    if (attach_target_has_ended(target))
+        return bad(out, status, "the process to attach to has ended, and waits for its parent to see it (a zombie)");
+    if (syscall(SYS_pidfd_send_signal, target->fd, 0, NULL, 0) != 0 && errno == EPERM)
+        return refused(target, out, status);
+    return true;
+}
+
+bool attach_target_has_ended(const struct attach_target *target)
+{
+    struct pollfd fd = {.fd = target->fd, .events = POLLIN};
+    int ready = poll(&fd, 1, 0);
+    if (ready >= 0)
+        return ready > 0;
+    return syscall(SYS_pidfd_send_signal, target->fd, 0, NULL, 0) != 0 && errno == ESRCH;
+}
+
+void attach_target_signal(const struct attach_target *target, int number)
+{
+    (void)syscall(SYS_pidfd_send_signal, target->fd, number, NULL, 0); /* it may have ended */
+}
+
+void attach_target_close(struct attach_target *target)
+{
+    if (target->fd >= 0)
+        close(target->fd);
+    target->fd = -1;
+}

@@ -1,0 +1,127 @@
+/* dlock may be killed by what nobody can catch: SIGKILL, the OOM killer, a
+ * crash. The command then gets SIGKILL from the kernel (PR_SET_PDEATHSIG), but
+ * not what the command has started. So with --tree a second process stands
+ * between them, and is the reaper of the tree:
+ *
+ *   dlock is killed: the socket ends, and the guard kills the tree. It shares
+ *       dlock's lock file, so that a file lock stays held until nobody is left.
+ *   the guard is killed: the kernel kills the command, its descendants fall to
+ *       dlock, who kills them (run/supervise.c).
+ *   both at once: the kernel kills the command; its descendants live on.
+ *
+ * The guard takes no signal: what the terminal sends reaches the command
+ * anyway, and what is sent to dlock comes through the socket. */
+#include "process/tree_guard.h"
+
+#include "process/process_tree.h"
+#include "process/spawn.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { KILL_INTERVAL_MS = 5 };
+
+struct guard {
+    int fd;
+    pid_t dlock, command;
+    struct guard_page *page;
+};
+
+/* Where the socket is full dlock has a byte to read already; where dlock is
+ * gone the loop finds out. */
+static void tell(const struct guard *guard)
+{
+    (void)!send(guard->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void command_changed(const struct guard *guard, int status)
+{
+    struct guard_page *page = guard->page;
+    if (WIFSTOPPED(status)) {
+        atomic_store(&page->stopped_by, WSTOPSIG(status));
+        atomic_fetch_add(&page->stops, 1);
+    } else if (WIFCONTINUED(status)) {
+        atomic_store(&page->stopped_by, 0);
+        /* A dlock that has stopped with it does not leave it to run alone. */
+        kill(guard->dlock, SIGCONT);
+    } else {
+        atomic_store(&page->status, status);
+        atomic_store(&page->ended, 1);
+    }
+    tell(guard);
+}
+
+/* False once no child is left: the command has ended, and all that fell to us
+ * when their parents did. */
+static bool reap(const struct guard *guard)
+{
+    for (;;) {
+        int status;
+        pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
+        if (pid < 0 && errno == EINTR)
+            continue;
+        if (pid <= 0)
+            return pid == 0;
+        if (pid == guard->command)
+            command_changed(guard, status);
+    }
+}
+
+/* Returns false where dlock is gone. */
+static bool pass_on(const struct guard *guard)
+{
+    int number;
+    ssize_t length;
+    while ((length = recv(guard->fd, &number, sizeof number, MSG_DONTWAIT)) == (ssize_t)sizeof number) {
+        if (atomic_load(&guard->page->ended))
+            process_tree_signal(number, NULL, DEADLINE_NEVER);
+        else
+            kill(guard->command, number);
+    }
+    return length < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+__attribute__((noreturn)) static void kill_all(const struct guard *guard)
+{
+    while (reap(guard)) {
+        process_tree_kill(NULL);
+        (void)poll(NULL, 0, KILL_INTERVAL_MS);
+    }
+    _exit(0);
+}
+
+void guard_run(int fd, const char *const *argv, const struct signals *signals, struct guard_page *page)
+{
+    struct guard guard = {.fd = fd, .dlock = getppid(), .page = page};
+    sigset_t all, child;
+    sigfillset(&all);
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    (void)prctl(PR_SET_NAME, "dlock-guard");
+    int signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    bool ready = signal_fd >= 0 && sigprocmask(SIG_SETMASK, &all, NULL) == 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+    guard.command = ready ? spawn(argv, signals, &page->exec_errno) : -1;
+    if (guard.command < 0) {
+        atomic_store(&page->error, errno);
+        _exit(0);
+    }
+    atomic_store(&page->command, (int)guard.command);
+    tell(&guard);
+    while (reap(&guard)) {
+        struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = signal_fd, .events = POLLIN}};
+        struct signalfd_siginfo info;
+        (void)poll(fds, 2, -1);
+        if (fds[0].revents != 0 && !pass_on(&guard))
+            kill_all(&guard);
+        while (read(signal_fd, &info, sizeof info) > 0)
+            continue;
+    }
+    _exit(0);
+}

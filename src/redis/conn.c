@@ -1,0 +1,412 @@
+/* A connection is used by one thread at a time: by the main thread until the
+ * command runs, by the watch thread while it does (run/watch.c), by the main
+ * thread again for the release. */
+#include "redis/conn.h"
+
+#include "redis/login.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+enum {
+    REPLY_MOST_BYTES = 1 << 24, /* nothing that we ask for comes near it: ten thousand holders have 4 MB */
+    MESSAGE_MOST_BYTES = 1 << 20,
+    MESSAGES_AT_ONCE = 1 << 16, /* bytes; then whoever reads them looks at the clock */
+};
+
+void redis_command_add(struct redis_command *command, const char *word)
+{
+    if (command->count >= (int)(sizeof command->words / sizeof *command->words))
+        abort(); /* a mistake in this program */
+    command->words[command->count] = word;
+    command->lengths[command->count++] = strlen(word);
+}
+
+struct redis_command redis_command_of(const char *const *words)
+{
+    struct redis_command command = {0};
+    for (; *words != NULL; words++)
+        redis_command_add(&command, *words);
+    return command;
+}
+
+void redis_conn_init(struct redis_conn *conn, const struct redis_url *url, const struct redis_settings *settings)
+{
+    *conn = (struct redis_conn){.url = url, .settings = settings, .at = url->hosts[0], .socket = {.fd = -1, .alarm_fd = -1}};
+}
+
+void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at)
+{
+    if (strcmp(at->host, conn->at.host) == 0 && strcmp(at->port, conn->at.port) == 0 && strcmp(at->path, conn->at.path) == 0)
+        return;
+    redis_conn_close(conn);
+    conn->at = *at;
+    conn->addresses.count = 0;
+    conn->socket.heard = false;
+}
+
+static void forget_out(struct redis_conn *conn)
+{
+    if (conn->url->has_password && conn->out != NULL)
+        explicit_bzero(conn->out, conn->out_used);
+    conn->out_used = 0;
+}
+
+void redis_conn_close(struct redis_conn *conn)
+{
+    redis_socket_close(&conn->socket);
+    if (conn->reader != NULL)
+        redisReaderFree(conn->reader);
+    conn->reader = NULL;
+    forget_out(conn);
+    conn->greetings = 0;
+    conn->greeting_failed = false;
+    conn->asking = false;
+}
+
+void redis_conn_free(struct redis_conn *conn)
+{
+    redis_conn_close(conn);
+    free(conn->out);
+    conn->out = NULL;
+    conn->out_size = 0;
+}
+
+/* --- bytes --------------------------------------------------------------- */
+
+static enum lock_result fail(struct redis_conn *conn, struct why *why, const char *text)
+{
+    why_set(why, "%s", text);
+    redis_conn_close(conn);
+    return LOCK_UNAVAILABLE;
+}
+
+enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct why *why)
+{
+    return fail(conn, why, "its answer makes no sense");
+}
+
+/* Not with realloc(3), which would leave a copy of a password behind. */
+static bool grow(struct redis_conn *conn, size_t size)
+{
+    char *larger = malloc(size);
+    if (larger == NULL)
+        return false;
+    if (conn->out != NULL) {
+        memcpy(larger, conn->out, conn->out_used);
+        explicit_bzero(conn->out, conn->out_used);
+    }
+    free(conn->out);
+    conn->out = larger;
+    conn->out_size = size;
+    return true;
+}
+
+static bool queue(struct redis_conn *conn, const struct redis_command *command)
+{
+    char *bytes;
+    const char **words = (const char **)(uintptr_t)command->words; /* hiredis does not write to them */
+    long long length = redisFormatCommandArgv(&bytes, command->count, words, command->lengths);
+    if (length < 0)
+        return false;
+    size_t needed = conn->out_used + (size_t)length;
+    bool fits = needed <= conn->out_size || grow(conn, needed);
+    if (fits) {
+        memcpy(conn->out + conn->out_used, bytes, (size_t)length);
+        conn->out_used = needed;
+    }
+    if (conn->url->has_password) /* it may be that of AUTH */
+        explicit_bzero(bytes, (size_t)length);
+    redisFreeCommand(bytes);
+    return fits;
+}
+
+static void hear(const struct redis_conn *conn, redisReply *message)
+{
+    if (conn->on_message != NULL)
+        conn->on_message(conn->message_data, message->element[1]->str, message->element[2]);
+    freeReplyObject(message);
+}
+
+/* A whole reply among what was read: LOCK_OK with *reply set, NULL: there is none
+ * yet. Messages before it are heard. */
+static enum lock_result take_reply(struct redis_conn *conn, redisReply **reply, struct why *why)
+{
+    for (;;) {
+        if (!redis_reader_next(conn->reader, reply))
+            return fail(conn, why, "its reply is not the Redis protocol");
+        if (*reply == NULL || !redis_is_message(*reply))
+            return LOCK_OK;
+        hear(conn, *reply);
+    }
+}
+
+static enum lock_result flush(struct redis_conn *conn, struct bound bound, struct why *why)
+{
+    enum lock_result result = redis_socket_send(&conn->socket, conn->out, conn->out_used, bound, why);
+    if (result == LOCK_OK)
+        forget_out(conn);
+    else
+        redis_conn_close(conn);
+    return result;
+}
+
+static enum lock_result receive(struct redis_conn *conn, redisReply **reply, struct bound bound, struct why *why)
+{
+    for (bool late = false;;) {
+        enum lock_result result = take_reply(conn, reply, why);
+        if (result != LOCK_OK || *reply != NULL)
+            return result;
+        if (late)
+            return fail(conn, why, "it did not answer in time");
+        if (conn->received > REPLY_MOST_BYTES)
+            return fail(conn, why, "its reply has no end");
+        char bytes[16384];
+        size_t length;
+        result = redis_socket_receive(&conn->socket, bytes, sizeof bytes, &length, bound, why);
+        if (result != LOCK_OK) {
+            redis_conn_close(conn);
+            return result;
+        }
+        conn->received += length;
+        if (redisReaderFeed(conn->reader, bytes, length) != REDIS_OK)
+            return fail(conn, why, "out of memory for its reply");
+        late = deadline_passed(bound.until); /* there is no wait for bytes that never cease to come */
+    }
+}
+
+/* --- connecting ---------------------------------------------------------- */
+
+static void unix_address(struct addresses *addresses, const char *path)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    memcpy(at.sun_path, path, strlen(path) + 1); /* redis/url.h: as large */
+    memcpy(&addresses->list[0].at, &at, sizeof at);
+    addresses->list[0].size = sizeof at;
+    addresses->count = 1;
+}
+
+static enum lock_result connect_socket(struct redis_conn *conn, struct bound bound, struct why *why)
+{
+    struct redis_tls *tls = conn->at.path[0] == '\0' ? conn->settings->tls : NULL;
+    return redis_socket_connect(&conn->socket, &conn->addresses, tls, conn->at.host, bound, why);
+}
+
+static bool queue_one(struct redis_conn *conn, struct redis_command command)
+{
+    conn->greetings++;
+    return queue(conn, &command);
+}
+
+static bool queue_greeting(struct redis_conn *conn)
+{
+    const struct redis_url *url = conn->url;
+    char database[16];
+    snprintf(database, sizeof database, "%d", url->database);
+    if (url->has_password) {
+        bool user = url->user[0] != '\0';
+        if (!queue_one(conn, redis_words("AUTH", user ? url->user : url->password, user ? url->password : NULL)))
+            return false;
+    }
+    if (url->database != 0 && !queue_one(conn, redis_words("SELECT", database)))
+        return false;
+    if (conn->masters_only && !queue_one(conn, redis_words("ROLE")))
+        return false;
+    return queue_one(conn, redis_words("CLIENT", "SETNAME", "dlock"));
+}
+
+enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct why *why)
+{
+    if (conn->socket.fd >= 0)
+        redis_conn_read_messages(conn); /* a reply that nobody has asked for is not to be the next one */
+    if (conn->socket.fd >= 0)
+        return LOCK_OK;
+    bound.until = deadline_earlier(bound.until, deadline_after(conn->settings->timeout));
+    conn->sent = false;
+    enum lock_result result = LOCK_OK;
+    if (conn->at.path[0] != '\0')
+        unix_address(&conn->addresses, conn->at.path);
+    else if (resolve)
+        result = redis_resolve(&conn->addresses, conn->at.host, conn->at.port, bound, why);
+    else if (conn->addresses.count == 0)
+        (void)redis_resolve_numeric(&conn->addresses, conn->at.host, conn->at.port);
+    if (result == LOCK_OK)
+        result = connect_socket(conn, bound, why);
+    conn->serial++;
+    if (result == LOCK_OK && !((conn->reader = redis_reader_create(&conn->limits)) != NULL && queue_greeting(conn))) {
+        redis_conn_close(conn);
+        why_set(why, "out of memory");
+        result = LOCK_SYSTEM;
+    }
+    return result;
+}
+
+/* --- calls --------------------------------------------------------------- */
+
+/* What a server says that does not serve us at all, as its answer to the very
+ * first command, before it closes the connection: "ERR max number of clients
+ * reached", "DENIED Redis is running in protected mode ...". */
+struct dismissal {
+    enum lock_result result; /* LOCK_OK: it has said nothing of the kind */
+    struct why why;
+};
+
+static void note_dismissal(struct dismissal *dismissal, const char *error)
+{
+    enum lock_result result = redis_error_result(error, &dismissal->why);
+    if (result == LOCK_UNAVAILABLE || redis_error_is(error, "DENIED")) /* else it is about the command */
+        dismissal->result = result;
+}
+
+/* {"master", ...} or {"slave", ...} or {"sentinel", ...} */
+static enum lock_result read_role(const struct redis_conn *conn, const redisReply *reply, struct why *why)
+{
+    bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 && reply->element[0]->type == REDIS_REPLY_STRING;
+    const char *role = told ? reply->element[0]->str : "";
+    if (strcmp(role, "master") == 0)
+        return LOCK_OK;
+    why_set(why, "%s port %s is %s", conn->at.host, conn->at.port,
+            strcmp(role, "slave") == 0 ? "a replica: a failover is under way" : "not a master");
+    return LOCK_UNAVAILABLE;
+}
+
+/* Reads the replies to the greeting, all of them, so that the reply to the
+ * command is the next one even where the greeting was refused. A server or an
+ * ACL without CLIENT SETNAME is fine: the name is only for CLIENT LIST. */
+static enum lock_result receive_greetings(struct redis_conn *conn, struct dismissal *dismissal, struct bound bound,
+                                          struct why *why)
+{
+    enum lock_result verdict = LOCK_OK;
+    bool first = conn->greetings > 0;
+    for (; conn->greetings > 0; conn->greetings--) {
+        redisReply *reply;
+        struct why own = {""};
+        enum lock_result result = receive(conn, &reply, bound, &own);
+        if (result != LOCK_OK && (verdict == LOCK_OK || result == LOCK_CANCELLED)) {
+            *why = own;
+            return result;
+        }
+        if (result != LOCK_OK)
+            return verdict; /* it has said why, and closed the connection */
+        bool is_name = conn->greetings == 1, is_role = conn->masters_only && conn->greetings == 2;
+        bool is_error = reply->type == REDIS_REPLY_ERROR;
+        if (is_error)
+            redis_login_hide(conn->url, reply->str);
+        if (is_error && first)
+            note_dismissal(dismissal, reply->str);
+        if (is_error && verdict == LOCK_OK && !is_name) {
+            verdict = redis_error_result(reply->str, why);
+            if (verdict == LOCK_REFUSED)
+                redis_login_explain(conn->url, &(struct redis_refused){NULL, NULL}, reply->str, why);
+        } else if (is_role && verdict == LOCK_OK) {
+            verdict = read_role(conn, reply, why);
+        }
+        if (!is_error && !is_role && reply->type != REDIS_REPLY_STATUS) {
+            freeReplyObject(reply);
+            return redis_conn_nonsense(conn, why);
+        }
+        conn->greeting_failed = verdict != LOCK_OK;
+        first = false;
+        freeReplyObject(reply);
+    }
+    return verdict;
+}
+
+/* Of a command that has several replies, the last, or an error. */
+static enum lock_result receive_last(struct redis_conn *conn, int replies, redisReply **reply, struct bound bound,
+                                     struct why *why)
+{
+    enum lock_result result = receive(conn, reply, bound, why);
+    for (; result == LOCK_OK && replies > 1 && (*reply)->type != REDIS_REPLY_ERROR; replies--) {
+        freeReplyObject(*reply);
+        result = receive(conn, reply, bound, why);
+    }
+    return result;
+}
+
+enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands, int count,
+                                 redisReply **replies, struct bound bound, struct why *why)
+{
+    int got = 0;
+    bound.until = deadline_earlier(bound.until, deadline_after(conn->settings->timeout));
+    conn->sent = false;
+    conn->received = 0;
+    for (int i = 0; i < count; i++) {
+        if (!queue(conn, &commands[i])) {
+            redis_conn_close(conn);
+            why_set(why, "out of memory");
+            return LOCK_SYSTEM;
+        }
+    }
+    conn->sent = count > 0;
+    enum lock_result result = flush(conn, bound, why);
+    if (result != LOCK_OK)
+        return result;
+    struct dismissal dismissal = {.result = LOCK_OK};
+    enum lock_result greeting = receive_greetings(conn, &dismissal, bound, why);
+    if (conn->socket.fd < 0)
+        return greeting;
+    struct why own = {""};
+    while (result == LOCK_OK && got < count) {
+        result = receive_last(conn, commands[got].replies, &replies[got], bound, &own);
+        got += result == LOCK_OK;
+    }
+    conn->received = result == LOCK_OK ? redis_reader_left(conn->reader) : 0;
+    if (result == LOCK_OK && !redis_reader_has_only_messages(conn->reader))
+        result = fail(conn, &own, "it answered more than it was asked");
+    if (result == LOCK_UNAVAILABLE && got == 0 && dismissal.result != LOCK_OK) {
+        result = dismissal.result;
+        own = dismissal.why;
+    }
+    if (greeting == LOCK_OK && result == LOCK_OK)
+        return LOCK_OK;
+    while (got > 0)
+        freeReplyObject(replies[--got]);
+    if (greeting != LOCK_OK)
+        return greeting;
+    *why = own;
+    return result;
+}
+
+bool redis_conn_has_unread(const struct redis_conn *conn)
+{
+    return redis_reader_left(conn->reader) > 0 || redis_socket_has_unread(&conn->socket);
+}
+
+void redis_conn_read_messages(struct redis_conn *conn)
+{
+    struct why ignored = {""};
+    size_t received = 0; /* by this call; conn->received: of a message that is not whole */
+    while (conn->socket.fd >= 0) {
+        redisReply *parsed;
+        char bytes[4096];
+        if (!redis_reader_next(conn->reader, &parsed) || (parsed != NULL && !redis_is_message(parsed))) {
+            if (parsed != NULL)
+                freeReplyObject(parsed);
+            redis_conn_close(conn);
+            return;
+        }
+        if (parsed != NULL) {
+            hear(conn, parsed);
+            conn->received = redis_reader_left(conn->reader);
+            continue;
+        }
+        if (received > MESSAGES_AT_ONCE)
+            return;
+        if (conn->received > MESSAGE_MOST_BYTES) {
+            (void)fail(conn, &ignored, "its message has no end");
+            return;
+        }
+        ssize_t length = redis_socket_take(&conn->socket, bytes, sizeof bytes);
+        if (length < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        received += length > 0 ? (size_t)length : 0;
+        conn->received += length > 0 ? (size_t)length : 0;
+        if (length <= 0 || redisReaderFeed(conn->reader, bytes, (size_t)length) != REDIS_OK)
+            (void)fail(conn, &ignored, "it closed the connection");
+    }
+}

@@ -1,0 +1,108 @@
+/* One connection to a Redis server: greeting, calls, messages; a deadline on every
+ * wait. hiredis formats the commands and parses the replies; redis/socket.c moves the
+ * bytes, since hiredis 0.14 lets nobody else do it. */
+#ifndef DLOCK_REDIS_CONN_H
+#define DLOCK_REDIS_CONN_H
+
+#include "redis/error.h"
+#include "redis/reader.h"
+#include "redis/resolve.h"
+#include "redis/settings.h"
+#include "redis/socket.h"
+#include "redis/url.h"
+#include "util/clock.h"
+#include "util/errmsg.h"
+#include "util/exit_status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* What the server says unasked on a channel. */
+typedef void redis_message(void *data, const char *channel, const redisReply *payload);
+
+struct redis_conn {
+    const struct redis_url *url;
+    const struct redis_settings *settings;
+    struct redis_endpoint at; /* where it connects to; set with redis_conn_go_to() */
+    bool masters_only; /* a server that is not the master serves nothing */
+    redis_message *on_message; /* NULL: nobody wants to know */
+    void *message_data;
+    struct redis_socket socket;
+    unsigned serial; /* rises with each connection that is made */
+    redisReader *reader;
+    struct redis_limits limits; /* of the reader */
+    char *out; /* what is to be written */
+    size_t out_used, out_size;
+    size_t received; /* bytes: in this call, and of a message that is not whole after it */
+    bool asking;   /* each script is led by ASKING: the slot is on its way to this node of a Cluster */
+    int greetings; /* replies to AUTH, SELECT, ROLE, CLIENT SETNAME still to come */
+    bool greeting_failed; /* one of these was an error: the connection is not where it should be */
+    bool sent;     /* whether the last call may have reached the server */
+    struct addresses addresses; /* that the name had when last asked for */
+};
+
+/* A command as words; a length of its own for each, since keys may hold any
+ * byte. */
+struct redis_command {
+    int count;
+    int replies; /* SUBSCRIBE and its like: one for each channel, of which the last is kept; 0: one */
+    const char *words[32];
+    size_t lengths[32];
+};
+
+void redis_command_add(struct redis_command *command, const char *word);
+
+/* The command of these words, up to the first that is NULL. */
+struct redis_command redis_command_of(const char *const *words);
+#define redis_words(...) redis_command_of((const char *const[]){__VA_ARGS__, NULL})
+
+/* Sets up a closed connection to the first host of url. Both must outlive it. */
+void redis_conn_init(struct redis_conn *conn, const struct redis_url *url, const struct redis_settings *settings);
+
+/* The next connection is made to this server; one to another is closed. */
+void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at);
+
+/* Closes the socket and forgets what was half read or written. The
+ * connection may be used again: the next call connects anew. */
+void redis_conn_close(struct redis_conn *conn);
+
+/* Closes it and frees everything. */
+void redis_conn_free(struct redis_conn *conn);
+
+/* Connects if it is closed, or has ended, or says what nobody has asked for; tries
+ * each address of the host in turn. With `resolve` a name is looked up anew;
+ * without, addresses found earlier are used (if there are none and it is no address
+ * itself, LOCK_UNAVAILABLE). Login, database and client name are queued, and with
+ * masters_only the question for its role, to go out in one write with the first call.
+ * LOCK_OK; else as redis_conn_call(). */
+enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct why *why);
+
+/* Sends `count` commands in one write (0: the greeting alone, if it is due) and waits
+ * for a reply to each, which the caller frees with freeReplyObject(); a reply that is
+ * an error is the caller's to judge (redis_error_result()). Messages that come in
+ * between go to on_message. The limit is settings->timeout, cut by bound, and so many
+ * bytes for all of it.
+ * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time, nonsense for one, or
+ * more than was asked for; LOCK_REFUSED: the server takes no client like us;
+ * LOCK_CANCELLED; LOCK_SYSTEM: the connection is closed. Where the login or the
+ * database was refused, greeting_failed is set and the result is what
+ * redis_error_result() says, or LOCK_UNAVAILABLE where it is not the master; then the
+ * connection is still open, and the commands may have been carried out where it stands.
+ * Of all but LOCK_OK, there are no replies, and conn->sent tells whether the commands
+ * may have been carried out. */
+enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands, int count,
+                                 redisReply **replies, struct bound bound, struct why *why);
+
+/* For an answer that makes no sense: closes the connection. LOCK_UNAVAILABLE. */
+enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct why *why);
+
+/* Whether more was read than the last call asked for: no poll(2) on the
+ * descriptor shows it. */
+bool redis_conn_has_unread(const struct redis_conn *conn);
+
+/* Takes in the messages that have come, without waiting for any; of a flood, a part.
+ * Where the connection has ended, or something else comes that nobody has asked for,
+ * it is closed. */
+void redis_conn_read_messages(struct redis_conn *conn);
+
+#endif

@@ -1,0 +1,170 @@
+/* By the code, and by the words right behind "ERR"; never by what stands
+ * anywhere in the text, where names of keys and hosts stand too. */
+#include "redis/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char digits[] = "0123456789";
+
+/* Past "@user_script:3: " or "@user_script: 3: "; NULL: it does not begin so. */
+static const char *skip_place(const char *text)
+{
+    static const char place[] = "@user_script:";
+    if (strncmp(text, place, strlen(place)) != 0)
+        return NULL;
+    text += strlen(place);
+    text += strspn(text, " ");
+    size_t length = strspn(text, digits);
+    return length > 0 && text[length] == ':' && text[length + 1] == ' ' ? text + length + 2 : NULL;
+}
+
+/* Past all but the last "ERR " of an error that a script has passed on. */
+static const char *skip_repeated(const char *text)
+{
+    static const char twice[] = "ERR ERR ";
+    while (strncmp(text, twice, strlen(twice)) == 0)
+        text += strlen("ERR ");
+    return text;
+}
+
+/* Redis 5 and 6 put before the error of a call inside a script where it
+ * happened, once or twice, and leave the '-' of the protocol there:
+ * "ERR Error running script (call to f_SHA1): @user_script:3: @user_script: 3: -READONLY You can't ...".
+ * An error that the script returns has only "@user_script: 3: " before it.
+ * Redis 7 and Valkey put it behind: "READONLY You can't ... script: SHA1, on @user_script:3." */
+static const char *unwrapped(const char *error)
+{
+    static const char wrapper[] = "ERR Error running script", place[] = "@user_script:";
+    const char *text = strncmp(error, wrapper, strlen(wrapper)) == 0 ? strstr(error, ": @user_script:") : NULL;
+    text = text != NULL ? text + 2 : error;
+    if (strncmp(text, place, strlen(place)) != 0)
+        return skip_repeated(text);
+    for (const char *next = skip_place(text); next != NULL; next = skip_place(text))
+        text = next;
+    return skip_repeated(text + strspn(text, "@-"));
+}
+
+/* How long the text is without " script: SHA1, on @user_script:3." at its end. */
+static size_t length_without_place(const char *text)
+{
+    static const char begin[] = " script: ", end[] = ", on @user_script:";
+    for (const char *at = text; (at = strstr(at, begin)) != NULL; at++) {
+        const char *sha1 = at + strlen(begin);
+        if (strncmp(sha1 + strspn(sha1, "0123456789abcdef"), end, strlen(end)) == 0)
+            return (size_t)(at - text);
+    }
+    return strlen(text);
+}
+
+void redis_error_text(const char *error, char *text, size_t size)
+{
+    error = unwrapped(error);
+    snprintf(text, size, "%.*s", (int)length_without_place(error), error);
+}
+
+/* Servers before Redis 7.2 do not say which command of a script they refuse, and none
+ * says which one it does not know, but in which line, "@user_script:31". */
+bool redis_error_command(const char *error, const char *script, char *command, size_t size)
+{
+    const char *mark = NULL, *line = script, *call;
+    for (const char *at = error; (at = strstr(at, "@user_script:")) != NULL; at++)
+        mark = at + strlen("@user_script:");
+    if (mark == NULL)
+        return false;
+    for (long number = strtol(mark, NULL, 10); number > 1 && line != NULL; number--) {
+        line = strchr(line, '\n');
+        line = line != NULL ? line + 1 : NULL;
+    }
+    call = line != NULL ? strstr(line, "call('") : NULL;
+    if (call == NULL || memchr(line, '\n', (size_t)(call - line)) != NULL)
+        return false;
+    call += strlen("call('");
+    snprintf(command, size, "%.*s", (int)strcspn(call, "'"), call);
+    return true;
+}
+
+/* How long the code is that text begins with; 0: there is none. */
+static size_t code_length(const char *text)
+{
+    size_t length = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    return length > 1 && (text[length] == ' ' || text[length] == '\0') ? length : 0;
+}
+
+static bool has_code(const char *text, const char *code)
+{
+    size_t length = code_length(text);
+    return length == strlen(code) && strncmp(text, code, length) == 0;
+}
+
+bool redis_error_is(const char *error, const char *code)
+{
+    return has_code(unwrapped(error), code);
+}
+
+bool redis_error_has_code(const char *error)
+{
+    const char *text = unwrapped(error);
+    return code_length(text) > 0 && !has_code(text, "ERR");
+}
+
+static bool has_one_of(const char *text, const char *const *codes, const char *const *beginnings)
+{
+    for (; *codes != NULL; codes++)
+        if (has_code(text, *codes))
+            return true;
+    if (!has_code(text, "ERR") && code_length(text) > 0)
+        return false;
+    if (has_code(text, "ERR")) {
+        text += strlen("ERR");
+        text += strspn(text, " ");
+    }
+    for (; *beginnings != NULL; beginnings++)
+        if (strncmp(text, *beginnings, strlen(*beginnings)) == 0)
+            return true;
+    return false;
+}
+
+enum lock_result redis_error_result(const char *error, struct why *why)
+{
+    static const char *const refused_codes[] = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED", NULL};
+    static const char *const refused[] = {
+        "invalid password", /* WRONGPASS before Redis 6 */
+        "Client sent AUTH, but no password is set", /* Redis 5 */
+        "AUTH <password> called without any password configured", /* later */
+        "The user executing the script can't", /* NOPERM inside a script */
+        "ACL failure in script",                /* the same since Redis 7.2 */
+        "wrong number of arguments for 'auth'", /* how Redis 5 says that it knows no users */
+        NULL,
+    };
+    static const char *const cluster_codes[] = {"MOVED", "ASK", "CROSSSLOT", NULL};
+    static const char *const invalid[] = {
+        "DB index is out of range",
+        "invalid DB index",
+        "SELECT is not allowed in cluster mode",
+        "unknown command",
+        "unsupported command", /* Envoy */
+        "Unknown Redis command called from", /* the same inside a script */
+        "Unknown command called from",       /* Valkey */
+        NULL,
+    };
+    /* Before a login it takes no command as long as ours, and says so in its own way. */
+    static const char *const nothing[] = {NULL};
+    static const char *const unauthenticated[] = {"Protocol error: unauthenticated", NULL};
+    static const char *const no_scripts[] = {"unknown command 'EVALSHA'", "unknown command `EVALSHA`", NULL};
+    const char *text = unwrapped(error);
+    why_set(why, "it answered: %.400s", *error != '\0' ? skip_repeated(error) : "an error without a text");
+    if (has_one_of(text, nothing, unauthenticated)) {
+        why_set(why, "it wants a user and a password: NOAUTH Authentication required");
+        return LOCK_REFUSED;
+    }
+    if (has_one_of(text, refused_codes, refused))
+        return LOCK_REFUSED;
+    if (has_one_of(text, nothing, no_scripts))
+        why_set(why, "it runs no scripts; if it is a Sentinel, redis+sentinel:// stands in the URL; it answered: %.400s",
+                error);
+    if (has_one_of(text, cluster_codes, nothing))
+        why_set(why, "it is a node of a Cluster, for which redis+cluster:// stands in the URL; it answered: %.400s", error);
+    return has_one_of(text, cluster_codes, invalid) ? LOCK_INVALID : LOCK_UNAVAILABLE;
+}

@@ -1,0 +1,195 @@
+#include "redis/login.h"
+
+#include "lock/lock_name.h"
+#include "redis/error.h"
+#include "util/secret_file.h"
+#include "util/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char credential[] = "dlock.password", variable[] = "REDISCLI_AUTH";
+
+/* --- where the password comes from --------------------------------------- */
+
+/* Where *why begins with the path. */
+static void name_kind(struct why *why)
+{
+    struct why bare = *why;
+    why_set(why, "the password file %s", bare.text);
+}
+
+static enum lock_result read_password(struct redis_url *url, const char *path, struct why *why)
+{
+    struct secret secret;
+    enum lock_result result = secret_read(&secret, path, why);
+    if (result == LOCK_OK && memchr(secret.bytes, '\0', secret.length) != NULL) {
+        why_set(why, "%.300s: there is a NUL in it", path);
+        result = LOCK_INVALID;
+    } else if (result == LOCK_OK && secret.length >= sizeof url->password) {
+        why_set(why, "%.300s: it is too long for a password", path);
+        result = LOCK_INVALID;
+    }
+    if (result == LOCK_OK)
+        memcpy(url->password, secret.bytes, secret.length); /* the rest is NULs: redis_url_parse() */
+    else
+        name_kind(why);
+    url->has_password = result == LOCK_OK;
+    secret_wipe(&secret);
+    return result;
+}
+
+/* systemd.exec(5), LoadCredential= */
+static enum lock_result read_credential(struct redis_url *url, struct why *why)
+{
+    char path[4096];
+    const char *directory = getenv("CREDENTIALS_DIRECTORY");
+    if (directory == NULL || *directory != '/')
+        return LOCK_OK;
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, credential) >= sizeof path || access(path, F_OK) != 0)
+        return LOCK_OK; /* the service has others */
+    url->password_from = "the credential dlock.password";
+    return read_password(url, path, why);
+}
+
+/* The string stays where it is, for the next URL. */
+static enum lock_result read_variable(const char *text, struct redis_url *url, struct why *why)
+{
+    if (text == NULL || *text == '\0')
+        return LOCK_OK;
+    if (strlen(text) >= sizeof url->password) {
+        why_set(why, "%s: it is too long for a password", variable);
+        return LOCK_INVALID;
+    }
+    text_copy(url->password, sizeof url->password, text);
+    url->password_from = variable;
+    url->has_password = true;
+    (void)unsetenv(variable); /* fails for a bad name alone */
+    return LOCK_OK;
+}
+
+static enum lock_result find(struct redis_url *url, const struct redis_settings *settings, struct why *why)
+{
+    enum lock_result result;
+    url->password_from = "the URL";
+    if (url->has_password)
+        return LOCK_OK;
+    if (settings->password_file != NULL) {
+        url->password_from = settings->password_file;
+        return read_password(url, settings->password_file, why);
+    }
+    result = read_credential(url, why);
+    if (result == LOCK_OK && !url->has_password)
+        result = read_variable(settings->cli_auth, url, why);
+    return result;
+}
+
+/* Where somebody may wonder why it goes without this outside. */
+static const char *hint(void)
+{
+    return getenv("DLOCK_HELD") != NULL ? " (the command is not told the password of the dlock around it)" : "";
+}
+
+/* A password with a colon in it needs a user, or a colon before it. */
+enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct why *why)
+{
+    char user[sizeof url->user] = "";
+    enum lock_result result = read_password(url, path, why);
+    char *colon = strchr(url->password, ':');
+    if (result != LOCK_OK)
+        return result;
+    url->password_from = path;
+    if (colon == NULL)
+        return secret_leave_no_core(why);
+    size_t length = (size_t)(colon - url->password), rest = strlen(colon + 1);
+    if (length >= sizeof user || rest == 0) {
+        why_set(why, "the password file %.300s: %s", path, rest == 0 ? "the password is empty" : "the user is too long");
+        return LOCK_INVALID;
+    }
+    memcpy(user, url->password, length);
+    memcpy(url->user, user, sizeof user);
+    memmove(url->password, colon + 1, rest);
+    explicit_bzero(url->password + rest, length + 1);
+    return secret_leave_no_core(why);
+}
+
+enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings, enum redis_fault *fault,
+                                  struct why *why)
+{
+    *fault = REDIS_FAULT_NONE;
+    enum lock_result result = find(url, settings, why);
+    if (result != LOCK_OK)
+        return result;
+    *fault = REDIS_FAULT_URL;
+    if (!url->has_password && *url->user != '\0') {
+        why_set(why, "there is a user but no password: redis://USER:PASSWORD@HOST, --password-file, the credential %s or %s "
+                     "has one%s", credential, variable, hint());
+        return LOCK_INVALID;
+    }
+    return url->has_password ? secret_leave_no_core(why) : LOCK_OK;
+}
+
+/* --- what a refusal means ------------------------------------------------ */
+
+static bool says(const char *error, const char *words)
+{
+    return strstr(error, words) != NULL;
+}
+
+/* "ERR unknown command 'AUTH', with args beginning with: 'user' 'password'", and a
+ * long password is cut short there. What others may say is searched for a whole
+ * one; one of few bytes is found in any text, and may be a part of "unknown". */
+void redis_login_hide(const struct redis_url *url, char *error)
+{
+    enum { PASSWORD_LEAST = 4 };
+    struct why ignored = {""};
+    size_t length = strlen(url->password);
+    char *words = strstr(error, ", with args beginning with");
+    if (words != NULL)
+        *words = '\0';
+    if (length < PASSWORD_LEAST || redis_error_result(error, &ignored) == LOCK_REFUSED)
+        return;
+    for (char *at = error + strcspn(error, " "); (at = strstr(at, url->password)) != NULL; at += length)
+        memset(at, '*', length);
+}
+
+static void explain_permission(const char *user, const struct redis_refused *refused, const char *error,
+                               struct why *why)
+{
+    static const char advice[] = "; the manual, dlock(1), has the permissions that are needed";
+    char what[2 * LOCK_KEY_SIZE] = "", command[32], companions[2 * LOCK_KEY_SIZE], answer[250];
+    if (refused->key != NULL && (says(error, " a key") || says(error, " the keys"))) {
+        lock_key_companion(companions, sizeof companions, refused->key, "*");
+        snprintf(what, sizeof what, ", who needs the keys %.80s and %.80s", refused->key, companions);
+    } else if (refused->script != NULL && !says(error, "' command") &&
+               redis_error_command(error, refused->script, command, sizeof command)) {
+        snprintf(what, sizeof what, ", who needs the command %s", command);
+    }
+    redis_error_text(error, answer, sizeof answer);
+    why_set(why, "it refuses the user %.60s%s: it answered: %s%s", user, what, answer, advice);
+}
+
+void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused, const char *error,
+                         struct why *why)
+{
+    const char *user = *url->user != '\0' ? url->user : "default";
+    if (says(error, "wrong number of arguments for 'auth'")) {
+        why_set(why, "it knows no users, as Redis before 6.0: leave the user %.60s out of the URL; it answered: %.200s", user,
+                error);
+    } else if (says(error, "no password is set") || says(error, "without any password")) {
+        why_set(why, "it asks for no password, and %.200s has one: it answered: %.300s", url->password_from, error);
+    } else if (says(error, "WRONGPASS") || says(error, "invalid password")) {
+        why_set(why, "it refuses the user %.60s with the password of %.200s: it answered: %.300s", user,
+                url->password_from, error);
+    } else if (url->is_of_sentinels && !url->has_password && (says(error, "NOAUTH") || says(error, "unauthenticated"))) {
+        why_set(why, "it wants a password of its own: it answered: NOAUTH Authentication required; "
+                     "--sentinel-password-file has it");
+    } else if (says(error, "NOAUTH") || says(error, "unauthenticated")) {
+        why_set(why, "it wants a password, and none is configured: it answered: NOAUTH Authentication required; the URL, "
+                     "--password-file, the credential %s or %s has it%s", credential, variable, hint());
+    } else {
+        explain_permission(user, refused, error, why);
+    }
+}

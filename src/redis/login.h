@@ -1,0 +1,39 @@
+/* With which user and password we come to Redis, and what its refusal means. */
+#ifndef DLOCK_REDIS_LOGIN_H
+#define DLOCK_REDIS_LOGIN_H
+
+#include "redis/settings.h"
+#include "redis/url.h"
+#include "util/errmsg.h"
+#include "util/exit_status.h"
+
+/* Where the URL has no password, takes the first there is of: the file of
+ * --password-file, the service's credential "dlock.password", REDISCLI_AUTH,
+ * which is then gone from the environment. With a password, from wherever, this
+ * process leaves no core file any more. To be called by the main thread,
+ * before there is another.
+ * LOCK_OK, with or without a password; LOCK_INVALID, LOCK_REFUSED: the file,
+ * which *why names, cannot be used or may not be read; LOCK_INVALID: a user
+ * without a password, for which *fault is REDIS_FAULT_URL; LOCK_SYSTEM. */
+enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings, enum redis_fault *fault,
+                                  struct why *why);
+
+/* Takes user and password from a file that holds USER:PASSWORD or PASSWORD.
+ * LOCK_OK; LOCK_INVALID, LOCK_REFUSED as above. */
+enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct why *why);
+
+/* Takes what a server repeats of AUTH out of its error, where it knows no AUTH. */
+void redis_login_hide(const struct redis_url *url, char *error);
+
+/* What was asked for when a refusal came. */
+struct redis_refused {
+    const char *script; /* text; NULL: none */
+    const char *key;    /* of the lock; NULL: none */
+};
+
+/* After an error reply that redis_error_result() calls LOCK_REFUSED: the text
+ * says who was refused what, and what helps. */
+void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused, const char *error,
+                         struct why *why);
+
+#endif

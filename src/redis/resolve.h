@@ -1,0 +1,35 @@
+/* Host names to addresses, within a bound. */
+#ifndef DLOCK_REDIS_RESOLVE_H
+#define DLOCK_REDIS_RESOLVE_H
+
+#include "util/clock.h"
+#include "util/errmsg.h"
+#include "util/exit_status.h"
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+enum { ADDRESSES_MOST = 8 };
+
+struct address {
+    struct sockaddr_storage at;
+    socklen_t size;
+};
+
+struct addresses {
+    int count;
+    struct address list[ADDRESSES_MOST];
+};
+
+/* Looks up host (a name, an IPv4 or an IPv6 address) and port (a number), in
+ * the order of RFC 6724 that getaddrinfo(3) gives.
+ * LOCK_OK with at least one address; LOCK_UNAVAILABLE with *why set;
+ * LOCK_CANCELLED; LOCK_SYSTEM. */
+enum lock_result redis_resolve(struct addresses *found, const char *host, const char *port, struct bound bound,
+                               struct why *why);
+
+/* The same for what is an address already: no thread, no wait. False, and none
+ * found, where it is a name. */
+bool redis_resolve_numeric(struct addresses *found, const char *host, const char *port);
+
+#endif

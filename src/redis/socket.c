@@ -1,0 +1,268 @@
+#include "redis/socket.h"
+
+#include "redis/tls.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { TLS_ALERT = 21 }; /* first byte of such a record, and of no reply of Redis: RFC 8446, 5.1 */
+
+/* A server that is gone without a word is noticed after KEEP_IDLE and KEEP_COUNT
+ * lost probes: 9 s, sooner than the longest interval between two checks (10 s)
+ * and far sooner than a waiter that rests asks again. One lost probe is not enough,
+ * as it would be with a TCP_USER_TIMEOUT below KEEP_IDLE: where that is set, it and
+ * not the count ends the connection (tcp(7); "When TCP sockets refuse to die",
+ * blog.cloudflare.com). It is for bytes that nobody acknowledges, too. */
+enum { KEEP_IDLE_S = 5, KEEP_INTERVAL_S = 1, KEEP_COUNT = 4, UNACKNOWLEDGED_MS = 9000 };
+
+void redis_socket_close(struct redis_socket *sock)
+{
+    redis_tls_end(sock->tls);
+    sock->tls = NULL;
+    if (sock->fd >= 0)
+        close(sock->fd);
+    sock->fd = -1;
+}
+
+static enum lock_result fail(struct redis_socket *sock, struct why *why, const char *text)
+{
+    why_set(why, "%s", text);
+    redis_socket_close(sock);
+    return LOCK_UNAVAILABLE;
+}
+
+/* Waits until the connection is ready for events. LOCK_OK, LOCK_UNAVAILABLE (too
+ * late, or the alarm), LOCK_CANCELLED. */
+static enum lock_result await(const struct redis_socket *sock, short events, struct bound bound)
+{
+    struct pollfd fds[3] = {
+        {.fd = sock->fd, .events = events},
+        {.fd = bound.cancel_fd, .events = POLLIN},
+        {.fd = sock->alarm_fd, .events = POLLIN},
+    };
+    int ready;
+    do
+        ready = poll(fds, 3, deadline_poll_ms(bound.until));
+    while (ready < 0 && errno == EINTR);
+    if (ready > 0 && fds[1].revents != 0)
+        return LOCK_CANCELLED;
+    return ready > 0 && fds[0].revents != 0 ? LOCK_OK : LOCK_UNAVAILABLE;
+}
+
+/* recv(2) and send(2), or what TLS makes of them. */
+ssize_t redis_socket_take(const struct redis_socket *sock, void *bytes, size_t size)
+{
+    return sock->tls != NULL ? redis_tls_receive(sock->tls, bytes, size) : recv(sock->fd, bytes, size, 0);
+}
+
+static ssize_t put_bytes(const struct redis_socket *sock, const void *bytes, size_t size)
+{
+    return sock->tls != NULL ? redis_tls_send(sock->tls, bytes, size) : send(sock->fd, bytes, size, MSG_NOSIGNAL);
+}
+
+/* Whether what went wrong looks like a server with TLS that was spoken to in
+ * plain: it hangs up, or answers with a record of TLS. One that has answered before
+ * is none. */
+static bool may_want_tls(const struct redis_socket *sock)
+{
+    return sock->tls == NULL && sock->is_tcp && !sock->heard;
+}
+
+static enum lock_result fail_closed(struct redis_socket *sock, struct why *why, const char *text)
+{
+    static const char hint[] = "before it said a word; a proxy whose server is down does that, and a server with "
+                               "TLS: is it rediss:// that is meant?";
+    char hinted[200];
+    snprintf(hinted, sizeof hinted, "%s %s", text, hint);
+    return fail(sock, why, may_want_tls(sock) ? hinted : text);
+}
+
+static enum lock_result fail_tls(struct redis_socket *sock, struct why *why)
+{
+    enum lock_result result = redis_tls_error(sock->tls, why);
+    redis_socket_close(sock);
+    return result;
+}
+
+/* After bytes that could not be moved, with errno: LOCK_OK to try again. Else the
+ * connection is closed. */
+static enum lock_result await_more(struct redis_socket *sock, short events, const char *too_late, struct bound bound,
+                                   struct why *why)
+{
+    if (errno == EINTR)
+        return LOCK_OK;
+    if (errno == EPROTO && sock->tls != NULL)
+        return fail_tls(sock, why);
+    if (errno == ECONNRESET || errno == EPIPE)
+        return fail_closed(sock, why, strerror(errno));
+    if (errno != EAGAIN)
+        return fail(sock, why, strerror(errno));
+    enum lock_result result = await(sock, sock->tls != NULL ? redis_tls_events(sock->tls) : events, bound);
+    if (result == LOCK_UNAVAILABLE)
+        return fail(sock, why, too_late);
+    if (result == LOCK_CANCELLED)
+        redis_socket_close(sock);
+    return result;
+}
+
+enum lock_result redis_socket_send(struct redis_socket *sock, const char *bytes, size_t size, struct bound bound,
+                                   struct why *why)
+{
+    size_t done = 0;
+    while (done < size) {
+        ssize_t sent = put_bytes(sock, bytes + done, size - done);
+        if (sent >= 0) {
+            done += (size_t)sent;
+            continue;
+        }
+        if (errno == EPIPE || errno == ECONNRESET)
+            break;
+        enum lock_result result = await_more(sock, POLLOUT, "it took no more bytes in time", bound, why);
+        if (result != LOCK_OK)
+            return result;
+    }
+    return LOCK_OK;
+}
+
+/* As recv(2), but looks for a moment before it says EAGAIN: a server on this
+ * host answers in less time than it takes to fall asleep and be woken. */
+static ssize_t receive_some(const struct redis_socket *sock, char *bytes, size_t size)
+{
+    struct deadline moment = deadline_after((struct duration){sock->is_crowded ? 0 : 80 * NS_PER_US});
+    ssize_t length;
+    do
+        length = redis_socket_take(sock, bytes, size);
+    while (length < 0 && errno == EAGAIN && !deadline_passed(moment));
+    return length;
+}
+
+enum lock_result redis_socket_receive(struct redis_socket *sock, char *bytes, size_t size, size_t *length,
+                                      struct bound bound, struct why *why)
+{
+    for (;;) {
+        ssize_t received = receive_some(sock, bytes, size);
+        if (received > 0) {
+            if (bytes[0] == TLS_ALERT && may_want_tls(sock))
+                return fail(sock, why, "it answers in TLS: is it rediss:// that is meant?");
+            sock->heard = true;
+            *length = (size_t)received;
+            return LOCK_OK;
+        }
+        if (received == 0)
+            return fail_closed(sock, why, "it closed the connection");
+        enum lock_result result = await_more(sock, POLLIN, "it did not answer in time", bound, why);
+        if (result != LOCK_OK)
+            return result;
+    }
+}
+
+bool redis_socket_has_unread(const struct redis_socket *sock)
+{
+    return sock->tls != NULL && redis_tls_has_unread(sock->tls);
+}
+
+/* --- connecting ---------------------------------------------------------- */
+
+/* A file permission on a Unix socket is a refusal; the rest may pass, as what a
+ * firewall on the way says of one of several addresses. */
+static enum lock_result connect_error(bool is_tcp, int error, struct why *why)
+{
+    why_set(why, "%s", strerror(error));
+    return !is_tcp && (error == EACCES || error == EPERM) ? LOCK_REFUSED : LOCK_UNAVAILABLE;
+}
+
+static enum lock_result connect_to(struct redis_socket *sock, const struct address *address, struct bound bound,
+                                   struct why *why)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+    sock->fd = socket(address->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (sock->fd < 0) {
+        why_set(why, "no socket: %s", strerror(errno));
+        return errno == EAFNOSUPPORT ? LOCK_UNAVAILABLE : LOCK_SYSTEM;
+    }
+    if (connect(sock->fd, (const struct sockaddr *)&address->at, address->size) == 0)
+        return LOCK_OK;
+    /* EAGAIN: the queue of a Unix socket is full, and no poll(2) waits for it. */
+    enum lock_result result = errno == EINPROGRESS ? await(sock, POLLOUT, bound) : connect_error(sock->is_tcp, errno, why);
+    if (result == LOCK_OK && getsockopt(sock->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+        error = errno;
+    if (result == LOCK_OK && error != 0)
+        result = connect_error(sock->is_tcp, error, why);
+    else if (result == LOCK_UNAVAILABLE && why->text[0] == '\0')
+        why_set(why, "no connection in time");
+    if (result != LOCK_OK)
+        redis_socket_close(sock);
+    return result;
+}
+
+/* Without these all is only slower, so that a failure does not matter. */
+static void set_tcp_options(int fd)
+{
+    static const struct {
+        int level, option, value;
+    } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1},
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, KEEP_IDLE_S},
+        {IPPROTO_TCP, TCP_KEEPINTVL, KEEP_INTERVAL_S},
+        {IPPROTO_TCP, TCP_KEEPCNT, KEEP_COUNT},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        (void)setsockopt(fd, options[i].level, options[i].option, &options[i].value, sizeof options[i].value);
+}
+
+/* With the connection as it is: LOCK_OK, or it is closed. */
+static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *tls, const char *host, struct bound bound,
+                                  struct why *why)
+{
+    static const char hint[] = ": is it redis:// that is meant?"; /* not of a server that has talked TLS before */
+    const char *suffix = sock->heard ? "" : hint;
+    char hung[120], closed[120];
+    snprintf(hung, sizeof hung, "the TLS handshake was not answered in time%s", suffix);
+    snprintf(closed, sizeof closed, "it closed the connection during the TLS handshake%s", suffix);
+    enum lock_result result = redis_tls_begin(&sock->tls, tls, sock->fd, host, why);
+    if (result != LOCK_OK)
+        redis_socket_close(sock);
+    while (result == LOCK_OK) {
+        int done = redis_tls_handshake(sock->tls);
+        if (done > 0)
+            break;
+        result = done == 0 ? fail(sock, why, closed) : await_more(sock, POLLIN, hung, bound, why);
+    }
+    return result;
+}
+
+/* Each address has its share of the time, so that one which swallows packets
+ * does not keep us from the next. */
+enum lock_result redis_socket_connect(struct redis_socket *sock, const struct addresses *addresses, struct redis_tls *tls,
+                                      const char *host, struct bound bound, struct why *why)
+{
+    enum lock_result result = LOCK_UNAVAILABLE;
+    if (addresses->count == 0)
+        why_set(why, "its address is not known");
+    for (int i = 0; i < addresses->count; i++) {
+        int rest = addresses->count - i;
+        struct bound share = {deadline_after((struct duration){deadline_left(bound.until).ns / rest}), bound.cancel_fd};
+        why->text[0] = '\0';
+        sock->is_tcp = addresses->list[i].at.ss_family != AF_UNIX;
+        result = connect_to(sock, &addresses->list[i], share, why);
+        if (result == LOCK_OK && sock->is_tcp)
+            set_tcp_options(sock->fd);
+        if (result == LOCK_OK && tls != NULL) {
+            result = start_tls(sock, tls, host, share, why);
+            if (result == LOCK_REFUSED)
+                break; /* whatever the other addresses may say */
+        }
+        if (result == LOCK_OK || result == LOCK_CANCELLED)
+            break;
+    }
+    return result;
+}

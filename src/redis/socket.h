@@ -1,0 +1,55 @@
+/* The socket to a Redis server: TCP, plain or with TLS, or a Unix socket. It moves
+ * bytes, with a deadline on every wait, and knows nothing of what they mean.
+ * Whatever fails closes it. */
+#ifndef DLOCK_REDIS_SOCKET_H
+#define DLOCK_REDIS_SOCKET_H
+
+#include "redis/resolve.h"
+#include "util/clock.h"
+#include "util/errmsg.h"
+#include "util/exit_status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct redis_tls;
+struct redis_tls_session;
+
+struct redis_socket {
+    int fd;                        /* -1: closed */
+    struct redis_tls_session *tls; /* NULL: plain */
+    bool is_tcp;
+    bool heard;      /* the server has sent something, on this connection or an earlier one */
+    bool is_crowded; /* others have use for the processor: it is not spent on looking for a reply */
+    int alarm_fd;    /* readable: it is useless to wait on for this server; -1: none */
+};
+
+/* Connects a closed socket to one of the addresses, each in turn with its share of
+ * the time; with `tls` (NULL: none) as far as the end of the handshake with the
+ * server that goes by the name `host`.
+ * LOCK_OK; LOCK_UNAVAILABLE; LOCK_REFUSED: file permissions, or a certificate;
+ * LOCK_CANCELLED; LOCK_SYSTEM. */
+enum lock_result redis_socket_connect(struct redis_socket *socket, const struct addresses *addresses, struct redis_tls *tls,
+                                      const char *host, struct bound bound, struct why *why);
+
+void redis_socket_close(struct redis_socket *socket);
+
+/* Sends all of it. LOCK_OK also where the server has closed the connection: why it
+ * has may still be there to be read. LOCK_UNAVAILABLE; LOCK_REFUSED: a certificate;
+ * LOCK_CANCELLED. */
+enum lock_result redis_socket_send(struct redis_socket *socket, const char *bytes, size_t size, struct bound bound,
+                                   struct why *why);
+
+/* Waits for bytes, and takes in what has come: LOCK_OK with *length, at least 1. Else
+ * as redis_socket_send(); the end of the connection is LOCK_UNAVAILABLE. */
+enum lock_result redis_socket_receive(struct redis_socket *socket, char *bytes, size_t size, size_t *length,
+                                      struct bound bound, struct why *why);
+
+/* As recv(2), without waiting. Closes nothing. */
+ssize_t redis_socket_take(const struct redis_socket *socket, void *bytes, size_t size);
+
+/* Whether bytes have come that no poll(2) on the descriptor shows. */
+bool redis_socket_has_unread(const struct redis_socket *socket);
+
+#endif

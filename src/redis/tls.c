@@ -1,0 +1,415 @@
+/* The bytes of a session go through a BIO of our own: OpenSSL's writes to a
+ * socket with write(2), where a server that has gone would end an action by
+ * SIGPIPE, whose disposition is the caller's; ours does so with MSG_NOSIGNAL.
+ * (A pair of memory BIOs would do too, for one more copy and a second place
+ * where bytes wait unseen by poll(2).)
+ *
+ * A context and its sessions belong to whoever has the connection (run/watch.c): one
+ * thread at a time. A child is made by vfork(2) and only executes; the guard of
+ * --attach is a fork that goes on with a session which its parent leaves alone.
+ * The socket is closed on exec. */
+#include "redis/tls.h"
+
+#include "redis/tls_certs.h"
+#include "util/dl_openssl.h"
+#include "util/text.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+struct redis_tls {
+    SSL_CTX *context;
+    BIO_METHOD *method;
+    bool has_certificate; /* of ours */
+};
+
+struct redis_tls_session {
+    SSL *ssl;
+    bool has_certificate;
+    int fd;
+    int error;            /* errno of the socket; 0: none, or its end */
+    short events;         /* what the last EAGAIN waits for */
+    unsigned long fault;  /* OpenSSL's code of what went wrong; 0: nothing */
+    bool was_asked;       /* the server wants a certificate of ours */
+    bool established;     /* and nothing has failed since */
+    bool is_anonymous;    /* the server has shown no certificate */
+    char host[256];
+};
+
+/* --- the socket ---------------------------------------------------------- */
+
+static int socket_result(BIO *bio, struct redis_tls_session *session, ssize_t length, int retry)
+{
+    openssl()->BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
+    session->error = length < 0 ? errno : 0;
+    if (length < 0 && (errno == EAGAIN || errno == EINTR))
+        openssl()->BIO_set_flags(bio, retry | BIO_FLAGS_SHOULD_RETRY);
+    return (int)length;
+}
+
+static int socket_read(BIO *bio, char *bytes, int size)
+{
+    struct redis_tls_session *session = openssl()->BIO_get_data(bio);
+    return socket_result(bio, session, recv(session->fd, bytes, (size_t)size, 0), BIO_FLAGS_READ);
+}
+
+static int socket_write(BIO *bio, const char *bytes, int size)
+{
+    struct redis_tls_session *session = openssl()->BIO_get_data(bio);
+    return socket_result(bio, session, send(session->fd, bytes, (size_t)size, MSG_NOSIGNAL), BIO_FLAGS_WRITE);
+}
+
+static long socket_control(BIO *bio, int command, long number, void *data)
+{
+    (void)bio;
+    (void)number;
+    (void)data;
+    return command == BIO_CTRL_FLUSH; /* nothing is kept back */
+}
+
+/* --- what connections share ---------------------------------------------- */
+
+static int on_certificate_request(SSL *ssl, void *data)
+{
+    (void)data;
+    struct redis_tls_session *session = openssl()->SSL_get_ex_data(ssl, 0);
+    session->was_asked = true;
+    return 1;
+}
+
+static bool make_method(struct redis_tls *tls)
+{
+    tls->method = openssl()->BIO_meth_new(BIO_TYPE_SOURCE_SINK, "socket");
+    return tls->method != NULL && openssl()->BIO_meth_set_read(tls->method, socket_read) == 1 &&
+           openssl()->BIO_meth_set_write(tls->method, socket_write) == 1 &&
+           openssl()->BIO_meth_set_ctrl(tls->method, socket_control) == 1;
+}
+
+/* A host's policy may ask for more than TLS 1.2 (openssl.cnf), and is not undone. */
+static bool make_context(struct redis_tls *tls)
+{
+    const long mode = SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS;
+    tls->context = openssl()->SSL_CTX_new(openssl()->TLS_client_method());
+    if (tls->context == NULL)
+        return false;
+    openssl()->SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, NULL);
+    openssl()->SSL_CTX_set_cert_cb(tls->context, on_certificate_request, NULL);
+    (void)openssl()->SSL_CTX_ctrl(tls->context, SSL_CTRL_MODE, mode, NULL);
+    return openssl()->SSL_CTX_ctrl(tls->context, SSL_CTRL_GET_MIN_PROTO_VERSION, 0, NULL) >= TLS1_2_VERSION ||
+           openssl()->SSL_CTX_ctrl(tls->context, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_2_VERSION, NULL) == 1;
+}
+
+static enum lock_result fill(struct redis_tls *tls, const struct redis_settings *settings, enum redis_fault *fault,
+                             struct why *why)
+{
+    if (!make_method(tls) || !make_context(tls)) {
+        why_set(why, "OpenSSL gives no TLS: %s", openssl_reason(openssl()->ERR_peek_error()));
+        return LOCK_SYSTEM;
+    }
+    tls->has_certificate = settings->cert != NULL;
+    return redis_tls_load_files(tls->context, settings, fault, why);
+}
+
+enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_settings *settings, enum redis_fault *fault,
+                                struct why *why)
+{
+    *fault = REDIS_FAULT_NONE;
+    enum lock_result result = openssl_open(OPENSSL_TLS, why);
+    if (result != LOCK_OK)
+        return result;
+    struct redis_tls *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        why_set(why, "out of memory");
+        return LOCK_SYSTEM;
+    }
+    result = fill(made, settings, fault, why);
+    if (result == LOCK_OK)
+        *tls = made;
+    else
+        redis_tls_close(made);
+    return result;
+}
+
+void redis_tls_close(struct redis_tls *tls)
+{
+    if (tls == NULL)
+        return;
+    openssl()->SSL_CTX_free(tls->context);
+    openssl()->BIO_meth_free(tls->method);
+    free(tls);
+}
+
+/* --- sessions ------------------------------------------------------------ */
+
+/* Whom the certificate must be for: a certificate has no zone of an IPv6 address
+ * (fe80::1%eth0), and no dot at the end of a name. True: it is an address. */
+static bool copy_host(struct redis_tls_session *session, const char *host)
+{
+    unsigned char address[sizeof(struct in6_addr)];
+    text_copy(session->host, sizeof session->host, host);
+    session->host[strcspn(session->host, "%")] = '\0';
+    if (inet_pton(AF_INET, session->host, address) == 1 || inet_pton(AF_INET6, session->host, address) == 1)
+        return true;
+    text_copy(session->host, sizeof session->host, host);
+    size_t length = strlen(session->host);
+    if (length > 0 && session->host[length - 1] == '.')
+        session->host[length - 1] = '\0';
+    return false;
+}
+
+/* To OpenSSL no name at all is any name, and one with a dot before it all below it. */
+static bool is_name(const char *host)
+{
+    return *host != '\0' && *host != '.' && strpbrk(host, "*%") == NULL;
+}
+
+/* An IP address is not sent as the name that is wanted. */
+static enum lock_result set_host(struct redis_tls_session *session, const char *host, struct why *why)
+{
+    bool set;
+    if (copy_host(session, host)) {
+        set = openssl()->X509_VERIFY_PARAM_set1_ip_asc(openssl()->SSL_get0_param(session->ssl), session->host) == 1;
+    } else if (!is_name(session->host)) {
+        why_set(why, "%.200s is no name that a certificate could be for", host);
+        return LOCK_REFUSED;
+    } else {
+        openssl()->SSL_set_hostflags(session->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+        set = openssl()->SSL_set1_host(session->ssl, session->host) == 1 &&
+              openssl()->SSL_ctrl(session->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, session->host) == 1;
+    }
+    return set ? LOCK_OK : LOCK_SYSTEM;
+}
+
+static enum lock_result set_up(struct redis_tls_session *session, const struct redis_tls *tls, const char *host,
+                               struct why *why)
+{
+    why_set(why, "no TLS session: out of memory");
+    session->ssl = openssl()->SSL_new(tls->context);
+    BIO *bio = session->ssl != NULL ? openssl()->BIO_new(tls->method) : NULL;
+    if (bio == NULL)
+        return LOCK_SYSTEM;
+    openssl()->BIO_set_data(bio, session);
+    openssl()->BIO_set_init(bio, 1);
+    openssl()->SSL_set_bio(session->ssl, bio, bio); /* which owns it from here on */
+    return openssl()->SSL_set_ex_data(session->ssl, 0, session) == 1 ? set_host(session, host, why) : LOCK_SYSTEM;
+}
+
+enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redis_tls *tls, int fd, const char *host,
+                                 struct why *why)
+{
+    openssl()->ERR_clear_error();
+    struct redis_tls_session *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        why_set(why, "out of memory");
+        return LOCK_SYSTEM;
+    }
+    *made = (struct redis_tls_session){.fd = fd, .has_certificate = tls->has_certificate};
+    enum lock_result result = set_up(made, tls, host, why);
+    if (result == LOCK_OK)
+        *session = made;
+    else
+        redis_tls_end(made);
+    return result;
+}
+
+void redis_tls_end(struct redis_tls_session *session)
+{
+    if (session == NULL)
+        return;
+    if (session->established)
+        (void)openssl()->SSL_shutdown(session->ssl);
+    openssl()->SSL_free(session->ssl);
+    openssl()->ERR_clear_error(); /* of what nobody has asked for */
+    free(session);
+}
+
+/* After a call of OpenSSL that returned `result`, which was not positive: what
+ * recv(2) and send(2) would return, with errno. */
+static int failed(struct redis_tls_session *session, int result)
+{
+    int error = openssl()->SSL_get_error(session->ssl, result);
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) {
+        session->events = error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
+        errno = EAGAIN;
+        return -1;
+    }
+    if (error == SSL_ERROR_ZERO_RETURN)
+        return 0;
+    session->established = false; /* nothing may be said any more, not even good-bye */
+    unsigned long code = openssl()->ERR_peek_error();
+    bool is_end = code == 0 ? session->error == 0
+                            : ERR_GET_LIB(code) == ERR_LIB_SSL && ERR_GET_REASON(code) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
+    if (is_end)
+        return 0;
+    session->fault = code;
+    errno = code != 0 ? EPROTO : session->error;
+    return -1;
+}
+
+/* A host's policy may allow ciphers that need no certificate ("ALL", openssl.cnf),
+ * and then SSL_VERIFY_PEER has nothing to verify. */
+static bool is_proven(const SSL *ssl)
+{
+    return openssl()->SSL_get0_verified_chain(ssl) != NULL && openssl()->SSL_get_verify_result(ssl) == X509_V_OK;
+}
+
+int redis_tls_handshake(struct redis_tls_session *session)
+{
+    openssl()->ERR_clear_error();
+    int result = openssl()->SSL_connect(session->ssl);
+    session->established = result == 1;
+    if (result != 1)
+        return failed(session, result);
+    session->is_anonymous = !is_proven(session->ssl);
+    errno = EPROTO;
+    return session->is_anonymous ? -1 : 1;
+}
+
+static int cut(size_t size)
+{
+    return size < INT32_MAX ? (int)size : INT32_MAX;
+}
+
+ssize_t redis_tls_receive(struct redis_tls_session *session, void *bytes, size_t size)
+{
+    openssl()->ERR_clear_error();
+    int result = openssl()->SSL_read(session->ssl, bytes, cut(size));
+    return result > 0 ? result : failed(session, result);
+}
+
+/* A server that refuses our certificate says so and closes, and what we send then
+ * fails: what it said is still there to be read. */
+static void look_for_alert(struct redis_tls_session *session)
+{
+    char byte;
+    int error = errno;
+    if (redis_tls_receive(session, &byte, sizeof byte) >= 0 || errno != EPROTO)
+        errno = error;
+}
+
+ssize_t redis_tls_send(struct redis_tls_session *session, const void *bytes, size_t size)
+{
+    openssl()->ERR_clear_error();
+    int result = openssl()->SSL_write(session->ssl, bytes, cut(size));
+    if (result > 0)
+        return result;
+    result = failed(session, result);
+    if (result == 0)
+        errno = EPIPE;
+    if (result == 0 || errno == EPIPE || errno == ECONNRESET)
+        look_for_alert(session);
+    return -1;
+}
+
+short redis_tls_events(const struct redis_tls_session *session)
+{
+    return session->events;
+}
+
+bool redis_tls_has_unread(const struct redis_tls_session *session)
+{
+    return openssl()->SSL_pending(session->ssl) > 0;
+}
+
+/* --- what went wrong ----------------------------------------------------- */
+
+static enum lock_result refused_by_us(const struct redis_tls_session *session, struct why *why)
+{
+    long verdict = openssl()->SSL_get_verify_result(session->ssl);
+    switch (verdict) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+        why_set(why, "its certificate, or an issuer's, has expired (or the clock of this host is wrong)");
+        break;
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+        why_set(why, "its certificate, or an issuer's, is not valid yet (or the clock of this host is wrong)");
+        break;
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+        why_set(why, "its certificate is from an unknown issuer (%s); --cacert=FILE has the issuers to trust",
+                openssl()->X509_verify_cert_error_string(verdict));
+        break;
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH:
+        why_set(why, "its certificate is for another name, not for %s", session->host);
+        break;
+    default: why_set(why, "its certificate is not accepted: %s", openssl()->X509_verify_cert_error_string(verdict)); break;
+    }
+    return LOCK_REFUSED;
+}
+
+static enum lock_result refused_by_server(const struct redis_tls_session *session, struct why *why)
+{
+    if (session->has_certificate)
+        why_set(why, "it does not accept our certificate (--cert): %s", openssl_reason(session->fault));
+    else
+        why_set(why, "it wants a certificate of ours (--cert and --key): %s", openssl_reason(session->fault));
+    return LOCK_REFUSED;
+}
+
+static bool is_about_our_certificate(const struct redis_tls_session *session, int reason)
+{
+    switch (reason) {
+    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+    case SSL_R_TLSV1_ALERT_ACCESS_DENIED: return session->was_asked;
+    /* How TLS 1.2 says that there was none; it may mean other things too. */
+    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE: return session->was_asked && !session->has_certificate;
+    default: return false;
+    }
+}
+
+enum lock_result redis_tls_error(const struct redis_tls_session *session, struct why *why)
+{
+    int reason = ERR_GET_LIB(session->fault) == ERR_LIB_SSL ? ERR_GET_REASON(session->fault) : 0;
+    if (session->is_anonymous) {
+        why_set(why, "it shows no certificate, which a cipher of this host's openssl.cnf allows");
+        return LOCK_REFUSED;
+    }
+    if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
+        return refused_by_us(session, why);
+    if (is_about_our_certificate(session, reason))
+        return refused_by_server(session, why);
+    if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST)
+        why_set(why, "it does not speak TLS: is it redis:// that is meant?");
+    else if (reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION || reason == SSL_R_UNSUPPORTED_PROTOCOL)
+        why_set(why, "it speaks no version of TLS that may be used; 1.2 is the least");
+    else
+        why_set(why, "TLS: %s", openssl_reason(session->fault));
+    return LOCK_UNAVAILABLE;
+}
+
+/* --- facts --------------------------------------------------------------- */
+
+void redis_tls_facts(const struct redis_tls_session *session, struct redis_tls_facts *facts)
+{
+    const struct openssl *ssl = openssl();
+    const OPENSSL_STACK *chain = (const OPENSSL_STACK *)ssl->SSL_get0_verified_chain(session->ssl);
+    *facts = (struct redis_tls_facts){
+        .protocol = ssl->SSL_get_version(session->ssl),
+        .cipher = ssl->SSL_CIPHER_get_name(ssl->SSL_get_current_cipher(session->ssl)),
+        .certificates = chain != NULL ? ssl->OPENSSL_sk_num(chain) : 0,
+        .days = INT_MAX,
+    };
+    for (int i = 0; i < facts->certificates; i++) {
+        const X509 *one = ssl->OPENSSL_sk_value(chain, i);
+        int days = 0, seconds = 0;
+        if (i == 0)
+            (void)ssl->X509_NAME_oneline(ssl->X509_get_subject_name(one), facts->subject, sizeof facts->subject);
+        (void)ssl->X509_NAME_oneline(ssl->X509_get_issuer_name(one), facts->issuer, sizeof facts->issuer);
+        if (ssl->ASN1_TIME_diff(&days, &seconds, NULL, ssl->X509_get0_notAfter(one)) == 1 && days < facts->days)
+            facts->days = days;
+    }
+}

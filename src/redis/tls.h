@@ -1,0 +1,69 @@
+/* TLS on a connection's socket, by OpenSSL: 1.2 or 1.3, the server's chain and
+ * its name, or IP address, always verified. */
+#ifndef DLOCK_REDIS_TLS_H
+#define DLOCK_REDIS_TLS_H
+
+#include "redis/settings.h"
+#include "util/errmsg.h"
+#include "util/exit_status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* What all connections of a backend share: the issuers that are trusted and the
+ * certificate of ours. */
+struct redis_tls;
+
+/* TLS of one connection. */
+struct redis_tls_session;
+
+/* Opens OpenSSL and reads the files of the settings. LOCK_OK with *tls set, to be
+ * closed after its sessions have ended. LOCK_INVALID: *fault says which setting
+ * cannot be used. LOCK_REFUSED: a file may not be read. LOCK_SYSTEM. */
+enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_settings *settings, enum redis_fault *fault,
+                                struct why *why);
+void redis_tls_close(struct redis_tls *tls);
+
+/* Begins a session on a connected non-blocking socket with the server that goes by
+ * this name or IP address; no byte moves yet. LOCK_OK with *session set;
+ * LOCK_REFUSED: no certificate could be for that name; LOCK_SYSTEM. */
+enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redis_tls *tls, int fd, const char *host,
+                                 struct why *why);
+
+/* The handshake, as far as it comes without waiting. 1: it is done. Else as
+ * redis_tls_receive(). */
+int redis_tls_handshake(struct redis_tls_session *session);
+
+/* Tells the server, if the socket takes that at once, and frees it; the socket
+ * stays open. NULL is fine. */
+void redis_tls_end(struct redis_tls_session *session);
+
+/* As recv(2) and send(2) with MSG_NOSIGNAL. With EAGAIN, redis_tls_events() is
+ * what to poll(2) for; with EPROTO, redis_tls_error() has the rest. */
+ssize_t redis_tls_receive(struct redis_tls_session *session, void *bytes, size_t size);
+ssize_t redis_tls_send(struct redis_tls_session *session, const void *bytes, size_t size);
+short redis_tls_events(const struct redis_tls_session *session);
+
+/* LOCK_REFUSED where a certificate is not accepted: the server's by us, or by it
+ * ours or that there is none, which may show at the first read alone; else
+ * LOCK_UNAVAILABLE. */
+enum lock_result redis_tls_error(const struct redis_tls_session *session, struct why *why);
+
+/* Whether bytes have been taken from the socket that redis_tls_receive() has not
+ * given out yet: no poll(2) shows them. */
+bool redis_tls_has_unread(const struct redis_tls_session *session);
+
+/* What was agreed on, for people. The texts live as long as the session. */
+struct redis_tls_facts {
+    const char *protocol, *cipher;
+    int certificates;          /* from the server's to that of an issuer that is trusted */
+    char subject[256];         /* of the server's, as "/CN=..." */
+    char issuer[256];          /* of the last one */
+    int days;                  /* until the first of them expires */
+};
+
+/* After the handshake. */
+void redis_tls_facts(const struct redis_tls_session *session, struct redis_tls_facts *facts);
+
+#endif

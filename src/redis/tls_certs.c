@@ -1,0 +1,140 @@
+#include "redis/tls_certs.h"
+
+#include "util/secret_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What was wrong with the file; LOCK_INVALID. */
+static enum lock_result unusable(const char *path, const char *what, struct why *why)
+{
+    unsigned long code = openssl()->ERR_peek_error();
+    why_set(why, "%s: %s%s%s%s", path, what, code != 0 ? " (" : "", code != 0 ? openssl_reason(code) : "", code != 0 ? ")" : "");
+    return LOCK_INVALID;
+}
+
+/* OpenSSL's own words for what cannot be opened are of no help. LOCK_OK with the
+ * file open; LOCK_REFUSED: it may not be read; LOCK_INVALID. */
+static enum lock_result open_file(const char *path, int *fd, struct stat *status, struct why *why)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (*fd < 0 || fstat(*fd, status) != 0) {
+        bool denied = errno == EACCES || errno == EPERM;
+        why_set(why, "%s: cannot read it: %s", path, strerror(errno));
+        if (*fd >= 0)
+            close(*fd);
+        return denied ? LOCK_REFUSED : LOCK_INVALID;
+    }
+    if (!S_ISDIR(status->st_mode))
+        return LOCK_OK;
+    why_set(why, "%s: it is a directory; a file with certificates or a key in PEM is wanted", path);
+    close(*fd);
+    return LOCK_INVALID;
+}
+
+static enum lock_result try_file(const char *path, struct why *why)
+{
+    struct stat status;
+    int fd;
+    enum lock_result result = open_file(path, &fd, &status, why);
+    if (result == LOCK_OK)
+        close(fd);
+    return result;
+}
+
+static enum lock_result load_issuers(SSL_CTX *context, const char *path, struct why *why)
+{
+    openssl()->ERR_clear_error();
+    if (path == NULL) {
+        /* A store that is missing trusts nobody, and each server is refused. */
+        (void)openssl()->SSL_CTX_set_default_verify_paths(context);
+        return LOCK_OK;
+    }
+    enum lock_result result = try_file(path, why);
+    if (result != LOCK_OK)
+        return result;
+    if (openssl()->SSL_CTX_load_verify_file(context, path) != 1)
+        return unusable(path, "there is no certificate in PEM in it", why);
+    /* What the file has is trusted, be it no root. */
+    (void)openssl()->X509_VERIFY_PARAM_set_flags(openssl()->SSL_CTX_get0_param(context), X509_V_FLAG_PARTIAL_CHAIN);
+    return LOCK_OK;
+}
+
+/* Nobody is asked for a passphrase. */
+static int no_passphrase(char *bytes, int size, int writes, void *data) /* NOLINT(readability-non-const-parameter) */
+{
+    (void)bytes;
+    (void)size;
+    (void)writes;
+    (void)data;
+    return -1;
+}
+
+static EVP_PKEY *read_key(int fd)
+{
+    EVP_PKEY *key = NULL;
+    BIO *file = openssl()->BIO_new_fd(fd, BIO_NOCLOSE);
+    if (file != NULL)
+        key = openssl()->PEM_read_bio_PrivateKey(file, NULL, no_passphrase, NULL);
+    (void)openssl()->BIO_free(file);
+    return key;
+}
+
+static enum lock_result load_key(SSL_CTX *context, const char *path, struct why *why)
+{
+    struct stat status;
+    int fd;
+    enum lock_result result = open_file(path, &fd, &status, why);
+    if (result != LOCK_OK)
+        return result;
+    if ((status.st_mode & S_IROTH) != 0) {
+        why_set(why, "%s: it holds a private key, and others can read it; chmod o= helps", path);
+        close(fd);
+        return LOCK_INVALID;
+    }
+    if (secret_leave_no_core(why) != LOCK_OK) {
+        close(fd);
+        return LOCK_SYSTEM;
+    }
+    openssl()->ERR_clear_error();
+    EVP_PKEY *key = read_key(fd);
+    close(fd);
+    if (key == NULL)
+        return unusable(path, "there is no private key in PEM in it, or it wants a passphrase", why);
+    bool fits = openssl()->SSL_CTX_use_PrivateKey(context, key) == 1 &&
+                openssl()->SSL_CTX_check_private_key(context) == 1;
+    openssl()->EVP_PKEY_free(key);
+    return fits ? LOCK_OK : unusable(path, "this key is not the certificate's", why);
+}
+
+static enum lock_result load_certificate(SSL_CTX *context, const struct redis_settings *settings,
+                                         enum redis_fault *fault, struct why *why)
+{
+    if (settings->cert == NULL && settings->key == NULL)
+        return LOCK_OK;
+    if (settings->cert == NULL) {
+        *fault = REDIS_FAULT_KEY;
+        why_set(why, "a key without its certificate; --cert=FILE is missing");
+        return LOCK_INVALID;
+    }
+    *fault = REDIS_FAULT_CERT;
+    enum lock_result result = try_file(settings->cert, why);
+    if (result != LOCK_OK)
+        return result;
+    openssl()->ERR_clear_error();
+    if (openssl()->SSL_CTX_use_certificate_chain_file(context, settings->cert) != 1)
+        return unusable(settings->cert, "there is no usable certificate in PEM in it", why);
+    *fault = settings->key != NULL ? REDIS_FAULT_KEY : REDIS_FAULT_CERT;
+    return load_key(context, settings->key != NULL ? settings->key : settings->cert, why);
+}
+
+enum lock_result redis_tls_load_files(SSL_CTX *context, const struct redis_settings *settings, enum redis_fault *fault,
+                                      struct why *why)
+{
+    *fault = REDIS_FAULT_CACERT;
+    enum lock_result result = load_issuers(context, settings->cacert, why);
+    return result == LOCK_OK ? load_certificate(context, settings, fault, why) : result;
+}

@@ -1,0 +1,15 @@
+/* The files of TLS: the issuers that are trusted, and a certificate of ours. */
+#ifndef DLOCK_REDIS_TLS_CERTS_H
+#define DLOCK_REDIS_TLS_CERTS_H
+
+#include "redis/settings.h"
+#include "util/dl_openssl.h"
+#include "util/errmsg.h"
+#include "util/exit_status.h"
+
+/* Reads what the settings name. LOCK_OK; LOCK_INVALID: *fault says which setting cannot
+ * be used; LOCK_REFUSED: a file may not be read; LOCK_SYSTEM. */
+enum lock_result redis_tls_load_files(SSL_CTX *context, const struct redis_settings *settings, enum redis_fault *fault,
+                                      struct why *why);
+
+#endif

@@ -1,0 +1,195 @@
+#include "redis/url.h"
+
+#include "util/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool fail(struct why *why, const char *text)
+{
+    why_set(why,
+            "%s; redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss:// (TLS), redis+sentinel://HOST,HOST/MASTER[/DB], "
+            "redis+cluster://HOST,HOST or unix:///PATH[?db=N] is what fits",
+            text);
+    return false;
+}
+
+static bool parse_database(struct redis_url *url, const char *text, struct why *why)
+{
+    int64_t number;
+    if (!number_parse(text, 0, 1000000, &number))
+        return fail(why, "the database is not a whole number");
+    url->database = (int)number;
+    return true;
+}
+
+/* "password@", ":password@" or "user:password@", as redis-cli reads them: a
+ * lone word is a password where ':' leads it, else a user. */
+static bool parse_login(struct redis_url *url, const char *text, size_t length, struct why *why)
+{
+    const char *colon = memchr(text, ':', length);
+    size_t user_length = colon != NULL ? (size_t)(colon - text) : length;
+    if (!percent_decode(url->user, sizeof url->user, text, user_length))
+        return fail(why, "the user name is too long or wrongly coded");
+    if (colon == NULL)
+        return true;
+    if (!percent_decode(url->password, sizeof url->password, colon + 1, length - user_length - 1))
+        return fail(why, "the password is too long or wrongly coded");
+    url->has_password = url->password[0] != '\0';
+    return url->has_password || *url->user == '\0' || fail(why, "the password is empty");
+}
+
+/* "host", "host:port", "[::1]" or "[::1]:port". */
+static bool parse_host(struct redis_endpoint *at, const char *port, const char *text, size_t length, struct why *why)
+{
+    const char *end = text + length, *host = text, *host_end, *after;
+    if (length > 0 && *text == '[') {
+        host = text + 1;
+        host_end = memchr(host, ']', (size_t)(end - host));
+        if (host_end == NULL)
+            return fail(why, "the bracket of an IPv6 address is not closed");
+        after = host_end + 1;
+    } else {
+        host_end = memchr(text, ':', length);
+        if (host_end == NULL)
+            host_end = end;
+        after = host_end;
+    }
+    size_t host_length = (size_t)(host_end - host);
+    if (host_length == 0 || host_length >= sizeof at->host)
+        return fail(why, host_length == 0 ? "the host is empty" : "the host is too long");
+    snprintf(at->host, sizeof at->host, "%.*s", (int)host_length, host);
+    snprintf(at->port, sizeof at->port, "%s", port);
+    if (after == end)
+        return true;
+    size_t port_length = (size_t)(end - after - 1);
+    int64_t number;
+    if (*after != ':' || port_length == 0 || port_length >= sizeof at->port)
+        return fail(why, "what follows the host is not a port");
+    snprintf(at->port, sizeof at->port, "%.*s", (int)port_length, after + 1);
+    return number_parse(at->port, 1, 65535, &number) || fail(why, "the port is not a number from 1 to 65535");
+}
+
+/* "host,host:port": several only where the topology has them. */
+static bool parse_hosts(struct redis_url *url, const char *text, const char *end, struct why *why)
+{
+    const char *port = url->topology == REDIS_SENTINEL ? "26379" : "6379";
+    if (url->topology == REDIS_ONE && memchr(text, ',', (size_t)(end - text)) != NULL)
+        return fail(why, "there are several hosts");
+    for (;;) {
+        const char *comma = url->topology == REDIS_ONE ? NULL : memchr(text, ',', (size_t)(end - text));
+        const char *stop = comma != NULL ? comma : end;
+        if (url->host_count == REDIS_HOSTS_MOST)
+            return fail(why, "there are too many hosts");
+        if (!parse_host(&url->hosts[url->host_count], port, text, (size_t)(stop - text), why))
+            return false;
+        url->host_count++;
+        if (comma == NULL)
+            return true;
+        text = comma + 1;
+    }
+}
+
+/* "/master[/db]"; what is left of tail is the database. */
+static bool parse_master(struct redis_url *url, const char **tail, struct why *why)
+{
+    if (**tail != '/')
+        return fail(why, "the name of the master is missing");
+    size_t length = strcspn(*tail + 1, "/?#@"); /* '@': a login with a slash in it, which is wrong */
+    if (length == 0 || (*tail)[1 + length] == '@' || !percent_decode(url->master, sizeof url->master, *tail + 1, length))
+        return fail(why, "the name of the master is missing, too long or wrongly coded");
+    *tail += 1 + length;
+    return true;
+}
+
+static void show(struct redis_url *url)
+{
+    static const char *const kinds[] = {"", "+sentinel", "+cluster"};
+    int used = snprintf(url->shown, sizeof url->shown, "redis%s%s://", url->tls ? "s" : "", kinds[url->topology]);
+    for (int i = 0; i < url->host_count && used < (int)sizeof url->shown; i++) {
+        const struct redis_endpoint *at = &url->hosts[i];
+        bool brackets = strchr(at->host, ':') != NULL;
+        used += snprintf(url->shown + used, sizeof url->shown - (size_t)used, "%s%s%s%s:%s", i > 0 ? "," : "", brackets ? "[" : "",
+                         at->host, brackets ? "]" : "", at->port);
+    }
+    if (url->topology != REDIS_CLUSTER && used < (int)sizeof url->shown)
+        snprintf(url->shown + used, sizeof url->shown - (size_t)used, "%s%s/%d", *url->master != '\0' ? "/" : "", url->master,
+                 url->database);
+}
+
+static bool parse_tcp(struct redis_url *url, const char *rest, struct why *why)
+{
+    size_t length = strcspn(rest, "/?#");
+    const char *tail = rest + length, *at = NULL;
+    for (const char *c = rest; c < tail; c++)
+        if (*c == '@')
+            at = c;
+    if (at != NULL && !parse_login(url, rest, (size_t)(at - rest), why))
+        return false;
+    const char *host = at != NULL ? at + 1 : rest;
+    if (!parse_hosts(url, host, tail, why))
+        return false;
+    if (url->topology == REDIS_SENTINEL && !parse_master(url, &tail, why))
+        return false;
+    if (*tail == '/' && tail[1] != '\0' && !parse_database(url, tail + 1, why))
+        return false;
+    if (url->topology == REDIS_CLUSTER && url->database != 0)
+        return fail(why, "a Cluster has the database 0 alone");
+    if (*tail == '?' || *tail == '#')
+        return fail(why, "what follows the host is not a database");
+    show(url);
+    return true;
+}
+
+static bool parse_unix(struct redis_url *url, const char *rest, struct why *why)
+{
+    const char *at = strchr(rest, '@'), *slash = strchr(rest, '/');
+    if (at != NULL && (slash == NULL || at < slash)) {
+        if (!parse_login(url, rest, (size_t)(at - rest), why))
+            return false;
+        rest = at + 1;
+    }
+    size_t length = strcspn(rest, "?");
+    if (*rest != '/')
+        return fail(why, "the path of the Unix socket must begin with a slash");
+    if (strstr(rest, "://") != NULL) /* with a login, maybe, which `shown` must not have */
+        return fail(why, "another URL stands in the path of the Unix socket: several have blanks between them");
+    char *path = url->hosts[0].path;
+    url->host_count = 1;
+    if (!percent_decode(path, sizeof url->hosts[0].path, rest, length))
+        return fail(why, "the path of the Unix socket is too long or wrongly coded");
+    const char *query = rest + length;
+    if (*query != '\0') {
+        if (strncmp(query, "?db=", 4) != 0)
+            return fail(why, "db=N is all that may follow the '?'");
+        if (!parse_database(url, query + 4, why))
+            return false;
+    }
+    snprintf(url->shown, sizeof url->shown, "unix://%s?db=%d", path, url->database);
+    return true;
+}
+
+bool redis_url_parse(struct redis_url *url, const char *text, struct why *why)
+{
+    static const struct {
+        const char *text;
+        enum redis_topology topology;
+        bool tls;
+    } schemes[] = {
+        {"redis://", REDIS_ONE, false},           {"rediss://", REDIS_ONE, true},
+        {"redis+sentinel://", REDIS_SENTINEL, false}, {"rediss+sentinel://", REDIS_SENTINEL, true},
+        {"redis+cluster://", REDIS_CLUSTER, false},   {"rediss+cluster://", REDIS_CLUSTER, true},
+    };
+    *url = (struct redis_url){0};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        size_t length = strlen(schemes[i].text);
+        if (strncmp(text, schemes[i].text, length) != 0)
+            continue;
+        url->topology = schemes[i].topology;
+        url->tls = schemes[i].tls;
+        return parse_tcp(url, text + length, why);
+    }
+    if (strncmp(text, "unix://", 7) == 0)
+        return parse_unix(url, text + 7, why);
+    return fail(why, "it begins with none of the schemes");
+}

@@ -1,0 +1,45 @@
+/* Where Redis is: redis://[user[:password]@]host[:port][/db] or
+ * unix:///path[?db=N] (IANA's provisional registration of "redis"); several
+ * hosts with commas between them in redis+sentinel://.../master[/db] and
+ * redis+cluster://; with TLS rediss://, rediss+sentinel:// and rediss+cluster://. */
+#ifndef DLOCK_REDIS_URL_H
+#define DLOCK_REDIS_URL_H
+
+#include "util/errmsg.h"
+
+#include <stdbool.h>
+
+enum redis_topology { REDIS_ONE, REDIS_SENTINEL, REDIS_CLUSTER };
+
+struct redis_endpoint {
+    char host[256]; /* "" with a Unix socket; an IPv6 address without its brackets */
+    char port[6];
+    char path[108]; /* of the Unix socket; as sun_path of unix(7) */
+};
+
+enum {
+    REDIS_HOSTS_MOST = 16,
+    REDIS_PASSWORD_SIZE = 4096, /* the tokens that clouds have for passwords are of some kilobytes */
+};
+
+struct redis_url {
+    enum redis_topology topology;
+    bool tls;
+    int host_count;
+    struct redis_endpoint hosts[REDIS_HOSTS_MOST]; /* the server; Sentinels; nodes of the Cluster to begin with */
+    char master[256];                              /* the name that Sentinels know */
+    char user[256];
+    char password[REDIS_PASSWORD_SIZE];
+    bool has_password;
+    const char *password_from; /* for messages; redis_login_find() sets it */
+    bool is_of_sentinels;      /* their login, which the URL has not */
+    int database;
+    char shown[384]; /* for messages: without user and password */
+};
+
+/* Parses text; user, password and path are percent-decoded. A user without a
+ * password is for redis_login_find() to judge. False with *why
+ * set, which never holds the text itself: a password may stand in it. */
+bool redis_url_parse(struct redis_url *url, const char *text, struct why *why);
+
+#endif

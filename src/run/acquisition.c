@@ -1,0 +1,358 @@
+#include "run/acquisition.h"
+
+#include "config/lock_key.h"
+#include "run/nesting.h"
+#include "run/open_backend.h"
+#include "run/wait.h"
+#include "ui/lock_print.h"
+#include "util/duration.h"
+#include "util/error_code.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* How long to ask whether an outer lock holds; where there is no answer it is
+ * asked for like any other. */
+static const struct duration nesting_limit = {3 * NS_PER_S};
+
+/* How long a release is tried; after that the lease clears by itself. */
+static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
+
+bool acquisition_open(struct acquisition *acquisition, const struct options *options, struct messages *out,
+                      const char *undone, const char *command, pid_t pid, int *status)
+{
+    struct why why = {""};
+    *acquisition = (struct acquisition){.options = options, .out = out, .undone = undone};
+    if (!lock_key_find(acquisition->key, options, out, status))
+        return false;
+    if (!signals_open(&acquisition->signals, &why)) {
+        *status = fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; %s", why.text, undone);
+        return false;
+    }
+    acquisition->cancel_fd = acquisition->signals.fd;
+    out->key = acquisition->key;
+    token_make(acquisition->take_id);
+    snprintf(acquisition->token, sizeof acquisition->token, "%s", options->owner != NULL ? options->owner : acquisition->take_id);
+    acquisition->request = (struct lock_request){
+        .name = options->name,
+        .key = acquisition->key,
+        .token = acquisition->token,
+        .take_id = acquisition->take_id,
+        .ttl = options->ttl,
+        .hold_at_least = options->hold_at_least,
+        .mode = options->mode,
+        .slots = options->mode == MODE_SLOTS ? options->slots : 0,
+        .detached = options->action == ACTION_ACQUIRE,
+    };
+    holder_fill(&acquisition->request.self, pid, command);
+    return true;
+}
+
+int acquisition_close(struct acquisition *acquisition, int status)
+{
+    if (acquisition->backend != NULL)
+        acquisition->backend->close(acquisition->backend);
+    acquisition->backend = NULL;
+    acquisition->out->key = NULL;
+    return acquisition->ended_by != 0 ? signals_die_by(acquisition->ended_by) : status;
+}
+
+/* --- taking -------------------------------------------------------------- */
+
+enum { HOLDER_TEXT_SIZE = 640 };
+
+/* Why the lock was not to be had. Returns text. */
+static const char *holder_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
+{
+    char left[DURATION_TEXT_SIZE], lease[DURATION_TEXT_SIZE + 32] = "";
+    const char *how = holder->kept ? "released, and kept by --hold-at-least of" : holder->detached ? "acquired by" : "held by";
+    if (holder->reserved) {
+        snprintf(text, HOLDER_TEXT_SIZE, "free, but others have waited longer");
+        return text;
+    }
+    if (holder->expires)
+        snprintf(lease, sizeof lease, holder->kept ? ", for another %s" : ", whose lease ends in %s",
+                 lock_left_format(holder->left, left));
+    if (holder->known)
+        snprintf(text, HOLDER_TEXT_SIZE, "%s %s@%s, pid %ld%s, %s%s%s", how, holder->user, holder->host, (long)holder->pid,
+                 holder_has_died(holder) ? " (has ended)" : "", holder->command,
+                 holder->shares ? ", one of those who share it" : "", lease);
+    else
+        snprintf(text, HOLDER_TEXT_SIZE, "held by %s%s", holder->shares ? "others who share it" : "another client", lease);
+    return text;
+}
+
+static struct deadline show_wait(void *data, const struct holder *holder, const struct why *why, struct deadline down_until)
+{
+    struct acquisition *acquisition = data;
+    return wait_view_show(&acquisition->view, holder, why, down_until);
+}
+
+static void say_uncalled(void *data, const char *cannot)
+{
+    struct acquisition *acquisition = data;
+    wait_view_say_uncalled(&acquisition->view, cannot);
+}
+
+/* The last take was given back: the next one is another. */
+static void take_anew(void *data)
+{
+    struct acquisition *acquisition = data;
+    acquisition->gave_back = true;
+    token_make(acquisition->take_id);
+}
+
+static int not_taken(struct acquisition *acquisition, enum lock_result result, const struct holder *holder,
+                     const struct waited *waited, const struct why *why)
+{
+    const struct options *options = acquisition->options;
+    const struct messages *out = acquisition->out;
+    char time[DURATION_TEXT_SIZE], who[HOLDER_TEXT_SIZE];
+    duration_format(waited->time, time, sizeof time);
+    if (acquisition->upgrade)
+        return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
+                    "the command that this runs in holds the lock in another mode, and would be waited for without end; %s",
+                    acquisition->undone);
+    if (result == LOCK_HELD) {
+        bool waits = options->waits_forever || options->wait.ns > 0;
+        return fail(out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status, "%s; not taken after %s",
+                    holder_format(holder, who), time);
+    }
+    if (result == LOCK_CANCELLED) {
+        acquisition->ended_by = signals_ended_by(&acquisition->signals);
+        if (acquisition->ended_by != 0)
+            return STATUS_SIGNAL_BASE + acquisition->ended_by;
+        return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "process %ld, which the lock was for, has ended; %s",
+                    (long)acquisition->request.self.pid, acquisition->undone);
+    }
+    if (result == LOCK_UNAVAILABLE)
+        return fail(out, FAIL_UNAVAILABLE, STATUS_UNAVAILABLE, "%s; tried %d time%s in %s; %s", why->text, waited->takes,
+                    waited->takes == 1 ? "" : "s", time, acquisition->undone);
+    return fail(out, failure_of(result), (int)status_of(result), "%s; %s", why->text, acquisition->undone);
+}
+
+/* Whether what an ancestor holds is what is asked for; an exclusive lock serves
+ * who would share it. */
+static void found_ancestor(struct acquisition *acquisition, enum lock_mode mode, int slots)
+{
+    const struct lock_request *request = &acquisition->request;
+    acquisition->nested = mode == MODE_EXCLUSIVE ? request->mode != MODE_SLOTS
+                                                 : mode == request->mode && slots == request->slots;
+    acquisition->upgrade = !acquisition->nested;
+}
+
+/* Where the release of a take that came too late was lost, that take refuses us
+ * until its lease ends: no lock that we run under, since it would not have been
+ * granted inside of one, but a holder to wait for. Since when it is would not tell
+ * the two apart: clocks are set. */
+static bool is_ancestor(const struct acquisition *acquisition, const struct holder *holder)
+{
+    const struct holder *self = &acquisition->request.self;
+    return nested_by_ancestry(holder, self) && !(acquisition->gave_back && holder_is_process(holder, self));
+}
+
+/* Of several who share the lock, whoever refuses us names one. */
+static void look_for_ancestor(struct acquisition *acquisition)
+{
+    struct lock_state state;
+    struct why ignored = {""};
+    struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
+    if (acquisition->looked)
+        return;
+    acquisition->looked = true;
+    if (acquisition->backend->look(acquisition->backend, acquisition->key, &state, bound, &ignored) != LOCK_OK)
+        return;
+    for (size_t i = 0; i < state.owner_count; i++) {
+        if (is_ancestor(acquisition, &state.owners[i].holder)) {
+            found_ancestor(acquisition, state.mode, state.slots);
+            break;
+        }
+    }
+    lock_state_free(&state);
+}
+
+static bool held_by_ancestor(void *data, const struct holder *holder)
+{
+    struct acquisition *acquisition = data;
+    if (holder->shares)
+        look_for_ancestor(acquisition);
+    else if (!acquisition->nested && is_ancestor(acquisition, holder))
+        found_ancestor(acquisition, MODE_EXCLUSIVE, 0);
+    return acquisition->nested || acquisition->upgrade;
+}
+
+/* Waits for what is left of --wait after `already`. */
+static enum lock_result wait_on(struct acquisition *acquisition, struct duration already, struct holder *holder,
+                                struct waited *waited, struct why *why)
+{
+    const struct options *options = acquisition->options;
+    struct patience patience = {
+        .forever = options->waits_forever,
+        .wait = {options->wait.ns > already.ns ? options->wait.ns - already.ns : 0},
+        .outage = options->outage,
+        .attended = wait_view_attended(&acquisition->view),
+        .pausing = wait_view_wanted(&acquisition->view) ? show_wait : NULL,
+        .uncalled = say_uncalled,
+        .is_own = held_by_ancestor,
+        .take_anew = take_anew,
+        .data = acquisition,
+    };
+    enum lock_result result = wait_for_lock(acquisition->backend, &acquisition->request, &patience, acquisition->cancel_fd,
+                                            &acquisition->lease, holder, waited, why);
+    wait_view_hide(&acquisition->view);
+    return result;
+}
+
+/* An outer dlock told of its lock through the environment, or through the lock
+ * directory. That is our caller's: it says nothing of another process that the
+ * lock is for (--attach=PID). The directory is asked only for locks that are
+ * shared: an exclusive one refuses us and names its holder, but a share would
+ * be given to us once more. */
+static bool inside_by_claim(struct acquisition *acquisition)
+{
+    const struct lock_request *request = &acquisition->request;
+    struct lease outer = {0};
+    struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
+    if (request->self.pid != getpid() && request->self.pid != getppid())
+        return false;
+    bool inside = nested_by_environment(acquisition->backend, acquisition->key, &outer, bound) ||
+                  (request->mode != MODE_EXCLUSIVE &&
+                   nested_by_attachment(acquisition->backend, acquisition->options->lock_dir, acquisition->key, &outer, bound));
+    if (inside)
+        found_ancestor(acquisition, outer.mode, outer.slots);
+    return inside;
+}
+
+/* Which lock is asked for, and who has said so. */
+static void say_asked(const struct acquisition *acquisition)
+{
+    const struct options *options = acquisition->options;
+    const char *kind = acquisition->backend->kind;
+    if (acquisition->out->verbosity < 1) /* making the text costs as well */
+        return;
+    enum option_id chosen_by = strcmp(kind, "redis") == 0 ? OPT_REDIS : options->lock_file != NULL ? OPT_LOCK_FILE : OPT_BACKEND;
+    char ttl[DURATION_TEXT_SIZE], backend_from[ORIGIN_TEXT_SIZE], ttl_from[ORIGIN_TEXT_SIZE];
+    say_verbose(acquisition->out, "asking for %s: %s (%s), ttl %s (%s)", acquisition->key, kind,
+                origin_place(chosen_by, options->origins[chosen_by], backend_from, sizeof backend_from),
+                duration_format(options->ttl, ttl, sizeof ttl),
+                origin_place(OPT_TTL, options->origins[OPT_TTL], ttl_from, sizeof ttl_from));
+}
+
+static void say_taken(const struct acquisition *acquisition, const char *time)
+{
+    const struct backend *backend = acquisition->backend;
+    char until[32];
+    if (backend->warning != NULL)
+        say_warning(acquisition->out, "%s", backend->warning);
+    if (acquisition->out->verbosity < 1)
+        return;
+    wall_format(wall_now_ms() + deadline_left(acquisition->lease.deadline).ns / NS_PER_MS, until, sizeof until);
+    say_verbose(acquisition->out, "taken (%s, fence %" PRId64 "%s%s) after %s, until %s", backend->kind, acquisition->lease.fence,
+                backend->note != NULL ? ", " : "", backend->note != NULL ? backend->note : "", time, until);
+}
+
+bool acquisition_take(struct acquisition *acquisition, int *status)
+{
+    const struct options *options = acquisition->options;
+    struct messages *out = acquisition->out;
+    struct holder holder = {0};
+    struct waited waited = {0};
+    struct why why = {""};
+    if (!backend_choose(&acquisition->backend, options, out, status))
+        return false;
+    say_asked(acquisition);
+    /* A share would be given to us once more; who asks for all is refused. */
+    if (!inside_by_claim(acquisition) && acquisition->request.mode != MODE_EXCLUSIVE)
+        look_for_ancestor(acquisition);
+    if (acquisition->upgrade)
+        *status = not_taken(acquisition, LOCK_HELD, &holder, &waited, &why);
+    if (acquisition->upgrade || acquisition->nested)
+        return acquisition->nested;
+    wait_view_open(&acquisition->view, options, out);
+    enum lock_result result = wait_on(acquisition, DURATION_ZERO, &holder, &waited, &why);
+    if (result == LOCK_UNAVAILABLE && options->fallback_to_file) {
+        struct duration already = waited.time;
+        acquisition->backend->close(acquisition->backend);
+        acquisition->backend = NULL;
+        acquisition->looked = false; /* not there */
+        if (!backend_fall_back(&acquisition->backend, options, out, &why, status))
+            return false;
+        result = wait_on(acquisition, already, &holder, &waited, &why);
+        waited.time.ns += already.ns;
+    }
+    acquisition->waited = out->waited = waited.time;
+    if (acquisition->nested)
+        return true;
+    char time[DURATION_TEXT_SIZE];
+    if (result == LOCK_OK)
+        say_taken(acquisition, duration_format(waited.time, time, sizeof time));
+    else
+        *status = not_taken(acquisition, result, &holder, &waited, &why);
+    return result == LOCK_OK;
+}
+
+/* --- releasing ----------------------------------------------------------- */
+
+/* Waits for `until`. False where a signal has come that would end a program. */
+static bool pause_release(const struct acquisition *acquisition, struct deadline until)
+{
+    struct pollfd fd = {.fd = acquisition->signals.fd, .events = POLLIN};
+    while (!deadline_passed(until))
+        if (poll(&fd, 1, deadline_poll_ms(until)) > 0 && signals_ended_by(&acquisition->signals) != 0)
+            return false;
+    return true;
+}
+
+/* Who sends a signal meanwhile does not want to wait for a store that is down:
+ * no further try is made. Signals from before were for the command. A lock that
+ * is gone when the first try got no answer and the lease has ended since has
+ * cleared by itself: that is told as LOCK_UNAVAILABLE. */
+enum lock_result acquisition_release(struct acquisition *acquisition, struct why *why)
+{
+    struct backend *backend = acquisition->backend;
+    struct deadline limit = deadline_after(release_limit);
+    bool retried = false;
+    (void)signals_ended_by(&acquisition->signals);
+    for (;;) {
+        enum lock_result result = backend->release(backend, &acquisition->lease, (struct bound){limit, -1}, why);
+        if (lock_is_lost(result) && retried && deadline_passed(acquisition->lease.deadline)) {
+            why_set(why, "the store did not answer in time");
+            return LOCK_UNAVAILABLE;
+        }
+        if ((result != LOCK_UNAVAILABLE && result != LOCK_SYSTEM) || deadline_passed(limit))
+            return result;
+        retried = true;
+        if (!pause_release(acquisition, deadline_after(duration_jittered(release_interval))))
+            return result;
+    }
+}
+
+void acquisition_say_released(const struct acquisition *acquisition, enum lock_result result, const struct why *why)
+{
+    const struct messages *out = acquisition->out;
+    char rest[DURATION_TEXT_SIZE], held[DURATION_TEXT_SIZE];
+    struct deadline now = deadline_now(), hold = acquisition->lease.hold;
+    duration_format(deadline_gap(acquisition->lease.taken, now), held, sizeof held);
+    if (result == LOCK_OK && deadline_before(now, hold))
+        say_verbose(out, "released after %s; others are kept out for another %s (--hold-at-least)", held,
+                    duration_format(deadline_gap(now, hold), rest, sizeof rest));
+    else if (result == LOCK_OK)
+        say_verbose(out, "released after %s", held);
+    else if (lock_is_lost(result) || result == LOCK_RELEASED)
+        say_verbose(out, "nothing to release: %s", why->text);
+    else
+        say_warning(out, "the lock could not be released: %s; it clears when its lease ends", why->text);
+    if (result == LOCK_OK && acquisition->backend->note != NULL)
+        say_verbose(out, "%s", acquisition->backend->note);
+}
+
+int acquisition_give_back(struct acquisition *acquisition, const char *text)
+{
+    struct why why = {""};
+    acquisition->lease.hold = deadline_now();
+    acquisition_say_released(acquisition, acquisition_release(acquisition, &why), &why);
+    return fail(acquisition->out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; %s", text, acquisition->undone);
+}

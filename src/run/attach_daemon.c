@@ -1,0 +1,344 @@
+/* Two processes, and who has the lock (its file, its connection) when.
+ *
+ *   dlock   until the fork; and again where the guard says in the pipe why it
+ *           cannot watch, or ends without a word.
+ *   guard   from the fork on, until the lock is released. dlock touches the
+ *           backend no more, and leaves it open when it ends: a file lock belongs
+ *           to the open file, of which the guard has a copy.
+ *
+ * Orders at the start:
+ *   1. The guard says that it watches: dlock ends with 0.
+ *   2. It cannot: it says why before its watch thread has touched the backend,
+ *      and dlock gives the lock back.
+ *   3. It is killed before, or a signal for dlock comes first, or the lease is
+ *      over: dlock kills it and gives the lock back.
+ *   4. dlock is killed: its caller takes the lock for not taken. The guard finds
+ *      nobody at the pipe, and gives it back. Killed after the guard's word was
+ *      written: the guard holds the lock for as long as the target lives, and
+ *      the caller's `|| exit` ends that.
+ *
+ * Orders at the end:
+ *   1. The target ends first: released at once, whatever it has left behind.
+ *   2. The lease ends or is lost first: the target and its family are stopped,
+ *      and killed (run/expiry.c); released when nobody of them is left.
+ *   3. Both were frozen, and the target ends before the guard wakes: the boot
+ *      clock tells that it ended too late, and the guard says so.
+ *   4. The lock is released with its own token, as by dlock --release in the
+ *      script: the guard goes away.
+ *   5. The guard is killed: nobody stops the target, and the lock clears by
+ *      itself (a file lock at once). There is nobody left to do more.
+ */
+#include "run/attach_daemon.h"
+
+#include "process/daemonize.h"
+#include "run/attach_record.h"
+#include "run/expiry.h"
+#include "util/error_code.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* How often to look whether a family that was told to end has done so. */
+static const struct duration look_interval = {20 * NS_PER_MS};
+
+struct guard {
+    struct acquisition *lock;
+    const struct attach_target *target;
+    int ready_fd; /* to dlock */
+    int timer_fd;
+    struct process_spare spare;
+    struct attached attached;
+    struct process_family family;
+    struct heartbeat no_heartbeat;
+    struct watch watch;
+    struct lease_end end;
+};
+
+/* --- the end of the lease ------------------------------------------------ */
+
+/* Where /proc shows nobody, at least the target itself. */
+static void stop_target(void *data, int number, struct deadline until)
+{
+    struct guard *guard = data;
+    process_spare_free(&guard->spare);
+    if (process_family_signal(&guard->family, number, until).found == 0)
+        attach_target_signal(guard->target, number);
+}
+
+static void kill_target(void *data)
+{
+    struct guard *guard = data;
+    process_spare_free(&guard->spare);
+    if (process_family_kill(&guard->family).found == 0)
+        attach_target_signal(guard->target, SIGKILL);
+}
+
+/* Nobody who was stopped may be left. */
+static bool is_over(struct guard *guard)
+{
+    bool ended = attach_target_has_ended(guard->target);
+    if (guard->end.released || (ended && guard->end.phase == RUNNING))
+        return true;
+    if (guard->end.phase == RUNNING)
+        return false;
+    struct process_count left = process_family_signal(&guard->family, 0, DEADLINE_NEVER);
+    if (ended && left.found == 0)
+        return true;
+    if (!lease_end_gives_up(&guard->end))
+        return false;
+    if (left.found == 0) /* /proc hides it */
+        left = (struct process_count){.found = 1, .first = guard->target->id.pid, .known = true};
+    lease_end_say_left(&guard->end, left);
+    return true;
+}
+
+/* --- the loop ------------------------------------------------------------ */
+
+static void wait_for_event(const struct guard *guard)
+{
+    struct deadline next = lease_end_next(&guard->end);
+    if (guard->end.phase != RUNNING)
+        next = deadline_earlier(next, deadline_after(look_interval));
+    struct pollfd fds[] = {
+        {.fd = guard->end.phase == RUNNING ? guard->target->fd : -1, .events = POLLIN},
+        {.fd = guard->watch.news_fd, .events = POLLIN},
+        {.fd = guard->timer_fd, .events = POLLIN},
+    };
+    int timeout = deadline_set_timer(guard->timer_fd, next);
+    while (poll(fds, sizeof fds / sizeof *fds, timeout) < 0 && errno == EINTR)
+        continue;
+}
+
+static void watch_target(struct guard *guard)
+{
+    for (;;) {
+        guard->end.state = watch_read(&guard->watch);
+        if (is_over(guard))
+            return;
+        lease_end_act(&guard->end);
+        if (guard->end.released)
+            return;
+        wait_for_event(guard);
+    }
+}
+
+static void release(struct guard *guard)
+{
+    struct why why = {""};
+    guard->lock->lease.lost = guard->end.over;
+    enum lock_result result = acquisition_release(guard->lock, &why);
+    if (lock_is_lost(result) && !guard->end.over)
+        say_error(guard->lock->out, "the lock was lost before %s ended: %s", guard->target->name, why.text);
+    else
+        acquisition_say_released(guard->lock, result, &why);
+}
+
+/* --- the start ----------------------------------------------------------- */
+
+/* Tells dlock, in one write, why there is no guard; "": there is one. */
+static bool tell_dlock(const struct guard *guard, const char *text)
+{
+    size_t length = strlen(text) + 1;
+    ssize_t written;
+    do
+        written = write(guard->ready_fd, text, length);
+    while (written < 0 && errno == EINTR);
+    return written == (ssize_t)length;
+}
+
+static void close_guard(struct guard *guard)
+{
+    attached_remove(&guard->attached);
+    process_spare_free(&guard->spare);
+    process_family_forget(&guard->family);
+    if (guard->timer_fd >= 0)
+        close(guard->timer_fd);
+    guard->timer_fd = -1;
+}
+
+__attribute__((noreturn)) static void refuse(struct guard *guard, const char *what, int error)
+{
+    struct why why = {""};
+    why_set(&why, "%s%s%s", what, error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
+    close_guard(guard);
+    (void)tell_dlock(guard, why.text);
+    _exit(STATUS_SYSTEM);
+}
+
+/* The script's own service manager is told nothing more; and its stderr may be
+ * another one now. */
+static void adjust_messages(struct messages *out)
+{
+    if (out->notify.fd >= 0)
+        close(out->notify.fd);
+    (void)unsetenv("NOTIFY_SOCKET");
+    messages_open(out);
+}
+
+/* All signals are blocked, and what was sent to dlock is none of the guard's
+ * business: the release is not cut short by it. */
+static void forget_signals(struct acquisition *lock)
+{
+    close(lock->cancel_fd);
+    close(lock->signals.fd);
+    lock->cancel_fd = lock->signals.fd = -1;
+}
+
+/* Without the file the lock is held all the same. */
+static void note_attachment(struct guard *guard)
+{
+    struct acquisition *lock = guard->lock;
+    struct why why = {""};
+    struct held held;
+    char id[TOKEN_SIZE]; /* everybody sees it in the file's name: not the owner token */
+    token_make(id);
+    snprintf(held.backend, sizeof held.backend, "%s", lock->backend->kind);
+    snprintf(held.token, sizeof held.token, "%s", lock->lease.token);
+    snprintf(held.take_id, sizeof held.take_id, "%s", lock->lease.take_id);
+    snprintf(held.key, sizeof held.key, "%s", lock->lease.key);
+    if (!attached_add(&guard->attached, lock->options->lock_dir, guard->target->id, id, &held, &why))
+        say_verbose(lock->out, "%s; --extend and --release need the lock's name and --owner", why.text);
+}
+
+static bool paths_are_relative(const struct options *options)
+{
+    return (options->lock_dir != NULL && options->lock_dir[0] != '/') || (options->lock_file != NULL && options->lock_file[0] != '/');
+}
+
+static void prepare(struct guard *guard)
+{
+    struct acquisition *lock = guard->lock;
+    const struct options *options = lock->options;
+    if (!detach(guard->target->id.pid, paths_are_relative(options)))
+        refuse(guard, "cannot leave the caller's session", errno);
+    (void)prctl(PR_SET_NAME, "dlock-attach");
+    adjust_messages(lock->out);
+    forget_signals(lock);
+    guard->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (guard->timer_fd < 0)
+        refuse(guard, "cannot make a timer", errno);
+    if (!process_spare_keep(&guard->spare))
+        refuse(guard, "cannot keep descriptors free for the end of the lease", errno);
+    if (!process_family_init(&guard->family, guard->target->id))
+        refuse(guard, "out of memory", 0);
+    guard->end = (struct lease_end){
+        .out = lock->out,
+        .lease = &lock->lease,
+        .worker = {guard->target->name, stop_target, kill_target, guard},
+        .grace = options->grace,
+        .stop_signal = options->stop_signal,
+        .warn_only = options->warn_on_expire,
+    };
+    lease_end_init(&guard->end);
+    note_attachment(guard);
+}
+
+static void start_watch(struct guard *guard)
+{
+    struct why why = {""};
+    struct watch_plan plan = {
+        .backend = guard->lock->backend,
+        .lease = &guard->lock->lease,
+        .grace = guard->lock->options->grace,
+        .heartbeat = &guard->no_heartbeat,
+        .notify = &guard->lock->out->notify,
+    };
+    if (watch_start(&guard->watch, &plan, &why) != LOCK_OK)
+        refuse(guard, why.text, 0);
+}
+
+__attribute__((noreturn)) static void guard_run(struct acquisition *lock, const struct attach_target *target, int ready_fd)
+{
+    struct guard guard = {
+        .lock = lock,
+        .target = target,
+        .ready_fd = ready_fd,
+        .timer_fd = -1,
+        .spare = PROCESS_SPARE_NONE,
+        .attached = {-1, -1, ""},
+        .no_heartbeat.fd = -1,
+    };
+    prepare(&guard);
+    start_watch(&guard);
+    bool wanted = tell_dlock(&guard, "");
+    close(ready_fd);
+    if (wanted)
+        watch_target(&guard);
+    else
+        lock->lease.hold = deadline_now(); /* nothing has been done under it */
+    guard.end.state = watch_stop(&guard.watch);
+    if (wanted && guard.end.phase == RUNNING)
+        lease_end_judge(&guard.end);
+    close_guard(&guard);
+    if (!guard.end.released)
+        release(&guard);
+    _exit(acquisition_close(lock, STATUS_OK));
+}
+
+/* --- dlock's own side ---------------------------------------------------- */
+
+/* What the guard has to say, until the lease or a signal ends the wait. */
+static bool hear(const struct acquisition *lock, int fd, struct why *why)
+{
+    struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = lock->signals.fd, .events = POLLIN}};
+    int ready;
+    do
+        ready = poll(fds, 2, deadline_poll_ms(lock->lease.deadline));
+    while (ready < 0 && errno == EINTR);
+    why_set(why, "the guard of the lock did not start in time");
+    if (ready <= 0 || fds[0].revents == 0)
+        return false;
+    ssize_t length;
+    do
+        length = read(fd, why->text, sizeof why->text);
+    while (length < 0 && errno == EINTR);
+    if (length <= 0)
+        why_set(why, "the guard of the lock was killed");
+    return length == 1;
+}
+
+/* It has the lock's file as well, which would stay locked with it. */
+static void end_guard(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+}
+
+static int give_back(struct acquisition *lock, const char *text)
+{
+    lock->ended_by = signals_ended_by(&lock->signals);
+    return acquisition_give_back(lock, text);
+}
+
+bool attach_guard_start(struct acquisition *lock, const struct attach_target *target, int *status)
+{
+    struct why why = {""};
+    int ends[2] = {-1, -1};
+    pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
+    if (pid == 0) {
+        close(ends[0]);
+        guard_run(lock, target, ends[1]);
+    }
+    if (pid < 0)
+        why_set(&why, "cannot start a process that guards the lock: %s", strerror(errno));
+    if (ends[1] >= 0)
+        close(ends[1]);
+    bool started = pid > 0 && hear(lock, ends[0], &why);
+    if (pid > 0 && !started)
+        end_guard(pid);
+    if (ends[0] >= 0)
+        close(ends[0]);
+    if (!started)
+        *status = give_back(lock, why.text);
+    return started;
+}

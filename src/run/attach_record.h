@@ -1,0 +1,36 @@
+/* Which locks are attached to which processes. The environment of a script
+ * cannot be changed from outside, as DLOCK_HELD tells the command of its lock;
+ * so each guard of --attach keeps a small file in the lock directory, by which
+ * --extend, --release and --current in that script find the lock. */
+#ifndef DLOCK_RUN_ATTACH_RECORD_H
+#define DLOCK_RUN_ATTACH_RECORD_H
+
+#include "process/process_tree.h"
+#include "run/held.h"
+#include "util/errmsg.h"
+
+#include <stdbool.h>
+
+/* A guard's own file. */
+struct attached {
+    int dir_fd, fd; /* -1: there is none */
+    char name[80];
+};
+
+/* Writes that the lock is attached to the process. `id` is a UUID of this
+ * attachment's own; lock_dir as lock_dir_open() takes it. False with *why set:
+ * then the lock can still be named by those who look for it. */
+bool attached_add(struct attached *attached, const char *lock_dir, struct process_id target, const char *id,
+                  const struct held *held, struct why *why);
+void attached_remove(struct attached *attached);
+
+/* Calls visit() for each lock that is attached to this process or an ancestor,
+ * the innermost first, with that process, until it returns true; returns
+ * whether it has. What it is told is a claim: that of a guard which lives, but
+ * the store alone knows whether the lock still holds. Looks into lock_dir, where
+ * that is NULL into the default directories of our user and of the ancestors'
+ * users (sudo). */
+bool attached_visit_ancestors(const char *lock_dir, bool (*visit)(void *data, pid_t pid, const struct held *held),
+                             void *data);
+
+#endif

@@ -1,0 +1,223 @@
+#include "run/expiry.h"
+
+#include "util/duration.h"
+#include "util/signames.h"
+
+#include <stdio.h>
+
+/* How long to go on with what even KILL does not end (it hangs in the kernel). */
+static const struct duration kill_limit = {10 * NS_PER_S}, kill_interval = {5 * NS_PER_MS};
+
+void lease_end_init(struct lease_end *end)
+{
+    end->state = (struct watch_state){.verdict = WATCH_HELD, .deadline = end->lease->deadline, .set = end->lease->set};
+    end->warn_at = lease_warning_time(end->lease, end->lease->deadline);
+}
+
+static struct duration grace_of(const struct lease_end *end)
+{
+    return lease_grace(end->state.set, end->grace);
+}
+
+enum { LEASE_TEXT_SIZE = DURATION_TEXT_SIZE + 32 };
+
+/* "the lease of 1h"; where somebody has changed that, what it was changed to: the
+ * store tells what is left, a moment later. Returns text. */
+static const char *lease_format(const struct lease_end *end, char text[LEASE_TEXT_SIZE])
+{
+    char time[DURATION_TEXT_SIZE];
+    struct duration set = end->state.set;
+    int64_t step = set.ns < NS_PER_S / 2 ? 10 * NS_PER_MS : set.ns < 10 * NS_PER_S ? 100 * NS_PER_MS : NS_PER_S;
+    if (lease_is_as_taken(end->lease, set)) {
+        snprintf(text, LEASE_TEXT_SIZE, "the lease of %s", duration_format(end->lease->ttl, time, sizeof time));
+        return text;
+    }
+    set.ns = (set.ns + step / 2) / step * step;
+    snprintf(text, LEASE_TEXT_SIZE, "the lease, last set to %s,", duration_format(set, time, sizeof time));
+    return text;
+}
+
+/* What would help; of a lease that somebody has changed, --ttl would not. Returns text. */
+static const char *advice_format(const struct lease_end *end, char text[LEASE_TEXT_SIZE])
+{
+    char grace[DURATION_TEXT_SIZE];
+    text[0] = '\0';
+    if (lease_is_as_taken(end->lease, end->state.set))
+        snprintf(text, LEASE_TEXT_SIZE, " (--ttl sets a longer one)");
+    else if (end->state.set.ns <= end->grace.ns)
+        snprintf(text, LEASE_TEXT_SIZE, " (--grace=%s is no shorter)", duration_format(end->grace, grace, sizeof grace));
+    return text;
+}
+
+static void is_over(struct lease_end *end)
+{
+    if (!end->over) {
+        end->over_since = deadline_earlier(deadline_now(), end->state.deadline);
+        say_status(end->out, end->warn_only ? "the lock %s is over, %s runs on" : "the lock %s is over, stopping %s",
+                   end->lease->name, end->worker.name);
+    }
+    end->over = true;
+    end->warn_at = DEADLINE_NEVER;
+}
+
+/* --- the stop ------------------------------------------------------------ */
+
+static void kill_now(struct lease_end *end)
+{
+    end->worker.kill(end->worker.data);
+    end->next_kill = deadline_after(kill_interval);
+}
+
+void lease_end_kill(struct lease_end *end)
+{
+    if (end->phase == KILLING)
+        return;
+    end->phase = KILLING;
+    end->give_up = deadline_after(kill_limit);
+    kill_now(end);
+}
+
+bool lease_end_gives_up(const struct lease_end *end)
+{
+    return end->phase == KILLING && deadline_passed(end->give_up);
+}
+
+void lease_end_say_left(const struct lease_end *end, struct process_count left)
+{
+    const char *name = end->worker.name;
+    if (left.known)
+        say_error(end->out, "%d process%s of %s cannot be killed, one of them is pid %ld", left.found,
+                  left.found == 1 ? "" : "es", name, (long)left.first);
+    else
+        say_error(end->out, "processes of %s are left, and /proc, which is not of this pid namespace, does not show them", name);
+}
+
+static void stop(struct lease_end *end, struct deadline kill_at)
+{
+    end->phase = STOPPING;
+    end->kill_at = kill_at;
+    end->worker.stop(end->worker.data, end->stop_signal, kill_at);
+}
+
+/* Each of these acts first and speaks afterwards: whoever reads what we say may
+ * be slow. */
+static void lost(struct lease_end *end)
+{
+    char name[32];
+    if (end->over)
+        return;
+    is_over(end);
+    if (end->warn_only) {
+        say_error(end->out, "the lock is lost: %s; %s runs on (--on-expire=warn)", end->state.why.text, end->worker.name);
+        return;
+    }
+    stop(end, deadline_earlier(end->state.deadline, deadline_after(grace_of(end))));
+    say_error(end->out, "the lock is lost: %s; stopping %s with %s", end->state.why.text, end->worker.name,
+              signal_format(end->stop_signal, name, sizeof name));
+}
+
+static void ending(struct lease_end *end)
+{
+    char name[32], lease[LEASE_TEXT_SIZE], left_text[DURATION_TEXT_SIZE], advice[LEASE_TEXT_SIZE];
+    struct duration left = deadline_left(end->state.deadline);
+    is_over(end);
+    stop(end, end->state.deadline);
+    say_error(end->out, "%s ends in %s%s%s; stopping %s with %s%s", lease_format(end, lease),
+              duration_format(left, left_text, sizeof left_text),
+              end->state.why.text[0] != '\0' ? " and could not be looked at: " : "", end->state.why.text,
+              end->worker.name, signal_format(end->stop_signal, name, sizeof name), advice_format(end, advice));
+}
+
+static void ended(struct lease_end *end)
+{
+    char lease[LEASE_TEXT_SIZE], advice[LEASE_TEXT_SIZE];
+    bool said = end->over;
+    is_over(end);
+    lease_format(end, lease);
+    if (end->warn_only) {
+        if (!said)
+            say_error(end->out, "%s has ended; %s runs on without the lease (--on-expire=warn)", lease, end->worker.name);
+        return;
+    }
+    lease_end_kill(end);
+    say_error(end->out, "%s has ended; killing %s%s", lease, end->worker.name, advice_format(end, advice));
+}
+
+/* By the worker itself, or by whoever it gave its token to. */
+static void was_released(struct lease_end *end)
+{
+    end->released = true;
+    say_status(end->out, "the lock %s is released, %s runs on", end->lease->name, end->worker.name);
+    say_verbose(end->out, "released with its own token; %s runs on without the lock", end->worker.name);
+}
+
+static void act_on_lease(struct lease_end *end)
+{
+    struct deadline now = deadline_now(), deadline = end->state.deadline;
+    struct deadline last_answer = watch_last_answer(deadline, grace_of(end));
+    bool said = end->warn_at.boot_ns == INT64_MAX, extended = deadline_before(end->lease->deadline, deadline);
+    end->lease->set = end->state.set;
+    if (extended || !said) /* extended: it may be said anew */
+        end->warn_at = lease_warning_time(end->lease, deadline);
+    end->lease->deadline = deadline;
+    if (end->state.verdict == WATCH_LOST) {
+        lost(end);
+    } else if (!deadline_before(now, deadline)) {
+        ended(end);
+    } else if (!end->warn_only && (end->state.verdict == WATCH_ENDING || !deadline_before(now, last_answer))) {
+        ending(end);
+    } else if (!deadline_before(now, end->warn_at)) {
+        end->warn_at = DEADLINE_NEVER;
+        say_warning(end->out, "90 %% of the lease is over and %s still runs%s", end->worker.name,
+                    lease_is_as_taken(end->lease, end->lease->set) ? "; --ttl sets a longer one" : "");
+    }
+}
+
+void lease_end_act(struct lease_end *end)
+{
+    if (end->phase == RUNNING && end->state.verdict == WATCH_RELEASED && !end->released)
+        was_released(end);
+    if (end->phase == RUNNING && !end->released)
+        act_on_lease(end);
+    if (end->phase == STOPPING && deadline_passed(end->kill_at)) {
+        lease_end_kill(end);
+        say_verbose(end->out, "%s has not ended: killing it", end->worker.name);
+    }
+    if (end->phase == KILLING && deadline_passed(end->next_kill))
+        kill_now(end);
+    if (!end->noted && end->state.note.text[0] != '\0') {
+        end->noted = true;
+        say_verbose(end->out, "%s", end->state.note.text);
+    }
+}
+
+struct deadline lease_end_next(const struct lease_end *end)
+{
+    struct deadline deadline = end->state.deadline, next;
+    switch (end->phase) {
+    case STOPPING: return end->kill_at;
+    case KILLING: return end->next_kill;
+    case RUNNING: break;
+    }
+    if (end->released)
+        return DEADLINE_NEVER;
+    if (end->warn_only)
+        next = end->over ? DEADLINE_NEVER : deadline;
+    else
+        next = deadline_earlier(deadline, watch_last_answer(deadline, grace_of(end)));
+    return deadline_earlier(next, end->warn_at);
+}
+
+void lease_end_judge(struct lease_end *end)
+{
+    end->released = end->released || end->state.verdict == WATCH_RELEASED;
+    if (end->over || end->released)
+        return;
+    if (end->state.verdict == WATCH_LOST) {
+        is_over(end);
+        say_error(end->out, "the lock was lost before %s ended: %s", end->worker.name, end->state.why.text);
+    } else if (deadline_passed(end->state.deadline)) {
+        is_over(end);
+        say_error(end->out, "the lease had ended when the end of %s was seen", end->worker.name);
+    }
+}

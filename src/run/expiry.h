@@ -1,0 +1,77 @@
+/* What becomes of those who work under a lease when it ends or is lost: they
+ * are warned, stopped, killed. */
+#ifndef DLOCK_RUN_EXPIRY_H
+#define DLOCK_RUN_EXPIRY_H
+
+#include "lock/lease.h"
+#include "process/process_tree.h"
+#include "run/watch.h"
+#include "util/message.h"
+
+#include <stdbool.h>
+
+/* Who works under the lease: the command, or the process that a lock is
+ * attached to; each with all that it has started. */
+struct worker {
+    const char *name; /* as it stands in a sentence: "the command" */
+    void (*stop)(void *data, int number, struct deadline until);
+    void (*kill)(void *data);
+    void *data;
+};
+
+/* Goes through these phases, never backwards. */
+enum stop_phase {
+    RUNNING,  /* nothing to do */
+    STOPPING, /* the stop signal was sent to all of them; KILL follows at kill_at */
+    KILLING,  /* all are stopped and killed, again and again until nobody is left:
+               * what is forked during one walk is found by the next */
+};
+
+struct lease_end {
+    /* The caller's: */
+    const struct messages *out;
+    struct lease *lease; /* its deadline follows what the watch adopts */
+    struct worker worker;
+    struct duration grace; /* negative: lease_grace() */
+    int stop_signal;
+    bool warn_only;           /* --on-expire=warn */
+    struct watch_state state; /* the last that was read */
+    /* For the caller to look at: */
+    enum stop_phase phase;
+    bool released; /* with its own token, by the worker: it runs on without the lock */
+    bool over;     /* the lease ended or was lost while the worker ran */
+    struct deadline over_since;
+    /* run/expiry.c's own: */
+    bool noted;              /* what the watch has to say with -v is said */
+    struct deadline kill_at; /* of STOPPING */
+    struct deadline give_up; /* of KILLING */
+    struct deadline next_kill;
+    struct deadline warn_at; /* of the warning at 90 %; NEVER: said */
+};
+
+/* Starts the clock; the caller's members but for `state` are set. */
+void lease_end_init(struct lease_end *end);
+
+/* Does what the boot clock and end->state ask for at this moment. The caller
+ * looks first whether the worker has ended, so that one which did so by itself
+ * is not called stopped. */
+void lease_end_act(struct lease_end *end);
+
+/* When lease_end_act() has something to do by the clock. */
+struct deadline lease_end_next(const struct lease_end *end);
+
+/* Kills the worker, whatever the lease says. */
+void lease_end_kill(struct lease_end *end);
+
+/* Whether the killing has gone on for as long as it makes sense: what is left
+ * hangs in the kernel, or is out of our reach. */
+bool lease_end_gives_up(const struct lease_end *end);
+
+/* Says who is left of the worker then. */
+void lease_end_say_left(const struct lease_end *end, struct process_count left);
+
+/* The worker has ended, and was not stopped. It may have done so too late, seen
+ * by the clock: dlock was frozen with it or beside it. */
+void lease_end_judge(struct lease_end *end);
+
+#endif

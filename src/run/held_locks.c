@@ -1,0 +1,144 @@
+#include "run/held_locks.h"
+
+#include "process/procfs.h"
+#include "run/attach_record.h"
+#include "util/list.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ANCESTORS_MOST = 1024, ENVIRONMENT_MOST = 1 << 21 };
+
+static bool add(struct held_list *list, const struct held *held)
+{
+    struct held *more = list_with_room(list->list, list->count, &list->room, sizeof *more);
+    if (more == NULL)
+        return false;
+    list->list = more;
+    list->list[list->count++] = *held;
+    return true;
+}
+
+/* The innermost stands last in DLOCK_HELD. */
+static void reverse(struct held_list *list)
+{
+    for (size_t i = 0; i < list->count / 2; i++) {
+        struct held held = list->list[i];
+        list->list[i] = list->list[list->count - 1 - i];
+        list->list[list->count - 1 - i] = held;
+    }
+}
+
+static bool read_lines(struct held_list *list, const char *lines)
+{
+    struct held held;
+    for (const char *at = lines; at != NULL;)
+        if (held_next(&at, &held) && !add(list, &held))
+            return false;
+    reverse(list);
+    return true;
+}
+
+/* DLOCK_HELD in the environment with which that process was executed; to be
+ * freed, NULL where there is none. proc(5) */
+static char *read_environment(pid_t pid)
+{
+    static const char name[] = "DLOCK_HELD=";
+    char path[64], *variable = NULL, *found = NULL;
+    size_t size = 0, total = 0;
+    ssize_t length;
+    snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return NULL;
+    while (found == NULL && total < ENVIRONMENT_MOST && (length = getdelim(&variable, &size, '\0', file)) > 0) {
+        total += (size_t)length;
+        if (strncmp(variable, name, sizeof name - 1) == 0)
+            found = strdup(variable + sizeof name - 1);
+    }
+    free(variable);
+    fclose(file);
+    return found;
+}
+
+static char *read_ancestor(void)
+{
+    struct proc_stat stat;
+    pid_t pid = getppid();
+    if (!proc_is_ours())
+        return NULL;
+    for (int depth = 0; pid > 0 && depth < ANCESTORS_MOST; depth++) {
+        char *lines = read_environment(pid);
+        if (lines != NULL)
+            return lines;
+        if (!proc_stat_read(pid, &stat))
+            break;
+        pid = stat.parent;
+    }
+    return NULL;
+}
+
+static bool read_told(struct held_list *list)
+{
+    const char *own = getenv("DLOCK_HELD");
+    if (own != NULL)
+        return read_lines(list, own);
+    char *lines = read_ancestor();
+    bool done = lines == NULL || read_lines(list, lines);
+    free(lines);
+    return done;
+}
+
+/* How many locks that process was told of when it was executed. */
+static size_t count_told(pid_t pid)
+{
+    size_t count = 0;
+    char *lines = read_environment(pid);
+    struct held held;
+    for (const char *at = lines; at != NULL;)
+        count += held_next(&at, &held);
+    free(lines);
+    return count;
+}
+
+struct attached_list {
+    struct held_list *list;
+    size_t told;  /* how many are in the list by the environment */
+    bool done;
+};
+
+/* What a script was told of lies outside of what is attached to it, and what
+ * has been told since lies inside: so it is put before the former, and behind
+ * those attached ones that are further inside. */
+static bool add_attached(void *data, pid_t pid, const struct held *held)
+{
+    struct attached_list *attached = data;
+    struct held_list *list = attached->list;
+    size_t outside = count_told(pid);
+    outside = outside < attached->told ? outside : attached->told;
+    attached->done = add(list, held);
+    if (!attached->done)
+        return true;
+    size_t at = list->count - 1 - outside;
+    memmove(&list->list[at + 1], &list->list[at], outside * sizeof *list->list);
+    list->list[at] = *held;
+    return false;
+}
+
+bool held_list_read(struct held_list *list, const char *lock_dir)
+{
+    *list = (struct held_list){0};
+    if (!read_told(list))
+        return false;
+    struct attached_list attached = {.list = list, .told = list->count, .done = true};
+    (void)attached_visit_ancestors(lock_dir, add_attached, &attached);
+    return attached.done;
+}
+
+void held_list_free(struct held_list *list)
+{
+    free(list->list);
+    *list = (struct held_list){0};
+}

@@ -1,0 +1,24 @@
+/* The locks that this process runs under: what the dlocks above it have told,
+ * through the environment, and the guards of --attach beside them. All of it is
+ * a claim: the store knows whether it is so still. */
+#ifndef DLOCK_RUN_HELD_LOCKS_H
+#define DLOCK_RUN_HELD_LOCKS_H
+
+#include "run/held.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct held_list {
+    struct held *list; /* the innermost first */
+    size_t count, room;
+};
+
+/* Finds them: by DLOCK_HELD, or where the environment was scrubbed (sudo) by
+ * that of the nearest ancestor which has it and lets itself be read; and those
+ * that are attached to ancestors (run/attach_record.h, for lock_dir). False where memory
+ * is short. held_list_free() in any case. */
+bool held_list_read(struct held_list *list, const char *lock_dir);
+void held_list_free(struct held_list *list);
+
+#endif

@@ -1,0 +1,26 @@
+/* A lock inside the same lock: a dlock that runs inside a command which holds
+ * the lock already does not wait for itself. */
+#ifndef DLOCK_RUN_NESTING_H
+#define DLOCK_RUN_NESTING_H
+
+#include "run/held.h"
+#include "store/backend.h"
+
+#include <stdbool.h>
+
+/* Whether DLOCK_HELD names this key in this kind of store, and its take holds
+ * still: an entry that has ended, or is of another server, counts for nothing.
+ * *lease is then what the store says of it. */
+bool nested_by_environment(struct backend *backend, const char *key, struct lease *lease, struct bound bound);
+
+/* The same for what is attached to this process or an ancestor (run/attach_record.h). */
+bool nested_by_attachment(struct backend *backend, const char *lock_dir, const char *key, struct lease *lease, struct bound bound);
+
+/* Whether the holder is `self`, who asks for the lock (a script that has become
+ * a dlock), or an ancestor of it, on this host and since the same start: for
+ * where the environment was scrubbed (sudo), or could not be set (--attach). An
+ * ancestor in another pid namespace (unshare(1), a container that the command
+ * starts) is not seen in ours: there DLOCK_HELD alone tells of it. */
+bool nested_by_ancestry(const struct holder *holder, const struct holder *self);
+
+#endif

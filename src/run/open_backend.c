@@ -1,0 +1,244 @@
+#include "run/open_backend.h"
+
+#include "config/file.h"
+#include "config/hints.h"
+#include "redis/url_redact.h"
+#include "store/file/dir.h"
+#include "store/file/dir_backend.h"
+#include "store/file/flock_backend.h"
+#include "store/quorum/backend.h"
+#include "store/redis/backend.h"
+#include "util/error_code.h"
+#include "util/secret_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How often --on-degraded=warn-throttled says it. */
+static const struct duration throttle = {3600 * NS_PER_S};
+
+static enum lock_result configured_wrongly(const struct options *options, enum option_id id, int *status,
+                                           struct why *why)
+{
+    char where[ORIGIN_TEXT_SIZE];
+    struct origin origin = options->origins[id];
+    why_prefix(why, origin_format(id, origin, where, sizeof where));
+    habits_behind_name(options, origin, why);
+    *status = origin_result(origin) == SETTINGS_BAD_USAGE ? STATUS_USAGE : STATUS_CONFIG;
+    return LOCK_INVALID;
+}
+
+/* A file that cannot be used is for its host to mend, however it was named. */
+static void blame(const struct options *options, enum redis_fault fault, int *status, struct why *why)
+{
+    static const enum option_id ids[] = {
+        [REDIS_FAULT_NONE] = OPT_NONE,
+        [REDIS_FAULT_URL] = OPT_REDIS,
+        [REDIS_FAULT_CACERT] = OPT_CACERT,
+        [REDIS_FAULT_CERT] = OPT_CERT,
+        [REDIS_FAULT_KEY] = OPT_KEY,
+    };
+    if (ids[fault] != OPT_NONE)
+        (void)configured_wrongly(options, ids[fault], status, why);
+    if (fault != REDIS_FAULT_URL)
+        *status = STATUS_CONFIG;
+}
+
+static enum lock_result open_redis(struct backend **backend, const struct options *options, int *status,
+                                   struct why *why)
+{
+    if (options->redis == NULL) {
+        why_set(why, "Redis is asked for, but none is configured; --redis=URL says where it is");
+        return configured_wrongly(options, OPT_BACKEND, status, why);
+    }
+    const struct redis_settings settings = {
+        .timeout = options->connect_timeout,
+        .cacert = options->cacert,
+        .cert = options->cert,
+        .key = options->key,
+        .password_file = options->password_file,
+        .cli_auth = options->cli_auth,
+        .sentinel_password_file = options->sentinel_password_file,
+        .wait_replicas = options->wait_replicas,
+    };
+    bool several = backend_quorum_is_meant(options->redis);
+    if (several && options->mode == MODE_SLOTS) {
+        why_set(why, "several servers cannot count holders: a majority each of theirs could be more than N; one server can");
+        return configured_wrongly(options, OPT_SLOTS, status, why);
+    }
+    enum redis_fault fault;
+    enum lock_result result = several ? backend_quorum_open(backend, options->redis, &settings, &fault, why)
+                                      : backend_redis_open(backend, options->redis, &settings, &fault, why);
+    *status = (int)status_of(result);
+    if (result == LOCK_INVALID)
+        blame(options, fault, status, why);
+    return result;
+}
+
+/* A URL that is of no use here may hold a password all the same. */
+static enum lock_result open_file(struct backend **backend, const struct options *options, int *status,
+                                  struct why *why)
+{
+    bool has_secret = options->redis != NULL && url_has_password(options->redis);
+    enum lock_result result = has_secret ? secret_leave_no_core(why) : LOCK_OK;
+    if (result == LOCK_OK)
+        result = options->lock_file != NULL ? backend_exact_file_open(backend, options->lock_file, why)
+                                            : backend_file_open(backend, options->lock_dir, why);
+    *status = (int)status_of(result);
+    return result;
+}
+
+/* Says that a file was taken for want of Redis: with -q too, since hosts that think they exclude each other do not. */
+static void warn_degraded(const struct options *options, const struct messages *out)
+{
+    struct lock_dir dir;
+    struct why ignored;
+    char places[CONFIG_PLACES_SIZE];
+    bool opened = lock_dir_open(&dir, options->lock_dir, &ignored) == LOCK_OK;
+    bool shared = opened && lock_dir_is_shared(&dir);
+    bool due = options->on_degraded == DEGRADED_WARN || !opened || lock_dir_stamp_due(&dir, throttle);
+    lock_dir_close(&dir);
+    if (due)
+        say_error(out, "no Redis is configured (%s); this lock holds on this host%s only (--backend=file says that this is meant)",
+                  config_places(&options->settings, OPT_REDIS, places), shared ? "" : " and for this user");
+}
+
+/* Inside a file lock it has been said, or was meant, already. */
+static bool inside_file_lock(void)
+{
+    const char *held = getenv("DLOCK_HELD"), *backend = getenv("DLOCK_BACKEND");
+    return held != NULL && *held != '\0' && backend != NULL && strcmp(backend, "file") == 0;
+}
+
+/* Nothing chose a file: no Redis is configured. Whoever meant that says
+ * --backend=file. With `out` NULL nothing is said. */
+static enum lock_result open_degraded(struct backend **backend, const struct options *options, const struct messages *out,
+                                      int *status, struct why *why)
+{
+    if (options->on_degraded == DEGRADED_FAIL) {
+        why_set(why, "no Redis is configured, and --on-degraded=fail forbids a file lock; --redis=URL says where Redis is");
+        *status = STATUS_CONFIG;
+        return LOCK_INVALID;
+    }
+    enum lock_result result = open_file(backend, options, status, why);
+    if (result != LOCK_OK)
+        return result;
+    if (out != NULL && options->on_degraded != DEGRADED_PROCEED && !inside_file_lock())
+        warn_degraded(options, out);
+    return LOCK_OK;
+}
+
+static bool opened(enum lock_result result, const struct messages *out, int status, const struct why *why)
+{
+    if (result != LOCK_OK)
+        (void)fail(out, status == STATUS_USAGE ? FAIL_ARGUMENT : failure_of(result), status, "%s", why->text);
+    return result == LOCK_OK;
+}
+
+static enum lock_result choose(struct backend **backend, const struct options *options, const struct messages *out,
+                               int *status, struct why *why)
+{
+    if (options->lock_file != NULL || options->backend == BACKEND_FILE)
+        return open_file(backend, options, status, why);
+    if (options->backend == BACKEND_REDIS || options->redis != NULL)
+        return open_redis(backend, options, status, why);
+    return open_degraded(backend, options, out, status, why);
+}
+
+enum lock_result backend_open(struct backend **backend, const struct options *options, int *status, struct why *why)
+{
+    return choose(backend, options, NULL, status, why);
+}
+
+bool backend_choose(struct backend **backend, const struct options *options, const struct messages *out, int *status)
+{
+    struct why why = {""};
+    enum lock_result result = choose(backend, options, out, status, &why);
+    return opened(result, out, *status, &why);
+}
+
+static void file_at_outer_dlock(const char **file, const char *variable, struct origin origin)
+{
+    const char *outer = getenv(variable);
+    if (outer != NULL && origin.kind != ORIGIN_COMMAND_LINE)
+        *file = outer;
+}
+
+/* However they are set apart. */
+static bool is_same_words(const char *a, const char *b)
+{
+    static const char blank[] = " \t\r\n\v\f";
+    size_t length;
+    do {
+        a += strspn(a, blank);
+        b += strspn(b, blank);
+        length = strcspn(a, blank);
+        if (length != strcspn(b, blank) || memcmp(a, b, length) != 0)
+            return false;
+        a += length;
+        b += length;
+    } while (length > 0);
+    return true;
+}
+
+/* The place is told without its password: where ours is the same, it may have one. */
+static bool is_same_place(const char *url, const char *place)
+{
+    char *copy = url != NULL ? strdup(url) : NULL;
+    if (copy == NULL)
+        return false;
+    url_cut_passwords(copy);
+    bool same = is_same_words(copy, place);
+    explicit_bzero(copy, strlen(url));
+    free(copy);
+    return same;
+}
+
+/* The command line apart, an outer dlock knows best where its lock is. */
+static struct options at_outer_dlock(const struct options *options)
+{
+    struct options there = *options;
+    const char *place = getenv("DLOCK_HELD_AT");
+    if (place == NULL)
+        return there;
+    if (*place == '/' && options->origins[OPT_LOCK_DIR].kind != ORIGIN_COMMAND_LINE)
+        there.lock_dir = place;
+    if (strstr(place, "://") == NULL || options->origins[OPT_REDIS].kind == ORIGIN_COMMAND_LINE)
+        return there;
+    if (!is_same_place(options->redis, place))
+        there.redis = place;
+    file_at_outer_dlock(&there.cacert, "DLOCK_HELD_CACERT", options->origins[OPT_CACERT]);
+    file_at_outer_dlock(&there.cert, "DLOCK_HELD_CERT", options->origins[OPT_CERT]);
+    file_at_outer_dlock(&there.key, "DLOCK_HELD_KEY", options->origins[OPT_KEY]);
+    file_at_outer_dlock(&there.password_file, "DLOCK_HELD_PASSWORD_FILE", options->origins[OPT_PASSWORD_FILE]);
+    file_at_outer_dlock(&there.sentinel_password_file, "DLOCK_HELD_SENTINEL_PASSWORD_FILE",
+                        options->origins[OPT_SENTINEL_PASSWORD_FILE]);
+    return there;
+}
+
+bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options, const struct messages *out,
+                     int *status)
+{
+    struct options there = at_outer_dlock(options);
+    struct why why = {""};
+    enum lock_result result = LOCK_INVALID;
+    if (strcmp(kind, "redis") != 0) {
+        result = open_file(backend, &there, status, &why);
+    } else if (there.redis != NULL) {
+        result = open_redis(backend, &there, status, &why);
+    } else {
+        why_set(&why, "the lock is in Redis, and nothing says where: a --redis of the outer dlock's command line is to be repeated");
+        *status = STATUS_CONFIG;
+    }
+    return opened(result, out, *status, &why);
+}
+
+bool backend_fall_back(struct backend **backend, const struct options *options, const struct messages *out,
+                       const struct why *outage, int *status)
+{
+    struct why why = {""};
+    enum lock_result result = open_file(backend, options, status, &why);
+    if (result == LOCK_OK)
+        say_warning(out, "Redis is not to be had (%s): --fallback=file takes a lock that holds on this host alone", outage->text);
+    return opened(result, out, *status, &why);
+}

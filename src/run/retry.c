@@ -1,0 +1,37 @@
+#include "run/retry.h"
+
+#include "util/duration.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static const struct duration interval_least = {100 * NS_PER_MS}, interval_most = {2 * NS_PER_S};
+
+/* A signal ends dlock: nothing here is worth being finished. */
+static void pause_for(struct duration d)
+{
+    struct timespec time = {(time_t)(d.ns / NS_PER_S), (long)(d.ns % NS_PER_S)};
+    (void)nanosleep(&time, NULL);
+}
+
+enum lock_result insist(enum lock_result (*attempt)(void *data, struct bound, struct why *), void *data,
+                        struct duration outage, struct why *why)
+{
+    struct deadline start = deadline_now(), end = deadline_plus(start, outage);
+    struct duration interval = interval_least;
+    for (int tries = 1;; tries++) {
+        enum lock_result result = attempt(data, (struct bound){DEADLINE_NEVER, -1}, why);
+        if (result != LOCK_UNAVAILABLE)
+            return result;
+        if (deadline_passed(end)) {
+            char time[DURATION_TEXT_SIZE];
+            size_t used = strlen(why->text);
+            duration_format(deadline_gap(start, deadline_now()), time, sizeof time);
+            snprintf(why->text + used, sizeof why->text - used, "; tried %d time%s in %s", tries, tries == 1 ? "" : "s", time);
+            return result;
+        }
+        pause_for(duration_min(duration_jittered(interval), deadline_left(end)));
+        interval = duration_min((struct duration){2 * interval.ns}, interval_most);
+    }
+}

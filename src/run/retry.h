@@ -1,0 +1,15 @@
+/* Asking a store again while it is down: for --outage, as a wait for a lock does. */
+#ifndef DLOCK_RUN_RETRY_H
+#define DLOCK_RUN_RETRY_H
+
+#include "util/clock.h"
+#include "util/errmsg.h"
+#include "util/exit_status.h"
+#include "util/message.h"
+
+/* Calls attempt() until it returns something else than LOCK_UNAVAILABLE, or
+ * `outage` is over: then *why says how often that was. */
+enum lock_result insist(enum lock_result (*attempt)(void *data, struct bound, struct why *), void *data,
+                        struct duration outage, struct why *why);
+
+#endif

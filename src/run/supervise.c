@@ -1,0 +1,228 @@
+/* The watch thread starts when the command has run for a moment. For one that
+ * is over at once it would cost more than all the rest: a thread, two round
+ * trips to Redis, and 15 ms for closing an inotify descriptor. What happened
+ * before it started it finds in its first look.
+ *
+ * One loop: signals, news from the watch thread, the guard and the command's
+ * heartbeat, and a timer on the boot clock, which goes off at once after a
+ * suspend that outlasted it. What is done at the end of the lease, and in
+ * which phases, is run/expiry.c's.
+ */
+#include "run/supervise.h"
+
+#include "process/child.h"
+#include "process/job_control.h"
+#include "run/expiry.h"
+#include "run/watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+static const struct duration watch_after = {30 * NS_PER_MS};
+
+struct run {
+    const struct supervision *plan;
+    struct child child;
+    struct job_control job;
+    struct watch watch;
+    struct deadline watch_at; /* when it starts; NEVER: it has */
+    struct lease_end end;
+    int timer_fd;
+    struct outcome *outcome;
+};
+
+static void stop_command(void *data, int number, struct deadline until)
+{
+    struct run *run = data;
+    child_signal_tree(&run->child, number, until);
+}
+
+static void kill_command(void *data)
+{
+    struct run *run = data;
+    child_kill_tree(&run->child);
+}
+
+static bool is_watched(const struct run *run)
+{
+    return run->watch_at.boot_ns == INT64_MAX;
+}
+
+/* A command that nobody watches may not run. */
+static void start_watch(struct run *run)
+{
+    struct outcome *outcome = run->outcome;
+    struct watch_plan plan = {
+        .backend = run->plan->backend,
+        .lease = run->plan->lease,
+        .grace = run->plan->grace,
+        .heartbeat = run->plan->heartbeat,
+        .notify = &run->plan->out->notify,
+    };
+    enum lock_result result = watch_start(&run->watch, &plan, &outcome->error);
+    if (result == LOCK_OK) {
+        run->watch_at = DEADLINE_NEVER;
+        return;
+    }
+    outcome->unwatched = true;
+    lease_end_kill(&run->end);
+}
+
+/* The command is reaped first, so that one which has ended by itself is not
+ * called stopped. */
+static void act(struct run *run)
+{
+    if (is_watched(run))
+        run->end.state = watch_read(&run->watch);
+    else if (run->end.phase == RUNNING && deadline_passed(run->watch_at))
+        start_watch(run);
+    lease_end_act(&run->end);
+}
+
+static struct deadline next_event(const struct run *run)
+{
+    struct deadline next = lease_end_next(&run->end);
+    return run->end.phase == RUNNING ? deadline_earlier(next, run->watch_at) : next;
+}
+
+/* --- the loop ------------------------------------------------------------ */
+
+/* Read as long as the command runs, whatever has become of the lease: who
+ * sends a notification waits until there is room for it. */
+static void read_heartbeat(const struct run *run)
+{
+    const struct supervision *plan = run->plan;
+    if (plan->heartbeat->fd >= 0 && heartbeat_read(plan->heartbeat, &plan->out->notify) && is_watched(run))
+        watch_beat(&run->watch);
+}
+
+static void wait_for_event(const struct run *run)
+{
+    struct deadline next = next_event(run);
+    struct pollfd fds[] = {
+        {.fd = run->plan->signals->fd, .events = POLLIN},
+        {.fd = is_watched(run) ? run->watch.news_fd : -1, .events = POLLIN},
+        {.fd = run->timer_fd, .events = POLLIN},
+        {.fd = run->child.ended ? -1 : run->child.guard_fd, .events = POLLIN},
+        {.fd = run->plan->heartbeat->fd, .events = POLLIN},
+    };
+    int timeout = deadline_set_timer(run->timer_fd, next);
+    while (poll(fds, sizeof fds / sizeof *fds, timeout) < 0 && errno == EINTR)
+        continue;
+}
+
+/* The command has ended; where it was stopped, nobody of its tree may be left. */
+static bool is_over(struct run *run)
+{
+    if (!run->child.ended || run->end.phase == RUNNING)
+        return run->child.ended;
+    if (child_tree_gone(&run->child))
+        return true;
+    if (!lease_end_gives_up(&run->end))
+        return false;
+    lease_end_say_left(&run->end, child_tree_left(&run->child));
+    return true;
+}
+
+/* The kernel has killed the command with its guard; what it has started fell to us. */
+static void guard_lost(struct run *run)
+{
+    lease_end_kill(&run->end);
+    say_error(run->plan->out, "the process that guards the command for --tree was killed; killing what is left of the command");
+}
+
+static void reap(struct run *run)
+{
+    bool had_ended = run->child.command_ended;
+    child_reap(&run->child);
+    if (run->child.guard_lost && run->end.phase == RUNNING)
+        guard_lost(run);
+    else if (run->child.command_ended && !had_ended && !run->child.ended)
+        say_verbose(run->plan->out, "the command has ended; waiting for what it has started (--tree)");
+}
+
+/* Stopping comes before all else, also on waking from a freeze or a stop. A
+ * SIGCHLD that is read may tell of a change since the last look: then one looks
+ * again. */
+static void watch_command(struct run *run)
+{
+    for (;;) {
+        reap(run);
+        if (is_over(run))
+            return;
+        act(run);
+        if (job_pass_signals_on(&run->job, &run->child))
+            continue;
+        read_heartbeat(run);
+        if (run->end.phase == RUNNING)
+            job_stop_with_command(&run->job, &run->child);
+        wait_for_event(run);
+    }
+}
+
+/* A command with --heartbeat speaks to the service manager itself, and knows
+ * when it is ready. */
+static void say_started(const struct supervision *plan, const struct child *child)
+{
+    char until[32];
+    wall_format(wall_now_ms() + deadline_left(plan->lease->deadline).ns / NS_PER_MS, until, sizeof until);
+    say_status(plan->out, "holding the lock %s until %s, running %s", plan->lease->name, until, plan->argv[0]);
+    say_verbose(plan->out, "started %s, pid %ld", plan->argv[0], (long)child->command);
+    if (plan->heartbeat->fd < 0)
+        notify_send(&plan->out->notify, "READY=1");
+}
+
+void supervise(const struct supervision *plan, struct outcome *outcome)
+{
+    struct run run = {.plan = plan, .outcome = outcome};
+    *outcome = (struct outcome){0};
+    run.end = (struct lease_end){
+        .out = plan->out,
+        .lease = plan->lease,
+        .worker = {"the command", stop_command, kill_command, &run},
+        .grace = plan->grace,
+        .stop_signal = plan->stop_signal,
+        .warn_only = plan->warn_only,
+    };
+    lease_end_init(&run.end);
+    /* Frozen between take and here, or answered too late: nothing may start. */
+    if (lease_as_good_as_over(plan->lease)) {
+        outcome->lease_over = true;
+        why_set(&outcome->error, "the lease was over before the command could be started");
+        return;
+    }
+    /* What is sent to the whole group from the fork on, the command has as well.
+     * (A key typed in the microseconds until then is lost.) */
+    outcome->signalled = signals_ended_by(plan->signals);
+    if (outcome->signalled != 0)
+        return;
+    run.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (run.timer_fd < 0) {
+        why_set(&outcome->error, "cannot make a timer: %s", strerror(errno));
+        return;
+    }
+    run.job = (struct job_control){.signals = plan->signals, .out = plan->out};
+    outcome->started = child_start(&run.child, plan->argv, plan->signals, plan->tree, &outcome->error) == LOCK_OK;
+    if (outcome->started) {
+        /* The first heartbeat may come at once, and starts nothing by itself. */
+        run.watch_at = plan->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);
+        if (run.child.page->exec_errno == 0)
+            say_started(plan, &run.child);
+        watch_command(&run);
+        read_heartbeat(&run); /* its last words */
+        if (is_watched(&run))
+            run.end.state = watch_stop(&run.watch);
+        lease_end_judge(&run.end);
+        outcome->released = run.end.released;
+        outcome->lease_over = run.end.over;
+        outcome->over_since = run.end.over_since;
+        outcome->status = run.child.status;
+        outcome->exec_error = run.child.exec_error;
+        child_close(&run.child);
+    }
+    close(run.timer_fd);
+}

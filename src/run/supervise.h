@@ -1,0 +1,41 @@
+/* From the start of the command to its end, with an eye on the lease. */
+#ifndef DLOCK_RUN_SUPERVISE_H
+#define DLOCK_RUN_SUPERVISE_H
+
+#include "process/signals.h"
+#include "run/watchdog.h"
+#include "store/backend.h"
+#include "util/message.h"
+
+#include <stdbool.h>
+
+struct supervision {
+    struct backend *backend;
+    struct lease *lease; /* its deadline follows what the watch adopts */
+    const struct signals *signals;
+    const struct messages *out;
+    const char *const *argv;
+    struct duration grace; /* negative: lease_grace() */
+    int stop_signal;
+    bool warn_only; /* --on-expire=warn */
+    bool tree;      /* --tree */
+    const struct heartbeat *heartbeat; /* of the command; its fd -1: none */
+};
+
+struct outcome {
+    bool started; /* false: nothing ran, `error` says why */
+    int signalled;  /* not started, since this signal came before: dlock is to end by it */
+    bool unwatched; /* it was stopped at once, since the lease could not be watched: `error` */
+    struct why error;
+    int exec_error; /* errno where the command was not executable */
+    int status;     /* of waitpid(2) */
+    bool released;   /* with its own token, while the command ran: it runs on without the lock */
+    bool lease_over; /* the lease ended or was lost while the command ran */
+    struct deadline over_since;
+};
+
+/* Runs the command and stops it when the lease ends or is lost. Returns once
+ * the command has ended and, where it was stopped, all its descendants. */
+void supervise(const struct supervision *plan, struct outcome *outcome);
+
+#endif

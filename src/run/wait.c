@@ -1,0 +1,212 @@
+/* Waiting is asking again: when the store calls us, when it has said that
+ * something will change, and, as a net under what gets lost, at a jittered
+ * interval that grows.
+ *
+ * The store may call before, during or after the moment at which we fall
+ * asleep: what it tells stays to be read on its descriptor until listen() takes
+ * it in, and each pause begins with that. */
+#include "run/wait.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <time.h>
+
+/* How long the release of a lock may take that may be ours unknown to us, and
+ * how long to leave a queue, which notices by itself in the end. */
+static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 * NS_PER_MS};
+/* The shortest and the longest pause between tries of a store that is down. */
+static const struct duration retry_least = {100 * NS_PER_MS}, retry_most = {2 * NS_PER_S};
+
+struct waiting {
+    const struct patience *patience;
+    struct lock_request request; /* the caller's, and how this try stands in the wait */
+    int cancel_fd;
+    struct deadline start;
+    struct deadline end;        /* of the wait */
+    struct deadline tried;      /* when this try has begun */
+    struct deadline outage_end; /* of the tries to reach the store; DEADLINE_NEVER: it was reached */
+    struct duration interval;   /* of asking again for a lock that is held */
+    struct duration retry;      /* of asking again a store that is down */
+    bool uncalled;              /* that it cannot call us has been told */
+};
+
+static bool is_never(struct deadline deadline)
+{
+    return deadline.boot_ns == DEADLINE_NEVER.boot_ns;
+}
+
+/* Shows whoever looks on what is waited for; when to do so again. */
+static struct deadline show(const struct waiting *waiting, const struct holder *holder, const struct why *why)
+{
+    const struct patience *patience = waiting->patience;
+    return patience->pausing != NULL ? patience->pausing(patience->data, holder, why, waiting->outage_end) : DEADLINE_NEVER;
+}
+
+static void tell_uncalled(struct waiting *waiting, const struct call *call)
+{
+    const struct patience *patience = waiting->patience;
+    if (call->cannot != NULL && patience->uncalled != NULL && !waiting->uncalled)
+        patience->uncalled(patience->data, call->cannot);
+    waiting->uncalled |= call->cannot != NULL;
+}
+
+/* Waits for `until` or for news_fd (-1: none). LOCK_OK, or LOCK_CANCELLED. */
+static enum lock_result sleep_until(const struct waiting *waiting, int news_fd, struct deadline until)
+{
+    struct pollfd fds[2] = {{.fd = waiting->cancel_fd, .events = POLLIN}, {.fd = news_fd, .events = POLLIN}};
+    while (!deadline_passed(until)) {
+        int ready = poll(fds, 2, deadline_poll_ms(until));
+        if (ready > 0)
+            return fds[0].revents != 0 ? LOCK_CANCELLED : LOCK_OK;
+        if (ready < 0 && errno != EINTR)
+            break;
+    }
+    return LOCK_OK;
+}
+
+static struct duration doubled(struct duration d, struct duration most)
+{
+    return duration_min((struct duration){d.ns * 2}, most);
+}
+
+/* The tries end so long after the first that failed has begun. */
+static struct deadline outage_end(const struct waiting *waiting)
+{
+    return is_never(waiting->outage_end) ? deadline_plus(waiting->tried, waiting->patience->outage) : waiting->outage_end;
+}
+
+/* One try may take as long as the connection's own limit, but should end with
+ * the wait, and with the outage. Each still gets a second, or the last one, and
+ * a short --wait, would call a store unreachable that answers; and -n, and an
+ * outage of 0, which allows one try, set no limit at all. */
+static struct bound try_bound(const struct waiting *waiting)
+{
+    struct deadline until = waiting->patience->outage.ns > 0 ? outage_end(waiting) : DEADLINE_NEVER;
+    if (!waiting->patience->forever && waiting->patience->wait.ns > 0)
+        until = deadline_earlier(until, waiting->end);
+    struct deadline second = deadline_after(DURATION_S(1));
+    return (struct bound){deadline_before(until, second) ? second : until, waiting->cancel_fd};
+}
+
+/* Until it is worth asking again. */
+static enum lock_result pause(struct waiting *waiting, struct backend *backend, const struct holder *holder)
+{
+    struct call call = backend->listen(backend);
+    tell_uncalled(waiting, &call);
+    tzset(); /* reads a file: the command's environment will have a date, and must not wait for that then */
+    waiting->interval = duration_min(waiting->interval, call.poll_most);
+    struct deadline poll = deadline_earlier(deadline_after(duration_jittered(waiting->interval)), waiting->end);
+    struct deadline shown = deadline_now();
+    waiting->interval = doubled(waiting->interval, call.poll_most);
+    for (enum lock_result result = LOCK_OK; result == LOCK_OK; call = backend->listen(backend)) {
+        struct deadline next = deadline_earlier(poll, call.by);
+        if (call.now || deadline_passed(next))
+            return LOCK_OK;
+        if (deadline_passed(shown))
+            shown = show(waiting, holder, NULL);
+        result = sleep_until(waiting, call.fd, deadline_earlier(next, shown));
+    }
+    return LOCK_CANCELLED;
+}
+
+/* Held by another. LOCK_OK: it is time to ask again; LOCK_HELD: the wait is
+ * over. */
+static enum lock_result wait_for_holder(struct waiting *waiting, struct backend *backend, const struct holder *holder)
+{
+    const struct patience *patience = waiting->patience;
+    waiting->outage_end = DEADLINE_NEVER;
+    waiting->retry = retry_least;
+    bool is_own = patience->is_own != NULL && patience->is_own(patience->data, holder);
+    if (is_own || waiting->request.last)
+        return LOCK_HELD;
+    return pause(waiting, backend, holder);
+}
+
+/* The store is down: LOCK_UNAVAILABLE: it has been tried long enough. */
+static enum lock_result wait_for_store(struct waiting *waiting, const struct why *why)
+{
+    waiting->outage_end = deadline_earlier(outage_end(waiting), waiting->end);
+    if (deadline_passed(waiting->outage_end))
+        return LOCK_UNAVAILABLE;
+    struct deadline next = deadline_earlier(deadline_after(duration_jittered(waiting->retry)), waiting->outage_end);
+    enum lock_result result = LOCK_OK;
+    waiting->retry = doubled(waiting->retry, retry_most);
+    while (result == LOCK_OK && !deadline_passed(next))
+        result = sleep_until(waiting, -1, deadline_earlier(next, show(waiting, NULL, why)));
+    return result;
+}
+
+/* A take whose answer never came may have succeeded; and those behind us in the
+ * queue should not wait for us. */
+static void abandon(struct backend *backend, const struct lock_request *request, enum lock_result result, struct why *why)
+{
+    struct lease maybe;
+    struct why ignored;
+    if (!backend->uncertain && !backend->queued)
+        return;
+    struct duration limit = backend->uncertain ? abandon_limit : leave_limit;
+    lease_begin(&maybe, request, deadline_now(), 0);
+    maybe.hold = deadline_now();
+    bool uncertain = backend->uncertain;
+    enum lock_result released = backend->release(backend, &maybe, (struct bound){deadline_after(limit), -1}, &ignored);
+    if (uncertain && result == LOCK_SYSTEM && (released == LOCK_UNAVAILABLE || released == LOCK_SYSTEM)) {
+        struct why before = *why;
+        why_set(why, "%.400s; the lock may have been taken all the same, and then clears when its lease ends", before.text);
+    }
+}
+
+/* Taken, but the answer took so long that the lease is as good as over. */
+static enum lock_result too_late(struct backend *backend, struct lease *lease, struct why *why)
+{
+    struct why ignored;
+    lease->hold = deadline_now();
+    (void)backend->release(backend, lease, (struct bound){deadline_after(abandon_limit), -1}, &ignored);
+    why_set(why, "the lock was taken, but its lease was over before the answer came");
+    return LOCK_UNAVAILABLE;
+}
+
+enum lock_result wait_for_lock(struct backend *backend, const struct lock_request *request, const struct patience *patience,
+                               int cancel_fd, struct lease *lease, struct holder *holder, struct waited *waited,
+                               struct why *why)
+{
+    struct waiting waiting = {
+        .patience = patience,
+        .request = *request,
+        .cancel_fd = cancel_fd,
+        .start = deadline_now(),
+        .outage_end = DEADLINE_NEVER,
+        .interval = backend->poll_least,
+        .retry = retry_least,
+    };
+    waiting.end = patience->forever ? DEADLINE_NEVER : deadline_plus(waiting.start, patience->wait);
+    waiting.request.attended = patience->attended;
+    waiting.request.waits = patience->forever || patience->wait.ns > 0;
+    waited->takes = 0;
+    enum lock_result result;
+    for (bool again = true; again;) {
+        enum lock_result pause;
+        waited->takes++;
+        waiting.tried = deadline_now();
+        waiting.request.last = deadline_passed(waiting.end);
+        waiting.request.waited = deadline_gap(waiting.start, deadline_now());
+        result = backend->take(backend, &waiting.request, lease, holder, try_bound(&waiting), why);
+        if (result == LOCK_OK && lease_as_good_as_over(lease)) {
+            result = too_late(backend, lease, why);
+            patience->take_anew(patience->data);
+            waiting.tried = deadline_now(); /* the store has answered, only that we were frozen or the like */
+        }
+        if (result == LOCK_HELD)
+            pause = wait_for_holder(&waiting, backend, holder);
+        else if (result == LOCK_UNAVAILABLE)
+            pause = wait_for_store(&waiting, why);
+        else
+            break;
+        again = pause == LOCK_OK;
+        if (pause == LOCK_CANCELLED)
+            result = LOCK_CANCELLED;
+    }
+    waited->time = deadline_gap(waiting.start, deadline_now());
+    if (result != LOCK_OK)
+        abandon(backend, request, result, why);
+    return result;
+}

@@ -1,0 +1,43 @@
+/* Waiting for a lock. */
+#ifndef DLOCK_RUN_WAIT_H
+#define DLOCK_RUN_WAIT_H
+
+#include "store/backend.h"
+
+struct patience {
+    bool forever;
+    struct duration wait;   /* where not for ever; zero: do not wait */
+    struct duration outage; /* how long a store that cannot be reached is tried, within `wait` */
+    bool attended; /* somebody looks on (lock_request) */
+    /* Called before each pause, and in it when it has asked for that: for the
+     * holder, or if that is NULL for the store, which `why` is about and which is
+     * tried until `down_until`. Returns when to call again, if the pause lasts so
+     * long. NULL: nobody wants to know. */
+    struct deadline (*pausing)(void *data, const struct holder *holder, const struct why *why, struct deadline down_until);
+    /* Called once where the store cannot call us, with the reason. NULL: as above. */
+    void (*uncalled)(void *data, const char *cannot);
+    /* Whether the holder is one that must not be waited for: then the wait ends
+     * at once with LOCK_HELD. NULL: there is none. */
+    bool (*is_own)(void *data, const struct holder *holder);
+    /* A take that succeeded too late was released: the next one needs a take id of
+     * its own, written where the request points to. */
+    void (*take_anew)(void *data);
+    void *data;
+};
+
+struct waited {
+    struct duration time;
+    int takes; /* how often the store was asked */
+};
+
+/* Takes the lock, waiting for its holder and for the store as patience says.
+ * cancel_fd becoming readable ends it at once with LOCK_CANCELLED. On every
+ * result but LOCK_OK nothing of ours is left in the store, as far as it can
+ * be reached.
+ * Results are those of the backend's take(); LOCK_HELD: the wait ran out,
+ * with *holder filled in. *waited is filled in always. */
+enum lock_result wait_for_lock(struct backend *backend, const struct lock_request *request, const struct patience *patience,
+                               int cancel_fd, struct lease *lease, struct holder *holder, struct waited *waited,
+                               struct why *why);
+
+#endif

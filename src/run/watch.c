@@ -1,0 +1,309 @@
+/* Two threads, and who owns what when.
+ *
+ *   backend (its connection, its file)  the main thread until watch_start(), the
+ *                            watch thread until watch_stop() has joined it, the
+ *                            main thread again. Never both: no lock is needed.
+ *   watch->lease             the watch thread's own copy.
+ *   watch->state             both, under the mutex. Written by the watch thread
+ *                            alone; news_fd says that there is something to read.
+ *   watch->quit              both: set once, before quit_fd is written.
+ *   the heartbeat's socket   both: who reads a message has it, and no message is
+ *                            read twice.
+ *   the command              the main thread alone: it sends every signal and
+ *                            reaps, so that no pid is signalled once it is free.
+ *   the deadline's timer     the main thread: a watch thread that hangs on a
+ *                            network cannot delay the stop.
+ *
+ * Orders at the end of a lease, with stop = deadline - grace:
+ *   1. At `stop` the watch asks once more. Extended: the new deadline is in the
+ *      state before the main thread's own limit (watch_last_answer()), which it
+ *      computes anew from it. Not extended, or no answer by half of the grace:
+ *      WATCH_ENDING, and the main thread stops the command.
+ *   2. An earlier look has had no answer until `stop`: it is not the last one, and
+ *      the store is asked once more right then.
+ *   3. The watch is late or stuck: the main thread stops the command at
+ *      watch_last_answer() all the same, and kills at the deadline that it last
+ *      read.
+ *   4. The lock is lost meanwhile: WATCH_LOST, final; a later state never takes
+ *      it back.
+ *   5. The command, or whoever has its token, releases the lock: WATCH_RELEASED,
+ *      final too. There is nothing left to watch, and nothing to stop for.
+ *   6. The command ends: watch_stop() writes quit_fd, on which every wait of the
+ *      thread ends, joins, and reads the last state: a loss found in the very
+ *      last check still counts.
+ *   7. All of the process was frozen: main's timer and the thread's wait are both
+ *      over on waking; whichever runs first, the main thread looks at the boot
+ *      clock before it believes in any end of the command.
+ *
+ * News from the store only says "look"; the look decides. In this order:
+ *   1. The backend is told that the lock is watched, then comes the first look:
+ *      it finds what happened before, and from it on the store tells.
+ *   2. What is told during a look shows after it, on the descriptor or as
+ *      news.due, so that nothing falls between two looks.
+ *   3. A look may close the descriptor and open another one (a broken
+ *      connection ends in a look, which makes it anew): it is asked for before
+ *      each wait and never kept over a look.
+ *   4. The first news in a while is looked into at once, the next news_interval
+ *      after the last look. Without a connection there is no descriptor either,
+ *      and retry_interval holds.
+ *
+ * A heartbeat of the command (watch_beat()) makes the next look an extension:
+ *   1. Many beats in a short time are one extension, beat_interval() after the
+ *      last one; none is forgotten, since `beat` stays set until one succeeds.
+ *   2. A beat before the last look, at `stop`: that look extends.
+ *   3. A beat after it: the store is told, but a main thread that has sent the
+ *      stop signal never takes that back.
+ */
+#include "run/watch.h"
+
+#include "util/duration.h"
+#include "util/thread.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* A check that fails for want of a connection is repeated sooner. */
+static const struct duration retry_interval = {500 * NS_PER_MS};
+
+/* Between two looks, whatever the store says: somebody who touches the lock
+ * again and again does not keep us busy. */
+static const struct duration news_interval = {10 * NS_PER_MS};
+
+static struct duration check_interval(struct duration ttl)
+{
+    return duration_min(duration_max((struct duration){ttl.ns / 10}, DURATION_S(1)), DURATION_S(10));
+}
+
+/* The least time between two extensions. */
+static struct duration beat_interval(struct duration ttl)
+{
+    return duration_min(duration_max((struct duration){ttl.ns / 20}, DURATION_MS(10)), DURATION_S(1));
+}
+
+struct deadline watch_last_answer(struct deadline deadline, struct duration grace)
+{
+    struct duration half = duration_min((struct duration){grace.ns / 2}, DURATION_S(1));
+    return deadline_plus(deadline_minus(deadline, grace), half);
+}
+
+/* Makes an eventfd readable. That fails only where 2^64 - 1 events are unread, and
+ * then it is readable; what else fails is tried again. */
+static void tell(int fd)
+{
+    for (int tries = 0; tries < 3 && write(fd, &(uint64_t){1}, sizeof(uint64_t)) < 0 && errno != EAGAIN; tries++)
+        continue;
+}
+
+static void publish(struct watch *watch, enum watch_verdict verdict, const struct why *why)
+{
+    const char *cannot = watch->backend->news(watch->backend).cannot;
+    char every[DURATION_TEXT_SIZE];
+    pthread_mutex_lock(&watch->mutex);
+    bool news = watch->state.verdict != verdict || watch->state.deadline.boot_ns != watch->lease.deadline.boot_ns;
+    if (watch->state.verdict != WATCH_LOST) {
+        watch->state.verdict = verdict;
+        watch->state.deadline = watch->lease.deadline;
+        watch->state.set = watch->lease.set;
+        watch->state.why = *why;
+    }
+    if (cannot != NULL && watch->state.note.text[0] == '\0') {
+        why_set(&watch->state.note, "the server cannot tell at once when the lock is touched (%s); it is looked at every %s",
+                cannot, duration_format(check_interval(watch->lease.ttl), every, sizeof every));
+        news = true;
+    }
+    if (watch->backend->note != NULL && watch->state.note.text[0] == '\0') {
+        why_set(&watch->state.note, "the lock stands %s", watch->backend->note);
+        news = true;
+    }
+    pthread_mutex_unlock(&watch->mutex);
+    if (news)
+        tell(watch->news_fd);
+}
+
+/* By the lease as it is now known. */
+static struct duration grace_of(const struct watch *watch)
+{
+    return lease_grace(watch->lease.set, watch->grace);
+}
+
+/* As long as the lease stands as it does now. */
+static struct deadline stop_time(const struct watch *watch)
+{
+    return deadline_minus(watch->lease.deadline, grace_of(watch));
+}
+
+static struct deadline beat_due(const struct watch *watch)
+{
+    return deadline_plus(watch->extended, beat_interval(watch->lease.ttl));
+}
+
+static void take_beat(struct watch *watch)
+{
+    uint64_t count;
+    watch->beat |= read(watch->beat_fd, &count, sizeof count) == (ssize_t)sizeof count;
+}
+
+/* Waits for `until`, for news_fd (-1: none), until a heartbeat is to be acted
+ * on, or to be told to quit. Returns false for the last; *told is set where
+ * there is news. */
+static bool wait_until(struct watch *watch, struct deadline until, int news_fd, bool *told)
+{
+    for (;;) {
+        struct deadline next = watch->beat ? deadline_earlier(until, beat_due(watch)) : until;
+        struct pollfd fds[3] = {
+            {.fd = watch->quit_fd, .events = POLLIN},
+            {.fd = news_fd, .events = POLLIN},
+            {.fd = watch->beat ? -1 : watch->beat_fd, .events = POLLIN},
+        };
+        int ready = poll(fds, 3, deadline_poll_ms(next));
+        if (atomic_load(&watch->quit) || (ready > 0 && fds[0].revents != 0))
+            return false;
+        if (ready < 0 && errno == EINTR)
+            continue;
+        *told = ready > 0 && fds[1].revents != 0;
+        if (*told || ready <= 0)
+            return true;
+        take_beat(watch);
+    }
+}
+
+/* Waits until the next look is due: at `until`, or once the store says that
+ * something has happened, but not right after the last look. Returns false
+ * when told to quit. */
+static bool pause_until(struct watch *watch, struct deadline until)
+{
+    struct deadline soonest = deadline_after(news_interval);
+    struct news news = watch->backend->news(watch->backend);
+    bool told = news.due;
+    if (news.by.boot_ns > 0)
+        until = deadline_earlier(until, news.by);
+    if (!told && !wait_until(watch, until, news.fd, &told))
+        return false;
+    return !told || wait_until(watch, deadline_earlier(until, soonest), -1, &told);
+}
+
+/* Asks the store, and extends the lease where the command has asked for that. */
+static enum lock_result ask(struct watch *watch, bool last, struct bound bound, struct why *why)
+{
+    struct backend *backend = watch->backend;
+    take_beat(watch);
+    /* What was sent in time counts, though the main thread has not read it yet. */
+    if (last && watch->heartbeat->fd >= 0)
+        watch->beat |= heartbeat_read(watch->heartbeat, watch->notify);
+    if (!watch->beat || (!last && !deadline_passed(beat_due(watch))))
+        return backend->check(backend, &watch->lease, bound, why);
+    enum lock_result result = backend->extend(backend, &watch->lease, EXTEND_AT_LEAST, bound, why);
+    watch->extended = deadline_now();
+    watch->beat = result != LOCK_OK;
+    return result;
+}
+
+struct looked {
+    enum lock_result result;
+    struct duration interval; /* until the next look */
+    bool last;                /* it began at `stop`, or after it */
+};
+
+/* One look at the store. */
+static struct looked look(struct watch *watch)
+{
+    struct why why = {""};
+    struct deadline until = stop_time(watch);
+    struct looked looked = {.last = deadline_passed(until)};
+    if (looked.last)
+        until = watch_last_answer(watch->lease.deadline, grace_of(watch));
+    if (looked.last && deadline_passed(until)) /* with --on-expire=warn one goes on looking */
+        until = watch->lease.deadline;
+    looked.result = ask(watch, looked.last, (struct bound){until, watch->quit_fd}, &why);
+    looked.interval = looked.result == LOCK_OK ? check_interval(watch->lease.ttl) : retry_interval;
+    if (lock_is_lost(looked.result))
+        publish(watch, WATCH_LOST, &why);
+    else if (looked.result == LOCK_RELEASED)
+        publish(watch, WATCH_RELEASED, &why);
+    else if (looked.last && deadline_passed(stop_time(watch)))
+        publish(watch, WATCH_ENDING, &why);
+    else
+        publish(watch, WATCH_HELD, &why);
+    return looked;
+}
+
+/* After the last look there is nothing more to find out that would change what
+ * happens: the main thread is stopping the command, or warned that it runs on. */
+static void *watch_thread(void *data)
+{
+    struct watch *watch = data;
+    (void)watch->backend->news(watch->backend); /* from here on it is watched */
+    while (!deadline_passed(watch->lease.deadline)) {
+        struct looked looked = look(watch);
+        if (lock_is_lost(looked.result) || looked.result == LOCK_RELEASED || looked.result == LOCK_CANCELLED)
+            break;
+        struct deadline next = deadline_after(looked.interval), stop = stop_time(watch);
+        if (!looked.last || !deadline_passed(stop))
+            next = deadline_earlier(next, stop);
+        if (!pause_until(watch, next))
+            break;
+    }
+    return NULL;
+}
+
+static void close_fds(const struct watch *watch)
+{
+    if (watch->news_fd >= 0)
+        close(watch->news_fd);
+    if (watch->quit_fd >= 0)
+        close(watch->quit_fd);
+    if (watch->beat_fd >= 0)
+        close(watch->beat_fd);
+}
+
+enum lock_result watch_start(struct watch *watch, const struct watch_plan *plan, struct why *why)
+{
+    *watch = (struct watch){
+        .backend = plan->backend,
+        .lease = *plan->lease,
+        .grace = plan->grace,
+        .heartbeat = plan->heartbeat,
+        .notify = plan->notify,
+        .news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+        .quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+        .beat_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+        .state = {.verdict = WATCH_HELD, .deadline = plan->lease->deadline, .set = plan->lease->set},
+    };
+    bool opened = watch->news_fd >= 0 && watch->quit_fd >= 0 && watch->beat_fd >= 0;
+    int error = !opened ? errno : pthread_mutex_init(&watch->mutex, NULL);
+    if (error == 0)
+        error = thread_start(&watch->thread, watch_thread, watch);
+    if (error == 0)
+        return LOCK_OK;
+    close_fds(watch);
+    why_set(why, "cannot start the thread that watches the lease: %s", strerror(error));
+    return LOCK_SYSTEM;
+}
+
+void watch_beat(const struct watch *watch)
+{
+    tell(watch->beat_fd);
+}
+
+struct watch_state watch_read(struct watch *watch)
+{
+    uint64_t count;
+    (void)!read(watch->news_fd, &count, sizeof count); /* EAGAIN: no news, and the old state stands */
+    pthread_mutex_lock(&watch->mutex);
+    struct watch_state state = watch->state;
+    pthread_mutex_unlock(&watch->mutex);
+    return state;
+}
+
+struct watch_state watch_stop(struct watch *watch)
+{
+    atomic_store(&watch->quit, true); /* for a thread that cannot poll */
+    tell(watch->quit_fd);
+    pthread_join(watch->thread, NULL);
+    pthread_mutex_destroy(&watch->mutex);
+    close_fds(watch);
+    return watch->state;
+}

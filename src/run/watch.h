@@ -1,0 +1,70 @@
+/* The helper thread that watches the lease while the command runs. It never
+ * renews. */
+#ifndef DLOCK_RUN_WATCH_H
+#define DLOCK_RUN_WATCH_H
+
+#include "run/watchdog.h"
+#include "store/backend.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum watch_verdict {
+    WATCH_HELD,   /* as far as is known, we hold the lock until the deadline */
+    WATCH_ENDING, /* asked once more before the end: nobody has extended it */
+    WATCH_LOST,   /* the store says that it is not ours any more */
+    WATCH_RELEASED, /* it was released with its own token: by the command itself, that is */
+};
+
+struct watch_state {
+    enum watch_verdict verdict;
+    struct deadline deadline; /* adopted, where somebody moved it */
+    struct duration set;      /* what the lease was last set to */
+    struct why why;           /* of WATCH_LOST and WATCH_RELEASED; of WATCH_ENDING where the store could not be asked */
+    struct why note;          /* to be said once with -v; "": nothing */
+};
+
+struct watch {
+    struct backend *backend;
+    struct lease lease;    /* the thread's own copy */
+    struct duration grace; /* it asks once more this long before the deadline; negative: lease_grace() */
+    const struct heartbeat *heartbeat;
+    const struct notify *notify;
+    int news_fd;           /* to the main thread: the state has changed */
+    int quit_fd;           /* to the watch thread: leave */
+    atomic_bool quit;      /* the same, for who cannot wait for it */
+    int beat_fd;           /* to the watch thread: the command makes progress */
+    bool beat;             /* the thread's own: not acted on yet */
+    struct deadline extended; /* the thread's own: when it last tried to extend */
+    pthread_mutex_t mutex;
+    struct watch_state state; /* guarded by mutex */
+    pthread_t thread;
+};
+
+struct watch_plan {
+    struct backend *backend;
+    const struct lease *lease;
+    struct duration grace; /* negative: lease_grace() */
+    const struct heartbeat *heartbeat; /* looked at before the last look; its fd -1: none */
+    const struct notify *notify;       /* to pass on what is found there */
+};
+
+/* Starts the thread, which has the backend for itself until watch_stop().
+ * LOCK_OK; LOCK_SYSTEM with *why set. */
+enum lock_result watch_start(struct watch *watch, const struct watch_plan *plan, struct why *why);
+
+/* What is known at this moment; drains news_fd. */
+struct watch_state watch_read(struct watch *watch);
+
+/* The command makes progress: its lease is to be extended by its TTL. */
+void watch_beat(const struct watch *watch);
+
+/* Ends the thread, cutting short what it waits for, and gives the backend
+ * back. Returns the last state. */
+struct watch_state watch_stop(struct watch *watch);
+
+/* How long before the deadline the watch has its last answer at the latest;
+ * until then the main thread leaves it the decision to stop the command. */
+struct deadline watch_last_answer(struct deadline deadline, struct duration grace);
+
+#endif

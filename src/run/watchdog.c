@@ -1,0 +1,135 @@
+#include "run/watchdog.h"
+
+#include "util/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TEXT_MOST = 4096, FDS_MOST = 16 };
+
+static bool fail(struct heartbeat *heartbeat, struct why *why)
+{
+    why_set(why, "cannot make the socket for --heartbeat: %s", strerror(errno));
+    heartbeat_close(heartbeat);
+    return false;
+}
+
+/* An abstract name: nothing is left in a directory when dlock is killed. Anyone
+ * on this host can send to it, so that the kernel is asked who did. */
+bool heartbeat_open(struct heartbeat *heartbeat, const char *id, struct why *why)
+{
+    struct sockaddr_un at;
+    socklen_t size;
+    int on = 1;
+    snprintf(heartbeat->name, sizeof heartbeat->name, "@dlock/%.40s", id);
+    heartbeat->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (heartbeat->fd < 0 || !notify_address(&at, &size, heartbeat->name) ||
+        setsockopt(heartbeat->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
+        bind(heartbeat->fd, (const struct sockaddr *)&at, size) != 0)
+        return fail(heartbeat, why);
+    return true;
+}
+
+void heartbeat_close(struct heartbeat *heartbeat)
+{
+    if (heartbeat->fd >= 0)
+        close(heartbeat->fd);
+    heartbeat->fd = -1;
+}
+
+/* A service manager's WATCHDOG_USEC is for dlock's pid alone (WATCHDOG_PID);
+ * it is the command that has to meet it, since its messages are passed on. */
+bool heartbeat_env_set(const struct heartbeat *heartbeat, struct duration interval)
+{
+    const char *given = getenv("WATCHDOG_USEC");
+    int64_t us = interval.ns / NS_PER_US, manager_us;
+    char text[24];
+    if (given != NULL && number_parse(given, 1, INT64_MAX, &manager_us) && manager_us < us)
+        us = manager_us;
+    snprintf(text, sizeof text, "%" PRId64, us);
+    return setenv("NOTIFY_SOCKET", heartbeat->name, 1) == 0 && setenv("WATCHDOG_USEC", text, 1) == 0 &&
+           unsetenv("WATCHDOG_PID") == 0;
+}
+
+static bool has_line(const char *text, size_t length, const char *line)
+{
+    size_t line_length = strlen(line);
+    for (size_t at = 0; at < length;) {
+        const char *end = memchr(text + at, '\n', length - at);
+        size_t here = end != NULL ? (size_t)(end - (text + at)) : length - at;
+        if (here == line_length && memcmp(text + at, line, here) == 0)
+            return true;
+        at += here + 1;
+    }
+    return false;
+}
+
+struct received {
+    char text[TEXT_MOST];
+    size_t length;
+    int fds[FDS_MOST];
+    size_t fd_count;
+    bool trusted;
+};
+
+static void read_control(struct received *received, struct msghdr *message)
+{
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL; header = CMSG_NXTHDR(message, header)) {
+        size_t length = header->cmsg_len - CMSG_LEN(0);
+        if (header->cmsg_level != SOL_SOCKET)
+            continue;
+        if (header->cmsg_type == SCM_RIGHTS && length <= sizeof received->fds) {
+            memcpy(received->fds, CMSG_DATA(header), length);
+            received->fd_count = length / sizeof(int);
+        } else if (header->cmsg_type == SCM_CREDENTIALS && length == sizeof(struct ucred)) {
+            struct ucred sender;
+            memcpy(&sender, CMSG_DATA(header), sizeof sender);
+            received->trusted = sender.uid == geteuid() || sender.uid == 0;
+        }
+    }
+}
+
+/* False where nothing more is there. A message too long for the protocol is
+ * cut off, and then counts for nothing. */
+static bool receive(int fd, struct received *received)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(FDS_MOST * sizeof(int))];
+    } control;
+    struct iovec part = {received->text, sizeof received->text};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    ssize_t length;
+    do
+        length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    while (length < 0 && errno == EINTR);
+    if (length < 0)
+        return false;
+    received->length = (size_t)length;
+    received->fd_count = 0;
+    received->trusted = false;
+    read_control(received, &message);
+    if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+        received->trusted = false;
+    return true;
+}
+
+/* Who sends without pause does not keep us here: the rest is for next time. */
+bool heartbeat_read(const struct heartbeat *heartbeat, const struct notify *to)
+{
+    struct received received;
+    bool beat = false;
+    for (int i = 0; i < 64 && receive(heartbeat->fd, &received); i++) {
+        if (received.trusted) {
+            beat |= has_line(received.text, received.length, "WATCHDOG=1");
+            notify_forward(to, received.text, received.length, received.fds, received.fd_count);
+        }
+        for (size_t fd = 0; fd < received.fd_count; fd++)
+            close(received.fds[fd]);
+    }
+    return beat;
+}

@@ -1,6 +1,0 @@
--- What is known of the lock. Writes nothing.
---
--- KEYS: all (common.lua)
--- Returns state().
-
-return state()

@@ -1,0 +1,75 @@
+/* What --doctor finds, one row a check, in the order in which it was found: as a
+ * table for people, as JSON for programs, and as an exit status. Texts may be
+ * foreign: they are escaped when they are printed. */
+#ifndef DLOCK_STORE_DIAGNOSTICS_H
+#define DLOCK_STORE_DIAGNOSTICS_H
+
+#include "util/clock.h"
+#include "util/exit_status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum finding_result {
+    FINDING_OK,
+    FINDING_NOTE, /* worth knowing, or not to be known */
+    FINDING_WARN, /* a lock holds, but something near it will hurt */
+    FINDING_FAIL, /* a lock cannot be had here, or not be trusted */
+};
+
+/* A lock could be had, and must not be trusted: no run says so by a status. */
+enum { FINDING_UNTRUSTED = 1 };
+
+struct finding {
+    enum finding_result result;
+    int status; /* of FINDING_FAIL: that of a run, or FINDING_UNTRUSTED */
+    const char *section;
+    char *subject; /* of the section: the server, the directory; NULL: none */
+    char *name, *found;
+    const char *advice; /* what to do; NULL: nothing */
+};
+
+/* Begins as {0}. */
+struct findings {
+    const char *section;
+    char *subject;
+    struct finding *list;
+    size_t count, room;
+    bool short_of_memory; /* rows are missing */
+};
+
+/* What is added from here on belongs to this section, a literal, and to a subject
+ * of it (NULL: none), which is copied. */
+void findings_section(struct findings *findings, const char *section, const char *subject);
+
+/* Adds a row. `name` is copied; `advice` (NULL: none) is a literal, and dropped
+ * where the result is FINDING_OK. */
+__attribute__((format(printf, 5, 6))) void findings_add(struct findings *findings, enum finding_result result,
+                                                        const char *name, const char *advice, const char *format, ...);
+
+/* The same for FINDING_FAIL with its exit status. */
+__attribute__((format(printf, 5, 6))) void findings_fail(struct findings *findings, int status, const char *name,
+                                                         const char *advice, const char *format, ...);
+
+/* Whether a row from the `from`th on (counted from 0) is a failure. */
+bool findings_failed(const struct findings *findings, size_t from);
+
+/* Makes warnings of such failures: others make up for what is missing there. */
+void findings_excuse(struct findings *findings, size_t from, size_t end);
+
+/* 0 where nothing failed; else the status that a run would have had: that of the
+ * first row that failed so; else FINDING_UNTRUSTED. */
+int findings_status(const struct findings *findings);
+
+/* On stdout. `terse`: only warnings and failures. Counts columns by the locale
+ * that setlocale(3) has set. */
+void findings_print(const struct findings *findings, bool terse);
+void findings_print_json(const struct findings *findings);
+
+void findings_free(struct findings *findings);
+
+/* A time that was measured, "0.21 ms" or "1.5 s". Returns text. */
+enum { FINDINGS_TIME_SIZE = 32 };
+char *findings_time(struct duration time, char text[FINDINGS_TIME_SIZE]);
+
+#endif

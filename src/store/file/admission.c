@@ -1,0 +1,73 @@
+#include "store/file/admission.h"
+
+#include <string.h>
+
+static bool ends_before(const struct lock_place *a, const struct lock_place *b)
+{
+    return a->known && (!b->known || deadline_before(lock_place_end(a), lock_place_end(b)));
+}
+
+void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own, struct lock_survey *survey)
+{
+    struct lock_place place = {.number = -1};
+    *survey = (struct lock_survey){.free_place = -1};
+    while (lock_file_next_place(file, &place)) {
+        bool held = lock_place_held(&place, boot_id);
+        survey->unreadable |= place.unreadable;
+        if (survey->free_place < 0 && !held && place.locked == PLACE_UNLOCKED)
+            survey->free_place = place.number;
+        if (!held || place.number == own)
+            continue;
+        if (survey->held == 0 || ends_before(&place, &survey->first))
+            survey->first = place;
+        if (survey->held++ == 0 || ends_before(&survey->last, &place))
+            survey->last = place;
+        survey->same_token |= place.known && strcmp(place.record.token, token) == 0;
+    }
+    if (survey->free_place < 0)
+        survey->free_place = place.number; /* behind the last one */
+}
+
+/* A record that cannot be read may say anything. */
+static bool same_mode(const struct lock_survey *survey, enum lock_mode mode, int slots)
+{
+    const struct lock_record *record = &survey->first.record;
+    return survey->first.known && record->mode == mode && record->slots == slots;
+}
+
+static bool is_shared(const struct lock_survey *survey)
+{
+    return survey->held > 0 && survey->first.known && survey->first.record.mode != MODE_EXCLUSIVE;
+}
+
+bool lock_survey_conflicts(const struct lock_survey *survey, const struct lock_request *request)
+{
+    return is_shared(survey) && !same_mode(survey, request->mode, request->slots);
+}
+
+bool lock_survey_has_room(const struct lock_survey *survey, enum lock_mode mode, int slots)
+{
+    int places = mode == MODE_SLOTS ? slots : LOCK_PLACES_MOST;
+    if (survey->held > 0 && (!is_shared(survey) || !same_mode(survey, mode, slots)))
+        return false;
+    return mode == MODE_EXCLUSIVE || survey->free_place < places;
+}
+
+bool lock_survey_admits(const struct lock_survey *survey, const struct lock_request *request)
+{
+    return !survey->same_token && lock_survey_has_room(survey, request->mode, request->slots);
+}
+
+void lock_survey_holder(const struct lock_survey *survey, const struct lock_request *request, struct holder *holder)
+{
+    const struct lock_place *place = lock_survey_conflicts(survey, request) ? &survey->last : &survey->first;
+    *holder = (struct holder){.ahead = -1};
+    if (survey->held == 0 || !place->known)
+        return;
+    *holder = place->record.holder;
+    holder->ahead = -1;
+    holder->detached = place->record.detached;
+    holder->expires = lock_record_may_be_of(&place->record, request->self.boot_id);
+    holder->left = deadline_left(lock_place_end(place));
+    holder->kept = place->record.released || (place->locked == PLACE_UNLOCKED && !place->record.detached);
+}

@@ -1,0 +1,105 @@
+/* The main thread starts the other one, and joins it before it does anything else
+ * that counts: takes, gives up, runs a command. The thread touches the descriptor,
+ * which is the main thread's, with its one call alone.
+ *
+ * Calling it back: its call ends with EINTR when a signal comes for the thread. In
+ * whichever order:
+ *   it is in the call: EINTR, and it sees that it was cancelled.
+ *   it has not looked yet whether it was: it sees it, and makes no call.
+ *   it has looked, and is not in the call yet: the signal is lost, and the next one
+ *     comes a millisecond later, until it has said that it ends.
+ *   it has what it waited for: it ends by itself, and the caller is told.
+ *
+ * The signal is SIGURG, which nobody minds that is lost to us. It has a handler, that
+ * does nothing, while there is such a thread, and is as before when a command
+ * starts. */
+#include "store/file/blocking_thread.h"
+
+#include "util/thread.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { CALL_BACK = SIGURG, AGAIN_MS = 1 };
+
+static void do_nothing(int number)
+{
+    (void)number;
+}
+
+static void *wait_thread(void *data)
+{
+    struct kernel_wait *wait = data;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, CALL_BACK);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    wait->error = EINTR;
+    while (wait->error == EINTR && !atomic_load(&wait->cancelled))
+        wait->error = wait->call(wait->fd, wait->argument);
+    (void)!write(wait->over_fd, &(uint64_t){1}, sizeof(uint64_t)); /* cannot fail: it is fresh */
+    return NULL;
+}
+
+bool kernel_wait_start(struct kernel_wait *wait, kernel_wait_call *call, int fd, int64_t argument)
+{
+    struct sigaction action = {.sa_handler = do_nothing};
+    sigemptyset(&action.sa_mask);
+    wait->over_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (wait->over_fd < 0)
+        return false;
+    wait->call = call;
+    wait->fd = fd;
+    wait->argument = argument;
+    atomic_store(&wait->cancelled, false);
+    wait->running = sigaction(CALL_BACK, &action, &wait->old) == 0;
+    if (wait->running && thread_start(&wait->thread, wait_thread, wait) != 0) {
+        (void)sigaction(CALL_BACK, &wait->old, NULL);
+        wait->running = false;
+    }
+    if (!wait->running)
+        close(wait->over_fd);
+    return wait->running;
+}
+
+static bool ends_within(const struct kernel_wait *wait, int timeout_ms)
+{
+    struct pollfd over = {.fd = wait->over_fd, .events = POLLIN};
+    return poll(&over, 1, timeout_ms) > 0;
+}
+
+bool kernel_wait_has_ended(const struct kernel_wait *wait)
+{
+    return ends_within(wait, 0);
+}
+
+static int finish(struct kernel_wait *wait)
+{
+    pthread_join(wait->thread, NULL);
+    (void)sigaction(CALL_BACK, &wait->old, NULL);
+    close(wait->over_fd);
+    wait->running = false;
+    return wait->error;
+}
+
+bool kernel_wait_is_over(struct kernel_wait *wait, int *error)
+{
+    if (!wait->running || !ends_within(wait, 0))
+        return false;
+    *error = finish(wait);
+    return true;
+}
+
+bool kernel_wait_stop(struct kernel_wait *wait)
+{
+    if (!wait->running)
+        return false;
+    atomic_store(&wait->cancelled, true);
+    while (!ends_within(wait, 0)) {
+        (void)pthread_kill(wait->thread, CALL_BACK);
+        (void)ends_within(wait, AGAIN_MS);
+    }
+    return finish(wait) == 0;
+}

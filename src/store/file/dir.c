@@ -1,0 +1,147 @@
+#include "store/file/dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum lock_result file_error_result(int error)
+{
+    switch (error) {
+    case EACCES:
+    case EPERM:
+    case ELOOP: /* a link where O_NOFOLLOW was asked for */ return LOCK_REFUSED;
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM: return LOCK_SYSTEM;
+    default: return LOCK_CANT_CREATE;
+    }
+}
+
+/* Not $XDG_RUNTIME_DIR: cron and services do not have it, a login shell does,
+ * and it goes away at logout; two runs by one user would not see each other's
+ * locks. */
+static void default_path(struct lock_dir *dir)
+{
+    uid_t uid = geteuid();
+    if (uid == 0 && access("/run/lock", F_OK) == 0)
+        snprintf(dir->path, sizeof dir->path, "/run/lock/dlock");
+    else if (uid != 0 && access("/run/lock", W_OK) == 0)
+        snprintf(dir->path, sizeof dir->path, "/run/lock/dlock-%lu", (unsigned long)uid);
+    else
+        snprintf(dir->path, sizeof dir->path, "/tmp/dlock-%lu", (unsigned long)uid);
+}
+
+static enum lock_result refuse(const struct lock_dir *dir, const char *reason, struct why *why)
+{
+    why_set(why, "the lock directory %.300s %s", dir->path, reason);
+    return LOCK_REFUSED;
+}
+
+static enum lock_result judge(const struct lock_dir *dir, struct why *why)
+{
+    struct stat status;
+    if (fstat(dir->fd, &status) != 0) {
+        why_set(why, "cannot look at the lock directory %s: %s", dir->path, strerror(errno));
+        return LOCK_SYSTEM;
+    }
+    bool open_to_others = (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+    bool sticky = (status.st_mode & S_ISVTX) != 0;
+    if (status.st_uid != geteuid() && !(status.st_uid == 0 && sticky))
+        return refuse(dir, "belongs to another user; --lock-dir names another one", why);
+    if (open_to_others && !sticky)
+        return refuse(dir, "can be written to by others; chmod go-w or +t helps", why);
+    return LOCK_OK;
+}
+
+/* Opens the directory, made first where it is not there. Sets errno. */
+static int open_or_make(const char *path)
+{
+    static const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    int fd = open(path, flags);
+    if (fd >= 0 || errno != ENOENT)
+        return fd;
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return -1;
+    return open(path, flags);
+}
+
+enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct why *why)
+{
+    struct stat status;
+    dir->fd = -1;
+    if (path == NULL)
+        default_path(dir);
+    else if ((size_t)snprintf(dir->path, sizeof dir->path, "%s", path) >= sizeof dir->path)
+        return refuse(dir, "has too long a path", why);
+    /* A slash at the end would make O_NOFOLLOW follow. */
+    for (size_t end = strlen(dir->path); end > 1 && dir->path[end - 1] == '/'; end--)
+        dir->path[end - 1] = '\0';
+    dir->fd = open_or_make(dir->path);
+    if (dir->fd < 0) {
+        int error = errno;
+        if (lstat(dir->path, &status) == 0 && S_ISLNK(status.st_mode))
+            return refuse(dir, "is a link; name the directory itself", why);
+        why_set(why, "cannot open or make the lock directory %.300s: %s", dir->path, strerror(error));
+        return file_error_result(error);
+    }
+    enum lock_result result = judge(dir, why);
+    if (result != LOCK_OK)
+        lock_dir_close(dir);
+    return result;
+}
+
+void lock_dir_close(struct lock_dir *dir)
+{
+    if (dir->fd >= 0)
+        close(dir->fd);
+    dir->fd = -1;
+}
+
+bool lock_dir_is_shared(const struct lock_dir *dir)
+{
+    struct stat status;
+    return fstat(dir->fd, &status) == 0 && (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+}
+
+void lock_dir_own_name(char name[LOCK_DIR_OWN_SIZE], const char *what)
+{
+    snprintf(name, LOCK_DIR_OWN_SIZE, ".%s-%lu", what, (unsigned long)geteuid());
+}
+
+bool lock_dir_may_write(const struct stat *status)
+{
+    return S_ISREG(status->st_mode) && status->st_uid == geteuid() && status->st_nlink <= 1;
+}
+
+int lock_dir_open_own(const struct lock_dir *dir, const char *what, bool make)
+{
+    char name[LOCK_DIR_OWN_SIZE];
+    lock_dir_own_name(name, what);
+    struct stat status;
+    int fd = openat(dir->fd, name, (make ? O_RDWR | O_CREAT : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    if (fd >= 0 && (fstat(fd, &status) != 0 || !lock_dir_may_write(&status))) {
+        close(fd);
+        errno = EPERM;
+        return -1;
+    }
+    return fd;
+}
+
+bool lock_dir_stamp_due(const struct lock_dir *dir, struct duration interval)
+{
+    struct stat status;
+    int fd = lock_dir_open_own(dir, "degraded", true);
+    if (fd < 0)
+        return true;
+    /* An empty file is one that openat() has just made. */
+    bool due = fstat(fd, &status) != 0 || status.st_size == 0 ||
+               wall_now_ms() - (int64_t)status.st_mtime * 1000 >= interval.ns / NS_PER_MS ||
+               (int64_t)status.st_mtime * 1000 > wall_now_ms() + 1000;
+    if (due)
+        (void)!pwrite(fd, "\n", 1, 0); /* fails: it is due next time too */
+    close(fd);
+    return due;
+}

@@ -1,0 +1,395 @@
+/* Locks in a directory: who does what to a lock file, and in which order.
+ *
+ * What counts is what the kernel has locked for a process that lives, and a
+ * record whose deadline has not passed where no process is there: a detached
+ * lease, or --hold-at-least. All that changes records, places or the path is
+ * done in the section of the file (lock_file_enter()), by who has made sure in
+ * it that the path still leads there. Looking needs no section.
+ *
+ * The last one to leave removes the file, so that none pile up. A process that
+ * opened it before then has a file that nobody else will ever find. With A
+ * removing (its release, or --release and --force-release from outside) and B
+ * taking:
+ *
+ *   B opens before A removes, enters after it: the path differs, B starts anew.
+ *   B enters before A: A finds B's place held when it looks who is left, and
+ *     does not remove; or, with --force-release, removes: B's first check finds
+ *     that its file is gone.
+ *   B opens after A has removed: a new file, which A does not touch. A's command
+ *     has ended, or gave the lock up, or is being stopped by its watch.
+ *
+ * A is killed in the section: the kernel opens it. Its record may be there and
+ *   its place not locked: nobody holds it. A detached one is held from the moment
+ *   that its record is whole.
+ * A is frozen in the section: others are refused after a second, and only
+ *   --force-release goes on without it. A looks at the path once more before it
+ *   leaves the section, and starts anew; frozen after that it is a holder like
+ *   any other, whose watch finds the loss. Frozen between its very last look and
+ *   the removal of its own file, it removes another's when it runs again: nothing
+ *   can do both at once. That one's watch finds that.
+ * A looks while B writes: a torn record is read again, and then is of a holder
+ *   of whom nothing is known. B writes before it locks its place, so that no
+ *   earlier holder's record is taken for B's.
+ *
+ * A was released from outside: its record says so from before the file is
+ *   removed, so that its check, which the removal wakes, tells a release from a
+ *   loss. Until then, at most, A has its place locked: nobody gets its slot
+ *   sooner. Among others that share the lock A does not count any more.
+ *
+ * Who waits has a ticket in the file (store/file/ticket_queue.c), and the last holder to leave
+ * keeps the file for that. With W waiting:
+ *
+ *   W joins after A has looked whether anybody waits: A removes the file. W hears of
+ *     the file from then on, asks once more, and starts anew with the new file.
+ *   The file is removed under many who wait, by force or by hand: the head is told,
+ *     and starts anew. Its ticket in the old file goes only when it has its place in
+ *     the new one, so that the one behind it, which is woken by that, comes after it.
+ *   W gives up: it removes the file in the section, if nobody holds the lock and
+ *     nobody else waits: A, still in the section, sees W's ticket and keeps the file;
+ *     then W finds nobody. Who joins after W has looked is woken when W's ticket goes,
+ *     and starts anew. Killed just then W leaves the file behind, as a killed holder
+ *     does, for the next one to take over.
+ *   W is frozen before it enters the section to give up, and others take the lock: it
+ *     looks at the file anew in the section, and leaves theirs alone.
+ *   A leaves: it unlocks all before it closes the file, which wakes the head.
+ *   A leaves while the head is frozen: it has noted that it is the head's turn. */
+#include "store/file/dir_backend.h"
+
+#include "store/file/doctor.h"
+#include "store/file/lease_ops.h"
+#include "store/file/look.h"
+#include "store/file/outside.h"
+#include "util/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TRIES_MOST = 100 };
+
+/* How long who gives up waiting tries to enter the section, to leave no file behind. */
+static const struct duration tidy_limit = {100 * NS_PER_MS};
+
+static struct file_backend *file_of(struct backend *backend)
+{
+    return (struct file_backend *)(void *)backend;
+}
+
+static void close_left(struct file_backend *backend)
+{
+    if (backend->left_fd >= 0)
+        close(backend->left_fd);
+    backend->left_fd = -1;
+}
+
+/* The file that we have open is gone. */
+static void start_anew(struct file_backend *backend)
+{
+    if (backend->waiter.ticket.number > 0 && backend->left_fd < 0) {
+        backend->left_fd = backend->file.fd;
+        backend->file.fd = -1;
+    }
+    lock_own_let_go(backend);
+}
+
+/* --- take ---------------------------------------------------------------- */
+
+/* The lock is free for us. LOCK_HELD: flock(1) has the file, or somebody whose
+ * lock was released has not noticed yet. */
+static enum lock_result settle(struct file_backend *backend, const struct lock_request *request, int place,
+                               struct deadline before, struct lease *lease, struct why *why)
+{
+    struct lock_file *file = &backend->file;
+    struct lock_record record;
+    int64_t fence;
+    if (!lock_file_flock(file, request->mode)) {
+        why_set(why, "cannot lock %s: %s", file->path, strerror(errno));
+        return errno == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE;
+    }
+    enum lock_result result = lock_table_open(&backend->store.table, &backend->store.dir, true, why);
+    if (result == LOCK_OK)
+        result = lock_table_next_fence(&backend->store.table, &fence, why);
+    if (result != LOCK_OK)
+        return result;
+    lease_begin(lease, request, before, fence);
+    lease->slot = request->mode == MODE_SLOTS ? place : -1;
+    lock_record_fill(&record, request, lease);
+    /* What is left of earlier holders would only be read again and again. */
+    if (request->mode == MODE_EXCLUSIVE && file->size > LOCK_RECORD_SIZE)
+        (void)!ftruncate(file->fd, LOCK_RECORD_SIZE);
+    result = lock_file_write(file, place, &record, why);
+    if (result == LOCK_OK && !request->detached && !lock_file_lock_place(file, request->mode, place)) {
+        why_set(why, "cannot lock %s: %s", file->path, strerror(errno));
+        result = LOCK_CANT_CREATE;
+    }
+    if (result == LOCK_OK)
+        backend->place = place;
+    return result;
+}
+
+static bool may_have_it(struct file_backend *backend, const struct lock_request *request,
+                        const struct lock_survey *survey, struct lock_entry *entry)
+{
+    bool admitted = lock_survey_admits(survey, request);
+    backend->reserved = admitted && !lock_queue_lets(&backend->file, entry, &backend->waiter.ticket, survey);
+    return admitted && !backend->reserved;
+}
+
+/* LOCK_OK: the lock is free for us; LOCK_HELD; LOCK_UNAVAILABLE. */
+static enum lock_result survey_places(struct file_backend *backend, const struct lock_request *request,
+                                      struct lock_entry *entry, struct lock_survey *survey, struct why *why)
+{
+    lock_survey(&backend->file, backend->store.boot_id, request->token, -1, survey);
+    if (survey->unreadable) {
+        why_set(why, "cannot read the lock file %s", backend->path);
+        return LOCK_UNAVAILABLE;
+    }
+    return may_have_it(backend, request, survey, entry) ? LOCK_OK : LOCK_HELD;
+}
+
+/* What has just been taken, nobody knows in which file, is released again. */
+static void withdraw(struct file_backend *backend, int place)
+{
+    struct lock_record record;
+    struct why ignored = {""};
+    if (lock_file_read(&backend->file, place, &record)) {
+        record.released = true;
+        record.hold = deadline_now();
+        (void)lock_file_write(&backend->file, place, &record, &ignored);
+    }
+}
+
+static enum lock_result take_in_section(struct file_backend *backend, const struct lock_request *request,
+                                        struct lock_entry *entry, struct lock_survey *survey, struct deadline before,
+                                        struct lease *lease, struct why *why)
+{
+    struct lock_file *file = &backend->file;
+    enum lock_result result = lock_file_verify(file, why);
+    if (result == LOCK_OK)
+        result = survey_places(backend, request, entry, survey, why);
+    if (result != LOCK_OK)
+        return result;
+    int place = request->mode == MODE_EXCLUSIVE ? 0 : survey->free_place;
+    result = settle(backend, request, place, before, lease, why);
+    /* We may have been frozen, and the lock taken away by force. */
+    if (result == LOCK_OK) {
+        result = lock_file_verify(file, why);
+        if (result == LOCK_UNAVAILABLE)
+            withdraw(backend, place);
+        if (result != LOCK_OK)
+            return result;
+    }
+    if (result != LOCK_OK && result != LOCK_HELD && survey->held == 0 && lock_queue_is_empty(file))
+        (void)lock_store_remove(file);
+    return result;
+}
+
+/* LOCK_GONE: the file was removed meanwhile, or before. */
+static enum lock_result try_once(struct file_backend *backend, const struct lock_request *request, struct lock_entry *entry,
+                                 struct lock_survey *survey, struct lease *lease, struct bound bound, struct why *why)
+{
+    struct lock_file *file = &backend->file;
+    struct deadline before = deadline_now();
+    *survey = (struct lock_survey){0};
+    backend->reserved = false;
+    enum lock_result result = file->fd >= 0 ? lock_file_verify(file, why) : lock_file_open(file, LOCK_FILE_TO_TAKE, why);
+    /* Whoever is to be refused need not keep others out of the section for that. */
+    if (result == LOCK_OK && file->size > 0)
+        result = survey_places(backend, request, entry, survey, why);
+    if (result != LOCK_OK)
+        return result;
+    result = lock_file_enter(file, bound, why);
+    if (result != LOCK_OK)
+        return result == LOCK_UNAVAILABLE ? LOCK_HELD : result;
+    result = take_in_section(backend, request, entry, survey, before, lease, why);
+    lock_file_leave(file);
+    return result;
+}
+
+/* No more interest in the file that we have waited for. */
+static void stop_waiting(struct file_backend *backend)
+{
+    struct lock_file *file = &backend->file;
+    struct why ignored = {""};
+    if (backend->waiter.ticket.number > 0 &&
+        lock_file_enter(file, (struct bound){deadline_after(tidy_limit), -1}, &ignored) == LOCK_OK) {
+        /* It may have been kept for us alone. flock(1) may have it. Others may have written
+         * records behind its end as we knew it. */
+        if (lock_file_standing(file) == LOCK_FILE_STANDS && lock_queue_is_empty(file) && lock_store_unheld(&backend->store, file, -1) &&
+            lock_file_flock(file, MODE_EXCLUSIVE))
+            (void)lock_store_remove(file);
+    }
+    lock_own_let_go(backend);
+    close_left(backend);
+}
+
+static void refuse(struct file_backend *backend, const struct lock_request *request, struct lock_entry *entry,
+                   const struct lock_survey *survey, struct holder *holder)
+{
+    const struct ticket *ticket = &backend->waiter.ticket;
+    bool gives_up = !request->waits || request->last, head = false;
+    bool aside = survey->same_token && lock_survey_has_room(survey, request->mode, request->slots);
+    if (backend->reserved)
+        *holder = (struct holder){.reserved = true};
+    else
+        lock_survey_holder(survey, request, holder);
+    if (!gives_up && aside)
+        file_waiter_wait_aside(&backend->waiter, &backend->file, holder_end(holder));
+    else if (!gives_up)
+        head = file_waiter_wait(&backend->waiter, &backend->file, entry, request, holder_end(holder));
+    holder->ahead = head ? 0 : request->attended ? lock_queue_count(&backend->file, entry, ticket) : -1;
+    close_left(backend);
+    if (gives_up) {
+        lock_entry_refused(entry, request->waits, request->waited);
+        stop_waiting(backend);
+    }
+}
+
+static void begin(struct file_backend *backend, const struct lock_request *request, struct lock_entry *entry,
+                  const struct lease *lease)
+{
+    lock_entry_taken(entry, request->token, lease->fence, request->waited);
+    if (backend->waiter.ticket.number > 0) {
+        lock_queue_leave(&backend->file, &backend->waiter.ticket);
+        file_waiter_stop(&backend->waiter);
+    }
+    close_left(backend);
+    if (request->detached)
+        lock_own_let_go(backend);
+}
+
+static enum lock_result file_take(struct backend *base, const struct lock_request *request, struct lease *lease,
+                                  struct holder *holder, struct bound bound, struct why *why)
+{
+    struct file_backend *backend = file_of(base);
+    struct lock_survey survey;
+    *holder = (struct holder){0};
+    lock_store_path(&backend->store, backend->path, request->key);
+    text_copy(backend->store.boot_id, sizeof backend->store.boot_id, request->self.boot_id);
+    struct lock_entry *entry = lock_store_entry(&backend->store, request->key, true);
+    enum lock_result result = LOCK_GONE;
+    file_waiter_ask(&backend->waiter, &backend->file, entry, request);
+    for (int tries = 0; tries < TRIES_MOST; tries++) {
+        result = try_once(backend, request, entry, &survey, lease, bound, why);
+        if (result != LOCK_GONE)
+            break;
+        start_anew(backend); /* the last holder has just removed it */
+    }
+    if (result == LOCK_GONE)
+        result = LOCK_HELD;
+    if (result == LOCK_OK)
+        begin(backend, request, entry, lease);
+    else if (result == LOCK_HELD)
+        refuse(backend, request, entry, &survey, holder);
+    else
+        stop_waiting(backend);
+    return result;
+}
+
+static struct call file_listen(struct backend *base)
+{
+    return file_waiter_listen(&file_of(base)->waiter);
+}
+
+/* --- the interface ---------------------------------------------------------------- */
+
+static enum lock_result file_check(struct backend *base, struct lease *lease, struct bound bound, struct why *why)
+{
+    struct file_backend *backend = file_of(base);
+    return backend->place >= 0 ? lock_own_check(backend, lease, why) : lock_outside_check(&backend->store, lease, bound, why);
+}
+
+static enum lock_result file_extend(struct backend *base, struct lease *lease, enum extend_how how, struct bound bound,
+                                    struct why *why)
+{
+    struct file_backend *backend = file_of(base);
+    return backend->place >= 0 ? lock_own_extend(backend, lease, how, bound, why)
+                               : lock_outside_extend(&backend->store, lease, how, bound, why);
+}
+
+static enum lock_result file_release(struct backend *base, const struct lease *lease, struct bound bound, struct why *why)
+{
+    struct file_backend *backend = file_of(base);
+    return backend->place >= 0 ? lock_own_release(backend, lease, bound, why) : lock_outside_release(&backend->store, lease, bound, why);
+}
+
+static enum lock_result file_look(struct backend *base, const char *key, struct lock_state *state, struct bound bound,
+                                  struct why *why)
+{
+    return lock_look(&file_of(base)->store, key, state, bound, why);
+}
+
+static enum lock_result file_force_release(struct backend *base, const char *key, struct lock_state *was, struct bound bound,
+                                           struct why *why)
+{
+    return lock_force(&file_of(base)->store, key, was, bound, why);
+}
+
+static enum lock_result file_list(struct backend *base, const char *prefix, const char *pattern,
+                                  bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
+                                  struct why *why)
+{
+    return lock_list(&file_of(base)->store, prefix, pattern, visit, data, bound, why);
+}
+
+/* Where inotify is not to be had, the checks at their intervals find out. */
+static struct news file_news(struct backend *base)
+{
+    struct file_backend *backend = file_of(base);
+    struct file_waiter *waiter = &backend->waiter;
+    if (!backend->watched && backend->place >= 0)
+        waiter->news_fd = lock_file_news(waiter->news_fd, &backend->file, NEWS_FOR_HOLDER);
+    backend->watched = waiter->news_fd >= 0;
+    return (struct news){.fd = waiter->news_fd};
+}
+
+static bool file_examine(struct backend *base, const struct lock_request *request, struct findings *findings, struct bound bound)
+{
+    const struct lock_dir *dir = &file_of(base)->store.dir;
+    (void)request, (void)bound;
+    return file_doctor_directory(dir->fd, dir->path, findings);
+}
+
+static void file_close(struct backend *base)
+{
+    struct file_backend *backend = file_of(base);
+    stop_waiting(backend);
+    if (backend->waiter.news_fd >= 0)
+        close(backend->waiter.news_fd);
+    lock_store_close(&backend->store);
+    free(backend);
+}
+
+enum lock_result backend_file_open(struct backend **opened, const char *dir, struct why *why)
+{
+    struct file_backend *backend = calloc(1, sizeof *backend);
+    if (backend == NULL) {
+        why_set(why, "out of memory");
+        return LOCK_SYSTEM;
+    }
+    backend->store.dir.fd = backend->waiter.news_fd = backend->left_fd = backend->file.fd = backend->place = -1;
+    backend->file.path = backend->path;
+    backend->base = (struct backend){
+        .kind = "file",
+        .poll_least = DURATION_S(1),
+        .take = file_take,
+        .listen = file_listen,
+        .check = file_check,
+        .extend = file_extend,
+        .release = file_release,
+        .look = file_look,
+        .force_release = file_force_release,
+        .list = file_list,
+        .news = file_news,
+        .examine = file_examine,
+        .close = file_close,
+    };
+    enum lock_result result = lock_dir_open(&backend->store.dir, dir, why);
+    if (result == LOCK_OK)
+        *opened = &backend->base;
+    else
+        file_close(&backend->base);
+    return result;
+}

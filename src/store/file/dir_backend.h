@@ -1,0 +1,14 @@
+/* Locks on this host: flock(2) on a file, which the kernel frees when its
+ * holder dies. */
+#ifndef DLOCK_STORE_FILE_DIR_BACKEND_H
+#define DLOCK_STORE_FILE_DIR_BACKEND_H
+
+#include "store/backend.h"
+
+/* Opens the backend for lock files in `dir` (NULL: the default of store/file/dir.h),
+ * each with a lease record and removed at its release.
+ * LOCK_OK with *backend set, to be closed with its close(); else as
+ * lock_dir_open(). */
+enum lock_result backend_file_open(struct backend **opened, const char *dir, struct why *why);
+
+#endif

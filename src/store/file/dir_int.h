@@ -1,0 +1,21 @@
+/* Locks in a directory: what the files of this store have in common. */
+#ifndef DLOCK_STORE_FILE_DIR_INT_H
+#define DLOCK_STORE_FILE_DIR_INT_H
+
+#include "store/backend.h"
+#include "store/file/store.h"
+#include "store/file/waiter.h"
+
+struct file_backend {
+    struct backend base;
+    struct lock_store store;
+    char path[LOCK_FILE_PATH_SIZE];
+    struct lock_file file; /* the one that we hold, or wait for */
+    int place;             /* ours in it; -1: we hold nothing */
+    struct file_waiter waiter;
+    int left_fd;   /* the file that we waited for before: who is behind us in it comes after us; -1: none */
+    bool reserved; /* refused only since others have waited longer */
+    bool watched;  /* the waiter's news are of what we hold */
+};
+
+#endif

@@ -1,0 +1,316 @@
+#include "store/file/file.h"
+
+#include "store/file/dir.h"
+#include "util/user_name.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What the bytes stand for that are locked; nothing is ever written there. */
+#define SECTION_BYTE (INT64_C(1) << 60)
+#define FIRST_PLACE (SECTION_BYTE + (INT64_C(1) << 32))
+
+/* How long somebody may be in the section: what is done there takes far less
+ * than a millisecond, unless the process is frozen. */
+static const struct duration section_limit = {1 * NS_PER_S};
+
+/* --- opening --------------------------------------------------------------- */
+
+/* What is to be said of a file that is another user's; else "". Returns text. */
+static const char *whose(const struct stat *status, char *text, size_t size)
+{
+    char name[USER_NAME_SIZE];
+    *text = '\0';
+    if (S_ISREG(status->st_mode) && status->st_uid != geteuid())
+        snprintf(text, size, "; it belongs to user %.100s; locks of several users need --lock-file=PATH or Redis",
+                 user_name(status->st_uid, name, sizeof name));
+    return text;
+}
+
+/* It is mode 0600 to all but its owner; and in a sticky directory the kernel may refuse it
+ * even to root (fs.protected_regular). */
+static enum lock_result cannot_open(const char *path, int error, struct why *why)
+{
+    struct stat status = {0};
+    char owner[256];
+    if (error != EACCES || lstat(path, &status) != 0)
+        status = (struct stat){0};
+    why_set(why, "cannot open the lock file %.300s: %s%s", path, strerror(error), whose(&status, owner, sizeof owner));
+    return file_error_result(error);
+}
+
+enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, struct why *why)
+{
+    static const int flags[] = {
+        [LOCK_FILE_TO_LOOK] = O_RDONLY,
+        [LOCK_FILE_TO_CHANGE] = O_RDWR,
+        [LOCK_FILE_TO_TAKE] = O_RDWR | O_CREAT,
+    };
+    struct stat status = {0};
+    char owner[256];
+    file->fd = open(file->path, flags[use] | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    if (file->fd < 0) {
+        int error = errno;
+        enum lock_result result = cannot_open(file->path, error, why);
+        return error == ENOENT && use != LOCK_FILE_TO_TAKE ? LOCK_GONE : result;
+    }
+    if (fstat(file->fd, &status) != 0) {
+        why_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
+        lock_file_close(file);
+        return LOCK_SYSTEM;
+    }
+    if (!lock_dir_may_write(&status)) {
+        why_set(why, "the lock file %.300s is not a regular file of ours%s%s", file->path,
+                status.st_nlink > 1 ? ", with this name alone" : "", whose(&status, owner, sizeof owner));
+        lock_file_close(file);
+        return LOCK_REFUSED;
+    }
+    file->size = status.st_size;
+    return LOCK_OK;
+}
+
+void lock_file_close(struct lock_file *file)
+{
+    if (file->fd >= 0)
+        close(file->fd);
+    file->fd = -1;
+}
+
+enum lock_file_standing lock_file_standing(struct lock_file *file)
+{
+    struct stat ours, there;
+    int found = file->follow ? stat(file->path, &there) : lstat(file->path, &there);
+    if (found != 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EACCES))
+        return LOCK_FILE_GONE;
+    if (found != 0 || fstat(file->fd, &ours) != 0)
+        return LOCK_FILE_UNKNOWN;
+    file->size = ours.st_size;
+    return ours.st_dev == there.st_dev && ours.st_ino == there.st_ino ? LOCK_FILE_STANDS : LOCK_FILE_GONE;
+}
+
+enum lock_result lock_file_verify(struct lock_file *file, struct why *why)
+{
+    switch (lock_file_standing(file)) {
+    case LOCK_FILE_STANDS:
+        return LOCK_OK;
+    case LOCK_FILE_GONE:
+        why_set(why, "the lock file %s was removed or replaced", file->path);
+        return LOCK_GONE;
+    case LOCK_FILE_UNKNOWN:
+        break;
+    }
+    why_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
+    return LOCK_UNAVAILABLE;
+}
+
+/* --- kernel locks ------------------------------------------------------------ */
+
+bool lock_file_set(const struct lock_file *file, short type, int64_t start, int64_t length)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
+    return fcntl(file->fd, F_OFD_SETLK, &lock) == 0;
+}
+
+bool lock_file_find(const struct lock_file *file, short type, int64_t start, int64_t length, struct flock *lock)
+{
+    *lock = (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
+    errno = 0;
+    return fcntl(file->fd, F_OFD_GETLK, lock) == 0 && lock->l_type != F_UNLCK;
+}
+
+enum lock_result lock_file_enter(const struct lock_file *file, struct bound bound, struct why *why)
+{
+    struct deadline until = deadline_earlier(deadline_after(section_limit), bound.until);
+    struct pollfd cancel = {.fd = bound.cancel_fd, .events = POLLIN};
+    struct timespec pause = {.tv_nsec = 50 * NS_PER_US};
+    while (!lock_file_set(file, F_WRLCK, SECTION_BYTE, 1)) {
+        if (errno != EAGAIN && errno != EACCES) {
+            why_set(why, "cannot lock %s: %s", file->path, strerror(errno));
+            return LOCK_CANT_CREATE;
+        }
+        if (deadline_passed(until)) {
+            why_set(why, "another process does not finish what it does to the lock file %s", file->path);
+            return LOCK_UNAVAILABLE;
+        }
+        if (ppoll(&cancel, 1, &pause, NULL) > 0)
+            return LOCK_CANCELLED;
+        if (pause.tv_nsec < 5 * NS_PER_MS)
+            pause.tv_nsec *= 2;
+    }
+    return LOCK_OK;
+}
+
+void lock_file_leave(const struct lock_file *file)
+{
+    (void)lock_file_set(file, F_UNLCK, SECTION_BYTE, 1); /* cannot fail: it splits no lock */
+}
+
+bool lock_file_flock(const struct lock_file *file, enum lock_mode mode)
+{
+    return flock(file->fd, (mode == MODE_EXCLUSIVE ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0;
+}
+
+bool lock_file_lock_place(const struct lock_file *file, enum lock_mode mode, int place)
+{
+    if (mode == MODE_EXCLUSIVE)
+        return lock_file_set(file, F_WRLCK, FIRST_PLACE, LOCK_PLACES_MOST);
+    return lock_file_set(file, F_WRLCK, FIRST_PLACE + place, 1);
+}
+
+void lock_file_unlock(const struct lock_file *file)
+{
+    /* Who gets flock(2) counts on the places: it has written its record by then. */
+    (void)lock_file_set(file, F_UNLCK, FIRST_PLACE, 0); /* to the end of all */
+    (void)flock(file->fd, LOCK_UN);
+    lock_file_leave(file);
+}
+
+/* --- records and places ------------------------------------------------------- */
+
+/* Up to the end of the record, of the file or of the buffer, whichever comes
+ * first. False with errno where it cannot be read. */
+static bool read_text(const struct lock_file *file, int place, char text[LOCK_RECORD_SIZE])
+{
+    size_t used = 0;
+    ssize_t length;
+    do {
+        length = pread(file->fd, text + used, LOCK_RECORD_SIZE - 1 - used, (off_t)place * LOCK_RECORD_SIZE + (off_t)used);
+        used += length > 0 ? (size_t)length : 0;
+        text[used] = '\0';
+    } while (length > 0 && used < LOCK_RECORD_SIZE - 1 && !lock_record_is_whole(text));
+    return length >= 0;
+}
+
+bool lock_file_read(const struct lock_file *file, int place, struct lock_record *record)
+{
+    char text[LOCK_RECORD_SIZE];
+    return read_text(file, place, text) && lock_record_parse(record, text);
+}
+
+enum lock_result lock_file_write(const struct lock_file *file, int place, const struct lock_record *record, struct why *why)
+{
+    char text[LOCK_RECORD_SIZE];
+    size_t length = lock_record_format(record, text);
+    if (length == 0) {
+        why_set(why, "the lease record of %s is too long", file->path);
+        return LOCK_INVALID;
+    }
+    ssize_t written = pwrite(file->fd, text, length, (off_t)place * LOCK_RECORD_SIZE);
+    if (written == (ssize_t)length)
+        return LOCK_OK;
+    why_set(why, "cannot write the lock file %s: %s", file->path, strerror(written < 0 ? errno : ENOSPC));
+    return LOCK_CANT_CREATE;
+}
+
+/* False where the kernel does not say; then it counts as locked. */
+static bool find_lock(const struct lock_file *file, struct lock_place *place)
+{
+    struct flock lock;
+    if (lock_file_find(file, F_WRLCK, FIRST_PLACE + place->number, 1, &lock))
+        place->locked = lock.l_len == 1 ? PLACE_LOCKED : PLACE_ALL_LOCKED;
+    else
+        place->locked = errno == 0 ? PLACE_UNLOCKED : PLACE_LOCKED;
+    return place->locked != PLACE_LOCKED || errno == 0;
+}
+
+/* A record is written before its place is locked, and looked at after it: so
+ * the one that is found is that of whoever has the place locked, or a later
+ * one's. It may be written anew at this very moment. One that cannot be read, or
+ * of which the kernel does not say whether it is locked, may be anybody's. */
+static void read_place(const struct lock_file *file, struct lock_place *place)
+{
+    enum { TRIES = 3 };
+    for (int tries = 0; tries < TRIES; tries++) {
+        char text[LOCK_RECORD_SIZE];
+        if (tries > 0)
+            (void)poll(NULL, 0, 1);
+        bool found = find_lock(file, place), read = read_text(file, place->number, text);
+        place->unreadable = !found || !read;
+        place->known = read && lock_record_parse(&place->record, text);
+        if (!place->unreadable && (place->known || place->locked == PLACE_UNLOCKED))
+            return;
+    }
+}
+
+bool lock_file_next_place(const struct lock_file *file, struct lock_place *place)
+{
+    off_t places = (file->size + LOCK_RECORD_SIZE - 1) / LOCK_RECORD_SIZE;
+    bool first = place->number < 0;
+    if (!first && place->locked == PLACE_ALL_LOCKED)
+        return false; /* what stands behind it is from before */
+    place->number++;
+    if (!first && (place->number >= places || place->number >= LOCK_PLACES_MOST))
+        return false;
+    read_place(file, place);
+    return true;
+}
+
+/* Nothing that is known of a place which is locked speaks against its holder
+ * but that the lock was released under it; a hold outlives holder and release. */
+bool lock_place_held(const struct lock_place *place, const char *boot_id)
+{
+    const struct lock_record *record = &place->record;
+    bool same_boot = place->known && lock_record_may_be_of(record, boot_id);
+    if (place->unreadable)
+        return true;
+    if (same_boot && !deadline_passed(record->hold))
+        return true;
+    if (place->known && record->released)
+        return false;
+    return place->locked != PLACE_UNLOCKED || (same_boot && record->detached && !deadline_passed(record->expires));
+}
+
+struct deadline lock_place_end(const struct lock_place *place)
+{
+    const struct lock_record *record = &place->record;
+    bool only_held_on = record->released || (place->locked == PLACE_UNLOCKED && !record->detached);
+    return only_held_on || deadline_before(record->expires, record->hold) ? record->hold : record->expires;
+}
+
+/* --- news ----------------------------------------------------------------------- */
+
+/* Whoever moves the directory takes the file out of the path, too: the file itself
+ * does not tell. A directory further up that is moved is found by the checks at
+ * their intervals; so is this one where it cannot be watched. */
+static void watch_directory(int fd, const char *path)
+{
+    char *copy = strdup(path);
+    if (copy == NULL)
+        return;
+    /* Mask: what is locked may be a directory, and this one itself ("/"). */
+    (void)!inotify_add_watch(fd, dirname(copy), IN_MOVE_SELF | IN_DELETE_SELF | IN_MASK_ADD);
+    free(copy);
+}
+
+int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_news_for use)
+{
+    char path[64];
+    uint32_t change = use == NEWS_FOR_HOLDER ? IN_MODIFY : IN_CLOSE;
+    int fd = news_fd >= 0 ? news_fd : inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
+    if (fd >= 0 && inotify_add_watch(fd, path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | change) < 0) {
+        close(fd);
+        fd = -1;
+    }
+    if (fd >= 0)
+        watch_directory(fd, file->path);
+    return fd;
+}
+
+bool lock_file_drain_news(int news_fd)
+{
+    char events[4096];
+    bool any = false;
+    while (news_fd >= 0 && read(news_fd, events, sizeof events) > 0)
+        any = true;
+    return any;
+}

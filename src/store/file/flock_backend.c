@@ -1,0 +1,366 @@
+/* The kernel's lock is all that there is: it ends with its holder, and others
+ * learn of it from /proc/locks alone. Its queue is the kernel's too, in which flock(1)
+ * stands as we do: a thread waits there for the descriptor that is then the holder's.
+ *
+ * The path may lead to another file meanwhile. The thread waits on, and has the old
+ * file or not; at each try the path is looked at, and we start anew with the new file.
+ * When the wait runs out as the kernel gives us the lock, it is ours: whether the
+ * thread has it is asked for once it has ended. */
+#include "store/file/flock_backend.h"
+
+#include "process/procfs.h"
+#include "store/file/blocking_thread.h"
+#include "store/file/dir.h"
+#include "store/file/doctor.h"
+#include "store/file/file.h"
+#include "store/file/proc_locks.h"
+#include "util/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+enum { TRIES_MOST = 100, HOLDERS_MOST = 1024 };
+
+struct exact_backend {
+    struct backend base;
+    char path[4096];
+    struct lock_file file; /* the one that we hold, or wait for */
+    struct kernel_wait queued;
+    struct holder holder; /* whom we wait for, when that was last looked at */
+    int news_fd;          /* inotify; -1: none */
+};
+
+/* How far apart to look whether the path still leads to the file. */
+static const struct duration look_interval = {1 * NS_PER_S}, poll_alone = {200 * NS_PER_MS};
+
+static struct exact_backend *exact_of(struct backend *backend)
+{
+    return (struct exact_backend *)(void *)backend;
+}
+
+/* --- take ---------------------------------------------------------------- */
+
+static enum lock_result open_exact(struct lock_file *file, struct why *why)
+{
+    file->fd = open(file->path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+    /* flock(1) takes directories too. */
+    if (file->fd < 0 && errno == EISDIR)
+        file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (file->fd >= 0)
+        return LOCK_OK;
+    why_set(why, "cannot open the lock file %s: %s", file->path, strerror(errno));
+    return file_error_result(errno);
+}
+
+/* The process that took the lock, if it has it still and is the same before and
+ * after that was looked at. Else it may have ended, and left the lock to others
+ * that have the file open, and its pid to anybody, even to us. */
+static bool find_process(const struct stat *file, pid_t pid, struct proc_stat *process)
+{
+    struct proc_stat later;
+    return pid > 0 && proc_is_ours() && proc_stat_read(pid, process) && flock_is_held_by(file, pid) &&
+           proc_stat_read(pid, &later) && later.start == process->start;
+}
+
+static void fill_holder(struct holder *holder, const struct stat *file, const struct flock_holder *found)
+{
+    struct proc_stat process;
+    struct stat status;
+    char path[64];
+    *holder = (struct holder){.shares = found->shares, .ahead = -1};
+    if (!find_process(file, found->pid, &process))
+        return;
+    holder->known = true;
+    holder->pid = found->pid;
+    holder->pid_start = process.start;
+    if (gethostname(holder->host, sizeof holder->host - 1) != 0)
+        holder->host[0] = '\0';
+    holder_fill_place(holder); /* /proc/locks has no pids but those of our namespace */
+    snprintf(path, sizeof path, "/proc/%ld", (long)found->pid);
+    if (stat(path, &status) == 0)
+        snprintf(holder->user, sizeof holder->user, "%ld", (long)status.st_uid);
+    snprintf(path, sizeof path, "/proc/%ld/comm", (long)found->pid);
+    (void)proc_read_line(path, holder->command, sizeof holder->command);
+}
+
+static void find_holder(const struct lock_file *file, struct holder *holder)
+{
+    struct stat status;
+    struct flock_holder found;
+    if (fstat(file->fd, &status) == 0 && flock_holders(&status, &found, 1) > 0)
+        fill_holder(holder, &status, &found);
+}
+
+/* flock(1) does so, too. */
+static bool reopen_to_write(struct lock_file *file)
+{
+    int fd = open(file->path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    lock_file_close(file);
+    file->fd = fd;
+    return true;
+}
+
+/* 0, or an errno. On NFS an exclusive lock is one of fcntl(2), which wants the file
+ * to be open for writing. */
+static int lock_now(struct lock_file *file, enum lock_mode mode)
+{
+    if (lock_file_flock(file, mode))
+        return 0;
+    int error = errno;
+    if ((error != EBADF && error != EIO) || !reopen_to_write(file))
+        return error;
+    return lock_file_flock(file, mode) ? 0 : errno;
+}
+
+static int wait_in_kernel(int fd, int64_t operation)
+{
+    return flock(fd, (int)operation) == 0 ? 0 : errno;
+}
+
+static void let_go(struct exact_backend *backend)
+{
+    (void)kernel_wait_stop(&backend->queued);
+    lock_file_close(&backend->file);
+}
+
+/* LOCK_HELD with why set, and errno. */
+static enum lock_result try_lock(struct exact_backend *backend, const struct lock_request *request, struct why *why)
+{
+    struct lock_file *file = &backend->file;
+    int error = EWOULDBLOCK;
+    bool over = kernel_wait_is_over(&backend->queued, &error);
+    bool called_off = !over && backend->queued.running && request->last;
+    if (called_off && kernel_wait_stop(&backend->queued))
+        error = 0;
+    else if (!called_off && !over && !backend->queued.running)
+        error = lock_now(file, request->mode);
+    if (error == 0)
+        return LOCK_OK;
+    why_set(why, "cannot lock %s: %s", file->path, strerror(error));
+    return error == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE;
+}
+
+/* LOCK_GONE: the path leads elsewhere; LOCK_UNAVAILABLE: nobody can say where. */
+static enum lock_result try_once(struct exact_backend *backend, const struct lock_request *request, struct why *why)
+{
+    struct lock_file *file = &backend->file;
+    enum lock_result result = file->fd >= 0 ? lock_file_verify(file, why) : open_exact(file, why);
+    if (result == LOCK_OK)
+        result = try_lock(backend, request, why);
+    return result == LOCK_OK ? lock_file_verify(file, why) : result;
+}
+
+/* Who stands in the queue looks around later, and not each time anew: many who wait
+ * would read the list of all locks again and again. */
+static void refuse(struct exact_backend *backend, const struct lock_request *request, struct holder *holder)
+{
+    bool waits = request->waits && !request->last, waited = backend->queued.running;
+    if (waits && !waited)
+        (void)kernel_wait_start(&backend->queued, wait_in_kernel, backend->file.fd,
+                                request->mode == MODE_EXCLUSIVE ? LOCK_EX : LOCK_SH);
+    if (!waited || request->attended || request->last)
+        find_holder(&backend->file, &backend->holder);
+    *holder = backend->holder;
+    if (!waits)
+        let_go(backend);
+}
+
+static enum lock_result exact_take(struct backend *base, const struct lock_request *request, struct lease *lease,
+                                   struct holder *holder, struct bound bound, struct why *why)
+{
+    struct exact_backend *backend = exact_of(base);
+    struct deadline before = deadline_now();
+    enum lock_result result = LOCK_GONE;
+    (void)bound; /* nothing here waits */
+    *holder = (struct holder){.ahead = -1};
+    if (request->mode == MODE_SLOTS || request->detached) {
+        why_set(why, "a --lock-file %s", request->detached ? "is held by a process alone" : "has no slots");
+        return LOCK_INVALID;
+    }
+    for (int tries = 0; result == LOCK_GONE && tries < TRIES_MOST; tries++) {
+        before = deadline_now();
+        result = try_once(backend, request, why);
+        if (result == LOCK_GONE)
+            let_go(backend); /* somebody has just removed or replaced it */
+    }
+    if (result == LOCK_OK)
+        lease_begin(lease, request, before, wall_now_us());
+    else if (result == LOCK_HELD)
+        refuse(backend, request, holder);
+    else if (result != LOCK_GONE)
+        let_go(backend);
+    return result == LOCK_GONE ? LOCK_HELD : result;
+}
+
+static struct call exact_listen(struct backend *base)
+{
+    struct exact_backend *backend = exact_of(base);
+    struct call call = {.fd = -1, .by = DEADLINE_NEVER, .poll_most = poll_alone};
+    if (!backend->queued.running)
+        return call;
+    call.fd = backend->queued.over_fd;
+    call.now = kernel_wait_has_ended(&backend->queued);
+    call.poll_most = look_interval;
+    return call;
+}
+
+/* --- check, extend, release ------------------------------------------------ */
+
+static enum lock_result invalid(const char *text, struct why *why)
+{
+    why_set(why, "a --lock-file %s", text);
+    return LOCK_INVALID;
+}
+
+static enum lock_result exact_check(struct backend *base, struct lease *lease, struct bound bound, struct why *why)
+{
+    struct exact_backend *backend = exact_of(base);
+    (void)lease, (void)bound;
+    if (backend->file.fd < 0)
+        return invalid("has no record of its owner's token", why);
+    (void)lock_file_drain_news(backend->news_fd);
+    return lock_file_verify(&backend->file, why);
+}
+
+/* The deadline is ours alone. */
+static enum lock_result exact_extend(struct backend *base, struct lease *lease, enum extend_how how, struct bound bound,
+                                     struct why *why)
+{
+    enum lock_result result = exact_check(base, lease, bound, why);
+    struct deadline now = deadline_now(), ends = deadline_plus(now, lease->ttl);
+    if (result == LOCK_OK && (how == EXTEND_EXACTLY || deadline_before(lease->deadline, ends)))
+        lease_adopt(lease, now, now, lease->ttl);
+    return result;
+}
+
+/* Where the path cannot be looked at, the file stays open for another try: whether
+ * the lock was lost is asked then. It ends with the process at the latest. */
+static enum lock_result exact_release(struct backend *base, const struct lease *lease, struct bound bound, struct why *why)
+{
+    struct lease copy = *lease;
+    enum lock_result result = exact_check(base, &copy, bound, why);
+    if (result != LOCK_UNAVAILABLE)
+        lock_file_close(&exact_of(base)->file);
+    return result;
+}
+
+/* --- looking ----------------------------------------------------------------- */
+
+static enum lock_result fill_state(struct lock_state *state, const char *key, const struct stat *file,
+                                   const struct flock_holder *found, size_t count, struct why *why)
+{
+    if (!lock_state_init(state, key, count)) {
+        why_set(why, "out of memory");
+        return LOCK_SYSTEM;
+    }
+    state->waiters = -1;
+    for (size_t i = 0; i < count; i++) {
+        fill_holder(&state->owners[i].holder, file, &found[i]);
+        state->mode = found[i].shares ? MODE_SHARED : MODE_EXCLUSIVE;
+    }
+    return LOCK_OK;
+}
+
+static enum lock_result exact_look(struct backend *base, const char *key, struct lock_state *state, struct bound bound,
+                                   struct why *why)
+{
+    struct exact_backend *backend = exact_of(base);
+    struct stat status;
+    struct flock_holder *found = calloc(HOLDERS_MOST, sizeof *found);
+    enum lock_result result;
+    (void)bound;
+    if (found == NULL) {
+        why_set(why, "out of memory");
+        return LOCK_SYSTEM;
+    }
+    if (stat(backend->path, &status) == 0) {
+        result = fill_state(state, key, &status, found, flock_holders(&status, found, HOLDERS_MOST), why);
+    } else if (errno == ENOENT) {
+        result = fill_state(state, key, &status, found, 0, why);
+    } else {
+        why_set(why, "cannot look at the lock file %s: %s", backend->path, strerror(errno));
+        result = file_error_result(errno);
+    }
+    free(found);
+    return result;
+}
+
+static enum lock_result exact_force_release(struct backend *base, const char *key, struct lock_state *was, struct bound bound,
+                                            struct why *why)
+{
+    (void)base, (void)key, (void)was, (void)bound;
+    return invalid("is not removed: its lock ends with the process that has it", why);
+}
+
+static enum lock_result exact_list(struct backend *base, const char *prefix, const char *pattern,
+                                   bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
+                                   struct why *why)
+{
+    (void)base, (void)prefix, (void)pattern, (void)visit, (void)data, (void)bound;
+    return invalid("is one lock: there is nothing to list", why);
+}
+
+/* --- the interface ------------------------------------------------------------- */
+
+static struct news exact_news(struct backend *base)
+{
+    struct exact_backend *backend = exact_of(base);
+    if (backend->news_fd < 0 && backend->file.fd >= 0)
+        backend->news_fd = lock_file_news(-1, &backend->file, NEWS_FOR_HOLDER);
+    return (struct news){.fd = backend->news_fd};
+}
+
+static bool exact_examine(struct backend *base, const struct lock_request *request, struct findings *findings,
+                          struct bound bound)
+{
+    (void)request, (void)bound;
+    return file_doctor_exact(exact_of(base)->path, findings);
+}
+
+static void exact_close(struct backend *base)
+{
+    struct exact_backend *backend = exact_of(base);
+    let_go(backend);
+    if (backend->news_fd >= 0)
+        close(backend->news_fd);
+    free(backend);
+}
+
+enum lock_result backend_exact_file_open(struct backend **opened, const char *path, struct why *why)
+{
+    struct exact_backend *backend = calloc(1, sizeof *backend);
+    if (backend == NULL) {
+        why_set(why, "out of memory");
+        return LOCK_SYSTEM;
+    }
+    if ((size_t)snprintf(backend->path, sizeof backend->path, "%s", path) >= sizeof backend->path) {
+        free(backend);
+        return invalid("has too long a path", why);
+    }
+    backend->file = (struct lock_file){.path = backend->path, .follow = true, .fd = -1};
+    backend->news_fd = -1;
+    backend->base = (struct backend){
+        .kind = "file",
+        .poll_least = DURATION_S(1),
+        .take = exact_take,
+        .listen = exact_listen,
+        .check = exact_check,
+        .extend = exact_extend,
+        .release = exact_release,
+        .look = exact_look,
+        .force_release = exact_force_release,
+        .list = exact_list,
+        .news = exact_news,
+        .examine = exact_examine,
+        .close = exact_close,
+    };
+    *opened = &backend->base;
+    return LOCK_OK;
+}

@@ -1,0 +1,17 @@
+/* What a holder does to its own lock file, which it has open and locked. Who has
+ * another process's token, and not its file, comes through store/file/outside.h. */
+#ifndef DLOCK_STORE_FILE_LEASE_OPS_H
+#define DLOCK_STORE_FILE_LEASE_OPS_H
+
+#include "store/file/dir_int.h"
+
+/* Unlocks and closes the file that we hold, or wait for; what it says stays. */
+void lock_own_let_go(struct file_backend *backend);
+
+/* As check(), extend() and release() of struct backend, with a place that is ours. */
+enum lock_result lock_own_check(struct file_backend *backend, struct lease *lease, struct why *why);
+enum lock_result lock_own_extend(struct file_backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
+                                 struct why *why);
+enum lock_result lock_own_release(struct file_backend *backend, const struct lease *lease, struct bound bound, struct why *why);
+
+#endif

@@ -1,0 +1,238 @@
+#include "store/file/look.h"
+
+#include "store/file/proc_locks.h"
+#include "store/file/ticket_queue.h"
+#include "util/key_list.h"
+#include "util/text.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- one lock ---------------------------------------------------------------- */
+
+static void fill_owner(struct lock_owner *owner, const struct lock_place *place, const char *boot_id)
+{
+    const struct lock_record *record = &place->record;
+    if (!place->known)
+        return;
+    bool same_boot = lock_record_may_be_of(record, boot_id);
+    text_copy(owner->token, sizeof owner->token, record->token);
+    owner->holder = record->holder;
+    owner->holder.expires = same_boot;
+    owner->holder.left = deadline_left(lock_place_end(place));
+    owner->fence = record->fence;
+    owner->slot = record->slot;
+    owner->ttl = record->ttl;
+    owner->detached = owner->holder.detached = record->detached;
+    /* One that was killed is not heard of any more either. */
+    owner->released = owner->holder.kept = record->released || (place->locked == PLACE_UNLOCKED && !record->detached);
+    owner->hold_left = same_boot ? deadline_left(record->hold) : DURATION_ZERO;
+    owner->holds_on = owner->hold_left.ns > 0;
+}
+
+/* flock(1) has it locked, or something else that is not dlock. */
+static bool is_locked_by_others(const struct lock_file *file)
+{
+    struct stat status;
+    struct flock_holder holder;
+    return fstat(file->fd, &status) == 0 && flock_holders(&status, &holder, 1) > 0;
+}
+
+static size_t count_held(const struct lock_file *file, const char *boot_id, bool *any_locked)
+{
+    struct lock_place place = {.number = -1};
+    size_t count = 0;
+    while (lock_file_next_place(file, &place)) {
+        *any_locked |= place.locked != PLACE_UNLOCKED;
+        count += lock_place_held(&place, boot_id);
+    }
+    return count;
+}
+
+/* Those who came since they were counted are not told of. */
+static void fill_owners(const struct lock_file *file, const char *boot_id, struct lock_state *state)
+{
+    struct lock_place place = {.number = -1};
+    size_t count = 0;
+    while (count < state->owner_count && lock_file_next_place(file, &place)) {
+        if (!lock_place_held(&place, boot_id))
+            continue;
+        fill_owner(&state->owners[count++], &place, boot_id);
+        if (place.known) {
+            state->mode = place.record.mode;
+            state->slots = place.record.slots;
+        }
+    }
+    state->owner_count = count;
+    state->locked = count > 0;
+}
+
+static enum lock_result look_at(struct lock_store *store, const struct lock_file *file, const char *key,
+                                struct lock_state *state, struct why *why)
+{
+    const char *boot_id = lock_store_boot_id(store);
+    bool there = file->fd >= 0, any_locked = false;
+    size_t held = there ? count_held(file, boot_id, &any_locked) : 0;
+    bool others = there && !any_locked && held == 0 && is_locked_by_others(file);
+    if (!lock_state_init(state, key, held + others)) {
+        why_set(why, "out of memory");
+        return LOCK_SYSTEM;
+    }
+    if (there)
+        state->waiters = lock_queue_count(file, NULL, &(struct ticket){0});
+    if (held > 0)
+        fill_owners(file, boot_id, state);
+    lock_entry_read(lock_store_entry(store, key, false), state);
+    return LOCK_OK;
+}
+
+enum lock_result lock_look(struct lock_store *store, const char *key, struct lock_state *state, struct bound bound,
+                           struct why *why)
+{
+    char path[LOCK_FILE_PATH_SIZE];
+    struct lock_file file = {.path = path, .fd = -1};
+    lock_store_path(store, path, key);
+    enum lock_result result = lock_store_open_file(&file, LOCK_FILE_TO_LOOK, bound, why);
+    if (result == LOCK_OK || result == LOCK_GONE)
+        result = look_at(store, &file, key, state, why);
+    lock_file_close(&file);
+    return result;
+}
+
+/* A process that is frozen in the section is not waited for: what it was about to
+ * take it loses. */
+enum lock_result lock_force(struct lock_store *store, const char *key, struct lock_state *was, struct bound bound,
+                            struct why *why)
+{
+    char path[LOCK_FILE_PATH_SIZE];
+    struct lock_file file = {.path = path, .fd = -1};
+    lock_store_path(store, path, key);
+    enum lock_result result = lock_store_open_file(&file, LOCK_FILE_TO_CHANGE, bound, why);
+    bool there = result == LOCK_OK || (result == LOCK_UNAVAILABLE && lock_file_standing(&file) == LOCK_FILE_STANDS);
+    if (there || result == LOCK_GONE)
+        result = look_at(store, &file, key, was, why);
+    if (there && result == LOCK_OK && !lock_store_remove(&file)) {
+        why_set(why, "cannot remove the lock file %s: %s", path, strerror(errno));
+        lock_state_free(was);
+        result = LOCK_REFUSED;
+    }
+    if (result == LOCK_OK && was->locked)
+        lock_entry_forced(lock_store_entry(store, key, true));
+    lock_file_close(&file);
+    return result;
+}
+
+/* --- all of them --------------------------------------------------------------- */
+
+static bool is_name_of(const char *name, const char *key)
+{
+    char right[LOCK_FILE_NAME_SIZE];
+    lock_file_name(right, key);
+    return strcmp(name, right) == 0;
+}
+
+static bool key_in_record(const struct lock_store *store, const char *name, char key[LOCK_KEY_SIZE])
+{
+    char path[LOCK_FILE_PATH_SIZE];
+    struct lock_file file = {.path = path, .fd = -1};
+    struct lock_place place = {.number = -1};
+    struct why ignored = {""};
+    bool found = false;
+    snprintf(path, sizeof path, "%s/%s", store->dir.path, name);
+    if (lock_file_open(&file, LOCK_FILE_TO_LOOK, &ignored) != LOCK_OK)
+        return false;
+    while (!found && lock_file_next_place(&file, &place))
+        found = place.known && is_name_of(name, place.record.key);
+    if (found)
+        text_copy(key, LOCK_KEY_SIZE, place.record.key);
+    lock_file_close(&file);
+    return found;
+}
+
+/* The key that a file's name stands for. One that was too long for a name is
+ * written in the file alone; another that only looks like it is decoded too. */
+static bool key_of(const struct lock_store *store, const char *name, char key[LOCK_KEY_SIZE])
+{
+    static const char suffix[] = ".lock";
+    size_t length = strlen(name), tail = strlen(suffix);
+    if (length <= tail || length >= LOCK_FILE_NAME_SIZE || strcmp(name + length - tail, suffix) != 0)
+        return false;
+    if (strchr(name, '~') != NULL && key_in_record(store, name, key))
+        return true;
+    return percent_decode(key, LOCK_KEY_SIZE, name, length - tail) && is_name_of(name, key);
+}
+
+static bool is_asked_for(const char *key, const char *prefix, const char *pattern)
+{
+    size_t length = strlen(prefix);
+    return strncmp(key, prefix, length) == 0 && (pattern == NULL || fnmatch(pattern, key + length, 0) == 0);
+}
+
+static enum lock_result cannot_list(const struct lock_store *store, enum lock_result result, int error, struct why *why)
+{
+    why_set(why, "cannot list the lock directory %s: %s", store->dir.path, strerror(error));
+    return result;
+}
+
+static enum lock_result read_keys(const struct lock_store *store, DIR *names, const char *prefix, const char *pattern,
+                                  struct key_list *list, struct why *why)
+{
+    char key[LOCK_KEY_SIZE];
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(names);
+        if (entry == NULL)
+            return errno == 0 ? LOCK_OK : cannot_list(store, LOCK_UNAVAILABLE, errno, why);
+        if (key_of(store, entry->d_name, key) && is_asked_for(key, prefix, pattern) && !key_list_add(list, key))
+            return cannot_list(store, LOCK_SYSTEM, ENOMEM, why);
+    }
+}
+
+/* LOCK_OK with *list to be freed. */
+static enum lock_result find_keys(const struct lock_store *store, const char *prefix, const char *pattern,
+                                  struct key_list *list, struct why *why)
+{
+    *list = (struct key_list){0};
+    int fd = openat(store->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *names = fd >= 0 ? fdopendir(fd) : NULL;
+    if (names == NULL) {
+        int error = errno;
+        if (fd >= 0)
+            close(fd);
+        return cannot_list(store, file_error_result(error), error, why);
+    }
+    enum lock_result result = read_keys(store, names, prefix, pattern, list, why);
+    closedir(names);
+    if (result != LOCK_OK)
+        key_list_free(list);
+    else
+        key_list_sort(list);
+    return result;
+}
+
+enum lock_result lock_list(struct lock_store *store, const char *prefix, const char *pattern,
+                           bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
+                           struct why *why)
+{
+    struct key_list list;
+    bool more = true;
+    enum lock_result result = find_keys(store, prefix, pattern, &list, why);
+    for (size_t i = 0; result == LOCK_OK && more && i < list.count; i++) {
+        struct lock_state state;
+        result = lock_look(store, list.keys[i], &state, bound, why);
+        if (result == LOCK_REFUSED) { /* another user's */
+            result = LOCK_OK;
+        } else if (result == LOCK_OK) {
+            more = !state.locked || visit(data, &state);
+            lock_state_free(&state);
+        }
+    }
+    key_list_free(&list);
+    return result;
+}

@@ -1,0 +1,48 @@
+/* The lease record that a lock file holds: lines of "field value", from
+ * "dlock 1" to "end", so that a record cut off halfway is seen as such. */
+#ifndef DLOCK_STORE_FILE_RECORD_H
+#define DLOCK_STORE_FILE_RECORD_H
+
+#include "lock/lease.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define LOCK_RECORD_SIZE 16384
+
+struct lock_record {
+    char key[LOCK_KEY_SIZE];
+    char token[TOKEN_SIZE];
+    char take_id[TOKEN_SIZE]; /* of lock_request */
+    enum lock_mode mode;
+    int slots; /* of MODE_SLOTS, else 0 */
+    int slot;  /* -1: none */
+    int64_t fence;
+    struct duration ttl;     /* with which it was taken */
+    struct deadline expires; /* on the boot clock of holder.boot_id */
+    struct deadline hold;    /* likewise: others are kept out until then, also when nobody has the file locked */
+    bool detached;           /* it holds until `expires` though nobody has the file locked */
+    bool released;           /* from here on only `hold` counts */
+    struct holder holder;
+};
+
+/* That of a lock which is taken now. */
+void lock_record_fill(struct lock_record *record, const struct lock_request *request, const struct lease *lease);
+
+/* Writes the record as text. Returns its length, 0 where it does not fit. */
+size_t lock_record_format(const struct lock_record *record, char text[LOCK_RECORD_SIZE]);
+
+/* Reads it back. Unknown fields are passed over, for a later version to add,
+ * and so is what follows the record. False where it is not a whole one of ours. */
+bool lock_record_parse(struct lock_record *record, const char *text);
+
+/* Whether the text has the end of a record. */
+bool lock_record_is_whole(const char *text);
+
+/* Whether the deadlines in it may be of this boot. A boot whose id could not be
+ * read, "", may be any: else a lock that is held would count as free. But it is
+ * none in which the lease would last longer than a lease can: where no boot has an
+ * id, a lock is not kept for as long as the host once was up. */
+bool lock_record_may_be_of(const struct lock_record *record, const char *boot_id);
+
+#endif

@@ -1,0 +1,358 @@
+/* Orders in which processes meet here:
+ *
+ *   Two takes get a fence: each reads the last one, computes, and swaps only if
+ *   the last one is still what it read; else it reads again. So no two get the
+ *   same, and whoever swaps later gets more.
+ *
+ *   Two begin an entry: the place in the table belongs to the one that swaps its
+ *   key in; the other one finds that key there, or goes on looking.
+ *
+ *   One replaces the entry that another has just found: the other one's counts
+ *   go to the wrong lock, or nowhere. That is so rare, and so little, that no
+ *   order is kept.
+ *
+ *   A file that is no such table is replaced by a new one; who has the old one
+ *   mapped still counts there. The fence goes on from the clock.
+ *
+ *   One cuts the file short, which only its own user can: whoever has it mapped
+ *   looks at its size each time before it uses the map. Between that look and the
+ *   use it still dies of a SIGBUS: there are microseconds, unless it waits for the
+ *   section of a lock file in between. */
+#include "store/file/shared_table.h"
+
+#include "util/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    ENTRIES = 1024,
+    WINDOW = 16,       /* places that a key may have, from the one that its hash names */
+    RELEASED_KEPT = 6, /* releases that are remembered for each lock */
+    OWNER_WORDS = 8,
+};
+
+/* Zero is "not yet" in all of it, so that a file of zeros is an empty table. */
+struct lock_entry {
+    _Atomic uint64_t key; /* the hash of the lock's key; 0: a free place */
+    _Atomic int64_t used; /* wall clock, ms */
+    _Atomic int64_t takes, conflicts, timeouts, losses, waited_ms, held_ms;
+    _Atomic int64_t fence, released_wall_ms;
+    _Atomic uint64_t turn; /* store/file/ticket_queue.c */
+    _Atomic uint64_t releases;
+    _Atomic uint64_t owner[OWNER_WORDS]; /* the last one's token, where it is short enough */
+    struct {
+        _Atomic uint64_t token, take;
+    } released[RELEASED_KEPT]; /* a ring: `releases` counts on */
+};
+
+struct table_map {
+    _Atomic uint64_t magic; /* 0: just made */
+    _Atomic int64_t fence;
+    uint64_t reserved[30];
+    struct lock_entry entries[ENTRIES];
+};
+_Static_assert(sizeof(struct lock_entry) == 256 && sizeof(struct table_map) == 256UL * (ENTRIES + 1),
+               "the format of the table must not change unseen");
+
+static const uint64_t magic = UINT64_C(0x31656C6261746B64); /* "dktable1" */
+
+uint64_t text_hash(const char *text)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (; *text != '\0'; text++)
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
+    return hash != 0 ? hash : 1;
+}
+
+/* --- the file ------------------------------------------------------------ */
+
+static bool is_whole(const struct lock_table *table)
+{
+    struct stat status;
+    return table->map != NULL && fstat(table->fd, &status) == 0 && status.st_size >= (off_t)sizeof *table->map;
+}
+
+/* Sets errno. */
+static bool make_whole(int fd, bool make)
+{
+    struct stat status;
+    off_t size = sizeof(struct table_map);
+    if (fstat(fd, &status) != 0)
+        return false;
+    bool whole = status.st_size >= size && status.st_blocks * 512 >= size;
+    /* Real blocks: a store into a hole of a full disk would be a SIGBUS. */
+    int error = whole ? 0 : make ? posix_fallocate(fd, 0, size) : ENODATA;
+    errno = error;
+    return error == 0;
+}
+
+/* Sets errno. */
+static struct table_map *map_file(int fd, bool make)
+{
+    if (!make_whole(fd, make))
+        return NULL;
+    void *map = mmap(NULL, sizeof(struct table_map), make ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+    return map == MAP_FAILED ? NULL : map;
+}
+
+/* Whether it is a table: one that was just made becomes one. */
+static bool is_table(struct table_map *map, bool make)
+{
+    uint64_t found = 0;
+    if (make && atomic_compare_exchange_strong(&map->magic, &found, magic))
+        return true;
+    return atomic_load(&map->magic) == magic;
+}
+
+/* One that was cut short under us is an empty table again, in the same place. Sets
+ * errno. */
+static enum lock_result restore(const struct lock_table *table)
+{
+    if (!make_whole(table->fd, true))
+        return file_error_result(errno);
+    (void)is_table(table->map, true);
+    return LOCK_OK;
+}
+
+/* Sets errno. LOCK_GONE: it is no table. */
+static enum lock_result try_open(struct lock_table *table, const struct lock_dir *dir, bool make, struct stat *status)
+{
+    int fd = lock_dir_open_own(dir, "table", make);
+    if (fd < 0)
+        return file_error_result(errno);
+    bool known = fstat(fd, status) == 0;
+    table->map = known ? map_file(fd, make) : NULL;
+    table->fd = fd;
+    if (table->map == NULL) {
+        int error = errno;
+        close(fd);
+        errno = error;
+        return file_error_result(error);
+    }
+    if (is_table(table->map, make))
+        return LOCK_OK;
+    lock_table_close(table);
+    errno = EINVAL;
+    return LOCK_GONE;
+}
+
+static void remove_other(const struct lock_dir *dir, const struct stat *bad)
+{
+    char name[64];
+    struct stat there;
+    lock_dir_own_name(name, "table");
+    if (fstatat(dir->fd, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && there.st_ino == bad->st_ino)
+        (void)unlinkat(dir->fd, name, 0);
+}
+
+enum lock_result lock_table_open(struct lock_table *table, const struct lock_dir *dir, bool make, struct why *why)
+{
+    struct stat status = {0};
+    enum lock_result result;
+    if ((table->writable || !make) && is_whole(table))
+        return LOCK_OK;
+    if (table->map != NULL && table->writable) {
+        result = restore(table);
+    } else {
+        lock_table_close(table);
+        table->writable = make;
+        result = try_open(table, dir, make, &status);
+    }
+    if (result == LOCK_GONE && make) {
+        remove_other(dir, &status);
+        result = try_open(table, dir, make, &status);
+    }
+    if (result == LOCK_OK)
+        return LOCK_OK;
+    why_set(why, "cannot keep the fence in %s: %s", dir->path, strerror(errno));
+    return result == LOCK_GONE ? LOCK_CANT_CREATE : result;
+}
+
+void lock_table_close(struct lock_table *table)
+{
+    if (table->map != NULL) {
+        munmap(table->map, sizeof *table->map);
+        close(table->fd);
+    }
+    table->map = NULL;
+}
+
+/* --- fence and entries --------------------------------------------------- */
+
+enum lock_result lock_table_next_fence(const struct lock_table *table, int64_t *fence, struct why *why)
+{
+    int64_t last = atomic_load(&table->map->fence), now = wall_now_us();
+    do
+        *fence = last < now ? now : last + 1;
+    while (last < INT64_MAX && !atomic_compare_exchange_weak(&table->map->fence, &last, *fence));
+    if (last < INT64_MAX)
+        return LOCK_OK;
+    why_set(why, "the fence in the lock directory is at the end of what can be counted");
+    return LOCK_CANT_CREATE;
+}
+
+/* The place with this key, else the one to be given to it: a free one, or the
+ * one that was used the longest time ago. */
+static struct lock_entry *find(struct table_map *map, uint64_t key, bool *there)
+{
+    struct lock_entry *oldest = NULL;
+    *there = true;
+    for (size_t i = 0; i < WINDOW; i++) {
+        struct lock_entry *entry = &map->entries[(key + i) % ENTRIES];
+        uint64_t found = atomic_load(&entry->key);
+        if (found == key)
+            return entry;
+        if (oldest == NULL || (atomic_load(&oldest->key) != 0 &&
+                               (found == 0 || atomic_load(&entry->used) < atomic_load(&oldest->used))))
+            oldest = entry;
+    }
+    *there = false;
+    return oldest;
+}
+
+static void clear(struct lock_entry *entry)
+{
+    _Atomic int64_t *numbers[] = {&entry->takes,     &entry->conflicts, &entry->timeouts,         &entry->losses,
+                                  &entry->waited_ms, &entry->held_ms,   &entry->released_wall_ms, &entry->fence};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        atomic_store(numbers[i], 0);
+    atomic_store(&entry->turn, 0);
+    for (size_t i = 0; i < OWNER_WORDS; i++)
+        atomic_store(&entry->owner[i], 0);
+    for (size_t i = 0; i < RELEASED_KEPT; i++)
+        atomic_store(&entry->released[i].token, 0);
+}
+
+struct lock_entry *lock_table_entry(const struct lock_table *table, const char *key, bool make)
+{
+    uint64_t hash = text_hash(key);
+    bool there = false;
+    if (!is_whole(table))
+        return NULL;
+    for (int tries = 0; tries < WINDOW; tries++) {
+        struct lock_entry *entry = find(table->map, hash, &there);
+        uint64_t old = atomic_load(&entry->key);
+        if (there || !make)
+            return there ? entry : NULL;
+        if (old != hash && atomic_compare_exchange_strong(&entry->key, &old, hash)) {
+            atomic_store(&entry->used, wall_now_ms());
+            clear(entry);
+            return entry;
+        }
+    }
+    return NULL; /* others fill it as fast as we look */
+}
+
+/* --- what happens to a lock ---------------------------------------------- */
+
+static void add_ms(_Atomic int64_t *sum, struct duration more)
+{
+    atomic_fetch_add(sum, more.ns / NS_PER_MS);
+}
+
+static void store_owner(struct lock_entry *entry, const char *token)
+{
+    uint64_t words[OWNER_WORDS] = {0};
+    if (strlen(token) < sizeof words)
+        memcpy(words, token, strlen(token));
+    for (size_t i = 0; i < OWNER_WORDS; i++)
+        atomic_store(&entry->owner[i], words[i]);
+}
+
+/* A token that was used before is held anew. */
+void lock_entry_taken(struct lock_entry *entry, const char *token, int64_t fence, struct duration waited)
+{
+    if (entry == NULL)
+        return;
+    uint64_t hash = text_hash(token);
+    atomic_store(&entry->used, wall_now_ms());
+    atomic_fetch_add(&entry->takes, 1);
+    add_ms(&entry->waited_ms, waited);
+    for (int64_t last = atomic_load(&entry->fence); last < fence;)
+        if (atomic_compare_exchange_weak(&entry->fence, &last, fence))
+            break;
+    for (size_t i = 0; i < RELEASED_KEPT; i++)
+        if (atomic_load(&entry->released[i].token) == hash)
+            atomic_store(&entry->released[i].token, 0);
+}
+
+void lock_entry_refused(struct lock_entry *entry, bool had_waited, struct duration waited)
+{
+    if (entry == NULL)
+        return;
+    atomic_store(&entry->used, wall_now_ms());
+    atomic_fetch_add(had_waited ? &entry->timeouts : &entry->conflicts, 1);
+    add_ms(&entry->waited_ms, waited);
+}
+
+void lock_entry_lost(struct lock_entry *entry)
+{
+    if (entry != NULL)
+        atomic_fetch_add(&entry->losses, 1);
+}
+
+void lock_entry_released(struct lock_entry *entry, const char *token, const char *take_id, struct duration held)
+{
+    if (entry == NULL)
+        return;
+    size_t place = atomic_fetch_add(&entry->releases, 1) % RELEASED_KEPT;
+    atomic_store(&entry->released[place].take, text_hash(take_id));
+    atomic_store(&entry->released[place].token, text_hash(token));
+    atomic_store(&entry->used, wall_now_ms());
+    atomic_store(&entry->released_wall_ms, wall_now_ms());
+    add_ms(&entry->held_ms, held);
+    store_owner(entry, token);
+}
+
+void lock_entry_forced(struct lock_entry *entry)
+{
+    if (entry != NULL)
+        atomic_store(&entry->released_wall_ms, wall_now_ms());
+}
+
+bool lock_entry_was_released(const struct lock_entry *entry, const char *token, const char *take_id)
+{
+    uint64_t token_hash = text_hash(token), take_hash = text_hash(take_id);
+    for (size_t i = 0; entry != NULL && i < RELEASED_KEPT; i++)
+        if (atomic_load(&entry->released[i].token) == token_hash &&
+            (*take_id == '\0' || atomic_load(&entry->released[i].take) == take_hash))
+            return true;
+    return false;
+}
+
+uint64_t lock_entry_turn(const struct lock_entry *entry)
+{
+    return entry != NULL ? atomic_load(&entry->turn) : 0;
+}
+
+bool lock_entry_set_turn(struct lock_entry *entry, uint64_t from, uint64_t to)
+{
+    return entry != NULL && atomic_compare_exchange_strong(&entry->turn, &from, to);
+}
+
+void lock_entry_read(const struct lock_entry *entry, struct lock_state *state)
+{
+    uint64_t owner[OWNER_WORDS + 1] = {0};
+    if (entry == NULL)
+        return;
+    for (size_t i = 0; i < OWNER_WORDS; i++)
+        owner[i] = atomic_load(&entry->owner[i]);
+    text_copy(state->last_owner, sizeof state->last_owner, (const char *)owner);
+    state->last_fence = atomic_load(&entry->fence);
+    state->released_wall_ms = atomic_load(&entry->released_wall_ms);
+    state->counts = (struct lock_counts){
+        .takes = atomic_load(&entry->takes),
+        .conflicts = atomic_load(&entry->conflicts),
+        .timeouts = atomic_load(&entry->timeouts),
+        .losses = atomic_load(&entry->losses),
+        .waited_ms = atomic_load(&entry->waited_ms),
+        .held_ms = atomic_load(&entry->held_ms),
+    };
+}

@@ -1,0 +1,84 @@
+#include "store/file/store.h"
+
+#include "process/procfs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { TRIES_MOST = 100 };
+
+void lock_store_close(struct lock_store *store)
+{
+    lock_table_close(&store->table);
+    lock_dir_close(&store->dir);
+}
+
+void lock_store_path(const struct lock_store *store, char path[LOCK_FILE_PATH_SIZE], const char *key)
+{
+    char name[LOCK_FILE_NAME_SIZE];
+    lock_file_name(name, key);
+    snprintf(path, LOCK_FILE_PATH_SIZE, "%s/%s", store->dir.path, name);
+}
+
+const char *lock_store_boot_id(struct lock_store *store)
+{
+    if (store->boot_id[0] == '\0')
+        (void)proc_read_line("/proc/sys/kernel/random/boot_id", store->boot_id, sizeof store->boot_id);
+    return store->boot_id;
+}
+
+struct lock_entry *lock_store_entry(struct lock_store *store, const char *key, bool make)
+{
+    struct why ignored = {""};
+    if (lock_table_open(&store->table, &store->dir, make, &ignored) != LOCK_OK)
+        return NULL;
+    return lock_table_entry(&store->table, key, make);
+}
+
+enum lock_result lock_store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound, struct why *why)
+{
+    for (int tries = 0; tries < TRIES_MOST; tries++) {
+        enum lock_result result = lock_file_open(file, use, why);
+        if (result == LOCK_OK && use == LOCK_FILE_TO_CHANGE)
+            result = lock_file_enter(file, bound, why);
+        if (result == LOCK_OK)
+            result = lock_file_verify(file, why);
+        if (result != LOCK_GONE || file->fd < 0)
+            return result;
+        lock_file_close(file); /* it has just been removed */
+    }
+    why_set(why, "the lock file %s is removed as fast as it is opened", file->path);
+    return LOCK_UNAVAILABLE;
+}
+
+bool lock_store_unheld(struct lock_store *store, const struct lock_file *file, int own)
+{
+    struct lock_survey survey;
+    lock_survey(file, lock_store_boot_id(store), "", own, &survey);
+    return survey.held == 0;
+}
+
+bool lock_store_remove(struct lock_file *file)
+{
+    enum lock_file_standing standing = lock_file_standing(file);
+    if (standing != LOCK_FILE_STANDS)
+        return standing == LOCK_FILE_GONE;
+    return unlink(file->path) == 0 || errno == ENOENT;
+}
+
+enum lock_result lock_store_extend(const struct lock_file *file, int place, struct lock_record *record, struct duration ttl,
+                                   bool may_shorten, struct why *why)
+{
+    struct deadline expires = deadline_after(ttl);
+    if (!may_shorten && !deadline_before(record->expires, expires))
+        return LOCK_OK;
+    record->expires = expires;
+    return lock_file_write(file, place, record, why) == LOCK_OK ? LOCK_OK : LOCK_UNAVAILABLE;
+}
+
+struct duration lock_record_age(const struct lock_record *record)
+{
+    int64_t ms = wall_now_ms() - record->holder.since_wall_ms;
+    return DURATION_MS(ms > 0 ? ms : 0);
+}

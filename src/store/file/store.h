@@ -1,0 +1,50 @@
+/* A directory of locks: the files, what is remembered beside them, and the steps
+ * that whoever holds, releases or takes away a lock has in common. */
+#ifndef DLOCK_STORE_FILE_STORE_H
+#define DLOCK_STORE_FILE_STORE_H
+
+#include "store/file/admission.h"
+#include "store/file/dir.h"
+#include "store/file/shared_table.h"
+
+#define LOCK_FILE_PATH_SIZE (sizeof((struct lock_dir *)0)->path + LOCK_FILE_NAME_SIZE)
+
+struct lock_store {
+    struct lock_dir dir;
+    struct lock_table table;
+    char boot_id[sizeof((struct holder *)0)->boot_id]; /* "": not read yet */
+};
+
+void lock_store_close(struct lock_store *store);
+
+void lock_store_path(const struct lock_store *store, char path[LOCK_FILE_PATH_SIZE], const char *key);
+
+/* To which the deadlines belong that are written now. */
+const char *lock_store_boot_id(struct lock_store *store);
+
+/* What is remembered of the lock; with `make` also from now on. NULL: nothing. */
+struct lock_entry *lock_store_entry(struct lock_store *store, const char *key, bool make);
+
+/* Opens a lock's file that is there, to look at it, or to change it: then in its
+ * section. Results of lock_file_open() and lock_file_enter(); in any case the
+ * file may be open. */
+enum lock_result lock_store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound, struct why *why);
+
+/* In the section: nobody but the place `own` (-1: none) holds the lock. */
+bool lock_store_unheld(struct lock_store *store, const struct lock_file *file, int own);
+
+/* In the section: removes the file, if the path still leads to it. False with errno
+ * where the directory cannot be written to any more: then the file stays behind,
+ * and the next holder takes it over. */
+bool lock_store_remove(struct lock_file *file);
+
+/* In the section: the record's deadline becomes `ttl` from now, sooner than it was
+ * only if that may be. LOCK_OK; LOCK_UNAVAILABLE where that cannot be written: it
+ * stands as it was. */
+enum lock_result lock_store_extend(const struct lock_file *file, int place, struct lock_record *record, struct duration ttl,
+                                   bool may_shorten, struct why *why);
+
+/* How long ago the lock was taken. */
+struct duration lock_record_age(const struct lock_record *record);
+
+#endif

@@ -1,0 +1,276 @@
+/* A ticket is BLOCK bytes from LOCK_FILE_QUEUE + number * BLOCK on, of which as many
+ * are locked for writing as its kind says. Who waits for it asks for its first byte
+ * for reading. All looking asks what would keep out a reader, so that one who has
+ * just got that byte is not taken for a ticket.
+ *
+ * The word: the head's number, whether there was room for it, and since when that
+ * stands (milliseconds of the boot clock, which may wrap around: a word from weeks
+ * ago costs two seconds at most). No time: it has lost its turn. All below that
+ * number have lost theirs, too. A word from an older dlock, or of tickets long gone,
+ * ends with the first one that joins an empty queue.
+ *
+ * Orders:
+ *   Two join: both look for the highest number; one locks the next one, the other is
+ *   refused that and locks the one behind it.
+ *   N joins, and is held up between its look and its lock; meanwhile others come and
+ *   go, and the word is past N's number: it looks at the word once more when it has
+ *   its ticket, and joins anew. Held up after that, it finds out at its next try.
+ *   H, the head, acts at the same time as O finds its time up: O's word comes first:
+ *   H finds that it was passed over and joins anew. Else both are in the section one
+ *   after the other, and the later one finds the lock held.
+ *   H was frozen, is passed over and holds its bytes: nobody counts them, and numbers
+ *   go on above them.
+ *   H takes the lock: its ticket goes after its record and place are there. Who comes
+ *   in between is refused for the one or the other.
+ *   H dies: the one behind it is woken and finds itself the head.
+ *   O is woken since the one before it, B, has left, and others are still before B:
+ *   it waits for the one before B from then on.
+ *   The entry of the table goes to another lock, or there is none: nobody loses its
+ *   turn, or two seconds later. */
+#include "store/file/ticket_queue.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#define NUMBERS (INT64_C(1) << 32)
+#define BLOCK (INT64_C(1) << 22)
+_Static_assert(BLOCK > LOCK_PLACES_MOST + 3, "each kind of ticket must have bytes of its own");
+
+static const struct duration turn = {2 * NS_PER_S};
+
+/* --- tickets --------------------------------------------------------------- */
+
+static int64_t kind_of(enum lock_mode mode, int slots)
+{
+    return mode == MODE_SLOTS ? 2 + slots : mode == MODE_SHARED ? 1 : 0;
+}
+
+static bool lock_ticket(const struct lock_file *file, const struct ticket *ticket)
+{
+    return lock_file_set(file, F_WRLCK, LOCK_FILE_QUEUE + ticket->number * BLOCK, kind_of(ticket->mode, ticket->slots) + 1);
+}
+
+/* One of those that others have from `from` to before `to`. */
+static bool find(const struct lock_file *file, int64_t from, int64_t to, struct ticket *found)
+{
+    struct flock lock;
+    if (from >= to || !lock_file_find(file, F_RDLCK, LOCK_FILE_QUEUE + from * BLOCK, (to - from) * BLOCK, &lock))
+        return false;
+    int64_t kind = lock.l_len - 1;
+    *found = (struct ticket){
+        .number = (lock.l_start - LOCK_FILE_QUEUE) / BLOCK,
+        .mode = kind >= 2 ? MODE_SLOTS : kind == 1 ? MODE_SHARED : MODE_EXCLUSIVE,
+        .slots = kind >= 2 ? (int)(kind - 2) : 0,
+    };
+    return found->number >= from && found->number < to; /* else it is no ticket of ours */
+}
+
+/* The kernel names them in no certain order, mostly the lowest first. */
+static bool find_first(const struct lock_file *file, int64_t from, int64_t to, struct ticket *first)
+{
+    bool found = find(file, from, to, first);
+    while (found && find(file, from, first->number, first))
+        continue;
+    return found;
+}
+
+/* Numbers mostly have no gaps: the last one is near the end. */
+static bool find_last(const struct lock_file *file, int64_t from, int64_t to, struct ticket *last)
+{
+    bool found = false;
+    for (int64_t width = 1, start = to; !found && start > from; width *= 2) {
+        start = to - width > from ? to - width : from;
+        found = find(file, start, to, last);
+    }
+    while (found && find(file, last->number + 1, to, last))
+        continue;
+    return found;
+}
+
+/* The highest number of those above `from`, which is one. */
+static int64_t highest(const struct lock_file *file, int64_t from)
+{
+    struct ticket found = {.number = from};
+    int64_t step = 1;
+    while (find(file, found.number + step, NUMBERS, &found))
+        step *= 2;
+    int64_t low = found.number;
+    return find_last(file, low + 1, low + step, &found) ? found.number : low;
+}
+
+/* --- the word -------------------------------------------------------------- */
+
+struct turn {
+    int64_t number; /* of the head that it is about */
+    bool lost;      /* it has lost its turn */
+    bool room;      /* there was room for it; else it keeps others out until there is */
+    uint32_t ms;    /* since when; 0 where it is lost */
+};
+
+#define MS_MASK ((UINT32_C(1) << 31) - 1)
+
+static uint32_t now_ms(void)
+{
+    return ((uint32_t)(deadline_now().boot_ns / NS_PER_MS) & MS_MASK) | 1;
+}
+
+static struct turn read_turn(const struct lock_entry *entry, uint64_t *word)
+{
+    *word = lock_entry_turn(entry);
+    uint32_t low = (uint32_t)*word;
+    return (struct turn){(int64_t)(*word >> 32), (low & MS_MASK) == 0, low > MS_MASK, low & MS_MASK};
+}
+
+/* False where another has written it since. */
+static bool write_turn(struct lock_entry *entry, uint64_t word, int64_t number, bool room, uint32_t ms)
+{
+    return lock_entry_set_turn(entry, word, (uint64_t)number << 32 | (room ? UINT64_C(1) << 31 : 0) | ms);
+}
+
+/* The lowest number that counts. */
+static int64_t floor_of(const struct turn *known)
+{
+    return known->lost ? known->number + 1 : known->number;
+}
+
+static struct duration since(const struct turn *known)
+{
+    return (struct duration){(int64_t)((now_ms() - known->ms) & MS_MASK) * NS_PER_MS};
+}
+
+bool lock_queue_passed_over(const struct lock_entry *entry, const struct ticket *own)
+{
+    uint64_t word;
+    struct turn known = read_turn(entry, &word);
+    return own->number < floor_of(&known);
+}
+
+void lock_queue_alive(struct lock_entry *entry, const struct ticket *own)
+{
+    uint64_t word;
+    struct turn known = read_turn(entry, &word);
+    if (own->number >= floor_of(&known))
+        (void)write_turn(entry, word, own->number, false, now_ms()); /* or at the next try */
+}
+
+struct deadline lock_queue_turn_end(const struct lock_entry *entry, const struct ticket *head)
+{
+    uint64_t word;
+    struct turn known = read_turn(entry, &word);
+    if (known.lost || !known.room || known.number != head->number)
+        return DEADLINE_NEVER;
+    return deadline_plus(deadline_minus(deadline_now(), since(&known)), turn);
+}
+
+/* Whether the head, which keeps out who asks, has lost its turn. */
+static bool judge(struct lock_entry *entry, const struct ticket *head, const struct lock_survey *survey)
+{
+    uint64_t word;
+    struct turn known = read_turn(entry, &word);
+    bool room = lock_survey_has_room(survey, head->mode, head->slots);
+    if (head->number < floor_of(&known))
+        return true;
+    if (known.number != head->number || known.room != room) {
+        (void)write_turn(entry, word, head->number, room, now_ms());
+        return false;
+    }
+    return since(&known).ns >= turn.ns && write_turn(entry, word, head->number, false, 0);
+}
+
+bool lock_queue_lets(const struct lock_file *file, struct lock_entry *entry, const struct ticket *own,
+                     const struct lock_survey *survey)
+{
+    struct ticket head;
+    uint64_t word;
+    struct turn known = read_turn(entry, &word);
+    int64_t from = floor_of(&known), to = own->number > 0 ? own->number : NUMBERS;
+    while (find_first(file, from, to, &head)) {
+        if (!judge(entry, &head, survey))
+            return false;
+        from = head.number + 1;
+    }
+    return true;
+}
+
+/* --- joining and leaving --------------------------------------------------- */
+
+/* Numbers begin anew with each queue. */
+static int64_t next_number(const struct lock_file *file, struct lock_entry *entry)
+{
+    uint64_t word;
+    struct turn known = read_turn(entry, &word);
+    struct ticket any;
+    if (!find(file, 0, NUMBERS, &any)) {
+        (void)lock_entry_set_turn(entry, word, 0);
+        return 1;
+    }
+    int64_t last = highest(file, any.number);
+    return (last > known.number ? last : known.number) + 1;
+}
+
+void lock_queue_join(const struct lock_file *file, struct lock_entry *entry, const struct lock_request *request,
+                     struct ticket *own)
+{
+    enum { TRIES_MOST = 1000 };
+    *own = (struct ticket){.number = next_number(file, entry), .mode = request->mode, .slots = request->slots};
+    for (int tries = 0; tries < TRIES_MOST && own->number < NUMBERS; tries++, own->number++) {
+        if (lock_ticket(file, own)) {
+            if (!lock_queue_passed_over(entry, own))
+                return;
+            lock_queue_leave(file, own);
+            own->number = next_number(file, entry) - 1;
+        } else if (errno != EAGAIN && errno != EACCES) {
+            break;
+        }
+    }
+    own->number = 0;
+}
+
+void lock_queue_leave(const struct lock_file *file, struct ticket *own)
+{
+    (void)lock_file_set(file, F_UNLCK, LOCK_FILE_QUEUE, 0);
+    own->number = 0;
+}
+
+/* --- looking --------------------------------------------------------------- */
+
+bool lock_queue_before(const struct lock_file *file, const struct lock_entry *entry, const struct ticket *own,
+                       struct ticket *before)
+{
+    uint64_t word;
+    struct turn known = read_turn(entry, &word);
+    return find_last(file, floor_of(&known), own->number, before);
+}
+
+int lock_queue_await(int fd, int64_t number)
+{
+    struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = LOCK_FILE_QUEUE + number * BLOCK, .l_len = 1};
+    if (fcntl(fd, F_OFD_SETLKW, &lock) != 0)
+        return errno;
+    lock.l_type = F_UNLCK;
+    (void)fcntl(fd, F_OFD_SETLK, &lock); /* cannot fail: it splits no lock */
+    return 0;
+}
+
+bool lock_queue_is_empty(const struct lock_file *file)
+{
+    struct ticket any;
+    return !find(file, 0, NUMBERS, &any);
+}
+
+/* Below the one that the kernel names there are few, mostly none. */
+static int count(const struct lock_file *file, int64_t from, int64_t to)
+{
+    struct ticket found;
+    int sum = 0;
+    for (; find(file, from, to, &found); from = found.number + 1)
+        sum += 1 + count(file, from, found.number);
+    return sum;
+}
+
+int lock_queue_count(const struct lock_file *file, const struct lock_entry *entry, const struct ticket *own)
+{
+    uint64_t word;
+    struct turn known = read_turn(entry, &word);
+    return own->number > 0 ? count(file, floor_of(&known), own->number) : count(file, 0, NUMBERS);
+}

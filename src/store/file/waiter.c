@@ -1,0 +1,140 @@
+/* Who wakes whom:
+ *
+ *   The head hears when anybody closes the file: whoever holds the lock does when it
+ *   ends, however it ends, and so does who releases, extends or takes away a lease
+ *   from outside. It hears when the file goes, and knows when a lease without a
+ *   process ends. From when it hears on, it asks once more: what happened before is
+ *   found by that.
+ *   Everyone else is woken by the kernel when the one before it leaves.
+ *
+ * A holder that releases has unlocked everything before it closes the file. One that
+ * is killed closes it first, and then the kernel unlocks it, at once if it has a
+ * processor; so the head asks a few more times.
+ *
+ * What is not told of: the head is frozen. The one behind it looks at it every second,
+ * and the others, who may stand behind more of them, now and then. */
+#include "store/file/waiter.h"
+
+/* How long after it was rung for the head asks once more. */
+static const struct duration after_ring[] = {
+    {1 * NS_PER_MS}, {4 * NS_PER_MS}, {15 * NS_PER_MS}, {50 * NS_PER_MS}, {150 * NS_PER_MS},
+};
+enum { RINGS_MOST = sizeof after_ring / sizeof *after_ring };
+
+/* How far apart to ask: near the head, behind, and where nobody calls. */
+static const struct duration poll_near = {1 * NS_PER_S}, poll_behind = {5 * NS_PER_S}, poll_alone = {200 * NS_PER_MS};
+
+static struct call uncalled(const char *cannot)
+{
+    return (struct call){.fd = -1, .by = DEADLINE_NEVER, .poll_most = poll_alone, .cannot = cannot};
+}
+
+void file_waiter_stop(struct file_waiter *waiter)
+{
+    (void)kernel_wait_stop(&waiter->behind);
+    waiter->hears = false;
+    waiter->rings = 0;
+    waiter->ticket.number = 0;
+}
+
+/* Where that is not to be had, it is tried again the next time. */
+static void hear(struct file_waiter *waiter, const struct lock_file *file)
+{
+    if (!waiter->hears)
+        waiter->news_fd = lock_file_news(waiter->news_fd, file, NEWS_FOR_WAITER);
+    waiter->hears = waiter->news_fd >= 0;
+}
+
+void file_waiter_ask(struct file_waiter *waiter, struct lock_file *file, struct lock_entry *entry,
+                     const struct lock_request *request)
+{
+    struct ticket before;
+    /* What is known of turns is about the file that stands. */
+    if (waiter->ticket.number == 0 || lock_file_standing(file) != LOCK_FILE_STANDS)
+        return;
+    if (lock_queue_passed_over(entry, &waiter->ticket)) {
+        (void)kernel_wait_stop(&waiter->behind);
+        lock_queue_leave(file, &waiter->ticket);
+        lock_queue_join(file, entry, request, &waiter->ticket);
+    }
+    /* The head hears from before it asks: then it need not ask twice. */
+    if (!waiter->behind.running && !lock_queue_before(file, entry, &waiter->ticket, &before))
+        hear(waiter, file);
+}
+
+static struct call wait_behind(struct file_waiter *waiter, const struct lock_file *file, const struct lock_entry *entry,
+                               const struct ticket *before)
+{
+    struct ticket other;
+    if (!waiter->behind.running || waiter->behind_number != before->number) {
+        (void)kernel_wait_stop(&waiter->behind);
+        waiter->behind_number = before->number;
+        if (!kernel_wait_start(&waiter->behind, lock_queue_await, file->fd, before->number))
+            return uncalled("a thread that waits cannot be started");
+    }
+    struct call call = {.fd = waiter->behind.over_fd, .by = DEADLINE_NEVER, .poll_most = poll_behind};
+    if (lock_queue_before(file, entry, before, &other))
+        return call;
+    struct deadline turn_end = lock_queue_turn_end(entry, before);
+    call.poll_most = poll_near;
+    if (!deadline_passed(turn_end))
+        call.by = turn_end;
+    return call;
+}
+
+static struct call wait_for_news(struct file_waiter *waiter, const struct lock_file *file, struct deadline ends)
+{
+    bool heard = waiter->hears;
+    (void)kernel_wait_stop(&waiter->behind);
+    hear(waiter, file);
+    struct call call = {.fd = waiter->news_fd, .now = !heard, .by = ends, .poll_most = poll_near};
+    if (!waiter->hears) {
+        call = uncalled("inotify(7) is not to be had");
+        call.by = ends;
+    }
+    if (waiter->rings > 0 && waiter->rings <= RINGS_MOST)
+        call.by = deadline_earlier(ends, deadline_after(after_ring[waiter->rings++ - 1]));
+    return call;
+}
+
+bool file_waiter_wait(struct file_waiter *waiter, const struct lock_file *file, struct lock_entry *entry,
+                      const struct lock_request *request, struct deadline ends)
+{
+    struct ticket before;
+    if (waiter->ticket.number == 0)
+        lock_queue_join(file, entry, request, &waiter->ticket);
+    if (waiter->ticket.number == 0) {
+        waiter->call = uncalled("the file takes no locks of those who wait");
+        return false;
+    }
+    bool behind = lock_queue_before(file, entry, &waiter->ticket, &before);
+    if (!behind)
+        lock_queue_alive(entry, &waiter->ticket);
+    waiter->call = behind ? wait_behind(waiter, file, entry, &before) : wait_for_news(waiter, file, ends);
+    return !behind;
+}
+
+void file_waiter_wait_aside(struct file_waiter *waiter, const struct lock_file *file, struct deadline ends)
+{
+    (void)kernel_wait_stop(&waiter->behind);
+    if (waiter->ticket.number > 0)
+        lock_queue_leave(file, &waiter->ticket);
+    waiter->call = wait_for_news(waiter, file, ends);
+}
+
+struct call file_waiter_listen(struct file_waiter *waiter)
+{
+    struct call call = waiter->call;
+    int error;
+    waiter->call.now = false; /* what it calls for comes next */
+    if (waiter->behind.running) {
+        if (kernel_wait_is_over(&waiter->behind, &error)) {
+            waiter->call = uncalled(NULL);
+            call.now = error == 0;
+        }
+    } else if (waiter->hears && lock_file_drain_news(waiter->news_fd)) {
+        waiter->rings = 1;
+        call.now = true;
+    }
+    return call;
+}

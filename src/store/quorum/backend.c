@@ -1,0 +1,459 @@
+/* Each call asks all servers at once and goes by what a majority says; the
+ * server's own backend does what is to be done there. Who owns what when is told
+ * in store/quorum/fanout.c, every order in which a take can go in store/quorum/take.c.
+ *
+ * While the lock is held:
+ *   a minority says that it is gone, is down or lies    a majority still grants it,
+ *                    and nobody else can have one; the check asks that minority to
+ *                    take the lock again, for the rest of the lease
+ *   so many say that it is gone that those that have granted it, and have not lost it,
+ *                    are no majority    lost, at once: the others may grant it to another,
+ *                    though we cannot ask them
+ *   it was released on so many, with its own token    the command runs on, if most of
+ *                    those say so that end the majority; that a release has reached
+ *                    others before does not count
+ *   so many are down that neither is so    the deadline stands that a majority gave
+ *   its fence is on a bare majority since the take, or a server has lost it
+ *                    the first check there raises it
+ *   it was extended on some    the lease ends when it does not stand on a majority any more
+ *   it is released on a majority    done; the others are given a moment, and clear
+ *                    by themselves when the lease ends, which is told with -v: they
+ *                    hold up nobody as long as a majority of the servers is free
+ */
+#include "store/quorum/backend.h"
+
+#include "store/quorum/look.h"
+#include "store/quorum/quorum.h"
+#include "store/quorum/take.h"
+#include "store/redis/backend.h"
+#include "util/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+static bool is_own(const struct lease *lease)
+{
+    return !lease->outside;
+}
+
+/* --- check, extend ------------------------------------------------------- */
+
+static enum lock_result ask_check(void *data, int number, struct bound bound)
+{
+    struct quorum *quorum = data;
+    struct quorum_member *member = &quorum->members[number];
+    if (!is_own(&quorum->lease) || member->lease.fence >= quorum->lease.fence)
+        return member->store->check(member->store, &member->lease, bound, &member->why);
+    return quorum_raise_on(quorum, member, bound);
+}
+
+static enum lock_result ask_extend(void *data, int number, struct bound bound)
+{
+    struct quorum *quorum = data;
+    struct quorum_member *member = &quorum->members[number];
+    member->lease.ttl = quorum->lease.ttl;
+    return member->store->extend(member->store, &member->lease, quorum->how, bound, &member->why);
+}
+
+static enum lock_result ask_join(void *data, int number, struct bound bound)
+{
+    struct quorum *quorum = data;
+    return quorum_join(quorum, &quorum->members[number], bound);
+}
+
+/* Not if somebody has released it: the release may be on its way to the others. */
+static bool lacks_lock(const struct quorum_member *member)
+{
+    return member->standing == MEMBER_WITHOUT || member->standing == MEMBER_OWES;
+}
+
+static bool wants_join(const struct quorum *quorum, const struct quorum_member *member)
+{
+    (void)quorum;
+    return lacks_lock(member) && deadline_passed(member->joins);
+}
+
+/* One more that forgets the lock may let somebody else have it: that is not left to the next check, which may be 10 s
+ * away. One that stays down is asked ever more rarely, until there is another. */
+static void plan_join(struct quorum *quorum)
+{
+    struct duration next = duration_max(quorum_join_interval, (struct duration){2 * quorum->join_pause.ns});
+    int lacking = 0;
+    for (int i = 0; i < quorum->count; i++)
+        lacking += lacks_lock(&quorum->members[i]);
+    next = lacking > quorum->lacking ? quorum_join_interval : duration_min(next, DURATION_S(10));
+    quorum->join_pause = lacking > 0 ? next : DURATION_ZERO;
+    quorum->lacking = lacking;
+}
+
+/* A lease of another process is only known by its token. */
+static bool may_hold(const struct quorum *quorum, const struct quorum_member *member)
+{
+    return quorum_grants(quorum, member) || !is_own(&quorum->lease);
+}
+
+static bool lost_there(const struct quorum_member *member)
+{
+    return lock_is_lost(member->result) || member->result == LOCK_RELEASED;
+}
+
+/* It is not needed for the answer that is waited for. Connect, take, raise. */
+static struct duration judge_join(const void *data, const struct crew *crew)
+{
+    const struct quorum *quorum = data;
+    (void)crew;
+    return quorum_rounds(quorum, 6, DURATION_MS(200));
+}
+
+/* What of the lease goes by a majority of those that have it. */
+static void take_in(const struct quorum *quorum, struct lease *lease)
+{
+    for (int i = 0; i < quorum->count; i++) {
+        const struct quorum_member *member = &quorum->members[i];
+        if (member->result != LOCK_OK)
+            continue;
+        lease->mode = member->lease.mode;
+        lease->slots = member->lease.slots;
+        lease->slot = member->lease.slot;
+        break;
+    }
+    lease->deadline = quorum_deadline(quorum);
+    for (int i = 0; i < quorum->count; i++)
+        if (quorum->members[i].lease.deadline.boot_ns == lease->deadline.boot_ns)
+            lease->set = quorum->members[i].lease.set;
+}
+
+static void prepare(struct quorum *quorum, const struct lease *lease)
+{
+    quorum->lease = *lease;
+    for (int i = 0; !is_own(lease) && i < quorum->count; i++)
+        quorum->members[i].lease = *lease;
+}
+
+/* No server grants anything to those that it has forgotten, or never knew. Who
+ * removes the lock everywhere does not reach all at the same moment: where it has
+ * just gone it is not taken again at once, or it would never be lost. */
+static void forget_lost(struct quorum *quorum)
+{
+    for (int i = 0; i < quorum->count; i++) {
+        struct quorum_member *member = &quorum->members[i];
+        if (quorum_grants(quorum, member) && lost_there(member)) {
+            member->standing = member->result == LOCK_RELEASED ? MEMBER_RELEASED : MEMBER_WITHOUT;
+            member->joins = deadline_after(quorum_join_interval);
+        }
+        if (lost_there(member) || (!is_own(&quorum->lease) && member->result != LOCK_OK))
+            member->lease.deadline = (struct deadline){0};
+    }
+}
+
+static enum lock_result ask_lease(struct quorum *quorum, crew_ask *ask, struct lease *lease, struct bound bound,
+                                  struct why *why)
+{
+    struct crew crew;
+    if (crew_open(&crew, quorum->count, quorum) != LOCK_OK) {
+        why_set(why, "no descriptors to ask the servers with");
+        return LOCK_SYSTEM;
+    }
+    prepare(quorum, lease);
+    bool cancelled = quorum_round(quorum, &crew, ask, quorum_judge, bound, may_hold);
+    quorum_learn_pace(quorum, &crew);
+    quorum_note(quorum, false); /* of one that has to join, too */
+    enum lock_result result = quorum_verdict(quorum, may_hold, cancelled, why);
+    forget_lost(quorum);
+    if (result == LOCK_OK)
+        quorum->lease.deadline = quorum_deadline(quorum);
+    if (is_own(lease) && (result == LOCK_OK || result == LOCK_UNAVAILABLE)) {
+        cancelled = quorum_round(quorum, &crew, ask_join, judge_join, bound, wants_join);
+        result = quorum_verdict(quorum, may_hold, cancelled, why);
+        plan_join(quorum);
+    }
+    crew_close(&crew);
+    if (result == LOCK_OK)
+        take_in(quorum, lease);
+    return result;
+}
+
+static enum lock_result quorum_check(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+{
+    return ask_lease(quorum_of(backend), ask_check, lease, bound, why);
+}
+
+static enum lock_result quorum_extend(struct backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
+                                      struct why *why)
+{
+    quorum_of(backend)->how = how;
+    return ask_lease(quorum_of(backend), ask_extend, lease, bound, why);
+}
+
+/* --- release ------------------------------------------------------------- */
+
+/* Ours, where it stands and where it may stand. */
+static enum lock_result release_own(struct quorum *quorum, struct quorum_member *member, struct bound bound)
+{
+    struct lease lease = quorum->lease;
+    if (!quorum_grants(quorum, member) && member->store->uncertain)
+        quorum_owe(quorum, member);
+    enum lock_result result = LOCK_GONE;
+    why_set(&member->why, "%s: it did not have it", member->url);
+    if (quorum_owes(quorum, member))
+        result = quorum_settle(quorum, member, bound);
+    if (!quorum_grants(quorum, member))
+        return result;
+    lease.take_id = quorum->take_id;
+    return member->store->release(member->store, &lease, bound, &member->why);
+}
+
+static enum lock_result ask_release(void *data, int number, struct bound bound)
+{
+    struct quorum *quorum = data;
+    struct quorum_member *member = &quorum->members[number];
+    if (is_own(&quorum->lease))
+        return release_own(quorum, member, bound);
+    return member->store->release(member->store, &quorum->lease, bound, &member->why);
+}
+
+static bool not_released(const struct quorum *quorum, const struct quorum_member *member)
+{
+    (void)quorum;
+    return member->standing != MEMBER_RELEASED;
+}
+
+static struct duration judge_release(const void *data, const struct crew *crew)
+{
+    const struct quorum *quorum = data;
+    struct quorum_count count = quorum_count_crew(quorum, crew);
+    struct duration most = DURATION_ZERO;
+    if (count.ok < quorum->need && count.lost <= quorum->count - quorum->need)
+        return CREW_WAITS;
+    for (int i = 0; i < quorum->count; i++)
+        if (crew->workers[i].wanted && !crew->workers[i].done)
+            most = duration_max(most, quorum->members[i].worth);
+    return most;
+}
+
+static bool may_have(const struct quorum *quorum, const struct quorum_member *member)
+{
+    return may_hold(quorum, member) || quorum_owes(quorum, member);
+}
+
+/* One that has the lock would keep it to the end of the lease: it is worth some
+ * time, and one that may have it a little. */
+static void prepare_release(struct quorum *quorum, const struct lease *lease)
+{
+    struct duration a_little = quorum_rounds(quorum, 2, DURATION_MS(50));
+    quorum->lease = *lease;
+    for (int i = 0; i < quorum->count; i++) {
+        struct quorum_member *member = &quorum->members[i];
+        bool owes = member->store->uncertain || quorum_owes(quorum, member);
+        member->worth = may_hold(quorum, member) ? DURATION_S(1) : owes ? a_little : DURATION_ZERO;
+    }
+}
+
+static enum lock_result quorum_release(struct backend *backend, const struct lease *lease, struct bound bound,
+                                       struct why *why)
+{
+    struct quorum *quorum = quorum_of(backend);
+    bool cancelled = false;
+    prepare_release(quorum, lease);
+    enum lock_result result = quorum_ask(quorum, ask_release, judge_release, bound, not_released, &cancelled, why);
+    if (result != LOCK_OK)
+        return result;
+    quorum_note_left(quorum);
+    result = quorum_verdict(quorum, may_have, cancelled, why);
+    forget_lost(quorum);
+    quorum->base.uncertain = false;
+    for (int i = 0; i < quorum->count; i++) {
+        struct quorum_member *member = &quorum->members[i];
+        if (member->result == LOCK_OK)
+            member->standing = MEMBER_RELEASED;
+        quorum->base.uncertain |= quorum_grants(quorum, member) || quorum_owes(quorum, member);
+    }
+    return result;
+}
+
+/* --- news, calls, life --------------------------------------------------- */
+
+/* One of them is enough to ask all. */
+static struct news quorum_news(struct backend *backend)
+{
+    struct quorum *quorum = quorum_of(backend);
+    struct news all = {.fd = -1};
+    if (quorum->news_fd >= 0)
+        close(quorum->news_fd); /* the members may have other descriptors by now */
+    quorum->news_fd = epoll_create1(EPOLL_CLOEXEC);
+    for (int i = 0; i < quorum->count; i++) {
+        struct news news = quorum->members[i].store->news(quorum->members[i].store);
+        struct epoll_event event = {.events = EPOLLIN};
+        all.due |= news.due;
+        all.cannot = all.cannot != NULL ? all.cannot : news.cannot;
+        if (news.fd >= 0 && quorum->news_fd >= 0 && epoll_ctl(quorum->news_fd, EPOLL_CTL_ADD, news.fd, &event) == 0)
+            all.fd = quorum->news_fd;
+    }
+    if (quorum->join_pause.ns > 0)
+        all.by = deadline_after(quorum->join_pause);
+    return all;
+}
+
+static struct call quorum_listen(struct backend *backend)
+{
+    const struct quorum *quorum = quorum_of(backend);
+    return (struct call){
+        .fd = -1,
+        .by = quorum->again,
+        .poll_most = DURATION_MS(500),
+        .cannot = "several servers keep no queue in common",
+    };
+}
+
+static void quorum_close(struct backend *backend)
+{
+    struct quorum *quorum = quorum_of(backend);
+    for (int i = 0; i < quorum->count; i++)
+        quorum->members[i].store->close(quorum->members[i].store);
+    if (quorum->news_fd >= 0)
+        close(quorum->news_fd);
+    free(quorum);
+}
+
+/* --- opening ------------------------------------------------------------- */
+
+static const char blank[] = " \t\r\n\v\f";
+
+bool backend_quorum_is_meant(const char *urls)
+{
+    urls += strspn(urls, blank);
+    urls += strcspn(urls, blank);
+    return urls[strspn(urls, blank)] != '\0';
+}
+
+static bool is_same_endpoint(const struct redis_endpoint *a, const struct redis_endpoint *b)
+{
+    return strcasecmp(a->host, b->host) == 0 && strcmp(a->port, b->port) == 0 && strcmp(a->path, b->path) == 0;
+}
+
+/* Databases of one server live and die together. What has two names is not
+ * found out: there the second take finds the key of the first. */
+static bool is_same_server(const struct redis_url *a, const struct redis_url *b)
+{
+    for (int i = 0; i < a->host_count; i++)
+        for (int j = 0; j < b->host_count; j++)
+            if (is_same_endpoint(&a->hosts[i], &b->hosts[j]) && strcmp(a->master, b->master) == 0)
+                return true;
+    return false;
+}
+
+/* The next word; false where there is none, or no room for it. */
+static bool next_word(const char **at, char *word, size_t size)
+{
+    *at += strspn(*at, blank);
+    size_t length = strcspn(*at, blank);
+    if (length == 0 || length >= size)
+        return false;
+    memcpy(word, *at, length);
+    word[length] = '\0';
+    *at += length;
+    return true;
+}
+
+/* Parsed once more by each member's own backend; here, to compare them. */
+static enum lock_result add_member(struct quorum *quorum, struct redis_url urls[QUORUM_MOST], const char *text,
+                                   const struct redis_settings *settings, enum redis_fault *fault, struct why *why)
+{
+    int number = quorum->count;
+    char place[48];
+    if (number == QUORUM_MOST) {
+        why_set(why, "more than %d servers; three or five are enough", QUORUM_MOST);
+        return LOCK_INVALID;
+    }
+    snprintf(place, sizeof place, "URL %d", number + 1);
+    struct quorum_member *member = &quorum->members[number];
+    enum lock_result result = redis_url_parse(&urls[number], text, why) ? LOCK_OK : LOCK_INVALID;
+    for (int i = 0; result == LOCK_OK && i < number; i++) {
+        if (is_same_server(&urls[i], &urls[number])) {
+            why_set(why, "%s is the server of URL %d again, and would count twice", urls[number].shown, i + 1);
+            result = LOCK_INVALID;
+        }
+    }
+    if (result == LOCK_OK)
+        result = backend_redis_open(&member->store, text, settings, fault, why);
+    if (result != LOCK_OK) {
+        why_prefix(why, place);
+        return result;
+    }
+    snprintf(member->url, sizeof member->url, "%s", urls[number].shown);
+    quorum->count++;
+    return LOCK_OK;
+}
+
+static enum lock_result add_members(struct quorum *quorum, const char *texts, const struct redis_settings *settings,
+                                    enum redis_fault *fault, struct why *why)
+{
+    struct redis_url *urls = calloc(QUORUM_MOST, sizeof *urls);
+    enum lock_result result = urls != NULL ? LOCK_OK : LOCK_SYSTEM;
+    char text[REDIS_PASSWORD_SIZE + 4096];
+    if (urls == NULL)
+        why_set(why, "out of memory");
+    while (result == LOCK_OK && next_word(&texts, text, sizeof text))
+        result = add_member(quorum, urls, text, settings, fault, why);
+    if (result == LOCK_OK)
+        *fault = REDIS_FAULT_URL;
+    if (result == LOCK_OK && *texts != '\0') {
+        why_set(why, "URL %d is too long", quorum->count + 1);
+        result = LOCK_INVALID;
+    } else if (result == LOCK_OK && quorum->count < QUORUM_LEAST) {
+        why_set(why, "%d servers are no quorum, since the loss of either would end it; one, three or five are",
+                quorum->count);
+        result = LOCK_INVALID;
+    }
+    explicit_bzero(text, sizeof text);
+    if (urls != NULL)
+        explicit_bzero(urls, QUORUM_MOST * sizeof *urls);
+    free(urls);
+    return result;
+}
+
+enum lock_result backend_quorum_open(struct backend **backend, const char *urls, const struct redis_settings *settings,
+                                     enum redis_fault *fault, struct why *why)
+{
+    struct quorum *quorum = calloc(1, sizeof *quorum);
+    if (quorum == NULL) {
+        why_set(why, "out of memory");
+        return LOCK_SYSTEM;
+    }
+    *fault = REDIS_FAULT_URL;
+    quorum->news_fd = -1;
+    struct redis_settings shared = *settings;
+    shared.one_of_several = true;
+    enum lock_result result = add_members(quorum, urls, &shared, fault, why);
+    if (result != LOCK_OK) {
+        quorum_close(&quorum->base);
+        return result;
+    }
+    quorum->need = quorum->count / 2 + 1;
+    quorum->again = DEADLINE_NEVER;
+    quorum->opened_wall_ms = wall_now_ms();
+    quorum->base = (struct backend){
+        .kind = "redis",
+        .never_calls = true,
+        .poll_least = DURATION_MS(50),
+        .take = quorum_take,
+        .listen = quorum_listen,
+        .check = quorum_check,
+        .extend = quorum_extend,
+        .release = quorum_release,
+        .look = quorum_look,
+        .force_release = quorum_force_release,
+        .list = quorum_list,
+        .news = quorum_news,
+        .examine = quorum_examine,
+        .forget = quorum_forget,
+        .close = quorum_close,
+    };
+    *backend = &quorum->base;
+    return LOCK_OK;
+}

@@ -1,0 +1,26 @@
+/* One lock on several independent servers, held by whoever has it on a majority
+ * of them: Redlock (redis.io, "Distributed Locks with Redis"), with what its
+ * critics ask for. M. Kleppmann ("How to do distributed locking", 2016) shows
+ * that no such lock is safe against a holder that stops for longer than its lease
+ * without a number that rises and that the resource checks: that is the fence, which
+ * is raised on a majority before the command starts. The lease is counted on a
+ * clock that nobody sets, and from before the servers were asked, as S.
+ * Sanfilippo answered ("Is Redlock safe?", 2016). A server whose own clock
+ * jumps, or that restarts empty, is one of a minority as long as it is alone. */
+#ifndef DLOCK_STORE_QUORUM_BACKEND_H
+#define DLOCK_STORE_QUORUM_BACKEND_H
+
+#include "redis/settings.h"
+#include "store/backend.h"
+
+#include <stdbool.h>
+
+/* Whether this value of --redis names several servers. */
+bool backend_quorum_is_meant(const char *urls);
+
+/* Opens the backend for the servers of `urls`, with white space between them,
+ * which are not yet connected. As backend_redis_open(). */
+enum lock_result backend_quorum_open(struct backend **backend, const char *urls, const struct redis_settings *settings,
+                                     enum redis_fault *fault, struct why *why);
+
+#endif

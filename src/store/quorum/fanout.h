@@ -1,0 +1,63 @@
+/* A thread for each server of a quorum but one, which the caller's own asks, for
+ * the length of one round: all are asked at the same time, and those that are slow
+ * are cut short once enough have answered. */
+#ifndef DLOCK_STORE_QUORUM_FANOUT_H
+#define DLOCK_STORE_QUORUM_FANOUT_H
+
+#include "util/clock.h"
+#include "util/exit_status.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+enum { CREW_MOST = 15 };
+
+struct crew;
+
+/* Asks the server of this number. Runs in its thread. */
+typedef enum lock_result crew_ask(void *data, int number, struct bound bound);
+
+/* How much longer to wait for those that have not answered. Called each time when
+ * one has, by whoever it is, with the crew's mutex held. */
+typedef struct duration crew_judge(const void *data, const struct crew *crew);
+
+#define CREW_WAITS ((struct duration){INT64_MAX})
+
+struct crew_worker {
+    struct crew *crew;
+    int number;
+    pthread_t thread;
+    bool started; /* a thread of its own */
+    bool wanted;  /* in this round */
+    bool done;
+    enum lock_result result; /* where done */
+};
+
+struct crew {
+    int count;
+    int cut_fd;    /* a timerfd: from then on what is not done is not waited for */
+    int cancel_fd; /* to all who wait: an epoll(7) of cut_fd and of the caller's own */
+    void *data;    /* for ask and judge */
+    pthread_mutex_t mutex;
+    crew_ask *ask; /* of the round */
+    crew_judge *judge;
+    struct bound bound;
+    struct deadline cut;
+    struct deadline decided; /* when the judge has set the first cut */
+    struct crew_worker workers[CREW_MOST];
+};
+
+/* Starts nothing yet. LOCK_OK; LOCK_SYSTEM with errno set: no descriptors. */
+enum lock_result crew_open(struct crew *crew, int count, void *data);
+
+/* Who is asked in the next round. */
+void crew_want(struct crew *crew, int number);
+
+/* Asks all that are wanted, the last of them in the caller's thread, and waits
+ * for them as long as `judge` says, cut by the bound. Then each has a result:
+ * LOCK_CANCELLED for those cut short. Returns whether the bound's own cancel descriptor is readable. */
+bool crew_run(struct crew *crew, crew_ask *ask, crew_judge *judge, struct bound bound);
+
+void crew_close(struct crew *crew);
+
+#endif

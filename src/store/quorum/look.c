@@ -1,0 +1,347 @@
+#include "store/quorum/look.h"
+
+#include "store/quorum/quorum.h"
+#include "util/key_list.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- one lock ------------------------------------------------------------ */
+
+/* A round that looks: the states are the workers' until it is over. */
+struct look {
+    struct quorum *quorum;
+    const char *key;
+    bool removes, lists;
+    struct lock_state states[QUORUM_MOST];
+};
+
+static enum lock_result ask_look(void *data, int number, struct bound bound)
+{
+    struct look *look = data;
+    struct quorum_member *member = &look->quorum->members[number];
+    struct backend *store = member->store;
+    struct lock_state *state = &look->states[number];
+    return look->removes ? store->force_release(store, look->key, state, bound, &member->why)
+                         : store->look(store, look->key, state, bound, &member->why);
+}
+
+static struct duration judge_look(const void *data, const struct crew *crew)
+{
+    const struct look *look = data;
+    struct quorum_count count = quorum_count_crew(look->quorum, crew);
+    if (look->removes) /* of the slow ones, too */
+        return count.ok >= look->quorum->need ? DURATION_S(1) : CREW_WAITS;
+    return quorum_judge(look->quorum, crew);
+}
+
+/* How an owner stands over all servers. */
+struct owner_count {
+    const struct lock_owner *best; /* the record that knows the most */
+    int count;
+    int64_t left[QUORUM_MOST], fences[QUORUM_MOST];
+};
+
+static int64_t left_of(const struct lock_owner *owner)
+{
+    return owner->holder.expires ? owner->holder.left.ns : INT64_MAX;
+}
+
+/* A server that joined later has a shorter TTL. */
+static bool knows_more(const struct lock_owner *a, const struct lock_owner *b)
+{
+    return a->holder.known != b->holder.known ? a->holder.known : a->ttl.ns > b->ttl.ns;
+}
+
+static struct owner_count count_owner(const struct look *look, const char *token)
+{
+    struct owner_count owner = {0};
+    for (int i = 0; i < look->quorum->count; i++) {
+        const struct lock_owner *found = lock_state_owner(&look->states[i], token);
+        if (found == NULL)
+            continue;
+        if (owner.best == NULL || knows_more(found, owner.best))
+            owner.best = found;
+        owner.fences[owner.count] = found->fence;
+        owner.left[owner.count++] = left_of(found);
+    }
+    return owner;
+}
+
+/* What a majority grants. It has the holder's fence: others have what their own
+ * clocks gave, lower ones from the take, higher ones where they joined later. */
+static void add_owner(const struct quorum *quorum, struct lock_state *to, struct owner_count *owner)
+{
+    struct lock_owner *added = &to->owners[to->owner_count++];
+    int64_t left = quorum_has(quorum, owner->left, owner->count);
+    *added = *owner->best;
+    added->holder.expires = left != INT64_MAX;
+    added->holder.left.ns = added->holder.expires ? left : 0;
+    added->fence = quorum_has(quorum, owner->fences, owner->count);
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A server that was down has missed some. */
+static void merge_history(struct lock_state *to, const struct lock_state *from)
+{
+    struct lock_counts *counts = &to->counts;
+    if (from->released_wall_ms >= to->released_wall_ms)
+        memcpy(to->last_owner, from->last_owner, sizeof to->last_owner);
+    to->released_wall_ms = larger(to->released_wall_ms, from->released_wall_ms);
+    to->last_fence = larger(to->last_fence, from->last_fence);
+    counts->takes = larger(counts->takes, from->counts.takes);
+    counts->conflicts = larger(counts->conflicts, from->counts.conflicts);
+    counts->timeouts = larger(counts->timeouts, from->counts.timeouts);
+    counts->losses = larger(counts->losses, from->counts.losses);
+    counts->waited_ms = larger(counts->waited_ms, from->counts.waited_ms);
+    counts->held_ms = larger(counts->held_ms, from->counts.held_ms);
+}
+
+static void say_part(const struct quorum *quorum, const struct owner_count *owner, const char *means, struct why *why)
+{
+    char who[400] = "another client";
+    if (owner->best != NULL && owner->best->holder.known) {
+        const struct holder *holder = &owner->best->holder;
+        snprintf(who, sizeof who, "%s@%s, pid %ld", holder->user, holder->host, (long)holder->pid);
+    }
+    why_set(why, "on %d of %d servers it stands for %s, which %s", owner->count, quorum->count, who, means);
+}
+
+/* Of one who has too few servers: LOCK_OK where it is no lock, whatever those say
+ * that do not answer. Else nobody knows, and it is not to be taken for free. */
+static enum lock_result judge_part(struct quorum *quorum, const struct owner_count *owner, struct why *why)
+{
+    int unknown = quorum->count - quorum_count_all(quorum).ok;
+    if (owner->count + unknown >= quorum->need) {
+        char means[64];
+        snprintf(means, sizeof means, "may be a lock: %d of %d servers cannot be asked", unknown, quorum->count);
+        say_part(quorum, owner, means, why);
+        return LOCK_UNAVAILABLE;
+    }
+    say_part(quorum, owner, "is no lock", &quorum->note);
+    quorum->base.note = quorum->note.text;
+    return LOCK_OK;
+}
+
+/* Those who hold it on `least` servers; in a list, who may hold it, too. */
+static enum lock_result merge(const struct look *look, int least, struct lock_state *to, struct why *why)
+{
+    struct quorum *quorum = look->quorum;
+    size_t room = 0;
+    for (int i = 0; i < quorum->count; i++)
+        room += look->states[i].owner_count;
+    if (!lock_state_init(to, look->key, room)) {
+        why_set(why, "out of memory");
+        return LOCK_SYSTEM;
+    }
+    to->owner_count = 0;
+    to->waiters = -1;
+    for (int i = 0; i < quorum->count; i++)
+        merge_history(to, &look->states[i]);
+    for (int i = 0; i < quorum->count; i++) {
+        const struct lock_state *state = &look->states[i];
+        for (size_t j = 0; j < state->owner_count; j++) {
+            const char *token = state->owners[j].token;
+            struct owner_count owner = count_owner(look, token);
+            if (lock_state_owner(to, token) != NULL)
+                continue;
+            enum lock_result part = owner.count < least ? judge_part(quorum, &owner, why) : LOCK_OK;
+            if (part != LOCK_OK && !look->lists) {
+                lock_state_free(to);
+                return part;
+            }
+            if (part == LOCK_OK && owner.count < least)
+                continue;
+            to->mode = state->mode;
+            to->slots = state->slots;
+            add_owner(quorum, to, &owner);
+        }
+    }
+    to->locked = to->owner_count > 0;
+    return LOCK_OK;
+}
+
+/* One that hangs is not waited for at each key of a list. */
+static bool has_answered(const struct quorum *quorum, const struct quorum_member *member)
+{
+    (void)quorum;
+    return member->result == LOCK_OK;
+}
+
+enum look_for { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
+
+static enum lock_result run_look(struct backend *backend, const char *key, enum look_for what, struct lock_state *state,
+                                 struct bound bound, struct why *why)
+{
+    struct quorum *quorum = quorum_of(backend);
+    struct look *look = calloc(1, sizeof *look);
+    struct crew crew;
+    if (look == NULL || crew_open(&crew, quorum->count, look) != LOCK_OK) {
+        why_set(why, "no memory or no descriptors to ask the servers with");
+        free(look);
+        return LOCK_SYSTEM;
+    }
+    *look = (struct look){.quorum = quorum, .key = key, .removes = what == LOOK_REMOVE, .lists = what == LOOK_LIST};
+    bool cancelled = quorum_round(quorum, &crew, ask_look, judge_look, bound, look->lists ? has_answered : NULL);
+    crew_close(&crew);
+    for (int i = 0; i < quorum->count; i++)
+        if (quorum->members[i].result != LOCK_OK)
+            look->states[i] = (struct lock_state){0};
+    quorum->base.note = quorum->base.warning = NULL;
+    enum lock_result result = quorum_answer(quorum, cancelled, why);
+    if (result == LOCK_OK)
+        result = merge(look, look->removes ? 1 : quorum->need, state, why);
+    for (int i = 0; i < quorum->count; i++)
+        lock_state_free(&look->states[i]);
+    free(look);
+    return result;
+}
+
+enum lock_result quorum_look(struct backend *backend, const char *key, struct lock_state *state, struct bound bound,
+                             struct why *why)
+{
+    return run_look(backend, key, LOOK_AT, state, bound, why);
+}
+
+enum lock_result quorum_force_release(struct backend *backend, const char *key, struct lock_state *was, struct bound bound,
+                                      struct why *why)
+{
+    return run_look(backend, key, LOOK_REMOVE, was, bound, why);
+}
+
+/* --- all locks ----------------------------------------------------------- */
+
+/* The keys that one server has, while it is asked its worker's own. */
+struct found {
+    struct key_list list;
+    bool short_of_memory;
+};
+
+struct search {
+    struct quorum *quorum;
+    const char *prefix, *pattern;
+    struct found found[QUORUM_MOST];
+};
+
+static bool copy_key(void *data, const struct lock_state *state)
+{
+    struct found *found = data;
+    found->short_of_memory = !key_list_add(&found->list, state->key);
+    return !found->short_of_memory;
+}
+
+static enum lock_result ask_list(void *data, int number, struct bound bound)
+{
+    struct search *search = data;
+    struct quorum_member *member = &search->quorum->members[number];
+    struct found *found = &search->found[number];
+    enum lock_result result =
+        member->store->list(member->store, search->prefix, search->pattern, copy_key, found, bound, &member->why);
+    if (!found->short_of_memory)
+        return result;
+    why_set(&member->why, "out of memory");
+    return LOCK_SYSTEM;
+}
+
+static struct duration judge_list(const void *data, const struct crew *crew)
+{
+    const struct search *search = data;
+    return quorum_count_crew(search->quorum, crew).ok >= search->quorum->need ? DURATION_S(1) : CREW_WAITS;
+}
+
+/* Of all that a server has named; who holds it is asked anew. */
+static enum lock_result visit_all(struct backend *backend, const struct key_list *all,
+                                  bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
+                                  struct why *why)
+{
+    bool more = true;
+    for (size_t i = 0; more && i < all->count; i++) {
+        struct lock_state state;
+        enum lock_result result = run_look(backend, all->keys[i], LOOK_LIST, &state, bound, why);
+        if (result != LOCK_OK)
+            return result;
+        more = !state.locked || visit(data, &state);
+        lock_state_free(&state);
+    }
+    return LOCK_OK;
+}
+
+static bool join_lists(const struct quorum *quorum, const struct search *search, struct key_list *all)
+{
+    for (int i = 0; i < quorum->count; i++) {
+        const struct key_list *list = &search->found[i].list;
+        for (size_t k = 0; quorum->members[i].result == LOCK_OK && k < list->count; k++)
+            if (!key_list_add(all, list->keys[k]))
+                return false;
+    }
+    key_list_sort(all);
+    return true;
+}
+
+enum lock_result quorum_list(struct backend *backend, const char *prefix, const char *pattern,
+                             bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
+                             struct why *why)
+{
+    struct quorum *quorum = quorum_of(backend);
+    struct search search = {.quorum = quorum, .prefix = prefix, .pattern = pattern};
+    struct key_list all = {0};
+    struct crew crew;
+    if (crew_open(&crew, quorum->count, &search) != LOCK_OK) {
+        why_set(why, "no descriptors to ask the servers with");
+        return LOCK_SYSTEM;
+    }
+    bool cancelled = quorum_round(quorum, &crew, ask_list, judge_list, bound, NULL);
+    crew_close(&crew);
+    enum lock_result result = quorum_answer(quorum, cancelled, why);
+    if (result == LOCK_OK && !join_lists(quorum, &search, &all)) {
+        why_set(why, "out of memory");
+        result = LOCK_SYSTEM;
+    }
+    if (result == LOCK_OK)
+        result = visit_all(backend, &all, visit, data, bound, why);
+    for (int i = 0; i < quorum->count; i++)
+        key_list_free(&search.found[i].list);
+    key_list_free(&all);
+    return result;
+}
+
+/* --- the doctor ---------------------------------------------------------- */
+
+/* One after the other, for rows in their order. What is wrong with a minority is
+ * no more than a warning. */
+bool quorum_examine(struct backend *backend, const struct lock_request *request, struct findings *findings, struct bound bound)
+{
+    const struct quorum *quorum = quorum_of(backend);
+    size_t from[QUORUM_MOST + 1];
+    int good = 0;
+    for (int i = 0; i < quorum->count; i++) {
+        struct backend *store = quorum->members[i].store;
+        from[i] = findings->count;
+        bool fit = store->examine(store, request, findings, bound);
+        good += fit && !findings_failed(findings, from[i]);
+    }
+    from[quorum->count] = findings->count;
+    findings_section(findings, "quorum", NULL);
+    if (good < quorum->need) {
+        findings_fail(findings, FINDING_UNTRUSTED, "majority", "what is said of the servers above",
+                      "%d of %d servers can be trusted; %d are needed", good, quorum->count, quorum->need);
+        return false;
+    }
+    for (int i = 0; i < quorum->count; i++)
+        findings_excuse(findings, from[i], from[i + 1]);
+    findings_add(findings, good < quorum->count ? FINDING_WARN : FINDING_OK, "majority", "what is said of the servers above",
+                 "%d of %d servers can be trusted; %d are needed", good, quorum->count, quorum->need);
+    return true;
+}
+
+void quorum_forget(struct backend *backend, const char *key, struct bound bound)
+{
+    const struct quorum *quorum = quorum_of(backend);
+    for (int i = 0; i < quorum->count; i++)
+        quorum->members[i].store->forget(quorum->members[i].store, key, bound);
+}

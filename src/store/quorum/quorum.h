@@ -1,0 +1,136 @@
+/* Several stores that keep one lock together: it is held by whoever has it in a
+ * majority of them. What the files of the quorum have in common. */
+#ifndef DLOCK_STORE_QUORUM_QUORUM_H
+#define DLOCK_STORE_QUORUM_QUORUM_H
+
+#include "redis/url.h"
+#include "store/backend.h"
+#include "store/quorum/fanout.h"
+
+enum { QUORUM_LEAST = 3, QUORUM_MOST = CREW_MOST };
+
+/* How our lease stands on one of the servers. It is a lock as long as a majority
+ * grants it, whether or not these can be asked at the moment; a server that has never
+ * granted it, or has lost it, may grant it to another. */
+enum member_standing {
+    MEMBER_WITHOUT, /* nothing of ours is there: it was never granted, or it is lost */
+    MEMBER_OWES,    /* a take of ours may be carried out yet, and must be released */
+    MEMBER_GRANTS,
+    MEMBER_RELEASED, /* by us, or by another with our token: it is not taken there again */
+};
+
+/* One of the servers, and what is known of it. */
+struct quorum_member {
+    struct backend *store;
+    char url[sizeof ((struct redis_url *)0)->shown]; /* as it is shown */
+    enum lock_result result; /* of the last round that asked it */
+    struct why why;          /* of the result */
+    struct holder holder;    /* if it is LOCK_HELD */
+    enum member_standing standing;
+    struct lease lease;      /* as this server has it; deadline 0: it does not */
+    bool was_uncertain;      /* a take of ours may have come late */
+    bool chosen;             /* for the round */
+    struct duration worth;   /* how long a release waits for it, once there is a verdict */
+    struct deadline joins;   /* when to try again to have the lock here as well */
+    char owed[TOKEN_SIZE];   /* MEMBER_OWES: the id of that take */
+};
+
+struct quorum {
+    struct backend base;
+    int count;
+    int need; /* a majority */
+    int64_t opened_wall_ms;
+    struct quorum_member members[QUORUM_MOST];
+    struct lock_request request;  /* the last one, with our own take id */
+    char take_id[TOKEN_SIZE];
+    struct lease lease;           /* what a round is about */
+    enum extend_how how;          /* of extend() */
+    struct deadline start;        /* of the round */
+    struct duration pace;         /* how long the last one took to its verdict */
+    bool has_others;              /* of the round: where one fails, another may do */
+    int splits;                   /* how often in a row it was refused since nobody has one */
+    struct deadline again;        /* when to ask next for a lock that is held */
+    struct why note, warning;     /* what base.note and base.warning point to */
+    struct duration join_pause;   /* until those that do not have the lock are asked again; 0: all have it */
+    int lacking;                  /* how many these were last */
+    int news_fd;                  /* an epoll(7) of the members' own; -1: none */
+};
+
+static inline struct quorum *quorum_of(struct backend *backend)
+{
+    return (struct quorum *)(void *)backend;
+}
+
+/* How the members of the last round stand. */
+struct quorum_count {
+    int ok;
+    int held;   /* by another */
+    int lost;   /* gone, another's, released */
+    int bad;    /* refused, or no use */
+    int silent; /* no answer */
+    int open;   /* still asked */
+};
+
+/* During the crew's round. One that is not asked has nothing of ours, or was released
+ * before. */
+struct quorum_count quorum_count_crew(const struct quorum *quorum, const struct crew *crew);
+
+/* By the last results of all members. */
+struct quorum_count quorum_count_all(const struct quorum *quorum);
+
+/* LOCK_OK if a majority has done what the last round asked; otherwise, with *why set, why not. */
+enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, struct why *why);
+
+typedef bool quorum_wanted(const struct quorum *quorum, const struct quorum_member *member);
+
+/* What a majority says of a lease after a round that has asked all servers that
+ * `may_have` it, before their standing changes by it. With *why set: LOCK_OK;
+ * LOCK_GONE, LOCK_FOREIGN or LOCK_RELEASED if those that have not lost it are no
+ * majority; otherwise why nobody knows. */
+enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_have, bool cancelled, struct why *why);
+
+/* Whether our take has the lock there. */
+bool quorum_grants(const struct quorum *quorum, const struct quorum_member *member);
+
+/* Where too few answer: LOCK_REFUSED, LOCK_INVALID or LOCK_SYSTEM where there
+ * would be no majority if all others came back; else LOCK_UNAVAILABLE. */
+enum lock_result quorum_failure(const struct quorum *quorum, struct why *why);
+
+/* Of what so many servers have (a deadline, a fence): what a majority has no less
+ * of, or as many as there are; sorts them. */
+int64_t quorum_has(const struct quorum *quorum, int64_t *values, int count);
+
+/* Until when a majority grants the lease. */
+struct deadline quorum_deadline(const struct quorum *quorum);
+
+/* Says in base.note and base.warning which of the members are not as they should be. */
+void quorum_note(struct quorum *quorum, bool always);
+
+/* The same after a release: which of them it has not reached. */
+void quorum_note_left(struct quorum *quorum);
+
+/* The judge for a question that may take its time: the slow ones are given a
+ * while once there is a verdict. */
+struct duration quorum_judge(const void *data, const struct crew *crew);
+
+/* Asks those that are wanted (NULL: all) and keeps their results; the others
+ * keep theirs. Returns whether the caller was cancelled. */
+bool quorum_round(struct quorum *quorum, struct crew *crew, crew_ask *ask, crew_judge *judge, struct bound bound,
+                  quorum_wanted *wanted);
+
+/* A round of its own. LOCK_OK; LOCK_SYSTEM with *why set: nobody was asked. */
+enum lock_result quorum_ask(struct quorum *quorum, crew_ask *ask, crew_judge *judge, struct bound bound,
+                            quorum_wanted *wanted, bool *cancelled, struct why *why);
+
+/* How much longer the slow ones may take: as long as the others have taken since
+ * `start`, within these. */
+struct duration quorum_grace(struct deadline start, struct duration least, struct duration most);
+
+/* What is fixed in milliseconds where the servers are near would cut short all that
+ * are far: time for so many rounds of the others, least to 1 s. */
+struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct duration least);
+
+/* After a round that has asked all for a verdict. */
+void quorum_learn_pace(struct quorum *quorum, const struct crew *crew);
+
+#endif

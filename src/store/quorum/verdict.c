@@ -1,0 +1,278 @@
+#include "store/quorum/quorum.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void count_one(struct quorum_count *count, enum lock_result result)
+{
+    switch (result) {
+    case LOCK_OK: count->ok++; break;
+    case LOCK_HELD: count->held++; break;
+    case LOCK_GONE:
+    case LOCK_FOREIGN:
+    case LOCK_RELEASED: count->lost++; break;
+    case LOCK_REFUSED:
+    case LOCK_INVALID:
+    case LOCK_CANT_CREATE:
+    case LOCK_SYSTEM: count->bad++; break;
+    case LOCK_UNAVAILABLE:
+    case LOCK_CANCELLED: count->silent++; break;
+    }
+}
+
+struct quorum_count quorum_count_crew(const struct quorum *quorum, const struct crew *crew)
+{
+    struct quorum_count count = {0};
+    for (int i = 0; i < quorum->count; i++) {
+        const struct crew_worker *worker = &crew->workers[i];
+        if (worker->wanted && !worker->done)
+            count.open++;
+        else if (worker->wanted)
+            count_one(&count, worker->result);
+        else
+            count_one(&count, quorum->members[i].standing == MEMBER_RELEASED ? quorum->members[i].result : LOCK_GONE);
+    }
+    return count;
+}
+
+struct quorum_count quorum_count_all(const struct quorum *quorum)
+{
+    struct quorum_count count = {0};
+    for (int i = 0; i < quorum->count; i++)
+        count_one(&count, quorum->members[i].result);
+    return count;
+}
+
+static int count_result(const struct quorum *quorum, enum lock_result result)
+{
+    int count = 0;
+    for (int i = 0; i < quorum->count; i++)
+        count += quorum->members[i].result == result;
+    return count;
+}
+
+/* --- texts --------------------------------------------------------------- */
+
+static void add_text(struct why *why, const char *before, const char *text)
+{
+    size_t used = strlen(why->text);
+    snprintf(why->text + used, sizeof why->text - used, "%s%.200s", before, text);
+}
+
+static bool is_lost(enum lock_result result)
+{
+    return lock_is_lost(result) || result == LOCK_RELEASED;
+}
+
+static bool is_failure(enum lock_result result)
+{
+    return result != LOCK_OK && result != LOCK_HELD && !is_lost(result);
+}
+
+/* "URL: why; URL: why" behind what stands there. */
+static void add_members(const struct quorum *quorum, bool (*which)(enum lock_result), const char *before, struct why *why)
+{
+    for (int i = 0; i < quorum->count; i++) {
+        const struct quorum_member *member = &quorum->members[i];
+        if (!which(member->result))
+            continue;
+        add_text(why, before, member->why.text);
+        before = "; ";
+    }
+}
+
+static bool is_misconfigured(enum lock_result result)
+{
+    return result == LOCK_REFUSED || result == LOCK_INVALID;
+}
+
+static bool misses(enum lock_result result)
+{
+    return result != LOCK_OK && !is_misconfigured(result);
+}
+
+/* What no retry mends is for everybody to hear; that a minority is down, or
+ * has lost its keys, is what a quorum is for. */
+void quorum_note(struct quorum *quorum, bool always)
+{
+    struct quorum_count count = quorum_count_all(quorum);
+    quorum->base.note = quorum->base.warning = NULL;
+    if (always || count.ok < quorum->count) {
+        why_set(&quorum->note, "on %d of %d servers", count.ok, quorum->count);
+        add_members(quorum, misses, "; ", &quorum->note);
+        quorum->base.note = quorum->note.text;
+    }
+    quorum->warning.text[0] = '\0';
+    add_members(quorum, is_misconfigured, "", &quorum->warning);
+    if (quorum->warning.text[0] != '\0')
+        quorum->base.warning = quorum->warning.text;
+}
+
+/* A minority holds up nobody but where others are down as well. */
+void quorum_note_left(struct quorum *quorum)
+{
+    struct quorum_count count = quorum_count_all(quorum);
+    quorum->base.note = quorum->base.warning = NULL;
+    if (count.bad + count.silent == 0)
+        return;
+    why_set(&quorum->note, "the release has not reached %d of %d servers, where the lock clears when its lease ends",
+            count.bad + count.silent, quorum->count);
+    add_members(quorum, is_failure, ": ", &quorum->note);
+    quorum->base.note = quorum->note.text;
+}
+
+/* --- verdicts ------------------------------------------------------------ */
+
+enum lock_result quorum_failure(const struct quorum *quorum, struct why *why)
+{
+    struct quorum_count count = quorum_count_all(quorum);
+    int refused = count_result(quorum, LOCK_REFUSED), invalid = count_result(quorum, LOCK_INVALID);
+    why_set(why, "%d of %d servers cannot be asked, and %d are needed", count.bad + count.silent, quorum->count,
+            quorum->need);
+    add_members(quorum, is_failure, ": ", why);
+    if (quorum->count - count.bad >= quorum->need)
+        return LOCK_UNAVAILABLE;
+    return refused > 0 ? LOCK_REFUSED : invalid > 0 ? LOCK_INVALID : LOCK_SYSTEM;
+}
+
+enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, struct why *why)
+{
+    if (quorum_count_all(quorum).ok >= quorum->need)
+        return LOCK_OK;
+    return cancelled ? LOCK_CANCELLED : quorum_failure(quorum, why);
+}
+
+bool quorum_grants(const struct quorum *quorum, const struct quorum_member *member)
+{
+    (void)quorum;
+    return member->standing == MEMBER_GRANTS;
+}
+
+/* A lease that was released with its own token lets the command run on: that
+ * must be what most of them say that had it until now, not one that a release has
+ * reached, now or long ago, when the others lost their keys. */
+static enum lock_result loss(const struct quorum *quorum, quorum_wanted *may_have, int missing, struct why *why)
+{
+    int gone = 0, foreign = 0, released = 0;
+    const char *before = ": ";
+    why_set(why, "%d of %d servers do not grant it", missing, quorum->count);
+    for (int i = 0; i < quorum->count; i++) {
+        const struct quorum_member *member = &quorum->members[i];
+        bool had = may_have(quorum, member);
+        if (member->result == LOCK_OK || (had && !is_lost(member->result)))
+            continue;
+        gone += had && member->result == LOCK_GONE;
+        foreign += had && member->result == LOCK_FOREIGN;
+        released += had && member->result == LOCK_RELEASED;
+        add_text(why, before, member->why.text);
+        before = "; ";
+    }
+    if (released > gone + foreign)
+        return LOCK_RELEASED;
+    return foreign > 0 ? LOCK_FOREIGN : LOCK_GONE;
+}
+
+/* One that cannot be asked may have it yet; one that never granted it keeps nobody out. */
+enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_have, bool cancelled, struct why *why)
+{
+    int may = 0;
+    for (int i = 0; i < quorum->count; i++) {
+        const struct quorum_member *member = &quorum->members[i];
+        may += member->result == LOCK_OK || (may_have(quorum, member) && !is_lost(member->result));
+    }
+    return may < quorum->need ? loss(quorum, may_have, quorum->count - may, why) : quorum_answer(quorum, cancelled, why);
+}
+
+static int higher_first(const void *a, const void *b)
+{
+    const int64_t *left = a, *right = b;
+    return *left > *right ? -1 : *left < *right;
+}
+
+int64_t quorum_has(const struct quorum *quorum, int64_t *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, higher_first);
+    return values[(count < quorum->need ? count : quorum->need) - 1];
+}
+
+struct deadline quorum_deadline(const struct quorum *quorum)
+{
+    int64_t since_boot[QUORUM_MOST] = {0};
+    for (int i = 0; i < quorum->count; i++)
+        since_boot[i] = quorum->members[i].lease.deadline.boot_ns;
+    return (struct deadline){quorum_has(quorum, since_boot, quorum->count)};
+}
+
+/* --- rounds -------------------------------------------------------------- */
+
+struct duration quorum_grace(struct deadline start, struct duration least, struct duration most)
+{
+    return duration_min(duration_max(deadline_gap(start, deadline_now()), least), most);
+}
+
+struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct duration least)
+{
+    struct duration time = {rounds * duration_min(quorum->pace, DURATION_S(1)).ns};
+    return duration_min(duration_max(time, least), DURATION_S(1));
+}
+
+void quorum_learn_pace(struct quorum *quorum, const struct crew *crew)
+{
+    struct quorum_count count = quorum_count_all(quorum);
+    if (count.ok + count.held >= quorum->need) /* else it says how long one waits for the dead */
+        quorum->pace = deadline_gap(quorum->start, deadline_earlier(crew->decided, deadline_now()));
+}
+
+/* One that has to connect again: to the address, perhaps with TLS, and for the
+ * tracking. */
+enum { CONNECTED_ROUNDS = 5 };
+
+struct duration quorum_judge(const void *data, const struct crew *crew)
+{
+    const struct quorum *quorum = data;
+    struct quorum_count count = quorum_count_crew(quorum, crew);
+    if (count.ok >= quorum->need)
+        return quorum_rounds(quorum, CONNECTED_ROUNDS, DURATION_MS(200));
+    return count.lost > quorum->count - quorum->need ? DURATION_ZERO : CREW_WAITS;
+}
+
+static void keep(struct quorum_member *member, const struct crew_worker *worker)
+{
+    member->result = worker->result;
+    if (worker->result == LOCK_CANCELLED)
+        why_set(&member->why, "%s: it was slower than the others", member->url);
+    else if (worker->result == LOCK_HELD)
+        why_set(&member->why, "%s: it is held by another there", member->url);
+}
+
+bool quorum_round(struct quorum *quorum, struct crew *crew, crew_ask *ask, crew_judge *judge, struct bound bound,
+                  quorum_wanted *wanted)
+{
+    bool asked[QUORUM_MOST] = {false};
+    for (int i = 0; i < quorum->count; i++) {
+        asked[i] = wanted == NULL || wanted(quorum, &quorum->members[i]);
+        if (asked[i])
+            crew_want(crew, i);
+    }
+    quorum->start = deadline_now();
+    bool cancelled = crew_run(crew, ask, judge, bound);
+    for (int i = 0; i < quorum->count; i++)
+        if (asked[i])
+            keep(&quorum->members[i], &crew->workers[i]);
+    return cancelled;
+}
+
+enum lock_result quorum_ask(struct quorum *quorum, crew_ask *ask, crew_judge *judge, struct bound bound,
+                            quorum_wanted *wanted, bool *cancelled, struct why *why)
+{
+    struct crew crew;
+    if (crew_open(&crew, quorum->count, quorum) != LOCK_OK) {
+        why_set(why, "no descriptors to ask the servers with: %s", strerror(errno));
+        return LOCK_SYSTEM;
+    }
+    *cancelled = quorum_round(quorum, &crew, ask, judge, bound, wanted);
+    crew_close(&crew);
+    return LOCK_OK;
+}

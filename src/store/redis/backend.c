@@ -1,0 +1,324 @@
+#include "store/redis/backend.h"
+
+#include "lock/token.h"
+#include "redis/login.h"
+#include "redis/tls.h"
+#include "store/redis/cluster.h"
+#include "store/redis/cluster_list.h"
+#include "store/redis/doctor.h"
+#include "store/redis/look.h"
+#include "store/redis/scripts.h"
+#include "store/redis/sentinel.h"
+#include "store/redis/take.h"
+#include "util/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- check, extend, release ---------------------------------------------- */
+
+/* {"gone", "ended" or ""}, {"other", ...}, {"released", ...}: LOCK_OK for
+ * anything else. */
+static enum lock_result read_loss(const redisReply *reply, const struct lease *lease, struct why *why)
+{
+    const char *key = lease->key;
+    if (redis_answer_is(reply, "gone", 2)) {
+        bool ended = lease->outside && strcmp(redis_text(reply->element[1]), "ended") == 0;
+        why_set(why, "the key %s is gone%s", key, ended ? ": the lease has ended, or somebody has removed it" : "");
+        return LOCK_GONE;
+    }
+    if (redis_answer_is(reply, "other", 2)) {
+        why_set(why, "the key %s is held under another token", key);
+        return LOCK_FOREIGN;
+    }
+    if (redis_answer_is(reply, "released", 2)) {
+        why_set(why, "the key %s was released with this token", key);
+        return LOCK_RELEASED;
+    }
+    return LOCK_OK;
+}
+
+/* {"ours", left, mode, slots, slot} */
+static enum lock_result read_check(struct redis_backend *redis, const redisReply *reply, struct deadline before,
+                                   struct lease *lease, struct why *why)
+{
+    int64_t left_ms, slots, slot;
+    enum lock_result result = read_loss(reply, lease, why);
+    if (result != LOCK_OK)
+        return result;
+    if (!redis_answer_is(reply, "ours", 5) || !redis_left(reply->element[1], -1, &left_ms) ||
+        !lock_mode_parse(redis_text(reply->element[2]), &lease->mode) ||
+        !redis_number(reply->element[3], 0, INT32_MAX, &slots) || !redis_number(reply->element[4], -1, INT32_MAX, &slot))
+        return redis_conn_nonsense(&redis->conn, why);
+    lease->slots = (int)slots;
+    lease->slot = (int)slot;
+    /* Without an expiry, which somebody took away, our own deadline stands. */
+    if (left_ms >= 0)
+        lease_adopt(lease, before, deadline_now(), (struct duration){left_ms * NS_PER_MS});
+    return LOCK_OK;
+}
+
+/* Runs a script that answers as store/redis/scripts/check.lua does. */
+static enum lock_result run_check(struct redis_backend *redis, struct redis_call *call, struct lease *lease,
+                                  struct bound bound, struct why *why)
+{
+    redisReply *reply;
+    struct deadline before = deadline_now();
+    redis->touched = false;
+    enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
+    if (result == LOCK_OK) {
+        result = read_check(redis, reply, before, lease, why);
+        freeReplyObject(reply);
+    }
+    if (redis->watched && result == LOCK_OK)
+        redis_sentinel_attend(redis, bound);
+    return redis_script_end(redis, result, why);
+}
+
+static enum lock_result redis_check(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+{
+    struct redis_backend *redis = redis_of(backend);
+    struct redis_call call;
+    if (redis_is_fresh(redis))
+        return LOCK_OK;
+    redis_script_begin(&call, &redis_check_script, KEYS_WATCHED, lease->key);
+    call.ears.touches = redis->watched;
+    call.least_keys = redis_least_keys(lease);
+    redis_command_add(&call.words, lease->token);
+    redis_command_add(&call.words, lease->take_id);
+    return run_check(redis, &call, lease, bound, why);
+}
+
+/* A token that somebody chose may be that of a lock in database 0 as well, where
+ * the script would run if SELECT is refused. */
+static bool may_hit_another(const struct redis_backend *redis, const struct lease *lease)
+{
+    return lease->outside && redis->url.database != 0;
+}
+
+static enum lock_result redis_extend(struct backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
+                                     struct why *why)
+{
+    struct redis_backend *redis = redis_of(backend);
+    struct redis_call call;
+    redis_script_begin(&call, &redis_extend_script, KEYS_WATCHED, lease->key);
+    call.careful = may_hit_another(redis, lease);
+    call.ears.touches = redis->watched;
+    call.least_keys = redis_least_keys(lease);
+    redis_command_add(&call.words, lease->token);
+    redis_command_add(&call.words, lease->take_id);
+    redis_script_add_number(&call, lease->ttl.ns / NS_PER_MS);
+    redis_command_add(&call.words, how == EXTEND_EXACTLY ? "1" : "");
+    return run_check(redis, &call, lease, bound, why);
+}
+
+static enum lock_result redis_raise_fence(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+{
+    struct redis_backend *redis = redis_of(backend);
+    struct redis_call call;
+    redis_script_begin(&call, &redis_check_script, KEYS_WATCHED, lease->key);
+    call.ears.touches = redis->watched;
+    call.least_keys = redis_least_keys(lease);
+    redis_command_add(&call.words, lease->token);
+    redis_command_add(&call.words, lease->take_id);
+    redis_script_add_number(&call, lease->fence);
+    return run_check(redis, &call, lease, bound, why);
+}
+
+/* What goes by the token alone would do the same to the next holder when it is sent again. */
+static void add_request(struct redis_backend *redis, struct redis_call *call)
+{
+    if (redis->request[0] == '\0')
+        token_make(redis->request);
+    redis_command_add(&call->words, redis->request);
+}
+
+/* A release whose reply was lost is sent again, and finds what it has done. */
+static enum lock_result redis_release(struct backend *backend, const struct lease *lease, struct bound bound, struct why *why)
+{
+    struct redis_backend *redis = redis_of(backend);
+    struct redis_call call;
+    redisReply *reply;
+    redis_release_begin(redis, &call, lease);
+    if (lease->outside)
+        add_request(redis, &call);
+    call.careful = may_hit_another(redis, lease);
+    call.by_text = redis->base.uncertain; /* it may be carried out after we are gone */
+    redis->conn.sent = false;
+    enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
+    redis->release_sent = redis->release_sent || call.sent_before || (result != LOCK_OK && redis->conn.sent);
+    if (result == LOCK_OK) {
+        bool now = redis_answer_is(reply, "released", 2) && strcmp(redis_text(reply->element[1]), "now") == 0;
+        if (!now)
+            result = read_loss(reply, lease, why);
+        if (!now && result == LOCK_OK)
+            result = redis_conn_nonsense(&redis->conn, why);
+        else if (result == LOCK_RELEASED && redis->release_sent)
+            result = LOCK_OK;
+        freeReplyObject(reply);
+    }
+    if (result == LOCK_OK)
+        redis->leased = false; /* who goes on waiting has new addresses */
+    return redis_script_end(redis, result, why);
+}
+
+/* --- looking ------------------------------------------------------------- */
+
+static enum lock_result run_look(struct redis_backend *redis, struct redis_call *call, const char *key,
+                                 struct lock_state *state, struct bound bound, struct why *why)
+{
+    redisReply *reply;
+    if (redis->base.queued) /* one who waits is called on */
+        call->ears = redis_listening_to(&redis->listening, &redis->conn);
+    enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
+    if (result == LOCK_OK) {
+        result = redis_state_read(redis, reply, key, state, why);
+        freeReplyObject(reply);
+    }
+    return redis_script_end(redis, result, why);
+}
+
+static enum lock_result redis_look(struct backend *backend, const char *key, struct lock_state *state, struct bound bound,
+                                   struct why *why)
+{
+    struct redis_call call;
+    redis_script_begin(&call, &redis_look_script, KEYS_ALL, key);
+    return run_look(redis_of(backend), &call, key, state, bound, why);
+}
+
+static enum lock_result redis_force_release(struct backend *backend, const char *key, struct lock_state *was,
+                                            struct bound bound, struct why *why)
+{
+    struct redis_backend *redis = redis_of(backend);
+    struct redis_call call;
+    redis_script_begin(&call, &redis_force_script, KEYS_ALL, key);
+    call.careful = true; /* where SELECT is refused it would hit a lock of another database */
+    redis_script_add_number(&call, wall_now_ms());
+    add_request(redis, &call);
+    return run_look(redis, &call, key, was, bound, why);
+}
+
+static redis_open_node open_node;
+
+static enum lock_result redis_list(struct backend *backend, const char *prefix, const char *pattern,
+                                   bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
+                                   struct why *why)
+{
+    struct key_list keys = {0};
+    if (redis_of(backend)->url.topology == REDIS_CLUSTER)
+        return redis_cluster_list(redis_of(backend), open_node, prefix, pattern, visit, data, bound, why);
+    enum lock_result result = redis_keys_find(redis_of(backend), prefix, pattern, &keys, bound, why);
+    bool more = true;
+    for (size_t i = 0; result == LOCK_OK && more && i < keys.count; i++) {
+        struct lock_state state = {0};
+        result = redis_look(backend, keys.keys[i], &state, bound, why);
+        if (result != LOCK_OK)
+            break;
+        more = !state.locked || visit(data, &state);
+        lock_state_free(&state);
+    }
+    key_list_free(&keys);
+    return result;
+}
+
+/* --- news and life ------------------------------------------------------- */
+
+/* The end of the connection makes its descriptor readable as well. */
+static struct news redis_news(struct backend *backend)
+{
+    struct redis_backend *redis = redis_of(backend);
+    redis->watched = true;
+    bool moved = redis_sentinel_moved(redis);
+    struct news news = {.fd = -1, .cannot = redis->listening.no_touches ? redis->listening.why_touches.text : NULL};
+    if (redis_listening_to(&redis->listening, &redis->conn).touches)
+        news = (struct news){.fd = redis->conn.socket.fd, .due = redis_conn_has_unread(&redis->conn)};
+    news.due = news.due || moved;
+    news.fd = redis_sentinel_join(redis, news.fd);
+    return news;
+}
+
+static void redis_close(struct backend *backend)
+{
+    struct redis_backend *redis = redis_of(backend);
+    redis_conn_free(&redis->conn);
+    redis_sentinel_free(redis);
+    if (redis->owns_tls)
+        redis_tls_close(redis->settings.tls);
+    redis_cluster_free(redis);
+    explicit_bzero(&redis->url, sizeof redis->url);
+    free(redis);
+}
+
+static struct redis_backend *make(struct why *why)
+{
+    struct redis_backend *redis = calloc(1, sizeof *redis);
+    if (redis == NULL) {
+        why_set(why, "out of memory");
+        return NULL;
+    }
+    redis->base = (struct backend){
+        .kind = "redis",
+        .poll_least = DURATION_MS(250),
+        .take = redis_take,
+        .listen = redis_listen,
+        .check = redis_check,
+        .extend = redis_extend,
+        .raise_fence = redis_raise_fence,
+        .release = redis_release,
+        .look = redis_look,
+        .force_release = redis_force_release,
+        .list = redis_list,
+        .news = redis_news,
+        .examine = redis_examine,
+        .forget = redis_forget,
+        .close = redis_close,
+    };
+    return redis;
+}
+
+static void begin(struct redis_backend *redis, const struct redis_settings *settings)
+{
+    redis->settings = *settings;
+    redis_conn_init(&redis->conn, &redis->url, &redis->settings);
+    redis->conn.socket.is_crowded = settings->one_of_several;
+    redis->conn.on_message = redis_hear;
+    redis->conn.message_data = redis;
+}
+
+enum lock_result backend_redis_open(struct backend **backend, const char *url, const struct redis_settings *settings,
+                                    enum redis_fault *fault, struct why *why)
+{
+    struct redis_backend *redis = make(why);
+    *fault = REDIS_FAULT_URL;
+    if (redis == NULL)
+        return LOCK_SYSTEM;
+    enum lock_result result = redis_url_parse(&redis->url, url, why) ? LOCK_OK : LOCK_INVALID;
+    if (result == LOCK_OK)
+        result = redis_login_find(&redis->url, settings, fault, why);
+    begin(redis, settings);
+    redis->owns_tls = true;
+    if (result == LOCK_OK && redis->url.tls)
+        result = redis_tls_open(&redis->settings.tls, settings, fault, why);
+    if (result == LOCK_OK)
+        result = redis_sentinel_init(redis, fault, why);
+    if (result != LOCK_OK)
+        redis_close(&redis->base);
+    else
+        *backend = &redis->base;
+    return result;
+}
+
+static enum lock_result open_node(struct redis_backend **node, const struct redis_backend *first,
+                                  const struct redis_endpoint *at, struct why *why)
+{
+    struct redis_backend *redis = make(why);
+    if (redis == NULL)
+        return LOCK_SYSTEM;
+    redis->url = first->url;
+    redis->url.hosts[0] = *at;
+    redis->url.host_count = 1;
+    snprintf(redis->url.shown, sizeof redis->url.shown, "redis%s+cluster://%s:%s", redis->url.tls ? "s" : "", at->host, at->port);
+    begin(redis, &first->settings);
+    *node = redis;
+    return LOCK_OK;
+}

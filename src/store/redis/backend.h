@@ -1,0 +1,15 @@
+/* Locks in Redis or Valkey: the standard lock, SET key token NX PX ttl, in
+ * Lua scripts that keep its companion keys as well. */
+#ifndef DLOCK_STORE_REDIS_BACKEND_H
+#define DLOCK_STORE_REDIS_BACKEND_H
+
+#include "redis/settings.h"
+#include "store/backend.h"
+
+/* Opens the backend for the server at `url`, which is not yet connected.
+ * LOCK_OK with *backend set, to be closed with its close(); LOCK_INVALID:
+ * what *fault says cannot be used; LOCK_SYSTEM. */
+enum lock_result backend_redis_open(struct backend **backend, const char *url, const struct redis_settings *settings,
+                                    enum redis_fault *fault, struct why *why);
+
+#endif

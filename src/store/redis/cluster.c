@@ -1,0 +1,357 @@
+/* For one lock no map of the Cluster is needed: any node answers MOVED with the
+ * right one, which costs one round trip more at the first call and none later,
+ * while the map would cost one in any case, grow with the Cluster, and be out of
+ * date just when it matters.
+ *
+ * What a node may say instead of running a script, and what is done about it.
+ * None of it has run the script, so that a take is not sent twice:
+ *   MOVED slot host:port   The slot is there from now on: we go there, and stay.
+ *   ASK slot host:port     It is being moved there, and none of our keys is here
+ *                          any more. We go there and stay, and begin each script
+ *                          with ASKING; once the slot is there for good, or the
+ *                          move is given up, that does nothing, or we are told
+ *                          MOVED. No key of the slot can come to be at the old
+ *                          node meanwhile: whoever would make it is told ASK too.
+ *   TRYAGAIN               It is being moved, and of our keys some are not here:
+ *                          at the other node, or nowhere (most locks have no
+ *                          queue). It ends with the move of the slot, so that it
+ *                          is worth a few tries; then it is an outage like others.
+ *                          Nobody can take the lock meanwhile, nor lose it.
+ *   CLUSTERDOWN, LOADING,  This node cannot serve us, or is cut off from the
+ *   MASTERDOWN             others: the next try is another one's.
+ * A replica that we begin with says MOVED. One that is promoted is found by
+ * that as well: when its master is not to be reached, the other nodes are asked.
+ *
+ * What is told on channels goes to every node of a Cluster, but who tells it learns
+ * only how many have heard it at the same node. Since all who want a lock talk to
+ * the same node, that is right, but for a moment after a move: a waiter who is not
+ * heard loses its place in the queue, is told all the same, asks, is led to the new
+ * node, and has its place again.
+ *
+ * Who leads whom in circles, names nonsense, or a node that was just found dead,
+ * is an outage: it passes, and the lease's own deadline stands. */
+#include "store/redis/cluster.h"
+
+#include "store/redis/keys.h"
+#include "util/text.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    NODES_MOST = 2 * REDIS_HOSTS_MOST,
+    REDIRECTIONS_MOST = 16, /* of one call: a slot on its way round needs two or three */
+};
+
+/* A node that failed is not asked again for so long where there are others. */
+static const struct duration rest_time = {1 * NS_PER_S}, rest_time_name = {10 * NS_PER_S};
+
+/* Between two tries while a slot is on its way. */
+static const struct duration pause_least = {20 * NS_PER_MS}, pause_most = {500 * NS_PER_MS};
+
+struct node {
+    struct redis_endpoint at;
+    struct addresses addresses; /* that its name had when last asked for */
+    struct deadline rests;      /* until then others are asked first */
+    char reason[128];           /* why */
+};
+
+/* Whoever has the backend has this (run/watch.c). The URL's own nodes come first and stay; of those that were named since, the oldest
+ * makes room. */
+struct redis_cluster {
+    struct node nodes[NODES_MOST];
+    int count, own;
+    int oldest;       /* the next one to make room */
+    int current;      /* to which the connection was made last; -1: none yet */
+    int next;         /* where a redirection leads; -1: nowhere */
+    bool asking;      /* and it was ASK */
+};
+
+static struct redis_cluster *cluster_of(struct redis_backend *redis, struct why *why)
+{
+    if (redis->cluster != NULL)
+        return redis->cluster;
+    struct redis_cluster *cluster = calloc(1, sizeof *cluster);
+    if (cluster == NULL) {
+        why_set(why, "out of memory");
+        return NULL;
+    }
+    cluster->own = cluster->count = redis->url.host_count;
+    cluster->oldest = cluster->own;
+    cluster->current = cluster->next = -1;
+    for (int i = 0; i < cluster->own; i++)
+        cluster->nodes[i].at = redis->url.hosts[i];
+    redis->cluster = cluster;
+    return cluster;
+}
+
+void redis_cluster_free(struct redis_backend *redis)
+{
+    free(redis->cluster);
+    redis->cluster = NULL;
+}
+
+/* Puts the node's name before what is there. */
+static void blame(const struct redis_endpoint *at, struct why *why)
+{
+    char name[sizeof at->host + sizeof at->port + 16];
+    bool brackets = strchr(at->host, ':') != NULL;
+    snprintf(name, sizeof name, "node %s%s%s:%s", brackets ? "[" : "", at->host, brackets ? "]" : "", at->port);
+    why_prefix(why, name);
+}
+
+/* --- nodes --------------------------------------------------------------- */
+
+static int find_node(struct redis_cluster *cluster, const struct redis_endpoint *at)
+{
+    for (int i = 0; i < cluster->count; i++)
+        if (strcmp(cluster->nodes[i].at.host, at->host) == 0 && strcmp(cluster->nodes[i].at.port, at->port) == 0)
+            return i;
+    int place = cluster->count;
+    if (place < NODES_MOST) {
+        cluster->count++;
+    } else {
+        if (cluster->oldest == cluster->current)
+            cluster->oldest++;
+        if (cluster->oldest >= NODES_MOST)
+            cluster->oldest = cluster->own;
+        place = cluster->oldest++;
+    }
+    cluster->nodes[place] = (struct node){.at = *at};
+    return place;
+}
+
+static bool rests(const struct node *node)
+{
+    return !deadline_passed(node->rests);
+}
+
+static void let_rest(struct node *node, struct duration time, const char *reason)
+{
+    node->rests = deadline_after(time);
+    snprintf(node->reason, sizeof node->reason, "%.120s", reason);
+}
+
+/* While the command runs, addresses that are known are used, as everywhere. But a
+ * replica that was promoted may have a name that nobody has told us before, and
+ * without it the lock could neither be checked nor extended nor released: that
+ * one is looked up, but once in a while only, since each try may leave a thread
+ * behind that hangs (redis/resolve.c). An address in digits is not looked up. */
+static bool is_to_be_named(const struct redis_backend *redis, const struct node *node)
+{
+    return redis->leased && node->addresses.count == 0;
+}
+
+/* Which node to try next, of those not tried yet: where a redirection leads,
+ * where we were, and then in turn, those that have just failed last. -1: none is
+ * left. */
+static int choose(const struct redis_backend *redis, const struct redis_cluster *cluster, const bool *tried)
+{
+    if (cluster->next >= 0)
+        return cluster->next;
+    if (cluster->current >= 0 && !tried[cluster->current] && !rests(&cluster->nodes[cluster->current]))
+        return cluster->current;
+    for (int late = 0; late < 2; late++)
+        for (int i = 0; i < cluster->count; i++)
+            if (!tried[i] && (!rests(&cluster->nodes[i]) || (late && !is_to_be_named(redis, &cluster->nodes[i]))))
+                return i;
+    return -1;
+}
+
+static enum lock_result connect_to(struct redis_backend *redis, struct node *node, struct bound bound, struct why *why)
+{
+    struct redis_conn *conn = &redis->conn;
+    bool named = is_to_be_named(redis, node), resolve = named || !redis->leased;
+    redis_conn_go_to(conn, &node->at);
+    if (!resolve)
+        conn->addresses = node->addresses;
+    enum lock_result result = redis_conn_open(conn, resolve, bound, why);
+    if (conn->addresses.count > 0)
+        node->addresses = conn->addresses;
+    if (result == LOCK_UNAVAILABLE)
+        let_rest(node, named && node->addresses.count == 0 ? rest_time_name : rest_time, why->text);
+    if (result != LOCK_OK && result != LOCK_CANCELLED)
+        blame(&node->at, why);
+    return result;
+}
+
+/* What one node may take of the time that is left where others may have to be
+ * asked as well: one that swallows packets does not keep us from them. */
+static struct bound share_of(struct bound bound, int others)
+{
+    struct duration left = deadline_left(bound.until);
+    if (others > 0)
+        bound.until = deadline_after((struct duration){left.ns / (others == 1 ? 2 : 3)});
+    return bound;
+}
+
+static enum lock_result connect_to_some(struct redis_backend *redis, struct redis_cluster *cluster, struct bound bound,
+                                        struct why *why)
+{
+    bool tried[NODES_MOST] = {false};
+    enum lock_result result = LOCK_UNAVAILABLE;
+    int count = 0;
+    bound.until = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
+    why_set(why, "none of its nodes has an address that is known");
+    for (int at; result == LOCK_UNAVAILABLE && (at = choose(redis, cluster, tried)) >= 0; count++) {
+        bool asking = cluster->asking && at == cluster->next;
+        if (count > 0 && deadline_passed(bound.until))
+            break;
+        cluster->next = -1;
+        tried[at] = true;
+        result = connect_to(redis, &cluster->nodes[at], share_of(bound, cluster->count - count - 1), why);
+        redis->conn.asking = asking;
+        cluster->current = at;
+    }
+    if (result == LOCK_UNAVAILABLE && count > 1) {
+        char text[64];
+        snprintf(text, sizeof text, "none of %d nodes can be reached, the last one", count);
+        why_prefix(why, text);
+    }
+    return result;
+}
+
+enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key, struct bound bound, struct why *why)
+{
+    struct redis_cluster *cluster = cluster_of(redis, why);
+    if (cluster == NULL)
+        return LOCK_SYSTEM;
+    if (key != NULL && !redis_slot_is_shared(key)) {
+        why_set(why, "the key %.400s cannot be a lock in a Cluster: with a '}' and no {tag} in it, "
+                "what belongs to the lock would be in another slot", key);
+        return LOCK_INVALID;
+    }
+    if (redis->conn.socket.fd >= 0)
+        redis_conn_read_messages(&redis->conn); /* it may have ended: redis_conn_open() */
+    return redis->conn.socket.fd >= 0 ? LOCK_OK : connect_to_some(redis, cluster, bound, why);
+}
+
+void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct why *why)
+{
+    struct redis_cluster *cluster = redis->cluster;
+    if (too_late)
+        let_rest(&cluster->nodes[cluster->current], rest_time, why->text);
+    blame(&redis->conn.at, why);
+}
+
+/* --- redirections -------------------------------------------------------- */
+
+bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoint *here, const char *host, size_t length,
+                            const char *port)
+{
+    int64_t number;
+    *at = (struct redis_endpoint){.host = ""};
+    if (length >= 2 && host[0] == '[' && host[length - 1] == ']') {
+        host++;
+        length -= 2;
+    }
+    /* "?" is a node that is to be named and has no name. */
+    if (length >= sizeof at->host || (length == 1 && *host == '?') || !number_parse(port, 1, UINT16_MAX, &number))
+        return false;
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)host[i] <= ' ' || host[i] == 0x7F)
+            return false;
+    if (length == 0)
+        memcpy(at->host, here->host, sizeof at->host);
+    else
+        memcpy(at->host, host, length);
+    snprintf(at->port, sizeof at->port, "%d", (int)number);
+    return true;
+}
+
+/* The port is behind the last colon: an IPv6 address has more, and no brackets. */
+static bool read_address(struct redis_endpoint *at, const struct redis_endpoint *here, const char *text)
+{
+    const char *colon = strrchr(text, ':');
+    return colon != NULL && redis_cluster_endpoint(at, here, text, (size_t)(colon - text), colon + 1);
+}
+
+/* "MOVED 3999 127.0.0.1:6381": for our slot and no other. */
+static bool read_redirection(struct redis_endpoint *at, const struct redis_endpoint *here, const char *text, const char *key)
+{
+    char slot[8];
+    int64_t number;
+    size_t length = strcspn(text, " ");
+    if (length >= sizeof slot || text[length] != ' ')
+        return false;
+    snprintf(slot, sizeof slot, "%.*s", (int)length, text);
+    return number_parse(slot, 0, REDIS_SLOTS - 1, &number) && (int)number == redis_slot(key) &&
+           read_address(at, here, text + length + 1);
+}
+
+static bool begins(const char *error, const char *word)
+{
+    return strncmp(error, word, strlen(word)) == 0;
+}
+
+static enum lock_result redirect(struct redis_backend *redis, const char *key, const char *error,
+                                 struct redis_detour *detour, struct why *why)
+{
+    struct redis_cluster *cluster = redis->cluster;
+    struct redis_conn *conn = &redis->conn;
+    struct redis_endpoint at, here = conn->at;
+    bool asking = begins(error, "ASK ");
+    redis_conn_close(conn); /* also where it leads here again: a proxy may have others behind it */
+    if (!read_redirection(&at, &here, strchr(error, ' ') + 1, key)) {
+        why_set(why, "its redirection makes no sense: %.300s", error);
+        blame(&here, why);
+        return LOCK_UNAVAILABLE;
+    }
+    bool late = deadline_passed(deadline_plus(detour->start, redis->settings.timeout));
+    if (late || detour->redirections == REDIRECTIONS_MOST) {
+        why_set(why, "redirected %d times%s, and now by: %.300s", detour->redirections, late ? " until time was out" : "", error);
+        blame(&here, why);
+        return LOCK_UNAVAILABLE;
+    }
+    int place = find_node(cluster, &at);
+    if (rests(&cluster->nodes[place])) {
+        why_set(why, "the Cluster has the key there, and %s", cluster->nodes[place].reason);
+        blame(&at, why);
+        return LOCK_UNAVAILABLE;
+    }
+    detour->redirections++;
+    cluster->next = place;
+    cluster->asking = asking;
+    return LOCK_OK;
+}
+
+/* LOCK_OK; LOCK_CANCELLED; LOCK_UNAVAILABLE: there is no time left for it. */
+static enum lock_result pause_before_again(struct redis_detour *detour, struct bound bound)
+{
+    if (deadline_passed(bound.until))
+        return LOCK_UNAVAILABLE;
+    detour->pause = duration_min(pause_most, duration_max(pause_least, (struct duration){2 * detour->pause.ns}));
+    struct deadline end = deadline_earlier(bound.until, deadline_after(duration_jittered(detour->pause)));
+    struct pollfd fd = {.fd = bound.cancel_fd, .events = POLLIN};
+    while (!deadline_passed(end))
+        if (poll(&fd, 1, deadline_poll_ms(end)) > 0)
+            return LOCK_CANCELLED;
+    return LOCK_OK;
+}
+
+enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *key, const char *error,
+                                     struct redis_detour *detour, struct bound bound, struct why *why)
+{
+    struct redis_cluster *cluster = redis->cluster;
+    bool cannot = begins(error, "CLUSTERDOWN") || begins(error, "LOADING") || begins(error, "MASTERDOWN");
+    bool away = begins(error, "MOVED ") || begins(error, "ASK "), moving = begins(error, "TRYAGAIN");
+    if (cannot || away || moving)
+        redis->conn.sent = false; /* nothing was carried out */
+    if (away)
+        return redirect(redis, key, error, detour, why);
+    if (moving) {
+        bound.until = deadline_earlier(bound.until, deadline_plus(detour->start, redis->settings.timeout));
+        enum lock_result paused = pause_before_again(detour, bound);
+        if (paused != LOCK_UNAVAILABLE)
+            return paused;
+    }
+    enum lock_result result = redis_error_result(error, why);
+    if (cannot) {
+        redis_conn_close(&redis->conn);
+        let_rest(&cluster->nodes[cluster->current], rest_time, why->text);
+    }
+    blame(&redis->conn.at, why);
+    return result;
+}

@@ -1,0 +1,368 @@
+#include "store/redis/doctor.h"
+
+#include "redis/resolve.h"
+#include "redis/tls.h"
+#include "store/redis/patient.h"
+#include "store/redis/scripts.h"
+#include "store/redis/topology.h"
+#include "util/text.h"
+
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLOW_MS = 100, SLOW_NAME_MS = 500, PINGS = 10 };
+
+static struct bound one_call(const struct redis_settings *settings, struct bound bound)
+{
+    return (struct bound){deadline_earlier(bound.until, deadline_after(settings->timeout)), bound.cancel_fd};
+}
+
+/* --- names --------------------------------------------------------------- */
+
+static bool is_number(const char *host)
+{
+    struct in6_addr address;
+    return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
+}
+
+static void format_addresses(const struct addresses *addresses, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < addresses->count && used < size; i++) {
+        char host[INET6_ADDRSTRLEN + IF_NAMESIZE] = "?";
+        const struct address *address = &addresses->list[i];
+        (void)getnameinfo((const struct sockaddr *)&address->at, address->size, host, sizeof host, NULL, 0, NI_NUMERICHOST);
+        int length = snprintf(text + used, size - used, "%s%s", i > 0 ? ", " : "", host);
+        used += length > 0 ? (size_t)length : 0;
+    }
+}
+
+/* Of several hosts one may be missing. */
+static bool examine_name(const struct redis_endpoint *host, bool only, struct findings *findings, struct bound bound)
+{
+    struct addresses addresses = {0};
+    struct why why = {""};
+    char time[FINDINGS_TIME_SIZE], list[512];
+    struct deadline start = deadline_now();
+    enum lock_result result = redis_resolve(&addresses, host->host, host->port, bound, &why);
+    struct duration took = deadline_gap(start, deadline_now());
+    if (result == LOCK_CANCELLED)
+        return false;
+    if (result != LOCK_OK && only)
+        findings_fail(findings, (int)status_of(result), "name", "a name that DNS or hosts(5) knows", "%s", why.text);
+    else if (result != LOCK_OK)
+        findings_add(findings, FINDING_WARN, "name", "a name that DNS or hosts(5) knows", "%s", why.text);
+    if (result != LOCK_OK)
+        return !only;
+    format_addresses(&addresses, list, sizeof list);
+    bool slow = took.ns > SLOW_NAME_MS * NS_PER_MS;
+    findings_add(findings, slow ? FINDING_WARN : FINDING_OK, "name", "each run waits for this first", "%s is %s (%s)",
+                 host->host, list, findings_time(took, time));
+    return true;
+}
+
+static bool examine_names(const struct redis_backend *redis, struct findings *findings, struct bound bound)
+{
+    const struct redis_url *url = &redis->url;
+    for (int i = 0; i < url->host_count; i++) {
+        struct bound share = one_call(&redis->settings, bound);
+        if (url->hosts[i].path[0] == '\0' && !is_number(url->hosts[i].host) &&
+            !examine_name(&url->hosts[i], url->host_count == 1, findings, share))
+            return false;
+    }
+    return true;
+}
+
+/* --- connection and login ------------------------------------------------ */
+
+/* Whether what is sent leaves this host. */
+static bool is_remote(const struct redis_conn *conn)
+{
+    struct sockaddr_storage peer = {0};
+    socklen_t size = sizeof peer;
+    if (getpeername(conn->socket.fd, (struct sockaddr *)&peer, &size) != 0)
+        return false;
+    if (peer.ss_family == AF_INET) {
+        struct sockaddr_in address;
+        memcpy(&address, &peer, sizeof address);
+        return ntohl(address.sin_addr.s_addr) >> 24 != IN_LOOPBACKNET;
+    }
+    if (peer.ss_family == AF_INET6) {
+        struct sockaddr_in6 address;
+        memcpy(&address, &peer, sizeof address);
+        return !IN6_IS_ADDR_LOOPBACK(&address.sin6_addr);
+    }
+    return false;
+}
+
+static bool examine_connection(struct redis_patient *patient)
+{
+    struct why why = {""};
+    char time[FINDINGS_TIME_SIZE];
+    struct redis_conn *conn = &patient->conn;
+    struct findings *findings = patient->findings;
+    struct bound share = one_call(patient->settings, patient->bound);
+    enum lock_result result = LOCK_OK;
+    if (conn->at.path[0] == '\0') /* apart, so that it does not count */
+        result = redis_resolve(&conn->addresses, conn->at.host, conn->at.port, share, &why);
+    struct deadline start = deadline_now();
+    if (result == LOCK_OK)
+        result = redis_conn_open(conn, false, patient->bound, &why);
+    struct duration took = deadline_gap(start, deadline_now());
+    if (result == LOCK_CANCELLED)
+        return false;
+    if (result != LOCK_OK) {
+        findings_fail(findings, (int)status_of(result), "connect",
+                      result == LOCK_UNAVAILABLE ? "is it running, and does a firewall let us through?" : NULL, "%s", why.text);
+        return false;
+    }
+    bool slow = took.ns > SLOW_MS * NS_PER_MS;
+    findings_add(findings, slow ? FINDING_WARN : FINDING_OK, "connect", "each run waits for this first", "%s",
+                 findings_time(took, time));
+    return true;
+}
+
+static void add_tls(struct findings *findings, const struct redis_tls_session *session)
+{
+    enum { SOON_DAYS = 14 };
+    struct redis_tls_facts facts;
+    redis_tls_facts(session, &facts);
+    findings_add(findings, FINDING_OK, "tls", NULL, "%s, %s", facts.protocol, facts.cipher);
+    findings_add(findings, facts.days < SOON_DAYS ? FINDING_WARN : FINDING_OK, "certificate",
+                 "a new certificate at the server, in time", "%s, by %s (%d certificate%s); the first expires in %d day%s",
+                 facts.subject, facts.issuer, facts.certificates, facts.certificates == 1 ? "" : "s", facts.days,
+                 facts.days == 1 ? "" : "s");
+}
+
+static void examine_tls(struct redis_patient *patient)
+{
+    bool sends_password = patient->url->has_password || patient->settings->password_file != NULL;
+    if (patient->conn.socket.tls != NULL)
+        add_tls(patient->findings, patient->conn.socket.tls);
+    else if (!is_remote(&patient->conn))
+        findings_add(patient->findings, FINDING_OK, "tls", NULL, "not used; nothing leaves this host");
+    else
+        findings_add(patient->findings, sends_password ? FINDING_WARN : FINDING_NOTE, "tls", "a rediss:// URL",
+                     "not used: %sowner tokens can be read on the way", sends_password ? "password and " : "");
+}
+
+/* The first call of the connection: its greeting is judged with it. */
+static bool examine_login(struct redis_patient *patient)
+{
+    const struct redis_command whoami = redis_words("ACL", "WHOAMI");
+    struct findings *findings = patient->findings;
+    struct why why = {""};
+    redisReply *reply;
+    enum lock_result result = redis_conn_call(&patient->conn, &whoami, 1, &reply, patient->bound, &why);
+    if (result == LOCK_OK && reply->type == REDIS_REPLY_ERROR && strstr(reply->str, "NOAUTH") != NULL) {
+        (void)redis_error_result(reply->str, &why);
+        freeReplyObject(reply);
+        result = LOCK_REFUSED;
+    }
+    if (result == LOCK_OK) {
+        const char *user = patient->url->user[0] != '\0' ? patient->url->user : "default";
+        bool known = reply->type == REDIS_REPLY_STRING;
+        bool proven =
+            patient->url->has_password || patient->settings->password_file != NULL || patient->settings->cert != NULL;
+        bool open = !proven && is_remote(&patient->conn);
+        findings_add(findings, open ? FINDING_WARN : FINDING_OK, "login",
+                     "a user and a password for dlock (dlock(1), REDIS)", "user %.200s%s", known ? reply->str : user,
+                     open ? ", without a password: whoever reaches this server can take every lock away" : "");
+        freeReplyObject(reply);
+    } else if (result != LOCK_CANCELLED) {
+        findings_fail(findings, (int)status_of(result), result == LOCK_UNAVAILABLE ? "answer" : "login",
+                      result == LOCK_REFUSED ? "user and password as the server has them" : NULL, "%s", why.text);
+    }
+    return result == LOCK_OK;
+}
+
+/* --- time ---------------------------------------------------------------- */
+
+struct timing {
+    struct duration list[PINGS]; /* how long a call took */
+    int count;
+    bool clock_known;
+    struct duration best; /* the call that the next two are of */
+    int64_t ahead_us;     /* the server's clock, of ours; give or take half of `best` */
+};
+
+static bool read_time(const redisReply *reply, int64_t *us)
+{
+    int64_t seconds, micros;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+        !redis_number(reply->element[0], 1, INT64_C(100000000000), &seconds) ||
+        !redis_number(reply->element[1], 0, 999999, &micros))
+        return false;
+    *us = seconds * 1000000 + micros;
+    return true;
+}
+
+/* By the quickest of several questions, as Cristian's algorithm does. */
+static bool ask_time(struct redis_patient *patient, struct timing *timing)
+{
+    const struct redis_command command = redis_words("TIME");
+    redisReply *reply;
+    int64_t server_us, before_us = wall_now_us();
+    struct deadline start = deadline_now();
+    if (!redis_patient_ask(patient, "latency", &command, &reply))
+        return false;
+    struct duration took = deadline_gap(start, deadline_now());
+    timing->list[timing->count++] = took;
+    if (read_time(reply, &server_us) && (!timing->clock_known || took.ns < timing->best.ns)) {
+        timing->clock_known = true;
+        timing->best = took;
+        timing->ahead_us = server_us - before_us - took.ns / NS_PER_US / 2;
+    }
+    freeReplyObject(reply);
+    return true;
+}
+
+static int compare_durations(const void *a, const void *b)
+{
+    const struct duration *first = a, *second = b;
+    return (first->ns > second->ns) - (first->ns < second->ns);
+}
+
+static void add_clock(struct findings *findings, const struct timing *timing)
+{
+    char text[FINDINGS_TIME_SIZE], give[FINDINGS_TIME_SIZE];
+    struct duration off = {(timing->ahead_us < 0 ? -timing->ahead_us : timing->ahead_us) * NS_PER_US};
+    const char *side = timing->ahead_us < 0 ? "behind" : "ahead of";
+    enum finding_result result = off.ns > 60 * NS_PER_S ? FINDING_WARN : off.ns > NS_PER_S ? FINDING_NOTE : FINDING_OK;
+    if (!timing->clock_known) {
+        findings_add(findings, FINDING_NOTE, "clock", NULL, "unknown: TIME is not answered");
+        return;
+    }
+    findings_time((struct duration){timing->best.ns / 2}, give);
+    findings_add(findings, result, "clock",
+                 "NTP; no lease depends on it, but fences may jump when another server takes over", "%s %s ours (+-%s)",
+                 findings_time(off, text), side, give);
+}
+
+static bool examine_time(struct redis_patient *patient)
+{
+    struct timing timing = {0};
+    struct deadline enough = deadline_after(DURATION_S(1));
+    while (timing.count < PINGS && (timing.count == 0 || !deadline_passed(enough)))
+        if (!ask_time(patient, &timing))
+            return false;
+    qsort(timing.list, (size_t)timing.count, sizeof timing.list[0], compare_durations);
+    char least[FINDINGS_TIME_SIZE], median[FINDINGS_TIME_SIZE], most[FINDINGS_TIME_SIZE];
+    struct duration middle = timing.list[timing.count / 2];
+    bool slow = middle.ns > SLOW_MS * NS_PER_MS || middle.ns > patient->request->ttl.ns / 100;
+    findings_add(patient->findings, slow ? FINDING_WARN : FINDING_OK, "latency",
+                 "a longer --ttl, or a server that is nearer", "min %s, median %s, max %s of %d",
+                 findings_time(timing.list[0], least), findings_time(middle, median),
+                 findings_time(timing.list[timing.count - 1], most), timing.count);
+    add_clock(patient->findings, &timing);
+    return true;
+}
+
+/* --- all of it ----------------------------------------------------------- */
+
+/* Asks for the key, and goes where that leads. A server that refuses to say is the
+ * right one as far as is known: what it refuses, the next rows tell. */
+static enum lock_result follow_key(struct redis_backend *redis, const char *key, struct bound bound, struct why *why)
+{
+    const struct redis_command command = redis_words("GET", key);
+    struct redis_detour detour = {.start = deadline_now()};
+    enum lock_result result;
+    bool led;
+    do {
+        redisReply *reply;
+        led = false;
+        result = redis_route_open(redis, key, bound, why);
+        if (result == LOCK_OK && redis->url.topology == REDIS_CLUSTER) {
+            result = redis_conn_call(&redis->conn, &command, 1, &reply, bound, why);
+            if (result != LOCK_OK)
+                return redis->conn.greeting_failed ? LOCK_OK : result;
+            led = reply->type == REDIS_REPLY_ERROR;
+            if (led)
+                result = redis_route_judge(redis, key, reply->str, &detour, bound, why);
+            freeReplyObject(reply);
+        }
+    } while (led && result == LOCK_OK);
+    return led && (result == LOCK_REFUSED || result == LOCK_INVALID) ? LOCK_OK : result;
+}
+
+/* Which server has the key. False: told. */
+static bool find_server(struct redis_backend *redis, const char *key, struct redis_endpoint *at, struct findings *findings,
+                        struct bound bound)
+{
+    static const char *const names[] = {"one server", "the master that Sentinels name",
+                                        "the node of a Cluster that has the key"};
+    struct why why = {""};
+    *at = redis->url.hosts[0];
+    if (redis->url.topology != REDIS_ONE) {
+        enum lock_result result = follow_key(redis, key, bound, &why);
+        *at = redis->conn.at;
+        if (redis->conn.greeting_failed)
+            redis_conn_close(&redis->conn);
+        if (result != LOCK_OK && result != LOCK_CANCELLED)
+            findings_fail(findings, (int)status_of(result), "topology", NULL, "%s", why.text);
+        if (result != LOCK_OK)
+            return false;
+    }
+    if (at->path[0] != '\0')
+        findings_add(findings, FINDING_OK, "topology", NULL, "%s: %s", names[redis->url.topology], at->path);
+    else
+        findings_add(findings, FINDING_OK, "topology", NULL, "%s: %s, port %s", names[redis->url.topology], at->host,
+                     at->port);
+    return true;
+}
+
+/* From the cheapest to what changes something: each needs the one before. */
+static bool examine_server(struct redis_patient *patient)
+{
+    if (!examine_connection(patient))
+        return false;
+    examine_tls(patient);
+    if (!examine_login(patient) || !redis_doctor_info(patient) || !examine_time(patient))
+        return false;
+    findings_section(patient->findings, "permissions", NULL);
+    return redis_doctor_access(patient);
+}
+
+bool redis_examine(struct backend *backend, const struct lock_request *request, struct findings *findings,
+                   struct bound bound)
+{
+    struct redis_backend *redis = redis_of(backend);
+    struct redis_patient patient = {
+        .url = &redis->url,
+        .settings = &redis->settings,
+        .request = request,
+        .findings = findings,
+        .bound = bound,
+    };
+    struct redis_endpoint at;
+    findings_section(findings, "redis", redis->url.shown);
+    if (!examine_names(redis, findings, bound) || !find_server(redis, request->key, &at, findings, bound))
+        return false;
+    redis_conn_init(&patient.conn, &redis->url, &redis->settings);
+    redis_conn_go_to(&patient.conn, &at);
+    bool usable = examine_server(&patient);
+    redis_conn_free(&patient.conn);
+    return usable;
+}
+
+void redis_forget(struct backend *backend, const char *key, struct bound bound)
+{
+    struct redis_backend *redis = redis_of(backend);
+    struct redis_command command = redis_words("DEL");
+    char companions[REDIS_COMPANIONS][COMPANION_SIZE];
+    struct why ignored = {""};
+    redisReply *reply;
+    for (size_t i = 0; i < REDIS_COMPANIONS; i++) {
+        lock_key_companion(companions[i], COMPANION_SIZE, key, redis_companion_names[i]);
+        redis_command_add(&command, companions[i]);
+    }
+    if (redis_route_open(redis, key, bound, &ignored) == LOCK_OK &&
+        redis_listening_call(&redis->listening, &redis->conn, &command, (struct redis_ears){0}, &reply, bound, &ignored) ==
+            LOCK_OK)
+        freeReplyObject(reply);
+}

@@ -1,0 +1,202 @@
+/* Whether the user may do what the scripts do. ACL DRYRUN would tell, but is for
+ * administrators; so each command is sent on keys that nobody else
+ * uses and that go away by themselves where they cannot be deleted. An error names
+ * the command that was refused, which one inside a script does not. */
+#include "store/redis/patient.h"
+
+#include "store/redis/scripts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What a command is for: the worst that is missing for it is one row. */
+enum purpose { TAKING, SHARING, QUEUEING, COUNTING, CALLING, TRACKING, LISTING, PURPOSES };
+
+static const char denied[] = "the permissions in dlock(1), REDIS";
+static const char blocked[] = "the permissions in dlock(1), REDIS; a proxy may be in the way";
+
+static const struct {
+    const char *name, *lost, *advice;
+    enum finding_result result; /* where it is refused */
+} purposes[PURPOSES] = {
+    [TAKING] = {"take, release", "no lock can be taken", denied, FINDING_FAIL},
+    [SHARING] = {"shared, slots", "--shared and --slots fail", denied, FINDING_WARN},
+    [QUEUEING] = {"queue", "who waits asks again and again, in no order", denied, FINDING_WARN},
+    [COUNTING] = {"counters", "conflicts are not counted", NULL, FINDING_NOTE},
+    [CALLING] = {"wake channel", "who waits is not called, and asks again and again", blocked, FINDING_WARN},
+    [TRACKING] = {"tracking", "a lost lock is seen at the next check only", blocked, FINDING_WARN},
+    [LISTING] = {"--list", "--list fails", NULL, FINDING_NOTE},
+};
+
+enum { WORDS_MOST = 8 };
+
+/* 1 to 7 are the lock, its meta, holders, counts, queue and waiters, and a channel.
+ * An absent script is not found, and that is an answer. PX and PEXPIRE see to it
+ * that nothing stays for long. */
+static const struct {
+    enum purpose purpose;
+    const char *words[WORDS_MOST];
+} trials[] = {
+    {TAKING, {"EVALSHA", "0000000000000000000000000000000000000000", "1", "\1"}},
+    {TAKING, {"EVAL", "return 1", "1", "\1"}},
+    {TAKING, {"TIME"}},
+    {TAKING, {"SET", "\1", "doctor", "PX", "1000"}},
+    {TAKING, {"GET", "\1"}},
+    {TAKING, {"PTTL", "\1"}},
+    {TAKING, {"HSET", "\2", "doctor", "1"}},
+    {TAKING, {"PEXPIRE", "\2", "1000"}},
+    {TAKING, {"HMGET", "\2", "doctor"}},
+    {SHARING, {"HGET", "\2", "doctor"}},
+    {SHARING, {"HKEYS", "\2"}},
+    {SHARING, {"HDEL", "\2", "other"}},
+    {SHARING, {"ZADD", "\3", "1", "doctor"}},
+    {SHARING, {"PEXPIRE", "\3", "1000"}},
+    {SHARING, {"ZRANGE", "\3", "0", "-1"}},
+    {SHARING, {"ZSCORE", "\3", "doctor"}},
+    {SHARING, {"ZCOUNT", "\3", "0", "1"}},
+    {SHARING, {"ZREM", "\3", "doctor"}},
+    {COUNTING, {"HINCRBY", "\4", "doctor", "1"}},
+    {COUNTING, {"PEXPIRE", "\4", "1000"}},
+    {QUEUEING, {"ZADD", "\5", "1", "doctor"}},
+    {QUEUEING, {"PEXPIRE", "\5", "1000"}},
+    {QUEUEING, {"ZRANK", "\5", "doctor"}},
+    {QUEUEING, {"ZCARD", "\5"}},
+    {QUEUEING, {"ZREM", "\5", "doctor"}},
+    {QUEUEING, {"HSET", "\6", "doctor", "1"}},
+    {QUEUEING, {"PEXPIRE", "\6", "1000"}},
+    {QUEUEING, {"HGET", "\6", "doctor"}},
+    {QUEUEING, {"HDEL", "\6", "doctor"}},
+    {LISTING, {"SCAN", "0", "COUNT", "1"}},
+    {TAKING, {"DEL", "\1", "\2", "\3", "\4", "\5", "\6"}},
+    {CALLING, {"PUBLISH", "\7", "doctor"}}, /* LISTENING begins here */
+    {CALLING, {"PUBSUB", "NUMSUB", "\7"}},
+    {TRACKING, {"CLIENT", "ID"}},
+    {TRACKING, {"CLIENT", "TRACKING", "ON", "OPTOUT"}},
+    {TRACKING, {"CLIENT", "CACHING", "NO"}},
+    {TRACKING, {"SUBSCRIBE", REDIS_INVALIDATE}},
+    {TRACKING, {"UNSUBSCRIBE", REDIS_INVALIDATE}},
+    {CALLING, {"SUBSCRIBE", "\7"}},
+    {CALLING, {"UNSUBSCRIBE", "\7"}},
+};
+enum { TRIALS = sizeof trials / sizeof *trials, LISTENING = TRIALS - 9 };
+
+/* What the characters of the table stand for. */
+struct scratch {
+    const char *key;
+    char companions[REDIS_COMPANIONS + 1][COMPANION_SIZE]; /* and a channel */
+};
+
+static void scratch_make(struct scratch *scratch, const char *key)
+{
+    scratch->key = key;
+    for (size_t i = 0; i < REDIS_COMPANIONS; i++)
+        lock_key_companion(scratch->companions[i], COMPANION_SIZE, key, redis_companion_names[i]);
+    lock_key_companion(scratch->companions[REDIS_COMPANIONS], COMPANION_SIZE, key, "wake:doctor");
+}
+
+static struct redis_command trial_command(size_t trial, const struct scratch *scratch)
+{
+    struct redis_command command = {0};
+    for (size_t i = 0; i < WORDS_MOST && trials[trial].words[i] != NULL; i++) {
+        const char *word = trials[trial].words[i];
+        int place = *word < '\b' ? *word : 0;
+        redis_command_add(&command, place == 0 ? word : place == 1 ? scratch->key : scratch->companions[place - 2]);
+    }
+    return command;
+}
+
+/* What is missing for a purpose: the first error, and how many. */
+struct verdict {
+    char first[400];
+    int refused;
+    enum lock_result result;
+};
+
+static void judge(struct verdict *verdict, const char *command, const redisReply *reply)
+{
+    struct why ignored = {""};
+    if (reply->type != REDIS_REPLY_ERROR || strncmp(reply->str, "NOSCRIPT", 8) == 0 || verdict->refused++ > 0)
+        return;
+    verdict->result = redis_error_result(reply->str, &ignored);
+    snprintf(verdict->first, sizeof verdict->first, "%s: %.300s", command, reply->str);
+}
+
+static void add_verdict(struct findings *findings, enum purpose purpose, const struct verdict *verdict)
+{
+    const char *name = purposes[purpose].name, *lost = purposes[purpose].lost, *advice = purposes[purpose].advice;
+    char more[32] = "";
+    if (verdict->refused > 1)
+        snprintf(more, sizeof more, ", and %d more", verdict->refused - 1);
+    if (verdict->refused == 0)
+        findings_add(findings, FINDING_OK, name, NULL, "allowed");
+    else if (purposes[purpose].result == FINDING_FAIL)
+        findings_fail(findings, (int)status_of(verdict->result), name, advice, "%s: %s%s", lost, verdict->first, more);
+    else
+        findings_add(findings, purposes[purpose].result, name, advice, "%s: %s%s", lost, verdict->first, more);
+}
+
+/* Sends those from `first` up to `end`, and judges the answers. */
+static enum lock_result try_commands(struct redis_patient *patient, size_t first, size_t end, struct verdict *verdicts,
+                                     struct why *why)
+{
+    struct scratch scratch;
+    struct redis_command commands[TRIALS];
+    redisReply *replies[TRIALS];
+    scratch_make(&scratch, patient->request->key);
+    for (size_t i = first; i < end; i++)
+        commands[i] = trial_command(i, &scratch);
+    enum lock_result result =
+        redis_conn_call(&patient->conn, commands + first, (int)(end - first), replies + first, patient->bound, why);
+    for (size_t i = first; result == LOCK_OK && i < end; i++) {
+        judge(&verdicts[trials[i].purpose], trials[i].words[0], replies[i]);
+        freeReplyObject(replies[i]);
+    }
+    return result;
+}
+
+/* A proxy may close the connection instead of saying no: a lock can be had all the
+ * same. */
+static bool try_listening(struct redis_patient *patient, struct verdict *verdicts)
+{
+    struct why why = {""};
+    enum lock_result result = try_commands(patient, LISTENING, TRIALS, verdicts, &why);
+    if (result == LOCK_OK || result == LOCK_CANCELLED)
+        return result == LOCK_OK;
+    const enum purpose lost[] = {CALLING, TRACKING};
+    for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
+        verdicts[lost[i]] = (struct verdict){.refused = 1, .result = result};
+        snprintf(verdicts[lost[i]].first, sizeof verdicts->first, "SUBSCRIBE and the like: %.300s", why.text);
+    }
+    return true;
+}
+
+/* What --list asks a Cluster for, and no other server knows. */
+static enum lock_result try_slots(struct redis_patient *patient, struct verdict *verdicts, struct why *why)
+{
+    const struct redis_command command = redis_words("CLUSTER", "SLOTS");
+    redisReply *reply;
+    if (patient->url->topology != REDIS_CLUSTER)
+        return LOCK_OK;
+    enum lock_result result = redis_conn_call(&patient->conn, &command, 1, &reply, patient->bound, why);
+    if (result != LOCK_OK)
+        return result;
+    judge(&verdicts[LISTING], "CLUSTER SLOTS", reply);
+    freeReplyObject(reply);
+    return LOCK_OK;
+}
+
+bool redis_doctor_access(struct redis_patient *patient)
+{
+    struct verdict verdicts[PURPOSES] = {0};
+    struct why why = {""};
+    enum lock_result result = try_commands(patient, 0, LISTENING, verdicts, &why);
+    if (result == LOCK_OK)
+        result = try_slots(patient, verdicts, &why);
+    if (result != LOCK_OK && result != LOCK_CANCELLED)
+        findings_fail(patient->findings, (int)status_of(result), "commands", NULL, "%s", why.text);
+    if (result != LOCK_OK || !try_listening(patient, verdicts))
+        return false;
+    for (enum purpose purpose = 0; purpose < PURPOSES; purpose++)
+        add_verdict(patient->findings, purpose, &verdicts[purpose]);
+    return verdicts[TAKING].refused == 0;
+}

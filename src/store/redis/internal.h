@@ -1,0 +1,64 @@
+/* A Redis server, or several behind one URL, and the lock that is taken there:
+ * what the parts of the backend share. */
+#ifndef DLOCK_STORE_REDIS_INTERNAL_H
+#define DLOCK_STORE_REDIS_INTERNAL_H
+
+#include "redis/conn.h"
+#include "redis/subscribe.h"
+#include "redis/url.h"
+#include "store/backend.h"
+
+#include <stdbool.h>
+
+enum { COMPANION_SIZE = 2 * LOCK_KEY_SIZE };
+
+/* Where we stand in the queue for the lock, and what we were told there. */
+struct redis_place {
+    char wake[COMPANION_SIZE]; /* our channel; "": we have not asked yet */
+    int64_t came;              /* when we first asked (server, us); 0: not yet */
+    int ahead;                 /* how many come before us; -1: not known */
+    bool attended;             /* somebody looks on */
+    bool listens;              /* what the server knows of us: that we can be called */
+    bool called;               /* it is our turn */
+    struct deadline asked;     /* when we asked last */
+    struct deadline touched;   /* when to ask since somebody has touched the lock */
+    struct deadline changes;   /* when to ask since a lease ends, or a turn */
+};
+
+struct redis_sentinel;
+struct redis_cluster;
+
+/* What became of one call on its way to the right node of a Cluster. */
+struct redis_detour {
+    struct deadline start;
+    int redirections;
+    struct duration pause; /* before it was made again at the same node */
+};
+
+/* One server, and the lock that is taken there. */
+struct redis_backend {
+    struct backend base;
+    struct redis_url url;
+    struct redis_settings settings;
+    bool owns_tls; /* settings.tls is ours to close */
+    const char *key; /* of the lock that is taken; NULL: none yet */
+    struct redis_conn conn;
+    struct redis_sentinel *sentinel; /* NULL: the URL names none */
+    struct redis_cluster *cluster; /* its nodes; NULL: none is known yet, or it is no Cluster */
+    struct redis_listening listening;
+    struct redis_place place;
+    bool watched;      /* the checks ask to be told at once */
+    bool touched;      /* we were told that somebody has touched the lock */
+    struct deadline fresh; /* until when the last answer stands, as long as we are told of touches */
+    bool leased;       /* addresses are settled: from here on no name is looked up */
+    bool release_sent; /* and its reply never came */
+    char request[TOKEN_SIZE]; /* id of the removal that was asked for without a take id; "": none */
+    char unanswered[TOKEN_SIZE]; /* id of a take of which a try had no answer; "": none */
+};
+
+static inline struct redis_backend *redis_of(struct backend *backend)
+{
+    return (struct redis_backend *)(void *)backend;
+}
+
+#endif

@@ -1,0 +1,152 @@
+#include "store/redis/scripts.h"
+
+#include "redis/error.h"
+#include "redis/login.h"
+#include "store/redis/topology.h"
+#include "util/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/redis/scripts/embedded.h"
+
+const char *const redis_companion_names[REDIS_COMPANIONS] = {"meta", "holders", "counts", "queue", "waiters"};
+
+void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys, const char *key)
+{
+    *call = (struct redis_call){.script = script, .keys = keys};
+    snprintf(call->count, sizeof call->count, "%d", keys);
+    redis_command_add(&call->words, ""); /* EVALSHA or EVAL */
+    redis_command_add(&call->words, "");
+    redis_command_add(&call->words, call->count);
+    redis_command_add(&call->words, key);
+    for (int i = 0; i < keys - 1; i++) {
+        lock_key_companion(call->companions[i], COMPANION_SIZE, key, redis_companion_names[i]);
+        redis_command_add(&call->words, call->companions[i]);
+    }
+}
+
+int redis_least_keys(const struct lease *lease)
+{
+    return !lease->outside && lease->mode == MODE_EXCLUSIVE ? KEYS_OWNED : 0;
+}
+
+void redis_script_add_number(struct redis_call *call, int64_t number)
+{
+    if (call->number_count >= NUMBERS_MOST)
+        abort(); /* a mistake of the programmer's */
+    char *text = call->numbers[call->number_count++];
+    snprintf(text, sizeof call->numbers[0], "%" PRId64, number);
+    redis_command_add(&call->words, text);
+}
+
+static void set_word(struct redis_command *command, int at, const char *word)
+{
+    command->words[at] = word;
+    command->lengths[at] = strlen(word);
+}
+
+enum lock_result redis_script_send(struct redis_backend *redis, struct redis_call *call, bool by_text, redisReply **reply,
+                                   struct bound bound, struct why *why)
+{
+    set_word(&call->words, 0, by_text ? "EVAL" : "EVALSHA");
+    set_word(&call->words, 1, by_text ? call->script->text : call->script->sha1);
+    return redis_listening_call(&redis->listening, &redis->conn, &call->words, call->ears, reply, bound, why);
+}
+
+static bool is_answer(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 && reply->element[0]->type == REDIS_REPLY_STRING;
+}
+
+static void shed_keys(struct redis_call *call)
+{
+    struct redis_command *words = &call->words;
+    int more = call->least_keys > 0 ? call->keys - call->least_keys : 0, rest = REDIS_CALL_KEY + call->keys;
+    memmove(&words->words[rest - more], &words->words[rest], (size_t)(words->count - rest) * sizeof *words->words);
+    memmove(&words->lengths[rest - more], &words->lengths[rest], (size_t)(words->count - rest) * sizeof *words->lengths);
+    words->count -= more;
+    call->keys -= more;
+    snprintf(call->count, sizeof call->count, "%d", call->keys);
+    set_word(words, REDIS_CALL_KEY - 1, call->count);
+}
+
+/* By its digest; by its text where the server does not know that yet. */
+static enum lock_result run_here(struct redis_backend *redis, struct redis_call *call, redisReply **reply, struct bound bound,
+                                 struct why *why)
+{
+    struct deadline late = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
+    enum lock_result result = redis_script_send(redis, call, call->by_text, reply, bound, why);
+    if (result == LOCK_OK && (*reply)->type == REDIS_REPLY_ERROR && strncmp((*reply)->str, "NOSCRIPT", 8) == 0) {
+        freeReplyObject(*reply);
+        result = redis_script_send(redis, call, true, reply, bound, why);
+    }
+    if (result != LOCK_OK && result != LOCK_CANCELLED)
+        redis_route_failed(redis, deadline_passed(late), why);
+    return result;
+}
+
+/* LOCK_OK: it is to be run again. */
+static enum lock_result judge(struct redis_backend *redis, const struct redis_call *call, const char *error,
+                              struct redis_detour *detour, struct bound bound, struct why *why)
+{
+    const char *key = call->words.words[REDIS_CALL_KEY];
+    char command[32], answer[250];
+    enum lock_result result = redis_route_judge(redis, key, error, detour, bound, why);
+    if (result == LOCK_REFUSED)
+        redis_login_explain(&redis->url, &(struct redis_refused){call->script->text, key}, error, why);
+    if (result == LOCK_INVALID && redis_error_command(error, call->script->text, command, sizeof command)) {
+        redis_error_text(error, answer, sizeof answer);
+        why_set(why, "it does not know the command %s: it answered: %s", command, answer);
+    }
+    if (redis_error_is(error, "READONLY")) /* it was the master once: who is now is to be found out */
+        redis_conn_close(&redis->conn);
+    return result;
+}
+
+enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call, redisReply **reply, struct bound bound,
+                                  struct why *why)
+{
+    struct redis_detour detour = {.start = deadline_now()};
+    enum lock_result result;
+    do {
+        result = redis_route_open(redis, call->words.words[REDIS_CALL_KEY], bound, why);
+        if (result == LOCK_OK && call->careful)
+            result = redis_conn_call(&redis->conn, NULL, 0, NULL, bound, why);
+        if (result == LOCK_OK)
+            result = run_here(redis, call, reply, bound, why);
+        if (result != LOCK_OK || is_answer(*reply))
+            return result;
+        if ((*reply)->type == REDIS_REPLY_ERROR)
+            result = judge(redis, call, (*reply)->str, &detour, bound, why);
+        else
+            result = redis_conn_nonsense(&redis->conn, why);
+        freeReplyObject(*reply);
+        if (result == LOCK_OK && detour.pause.ns > 0)
+            shed_keys(call);
+    } while (result == LOCK_OK);
+    return result;
+}
+
+enum lock_result redis_script_run_again(struct redis_backend *redis, struct redis_call *call, redisReply **reply,
+                                        struct bound bound, struct why *why)
+{
+    bool reused = redis->conn.socket.fd >= 0;
+    enum lock_result result = redis_script_run(redis, call, reply, bound, why);
+    if (result == LOCK_UNAVAILABLE && reused && redis->conn.socket.fd < 0 && !deadline_passed(bound.until)) {
+        call->sent_before = redis->conn.sent;
+        result = redis_script_run(redis, call, reply, bound, why);
+    }
+    return result;
+}
+
+enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result, struct why *why)
+{
+    if (redis->conn.greeting_failed)
+        redis_conn_close(&redis->conn);
+    if (result != LOCK_OK && result != LOCK_HELD && result != LOCK_CANCELLED)
+        why_prefix(why, redis->url.shown);
+    return result;
+}

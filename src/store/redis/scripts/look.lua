@@ -1,0 +1,6 @@
+-- What is known of the lock. Writes nothing.
+--
+-- KEYS: all (store/redis/scripts/common.lua)
+-- Returns state().
+
+return state()

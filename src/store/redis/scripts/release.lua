@@ -1,0 +1,74 @@
+-- Releases the lock if it is still ours: compare-and-delete.
+--
+-- KEYS: all (store/redis/scripts/common.lua)
+-- ARGV: token, take id ("": the token alone counts), now (wall clock of the
+--       holder, ms), hold (ms for which others are still to be kept out, 0:
+--       none, "": what was asked for at the take), "lost" where the lease was
+--       over before its command, "held" where it was not; "": given up, and not
+--       even known whether it was taken; "1" where a try of the take had no answer,
+--       and may come yet, id of the request if another process took it
+-- Returns {"released", "now"}, {"released", ""}: it had been before, {"gone",
+--         "ended" or ""} or {"other", ...}
+
+local token, id, wall, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4])
+local outside = ARGV[7]
+local how, left, record = standing(token, id)
+-- With --owner the next one may have the same token.
+if outside and answer_to(outside) then how, left, record = 'released', nil, nil end
+local given_up = not outside and ARGV[5] == ''
+if given_up then
+  -- With --owner others have this token as well: where nothing says that the take
+  -- happened, the lock is theirs.
+  if how == 'ours' and (record or known).take ~= id then how, left, record = 'other', nil, nil end
+  open_queue().leave(id, now_ms())
+end
+if ARGV[6] == '1' then withdraw(id, token) end
+local function hand_on()
+  if first_waiters() then open_queue().hand_on(now_ms()) end
+end
+if how ~= 'ours' then
+  hand_on()
+  if not outside and not given_up and how ~= 'released' then count('losses', 1) end
+  return {how, left or ''}
+end
+
+local who = record or (known.owner == token and known) or {}
+local take = who.take or (id ~= '' and id) or '-'
+if not hold then
+  hold = tonumber(who.hold) or 0
+  if hold > 0 then hold = math.max(0, hold - now_ms()) end
+end
+
+if record then
+  local now = now_ms()
+  if hold > 0 then
+    record.released = true
+    if left > hold then redis.call('ZADD', holders, whole(now + hold), token) end
+    redis.pcall('HSET', meta, 'holder ' .. token, cjson.encode(record))
+  else
+    redis.call('ZREM', holders, token)
+    redis.pcall('HDEL', meta, 'holder ' .. token)
+  end
+  settle_shared(now)
+elseif hold > 0 then
+  left = redis.call('PTTL', lock)
+  if left < 0 or left > hold then redis.call('PEXPIRE', lock, whole(hold)) end
+else
+  redis.call('DEL', lock)
+  value = false
+end
+
+-- What meta says is for people, except the fence; if it cannot be written the
+-- lock is released all the same.
+local held = who.since and math.max(0, wall - (tonumber(who.since) or 0)) or 0
+redis.pcall('HSET', meta, 'last_owner', token, 'released', ARGV[3], 'spent', line_before('spent', take, token),
+  'held_ms', plus('held_ms', held), 'losses', plus('losses', ARGV[5] == 'lost' and 1 or 0))
+-- Whoever watches this lease is to learn what became of it, however often others
+-- have the lock meanwhile.
+if outside then
+  redis.pcall('HSET', meta, 'returned', line_before('returned', take, token))
+  remember(outside, '-')
+end
+if not known.fence and not no_meta then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
+if hold > 0 then tell_rest(first_waiters(), hold) else hand_on() end
+return {'released', 'now'}

@@ -1,0 +1,66 @@
+-- What is known of the lock: for store/redis/scripts/look.lua and store/redis/scripts/force.lua, after store/redis/scripts/common.lua.
+--
+-- {"lock", mode in force ("" where it is free), slots, waiters (-1: not to be
+-- known), last fence, last owner, released (wall clock, ms), takes, conflicts,
+-- timeouts, losses, waited (ms), held (ms), owner...}, each owner {token, left
+-- (ms; -1: no expiry), "1" where the rest is known, fence, slot, ttl (ms),
+-- detached ("1"), released ("1"), hold left (ms), host, boot id, pid, start,
+-- pid space, user, command, since (wall clock, ms)}
+
+local function owner_state(token, left, who, released, now)
+  local record = who or {}
+  local hold = tonumber(record.hold) or 0
+  return {token, left, who and '1' or '', record.fence or '', tostring(record.slot or -1), record.ttl or '',
+    record.detached or '', released and '1' or '', whole(math.max(0, hold - now)), record.host or '', record.boot or '',
+    record.pid or '', record.start or '', record.space or '', record.user or '', record.command or '', record.since or ''}
+end
+
+-- Those that live, as far as can be known: -1: not at all. A channel on which
+-- nobody listens is that of a dead one.
+local function count_waiters(now)
+  local ids, listeners, number = redis.pcall('ZRANGE', queue, 0, -1), {}, 0
+  if ids.err then return -1 end
+  local q = open_queue()
+  local function count_heard()
+    local found = redis.pcall('PUBSUB', 'NUMSUB', unpack(listeners))
+    for i = 1, #listeners do
+      if found.err or found[2 * i] ~= 0 then number = number + 1 end
+    end
+    listeners = {}
+  end
+  for _, id in ipairs(ids) do
+    local waiter = q.waiter_of(id)
+    if q.counts_still(waiter, now) then
+      if waiter.listens then listeners[#listeners + 1] = channel_of(id) else number = number + 1 end
+    end
+    if #listeners >= 1000 then count_heard() end
+  end
+  if #listeners > 0 then count_heard() end
+  return number
+end
+
+local function state()
+  local now = now_ms()
+  learn('last_owner', 'released')
+  local answer = {'lock', '', '0', count_waiters(now), known.fence or '', known.last_owner or '', known.released or ''}
+  local COUNTED = {'takes', 'conflicts', 'timeouts', 'losses', 'waited_ms', 'held_ms'}
+  local numbers = redis.pcall('HMGET', counts, unpack(COUNTED))
+  for i, field in ipairs(COUNTED) do answer[#answer + 1] = plus(field, not numbers.err and tonumber(numbers[i]) or 0) end
+  if value == SHARED then
+    answer[2], answer[3] = known.mode or 'shared', known.slots or '0'
+    -- Somebody has removed the set: the key is in the way until it ends.
+    local list = list_holders()
+    if #list == 0 then answer[#answer + 1] = owner_state('', redis.call('PTTL', lock), nil, false, now) end
+    for _, holder in ipairs(list) do
+      local record = record_of(holder[1])
+      if holder[2] > now then
+        answer[#answer + 1] = owner_state(holder[1], holder[2] - now, record, record and record.released, now)
+      end
+    end
+  elseif value then
+    local who = known.owner == value and learn_owner() or nil
+    answer[2] = 'exclusive'
+    answer[#answer + 1] = owner_state(value, redis.call('PTTL', lock), who, who and is_spent(who.take, ''), now)
+  end
+  return answer
+end

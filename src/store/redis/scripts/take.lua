@@ -1,0 +1,214 @@
+-- Takes the lock, or tells who has it.
+--
+-- KEYS: all (store/redis/scripts/common.lua)
+-- ARGV: token, ttl (ms), take id, again ("1": an earlier take with this id got
+--       no reply), then the holder: host, boot id, pid, its start time, user,
+--       command, since (wall clock, ms); mode, slots, hold (ms), detached ("1"),
+--       what a refusal means ("asks": it is asked for again; "queues": and a place
+--       in the queue kept for it; "conflict" or "timeout": it is given up), ms
+--       waited, when it came first (server, us; 0: now), "1" where it will
+--       listen, the holder's pid namespace
+-- Returns {"taken", fence, left (ms), slot (-1: none)}
+--      or {"held", left (ms; -1: no expiry), when to ask again at the latest (ms
+--          from now; -1: not known), host, boot id, pid, start, user, command,
+--          since, mode in force, "1" where it is detached, "1" where it is
+--          released and kept for its hold, pid namespace, "1" where nobody has it
+--          but those who came first are asked, how many these are (-1: not known),
+--          when we came first, why nobody can be called}, with empty strings for
+--          another client's lock
+--      or {"unusable", key, what is wrong with it}
+
+local token, ttl, id, again = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
+local mode, slots, hold, refusal, waited = ARGV[12], ARGV[13], tonumber(ARGV[14]), ARGV[16], tonumber(ARGV[17])
+local came, listens, space = tonumber(ARGV[18]) or 0, ARGV[19] == '1', ARGV[20]
+
+if no_meta then return {'unusable', meta, 'it is not a hash'} end
+-- Held up on its way, and given up meanwhile: nobody is there to release it.
+if is_spent(id, '') or has_line('withdrawn', id, '') then return {'unusable', lock, 'this take was given up'} end
+
+local time = redis.call('TIME')
+local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = math.floor(now_us / 1000)
+
+if came <= 0 or came > now_us then came = now_us end
+
+-- Whoever is told: the one behind us in the queue.
+local function leave_queue(behind, left)
+  redis.pcall('ZREM', queue, id)
+  redis.pcall('HDEL', waiters, id, 'turn')
+  tell_rest(behind, left)
+end
+
+-- How many come before us, and why nobody can be called.
+local function note_refusal()
+  if refusal == 'conflict' or refusal == 'timeout' then
+    count(refusal .. 's', 1)
+    if waited > 0 then count('waited_ms', waited) end
+    local q = open_queue()
+    if q.leave(id, now) then q.hand_on(now) end
+  elseif refusal == 'queues' then
+    local mute = open_queue().join(id, came, listens, now, mode, tonumber(slots) or 0)
+    local place = redis.pcall('ZRANK', queue, id)
+    return type(place) == 'number' and place or -1, mute
+  end
+  local all = redis.pcall('ZCARD', queue)
+  return type(all) == 'number' and all or -1, ''
+end
+
+-- Without a time to ask it is who comes next after one that has to wait for
+-- something else who sees to it that this one lives.
+local function refuse(left, ask, who, mode_in_force, reserved)
+  local place, mute = note_refusal()
+  if not ask then ask = place == 1 and TURN_MS or left end
+  who = who or {}
+  return {'held', left, ask, who.host or '', who.boot or '', who.pid or '', who.start or '', who.user or '', who.command or '',
+    who.since or '', mode_in_force, who.detached or '', who.take and is_spent(who.take, '') and '1' or '', who.space or '',
+    reserved or '', place, whole(came), mute}
+end
+
+-- Whether it is our turn, whether we are in the queue, and who is behind us; else
+-- until when it is somebody else's. `held`: by how many who share it.
+local function may_go(held)
+  local first, second = first_waiters()
+  if not first or first == id then return true, first ~= nil, second end
+  local q = open_queue()
+  return q.may_go(first, now, id, held and q.alike(mode, slots, held) or q.anybody)
+end
+
+-- Fences rise over lost keys and emptied servers by the clock, and over a clock
+-- that steps back by the last fence. Lua counts whole numbers exactly up to
+-- 2^53, which microseconds reach in the year 2255.
+local function next_fence()
+  local last = known.fence and tonumber(known.fence) or 0
+  if not (last < 9007199254740991) then return nil end
+  return whole(math.max(now_us, last + 1))
+end
+
+-- Those who shared it until it ended, or until somebody removed the key, do not
+-- hold it any more.
+local function forget_old_holders()
+  if mode == 'exclusive' and (known.mode or 'exclusive') == 'exclusive' then return end
+  redis.pcall('DEL', holders)
+  for _, field in ipairs(redis.call('HKEYS', meta)) do
+    if string.sub(field, 1, 7) == 'holder ' and field ~= 'holder ' .. token then redis.call('HDEL', meta, field) end
+  end
+end
+
+-- What every take writes into meta. That goes with the clock only once the clock
+-- has passed the fence, or a later fence would be lower: a server's clock may
+-- have been far ahead.
+local function note_take(fence, ...)
+  redis.call('HSET', meta, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1),
+    'waited_ms', plus('waited_ms', waited), ...)
+  if not value then forget_old_holders() end
+  redis.call('PEXPIRE', meta, whole(ttl + META_KEPT_MS + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
+end
+
+-- WAIT counts the replicas that have what its own connection wrote last, and the
+-- take was written on another one.
+local function write_again(field, text)
+  redis.call('HSET', meta, field, text)
+end
+
+local AT_THE_END = {'unusable', meta, 'its fence is at the end of what can be counted'}
+
+-- The lock itself comes last: whatever fails before it leaves no lock behind.
+local function take_exclusive(queued, behind)
+  local fence = next_fence()
+  if not fence then return AT_THE_END end
+  note_take(fence, 'owner', token, 'take', id, 'host', ARGV[5], 'boot', ARGV[6], 'pid', ARGV[7], 'start', ARGV[8],
+    'user', ARGV[9], 'command', ARGV[10], 'since', ARGV[11], 'ttl', ARGV[2], 'hold', hold > 0 and whole(now + hold) or '0',
+    'detached', ARGV[15], 'space', space)
+  redis.call('SET', lock, token, 'PX', ARGV[2])
+  if queued then leave_queue(behind, ttl) end
+  redis.call('GET', lock) -- read last, so that the server tells of what comes after our own change
+  return {'taken', fence, ttl, -1}
+end
+
+local function take_share(slot, queued, behind)
+  local fence = next_fence()
+  if not fence then return AT_THE_END end
+  if known.owner == token then redis.call('HDEL', meta, 'owner', 'take') end -- that take is history
+  note_take(fence, 'holder ' .. token, cjson.encode({take = id, fence = fence, slot = slot,
+    host = ARGV[5], boot = ARGV[6], pid = ARGV[7], start = ARGV[8], user = ARGV[9], command = ARGV[10],
+    since = ARGV[11], ttl = ARGV[2], hold = hold > 0 and whole(now + hold) or '0', detached = ARGV[15], space = space}))
+  redis.call('ZADD', holders, whole(now + ttl), token)
+  settle_shared(now)
+  if not value then redis.call('SET', lock, SHARED, 'PX', ARGV[2]) end
+  if queued then
+    leave_queue(behind, ttl)
+    local held = redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf')
+    local q = open_queue()
+    q.call_next(now, nil, 0, q.alike(mode, slots, tonumber(held) or 0), true)
+  end
+  redis.call('GET', lock)
+  return {'taken', fence, ttl, slot}
+end
+
+local function forget_holder(holder)
+  redis.pcall('HDEL', meta, 'holder ' .. holder)
+  redis.pcall('ZREM', holders, holder)
+end
+
+-- Slots: the lowest that is free. Where somebody's is not known, none is free.
+local function free_slot(list)
+  local taken = {}
+  for _, holder in ipairs(list) do
+    local record = record_of(holder[1])
+    if not record or not tonumber(record.slot) then return nil end
+    taken[tonumber(record.slot)] = true
+  end
+  for slot = 0, tonumber(slots) - 1 do
+    if not taken[slot] then return slot end
+  end
+end
+
+-- Everybody who shares the lock is alive as long as its own lease. The mode in
+-- force, and the number of slots, is that of those who hold it.
+local function join()
+  local list = {}
+  for _, holder in ipairs(list_holders()) do
+    if holder[2] <= now then forget_holder(holder[1]) else list[#list + 1] = holder end
+  end
+  local left, first, last = redis.call('PTTL', lock), list[1], list[#list]
+  if not last then return refuse(left, left, nil, 'shared') end -- somebody has removed the set
+  local mine = score_of(token)
+  local record = mine and record_of(token)
+  if mine and again and record and record.take == id and not record.released then
+    write_again('holder ' .. token, redis.call('HGET', meta, 'holder ' .. token))
+    return {'taken', record.fence, mine - now, tonumber(record.slot) or -1}
+  end
+  if mode ~= known.mode or slots ~= known.slots then
+    return refuse(left, left, record_of(last[1]), known.mode or 'shared')
+  end
+  if mine then return refuse(mine - now, mine - now, record, mode) end
+  local slot = -1
+  if mode == 'slots' then slot = #list < tonumber(slots) and free_slot(list) or nil end
+  if not slot then return refuse(first[2] - now, first[2] - now, record_of(first[1]), mode) end
+  local ours, queued, behind = may_go(#list)
+  if not ours then return refuse(first[2] - now, queued and queued - now, record_of(first[1]), mode) end
+  return take_share(slot, queued, behind)
+end
+
+if value == SHARED then
+  if mode ~= 'exclusive' then return join() end
+  local list = list_holders()
+  local left = redis.call('PTTL', lock)
+  return refuse(left, left, list[1] and record_of(list[#list][1]), known.mode or 'shared')
+end
+
+if value then
+  -- The take whose reply was lost did happen.
+  if again and value == token and known.owner == token and known.take == id and not is_spent(id, '') then
+    write_again('take', id)
+    return {'taken', known.fence, redis.call('PTTL', lock), -1}
+  end
+  local left = redis.call('PTTL', lock)
+  return refuse(left, left, known.owner == value and learn_owner(), 'exclusive')
+end
+
+-- Free.
+local ours, queued, behind = may_go()
+if not ours then return refuse(-1, queued - now, nil, 'exclusive', '1') end
+if mode == 'exclusive' then return take_exclusive(queued, behind) end
+return take_share(mode == 'slots' and 0 or -1, queued, behind)

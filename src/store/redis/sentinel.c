@@ -1,0 +1,411 @@
+/* One connection to one Sentinel beside the one to the master. It is used by
+ * the thread that has the backend (redis/conn.c), from the same calls, never by
+ * another.
+ *
+ * Until somebody holds or waits, a Sentinel is asked once and listened to no
+ * further. From then on the connection is subscribed to +switch-master, and asks
+ * as redis/subscribe.c does: UNSUBSCRIBE, the question and SUBSCRIBE in one
+ * write. A message only says "look": it closes the connection to the old master,
+ * and the next call asks a Sentinel. In every order of events:
+ *   1. The old master dies. Its connection ends, or the alarm ends the wait for
+ *      an answer (below). The Sentinels still name it, until they have agreed:
+ *      each try fails, and is an outage. Then they name the new one.
+ *   2. The old master lives, cut off from all but us, and answers as a master
+ *      for ever. The message alone tells.
+ *   3. The message comes while a call waits for an old master that hangs: the
+ *      Sentinel's descriptor is the alarm of that connection, the wait ends as
+ *      in an outage, and the call is made again to the new one.
+ *   4. The message comes between the Sentinel's answer and SUBSCRIBE, or the
+ *      Sentinel is cut off itself: attend() asks anew every `ask_interval`.
+ *   5. The Sentinel that we listen to ends: that wakes us, and attend() turns to
+ *      the next one. The lock is looked at first, and is not lost by that.
+ *   6. A Sentinel that has not heard of the failover yet names the old master,
+ *      which is a replica now: it says so itself, and serves nothing.
+ *
+ * Names of Sentinels are looked up before the lease, all of them, since any of
+ * them may be needed while it is held. A master that is named by a name (sentinel
+ * announce-hostnames) and takes over during the lease cannot be looked up then:
+ * that is an outage until the lease ends. One named by its address, as Sentinels
+ * do by default, needs no look-up. */
+#include "store/redis/sentinel.h"
+
+#include "redis/answer.h"
+#include "redis/login.h"
+#include "util/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* How often to ask a Sentinel that tells us anyway, and to look for one that
+ * does; how long that may take; how long names may be looked up that nobody needs
+ * yet. */
+static const struct duration ask_interval = {10 * NS_PER_S}, retry_interval = {1 * NS_PER_S}, attend_limit = {1 * NS_PER_S},
+                             names_limit = {500 * NS_PER_MS};
+
+static const char switch_channel[] = "+switch-master";
+
+struct redis_sentinel {
+    struct redis_url url;   /* the Sentinels, and our login there */
+    struct redis_conn conn; /* to the one that answered last */
+    struct addresses known[REDIS_HOSTS_MOST];
+    bool knows_names;
+    int first;                    /* which one to ask first */
+    struct redis_endpoint master; /* as the last answer has it */
+    unsigned subscribed;          /* the serial of the connection that is; 0: none */
+    bool is_mute;                 /* we may not subscribe */
+    bool moved; /* redis_sentinel_moved() */
+    struct deadline tried; /* when we last asked to be told */
+    int epoll_fd;          /* -1: not needed yet */
+};
+
+/* --- what a Sentinel says ------------------------------------------------ */
+
+static bool is_subscribed(const struct redis_sentinel *sentinel)
+{
+    return sentinel->conn.socket.fd >= 0 && sentinel->subscribed == sentinel->conn.serial;
+}
+
+static bool is_same(const struct redis_endpoint *a, const struct redis_endpoint *b)
+{
+    return strcmp(a->host, b->host) == 0 && strcmp(a->port, b->port) == 0;
+}
+
+/* "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT", for each master that it knows. */
+static void on_switch(void *data, const char *channel, const redisReply *payload)
+{
+    struct redis_backend *redis = data;
+    const char *text = redis_text(payload), *name = redis->url.master;
+    char here[sizeof redis->conn.at.host + sizeof redis->conn.at.port + 2];
+    size_t length = strlen(name), here_length;
+    if (strcmp(channel, switch_channel) != 0 || strncmp(text, name, length) != 0 || text[length] != ' ')
+        return;
+    snprintf(here, sizeof here, " %s %s", redis->conn.at.host, redis->conn.at.port);
+    here_length = strlen(here);
+    if (strlen(text) > here_length && strcmp(text + strlen(text) - here_length, here) == 0)
+        return; /* we have heard of it already */
+    redis_conn_close(&redis->conn);
+    redis->sentinel->moved = true;
+}
+
+/* {host, port}; nil: LOCK_GONE, there is no such master. */
+static enum lock_result read_master(struct redis_sentinel *sentinel, const redisReply *reply, struct why *why)
+{
+    struct redis_endpoint *master = &sentinel->master;
+    int64_t port;
+    if (reply->type == REDIS_REPLY_ERROR) {
+        enum lock_result result = redis_error_result(reply->str, why);
+        if (result == LOCK_REFUSED)
+            redis_login_explain(&sentinel->url, &(struct redis_refused){NULL, NULL}, reply->str, why);
+        return result;
+    }
+    if (reply->type == REDIS_REPLY_NIL)
+        return LOCK_GONE;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || !redis_number(reply->element[1], 1, 65535, &port))
+        return redis_conn_nonsense(&sentinel->conn, why);
+    const char *host = redis_text(reply->element[0]);
+    if (*host == '\0' || strlen(host) >= sizeof master->host || strlen(host) != (size_t)reply->element[0]->len)
+        return redis_conn_nonsense(&sentinel->conn, why);
+    *master = (struct redis_endpoint){.host = ""};
+    text_copy(master->host, sizeof master->host, host);
+    snprintf(master->port, sizeof master->port, "%d", (int)port);
+    return LOCK_OK;
+}
+
+/* Asks the Sentinel that we are connected to. LOCK_OK with sentinel->master;
+ * LOCK_GONE; or as redis_conn_call(). */
+static enum lock_result ask(struct redis_sentinel *sentinel, const char *name, bool listens, struct bound bound,
+                            struct why *why)
+{
+    struct redis_command commands[3];
+    redisReply *replies[3];
+    int count = 0;
+    bool leaves = is_subscribed(sentinel);
+    if (leaves)
+        commands[count++] = redis_words("UNSUBSCRIBE", switch_channel);
+    int question = count;
+    commands[count++] = redis_words("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name);
+    listens = listens && !sentinel->is_mute;
+    if (listens)
+        commands[count++] = redis_words("SUBSCRIBE", switch_channel);
+    enum lock_result result = redis_conn_call(&sentinel->conn, commands, count, replies, bound, why);
+    sentinel->subscribed = 0;
+    if (result != LOCK_OK)
+        return result;
+    const redisReply *enter = listens ? replies[count - 1] : NULL;
+    result = read_master(sentinel, replies[question], why);
+    if (leaves && replies[0]->type != REDIS_REPLY_ARRAY)
+        result = redis_conn_nonsense(&sentinel->conn, why);
+    if (enter != NULL && enter->type == REDIS_REPLY_ERROR)
+        sentinel->is_mute = true;
+    else if (enter != NULL && enter->type != REDIS_REPLY_ARRAY)
+        result = redis_conn_nonsense(&sentinel->conn, why);
+    else if (enter != NULL)
+        sentinel->subscribed = sentinel->conn.serial;
+    while (count > 0)
+        freeReplyObject(replies[--count]);
+    return result;
+}
+
+/* --- which one to ask ---------------------------------------------------- */
+
+/* A connection that has been idle may have ended: it is made anew at once. */
+static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens, struct bound bound, struct why *why)
+{
+    struct redis_sentinel *sentinel = redis->sentinel;
+    redis_conn_go_to(&sentinel->conn, &sentinel->url.hosts[at]);
+    bool reused;
+    enum lock_result result;
+    do {
+        reused = sentinel->conn.socket.fd >= 0;
+        if (!reused)
+            sentinel->conn.addresses = sentinel->known[at];
+        result = redis_conn_open(&sentinel->conn, !redis->leased, bound, why);
+        if (result == LOCK_OK) {
+            sentinel->known[at] = sentinel->conn.addresses;
+            result = ask(sentinel, redis->url.master, listens, bound, why);
+        }
+        if (result != LOCK_OK)
+            redis_conn_close(&sentinel->conn);
+    } while (reused && result == LOCK_UNAVAILABLE && !deadline_passed(bound.until));
+    return result;
+}
+
+/* What came of those that have been asked in vain. */
+struct vain {
+    int down;
+    struct why refused, failed, invalid; /* the last of each kind; "": none */
+    struct why unknown_to;               /* those that know no such master */
+};
+
+static void endpoint_text(const struct redis_endpoint *at, char *text, size_t size)
+{
+    bool brackets = strchr(at->host, ':') != NULL;
+    snprintf(text, size, "%s%s%s:%s", brackets ? "[" : "", at->host, brackets ? "]" : "", at->port);
+}
+
+static void note(struct vain *vain, enum lock_result result, const struct redis_endpoint *at, const struct why *why)
+{
+    char text[sizeof at->host + sizeof at->port + 3];
+    endpoint_text(at, text, sizeof text);
+    if (result == LOCK_GONE) {
+        struct why before = vain->unknown_to;
+        why_set(&vain->unknown_to, "%s%s%s", before.text, before.text[0] != '\0' ? ", " : "", text);
+        return;
+    }
+    vain->down += result == LOCK_UNAVAILABLE;
+    struct why *kept = result == LOCK_REFUSED ? &vain->refused : result == LOCK_INVALID ? &vain->invalid : &vain->failed;
+    why_set(kept, "Sentinel %s: %.400s", text, why->text);
+}
+
+/* Who refuses us will go on; who cannot be reached may answer differently later. */
+static enum lock_result verdict(const struct vain *vain, const char *name, int count, struct why *why)
+{
+    if (vain->refused.text[0] != '\0') {
+        *why = vain->refused;
+        return LOCK_REFUSED;
+    }
+    if (vain->down > 0) {
+        why_set(why, "%d Sentinel%s asked for the master %.200s in vain; %s", count, count > 1 ? "s were" : " was", name,
+                vain->failed.text);
+        return LOCK_UNAVAILABLE;
+    }
+    if (vain->invalid.text[0] != '\0')
+        *why = vain->invalid;
+    else
+        why_set(why, "there is no master called %.200s, say the Sentinels: %.400s", name, vain->unknown_to.text);
+    return LOCK_INVALID;
+}
+
+/* In turn, beginning with the one that answered last. Each has a share of the
+ * time, and one share is left for the master. */
+static enum lock_result find_master(struct redis_backend *redis, bool listens, struct bound bound, struct why *why)
+{
+    struct redis_sentinel *sentinel = redis->sentinel;
+    struct vain vain = {0};
+    int count = sentinel->url.host_count;
+    if (listens)
+        sentinel->tried = deadline_now();
+    for (int i = 0; i < count; i++) {
+        int at = (sentinel->first + i) % count, shares = count - i + 1;
+        struct bound share = {deadline_after((struct duration){deadline_left(bound.until).ns / shares}), bound.cancel_fd};
+        struct why one = {""};
+        enum lock_result result = ask_at(redis, at, listens, share, &one);
+        if (result == LOCK_OK)
+            sentinel->first = at;
+        if (result == LOCK_OK || result == LOCK_CANCELLED || result == LOCK_SYSTEM) {
+            *why = one;
+            return result;
+        }
+        note(&vain, result, &sentinel->url.hosts[at], &one);
+    }
+    return verdict(&vain, redis->url.master, count, why);
+}
+
+/* A Sentinel whose name cannot be looked up now is not there for the lease; that
+ * is no reason to fail. */
+static void look_up_names(struct redis_backend *redis, struct bound bound)
+{
+    struct redis_sentinel *sentinel = redis->sentinel;
+    struct why ignored;
+    bound.until = deadline_earlier(bound.until, deadline_after(names_limit));
+    for (int i = 0; !sentinel->knows_names && i < sentinel->url.host_count; i++) {
+        const struct redis_endpoint *at = &sentinel->url.hosts[i];
+        if (sentinel->known[i].count == 0 && !redis_resolve_numeric(&sentinel->known[i], at->host, at->port))
+            (void)redis_resolve(&sentinel->known[i], at->host, at->port, bound, &ignored);
+    }
+    sentinel->knows_names = true;
+}
+
+/* --- for the backend ----------------------------------------------------- */
+
+static bool wants_to_be_told(const struct redis_backend *redis)
+{
+    return redis->watched || redis->base.queued;
+}
+
+/* Connects to the server that a Sentinel has just named. */
+static enum lock_result open_master(struct redis_backend *redis, struct bound bound, struct why *why)
+{
+    const struct redis_endpoint *master = &redis->sentinel->master;
+    redis_conn_go_to(&redis->conn, master);
+    enum lock_result result = redis_conn_open(&redis->conn, !redis->leased, bound, why);
+    if (result != LOCK_OK && result != LOCK_CANCELLED) {
+        char text[sizeof master->host + sizeof master->port + 3], prefix[sizeof text + 16];
+        endpoint_text(master, text, sizeof text);
+        snprintf(prefix, sizeof prefix, "the master %s", text);
+        why_prefix(why, prefix);
+    }
+    return result;
+}
+
+enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound bound, struct why *why)
+{
+    struct redis_sentinel *sentinel = redis->sentinel;
+    enum lock_result result = LOCK_OK;
+    (void)redis_sentinel_hear(redis);
+    bound.until = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
+    if (redis->conn.socket.fd >= 0)
+        redis_conn_read_messages(&redis->conn); /* it may have ended: redis_conn_open() */
+    bool anew = redis->conn.socket.fd < 0;
+    if (anew) {
+        result = find_master(redis, wants_to_be_told(redis), bound, why);
+        sentinel->moved = false; /* what was heard meanwhile is older than the answer */
+        if (result == LOCK_OK && !redis->leased)
+            look_up_names(redis, bound);
+    }
+    /* For connecting and the calls that follow: until the next time here, no Sentinel is asked. */
+    redis->conn.socket.alarm_fd = is_subscribed(sentinel) ? sentinel->conn.socket.fd : -1;
+    return anew && result == LOCK_OK ? open_master(redis, bound, why) : result;
+}
+
+void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
+{
+    struct redis_sentinel *sentinel = redis->sentinel;
+    struct why ignored;
+    if (sentinel == NULL || redis->conn.socket.fd < 0)
+        return;
+    bool told = is_subscribed(sentinel) || sentinel->is_mute;
+    struct deadline next = deadline_plus(sentinel->tried, told ? ask_interval : retry_interval);
+    if (sentinel->tried.boot_ns > 0 && !deadline_passed(next))
+        return;
+    /* Half: the answer of the master is still to be told above, in time. */
+    struct duration half = {deadline_left(bound.until).ns / 2};
+    bound.until = deadline_after(duration_min(half, attend_limit));
+    /* What the master tells is more urgent than a Sentinel that hangs. */
+    struct redis_ears ears = redis_listening_to(&redis->listening, &redis->conn);
+    sentinel->conn.socket.alarm_fd = ears.touches || ears.wake != NULL ? redis->conn.socket.fd : -1;
+    if (find_master(redis, true, bound, &ignored) == LOCK_OK && !is_same(&sentinel->master, &redis->conn.at)) {
+        redis_conn_close(&redis->conn);
+        sentinel->moved = true;
+    }
+    sentinel->conn.socket.alarm_fd = -1;
+}
+
+bool redis_sentinel_hear(struct redis_backend *redis)
+{
+    struct redis_sentinel *sentinel = redis->sentinel;
+    bool was_told = sentinel != NULL && is_subscribed(sentinel);
+    if (sentinel != NULL)
+        redis_conn_read_messages(&sentinel->conn);
+    return was_told && sentinel->conn.socket.fd < 0;
+}
+
+bool redis_sentinel_is_deaf(const struct redis_backend *redis)
+{
+    return redis->sentinel != NULL && !is_subscribed(redis->sentinel);
+}
+
+/* What came in one piece with an answer makes no descriptor readable. */
+bool redis_sentinel_moved(struct redis_backend *redis)
+{
+    const struct redis_sentinel *sentinel = redis->sentinel;
+    if (sentinel != NULL && is_subscribed(sentinel) && redis_conn_has_unread(&sentinel->conn))
+        (void)redis_sentinel_hear(redis);
+    return sentinel != NULL && sentinel->moved;
+}
+
+/* That it is there already is no failure; else nothing is told, and asking in
+ * turn finds out. */
+static void watch_fd(int epoll_fd, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    if (fd >= 0)
+        (void)epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event);
+}
+
+/* Descriptors that are closed leave the set by themselves. */
+int redis_sentinel_join(struct redis_backend *redis, int fd)
+{
+    struct redis_sentinel *sentinel = redis->sentinel;
+    if (sentinel == NULL)
+        return fd;
+    if (sentinel->epoll_fd < 0)
+        sentinel->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (sentinel->epoll_fd < 0)
+        return fd;
+    if (fd < 0 && redis->conn.socket.fd >= 0) /* its end would wake us, and nobody would look at it */
+        (void)epoll_ctl(sentinel->epoll_fd, EPOLL_CTL_DEL, redis->conn.socket.fd, NULL);
+    watch_fd(sentinel->epoll_fd, fd);
+    watch_fd(sentinel->epoll_fd, sentinel->conn.socket.fd);
+    return sentinel->epoll_fd;
+}
+
+enum lock_result redis_sentinel_init(struct redis_backend *redis, enum redis_fault *fault, struct why *why)
+{
+    if (redis->url.topology != REDIS_SENTINEL)
+        return LOCK_OK;
+    struct redis_sentinel *sentinel = redis->sentinel = calloc(1, sizeof *sentinel);
+    if (sentinel == NULL) {
+        why_set(why, "out of memory");
+        return LOCK_SYSTEM;
+    }
+    sentinel->epoll_fd = -1;
+    sentinel->url.is_of_sentinels = true;
+    sentinel->url.tls = redis->url.tls;
+    sentinel->url.host_count = redis->url.host_count;
+    memcpy(sentinel->url.hosts, redis->url.hosts, sizeof sentinel->url.hosts);
+    redis_conn_init(&sentinel->conn, &sentinel->url, &redis->settings);
+    sentinel->conn.on_message = on_switch;
+    sentinel->conn.message_data = redis;
+    redis->conn.masters_only = true;
+    const char *file = redis->settings.sentinel_password_file;
+    *fault = REDIS_FAULT_NONE;
+    return file == NULL ? LOCK_OK : redis_login_read_pair(&sentinel->url, file, why);
+}
+
+void redis_sentinel_free(struct redis_backend *redis)
+{
+    struct redis_sentinel *sentinel = redis->sentinel;
+    if (sentinel == NULL)
+        return;
+    redis_conn_free(&sentinel->conn);
+    if (sentinel->epoll_fd >= 0)
+        close(sentinel->epoll_fd);
+    explicit_bzero(&sentinel->url, sizeof sentinel->url);
+    free(sentinel);
+    redis->sentinel = NULL;
+}

@@ -1,0 +1,44 @@
+/* Redis Sentinel: which server is the master, and being told when another one
+ * takes over. Follows "Guidelines for Redis clients with support for Redis
+ * Sentinel" (redis.io). For a backend whose URL names no Sentinels all of this
+ * does nothing. */
+#ifndef DLOCK_STORE_REDIS_SENTINEL_H
+#define DLOCK_STORE_REDIS_SENTINEL_H
+
+#include "store/redis/internal.h"
+
+/* Makes the backend's sentinel from its URL and settings. LOCK_OK;
+ * LOCK_INVALID, LOCK_REFUSED: the file with the login, as *why says; LOCK_SYSTEM. To be freed
+ * with redis_sentinel_free() in any case. */
+enum lock_result redis_sentinel_init(struct redis_backend *redis, enum redis_fault *fault, struct why *why);
+
+void redis_sentinel_free(struct redis_backend *redis);
+
+/* Connects to the master if need be, which the Sentinels name, and which has to
+ * say itself that it is one (masters_only). As redis_conn_open(), and
+ * LOCK_INVALID where all Sentinels say that there is no master of this name. */
+enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound bound, struct why *why);
+
+/* For one who holds or waits, after each question to the master: sees to it
+ * that a Sentinel tells of the next master, and asks for it from time to
+ * time. Where it is another one already, the connection is closed, and
+ * redis_sentinel_moved() is true. No failure of it matters. */
+void redis_sentinel_attend(struct redis_backend *redis, struct bound bound);
+
+/* Takes in what a Sentinel has told, without waiting. The connection to what is
+ * the master no more is closed. True where the Sentinel has just left us: another
+ * question to the master turns to the next one. */
+bool redis_sentinel_hear(struct redis_backend *redis);
+
+/* Whether there are Sentinels and none of them would tell us of a new master. */
+bool redis_sentinel_is_deaf(const struct redis_backend *redis);
+
+/* Whether another server is the master, which has not been asked yet; the
+ * connection to the old one is closed then. */
+bool redis_sentinel_moved(struct redis_backend *redis);
+
+/* One descriptor for what the master tells on `fd` (-1: nothing) and for what the
+ * Sentinel tells. The backend's own. */
+int redis_sentinel_join(struct redis_backend *redis, int fd);
+
+#endif

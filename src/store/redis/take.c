@@ -1,0 +1,402 @@
+#include "store/redis/take.h"
+
+#include "store/redis/replicas.h"
+#include "store/redis/sentinel.h"
+#include "store/redis/topology.h"
+
+#include "util/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* An answer stands for so long, if we are told of every touch since. */
+static const struct duration fresh_time = {500 * NS_PER_MS};
+
+/* Between two questions, however often the lock is touched. */
+static const struct duration touch_interval = {10 * NS_PER_MS};
+
+/* --- answers ------------------------------------------------------------- */
+
+/* The elements of {"held", ...}: see store/redis/scripts/take.lua. */
+enum {
+    HELD_LEFT = 1,
+    HELD_ASK,
+    HELD_HOST,
+    HELD_BOOT,
+    HELD_PID,
+    HELD_START,
+    HELD_USER,
+    HELD_COMMAND,
+    HELD_SINCE,
+    HELD_MODE,
+    HELD_DETACHED,
+    HELD_KEPT,
+    HELD_SPACE,
+    HELD_RESERVED,
+    HELD_AHEAD,
+    HELD_CAME,
+    HELD_MUTE,
+    HELD_COUNT,
+};
+
+static bool is_set(const redisReply *element)
+{
+    return redis_text(element)[0] == '1';
+}
+
+static bool read_holder(struct holder *holder, const redisReply *reply)
+{
+    int64_t left_ms, pid = 0, since = 0, start = 0, space = 0;
+    redisReply *const *from = reply->element;
+    if (!redis_left(from[HELD_LEFT], -2, &left_ms))
+        return false;
+    *holder = (struct holder){.expires = left_ms >= 0, .left = {left_ms >= 0 ? left_ms * NS_PER_MS : 0}};
+    text_copy(holder->host, sizeof holder->host, redis_text(from[HELD_HOST]));
+    text_copy(holder->boot_id, sizeof holder->boot_id, redis_text(from[HELD_BOOT]));
+    text_copy(holder->user, sizeof holder->user, redis_text(from[HELD_USER]));
+    text_copy(holder->command, sizeof holder->command, redis_text(from[HELD_COMMAND]));
+    holder->known = redis_text(from[HELD_PID])[0] != '\0' && redis_number(from[HELD_PID], 0, INT32_MAX, &pid) &&
+                    redis_number(from[HELD_START], 0, INT64_MAX, &start) &&
+                    redis_number(from[HELD_SINCE], 0, INT64_MAX, &since) &&
+                    redis_number(from[HELD_SPACE], 0, INT64_MAX, &space);
+    holder->pid = (pid_t)pid;
+    holder->pid_start = start;
+    holder->since_wall_ms = since;
+    holder->shares = strcmp(redis_text(from[HELD_MODE]), lock_mode_name(MODE_EXCLUSIVE)) != 0;
+    holder->pid_space = space;
+    holder->detached = is_set(from[HELD_DETACHED]);
+    holder->kept = is_set(from[HELD_KEPT]);
+    holder->reserved = is_set(from[HELD_RESERVED]);
+    return true;
+}
+
+/* All who wait would ask at the moment when the holder's lease ends, or a turn:
+ * those in front come first, and the others see what has become of it. */
+static struct deadline ask_time(int64_t ask_ms, int64_t ahead)
+{
+    enum { STEP_MS = 20, STEPS_MOST = 500 };
+    if (ask_ms < 0)
+        return DEADLINE_NEVER;
+    int64_t steps = ahead < 0 ? 0 : ahead < STEPS_MOST ? ahead : STEPS_MOST;
+    return deadline_after(DURATION_MS(ask_ms + 1 + steps * STEP_MS));
+}
+
+static bool read_place(struct redis_backend *redis, struct holder *holder, const redisReply *reply)
+{
+    struct redis_place *place = &redis->place;
+    const char *mute = redis_text(reply->element[HELD_MUTE]);
+    enum { REST_MS = 5000 };
+    int64_t ahead, came, ask_ms;
+    if (!redis_left(reply->element[HELD_ASK], -2, &ask_ms) || !redis_number(reply->element[HELD_AHEAD], -1, INT32_MAX, &ahead) ||
+        !redis_number(reply->element[HELD_CAME], 0, INT64_MAX, &came))
+        return false;
+    place->ahead = holder->ahead = (int)ahead;
+    place->came = came;
+    /* Not at the end of each lease where these are short. */
+    if (ahead > 1 && ask_ms >= 0 && ask_ms < REST_MS && holder->expires && ask_ms * NS_PER_MS == holder->left.ns)
+        ask_ms = REST_MS;
+    place->changes = ask_time(ask_ms, ahead);
+    if (*mute != '\0') {
+        redis->listening.no_wake = true;
+        why_set(&redis->listening.why_wake, "%.400s", mute);
+    }
+    return true;
+}
+
+static enum lock_result read_take(struct redis_backend *redis, const redisReply *reply, const struct lock_request *request,
+                                  struct deadline before, struct lease *lease, struct holder *holder, struct why *why)
+{
+    int64_t left_ms, fence, slot;
+    if (redis_answer_is(reply, "taken", 4) && redis_number(reply->element[1], 1, INT64_MAX, &fence) &&
+        redis_left(reply->element[2], 0, &left_ms) && redis_number(reply->element[3], -1, INT32_MAX, &slot)) {
+        lease_begin(lease, request, before, fence);
+        lease->slot = (int)slot;
+        /* Less than the TTL where an earlier try had taken it. */
+        struct deadline end = deadline_plus(before, (struct duration){left_ms * NS_PER_MS});
+        lease->deadline = deadline_earlier(lease->deadline, deadline_minus(end, lease_drift(lease->ttl)));
+        redis->leased = true;
+        redis->base.uncertain = redis->base.queued = false;
+        redis->fresh = deadline_plus(before, fresh_time);
+        return LOCK_OK;
+    }
+    /* Still uncertain, where it was: the lost take may be carried out late. */
+    if (redis_answer_is(reply, "held", HELD_COUNT) && read_holder(holder, reply) && read_place(redis, holder, reply))
+        return LOCK_HELD;
+    if (redis_answer_is(reply, "unusable", 3)) {
+        why_set(why, "the key %s cannot be used: %s", redis_text(reply->element[1]), redis_text(reply->element[2]));
+        return LOCK_INVALID;
+    }
+    redis->base.uncertain = true;
+    return redis_conn_nonsense(&redis->conn, why);
+}
+
+/* --- asking -------------------------------------------------------------- */
+
+/* The hold is the holder's own to know; where another process has taken the
+ * lock, the store knows it. */
+static void begin_release(struct redis_call *call, const struct lease *lease, bool may_come)
+{
+    redis_script_begin(call, &redis_release_script, KEYS_ALL, lease->key);
+    call->least_keys = redis_least_keys(lease);
+    redis_command_add(&call->words, lease->token);
+    redis_command_add(&call->words, lease->take_id);
+    redis_script_add_number(call, wall_now_ms());
+    if (lease->outside)
+        redis_command_add(&call->words, "");
+    else
+        redis_script_add_number(call, deadline_left(lease->hold).ns / NS_PER_MS);
+    /* A take that is given up, unknown whether it happened, is no loss. */
+    redis_command_add(&call->words, lease->lost ? "lost" : lease->fence > 0 ? "held" : "");
+    redis_command_add(&call->words, may_come ? "1" : "");
+}
+
+/* Where a try of the take had no answer this may overtake it, on another connection; whatever became of those that
+ * came after it. */
+void redis_release_begin(const struct redis_backend *redis, struct redis_call *call, const struct lease *lease)
+{
+    begin_release(call, lease, lease->take_id[0] != '\0' && strcmp(lease->take_id, redis->unanswered) == 0);
+}
+
+/* The take went out in one write with a greeting that was refused, and may
+ * have been carried out where that left us: it is released in the same place. */
+static void undo_take(struct redis_backend *redis, const struct lock_request *request, struct bound bound)
+{
+    struct redis_call call;
+    struct lease lease;
+    struct why ignored;
+    redisReply *reply;
+    lease_begin(&lease, request, deadline_now(), 0);
+    lease.hold = deadline_now();
+    begin_release(&call, &lease, false);
+    for (int by_text = 0; by_text < 2 && redis->conn.socket.fd >= 0; by_text++)
+        if (redis_script_send(redis, &call, by_text, &reply, bound, &ignored) == LOCK_OK)
+            freeReplyObject(reply);
+}
+
+/* Asked once, to see whether it is free; from then on from the queue. */
+static const char *refusal_word(const struct lock_request *request, bool queues)
+{
+    if (!request->last)
+        return queues ? "queues" : "asks";
+    return request->waits ? "timeout" : "conflict";
+}
+
+/* Once it is connected: what is left of a lease gets less meanwhile. */
+static struct duration ttl_now(const struct lock_request *request)
+{
+    if (request->end.boot_ns == 0)
+        return request->ttl;
+    return duration_max(duration_min(request->ttl, deadline_left(request->end)), DURATION_MS(1));
+}
+
+static void begin_take(struct redis_call *call, const struct redis_backend *redis, const struct lock_request *request, bool queues)
+{
+    const struct holder *self = &request->self;
+    redis_script_begin(call, &redis_take_script, KEYS_ALL, request->key);
+    redis_command_add(&call->words, request->token);
+    redis_script_add_number(call, ttl_now(request).ns / NS_PER_MS);
+    redis_command_add(&call->words, request->take_id);
+    redis_command_add(&call->words, redis->base.uncertain ? "1" : "0");
+    redis_command_add(&call->words, self->host);
+    redis_command_add(&call->words, self->boot_id);
+    redis_script_add_number(call, self->pid);
+    redis_script_add_number(call, self->pid_start);
+    redis_command_add(&call->words, self->user);
+    redis_command_add(&call->words, self->command);
+    redis_script_add_number(call, wall_now_ms());
+    redis_command_add(&call->words, lock_mode_name(request->mode));
+    redis_script_add_number(call, request->slots);
+    redis_script_add_number(call, request->hold_at_least.ns / NS_PER_MS);
+    redis_command_add(&call->words, request->detached ? "1" : "");
+    redis_command_add(&call->words, refusal_word(request, queues));
+    redis_script_add_number(call, request->waited.ns / NS_PER_MS);
+    redis_script_add_number(call, redis->place.came);
+    redis_command_add(&call->words, queues && !redis->listening.no_wake ? "1" : "0");
+    redis_script_add_number(call, self->pid_space);
+}
+
+/* The head of the queue is told of touches as well: a client of another kind
+ * calls nobody. So is who was called, and may have the lock after this. */
+static bool wants_touches(const struct redis_backend *redis)
+{
+    return redis->place.ahead == 0 || redis->place.called;
+}
+
+static enum lock_result ask(struct redis_backend *redis, const struct lock_request *request, bool queues, struct lease *lease,
+                            struct holder *holder, struct bound bound, struct why *why)
+{
+    struct redis_call call;
+    redisReply *reply;
+    enum lock_result result = redis_route_open(redis, request->key, bound, why);
+    begin_take(&call, redis, request, queues);
+    if (queues)
+        call.ears = (struct redis_ears){.touches = wants_touches(redis), .wake = redis->place.wake};
+    redis->place.listens = queues && !redis->listening.no_wake;
+    redis->place.called = redis->touched = false;
+    redis->place.touched = DEADLINE_NEVER;
+    /* The lease counts from here: connecting is not part of it. */
+    struct deadline before = deadline_now();
+    redis->place.asked = before;
+    if (result == LOCK_OK)
+        result = redis_script_run(redis, &call, &reply, bound, why);
+    if (result == LOCK_OK) {
+        redis->base.queued = queues;
+        result = read_take(redis, reply, request, before, lease, holder, why);
+        freeReplyObject(reply);
+        if (result == LOCK_OK)
+            result = redis_replicas_await(redis, lease, bound, why);
+    } else if (redis->conn.sent) {
+        redis->base.uncertain = true;
+        text_copy(redis->unanswered, sizeof redis->unanswered, request->take_id);
+        if (redis->conn.greeting_failed)
+            undo_take(redis, request, bound);
+    }
+    return redis_script_end(redis, result, why);
+}
+
+static void find_place(struct redis_backend *redis, const struct lock_request *request)
+{
+    char part[TOKEN_SIZE + sizeof "wake:"];
+    snprintf(part, sizeof part, "wake:%s", request->take_id);
+    lock_key_companion(redis->place.wake, sizeof redis->place.wake, request->key, part);
+    redis->place.attended = request->attended;
+    redis->place.touched = DEADLINE_NEVER;
+    redis->key = request->key;
+}
+
+/* At the head of the queue since others have left, and not told of touches; or
+ * in the queue as one who listens, where the server has just refused that: what
+ * can be had is asked for next. */
+static bool is_deaf(const struct redis_backend *redis)
+{
+    struct redis_ears ears = redis_listening_to(&redis->listening, &redis->conn);
+    if (redis->conn.socket.fd < 0 || !redis->base.queued)
+        return false;
+    if (ears.wake == NULL)
+        return redis->place.listens;
+    return !ears.touches && !redis->listening.no_touches && wants_touches(redis);
+}
+
+enum lock_result redis_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
+                            struct holder *holder, struct bound bound, struct why *why)
+{
+    struct redis_backend *redis = redis_of(backend);
+    bool stays = request->waits && !request->last, queues = stays && redis->place.came > 0;
+    find_place(redis, request);
+    enum lock_result result = ask(redis, request, queues, lease, holder, bound, why);
+    redis->conn.socket.is_crowded |= result == LOCK_HELD;
+    if (result == LOCK_HELD && stays && !queues)
+        result = ask(redis, request, true, lease, holder, bound, why);
+    for (int i = 0; i < 2 && result == LOCK_HELD && is_deaf(redis); i++)
+        result = ask(redis, request, true, lease, holder, bound, why);
+    if (result == LOCK_HELD && redis->base.queued)
+        redis_sentinel_attend(redis, bound);
+    return result;
+}
+
+/* --- what the server tells ----------------------------------------------- */
+
+static bool is_companion(const struct redis_backend *redis, const char *key, const char *part)
+{
+    char companion[COMPANION_SIZE];
+    lock_key_companion(companion, sizeof companion, redis->key, part);
+    return strcmp(key, companion) == 0;
+}
+
+/* Scripts of ours read the queue as well, and are told of it, which says nothing
+ * of the lock. */
+static bool is_about_queue(const struct redis_backend *redis, const char *key)
+{
+    return is_companion(redis, key, "queue") || is_companion(redis, key, "waiters") || is_companion(redis, key, "counts");
+}
+
+/* An array of keys, or nothing where all have gone, which everybody is told.
+ * Somebody who touches the lock again and again does not keep us busy. */
+static void hear_touch(struct redis_backend *redis, const redisReply *keys)
+{
+    const struct duration rush = {redis->place.ahead > 0 ? 500 * NS_PER_MS : 0};
+    bool all = keys->type != REDIS_REPLY_ARRAY, lock = all;
+    for (size_t i = 0; !all && i < keys->elements; i++) {
+        const char *key = redis_text(keys->element[i]);
+        lock |= strcmp(key, redis->key) == 0;
+        redis->touched |= !is_about_queue(redis, key);
+    }
+    redis->touched |= lock;
+    if (all)
+        redis->place.touched = deadline_after(duration_jittered(rush));
+    else if (lock)
+        redis->place.touched = deadline_plus(redis->place.asked, touch_interval);
+}
+
+/* "turn"; "stand-by MS" and "held MS": when to ask. Whoever is told
+ * "held" is the first from now on, and is to be told of touches; where hands
+ * change quickly it is called before it asks. */
+static void hear_call(struct redis_place *place, const char *text)
+{
+    const char *space = strchr(text, ' ');
+    int64_t ms;
+    if (strcmp(text, "turn") == 0)
+        place->called = true;
+    else if (space != NULL && number_parse(space + 1, 0, REDIS_MS_MOST, &ms))
+        place->changes = ask_time(ms, 0);
+    if (strncmp(text, "held ", 5) == 0) {
+        place->ahead = 0;
+        place->changes = deadline_earlier(place->changes, deadline_after(duration_jittered(DURATION_S(1))));
+    }
+}
+
+void redis_hear(void *data, const char *channel, const redisReply *payload)
+{
+    struct redis_backend *redis = data;
+    if (redis->key == NULL)
+        redis->touched = true; /* not a lock that we take: whoever asks looks */
+    else if (strcmp(channel, REDIS_INVALIDATE) == 0)
+        hear_touch(redis, payload);
+    else if (strcmp(channel, redis->place.wake) == 0)
+        hear_call(&redis->place, redis_text(payload));
+}
+
+bool redis_is_fresh(struct redis_backend *redis)
+{
+    (void)redis_sentinel_hear(redis);
+    if (!redis_listening_to(&redis->listening, &redis->conn).touches)
+        return false;
+    redis_conn_read_messages(&redis->conn);
+    return redis->conn.socket.fd >= 0 && !redis->touched && !deadline_passed(redis->fresh);
+}
+
+/* Where the connection has ended, all who wait find that at the same moment, and
+ * should not come at the same moment. */
+static struct deadline after_rush(void)
+{
+    struct duration random = duration_jittered(DURATION_S(1));
+    return deadline_after((struct duration){random.ns - NS_PER_S / 2});
+}
+
+struct call redis_listen(struct backend *backend)
+{
+    struct redis_backend *redis = redis_of(backend);
+    struct redis_place *place = &redis->place;
+    struct call call = {.fd = -1, .poll_most = DURATION_S(5)};
+    bool listened = redis_listening_to(&redis->listening, &redis->conn).wake != NULL;
+    bool astray = redis_sentinel_hear(redis) || redis_sentinel_moved(redis);
+    if (listened)
+        redis_conn_read_messages(&redis->conn);
+    if (astray || (listened && redis->conn.socket.fd < 0))
+        place->changes = deadline_earlier(place->changes, after_rush());
+    if (listened && redis->conn.socket.fd >= 0) {
+        call.fd = redis->conn.socket.fd;
+        call.now = place->called;
+        /* A Cluster may have moved the lock to another node, where nobody calls us until we ask. */
+        if (!place->attended && redis->url.topology != REDIS_CLUSTER && !redis_sentinel_is_deaf(redis))
+            call.poll_most = DURATION_S(30);
+    } else if (redis->listening.no_wake) {
+        call.cannot = redis->listening.why_wake.text;
+        call.poll_most = place->ahead == 0 ? DURATION_MS(500) : call.poll_most;
+    }
+    if (place->ahead < 0) /* not in the queue: nobody calls us */
+        call.poll_most = duration_min(call.poll_most, DURATION_S(5));
+    call.by = deadline_earlier(place->changes, place->touched);
+    call.fd = redis_sentinel_join(redis, call.fd);
+    return call;
+}

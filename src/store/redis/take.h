@@ -1,0 +1,26 @@
+/* Taking a lock in Redis, and waiting for it in the queue that the server keeps
+ * (scripts/queue.lua has its rules, and every order in which things happen). */
+#ifndef DLOCK_STORE_REDIS_TAKE_H
+#define DLOCK_STORE_REDIS_TAKE_H
+
+#include "store/redis/scripts.h"
+
+/* take() of store/backend.h. Where it refuses one who waits, we stand in the queue
+ * and the server calls us, if it lets us listen. */
+enum lock_result redis_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
+                            struct holder *holder, struct bound bound, struct why *why);
+
+/* listen() of store/backend.h. */
+struct call redis_listen(struct backend *backend);
+
+/* on_message of redis/conn.h, for a redis_backend. */
+void redis_hear(void *data, const char *channel, const redisReply *payload);
+
+/* Whether nobody can have touched the lock since the last answer: it is recent,
+ * and the server tells us of every touch. */
+bool redis_is_fresh(struct redis_backend *redis);
+
+/* Begins the call that releases the lease, or gives its take up. */
+void redis_release_begin(const struct redis_backend *redis, struct redis_call *call, const struct lease *lease);
+
+#endif

@@ -1,0 +1,28 @@
+#include "store/redis/topology.h"
+
+#include "store/redis/cluster.h"
+#include "store/redis/sentinel.h"
+
+enum lock_result redis_route_open(struct redis_backend *redis, const char *key, struct bound bound, struct why *why)
+{
+    switch (redis->url.topology) {
+    case REDIS_SENTINEL: return redis_sentinel_open(redis, bound, why);
+    case REDIS_CLUSTER: return redis_cluster_open(redis, key, bound, why);
+    case REDIS_ONE: break;
+    }
+    return redis_conn_open(&redis->conn, !redis->leased, bound, why);
+}
+
+enum lock_result redis_route_judge(struct redis_backend *redis, const char *key, const char *error,
+                                   struct redis_detour *detour, struct bound bound, struct why *why)
+{
+    if (redis->url.topology == REDIS_CLUSTER)
+        return redis_cluster_judge(redis, key, error, detour, bound, why);
+    return redis_error_result(error, why);
+}
+
+void redis_route_failed(struct redis_backend *redis, bool too_late, struct why *why)
+{
+    if (redis->url.topology == REDIS_CLUSTER)
+        redis_cluster_failed(redis, too_late, why);
+}

@@ -1,0 +1,23 @@
+/* Which server a call goes to: the one of the URL, the master that Sentinels
+ * name, or the node of a Cluster that has the key's slot. */
+#ifndef DLOCK_STORE_REDIS_TOPOLOGY_H
+#define DLOCK_STORE_REDIS_TOPOLOGY_H
+
+#include "store/redis/internal.h"
+
+/* Connects if need be, to the server that has the key (NULL: any that will
+ * do). As redis_conn_open(). */
+enum lock_result redis_route_open(struct redis_backend *redis, const char *key, struct bound bound, struct why *why);
+
+/* What an error reply to a script with this key means. LOCK_OK: it was not run,
+ * and is to be sent again where redis_route_open() leads now; `detour` is that of
+ * this call, zero but for its start at first. Else as redis_error_result(). */
+enum lock_result redis_route_judge(struct redis_backend *redis, const char *key, const char *error,
+                                   struct redis_detour *detour, struct bound bound, struct why *why);
+
+/* The call that redis_route_open() led to has failed, and *why says why; where
+ * there are several servers, it names this one then. too_late: time ran out for
+ * it. */
+void redis_route_failed(struct redis_backend *redis, bool too_late, struct why *why);
+
+#endif

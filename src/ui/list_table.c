@@ -1,0 +1,123 @@
+#include "ui/list_table.h"
+
+#include "util/duration.h"
+#include "util/list.h"
+#include "util/mbwidth.h"
+#include "util/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { NAME_LEAST = 16, GAP = 2 };
+
+/* Ours, as far as there is one: "ann@host, pid 12, backup". */
+static void format_holder(const struct lock_state *state, char *text, size_t size)
+{
+    char raw[1024];
+    const struct holder *holder = &state->owners[0].holder;
+    if (state->owner_count > 1 && !holder->known)
+        snprintf(raw, sizeof raw, "%zu holders", state->owner_count);
+    else if (state->owner_count > 1)
+        snprintf(raw, sizeof raw, "%zu holders, one is %s@%s, pid %ld, %s", state->owner_count, holder->user, holder->host,
+                 (long)holder->pid, holder->command);
+    else if (holder->known)
+        snprintf(raw, sizeof raw, "%s@%s, pid %ld, %s", holder->user, holder->host, (long)holder->pid, holder->command);
+    else
+        snprintf(raw, sizeof raw, "another client");
+    text_escape(text, size, raw);
+}
+
+bool listing_add(struct listing *listing, const char *name, const struct lock_state *state)
+{
+    char text[4 * LOCK_KEY_SIZE];
+    struct listing_row *rows = list_with_room(listing->rows, listing->count, &listing->room, sizeof *rows);
+    if (rows == NULL)
+        return false;
+    listing->rows = rows;
+    struct listing_row *row = &listing->rows[listing->count++];
+    const struct lock_owner *owner = &state->owners[0];
+    *row = (struct listing_row){.name = strdup(text_escape(text, sizeof text, name))};
+    format_holder(state, text, sizeof text);
+    row->holder = strdup(text);
+    snprintf(row->left, sizeof row->left, "-");
+    if (owner->holder.expires)
+        duration_format((struct duration){owner->holder.left.ns / NS_PER_S * NS_PER_S}, row->left, sizeof row->left);
+    if (state->mode == MODE_SLOTS)
+        snprintf(row->mode, sizeof row->mode, "slots %zu/%d", state->owner_count, state->slots);
+    else
+        snprintf(row->mode, sizeof row->mode, "%s", lock_mode_name(state->mode));
+    return row->name != NULL && row->holder != NULL;
+}
+
+/* Prints as much as fits in `width` columns, and spaces for the rest. */
+static void print_cell(const char *text, int width, bool pad)
+{
+    int used;
+    bool cut = columns_of(text) > width;
+    size_t length = columns_fit(text, width - (cut ? 1 : 0), &used);
+    fwrite(text, 1, length, stdout);
+    if (cut && width > 0) {
+        putchar('~');
+        used++;
+    }
+    for (; pad && used < width + GAP; used++)
+        putchar(' ');
+}
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+void listing_print(const struct listing *listing, int width)
+{
+    static const char name_title[] = "NAME", left_title[] = "ENDS IN", mode_title[] = "MODE", holder_title[] = "HOLDER";
+    int name = (int)strlen(name_title), left = (int)strlen(left_title), mode = (int)strlen(mode_title), holder = 0;
+    if (listing->count == 0)
+        return;
+    for (size_t i = 0; i < listing->count; i++) {
+        name = larger(name, columns_of(listing->rows[i].name));
+        left = larger(left, columns_of(listing->rows[i].left));
+        mode = larger(mode, columns_of(listing->rows[i].mode));
+        holder = larger(holder, columns_of(listing->rows[i].holder));
+    }
+    if (width > 0) {
+        int rest = larger(width - left - mode - 3 * GAP, NAME_LEAST);
+        name = name > rest / 2 && name + holder > rest ? larger(rest / 2, rest - holder) : name;
+        holder = larger(rest - name, 0);
+    }
+    print_cell(name_title, name, true);
+    print_cell(left_title, left, true);
+    print_cell(mode_title, mode, true);
+    print_cell(holder_title, larger(holder, 0), false);
+    putchar('\n');
+    for (size_t i = 0; i < listing->count; i++) {
+        const struct listing_row *row = &listing->rows[i];
+        print_cell(row->name, name, true);
+        print_cell(row->left, left, true);
+        print_cell(row->mode, mode, true);
+        print_cell(row->holder, holder, false);
+        putchar('\n');
+    }
+}
+
+void listing_free(struct listing *listing)
+{
+    for (size_t i = 0; i < listing->count; i++) {
+        free(listing->rows[i].name);
+        free(listing->rows[i].holder);
+    }
+    free(listing->rows);
+    *listing = (struct listing){0};
+}
+
+int listing_width(void)
+{
+    struct winsize size;
+    if (isatty(STDOUT_FILENO) != 1)
+        return 0;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}

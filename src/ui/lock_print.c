@@ -1,0 +1,244 @@
+#include "ui/lock_print.h"
+
+#include "config/name_digest.h"
+#include "process/procfs.h"
+#include "util/duration.h"
+#include "util/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The name of the lock that this runs under, of which the key tells no more than
+ * a digest; NULL: it is another one. */
+static const char *hashed_name(const char *key, const char *rest)
+{
+    const char *outer_key = getenv("DLOCK_KEY");
+    bool is_outer = name_is_digest(rest) && outer_key != NULL && strcmp(outer_key, key) == 0;
+    return is_outer ? getenv("DLOCK_NAME") : NULL;
+}
+
+const char *lock_name_of(char *text, size_t size, const char *key, const struct options *options)
+{
+    char begin[LOCK_KEY_SIZE];
+    lock_key_make(begin, options->prefix, options->scope, "");
+    size_t length = strlen(begin);
+    bool ours = strncmp(key, begin, length) == 0 && key[length] != '\0';
+    const char *name = ours ? hashed_name(key, key + length) : NULL;
+    return text_copy(text, size, name != NULL ? name : ours ? key + length : key);
+}
+
+enum holder_life holder_life(const struct holder *holder)
+{
+    struct holder self = {.known = true};
+    struct proc_stat stat;
+    holder_fill_place(&self);
+    if (!holder_is_near(holder, &self) || !proc_is_ours())
+        return HOLDER_UNKNOWN;
+    bool lives = proc_stat_read(holder->pid, &stat) && stat.start == holder->pid_start && stat.state != 'Z' && stat.state != 'X';
+    return lives ? HOLDER_LIVES : HOLDER_DEAD;
+}
+
+bool holder_has_died(const struct holder *holder)
+{
+    return !holder->detached && !holder->kept && !holder->reserved && holder_life(holder) == HOLDER_DEAD;
+}
+
+/* --- for people ---------------------------------------------------------- */
+
+static const char *life_text(const struct lock_owner *owner)
+{
+    if (owner->detached)
+        return " (acquired, not bound to a process)";
+    switch (holder_life(&owner->holder)) {
+    case HOLDER_LIVES: return " (running)";
+    case HOLDER_DEAD: return " (has ended)";
+    case HOLDER_UNKNOWN: break;
+    }
+    return "";
+}
+
+static const char *since_text(const struct lock_owner *owner, char *text, size_t size)
+{
+    char time[40];
+    if (owner->holder.since_wall_ms <= 0)
+        return "";
+    wall_format(owner->holder.since_wall_ms, time, sizeof time);
+    snprintf(text, size, ", since %s", time);
+    return text;
+}
+
+char *lock_left_format(struct duration left, char text[DURATION_TEXT_SIZE])
+{
+    if (left.ns > 10 * NS_PER_S)
+        left.ns -= left.ns % NS_PER_S;
+    return duration_format(left, text, DURATION_TEXT_SIZE);
+}
+
+static const char *end_text(const struct lock_owner *owner, char *text, size_t size)
+{
+    char left[DURATION_TEXT_SIZE], hold[DURATION_TEXT_SIZE];
+    lock_left_format(owner->holder.left, left);
+    lock_left_format(owner->hold_left, hold);
+    if (owner->released)
+        snprintf(text, size, ", released and kept for another %s (--hold-at-least)", left);
+    else if (owner->holder.expires && owner->hold_left.ns > 0)
+        snprintf(text, size, ", lease ends in %s, kept for %s at least", left, hold);
+    else if (owner->holder.expires)
+        snprintf(text, size, ", lease ends in %s", left);
+    else
+        snprintf(text, size, ", without an end");
+    return text;
+}
+
+const char *lock_owner_format(const struct lock_owner *owner, char text[LOCK_TEXT_SIZE])
+{
+    const struct holder *holder = &owner->holder;
+    char raw[LOCK_TEXT_SIZE / 2], since[64], end[160], slot[24] = "";
+    if (owner->slot >= 0)
+        snprintf(slot, sizeof slot, ", slot %d", owner->slot);
+    if (holder->known)
+        snprintf(raw, sizeof raw, "%s@%s, pid %ld%s, %s%s%s%s", holder->user, holder->host, (long)holder->pid, life_text(owner),
+                 holder->command, slot, since_text(owner, since, sizeof since), end_text(owner, end, sizeof end));
+    else
+        snprintf(raw, sizeof raw, "another client%s", end_text(owner, end, sizeof end));
+    return text_escape(text, LOCK_TEXT_SIZE, raw);
+}
+
+static const char *mode_text(const struct lock_state *state, char *text, size_t size)
+{
+    if (state->mode == MODE_SLOTS)
+        snprintf(text, size, "%zu of %d slots", state->owner_count, state->slots);
+    else if (state->mode == MODE_SHARED)
+        snprintf(text, size, "shared by %zu", state->owner_count);
+    else
+        snprintf(text, size, "exclusive");
+    return text;
+}
+
+static void print_counts(const struct lock_state *state)
+{
+    const struct lock_counts *counts = &state->counts;
+    char waited[DURATION_TEXT_SIZE], held[DURATION_TEXT_SIZE];
+    duration_format((struct duration){counts->waited_ms * NS_PER_MS}, waited, sizeof waited);
+    duration_format((struct duration){counts->held_ms * NS_PER_MS}, held, sizeof held);
+    printf("  taken %" PRId64 ", conflicts %" PRId64 ", timeouts %" PRId64 ", lost %" PRId64 "; waited %s, held %s in all\n",
+           counts->takes, counts->conflicts, counts->timeouts, counts->losses, waited, held);
+}
+
+void lock_state_print(const struct lock_state *state, const char *name)
+{
+    char text[LOCK_TEXT_SIZE], mode[64], released[40];
+    text_escape(text, sizeof text, name);
+    if (!state->locked) {
+        wall_format(state->released_wall_ms, released, sizeof released);
+        printf("%s: free%s%s\n", text, state->released_wall_ms > 0 ? ", released " : "",
+               state->released_wall_ms > 0 ? released : "");
+    } else {
+        printf("%s: held, %s\n", text, mode_text(state, mode, sizeof mode));
+    }
+    for (size_t i = 0; i < state->owner_count; i++) {
+        const struct lock_owner *owner = &state->owners[i];
+        printf("  by %s\n", lock_owner_format(owner, text));
+        if (owner->token[0] != '\0')
+            printf("  owner %s", text_escape(text, sizeof text, owner->token));
+        if (owner->fence > 0)
+            printf(", fence %" PRId64, owner->fence);
+        if (owner->token[0] != '\0')
+            putchar('\n');
+    }
+    if (state->waiters > 0)
+        printf("  %d waiting\n", state->waiters);
+    if (state->counts.takes > 0 || state->counts.conflicts > 0 || state->counts.timeouts > 0)
+        print_counts(state);
+}
+
+/* --- for programs -------------------------------------------------------- */
+
+static void owner_members(struct json *json, const struct lock_owner *owner)
+{
+    const struct holder *holder = &owner->holder;
+    enum holder_life life = holder_life(holder);
+    int64_t left = holder->left.ns / NS_PER_MS;
+    json_text(json, "owner", owner->token);
+    json_time(json, "acquired_at", holder->since_wall_ms);
+    if (holder->expires) {
+        json_time(json, "expires_at", wall_now_ms() + left);
+        json_seconds(json, "ttl_remaining", left);
+    } else {
+        json_null(json, "expires_at");
+        json_null(json, "ttl_remaining");
+    }
+    json_seconds(json, "hold_remaining", owner->hold_left.ns / NS_PER_MS);
+    json_bool(json, "released", owner->released);
+    json_bool(json, "detached", owner->detached);
+    json_fence(json, "fence", owner->fence);
+    if (owner->slot >= 0)
+        json_number(json, "slot", owner->slot);
+    else
+        json_null(json, "slot");
+    json_text(json, "host", holder->host);
+    if (holder->pid > 0)
+        json_number(json, "pid", holder->pid);
+    else
+        json_null(json, "pid");
+    json_text(json, "user", holder->user);
+    json_text(json, "command", holder->command);
+    if (owner->detached || life == HOLDER_UNKNOWN)
+        json_null(json, "alive");
+    else
+        json_bool(json, "alive", life == HOLDER_LIVES);
+}
+
+void lock_owners_json(struct json *json, const char *name, const struct lock_state *state)
+{
+    json_begin(json, name, '[');
+    for (size_t i = 0; i < state->owner_count; i++) {
+        json_begin(json, NULL, '{');
+        owner_members(json, &state->owners[i]);
+        json_end(json, '}');
+    }
+    json_end(json, ']');
+}
+
+static void count_members(struct json *json, const struct lock_counts *counts)
+{
+    json_begin(json, "counts", '{');
+    json_number(json, "takes", counts->takes);
+    json_number(json, "conflicts", counts->conflicts);
+    json_number(json, "timeouts", counts->timeouts);
+    json_number(json, "losses", counts->losses);
+    json_seconds(json, "waited", counts->waited_ms);
+    json_seconds(json, "held", counts->held_ms);
+    json_end(json, '}');
+}
+
+/* What is told of the one holder of an exclusive lock stands at the top too. */
+void lock_state_json_print(const struct lock_state *state, const char *name, const char *backend)
+{
+    static const struct lock_owner nobody = {.slot = -1};
+    struct json json = {.to = stdout};
+    json_begin(&json, NULL, '{');
+    json_text(&json, "key", name);
+    json_text(&json, "full_key", state->key);
+    json_text(&json, "backend", backend);
+    json_bool(&json, "locked", state->locked);
+    json_text(&json, "mode", state->locked ? lock_mode_name(state->mode) : "");
+    if (state->mode == MODE_SLOTS)
+        json_number(&json, "slots", state->slots);
+    else
+        json_null(&json, "slots");
+    owner_members(&json, state->owner_count == 1 && state->mode == MODE_EXCLUSIVE ? &state->owners[0] : &nobody);
+    lock_owners_json(&json, "holders", state);
+    if (state->waiters >= 0)
+        json_number(&json, "waiters", state->waiters);
+    else
+        json_null(&json, "waiters");
+    json_fence(&json, "last_fence", state->last_fence);
+    json_text(&json, "last_owner", state->last_owner);
+    json_time(&json, "released_at", state->released_wall_ms);
+    count_members(&json, &state->counts);
+    json_end(&json, '}');
+    putchar('\n');
+}

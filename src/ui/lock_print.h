@@ -1,0 +1,43 @@
+/* Locks and their holders as people and programs read them. What is foreign is
+ * escaped. */
+#ifndef DLOCK_UI_LOCK_PRINT_H
+#define DLOCK_UI_LOCK_PRINT_H
+
+#include "config/options.h"
+#include "lock/lock_state.h"
+#include "util/duration.h"
+#include "util/json.h"
+
+/* Enough for each of these texts. */
+enum { LOCK_TEXT_SIZE = 2048 };
+
+/* The NAME that the options make this key of; the whole key where they make
+ * another one. Returns text. */
+const char *lock_name_of(char *text, size_t size, const char *key, const struct options *options);
+
+/* What is left of a lease; milliseconds matter in the last seconds alone. Returns text. */
+char *lock_left_format(struct duration left, char text[DURATION_TEXT_SIZE]);
+
+/* "ann@host, pid 12 (running), backup, since ..., lease ends in 5m". Returns text. */
+const char *lock_owner_format(const struct lock_owner *owner, char text[LOCK_TEXT_SIZE]);
+
+/* Prints what is known of the lock in some lines to stdout. */
+void lock_state_print(const struct lock_state *state, const char *name);
+
+/* Prints it as one line of JSON to stdout. */
+void lock_state_json_print(const struct lock_state *state, const char *name, const char *backend);
+
+/* The holders as an array of objects. */
+void lock_owners_json(struct json *json, const char *name, const struct lock_state *state);
+
+enum holder_life { HOLDER_UNKNOWN, HOLDER_LIVES, HOLDER_DEAD };
+
+/* Whether the holder's process lives: known on its own host alone, and in its own
+ * pid namespace. */
+enum holder_life holder_life(const struct holder *holder);
+
+/* Whether it is known that the holder's process, which should have released the
+ * lock, has ended. */
+bool holder_has_died(const struct holder *holder);
+
+#endif

@@ -1,0 +1,215 @@
+#include "ui/progress.h"
+
+#include "ui/lock_print.h"
+#include "ui/progress_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A wait that is over sooner is not shown on a terminal: it would only flicker. */
+static const struct duration shown_after = {300 * NS_PER_MS};
+/* Between two drawings of the live line: because of the time waited, and at
+ * least. */
+static const struct duration line_interval = {NS_PER_S}, line_least = {NS_PER_S / 4};
+/* Between two lines. */
+static const struct duration lines_interval = {60 * NS_PER_S};
+static const struct duration status_interval = {2 * NS_PER_S};
+/* How far the ends of a lease may differ that two answers tell of, and be the
+ * same one: the ways to the store and back took longer or shorter. */
+enum { SAME_END_MS = 1000 };
+
+static enum wait_view_kind choose_kind(const struct options *options, const struct messages *out)
+{
+    if (out->terminal && out->verbosity >= 0 && !options->json)
+        return live_line_possible() ? WAIT_VIEW_LIVE : WAIT_VIEW_LINES;
+    return out->verbosity > 0 ? WAIT_VIEW_LINES : WAIT_VIEW_NONE;
+}
+
+void wait_view_open(struct wait_view *view, const struct options *options, const struct messages *out)
+{
+    *view = (struct wait_view){.options = options, .out = out, .start = deadline_now()};
+    if (options->waits_forever || options->wait.ns > 0)
+        view->kind = choose_kind(options, out);
+    view->next_look = out->terminal ? deadline_plus(view->start, shown_after) : view->start;
+    view->next_status = view->start;
+}
+
+bool wait_view_attended(const struct wait_view *view)
+{
+    return view->kind != WAIT_VIEW_NONE;
+}
+
+bool wait_view_wanted(const struct wait_view *view)
+{
+    return view->kind != WAIT_VIEW_NONE || view->out->notify.fd >= 0;
+}
+
+/* --- the facts ------------------------------------------------------------- */
+
+static bool same_process(const struct holder *a, const struct holder *b)
+{
+    return a->pid == b->pid && a->pid_start == b->pid_start && strcmp(a->boot_id, b->boot_id) == 0;
+}
+
+static bool looks_the_same(const struct holder *a, const struct holder *b)
+{
+    return a->known == b->known && a->expires == b->expires && a->shares == b->shares && a->kept == b->kept &&
+           a->detached == b->detached && a->reserved == b->reserved && a->ahead == b->ahead &&
+           a->since_wall_ms == b->since_wall_ms && same_process(a, b) && strcmp(a->host, b->host) == 0 &&
+           strcmp(a->user, b->user) == 0 && strcmp(a->command, b->command) == 0;
+}
+
+static void note_end(struct wait_view *view)
+{
+    const struct holder *holder = &view->holder;
+    int64_t until_ms = holder->expires ? wall_now_ms() + holder->left.ns / NS_PER_MS : 0;
+    if (until_ms != 0 && view->until_ms != 0 && llabs(until_ms - view->until_ms) < SAME_END_MS)
+        return;
+    view->changed |= until_ms != view->until_ms;
+    view->until_ms = until_ms;
+}
+
+/* A holder that has released the lock and ended since we were answered looks
+ * like one that has died with it: only the next answer tells. */
+static void note_death(struct wait_view *view, bool same_one)
+{
+    bool gone = holder_has_died(&view->holder), died = gone && same_one && view->seems_dead;
+    view->changed |= died != view->died;
+    view->died = died;
+    view->seems_dead = gone;
+}
+
+static void note_holder(struct wait_view *view, const struct holder *holder)
+{
+    bool same = looks_the_same(&view->holder, holder), same_one = same_process(&view->holder, holder);
+    /* Between two answers we are shown the same one, and from answer to answer
+     * what is left of a lease goes down. */
+    if (same && !view->down && view->holder.left.ns == holder->left.ns)
+        return;
+    view->changed |= !same || view->down;
+    view->down = false;
+    view->holder = *holder;
+    note_end(view);
+    note_death(view, same_one);
+}
+
+static void note_outage(struct wait_view *view, struct deadline until)
+{
+    view->changed |= !view->down;
+    view->down = true;
+    view->down_until = until;
+}
+
+static void describe(const struct wait_view *view, const struct why *why, struct wait_text *text)
+{
+    wait_text_begin(text, deadline_gap(view->start, deadline_now()), view->options->name);
+    if (view->down)
+        wait_text_outage(text, why->text, deadline_left(view->down_until));
+    else
+        wait_text_holder(text, &view->holder, view->until_ms, view->died, view->options);
+}
+
+/* --- showing --------------------------------------------------------------- */
+
+/* The next full interval of the wait. */
+static struct deadline next_interval(const struct wait_view *view, struct duration interval)
+{
+    struct duration waited = deadline_gap(view->start, deadline_now());
+    return deadline_plus(view->start, (struct duration){(waited.ns / interval.ns + 1) * interval.ns});
+}
+
+static void draw(struct wait_view *view, const struct why *why)
+{
+    struct wait_text text;
+    char fitting[WAIT_TEXT_SIZE];
+    view->changed = false;
+    view->last_drawn = deadline_now();
+    view->next_look = next_interval(view, line_interval);
+    int room = live_line_room();
+    if (room < 1 || !live_line_is_ours())
+        return;
+    live_line_prepare(&view->line);
+    describe(view, why, &text);
+    wait_text_fit(&text, room, view->line.utf8, fitting);
+    live_line_draw(&view->line, fitting);
+}
+
+/* What should be read at leisure, and copied, does not go with the live line. */
+static void say_once(struct wait_view *view, const struct why *why)
+{
+    struct wait_text text;
+    char joined[WAIT_TEXT_SIZE];
+    if (view->out->terminal && !live_line_is_ours())
+        return;
+    describe(view, why, &text);
+    wait_text_join(&text, 1U << WAIT_NAME, joined);
+    wait_view_hide(view);
+    say_conflict(view->out, "%s", joined);
+}
+
+static struct deadline show_live(struct wait_view *view, const struct why *why)
+{
+    bool shown = view->last_drawn.boot_ns > 0;
+    struct deadline least = deadline_plus(view->last_drawn, line_least);
+    struct deadline due = deadline_before(view->next_look, least) || (shown && view->changed) ? least : view->next_look;
+    if (!deadline_passed(due))
+        return due;
+    draw(view, why);
+    return view->next_look;
+}
+
+static struct deadline show_lines(struct wait_view *view, const struct why *why)
+{
+    if (!deadline_passed(view->next_look))
+        return view->next_look;
+    say_once(view, why);
+    view->next_look = next_interval(view, lines_interval);
+    return view->next_look;
+}
+
+/* A unit that waits for its lock is starting: systemd's TimeoutStartSec is put
+ * off, by more than the longest pause between two tries. */
+static struct deadline tell_manager(struct wait_view *view, const struct why *why)
+{
+    struct wait_text text;
+    char joined[WAIT_TEXT_SIZE];
+    if (!deadline_passed(view->next_status))
+        return view->next_status;
+    view->next_status = deadline_after(status_interval);
+    describe(view, why, &text);
+    wait_text_join(&text, 0, joined);
+    say_status(view->out, "%s", joined);
+    notify_send(&view->out->notify, "EXTEND_TIMEOUT_USEC=%d", 30 * 1000 * 1000);
+    return view->next_status;
+}
+
+struct deadline wait_view_show(struct wait_view *view, const struct holder *holder, const struct why *why,
+                               struct deadline down_until)
+{
+    struct deadline next = DEADLINE_NEVER;
+    bool had_died = view->died;
+    if (holder != NULL)
+        note_holder(view, holder);
+    else
+        note_outage(view, down_until);
+    if (view->kind != WAIT_VIEW_NONE && view->died && !had_died)
+        say_once(view, why);
+    if (view->kind == WAIT_VIEW_LIVE)
+        next = show_live(view, why);
+    else if (view->kind == WAIT_VIEW_LINES)
+        next = show_lines(view, why);
+    return view->out->notify.fd >= 0 ? deadline_earlier(next, tell_manager(view, why)) : next;
+}
+
+void wait_view_say_uncalled(struct wait_view *view, const char *cannot)
+{
+    if (view->out->verbosity < 1)
+        return;
+    wait_view_hide(view);
+    say_verbose(view->out, "the store cannot call those who wait, and is asked at intervals: %s", cannot);
+}
+
+void wait_view_hide(struct wait_view *view)
+{
+    live_line_clear(&view->line);
+}

@@ -1,0 +1,229 @@
+#include "ui/progress_text.h"
+
+#include "util/duration.h"
+#include "util/mbwidth.h"
+#include "util/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* More of a lock's name is of no use beside its holder. */
+enum { NAME_COLUMNS = 40 };
+
+__attribute__((format(printf, 3, 4))) static void set(struct wait_text *text, enum wait_part part, const char *format, ...)
+{
+    char raw[sizeof text->parts[part]];
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(raw, sizeof raw, format, args);
+    va_end(args);
+    text_escape(text->parts[part], sizeof text->parts[part], length >= 0 ? raw : "");
+}
+
+static struct duration whole_seconds(struct duration d)
+{
+    return (struct duration){d.ns - d.ns % NS_PER_S};
+}
+
+void wait_text_begin(struct wait_text *text, struct duration waited, const char *name)
+{
+    char time[DURATION_TEXT_SIZE];
+    for (int part = 0; part < WAIT_PARTS; part++)
+        text->parts[part][0] = '\0';
+    if (waited.ns < NS_PER_S)
+        set(text, WAIT_TIME, "waiting");
+    else
+        set(text, WAIT_TIME, "waiting %s", duration_format(whole_seconds(waited), time, sizeof time));
+    set(text, WAIT_NAME, " for %s", name);
+}
+
+/* --- the holder ------------------------------------------------------------ */
+
+static const char *ordinal_suffix(int number)
+{
+    if (number % 100 >= 11 && number % 100 <= 13)
+        return "th";
+    return number % 10 == 1 ? "st" : number % 10 == 2 ? "nd" : number % 10 == 3 ? "rd" : "th";
+}
+
+static void set_place(struct wait_text *text, const struct holder *holder)
+{
+    if (holder->ahead == 0)
+        set(text, WAIT_PLACE, "; next in line");
+    else if (holder->ahead > 0 && holder->ahead < INT32_MAX)
+        set(text, WAIT_PLACE, "; %d%s in line", holder->ahead + 1, ordinal_suffix(holder->ahead + 1));
+}
+
+static const char *who_text(const struct holder *holder)
+{
+    if (holder->kept)
+        return "released, and kept by --hold-at-least of ";
+    return holder->detached ? "acquired by " : "held by ";
+}
+
+static void set_who(struct wait_text *text, const struct holder *holder, bool died)
+{
+    if (holder->reserved) {
+        set(text, WAIT_WHO, "free, but others have waited longer");
+        return;
+    }
+    if (!holder->known) {
+        set(text, WAIT_WHO, "held by %s", holder->shares ? "others who share it" : "another client");
+        return;
+    }
+    set(text, WAIT_WHO, "%s%s@%s", who_text(holder), holder->user, holder->host);
+    if (holder->pid > 0)
+        set(text, WAIT_PID, ", pid %ld", (long)holder->pid);
+    if (died)
+        set(text, WAIT_COMMAND, ", which has ended without releasing it");
+    else
+        set(text, WAIT_COMMAND, "%s%s%s", holder->command[0] != '\0' ? ", " : "", holder->command,
+            holder->shares ? ", one of those who share it" : "");
+}
+
+/* The clock is the holder's: one that is ahead of ours would only confuse. */
+static void set_since(struct wait_text *text, const struct holder *holder)
+{
+    char time[40];
+    if (holder->since_wall_ms <= 0 || holder->since_wall_ms > wall_now_ms())
+        return;
+    wall_format_local(holder->since_wall_ms, time, sizeof time);
+    if (time[0] != '\0')
+        set(text, WAIT_SINCE, ", since %s", time);
+}
+
+static void set_until(struct wait_text *text, const struct holder *holder, int64_t until_ms, bool died)
+{
+    char time[40];
+    if (until_ms == 0) {
+        set(text, WAIT_UNTIL, ", without an end of its own");
+        return;
+    }
+    wall_format_local(until_ms + 999, time, sizeof time);
+    if (died)
+        set(text, WAIT_UNTIL, "; it clears at %s", time);
+    else
+        set(text, WAIT_UNTIL, ", until %s%s", time, holder->kept ? "" : " at the latest");
+}
+
+/* As a shell reads it back. */
+static void quote(char *target, size_t size, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%_+=:,./-";
+    size_t used = 0;
+    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+        text_copy(target, size, word);
+        return;
+    }
+    text_copy(target, size, "'");
+    for (used = 1; *word != '\0' && used + 6 < size; word++)
+        used += (size_t)snprintf(target + used, size - used, *word == '\'' ? "'\\''" : "%c", *word);
+    text_copy(target + used, size - used, "'");
+}
+
+/* Those options that say which lock it is, where they stand on the command line:
+ * what the environment and the files say, they will say again. The URL may have
+ * a password in it. */
+static void set_advice(struct wait_text *text, const struct options *options)
+{
+    const struct {
+        enum option_id id;
+        const char *name, *value;
+    } repeated[] = {
+        {OPT_SCOPE, "scope", options->scope},
+        {OPT_PREFIX, "prefix", options->prefix},
+        {OPT_REDIS, "redis", "..."},
+        {OPT_LOCK_DIR, "lock-dir", options->lock_dir},
+    };
+    char words[1024] = "", word[1024];
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {
+        if (options->origins[repeated[i].id].kind != ORIGIN_COMMAND_LINE || repeated[i].value == NULL)
+            continue;
+        quote(word, sizeof word, repeated[i].value);
+        int length = snprintf(words + used, sizeof words - used, " --%s=%s", repeated[i].name, word);
+        used += length > 0 ? (size_t)length : 0;
+        if (used >= sizeof words)
+            return;
+    }
+    quote(word, sizeof word, options->name);
+    set(text, WAIT_ADVICE, "; to clear it now: dlock --force-release%s %s", words, word);
+}
+
+void wait_text_holder(struct wait_text *text, const struct holder *holder, int64_t until_ms, bool died,
+                      const struct options *options)
+{
+    set_who(text, holder, died);
+    set_place(text, holder);
+    if (holder->reserved)
+        return;
+    set_until(text, holder, until_ms, died);
+    if (holder->known && !holder->kept && !died)
+        set_since(text, holder);
+    /* That would end the leases of those who share it as well. */
+    if (died && !holder->shares)
+        set_advice(text, options);
+}
+
+void wait_text_outage(struct wait_text *text, const char *why, struct duration left)
+{
+    char time[DURATION_TEXT_SIZE];
+    set(text, WAIT_WHO, "%s", why);
+    if (left.ns > 0)
+        set(text, WAIT_UNTIL, "; tried for another %s at most",
+            duration_format(whole_seconds((struct duration){left.ns + NS_PER_S - 1}), time, sizeof time));
+}
+
+/* --- putting together ------------------------------------------------------ */
+
+void wait_text_join(const struct wait_text *text, unsigned without, char joined[WAIT_TEXT_SIZE])
+{
+    size_t used = 0;
+    bool begun = false;
+    joined[0] = '\0';
+    for (unsigned part = 0; part < WAIT_PARTS && used < WAIT_TEXT_SIZE; part++) {
+        const char *between = part == WAIT_WHO && begun ? ": " : "";
+        if ((without & (1U << part)) != 0 || text->parts[part][0] == '\0')
+            continue;
+        begun = true;
+        int length = snprintf(joined + used, WAIT_TEXT_SIZE - used, "%s%s", between, text->parts[part]);
+        used += length > 0 ? (size_t)length : 0;
+    }
+}
+
+static int joined_columns(const struct wait_text *text, unsigned without, bool utf8, char joined[WAIT_TEXT_SIZE])
+{
+    char all[WAIT_TEXT_SIZE];
+    wait_text_join(text, without, utf8 ? joined : all);
+    if (!utf8)
+        text_escape_beyond_ascii(joined, WAIT_TEXT_SIZE, all);
+    return columns_of(joined);
+}
+
+/* Cuts at a character, and shows that. */
+static void cut(char *text, int columns)
+{
+    int used;
+    if (columns < 1) {
+        text[0] = '\0';
+        return;
+    }
+    size_t length = columns_fit(text, columns - 1, &used);
+    text_copy(text + length, WAIT_TEXT_SIZE - length, "~");
+}
+
+void wait_text_fit(const struct wait_text *text, int columns, bool utf8, char fitting[WAIT_TEXT_SIZE])
+{
+    /* What matters least goes first; who holds it stays. */
+    static const enum wait_part order[] = {WAIT_ADVICE, WAIT_SINCE, WAIT_UNTIL,   WAIT_PLACE,
+                                           WAIT_NAME,   WAIT_COMMAND, WAIT_PID, WAIT_TIME};
+    unsigned without = columns_of(text->parts[WAIT_NAME]) > NAME_COLUMNS ? 1U << WAIT_NAME : 0;
+    int width = joined_columns(text, without, utf8, fitting);
+    for (size_t i = 0; width > columns && i < sizeof order / sizeof *order; i++) {
+        without |= 1U << order[i];
+        width = joined_columns(text, without, utf8, fitting);
+    }
+    if (width > columns)
+        cut(fitting, columns);
+}

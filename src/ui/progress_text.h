@@ -1,0 +1,55 @@
+/* What is said of a wait, in parts that can be left out where there is little
+ * room. What is foreign in them is escaped. */
+#ifndef DLOCK_UI_PROGRESS_TEXT_H
+#define DLOCK_UI_PROGRESS_TEXT_H
+
+#include "config/options.h"
+#include "lock/lease.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* In the order in which they are read: "waiting 12s", " for NAME", "held by
+ * ann@host", ", pid 12", ", backup", ", since 02:59:58", ", until 03:59:58 at the
+ * latest", "; 3rd in line", "; to clear it now: ..." */
+enum wait_part {
+    WAIT_TIME,
+    WAIT_NAME,
+    WAIT_WHO,
+    WAIT_PID,
+    WAIT_COMMAND,
+    WAIT_SINCE,
+    WAIT_UNTIL,
+    WAIT_PLACE,
+    WAIT_ADVICE,
+    WAIT_PARTS,
+};
+
+struct wait_text {
+    char parts[WAIT_PARTS][1600]; /* "": there is nothing to say */
+};
+
+/* Enough for all parts that wait_text_join() puts together. */
+enum { WAIT_TEXT_SIZE = 2560 };
+
+/* The wait as a whole: for how long, and for what. */
+void wait_text_begin(struct wait_text *text, struct duration waited, const char *name);
+
+/* The lock is held. until_ms is when it ends at the latest by the wall clock of
+ * this host (0: it does not, by itself); `died`: its holder has, and the options
+ * tell how the lock can be removed. */
+void wait_text_holder(struct wait_text *text, const struct holder *holder, int64_t until_ms, bool died,
+                      const struct options *options);
+
+/* The store cannot be reached, as `why` says, and is tried for so long yet. */
+void wait_text_outage(struct wait_text *text, const char *why, struct duration left);
+
+/* Puts those parts together for which `without` (1 << part) has no bit. */
+void wait_text_join(const struct wait_text *text, unsigned without, char joined[WAIT_TEXT_SIZE]);
+
+/* Puts together what fits in so many columns: without the parts that matter
+ * least, and where even who holds it is too long, cut. Not utf8: in ASCII. */
+void wait_text_fit(const struct wait_text *text, int columns, bool utf8, char fitting[WAIT_TEXT_SIZE]);
+
+#endif

@@ -1,0 +1,125 @@
+#include "ui/run_report.h"
+
+#include "store/file/dir.h"
+#include "util/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* In a directory that is open to all another user may have put a link to a file that
+ * only we can write to. Links of ours and of root's are followed: /dev/stderr is one. */
+static int open_report(const char *path)
+{
+    static const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    struct stat link;
+    int fd = open(path, flags | O_NOFOLLOW, 0644);
+    if (fd >= 0 || errno != ELOOP)
+        return fd;
+    if (lstat(path, &link) != 0 || (link.st_uid != 0 && link.st_uid != geteuid())) {
+        errno = ELOOP;
+        return -1;
+    }
+    return open(path, flags, 0644);
+}
+
+enum lock_result report_open(struct report *report, const char *path, struct why *why)
+{
+    *report = (struct report){.fd = -1, .asked_wall_ms = wall_now_ms()};
+    if (path == NULL)
+        return LOCK_OK;
+    report->fd = open_report(path);
+    if (report->fd >= 0)
+        return LOCK_OK;
+    int error = errno;
+    why_set(why, "cannot open the report %s: %s", path,
+            error == ELOOP ? "it is a link that another user has made, or one to itself; name the file itself"
+                           : strerror(error));
+    return file_error_result(error);
+}
+
+static void print_run(FILE *to, const struct report *report, const struct report_run *run)
+{
+    struct json json = {.to = to};
+    json_begin(&json, NULL, '{');
+    json_time(&json, "asked_at", report->asked_wall_ms);
+    json_time(&json, "ended_at", wall_now_ms());
+    json_text(&json, "key", run->name);
+    json_text(&json, "full_key", run->key);
+    json_text(&json, "backend", run->backend);
+    json_text(&json, "host", run->self->host);
+    json_number(&json, "pid", run->self->pid);
+    json_text(&json, "user", run->self->user);
+    json_text(&json, "command", run->self->command);
+    json_bool(&json, "acquired", run->lease != NULL);
+    json_bool(&json, "nested", run->nested);
+    json_text(&json, "mode", run->lease != NULL ? lock_mode_name(run->lease->mode) : "");
+    json_fence(&json, "fence", run->lease != NULL ? run->lease->fence : 0);
+    if (run->lease != NULL && run->lease->slot >= 0)
+        json_number(&json, "slot", run->lease->slot);
+    else
+        json_null(&json, "slot");
+    json_seconds(&json, "waited", run->waited.ns / NS_PER_MS);
+    json_seconds(&json, "held", run->held.ns / NS_PER_MS);
+    json_bool(&json, "lost", run->lost);
+    json_number(&json, "status", run->status);
+    json_text(&json, "error", report->error);
+    json_end(&json, '}');
+    putc('\n', to);
+}
+
+/* Returns the line, to be freed, or NULL. A stream that gets no memory at its end
+ * may say nothing of it. */
+static char *format_run(const struct report *report, const struct report_run *run, size_t *length)
+{
+    char *line = NULL;
+    FILE *memory = open_memstream(&line, length);
+    if (memory == NULL)
+        return NULL;
+    print_run(memory, report, run);
+    bool printed = ferror(memory) == 0;
+    printed = fclose(memory) == 0 && printed;
+    if (printed && line != NULL && *length > 0 && line[*length - 1] == '\n')
+        return line;
+    free(line);
+    return NULL;
+}
+
+/* In one write, where the system does not cut it in two. Returns 0 or an errno. */
+static int write_whole(int fd, const char *bytes, size_t length)
+{
+    while (length > 0) {
+        ssize_t written = write(fd, bytes, length);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return written < 0 ? errno : ENOSPC;
+        bytes += written;
+        length -= (size_t)written;
+    }
+    return 0;
+}
+
+bool report_write(const struct report *report, const struct report_run *run, struct why *why)
+{
+    size_t length = 0;
+    if (report->fd < 0)
+        return true;
+    char *line = format_run(report, run, &length);
+    int error = line == NULL ? ENOMEM : write_whole(report->fd, line, length);
+    free(line);
+    if (error != 0)
+        why_set(why, "the report could not be written: %s", strerror(error));
+    return error == 0;
+}
+
+void report_close(struct report *report)
+{
+    if (report->fd >= 0)
+        close(report->fd);
+    report->fd = -1;
+}

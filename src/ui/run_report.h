@@ -1,0 +1,38 @@
+/* --report=FILE: one line of JSON about each run, appended in one write(2), so
+ * that many may share the file. */
+#ifndef DLOCK_UI_RUN_REPORT_H
+#define DLOCK_UI_RUN_REPORT_H
+
+#include "lock/lease.h"
+#include "util/errmsg.h"
+#include "util/exit_status.h"
+
+#include <stdbool.h>
+
+struct report {
+    int fd; /* -1: no report */
+    int64_t asked_wall_ms;
+    const char *error; /* code of the failure (util/error_code.h); NULL: none */
+};
+
+/* What a run came to. */
+struct report_run {
+    const char *name, *key, *backend; /* backend may be NULL */
+    const struct holder *self;
+    const struct lease *lease; /* NULL: not taken */
+    struct duration waited, held;
+    bool nested, lost;
+    int status;
+};
+
+/* Opens the file, made 0644 less the umask; with a NULL path there is no report.
+ * Before anything is taken: LOCK_OK; LOCK_REFUSED, LOCK_CANT_CREATE,
+ * LOCK_SYSTEM with *why set. */
+enum lock_result report_open(struct report *report, const char *path, struct why *why);
+
+/* Writes the line. False with *why set where that cannot be done. */
+bool report_write(const struct report *report, const struct report_run *run, struct why *why);
+
+void report_close(struct report *report);
+
+#endif

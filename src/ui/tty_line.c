@@ -1,0 +1,93 @@
+#include "ui/tty_line.h"
+
+#include "util/mbwidth.h"
+#include "util/message.h"
+
+#include <langinfo.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { COLUMNS_UNKNOWN = 80, BYTES_MOST = 3072 };
+
+/* ECMA-48's EL and ED, from the cursor on; and DEC's DECAWM, so that a character
+ * that this terminal takes for a wider one than the C library does is cut off at
+ * the margin and makes no second line. */
+#define ERASE_LINE "\033[K"
+#define ERASE_BELOW "\033[J"
+#define WRAP_OFF "\033[?7l"
+#define WRAP_ON "\033[?7h"
+
+bool live_line_possible(void)
+{
+    const char *terminal = getenv("TERM");
+    return terminal != NULL && *terminal != '\0' && strcmp(terminal, "dumb") != 0;
+}
+
+bool live_line_is_ours(void)
+{
+    return tcgetpgrp(STDERR_FILENO) == getpgrp();
+}
+
+void live_line_prepare(struct live_line *line)
+{
+    if (line->ready)
+        return;
+    line->ready = true;
+    line->utf8 = setlocale(LC_CTYPE, "") != NULL && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+}
+
+static int width_of_terminal(void)
+{
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : COLUMNS_UNKNOWN;
+}
+
+/* Not the last one: there the cursor waits beside the line or below it,
+ * as the terminal likes. */
+int live_line_room(void)
+{
+    return width_of_terminal() - 1;
+}
+
+/* SIGTTOU is blocked: between the look at who is in the foreground and the write
+ * a Ctrl-Z and bg may come, and `stty tostop` would stop us for it. */
+static bool write_in_foreground(const char *bytes, size_t length)
+{
+    sigset_t stop, before;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTTOU);
+    if (sigprocmask(SIG_BLOCK, &stop, &before) != 0)
+        return false;
+    bool written = live_line_is_ours() && message_write(bytes, length);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    return written;
+}
+
+static const char *erase_old(const struct live_line *line)
+{
+    return line->drawn > width_of_terminal() ? "\r" ERASE_BELOW : "\r";
+}
+
+void live_line_draw(struct live_line *line, const char *text)
+{
+    char bytes[BYTES_MOST];
+    int length = snprintf(bytes, sizeof bytes, "%s" WRAP_OFF "%s" ERASE_LINE WRAP_ON "\r", erase_old(line), text);
+    if (length > 0 && (size_t)length < sizeof bytes && write_in_foreground(bytes, (size_t)length))
+        line->drawn = columns_of(text);
+}
+
+void live_line_clear(struct live_line *line)
+{
+    char bytes[32];
+    if (line->drawn == 0)
+        return;
+    int length = snprintf(bytes, sizeof bytes, "%s" ERASE_LINE, erase_old(line));
+    if (length > 0)
+        (void)write_in_foreground(bytes, (size_t)length);
+    line->drawn = 0;
+}

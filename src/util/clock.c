@@ -1,0 +1,122 @@
+#include "util/clock.h"
+
+#include "util/exit_status.h"
+
+#include <limits.h>
+#include <sys/random.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* It cannot fail for the two clocks that we ask for, unless somebody filters
+ * system calls. Who cannot tell when a lease ends may not hold one: the command
+ * is killed with us, and the lock clears by itself. */
+__attribute__((noreturn)) static void end_without_clock(void)
+{
+    static const char text[] = "dlock: the clock cannot be read; without it no lease can be kept\n";
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    _exit(STATUS_SYSTEM);
+}
+
+static int64_t read_clock(clockid_t id)
+{
+    struct timespec ts;
+    if (clock_gettime(id, &ts) != 0)
+        end_without_clock();
+    return (int64_t)ts.tv_sec * NS_PER_S + ts.tv_nsec;
+}
+
+struct deadline deadline_now(void)
+{
+    return (struct deadline){read_clock(CLOCK_BOOTTIME)};
+}
+
+struct deadline deadline_plus(struct deadline from, struct duration later)
+{
+    struct deadline sum;
+    if (__builtin_add_overflow(from.boot_ns, later.ns, &sum.boot_ns))
+        return DEADLINE_NEVER;
+    return sum;
+}
+
+struct deadline deadline_minus(struct deadline from, struct duration earlier)
+{
+    int64_t ns;
+    if (from.boot_ns == INT64_MAX)
+        return from;
+    if (__builtin_sub_overflow(from.boot_ns, earlier.ns, &ns) || ns < 0)
+        ns = 0;
+    return (struct deadline){ns};
+}
+
+struct duration deadline_gap(struct deadline earlier, struct deadline later)
+{
+    int64_t ns = later.boot_ns - earlier.boot_ns; /* both are >= 0: no overflow */
+    return (struct duration){ns > 0 ? ns : 0};
+}
+
+struct duration deadline_left(struct deadline d)
+{
+    return deadline_gap(deadline_now(), d);
+}
+
+int deadline_poll_ms(struct deadline d)
+{
+    if (d.boot_ns == INT64_MAX)
+        return -1;
+    struct duration left = deadline_left(d);
+    int64_t ms = left.ns / NS_PER_MS + (left.ns % NS_PER_MS != 0);
+    return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+int deadline_set_timer(int timer_fd, struct deadline d)
+{
+    struct itimerspec when = {.it_value = {(time_t)(d.boot_ns / NS_PER_S), (long)(d.boot_ns % NS_PER_S)}};
+    if (d.boot_ns == INT64_MAX)
+        when = (struct itimerspec){0};
+    return timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &when, NULL) == 0 ? -1 : deadline_poll_ms(d);
+}
+
+int64_t wall_now_ms(void)
+{
+    return read_clock(CLOCK_REALTIME) / NS_PER_MS;
+}
+
+int64_t wall_now_us(void)
+{
+    return read_clock(CLOCK_REALTIME) / NS_PER_US;
+}
+
+void wall_format(int64_t wall_ms, char *text, size_t size)
+{
+    time_t seconds = (time_t)(wall_ms / 1000);
+    struct tm utc;
+    if (size == 0)
+        return;
+    if (gmtime_r(&seconds, &utc) == NULL || strftime(text, size, "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
+        text[0] = '\0';
+}
+
+void wall_format_local(int64_t wall_ms, char *text, size_t size)
+{
+    time_t seconds = (time_t)(wall_ms / 1000), now = (time_t)(wall_now_ms() / 1000);
+    struct tm local, today;
+    if (size == 0)
+        return;
+    text[0] = '\0';
+    if (localtime_r(&seconds, &local) == NULL || localtime_r(&now, &today) == NULL)
+        return;
+    bool is_today = local.tm_year == today.tm_year && local.tm_yday == today.tm_yday;
+    if (strftime(text, size, is_today ? "%H:%M:%S" : "%Y-%m-%d %H:%M:%S", &local) == 0)
+        text[0] = '\0';
+}
+
+struct duration duration_jittered(struct duration d)
+{
+    uint64_t random = 0;
+    /* Without entropy everyone waits the longest: late, never wrong. */
+    if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
+        return d;
+    uint64_t half = (uint64_t)d.ns / 2;
+    return (struct duration){d.ns - (int64_t)(random % (half + 1))};
+}

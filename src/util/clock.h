@@ -1,0 +1,101 @@
+/* Time inside dlock: nanoseconds of CLOCK_BOOTTIME, which runs on through a
+ * suspend and is never set. The wall clock is for display alone. */
+#ifndef DLOCK_UTIL_CLOCK_H
+#define DLOCK_UTIL_CLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NS_PER_US INT64_C(1000)
+#define NS_PER_MS INT64_C(1000000)
+#define NS_PER_S INT64_C(1000000000)
+
+struct duration {
+    int64_t ns; /* never negative */
+};
+
+/* A point of the boot clock. */
+struct deadline {
+    int64_t boot_ns;
+};
+
+#define DEADLINE_NEVER ((struct deadline){INT64_MAX})
+#define DURATION_ZERO ((struct duration){0})
+#define DURATION_MS(n) ((struct duration){(n) * NS_PER_MS})
+#define DURATION_S(n) ((struct duration){(n) * NS_PER_S})
+
+/* How long a call may take: until `until`, or until cancel_fd (-1: none)
+ * becomes readable. Every wait in dlock has one. */
+struct bound {
+    struct deadline until;
+    int cancel_fd;
+};
+
+struct deadline deadline_now(void);
+
+/* Saturate at DEADLINE_NEVER and at 0. */
+struct deadline deadline_plus(struct deadline from, struct duration later);
+struct deadline deadline_minus(struct deadline from, struct duration earlier);
+
+static inline struct deadline deadline_after(struct duration from_now)
+{
+    return deadline_plus(deadline_now(), from_now);
+}
+
+static inline bool deadline_before(struct deadline a, struct deadline b)
+{
+    return a.boot_ns < b.boot_ns;
+}
+
+static inline struct deadline deadline_earlier(struct deadline a, struct deadline b)
+{
+    return deadline_before(a, b) ? a : b;
+}
+
+static inline bool deadline_passed(struct deadline d)
+{
+    return !deadline_before(deadline_now(), d);
+}
+
+/* What remains until d, zero once it has passed. */
+struct duration deadline_left(struct deadline d);
+
+/* later - earlier, zero where that is negative. */
+struct duration deadline_gap(struct deadline earlier, struct deadline later);
+
+/* The timeout for poll(2): what remains, rounded up; -1 for DEADLINE_NEVER. */
+int deadline_poll_ms(struct deadline d);
+
+/* Sets a timer of timerfd_create(2) on the boot clock, NEVER: stops it. Returns
+ * the timeout for the poll(2) that waits for it: -1, or, where the timer cannot
+ * be set, as above. */
+int deadline_set_timer(int timer_fd, struct deadline d);
+
+static inline struct duration duration_min(struct duration a, struct duration b)
+{
+    return a.ns < b.ns ? a : b;
+}
+
+static inline struct duration duration_max(struct duration a, struct duration b)
+{
+    return a.ns > b.ns ? a : b;
+}
+
+/* The wall clock since the epoch. */
+int64_t wall_now_ms(void);
+int64_t wall_now_us(void);
+
+/* Writes wall_ms as ISO 8601 in UTC ("2026-11-21T03:00:00Z"); "" where the
+ * buffer or the calendar does not hold it. */
+void wall_format(int64_t wall_ms, char *text, size_t size);
+
+/* Writes wall_ms as people on this host read their clocks: "03:59:58", and with
+ * the date before it where that is not today's. "" as above. */
+void wall_format_local(int64_t wall_ms, char *text, size_t size);
+
+/* A random share of d: from half of it up to all of it, so that many who
+ * wait for the same thing do not ask all at once. */
+struct duration duration_jittered(struct duration d);
+
+#endif

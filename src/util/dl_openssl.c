@@ -1,0 +1,95 @@
+#include "util/dl_openssl.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define CRYPTO_SONAME "libcrypto.so.3"
+#define SSL_SONAME "libssl.so.3"
+
+/* Tells packaging tools what the dynamic section does not: UAPI group, "ELF
+ * Notes for dlopen metadata"; readelf -p .note.dlopen shows it. */
+#define NOTE_JSON \
+    "[{\"feature\":\"tls\",\"description\":\"TLS to Redis (rediss://)\",\"priority\":\"recommended\"," \
+    "\"soname\":[\"" SSL_SONAME "\"]}," \
+    "{\"feature\":\"crypto\",\"description\":\"TLS to Redis and hashed lock names\",\"priority\":\"recommended\"," \
+    "\"soname\":[\"" CRYPTO_SONAME "\"]}]"
+
+struct dlopen_note {
+    uint32_t name_size, json_size, type;
+    char name[4];
+    char json[(sizeof NOTE_JSON + 3) & ~(size_t)3]; /* padded to whole words */
+};
+__attribute__((used, aligned(4), section(".note.dlopen"))) static const struct dlopen_note dlopen_note = {
+    .name_size = sizeof "FDO",
+    .json_size = sizeof NOTE_JSON,
+    .type = 0x407c0c0a,
+    .name = "FDO",
+    .json = NOTE_JSON,
+};
+
+struct function {
+    const char *name;
+    size_t at; /* in struct openssl */
+};
+#define FUNCTION(name) {#name, offsetof(struct openssl, name)},
+static const struct function crypto_functions[] = {OPENSSL_CRYPTO_FUNCTIONS(FUNCTION)};
+static const struct function ssl_functions[] = {OPENSSL_SSL_FUNCTIONS(FUNCTION)};
+
+/* Of the whole process, as the libraries are. */
+static struct openssl functions;
+static bool is_open[2];
+
+const struct openssl *openssl(void)
+{
+    return &functions;
+}
+
+static enum lock_result missing(const char *what, struct why *why)
+{
+    const char *error = dlerror();
+    why_set(why, "%s needs OpenSSL 3, in the package libssl3 (Debian, Ubuntu, Alpine) or openssl-libs (Fedora, RHEL): %s",
+            what, error != NULL ? error : "it cannot be opened");
+    return LOCK_INVALID;
+}
+
+static enum lock_result open_library(const char *soname, const char *what, const struct function *list, size_t count,
+                                     struct why *why)
+{
+    void *library = dlopen(soname, RTLD_LAZY | RTLD_LOCAL);
+    if (library == NULL)
+        return missing(what, why);
+    for (size_t i = 0; i < count; i++) {
+        void *symbol = dlsym(library, list[i].name);
+        if (symbol == NULL)
+            return missing(what, why);
+        memcpy((char *)&functions + list[i].at, &symbol, sizeof symbol);
+    }
+    return LOCK_OK;
+}
+
+static enum lock_result open_crypto(const char *what, struct why *why)
+{
+    enum lock_result result =
+        open_library(CRYPTO_SONAME, what, crypto_functions, sizeof crypto_functions / sizeof *crypto_functions, why);
+    /* Its clean-up at exit only takes time, and would run while a thread that
+     * looks up a name may still be there. */
+    if (result == LOCK_OK && functions.OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) {
+        why_set(why, "%s needs OpenSSL 3, which does not start", what);
+        result = LOCK_INVALID;
+    }
+    return result;
+}
+
+enum lock_result openssl_open(enum openssl_part part, struct why *why)
+{
+    const char *what = part == OPENSSL_TLS ? "TLS" : "a hashed name";
+    enum lock_result result = is_open[OPENSSL_CRYPTO] ? LOCK_OK : open_crypto(what, why);
+    is_open[OPENSSL_CRYPTO] = result == LOCK_OK;
+    if (result != LOCK_OK || part == OPENSSL_CRYPTO || is_open[OPENSSL_TLS])
+        return result;
+    result = open_library(SSL_SONAME, what, ssl_functions, sizeof ssl_functions / sizeof *ssl_functions, why);
+    is_open[OPENSSL_TLS] = result == LOCK_OK;
+    return result;
+}

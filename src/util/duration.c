@@ -1,0 +1,124 @@
+#include "util/duration.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+/* "ms" stands before "m": the first that matches wins. */
+static const struct unit {
+    const char *name;
+    int64_t ms;
+} units[] = {
+    {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000},
+};
+
+static bool digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* A decimal number as a whole part and billionths, so that no binary fraction
+ * rounds what the user wrote. */
+struct decimal {
+    int64_t whole;
+    int64_t billionths;
+};
+
+static enum duration_error read_decimal(const char **at, struct decimal *out)
+{
+    const char *p = *at;
+    if (!digit(*p) && !(*p == '.' && digit(p[1])))
+        return DURATION_NOT_A_NUMBER;
+    *out = (struct decimal){0, 0};
+    for (; digit(*p); p++)
+        if (__builtin_mul_overflow(out->whole, 10, &out->whole) || __builtin_add_overflow(out->whole, *p - '0', &out->whole))
+            return DURATION_OVERFLOW;
+    if (*p == '.') {
+        int64_t place = NS_PER_S / 10;
+        if (!digit(*++p))
+            return DURATION_NOT_A_NUMBER;
+        for (; digit(*p); p++, place /= 10)
+            out->billionths += place * (*p - '0');
+    }
+    *at = p;
+    return DURATION_OK;
+}
+
+static enum duration_error read_unit(const char **at, int64_t *unit_ms)
+{
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        size_t length = strlen(units[i].name);
+        if (strncmp(*at, units[i].name, length) == 0 && !isalpha((unsigned char)(*at)[length])) {
+            *at += length;
+            *unit_ms = units[i].ms;
+            return DURATION_OK;
+        }
+    }
+    *unit_ms = 1000;
+    return **at == '\0' ? DURATION_OK : DURATION_UNKNOWN_UNIT;
+}
+
+static enum duration_error scale(struct decimal number, int64_t unit_ms, int64_t *ns)
+{
+    int64_t whole;
+    if (__builtin_mul_overflow(number.whole, unit_ms * NS_PER_MS, &whole))
+        return DURATION_OVERFLOW;
+    /* billionths * unit / 1e9, ordered so that it cannot overflow: below 1e9 * 8.64e7. */
+    int64_t part = number.billionths * unit_ms / 1000;
+    return __builtin_add_overflow(whole, part, ns) ? DURATION_OVERFLOW : DURATION_OK;
+}
+
+enum duration_error duration_parse(const char *text, struct duration *out)
+{
+    int64_t sum = 0;
+    if (*text == '\0')
+        return DURATION_EMPTY;
+    if (*text == '-')
+        return DURATION_NEGATIVE;
+    while (*text != '\0') {
+        struct decimal number;
+        int64_t unit_ms, ns;
+        enum duration_error error = read_decimal(&text, &number);
+        if (error == DURATION_OK)
+            error = read_unit(&text, &unit_ms);
+        if (error == DURATION_OK)
+            error = scale(number, unit_ms, &ns);
+        if (error != DURATION_OK)
+            return error;
+        if (__builtin_add_overflow(sum, ns, &sum))
+            return DURATION_OVERFLOW;
+    }
+    *out = (struct duration){sum};
+    return DURATION_OK;
+}
+
+const char *duration_error_text(enum duration_error error)
+{
+    switch (error) {
+    case DURATION_OK: return "fine";
+    case DURATION_EMPTY: return "it is empty; a duration is needed, such as 90, 1.5s, 250ms or 1h30m";
+    case DURATION_NEGATIVE: return "a duration cannot be negative";
+    case DURATION_NOT_A_NUMBER: return "it is not a number with a unit, such as 90, 1.5s, 250ms or 1h30m";
+    case DURATION_UNKNOWN_UNIT: return "the unit is unknown; ms, s, m, h and d are known";
+    case DURATION_OVERFLOW: return "it is too large";
+    }
+    return "it is not a duration";
+}
+
+char *duration_format(struct duration d, char *text, size_t size)
+{
+    int64_t ms = d.ns / NS_PER_MS;
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = sizeof units / sizeof *units; i-- > 0 && used < size;) {
+        int64_t count = ms / units[i].ms;
+        if (count == 0)
+            continue;
+        int written = snprintf(text + used, size - used, "%lld%s", (long long)count, units[i].name);
+        used += written > 0 ? (size_t)written : 0;
+        ms -= count * units[i].ms;
+    }
+    if (used == 0)
+        snprintf(text, size, "0");
+    return text;
+}

@@ -1,0 +1,34 @@
+/* Durations as people write them: "90", "1.5s", "1h30m", "250ms". */
+#ifndef DLOCK_UTIL_DURATION_H
+#define DLOCK_UTIL_DURATION_H
+
+#include "util/clock.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum duration_error {
+    DURATION_OK,
+    DURATION_EMPTY,
+    DURATION_NEGATIVE,
+    DURATION_NOT_A_NUMBER,
+    DURATION_UNKNOWN_UNIT,
+    DURATION_OVERFLOW,
+};
+
+/* Reads decimal terms, each with an optional ms, s, m, h or d (none: seconds),
+ * and adds them up. A term without a unit can only be the last. Digits below
+ * a nanosecond are cut. *out is set only on DURATION_OK. */
+enum duration_error duration_parse(const char *text, struct duration *out);
+
+/* What is wrong and what would be right, for a message. */
+const char *duration_error_text(enum duration_error error);
+
+/* Writes d the way duration_parse() reads it, shortest form: "1h30m", "250ms".
+ * Below a millisecond it is "0". Returns text. */
+char *duration_format(struct duration d, char *text, size_t size);
+
+/* Enough for any duration_format(). */
+#define DURATION_TEXT_SIZE 48
+
+#endif

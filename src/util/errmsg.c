@@ -1,0 +1,25 @@
+#include "util/errmsg.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void why_set(struct why *why, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (vsnprintf(why->text, sizeof why->text, format, args) < 0)
+        why->text[0] = '\0';
+    va_end(args);
+}
+
+void why_prefix(struct why *why, const char *prefix)
+{
+    char old[sizeof why->text];
+    memcpy(old, why->text, sizeof old);
+    /* What does not fit is cut: the beginning says the most. */
+    size_t room = sizeof why->text;
+    int length = snprintf(why->text, room, "%s: ", prefix);
+    if (length > 0 && (size_t)length < room)
+        snprintf(why->text + length, room - (size_t)length, "%.*s", (int)room - length - 1, old);
+}

@@ -1,0 +1,27 @@
+/* Writing JSON (RFC 8259), one value after the other. What is no UTF-8 becomes
+ * U+FFFD. A write that fails shows in ferror(3) of the stream. */
+#ifndef DLOCK_UTIL_JSON_H
+#define DLOCK_UTIL_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct json {
+    FILE *to;
+    bool more; /* a comma stands before the next value */
+};
+
+/* Each writes a member `name`, or with NULL an element of an array or the
+ * whole text. */
+void json_begin(struct json *json, const char *name, char bracket); /* '{' or '[' */
+void json_end(struct json *json, char bracket);                     /* '}' or ']' */
+void json_text(struct json *json, const char *name, const char *value); /* NULL or "": null */
+void json_number(struct json *json, const char *name, int64_t value);
+void json_fence(struct json *json, const char *name, int64_t fence); /* 0: null */
+void json_seconds(struct json *json, const char *name, int64_t ms); /* 1500: 1.5 */
+void json_bool(struct json *json, const char *name, bool value);
+void json_null(struct json *json, const char *name);
+void json_time(struct json *json, const char *name, int64_t wall_ms); /* ISO 8601, UTC; 0: null */
+
+#endif

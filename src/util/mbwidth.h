@@ -1,0 +1,14 @@
+/* How wide text is on a terminal, by the locale that setlocale(3) has set. */
+#ifndef DLOCK_UTIL_MBWIDTH_H
+#define DLOCK_UTIL_MBWIDTH_H
+
+#include <stddef.h>
+
+/* The columns of all of the text. Bytes that are no character count as one. */
+int columns_of(const char *text);
+
+/* The length in bytes of as many whole characters, each with the combining ones
+ * that belong to it, as fit in so many columns, and in *used how many they need. */
+size_t columns_fit(const char *text, int columns, int *used);
+
+#endif

@@ -1,0 +1,16 @@
+/* In place of util/dl_openssl.c in a static build, which cannot load a library. */
+#include "util/dl_openssl.h"
+
+const struct openssl *openssl(void)
+{
+    static const struct openssl none;
+    return &none;
+}
+
+enum lock_result openssl_open(enum openssl_part part, struct why *why)
+{
+    why_set(why, "%s needs OpenSSL, which this static build of dlock (--enable-static-binary) cannot load; "
+                 "a build with shared libraries can",
+            part == OPENSSL_TLS ? "TLS" : "a hashed name");
+    return LOCK_INVALID;
+}

@@ -1,0 +1,13 @@
+/* Signals by name, as people write them: "TERM", "SIGTERM", "15", "RTMIN+1". */
+#ifndef DLOCK_UTIL_SIGNAMES_H
+#define DLOCK_UTIL_SIGNAMES_H
+
+#include <stddef.h>
+
+/* Returns the signal's number, 0 where there is no such signal. */
+int signal_parse(const char *text);
+
+/* Writes "SIGTERM", or "signal 40" for one without a name. Returns text. */
+char *signal_format(int signal, char *text, size_t size);
+
+#endif

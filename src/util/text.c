@@ -1,0 +1,179 @@
+#include "util/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+char *text_copy(char *target, size_t size, const char *source)
+{
+    snprintf(target, size, "%s", source);
+    return target;
+}
+
+/* RFC 3629, section 4: the second byte's range depends on the first one. */
+size_t utf8_length(const char *text, size_t left)
+{
+    const unsigned char *b = (const unsigned char *)text;
+    unsigned char low = 0x80, high = 0xBF;
+    size_t length;
+    if (left == 0)
+        return 0;
+    if (b[0] < 0x80)
+        return 1;
+    if (b[0] >= 0xC2 && b[0] <= 0xDF)
+        length = 2;
+    else if (b[0] >= 0xE0 && b[0] <= 0xEF)
+        length = 3;
+    else if (b[0] >= 0xF0 && b[0] <= 0xF4)
+        length = 4;
+    else
+        return 0;
+    if (b[0] == 0xE0)
+        low = 0xA0; /* overlong */
+    else if (b[0] == 0xED)
+        high = 0x9F; /* surrogates */
+    else if (b[0] == 0xF0)
+        low = 0x90; /* overlong */
+    else if (b[0] == 0xF4)
+        high = 0x8F; /* above U+10FFFF */
+    if (left < length || b[1] < low || b[1] > high)
+        return 0;
+    for (size_t i = 2; i < length; i++)
+        if (b[i] < 0x80 || b[i] > 0xBF)
+            return 0;
+    return length;
+}
+
+bool utf8_is_control(const char *text, size_t length)
+{
+    const unsigned char *b = (const unsigned char *)text;
+    if (length == 1)
+        return b[0] < 0x20 || b[0] == 0x7F;
+    /* U+0080 to U+009F, which some terminals obey. */
+    return length == 2 && b[0] == 0xC2 && b[1] < 0xA0;
+}
+
+/* Marks, embeddings, overrides and isolates of writing direction (Unicode's
+ * Bidi_Control), and the separators of lines and paragraphs. U+061C, U+200E, U+200F, U+2028 to U+202E,
+ * U+2066 to U+2069. */
+bool utf8_reorders(const char *text, size_t length)
+{
+    const unsigned char *b = (const unsigned char *)text;
+    if (length == 2)
+        return b[0] == 0xD8 && b[1] == 0x9C;
+    if (length != 3 || b[0] != 0xE2)
+        return false;
+    return (b[1] == 0x80 && (b[2] == 0x8E || b[2] == 0x8F || (b[2] >= 0xA8 && b[2] <= 0xAE))) ||
+           (b[1] == 0x81 && b[2] >= 0xA6 && b[2] <= 0xA9);
+}
+
+char *text_escape(char *target, size_t size, const char *source)
+{
+    size_t used = 0, left = strlen(source);
+    while (left > 0) {
+        size_t length = utf8_length(source, left);
+        bool plain = length > 0 && !utf8_is_control(source, length) && !utf8_reorders(source, length);
+        if (length == 0)
+            length = 1;
+        if (used + (plain ? length : 4 * length) >= size)
+            break;
+        if (plain) {
+            memcpy(target + used, source, length);
+            used += length;
+        } else {
+            for (size_t i = 0; i < length; i++, used += 4)
+                snprintf(target + used, 5, "\\x%02X", (unsigned)(unsigned char)source[i]);
+        }
+        source += length;
+        left -= length;
+    }
+    target[used] = '\0';
+    return target;
+}
+
+char *text_escape_beyond_ascii(char *target, size_t size, const char *source)
+{
+    size_t used = 0;
+    for (; *source != '\0'; source++) {
+        unsigned char c = (unsigned char)*source;
+        size_t length = c < 0x80 ? 1 : 4;
+        if (used + length >= size)
+            break;
+        if (c < 0x80)
+            target[used] = *source;
+        else
+            snprintf(target + used, 5, "\\x%02X", (unsigned)c);
+        used += length;
+    }
+    target[used] = '\0';
+    return target;
+}
+
+size_t percent_encode(char *target, size_t size, const char *source, const char *also)
+{
+    size_t needed = 0;
+    for (; *source != '\0'; source++) {
+        unsigned char c = (unsigned char)*source;
+        bool code = c < 0x20 || c == 0x7F || c == '%' || strchr(also, c) != NULL;
+        size_t length = code ? 3 : 1;
+        if (needed + length < size) {
+            if (code)
+                snprintf(target + needed, 4, "%%%02X", (unsigned)c);
+            else
+                target[needed] = (char)c;
+            target[needed + length] = '\0';
+        }
+        needed += length;
+    }
+    if (needed == 0 && size > 0)
+        target[0] = '\0';
+    return needed;
+}
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+bool percent_decode(char *target, size_t size, const char *source, size_t length)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < length; i++) {
+        int value = (unsigned char)source[i];
+        if (source[i] == '%') {
+            int high = i + 2 < length ? hex_value(source[i + 1]) : -1;
+            int low = i + 2 < length ? hex_value(source[i + 2]) : -1;
+            if (high < 0 || low < 0)
+                return false;
+            value = high * 16 + low;
+            i += 2;
+        }
+        if (value == 0 || used + 1 >= size)
+            return false;
+        target[used++] = (char)value;
+    }
+    if (size == 0)
+        return false;
+    target[used] = '\0';
+    return true;
+}
+
+bool number_parse(const char *text, int64_t least, int64_t most, int64_t *out)
+{
+    char *end;
+    if (!((*text >= '0' && *text <= '9') || (*text == '-' && text[1] >= '0' && text[1] <= '9')))
+        return false;
+    errno = 0;
+    intmax_t value = strtoimax(text, &end, 10);
+    if (errno != 0 || *end != '\0' || value < least || value > most)
+        return false;
+    *out = (int64_t)value;
+    return true;
+}

@@ -1,0 +1,13 @@
+/* Users as messages call them. */
+#ifndef DLOCK_UTIL_USER_NAME_H
+#define DLOCK_UTIL_USER_NAME_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Fills in and returns text: the name, or the number where there is none. It may
+ * load and ask a directory service: not for runs where all goes well. */
+const char *user_name(uid_t uid, char *text, size_t size);
+#define USER_NAME_SIZE 256
+
+#endif

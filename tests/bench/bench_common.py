@@ -1,0 +1,255 @@
+"""What tests/bench/bench.py and tests/bench/bench_waiting.py have in common: servers, what they count, and tables."""
+
+import contextlib
+import http.client
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections import namedtuple
+
+START_LIMIT = 20.0
+STOP_LIMIT = 5.0
+
+# What a client sends itself: scripts have no use for these, so they are never counted from inside of one.
+CLIENT_CALLS = {
+    "auth", "client", "eval", "eval_ro", "evalsha", "evalsha_ro", "hello", "psubscribe", "punsubscribe",
+    "script", "select", "ssubscribe", "subscribe", "sunsubscribe", "unsubscribe",
+}
+
+Table = namedtuple("Table", "title header rows")
+
+
+class BenchError(Exception):
+    """Something that is installed could not be run."""
+
+
+# ---- processes ----
+
+def base_environment(work):
+    """The same small environment for every row: nothing of the caller's configures dlock or a client."""
+    env = {"HOME": work, "XDG_CONFIG_HOME": work, "DLOCK_LOCK_DIR": os.path.join(work, "locks"), "LC_ALL": "C"}
+    for name in ("PATH", "TMPDIR", "LD_LIBRARY_PATH"):
+        if name in os.environ:
+            env[name] = os.environ[name]
+    return env
+
+
+def on_terminate(_number, _frame):
+    raise SystemExit(1)
+
+
+def proc_field(pid, file, field):
+    """A "Field:  N kB" of a file in /proc/PID, None once the process is gone."""
+    return text_field(proc_text(pid, file), field)
+
+
+def proc_text(pid, file):
+    try:
+        with open("/proc/%d/%s" % (pid, file), encoding="utf-8", errors="replace") as text:
+            return text.read()
+    except OSError:
+        return ""
+
+
+def text_field(text, field):
+    found = re.search(r"^%s:\s+(\d+) kB" % field, text, re.MULTILINE)
+    return int(found.group(1)) if found else None
+
+
+# ---- servers ----
+
+def free_ports(count):
+    """Loopback ports that nobody listens on just now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def start_server(stack, work, name, argv, ready):
+    """Start a server, have the stack stop it, and wait until it answers."""
+    log_path = os.path.join(work, name + ".log")
+    with open(log_path, "ab") as log:
+        process = subprocess.Popen(argv, cwd=work, env=base_environment(work), stdin=subprocess.DEVNULL,
+                                   stdout=log, stderr=log)
+    stack.callback(stop_server, process)
+    limit = time.monotonic() + START_LIMIT
+    while not ready():
+        if process.poll() is not None or time.monotonic() > limit:
+            with open(log_path, encoding="utf-8", errors="replace") as log:
+                raise BenchError("%s did not start\n%s" % (name, log.read()[-2000:]))
+        time.sleep(0.02)
+    if process.poll() is not None:
+        raise BenchError("%s ended; another server answers at its address" % name)
+
+
+def stop_server(process):
+    process.terminate()
+    try:
+        process.wait(STOP_LIMIT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def redis_ask(path, command):
+    """One inline command over the Unix socket: the text of a simple or bulk reply, None when there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        with socket.socket(socket.AF_UNIX) as conn:
+            conn.settimeout(2)
+            conn.connect(path)
+            conn.sendall(command.encode() + b"\r\n")
+            with conn.makefile("rb") as reply:
+                first = reply.readline().decode().strip()
+                return reply.read(int(first[1:])).decode() if first.startswith("$") else first[1:]
+    return None
+
+
+def http_ask(port, path):
+    """Body of a GET on loopback, empty when there is no good answer."""
+    conn = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        conn.request("GET", path)
+        answer = conn.getresponse()
+        body = answer.read().decode("utf-8", "replace")
+        return body if answer.status == 200 else ""
+    except (OSError, http.client.HTTPException):
+        return ""
+    finally:
+        conn.close()
+
+
+def start_redis(stack, work, name="redis-server", more=()):
+    """Start one without persistence, with more arguments: its socket and its port."""
+    (port,) = free_ports(1)
+    path = os.path.join(work, name + ".sock")
+    start_server(stack, work, name, [
+        shutil.which("redis-server"), "--bind", "127.0.0.1", "--port", str(port), "--unixsocket", path,
+        "--dir", work, "--save", "", "--appendonly", "no", "--daemonize", "no", *more,
+    ], lambda: redis_ask(path, "PING") == "PONG")
+    return path, port
+
+
+def make_certificate(work):
+    """The files of a certificate for localhost and 127.0.0.1, signed by itself, and of its key."""
+    certificate, key = (os.path.join(work, name) for name in ("tls.pem", "tls.key"))
+    subprocess.run([
+        shutil.which("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+        "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=localhost",
+        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+    ], check=True, stderr=subprocess.DEVNULL)
+    return certificate, key
+
+
+def start_tls_redis(stack, work):
+    """Start one that speaks TLS as well: its certificate and the port for that."""
+    certificate, key = make_certificate(work)
+    (port,) = free_ports(1)
+    start_redis(stack, work, "redis-tls", [
+        "--tls-port", str(port), "--tls-cert-file", certificate, "--tls-key-file", key,
+        "--tls-ca-cert-file", certificate, "--tls-auth-clients", "no",
+    ])
+    return certificate, port
+
+
+def start_etcd(stack, work):
+    client, peer = ("http://127.0.0.1:%d" % port for port in free_ports(2))
+    start_server(stack, work, "etcd", [
+        shutil.which("etcd"), "--name", "bench", "--data-dir", os.path.join(work, "etcd"),
+        "--listen-client-urls", client, "--advertise-client-urls", client,
+        "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "bench=" + peer,
+    ], lambda: '"true"' in http_ask(int(client.rsplit(":", 1)[1]), "/health"))
+    return client
+
+
+def start_consul(stack, work):
+    http_port, server, lan, wan = free_ports(4)
+    start_server(stack, work, "consul", [
+        shutil.which("consul"), "agent", "-dev", "-bind", "127.0.0.1", "-http-port", str(http_port),
+        "-server-port", str(server), "-serf-lan-port", str(lan), "-serf-wan-port", str(wan),
+        "-dns-port", "-1", "-grpc-port", "-1",
+    ], lambda: ":" in http_ask(http_port, "/v1/status/leader"))
+    return "http://127.0.0.1:%d" % http_port
+
+
+# ---- what is measured ----
+
+def missing(*programs):
+    """True, and one line for each, when one of the programs is not there."""
+    absent = [program for program in programs if shutil.which(program) is None]
+    for program in absent:
+        print("%s: not installed" % program)
+    return bool(absent)
+
+
+def round_order(count, number):
+    """Order of a round. Rotated so that, over the rounds, each row comes after each other one equally often
+    (a Williams square): what a heavy row leaves behind in the caches falls on all of them alike."""
+    zigzag = [(step + 1) // 2 if step % 2 else -(step // 2) for step in range(count)]
+    order = [(place + number // 2) % count for place in zigzag]
+    return order[::-1] if number % 2 else order
+
+
+def processor_ticks():
+    """Idle, stolen and all ticks of all processors since boot."""
+    with open("/proc/stat", encoding="ascii") as stat:
+        ticks = [int(word) for word in stat.readline().split()[1:9]]
+    return ticks[3] + ticks[4], ticks[7], sum(ticks)
+
+
+def verdict(value, budget):
+    return "held" if value <= budget else "missed"
+
+
+def all_calls(path):
+    """Calls by command, also those from inside of scripts, from INFO commandstats."""
+    found = re.findall(r"^cmdstat_([^:]+):calls=(\d+)", redis_ask(path, "INFO commandstats") or "", re.M)
+    return {name: int(count) for name, count in found}
+
+
+def client_calls(path):
+    """Calls by command, those of clients only."""
+    return {name: count for name, count in all_calls(path).items() if name.split("|")[0] in CLIENT_CALLS}
+
+
+def reads_of_server(path):
+    """How often the server has read something from a client, None where it does not count (before Redis 6)."""
+    found = re.search(r"^total_reads_processed:(\d+)", redis_ask(path, "INFO stats") or "", re.M)
+    return int(found.group(1)) if found else None
+
+
+# ---- what is said ----
+
+def version_line():
+    """Versions of the programs beside dlock, as they give them."""
+    found = []
+    for argv in (["flock", "--version"], ["redis-server", "--version"], ["etcd", "--version"], ["consul", "version"],
+                 ["sem", "--version"]):
+        if shutil.which(argv[0]):
+            said = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10, check=False)
+            number = re.search(r"\d+(\.\d+)+|\d{8}", said.stdout.decode("utf-8", "replace"))
+            found.append("%s %s" % (argv[0], number.group(0) if number else "?"))
+    return ", ".join(found)
+
+
+def show(table, markdown):
+    if markdown:
+        print("### %s\n" % table.title)
+        print("| %s |" % " | ".join(table.header))
+        print("| %s |" % " | ".join("---" for _ in table.header))
+        for line in table.rows:
+            print("| %s |" % " | ".join(line))
+    else:
+        print(table.title.replace("`", ""))
+        lines = [[cell.replace("`", "") for cell in line] for line in [table.header] + table.rows]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(table.header))]
+        for line in lines:
+            print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+    print(flush=True)

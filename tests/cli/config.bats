@@ -1,0 +1,294 @@
+#!/usr/bin/env bats
+load ../lib/common
+setup() {
+    common_setup
+    export DLOCK_LOCK_DIR=$T/locks XDG_CONFIG_HOME=$T/config
+    mkdir -p "$T/config/dlock"
+    CONF=$T/config/dlock/dlock.conf
+    echo 'backend = file' >"$CONF"
+}
+teardown() { common_teardown; }
+
+ttl() { dlock "$@" -- sh -c 'echo $DLOCK_TTL'; }
+
+@test "the command line beats the environment, which beats the user's file, which beats the system's" {
+    export SYSTEM_CONF=$T/system.conf LD_PRELOAD=$HELPERS/fault_system_conf.so
+    printf 'ttl = 11\n[lock special]\nttl = 12\n' >"$SYSTEM_CONF"
+    equals "$(ttl job)" 11
+    equals "$(ttl special)" 12
+    printf 'ttl = 21\n[lock special]\nttl = 22\n' >>"$CONF"
+    equals "$(ttl job)" 21
+    equals "$(ttl special)" 22
+    export DLOCK_TTL=31
+    equals "$(ttl job)" 31
+    equals "$(ttl special)" 31
+    equals "$(ttl --ttl=41 job)" 41
+    equals "$(ttl job --ttl=41)" 41
+}
+
+@test "without XDG_CONFIG_HOME the user's file is in ~/.config" {
+    unset XDG_CONFIG_HOME
+    mkdir -p "$HOME/.config/dlock"
+    printf 'backend = file\nttl = 51\n' >"$HOME/.config/dlock/dlock.conf"
+    equals "$(ttl job)" 51
+    XDG_CONFIG_HOME=relative/path
+    export XDG_CONFIG_HOME
+    equals "$(ttl job)" 51
+}
+
+@test "sections apply to the names that match their glob, later ones last" {
+    cat >>"$CONF" <<'C'
+[lock cron:*]
+ttl = 61
+[lock cron:n*]
+ttl = 62
+C
+    equals "$(ttl cron:x)" 61
+    equals "$(ttl cron:nightly)" 62
+    equals "$(ttl other)" 3600
+}
+
+@test "a key above the sections does not undo one in them, wherever it stands" {
+    printf '[lock job]\nttl = 62\n[lock other]\nttl=63\n' >>"$CONF"
+    equals "$(ttl job)" 62
+}
+
+@test "comments, blanks, indentation and quotes of the file are as in the manual" {
+    printf '# comment\n; comment\n\n   ttl   =   71   ; inline\n  \t stop-signal = USR1\n' >>"$CONF"
+    equals "$(ttl job)" 71
+}
+
+@test "flags are yes or no" {
+    printf 'nonblock = yes\nverbose = on\n' >>"$CONF"
+    hold_lock job -q
+    fails_with 75 'held by' dlock job true
+    printf 'backend = file\nnonblock = no\nwait = 0.1\n' >"$CONF"
+    run dlock job true
+    [ "$status" -eq 75 ]
+    printf 'backend = file\nnonblock = perhaps\n' >"$CONF"
+    fails_with 78 "dlock.conf:2: nonblock: 'perhaps': it must be yes or no" dlock other true
+    DLOCK_NONBLOCK=2 fails_with 78 "DLOCK_NONBLOCK: '2': it must be yes or no|dlock.conf:2" dlock other true
+}
+
+# waits_as WANTED COMMAND...: what it says of a lock that is held tells whether it has waited.
+waits_as() {
+    local wanted=$1
+    shift
+    run "$@"
+    equals "$status" 75
+    [[ $output == *"\"code\":\"$wanted\""* ]] || { echo "$* : $output"; false; }
+}
+
+@test "-n and -w: the last one counts, in a file too; of the variables it is DLOCK_WAIT" {
+    local no=LOCK_ACQUISITION_FAILED yes=LOCK_TIMEOUT
+    hold_lock job
+    waits_as $yes dlock --json -n -w 0.1 job true
+    waits_as $no dlock --json -w 60 -n job true
+    waits_as $no dlock --json -w 60 job -n true
+    DLOCK_NONBLOCK=yes DLOCK_WAIT=0.1 waits_as $yes dlock --json job true
+    DLOCK_WAIT=60 waits_as $no dlock --json -n job true
+    DLOCK_NONBLOCK=yes waits_as $yes dlock --json -w 0.1 job true
+    echo 'nonblock = yes' >>"$CONF"
+    waits_as $no dlock --json job true
+    waits_as $yes dlock --json -w 0.1 job true
+    printf 'wait = 0.1\n' >>"$CONF"
+    waits_as $yes dlock --json job true
+    waits_as $no dlock --json -n job true
+    printf '[lock job]\nnonblock = yes\n' >>"$CONF"
+    waits_as $no dlock --json job true
+    DLOCK_WAIT=0.1 waits_as $yes dlock --json job true
+    end_hold
+}
+
+@test "of -n and -w --print-config and --doctor show the one that counts, and dlock.conf takes it back" {
+    printf 'nonblock = yes\nwait = 5\n' >>"$CONF"
+    shown() { dlock --print-config "$@" | grep -E '^(nonblock|wait) ' | tr -s ' '; }
+    equals "$(shown job)" "nonblock = no ; $CONF:3: wait"$'\n'"wait = 5 ; $CONF:3: wait"
+    equals "$(shown -w 7 job)" $'nonblock = no ; --wait\nwait = 7 ; --wait'
+    equals "$(shown -n job)" $'nonblock = yes ; --nonblock\nwait = 0 ; --nonblock'
+    dlock --print-config -n job >"$T/printed"
+    cp "$T/printed" "$CONF"
+    hold_lock job
+    waits_as LOCK_ACQUISITION_FAILED dlock --json job true
+    end_hold
+    run dlock --doctor -w 7 job
+    grep -qE 'nonblock +no \(--wait\)' <<<"$output"
+}
+
+@test "a no undoes a yes of a weaker source" {
+    printf 'nonblock = yes\nquiet = yes\n[lock job]\nnonblock = no\nquiet = no\n' >>"$CONF"
+    hold_lock job
+    local start=$(now)
+    dlock -w 0.3 job true || [ $? -eq 75 ]
+    [ $(($(now) - start)) -ge 300 ]
+    DLOCK_VERBOSE=yes run dlock -w 0 job true
+    [[ $output == *'held by'* ]]
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "a wrong file: exit 78 with file, line and key; nothing run" {
+    local text pattern
+    while IFS='|' read -r text pattern; do
+        printf 'backend = file\n%b\n' "$text" >"$CONF"
+        fails_with 78 "^dlock: job: $CONF:$pattern" dlock job touch "$T/ran"
+        [ ! -e "$T/ran" ]
+    done <<'C'
+nosuch = 1|2: nosuch: unknown key; the long options
+tll = 5|2: tll: unknown key; did you mean ttl\?
+lock_dri = x|2: lock_dri: unknown key; did you mean lock-dir\?
+statsu = 1|2: statsu: unknown key; the long options
+help = yes|2: help: unknown key
+command = rm|2: command: unknown key
+t = 5|2: t: unknown key
+ttl = soon|2: ttl: 'soon': it is not a number
+ttl =|2: ttl: '': it is empty
+just words|2: this is neither KEY = VALUE
+[lock]\nttl = 5|2: \[lock\]: unknown section; \[lock GLOB\]
+[lock ]\nttl = 5|2: \[lock \]: unknown section
+[other]\nttl = 5|2: \[other\]: unknown section
+[lock zzz]\n\n[locks b]|4: \[locks b\]: unknown section
+ []\n[lock job]|2: \[\]: unknown section
+[lock x\nttl = 5|2: this is neither
+[lock ggggggggggggggggggggggggggggggggggggggggggggg]\nttl = 5|2: the GLOB of a section cannot be longer than 44 bytes
+[lock zzz]\nnosuch = 5|3: nosuch: unknown key
+[lock [ab]]\nttl = 5|2: the GLOB of a section cannot hold brackets
+C
+}
+
+@test "a byte order mark before the first line is passed over, and hides no section" {
+    printf '\xef\xbb\xbf[lock job]\nttl = 81\n' >"$CONF"
+    equals "$(ttl --backend=file job)" 81
+    printf '\xef\xbb\xbf[locks b]\n' >"$CONF"
+    fails_with 78 "$CONF:1: \[locks b\]: unknown section" dlock --backend=file job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a wrong URL in a file is an error of the file" {
+    echo 'redis = http://x' >"$CONF"
+    fails_with 78 "$CONF:1: redis: it begins with none of the schemes; redis://" dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a line that is too long is an error, not two lines" {
+    printf 'backend = file\nscope = %s\n' "$(printf 's%.0s' {1..300})" >"$CONF"
+    fails_with 78 "$CONF:2: the line is longer than 198 characters" dlock job touch "$T/ran"
+    printf 'backend = file\nscope = %s' "$(printf 's%.0s' {1..190})" >"$CONF"
+    run dlock job true
+    [ "$status" -eq 0 ]
+    # The last line needs no newline, even where it just fits.
+    printf 'backend = file\nscope = %s' "$(printf 's%.0s' {1..191})" >"$CONF"
+    run dlock job true
+    [ "$status" -eq 0 ]
+}
+
+@test "a file that cannot be read is an error, one that is not there is none" {
+    rm "$CONF"
+    mkdir "$CONF"
+    fails_with 78 "$CONF: it is not a regular file" dlock job touch "$T/ran"
+    rmdir "$CONF" "$T/config/dlock"
+    run dlock --backend=file job true
+    [ "$status" -eq 0 ]
+}
+
+@test "a file with a password that others can read is refused" {
+    echo 'redis = redis://user:secret@localhost/' >"$CONF"
+    chmod 644 "$CONF"
+    fails_with 78 "$CONF:1: redis: it holds a password, and others can read this file" dlock job touch "$T/ran"
+    [[ $output != *secret* ]]
+    chmod 640 "$CONF"
+    run dlock --backend=file job true
+    [ "$status" -eq 0 ]
+}
+
+@test "a wrong variable: exit 78, named" {
+    DLOCK_TTL=never fails_with 78 "DLOCK_TTL: 'never': it is not a number" dlock job touch "$T/ran"
+    DLOCK_CONFLICT_EXIT_CODE=x fails_with 78 "DLOCK_CONFLICT_EXIT_CODE: 'x'" dlock job touch "$T/ran"
+    DLOCK_GRACE=2h fails_with 78 'DLOCK_GRACE: it must be shorter than the lease' dlock job touch "$T/ran"
+    DLOCK_REDIS=foo://bar DLOCK_BACKEND=redis fails_with 78 'DLOCK_REDIS: it begins with none of the schemes; redis://' dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a variable set to nothing counts as unset, and unknown ones are passed over" {
+    DLOCK_TTL= DLOCK_NOSUCH=1 DLOCK_HELP=1 DLOCK_COMMAND=x run dlock job -- sh -c 'echo $DLOCK_TTL'
+    equals "$output" 3600
+}
+
+@test "every option that may stand in a file may stand in the environment, and the other way round" {
+    local name value variable
+    while read -r name value; do
+        printf '%s = %s\n' "$name" "$value" >"$CONF"
+        run dlock --backend=file job true
+        equals "$name:$status" "$name:0"
+        : >"$CONF"
+        variable=DLOCK_$(tr a-z- A-Z_ <<<"$name")
+        run env "$variable=$value" dlock --backend=file job true
+        equals "$variable:$status" "$variable:0"
+    done <<C
+exclusive yes
+nonblock yes
+wait 1
+conflict-exit-code 3
+ttl 5
+owner me
+scope s
+prefix p
+redis unix:///nowhere
+backend file
+lock-dir $T/other
+on-degraded fail
+fallback file
+connect-timeout 1
+outage 1
+on-expire warn
+stop-signal INT
+grace 1
+verbose no
+quiet yes
+C
+}
+
+@test "several redis lines of a section name one server each, and those of another section or source none more" {
+    local letter
+    for letter in a b c d e; do
+        echo "redis = redis://$letter.with-a-name-as-long-as-they-are-in-production.example:6379/0"
+    done >>"$CONF"
+    printf '[lock one]\nredis = redis://f.example\n[lock *]\nttl = 5\n' >>"$CONF"
+    servers() { dlock --doctor --json "$@" | grep -oE '"name":"redis","result":"ok","found":"redis://[a-z]' | grep -o '.$' | tr -d '\n'; }
+    equals "$(servers job)" abcde
+    equals "$(servers one)" f
+    equals "$(servers -r redis://g job)" g
+    equals "$(DLOCK_REDIS=redis://h servers job)" h
+}
+
+@test "a HOME of another user is told of where it may not be searched, and nowhere else" {
+    [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become another user'
+    local dir=$T nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env -u XDG_CONFIG_HOME -u DLOCK_LOCK_DIR)
+    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+    "${nobody[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
+    mkdir -m 700 "$T/roots" "$T/theirs"
+    chown 65534 "$T/theirs"
+    fails_with 78 "^dlock: job: $T/roots/.config/dlock/dlock.conf: cannot read it: Permission denied; HOME is that of user root: set HOME or XDG_CONFIG_HOME$" \
+        "${nobody[@]}" HOME="$T/roots" "$DLOCK" --backend=file job -- id
+    fails_with 78 'Permission denied; XDG_CONFIG_HOME is that of user root: set HOME or XDG_CONFIG_HOME$' \
+        "${nobody[@]}" HOME="$T/theirs" XDG_CONFIG_HOME="$T/roots" "$DLOCK" --backend=file job -- id
+    chown 4242424 "$T/roots"
+    fails_with 78 'HOME is that of user 4242424: set HOME' "${nobody[@]}" HOME="$T/roots" "$DLOCK" --backend=file job -- id
+    # Their own, with a file that is root's: that is to be mended, not HOME.
+    mkdir -p "$T/theirs/.config/dlock"
+    install -m 600 /dev/null "$T/theirs/.config/dlock/dlock.conf"
+    chown 65534 "$T/theirs/.config" "$T/theirs/.config/dlock"
+    fails_with 78 'dlock.conf: cannot read it: Permission denied$' "${nobody[@]}" HOME="$T/theirs" "$DLOCK" --backend=file job -- id
+    rm "$T/theirs/.config/dlock/dlock.conf"
+    run "${nobody[@]}" HOME="$T/theirs" "$DLOCK" --backend=file --lock-dir="$T/theirs/locks" job -- id -u
+    equals "$status $output" '0 65534'
+}
+
+@test "a configuration file that cannot be read is not passed over: exit 78" {
+    ln -sf dlock.conf "$CONF"
+    fails_with 78 'dlock.conf: cannot read it: Too many levels' dlock job touch "$T/ran"
+    rm "$CONF"
+    mkdir "$CONF"
+    fails_with 78 'dlock.conf: it is not a regular file' dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}

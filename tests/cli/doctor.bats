@@ -1,0 +1,461 @@
+#!/usr/bin/env bats
+load ../lib/common
+setup() { common_setup; URL=unix://$T/redis.sock; }
+teardown() { common_teardown; }
+
+# doctor ARGUMENTS...: what it finds, as lines "section name result: found -> advice" in $output.
+doctor() {
+    run dlock --doctor --json "$@"
+    json=$output
+    output=$(sed -E 's/\},\{"section"/\n"section"/g' <<<"$json" | sed -nE \
+        's/.*"section":"([^"]*)","subject":.*,"name":"([^"]*)","result":"([a-z]+)","found":"(.*)","advice":(.*)/\1 \2 \3: \4 -> \5/p')
+}
+
+# Whether what it last said is one object of JSON, as the manual has it.
+is_json() {
+    python3 -c 'import json, sys
+answer = json.loads(sys.argv[1])
+assert set(answer) == {"ok", "checks"} and answer["ok"] == (sys.argv[2] == "0"), answer
+for check in answer["checks"]:
+    assert list(check) == ["section", "subject", "name", "result", "found", "advice"]
+    assert check["result"] in ("ok", "note", "warn", "fail") and check["found"], check' "$json" "$status"
+}
+
+# says PATTERN: one of the lines matches (extended regular expression).
+says() {
+    grep -qE -- "$1" <<<"$output" || {
+        printf 'wanted /%s/ in:\n%s\n' "$1" "$output" >&2
+        return 1
+    }
+}
+
+# finds STATUS PATTERN ARGUMENTS...: exit status, and a line that matches.
+finds() {
+    local want=$1 pattern=$2
+    shift 2
+    doctor "$@"
+    equals "$status" "$want" && says "$pattern"
+}
+
+nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]; }
+
+@test "a Redis that locks can be trusted to: 0, every check is good, nothing is left" {
+    start_redis redis --appendonly yes
+    doctor -r "$URL"
+    equals "$status" 0
+    is_json
+    # Where the machine is busy, what takes time may be called slow.
+    [ -z "$(grep -vE ' ok: |^redis (connect|latency) warn' <<<"$output")" ]
+    for check in 'redis topology' 'redis tls' 'redis login' 'redis version' 'redis role' 'redis eviction' 'redis memory' \
+        'redis persistence' 'redis replicas' 'redis clock' 'permissions take, release' 'permissions queue' \
+        'permissions tracking' 'trial take' 'trial second take refused' 'trial told of a touch' 'trial extend' 'trial release' \
+        'trial handed over' 'trial look' 'trial release by force'; do
+        says "^$check ok: "
+    done
+    nothing_left
+}
+
+@test "the table has a headline for each section, what to do under its row, and a verdict; -q leaves the bad" {
+    start_redis
+    run dlock --doctor -r "$URL"
+    equals "$status" 0
+    [[ $output == configuration$'\n'*$'\n\n'backend$'\n'*$'\n\n'"redis unix://"*$'\n\n'permissions$'\n'*$'\n\n'trial$'\n'* ]]
+    says '^  ok    version +Redis [67]'
+    says '^  warn  persistence +none: a restart loses all locks$'
+    says '^ +-> appendonly yes$'
+    [[ ${lines[-1]} == 'A lock can be trusted here: 0 failed, 1 warning, 0 notes' ]]
+    redis config set maxmemory 100mb maxmemory-policy allkeys-lru
+    run dlock --doctor -r "$URL" -q
+    equals "$status" 1
+    [ -z "$(grep -E '^  (ok|note) ' <<<"$output")" ]
+    says '^  fail  eviction +allkeys-lru: '
+    run dlock --doctor -r "$URL"
+    [[ ${lines[-1]} == 'A lock can NOT be trusted here: 1 failed, '[0-9]*', 0 notes' ]]
+}
+
+@test "each value of the configuration is told with where it comes from; no secret is" {
+    start_redis redis --requirepass topsecret
+    export XDG_CONFIG_HOME=$T/config SYSTEM_CONF=$T/system.conf LD_PRELOAD=$HELPERS/fault_system_conf.so
+    mkdir -p "$T/config/dlock"
+    printf 'grace = 1s\nwait = 7m\n' >"$SYSTEM_CONF"
+    printf 'redis = unix://:topsecret@%s\noutage = 8s\n[lock job*]\nttl = 6m\n' "$T/redis.sock" >"$T/config/dlock/dlock.conf"
+    chmod 600 "$T/config/dlock/dlock.conf"
+    DLOCK_CONNECT_TIMEOUT=2s DLOCK_REDSI=x DLOCK_TIMEOUT=3 DLOCK_HELD_AT=/x doctor --tree --owner=hidden -x job 2>/dev/null
+    equals "$status" 64
+    DLOCK_CONNECT_TIMEOUT=2s DLOCK_REDSI=x DLOCK_TIMEOUT=3 DLOCK_HELD_AT=/x doctor --owner=hidden -x jobs
+    equals "$status" 0
+    says '^configuration file ok: .*/dlock.conf: read ->'
+    says "^configuration file ok: $T/config/dlock/dlock.conf: read"
+    says '^configuration wait ok: 7m \(.*/dlock.conf:2: wait\)'
+    says '^configuration grace ok: 1s \(.*/dlock.conf:1: grace\)'
+    says "^configuration outage ok: 8s \($T/config/dlock/dlock.conf:2: outage\)"
+    says "^configuration ttl ok: 6m \($T/config/dlock/dlock.conf:4: ttl\)"
+    says '^configuration connect-timeout ok: 2s \(DLOCK_CONNECT_TIMEOUT\)'
+    says '^configuration exclusive ok: yes \(--exclusive\)'
+    says "^configuration redis ok: unix://$T/redis.sock\?db=0, with a password \($T/config"
+    says '^configuration backend ok: auto \(default\)'
+    says '^configuration key ok: dlock:jobs'
+    says '^configuration DLOCK_REDSI note: this variable is no setting'
+    says '^configuration DLOCK_TIMEOUT note: '
+    [[ $output != *DLOCK_HELD_AT* && $output != *secret* && $output != *hidden* && $json != *topsecret* ]]
+    doctor # without a name its section says nothing
+    says '^configuration ttl ok: 1h \(default\)'
+    [[ $output != *'configuration key'* ]]
+}
+
+@test "what lets go of the lock on purpose is told" {
+    mkdir "$T/locks"
+    finds 0 '^configuration fallback warn: ' --lock-dir="$T/locks" --backend=file --fallback=file --on-expire=warn
+    says '^configuration on-expire warn: '
+}
+
+@test "wrong options: the status of the command line or the configuration, and nothing is tried" {
+    DLOCK_TTL=never fails_with 78 'DLOCK_TTL' dlock --doctor
+    fails_with 64 'doctor runs no command' dlock --doctor job true
+    fails_with 64 'report: --doctor does without it' dlock --doctor --report="$T/x" job
+    DLOCK_REDIS=http://topsecret@x finds 78 '^backend store fail: DLOCK_REDIS: .*none of the schemes'
+    [[ $json != *topsecret* ]]
+    DLOCK_REDIS='redis://:topsecret@[::1]:1 redis://x:topsecret@127.0.0.1:1/2' doctor
+    says '^configuration redis ok: redis://\[::1\]:1/0, with a password \(DLOCK_REDIS\)'
+    says '^configuration redis ok: redis://127.0.0.1:1/2, with a password'
+    [[ $json != *topsecret* ]]
+}
+
+@test "file locks: taken for real, the directory is judged, nothing is left but its table" {
+    finds 0 '^backend file note: --backend=file asks for it; a lock holds on this host alone' --backend=file --lock-dir="$T/locks"
+    says '^files owner ok: .*, mode 0700'
+    says '^files other users note: they have another directory'
+    says '^files free space ok: [0-9]+ kB'
+    says '^files file system (ok|note|warn): '
+    says '^trial second take refused ok: '
+    says '^trial told of a touch ok: '
+    says '^trial handed over ok: '
+    equals "$(ls "$T/locks")" ''
+    finds 1 "^backend file fail: no Redis is configured \(DLOCK_REDIS, $HOME/.config/dlock/dlock.conf, .*: a lock holds on this host only" --lock-dir="$T/locks"
+    says '^trial handed over ok: '
+    finds 0 '^backend file warn: no Redis is configured' --lock-dir="$T/locks" --on-degraded=proceed
+    finds 78 '^backend store fail: .*--on-degraded=fail forbids' --lock-dir="$T/locks" --on-degraded=fail
+    chmod 777 "$T/locks"
+    finds 77 '^backend store fail: .*can be written to by others' --backend=file --lock-dir="$T/locks"
+}
+
+@test "what is special about the file system is told" {
+    [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ] || skip 'no tmpfs in /dev/shm'
+    local dir=/dev/shm/dlock-test-$$
+    doctor --backend=file --lock-dir="$dir"
+    rm -rf "$dir"
+    says '^files file system ok: tmpfs: in memory'
+}
+
+@test "a directory for all users is told from one's own" {
+    mkdir "$T/locks"
+    chmod 1777 "$T/locks"
+    finds 0 '^files shared note: who makes a file first' --backend=file --lock-dir="$T/locks"
+}
+
+@test "the lock file of flock(1) is looked at, and neither made nor locked" {
+    finds 0 '^files lock file ok: not there' --lock-file="$T/exact" job
+    [ ! -e "$T/exact" ]
+    touch "$T/exact"
+    flock "$T/exact" sleep 60 3>&- 4>&- &
+    echo $! >"$T/flock.pid"
+    finds 0 '^files owner ok: ' --lock-file="$T/exact" job
+    [[ $output != *trial* ]]
+}
+
+@test "no server, no such name: 69; a login that is refused: 77; a database that is not there: 78" {
+    finds 69 '^redis connect fail: Connection refused' -r "redis://127.0.0.1:$(free_port)"
+    finds 69 '^redis connect fail: No such file' -r "$URL"
+    finds 69 '^redis name fail: ' -r redis://no-such-host.invalid --connect-timeout=1
+    start_redis redis --requirepass topsecret
+    finds 77 '^redis login fail: .*WRONGPASS' -r "unix://:wrong@$T/redis.sock"
+    [[ $json != *wrong@* ]]
+    finds 77 '^redis login fail: .*NOAUTH' -r "$URL"
+    finds 78 '^redis login fail: .*DB index' -r "unix://:topsecret@$T/redis.sock?db=999"
+    [[ $output != *topsecret* ]]
+}
+
+@test "a name is told with its addresses, and how long that took" {
+    local port=$(free_port)
+    start_redis redis --port "$port"
+    finds 0 '^redis name ok: localhost is .*127\.0\.0\.1.* \([0-9.]+ ms\)' -r "redis://localhost:$port"
+    says '^redis tls ok: not used; nothing leaves this host'
+    says "^redis topology ok: one server: localhost, port $port"
+    LD_PRELOAD=$HELPERS/fault_resolver.so finds 69 '^redis name fail: the name localhost was not resolved in time' \
+        -r "redis://localhost:$port" --connect-timeout=300ms
+}
+
+@test "a replica takes no locks: 69; one too few for --wait-replicas: 69" {
+    start_redis
+    finds 69 '^redis replicas fail: 0 online, and --wait-replicas asks for 1' -r "$URL" --wait-replicas=1
+    says '^redis persistence warn: none: .*replicas copy'
+    redis replicaof 127.0.0.1 "$(free_port)"
+    finds 69 '^redis role fail: replica of 127.0.0.1: it takes no locks' -r "$URL"
+    says '^permissions take, release fail: no lock can be taken: SET: READONLY'
+    [[ $output != *trial* ]]
+}
+
+@test "replicas: too few for the server's own limit, enough for --wait-replicas, and none that a take waits for" {
+    local port=$(free_port)
+    start_redis redis --port "$port" --repl-diskless-sync-delay 0 --min-replicas-to-write 1
+    finds 69 '^redis min-replicas-to-write warn: 1' -r "$URL"
+    says '^permissions take, release fail: no lock can be taken: .*NOREPLICAS'
+    start_redis replica --replicaof 127.0.0.1 "$port"
+    wait_until 20 sh -c "redis-cli -s '$T/redis.sock' info replication | grep -q state=online"
+    finds 0 '^redis replicas note: 1 online: a failover loses' -r "$URL"
+    says '^redis min-replicas-to-write ok: 1'
+    doctor -r "$URL" --wait-replicas=1
+    says '^redis replicas ok: 1 online'
+}
+
+@test "what a restart would lose is told" {
+    start_redis redis --save '3600 1'
+    finds 0 '^redis persistence note: snapshots alone \(3600 1\)' -r "$URL"
+    redis config set save '' >/dev/null
+    finds 0 '^redis persistence warn: none: a restart loses all locks ->' -r "$URL"
+    fake_redis 'instead=INFO=bulk:redis_version:7.0.0\r\naof_enabled:1\r\naof_last_write_status:err' "$T/redis.sock"
+    finds 0 '^redis persistence ok: append-only file, fsync everysec' -r "unix://$T/fake.sock"
+    says '^redis aof_last_write_status warn: err'
+}
+
+@test "two servers behind one address do not exclude: 1" {
+    start_redis
+    start_redis second
+    fake_redis balance "$T/redis.sock" "$T/second.sock"
+    finds 1 '^trial second take refused fail: two have taken the same lock' -r "unix://$T/fake.sock"
+    equals "$(redis dbsize) $(redis-cli -s "$T/second.sock" dbsize)" '0 0'
+}
+
+@test "a way that others can read, or a login without a password, is warned of" {
+    local address=$(hostname -I 2>/dev/null | grep -oE '[0-9]+(\.[0-9]+){3}' | grep -vm1 '^127\.') port=$(free_port)
+    [ -n "$address" ] || skip 'no address but the loopback'
+    start_redis redis --port "$port" --bind "$address" --protected-mode no
+    finds 0 '^redis tls note: not used: owner tokens can be read' -r "redis://$address:$port"
+    says '^redis login warn: user default, without a password: whoever reaches'
+    redis config set requirepass topsecret >/dev/null
+    finds 0 '^redis tls warn: not used: password and owner tokens' -r "redis://:topsecret@$address:$port"
+    says '^redis login ok: user default ->'
+}
+
+@test "a server that may evict locks: 1; one that could, with a limit: warned" {
+    start_redis redis --maxmemory 100mb --maxmemory-policy volatile-ttl
+    finds 1 '^redis eviction fail: volatile-ttl: .*a lock that is held is removed' -r "$URL"
+    says '^trial release by force ok'
+    redis config set maxmemory 0 maxmemory-policy allkeys-lru
+    finds 0 '^redis eviction warn: allkeys-lru: ' -r "$URL"
+    redis config set maxmemory-policy noeviction maxmemory 1mb
+    doctor -r "$URL"
+    says '^redis memory warn: [0-9]+ kB used of 1024'
+    redis config set maxmemory 1
+    finds 69 '^permissions take, release fail: no lock can be taken: SET: OOM' -r "$URL"
+}
+
+@test "what a minimal user may not be asked is unknown, and no failure" {
+    start_redis
+    manual_user
+    finds 0 "^redis server note: unknown: NOPERM .*'info'" -r "unix://locker:secret@$T/redis.sock"
+    says "^redis settings note: unknown: NOPERM .*'config\|get'"
+    says '^redis login ok: user locker'
+    [ -z "$(grep -E ' (warn|fail): ' <<<"$output")" ]
+    nothing_left
+    # What the manual adds for this.
+    redis acl setuser locker $(manual_adds doctor)
+    finds 0 '^redis version ok: ' -r "unix://locker:secret@$T/redis.sock"
+    [[ $output != *NOPERM* ]]
+}
+
+# without RULE: the user of the manual less this command.
+without() {
+    redis acl setuser locker ${MISSING:++$MISSING} "-$1" >/dev/null
+    MISSING=$1
+}
+
+@test "each permission that is missing is told with what does not work then" {
+    start_redis
+    manual_user
+    local user=unix://locker:secret@$T/redis.sock command MISSING=
+    for command in evalsha eval get set pttl hset pexpire hmget del time; do
+        without "$command"
+        finds 77 "^permissions take, release fail: no lock can be taken: .*NOPERM .*'$command'" -r "$user"
+        [[ $output != *trial* ]]
+    done
+    for command in zadd zrange; do
+        without "$command"
+        doctor -r "$user"
+        says "^permissions shared, slots warn: .*NOPERM .*'$command'"
+    done
+    without zrank
+    finds 0 "^permissions queue warn: .*'zrank'" -r "$user"
+    without publish
+    finds 0 "^permissions wake channel warn: .*'publish'" -r "$user"
+    says '^trial handed over ok: ' # the head of the queue is told of the touch
+    without subscribe
+    finds 0 "^permissions tracking warn: .*'subscribe'" -r "$user"
+    says '^permissions wake channel warn: '
+    says "^trial told of a touch warn: no: .*SUBSCRIBE"
+    says '^trial handed over warn: .*not called: .*SUBSCRIBE'
+    without 'client|tracking'
+    finds 0 "^permissions tracking warn: .*'client[|]tracking' command, and 1 more" -r "$user"
+    says '^trial told of a touch warn: no: .*CLIENT TRACKING'
+    without hincrby
+    finds 0 "^permissions counters note: .*'hincrby'" -r "$user"
+    without scan
+    finds 0 "^permissions --list note: .*'scan'" -r "$user"
+    redis acl setuser locker +scan resetchannels '&__redis__:invalidate'
+    finds 0 '^permissions wake channel warn: ' -r "$user"
+    says '^trial told of a touch ok'
+    redis acl setuser locker resetkeys '~dlock:*'
+    finds 77 '^permissions take, release fail: .*NOPERM .*keys' -r "$user"
+    wait_until 5 nothing_left
+}
+
+@test "a proxy that closes the connection instead of saying no: locks are to be had, and what is missing is told" {
+    start_redis
+    fake_redis closing=SUBSCRIBE "$T/redis.sock"
+    finds 0 '^permissions tracking warn: .*: SUBSCRIBE and the like: it closed the connection' -r "unix://$T/fake.sock"
+    says '^permissions wake channel warn: '
+    says '^trial told of a touch warn: no: the connection ended when'
+    says '^trial handed over warn: .*not called'
+    wait_until 5 sh -c "redis-cli -s '$T/redis.sock' dbsize | grep -qx 0"
+}
+
+@test "commands that a provider has renamed: CONFIG is a note, what a take needs a failure" {
+    start_redis redis --rename-command CONFIG '' --rename-command PEXPIRE ''
+    finds 78 "^permissions take, release fail: .*PEXPIRE: ERR unknown command" -r "$URL"
+    says "^redis settings note: unknown: ERR unknown command"
+    wait_until 5 nothing_left
+}
+
+@test "an old version is told: 5 is warned of, 4 is not to be trusted; others are named" {
+    start_redis
+    local info='role:master\r\n'
+    fake_redis "instead=INFO=bulk:redis_version:5.0.14\\r\\n$info" "$T/redis.sock"
+    finds 0 '^redis version warn: Redis 5\.0\.14: it cannot tell when a key is touched' -r "unix://$T/fake.sock"
+    says '^redis eviction note: unknown'
+    says '^redis persistence note: unknown'
+    says '^redis replicas note: unknown'
+    fake_redis "instead=INFO=bulk:redis_version:4.0.9\\r\\n$info" "$T/redis.sock"
+    finds 1 '^redis version fail: Redis 4\.0\.9' -r "unix://$T/fake.sock"
+    fake_redis "instead=INFO=bulk:redis_version:7.2.4\\r\\nvalkey_version:8.0.1\\r\\n$info" "$T/redis.sock"
+    finds 0 '^redis version ok: Valkey 8\.0\.1' -r "unix://$T/fake.sock"
+    fake_redis "instead=INFO=bulk:redis_version:7.2.0\\r\\ndragonfly_version:df-v1.2\\r\\n$info" "$T/redis.sock"
+    finds 0 '^redis version note: Dragonfly df-v1\.2, with which' -r "unix://$T/fake.sock"
+}
+
+@test "a server's clock that is off is told, one that is far off is warned of" {
+    start_redis
+    local at
+    for at in "120 warn" "-90 warn" "30 note"; do
+        set -- $at
+        printf -v time '%s' $(($(date +%s) + $1))
+        fake_redis "instead=TIME=*2\\r\\n\$10\\r\\n$time\\r\\n\$1\\r\\n0\\r\\n" "$T/redis.sock"
+        finds 0 "^redis clock $2: [0-9.]+ m?s (ahead of|behind) ours" -r "unix://$T/fake.sock"
+        kill "$(cat "$T/fake.pid")"
+    done
+}
+
+@test "a Sentinel, and a node of a Cluster, are told by their mode" {
+    start_redis
+    fake_redis 'instead=INFO=bulk:redis_version:7.0.0\r\nredis_mode:sentinel' "$T/redis.sock"
+    finds 78 '^redis mode fail: it is a Sentinel' -r "unix://$T/fake.sock"
+    fake_redis 'instead=INFO=bulk:redis_version:7.0.0\r\nredis_mode:cluster' "$T/redis.sock"
+    finds 0 '^redis mode warn: one node of a Cluster' -r "unix://$T/fake.sock"
+}
+
+@test "a slow server is warned of" {
+    start_redis
+    fake_redis delay=30 "$T/redis.sock"
+    finds 0 '^redis latency warn: min [0-9.]+ ms' -r "unix://$T/fake.sock" -t 2s
+    says '^trial take ok: [0-9]{2,}\.'
+}
+
+@test "no answer is trusted: nonsense in place of each is no crash, and never good" {
+    start_redis
+    local text mode
+    for text in '$-1\r\n' '*-1\r\n' ':9223372036854775807\r\n' '*2\r\n*0\r\n:1\r\n' '-ERR \x07no\r\n' \
+        'bulk:maxmemory:99999999999999999999\r\nrole:\r\nredis_version:x\x1b[31m\r\nslave0:\r\nconnected_slaves:-1'; do
+        fake_redis "instead=ACL,INFO,CONFIG,TIME=$text" "$T/redis.sock"
+        finds 0 '^redis clock note: unknown' -r "unix://$T/fake.sock" --connect-timeout=2
+        is_json
+        kill "$(cat "$T/fake.pid")"
+    done
+    says '^redis version note: unknown'
+    says '^redis role note: unknown'
+    fake_redis 'instead=INFO=bulk:redis_version:7\x1b[31m\r\nrole:master' "$T/redis.sock"
+    run dlock --doctor -r "unix://$T/fake.sock"
+    [[ $output == *'7\x1B[31m'* ]]
+    fake_redis nonsense
+    finds 69 '^(trial take|redis answer) fail: .*its? answer(ed more|)' -r "unix://$T/fake.sock" --connect-timeout=2
+    for mode in garbage huge endless cut close; do
+        fake_redis $mode
+        doctor -r "unix://$T/fake.sock" --connect-timeout=500ms
+        equals "$mode $status" "$mode 69"
+        kill "$(cat "$T/fake.pid")"
+    done
+}
+
+@test "a server that hangs, from the first or at any question: 69 within the connect timeout" {
+    start_redis
+    local start=$(now) command
+    fake_redis mute
+    finds 69 '^redis answer fail: it did not answer in time' -r "unix://$T/fake.sock" --connect-timeout=300ms
+    within 5000 "$start"
+    for command in INFO CONFIG TIME EVALSHA; do
+        start=$(now)
+        fake_redis "instead=$command=" "$T/redis.sock"
+        finds 69 'fail: it did not answer in time|fail: .*: it did not answer in time' -r "unix://$T/fake.sock" --connect-timeout=300ms
+        within 5000 "$start"
+        kill "$(cat "$T/fake.pid")"
+    done
+}
+
+@test "a connection that breaks in the middle of the trial leaves nothing" {
+    start_redis
+    local call
+    for call in 3 4 5 8; do
+        fake_redis "lose=$call" "$T/redis.sock"
+        doctor -r "unix://$T/fake.sock" --connect-timeout=2
+        wait_until 5 sh -c "redis-cli -s '$T/redis.sock' dbsize | grep -qx 0"
+        kill "$(cat "$T/fake.pid")"
+    done
+}
+
+@test "Ctrl-C ends it at once, and leaves nothing" {
+    start_redis
+    fake_redis instead=TIME= "$T/redis.sock"
+    run python3 "$TESTS/helpers/ctrl_c.py" asleep --doctor -r "unix://$T/fake.sock" --connect-timeout=60
+    equals "$status$output" 0
+    nothing_left
+}
+
+@test "a lock that is in use is not touched" {
+    start_redis
+    hold_lock job -r "$URL"
+    local before=$(redis get dlock:job)
+    finds 0 '^trial take ok' -r "$URL" job
+    equals "$(redis get dlock:job)" "$before"
+    equals "$(redis --scan | grep -c doctor)" 0
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "what cannot be written to the standard output is no success" {
+    start_redis
+    fails_with 73 'cannot write' sh -c "dlock --doctor -r '$URL' >/dev/full"
+}
+
+@test "a quorum: a minority that is down is a warning, a majority a failure" {
+    start_redis a
+    start_redis b
+    finds 0 '^quorum majority warn: 2 of 3 servers can be trusted; 2 are needed' -r "unix://$T/a.sock unix://$T/b.sock unix://$T/none.sock"
+    stop_redis b
+    finds 69 '^quorum majority fail: 1 of 3 servers can be trusted; 2 are needed' -r "unix://$T/a.sock unix://$T/b.sock unix://$T/none.sock"
+}
+
+@test "a lock directory on a network or an unknown file system is warned of" {
+    local type
+    for type in 'nfs=0x6969 warn: nfs: what flock' 'overlay=0x794C7630 note: overlay.*a container.s own' 'none=0x1234 note: of a kind .0x1234'; do
+        FAULT_TYPE=$(sed 's/[^=]*=\([^ ]*\) .*/\1/' <<<"$type") LD_PRELOAD=$HELPERS/fault_fstatfs.so doctor --lock-dir="$T/locks"
+        says "^files file system ${type#* }"
+    done
+}

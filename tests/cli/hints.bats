@@ -1,0 +1,350 @@
+#!/usr/bin/env bats
+# Those who mistype, or who know another program, are told what they need: in one
+# line, with status 64, and nothing is run.
+load ../lib/common
+setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; cd "$T" || return; }
+teardown() { common_teardown; }
+
+# hint PATTERN WORDS...: told so in one line, and nothing was run or made.
+hint() {
+    fails_with 64 "$@"
+    equals "${#lines[@]}" 1
+    [ ! -e "$T/ran" ] && [ ! -e "$T/locks" ]
+}
+
+@test "dlock alone: a short usage and where help is, on stderr, with status 64" {
+    run sh -c 'dlock 2>/dev/null'
+    equals "$status $output" '64 '
+    run dlock
+    equals "$status ${#lines[@]}" '64 3'
+    [[ ${lines[0]} == 'Usage: dlock [OPTIONS] NAME -- COMMAND'* && ${lines[2]} == *'dlock --help'*'dlock(1)' ]]
+}
+
+@test "a word for help, or for an action, is no lock" {
+    hint 'no command given; did you mean dlock --help\?' dlock help
+    hint 'did you mean dlock --version\?' dlock version
+    hint 'did you mean dlock --list\?' dlock list
+    hint 'did you mean dlock --status\?' dlock status
+    hint "^dlock: -\?: unknown option; did you mean --help\?" dlock '-?'
+    fails_with 127 'did you mean dlock --status job\?' dlock status job
+    run dlock help -- echo ran
+    equals "$status $output" '0 ran'
+    run dlock -h
+    [[ $status = 0 && ${lines[0]} == Usage:* ]]
+}
+
+@test "a mistyped or abbreviated option: what is near it, and only that" {
+    local words
+    while read -r words; do
+        hint "^dlock: ${words% *}: unknown option; did you mean ${words#* }\?$" dlock "${words% *}" job touch ran
+    done <<'END'
+--helpp --help
+--hlep --help
+--stat --status
+--no-block --nonblock
+--TTL --ttl
+--lock_file --lock-file
+--time --timeout
+--conect-timeout --connect-timeout
+--realese --release
+END
+    hint 'did you mean --release, --redis or --report\?' dlock --re job touch ran
+    hint 'did you mean --lock-dir or --lock-file\?' dlock --lock=x job touch ran
+    for words in --xyzzy --h --s --nosuchoption "--$(printf 'x%.0s' {1..400})"; do
+        hint 'unknown option; dlock --help lists them all' dlock "$words" job touch ran
+    done
+    hint '^dlock: --quiet: it takes no value' dlock --quiet=yes job touch ran
+}
+
+@test "a value is not repeated, since it may be a password" {
+    run dlock --redsi=redis://bob:s3cret@host job true
+    [[ $status = 64 && $output == *'did you mean --redis?'* && $output != *s3cret* ]]
+    run dlock -redis=redis://bob:s3cret@host job true
+    [[ $status = 64 && $output == *'two dashes: --redis' && $output != *s3cret* ]]
+}
+
+@test "a long option with one dash is no row of letters" {
+    local option
+    for option in shared tree ttl timeout close command wait status version; do
+        hint "^dlock: -$option: a long option has two dashes: --$option$" dlock "-$option" job touch ran
+        hint "two dashes: --$option$" dlock job -n "-$option" touch ran
+    done
+    # What is the value of an option is none, nor what is the command's.
+    run dlock job -c 'echo "$0"' -w 5
+    equals "$status" 0
+    run dlock --prefix -shared -w 5 job echo -tree
+    equals "$status $output" '0 -tree'
+    run dlock -nx job true
+    equals "$status" 0
+}
+
+@test "options of flock that are the same, have another letter, or are missing" {
+    run dlock -e -w 0.5 -o -E 3 job echo ok
+    equals "$status $output" '0 ok'
+    run dlock -x --verbose -n job -c 'echo ok'
+    [[ $status = 0 && $output == *ok* ]]
+    rm -r locks
+    hint '--fcntl: unknown option; file locks are those of flock\(2\)' dlock --fcntl job touch ran
+    hint 'no open file to unlock' dlock -u 9
+    hint 'stays beside the command' dlock -F job touch ran
+    hint "no lock name given; usage: dlock \[OPTIONS\] NAME -c 'STRING'" dlock -c 'touch ran'
+    hint 'it needs a value' dlock -w
+}
+
+@test "a descriptor or a path instead of a name" {
+    local words
+    for words in 9 '-n 200' '-x 9'; do
+        # shellcheck disable=SC2086
+        hint 'no command given; .*--attach NAME \|\| exit .*--lock-file=FILE' dlock $words
+    done
+    hint 'no command given; usage: .*--lock-file=/var/lock/foo locks that file' dlock /var/lock/foo
+    run dlock /var/lock/nosuch/foo echo ok
+    equals "$status $output" '0 ok'
+}
+
+@test "a name that is the path of a file is told of, with -v or on a terminal alone" {
+    touch "$T/file"
+    run dlock "$T/file" true
+    equals "$status $output" '0 '
+    fails_with 0 'this name is the path of a file.*--lock-file=PATH' dlock -v "$T/file" true
+    run dlock -v --lock-file="$T/file" "$T/file" true
+    [[ $output != *'this name is'* ]]
+}
+
+@test "the name or the command is missing" {
+    hint 'no command given; usage: dlock .*, or dlock --status NAME$' dlock job
+    hint "no command given; 'touch ran' is taken for the lock's name: .* -c 'STRING'" dlock 'touch ran'
+    hint "no command given; if touch is the command, the lock's name is missing: dlock NAME -- touch" dlock touch
+    hint "^dlock: ls: -al: unknown option; .*; if ls is the command, the lock's name is missing" dlock ls -al
+    fails_with 126 "if ls is the command, the lock's name is missing: dlock NAME -- ls" dlock ls /tmp
+    fails_with 127 "cannot run touch ran: No such file or directory; it is one word with spaces in it: -c 'STRING'" dlock job 'touch ran'
+    [ ! -e ran ]
+    fails_with 127 'cannot run nosuchcommand: No such file or directory$' dlock job nosuchcommand
+}
+
+@test "a forgotten name is told of, whatever an option of the command's means here" {
+    local words program missing="; if PROGRAM is the command, the lock's name is missing: dlock NAME -- PROGRAM$"
+    while IFS='|' read -r words pattern; do
+        program=${words%% *}
+        printf '#!/bin/sh\n: >ran\n' >"$T/bin/$program"
+        chmod +x "$T/bin/$program"
+        # shellcheck disable=SC2086
+        hint "^dlock: ($program: )?$pattern.*${missing//PROGRAM/$program}" dlock $words
+    done <<'END'
+cp -a x y|-a: unknown option; dlock --help lists them all
+cp -t dir x|--ttl: 'dir': it is not a number
+mkdir -p dir|-p: unknown option; dlock --help lists them all
+make -j 4|-j: unknown option; dlock --help lists them all
+tar -cf x.tar y|--command: it is the whole command; no further words may follow
+sudo -u nobody ls|--unlock: there is no open file
+sudo -E ls|--conflict-exit-code: 'ls': an exit status is
+dpkg --list x|--list runs no command
+systemctl --status --list x|--status and --list: only one
+diff --owner-file=x y|--owner-file: it is for --acquire
+find -name x|-name: unknown option; the lock's name
+END
+    hint "^dlock: cp: --redis: it begins with none of .*${missing//PROGRAM/cp}" env -u DLOCK_BACKEND "$DLOCK" cp -r x y
+    # Before the name, or where the name is no program, it is not so.
+    hint '^dlock: -a: unknown option; --password-file=FILE has the password for Redis$' dlock -a x cp
+    hint "^dlock: cp: --ttl: 'dir': it is not a number.*1h30m$" dlock -t dir cp x
+    hint "^dlock: nosuch: --ttl: 'dir': it is not a number.*1h30m$" dlock nosuch -t dir cp x
+    hint "^dlock: cp: --status and --list: only one of them can be done$" dlock --status cp --list
+}
+
+@test "what comes after the command is the command's, without a word" {
+    run dlock job echo -n --helpp -try=1 -shared
+    equals "$status $output" '0 --helpp -try=1 -shared'
+}
+
+@test "options of consul lock, etcdctl lock and others are called by their name here" {
+    hint "^dlock: -child-exit-code: unknown option; leave it out" dlock -child-exit-code job touch ran
+    hint "^dlock: -n: it takes no value; the -n=N of consul lock is --slots=N$" dlock -n=3 job touch ran
+    hint "^dlock: -try: unknown option; .* --wait=DURATION" dlock -try=10s job touch ran
+    hint "^dlock: -monitor-retry: unknown option; --outage=DURATION" dlock -monitor-retry=3 job touch ran
+    hint "two dashes: --timeout" dlock -timeout=10s job touch ran
+    # Not -c with a string that begins with "a-file".
+    hint "^dlock: -ca-file: unknown option; --cacert=FILE" dlock -ca-file=ca.pem job
+    hint "^dlock: -client-key: unknown option; --key=FILE" dlock -client-key=key.pem job touch ran
+    hint "^dlock: --endpoints: unknown option; --redis=URL" dlock --endpoints=http://bob:pw@h:2379 job touch ran
+    hint "^dlock: -p: unknown option; .*redis://HOST:PORT" dlock -p 6379 job touch ran
+    hint "^dlock: --id: unknown option; the lock's name is a word of its own" dlock --id foo touch ran
+    hint "^dlock: --renew: unknown option; .*--heartbeat" dlock --renew job touch ran
+    # A length of time without a unit is in seconds, as there.
+    run dlock --ttl=60 job sh -c 'echo $DLOCK_TTL'
+    equals "$status $output" '0 60'
+}
+
+@test "no option of ours is taken for one of another program" {
+    local option
+    for option in $(sed -n '/^} habits/,/^};/p' "$TESTS/../src/config/hints.c" | sed -nE 's/^    \{"([a-z-]{2,})".*/\1/p'); do
+        [[ $(dlock "--$option" x 2>&1) == *'unknown option; '* ]] || { echo "known: $option"; false; }
+    done
+}
+
+@test "with --json every failure is an object on stdout, wherever JSON was asked for" {
+    local case
+    while read -r case; do
+        # shellcheck disable=SC2086
+        dlock --json $case >"$T/out" 2>"$T/err" && false
+        python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["error"]["code"])' "$T/out" || { echo "$case"; false; }
+        [ ! -s "$T/err" ]
+    done <<'END'
+help
+--helpp job
+-try=1 job
+job
+job /nosuch
+--release --owner=x job
+--extend
+-t 1x job true
+--status --release job
+END
+    DLOCK_JSON=yes DLOCK_TTL=x run sh -c 'dlock job true 2>/dev/null'
+    [[ $status = 78 && $output == '{"error":{"code":"INVALID_CONFIG"'* ]]
+    DLOCK_JSON=1 run sh -c 'dlock job 2>/dev/null'
+    [[ $status = 64 && $output == '{"error":{"code":"INVALID_ARGUMENT"'* ]]
+    # What the command is given is not for us.
+    run sh -c 'dlock --owner= job echo --json 2>/dev/null'
+    equals "$status $output" '64 '
+}
+
+@test "the codes of failures are those of the manual" {
+    local codes manual
+    codes=$(sed -nE 's/^    \[FAIL_[A-Z_]+\] = \{"([A-Z_]+)".*/\1/p' "$TESTS/../src/util/error_code.c" | sort)
+    manual=$(sed -n '/^\.Ss JSON/,/^\.Ss Reports/p' "$TESTS/../doc/dlock.1" | sed -nE 's/^\.It Cm ([A-Z_]+)$/\1/p' | sort)
+    [ "$(wc -l <<<"$codes")" -ge 11 ]
+    equals "$manual" "$codes"
+    # Each of them is used.
+    local failure
+    for failure in $(sed -nE 's/^    (FAIL_[A-Z_]+),.*/\1/p' "$TESTS/../src/util/error_code.h"); do
+        grep -q "\[$failure\]" "$TESTS/../src/util/error_code.c"
+        grep -qlE "(return|fail\(|fail_json\(|[?:]) ?.*$failure" -r "$TESTS/../src" --include=*.c || { echo "not used: $failure"; false; }
+    done
+}
+
+@test "--print-config: each setting, what makes it, and nothing that is secret" {
+    mkdir -p "$T/home/.config/dlock"
+    printf '%s\n' 'ttl = 6h' 'outage = 4s' '[lock cron:*]' 'hold-at-least = 45s' >"$T/home/.config/dlock/dlock.conf"
+    local file=$T/home/.config/dlock/dlock.conf
+    DLOCK_SCOPE=team run dlock --print-config -t 7h --owner=s3cret -r 'rediss://bob:s3cret@host:7/2' cron:x
+    equals "$status" 0
+    [[ $output != *s3cret* ]]
+    [[ $output == *"; $file: read"* ]]
+    grep -qxE 'ttl = 7h +; --ttl' <<<"$output"
+    grep -qxE "outage = 4s +; $file:2: outage" <<<"$output"
+    grep -qxE "hold-at-least = 45s +; $file:4: hold-at-least" <<<"$output"
+    grep -qxE 'scope = team +; DLOCK_SCOPE' <<<"$output"
+    grep -qxE 'conflict-exit-code = 75 +; default' <<<"$output"
+    grep -qxE 'redis = rediss://host:7/2 +; --redis' <<<"$output"
+    grep -qxE '; owner +; --owner' <<<"$output"
+    grep -qxE '; slots +; not set' <<<"$output"
+    DLOCK_REDIS=s3cret run dlock --print-config job
+    [[ $output == *'; redis  '*'; DLOCK_REDIS'* && $output != *s3cret* ]]
+    dlock --print-config --json -t 7h cron:x | python3 -c '
+import json, sys
+settings = {s["name"]: s for s in json.load(sys.stdin)["settings"]}
+assert settings["ttl"] == {"name": "ttl", "value": "7h", "origin": "--ttl", "note": None}
+assert settings["slots"] == {"name": "slots", "value": None, "origin": "not set", "note": None}
+assert settings["outage"]["origin"].endswith("dlock.conf:2: outage")'
+    fails_with 64 '--print-config runs no command' dlock --print-config job true
+    DLOCK_TTL=x fails_with 78 'DLOCK_TTL' dlock --print-config job
+    [ ! -e "$T/locks" ]
+}
+
+@test "--print-config tells where a conflict-exit-code of 0 does not count" {
+    DLOCK_CONFLICT_EXIT_CODE=0 run dlock --print-config job
+    grep -qxE 'conflict-exit-code = 0 +; DLOCK_CONFLICT_EXIT_CODE; 75 with --acquire, --attach and --wait-free' <<<"$output"
+    DLOCK_CONFLICT_EXIT_CODE=0 dlock --print-config --json job | python3 -c '
+import json, sys
+settings = {s["name"]: s for s in json.load(sys.stdin)["settings"]}
+assert settings["conflict-exit-code"]["note"] == "75 with --acquire, --attach and --wait-free"'
+    run dlock --print-config -E 3 job
+    grep -qxE 'conflict-exit-code = 3 +; --conflict-exit-code' <<<"$output"
+}
+
+@test "--print-config has every setting, and dlock.conf takes its lines back" {
+    mkdir -p "$T/home/.config/dlock"
+    run dlock --print-config -t 3m --shared --scope=x --grace=2s --on-expire=warn --tree --stop-signal=INT -w 3 job
+    printf '%s\n' "$output" >"$T/home/.config/dlock/dlock.conf"
+    env -u DLOCK_BACKEND -u DLOCK_LOCK_DIR dlock --print-config job | sed 's/ *;.*//; /^$/d' >"$T/again"
+    sed 's/ *;.*//; /^$/d' <<<"$output" >"$T/before"
+    diff "$T/before" "$T/again"
+    equals "$(grep -cE '^;? ?[a-z-]+( =| )' <<<"$output")" \
+        "$(dlock --print-config --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["settings"]))')"
+}
+
+@test "messages name options that there are, and have neither a capital nor a full stop" {
+    dlock --help >"$T/help"
+    run python3 - "$TESTS/../src" "$T/help" <<'END'
+import glob, re, sys
+known = set(re.findall(r"--[a-z][a-z-]+", open(sys.argv[2]).read()))
+# What is no option, or is named because there is none.
+known |= {"--fcntl", "--attach-pid", "--enable-static-binary"}
+text = r'"((?:[^"\\\n]|\\.)*)"'
+calls = re.compile(r'\b(?:fail|refuse|disagree|say_\w+|why_set|add)\((?:[^;{}"]|"(?:[^"\\]|\\.)*")*?;')
+names = ("Redis", "OpenSSL", "Sentinel")
+for file in sorted(glob.glob(sys.argv[1] + "/**/*.c", recursive=True)):
+    source = open(file).read()
+    for literal in re.findall(text, source):
+        for option in re.findall(r"(?<![a-z-])--[a-z][a-z-]+", literal):
+            if option not in known:
+                print(file, "no such option:", option)
+    for call in calls.findall(source):
+        for literal in re.findall(text, call):
+            if re.search(r"[^.]\.$|!", literal) or (re.match("[A-Z][a-z]", literal) and not literal.startswith(names)):
+                print(file, "capital or full stop:", literal)
+END
+    equals "$status $output" '0 '
+}
+
+# The values that no terminal should get.
+hostile=$'a\e[31m\x9b\nb\xff\u202e\u009b\u2066\x7f\rc'
+
+# clean: what was said, in $T/said, is lines of valid UTF-8 without control
+# characters, and those on stderr are dlock's.
+clean() {
+    python3 - "$T/said" "$@" <<'END'
+import sys, unicodedata
+data = open(sys.argv[1], "rb").read()
+text = data.decode("utf-8")
+bad = [c for c in text if c != "\n" and (unicodedata.category(c) == "Cc" or c in "\u202e\u2066")]
+assert not bad, (sys.argv[2:], bad, [line for line in text.splitlines() if set(bad) & set(line)])
+assert all(line.startswith(("dlock: ", "{")) for line in text.split("\n")[:-1]), (sys.argv[2:], data)
+END
+}
+
+@test "whatever an option, a variable or a name is given, no message disturbs a terminal" {
+    local option variable
+    : >"$T/said"
+    for option in $(dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+=' | grep -oE -- '--[a-z-]+'); do
+        [ "$option" != --command ] || continue
+        dlock -v --outage=0 "$option=$hostile" job true >>"$T/said" 2>&1 || true
+        variable=DLOCK_$(tr a-z- A-Z_ <<<"${option#--}")
+        env "$variable=$hostile" dlock -v --outage=0 job true >>"$T/said" 2>&1 || true
+    done
+    for option in "--$hostile" "-$hostile" "--ttl$hostile" "--attach=$hostile"; do
+        dlock "$option" job true >>"$T/said" 2>&1 || true
+    done
+    dlock "$hostile" >>"$T/said" 2>&1 || true
+    dlock "$hostile" true >>"$T/said" 2>&1 || true
+    dlock -v job "$hostile" >>"$T/said" 2>&1 || true
+    dlock -v job "./$hostile" -x >>"$T/said" 2>&1 || true
+    dlock --json job "$hostile" >>"$T/said" 2>&1 || true
+    dlock -v -c true "$hostile" >>"$T/said" 2>&1 || true
+    (export SHELL=$hostile; dlock -v job -c true) >>"$T/said" 2>&1 || true
+    [ "$(wc -l <"$T/said")" -gt 60 ]
+    clean options
+    mkdir -p "$T/home/.config/dlock"
+    for variable in "tt$hostile = 1" "ttl = ${hostile//$'\n'/}" "[lo${hostile//$'\n'/}]" "$hostile"; do
+        printf '%s\n' "$variable" >"$T/home/.config/dlock/dlock.conf"
+        dlock job true >>"$T/said" 2>&1 || true
+    done
+    clean files
+    # What is printed on request is escaped as well.
+    rm "$T/home/.config/dlock/dlock.conf"
+    dlock --print-config --report="$hostile" --owner-file="$hostile" --lock-dir="/$hostile" job >"$T/out" 2>&1
+    sed 's/^/dlock: /' "$T/out" >"$T/said"
+    clean print-config
+    dlock --doctor --lock-dir="$T/$hostile" "${hostile:0:1}" 2>&1 | sed 's/^/dlock: /' >"$T/said"
+    clean doctor
+}

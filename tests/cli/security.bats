@@ -1,0 +1,261 @@
+#!/usr/bin/env bats
+# What doc/threat-model.md says that others cannot do, tried.
+load ../lib/common
+setup() { common_setup; OPEN=$T/open PRECIOUS=$T/precious; }
+teardown() { common_teardown; }
+
+# Another user, who reaches the program and $OPEN, a directory like /tmp.
+attacked() {
+    [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become another user'
+    ATTACKER=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent)
+    local dir=$T
+    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+    "${ATTACKER[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
+    mkdir -m 1777 "$OPEN"
+    install -m 644 /dev/null "$PRECIOUS"
+    echo 'of root alone' >"$PRECIOUS"
+}
+
+untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U %a' "$PRECIOUS")" 'root 644'; }
+
+@test "a copy that is set-user-ID or set-group-ID or has capabilities refuses all: exit 77, nothing run" {
+    [ -z "${SANITIZER:-}" ] || skip 'what looks for leaks cannot trace a program with borrowed rights'
+    attacked
+    local copy=$T/copy
+    cp "$(realpath "$DLOCK")" "$copy"
+    local mode
+    for mode in 4755 2755 6755; do
+        chmod "$mode" "$copy"
+        run "${ATTACKER[@]}" env DLOCK_BACKEND=file DLOCK_LOCK_DIR="$OPEN/locks" "$copy" job -- touch "$OPEN/ran"
+        [ "$status" -ne 0 ] || ! findmnt -nT "$T" -o OPTIONS | grep -qw nosuid || skip 'mounted nosuid'
+        equals "$status" 77
+        [[ $output == 'dlock: it has rights that whoever started it has not (set-user-ID'*'chmod ug-s'* ]]
+        fails_with 77 'set-user-ID' "${ATTACKER[@]}" "$copy" --status job
+        fails_with 77 'set-user-ID' "${ATTACKER[@]}" "$copy" --version
+    done
+    chmod 755 "$copy"
+    # CAP_DAC_OVERRIDE, permitted and effective, as setcap(8) writes it.
+    python3 -c 'import os, struct, sys; os.setxattr(sys.argv[1], "security.capability", struct.pack("<5I", 0x02000001, 2, 0, 0, 0))' \
+        "$copy" || skip 'no file capabilities here'
+    fails_with 77 'file capabilities' "${ATTACKER[@]}" "$copy" --backend=file --lock-dir="$OPEN/locks" job -- touch "$OPEN/ran"
+    # Without /proc nobody can tell.
+    if unshare -m true 2>/dev/null; then
+        # shellcheck disable=SC2016
+        fails_with 77 'file capabilities' unshare -m sh -c 'mount -t tmpfs none /proc && exec "$@"' sh \
+            "${ATTACKER[@]}" "$copy" --backend=file --lock-dir="$OPEN/locks" job -- touch "$OPEN/ran"
+    fi
+    [ ! -e "$OPEN/ran" ] && [ ! -e "$OPEN/locks" ]
+    setfattr -x security.capability "$copy" 2>/dev/null ||
+        python3 -c 'import os, sys; os.removexattr(sys.argv[1], "security.capability")' "$copy"
+    "${ATTACKER[@]}" "$copy" --backend=file --lock-dir="$OPEN/locks" job -- touch "$OPEN/ran"
+    [ -e "$OPEN/ran" ]
+}
+
+@test "what another user has planted where a lock file or the table is to be: refused, and what it leads to is untouched" {
+    attacked
+    local name
+    for name in dlock:job.lock .table-0; do
+        rm -f "$OPEN/.table-0"
+        "${ATTACKER[@]}" ln -s "$PRECIOUS" "$OPEN/$name"
+        # Linux has either error, by whose directory it is.
+        fails_with 77 'Too many levels of symbolic links|Permission denied' dlock --backend=file --lock-dir="$OPEN" job -- touch "$T/ran"
+        rm "$OPEN/$name"
+        "${ATTACKER[@]}" mkfifo "$OPEN/$name"
+        run timeout 20 dlock --backend=file --lock-dir="$OPEN" job -- touch "$T/ran"
+        equals "$status" 77
+        rm "$OPEN/$name"
+        "${ATTACKER[@]}" touch "$OPEN/$name"
+        run dlock --backend=file --lock-dir="$OPEN" job -- touch "$T/ran"
+        equals "$status" 77
+        rm "$OPEN/$name"
+        # As another user could where fs.protected_hardlinks is 0.
+        ln "$PRECIOUS" "$OPEN/$name"
+        run dlock --backend=file --lock-dir="$OPEN" job -- touch "$T/ran"
+        equals "$status" 77
+        rm "$OPEN/$name"
+        [ ! -e "$T/ran" ]
+        untouched
+    done
+    dlock --backend=file --lock-dir="$OPEN" job -- true
+}
+
+@test "another user who plants and removes links all the time gets nothing written, and no command run without its lock" {
+    attacked
+    cat >"$T/plant.py" <<'P'
+import os, sys
+where, target = sys.argv[1:]
+open(where + "/planting", "w").close()
+def attempt(call, *arguments):
+    try:
+        call(*arguments)
+    except OSError:
+        pass
+while True:
+    for name in ("dlock:job.lock", ".table-0", "locks", "report"):
+        path = where + "/" + name
+        attempt(os.symlink, target, path)
+        attempt(os.unlink, path)
+        attempt(os.mkdir, path)
+        attempt(os.rmdir, path)
+        attempt(os.link, target, path)
+        attempt(os.unlink, path)
+P
+    [ -x /usr/bin/python3 ] || skip 'no python3 for another user'
+    "${ATTACKER[@]}" "$(readlink -f /usr/bin/python3)" "$T/plant.py" "$OPEN" "$PRECIOUS" 3>&- 4>&- &
+    echo $! >"$T/plant.pid"
+    wait_until 10 test -e "$OPEN/planting"
+    local i dir
+    for i in {1..30}; do
+        for dir in "$OPEN" "$OPEN/locks"; do
+            run dlock --backend=file --lock-dir="$dir" --report="$OPEN/report" job -- sh -c "echo x >>'$T/ran'"
+            echo "$status" >>"$T/statuses"
+        done
+        rm -rf "$OPEN/locks" "$OPEN/report" || true # dlock's own, which the other one cannot remove; its own go meanwhile
+    done
+    kill -KILL "$(cat "$T/plant.pid")"
+    untouched
+    equals "$(grep -cvE '^(0|73|77)$' "$T/statuses")" 0
+    equals "$(grep -cx 0 "$T/statuses")" "$(grep -c x "$T/ran" || true)"
+}
+
+@test "another user can neither read nor take nor remove a lock in a directory for all" {
+    attacked
+    hold_lock job --backend=file --lock-dir="$OPEN"
+    local file="$OPEN/dlock:job.lock"
+    equals "$(stat -c %a "$file")" 600
+    not "${ATTACKER[@]}" cat "$file"
+    not "${ATTACKER[@]}" rm -f "$file"
+    not "${ATTACKER[@]}" mv "$file" "$OPEN/away"
+    not "${ATTACKER[@]}" flock -n "$file" true
+    fails_with 77 'cannot open .*Permission denied; it belongs to user root; locks of several users need --lock-file=PATH or Redis;' \
+        "${ATTACKER[@]}" "$DLOCK" --backend=file --lock-dir="$OPEN" -n job -- true
+    local action
+    for action in --force-release --status --release=x; do
+        run "${ATTACKER[@]}" "$DLOCK" --backend=file --lock-dir="$OPEN" ${action/=x/ --owner=x} job
+        [ "$status" -ne 0 ]
+    done
+    kill -0 "$HOLDER"
+    equals "$(dlock --backend=file --lock-dir="$OPEN" --status job | head -n 1 | cut -c1-9)" 'job: held'
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "the way that --doctor tells for locks of several users is one" {
+    attacked
+    run dlock --doctor --backend=file --lock-dir="$T/locks"
+    [[ $output == *'they have another directory'*'--lock-file=PATH, a file that all of them can open, or Redis'* ]]
+    "${ATTACKER[@]}" "$DLOCK" --lock-file="$OPEN/all" job -- touch "$OPEN/ran"
+    hold_lock job --lock-file="$OPEN/all"
+    rm "$OPEN/ran"
+    fails_with 75 '' "${ATTACKER[@]}" "$DLOCK" --lock-file="$OPEN/all" -n job -- touch "$OPEN/ran"
+    [ ! -e "$OPEN/ran" ]
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "--report follows no link that another user has made, its own and root's it does" {
+    attacked
+    "${ATTACKER[@]}" ln -s "$PRECIOUS" "$OPEN/report"
+    fails_with 77 'cannot open the report .*(a link that another user has made|Permission denied)' \
+        dlock --backend=file --lock-dir="$T/locks" --report="$OPEN/report" job -- touch "$T/ran"
+    mkdir "$T/plain"
+    ln -s "$PRECIOUS" "$T/plain/report"
+    chown -h 65534 "$T/plain/report"
+    fails_with 77 'cannot open the report .*a link that another user has made' \
+        dlock --backend=file --lock-dir="$T/locks" --report="$T/plain/report" job -- touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    untouched
+    ln -s "$T/real" "$T/report"
+    dlock --backend=file --lock-dir="$T/locks" --report="$T/report" job -- true
+    equals "$(grep -c '"key":"job"' "$T/real")" 1
+    equals "$(dlock --backend=file --lock-dir="$T/locks" --report=/dev/stdout job -- true | grep -c '"key":"job"')" 1
+}
+
+@test "--owner-file is put in the place of a link, and not written through it" {
+    attacked
+    "${ATTACKER[@]}" ln -s "$PRECIOUS" "$OPEN/token"
+    dlock --backend=file --lock-dir="$T/locks" --acquire --owner-file="$OPEN/token" job
+    untouched
+    equals "$(stat -c '%F %a %u' "$OPEN/token")" 'regular file 600 0'
+    dlock --backend=file --lock-dir="$T/locks" --release --owner-file="$OPEN/token" job
+}
+
+@test "configuration that is a pipe is told of, and not waited for" {
+    mkdir -p "$HOME/.config/dlock"
+    mkfifo "$HOME/.config/dlock/dlock.conf"
+    fails_with 78 'it is not a regular file' timeout 20 "$DLOCK" --backend=file --lock-dir="$T/locks" job -- touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "configuration that everybody can write to is refused" {
+    mkdir -p "$HOME/.config/dlock"
+    echo 'backend = file' >"$HOME/.config/dlock/dlock.conf"
+    chmod 646 "$HOME/.config/dlock/dlock.conf"
+    fails_with 78 'dlock.conf: others can write to it; chmod o-w helps' dlock --lock-dir="$T/locks" job -- touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    chmod 664 "$HOME/.config/dlock/dlock.conf"
+    dlock --lock-dir="$T/locks" job -- true
+}
+
+@test "a DLOCK_HELD that is huge, or nonsense, or names a lock that somebody else holds, lets nobody in" {
+    export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
+    hold_lock job
+    local token nonsense
+    token=$(dlock --json --status job | python3 -c 'import json, sys; print(json.load(sys.stdin)["owner"])')
+    nonsense=$(head -c 90000 /dev/zero | tr '\0' 'x')
+    local held
+    # The token of a lock is a secret that its holder's command is given. Other users do not see it.
+    for held in "$nonsense" "file $nonsense dlock:job" "file" "file x y dlock:job" "redis $token $token dlock:job" $'\n\n\n' \
+        $'file \e[31m \e[31m dlock:job' "file ${token}x $token dlock:job" "file $token ${token}x dlock:job" "file $token $token dlock:jo"; do
+        run env DLOCK_HELD="$held" dlock -n job -- touch "$T/ran"
+        equals "$status" 75
+        [[ $output != *$'\e'* ]]
+    done
+    [ ! -e "$T/ran" ]
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "what another client writes about a holder cannot disturb a terminal, a log or JSON" {
+    start_redis
+    export DLOCK_REDIS=unix://$T/redis.sock
+    local bad=$'\e]0;title\a\e[2J\r\ndlock: job: released\xff\xe2\x80\xae"}'
+    redis set dlock:job "$bad" px 600000 >/dev/null
+    redis hset '{dlock:job}:meta' host "$bad" user "$bad" command "$bad" pid "$bad" since "$bad" owner "$bad" fence 7 \
+        take "$bad" boot_id "$bad" start "$bad" holder "$bad" last_owner "$bad" >/dev/null
+    local arguments
+    for arguments in '-n -v job true' '-w 100ms -vv job true' '--status job' '--status -v job' '--list' '--json --list' '--json --status job' \
+        '--json -n job true' '--doctor job' '--force-release job'; do
+        # shellcheck disable=SC2086
+        run dlock $arguments
+        not grep -qP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80\xae' <<<"$output"
+        not grep -qE '^dlock: job: released' <<<"$output"
+        [[ $arguments != --json* ]] || python3 -c 'import json, sys; [json.loads(line) for line in sys.stdin if line.strip()]' <<<"$output"
+    done
+}
+
+@test "values that are huge, and records that are bombs, are held by somebody, and cost dlock nothing" {
+    start_redis
+    export DLOCK_REDIS=unix://$T/redis.sock
+    redis eval "redis.call('SET', KEYS[1], string.rep('x', 4194304)) return 1" 1 dlock:job >/dev/null
+    redis eval "local deep = string.rep('[', 100000)
+        redis.call('SET', KEYS[1], 'dlock:shared', 'PX', 600000)
+        for i, bomb in ipairs({deep, string.rep('{\"a\":', 100000), '1e999', '[1e400,-1e400]', 'null', '{\"fence\":1e308}', '\0', '{\"take\":{}}',
+            string.rep('9', 100000)}) do
+            redis.call('ZADD', KEYS[2], 9e15, 't' .. i)
+            redis.call('HSET', KEYS[3], 'holder t' .. i, bomb)
+        end return 1" 3 dlock:shared '{dlock:shared}:holders' '{dlock:shared}:meta' >/dev/null
+    local name arguments room=300000000
+    [ -z "${SANITIZER:-}" ] || room=unlimited
+    for name in job shared; do
+        for arguments in '-n' '-w 100ms'; do
+            # shellcheck disable=SC2086
+            run dlock --connect-timeout=20s $arguments "$name" -- touch "$T/ran"
+            equals "$status" 75
+        done
+        run prlimit --as="$room" "$DLOCK" --connect-timeout=20s --json --status "$name"
+        equals "$status" 0
+        python3 -c 'import json, sys; assert json.load(sys.stdin)["locked"]' <<<"$output"
+    done
+    [ ! -e "$T/ran" ]
+}

@@ -1,0 +1,59 @@
+#!/usr/bin/env bats
+# On a terminal of its own (expect): what a user sees who types.
+load ../lib/common
+setup() {
+    common_setup
+    export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
+    command -v expect >/dev/null || skip 'no expect'
+    cd "$T" || return 1
+    cat >count <<'E'
+#!/usr/bin/env python3
+# Counts a signal until a line comes.
+import os, select, signal, sys
+name, got = sys.argv[1], 0
+reader, writer = os.pipe()
+os.set_blocking(writer, False)
+signal.set_wakeup_fd(writer)
+def on_signal(number, frame):
+    global got
+    got += 1
+    print("one", name, flush=True)
+signal.signal(getattr(signal, "SIG" + name), on_signal)
+print("begun", flush=True)
+while 0 not in select.select([0, reader], [], [])[0]:
+    os.read(reader, 64)
+print(f"{name}={got} line={os.read(0, 64).decode().strip()}")
+sys.exit(7)
+E
+    chmod +x count
+    script stop_itself 'kill -TSTP 0; echo back again'
+    script stopped_alone 'p=$$; (sleep 0.2; kill -STOP $p; sleep 0.3; kill -CONT $p) & i=0
+while [ $i -lt 10 ]; do sleep 0.1; i=$((i + 1)); done; echo went on'
+    script script '"$@" -t 60 job ./count CONT; echo script done $?'
+    script deaf 'trap "" TSTP; echo begun; read line; echo got=$line'
+    script reader 'read line; echo got=$line'
+    script sleeper 'echo begun; exec sleep 60'
+}
+# script NAME TEXT: commands in files, since three shells quote in three ways.
+script() { printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod +x "$1"; }
+teardown() { common_teardown; }
+
+job_control() { timeout 120 expect "$TESTS/helpers/job_control.exp" "dlock${OPTIONS:+ $OPTIONS}" "$@" </dev/null 3>&- 4>&-; }
+
+@test "Ctrl-Z, jobs, fg and Ctrl-C in bash are as without dlock" {
+    job_control bash --norc --noprofile -i
+}
+
+@test "Ctrl-Z, jobs, fg and Ctrl-C in dash are as without dlock" {
+    command -v dash >/dev/null || skip 'no dash'
+    job_control dash -i
+}
+
+@test "Ctrl-Z, jobs, fg and Ctrl-C in zsh are as without dlock" {
+    command -v zsh >/dev/null || skip 'no zsh'
+    job_control zsh -f -i
+}
+
+@test "with --tree as well" {
+    OPTIONS=--tree job_control bash --norc --noprofile -i
+}

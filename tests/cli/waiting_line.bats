@@ -1,0 +1,392 @@
+#!/usr/bin/env bats
+# What is shown of a wait: on a terminal, with -v, and to a service manager.
+load ../lib/common
+
+setup() {
+    common_setup
+    export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks LOGNAME=ann PYTHONPATH=$TESTS/helpers TESTS
+}
+teardown() { common_teardown; }
+
+# terminal TEXT: Python with Terminal and re, `held`, a pattern for what is said
+# of a wait for hold_lock's lock, and end_hold().
+terminal() {
+    cat >"$T/terminal_test.py" <<'P'
+import os, re, subprocess, sys, time
+from terminal import Terminal, columns_of
+T = os.environ["T"]
+host = os.uname().nodename
+held = rf"held by ann@{re.escape(host)}, pid {os.environ['HOLDER']}, \S*held\.sh"
+def end_hold():
+    open(T + "/held.end", "w").close()
+P
+    printf '%s\n' "$1" >>"$T/terminal_test.py"
+    HOLDER=${HOLDER:-} timeout 60 python3 "$T/terminal_test.py" 3>&- 4>&-
+}
+
+@test "a line tells who holds the lock, since when, until when and for how long one has waited" {
+    hold_lock job
+    terminal '
+t = Terminal(["dlock", "job", "echo", "ran"], 200)
+t.until_draws(3)
+time_of_day = r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d"
+for when, text in t.draws:
+    assert re.fullmatch(rf"waiting( \ds)? for job: {held}, since {time_of_day}, until {time_of_day} at the latest; next in line", text), text
+assert re.match("waiting for", t.draws[0][1]) and re.match(r"waiting \ds for", t.draws[2][1]), t.draws
+assert t.column == 0 and len(t.screen()) == 1
+end_hold()
+assert t.end() == 0 and t.screen() == ["ran"], t.screen()'
+}
+
+@test "the line is drawn once a second at rest, and at most four times where there is news" {
+    hold_lock job --owner=tok -t 100s
+    terminal '
+t = Terminal(["dlock", "job", "true"], 200)
+t.until_draws(1)
+t.look(3.2)
+assert 3 <= len(t.draws) <= 5, t.draws
+count, end, n = len(t.draws), time.monotonic() + 3, 0
+while time.monotonic() < end:
+    subprocess.run(["dlock", "--extend", "--owner=tok", "-t", ("2000s", "100s")[n % 2], "job"], check=True)
+    t.look(0.05)
+    n += 1
+assert 5 <= len(t.draws) - count <= 13, t.draws
+end_hold()
+assert t.end() == 0 and t.screen() == []'
+}
+
+@test "a wait that is over at once shows nothing" {
+    hold_lock job
+    terminal '
+t = Terminal(["dlock", "-w", "200ms", "-E", "9", "job", "true"])
+assert t.end() == 9 and t.draws == [] and len(t.screen()) > 0
+t = Terminal(["dlock", "other", "true"])
+assert t.end() == 0 and t.text == "", t.text'
+}
+
+@test "at any width the line fits, and tells what matters most" {
+    LOGNAME='日本語ユーザー' hold_lock jóbe$'\u0301'
+    terminal '
+who = "held by 日本語ユーザー@" + host
+for columns in (200, 80, 40, 20, 11, 2, 1):
+    t = Terminal(["dlock", "jóbe\u0301", "true"], columns)
+    if columns == 1:
+        t.look(1)
+        assert t.draws == []
+    else:
+        t.until_draws(3)
+        for _, text in t.draws:
+            assert columns_of(text) < columns, (columns, text)
+        told = t.last()
+        assert re.match(r"waiting \ds", told) if columns >= 80 else told.startswith(who[:4]) or columns < 20 or "held by" in told, told
+        assert columns < 40 or who in told, told
+        assert columns < 80 or "pid" in told, told
+        assert columns != 20 or (told.startswith("held by 日本語") and told.endswith("~")), told
+        assert columns < 200 or told.startswith("waiting 2s for jóbe\u0301: ") or told.startswith("waiting 1s for jóbe\u0301: "), told
+    t.type(b"\x03")
+    assert t.end() == -2, columns
+    assert t.screen() == [] or columns == 1, t.screen()'
+}
+
+@test "a terminal that becomes narrower or wider in the middle of it shows one line all the same" {
+    hold_lock job
+    terminal '
+for reflow in (True, False):
+    t = Terminal(["sh", "-c", "echo above; exec dlock -w 60 job true"], 200, reflow)
+    t.until_draws(1)
+    for columns in (40, 30, 120, 90, 21, 200):
+        t.resize(columns)
+        t.until_draws(len(t.draws) + 1)
+        t.until(lambda t: t.column == 0)
+        assert len(t.screen()) == 2 and t.screen() == ["above", t.last()], (columns, t.screen(), t.last())
+    t.resize(25)
+    t.type(b"\x03")
+    assert t.end() == -2
+    assert t.screen() == ["above"], t.screen()'
+}
+
+@test "the line is gone before anything else is said: a timeout, a signal, an error" {
+    hold_lock job
+    terminal '
+t = Terminal(["dlock", "-w", "700ms", "job", "true"], 200)
+assert t.end() == 75 and len(t.draws) > 0
+assert len(t.screen()) == 1 and t.screen()[0].startswith("dlock: job: held by ann@"), t.screen()
+t = Terminal(["dlock", "job", "true"])
+t.until_draws(1)
+os.kill(t.pid, 15)
+assert t.end() == -15 and t.screen() == [], t.screen()'
+}
+
+@test "Ctrl-Z and fg: the line comes again, and what the shell has written stays" {
+    command -v bash >/dev/null
+    hold_lock job
+    terminal '
+t = Terminal(["bash", "--norc", "--noprofile", "-i"], 120, PS1="PROMPT> ", INPUTRC="/dev/null", TERM="vt100")
+t.until(lambda t: "PROMPT> " in t.text)
+t.type(b"bind \"set enable-bracketed-paste off\"; dlock job echo ran\r")
+t.until_draws(2)
+t.type(b"\x1a")
+t.until(lambda t: "Stopped" in t.text and t.text.rstrip().endswith("PROMPT>"))
+count = len(t.draws)
+t.type(b"fg\r")
+t.until_draws(count + 1)
+end_hold()
+t.until(lambda t: t.text.rstrip().endswith("PROMPT>") and t.screen()[-2:] == ["ran", "PROMPT>"])'
+}
+
+@test "a background job draws nothing, and stty tostop does not stop it" {
+    hold_lock job
+    terminal '
+for name in "xterm", "dumb":
+    t = Terminal(["bash", "-c", "set -m; stty tostop; dlock job touch $T/ran & echo begun; wait; stty -tostop; cat $T/ran; echo ended"], 120, TERM=name)
+    t.until(lambda t: "begun" in t.text)
+    pid = subprocess.run(["pgrep", "-P", str(t.pid), "dlock"], capture_output=True, text=True).stdout.strip()
+    t.look(1.5)
+    state = open(f"/proc/{pid}/stat").read().split(")")[1].split()[0]
+    assert state == "S", state
+    assert t.screen() == ["begun"] and t.draws == [], t.screen()
+    if name == "xterm":
+        os.kill(int(pid), 15)
+    else:
+        end_hold()
+    t.end()
+assert os.path.exists(T + "/ran")'
+}
+
+@test "a terminal that is stopped (Ctrl-S) keeps nobody from the lock" {
+    hold_lock job
+    terminal '
+t = Terminal(["dlock", "job", "touch", T + "/ran"])
+t.until_draws(1)
+t.type(b"\x13")
+t.look(1.5)
+end_hold()
+end = time.monotonic() + 5
+while not os.path.exists(T + "/ran"):
+    assert time.monotonic() < end
+    time.sleep(0.01)
+t.type(b"\x11")
+assert t.end() == 0'
+}
+
+@test "nothing is drawn with -q, with --json, or where stderr is no terminal" {
+    hold_lock job
+    terminal '
+for command in ("dlock -q -w 1s job true", "dlock --json -w 1s job true >/dev/null", "dlock -w 1s job true 2>$T/err", "dlock -w 1s job true 2>&1 | cat"):
+    t = Terminal(["sh", "-c", command])
+    t.end()
+    assert t.text == "", (command, t.text)
+assert open(T + "/err").read() == ""'
+}
+
+@test "TERM=dumb, and no TERM: plain lines without an escape sequence" {
+    hold_lock job
+    terminal '
+for name in "dumb", "":
+    t = Terminal(["dlock", "-w", "1500ms", "job", "true"], 200, TERM=name)
+    assert t.end() == 75
+    assert "\x1b" not in t.text
+    assert len(t.screen()) == 2 and re.match(f"dlock: job: waiting: {held}, since", t.screen()[0]), t.screen()'
+}
+
+@test "NO_COLOR changes nothing: there are no colours" {
+    hold_lock job
+    NO_COLOR=1 terminal '
+t = Terminal(["dlock", "-w", "700ms", "job", "true"], 200)
+assert t.end() == 75 and len(t.draws) == 1 and "\x1b[0" not in t.text and "m" not in re.findall(r"\x1b\[[0-9;?]*(.)", t.text)'
+}
+
+@test "in the C locale all that is not ASCII is escaped" {
+    LOGNAME='日本' hold_lock jób
+    terminal '
+t = Terminal(["dlock", "jób", "true"], 200, LC_ALL="C")
+t.until_draws(1)
+assert t.last().startswith(r"waiting for j\xC3\xB3b: held by \xE6\x97\xA5\xE6\x9C\xAC@"), t.last()
+end_hold()
+assert t.end() == 0 and t.screen() == []'
+}
+
+@test "what another client or a record says of the holder cannot disturb the terminal" {
+    start_redis
+    export DLOCK_REDIS=unix://$T/redis.sock DLOCK_BACKEND=redis
+    redis set dlock:job token px 60000 >/dev/null
+    redis hset '{dlock:job}:meta' owner token take t1 host $'evil\e[2J\n\r\xc2\x9b31m' user $'\u202egnp\u2066' \
+        pid 12 start 1 boot b command "$(printf 'x%.0s' {1..3000})" since 99999999999999999 fence 1 >/dev/null
+    terminal '
+for columns in (40, 120, 1000):
+    t = Terminal(["dlock", "job", "true"], columns)
+    t.until_draws(2)
+    t.type(b"\x03")
+    assert t.end() == -2
+    assert r"\xE2\x80\xAEgnp\xE2\x81\xA6@evil\x1B[2J" in t.draws[-1][1] or columns == 40, t.draws
+    assert t.screen() == [], t.screen()'
+}
+
+@test "another client's lock is called that, with its end or without one" {
+    start_redis
+    export DLOCK_REDIS=unix://$T/redis.sock DLOCK_BACKEND=redis
+    redis set dlock:job theirs >/dev/null
+    redis set dlock:other theirs px 600000 >/dev/null
+    terminal '
+for name, rest in ("job", ", without an end of its own; next in line"), ("other", r", until .*\d\d:\d\d:\d\d at the latest; next in line"):
+    t = Terminal(["dlock", name, "true"], 200)
+    t.until_draws(1)
+    assert re.fullmatch(f"waiting for {name}: held by another client{rest}", t.last()), t.last()
+    t.type(b"\x03")
+    t.end()'
+}
+
+@test "a store that goes away while one waits is told of, and for how long it is tried" {
+    start_redis
+    export DLOCK_REDIS=unix://$T/redis.sock DLOCK_BACKEND=redis
+    redis set dlock:job theirs px 600000 >/dev/null
+    redis_pid=$(cat "$T/redis.pid") terminal '
+t = Terminal(["dlock", "--outage=2s", "-w", "60", "job", "true"], 400)
+t.until_draws(1)
+os.kill(int(os.environ["redis_pid"]), 9)
+t.until(lambda t: re.search("redis.sock.*; tried for another 1s at most", t.last()))
+assert t.end() == 69 and len(t.screen()) >= 1 and t.screen()[0].startswith("dlock: job: "), t.screen()'
+}
+
+@test "a holder that shares, that was acquired, or that is kept is told as that" {
+    dlock --acquire --slots=1 -t 60s slots >/dev/null
+    dlock --acquire -t 60s taken >/dev/null
+    dlock --hold-at-least=50s -t 60s kept true
+    hold_lock shared --shared
+    terminal '
+for name, pattern in (
+    ("slots", "acquired by ann@[^ ]*, pid .*, one of those who share it, since"),
+    ("taken", "acquired by ann@[^ ]*, pid .*, since .*, until .* at the latest"),
+    ("kept", r"released, and kept by --hold-at-least of ann@[^ ]*, pid \d+, true, until [0-9: -]*; next in line$"),
+    ("shared", held + ", one of those who share it, since"),
+):
+    t = Terminal(["dlock", "--slots=1", name, "true"] if name == "slots" else ["dlock", name, "true"], 400)
+    t.until_draws(1)
+    assert re.match(f"waiting for {name}: {pattern}", t.last()), t.last()
+    t.type(b"\x03")
+    t.end()'
+}
+
+# A guard that is frozen holds the lock for a script that was killed.
+@test "a holder on this host that has died is named, with what to do" {
+    cat >"$T/script" <<'S'
+#!/bin/sh
+dlock --attach --scope=nightly -t 5m job || exit
+touch "$T/attached"
+while :; do sleep 0.1; done
+S
+    chmod +x "$T/script"
+    "$T/script" >/dev/null 2>&1 3>&- 4>&- &
+    local script=$! guard
+    echo $script >"$T/script.pid"
+    wait_until 10 test -e "$T/attached"
+    guard=$(pgrep -f -- "--attach --scope=nightly" | head -1)
+    echo "$guard" >"$T/guard.pid"
+    kill -STOP "$guard"
+    SCRIPT=$script terminal '
+t = Terminal(["dlock", "--scope=nightly", "job", "true"], 300)
+t.until_draws(1)
+script = os.environ["SCRIPT"]
+assert f", pid {script}, " in t.last() and "ended" not in t.last(), t.last()
+os.kill(int(script), 9)
+text = rf"held by ann@\S*, pid {script}, which has ended without releasing it; it clears at .*\d\d:\d\d:\d\d; next in line; to clear it now: dlock --force-release --scope=nightly job"
+t.until(lambda t: re.fullmatch(rf"waiting( \d+s)? for job: {text}", t.last()))
+assert re.fullmatch(rf"dlock: job: waiting( \d+s)?: {text}", t.screen()[0]), t.screen()
+t.type(b"\x03")
+t.end()
+assert len(t.screen()) == 1'
+}
+
+@test "so is one whose lock is in Redis" {
+    start_redis
+    export DLOCK_REDIS=unix://$T/redis.sock DLOCK_BACKEND=redis
+    hold_lock job
+    local pid=$HOLDER
+    dlock -v job true >"$T/told" 2>&1 3>&- 4>&- &
+    echo $! >"$T/waiter.pid"
+    wait_until 10 grep -q "waiting: held by .*, pid $pid, .*; next in line" "$T/told"
+    kill -KILL "$pid"
+    wait_until 10 grep -qE "pid $pid, which has ended without releasing it; it clears at .*; next in line; to clear it now: dlock --force-release job" "$T/told"
+    dlock --force-release job >/dev/null
+    wait "$(cat "$T/waiter.pid")"
+}
+
+@test "with -v and no terminal: a line at the start of the wait, one a minute, and one at its end" {
+    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
+    hold_lock job
+    echo 0 >"$T/boot_clock"
+    LD_PRELOAD=$HELPERS/fault_boot_clock.so dlock -v job true >"$T/told" 2>&1 3>&- 4>&- &
+    local waiter=$!
+    wait_until 10 grep -qE '^dlock: job: waiting: held by .*, pid [0-9]+, .*held.sh, since .*, until .* at the latest; next in line$' "$T/told"
+    local seconds
+    for seconds in 30 61 90 119 121; do
+        echo $seconds >"$T/clock" && mv "$T/clock" "$T/boot_clock"
+        [ $seconds != 61 ] || wait_until 10 grep -qE '^dlock: job: waiting 1m[1-9]s: held by' "$T/told"
+    done
+    wait_until 10 grep -qE '^dlock: job: waiting 2m[1-9]s: held by' "$T/told"
+    equals "$(grep -vc "asking for" "$T/told")" 3
+    end_hold
+    wait "$waiter"
+    grep -qE '^dlock: job: taken \(file, fence [0-9]+\) after 2m' "$T/told"
+    equals "$(grep -c waiting "$T/told")" 3
+}
+
+@test "--acquire, --attach and --wait-free show it too" {
+    hold_lock job
+    terminal '
+t = Terminal(["dlock", "--wait-free", "job"], 200)
+t.until_draws(2)
+assert re.match(f"waiting( [0-9]s)? for job: {held}", t.last()), t.last()
+t.type(b"\x03")
+assert t.end() == -2 and t.screen() == [], t.screen()
+for action, who in ("--acquire", held), ("--attach", "acquired by ann@"):
+    t = Terminal(["sh", "-c", f"dlock {action} -w 60 job >/dev/null; echo $?"], 200)
+    t.until_draws(1)
+    assert re.match(f"waiting for job: {who}", t.last()), t.last()
+    end_hold() if who == held else subprocess.run(["dlock", "--force-release", "job"], check=True)
+    t.end()
+    assert t.screen() == ["0"], t.screen()'
+}
+
+# says COLUMNS SECONDS FIELD=VALUE... -- PATTERN
+says() {
+    local arguments=()
+    while [ "$1" != -- ]; do arguments+=("$1") && shift; done
+    run "$HELPERS/wait_text" "${arguments[@]}"
+    [[ $output =~ ^$2$ ]] || { printf '%s\ndoes not match\n%s\n' "$output" "$2" && return 1; }
+}
+
+@test "the place in line, and a lock that is kept for others, are told" {
+    local ahead place
+    for place in 0:next 1:2nd 2:3rd 3:4th 10:11th 11:12th 12:13th 20:21st 111:112th 122:123rd; do
+        says 0 75 until=60 "ahead=${place%:*}" -- "waiting 1m15s for job: held by ann@web3, pid 4711, rollup.sh, until .* at the latest; ${place#*:} in line"
+    done
+    says 0 2 until=60 ahead=-1 -- '.* at the latest'
+    says 0 2 known=0 reserved=1 until=60 ahead=4 -- 'waiting 2s for job: free, but others have waited longer; 5th in line'
+}
+
+@test "a clock that is ahead, another day and an outage are told so that they can be understood" {
+    says 0 2 since=-60 -- 'waiting 2s for job: held by ann@web3, pid 4711, rollup.sh, without an end of its own'
+    says 0 2 since=172800 until=172800 -- '.*, since [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}, until [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} at the latest'
+    TZ=XXX-5 says 0 2 until=1 -- ".*, until ([0-9-]{10} )?($(TZ=XXX-5 date +%H)|$(TZ=XXX-5 date -d '2 seconds' +%H)):.*"
+    says 0 2 why='cannot connect: no' -- 'waiting 2s for job: cannot connect: no; tried for another 4s at most'
+}
+
+@test "what is to be done about a holder that has died can be pasted into a shell" {
+    says 0 2 died=1 until=60 -- 'waiting 2s for job: held by ann@web3, pid 4711, which has ended without releasing it; it clears at .*; to clear it now: dlock --force-release job'
+    says 0 2 died=1 until=60 "name=it's a job" scope='a b' -- ".*; to clear it now: dlock --force-release --scope='a b' 'it'.''s a job'"
+    says 0 2 died=1 until=60 shares=1 -- '.*; it clears at [^;]*'
+}
+
+@test "what matters least goes first where there is little room" {
+    local fields=(since=60 until=60 ahead=2) who='held by ann@web3' time='[0-9: -]*'
+    says 200 12 "${fields[@]}" -- "waiting 12s for job: $who, pid 4711, rollup.sh, since $time, until $time at the latest; 3rd in line"
+    says 75 12 "${fields[@]}" -- "waiting 12s for job: $who, pid 4711, rollup.sh; 3rd in line"
+    says 60 12 "${fields[@]}" -- "waiting 12s for job: $who, pid 4711, rollup.sh"
+    says 50 12 "${fields[@]}" -- "waiting 12s: $who, pid 4711, rollup.sh"
+    says 45 12 "${fields[@]}" -- "waiting 12s: $who, pid 4711"
+    says 35 12 "${fields[@]}" -- "waiting 12s: $who"
+    says 20 12 "${fields[@]}" -- "$who"
+    says 12 12 "${fields[@]}" -- 'held by ann~'
+    says 1 12 "${fields[@]}" -- '~'
+}

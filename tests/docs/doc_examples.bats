@@ -1,0 +1,286 @@
+#!/usr/bin/env bats
+# Every block of README and manual is run, or is listed below with the reason why not.
+# (doc/cookbook.md has tests/docs/cookbook.bats.)
+load ../lib/common
+# shellcheck source=tests/lib/tls.bash
+. "$TESTS/lib/tls.bash"
+
+PAGES='README.md doc/dlock.1 doc/dlock.conf.5'
+
+# The blocks of each page as files of BLOCKS/PAGE, and there in `list` their names and first lines.
+setup_file() {
+    local page
+    export BLOCKS=$BATS_FILE_TMPDIR
+    for page in $PAGES; do
+        mkdir -p "$BLOCKS/$page"
+        python3 "$TESTS/helpers/doc_blocks.py" "$TESTS/../$page" "$BLOCKS/$page" >"$BLOCKS/$page/list"
+    done
+}
+
+setup() {
+    common_setup
+    SRC=$(realpath "$TESTS/..")
+    start_redis
+    export DLOCK_REDIS=unix://$T/redis.sock DLOCK_LOCK_DIR=$T/locks DLOCK_OUTAGE=0 PATH=$T/work:$PATH
+    mkdir -p "$T/work" "$HOME/.config/dlock"
+    cd "$T/work" || return
+}
+teardown() { common_teardown; }
+
+# block PAGE LINE [FROM TO]...: the block whose first line begins so, with other words in some places.
+block() {
+    local directory=$BLOCKS/$1 name
+    name=$(awk -F '\t' -v line="$2" 'index($2, line) == 1 { print $1; exit }' "$directory/list")
+    [ -n "$name" ] || { echo "no such block in $1: $2" >&2; return 1; }
+    shift 2
+    reword "$(cat "$directory/$name")" "$@"
+}
+
+# example PAGE LINE [FROM TO]...: the block as a script of sh.
+example() {
+    local script
+    script=$(mktemp "$T/script.XXXXXX")
+    block "$@" >"$script" || return
+    sh "$script"
+}
+
+# configure PAGE LINE [FROM TO]...: the block as the user's configuration file.
+configure() {
+    block "$@" >"$HOME/.config/dlock/dlock.conf"
+    unset DLOCK_REDIS
+}
+
+# stub NAME [SCRIPT]: a command of the examples; it notes that it ran in $T/ran.
+stub() {
+    printf '#!/bin/sh\necho %s >>"%s"\n%s\n' "$1" "$T/ran" "${2:-}" >"$T/work/$1"
+    chmod +x "$T/work/$1"
+}
+ran() { equals "$(tr '\n' ' ' <"$T/ran" 2>/dev/null)" "${1:+$1 }"; rm -f "$T/ran"; }
+
+is_free() { not dlock --status -q "$1"; }
+
+# What is not run: the page, the first line, and the reason.
+not_run() {
+    cat <<'LIST'
+README.md|make check|it is what runs this
+README.md|autoreconf -i|the build itself; make distcheck and packaging/check do it from the tarball
+LIST
+}
+
+@test "every block of README and manual is run here, or said not to be" {
+    # A block is named by how its first line begins.
+    not_run | python3 -c '
+import re, sys
+blocks, tests, pages = *sys.argv[1:3], sys.argv[3:]
+left_out = [line.split("|")[:2] for line in sys.stdin]
+named = re.findall(r"(?:example|block|configure) (\S+) \x27([^\x27]+)\x27", open(tests, encoding="utf-8").read())
+found = [[page, line.rstrip("\n").split("\t")[1]] for page in pages for line in open(f"{blocks}/{page}/list", encoding="utf-8")]
+bad = [f"neither run nor listed: {page}: {line}" for page, line in found if [page, line] not in left_out
+       and not any(page == here and line.startswith(begin) for here, begin in named)]
+bad += [f"listed, and not there: {page}: {line}" for page, line in left_out if [page, line] not in found]
+assert len(found) >= 35, found
+sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
+}
+
+@test "README: the first command holds a lock" {
+    unset DLOCK_REDIS
+    fails_with 0 '^I hold the lock$' example README.md './bootstrap && src/dlock' './bootstrap && src/dlock' dlock
+    [[ $output == *'no Redis'* ]]
+}
+
+@test "README: the tour, line by line" {
+    local tour name
+    for name in mirror make-report deploy.sh; do stub $name; done
+    tour=$(block README.md '*/5 * * * *' /usr/local/bin/ '' ./deploy deploy)
+    line() { sed -n "s/^$1//p" <<<"$tour"; }
+    [ "$(wc -l <<<"$tour")" -le 10 ]
+    sh -c "$(line '\*\/5 \* \* \* \*  '); $(line '\*\/5 \* \* \* \*  ')"
+    ran mirror
+    sh -c "$(grep '^dlock --wait' <<<"$tour")"
+    sh -c "$(line ExecStart=)"
+    ran 'deploy.sh make-report'
+    # shellcheck disable=SC2016
+    sh -c "$(grep '^dlock --attach' <<<"$tour")"'
+        dlock --status -q nightly && echo held >>"$T/ran"'
+    wait_until 10 is_free nightly
+    ran held
+    run sh -c "$(grep '^dlock --status' <<<"$tour")"
+    [[ $output == 'deploy:production: free, released '* ]]
+}
+
+@test "README: both configurations are accepted, and the sections match" {
+    configure README.md 'redis = redis://locks' redis://locks.example:6379/0 "unix://$T/redis.sock"
+    equals "$(dlock deploy:web printenv DLOCK_TTL)" 1200
+    equals "$(dlock other printenv DLOCK_TTL)" 3600
+    local file
+    mkdir etc && for file in password sentinel-password secret; do (umask 077 && echo 0123456789abcdef >etc/$file); done
+    CERTS=$T/work/etc make_authority ca
+    CERTS=$T/work/etc make_authority host
+    configure README.md 'redis = rediss+sentinel' /etc/dlock "$T/work/etc" s1.example,s2.example,s3.example 127.0.0.1:1,127.0.0.1:2
+    fails_with 69 'Connection refused' dlock job true
+    dlock --doctor job | grep -q 'wait-replicas  *2 '
+}
+
+@test "quick start: all lines, and a script that has the lock until it ends" {
+    stub rollup
+    stub summary cat
+    cd "$T/work" || return
+    run example doc/dlock.1 'dlock nightly -- rollup  '
+    equals "$(sort "$T/ran" | uniq -c | awk '{ print $1, $2 }' | tr '\n' ' ')" '4 rollup 1 summary '
+    [ "$status" -eq 0 ]
+    [[ $output == *'nightly: free, released '* ]]
+    # shellcheck disable=SC2016
+    sh -c "$(block doc/dlock.1 'dlock --attach nightly')"'
+        dlock --status -q nightly && echo held'
+    wait_until 10 is_free nightly
+    sh -c "$(block doc/dlock.1 'dlock --attach deploy:prod')"
+    wait_until 10 is_free deploy:prod
+}
+
+@test "the line of a wait is as the picture has it" {
+    shape() { sed -E 's/[0-9]+/0/g; s/(next|0rd) in line/next in line/'; }
+    local pictured
+    pictured=$(sed -n 's|.*>\(waiting .*\)</text>|\1|p' "$SRC/doc/waiting.svg")
+    equals "$(block doc/dlock.1 'waiting 12s' | shape)" "$(shape <<<"$pictured")"
+}
+
+@test "acquire, extend, release; and the unit that is shipped for it" {
+    example doc/dlock.1 'token=$(dlock --acquire -n' >"$T/out"
+    is_free deploy
+    block doc/dlock.1 'RuntimeDirectory=importer' /usr/bin/dlock /usr/local/bin/dlock /usr/bin/importer /usr/local/bin/importer |
+        sed -e :a -e '/\\$/N; s/ *\\\n */ /; ta' >"$T/lines"
+    [ "$(wc -l <"$T/lines")" -ge 6 ]
+    equals "$(grep -vxF -f "$SRC/doc/examples/importer.service" "$T/lines")" ''
+}
+
+@test "a failure as JSON has the members of the page" {
+    local members='import json, sys; e = json.load(sys.stdin)["error"]; print(e["code"], e["retryable"], sorted(e), sorted(e["details"]))'
+    dlock --acquire deploy >/dev/null
+    run dlock --json -w 50ms deploy true
+    equals "$status $(python3 -c "$members" <<<"$output")" "75 $(block doc/dlock.1 '{"error"' | tr -d '\n' | python3 -c "$members")"
+}
+
+@test "a password as a credential: both units, and the configuration with a password file" {
+    redis acl setuser locker on '>secret' '~*' '+@all' '&*' >/dev/null
+    redis acl setuser default off >/dev/null
+    unset DLOCK_REDIS
+    stub rollup
+    mkdir credentials && (umask 077 && printf secret >credentials/dlock.password)
+    block doc/dlock.1 'LoadCredential=' redis://locker@locks.example "unix://locker@$T/redis.sock" >unit
+    CREDENTIALS_DIRECTORY=$PWD/credentials sh -c "$(sed -n 's/^ExecStart=//p' unit)"
+    ran rollup
+    equals "$(block doc/dlock.conf.5 'LoadCredential=')" "$(sed /ExecStart/d unit)"
+    configure doc/dlock.conf.5 'redis = redis://locker@' redis://locker@locks.example:6379/0 "unix://locker@$T/redis.sock" \
+        /etc/dlock.password "$PWD/credentials/dlock.password"
+    dlock nightly rollup
+    ran rollup
+}
+
+@test "the permissions of the page are enough, and those for a user of Sentinels are known to a Sentinel" {
+    equals "$(block doc/dlock.1 'redis-cli ACL SETUSER' "on '>secret'" "on '>other'" redis-cli "redis-cli -s $T/redis.sock" | sh)" OK
+    DLOCK_REDIS=unix://locker:other@$T/redis.sock dlock job true
+    local sentinel=$T/sentinel.sock
+    touch "$T/sentinel.conf" # a Sentinel writes to it
+    redis-server "$T/sentinel.conf" --sentinel --port 0 --unixsocket "$sentinel" --dir "$T" >/dev/null 2>&1 3>&- 4>&- &
+    echo $! >"$T/sentinel.pid"
+    wait_until 20 redis_answers sentinel
+    # shellcheck disable=SC2046
+    equals "$(redis-cli -s "$sentinel" acl setuser watch on $(block doc/dlock.1 '+sentinel|get-master'))" OK
+}
+
+@test "a quorum: on the command line, and in configuration files in both ways" {
+    local i hosts=()
+    for i in a b c; do
+        start_redis $i
+        hosts+=("redis://$i.example" "unix://$T/$i.sock")
+    done
+    # The last of the three may have it a moment after the command has begun.
+    stub command "for i in a b c; do
+        n=0
+        until [ \"\$(redis-cli -s '$T/'\$i.sock exists dlock:job)\" = 1 ]; do [ \$((n += 1)) -le 300 ] || exit 1; sleep 0.01; done
+    done"
+    DLOCK_REDIS='' example doc/dlock.1 'dlock -r redis://a.example -r redis://b.example -r redis://c.example' "${hosts[@]}"
+    configure doc/dlock.1 'redis = redis://a.example redis://b.example' "${hosts[@]}"
+    dlock job command
+    configure doc/dlock.conf.5 'redis = redis://a.example' "${hosts[@]}"
+    dlock job command
+    ran 'command command command'
+}
+
+@test "TLS: what redis-cli is told, dlock is told, and both get in" {
+    make_certificates
+    make_certificate host ca DNS:host
+    cp "$CERTS/host.pem" "$CERTS/host.key" "$CERTS/ca.pem" .
+    start_tls_redis --tls-auth-clients yes
+    equals "$(printf 'ping\n' | sh -c "$(block doc/dlock.1 'redis-cli --tls' locks.example "localhost -p $PORT")")" PONG
+    cat host.key >>host.pem
+    chmod 600 host.pem
+    (umask 077 && echo 0123456789abcdef >secret)
+    run example doc/dlock.1 'dlock -r rediss://locks.example' locks.example "localhost:$PORT" /etc/dlock "$PWD"
+    equals "$status" 0
+}
+
+# An address at which nobody answers: what is wrong with a URL is said before (64, 78).
+@test "Sentinels and a Cluster: the lines and the configuration are understood" {
+    local three=s1.example,s2.example,s3.example file
+    block doc/dlock.1 'dlock -r redis+sentinel://s1' "$three" 127.0.0.1:1,127.0.0.1:2 c1.example,c2.example 127.0.0.1:1 \
+        a.example 127.0.0.1:1 b.example 127.0.0.1:2 c.example 127.0.0.1:3 >lines
+    sed -i -e :a -e '/\\$/N; s/ *\\\n */ /; ta' lines
+    equals "$(wc -l <lines)" 3
+    while read -r line; do fails_with 69 'Connection refused' sh -c "$line"; done <lines
+    mkdir etc && for file in password sentinel-password; do (umask 077 && echo secret >etc/$file); done
+    CERTS=$T/work/etc make_authority ca
+    configure doc/dlock.conf.5 'redis = rediss+sentinel://' "$three" 127.0.0.1:1 /etc/dlock "$T/work/etc"
+    fails_with 69 'Connection refused' dlock job true
+}
+
+@test "the configuration of the page: each section for its locks" {
+    configure doc/dlock.conf.5 'redis = redis://locks' redis://locks.example:6379/0 "unix://$T/redis.sock"
+    equals "$(dlock cron:x printenv DLOCK_TTL)" 21600
+    equals "$(dlock deploy:x printenv DLOCK_TTL)" 1800
+    equals "$(dlock gpu printenv DLOCK_SLOT)" 0
+    dlock --acquire cron:x >/dev/null
+    fails_with 0 '^$' dlock cron:x echo ran
+    dlock --doctor deploy:x >"$T/doctor" || true
+    grep -qE 'wait +10m ' "$T/doctor"
+    grep -qE 'stop-signal +INT ' "$T/doctor"
+    grep -qE 'grace +30s ' "$T/doctor"
+}
+
+@test "examples: a command, at once or not, with a limit, with the fence, with a signal" {
+    local today
+    today=$(date +%Y)
+    equals "$(example doc/dlock.1 'dlock --backend=file hello')" 'I hold the lock'
+    [[ $(example doc/dlock.1 'dlock --backend=file -n -E 0 mirror') == *"$today"* ]]
+    [[ $(example doc/dlock.1 'dlock -r redis://127' redis://127.0.0.1:6379/0 "unix://$T/redis.sock") == *"$today"* ]]
+    [[ $(example doc/dlock.1 'dlock --backend=file report -c') =~ ^[0-9]+\ [0-9-]+T[0-9:]+Z$ ]]
+    [[ $(example doc/dlock.1 'dlock --backend=file -t 1m --grace=5s') == *"$today"* ]]
+    equals "$(example doc/dlock.1 'flock -n /tmp/backup.lock' /tmp/ "$T/" | grep -c "$today")" 2
+}
+
+@test "examples: a lock that is held is told from a failure" {
+    local told='dlock --backend=file -n -E 200 nightly'
+    equals "$(example doc/dlock.1 'dlock --backend=file -n -E 200 nightly')" 'done'
+    dlock --backend=file --acquire nightly >/dev/null
+    equals "$(example doc/dlock.1 "$told")" 'held by another'
+    dlock --backend=file --force-release nightly >/dev/null
+    equals "$(example doc/dlock.1 "$told" '-- true' '-- false')" 'failed'
+    equals "$(example doc/dlock.1 "$told" '-- true' '-t 300ms -- sleep 20' 2>/dev/null)" 'stopped: the lease ended'
+}
+
+@test "examples: several steps, extended in the middle, released early, readers and a writer, slots" {
+    example doc/dlock.1 'token=$(dlock --acquire --wait' >"$T/out"
+    is_free deploy
+    equals "$(example doc/dlock.1 'dlock -t 10m parts' | wc -l)" 3
+    stub uptime 'dlock --status -q build || echo free'
+    equals "$(example doc/dlock.1 'dlock build -c' | tail -1)" free
+    equals "$(example doc/dlock.1 'dlock --shared catalogue' | wc -l)" 2
+    equals "$(example doc/dlock.1 'dlock --slots=2 gpu' date 'printenv CUDA_VISIBLE_DEVICES')" 0
+}
+
+@test "examples: looking, and the doctor" {
+    dlock --acquire deploy:web >/dev/null
+    fails_with 0 '^trial' example doc/dlock.1 'dlock --doctor deploy'
+    run example doc/dlock.1 'dlock --status deploy'
+    [[ ${lines[0]} == 'deploy: free'* && $output == *deploy:web* ]]
+}

@@ -1,0 +1,91 @@
+#!/usr/bin/env bats
+load ../lib/common
+setup() { common_setup; SRC=$TESTS/..; }
+teardown() { common_teardown; }
+
+# The long options that --help shows, one a line.
+shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -oE '[a-z][a-z-]+$'; }
+
+@test "--help fits a terminal of 80 columns" {
+    run awk 'length > 80' <(dlock --help)
+    equals "$output" ''
+}
+
+@test "--help: every text begins in the same column, and has room; long options stand alone in their line" {
+    dlock --help | grep -E '^ ' | grep -v '^       dlock' >"$T/texts"
+    run grep -vE '^( {30}[^ ]|  (-[A-Za-z],|   ) --[a-z-]+(=[^ ]+)?$|.{28}  [^ ])' "$T/texts"
+    equals "$output" ''
+    [ "$(grep -cE '^ {30}[^ ]' "$T/texts")" -lt "$(shown_options | wc -l)" ]
+}
+
+@test "the manual describes every option of --help, and no other" {
+    command -v mandoc >/dev/null || skip 'no mandoc'
+    mandoc -T ascii "$SRC/doc/dlock.1" | col -b >"$T/manual"
+    sed -n '/^OPTIONS/,/^[A-Z]/p' "$T/manual" >"$T/options"
+    local option
+    for option in $(shown_options); do
+        grep -qE -- "--$option\\b" "$T/options" || { echo "not in the manual: --$option"; false; }
+    done
+    for option in $(grep -oE -- "--[a-z][a-z-]+" "$T/options" | sort -u); do
+        run dlock "$option=x" --version
+        [[ $output != *'unknown option'* ]] || { echo "in the manual alone: $option"; false; }
+    done
+}
+
+@test "the manual names every exit status of ours" {
+    local status
+    for status in 1 2 64 69 70 71 73 75 77 78 124 126 127; do
+        grep -qE "^\.It (Cm |Li |Sy )?$status" "$SRC/doc/dlock.1" || { echo "not in the manual: $status"; false; }
+    done
+}
+
+@test "the manual's synopsis is printed with its brackets where they belong" {
+    command -v mandoc >/dev/null || skip 'no mandoc'
+    run sh -c "mandoc -T ascii -O width=200 '$SRC/doc/dlock.1' | col -b | sed -n '/^SYNOPSIS/,/^DESCRIPTION/s/^ *dlock/dlock/p'"
+    equals "$output" 'dlock [options] name [options] [--] command [arg ...]
+dlock [options] name [options] -c string
+dlock --acquire | --attach[=PID] | --extend | --release [options] name
+dlock --force-release | --status | --wait-free [options] name
+dlock --extend | --release | --current [options]
+dlock --list [options] [glob]
+dlock --doctor | --print-config [options] [name]
+dlock --help | --usage | --version'
+}
+
+@test "the manual pages are clean" {
+    command -v mandoc >/dev/null || skip 'no mandoc'
+    run mandoc -T lint -W warning "$SRC/doc/dlock.1" "$SRC/doc/dlock.conf.5"
+    [ -z "$output" ]
+}
+
+@test "the manual's cross references lead to sections that there are" {
+    local section
+    sed -nE 's/^\.S[hs] //p' "$SRC/doc/dlock.1" | sort -u >"$T/sections"
+    while read -r section; do
+        grep -qxF -- "$section" "$T/sections" || { echo "no section: $section"; false; }
+    done < <(sed -nE 's/^\.(Pq |Po )?Sx (.*)$/\2/p' "$SRC/doc/dlock.1" | sed -E 's/( [).,;:]| , .*)+$//' | sort -u)
+}
+
+@test "the manual tells of every variable that dlock reads or sets" {
+    local variable
+    for variable in $(grep -ohE '"(DLOCK_[A-Z_]*[A-Z]|REDISCLI_AUTH|[A-Z]+_DIRECTORY)"' -r "$SRC/src" --include=*.c | tr -d '"' | sort -u); do
+        grep -qE "^\.(It )?(Pq )?Ev .*\b$variable\b" "$SRC/doc/dlock.1" || { echo "not in the manual: $variable"; false; }
+    done
+}
+
+@test "the README's first command lines are the two that build and test" {
+    run sh -c "grep -nE '^ *(\./bootstrap|make check)' '$SRC/README.md' | head -2"
+    [[ ${lines[0]} == *'./bootstrap && src/dlock hello -- echo "I hold the lock"' ]]
+    [[ ${lines[1]} == *'make check' ]]
+}
+
+@test "the version is the same wherever it is said" {
+    local version
+    version=$(dlock --version | sed 's/^dlock \([^ ]*\).*/\1/')
+    grep -q "AC_INIT(\[dlock\], \[$version\])" "$SRC/configure.ac"
+    head -1 "$SRC/NEWS" | grep -q "^dlock $version"
+    head -1 "$SRC/debian/changelog" | grep -qF "dlock ($version) "
+    grep -qx "Version: *$version" "$SRC/packaging/dlock.spec"
+    sed -n '/^%changelog/{n;p}' "$SRC/packaging/dlock.spec" | grep -qE -- "- $version-[0-9]+$"
+    grep -qx "pkgver=$version" "$SRC/packaging/APKBUILD"
+}

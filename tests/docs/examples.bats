@@ -1,0 +1,255 @@
+#!/usr/bin/env bats
+# The examples in doc/examples do what they say they do.
+load ../lib/common
+setup() {
+    common_setup
+    start_redis
+    export DLOCK_REDIS=unix://$T/redis.sock
+    export PATH=$TESTS/../doc/examples:$PATH
+}
+teardown() { common_teardown; }
+
+# An example that stores, in WRITE, and what shows what it has stored, in SHOW.
+file() { WRITE="fenced-write $T/report" SHOW="cat $T/report"; }
+database() {
+    command -v sqlite3 >/dev/null || skip 'no sqlite3'
+    WRITE="fenced-update $T/reports.db daily"
+    printf '#!/bin/sh\nsqlite3 "%s" "SELECT value FROM fenced WHERE key = '"'daily'"'"\n' "$T/reports.db" >"$T/show"
+    chmod +x "$T/show"
+    SHOW=$T/show
+}
+
+is_free() { [ "$(redis exists dlock:report)" = 0 ]; }
+
+# A holder is frozen for longer than its lease, in the middle of its work. It
+# wakes up when another has written, and writes late.
+frozen_holder_is_refused() {
+    dlock -t 1s --on-expire=warn report -- sh -c "echo first | $WRITE
+        echo \$\$ >'$T/worker.pid.tmp'; mv '$T/worker.pid.tmp' '$T/worker.pid'
+        until [ -e '$T/go' ]; do sleep 0.01; done; echo stale | $WRITE" 2>"$T/err" 3>&- 4>&- &
+    local dlock=$! worker status=0
+    echo "$dlock" >"$T/dlock.pid"
+    wait_until 10 test -e "$T/worker.pid"
+    worker=$(cat "$T/worker.pid")
+    kill -STOP "$dlock" "$worker"
+    equals "$($SHOW)" first
+    wait_until 10 is_free
+    dlock -w 10 report -- sh -c "echo fresh | $WRITE"
+    equals "$($SHOW)" fresh
+    touch "$T/go"
+    kill -CONT "$dlock" "$worker"
+    wait "$dlock" || status=$?
+    equals "$status" 3
+    grep -qE 'refused: fence [0-9]+ is older than' "$T/err"
+    grep -q 'dlock: report: the command ran on for .* without the lease' "$T/err"
+    equals "$($SHOW)" fresh
+}
+
+@test "fenced-write: a holder frozen beyond its lease writes late, and is refused" { file; frozen_holder_is_refused; }
+@test "fenced-update: a holder frozen beyond its lease writes late, and is refused" { database; frozen_holder_is_refused; }
+
+# One holder writes as often as it likes, and so does the next one.
+holders_write() {
+    dlock report -- sh -c "echo one | $WRITE && echo two | $WRITE"
+    equals "$($SHOW)" two
+    dlock report -- sh -c "echo three | $WRITE"
+    equals "$($SHOW)" three
+}
+
+@test "fenced-write: each holder writes, and more than once" { file; holders_write; }
+@test "fenced-update: each holder writes, and more than once" { database; holders_write; }
+
+# However writers of many fences meet, the last word is that of the highest.
+highest_stays() {
+    local fence writers=()
+    for fence in 0000000000000000007 3 11 2 9 4 12 8 1 10 6 5; do
+        { echo "of $fence" | DLOCK_FENCE=$fence $WRITE 2>/dev/null || [ $? -eq 3 ]; } 3>&- 4>&- &
+        writers+=($!)
+    done
+    for fence in "${writers[@]}"; do wait "$fence"; done
+    equals "$($SHOW)" 'of 12'
+    DLOCK_FENCE=11 fails_with 3 'refused: fence 11 is older' sh -c "echo late | $WRITE"
+    equals "$($SHOW)" 'of 12'
+}
+
+@test "fenced-write: of many writers at once the highest fence stays" { file; highest_stays; }
+@test "fenced-update: of many writers at once the highest fence stays" { database; highest_stays; }
+
+@test "fenced-write: nobody writes between the comparison and the write of another" {
+    file
+    : >"$T/report.fence"
+    flock "$T/report.fence" sh -c 'touch "$T/inside"; until [ -e "$T/go" ] || [ ! -e "$T/inside" ]; do sleep 0.01; done; echo 2 >"$T/report.fence"; echo theirs >"$T/report"' 3>&- 4>&- &
+    local other=$! writer status=0
+    wait_until 10 test -e "$T/inside"
+    echo ours | DLOCK_FENCE=1 fenced-write "$T/report" 2>/dev/null 3>&- 4>&- &
+    writer=$!
+    wait_until 10 grep -qE -- "-> FLOCK .*:$(stat -c %i "$T/report.fence") " /proc/locks
+    touch "$T/go"
+    wait "$other"
+    wait "$writer" || status=$?
+    equals "$status" 3
+    equals "$(cat "$T/report")" theirs
+}
+
+without_a_fence() {
+    fails_with 2 'DLOCK_FENCE is not set' dash -c "echo x | $WRITE"
+    DLOCK_FENCE='1 OR 1' fails_with 1 'DLOCK_FENCE is not a number' sh -c "echo x | $WRITE"
+    [ -z "$(find "$T" -name 'report*')" ]
+}
+
+@test "fenced-write: without a fence nothing is written" { file; without_a_fence; }
+@test "fenced-update: without a fence nothing is written" { database; without_a_fence; }
+
+@test "fenced-write: what is refused or fails leaves no file behind, and the mode is that of the umask" {
+    file
+    (umask 027 && echo x | DLOCK_FENCE=2 fenced-write "$T/report")
+    equals "$(stat -c %a "$T/report")" 640
+    DLOCK_FENCE=1 fails_with 3 refused fenced-write "$T/report" </dev/null
+    equals "$(cd "$T" && echo report*)" 'report report.fence'
+    DLOCK_FENCE=3 fails_with 1 '' fenced-write "$T/nowhere/report" </dev/null
+}
+
+@test "fenced-update: any text is stored as it is, under any key" {
+    database
+    local text key
+    text=$(printf "it's\n'); DROP TABLE fenced; --\n\\\\n \$HOME \`id\` %%s \"q\"")
+    key="o'key"
+    printf %s "$text" | DLOCK_FENCE=1 fenced-update "$T/reports.db" "$key"
+    equals "$(sqlite3 "$T/reports.db" "SELECT value FROM fenced WHERE key = 'o''key'")" "$text"
+}
+
+# sample NAME KEY: its value in $T/dlock.prom, read by the rules of the text
+# format; all of the file has to follow them.
+sample() {
+    python3 - "$T/dlock.prom" "$1" "$2" <<'PYTHON'
+import re, sys
+path, name, key = sys.argv[1:]
+text = open(path, encoding='utf-8', newline='\n').read()
+assert text == '' or text.endswith('\n'), 'the last line is not whole'
+types, samples, last = {}, {}, None
+for line in text.split('\n')[:-1]:
+    comment = re.fullmatch(r'# (HELP|TYPE) (\w+) (.+)', line)
+    if comment:
+        if comment[1] == 'TYPE':
+            assert comment[2] not in types and comment[3] in ('counter', 'gauge'), line
+            types[comment[2]] = comment[3]
+            last = comment[2]
+        continue
+    parts = re.fullmatch(r'(\w+)\{key="((?:[^"\\]|\\[\\"n])*)",backend="(redis|file)"\} ([0-9.]+)', line)
+    assert parts, line
+    assert parts[1] == last, f'{line}: not in its group'
+    assert (types[last] == 'counter') == last.endswith('_total'), line
+    label = re.sub(r'\\(.)', lambda found: '\n' if found[1] == 'n' else found[1], parts[2])
+    assert (parts[1], label) not in samples, f'{line}: twice'
+    samples[parts[1], label] = float(parts[4])
+found = samples.get((name, key))
+print('none' if found is None else f'{found:g}')
+PYTHON
+}
+
+at_least() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "none" && a + 0 >= b + 0) }'; }
+
+@test "dlock-textfile: every counter rises with what it counts" {
+    dlock-textfile "$T/dlock.prom" report other
+    local metric
+    for metric in takes conflicts timeouts losses waited_seconds held_seconds; do
+        equals "$(sample "dlock_${metric}_total" report)" 0
+    done
+    equals "$(sample dlock_locked report)" 0
+    hold_lock report
+    fails_with 75 '' dlock -n report true
+    fails_with 75 '' dlock -w 50ms report true
+    dlock -w 30 report sleep 0.05 2>/dev/null 3>&- 4>&- &
+    local waiter=$!
+    waits() { [ "$(dlock --status --json report | grep -o '"waiters":[0-9]*')" = '"waiters":1' ]; }
+    wait_until 10 waits
+    dlock-textfile "$T/dlock.prom" report other
+    equals "$(sample dlock_takes_total report)" 1
+    equals "$(sample dlock_conflicts_total report)" 1
+    equals "$(sample dlock_timeouts_total report)" 1
+    at_least "$(sample dlock_waited_seconds_total report)" 0.05
+    equals "$(sample dlock_locked report)" 1
+    equals "$(sample dlock_waiters report)" 1
+    equals "$(sample dlock_takes_total other)" 0
+    dlock --force-release report
+    wait "$waiter"
+    wait "$HOLDER" || true
+    dlock-textfile "$T/dlock.prom" report other
+    equals "$(sample dlock_takes_total report)" 2
+    equals "$(sample dlock_losses_total report)" 1
+    at_least "$(sample dlock_held_seconds_total report)" 0.05
+    equals "$(sample dlock_locked report)" 0
+    equals "$(sample dlock_waiters report)" 0
+}
+
+@test "dlock-textfile: without names it is of all locks that are held, whatever they are called" {
+    local name odd
+    odd=$(printf '"a\\b\\n" {key="\303\244"} -')
+    for name in report -odd "$odd" deploy:prod; do
+        dlock --acquire -- "$name"
+    done
+    redis set "$(printf 'dlock:a\nb\001\302\205')" somebody px 60000
+    dlock free true
+    dlock-textfile "$T/dlock.prom"
+    for name in report -odd "$odd" deploy:prod; do
+        equals "$(sample dlock_takes_total "$name")" 1
+        equals "$(sample dlock_locked "$name")" 1
+    done
+    equals "$(sample dlock_locked "$(printf 'a\nb\001\302\205')")" 1
+    equals "$(sample dlock_locked free)" none
+    dlock-textfile "$T/dlock.prom" "$odd" "$odd" free
+    equals "$(sample dlock_takes_total "$odd")" 1
+    equals "$(sample dlock_takes_total free)" 1
+    equals "$(sample dlock_takes_total report)" none
+}
+
+@test "dlock-textfile: the file is replaced at once, and a failure leaves it as it was, and nothing beside it" {
+    local old inode
+    (umask 022 && dlock-textfile "$T/dlock.prom" report)
+    equals "$(stat -c %a "$T/dlock.prom")" 644
+    old=$(cat "$T/dlock.prom")
+    inode=$(stat -c %i "$T/dlock.prom")
+    exec 8<"$T/dlock.prom"
+    dlock report true
+    dlock-textfile "$T/dlock.prom" report
+    [ "$(stat -c %i "$T/dlock.prom")" != "$inode" ]
+    equals "$(cat <&8)" "$old"
+    exec 8<&-
+    equals "$(sample dlock_takes_total report)" 1
+    old=$(cat "$T/dlock.prom")
+    stop_redis
+    DLOCK_OUTAGE=0 fails_with 69 'dlock-textfile: .*SERVICE_UNAVAILABLE' dlock-textfile "$T/dlock.prom" report
+    DLOCK_OUTAGE=0 fails_with 69 'dlock-textfile: .*SERVICE_UNAVAILABLE' dlock-textfile "$T/dlock.prom"
+    equals "$(cat "$T/dlock.prom")" "$old"
+    equals "$(cd "$T" && echo dlock.prom*)" dlock.prom
+}
+
+# unit_line KEY: what the unit runs there, with the paths of this test.
+unit_line() {
+    sed -n "s|^$1=-\{0,1\}||p" "$TESTS/../doc/examples/importer.service" |
+        sed "s|/usr/local/bin/dlock|dlock|; s|%t|$T|g"
+}
+
+@test "importer.service: acquired before, released after, and never the lock of another" {
+    mkdir "$T/importer"
+    eval "$(unit_line ExecStartPre)" >/dev/null
+    equals "$(redis get dlock:importer)" "$(cat "$T/importer/token")"
+    equals "$(stat -c %a "$T/importer/token")" 600
+    fails_with 75 '' eval "$(unit_line ExecStartPre)"
+    equals "$(redis get dlock:importer)" "$(cat "$T/importer/token")"
+    eval "$(unit_line ExecStopPost)"
+    equals "$(redis exists dlock:importer)" 0
+    dlock --acquire --owner=another importer
+    fails_with 1 'was released with this token' eval "$(unit_line ExecStopPost)"
+    equals "$(redis get dlock:importer)" another
+}
+
+@test "importer.service and importer.timer are units as systemd wants them, and end within the lease" {
+    local unit=$TESTS/../doc/examples/importer.service
+    equals "$(grep -cE -- '--ttl=30m|^RuntimeMaxSec=25min|^TimeoutStopSec=2min' <(grep -v '^#' "$unit"))" 3
+    command -v systemd-analyze >/dev/null || skip 'no systemd-analyze'
+    sed "s|/usr/local/bin/dlock|$DLOCK|; s|/usr/local/bin/importer|/bin/true|" "$unit" >"$T/importer.service"
+    cp "$TESTS/../doc/examples/importer.timer" "$T"
+    run systemd-analyze verify --man=no "$T/importer.service" "$T/importer.timer"
+    equals "$status: $(grep -F importer. <<<"$output")" '0: '
+}

@@ -1,0 +1,161 @@
+#!/usr/bin/env bats
+# Each option of the manual has the argument, the default, the variable and the key that the program has.
+load ../lib/common
+setup() {
+    common_setup
+    SRC=$TESTS/..
+    export DLOCK_LOCK_DIR=$T/locks PAGE=$SRC/doc/dlock.1 HELP=$T/help
+    dlock --help >"$HELP"
+}
+teardown() { common_teardown; }
+
+# with_options STATEMENTS: Python with `page`, the options of OPTIONS in dlock(1), and `told`, those of --help: by
+# name, each with its argument, its text and its default (None: nothing is said). Fails with what `bad` has.
+with_options() {
+    python3 - "$1" <<'PYTHON'
+import os, re, sys
+from types import SimpleNamespace
+plain = lambda text: re.sub(r'\s+', ' ', text).strip()
+
+page, last = {}, None
+source = open(os.environ['PAGE'], encoding='utf-8').read()
+for line in source[source.index('\n.Sh OPTIONS'):source.index('\n.Sh DURATIONS')].split('\n'):
+    if line.startswith('.It '):
+        last = [SimpleNamespace(name=name, argument=(re.search(r'Fl -%s Ns = Ns Ar (\S+)' % name, line) or [None, None])[1], text='')
+                for name in re.findall(r'Fl -([a-z][a-z-]+)', line)[:1]]
+        page.update((option.name, option) for option in last)
+    elif line.startswith(('.El', '.Ss')):
+        last = None
+    elif last:
+        last[0].text += ' ' + re.sub(r'^\.(Cm|Ql|Sq|Dv|Fl|Ev|Pa|Ar|Li) ', '', line)
+for option in page.values():
+    found = re.search(r'The default is (.*?)(?<=[^.])\.(?= [A-Z.]|$)', plain(option.text) + ' ')
+    option.default = re.sub(r' \.(?=[A-Z][a-z] |$)', ' ', plain(found[1])).strip() if found else 'it' if 'This is the default.' in option.text else None
+    option.variables = re.findall(r'\.Pq Ev (DLOCK_\w+)', option.text)
+
+told, last = {}, None
+for line in open(os.environ['HELP'], encoding='utf-8'):
+    found = re.match(r'^ +(?:-\w, )?--([a-z-]+)(?:=(\S+))?(?: +(\S.*))?$', line)
+    if found:
+        last = told[found[1]] = SimpleNamespace(name=found[1], argument=found[2], text=found[3] or '')
+    elif last and re.match(r'^ {30,}\S', line):
+        last.text += ' ' + line.strip()
+    else:
+        last = None
+for option in told.values():
+    option.text = plain(option.text)
+    found = re.search(r'\(default(?:: ([^()]*(?:\([^()]*\)[^()]*)*))?\)$', option.text)
+    option.default = None if found is None else found[1] or 'it'
+
+bad = []
+assert len(told) > 45 and set(page) >= set(told), sorted(set(told) - set(page))
+exec(sys.argv[1])
+if bad:
+    sys.exit('\n'.join(bad))
+PYTHON
+}
+
+@test "an option takes in the manual what it takes in --help" {
+    with_options '
+for name, option in told.items():
+    if name != "attach" and option.argument != page[name].argument: # [=PID], as its text says
+        bad.append(f"--{name}: {option.argument} in --help, {page[name].argument} in the manual")'
+}
+
+@test "each option with a value has a default in the manual, and it is that of --help" {
+    with_options '
+same = {  # where a list and a page say the same in other words
+    "wait": "for ever", "fallback": "off", "lock-dir": "/run/lock/dlock", "cacert": "the system", "key": "in the file of --cert",
+    "grace": "min(10s, ttl/10)", "hash": "none; hmac-sha256 with a secret",
+}
+in_page = {
+    "wait": "to wait for ever", "fallback": "off: exit with status 69", "lock-dir": "in Sx FILES",
+    "cacert": "those that OpenSSL trusts on this host", "key": "the file of -cert",
+    "grace": "a tenth of the TTL, but at most 10s", "hash": "none , and hmac-sha256 where there is a secret",
+}
+without = ("slots", "owner-file", "command")  # they ask for something, or name a file that is needed
+for name, option in told.items():
+    listed, paged = option.default, page[name].default
+    if name in same:
+        if not (listed or "").startswith(same[name]) or not (paged or "").startswith(in_page[name]):
+            bad.append(f"--{name}: {listed!r} in --help, {paged!r} in the manual")
+    elif option.argument and name not in without:
+        paged = (paged or "").split(": ")[0]
+        if paged == "":
+            bad.append(f"--{name}: the manual tells no default")
+        elif listed is None and paged not in ("none", ):
+            bad.append(f"--{name}: {paged!r} in the manual, nothing in --help")
+        elif listed is not None and listed.strip(":") != paged.replace(" (version 4)", " v4").strip(":"):
+            bad.append(f"--{name}: {listed!r} in --help, {paged!r} in the manual")'
+}
+
+@test "the defaults of the manual are those of the program" {
+    default() { with_options "print(page['$1'].default)"; }
+    dlock --doctor --backend=file >"$T/doctor"
+    local option
+    for option in ttl redis connect-timeout outage; do
+        grep -qE "^ +ok +$option +$(default "$option") \(default\)$" "$T/doctor" ||
+            { grep " $option " "$T/doctor"; false; }
+    done
+    grep -qE '^ +ok +wait +for ever \(default\)$' "$T/doctor"
+    dlock --backend=file --acquire --owner=other job >/dev/null
+    fails_with "$(default conflict-exit-code)" '' dlock --backend=file -n job true
+    # shellcheck disable=SC2016
+    equals "$(dlock --on-degraded=proceed key -c 'echo $DLOCK_KEY $DLOCK_BACKEND')" "$(with_options 'print(re.sub(r"[.]Ql|:$", "", page["prefix"].default).strip())'):key file"
+    fails_with 0 'dlock: key: no Redis' dlock key true # --on-degraded=warn
+    # --stop-signal and --on-expire: the lease ends, the command is told by which signal.
+    printf '#!/bin/sh\ntrap "echo TERM; exit" TERM\ni=0\nwhile [ $((i += 1)) -lt 400 ]; do sleep 0.05; done\n' >"$T/told"
+    chmod +x "$T/told"
+    fails_with 124 "^$(default stop-signal)$" dlock --backend=file -t 600ms stopped "$T/told"
+    equals "$(default on-expire)" stop
+}
+
+@test "each option names its variable in the manual, and each variable is read" {
+    with_options '
+for name, option in page.items():
+    wanted = "DLOCK_" + name.upper().replace("-", "_")
+    if option.variables not in ([], [wanted]):
+        bad.append(f"--{name}: {option.variables}")
+for name in told:
+    print(name, *(page[name].variables or ["-"]))' >"$T/variables"
+    local name variable key
+    mkdir -p "$HOME/.config/dlock"
+    while read -r name variable; do
+        # A value that fits nothing; what takes any text is set all the same, and --doctor tells where.
+        printf '%s = \001\n' "$name" >"$HOME/.config/dlock/dlock.conf"
+        run dlock --doctor
+        key=read
+        [[ $output != *"$name: unknown key"* ]] || key=unknown
+        [[ $variable == - && $key == unknown || $variable != - && $key == read ]] ||
+            { echo "--$name: variable $variable in the manual, key $key in the program"; false; }
+    done <"$T/variables"
+    [ "$(wc -l <"$T/variables")" -ge 45 ]
+}
+
+@test "dlock.conf(5) names the keys that there are not, and no others" {
+    local text name
+    text=$(mandoc -T ascii "$SRC/doc/dlock.conf.5" 2>/dev/null | col -b | tr -s ' \n' ' ' | grep -o 'All options of dlock(1) are keys.*and so on)') ||
+        skip 'no mandoc'
+    mkdir -p "$HOME/.config/dlock"
+    for name in $(grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' "$HELP" | grep -oE '[a-z][a-z-]+$') nb nonblocking timeout; do
+        printf '%s = \001\n' "$name" >"$HOME/.config/dlock/dlock.conf"
+        run dlock --doctor
+        [[ $output == *"$name: unknown key"* ]] || continue
+        [[ $text == *"--$name"* ]] && continue
+        # An action: it stands in the first group of --help.
+        sed -n '/^Without a command:/,/^$/p' "$HELP" | grep -qE -- "^ +--$name\b" || { echo "no key, and the manual does not say so: $name"; false; }
+    done
+    for name in $(grep -oE -- '--[a-z]+' <<<"$text" | tr -d - | sort -u); do
+        printf '%s = \001\n' "$name" >"$HOME/.config/dlock/dlock.conf"
+        fails_with 78 "$name: unknown key" dlock job true
+    done
+}
+
+@test "where the manual says DURATION each unit is taken, and what is none is refused with the option's name" {
+    local option
+    for option in $(with_options 'print(*[name for name, option in page.items() if option.argument == "DURATION"])'); do
+        run dlock --backend=file "--$option=1m30s" job true
+        [ "$status" -eq 0 ] || [[ $output != *"--$option"*unit* ]] || { echo "$output"; false; }
+        fails_with 64 "^dlock: job: --$option: '3x': the unit is unknown" dlock "--$option=3x" job true
+    done
+}

@@ -1,0 +1,49 @@
+#!/usr/bin/env bats
+# doc/reliability.md and doc/threat-model.md name tests for what they say: all of them are there.
+load ../lib/common
+setup() { common_setup; DOC=$TESTS/../doc; }
+teardown() { common_teardown; }
+
+# named PAGE: a line "FILE NAME" for each test that the page names, also where a line ends in a name.
+named() { tr '\n' ' ' <"$1" | grep -oE '[a-z_/]+: "[^"]+"' | sed -E 's/^([a-z_\/]+): "([^"]*)"$/\1 \2/; s/  +/ /g'; }
+
+# standing: a line "FILE NAME" for each test that is there and does not begin with a skip that has no condition.
+standing() {
+    (cd "$TESTS" && awk '
+        name != "" { if ($0 !~ /^ *(skip( .*)?|}|true|:)$/) print name; name = "" }
+        /^@test "/ {
+            file = FILENAME; sub(/\.bats$/, "", file)
+            text = $0; sub(/^@test "/, "", text); sub(/" \{.*/, "", text)
+            if ($0 ~ /\{$/) name = file " " text; else print file " " text
+        }' ./*/*.bats) | sed 's,^\./,,'
+}
+
+# all_stand PAGE LEAST: that many tests are named, and all of them stand.
+all_stand() {
+    named "$1" | sort -u >"$T/named"
+    standing | sort -u | comm -23 "$T/named" - >"$T/missing"
+    [ "$(wc -l <"$T/named")" -ge "$2" ] || { echo "too few tests are named"; return 1; }
+    [ ! -s "$T/missing" ] || { sed 's/^/no such test, or an empty one: /' "$T/missing"; return 1; }
+}
+
+@test "every test that the fault matrix names is there" {
+    all_stand "$DOC/reliability.md" 60
+}
+
+@test "the fault matrix has a test for at least 45 faults, and a promise for each" {
+    sed -n '/^## The matrix/,/^## What cannot/p' "$DOC/reliability.md" | grep -E '^\| ' | grep -vE '^\| (---|fault )' >"$T/rows"
+    equals "$(grep -cvE '^\| [^|]+ \| [^|]+ \| ([a-z_/]+: ".*"|campaign only) \|$' "$T/rows")" 0
+    [ "$(grep -c ': "' "$T/rows")" -ge 45 ]
+}
+
+@test "every test that the threat model names is there" {
+    all_stand "$DOC/threat-model.md" 20
+}
+
+@test "a test that is not there, or does nothing, is found" {
+    printf 'cli/one: "is here", cli/one: "is empty" and two:\n"is\nnowhere"\n' >"$T/page.md"
+    mkdir -p "$T/tests/both" "$T/tests/cli"
+    printf '@test "is here" {\n    true && [ 1 ]\n}\n@test "is empty" {\n    skip\n}\n' | tee "$T/tests/both/x.bats" >"$T/tests/cli/one.bats"
+    TESTS=$T/tests fails_with 1 'no such test, or an empty one: cli/one is empty' all_stand "$T/page.md" 1
+    [[ $output == *'empty one: two is nowhere'* && $output != *'is here'* ]]
+}

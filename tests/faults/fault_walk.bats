@@ -1,0 +1,66 @@
+#!/usr/bin/env bats
+# What `make fault-walk` does, in small, and whether it would find what it looks for.
+load ../lib/common
+setup() {
+    common_setup
+    [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
+}
+teardown() { common_teardown; }
+
+# walk ARGUMENTS...: the same samples each time, so that a change is judged by what it changes; `make fault-walk` draws
+# others.
+walk() {
+    local seed=${WALK_SEED:-bats}
+    echo "seed $seed"
+    run timeout --kill-after=10 120 python3 "$TESTS/faults/fault_walk.py" --seed "$seed" "$@" "$DLOCK" "$HELPERS/fail_nth.so"
+    echo "$output"
+}
+
+@test "whatever call fails: no command without its lock, no lock left, no hang, a status and a word (file)" {
+    walk --scenarios file,file_held --kinds error,short,limit,back --most 2
+    [ "$status" -eq 0 ]
+    grep -qE '^2 scenarios .* 0 findings$' <<<"$output"
+}
+
+@test "whatever call fails: no command without its lock, no lock left, no hang, a status and a word (Redis)" {
+    walk --scenarios redis,redis_watched --kinds error,short --most 1
+    [ "$status" -eq 0 ]
+    grep -qE '^2 scenarios .* 0 findings$' <<<"$output"
+}
+
+@test "each call of the C library is walked, or is known for why not" {
+    command -v nm >/dev/null || skip 'needs nm'
+    run python3 "$TESTS/faults/fault_walk.py" --unknown "$DLOCK" "$HELPERS/fail_nth.so"
+    equals "$output" ""
+}
+
+# What the walk finds is broken on purpose by a dlock that is a script.
+plant() {
+    printf '#!/bin/sh\n%s\n' "$1" >"$T/planted"
+    chmod +x "$T/planted"
+    run timeout --kill-after=10 60 python3 "$TESTS/faults/fault_walk.py" --scenarios file --functions "${2:-limits}" "$T/planted" "$HELPERS/fail_nth.so"
+    echo "$output"
+    [ "$status" -eq 1 ]
+}
+
+@test "a command without a lock, a lock that is left and a failure without a word are found by the walk" {
+    plant 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"'
+    [[ $output == *'the command runs without its lock'* ]]
+    plant "'$DLOCK' \"\$@\"; status=\$?; mkdir -p \"\$WALK/locks\"; : >\"\$WALK/locks/dlock:job.lock\"; exit \$status"
+    [[ $output == *'the lock file is left'* ]]
+    plant 'exit 71'
+    [[ $output == *'a failure without a word'* ]]
+}
+
+@test "a limit on the size of files is an error like any other, and does not kill a dlock that runs no command" {
+    export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
+    dlock --acquire --owner=token job
+    fails_with 0 '' bash -c 'ulimit -f 0; exec dlock --release --owner=token job'
+    not dlock --status job
+}
+
+@test "without memory: never what --status says of a free lock" {
+    walk --scenarios file_status --functions malloc,calloc,realloc --kinds error
+    [ "$status" -eq 0 ]
+    grep -qE '^1 scenarios .* 71:[1-9].* 0 findings$' <<<"$output"
+}

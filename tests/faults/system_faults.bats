@@ -1,0 +1,102 @@
+#!/usr/bin/env bats
+load ../lib/common
+setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
+teardown() { common_teardown; }
+
+@test "no process for the command: exit 71, the lock is released" {
+    LD_PRELOAD=$HELPERS/fault_vfork.so fails_with 71 'cannot start a process for the command: Resource temporarily' \
+        dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
+}
+
+@test "no thread to watch the lease: the command is stopped, exit 71, the lock is released" {
+    LD_PRELOAD=$HELPERS/fault_pthread_create.so \
+        fails_with 71 'cannot start the thread that watches the lease: .*; the command was stopped' dlock job sleep 600
+    equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
+}
+
+@test "too few descriptors: an exit status of dlock's own, nothing run" {
+    local limit
+    for limit in 3 4 5 6; do
+        run bash -c "exec 3>&- 4>&- 5>&- 6>&- 7>&-; ulimit -n $limit; exec dlock job touch '$T/ran'"
+        [ "$status" -ne 0 ]
+        [ ! -e "$T/ran" ]
+        equals "$(find "$T/locks" -name '*.lock' 2>/dev/null | wc -l)" 0
+    done
+}
+
+# without CALL KIND NUMBER ARGUMENTS...: dlock, of whose calls that one fails, and with the kind "rest" all later ones.
+without() {
+    : >"$T/page"
+    truncate -s 8192 "$T/page"
+    run timeout -s KILL 30 env FAIL_PAGE="$T/page" FAIL_CALL="$1" FAIL_ERRNO=5 FAIL_KIND="$2" FAIL_AT="$3" LD_PRELOAD="$HELPERS/fail_nth.so" \
+        "$DLOCK" "${@:4}"
+    echo "$output"
+}
+
+@test "--lock-file: a path that cannot be looked at is an outage, not a holder; once at the release, it is looked at again" {
+    [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
+    without stat64 rest 1 -w 300ms --lock-file="$T/file" job touch "$T/ran"
+    equals "$status" 69
+    [[ $output == *'cannot look at the lock file'*'Input/output error'* ]]
+    [ ! -e "$T/ran" ]
+    local at
+    for at in 1 2 3 4; do
+        without stat64 error "$at" -w 10s --lock-file="$T/file" job true
+        equals "$status" 0
+        equals "$output" ''
+    done
+}
+
+@test "a lock file of which the kernel does not say who has locked it is an outage, not a holder" {
+    [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
+    hold_lock job
+    without fcntl64 rest 1 -w 300ms job touch "$T/ran"
+    equals "$status" 69
+    [[ $output == *'cannot read the lock file'* ]]
+    [ ! -e "$T/ran" ]
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "--doctor: what is told and cannot be read is not waited for without end" {
+    [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
+    local start=$(now)
+    without read rest 1 --doctor job
+    within 10000 "$start"
+    equals "$status" 0
+    [[ $output == *'warn  handed over'*'but not called: nothing was heard'* ]]
+}
+
+@test "stderr and stdout that are closed or full do not change what happens" {
+    run bash -c 'dlock -v job -- sh -c "exit 5" 2>&-'
+    [ "$status" -eq 5 ]
+    run bash -c 'dlock -v job -- sh -c "exit 5" 2>/dev/full'
+    [ "$status" -eq 5 ]
+    run bash -c 'dlock -v job -- sh -c "exit 5" 0<&- 1>&- 2>&-'
+    [ "$status" -eq 5 ]
+    # A reader that has gone away sends SIGPIPE to those who write.
+    run bash -c '(dlock -v job -- sh -c "sleep 0.3; exit 5"; echo $? >"$T/status") 2>&1 >/dev/null | true; cat "$T/status"'
+    wait_until 10 test -s "$T/status"
+    equals "$(cat "$T/status")" 5
+}
+
+@test "closed descriptors are filled, so that no message goes into a file or a connection; the command finds them closed" {
+    run bash -c 'exec 3>&- 4>&-; dlock -v job -- sh -c "cat $T/locks/*.lock >$T/record" <&- >&- 2>&-'
+    equals "$status" 0
+    equals "$(head -n 1 "$T/record")" 'dlock 1'
+    run bash -c 'exec 3>&- 4>&-; dlock job -- sh -c "[ -e /proc/self/fd/2 ] || exit 9" <&- >&- 2>&-'
+    equals "$status" 9
+    start_redis
+    run bash -c 'exec 3>&- 4>&-; dlock -v --backend=redis -r "unix://$T/redis.sock" -t 2s job -- sleep 0.5 <&- >&- 2>&-'
+    equals "$status" 0
+    equals "$(redis-cli -s "$T/redis.sock" info errorstats | grep -c errorstat_ERR)" 0
+}
+
+@test "libssl and libcrypto are not loaded" {
+    [ -z "${SANITIZER:-}" ] || skip 'sanitizers load what they like'
+    run env LD_TRACE_LOADED_OBJECTS=1 "$DLOCK"
+    [[ $output == *libc.so* ]]
+    [[ $output != *libssl* && $output != *libcrypto* ]]
+}

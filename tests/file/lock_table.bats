@@ -1,0 +1,149 @@
+#!/usr/bin/env bats
+# What is remembered of locks beside their files.
+load ../lib/common
+
+setup() {
+    common_setup
+    export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
+    TABLE=$T/locks/.table-$(id -u)
+}
+teardown() { common_teardown; }
+
+fence() { dlock "${1:-job}" -- sh -c 'echo $DLOCK_FENCE'; }
+counts() { dlock --status --json "${1:-job}" | grep -o '"counts":{[^}]*}'; }
+
+@test "counts and the last release outlive the lock's file" {
+    dlock --owner=me job true
+    hold_lock job
+    dlock -n job true || true
+    dlock -w 100ms job true || true
+    end_hold
+    wait "$HOLDER"
+    run counts
+    [[ $output == *'"takes":2,"conflicts":1,"timeouts":1,"losses":0,"waited":0.1'* ]]
+    run dlock --status --json job
+    [[ $output == *'"released_at":"20'* ]]
+}
+
+@test "each lock has counts of its own, and many have room" {
+    local i
+    for i in {1..40}; do dlock "job$i" true; done
+    for i in 1 7 40; do [[ $(counts "job$i") == *'"takes":1,'* ]]; done
+}
+
+@test "a full table forgets the oldest, and nothing fails" {
+    # Every entry is another lock's, last used in 1970 or later.
+    dlock job true
+    python3 - "$TABLE" <<'P'
+import struct, sys
+with open(sys.argv[1], "r+b") as f:
+    for i in range(1, 1025):
+        f.seek(256 * i)
+        f.write(struct.pack("<QqqQ", i * 7919 + 1, i, 5, 5))
+P
+    dlock job true
+    [[ $(counts) == *'"takes":1,'* ]]
+    dlock job true
+    [[ $(counts) == *'"takes":2,'* ]]
+    equals "$(stat -c %s "$TABLE")" $((256 * 1025))
+}
+
+@test "a release is remembered for its token, and forgotten for one that takes the lock again" {
+    dlock --acquire --owner=me job
+    dlock --release --owner=me job
+    fails_with 1 'released already' dlock --release --owner=me job
+    fails_with 1 'released already' dlock --extend --owner=me job
+    fails_with 1 'nobody holds it' dlock --release --owner=you job
+    fails_with 1 'nobody holds it' dlock --release --owner=me other
+    dlock --acquire --owner=me -t 1h job
+    dlock --force-release job
+    fails_with 1 'nobody holds it' dlock --release --owner=me job
+}
+
+@test "the fence rises over a table that is removed, short, sparse, empty or garbage" {
+    local last next damage
+    last=$(fence)
+    for damage in 'rm "$TABLE"' ': >"$TABLE"' 'truncate -s 100 "$TABLE"' 'truncate -s 0 "$TABLE"; truncate -s 262400 "$TABLE"' \
+        'head -c 262400 /dev/urandom >"$TABLE"' 'head -c 5000 /dev/urandom >"$TABLE"' 'head -c 262400 /dev/zero >"$TABLE"' \
+        'yes >"$TABLE.new" & sleep 0.02; kill $!; mv "$TABLE.new" "$TABLE"'; do
+        eval "$damage"
+        run dlock --status job
+        equals "$status" 1
+        next=$(fence)
+        [ "$next" -gt "$last" ]
+        last=$next
+    done
+    [[ $(counts) == *'"takes":1,'* ]]
+}
+
+@test "a table that is cut short while a command runs or waits: its status is the command's own" {
+    export TABLE
+    local size
+    for size in 0 100 100000; do
+        run dlock job -- sh -c "truncate -s $size \"\$TABLE\"; exit 7"
+        equals "$status $output" '7 '
+    done
+    run dlock job -- sh -c 'truncate -s 0 "$TABLE"; dlock --extend -t 60s; dlock --release; dlock --status job; exit 7'
+    equals "$status" 7
+    hold_lock job
+    dlock -w 20 job -- sh -c 'echo $DLOCK_FENCE' >"$T/waited" 2>&1 3>&- 4>&- &
+    local waiter=$!
+    sleep 0.3
+    truncate -s 0 "$TABLE"
+    end_hold
+    wait "$HOLDER" "$waiter"
+    [ "$(fence)" -gt "$(cat "$T/waited")" ]
+    equals "$(stat -c %s "$TABLE")" $((256 * 1025))
+}
+
+@test "entries of garbage under a good head: told as they are, nothing fails" {
+    dlock job true
+    head -c 262144 /dev/urandom | dd of="$TABLE" conv=notrunc bs=256 seek=1 status=none
+    run dlock --status --json job
+    equals "$status" 1
+    run dlock job echo ok
+    equals "$output" ok
+    [[ $(counts) == *'"takes":1,'* ]]
+}
+
+@test "a table that is a link, a directory or another's: exit 77 or 73, nothing run" {
+    mkdir -m 700 "$T/locks"
+    ln -s "$T/elsewhere" "$TABLE"
+    fails_with 77 'cannot keep the fence' dlock job touch "$T/ran"
+    rm "$TABLE"
+    mkdir "$TABLE"
+    fails_with 73 'cannot keep the fence' dlock job touch "$T/ran"
+    rmdir "$TABLE"
+    equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
+    [ ! -e "$T/ran" ] && [ ! -e "$T/elsewhere" ]
+}
+
+@test "a full disk: no table, no lock, no crash" {
+    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
+    mkdir -m 700 "$T/locks"
+    fails_with 73 'cannot keep the fence .*No space left' \
+        unshare -m sh -c "mount -t tmpfs -o size=64k,mode=700 none '$T/locks' && exec dlock job touch '$T/ran'"
+    # A table with holes on a disk that has filled up since.
+    fails_with 73 'cannot keep the fence .*No space left' unshare -m sh -c "mount -t tmpfs -o size=64k,mode=700 none '$T/locks' &&
+        truncate -s 262400 '$TABLE' && exec dlock job touch '$T/ran'"
+    [ ! -e "$T/ran" ]
+}
+
+@test "looking makes no table and no lock file" {
+    mkdir -m 700 "$T/locks"
+    run dlock --status job
+    equals "$status" 1
+    run dlock --list
+    run dlock --release --owner=x job
+    equals "$(find "$T/locks" -type f | wc -l)" 0
+}
+
+@test "many at once: no take is lost from the counts, no fence is given twice" {
+    local i
+    for i in {1..60}; do
+        dlock -s job -- sh -c 'echo $DLOCK_FENCE' >>"$T/fences" 3>&- &
+    done
+    wait
+    equals "$(sort -u "$T/fences" | wc -l)" 60
+    [[ $(counts) == *'"takes":60,'* ]]
+}

@@ -1,0 +1,357 @@
+#!/usr/bin/env bats
+load ../lib/common
+setup() { common_setup; export DLOCK_BACKEND=file; D=$T/locks; }
+teardown() { common_teardown; }
+
+@test "the directory is made 0700, lock files come and go" {
+    (umask 0; dlock --lock-dir="$D" job true)
+    equals "$(stat -c %a "$D")" 700
+    equals "$(find "$D" -name '*.lock' | wc -l)" 0
+    hold_lock job --lock-dir="$D"
+    equals "$(stat -c %a "$D/dlock:job.lock")" 600
+}
+
+@test "root's own directory is root's alone; a sticky one that is there already is used as it is" {
+    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
+    unshare -m sh -c "mount -t tmpfs -o mode=1777 none /run/lock && umask 0 && dlock job true &&
+        stat -c %a /run/lock/dlock >'$T/mode'
+        chmod 1777 /run/lock/dlock && dlock job true && stat -c %a /run/lock/dlock >>'$T/mode'" 3>&-
+    equals "$(cat "$T/mode")" $'700\n1777'
+}
+
+@test "the record in the file tells who holds the lock" {
+    LOGNAME='some body' hold_lock job --lock-dir="$D" --owner=me
+    local file=$D/dlock:job.lock
+    equals "$(head -1 "$file")" 'dlock 1'
+    equals "$(tail -1 "$file")" end
+    grep -qx 'token me' "$file"
+    grep -qx 'key dlock:job' "$file"
+    grep -qx "pid $HOLDER" "$file"
+    grep -qx 'user some body' "$file"
+    grep -qx "boot $(cat /proc/sys/kernel/random/boot_id)" "$file"
+}
+
+@test "what a crashed holder left behind is no lock" {
+    mkdir -m 700 "$D"
+    printf 'dlock 1\nkey dlock:job\ntoken x\npid 1\nend\n' >"$D/dlock:job.lock"
+    run dlock -n --lock-dir="$D" job echo ok
+    equals "$output" ok
+    head -c 20000 /dev/urandom >"$D/dlock:job.lock"
+    run dlock -n --lock-dir="$D" job echo ok
+    equals "$output" ok
+    equals "$(find "$D" -name '*.lock' | wc -l)" 0
+}
+
+@test "a garbled record of a living holder: still held, the holder unknown" {
+    hold_lock job --lock-dir="$D"
+    head -c 300 /dev/urandom >"$T/garbage"
+    dd if="$T/garbage" of="$D/dlock:job.lock" conv=notrunc status=none
+    fails_with 75 'held by another client' dlock -v -n --lock-dir="$D" job touch "$T/ran"
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "a directory that is a link, another's, or open to others: exit 77, nothing run" {
+    mkdir -m 700 "$T/real"
+    ln -s "$T/real" "$T/link"
+    fails_with 77 'the lock directory .*/link is a link' dlock --lock-dir="$T/link" job touch "$T/ran"
+    fails_with 77 'the lock directory .*/link is a link' dlock --lock-dir="$T/link/" job touch "$T/ran"
+    mkdir -m 700 "$T/open"
+    chmod 777 "$T/open"
+    fails_with 77 'can be written to by others' dlock --lock-dir="$T/open" job touch "$T/ran"
+    chmod 1777 "$T/open"
+    run dlock --lock-dir="$T/open" job true
+    [ "$status" -eq 0 ]
+    if [ "$(id -u)" -eq 0 ]; then
+        mkdir "$T/other"
+        chown 65534 "$T/other"
+        fails_with 77 'belongs to another user' dlock --lock-dir="$T/other" job touch "$T/ran"
+    fi
+    [ ! -e "$T/ran" ]
+}
+
+@test "a lock file that is a link, a pipe or another's: exit 77, and what it leads to is not touched" {
+    mkdir -m 700 "$D"
+    echo precious >"$T/precious"
+    ln -s "$T/precious" "$D/dlock:job.lock"
+    fails_with 77 'cannot open the lock file' dlock --lock-dir="$D" job touch "$T/ran"
+    equals "$(cat "$T/precious")" precious
+    rm "$D/dlock:job.lock"
+    mkfifo "$D/dlock:job.lock"
+    fails_with 77 'is not a regular file of ours' dlock --lock-dir="$D" job touch "$T/ran"
+    if [ "$(id -u)" -eq 0 ]; then
+        rm "$D/dlock:job.lock"
+        touch "$D/dlock:job.lock"
+        chown 4242424 "$D/dlock:job.lock"
+        fails_with 77 'of ours; it belongs to user 4242424; locks of several users need --lock-file=PATH or Redis;' \
+            dlock --lock-dir="$D" job touch "$T/ran"
+    fi
+    [ ! -e "$T/ran" ]
+}
+
+@test "a directory that cannot be made or written to: exit 73 or 77, nothing run" {
+    fails_with 73 'cannot open or make the lock directory' dlock --lock-dir="$T/no/such/parent" job touch "$T/ran"
+    : >"$T/file"
+    fails_with 73 'cannot open or make the lock directory' dlock --lock-dir="$T/file" job touch "$T/ran"
+    if [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null; then
+        mkdir -m 700 "$D"
+        fails_with 73 'cannot open the lock file .*Read-only file system' \
+            unshare -m sh -c "mount -t tmpfs -o ro,mode=700 none '$D' && exec dlock --lock-dir='$D' job touch '$T/ran'"
+    elif [ "$(id -u)" -ne 0 ]; then
+        mkdir -m 500 "$D"
+        fails_with 77 'cannot open the lock file' dlock --lock-dir="$D" job touch "$T/ran"
+    fi
+    [ ! -e "$T/ran" ]
+}
+
+@test "a full disk: exit 73, nothing run, no file left" {
+    LD_PRELOAD=$HELPERS/fault_pwrite.so fails_with 73 'cannot write the lock file .*No space left' \
+        dlock --lock-dir="$D" job touch "$T/ran"
+    equals "$(find "$D" -name '*.lock' | wc -l)" 0
+    [ "${SANITIZER:-}" = thread ] && skip 'the sanitizer writes files of its own'
+    # A limit on file sizes is no different, and its signal does not kill.
+    fails_with 73 'File too large' bash -c "ulimit -f 0; exec dlock --lock-dir='$D' job touch '$T/ran'"
+    equals "$(find "$D" -name '*.lock' | wc -l)" 0
+    [ ! -e "$T/ran" ]
+}
+
+@test "holders that come and go while the file is removed and made again never overlap" {
+    local i
+    for i in 1 2 3 4; do
+        (for _ in {1..40}; do
+            dlock --lock-dir="$D" job -- sh -c "mkdir '$T/in' && rmdir '$T/in' || echo overlap >>'$T/bad'; echo x >>'$T/count'"
+        done) 3>&- &
+    done
+    wait
+    [ ! -e "$T/bad" ]
+    equals "$(wc -l <"$T/count")" 160
+    equals "$(find "$D" -name '*.lock' | wc -l)" 0
+}
+
+@test "a waiter whose file was removed under it starts anew with the new one" {
+    hold_lock job --lock-dir="$D"
+    # flock(1) has the old file open and waits for it, as a dlock might between open and flock.
+    flock "$D/dlock:job.lock" sh -c "echo x >'$T/old'; exec sleep 600" 3>&- &
+    echo $! >"$T/flock.pid"
+    wait_until 10 sh -c "grep -q '^' /proc/$!/wchan && ls -l /proc/$!/fd | grep -q job.lock"
+    end_hold
+    wait "$HOLDER"
+    wait_until 10 test -e "$T/old"
+    # flock(1) now has a lock on a file that is gone: it is in nobody's way.
+    run dlock -n --lock-dir="$D" job echo ok
+    equals "$output" ok
+    pkill -P "$(cat "$T/flock.pid")" || true
+}
+
+@test "two users' environments, one lock: a login shell and cron see each other" {
+    if [ "$(id -u)" -eq 0 ]; then
+        run setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$DLOCK"
+        [ "$status" -eq 0 ] || skip 'another user cannot reach the program'
+        as() { env -u XDG_RUNTIME_DIR HOME=/nowhere "$1" setpriv --reuid=65534 --regid=65534 --clear-groups "${@:2}"; }
+    else
+        as() { env -u XDG_RUNTIME_DIR "$@"; }
+    fi
+    mkdir -m 777 "$T/runtime"
+    local name=dlock-test-$$-$RANDOM
+    run as "XDG_RUNTIME_DIR=$T/runtime" "$DLOCK" "$name" -- env -u XDG_RUNTIME_DIR "$DLOCK" -v -n "$name" true
+    # The same lock: the inner one finds that it is inside the outer one.
+    [[ $status -eq 0 && $output == *'held already'* ]]
+}
+
+@test "--lock-file and flock(1) exclude each other; the file is neither written nor removed" {
+    local file=$T/exact
+    echo content >"$file"
+    flock "$file" sh -c "touch '$T/in'; while [ ! -e '$T/out' ]; do sleep 0.01; done" 3>&- &
+    wait_until 10 test -e "$T/in"
+    run dlock -n --lock-file="$file" job true
+    [ "$status" -eq 75 ]
+    touch "$T/out"
+    wait
+    hold_lock job --lock-file="$file"
+    run flock -n "$file" true
+    [ "$status" -eq 1 ]
+    end_hold
+    wait "$HOLDER"
+    run flock -n "$file" true
+    [ "$status" -eq 0 ]
+    equals "$(cat "$file")" content
+}
+
+@test "--lock-file makes the file, takes links and directories as flock(1) does, and says what it cannot open" {
+    dlock --lock-file="$T/new" job true
+    [ -e "$T/new" ] && [ ! -s "$T/new" ]
+    ln -s "$T/new" "$T/link"
+    run dlock --lock-file="$T/link" job -- flock -n "$T/new" true
+    [ "$status" -eq 1 ]
+    run dlock --lock-file="$T" job -- flock -n "$T" true
+    [ "$status" -eq 1 ]
+    fails_with 73 'cannot open the lock file .*No such file' dlock --lock-file="$T/no/such" job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "--lock-file inside the same --lock-file does not wait for itself" {
+    run timeout 20 dlock --lock-file="$T/exact" a dlock --lock-file="$T/exact" b echo ok
+    equals "$status $output" '0 ok'
+    flock "$T/exact" timeout 20 dlock --lock-file="$T/exact" a echo ok >"$T/out"
+    equals "$(cat "$T/out")" ok
+}
+
+@test "--lock-file: who has the file is told, flock(1) too" {
+    flock "$T/exact" sleep 600 3>&- 4>&- &
+    echo $! >"$T/flock.pid"
+    wait_until 10 not flock -n "$T/exact" true
+    fails_with 75 "held by .*, pid $!, flock" dlock -v -n --lock-file="$T/exact" a true
+    pkill -P "$!"
+}
+
+# inherited FILE: who took the flock(2) of it has ended, and others have it still;
+# the pid that is told of the lock is then DEAD.
+inherited() {
+    sh -c "exec 9>'$1'; flock -n 9; touch '$T/in'; while [ ! -e '$T/out' ]; do sleep 0.01; done" 3>&- 4>&- &
+    echo $! >"$T/inherited.pid"
+    wait_until 10 test -e "$T/in"
+    DEAD=$(awk -v inode=":$(stat -c %i "$1")\$" '$2 == "FLOCK" && $6 ~ inode { print $5 }' /proc/locks)
+    [ -n "$DEAD" ] || skip 'a pid namespace that hides locks'
+    not kill -0 "$DEAD"
+}
+
+@test "--lock-file: whoever has the pid of one that took the lock and ended is not its holder" {
+    inherited "$T/exact"
+    with_pid() { run python3 "$TESTS/helpers/with_pid.py" "$DEAD" "$@"; }
+    with_pid true
+    [ "$status" -eq 0 ] || skip "no pid can be chosen: $output"
+    # Itself, and an ancestor.
+    with_pid dlock -v -n --lock-file="$T/exact" job touch "$T/ran"
+    equals "$status" 75
+    [[ $output == *'held by another client'* ]]
+    with_pid sh -c "dlock -v -n --lock-file='$T/exact' job touch '$T/ran'; exit \$?"
+    equals "$status" 75
+    with_pid sh -c "dlock --status --lock-file='$T/exact' job; exit \$?"
+    equals "$status" 0
+    [ ! -e "$T/ran" ]
+    touch "$T/out"
+    wait_until 10 dlock -n --lock-file="$T/exact" job true
+}
+
+@test "a lock that outlives the process that took it is not called free" {
+    mkdir -m 700 "$D"
+    inherited "$D/dlock:job.lock"
+    local where
+    for where in --lock-file="$D/dlock:job.lock" --lock-dir="$D"; do
+        run dlock --status "$where" job
+        equals "$status" 0
+        [[ $output == *'another client'* ]]
+        run dlock --status --json "$where" job
+        equals "$status" 0
+        fails_with 75 'another client' dlock -v --wait-free -n "$where" job
+    done
+    touch "$T/out"
+    for where in --lock-file="$D/dlock:job.lock" --lock-dir="$D"; do
+        run dlock --wait-free -w 10 "$where" job
+        equals "$status" 0
+    done
+}
+
+@test "--lock-file: who only waits for the file does not hold it" {
+    flock "$T/exact" sh -c "touch '$T/in'; while [ ! -e '$T/out' ]; do sleep 0.01; done" 3>&- 4>&- &
+    wait_until 10 test -e "$T/in"
+    flock "$T/exact" true 3>&- 4>&- &
+    wait_until 10 grep -q -- "-> FLOCK .*:$(stat -c %i "$T/exact") " /proc/locks
+    run dlock --status --json --lock-file="$T/exact" job
+    equals "$(grep -o '"pid":' <<<"${output#*\"holders\"}" | wc -l)" 1
+    touch "$T/out"
+    wait
+}
+
+@test "--lock-file in what flock(1) has become: held already" {
+    run flock -F "$T/exact" dlock -n --lock-file="$T/exact" job echo ok
+    equals "$status $output" '0 ok'
+}
+
+@test "--lock-file on a pipe does not hang" {
+    mkfifo "$T/pipe"
+    run timeout 20 dlock --lock-file="$T/pipe" job echo ok
+    equals "$output" ok
+}
+
+@test "--lock-file removed while the command runs is a lost lock" {
+    hold_lock job --lock-file="$T/exact" -t 10
+    rm "$T/exact"
+    local status=0 start=$(now)
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    within 3000 "$start"
+    grep -q 'was removed or replaced' "$T/held.err"
+}
+
+@test "a lock file that goes is seen at once, without waiting for a check" {
+    hold_lock job --lock-dir="$D" -t 1h
+    sleep 0.1 # the watch is there after the command's first moments
+    local start=$(now)
+    rm "$D/dlock:job.lock"
+    wait_until 5 grep -q 'the lock is lost' "$T/held.err"
+    within 1000 "$start"
+}
+
+@test "a lock directory that is moved is seen at once, too" {
+    local where start
+    for where in "--lock-dir=$D" "--lock-file=$D/exact"; do
+        rm -rf "$D" "$D.old" "$T"/held*
+        mkdir -m 700 "$D"
+        hold_lock job "$where" -t 1h
+        sleep 0.1 # the watch is there after the command's first moments
+        start=$(now)
+        mv "$D" "$D.old"
+        wait_until 5 grep -q 'the lock is lost' "$T/held.err"
+        within 1000 "$start"
+    done
+}
+
+@test "--on-degraded: warn, warn-throttled, proceed and fail" {
+    unset DLOCK_BACKEND
+    run dlock --lock-dir="$D" job true
+    equals "$status" 0
+    [[ $output == "dlock: job: no Redis is configured (DLOCK_REDIS, $HOME/.config/dlock/dlock.conf, "*"/dlock.conf); this lock holds on this host and for this user only"* ]]
+    run dlock --lock-dir="$D" --on-degraded=proceed job true
+    equals "$status$output" 0
+    run dlock --lock-dir="$D" -q job true
+    [[ $status == 0 && $output == *'no Redis is configured'* ]]
+    mkdir -m 1777 "$D.shared"
+    run dlock --lock-dir="$D.shared" job true
+    [[ $output == *'; this lock holds on this host only ('* ]]
+    run dlock --lock-dir="$D" --on-degraded=warn-throttled job true
+    [[ $output == *'no Redis is configured'* ]]
+    run dlock --lock-dir="$D" --on-degraded=warn-throttled job true
+    equals "$status$output" 0
+    touch -d '2 hours ago' "$D"/.degraded-*
+    run dlock --lock-dir="$D" --on-degraded=warn-throttled job true
+    [[ $output == *'no Redis is configured'* ]]
+    fails_with 78 '--on-degraded=fail forbids a file lock' dlock --lock-dir="$D" --on-degraded=fail job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    # Whoever says file means it.
+    run dlock --lock-dir="$D" --backend=file --on-degraded=fail job true
+    equals "$status$output" 0
+}
+
+@test "--fallback=file is off by default; asked for, it takes the file lock and says so" {
+    unset DLOCK_BACKEND
+    run dlock -r "unix://$T/nowhere" --outage=0 --lock-dir="$D" job touch "$T/ran"
+    equals "$status" 69
+    [ ! -e "$T/ran" ]
+    run dlock -r "unix://$T/nowhere" --outage=0 --lock-dir="$D" --fallback=file job -- sh -c 'echo $DLOCK_BACKEND'
+    equals "$status" 0
+    [[ $output == *'Redis is not to be had ('*'No such file'*'): --fallback=file takes a lock that holds on this host alone'*$'\nfile' ]]
+    # The wait goes on, it does not begin anew.
+    dlock --lock-dir="$D" --backend=file job -- sh -c "touch '$T/in'; exec sleep 600" 2>/dev/null 3>&- &
+    echo $! >"$T/file.pid"
+    wait_until 10 test -e "$T/in"
+    local start=$(now)
+    run dlock -r "unix://$T/nowhere" -w 1 --lock-dir="$D" --fallback=file job touch "$T/ran"
+    equals "$status" 75
+    within 1900 "$start"
+    # It is for a Redis that is down, not for one that refuses us.
+    start_redis redis --requirepass secret
+    run dlock -r "unix://$T/redis.sock" --lock-dir="$D" --fallback=file job touch "$T/ran"
+    equals "$status" 77
+    [ ! -e "$T/ran" ]
+}

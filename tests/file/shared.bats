@@ -1,0 +1,389 @@
+#!/usr/bin/env bats
+# What happens to a lock file when processes die, freeze or are told to give up
+# at the wrong moment: the orders at the top of backend_file.c.
+load ../lib/common
+
+setup() {
+    common_setup
+    export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
+    F=$T/locks/dlock:job.lock
+}
+teardown() { common_teardown; }
+
+STOP=19 KILL=9
+
+# at_write SIGNAL LABEL ARGUMENTS...: a dlock in the background to which that
+# happens when it writes its record (negative: has written it), in the section.
+at_write() {
+    hold "$2"
+    env LD_PRELOAD="$HELPERS/fault_signal_at_pwrite.so" PWRITE_SIGNAL="$1" dlock "${@:3}" -- "$T/$2.sh" \
+        >/dev/null 2>"$T/$2.err" 3>&- 4>&- &
+    echo $! >"$T/$2.pid"
+}
+pid_of() { cat "$T/$1.pid"; }
+is_frozen() { grep -q '^State:[[:space:]]T' "/proc/$(pid_of "$1")/status"; }
+
+# share LABEL [DLOCK ARGUMENTS...]: holds in the background.
+share() {
+    hold "$1"
+    dlock "${@:2}" -- "$T/$1.sh" >/dev/null 2>"$T/$1.err" 3>&- 4>&- &
+    echo $! >"$T/$1.pid"
+    wait_until 10 test -e "$T/$1"
+}
+files() { find "$T/locks" -name '*.lock' | wc -l; }
+
+@test "killed while it takes the lock, before or after its record is written: free at once" {
+    local signal
+    for signal in $KILL -$KILL; do
+        at_write "$signal" dead -t 60s job
+        wait_until 10 not kill -0 "$(pid_of dead)"
+        [ -e "$F" ]
+        run dlock --status job
+        equals "$status" 1
+        run dlock -n job echo next
+        equals "$output" next
+        equals "$(files)" 0
+    done
+}
+
+@test "killed after the record of a detached lease is written: held all the same" {
+    env LD_PRELOAD="$HELPERS/fault_signal_at_pwrite.so" PWRITE_SIGNAL=-$KILL dlock --acquire --owner=me -t 60s job >/dev/null 2>&1 || true
+    fails_with 75 '' dlock -n job echo wrong
+    run dlock --release --owner=me job
+    equals "$status" 0
+    equals "$(files)" 0
+}
+
+@test "frozen while it takes the lock: others are refused, and it goes on when it runs again" {
+    at_write $STOP frozen -t 60s job
+    wait_until 10 is_frozen frozen
+    local start=$(now)
+    fails_with 75 '' dlock -n job echo wrong
+    within 5000 "$start"
+    run timeout 20 dlock --status job # looking waits for nobody, and sees that flock(2) has it
+    equals "$status" 0
+    fails_with 69 'another process does not finish' dlock --release --owner=x job
+    kill -CONT "$(pid_of frozen)"
+    wait_until 10 test -e "$T/frozen"
+    fails_with 75 '' dlock -n job echo wrong
+    touch "$T/frozen.end"
+    wait "$(pid_of frozen)"
+    equals "$(files)" 0
+}
+
+@test "frozen while it takes the lock, and forced: another has it, and the frozen one waits for that" {
+    at_write -$STOP frozen -t 60s job
+    wait_until 10 is_frozen frozen
+    run dlock --force-release job
+    share other job
+    kill -CONT "$(pid_of frozen)"
+    sleep 0.3
+    [ ! -e "$T/frozen" ]
+    touch "$T/other.end"
+    wait "$(pid_of other)"
+    wait_until 10 test -e "$T/frozen"
+    touch "$T/frozen.end"
+    wait "$(pid_of frozen)"
+    equals "$(files)" 0
+}
+
+@test "frozen while it releases the lock: others wait, and have it when it runs again" {
+    touch "$T/stop_at_unlink"
+    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock job true 2>"$T/a.err" 3>&- 4>&- &
+    echo $! >"$T/a.pid"
+    wait_until 10 is_frozen a
+    fails_with 75 '' dlock -n job echo wrong
+    dlock -w 20 job echo next >"$T/out" 3>&- 4>&- &
+    local waiter=$!
+    kill -CONT "$(pid_of a)"
+    wait "$(pid_of a)"
+    wait "$waiter"
+    equals "$(cat "$T/out")" next
+    equals "$(files)" 0
+}
+
+@test "frozen while it releases the lock, and forced: what it takes from another when it runs again is found" {
+    touch "$T/stop_at_unlink"
+    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock job true 2>"$T/a.err" 3>&- 4>&- &
+    echo $! >"$T/a.pid"
+    wait_until 10 is_frozen a
+    dlock --force-release job
+    share other job
+    sleep 0.1 # until it is watched
+    kill -CONT "$(pid_of a)"
+    wait "$(pid_of a)"
+    local status=0
+    wait "$(pid_of other)" || status=$?
+    equals "$status" 124
+}
+
+@test "frozen before it enters the section: in nobody's way, and it starts anew with the new file" {
+    touch "$T/stop_at_section"
+    hold frozen
+    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock job -- "$T/frozen.sh" 2>"$T/frozen.err" 3>&- 4>&- &
+    echo $! >"$T/frozen.pid"
+    wait_until 10 is_frozen frozen
+    run dlock -n job echo first # and removes the file that the frozen one has open
+    equals "$output" first
+    share other job
+    kill -CONT "$(pid_of frozen)"
+    sleep 0.3
+    [ ! -e "$T/frozen" ]
+    touch "$T/other.end"
+    wait "$(pid_of other)"
+    wait_until 10 test -e "$T/frozen"
+    touch "$T/frozen.end"
+    wait "$(pid_of frozen)"
+    equals "$(files)" 0
+}
+
+@test "who gives up waiting removes the file that was kept for it" {
+    share a -s job
+    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock -w 1s job true 2>"$T/waiter.err" 3>&- 4>&- &
+    echo $! >"$T/waiter.pid"
+    wait_until 10 not dlock -n -s job true
+    touch "$T/stop_at_section" # it enters no section while it waits, only at the end
+    wait_until 10 is_frozen waiter
+    touch "$T/a.end"
+    wait "$(pid_of a)"
+    equals "$(files)" 1
+    kill -CONT "$(pid_of waiter)"
+    local status=0
+    wait "$(pid_of waiter)" || status=$?
+    equals "$status" 75
+    equals "$(files)" 0
+}
+
+@test "frozen while it gives up waiting: a lease that others have taken since keeps its file" {
+    share a -s job
+    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock -w 1s job true 2>"$T/waiter.err" 3>&- 4>&- &
+    echo $! >"$T/waiter.pid"
+    wait_until 10 sh -c 'dlock --status --json job | grep -q "\"waiters\":1"'
+    touch "$T/stop_at_section"
+    wait_until 10 is_frozen waiter
+    touch "$T/a.end"
+    wait "$(pid_of a)"
+    wait_until 10 dlock -n --acquire --slots=2 --owner=first -t 60s job # once the frozen one has lost its turn
+    dlock -n --acquire --slots=2 --owner=second -t 60s job
+    dlock --release --owner=first job
+    kill -CONT "$(pid_of waiter)"
+    local status=0
+    wait "$(pid_of waiter)" || status=$?
+    equals "$status" 75
+    fails_with 75 '' dlock -n job touch "$T/ran"
+    dlock --release --owner=second job
+    equals "$(files)" 0
+}
+
+@test "taken away by force: the command is stopped, and another may have the lock at once" {
+    share a -t 60s job
+    run dlock --force-release job
+    equals "$status" 0
+    run dlock -n job echo next
+    equals "$output" next
+    local status=0
+    wait "$(pid_of a)" || status=$?
+    equals "$status" 124
+    run dlock --status --json job
+    [[ $output == *'"losses":1'* ]]
+}
+
+@test "a frozen holder whose slot was released keeps its number, not its place among others" {
+    share a --slots=2 --owner=a -t 60s job
+    share b --slots=2 --owner=b -t 60s job
+    kill -STOP "$(pid_of a)"
+    wait_until 10 is_frozen a
+    run dlock --release --owner=a job
+    equals "$status" 0
+    # Its command still runs: nobody else may have its number.
+    fails_with 75 '' dlock -n --slots=2 job echo wrong
+    touch "$T/b.end"
+    wait "$(pid_of b)"
+    run dlock -n job echo alone # it is no holder any more
+    equals "$output" alone
+    kill -CONT "$(pid_of a)"
+    touch "$T/a.end"
+    wait "$(pid_of a)"
+    equals "$(files)" 0
+}
+
+@test "released from outside while it runs: told from a loss, the command goes on, and others get in at once" {
+    share a --owner=a -t 60s job
+    run dlock --release --owner=a job
+    equals "$status" 0
+    run dlock -n job echo next
+    equals "$output" next
+    touch "$T/a.end"
+    wait "$(pid_of a)"
+    run dlock --status --json job
+    [[ $output == *'"losses":0'* ]]
+}
+
+@test "released from outside, --hold-at-least holds on, and the record says so" {
+    share a --owner=a --hold-at-least=3s -t 60s job
+    run dlock --release --owner=a job
+    equals "$status" 0
+    fails_with 75 '' dlock -n job echo wrong
+    grep -qx 'released 1' "$F"
+    touch "$T/a.end"
+    wait "$(pid_of a)"
+    fails_with 75 '' dlock -n job echo wrong
+    fails_with 1 'released already' dlock --release --owner=a job
+    run dlock -w 10 job echo next
+    equals "$output" next
+}
+
+@test "the last of many to leave removes the file, also when others were killed" {
+    local label
+    for label in a b c d; do share $label -s job; done
+    kill -KILL "$(pid_of b)"
+    touch "$T/a.end" "$T/d.end"
+    wait "$(pid_of a)" "$(pid_of d)"
+    equals "$(files)" 1
+    touch "$T/c.end"
+    wait "$(pid_of c)"
+    equals "$(files)" 0
+}
+
+@test "a waiter that is killed after the file was kept for it: in nobody's way" {
+    share a -s job
+    dlock -w 60 job true 2>/dev/null 3>&- 4>&- &
+    echo $! >"$T/waiter.pid"
+    wait_until 10 not dlock -n -s job true
+    kill -STOP "$(pid_of waiter)"
+    touch "$T/a.end"
+    wait "$(pid_of a)"
+    kill -KILL "$(pid_of waiter)"
+    run dlock -w 5 -s job echo next
+    equals "$output" next
+    equals "$(files)" 0
+}
+
+@test "flock(1) and lslocks see what is shared and what is not" {
+    share a -s job
+    flock -n -s "$F" true
+    run flock -n -x "$F" true
+    equals "$status" 1
+    touch "$T/a.end"
+    wait "$(pid_of a)"
+    share b job
+    run flock -n -s "$F" true
+    equals "$status" 1
+}
+
+@test "looking keeps nobody out: takes succeed while many look" {
+    local i
+    (while [ ! -e "$T/stop" ]; do dlock --status job >/dev/null || true; done) 3>&- 4>&- &
+    (while [ ! -e "$T/stop" ]; do dlock --list >/dev/null || true; done) 3>&- 4>&- &
+    for i in {1..50}; do dlock -n job true || echo "$i" >>"$T/bad"; done
+    for i in {1..50}; do dlock -n -s job true || echo "$i" >>"$T/bad"; done
+    touch "$T/stop"
+    wait
+    [ ! -e "$T/bad" ]
+}
+
+@test "takes at the same time that do not exclude each other all succeed" {
+    local i
+    share a -s job
+    for i in {1..20}; do
+        dlock -n -s job true 3>&- 4>&- || echo "$i" >>"$T/bad" &
+    done
+    wait $(jobs -p | grep -vx "$(pid_of a)")
+    [ ! -e "$T/bad" ]
+    touch "$T/a.end"
+    wait "$(pid_of a)"
+    equals "$(files)" 0
+}
+
+@test "a detached lease of another boot is free" {
+    dlock --acquire --owner=me -t 1h job
+    fails_with 75 '' dlock -n job echo wrong
+    sed -i 's/^boot .*/boot 00000000-0000-0000-0000-000000000000/' "$F"
+    fails_with 1 'its lease has ended' dlock --extend --owner=me job
+    run dlock -n job echo next
+    equals "$output" next
+    equals "$(files)" 0
+}
+
+@test "where no boot has an id, a detached lease may be of any, but of none in which it would last longer than a lease can" {
+    dlock --acquire --owner=me -t 1h job
+    sed -i 's/^boot .*/boot /' "$F"
+    fails_with 75 '' dlock -n job echo wrong
+    # 31 days after now, which no lease of this boot can be.
+    sed -i "s/^expires .*/expires $(awk '{ printf "%d", ($1 + 31 * 86400) * 1e9 }' /proc/uptime)/" "$F"
+    run dlock -n job echo next
+    equals "$output" next
+}
+
+@test "garbled records: of a place that is locked, held by somebody unknown; else nobody's" {
+    share a -s job
+    share b -s job
+    head -c 300 /dev/urandom | dd of="$F" conv=notrunc bs=1 seek=16384 status=none
+    fails_with 75 '' dlock -n job echo wrong
+    run dlock --status job
+    equals "$status" 0
+    touch "$T/a.end"
+    wait "$(pid_of a)"
+    fails_with 75 'another client' dlock -v -n job echo wrong
+    touch "$T/b.end"
+    wait "$(pid_of b)"
+    run dlock -n job echo next
+    equals "$output" next
+    equals "$(files)" 0
+}
+
+@test "--list: sorted, long names by what is written in them, what is no lock of ours passed over" {
+    local long
+    long=$(printf 'x%.0s' {1..600})
+    dlock --acquire --owner=1 "$long" >/dev/null
+    dlock --acquire --owner=2 b/c >/dev/null
+    dlock --acquire --owner=3 'a b' >/dev/null
+    dlock --acquire --owner=4 --prefix=other: z >/dev/null
+    head -c 1000 /dev/urandom >"$T/locks/garbage.lock"
+    : >"$T/locks/dlock:empty.lock"
+    ln -s /etc/passwd "$T/locks/dlock:link.lock"
+    mkfifo "$T/locks/dlock:pipe.lock"
+    mkdir "$T/locks/dlock:dir.lock"
+    run timeout 20 dlock --list --json
+    equals "$status" 0
+    equals "$(grep -o '"key":"[^"]*"' <<<"$output")" "\"key\":\"a b\"
+\"key\":\"b/c\"
+\"key\":\"$long\""
+    run timeout 20 dlock --list --json 'b*'
+    equals "$(grep -o '"key":"[^"]*"' <<<"$output")" '"key":"b/c"'
+}
+
+@test "--lock-file: shared as flock -s has it, exclusive as flock -x" {
+    share a -s --lock-file="$T/exact" job
+    flock -n -s "$T/exact" true
+    run flock -n -x "$T/exact" true
+    equals "$status" 1
+    run dlock -n -s --lock-file="$T/exact" job echo beside
+    equals "$output" beside
+    fails_with 75 "held by .*pid $(pid_of a)" dlock -v -n --lock-file="$T/exact" job echo wrong
+    fails_with 64 'holds the lock in another mode' timeout 20 dlock -s --lock-file="$T/exact" job dlock --lock-file="$T/exact" job echo wrong
+    run dlock --status --lock-file="$T/exact" job
+    equals "$status" 0
+    [[ $output == *shared* ]]
+    touch "$T/a.end"
+    wait "$(pid_of a)"
+    run dlock --status --lock-file="$T/exact" job
+    equals "$status" 1
+}
+
+@test "released from outside, and frozen while it lets go: who waits for all has the lock, or waits on" {
+    touch "$T/stop_at_unlocked"
+    LD_PRELOAD=$HELPERS/fault_stop_at.so share released -s --owner=me -t 60s job
+    share other -s job
+    dlock --hold-at-least=100ms job echo in >"$T/out" 2>&1 3>&- 4>&- &
+    echo $! >"$T/waiter.pid"
+    wait_until 10 sh -c "dlock --status --json job | grep -q '\"waiters\":1'"
+    dlock --release --owner=me job
+    wait_until 10 is_frozen released
+    touch "$T/other.end"
+    wait_until 10 not kill -0 "$(pid_of other)"
+    sleep 1.5 # it has asked once more
+    kill -CONT "$(pid_of released)"
+    wait "$(pid_of waiter)"
+    equals "$(cat "$T/out")" in
+}

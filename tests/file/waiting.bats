@@ -1,0 +1,519 @@
+#!/usr/bin/env bats
+# Those who wait for a lock file come in the order in which they came, at once, and
+# whatever becomes of the others: the orders at the top of lock_queue.c and
+# file_waiter.c.
+load ../lib/common
+
+setup() {
+    common_setup
+    export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
+    F=$T/locks/dlock:job.lock
+    SANITIZED=$((${#SANITIZER} > 0))
+    LEASE=$((SANITIZED ? 8000 : 1500)) # time enough to begin to wait, in ms
+}
+teardown() { common_teardown; }
+
+pid_of() { cat "$T/$1.pid"; }
+ended() { ! kill -0 "$(pid_of "$1")" 2>/dev/null; }
+is_frozen() { grep -q '^State:[[:space:]]T' "/proc/$(pid_of "$1")/status"; }
+files() { find "$T/locks" -name '*.lock' | wc -l; }
+waiters() { dlock --status --json job | grep -o '"waiters":[0-9]*' | grep -o '[0-9]*'; }
+waiting() { [ "$(waiters)" = "$1" ]; }
+order() { tr '\n' ' ' <"$T/order"; }
+
+# share LABEL [DLOCK ARGUMENTS...]: holds in the background, until its end.
+share() {
+    hold "$1"
+    dlock "${@:2}" -- "$T/$1.sh" >/dev/null 2>"$T/$1.err" 3>&- 4>&- &
+    echo $! >"$T/$1.pid"
+}
+holds() { wait_until 10 test -e "$T/$1"; }
+leave() {
+    touch "$T/$1.end"
+    wait "$(pid_of "$1")"
+}
+
+# queue LABEL [DLOCK ARGUMENTS...]: waits, as the last one of those who do, and writes
+# down when it has the lock.
+queue() {
+    local before
+    before=$(waiters)
+    dlock "${@:2}" job -- sh -c "echo $1 >>'$T/order'" 2>"$T/$1.err" 3>&- 4>&- &
+    echo $! >"$T/$1.pid"
+    wait_until 10 waiting $((before + 1))
+}
+
+# through START LABEL...: all of these have had the lock, soon after START.
+through() {
+    local label
+    for label in "${@:2}"; do wait "$(pid_of "$label")"; done
+    soon $(($(now) - $1))
+}
+
+# holds_soon LABEL...
+holds_soon() {
+    local start label
+    start=$(now)
+    for label in "$@"; do holds "$label"; done
+    soon $(($(now) - start))
+}
+
+# soon MS: five who are woken by nothing but their intervals of asking take longer than
+# that; the machine may be busy.
+soon() { [ "$1" -lt $((SANITIZED ? 20000 : 2400)) ] || { echo "took $1 ms" >&2; return 1; }; }
+
+@test "ten waiters have the lock in the order in which they came, and leave no file behind" {
+    local i start
+    share a job && holds a
+    for i in {1..10}; do queue "$i"; done
+    start=$(now)
+    leave a
+    through "$start" {1..10}
+    equals "$(order)" '1 2 3 4 5 6 7 8 9 10 '
+    equals "$(files)" 0
+}
+
+@test "while somebody waits nobody gets in who comes later, also where the lock is free" {
+    share a job && holds a
+    queue first
+    kill -STOP "$(pid_of first)"
+    wait_until 10 is_frozen first
+    leave a
+    fails_with 75 'waited longer' dlock -v -n job touch "$T/ran"
+    if ((!SANITIZED)); then # its two seconds may be up
+        fails_with 75 '' dlock -n -s job touch "$T/ran"
+        fails_with 75 '' dlock -n --slots=2 job touch "$T/ran"
+    fi
+    run dlock --status job
+    equals "$status" 1
+    kill -CONT "$(pid_of first)"
+    wait "$(pid_of first)"
+    equals "$(order)" 'first '
+    [ ! -e "$T/ran" ]
+    equals "$(files)" 0
+}
+
+@test "a frozen head loses its turn in about two seconds, and is the last one when it runs again" {
+    local start
+    share a job && holds a
+    queue frozen
+    queue second
+    hold third
+    share third job
+    wait_until 10 waiting 3
+    kill -STOP "$(pid_of frozen)"
+    wait_until 10 is_frozen frozen
+    start=$(now)
+    leave a
+    wait "$(pid_of second)"
+    [ $(($(now) - start)) -ge 1500 ]
+    within 6000 "$start"
+    wait_until $((SANITIZED ? 10 : 2)) test -e "$T/third" # once is enough
+    queue fourth
+    kill -CONT "$(pid_of frozen)"
+    wait_until 10 waiting 2
+    sleep 1.5 # until it has looked around
+    start=$(now)
+    leave third
+    through "$start" fourth frozen
+    equals "$(order)" 'second fourth frozen '
+    equals "$(files)" 0
+}
+
+@test "a newcomer gets past a frozen head as well" {
+    share a job && holds a
+    queue frozen
+    kill -STOP "$(pid_of frozen)"
+    wait_until 10 is_frozen frozen
+    leave a
+    wait_until 5 dlock -n job true
+    run dlock -n job echo again
+    equals "$output" again
+    kill -CONT "$(pid_of frozen)"
+    wait "$(pid_of frozen)"
+    equals "$(files)" 0
+}
+
+@test "waiters that are frozen in the middle hold up the others for seconds, and no longer" {
+    share a job && holds a
+    queue 1
+    queue 2
+    queue 3
+    kill -STOP "$(pid_of 2)"
+    wait_until 10 is_frozen 2
+    touch "$T/a.end"
+    wait_until 15 ended 3
+    kill -CONT "$(pid_of 2)"
+    wait "$(pid_of 2)"
+    equals "$(order)" '1 3 2 '
+    equals "$(files)" 0
+}
+
+@test "waiters that are killed, the head and others, are passed over at once" {
+    local i start
+    share a job && holds a
+    for i in {1..8}; do queue "$i"; done
+    for i in 1 3 4 7 8; do kill -KILL "$(pid_of "$i")"; done
+    wait_until 10 waiting 3
+    start=$(now)
+    leave a
+    through "$start" 2 5 6
+    equals "$(order)" '2 5 6 '
+    equals "$(files)" 0
+}
+
+@test "a head that is killed while the lock is free: the next one has it at once" {
+    share a job && holds a
+    queue 1
+    queue 2
+    kill -STOP "$(pid_of 1)"
+    wait_until 10 is_frozen 1
+    leave a
+    local start
+    start=$(now)
+    kill -KILL "$(pid_of 1)"
+    through "$start" 2
+}
+
+@test "a holder that is killed: the next one has the lock at once" {
+    local start i sum=0
+    for i in {1..5}; do
+        rm -f "$T"/a*
+        share a job && holds a
+        queue next
+        start=$(now)
+        kill -KILL "$(pid_of a)"
+        through "$start" next
+        sum=$((sum + $(now) - start))
+    done
+    soon "$sum"
+    equals "$(files)" 0
+}
+
+@test "a lease without a process: who waits for it has it at once when it is released, and when it ends" {
+    local start i sum=0
+    for i in 1 2 3 4 5; do
+        dlock --acquire --owner=me -t 60s job
+        queue "$i"
+        start=$(now)
+        dlock --release --owner=me job
+        through "$start" "$i"
+        sum=$((sum + $(now) - start))
+    done
+    soon "$sum"
+    start=$(now)
+    dlock --acquire --owner=me -t ${LEASE}ms job
+    queue 6
+    through $((start + LEASE)) 6
+    equals "$(order)" '1 2 3 4 5 6 '
+    equals "$(files)" 0
+}
+
+@test "a lease without a process that is extended is waited for to its new end" {
+    local start
+    start=$(now)
+    dlock --acquire --owner=me -t ${LEASE}ms job
+    queue 1
+    dlock --extend --owner=me -t $((2 * LEASE))ms job
+    wait "$(pid_of 1)"
+    [ $(($(now) - start)) -ge $((2 * LEASE - 50)) ]
+    soon $(($(now) - start - 2 * LEASE))
+}
+
+@test "--hold-at-least: who waits has the lock when that is over" {
+    local start
+    start=$(now)
+    dlock --hold-at-least=${LEASE}ms job true
+    queue 1
+    through $((start + LEASE)) 1
+    equals "$(files)" 0
+}
+
+@test "waiters for a lock that is taken as a lease without a process each wait for the next" {
+    local i
+    share a job && holds a
+    for i in 1 2 3; do
+        dlock --acquire --owner="$i" -t 300ms job >/dev/null 2>&1 3>&- 4>&- &
+        echo $! >"$T/$i.pid"
+        wait_until 10 waiting "$i"
+    done
+    local start
+    start=$(now)
+    leave a
+    for i in 1 2 3; do wait "$(pid_of "$i")"; done
+    soon $(($(now) - start - 600))
+    run dlock -w 10 job echo last
+    equals "$output" last
+    equals "$(files)" 0
+}
+
+@test "--force-release while several wait: all of them have the lock, in their order" {
+    local i
+    share a -t 60s job && holds a
+    for i in 1 2 3 4; do queue "$i"; done
+    local start
+    start=$(now)
+    dlock --force-release job
+    through "$start" 1 2 3 4
+    equals "$(order)" '1 2 3 4 '
+    wait "$(pid_of a)" || true
+    equals "$(files)" 0
+}
+
+@test "a lock file that somebody removes or replaces while several wait" {
+    local i start
+    share a -t 60s job && holds a
+    for i in 1 2 3 4; do queue "$i"; done
+    start=$(now)
+    rm "$F"
+    through "$start" 1 2 3 4
+    share b -t 60s job && holds b
+    for i in 5 6; do queue "$i"; done
+    start=$(now)
+    : >"$T/locks/new" && mv "$T/locks/new" "$F"
+    through "$start" 5 6
+    equals "$(order)" '1 2 3 4 5 6 '
+    wait "$(pid_of a)" || true
+    wait "$(pid_of b)" || true
+    equals "$(files)" 0
+}
+
+@test "those who would share the lock get in together, up to the first who would not" {
+    share a job && holds a
+    local label
+    for label in b c d; do
+        share "$label" -s job
+    done
+    wait_until 10 waiting 3
+    share e job
+    wait_until 10 waiting 4
+    share f -s job
+    wait_until 10 waiting 5
+    leave a
+    holds_soon b c d
+    fails_with 75 '' dlock -n -s job touch "$T/ran"
+    leave b && leave c
+    [ ! -e "$T/e" ]
+    touch "$T/d.end"
+    holds_soon e
+    [ ! -e "$T/f" ]
+    touch "$T/e.end"
+    holds_soon f
+    leave f
+    equals "$(files)" 0
+}
+
+@test "--slots: each slot that gets free goes to the next who waits" {
+    local label
+    for label in a b; do share "$label" --slots=2 job && holds "$label"; done
+    share c --slots=2 job
+    wait_until 10 waiting 1
+    share d --slots=2 job
+    wait_until 10 waiting 2
+    fails_with 75 '' dlock -n --slots=2 job touch "$T/ran"
+    touch "$T/b.end"
+    holds_soon c
+    [ ! -e "$T/d" ]
+    kill -KILL "$(pid_of a)"
+    holds_soon d
+    leave c && leave d
+    equals "$(files)" 0
+}
+
+@test "who waits for a lock that its own token holds is in nobody's way" {
+    share a --slots=3 --owner=me job && holds a
+    share b --slots=3 --owner=me job
+    wait_until 10 sh -c "ls -l /proc/$(pid_of b)/fd | grep -q inotify"
+    run dlock -n --slots=3 job echo in
+    equals "$output" in
+    touch "$T/a.end"
+    holds_soon b
+    leave b
+    equals "$(files)" 0
+}
+
+@test "-w ends when it is over, for the head and for those behind" {
+    local start wait
+    share a job && holds a
+    for wait in 500ms 600ms; do # the second time as the second one
+        start=$(now)
+        run dlock -w $wait job touch "$T/ran"
+        equals "$status" 75
+        [ $(($(now) - start)) -ge "${wait%ms}" ]
+        soon $(($(now) - start - ${wait%ms}))
+        queue first
+    done
+    [ ! -e "$T/ran" ]
+}
+
+# Started without what a shell does to the signals of its jobs.
+with_signals() {
+    python3 - "$@" <<'P'
+import os, signal, subprocess, sys, time
+count, what = int(sys.argv[1]), sys.argv[2:]
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+waiter = subprocess.Popen(what)
+def waiting():
+    said = subprocess.run(["dlock", "--status", "--json", "job"], capture_output=True, text=True).stdout
+    return f'"waiters":{count}' in said
+while not waiting():
+    time.sleep(0.01)
+for _ in range(20): # of no concern to it, and lost on the way
+    waiter.send_signal(signal.SIGURG)
+time.sleep(0.1)
+assert waiter.poll() is None
+waiter.send_signal(signal.SIGINT)
+begin = time.monotonic()
+assert waiter.wait(10) == -signal.SIGINT, waiter.returncode
+assert time.monotonic() - begin < (5 if os.environ.get('SANITIZER') else 0.5)
+P
+}
+
+@test "a signal ends a waiter at once, the head and those behind" {
+    share a job && holds a
+    with_signals 1 dlock job touch "$T/ran"
+    queue first
+    with_signals 2 dlock job touch "$T/ran"
+    queue second
+    equals "$(waiters)" 2
+    leave a
+    wait "$(pid_of first)"
+    wait "$(pid_of second)"
+    equals "$(files)" 0
+    [ ! -e "$T/ran" ]
+}
+
+@test "a command inherits nothing from the wait: no descriptor, no signal's disposition, no mask" {
+    local show='readlink /proc/$$/fd/* | grep -vE "pipe:|/dev/null" || true; grep -E "^Sig(Blk|Ign|Cgt)" /proc/self/status'
+    dlock job -- bash -c "$show" >"$T/before" </dev/null 2>/dev/null 3>&- 4>&- &
+    wait $!
+    share a job && holds a
+    queue first
+    dlock job -- bash -c "$show" >"$T/after" </dev/null 2>/dev/null 3>&- 4>&- &
+    local waiter=$!
+    wait_until 10 waiting 2
+    leave a
+    wait "$waiter"
+    # But for signal 33, which the C library keeps for itself where there are threads.
+    plain() { grep -v "$T" "$1" | sed '/^SigIgn/s/\t0*\(.\)\(.\{8\}\)$/\t\2/'; }
+    equals "$(plain "$T/after")" "$(plain "$T/before")"
+    # One that is ignored stays so.
+    share a2 job && holds a2
+    queue second
+    bash -c "trap '' URG; exec dlock job -- grep ^SigIgn /proc/self/status" >"$T/ignored" 3>&- 4>&- &
+    waiter=$!
+    wait_until 10 waiting 2
+    leave a2
+    wait "$waiter"
+    [ $((0x$(awk '{ print $2 }' "$T/ignored") & 0x400000)) -ne 0 ]
+}
+
+@test "without a thread or without inotify the lock is had all the same, by asking" {
+    local start
+    share a job && holds a
+    LD_PRELOAD=$HELPERS/fault_inotify.so queue 1
+    # The watch of its lease needs a thread, too, but not of a command that is over at once.
+    LD_PRELOAD=$HELPERS/fault_pthread_create.so queue 2
+    start=$(now)
+    leave a
+    through "$start" 1 2
+    equals "$(order)" '1 2 '
+    equals "$(files)" 0
+}
+
+@test "two hundred waiters at once: one at a time, all of them, and next to no time spent while they wait" {
+    local i ticks
+    share a job && holds a
+    for i in {1..200}; do
+        dlock job -- sh -c "mkdir '$T/in' && rmdir '$T/in' || echo overlap >>'$T/bad'; echo x >>'$T/order'" 2>>"$T/err" 3>&- 4>&- &
+        echo $! >>"$T/pids"
+    done
+    wait_until 60 waiting 200
+    cpu() { sed 's/.*) //' $(sed 's|.*|/proc/&/stat|' "$T/pids") | awk '{ sum += $12 + $13 } END { print sum }'; }
+    ticks=$(cpu)
+    sleep 3
+    ticks=$(($(cpu) - ticks))
+    echo "ticks $ticks"
+    [ "${SANITIZER:-}" != '' ] || [ "$ticks" -lt 30 ]
+    touch "$T/a.end"
+    while read -r i; do wait "$i"; done <"$T/pids"
+    [ ! -e "$T/bad" ]
+    equals "$(wc -l <"$T/order")" 200
+    equals "$(files)" 0
+}
+
+@test "--lock-file: flock(1) and dlock have the file in the order in which they came" {
+    local i
+    # Who waits for the file, by /proc/locks.
+    stand() { [ "$(grep -c -- "-> FLOCK .*:$(stat -c %i "$T/exact") " /proc/locks)" = "$1" ]; }
+    flock "$T/exact" sh -c "touch '$T/in'; while [ ! -e '$T/out' ]; do sleep 0.01; done" 3>&- 4>&- &
+    wait_until 10 test -e "$T/in"
+    for i in {1..8}; do
+        if ((i % 2)); then
+            dlock --lock-file="$T/exact" job -- sh -c "echo $i >>'$T/order'" 2>"$T/$i.err" 3>&- 4>&- &
+        else
+            flock "$T/exact" sh -c "echo $i >>'$T/order'" 3>&- 4>&- &
+        fi
+        echo $! >"$T/$i.pid"
+        wait_until 10 stand "$i"
+    done
+    local start
+    start=$(now)
+    touch "$T/out"
+    through "$start" {1..8}
+    equals "$(order)" '1 2 3 4 5 6 7 8 '
+}
+
+@test "--lock-file: a file whose exclusive lock wants it open for writing, as on NFS" {
+    : >"$T/exact"
+    LD_PRELOAD=$HELPERS/fault_flock_as_on_nfs.so run dlock --lock-file="$T/exact" job echo in
+    equals "$output" in
+    share a --lock-file="$T/exact" job && holds a
+    LD_PRELOAD=$HELPERS/fault_flock_as_on_nfs.so fails_with 75 '' dlock -w 300ms --lock-file="$T/exact" job echo in
+    leave a
+    mkdir "$T/directory"
+    LD_PRELOAD=$HELPERS/fault_flock_as_on_nfs.so fails_with 73 'Bad file descriptor' dlock --lock-file="$T/directory" job echo in
+}
+
+@test "--lock-file: removed or replaced while some wait, a wait that ends, and a signal" {
+    local i start
+    share a --lock-file="$T/exact" job && holds a
+    start=$(now)
+    run dlock -w 400ms --lock-file="$T/exact" job touch "$T/ran"
+    equals "$status" 75
+    [ $(($(now) - start)) -ge 400 ]
+    soon $(($(now) - start - 400))
+    for i in 1 2 3; do
+        dlock --lock-file="$T/exact" job -- sh -c "echo $i >>'$T/order'" 2>"$T/$i.err" 3>&- 4>&- &
+        echo $! >"$T/$i.pid"
+    done
+    wait_until 10 sh -c "[ \$(grep -c -- '-> FLOCK .*:$(stat -c %i "$T/exact") ' /proc/locks) = 3 ]"
+    kill -TERM "$(pid_of 2)"
+    start=$(now)
+    local status=0
+    wait "$(pid_of 2)" || status=$?
+    equals "$status" 143
+    soon $(($(now) - start))
+    mv "$T/exact" "$T/old"
+    for i in 1 3; do wait "$(pid_of $i)"; done
+    within 6000 "$start"
+    equals "$(sort "$T/order" | tr '\n' ' ')" '1 3 '
+    [ ! -e "$T/ran" ]
+}
+
+@test "flock(1) that holds the file of a lock, and lets it go, is noticed" {
+    local start
+    mkdir -m 700 "$T/locks"
+    flock "$F" sh -c "touch '$T/in'; while [ ! -e '$T/out' ]; do sleep 0.01; done" 3>&- 4>&- &
+    wait_until 10 test -e "$T/in"
+    fails_with 75 '' dlock -w 100ms job true
+    [ -e "$F" ]
+    queue 1
+    queue 2
+    sleep 2.5 # and nobody is taken for frozen
+    start=$(now)
+    touch "$T/out"
+    through "$start" 1 2
+    equals "$(order)" '1 2 '
+    equals "$(files)" 0
+}

@@ -1,0 +1,27 @@
+#!/usr/bin/env bats
+# The inputs that fuzzing starts from, and those that it once found, in this
+# build. `make fuzz` looks for more.
+load ../lib/common
+# shellcheck source=tests/fuzz/fuzzers.bash
+. "$BATS_TEST_DIRNAME/fuzzers.bash"
+setup() { common_setup; }
+teardown() { common_teardown; }
+
+@test "no input of the fuzzers' corpus breaks its reader, or what is promised of it" {
+    local name
+    cd "$T"
+    for name in $fuzzers; do
+        run "$HELPERS/../fuzz/fuzz_$name" "$TESTS/fuzz/corpus/$name"/*
+        equals "$name $status" "$name 0"
+        [ "${output##*$'\n'}" = "$(ls "$TESTS/fuzz/corpus/$name" | wc -l) inputs" ]
+    done
+}
+
+@test "the same inputs, changed a little, break nothing either" {
+    local name
+    cd "$T"
+    for name in $fuzzers; do
+        run "$HELPERS/../fuzz/fuzz_$name" -runs=500 -seed=7 "$TESTS/fuzz/corpus/$name"/*
+        equals "$name $status" "$name 0"
+    done
+}

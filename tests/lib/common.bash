@@ -1,0 +1,184 @@
+# What all tests share: the program, a lock directory and a redis-server of
+# the test's own, and waiting for conditions with a bound.
+# shellcheck shell=bash
+
+TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+: "${DLOCK:=$TESTS/../src/dlock}"
+: "${HELPERS:=$TESTS/helpers}"
+
+# Nothing of the machine's own configuration or terminal takes part.
+common_setup() {
+    T=$BATS_TEST_TMPDIR
+    mkdir -p "$T/home" "$T/bin"
+    local variable
+    for variable in $(compgen -e | grep '^DLOCK_'); do unset "$variable"; done
+    unset XDG_CONFIG_HOME REDISCLI_AUTH NOTIFY_SOCKET
+    # Sanitizers want to be loaded before what a test preloads.
+    export ASAN_OPTIONS=verify_asan_link_order=0
+    export HOME=$T/home SHELL=/bin/sh LC_ALL=C.UTF-8 T
+    ln -sf "$DLOCK" "$T/bin/dlock"
+    export PATH=$T/bin:$PATH
+}
+
+common_teardown() {
+    local file
+    disown -a # bash would tell of each that is killed
+    for file in "$T"/*.pid; do
+        [ -e "$file" ] || continue
+        kill -KILL "$(cat "$file")" 2>/dev/null || true
+    done
+}
+
+# wait_until SECONDS COMMAND...: until it succeeds; fails when time is up. What
+# takes long is not asked for as often: each look costs some processes, of which
+# the tests beside would have more. Below 5 s a busy machine would be told of, and
+# not dlock: what has to be quick is measured by within.
+wait_until() {
+    local end=$((${EPOCHREALTIME/[.,]/} + ($1 < 5 ? 5 : $1) * 1000000)) tries=0
+    shift
+    until "$@" >/dev/null 2>&1; do
+        if ((${EPOCHREALTIME/[.,]/} > end)); then
+            echo "not in time: $*" >&2
+            return 1
+        fi
+        if ((tries++ < 10)); then sleep 0.01; else sleep 0.03; fi
+    done
+}
+
+# start_redis [NAME [ARGUMENTS...]]: a server on the Unix socket $T/NAME.sock.
+start_redis() {
+    local name=${1:-redis}
+    shift || true
+    redis-server --port 0 --unixsocket "$T/$name.sock" --daemonize no --save '' --appendonly no \
+        --dir "$T" --logfile "$T/$name.log" "$@" >/dev/null 2>&1 3>&- 4>&- &
+    echo $! >"$T/$name.pid"
+    disown
+    wait_until 20 redis_answers "$name"
+}
+
+redis_answers() { redis-cli -s "$T/$1.sock" ping 2>&1 | grep -qE 'PONG|NOAUTH|LOADING'; }
+
+stop_redis() {
+    local pid
+    pid=$(cat "$T/${1:-redis}.pid")
+    kill -KILL "$pid" 2>/dev/null || true
+    wait_until 10 not kill -0 "$pid"
+}
+
+redis() { redis-cli -s "$T/redis.sock" "$@"; }
+
+# The user "locker" with just the permissions that the manual names.
+manual_user() {
+    local manual
+    manual=$(sed -n '/^redis-cli ACL SETUSER/,/^\.Ed/p' "$TESTS/../doc/dlock.1" | sed '/^\.Ed/d; s/\\e$/\\/')
+    eval "redis ${manual#redis-cli}"
+}
+
+# manual_adds WHAT: the permissions that it adds for this, in the same section.
+manual_adds() { sed -nE "s/^\.It (Fl )?-?$1 .*Ta Li (\+.*) Ta .*/\2/p" "$TESTS/../doc/dlock.1" | grep .; }
+
+not() { ! "$@"; }
+
+# reword TEXT [FROM TO]...: the text of an example, with other words in some places.
+reword() {
+    local text=$1
+    shift
+    while [ $# -gt 0 ]; do
+        [[ $text == *"$1"* ]] || { echo "not in the example: $1" >&2; return 1; }
+        text=${text//"$1"/$2}
+        shift 2
+    done
+    printf '%s\n' "$text"
+}
+
+# fake_redis MODE [ARGUMENTS...]: a server that misbehaves, on $T/fake.sock.
+fake_redis() {
+    rm -f "$T/fake.sock"
+    python3 "$TESTS/fakes/fake_redis.py" "$T/fake.sock" "$@" >"$T/fake.log" 2>&1 3>&- 4>&- &
+    echo $! >"$T/fake.pid"
+    echo $! >"$T/fake-$!.pid" # there may be several in one test, one after the other
+    wait_until 30 test -S "$T/fake.sock"
+}
+
+# torture_proxy NAME: a proxy at $T/NAME.proxy before the server at $T/NAME.sock; ask_proxy NAME
+# FAULT [NUMBERS...]: does that (tests/torture/proxy.py).
+torture_proxy() {
+    rm -f "$T/$1.control"
+    mkfifo "$T/$1.control"
+    python3 "$TESTS/torture/proxy.py" "$T/$1.proxy" "$T/$1.sock" <>"$T/$1.control" >"$T/$1.said" 2>&1 3>&- 4>&- &
+    echo $! >"$T/$1-proxy.pid"
+    wait_until 30 test -S "$T/$1.proxy"
+}
+ask_proxy() {
+    local name=$1 before
+    before=$(grep -c "^ok" "$T/$name.said") || true
+    shift
+    echo "$*" >"$T/$name.control"
+    wait_until 10 said_ok "$name" "$before"
+}
+said_ok() { [ "$(grep -c '^ok' "$T/$1.said")" -gt "$2" ]; }
+
+# A port that nothing listens on at this moment.
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# run COMMAND...: sets status, output (both streams) and lines. Bats's own
+# warns of every 127, which is a status of ours like any other.
+run() {
+    status=0
+    output=$("$@" 2>&1 3>&- 4>&-) || status=$?
+    # shellcheck disable=SC2034
+    mapfile -t lines <<<"$output"
+}
+
+# now: milliseconds of a clock.
+now() { echo $((${EPOCHREALTIME/[.,]/} / 1000)); }
+
+# within MILLISECONDS START: no more of them have passed since START. A build
+# with a sanitizer starts its processes slower than anything it is told from:
+# TEST_SLACK are the milliseconds that it has beyond.
+within() {
+    local took=$(($(now) - $2))
+    [ "$took" -lt $(($1 + ${TEST_SLACK:-0})) ] || {
+        echo "it took $took ms" >&2
+        return 1
+    }
+}
+
+# fails_with STATUS PATTERN COMMAND...: the command ends with this status and
+# says something that matches (extended regular expression).
+fails_with() {
+    local want=$1 pattern=$2
+    shift 2
+    run "$@"
+    if [ "$status" -ne "$want" ] || ! grep -qE -- "$pattern" <<<"$output"; then
+        printf 'status %s, wanted %s; output, wanted /%s/:\n%s\n' "$status" "$want" "$pattern" "$output" >&2
+        return 1
+    fi
+}
+
+# equals GOT WANTED
+equals() {
+    [ "$1" = "$2" ] || {
+        printf 'got    %q\nwanted %q\n' "$1" "$2" >&2
+        return 1
+    }
+}
+
+# A command that shows that it runs, and stays until it is told to end.
+hold() { printf '#!/bin/sh\necho $$ >"%s.tmp" && mv "%s.tmp" "%s"\nwhile [ ! -e "%s.end" ]; do sleep 0.03; done\n' \
+    "$T/$1" "$T/$1" "$T/$1" "$T/$1" >"$T/$1.sh"; chmod +x "$T/$1.sh"; }
+
+# hold_lock NAME [DLOCK ARGUMENTS...]: holds in the background; $! is its pid.
+hold_lock() {
+    local name=$1
+    shift
+    hold held
+    dlock "$@" "$name" -- "$T/held.sh" >/dev/null 2>"$T/held.err" 3>&- 4>&- &
+    HOLDER=$!
+    echo "$HOLDER" >"$T/holder.pid"
+    wait_until 10 test -e "$T/held"
+}
+
+end_hold() { touch "$T/held.end"; }

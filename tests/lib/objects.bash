@@ -1,0 +1,18 @@
+# Compiles the program in one's own way, for what `make` does not build.
+# Environment: CPPFLAGS, as configured.
+# shellcheck shell=bash
+
+# compile_objects FOLDER COMPILER FLAGS...: FOLDER/X_NAME.o of each src/X/NAME.c.
+compile_objects() {
+    local folder=$1 sources source
+    shift
+    sources=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../src" && pwd)
+    # shellcheck disable=SC2016
+    find "$sources" -name '*.c' ! -name no_openssl.c | # which is of the static build
+        while read -r source; do
+            local object=${source#"$sources/"}
+            object=${object%.c}.o
+            printf '%s\0%s\0' "$source" "$folder/${object//\//_}"
+        done | FLAGS="$* -std=gnu11 -D_GNU_SOURCE -pthread ${CPPFLAGS-} -I$sources" \
+        xargs -0 -n 2 -P "$(nproc)" sh -c 'exec $FLAGS -c "$0" -o "$1"'
+}

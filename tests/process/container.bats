@@ -1,0 +1,198 @@
+#!/usr/bin/env bats
+# dlock as the first process of a container.
+load ../lib/common
+
+setup() {
+    common_setup
+    export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
+    unshare -pf --mount-proc --kill-child true 2>/dev/null || skip 'no namespaces here'
+}
+teardown() { common_teardown; }
+
+# The pid of the dlock that is pid 1 inside.
+inside() { pgrep -P "$CONTAINER"; }
+
+# contain COMMAND...: in the background, as pid 1 of a namespace of its own.
+contain() {
+    unshare -pf --mount-proc --kill-child "$@" >"$T/out" 2>"$T/err" 3>&- 4>&- &
+    CONTAINER=$!
+    echo "$CONTAINER" >"$T/container.pid"
+}
+
+@test "as pid 1: the command's status, and nothing said" {
+    run unshare -pf --mount-proc --kill-child dlock job -- sh -c 'exit 7'
+    equals "$status $output" '7 '
+    run unshare -pf --mount-proc --kill-child dlock job -- sh -c 'kill -KILL $$'
+    equals "$status $output" '137 '
+}
+
+@test "in unshare -p without -f nothing runs that could outlive dlock: 71, and why" {
+    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers, which start processes of their own'
+    fails_with 71 'cannot run touch: it would be in a pid namespace of its own; unshare\(1\) has -f for that' \
+        unshare -p dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
+}
+
+@test "as pid 1: TERM is passed on to the command" {
+    contain dlock job -- sh -c 'trap "echo got TERM; exit 33" TERM; touch "$T/ready"; while :; do sleep 0.01; done'
+    wait_until 10 test -e "$T/ready"
+    kill -TERM "$(inside)"
+    local status=0
+    wait "$CONTAINER" || status=$?
+    equals "$status $(cat "$T/out")" '33 got TERM'
+}
+
+@test "as pid 1: TERM while it waits for the lock ends it, with nothing run" {
+    hold_lock job
+    contain dlock -w 60 job touch "$T/ran"
+    blocked() { grep -q '^SigBlk:.*[1-9a-f]' "/proc/$(inside)/status"; }
+    wait_until 10 blocked
+    kill -TERM "$(inside)"
+    local status=0
+    wait "$CONTAINER" || status=$?
+    equals "$status" 143
+    [ ! -e "$T/ran" ]
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "as pid 1: TERM while it waits for the lock to be free ends it" {
+    hold_lock job
+    contain dlock --wait-free -w 20 job
+    blocked() { grep -q '^SigBlk:.*[1-9a-f]' "/proc/$(inside)/status"; }
+    wait_until 10 blocked
+    kill -TERM "$(inside)"
+    local status=0
+    wait "$CONTAINER" || status=$?
+    equals "$status" 143
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "as pid 1: orphans that end are reaped" {
+    contain dlock job -- sh -c 'i=0; while [ $i -lt 30 ]; do (sh -c "sleep 0.02 & exit" &); i=$((i + 1)); done
+        touch "$T/ready"; while [ ! -e "$T/end" ]; do sleep 0.05; done'
+    wait_until 10 test -e "$T/ready"
+    no_zombies() { ! ps -o stat= --ppid "$(inside)" | grep -q Z; }
+    wait_until 10 no_zombies
+    touch "$T/end"
+    wait "$CONTAINER"
+}
+
+@test "as pid 1: the whole tree is stopped when the lease ends" {
+    run unshare -pf --mount-proc --kill-child dlock -t 1s job -- sh -c \
+        'setsid sh -c "trap \"\" TERM; exec sleep 77777" & exec sleep 77777'
+    equals "$status" 124
+    not pgrep -f 'sleep 77777'
+}
+
+@test "a /proc of another pid namespace is not believed: the command is stopped all the same, and nobody else" {
+    sleep 66666 >/dev/null 2>&1 3>&- 4>&- &
+    echo $! >"$T/other.pid"
+    run timeout 30 unshare -pf --kill-child dlock -t 1s job sleep 600
+    equals "$status" 124
+    kill -0 "$(cat "$T/other.pid")"
+}
+
+@test "a /proc of another pid namespace: --tree still passes the stop on, and pid 1 stops all in its namespace" {
+    run timeout 30 unshare -pf --kill-child dlock --tree -t 3s --grace=2s job -- bash -c 'trap "echo got TERM; exit 3" TERM; while :; do sleep 0.01; done'
+    equals "$status" 124
+    [[ $output == *'got TERM'* ]]
+    run timeout 30 unshare -pf --kill-child dlock -t 1s job -- sh -c 'setsid sh -c "trap \"\" TERM; while :; do date +%s >\"$T/alive\"; sleep 0.05; done" & sleep 60'
+    equals "$status" 124
+    rm "$T/alive"
+    sleep 0.3 # it would be made again
+    [ ! -e "$T/alive" ]
+}
+
+# same_start [VARIABLE=VALUE...] COMMAND...: as if all had started in one tick of the clock.
+same_start() { env LD_PRELOAD="$HELPERS/fault_same_start.so" "$@"; }
+
+# use_store NAME: in the place of the lock directory.
+use_store() {
+    [ "$1" = redis ] || return 0
+    unset DLOCK_BACKEND
+    start_redis
+    export DLOCK_REDIS=unix://$T/redis.sock
+}
+
+# second COMMAND...: as pid 1 of another container than `contain`, started in the same tick.
+second() { same_start unshare -pf --mount-proc --kill-child "$@"; }
+
+# first SCRIPT: in a container, up to the end of the test; "$stay" in it waits for that.
+first() {
+    rm -f "$T/ready" "$T/end"
+    contain env LD_PRELOAD="$HELPERS/fault_same_start.so" sh -c "$1"
+    wait_until 10 test -e "$T/ready"
+}
+stay='touch "$T/ready"; while [ ! -e "$T/end" ]; do sleep 0.05; done'
+end_first() {
+    touch "$T/end"
+    wait "$CONTAINER"
+}
+
+@test "two containers of one host that start in the same tick: the second does not run under the first one's lock" {
+    local store mode
+    for store in file redis; do
+        use_store "$store"
+        for mode in --ttl=60s --slots=1; do
+            first "exec dlock $mode job -- sh -c '$stay'"
+            fails_with 75 'held by .*, pid 1, sh, ' second dlock -v "$mode" -n job touch "$T/ran"
+            fails_with 75 'not free after' second dlock -v --wait-free -n job
+            [ ! -e "$T/ran" ]
+            end_first
+            run second dlock -n "$mode" job echo ran
+            equals "$status $output" '0 ran'
+        done
+        # A share of its own, with its own end.
+        first "exec dlock -s --owner=first job -- sh -c '$stay'"
+        run second dlock -s -n --owner=second job dlock --status job
+        equals "$status $(grep -c '^  owner' <<<"$output")" '0 2'
+        end_first
+    done
+}
+
+@test "two containers of one host that start in the same tick: the second does not release the first one's lock" {
+    local store
+    for store in file redis; do
+        use_store "$store"
+        first "exec dlock -t 60s job -- sh -c '$stay; dlock --current >\"\$T/own\"'"
+        fails_with 64 'does not run under that lock' second dlock --release job
+        fails_with 64 'does not run under that lock' second dlock --extend -t 1s job
+        end_first
+        grep -q job "$T/own"
+        rm "$T/own"
+        # Where a script is pid 1 and the lock is attached to it.
+        first "dlock --attach=1 -t 60s job || exit; $stay; dlock --current >\"\$T/own\""
+        run second sh -c 'dlock --current; dlock --release; exit 0'
+        [[ $output != *job* ]]
+        fails_with 75 'held by' second dlock -v -n job touch "$T/ran"
+        end_first
+        grep -q job "$T/own"
+        rm "$T/own"
+    done
+}
+
+@test "a container inside the lock's command is inside the lock, by the environment" {
+    local store
+    for store in file redis; do
+        use_store "$store"
+        run timeout 20 dlock job -- unshare -pf --mount-proc --kill-child dlock -n job -- unshare -pf --kill-child dlock -n job echo ok
+        equals "$status $output" '0 ok'
+        run timeout 20 dlock -s job -- unshare -pf --mount-proc --kill-child dlock -v -n -s job true
+        [[ $status -eq 0 && $output == *'held already by the command that this runs in'* ]]
+        run timeout 20 dlock job -- unshare -pf --mount-proc --kill-child dlock -n job -- dlock --extend job
+        equals "$status" 0
+    done
+}
+
+@test "where the pid namespace is not known, the environment tells of an outer lock, and the processes do not" {
+    local store
+    for store in file redis; do
+        use_store "$store"
+        run same_start FAULT_NO_SPACE=1 timeout 20 dlock job -- dlock -n job echo ok
+        equals "$status $output" '0 ok'
+        fails_with 75 'held by' same_start FAULT_NO_SPACE=1 timeout 20 dlock job -- env -u DLOCK_HELD dlock -v -n job echo wrong
+    done
+}

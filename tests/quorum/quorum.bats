@@ -1,0 +1,650 @@
+#!/usr/bin/env bats
+# One lock on several servers. Each test has servers of its own, $T/1.sock and on.
+load ../lib/common
+setup() { common_setup; }
+teardown() { common_teardown; }
+
+url() { echo "unix://$T/$1.sock"; }
+
+# quorum NUMBER [DOWN]: starts so many servers; names so many and DOWN more, of
+# which nothing is there.
+quorum() {
+    local i
+    DLOCK_REDIS=
+    for ((i = 1; i <= $1 + ${2:-0}; i++)); do
+        DLOCK_REDIS+=" $(url "$i")"
+        [ "$i" -gt "$1" ] || serve "$i"
+    done
+    export DLOCK_REDIS
+    for ((i = 1; i <= $1; i++)); do wait_until 20 redis_answers "$i"; done
+}
+
+# serve NAME [COMMAND...]: a server that is not waited for.
+serve() {
+    local name=$1
+    shift
+    "$@" redis-server --port 0 --unixsocket "$T/$name.sock" --daemonize no --save '' --appendonly no --dir "$T" \
+        --logfile "$T/$name.log" >/dev/null 2>&1 3>&- 4>&- &
+    echo $! >"$T/$name.pid"
+    disown
+}
+
+on() { redis-cli -s "$T/$1.sock" "${@:2}"; }
+is_free_on() { [ "$(on "$1" exists dlock:job)" = 0 ]; }
+is_held_on() { [ "$(on "$1" exists dlock:job)" = 1 ]; }
+has_fence_on() { [ "$(fence_on "$1")" -ge "$2" ]; }
+fence_on() { on "$1" hget '{dlock:job}:meta' fence; }
+freeze() { kill -STOP "$(cat "$T/$1.pid")"; }
+
+# ends_with STATUS PID
+ends_with() {
+    local status=0
+    wait "$2" || status=$?
+    equals "$status" "$1"
+}
+
+@test "three servers: taken on all, with the command's fence, released on all" {
+    quorum 3
+    printf '#!/bin/sh\necho $DLOCK_OWNER $DLOCK_FENCE $DLOCK_BACKEND >"$T/seen"\nexec "$T/held.sh"\n' >"$T/see.sh"
+    chmod +x "$T/see.sh"
+    hold held
+    dlock -v job "$T/see.sh" 2>"$T/held.err" 3>&- 4>&- &
+    HOLDER=$!
+    wait_until 10 test -e "$T/held"
+    local token fence backend i
+    read -r token fence backend <"$T/seen"
+    for i in 1 2 3; do
+        wait_until 10 is_held_on $i
+        equals "$(on $i get dlock:job)" "$token"
+        wait_until 10 has_fence_on $i "$fence" # on a bare majority at first
+    done
+    run dlock --status --json job
+    [[ $output == *"\"fence\":$fence,"* ]]
+    equals "$backend" redis
+    end_hold
+    ends_with 0 "$HOLDER"
+    grep -qE "taken \(redis, fence $fence, on [23] of 3 servers.*\) after" "$T/held.err"
+    for i in 1 2 3; do is_free_on $i; done
+}
+
+@test "several --redis of the command line count instead of those of the environment; a dlock inside finds them" {
+    quorum 3
+    local all=$DLOCK_REDIS
+    unset DLOCK_REDIS
+    DLOCK_REDIS="unix://$T/none.sock" dlock -r "$(url 1)" -r "$(url 2)" job --redis="$(url 3)" -- sh -c 'unset DLOCK_REDIS
+        dlock --current && dlock --extend --ttl=2h && dlock --release' >"$T/out"
+    grep -q '^job (redis), lease ends' "$T/out"
+    for i in 1 2 3; do is_free_on $i; done
+    printf 'redis = %s\n' "$all" >"$T/home/dlock.conf"
+    mkdir -p "$T/home/.config/dlock" && mv "$T/home/dlock.conf" "$T/home/.config/dlock/"
+    fails_with 0 'held already by the command' dlock -v job dlock -v job true
+    # With passwords, which the command is not told; the file sets them apart in another way.
+    for i in 1 2 3; do on $i config set requirepass secret >/dev/null; done
+    local with=() i
+    for i in 1 2 3; do with+=("unix://:secret@$T/$i.sock"); done
+    printf 'redis = %s   %s  %s\n' "${with[@]}" >"$T/home/.config/dlock/dlock.conf"
+    chmod 600 "$T/home/.config/dlock/dlock.conf"
+    dlock -r "${with[0]}" -r "${with[1]}" -r "${with[2]}" job dlock --extend --ttl=2h
+    for i in 1 2 3; do redis-cli -s "$T/$i.sock" -a secret config set requirepass '' >/dev/null 2>&1; done
+    # Of one source the weaker is not added to.
+    fails_with 69 "unix://$T/none.sock" dlock -r "unix://$T/none.sock" --outage=0 job true
+}
+
+@test "what is no quorum is refused: two servers, one of them twice, too many, --slots" {
+    fails_with 64 '--redis: 2 servers are no quorum' dlock -r unix:///a -r unix:///b job touch "$T/ran"
+    fails_with 64 '--redis: URL 3: .*is the server of URL 1 again' \
+        dlock -r redis://one:6379/1 -r unix:///a -r redis://ONE/2 job touch "$T/ran"
+    fails_with 64 'more than 15 servers' dlock -r "$(printf 'unix:///%s ' {1..16})" job touch "$T/ran"
+    fails_with 64 'URL 2: it begins with none of the schemes' dlock -r unix:///a -r ftp://x -r unix:///b job touch "$T/ran"
+    DLOCK_REDIS="unix:///a unix:///b" fails_with 78 'DLOCK_REDIS: 2 servers are no quorum' dlock job touch "$T/ran"
+    DLOCK_REDIS="unix:///a unix:///b unix:///c" fails_with 64 '--slots: several servers cannot count' \
+        dlock --slots=2 job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "one server under several names is found out, and never makes a majority of one" {
+    quorum 2
+    ln -s 1.sock "$T/alias.sock"
+    ln -s 1.sock "$T/other.sock"
+    DLOCK_REDIS="$(url 1) $(url alias) $(url other)" fails_with 78 \
+        '2 of 3 servers cannot be asked.*it is the server of another URL under another name' dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    is_free_on 1
+    DLOCK_REDIS="$(url 1) $(url alias) $(url 2)" wait_until 10 fails_with 0 'the server of another URL' dlock -v job true
+}
+
+@test "no thread can be started: no command runs unwatched, nothing is left, and a release reaches all" {
+    quorum 3
+    local token
+    fails_with 71 'thread that watches the lease' env LD_PRELOAD="$HELPERS/fault_pthread_create.so" dlock job sleep 30
+    for i in 1 2 3; do is_free_on $i; done
+    token=$(dlock --acquire job)
+    LD_PRELOAD="$HELPERS/fault_pthread_create.so" dlock --release --owner="$token" job
+    for i in 1 2 3; do is_free_on $i; done
+}
+
+@test "one of three hangs, another is in others' hands for a while: who contends does not wait for the one that hangs" {
+    quorum 3
+    local start
+    freeze 3
+    on 1 set dlock:job foreign px 500
+    start=$(now)
+    run dlock --connect-timeout=10s -w 8 job echo ran
+    equals "$status $output" '0 ran'
+    within 3000 "$start"
+    # Nor is the one that it has kept from the others meanwhile.
+    on 1 set dlock:job foreign
+    start=$(now)
+    fails_with 75 '' dlock --connect-timeout=10s -n job true
+    within 3000 "$start"
+    is_free_on 2
+}
+
+@test "one of three is far, another is in others' hands: who asks only once has the lock all the same" {
+    quorum 3
+    far 300 3
+    on 1 set dlock:job foreign
+    DLOCK_REDIS="$(url 1) $(url 2) $(url far3)" run dlock -n job echo ran
+    equals "$status $output" '0 ran'
+    is_free_on 2
+    is_free_on 3
+}
+
+# far MILLISECONDS NUMBER...: so far away are these servers, at $T/farNUMBER.sock.
+far() {
+    local i late=$1
+    shift
+    for i; do
+        python3 "$TESTS/fakes/fake_redis.py" "$T/far$i.sock" delay="$late" "$T/$i.sock" >/dev/null 2>&1 3>&- 4>&- &
+        echo $! >"$T/far$i.pid"
+    done
+    for i; do wait_until 30 test -S "$T/far$i.sock"; done
+}
+
+@test "servers that are far away: the lock is had with one of five down, and one that was restarted gets it again" {
+    quorum 4
+    far 120 1 2 3 4
+    local all="$(url far1) $(url far2) $(url far3) $(url far4) $(url none)"
+    DLOCK_REDIS=$all fails_with 0 'taken .*on [34] of 5 servers' dlock -v --outage=0 job true
+    export DLOCK_REDIS="$(url far1) $(url far2) $(url far3)"
+    hold_lock job --ttl=10
+    wait_until 10 is_held_on 3
+    stop_redis 3
+    serve 3
+    wait_until 10 redis_answers 3
+    wait_until 8 is_held_on 3
+    end_hold
+    wait "$HOLDER"
+    is_free_on 3
+}
+
+@test "a signal while a majority is frozen ends dlock soon" {
+    quorum 3
+    freeze 1
+    freeze 2
+    dlock --connect-timeout=60 job touch "$T/ran" 2>/dev/null 3>&- 4>&- &
+    local waiter=$!
+    wait_until 10 is_held_on 3
+    local start=$(now)
+    kill -TERM "$waiter"
+    wait "$waiter" || true
+    within 5000 "$start"
+    is_free_on 3
+    [ ! -e "$T/ran" ]
+}
+
+@test "one of three down, two of five: the lock is had; one more: 69, nothing run, nothing left on the living" {
+    quorum 4 1
+    local all="$DLOCK_REDIS"
+    fails_with 0 'on [34] of 5 servers; .*unix://.*/5.sock\?db=0: ' dlock -v job true
+    stop_redis 4
+    fails_with 0 'on 3 of 5 servers' dlock -v job true
+    export DLOCK_REDIS="$(url 1) $(url 2) $(url 4)"
+    fails_with 0 'on 2 of 3 servers' dlock -v job true
+    run dlock job true
+    equals "$status $output" '0 ' # a minority that is down is not worth a mail
+    stop_redis 3
+    export DLOCK_REDIS=$all
+    fails_with 69 '[345] of 5 servers cannot be asked, and 3 are needed: unix://.*3.sock.*4.sock.*5.sock' \
+        dlock --outage=200ms job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    is_free_on 1
+    is_free_on 2
+    fails_with 69 'servers cannot be asked' dlock --status --outage=0 job
+}
+
+@test "a frozen server costs little time, neither a run nor a release; what it does late is given back" {
+    quorum 3
+    freeze 2
+    local start=$(now)
+    fails_with 0 'on 2 of 3 servers; unix://.*/2.sock\?db=0: it was slower than the others' \
+        dlock -v --connect-timeout=20 job true
+    within 2500 "$start"
+    kill -CONT "$(cat "$T/2.pid")"
+    wait_until 10 redis_answers 2
+    wait_until 5 is_free_on 2
+}
+
+@test "a server that is slow once has the lock soon after, for the rest of the lease alone" {
+    quorum 3
+    freeze 2
+    hold_lock job --ttl=20
+    kill -CONT "$(cat "$T/2.pid")"
+    wait_until 20 is_held_on 2
+    local first
+    first=$(on 1 pttl dlock:job) # asked before the other, which only gets less meanwhile
+    [ "$(on 2 pttl dlock:job)" -le "$first" ]
+    end_hold
+    wait "$HOLDER"
+    for i in 1 2 3; do is_free_on $i; done
+}
+
+@test "a server that is back has the lock before the next check would come" {
+    quorum 2 1
+    local start
+    hold_lock job --ttl=1h # checked every 10 s
+    serve 3
+    wait_until 20 redis_answers 3
+    start=$(now)
+    wait_until 20 is_held_on 3
+    within 6000 "$start"
+    end_hold
+    wait "$HOLDER"
+    for i in 1 2 3; do is_free_on $i; done
+}
+
+@test "a server that forgets the lock has it again soon, though another has been down for long" {
+    quorum 4 1
+    hold_lock job --ttl=1h
+    local start i
+    for i in 1 2 3 4; do wait_until 10 is_held_on $i; done
+    for i in 1 2 3 4 5 6; do # each time it looks, and finds the fifth still down
+        on 1 pexpire dlock:job 3600000 >/dev/null
+        sleep 0.15
+    done
+    on 2 del dlock:job >/dev/null
+    start=$(now)
+    wait_until 20 is_held_on 2
+    within 5000 "$start"
+    end_hold
+    wait "$HOLDER"
+    for i in 1 2 3 4; do is_free_on $i; done
+}
+
+@test "a server that restarts empty while the lock is held gets it again; the command runs on" {
+    quorum 3
+    hold_lock job -v --ttl=10
+    for i in 1 2 3; do wait_until 10 is_held_on $i; done
+    stop_redis 1
+    wait_until 10 grep -q 'the lock stands on [12] of 3 servers; unix://' "$T/held.err" # said once, maybe of one that was slow
+    serve 1
+    wait_until 20 is_held_on 1
+    kill -0 "$HOLDER"
+    fails_with 75 "held by" dlock -n -v job touch "$T/ran"
+    end_hold
+    wait "$HOLDER"
+    [ ! -e "$T/ran" ]
+}
+
+@test "the lock is gone on a majority: the command is stopped at once, exit 124, and nothing is left" {
+    quorum 3
+    hold_lock job --ttl=10
+    for i in 1 2 3; do wait_until 10 is_held_on $i; done
+    on 1 del dlock:job # one is not enough
+    wait_until 20 is_held_on 1
+    on 1 del dlock:job
+    local start=$(now)
+    on 3 set dlock:job another
+    ends_with 124 "$HOLDER"
+    within 4000 "$start"
+    grep -qE '2 of 3 servers do not grant it: .*(1|2).sock' "$T/held.err"
+    wait_until 5 is_free_on 2
+    is_free_on 1
+    equals "$(on 3 get dlock:job)" another
+}
+
+# is_stopped: what hold_lock has started is stopped since the lock is lost, and nothing of it is left on server 1.
+is_stopped() {
+    wait_until 10 not kill -0 "$(cat "$T/held")"
+    ends_with 124 "$HOLDER"
+    grep -qE '2 of 3 servers do not grant it: .*2.sock.* is gone; .*3.sock' "$T/held.err"
+    is_free_on 1
+}
+
+@test "one of a bare majority forgets the lock, the third was never reached: the command is stopped, exit 124" {
+    quorum 2 1
+    hold_lock job --ttl=1h
+    on 2 flushall
+    is_stopped
+}
+
+@test "one of a bare majority forgets the lock, the third was in others' hands for a moment: the command is stopped, exit 124" {
+    quorum 3
+    on 3 set dlock:job another px 200
+    hold_lock job --ttl=1h
+    freeze 3
+    on 2 flushall
+    is_stopped
+}
+
+@test "the lock is removed on one server after the other: it is lost, and not taken again on each" {
+    quorum 3
+    hold_lock job --ttl=10
+    local start=$(now)
+    for i in 1 2 3; do
+        on $i del dlock:job
+        sleep 0.2
+    done
+    ends_with 124 "$HOLDER"
+    within 4000 "$start"
+    for i in 1 2 3; do is_free_on $i; done
+}
+
+@test "a majority dies while the lock is held: the command has it to the end of the lease, no longer" {
+    quorum 3
+    local start=$(now)
+    hold_lock job --ttl=1500ms --grace=300ms
+    stop_redis 1
+    stop_redis 2
+    local command=$(cat "$T/held")
+    wait_until 10 not kill -0 "$command"
+    [ $(($(now) - start)) -ge 1000 ]
+    kill -TERM "$HOLDER" # or it would try to release for 5 s
+    ends_with 124 "$HOLDER"
+    grep -q '2 of 3 servers cannot be asked' "$T/held.err"
+}
+
+@test "a server that says yes to everything, and one that talks nonsense, do not make a lock" {
+    quorum 3
+    hold_lock job
+    fake_redis error='OOM no'
+    local mode
+    for mode in nonsense close; do
+        kill "$(cat "$T/fake.pid")"
+        fake_redis $mode
+        export DLOCK_REDIS="$(url 1) $(url fake) $(url 3)"
+        fails_with 75 'held by' dlock -nv job touch "$T/ran"
+        fails_with 0 'on 2 of 3 servers; .*fake.sock' dlock -v "other$mode" true
+    done
+    # One that says that nobody has it, which is so there.
+    serve 4
+    wait_until 20 redis_answers 4
+    DLOCK_REDIS="$(url 1) $(url 2) $(url 4)" fails_with 75 'held by' dlock -nv job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    wait_until 5 is_free_on 4
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "ten at once, over and over: one at a time, and all get it" {
+    quorum 3
+    export COUNT=$T/count
+    echo 0 >"$COUNT"
+    cat >"$T/add.sh" <<'S'
+mkdir "$T/inside" || exit 1
+n=$(cat "$COUNT"); echo $((n + 1)) >"$COUNT"
+rmdir "$T/inside"
+S
+    local pids=() i
+    for i in {1..10}; do
+        (for _ in 1 2 3; do dlock -w 30 job sh "$T/add.sh" || exit 1; done) >>"$T/out" 2>&1 3>&- 4>&- &
+        pids+=($!)
+    done
+    for i in "${pids[@]}"; do wait "$i"; done
+    equals "$(cat "$COUNT")" 30
+    for i in 1 2 3; do is_free_on $i; done
+}
+
+# ahead SECONDS COMMAND...: with a wall clock of its own.
+ahead() {
+    local folder=$T/ahead$1
+    mkdir "$folder" && echo "$1" >"$folder/wall_clock"
+    shift
+    T=$folder LD_PRELOAD=$HELPERS/fault_wall_clock.so exec "$@"
+}
+
+@test "others have the lock before the fence is written to a majority: held by them, exit 75" {
+    serve 1
+    serve 2 ahead -86400 # so the fence of the other is written there
+    for i in 1 2; do wait_until 20 redis_answers $i; done
+    torture_proxy 2
+    ask_proxy 2 delay 0.5
+    DLOCK_REDIS="$(url 1) unix://$T/2.proxy $(url none)" \
+        dlock -nv job touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
+    local taker=$!
+    wait_until 10 is_held_on 2
+    on 2 set dlock:job another >/dev/null
+    ends_with 75 "$taker"
+    grep -q 'held by ' "$T/err"
+    [ ! -e "$T/ran" ]
+    is_free_on 1
+    equals "$(on 2 get dlock:job)" another
+}
+
+@test "the fence rises though the server with the highest goes and the clock of another is behind" {
+    serve 1 ahead -172800
+    serve 2 ahead -86400
+    serve 3
+    for i in 1 2 3; do wait_until 20 redis_answers $i; done
+    export DLOCK_REDIS="$(url 1) $(url 2) $(url 3)"
+    local first second third
+    first=$(dlock job sh -c 'echo $DLOCK_FENCE')
+    [[ "$(fence_on 1) $(fence_on 2)" == *"$first"* ]] # the one that was slower may be without
+    stop_redis 3
+    second=$(dlock job sh -c 'echo $DLOCK_FENCE')
+    [ "$second" -gt "$first" ]
+    serve 3 ahead -259200
+    wait_until 20 redis_answers 3
+    stop_redis 2
+    third=$(dlock job sh -c 'echo $DLOCK_FENCE')
+    [ "$third" -gt "$second" ]
+    # In shared mode the holder's own record has it as well.
+    run dlock -s other sh -c 'echo $DLOCK_FENCE; dlock --status --json other'
+    [[ $output == *"\"fence\":${lines[0]},"* ]]
+}
+
+@test "what stands on a minority is no lock: told by --status, in the way of nobody, removed by --force-release" {
+    quorum 3
+    on 2 set dlock:job another px 100000
+    fails_with 1 'on 1 of 3 servers it stands for another client, which is no lock' dlock --status job
+    dlock job true
+    equals "$(on 2 get dlock:job)" another
+    [ -z "$(dlock --list)" ]
+    dlock --force-release job
+    is_free_on 2
+    on 2 set dlock:job another px 100000
+    on 3 set dlock:job another px 90000
+    fails_with 0 'held.*another client|another client' dlock --status job
+    fails_with 75 'held by another client, whose lease ends in 1m2' dlock -nv job touch "$T/ran"
+    is_free_on 1
+    [ ! -e "$T/ran" ]
+}
+
+@test "the replies to --force-release are lost on a majority: who has the lock there by then keeps it, and the first is named" {
+    quorum 3
+    fails_with 1 'nobody holds' dlock --force-release other
+    dlock --acquire --owner=first job >/dev/null
+    local i
+    for i in 2 3; do
+        fake_redis lose=1 "$T/$i.sock" SET dlock:job next NX
+        mv "$T/fake.sock" "$T/fake$i.sock"
+    done
+    DLOCK_REDIS="$(url 1) $(url fake2) $(url fake3)"
+    fails_with 0 '"was":\[\{"owner":"first"' dlock --force-release --json job
+    [[ $output != *next* ]]
+    equals "$(on 1 exists dlock:job) $(on 2 get dlock:job) $(on 3 get dlock:job)" '0 next next'
+}
+
+@test "acquire, extend, list and release by token, with one server down" {
+    quorum 2 1
+    local token
+    token=$(dlock --acquire --ttl=10 job)
+    fails_with 0 'job' dlock --list
+    dlock --extend --owner="$token" --ttl=100 job
+    [ "$(on 1 pttl dlock:job)" -gt 90000 ]
+    [ "$(on 2 pttl dlock:job)" -gt 90000 ]
+    dlock --extend --owner="$token" --ttl=20 job
+    [ "$(on 2 pttl dlock:job)" -le 20000 ]
+    fails_with 2 'held under another token' dlock --release --owner=wrong job
+    stop_redis 2
+    fails_with 69 'cannot be asked' dlock --extend --owner="$token" --outage=0 job
+    serve 2
+    wait_until 20 redis_answers 2
+    # One has it, one has not, one is down: nobody knows.
+    fails_with 69 '1 of 3 servers cannot be asked' dlock --extend --owner="$token" --outage=0 job
+    serve 3
+    wait_until 20 redis_answers 3
+    fails_with 1 '2 of 3 servers do not grant it: .*2.sock.* is gone; .*3.sock.* is gone' dlock --extend --owner="$token" job
+}
+
+@test "one has it, one has not, one is down: nobody takes the lock for free" {
+    quorum 3
+    dlock --acquire job >/dev/null
+    on 2 del dlock:job
+    fails_with 0 '' dlock -q --status job
+    stop_redis 3
+    fails_with 69 'on 1 of 3 servers it stands for .*may be a lock' dlock --status --outage=0 job
+    fails_with 69 'may be a lock' dlock --wait-free --outage=0 job
+    [[ $(dlock --list) == *job* ]]
+}
+
+@test "--list with a server that hangs takes no time for each lock" {
+    quorum 3
+    for i in {1..15}; do on 1 set "dlock:job$i" x px 90000; on 2 set "dlock:job$i" x px 90000; done >/dev/null
+    freeze 3
+    local start=$(now)
+    equals "$(dlock --list 2>/dev/null | grep -c ^job)" 15
+    within 2500 "$start"
+}
+
+@test "released by another process where one server hangs: the command runs on and is not stopped" {
+    quorum 3
+    hold_lock job --ttl=2s --grace=300ms --owner=mine
+    sleep 0.2
+    freeze 3
+    dlock --release --owner=mine job
+    sleep 2 # over the end of the lease
+    end_hold
+    ends_with 0 "$HOLDER"
+    [ ! -s "$T/held.err" ]
+}
+
+# What a server was asked so far.
+asked() { on "$1" info commandstats | sed -nE 's/^cmdstat_evalsha:calls=([0-9]+),.*/\1/p'; }
+asked_more() { [ "$(asked "$1")" -gt "$2" ]; }
+
+# released_on NUMBER OTHER...: released there alone, which the holder has seen when it has asked the others again.
+released_on() {
+    local i before=()
+    for i in "${@:2}"; do before[i]=$(asked "$i"); done
+    dlock -r "$(url "$1")" --release --owner=mine job
+    for i in "${@:2}"; do wait_until 10 asked_more "$i" "${before[i]}"; done
+}
+
+@test "a release reaches one server alone, and the lock is lost on another later: the command is stopped, exit 124" {
+    quorum 3
+    hold_lock job -v --ttl=20 --owner=mine
+    for i in 1 2 3; do wait_until 10 is_held_on $i; done
+    released_on 1 2 3
+    kill -0 "$HOLDER"
+    on 2 flushall
+    wait_until 10 not kill -0 "$(cat "$T/held")"
+    ends_with 124 "$HOLDER"
+    grep -q '2 of 3 servers do not grant it' "$T/held.err"
+    not grep -q 'runs on' "$T/held.err"
+}
+
+@test "a release reaches one server after the other: the command runs on, and is not stopped" {
+    quorum 5
+    hold_lock job -v --ttl=20 --owner=mine
+    for i in 1 2 3 4 5; do wait_until 10 is_held_on $i; done
+    released_on 1 2 3 4 5
+    released_on 2 3 4 5
+    kill -0 "$HOLDER"
+    not grep -q 'runs on' "$T/held.err"
+    dlock -r "$(url 3)" --release --owner=mine job
+    wait_until 10 grep -q 'released with its own token' "$T/held.err"
+    end_hold
+    ends_with 0 "$HOLDER"
+}
+
+@test "a release that does not reach one server: said with -v alone, and the next one has the lock" {
+    quorum 3
+    local left='the release has not reached 1 of 3 servers, where the lock clears when its lease ends: unix://.*/3.sock'
+    hold_lock job -v --owner=mine
+    for i in 1 2 3; do wait_until 10 is_held_on $i; done
+    freeze 3
+    end_hold
+    ends_with 0 "$HOLDER"
+    grep -qE "$left" "$T/held.err"
+    dlock -n --acquire --owner=yours job
+    fails_with 0 "$left" dlock -v --release --owner=yours job
+    fails_with 0 '^$' dlock -n job true
+}
+
+@test "an extension that reaches no majority moves no deadline" {
+    quorum 3
+    local start=$(now)
+    hold_lock job --ttl=2 --grace=300ms
+    redis-cli -s "$T/1.sock" pexpire dlock:job 100000
+    ends_with 124 "$HOLDER"
+    within 3500 "$start"
+    wait_until 2 is_free_on 1
+}
+
+@test "a server that refuses the login is warned of; a majority that does: 77" {
+    quorum 3
+    on 2 config set requirepass secret
+    # Warned of in each run where it is not the slowest by far.
+    wait_until 10 fails_with 0 "unix://.*/2.sock\?db=0: .*NOAUTH" dlock job true
+    on 3 config set requirepass secret
+    fails_with 77 '[23] of 3 servers cannot be asked.*NOAUTH' dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    is_free_on 1
+}
+
+@test "shared: many share it, and one alone waits for all of them" {
+    quorum 3
+    hold_lock job --shared
+    fails_with 0 'taken .*of 3 servers' dlock -s -v job true
+    fails_with 75 'share' dlock -nv job touch "$T/ran"
+    dlock job sh -c 'touch $T/alone' 3>&- 4>&- &
+    local waiter=$!
+    end_hold
+    wait "$HOLDER"
+    wait "$waiter"
+    [ -e "$T/alone" ]
+    [ ! -e "$T/ran" ]
+}
+
+@test "Ctrl-C while it waits: nothing is left on any server" {
+    quorum 3
+    hold_lock job
+    dlock -v job touch "$T/ran" 2>"$T/waiter.err" 3>&- 4>&- &
+    local waiter=$!
+    wait_until 10 grep -q 'keep no queue in common' "$T/waiter.err"
+    kill -TERM "$waiter"
+    ends_with 143 "$waiter"
+    end_hold
+    wait "$HOLDER"
+    for i in 1 2 3; do is_free_on $i; done
+    [ ! -e "$T/ran" ]
+}
+
+@test "--doctor: each server, and whether enough of them can be trusted; one that is down is a warning" {
+    quorum 3
+    run dlock --doctor
+    equals "$status" 0
+    [[ $output == *'3 of 3 servers can be trusted; 2 are needed'* ]]
+    for i in 1 2 3; do [ -z "$(on "$i" keys '*')" ]; done
+    kill "$(cat "$T/3.pid")"
+    wait_until 10 not on 3 ping
+    run dlock --doctor -q
+    equals "$status" 0
+    [[ $output == *"$(url 3)"*'warn  connect'*'2 of 3 servers can be trusted'* ]]
+    kill "$(cat "$T/2.pid")"
+    wait_until 10 not on 2 ping
+    run dlock --doctor -q
+    equals "$status" 69
+    [[ $output == *'1 of 3 servers can be trusted; 2 are needed'* ]]
+}

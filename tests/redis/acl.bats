@@ -1,0 +1,217 @@
+#!/usr/bin/env bats
+# What a user of Redis has to be permitted, and what is said where something is
+# missing. The user is the manual's; each test takes one permission away.
+load ../lib/common
+load ../lib/queue
+setup() {
+    common_setup
+    start_redis
+    manual_user >/dev/null
+    export DLOCK_REDIS=unix://locker:secret@$T/redis.sock
+}
+teardown() { common_teardown; }
+
+# without PERMISSION...: the manual's user without these, an empty server.
+without() {
+    manual_user >/dev/null
+    redis acl setuser locker "${@/#/-}" >/dev/null
+    redis flushall >/dev/null
+    redis script flush >/dev/null
+}
+
+# names COMMAND DLOCK ARGUMENTS...: refused at once; the text names user and command.
+names() {
+    local command=$1 start=$(now)
+    shift
+    fails_with 77 "it refuses the user locker.*(command $command:|'${command,,}' command|\\($command\\)).*dlock\\(1\\)" \
+        dlock --fallback=file "$@" job touch "$T/ran"
+    within 3000 "$start"
+    [ ! -e "$T/ran" ]
+    equals "$(redis exists dlock:job)" 0
+}
+
+# not_served COMMAND ACTION...: the same of an action on a lock that is held.
+not_served() {
+    local command=$1
+    shift
+    fails_with 77 "it refuses the user locker.*(command $command:|'${command,,}' command|\\($command\\))" dlock "$@"
+}
+
+@test "without a permission that a take needs: exit 77, the user and the command named, nothing run, nothing left" {
+    local command
+    for command in EVAL EVALSHA GET SET PEXPIRE TIME HMGET HSET; do
+        without "${command,,}"
+        names $command -n
+    done
+    for command in HKEYS ZADD ZRANGE; do
+        without "${command,,}"
+        names $command -s -n
+    done
+}
+
+@test "without a permission that one action needs, that action is refused, the others work" {
+    local token
+    without pttl
+    run dlock job echo in
+    equals "$output" in
+    dlock --acquire --owner=me job
+    not_served PTTL -n job true
+    not_served PTTL --extend --owner=me job
+    not_served PTTL --status job
+    dlock --release --owner=me job
+    without del
+    dlock --acquire --owner=me job
+    dlock --status job
+    dlock --extend --owner=me job
+    not_served DEL --release --owner=me job
+    not_served DEL --force-release job
+    without zrem
+    dlock --acquire -s --owner=me job
+    dlock --extend --owner=me job
+    not_served ZREM --release --owner=me job
+    without zscore
+    dlock --acquire -s --owner=me job
+    not_served ZSCORE --extend --owner=me job
+    not_served ZSCORE --release --owner=me job
+    not_served ZSCORE -n -s job true
+    dlock --force-release job
+    without scan
+    dlock job true
+    not_served SCAN --list
+}
+
+@test "a command that may not release says so, and its status counts" {
+    without del
+    run dlock job sh -c 'exit 3'
+    equals "$status" 3
+    [[ $output == *'could not be released: '*'refuses the user locker, who needs the command DEL'* ]]
+    without zscore
+    run dlock -s job sh -c 'exit 3'
+    equals "$status" 3
+    [[ $output == *'could not be released: '*'(ZSCORE)'* ]]
+}
+
+@test "what is a nicety may be missing, without a word" {
+    local words
+    for words in 'hget hincrby zcount zrank zcard pubsub' 'client|setname client|id client|tracking client|caching' 'client|id' 'client|caching'; do
+        # shellcheck disable=SC2086
+        without $words
+        run dlock job echo in
+        equals "$words $output" "$words in"
+        run dlock --slots=2 job echo in
+        equals "$words $output" "$words in"
+        dlock --acquire --owner=me job
+        fails_with 75 '^$' dlock -n job true
+        run dlock --extend --owner=me job
+        equals "$words $output" "$words "
+        run dlock --release --owner=me job
+        equals "$words $output" "$words "
+    done
+}
+
+@test "keys that the user may not touch: exit 77, the keys named" {
+    fails_with 77 'the user locker, who needs the keys other:job and \{other:job\}:\*: it answered: NOPERM' \
+        dlock --prefix=other: job touch "$T/ran"
+    redis acl setuser locker resetkeys '~dlock:*' >/dev/null
+    fails_with 77 'who needs the keys dlock:job and \{dlock:job\}:\*' dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    equals "$(redis exists dlock:job)" 0
+}
+
+# says ERROR PATTERN: the server answers so; what of it is said, whole, matches.
+says() {
+    fake_redis "error=$1"
+    fails_with 77 "it refuses the user default$2; the manual, dlock\\(1\\)" dlock -r "unix://$T/fake.sock" job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    kill "$(cat "$T/fake.pid")"
+}
+
+@test "a refusal is told whole, without the place in the script, as servers of each age put it" {
+    local denied="ACL failure in script: User locker has no permissions to run the 'hkeys' command"
+    says 'NOPERM No permissions to access a key' ', who needs the keys dlock:job and .*: it answered: NOPERM No permissions to access a key'
+    says "NOPERM $denied script: 805d, on @user_script:329." ": it answered: NOPERM $denied"
+    says "ERR $denied script: 805d, on @user_script:329." ": it answered: ERR $denied"
+    says "ERR ERR $denied (HKEYS) script: 805d, on @user_script:329." ": it answered: ERR $denied \\(HKEYS\\)"
+    says "@user_script: 12: The user executing the script can't run this command or subcommand (GET)" \
+        ": it answered: The user executing the script can't run this command or subcommand \\(GET\\)"
+}
+
+@test "a database that needs SELECT, and a user without it: exit 77, nothing in another database" {
+    without select
+    DLOCK_REDIS+='?db=2' fails_with 77 "user locker: it answered: NOPERM .*'select'" dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    equals "$(redis exists dlock:job)" 0
+}
+
+@test "a permission that is taken away while the lock is held is no lost lock" {
+    hold_lock job -t 4s
+    redis acl setuser locker -del >/dev/null
+    end_hold
+    wait "$HOLDER"
+    grep -q 'could not be released: .*who needs the command DEL' "$T/held.err"
+}
+
+@test "who may not stand in the queue, or be called, asks at intervals, and -v says why" {
+    local word
+    redis set dlock:job another >/dev/null
+    for word in zadd publish subscribe unsubscribe; do
+        manual_user >/dev/null
+        redis acl setuser locker "-$word" >/dev/null
+        run dlock -v -w 0.6 job true
+        equals "$status" 75
+        [[ $output == *"cannot call those who wait, and is asked at intervals: ${word^^}: "* ]]
+    done
+    fails_with 75 '^$' dlock -w 0.2 job true
+    manual_user >/dev/null
+    redis acl setuser locker resetchannels >/dev/null
+    run dlock -v -w 0.5 job true
+    [[ $output == *'cannot call those who wait'*'channel'* ]]
+}
+
+@test "a waiter that may not stand in the queue has the lock soon after it is free" {
+    redis acl setuser locker -zadd >/dev/null
+    redis set dlock:job another px 60000 >/dev/null
+    dlock -v job sh -c 'echo in >>"$T/order"' 2>"$T/a.err" 3>&- 4>&- &
+    echo $! >"$T/a.pid"
+    wait_until 10 grep -q ZADD "$T/a.err"
+    redis del dlock:job >/dev/null
+    wait_until 6 ran 'in '
+    ended a
+}
+
+@test "with the manual's permissions every action works and nothing is refused" {
+    dlock --acquire --owner=me -t 60 job
+    fails_with 75 '' dlock -w 0.3 job true
+    dlock --status job
+    dlock --list
+    dlock --extend --owner=me job
+    dlock --release --owner=me job
+    dlock --acquire -s --owner=me -t 60 job
+    dlock -s --slots=2 other true
+    dlock --force-release job
+    DLOCK_REDIS+='?db=1' dlock -s job true
+    equals "$(redis acl log | grep -c reason)" 0
+}
+
+@test "who shares a lock and cannot be known keeps it: no other server's way to say no makes it free" {
+    start_redis other --rename-command ZRANGE ''
+    fails_with 78 'it answered: ERR Unknown .*called from script.*\(ZRANGE\)' \
+        dlock --fallback=file -r "unix://$T/other.sock" -s job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a command that the server does not have is no outage: exit 78, the command named, no fallback to a file" {
+    start_redis other --rename-command HSET ''
+    fails_with 78 'it does not know the command HSET: it answered: ERR Unknown .*called from script;' \
+        dlock --fallback=file -r "unix://$T/other.sock" job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    local error
+    for error in 'ERR Unknown command called from script script: 805d, on @user_script:329.' \
+        'ERR Unknown Redis command called from script (HMGET)' 'ERR Unknown command called from script (HMGET)' \
+        '@user_script: 12: Unknown Redis command called from Lua script (HMGET)'; do
+        fake_redis "error=$error"
+        fails_with 78 'Unknown .*command called from' dlock --fallback=file -r "unix://$T/fake.sock" job touch "$T/ran"
+        [ ! -e "$T/ran" ]
+        kill "$(cat "$T/fake.pid")"
+    done
+}

@@ -1,0 +1,382 @@
+#!/usr/bin/env bats
+# The table "Sharing locks with other clients" of the manual, row by row. A
+# client that can be had is itself the other side; of the rest, what they send.
+# Where npm packages are not found by themselves: NODE_PATH names the folders of
+# redlock, and of ioredis.
+load ../lib/common
+setup() {
+    common_setup
+    start_redis
+    export DLOCK_REDIS=unix://$T/redis.sock
+    CLIENTS=$TESTS/helpers/clients
+}
+teardown() { common_teardown; }
+
+# Each client is a command in THEM, with the actions acquire, release and
+# extend, and a name for the lock in THEIRS; dlock needs the words in US for
+# the same lock, and KEY is where it is in Redis.
+
+redis_py() {
+    local python=python3
+    "$python" -c 'import redis' 2>/dev/null || python=/usr/bin/python3
+    "$python" -c 'import redis' 2>/dev/null || skip 'no python3-redis'
+    THEM=("$python" "$CLIENTS/redis_py.py") THEIRS=reports KEY=reports US=(--prefix= reports)
+}
+
+# redlock MAJOR
+redlock() {
+    command -v node >/dev/null || skip 'no node'
+    export REDLOCK=$1 NODE_PATH=${NODE_PATH:-$(npm root -g 2>/dev/null || true)}
+    # shellcheck disable=SC2016
+    node "$CLIENTS/redlock.js" probe || skip "no npm packages redlock $1 and ioredis in \$NODE_PATH"
+    THEM=(node "$CLIENTS/redlock.js") THEIRS=locks:reports KEY=locks:reports US=(--prefix= locks:reports)
+}
+
+# laravel REDIS_PREFIX CACHE_PREFIX WHOLE: the first two as in .env, and what comes of them.
+laravel() {
+    php -r 'exit(extension_loaded("redis") && stream_resolve_include_path("Illuminate/Redis/autoload.php")
+        && stream_resolve_include_path("Illuminate/Cache/autoload.php") ? 0 : 1);' 2>/dev/null ||
+        skip 'no php with redis, illuminate-cache and illuminate-redis'
+    export REDIS_PREFIX=$1 CACHE_PREFIX=$2
+    THEM=(php "$CLIENTS/laravel.php") THEIRS=reports KEY=${3}reports US=("--prefix=$3" reports)
+}
+laravel_8() { laravel laravel_database_ laravel_cache laravel_database_laravel_cache:; }
+
+# by_hand KIND KEY DLOCK-ARGUMENTS...
+by_hand() {
+    THEM=("$CLIENTS/by_hand.sh" "$1") THEIRS=$2 KEY=$2 US=("${@:3}")
+}
+a_shell_script() { by_hand shell lock:reports --prefix=lock: reports; }
+shedlock() { by_hand "$1" job-lock:production:reports --prefix=job-lock: --scope=production reports; }
+parse() {
+    local digest
+    digest=$(printf %s cron:nightly-rollup | sha256sum | cut -d' ' -f1)
+    by_hand parse "parse-stack:lock:v1:$digest" --prefix=parse-stack:lock:v1: "$digest"
+}
+redisson() { by_hand redisson reports --prefix= reports; }
+
+# them ACTION ARGUMENTS...: what the client does to the lock.
+them() { "${THEM[@]}" "$1" "$THEIRS" "${@:2}"; }
+
+# refused ACTION ARGUMENTS...: the client says no, and not that something is wrong.
+refused() { fails_with 1 '^$' them "$@"; }
+
+# A dlock has asked the server, and stays.
+one_waits() { redis client list | grep -q name=dlock; }
+
+key_is_gone() { [ "$(redis exists "$KEY")" = 0 ]; }
+
+# What they hold we do not get; what they release we do.
+they_keep_us_out() {
+    local token
+    token=$(them acquire 60000)
+    [ -n "$token" ]
+    fails_with 75 'held by another client, whose lease ends in (1m|5[0-9]s)' dlock -v -n "${US[@]}" touch "$T/ran"
+    equals "$(redis get "$KEY")" "$token"
+    [ "$(redis pttl "$KEY")" -gt 50000 ]
+    [ ! -e "$T/ran" ]
+    them release "$token"
+    run dlock -n "${US[@]}" -- sh -c 'echo "$DLOCK_KEY"'
+    equals "$status $output" "0 $KEY"
+    # One that waits has it after the release, and well before the expiry.
+    token=$(them acquire 60000)
+    dlock -w 30 "${US[@]}" echo ran >"$T/out" 3>&- 4>&- &
+    local waiter=$!
+    wait_until 10 one_waits
+    them release "$token"
+    wait "$waiter"
+    equals "$(cat "$T/out")" ran
+}
+
+# What they leave behind is ours at its expiry, and not before.
+they_expire() {
+    local start
+    start=$(now)
+    them acquire 1000
+    run dlock -w 20 "${US[@]}" echo ran
+    equals "$status $output" '0 ran'
+    [ $(($(now) - start)) -ge 1000 ]
+    within 10000 "$start"
+}
+
+# What they extend we wait for.
+they_extend() {
+    local token start
+    token=$(them acquire 5000)
+    dlock -w 30 "${US[@]}" echo ran >"$T/out" 3>&- 4>&- &
+    local waiter=$!
+    wait_until 10 one_waits
+    start=$(now)
+    them extend "$token" 7000
+    [ "$(redis pttl "$KEY")" -gt 6000 ]
+    wait "$waiter"
+    equals "$(cat "$T/out")" ran
+    [ $(($(now) - start)) -ge 6900 ]
+    within 16000 "$start"
+}
+
+# hold_ours [DLOCK-ARGUMENTS...]: we hold the lock that US names.
+hold_ours() {
+    local name=${US[-1]}
+    rm -f "$T/held" "$T/held.end"
+    hold_lock "$name" "${US[@]:0:${#US[@]}-1}" "$@"
+}
+
+# What we hold they do not get, nor touch; what we release they do.
+we_keep_them_out() {
+    hold_ours --owner=ours-0123 -t 60
+    equals "$(redis get "$KEY")" ours-0123
+    [ "$(redis pttl "$KEY")" -gt 50000 ]
+    refused acquire 60000
+    refused release theirs
+    equals "$(redis get "$KEY")" ours-0123
+    end_hold
+    wait "$HOLDER"
+    them acquire 60000
+    [ "$(redis get "$KEY")" != ours-0123 ]
+}
+
+# After our lease it may be theirs; then our end takes nothing from them.
+we_leave_them_theirs() {
+    hold_ours -t 1s --on-expire=warn
+    wait_until 10 key_is_gone
+    local token
+    token=$(them acquire 60000)
+    end_hold
+    wait "$HOLDER"
+    equals "$(redis get "$KEY")" "$token"
+    them release "$token"
+}
+
+# With the token that the command is told, they release our lock, which stops us.
+they_release_ours() {
+    run dlock -t 60 "${US[@]}" -- sh -c '"$@" "$DLOCK_OWNER"; sleep 20' sh "${THEM[@]}" release "$THEIRS"
+    equals "$status" 124
+    [[ $output == *"the lock is lost: "*"$KEY is gone"* ]]
+    key_is_gone
+}
+
+# With it they extend our lease too: the command lives on beyond the first one.
+they_extend_ours() {
+    run dlock -t 2s "${US[@]}" -- sh -c '"$@" "$DLOCK_OWNER" 60000 && sleep 2.5 && echo "lived on"' sh "${THEM[@]}" extend "$THEIRS"
+    equals "$status $output" '0 lived on'
+    key_is_gone
+}
+
+# --- redis-py ------------------------------------------------------------------
+
+@test "redis-py's Lock keeps us out until its release" { redis_py; they_keep_us_out; }
+@test "redis-py's Lock keeps us out until its expiry" { redis_py; they_expire; }
+@test "redis-py's Lock that is extended keeps us out until then" { redis_py; they_extend; }
+@test "redis-py is kept out by us, and cannot release what is ours" { redis_py; we_keep_them_out; }
+@test "redis-py keeps the lock that it took after our lease" { redis_py; we_leave_them_theirs; }
+@test "redis-py releases our lock with our token, and our command is stopped" { redis_py; they_release_ours; }
+@test "redis-py extends our lease with our token" { redis_py; they_extend_ours; }
+
+# --- node redlock --------------------------------------------------------------
+
+@test "redlock 4 keeps us out until its release" { redlock 4; they_keep_us_out; }
+@test "redlock 4 keeps us out until its expiry" { redlock 4; they_expire; }
+@test "redlock 4 that extends keeps us out until then" { redlock 4; they_extend; }
+@test "redlock 4 is kept out by us, and cannot release what is ours" { redlock 4; we_keep_them_out; }
+@test "redlock 4 keeps the lock that it took after our lease" { redlock 4; we_leave_them_theirs; }
+@test "redlock 4 releases our lock with our token, and our command is stopped" { redlock 4; they_release_ours; }
+@test "redlock 4 extends our lease with our token" { redlock 4; they_extend_ours; }
+@test "redlock 5 keeps us out until its release" { redlock 5; they_keep_us_out; }
+@test "redlock 5 keeps us out until its expiry" { redlock 5; they_expire; }
+@test "redlock 5 that extends keeps us out until then" { redlock 5; they_extend; }
+@test "redlock 5 is kept out by us, and cannot release what is ours" { redlock 5; we_keep_them_out; }
+@test "redlock 5 keeps the lock that it took after our lease" { redlock 5; we_leave_them_theirs; }
+@test "redlock 5 releases our lock with our token, and our command is stopped" { redlock 5; they_release_ours; }
+@test "redlock 5 extends our lease with our token" { redlock 5; they_extend_ours; }
+
+# several_keys MAJOR: one lock of redlock's over several keys.
+several_keys() {
+    redlock "$1"
+    local token
+    THEIRS=a,b
+    token=$(them acquire 60000)
+    fails_with 75 '' dlock -n --prefix= a touch "$T/ran"
+    fails_with 75 '' dlock -n --prefix= b touch "$T/ran"
+    them release "$token"
+    US=(--prefix= b)
+    hold_ours
+    refused acquire 60000
+    equals "$(redis exists a)" 0
+    end_hold
+    wait "$HOLDER"
+    them acquire 60000
+    [ ! -e "$T/ran" ]
+}
+
+@test "redlock 4 over several keys: one of them that is ours keeps it out of all" { several_keys 4; }
+@test "redlock 5 over several keys: one of them that is ours keeps it out of all" { several_keys 5; }
+
+# What both versions send where redlock itself is not to be had: all keys free, then SET with PX.
+@test "the multi-key script of redlock, by hand: one key that is ours keeps it out of all" {
+    local script="for _, key in ipairs(KEYS) do if redis.call('exists', key) == 1 then return 0 end end
+        for _, key in ipairs(KEYS) do redis.call('set', key, ARGV[1], 'PX', ARGV[2]) end return #KEYS"
+    US=(--prefix= b)
+    hold_ours
+    equals "$(redis eval "$script" 2 a b token 60000)" 0
+    equals "$(redis exists a)" 0
+    end_hold
+    wait "$HOLDER"
+    equals "$(redis eval "$script" 2 a b token 60000)" 2
+    fails_with 75 'held by another client' dlock -v -n "${US[@]}" touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+# --- a shell script ------------------------------------------------------------
+
+@test "a script with SET NX PX keeps us out until its release" { a_shell_script; they_keep_us_out; }
+@test "a script with SET NX PX keeps us out until its expiry" { a_shell_script; they_expire; }
+@test "a script with SET NX PX that extends keeps us out until then" { a_shell_script; they_extend; }
+@test "a script with SET NX PX is kept out by us, and cannot release what is ours" { a_shell_script; we_keep_them_out; }
+@test "a script with SET NX PX keeps the lock that it took after our lease" { a_shell_script; we_leave_them_theirs; }
+@test "a script with SET NX PX releases our lock with our token, and our command is stopped" { a_shell_script; they_release_ours; }
+@test "a script with SET NX PX extends our lease with our token" { a_shell_script; they_extend_ours; }
+
+@test "a script that forgot the expiry keeps us out until it releases" {
+    a_shell_script
+    redis set "$KEY" token NX
+    fails_with 75 'held by another client' dlock -v -n "${US[@]}" touch "$T/ran"
+    fails_with 75 '' dlock -w 300ms "${US[@]}" touch "$T/ran"
+    them release token
+    run dlock -n "${US[@]}" echo ran
+    equals "$output" ran
+    [ ! -e "$T/ran" ]
+}
+
+# --- Laravel -------------------------------------------------------------------
+
+@test "Laravel's Cache::lock keeps us out until its release" { laravel_8; they_keep_us_out; }
+@test "Laravel's Cache::lock keeps us out until its expiry" { laravel_8; they_expire; }
+@test "Laravel's Cache::lock is kept out by us, and cannot release what is ours" { laravel_8; we_keep_them_out; }
+@test "Laravel keeps the lock that it took after our lease" { laravel_8; we_leave_them_theirs; }
+@test "Laravel's restoreLock releases our lock with our token, and our command is stopped" { laravel_8; they_release_ours; }
+
+@test "Laravel's lock without a time keeps us out, and forceRelease of ours stops our command" {
+    laravel_8
+    local token status=0
+    token=$(them acquire 0)
+    equals "${#token}" 16
+    equals "$(redis pttl "$KEY")" -1
+    fails_with 75 'held by another client' dlock -v -n "${US[@]}" touch "$T/ran"
+    them release "$token"
+    hold_ours
+    them force
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    [ ! -e "$T/ran" ]
+}
+
+@test "Laravel with a serializer and we exclude each other, but our token releases nothing there" {
+    laravel_8
+    export SERIALIZE=1
+    local token
+    token=$(them acquire 60000)
+    [[ $(redis get "$KEY") == *"\"$token\""* ]]
+    fails_with 75 'held by another client' dlock -v -n "${US[@]}" touch "$T/ran"
+    them release "$token"
+    hold_ours --owner=ours-0123
+    refused acquire 60000
+    refused release ours-0123
+    equals "$(redis get "$KEY")" ours-0123
+    [ ! -e "$T/ran" ]
+}
+
+@test "Laravel's keys are where the manual says, in each of its versions" {
+    local redis_prefix cache_prefix whole
+    while read -r redis_prefix cache_prefix whole; do
+        # This is version 8, which ends the prefix of the cache with a colon as
+        # 9 and 10 do; of later ones only the sum of both prefixes counts.
+        laravel "$redis_prefix" "${cache_prefix/#-/}" "$whole"
+        grep -qF -- "$whole" "$TESTS/../doc/dlock.1" || { echo "not in the manual: $whole"; false; }
+        they_keep_us_out
+        redis flushall
+    done <<'L'
+laravel_database_ laravel_cache laravel_database_laravel_cache:
+laravel_database_ laravel_cache_ laravel_database_laravel_cache_:
+laravel_database_laravel_cache_ - laravel_database_laravel_cache_
+laravel-database-laravel-cache- - laravel-database-laravel-cache-
+L
+}
+
+# --- ShedLock, by hand ---------------------------------------------------------
+
+@test "ShedLock keeps us out until its release" { shedlock safe; they_keep_us_out; }
+@test "ShedLock keeps us out until its expiry" { shedlock safe; they_expire; }
+@test "ShedLock that extends keeps us out until then" { shedlock safe; they_extend; }
+@test "ShedLock is kept out by us, and cannot release what is ours" { shedlock safe; we_keep_them_out; }
+@test "ShedLock keeps the lock that it took after our lease" { shedlock safe; we_leave_them_theirs; }
+@test "ShedLock releases our lock with our token, and our command is stopped" { shedlock safe; they_release_ours; }
+@test "ShedLock without safeUpdate keeps us out until its release" { shedlock default; they_keep_us_out; }
+@test "ShedLock without safeUpdate that extends keeps us out until then" { shedlock default; they_extend; }
+@test "ShedLock without safeUpdate keeps the lock that it took after our lease" { shedlock default; we_leave_them_theirs; }
+
+@test "ShedLock's lockAtLeastFor keeps us out after its task, and --hold-at-least keeps it out after ours" {
+    shedlock safe
+    local token start
+    token=$(them acquire 60000)
+    them extend "$token" 2000 # the end of a task with lockAtLeastFor of 2 s
+    start=$(now)
+    fails_with 75 'held by another client' dlock -v -n "${US[@]}" touch "$T/ran"
+    run dlock -w 20 --hold-at-least=2s -t 60 "${US[@]}" echo ran
+    equals "$output" ran
+    [ $(($(now) - start)) -ge 1900 ]
+    refused acquire 60000
+    wait_until 10 them acquire 60000
+    [ $(($(now) - start)) -ge 3800 ]
+    [ ! -e "$T/ran" ]
+}
+
+@test "ShedLock without safeUpdate that ends late takes our lock away or changes it, and our command is stopped" {
+    shedlock default
+    local token action status
+    for action in release extend; do
+        token=$(them acquire 100)
+        dlock -w 10 "${US[@]}" true
+        hold_ours
+        them "$action" "$token" 3000
+        status=0
+        wait "$HOLDER" || status=$?
+        equals "$status" 124
+        redis flushall
+    done
+}
+
+# --- Parse::Lock, by hand ------------------------------------------------------
+
+@test "Parse::Lock keeps us out until its release" { parse; they_keep_us_out; }
+@test "Parse::Lock keeps us out until its expiry" { parse; they_expire; }
+@test "Parse::Lock is kept out by us, and cannot release what is ours" { parse; we_keep_them_out; }
+@test "Parse::Lock keeps the lock that it took after our lease" { parse; we_leave_them_theirs; }
+@test "Parse::Lock releases our lock with our token, and our command is stopped" { parse; they_release_ours; }
+
+@test "Parse::Lock's key is the prefix and the SHA-256 of its name" {
+    parse
+    equals "$KEY" parse-stack:lock:v1:d4ec3f939017528eeddfc9c0fa9ebb1aa8495ed5cbc726d228b18b8e85b8838b
+}
+
+# --- Redisson, by hand ---------------------------------------------------------
+
+@test "Redisson's RLock keeps us out until its release, and ours makes it fail" {
+    redisson
+    local token
+    token=$(them acquire 60000)
+    fails_with 75 'held by another client, whose lease ends in (1m|5[0-9]s)' dlock -v -n "${US[@]}" touch "$T/ran"
+    equals "$(redis hgetall "$KEY")" "$token"$'\n1'
+    [ ! -e "$T/ran" ]
+    them release "$token"
+    hold_ours
+    refused acquire 60000
+    run redis hincrby "$KEY" "$token" 1
+    [[ $output == *WRONGTYPE* ]]
+    equals "$(redis type "$KEY")" string
+    end_hold
+    wait "$HOLDER"
+    them acquire 60000
+}
+
+@test "Redisson's RLock keeps us out until its expiry" { redisson; they_expire; }

@@ -1,0 +1,406 @@
+#!/usr/bin/env bats
+load ../lib/common
+setup() { common_setup; URL=unix://$T/redis.sock; }
+teardown() { common_teardown; }
+
+is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
+
+@test "Redis down at start: retried within --outage, then exit 69 with what was tried; nothing run" {
+    local start=$(now)
+    fails_with 69 "unix://$T/redis.sock\?db=0: No such file or directory; tried [0-9]+ times in .*; the command was not run" \
+        dlock -r "$URL" --outage=500ms job touch "$T/ran"
+    [ $(($(now) - start)) -ge 500 ]
+    [ ! -e "$T/ran" ]
+    fails_with 69 'redis://127.0.0.1:.*: Connection refused' \
+        dlock -r "redis://127.0.0.1:$(free_port)" --outage=0 job touch "$T/ran"
+    [[ $output == *'tried 1 time '* ]]
+}
+
+@test "an outage is never retried longer than --wait, and with -n not at all" {
+    local start=$(now)
+    run dlock -r "$URL" -w 200ms job touch "$T/ran"
+    [ "$status" -eq 69 ]
+    within 3000 "$start"
+    run dlock -r "$URL" -n job touch "$T/ran"
+    [ "$status" -eq 69 ]
+    [[ $output == *'tried 1 time '* ]]
+    [ ! -e "$T/ran" ]
+}
+
+@test "Redis that comes up within --outage is used" {
+    dlock -r "$URL" --outage=30 job touch "$T/ran" 3>&- &
+    local dlock=$!
+    wait_until 10 grep -q . "/proc/$dlock/cmdline"
+    start_redis
+    wait "$dlock"
+    [ -e "$T/ran" ]
+    is_free
+}
+
+@test "a server that never answers: exit 69 within the connect timeout" {
+    fake_redis mute
+    local start=$(now)
+    fails_with 69 'it did not answer in time' dlock -r "unix://$T/fake.sock" --connect-timeout=300ms --outage=0 job touch "$T/ran"
+    within 3000 "$start"
+    [ ! -e "$T/ran" ]
+}
+
+@test "Ctrl-C while a server does not answer ends dlock at once" {
+    fake_redis mute
+    run python3 "$TESTS/helpers/ctrl_c.py" asleep -r "unix://$T/fake.sock" --connect-timeout=60 job true
+    [ "$status" -eq 0 ]
+}
+
+@test "no reply is trusted: garbage, endless, huge, cut off, nonsense, closed: exit 69, nothing run" {
+    local mode
+    for mode in garbage huge endless cut nonsense close; do
+        fake_redis $mode
+        run dlock -r "unix://$T/fake.sock" --connect-timeout=2 --outage=0 job touch "$T/ran"
+        equals "$mode $status" "$mode 69"
+        [ ! -e "$T/ran" ]
+        kill "$(cat "$T/fake.pid")"
+    done
+}
+
+@test "errors of a server in trouble are retried as an outage" {
+    local error
+    for error in 'LOADING Redis is loading' 'READONLY You cannot write' 'MASTERDOWN Link' 'CLUSTERDOWN The cluster' \
+        'BUSY Redis is busy' 'OOM command not allowed' 'MISCONF Redis is configured' 'ERR max number of clients reached' \
+        'ERR Error running script: @user_script:3: -READONLY You cannot'; do
+        fake_redis "error=$error"
+        fails_with 69 "it answered: $error; tried [2-9]" dlock -r "unix://$T/fake.sock" --outage=400ms job touch "$T/ran"
+        [ ! -e "$T/ran" ]
+        kill "$(cat "$T/fake.pid")"
+    done
+}
+
+@test "a server that refuses us: exit 77 at once, with what it refused" {
+    start_redis redis --requirepass secret
+    fails_with 77 'NOAUTH Authentication required' dlock -r "$URL" job touch "$T/ran"
+    fails_with 77 'WRONGPASS' dlock -r "unix://:wrong@$T/redis.sock" job touch "$T/ran"
+    [[ $output != *wrong@* ]]
+    run dlock -r "unix://:secret@$T/redis.sock" job true
+    [ "$status" -eq 0 ]
+    run dlock -r "unix://default:secret@$T/redis.sock?db=3" job true
+    [ "$status" -eq 0 ]
+    redis -a secret --no-auth-warning acl setuser bob on '>pw' '~dlock:*' '~{dlock:*' +eval +evalsha +get +set +del +pttl +hmget +pexpire +time
+    fails_with 77 'NOPERM|permissions|The user executing' dlock -r "unix://bob:pw@$T/redis.sock" job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    equals "$(redis -a secret --no-auth-warning exists dlock:job)" 0
+    # hset was missing; CLIENT SETNAME is a nicety.
+    redis -a secret --no-auth-warning acl setuser bob +hset
+    run dlock -r "unix://bob:pw@$T/redis.sock" job true
+    equals "$status$output" 0
+    fails_with 77 'NOPERM|permissions|The user executing' dlock -r "unix://bob:pw@$T/redis.sock" --prefix=other: job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a password where none is needed: refused, and the lock that was taken meanwhile is given back" {
+    start_redis
+    fails_with 77 'AUTH' dlock -r "unix://:secret@$T/redis.sock" job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    is_free
+}
+
+@test "a database that is not there: exit 78, and nothing is left in another one" {
+    start_redis
+    fails_with 78 'DB index is out of range' dlock -r "unix://$T/redis.sock?db=999" job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    is_free
+}
+
+@test "a Unix socket that we may not use: exit 77" {
+    [ "$(id -u)" -ne 0 ] || command -v setpriv >/dev/null || skip 'root may use every socket'
+    start_redis redis --unixsocketperm 700
+    chmod 711 "$BATS_RUN_TMPDIR" "$BATS_RUN_TMPDIR/test" "$T" 2>/dev/null || true
+    [ "$(id -u)" -eq 0 ] || skip 'needs another user'
+    run setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$DLOCK"
+    [ "$status" -eq 0 ] || skip 'another user cannot reach the program'
+    fails_with 77 'Permission denied' setpriv --reuid=65534 --regid=65534 --clear-groups "$DLOCK" -r "$URL" job true
+}
+
+@test "the reply to a take is lost: the same token is asked for again, the command runs once, nothing is left" {
+    start_redis
+    # Scripts are known already, so that the first call is the take itself.
+    dlock -r "$URL" other true
+    fake_redis lose=1 "$T/redis.sock"
+    run dlock -r "unix://$T/fake.sock" job -- sh -c 'echo ran; redis-cli -s "$T/redis.sock" hget "{dlock:job}:meta" takes'
+    equals "$output" $'ran\n1'
+    is_free
+}
+
+@test "the reply to the release is lost: asked again, and not called a lost lock" {
+    start_redis
+    dlock -r "$URL" other true
+    fake_redis lose=2 "$T/redis.sock"
+    run dlock -r "unix://$T/fake.sock" job echo ran
+    equals "$status $output" '0 ran'
+    is_free
+}
+
+@test "the reply to the release is lost and another has the lock by then: still not a lost lock" {
+    start_redis
+    dlock -r "$URL" other true
+    fake_redis lose=2 "$T/redis.sock" SET dlock:job another NX PX 60000
+    run dlock -r "unix://$T/fake.sock" job echo ran
+    equals "$status $output" '0 ran'
+    equals "$(redis get dlock:job)" another
+}
+
+# next_waits [ARGUMENTS...]: another waits for the lock; once it has it, it opens the gate at which a
+# fake server stands that has carried out what it was sent, and then loses the answer.
+next_waits() {
+    hold next
+    dlock -r "$URL" "$@" job -- sh -c 'redis-cli -s "$T/redis.sock" rpush gate open >/dev/null; exec "$T/next.sh"' \
+        2>"$T/next.err" 3>&- 4>&- &
+    echo $! >"$T/next.pid"
+    wait_until 10 eval '[ "$(redis zcard "{dlock:job}:queue")" = 1 ]'
+    fake_redis lose=1 "$T/redis.sock" BLPOP gate 30
+}
+next_keeps_it() {
+    local status=0
+    wait_until 10 test -e "$T/next"
+    equals "$(redis exists dlock:job)" 1
+    touch "$T/next.end"
+    wait "$(cat "$T/next.pid")" || status=$?
+    equals "$status $(cat "$T/next.err")" '0 '
+    is_free
+}
+
+@test "the reply to --force-release is lost and the next one has the lock by then: that one keeps it, and the first is named" {
+    start_redis
+    fails_with 1 'nobody holds' dlock -r "$URL" --force-release other
+    hold_lock job -r "$URL"
+    next_waits
+    run dlock -r "unix://$T/fake.sock" --connect-timeout=30 --force-release job
+    equals "$status ${#lines[@]}" '0 1'
+    [[ $output == "released job, held by "*" pid $HOLDER"* ]]
+    next_keeps_it
+    # What is remembered is no more than that request: the next one is done.
+    dlock -r "$URL" --acquire job >/dev/null
+    dlock -r "$URL" --force-release job >/dev/null
+    is_free
+}
+
+@test "the reply to --force-release of another client's lock is lost: told whose it was, and what is remembered goes with time" {
+    start_redis
+    fails_with 1 'nobody holds' dlock -r "$URL" --force-release other
+    redis set dlock:job another >/dev/null
+    fake_redis lose=1 "$T/redis.sock" SET dlock:job next NX
+    fails_with 0 '"was":\[\{"owner":"another"[^{]*\]' dlock -r "unix://$T/fake.sock" --force-release --json job
+    equals "$(redis get dlock:job)" next
+    [ "$(redis pttl '{dlock:job}:meta')" -gt 0 ]
+}
+
+@test "the reply to --release is lost and the next one with the same --owner has the lock by then: that one keeps it" {
+    start_redis
+    dlock -r "$URL" other true
+    dlock -r "$URL" --acquire --owner=me job >/dev/null
+    next_waits --owner=me
+    fails_with 0 '^$' dlock -r "unix://$T/fake.sock" --connect-timeout=30 --release --owner=me job
+    next_keeps_it
+}
+
+@test "an answer that comes when the lease is as good as over is no lock: nothing run, nothing left" {
+    start_redis
+    dlock -r "$URL" other true
+    fake_redis delay=300 "$T/redis.sock"
+    fails_with 69 'its lease was over before the answer came' dlock -r "unix://$T/fake.sock" -t 100ms --outage=0 job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    wait_until 5 is_free
+}
+
+@test "a lock taken anew after an answer that came too late is released at the end" {
+    start_redis
+    dlock -r "$URL" other true
+    fake_redis first=3700 "$T/redis.sock"
+    # The lease of the second try would outlive the run by far, were it left.
+    run dlock -r "unix://$T/fake.sock" -t 4s --connect-timeout=8 job echo ran
+    equals "$status $output" '0 ran'
+    is_free
+}
+
+@test "a take that came too late, and whose release is lost, is waited for, and not taken for an outer command's" {
+    start_redis
+    dlock -r "$URL" other true
+    torture_proxy redis
+    ask_proxy redis partition 0 1
+    # Its clock is the test's: the answer comes when 95 % of the lease have passed.
+    LD_PRELOAD=$HELPERS/fault_boot_clock.so dlock -v -r "unix://$T/redis.proxy" -t 100s --connect-timeout=1000 --outage=60 job -- \
+        sh -c 'echo "$DLOCK_FENCE" >"$T/fence"' 2>"$T/err" 3>&- 4>&- &
+    local dlock=$!
+    echo "$dlock" >"$T/dlock.pid"
+    wait_until 10 not is_free
+    echo 95 >"$T/boot_clock"
+    # The answer arrives, and the release does not.
+    ask_proxy redis partition 1 0
+    wait_until 10 grep -q 'waiting .*: the lock was taken, but its lease was over before the answer came' "$T/err"
+    ask_proxy redis reset
+    ask_proxy redis heal
+    refused() { [ "$(redis exists '{dlock:job}:queue')" = 1 ] || ! kill -0 "$dlock"; }
+    wait_until 10 refused
+    redis pexpire dlock:job 1
+    wait "$dlock"
+    [ "$(cat "$T/fence")" -gt 0 ]
+    is_free
+}
+
+@test "a take found after lost and late replies ends when the key does, not later" {
+    start_redis
+    dlock -r "$URL" other true
+    fake_redis lose=1,700 "$T/redis.sock"
+    # The key lives two seconds from the first try; the reply to the second comes late.
+    run dlock -r "unix://$T/fake.sock" -t 2s --grace=0 job -- \
+        sh -c 'while :; do redis-cli -s "$T/redis.sock" exists dlock:job >>"$T/seen"; done'
+    [ "$status" -eq 124 ]
+    [ "$(grep -c 1 "$T/seen")" -gt 5 ]
+    # What was asked in the very last moment may have seen it gone.
+    [ "$(grep -c 0 "$T/seen")" -le 2 ]
+}
+
+@test "a SELECT that fails for a while never leads to a lock in another database" {
+    start_redis redis --lua-time-limit 10
+    redis eval 'while true do end' 0 >/dev/null 2>&1 3>&- &
+    wait_until 10 sh -c "redis-cli -s '$T/redis.sock' ping | grep -q BUSY"
+    dlock -v -r "$URL?db=3" --outage=20 job -- sh -c 'for n in 0 3; do redis-cli -s "$T/redis.sock" -n $n exists dlock:job; done' \
+        >"$T/out" 2>&1 3>&- &
+    local dlock=$!
+    sleep 0.5 # a few tries, each refused
+    redis script kill
+    wait "$dlock"
+    grep -q '^dlock: job: waiting: .*; tried for another [12][0-9]s at most$' "$T/out"
+    equals "$(grep -vc '^dlock: job: waiting' "$T/out") $(grep -E '^[01]$' "$T/out" | tr '\n' ' ')" '7 0 1 '
+    is_free
+    equals "$(redis -n 3 exists dlock:job)" 0
+}
+
+@test "a connection that breaks unseen does not keep the last look from finding an extension" {
+    start_redis
+    hold_lock job -r "$URL" -t 4s --grace=1s
+    sleep 2.3 # the next look is the one at three seconds
+    redis pexpire dlock:job 60000
+    redis client kill type normal skipme yes
+    sleep 2.5
+    kill -0 "$(cat "$T/held")"
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "giving up after a lost reply gives the lock back" {
+    start_redis
+    dlock -r "$URL" other true
+    fake_redis lose=1 "$T/redis.sock"
+    run dlock -r "unix://$T/fake.sock" --outage=0 job touch "$T/ran"
+    [ "$status" -eq 69 ]
+    [ ! -e "$T/ran" ]
+    is_free
+}
+
+@test "Redis gone in the middle is no loss: the command runs on, one warning at the release" {
+    start_redis
+    hold_lock job -r "$URL" -t 60
+    stop_redis
+    end_hold
+    local status=0 start=$(now)
+    wait "$HOLDER" || status=$?
+    equals "$status" 0
+    grep -q 'the lock could not be released: .*; it clears when its lease ends' "$T/held.err"
+    # It tries for five seconds, and no longer.
+    within 9000 "$start"
+}
+
+@test "Redis restarted in the middle: reconnected, and the lock that went with it is a lost one" {
+    start_redis
+    hold_lock job -r "$URL" -t 10
+    stop_redis
+    rm -f "$T/redis.sock"
+    start_redis
+    local status=0
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    grep -q 'the lock is lost: .*the key dlock:job is gone' "$T/held.err"
+}
+
+@test "Redis gone and the lease over: the local deadline stands" {
+    start_redis
+    hold_lock job -r "$URL" -t 2
+    stop_redis
+    local status=0
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    grep -q 'the lease of 2s ends in .*stopping the command' "$T/held.err"
+}
+
+@test "SCRIPT FLUSH in the middle is no loss" {
+    start_redis
+    hold_lock job -r "$URL" -t 10
+    redis script flush
+    end_hold
+    wait "$HOLDER"
+    is_free
+}
+
+@test "a name that does not resolve, or not in time: exit 69" {
+    fails_with 69 'the name no-such-host.invalid cannot be resolved|was not resolved in time' \
+        dlock -r redis://no-such-host.invalid --outage=0 job touch "$T/ran"
+    local start=$(now)
+    LD_PRELOAD=$HELPERS/fault_resolver.so fails_with 69 'the name localhost was not resolved in time' \
+        dlock -r redis://localhost --connect-timeout=300ms --outage=0 job touch "$T/ran"
+    within 5000 "$start"
+    [ ! -e "$T/ran" ]
+}
+
+@test "Ctrl-C while a name is looked up ends dlock at once" {
+    LD_PRELOAD=$HELPERS/fault_resolver.so run python3 "$TESTS/helpers/ctrl_c.py" threads -r redis://localhost --connect-timeout=60 job true
+    [ "$status" -eq 0 ]
+}
+
+@test "a lock that is lost after an earlier take was given back for being late: 124, never 0" {
+    start_redis
+    fake_redis first=600 "$T/redis.sock"
+    fails_with 124 'the lock (was lost before the command ended|is lost)' \
+        dlock -r "unix://$T/fake.sock" -t 500ms job -- sh -c "redis-cli -s '$T/redis.sock' del dlock:job"
+}
+
+@test "a signal during the release of a lock in a Redis that is gone ends the tries, not the status" {
+    start_redis
+    hold held
+    dlock -r "unix://$T/redis.sock" job -- "$T/held.sh" >/dev/null 2>"$T/err" 3>&- 4>&- &
+    local dlock=$! status=0 start
+    wait_until 10 test -e "$T/held"
+    stop_redis
+    start=$(now)
+    touch "$T/held.end"
+    # Its command is gone: it tries to release.
+    wait_until 10 not pgrep -P "$dlock"
+    kill -TERM "$dlock"
+    wait "$dlock" || status=$?
+    equals "$status" 0
+    within 4000 "$start"
+    grep -q 'the lock could not be released' "$T/err"
+}
+
+@test "a lease that ends while a Redis that hangs does not answer to the release is no lost lock" {
+    start_redis
+    local status=0
+    dlock -r "unix://$T/redis.sock" --connect-timeout=500ms -t 2s job -- sh -c 'touch "$T/ready"; until [ -e "$T/go" ]; do sleep 0.01; done; exit 4' \
+        2>"$T/err" 3>&- 4>&- &
+    local dlock=$!
+    wait_until 10 test -e "$T/ready"
+    kill -STOP "$(cat "$T/redis.pid")"
+    touch "$T/go"
+    sleep 2.5 # beyond the end of the lease
+    kill -CONT "$(cat "$T/redis.pid")"
+    wait "$dlock" || status=$?
+    equals "$status" 4
+    grep -q 'the lock could not be released' "$T/err"
+    not grep -q 'lost' "$T/err"
+}
+
+@test "the permissions that the manual names are enough to take a lock anew after a take that came too late" {
+    start_redis
+    manual_user
+    fake_redis first=600 "$T/redis.sock"
+    run dlock -r "unix://locker:secret@$T/fake.sock" -t 500ms job -- sh -c 'exit 5'
+    equals "$status $output" '5 '
+}

@@ -1,0 +1,256 @@
+#!/usr/bin/env bats
+load ../lib/common
+setup() { common_setup; start_redis; export DLOCK_REDIS=unix://$T/redis.sock; }
+teardown() { common_teardown; }
+
+@test "the key is the plain lock: its value the token, its expiry the TTL" {
+    hold_lock job --owner=me -t 60
+    equals "$(redis get dlock:job)" me
+    local ttl
+    ttl=$(redis pttl dlock:job)
+    [ "$ttl" -gt 50000 ] && [ "$ttl" -le 60000 ]
+    equals "$(redis type dlock:job)" string
+}
+
+@test "a client of the standard lock keeps us out and is kept out" {
+    equals "$(redis set dlock:job theirs NX PX 60000)" OK
+    fails_with 75 'held by another client, whose lease ends in (1m|59s)' dlock -v -n job touch "$T/ran"
+    equals "$(redis get dlock:job)" theirs
+    redis del dlock:job
+    hold_lock job
+    equals "$(redis set dlock:job theirs NX PX 60000)" ''
+}
+
+@test "python3-redis's Lock keeps us out and is kept out" {
+    python3 -c 'import redis' 2>/dev/null || PYTHON=/usr/bin/python3
+    "${PYTHON:=python3}" -c 'import redis' 2>/dev/null || skip 'no python3-redis'
+    run "$PYTHON" - <<'P'
+import os, subprocess, redis
+client = redis.Redis(unix_socket_path=os.environ["T"] + "/redis.sock")
+lock = client.lock("dlock:job", timeout=60)
+assert lock.acquire(blocking=False)
+assert subprocess.call(["dlock", "-n", "job", "true"]) == 75
+lock.release()
+assert subprocess.call(["dlock", "-n", "job", "true"]) == 0
+P
+    [ "$status" -eq 0 ]
+}
+
+@test "a foreign lock that expires lets us in at its expiry" {
+    redis set dlock:job theirs NX PX 700
+    local start=$(now)
+    run dlock -w 20 job echo ran
+    equals "$output" ran
+    within 5000 "$start"
+}
+
+@test "something else at the key counts as held, and stays" {
+    redis lpush dlock:job x
+    fails_with 75 'held by another client' dlock -v -n job touch "$T/ran"
+    equals "$(redis type dlock:job)" list
+    [ ! -e "$T/ran" ]
+}
+
+@test "a key that has become something else while the command ran is a lost lock" {
+    hold_lock job -t 10
+    redis del dlock:job
+    redis lpush dlock:job x
+    local status=0
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    equals "$(redis type dlock:job)" list
+}
+
+@test "a meta key that is no hash: exit 78, named, nothing run, nothing left" {
+    redis set '{dlock:job}:meta' x
+    fails_with 78 'the key \{dlock:job\}:meta cannot be used: it is not a hash' dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    equals "$(redis exists dlock:job)" 0
+}
+
+@test "meta tells who holds the lock, and who had it last" {
+    LOGNAME=somebody hold_lock job --owner=me
+    local meta='{dlock:job}:meta'
+    equals "$(redis hget "$meta" owner)" me
+    equals "$(redis hget "$meta" pid)" "$HOLDER"
+    equals "$(redis hget "$meta" host)" "$(hostname)"
+    equals "$(redis hget "$meta" user)" somebody
+    equals "$(redis hget "$meta" command)" "$T/held.sh"
+    equals "$(redis hget "$meta" boot)" "$(cat /proc/sys/kernel/random/boot_id)"
+    equals "$(redis hget "$meta" start)" "$(sed 's/.*) //' "/proc/$HOLDER/stat" | cut -d' ' -f20)"
+    equals "$(redis hget '{dlock:job}:meta' takes)" 1
+    [ "$(redis pttl "$meta")" -gt 2592000000 ]
+    end_hold
+    wait "$HOLDER"
+    equals "$(redis hget "$meta" last_owner)" me
+    [ "$(redis hget "$meta" released)" -ge "$(redis hget "$meta" since)" ]
+    [ "$(redis hget '{dlock:job}:meta' held_ms)" -ge 0 ]
+}
+
+@test "the companion key shares the lock's hash slot" {
+    dlock '{tag}x' true
+    equals "$(redis exists '{tag}dlock:{tag}x:meta')" 1
+    dlock plain true
+    equals "$(redis exists '{dlock:plain}:meta')" 1
+    dlock 'a{}b' true
+    equals "$(redis exists '{dlock:a{}b}:meta')" 1
+}
+
+@test "the fence is the server's clock in microseconds, and rises past a last one that is ahead of it" {
+    local fence time
+    time=$(redis time | head -1)
+    fence=$(dlock job -- sh -c 'echo $DLOCK_FENCE')
+    [ $((fence / 1000000 - time)) -le 2 ]
+    redis hset '{dlock:job}:meta' fence 4000000000000000
+    equals "$(dlock job -- sh -c 'echo $DLOCK_FENCE')" 4000000000000001
+    redis flushall
+    fence=$(dlock job -- sh -c 'echo $DLOCK_FENCE')
+    [ "$fence" -lt 4000000000000001 ] && [ "$fence" -gt 1000000000000000 ]
+}
+
+@test "a fence at the end of what can be counted is refused, not wrapped" {
+    redis hset '{dlock:job}:meta' fence 9007199254740991
+    fails_with 78 'its fence is at the end' dlock job touch "$T/ran"
+    redis hset '{dlock:job}:meta' fence nan
+    fails_with 78 'its fence is at the end' dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    equals "$(redis exists dlock:job)" 0
+}
+
+@test "an uncontended run is three calls: name, take, release" {
+    dlock job true
+    redis config resetstat
+    dlock job true
+    local stats
+    stats=$(redis info commandstats | tr -d '\r')
+    grep -q 'cmdstat_evalsha:calls=2,' <<<"$stats"
+    grep -q 'cmdstat_client|setname:calls=1,' <<<"$stats"
+    not grep -q 'cmdstat_eval:' <<<"$stats"
+}
+
+@test "an extension by another client is adopted: the command runs beyond its first lease" {
+    hold_lock job --owner=me -t 3s
+    redis pexpire dlock:job 60000
+    # The first lease is over when this is: the command must have outlived it.
+    sleep 3.2
+    kill -0 "$(cat "$T/held")"
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "an expiry that somebody cut short is adopted too" {
+    hold_lock job -t 60s
+    redis pexpire dlock:job 12000
+    redis pexpire dlock:job 1500
+    local status=0 start=$(now)
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    within 15000 "$start"
+}
+
+@test "an expiry that somebody took away changes nothing: the lease ends when it should" {
+    hold_lock job -t 2s
+    redis persist dlock:job
+    local status=0
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+}
+
+@test "the same --owner in two runs: neither takes the other's lock for its own" {
+    hold_lock job --owner=me -t 10s
+    redis del dlock:job
+    dlock --owner=me -t 60 job -- sh -c 'echo in >"$T/second"; while [ ! -e "$T/over" ]; do sleep 0.01; done' 3>&- &
+    local second=$! status=0
+    wait_until 10 test -e "$T/second"
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    equals "$(redis get dlock:job)" me
+    touch "$T/over"
+    wait "$second"
+    equals "$(redis exists dlock:job)" 0
+    # A run before it with the same token does not hide a lost lock either.
+    fails_with 124 'the lock (is lost|was lost before the command ended)' dlock --owner=me job -- redis-cli -s "$T/redis.sock" del dlock:job
+}
+
+@test "an expiry beyond all clocks is counted as a long time" {
+    redis set dlock:job theirs PX 10000000000000
+    redis config resetstat
+    run dlock -w 1500ms job touch "$T/ran"
+    [ "$status" -eq 75 ]
+    local calls
+    calls=$(redis info commandstats | sed -n 's/cmdstat_evalsha:calls=\([0-9]*\).*/\1/p')
+    [ "$calls" -lt 30 ]
+    redis del dlock:job
+    hold_lock job -t 10s
+    redis pexpire dlock:job 10000000000000
+    sleep 2.2 # two checks
+    kill -0 "$(cat "$T/held")"
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "the login of a URL is not to be seen in the arguments of the process" {
+    redis acl setuser bob on '>secret' '~*' '+@all'
+    hold_lock job -r "unix://bob:secret@$T/redis.sock"
+    run tr '\0' ' ' </proc/$HOLDER/cmdline
+    [[ $output != *secret* && $output != *bob* && $output == *redis.sock* ]]
+    # The command's own words are left alone.
+    run dlock -r "unix://bob:secret@$T/redis.sock" job2 echo "unix://bob:secret@$T/redis.sock"
+    equals "$output" "unix://bob:secret@$T/redis.sock"
+    # Where somebody put a comma for a blank, it is one path.
+    fails_with 64 'another URL stands in the path' dlock -r "unix://$T/redis.sock,redis://:secret@h" job touch "$T/ran"
+    [[ $output != *secret* && ! -e $T/ran ]]
+}
+
+@test "the lease is never renewed by dlock" {
+    hold_lock job -t 5s
+    local first later
+    first=$(redis pexpiretime dlock:job)
+    sleep 2.5 # two checks
+    later=$(redis pexpiretime dlock:job)
+    equals "$later" "$first"
+    redis info commandstats | grep -q cmdstat_evalsha:calls=
+}
+
+@test "TCP over IPv4, IPv6 and a name with several addresses" {
+    local port
+    port=$(free_port)
+    start_redis tcp --port "$port" --bind 127.0.0.1 -::1
+    run dlock -r "redis://127.0.0.1:$port/2" job -- redis-cli -p "$port" -n 2 exists dlock:job
+    equals "$output" 1
+    run dlock -r "redis://localhost:$port" job echo ok
+    equals "$output" ok
+    LD_PRELOAD=$HELPERS/fault_two_addresses.so \
+        run dlock -r "redis://both.example:$port" job echo ok
+    equals "$output" ok
+    redis-cli -h ::1 -p "$port" ping >/dev/null 2>&1 || skip 'no IPv6 here'
+    run dlock -r "redis://[::1]:$port" job echo ok
+    equals "$output" ok
+}
+
+@test "a wrong URL: exit 64, what would be right, and never the password" {
+    local url
+    for url in '' localhost http://x redis:// redis://:6379 redis://host:0 redis://host:65536 redis://host:x redis://host:/1 \
+        redis://host/x redis://host/-1 'redis://host?db=1' 'redis://[::1' 'redis://[::1]x' redis://user@host 'redis://u:s%zz@host' \
+        'redis://u:s%00@host' unix:// unix://relative 'unix:///x?y=1' 'unix:///x?db=' "unix:///$(printf 'x%.0s' {1..120})" \
+        "redis://$(printf 'x%.0s' {1..300})" rediss:// rediss://host:0 redis://a,b redis+sentinel://a \
+        redis+sentinel://a/ redis+sentinel://a,/m redis+cluster://a/1 redis+cluster://a, redis+tls://a; do
+        fails_with 64 '^dlock: job: --redis: .*redis://' dlock -r "$url" job touch "$T/ran"
+        [[ $output != *s%* ]]
+    done
+    fails_with 64 '--redis: ' dlock -r 'foo://user:topsecret@host' job touch "$T/ran"
+    [[ $output != *topsecret* ]]
+    fails_with 64 '--redis: 2 servers are no quorum' dlock -r unix:///a -r unix:///b job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "user, password and path may be percent-coded" {
+    redis acl setuser 'b:b' on '>p@ss/word' '~*' '+@all'
+    run dlock -r "unix://b%3Ab:p%40ss%2Fword@$T/redis%2Esock" job echo ok
+    equals "$output" ok
+}
+
+@test "no script formats a number by %d, which a server of 32 bits would cut to 32" {
+    run grep -nE "string\.format\('[^']*%[0-9]*[di]" -r --include=*.lua "$TESTS/../src"
+    equals "$output" ''
+}

@@ -1,0 +1,160 @@
+#!/usr/bin/env bats
+# Looking at locks in a Redis that has much else in it.
+load ../lib/common
+
+setup() {
+    common_setup
+    start_redis redis --enable-debug-command yes
+    export DLOCK_REDIS=unix://$T/redis.sock
+}
+
+teardown() { common_teardown; }
+
+redis_has() { [ "$(redis exists "$1")" = 1 ]; }
+
+@test "--list among a million keys: in steps that hold up nobody" {
+    redis debug populate 1000000 other 10
+    dlock --acquire -t 60s one >/dev/null
+    dlock --acquire -t 60s two >/dev/null
+    equals "$(timeout 60 dlock --list | awk 'NR > 1 { print $1 }')" $'one\ntwo'
+    [ "$(redis info commandstats | sed -n 's/^cmdstat_scan:calls=\([0-9]*\),.*/\1/p')" -ge 500 ]
+    equals "$(redis info commandstats | grep -c '^cmdstat_keys')" 0
+}
+
+@test "--list of a server whose SCAN goes round in a circle ends" {
+    redis debug populate 5000 other 10
+    fake_redis 'instead=SCAN=*2\r\n$2\r\n17\r\n*0\r\n' "$T/redis.sock"
+    fails_with 69 'its SCAN does not come to an end; tried 1 time' timeout 5 dlock -r "unix://$T/fake.sock" --outage=0 --list
+}
+
+@test "--list tells locks from their companions, also of keys with a hash tag, and other clients' locks" {
+    dlock --acquire --prefix= -t 60s 'dlock:{tag}x' >/dev/null
+    dlock --acquire -s -t 60s shared >/dev/null
+    redis set dlock:plain token px 60000
+    redis set dlock:for-ever token
+    redis hset dlock:hash field value
+    redis hset 'dlock:a:meta' field value
+    dlock -w 20s shared true 3>&- 4>&- &
+    echo $! >"$T/waiter.pid"
+    wait_until 10 redis_has '{dlock:shared}:waiters'
+    run dlock --list --prefix=
+    [[ $output != *:waiters* && $output != *:queue* ]]
+    run dlock --list
+    equals "$(awk 'NR > 1 { print $1, $2 == "-" }' <<<"$output")" 'a:meta 1
+for-ever 1
+hash 1
+plain 0
+shared 0
+{tag}x 0'
+    [[ $output == *'another client'* ]]
+    run dlock --status plain
+    [[ $status = 0 && $output == *'by another client, lease ends in '*'owner token'* ]]
+    run dlock --status hash
+    [[ $status = 0 && $output == *'by another client, without an end'* ]]
+}
+
+@test "a prefix with the letters of a pattern is taken as it is" {
+    dlock --acquire --prefix='a*[x]?\' -t 60s job >/dev/null
+    dlock --acquire --prefix='ab[x]y\' -t 60s wrong >/dev/null
+    equals "$(dlock --list --prefix='a*[x]?\' | awk 'NR > 1 { print $1 }')" job
+}
+
+@test "what others wrote into the companions disturbs nobody who looks" {
+    dlock --acquire -t 60s --owner=me job >/dev/null
+    redis hset '{dlock:job}:meta' pid x since -5 fence nonsense ttl 99999999999999999999 >/dev/null
+    run dlock --status job
+    equals "$status" 0
+    [[ $output == *'held, exclusive'*'owner me'* ]]
+    redis del '{dlock:job}:meta' '{dlock:job}:counts'
+    redis set '{dlock:job}:meta' x
+    redis set '{dlock:job}:counts' x
+    redis set '{dlock:job}:queue' x
+    redis set '{dlock:job}:holders' x
+    run dlock --status --json job
+    equals "$status" 0
+    equals "$(python3 -c 'import json, sys; s = json.loads(sys.argv[1]); print(s["locked"], s["owner"], s["waiters"])' "$output")" 'True me None'
+    run dlock --force-release job
+    equals "$status" 0
+    # A shared one, whose set or record was tampered with.
+    dlock --acquire -s -t 60s --owner=me shared >/dev/null
+    redis hset '{dlock:shared}:meta' 'holder me' '{nonsense' >/dev/null
+    run dlock --status shared
+    equals "$status" 0
+    run dlock --release --owner=me shared
+    equals "$status" 0
+    dlock --acquire --slots=2 -t 60s --owner=me slots >/dev/null
+    redis hdel '{dlock:slots}:meta' 'holder me' >/dev/null
+    fails_with 75 '' dlock -n --slots=2 slots true # whose slot is that?
+    redis del '{dlock:slots}:holders' >/dev/null
+    fails_with 75 '' dlock -n --slots=2 slots true
+    fails_with 75 '' dlock -n slots true
+    run dlock --force-release slots
+    fails_with 1 '' dlock --release --owner=me slots
+    run dlock -n slots echo free
+    equals "$output" free
+}
+
+@test "the manual's permissions are enough for all actions" {
+    manual_user
+    (umask 077 && echo secret >"$T/password")
+    export DLOCK_REDIS="unix://locker@$T/redis.sock" DLOCK_PASSWORD_FILE=$T/password
+    local token
+    dlock job true
+    token=$(dlock --acquire -s -t 60s --hold-at-least=1ms job)
+    dlock --acquire -s -t 60s --owner=second job >/dev/null
+    fails_with 75 '' dlock -w 0.3 job true
+    dlock --status job >/dev/null
+    dlock --list >/dev/null
+    dlock --extend --owner="$token" job
+    dlock --release --owner="$token" job
+    run dlock --force-release job
+    equals "$status" 0
+    dlock --slots=2 job true
+    dlock -s job -- dlock --current
+    equals "$(redis acl log | grep -c reason)" 0
+    equals "$(redis hget '{dlock:job}:meta' takes)" 5
+}
+
+@test "the set of those who share a lock is removed: held by another until the key ends, for everybody" {
+    dlock --acquire -s -t 60s shared >/dev/null
+    redis del '{dlock:shared}:holders' >/dev/null
+    fails_with 75 '' dlock -n -s shared true
+    run dlock --status shared
+    equals "$status" 0
+    [[ $output == *'by another client, lease ends in '* ]]
+    fails_with 75 '' dlock --wait-free -n shared
+    run dlock --force-release shared
+    equals "$status" 0
+    run dlock -n shared echo free
+    equals "$output" free
+}
+
+@test "a lock whose name looks like a companion of another one is another lock" {
+    local part
+    for part in meta holders counts queue claim; do
+        dlock --acquire -t 60s --owner=me "j{eu}:$part" >/dev/null
+    done
+    dlock --acquire -s -t 60s --owner=s 'j{eu}' >/dev/null
+    fails_with 75 '' dlock -w 0.3 'j{eu}' true
+    dlock --release --owner=s 'j{eu}'
+    dlock 'j{eu}' true
+    for part in meta holders counts queue claim; do
+        [ "$(redis pttl "dlock:j{eu}:$part")" -gt 50000 ]
+    done
+    equals "$(dlock --list | awk 'NR > 1 { printf "%s ", $1 }')" 'j{eu}:claim j{eu}:counts j{eu}:holders j{eu}:meta j{eu}:queue '
+}
+
+@test "--release, --extend and --force-release where the database is refused: no lock of another one is touched" {
+    dlock --acquire -t 60s --owner=other job >/dev/null
+    fails_with 1 '' dlock -r "unix://$T/redis.sock" --force-release another # the script is known there
+    fails_with 78 'DB index is out of range' dlock -r "unix://$T/redis.sock?db=99" --force-release job
+    local action
+    for action in "--extend -t 2h" --release; do
+        fails_with 1 '' dlock --owner=other ${action%% *} another
+        fails_with 78 'DB index is out of range' dlock -r "unix://$T/redis.sock?db=99" --owner=other $action job
+    done
+    equals "$(redis get dlock:job)" other
+    [ "$(redis pttl dlock:job)" -le 60000 ]
+    dlock --force-release job
+    equals "$(redis exists dlock:job)" 0
+}

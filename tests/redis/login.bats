@@ -1,0 +1,426 @@
+#!/usr/bin/env bats
+# Where the password comes from, and that nobody else sees it.
+load ../lib/common
+setup() {
+    common_setup
+    URL=unix://$T/redis.sock
+    unset CREDENTIALS_DIRECTORY
+    PASSWORD=s3cret-word
+}
+teardown() { common_teardown; }
+
+# A server that wants this password of its default user.
+start_locked() {
+    start_redis redis --requirepass "${1:-$PASSWORD}"
+    REDISCLI_AUTH=${1:-$PASSWORD} redis acl setuser bob on ">${1:-$PASSWORD}" '~*' '&*' +@all >/dev/null
+}
+
+# password_file NAME TEXT: a file that nobody else can read; printf's escapes.
+password_file() {
+    # shellcheck disable=SC2059
+    printf "$2" >"$T/$1"
+    chmod 600 "$T/$1"
+}
+
+# takes [DLOCK ARGUMENTS...]: the lock is to be had.
+takes() {
+    run dlock "$@" job echo in
+    equals "$status $output" '0 in'
+}
+
+@test "the password comes from the URL, a file, the service's credential or REDISCLI_AUTH, in this order" {
+    start_locked
+    password_file good "$PASSWORD"
+    password_file dlock.password "$PASSWORD"
+    mkdir "$T/none"
+    takes -r "unix://:$PASSWORD@$T/redis.sock"
+    takes -r "$URL" --password-file="$T/good"
+    CREDENTIALS_DIRECTORY=$T takes -r "$URL"
+    REDISCLI_AUTH=$PASSWORD takes -r "$URL"
+    # A weaker one that is wrong does not matter, a stronger one does.
+    password_file wrong wrong
+    REDISCLI_AUTH=wrong takes -r "unix://:$PASSWORD@$T/redis.sock" --password-file="$T/wrong"
+    CREDENTIALS_DIRECTORY=$T takes -r "unix://bob:$PASSWORD@$T/redis.sock" --password-file="$T/nowhere"
+    CREDENTIALS_DIRECTORY=$T fails_with 77 "with the password of $T/wrong: .*WRONGPASS" dlock -r "$URL" --password-file="$T/wrong" job true
+    REDISCLI_AUTH=wrong CREDENTIALS_DIRECTORY=$T takes -r "$URL"
+    REDISCLI_AUTH=$PASSWORD CREDENTIALS_DIRECTORY=$T/none takes -r "$URL"
+    password_file dlock.password wrong
+    REDISCLI_AUTH=$PASSWORD CREDENTIALS_DIRECTORY=$T fails_with 77 'of the credential dlock.password: .*WRONGPASS' dlock -r "$URL" job true
+    REDISCLI_AUTH=wrong fails_with 77 'of REDISCLI_AUTH: .*WRONGPASS' dlock -r "$URL" job true
+    REDISCLI_AUTH='' fails_with 77 'NOAUTH' dlock -r "$URL" job true
+}
+
+@test "the file may be named in the environment or the configuration, and the command line comes first" {
+    start_locked
+    password_file good "$PASSWORD"
+    password_file wrong wrong
+    mkdir -p "$T/home/.config/dlock"
+    printf 'redis = %s\npassword-file = %s\n' "$URL" "$T/good" >"$T/home/.config/dlock/dlock.conf"
+    takes
+    DLOCK_PASSWORD_FILE=$T/wrong fails_with 77 "of $T/wrong" dlock job true
+    DLOCK_PASSWORD_FILE=$T/wrong takes --password-file="$T/good"
+}
+
+@test "a user without a password in the URL has one from elsewhere, or it is an error" {
+    start_locked
+    password_file good "$PASSWORD"
+    takes -r "unix://bob@$T/redis.sock" --password-file="$T/good"
+    REDISCLI_AUTH=$PASSWORD takes -r "unix://bob@$T/redis.sock"
+    equals "$(REDISCLI_AUTH=$PASSWORD dlock -r "unix://bob@$T/redis.sock" job -- redis-cli -s "$T/redis.sock" --user bob --pass "$PASSWORD" \
+        --no-auth-warning client list | grep -c 'name=dlock .*user=bob')" 1
+    fails_with 77 'refuses the user nobody with the password of ' dlock -r "unix://nobody@$T/redis.sock" --password-file="$T/good" job true
+    fails_with 64 '--redis: there is a user but no password: .*--password-file' dlock -r "unix://bob@$T/redis.sock" job true
+    DLOCK_REDIS=redis://bob@localhost fails_with 78 'DLOCK_REDIS: there is a user but no password' dlock job true
+    fails_with 64 '--redis: the password is empty' dlock -r "unix://bob:@$T/redis.sock" job true
+}
+
+@test "the file is the password, byte for byte, but for one line end" {
+    local text
+    start_locked
+    for text in 'with space' ' blanks ' 'user:word' 'a@b' '100%%' '\\x' 'p\tt' 'ü' '\001\377\200' "\"'"; do
+        # shellcheck disable=SC2059
+        REDISCLI_AUTH=$PASSWORD redis acl setuser eve reset on ">$(printf "$text")" '~*' '&*' +@all >/dev/null
+        password_file word "$text\n"
+        takes -r "unix://eve@$T/redis.sock" --password-file="$T/word"
+    done
+    for ending in '' '\r\n'; do
+        password_file word "$text$ending"
+        takes -r "unix://eve@$T/redis.sock" --password-file="$T/word"
+    done
+    password_file word "$text\n\n"
+    fails_with 77 WRONGPASS dlock -r "unix://eve@$T/redis.sock" --password-file="$T/word" job true
+}
+
+@test "a password of up to 4095 bytes, from a file, the environment or the URL" {
+    local long
+    long=$(printf 'x%.0s' {1..4095})
+    start_locked "$long"
+    password_file long "$long\r\n"
+    takes -r "$URL" --password-file="$T/long"
+    REDISCLI_AUTH=$long takes -r "$URL"
+    takes -r "unix://:$long@$T/redis.sock"
+    for file in "${long}x" "${long}x\r\n" "$long$long"; do
+        password_file long "$file"
+        fails_with 78 "the password file $T/long: it is too long" dlock -r "$URL" --password-file="$T/long" job true
+    done
+    REDISCLI_AUTH=${long}x fails_with 78 'REDISCLI_AUTH: it is too long' dlock -r "$URL" job true
+    fails_with 64 '--redis: the password is too long' dlock -r "unix://:${long}x@$T/redis.sock" job true
+    [[ $output != *xxx* ]]
+}
+
+@test "a password in the URL is percent-decoded" {
+    start_locked '@:/% ?#'
+    takes -r "unix://:%40%3A%2F%25%20%3F%23@$T/redis.sock"
+    takes -r "unix://default:%40:%2f%25%20?%23@$T/redis.sock"
+}
+
+@test "a password file that cannot be used: exit 78 or 77, named, and nothing is run" {
+    # refused STATUS TEXT: with $T/word, as the option and as the credential.
+    refused() {
+        fails_with "$1" "the password file $T/word: $2" dlock -r "$URL" --password-file="$T/word" --fallback=file job touch "$T/ran"
+        [ ! -L "$T/dlock.password" ] && ln -s word "$T/dlock.password"
+        [ "$2" = 'No such file' ] ||
+            CREDENTIALS_DIRECTORY=$T fails_with "$1" "the password file $T/dlock.password: $2" dlock -r "$URL" job touch "$T/ran"
+        [ ! -e "$T/ran" ]
+    }
+    refused 78 'No such file'
+    password_file word "$PASSWORD"
+    chmod 604 "$T/word"
+    refused 78 'it holds a secret, and others can read it; chmod o= helps'
+    chmod 600 "$T/word"
+    password_file word ''
+    refused 78 'it is empty'
+    password_file word '\r\n'
+    refused 78 'it is empty'
+    password_file word 'a\0b'
+    refused 78 'there is a NUL in it'
+    rm "$T/word"
+    mkdir -m 700 "$T/word"
+    refused 78 'it is neither a regular file nor a pipe'
+    rmdir "$T/word"
+    mkfifo -m 600 "$T/word"
+    refused 78 'it is empty'
+    run dlock --json -r "$URL" --password-file="$T/word" job true
+    [[ $output == *'"code":"INVALID_CONFIG"'* ]]
+    rm "$T/word"
+    password_file word "$PASSWORD"
+    chmod 640 "$T/word" # a group is trusted
+    fails_with 69 'No such file' dlock -r "$URL" --password-file="$T/word" --outage=0 job true
+    [ "$(id -u)" -eq 0 ] || chmod 000 "$T/word"
+    [ "$(id -u)" -eq 0 ] || refused 77 'Permission denied'
+}
+
+@test "a login that is refused: exit 77 at once, also with --fallback, with who was refused and what helps" {
+    start_locked
+    local start=$(now)
+    fails_with 77 'it wants a password, and none is configured: .*NOAUTH Authentication required; the URL, --password-file' \
+        dlock -r "$URL" --fallback=file job touch "$T/ran"
+    fails_with 77 'it refuses the user default with the password of the URL: .*WRONGPASS' dlock -r "unix://:bad@$T/redis.sock" \
+        --fallback=file job touch "$T/ran"
+    fails_with 77 'it refuses the user bob with' dlock -r "unix://bob:bad@$T/redis.sock?db=2" --fallback=file job touch "$T/ran"
+    [[ $output != *bad* ]]
+    for action in --acquire '--extend --owner=me' '--release --owner=me' --force-release --status --wait-free; do
+        # shellcheck disable=SC2086
+        fails_with 77 'NOAUTH' dlock $action --json -r "$URL" job
+        [[ $output == *'"code":"NOT_PERMITTED"'*'"retryable":false'* ]]
+    done
+    within 8000 "$start"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a password for a server that asks for none is refused, and named" {
+    start_redis
+    REDISCLI_AUTH=$PASSWORD fails_with 77 'it asks for no password, and REDISCLI_AUTH has one: .*AUTH' dlock -r "$URL" job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    fake_redis "error=ERR Client sent AUTH, but no password is set"
+    fails_with 77 'it asks for no password, and the URL has one' dlock -r "unix://:x@$T/fake.sock" job touch "$T/ran"
+}
+
+@test "a server that knows no users says so: leave the user out" {
+    fake_redis "error=ERR wrong number of arguments for 'auth' command"
+    fails_with 77 'it knows no users, as Redis before 6.0: leave the user bob out of the URL' \
+        dlock -r "unix://bob:x@$T/fake.sock" job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a socket in a folder whose name ends in @ is found by the command too" {
+    start_locked
+    mkdir "$T/run@"
+    ln -s "$T/redis.sock" "$T/run@/redis.sock"
+    run dlock -r "unix://bob:$PASSWORD@$T/run@/redis.sock?db=1" job -- sh -c 'echo "$DLOCK_HELD_AT"'
+    equals "$output" "unix://bob@$T/run@/redis.sock?db=1"
+}
+
+@test "the command is not given the password, and runs all the same" {
+    start_locked
+    password_file good "$PASSWORD"
+    DLOCK_REDIS="unix://bob:$PASSWORD@$T/redis.sock?db=1" run dlock job env
+    [[ $output != *$PASSWORD* && $output == *"DLOCK_REDIS=unix://bob@$T/redis.sock?db=1"* ]]
+    equals "$(grep -c '^DLOCK_HELD_AT=unix://bob@' <<<"$output")" 1
+    DLOCK_REDIS=unix://:$PASSWORD@$T/redis.sock run dlock --tree job env
+    [[ $output != *$PASSWORD* && $output == *"DLOCK_REDIS=unix://$T/redis.sock"* ]]
+    run dlock -r "unix://bob:$PASSWORD@$T/redis.sock" job env
+    [[ $output != *$PASSWORD* ]]
+    REDISCLI_AUTH=$PASSWORD run dlock -r "$URL" job env
+    [[ $output != *$PASSWORD* && $output != *REDISCLI_AUTH* && $output == *DLOCK_OWNER=* ]]
+    # What dlock has not used is the user's own.
+    REDISCLI_AUTH=another run dlock -r "$URL" --password-file="$T/good" job env
+    [[ $output == *REDISCLI_AUTH=another* ]]
+    # Also where it takes a file lock, or none.
+    DLOCK_REDIS=redis://:$PASSWORD@localhost run dlock --backend=file --lock-dir="$T/locks" job env
+    [[ $output != *$PASSWORD* ]]
+    DLOCK_REDIS="redis://a:$PASSWORD@h1/1 rediss://:$PASSWORD@h2,h3 unix://:p/$PASSWORD@/x@y unix:///x@y" \
+        run dlock --backend=file --lock-dir="$T/locks" job -- sh -c 'echo "$DLOCK_REDIS"'
+    equals "$output" 'redis://a@h1/1 rediss://h2,h3 unix:///x@y unix:///x@y'
+    DLOCK_PASSWORD_FILE=$T/good DLOCK_REDIS=$URL run dlock job -- env DLOCK_REDIS="unix://:$PASSWORD@$T/redis.sock" dlock job env
+    [[ $status -eq 0 && $output != *$PASSWORD* ]]
+    REDISCLI_AUTH=$PASSWORD run dlock -r "unix://$T/nowhere" --outage=0 --fallback=file --lock-dir="$T/locks" job env
+    [[ $status -eq 0 && $output != *$PASSWORD* && $output == *DLOCK_BACKEND=file* ]]
+}
+
+@test "inside the command, --extend, --release and a nested dlock work where the password is in a file, else say what is missing" {
+    start_locked
+    password_file good "$PASSWORD"
+    export DLOCK_PASSWORD_FILE=$T/good
+    local inside='dlock --current && dlock --extend && dlock job echo nested && dlock other echo other && dlock --release && echo ok'
+    run dlock -r "$URL" -t 60 job -- sh -c "$inside"
+    equals "$status" 0
+    [[ $output == *nested*other*ok ]]
+    run dlock -r "unix://bob:$PASSWORD@$T/redis.sock" -t 60 job -- sh -c 'dlock --extend && dlock --release && echo ok'
+    equals "$status $output" '0 ok'
+    unset DLOCK_PASSWORD_FILE
+    # A configuration file that has the same server with its password goes on to count.
+    mkdir -p "$T/home/.config/dlock"
+    echo "redis = unix://bob:$PASSWORD@$T/redis.sock" >"$T/home/.config/dlock/dlock.conf"
+    chmod 600 "$T/home/.config/dlock/dlock.conf"
+    run dlock -t 60 job -- sh -c "$inside"
+    equals "$status" 0
+    rm "$T/home/.config/dlock/dlock.conf"
+    REDISCLI_AUTH=$PASSWORD fails_with 77 'NOAUTH .*not told the password of the dlock around it' \
+        dlock -r "$URL" -t 60 job -- dlock --extend
+    DLOCK_REDIS=unix://bob:$PASSWORD@$T/redis.sock fails_with 78 'no password: .*not told the password of the dlock around it' \
+        dlock -t 60 job -- dlock other true
+}
+
+@test "an attached script and a detached lock work with every source of the password" {
+    start_locked
+    export REDISCLI_AUTH=$PASSWORD
+    run sh -c 'dlock -r "$1" --attach job && dlock -r "$1" --status job | head -1' sh "$URL"
+    [[ $status -eq 0 && $output == 'job: held'* ]]
+    wait_until 10 eval '! dlock -r "$URL" -q --status job'
+    local token
+    token=$(dlock -r "$URL" --acquire job)
+    dlock -r "$URL" --release --owner="$token" job
+}
+
+@test "neither the arguments nor the environment of dlock show the password, however it is given" {
+    start_locked
+    hold held
+    # not_shown COMMAND...: a dlock that holds its lock does not show the password.
+    not_shown() {
+        rm -f "$T/held" "$T/held.end"
+        "$@" "$T/held.sh" >/dev/null 2>"$T/err" 3>&- 4>&- &
+        local dlock=$!
+        echo $dlock >"$T/dlock.pid"
+        wait_until 10 test -e "$T/held" || { cat "$T/err"; return 1; }
+        not grep -qa "$PASSWORD" "/proc/$dlock/cmdline"
+        not grep -qa "$PASSWORD" "/proc/$(cat "$T/held")/environ"
+        tr '\0' '\n' <"/proc/$dlock/environ" | not grep "^DLOCK.*$PASSWORD"
+        touch "$T/held.end"
+        wait "$dlock"
+    }
+    local login=unix://bob:$PASSWORD@$T/redis.sock
+    not_shown dlock --redis="$login" job
+    not_shown dlock --redis "$login" job --
+    not_shown dlock -r"$login" job
+    not_shown dlock -qr "$login" job
+    not_shown dlock job -n -r "$login" --
+    export DLOCK_REDIS=$login
+    not_shown dlock job
+    not_shown dlock --tree job
+}
+
+@test "messages, JSON, reports and lists never hold the password" {
+    start_locked
+    export DLOCK_REDIS=unix://bob:$PASSWORD@$T/redis.sock
+    {
+        dlock -v -v --json --report="$T/report" job dlock --current --json
+        dlock --acquire --json -t 60 job
+        dlock -vv -n job true
+        dlock -vv -w 0.4 job true
+        dlock -vv --status --json job
+        dlock --list --json
+        dlock -vv --force-release job
+        dlock -v -r "redis://bob:$PASSWORD@localhost:$(free_port)" --outage=0 job true
+    } >"$T/out" 2>&1 3>&- 4>&- || true
+    cat "$T/report" >>"$T/out"
+    grep -q SERVICE "$T/out" || grep -q refused "$T/out"
+    not grep "$PASSWORD" "$T/out"
+    # Nor does a URL that is wrong.
+    local url
+    for url in "redis:/bob:$PASSWORD@host" "bob:$PASSWORD@host" "redis://bob:$PASSWORD@" "redis://bob:$PASSWORD@host:x" \
+        "redis+sentinel://bob:12/$PASSWORD@host" "redis://bob:$PASSWORD%@host" "redis://bob:$PASSWORD/@host" "http://bob:$PASSWORD@host" "unix://bob:$PASSWORD@path"; do
+        fails_with 64 '--redis: ' dlock -vv -r "$url" job true
+        [[ $output != *$PASSWORD* ]]
+        DLOCK_REDIS=$url fails_with 78 'DLOCK_REDIS: ' dlock -vv job true
+        [[ $output != *$PASSWORD* ]]
+        DLOCK_REDIS=$url run dlock --backend=file --lock-dir="$T/locks" job env
+        [[ $output != *$PASSWORD* && $status -eq 0 ]]
+        fails_with 64 '--rediss: unknown option' dlock --rediss="$url" job true
+        [[ $output != *$PASSWORD* ]]
+    done
+}
+
+@test "a server that repeats the words of an AUTH that it does not know is not quoted with them" {
+    local long how
+    long=$PASSWORD$(printf 'x%.0s' {1..200})
+    start_redis redis --rename-command AUTH ''
+    for how in "$PASSWORD" "$long"; do
+        fails_with 78 'unknown command .?AUTH' dlock -vv --json -r "unix://bob:$how@$T/redis.sock" job true
+        [[ $output != *"$PASSWORD"* ]]
+        fails_with 78 'login .*unknown command .?AUTH' dlock -r "unix://bob:$how@$T/redis.sock" --doctor
+        [[ $output != *"$PASSWORD"* ]]
+    done
+    fake_redis "instead=AUTH=-ERR nobody called bob comes in with $PASSWORD here\\r\\n+OK\\r\\n-ERR no\\r\\n" "$T/redis.sock"
+    fails_with 69 "nobody called bob comes in with \\*+ here" dlock -vv -r "unix://bob:$PASSWORD@$T/fake.sock" --outage=0 job true
+}
+
+@test "a blank in the password of a URL, which is wrong, does not show it either" {
+    local login="redis://bob:$PASSWORD and@more@host redis://eve:$PASSWORD@host"
+    run dlock --backend=file --lock-dir="$T/locks" -r "$login" job -- sh -c 'tr "\0" " " </proc/$PPID/cmdline; echo; env'
+    [[ $status -eq 0 && $output == *'-r redis://*'*'*@host redis://*'*'@host job'* && $output != *$PASSWORD* ]]
+    DLOCK_REDIS=$login run dlock --backend=file --lock-dir="$T/locks" job env
+    [[ $output == *'DLOCK_REDIS=redis://bob@host redis://eve@host'* && $output != *$PASSWORD* ]]
+    fails_with 64 '--redis: URL 1: ' dlock -vv -r "$login" job true
+    [[ $output != *$PASSWORD* ]]
+}
+
+# leaves_core COMMAND...: whether it leaves a core where SIGSEGV ends it.
+leaves_core() {
+    python3 - "$T" "$@" <<'P'
+import os, resource, signal, subprocess, sys, time
+folder, command = sys.argv[1], sys.argv[2:]
+os.makedirs(folder + "/core", exist_ok=True)
+hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+process = subprocess.Popen(command, cwd=folder + "/core", start_new_session=True)
+end = time.monotonic() + 20
+while not os.path.exists(folder + "/held"):
+    assert process.poll() is None and time.monotonic() < end
+    time.sleep(0.01)
+os.kill(process.pid, signal.SIGSEGV)
+status = os.waitpid(process.pid, 0)[1]
+assert os.WTERMSIG(status) == signal.SIGSEGV
+sys.exit(0 if os.WCOREDUMP(status) else 1)
+P
+}
+
+@test "a dlock that has a password leaves no core file, and its command can" {
+    start_locked
+    hold held
+    password_file good "$PASSWORD"
+    unset ASAN_OPTIONS
+    [ -z "${SANITIZER:-}" ] || skip 'a sanitizer takes the signal'
+    rm -f "$T/held"
+    if leaves_core dlock --backend=file --lock-dir="$T" job "$T/held.sh"; then
+        for source in "-r unix://:$PASSWORD@$T/redis.sock" "--tree -r $URL --password-file=$T/good"; do
+            rm -f "$T/held"
+            # shellcheck disable=SC2086
+            not leaves_core dlock $source $RANDOM "$T/held.sh"
+        done
+    else
+        echo '# no core files can be had here' >&3
+    fi
+    run dlock -r "unix://:$PASSWORD@$T/redis.sock" last -- python3 -c 'import ctypes; print(ctypes.CDLL(None).prctl(3))'
+    equals "$output" 1
+}
+
+@test "in the memory of a dlock that runs on there is no copy of the password but what it connects anew with" {
+    start_locked
+    password_file good "$PASSWORD"
+    [ -z "${SANITIZER:-}" ] || skip 'a sanitizer keeps what is freed'
+    hold_lock job -r "$URL" --password-file="$T/good"
+    run python3 - "$HOLDER" "$PASSWORD" <<'P'
+import re, sys
+copies, secret = 0, sys.argv[2].encode()
+memory = open(f"/proc/{sys.argv[1]}/mem", "rb", 0)
+for line in open(f"/proc/{sys.argv[1]}/maps"):
+    begin, end = (int(n, 16) for n in line.split()[0].split("-"))
+    if line.split()[1].startswith("rw"):
+        memory.seek(begin)
+        copies += memory.read(end - begin).count(secret)
+print(copies)
+P
+    end_hold
+    [[ $output != *PermissionError* ]] || skip 'only root can look there'
+    equals "$output" 1
+}
+
+@test "a password that is changed while the lock is held is no lost lock: the command runs on, and it is told at the end" {
+    start_locked
+    hold_lock job -v -t 3s --grace=0 -r "unix://bob:$PASSWORD@$T/redis.sock"
+    REDISCLI_AUTH=$PASSWORD redis acl setuser bob '>new' "<$PASSWORD" >/dev/null
+    REDISCLI_AUTH=$PASSWORD redis client kill user bob >/dev/null
+    end_hold
+    wait "$HOLDER"
+    grep -q 'could not be released: .*refuses the user bob with the password of the URL: .*WRONGPASS' "$T/held.err"
+}
+
+@test "another process of the same user cannot read the memory of a dlock that has a password" {
+    [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become somebody'
+    start_locked
+    chmod 777 "$T/redis.sock"
+    local dir=$T
+    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+    local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+    "${user[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
+    # The command is dlock's child, and its parent's environment is what it reads.
+    # A password that is not used is a password.
+    mkdir -m 777 "$T/theirs"
+    local backend
+    for backend in redis file; do
+        run env DLOCK_REDIS="unix://:$PASSWORD@$T/redis.sock" REDISCLI_AUTH="$PASSWORD" "${user[@]}" env --chdir="$T/theirs" \
+            "$DLOCK" --backend=$backend --lock-dir="$T/theirs/$backend" job -- sh -c 'cat /proc/$PPID/environ /proc/$PPID/mem && echo read'
+        [[ $output == *'Permission denied'* && $output != *read && $output != *"$PASSWORD"* ]]
+    done
+}

@@ -1,0 +1,385 @@
+#!/usr/bin/env bats
+# A server in trouble is an outage: retried for as long as was asked, and then
+# told; no lock is taken or lost by it.
+load ../lib/common
+setup() { common_setup; URL=unix://$T/redis.sock; }
+teardown() { common_teardown; }
+
+is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
+answers() { redis ping | grep -q "$1"; }
+
+# Takes the lock within an outage that COMMAND ends.
+taken_after() { # ERROR COMMAND...
+    local error=$1
+    shift
+    fails_with 69 "it answered: $error.*; tried [2-9] times in ([3-9]..ms|[0-9.]+s); the command was not run" \
+        dlock -r "$URL" --outage=300ms -w 10 job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    dlock -r "$URL" --outage=20 job touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
+    local dlock=$!
+    wait_until 10 sh -c "tr '\0' ' ' </proc/$dlock/cmdline | grep -q outage=20"
+    "$@"
+    wait "$dlock"
+    [ -e "$T/ran" ]
+    rm "$T/ran"
+    is_free
+}
+
+@test "errors are told apart by their codes, in the forms of Redis 5 to 8 and Valkey, not by names that stand in them" {
+    local want text
+    printf '' >"$T/reply"
+    fake_redis "$T/reply"
+    while read -r want text; do
+        printf -- '-%s\r\n' "$text" "$text" >"$T/reply" # to CLIENT SETNAME, too
+        run dlock -r "unix://$T/fake.sock" --outage=0 --connect-timeout=200ms job touch "$T/ran"
+        equals "$status $text" "$want $text"
+        [ ! -e "$T/ran" ]
+    done <<'E'
+69 ERR Error running script (call to f_01): @user_script:3: @user_script: 3: -READONLY You can't write against a read only slave.
+69 ERR Error running script (call to f_01): @user_script:12: @user_script: 12: -OOM command not allowed when used memory > 'maxmemory'.
+69 ERR Error running script (call to f_01): @user_script:12: NOREPLICAS Not enough good replicas to write.
+69 READONLY You can't write against a read only replica. script: 01, on @user_script:12.
+69 WRONGTYPE Operation against the key NOPERM of NOAUTH holding the wrong kind of value
+69 ERR the key DENIED has MOVED 1 unknown command
+69 LOADING Redis is loading the dataset of NOAUTH in memory
+69 MASTERDOWN Link with ASK 1 is down
+69 CLUSTERDOWN MOVED 1 h:1
+69 NOPERMISSION at all
+69 upstream failure: no password is set
+69 ERR
+69 X
+69 ERR Error running script (call to f_01): @user_script:
+69 ERR Error running script (call to f_01): @user_script:3
+69 @user_script: 3: -OOM command not allowed when used memory > 'maxmemory'.
+69 @user_script: 3: Unknown
+77 NOAUTH Authentication required.
+77 WRONGPASS invalid username-password pair or user is disabled.
+77 NOPERM this user has no permissions to run the 'evalsha' command
+77 ERR invalid password
+77 ERR Client sent AUTH, but no password is set
+77 ERR Protocol error: unauthenticated multibulk length
+77 DENIED Redis is running in protected mode because protected mode is enabled
+77 ERR Error running script (call to f_01): @user_script:3: @user_script: 3: The user executing the script can't run this command or subcommand
+77 ERR Error running script (call to f_01): @user_script:3: NOPERM this user has no permissions to access one of the keys
+77 ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: 01, on @user_script:5.
+77 @user_script: 3: The user executing the script can't run this command or subcommand (HMGET)
+77 ERR ACL failure in script: User locker has no permissions to run the 'hset' command script: 01, on @user_script:5.
+77 ERR ERR ACL failure in script: No permissions to access a key (ZRANGE) script: 01, on @user_script:5.
+78 ERR unknown command `EVALSHA`, with args beginning with: `01`, `3`, `NOPERM`,
+78 ERR Error running script (call to f_01): @user_script:3: @user_script: 3: Unknown Redis command called from Lua script
+78 ERR Unknown Redis command called from script script: 01, on @user_script:3.
+78 @user_script: 3: Unknown Redis command called from Lua script (HMGET)
+78 ERR Unknown command called from script script: 01, on @user_script:3.
+78 ERR Unknown command called from script (HMGET)
+78 ERR ERR Unknown command called from script (ZRANGE) script: 01, on @user_script:3.
+78 unsupported command 'evalsha'
+78 MOVED 3999 NOAUTH.example:6379
+78 CROSSSLOT Keys in request don't hash to the same slot
+E
+}
+
+@test "as many clients as the server serves: it says so, and is tried again" {
+    start_redis redis --maxclients 1
+    hold_lock other -r "$URL"
+    fails_with 69 "it answered: ERR max number of clients( \+ cluster connections)? reached; tried [2-9] times" \
+        dlock -r "$URL" --outage=300ms job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    dlock -r "$URL" --outage=20 job touch "$T/ran" 3>&- 4>&- &
+    local dlock=$!
+    end_hold
+    wait "$HOLDER"
+    wait "$dlock"
+    [ -e "$T/ran" ]
+}
+
+@test "a server that sends us away before we have said a word: its reason is told" {
+    fake_redis 'dismiss=ERR max number of clients reached'
+    fails_with 69 'it answered: ERR max number of clients reached; tried 1 time' \
+        dlock -r "unix://$T/fake.sock" --outage=0 job touch "$T/ran"
+    kill "$(cat "$T/fake.pid")"
+    fake_redis 'dismiss=DENIED Redis is running in protected mode because ...'
+    fails_with 77 'DENIED Redis is running in protected mode' dlock -r "unix://$T/fake.sock" job touch "$T/ran"
+    fails_with 77 'DENIED Redis is running in protected mode' dlock -r "unix://u:p@$T/fake.sock?db=1" job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "no memory left: no lock is taken, one that is held is looked at, extended and released" {
+    start_redis
+    hold_lock job -r "$URL" -t 60
+    local owner
+    owner=$(redis get dlock:job)
+    redis config set maxmemory 1
+    run dlock -r "$URL" --extend --owner="$owner" -t 90 job
+    equals "$status" 0
+    run dlock -r "$URL" --status job
+    equals "$status" 0
+    run dlock -r "$URL" -n job touch "$T/ran"
+    equals "$status" 75
+    end_hold
+    wait "$HOLDER"
+    is_free
+    taken_after 'OOM command not allowed' redis config set maxmemory 0
+}
+
+@test "a server that cannot save, or misses its replicas: no lock, and the release is tried again" {
+    start_redis
+    redis config set min-replicas-to-write 1
+    taken_after 'NOREPLICAS' redis config set min-replicas-to-write 0
+    # A save that fails: its file is a folder.
+    mkdir -p "$T/dump.rdb/x"
+    hold_lock job -r "$URL"
+    redis config set save '1 1000000'
+    redis bgsave
+    wait_until 10 sh -c "redis-cli -s '$T/redis.sock' info persistence | grep -q 'rdb_last_bgsave_status:err'"
+    end_hold
+    # Its command is gone: it tries to release.
+    wait_until 10 not pgrep -P "$HOLDER"
+    redis config set stop-writes-on-bgsave-error no
+    wait "$HOLDER"
+    is_free
+    equals "$(cat "$T/held.err")" ''
+    redis config set stop-writes-on-bgsave-error yes
+    taken_after 'MISCONF' redis config set stop-writes-on-bgsave-error no
+}
+
+rejected() { redis info errorstats | sed -n 's/^errorstat_MASTERDOWN:count=\([0-9]*\).*/\1/p'; }
+has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
+
+@test "a replica: no lock can be taken there, and none is lost when the server becomes one for a while" {
+    start_redis
+    hold_lock job -r "$URL" -t 10
+    redis replicaof 127.0.0.1 1
+    fails_with 69 'READONLY' dlock -r "$URL" --outage=0 other touch "$T/ran"
+    redis config set replica-serve-stale-data no
+    fails_with 69 'MASTERDOWN' dlock -r "$URL" --outage=0 other touch "$T/ran"
+    fails_with 69 'MASTERDOWN' dlock -r "$URL" --outage=0 --status other
+    [ ! -e "$T/ran" ]
+    # The holder looks, and is told that now is no time for it.
+    wait_until 10 has_rejected_more_than "$(rejected)"
+    redis replicaof no one
+    kill -0 "$(cat "$T/held")"
+    end_hold
+    wait "$HOLDER"
+    is_free
+}
+
+@test "a Cluster node without slots: no lock" {
+    start_redis redis --cluster-enabled yes --cluster-config-file nodes.conf --port "$(free_port)" --cluster-port "$(free_port)"
+    fails_with 69 'CLUSTERDOWN' dlock -r "$URL" --outage=0 job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a script of others that runs for long: what is held is held, and released once it is over" {
+    start_redis redis --busy-reply-threshold 10
+    hold_lock job -r "$URL" -t 10
+    redis eval 'while true do end' 0 >/dev/null 2>&1 3>&- 4>&- &
+    wait_until 10 answers BUSY
+    fails_with 69 'BUSY' dlock -r "$URL" --outage=0 --status job
+    fails_with 69 'BUSY' dlock -r "$URL" --outage=0 other touch "$T/ran"
+    end_hold
+    wait_until 10 not pgrep -P "$HOLDER"
+    redis script kill
+    wait "$HOLDER"
+    equals "$(cat "$T/held.err")" ''
+    is_free
+    [ ! -e "$T/ran" ]
+}
+
+@test "a server that reads its data: waited for" {
+    start_redis redis
+    redis eval 'for i = 1, 3000 do redis.call("SET", "key" .. i, string.rep("x", 100)) end' 0
+    redis save
+    stop_redis
+    rm "$T/redis.sock"
+    start_redis redis --key-load-delay 500 --loading-process-events-interval-bytes 1024
+    fails_with 69 'LOADING' dlock -r "$URL" --outage=0 --status job
+    run dlock -v -r "$URL" --outage=20 job echo ran
+    equals "$status" 0
+    grep -q 'waiting: .*LOADING' <<<"$output"
+    grep -qx ran <<<"$output"
+}
+
+@test "a server that is stopped: the try is given up, and what it carries out later leaves no lock" {
+    start_redis
+    # The server knows the script of the take, and not that of the release.
+    run dlock -r "$URL" --acquire -t 60 job
+    redis del dlock:job
+    kill -STOP "$(cat "$T/redis.pid")"
+    fails_with 69 'it did not answer in time; tried 1 time' \
+        dlock -r "$URL" --outage=0 --connect-timeout=300ms job touch "$T/ran"
+    kill -CONT "$(cat "$T/redis.pid")"
+    wait_until 10 answers PONG
+    wait_until 5 sh -c "redis-cli -s '$T/redis.sock' info commandstats | grep -q 'cmdstat_eval:calls=[2-9]'"
+    is_free
+    [ ! -e "$T/ran" ]
+}
+
+@test "a take that is held up on its way, and that its own release overtakes, leaves no lock" {
+    start_redis
+    dlock -r "$URL" job true # the server knows the scripts
+    torture_proxy redis
+    ask_proxy redis hold 1
+    redis config resetstat
+    fails_with 69 'it did not answer in time; tried 1 time' \
+        dlock -r "unix://$T/redis.proxy" --outage=0 --connect-timeout=300ms --owner=me job touch "$T/ran"
+    wait_until 5 has_run 1
+    ask_proxy redis heal
+    wait_until 5 has_run 2
+    is_free
+    [ ! -e "$T/ran" ]
+    # The next one with that token has it.
+    run dlock -r "$URL" --owner=me job echo ran
+    equals "$status $output" '0 ran'
+}
+
+@test "a try of a take that comes after its release, and others behind it, leaves no lock" {
+    start_redis
+    dlock -r "$URL" job true
+    torture_proxy redis
+    ask_proxy redis hold 1
+    fails_with 0 '' dlock -r "unix://$T/redis.proxy" --outage=20 --connect-timeout=300ms job true
+    local i
+    for i in {1..9}; do dlock -r "$URL" job true; done
+    redis config resetstat
+    ask_proxy redis heal
+    wait_until 5 has_run 1
+    is_free
+}
+
+@test "a take that is given up leaves the key of another client as it is, where that has the name of one of ours" {
+    start_redis
+    redis set '{dlock:job}:meta' another
+    torture_proxy redis
+    ask_proxy redis hold 1
+    redis config resetstat
+    fails_with 69 'did not answer in time' \
+        dlock -r "unix://$T/redis.proxy" --outage=0 --connect-timeout=300ms job touch "$T/ran"
+    wait_until 5 has_run 1
+    equals "$(redis get '{dlock:job}:meta') $(redis pttl '{dlock:job}:meta')" 'another -1'
+    [ ! -e "$T/ran" ]
+}
+# has_run NUMBER: so many scripts.
+has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=([0-9]+).*/\2/p' | awk '{ n += $1 } END { print n + 0 }')" -ge "$1" ]; }
+
+@test "a server that is stopped and goes on: the lock is still held, and nobody was told a thing" {
+    start_redis
+    hold_lock job -r "$URL" -t 10 --connect-timeout=300ms
+    kill -STOP "$(cat "$T/redis.pid")"
+    sleep 2 # some checks without an answer
+    kill -CONT "$(cat "$T/redis.pid")"
+    wait_until 10 answers PONG
+    end_hold
+    wait "$HOLDER"
+    is_free
+    equals "$(cat "$T/held.err")" ''
+}
+
+@test "a check that hangs until the stop signal is due is not the last question: an extended lease is seen" {
+    start_redis
+    torture_proxy redis
+    local run status=0
+    dlock -r "unix://$T/redis.proxy" --connect-timeout=20s -t 5s --grace=900ms --owner=me job -- \
+        sh -c 'touch "$T/held"; sleep 5.5' 2>"$T/err" 3>&- 4>&- &
+    run=$!
+    wait_until 10 test -e "$T/held"
+    ask_proxy redis hang
+    dlock -r "$URL" --extend --owner=me -t 60s job
+    wait "$run" || status=$?
+    equals "$status $(cat "$T/err")" '0 '
+    is_free
+}
+
+@test "a server that pauses its clients: no lock from it meanwhile, none is lost, and each is taken once" {
+    start_redis
+    hold_lock job -r "$URL" -t 20 --connect-timeout=300ms
+    local start
+    start=$(now)
+    redis client pause 1500 all >/dev/null
+    fails_with 69 'did not answer in time' dlock -n -r "$URL" --connect-timeout=300ms other -- touch "$T/early"
+    [ ! -e "$T/early" ]
+    dlock -r "$URL" --connect-timeout=300ms --outage=20 other -- sh -c "echo x >>'$T/ran'"
+    [ $(($(now) - start)) -ge 1400 ]
+    equals "$(cat "$T/ran")" x
+    equals "$(redis exists dlock:other)" 0
+    end_hold
+    wait "$HOLDER"
+    is_free
+    equals "$(cat "$T/held.err")" ''
+}
+
+@test "a try ends with --outage, even the first, though each may take longer" {
+    fake_redis mute
+    local start=$(now)
+    fails_with 69 'tried [12] times? in ' dlock -r "unix://$T/fake.sock" --connect-timeout=20s --outage=1s job touch "$T/ran"
+    [ $(($(now) - start)) -ge 1000 ]
+    # One more second is for giving back what it may have taken.
+    within 8000 "$start"
+    [ ! -e "$T/ran" ]
+}
+
+@test "--wait-free tries a server that is down no longer than --wait, and once with -n" {
+    local start=$(now) socket=$T/none.sock
+    fails_with 69 'tried 1 time' dlock -r "unix://$socket" --wait-free -n job
+    fails_with 69 'tried [2-9] times' dlock -r "unix://$socket" --wait-free -w 300ms job
+    within 2000 "$start"
+    fake_redis mute
+    start=$(now)
+    fails_with 69 'did not answer in time; tried 1 time' dlock -r "unix://$T/fake.sock" --wait-free -w 300ms job
+    within 2500 "$start"
+}
+
+@test "a resolver without an answer for now is asked again" {
+    local port
+    port=$(free_port)
+    start_redis redis --port "$port" --bind '127.0.0.1 -::1'
+    LD_PRELOAD=$HELPERS/fault_resolver_again.so run dlock -v -r "redis://localhost:$port" job echo ran
+    equals "$status" 0
+    grep -q 'the name localhost cannot be resolved: Temporary failure' <<<"$output"
+    grep -qx ran <<<"$output"
+    is_free
+    LD_PRELOAD=$HELPERS/fault_resolver_again.so fails_with 69 'cannot be resolved: Temporary failure.*; tried 1 time' \
+        dlock -r "redis://localhost:$port" --outage=0 --status job
+}
+
+@test "a connection whose other end has vanished is noticed within the time between two checks" {
+    unshare -rn sh -c 'ip link set lo up && ss -Htn' 2>/dev/null || skip 'needs a network of its own'
+    cat >"$T/vanish" <<'E'
+ip link set lo up
+redis-server --port 7777 --unixsocket "$T/redis.sock" --save '' --dir "$T" --daemonize no >/dev/null 2>&1 &
+echo $! >"$T/redis.pid"
+until redis-cli -s "$T/redis.sock" ping; do sleep 0.02; done >/dev/null 2>&1
+dlock -r "unix://$T/redis.sock" job sh -c 'until [ -e "$T/go" ]; do sleep 0.02; done' 2>"$T/holder.err" &
+until redis-cli -s "$T/redis.sock" exists dlock:job | grep -q 1; do sleep 0.02; done
+dlock -r redis://127.0.0.1:7777 --outage=60 -v job touch "$T/ran" </dev/null 2>"$T/waiter.err" &
+waiter=$!
+until redis-cli -s "$T/redis.sock" zcard '{dlock:job}:queue' | grep -q 1; do sleep 0.02; done
+established() { ss -Htno state established dport = :7777 | grep -E "${1-}"; } >/dev/null
+# A waiter that rests is noticed by the kernel's probes.
+for ((i = 0; ; i++)); do
+    established 'timer:\(keepalive,([0-4](\.[0-9]+)?sec|[0-9.]+ms)' && break
+    [ "$i" -lt 100 ] || exit 1
+    sleep 0.05
+done
+ip link set lo down
+SECONDS=0
+while established; do sleep 0.05; [ "$SECONDS" -lt 20 ] || exit 2; done
+echo "$SECONDS s" >"$T/noticed"
+ip link set lo up
+touch "$T/go"
+wait "$waiter"
+status=$?
+kill "$(cat "$T/redis.pid")"
+exit "$status"
+E
+    run timeout 60 unshare -rn bash "$T/vanish"
+    equals "$status" 0
+    [ -e "$T/ran" ]
+    # Nine seconds, and what a slow machine adds.
+    [ "$(grep -o '^[0-9]*' "$T/noticed")" -le 11 ]
+}
+
+@test "a firewall that denies the connection is an outage, not the end: exit 69" {
+    LD_PRELOAD=$HELPERS/fault_connect_denied.so fails_with 69 'Permission denied; tried [2-9]' \
+        dlock -r redis://127.0.0.1:1 --outage=300ms job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}

@@ -1,0 +1,275 @@
+#!/usr/bin/env bats
+# Redis Sentinel: which master the lock is taken from, and failovers while it is
+# held or waited for.
+load ../lib/common
+load ../lib/replication
+load ../lib/queue
+setup() { common_setup; }
+teardown() { common_teardown; }
+
+at_sentinel() { redis-cli -p "$S" "$@"; }
+waiters() { dlock --status --json job | sed -E 's/.*"waiters":([0-9]+).*/\1/'; }
+# is_told PORT [NUMBER]: so many of ours listen to this Sentinel.
+is_told() { [ "$(redis-cli -p "$1" client list | grep -c 'name=dlock .* sub=1 ')" = "${2:-1}" ]; }
+# at_new_master [NUMBER]: so many of ours are connected to b, and watch or wait there.
+at_new_master() { [ "$(at_b client list | grep -c 'name=dlock .* sub=[12] ')" -ge "${1:-1}" ]; }
+
+# start_failover: a pair and a Sentinel that is ready to let b take over.
+start_failover() {
+    start_pair "$@"
+    start_sentinel s && S=$PORT
+    wait_until 10 sentinel_knows_replica "$S"
+    export DLOCK_REDIS=redis+sentinel://127.0.0.1:$S/prime
+}
+
+# A master that nobody can demote, and that goes on answering as one.
+immovable=(--rename-command REPLICAOF '' --rename-command SLAVEOF '')
+
+fail_over() {
+    wait_until 5 at_sentinel sentinel failover prime
+    wait_until 20 has_switched s
+}
+
+# --- finding the master ------------------------------------------------------
+
+@test "the lock is taken from the master that the Sentinels name, and every action finds it there" {
+    A=$(free_port)
+    start_redis a --port "$A"
+    start_sentinel s && S=$PORT
+    export DLOCK_REDIS=redis+sentinel://127.0.0.1:$S/prime/2
+    run dlock job -- sh -c 'redis-cli -s "$T/a.sock" -n 2 exists dlock:job; exit 5'
+    equals "$status $output" '5 1'
+    local owner=$(dlock --acquire job)
+    fails_with 0 'held' dlock --status job
+    equals "$(dlock --list | grep -c job)" 1
+    dlock --extend -t 2h --owner "$owner" job
+    dlock --release --owner "$owner" job
+    equals "$(at_a -n 2 exists dlock:job)" 0
+}
+
+@test "Sentinels that are down, hang or talk nonsense are passed over" {
+    local good bad down=127.0.0.1:$(free_port) start
+    A=$(free_port)
+    start_redis a --port "$A"
+    start_sentinel s && good=127.0.0.1:$PORT
+    run dlock -r "redis+sentinel://$down,localhost:${good#*:},$down/prime" job echo in
+    equals "$status $output" '0 in'
+    local all=(mute close 'HTTP/1.1 400\r\n' '*-1\r\n' '$-1\r\n' '*0\r\n' ':7\r\n' '*2147483647\r\n' '+OK\r\n'
+        '*2\r\n$0\r\n\r\n$4\r\n6379\r\n' '*2\r\n$9\r\n127.0.0.1\r\n$1\r\n0\r\n' '*2\r\n$9\r\n127.0.0.1\r\n$5\r\n65536\r\n'
+        '*2\r\n$4\r\na\x00bc\r\n$4\r\n6379\r\n' '*2\r\n:1\r\n:2\r\n' '*1\r\n*2\r\n$1\r\na\r\n$4\r\n6379\r\n'
+        "*2\\r\\n\$300\\r\\n$(printf 'x%.0s' {1..300})\\r\\n\$1\\r\\n1\\r\\n") twice=()
+    for bad in "${all[@]}"; do twice+=("$bad" "$bad"); done
+    fake_sentinel fake "${twice[@]}"
+    for bad in "${all[@]}"; do
+        start=$(now)
+        run dlock -r "redis+sentinel://127.0.0.1:$PORT,$good/prime" --connect-timeout=600ms --outage=0 job echo in
+        equals "$bad: $status $output" "$bad: 0 in"
+        within 1500 "$start"
+        run dlock -r "redis+sentinel://127.0.0.1:$PORT/prime" --connect-timeout=200ms --outage=0 job touch "$T/ran"
+        [ "$status" = 69 ] || [[ "$bad $status" == '*-1'*78 || "$bad $status" == '$-1'*78 ]] || { echo "$bad: $status $output"; false; }
+    done
+    [ ! -e "$T/ran" ]
+}
+
+@test "no Sentinel can be reached: 69 with how many were tried and what the last one said" {
+    local down=127.0.0.1:$(free_port)
+    fails_with 69 "redis\+sentinel://$down,$down/prime/0: 2 Sentinels were asked for the master prime in vain; Sentinel $down: Connection refused; tried [2-9]" \
+        dlock -r "redis+sentinel://$down,$down/prime" --outage=300ms job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a master that no Sentinel knows, a server that is no Sentinel, or a Sentinel that is taken for one: 78 at once" {
+    A=$(free_port)
+    start_redis a --port "$A"
+    start_sentinel s && S=$PORT
+    fails_with 78 "there is no master called other, say the Sentinels: 127.0.0.1:$S" \
+        dlock -r "redis+sentinel://127.0.0.1:$S/other" job touch "$T/ran"
+    fails_with 78 "Sentinel 127.0.0.1:$A: it answered: ERR unknown command" \
+        dlock -r "redis+sentinel://127.0.0.1:$A/prime" job touch "$T/ran"
+    fails_with 78 "it runs no scripts; if it is a Sentinel, redis\+sentinel:// stands in the URL; it answered: ERR unknown" \
+        dlock -r "redis://127.0.0.1:$S" job touch "$T/ran"
+    # One that cannot be reached may know it.
+    fails_with 69 'in vain' dlock -r "redis+sentinel://127.0.0.1:$S,127.0.0.1:$(free_port)/other" --outage=0 job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "the master and the Sentinels have logins of their own" {
+    A=$(free_port)
+    start_redis a --port "$A" --requirepass secret
+    start_sentinel s 'requirepass open' 'sentinel auth-pass prime secret' && S=$PORT
+    printf 'open\n' >"$T/password"
+    (umask 077 && printf 'secret\n' >"$T/secret")
+    local url=redis+sentinel://:secret@127.0.0.1:$S/prime
+    fails_with 77 "Sentinel 127.0.0.1:$S: .*NOAUTH.*; --sentinel-password-file has it" dlock -r "$url" job touch "$T/ran"
+    chmod 644 "$T/password"
+    fails_with 78 'others can read it' dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
+    chmod 600 "$T/password"
+    run dlock -r "$url" --sentinel-password-file="$T/password" job echo in
+    equals "$status $output" '0 in'
+    fails_with 77 'it wants a user and a password|NOAUTH' \
+        dlock -r "redis+sentinel://127.0.0.1:$S/prime" --sentinel-password-file="$T/password" job touch "$T/ran"
+    printf 'wrong' >"$T/password"
+    fails_with 77 "Sentinel 127.0.0.1:$S: .*WRONGPASS" dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
+    [[ $output != *wrong* ]]
+    # What is inside the command finds the file.
+    printf 'open' >"$T/password"
+    run dlock -r "redis+sentinel://127.0.0.1:$S/prime" --password-file="$T/secret" --sentinel-password-file="$T/password" job -- \
+        sh -c 'cd / && dlock --extend -t 2h && dlock --release && dlock --doctor --json | grep -c HELD'
+    equals "$status $output" '1 0'
+    # With a user, who may do no more than this.
+    at_sentinel -a open --no-auth-warning acl setuser watch on '>p:w' -@all +auth '+sentinel|get-master-addr-by-name' \
+        '+client|setname' +subscribe +unsubscribe '&+switch-master'
+    printf 'watch:p:w\n' >"$T/password"
+    run dlock -r "$url" --sentinel-password-file="$T/password" job echo in
+    equals "$status $output" '0 in'
+    # Where it may not even listen, the lock is held all the same.
+    at_sentinel -a open --no-auth-warning acl setuser watch -subscribe
+    # shellcheck disable=SC2016
+    run dlock -r "$url" --sentinel-password-file="$T/password" job -- \
+        sh -c 'until redis-cli -p "$0" -a open acl log 2>&1 | grep -q subscribe; do sleep 0.01; done; exit 5' "$S"
+    equals "$status $output" '5 '
+    printf '\n' >"$T/password"
+    fails_with 78 'it is empty' dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
+    printf 'watch:' >"$T/password"
+    fails_with 78 'the password is empty' dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
+    fails_with 78 'No such file' dlock -r "$url" --sentinel-password-file="$T/none" job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a Sentinel that names a replica: nothing is asked of it, and the master is found when it is named" {
+    start_pair
+    fake_sentinel stale "$(address 127.0.0.1 "$B")"
+    fails_with 69 "127.0.0.1 port $B is a replica: a failover is under way; tried [2-9]" \
+        dlock -r "redis+sentinel://127.0.0.1:$PORT/prime" --outage=300ms job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    fake_sentinel late "$(address 127.0.0.1 "$B")" "$(address 127.0.0.1 1)" "$(address 127.0.0.1 "$A")"
+    run dlock -r "redis+sentinel://127.0.0.1:$PORT/prime" job -- redis-cli -s "$T/a.sock" exists dlock:job
+    equals "$status $output" '0 1'
+    equals "$(at_b exists dlock:job)" 0
+    # A user who may not ask for the role is refused.
+    at_a acl setuser bob on '>pw' '~*' '&*' +@all -role
+    fails_with 77 "NOPERM.*'role'" dlock -r "redis+sentinel://bob:pw@127.0.0.1:$PORT/prime" job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a Sentinel that hangs later on is in nobody's way: a lock that is lost is noticed at once" {
+    local start status=0
+    A=$(free_port)
+    start_redis a --port "$A"
+    fake_sentinel fake "$(address 127.0.0.1 "$A")" mute
+    export DLOCK_REDIS=redis+sentinel://127.0.0.1:$PORT/prime
+    hold_lock job --grace=100ms
+    wait_until 5 eval 'at_a client list | grep -q "name=dlock .* sub=1 "'
+    at_a del dlock:job && start=$(now)
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    within 1000 "$start"
+}
+
+@test "a new master that cannot be reached at first: the lock is held on meanwhile, and it is not asked without pause" {
+    local start=$(now) down
+    A=$(free_port)
+    start_redis a --port "$A"
+    down=$(address 127.0.0.1 "$(free_port)")
+    fake_sentinel fake "$(address 127.0.0.1 "$A")" "$down" "$down" "$down" "$(address 127.0.0.1 "$A")"
+    export DLOCK_REDIS=redis+sentinel://127.0.0.1:$PORT/prime
+    hold_lock job
+    wait_until 10 eval '[ "$(grep -c question "$T/fake.log")" -ge 5 ]'
+    wait_until 5 eval 'at_a client list | grep -q "name=dlock .* sub=1 "'
+    [ $(($(now) - start)) -ge 900 ]
+    end_hold
+    wait "$HOLDER"
+    equals "$(at_a exists dlock:job)" 0
+}
+
+@test "a connection that ends while nobody listens on it is made anew: no outage for who asks at intervals" {
+    A=$(free_port)
+    start_redis a --port "$A"
+    start_sentinel s && S=$PORT
+    at_a acl setuser bob on '>pw' '~*' '&*' +@all -subscribe
+    at_a set dlock:job somebody px 60000
+    dlock -r "redis+sentinel://bob:pw@127.0.0.1:$S/prime" --outage=0 job echo ran >"$T/out" 2>&1 3>&- 4>&- &
+    wait_until 5 eval '[ "$(at_a zcard "{dlock:job}:queue")" = 1 ]'
+    at_a client kill user bob
+    at_a del dlock:job
+    wait $!
+    equals "$(cat "$T/out")" ran
+}
+
+# --- failovers ---------------------------------------------------------------
+
+@test "another master takes over while the old one goes on: a lock that it has is kept, one that it has not is lost at once" {
+    start_failover "${immovable[@]}"
+    hold kept && hold lost
+    dlock kept -- sh -c '"$T/kept.sh"; exit 5' 2>"$T/kept.err" 3>&- 4>&- &
+    local kept=$! lost status=0 start
+    dlock --grace=100ms -t 1m lost -- "$T/lost.sh" 2>"$T/lost.err" 3>&- 4>&- &
+    lost=$!
+    wait_until 10 test -e "$T/kept" && wait_until 10 test -e "$T/lost"
+    wait_until 5 is_told "$S" 2
+    wait_until 5 eval '[ "$(at_b exists dlock:kept dlock:lost)" = 2 ]'
+    at_b del dlock:lost
+    fail_over && start=$(now)
+    wait "$lost" || status=$?
+    equals "$status" 124
+    within 1000 "$start"
+    wait_until 1 at_new_master
+    equals "$(at_a role | head -1)" master
+    touch "$T/kept.end"
+    status=0
+    wait "$kept" || status=$?
+    equals "$status" 5
+    equals "$(at_b exists dlock:kept)" 0
+    equals "$(at_a exists dlock:kept)" 1
+}
+
+@test "the master dies while locks are held and waited for: held on, and nobody who waits is lost or doubled" {
+    start_failover
+    at_a set dlock:job somebody px 60000
+    hold_lock own --outage=30s -t 1m
+    queue first --outage=30s
+    queue second --outage=30s
+    wait_until 5 is_told "$S" 3
+    wait_until 5 eval '[ "$(at_b zcard "{dlock:job}:queue")" = 2 ]'
+    stop_redis a
+    wait_until 20 has_switched s
+    wait_until 5 at_new_master 3
+    at_b del dlock:job
+    ended first && ended second
+    ran 'first second '
+    end_hold
+    wait "$HOLDER"
+    equals "$(at_b exists dlock:own dlock:job '{dlock:job}:queue')" 0
+}
+
+@test "the master hangs: a call that waits for its answer ends when another one takes over" {
+    start_failover
+    hold_lock own --connect-timeout=60s -t 10s
+    wait_until 5 is_told "$S"
+    wait_until 5 eval '[ "$(at_b exists dlock:own)" = 1 ]'
+    kill -STOP "$(cat "$T/a.pid")"
+    wait_until 20 has_switched s
+    wait_until 1 at_new_master
+    end_hold
+    wait "$HOLDER"
+    equals "$(at_b exists dlock:own)" 0
+}
+
+@test "the Sentinel that is listened to ends: the next one is, and the lock is held on" {
+    local one two
+    A=$(free_port)
+    start_redis a --port "$A"
+    start_sentinel s && one=$PORT
+    start_sentinel t && two=$PORT
+    export DLOCK_REDIS=redis+sentinel://127.0.0.1:$one,127.0.0.1:$two/prime
+    hold_lock own -t 10s
+    at_a set dlock:job somebody px 60000
+    queue first
+    wait_until 5 is_told "$one" 2
+    stop_redis s
+    wait_until 10 is_told "$two" 2
+    at_a del dlock:job
+    ended first
+    end_hold
+    wait "$HOLDER"
+}

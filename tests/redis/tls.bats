@@ -1,0 +1,440 @@
+#!/usr/bin/env bats
+load ../lib/common
+load ../lib/tls
+setup_file() { make_certificates >"$BATS_FILE_TMPDIR/openssl.log" 2>&1 || cat "$BATS_FILE_TMPDIR/openssl.log"; }
+setup() {
+    common_setup
+    export DLOCK_CACERT=$CERTS/ca.pem
+    unset SSL_CERT_FILE SSL_CERT_DIR
+}
+teardown() { common_teardown; }
+
+is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
+
+is_waiting() { [ "$(redis exists '{dlock:job}:waiters')" = 1 ]; }
+
+# The library is in the process that runs the command.
+loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/$PPID/maps | sort -u | tr "\n" " "'; }
+
+# --- what works --------------------------------------------------------------
+
+@test "a lock over TLS 1.2 and 1.3, with the server's name or its IP address" {
+    start_tls_redis
+    local version host
+    for version in TLSv1.2 TLSv1.3; do
+        redis config set tls-protocols "$version" >/dev/null
+        for host in localhost 127.0.0.1; do
+            run dlock -r "rediss://$host:$PORT" job -- sh -c 'echo "$DLOCK_BACKEND $(redis-cli -s "$T/redis.sock" exists "$DLOCK_KEY")"'
+            equals "$status $output" '0 redis 1'
+            is_free
+        done
+    done
+}
+
+@test "an IPv6 address is verified as well" {
+    start_tls_redis
+    redis-cli --tls --cacert "$CERTS/ca.pem" -h ::1 -p "$PORT" ping >/dev/null 2>&1 || skip 'no IPv6 here'
+    run dlock -r "rediss://[::1]:$PORT" job echo ran
+    equals "$status $output" '0 ran'
+}
+
+@test "without --cacert the host's own store of issuers counts" {
+    start_tls_redis
+    unset DLOCK_CACERT
+    fails_with 77 'unknown issuer .*--cacert' dlock -r "$URL" job touch "$T/ran"
+    SSL_CERT_FILE=$CERTS/ca.pem run dlock -r "$URL" job echo ran
+    equals "$status $output" '0 ran'
+    [ ! -e "$T/ran" ]
+}
+
+@test "all actions, --attach too, and a listing of more than a megabyte" {
+    start_tls_redis
+    export DLOCK_REDIS=$URL
+    dlock --acquire --owner=me -t 60s job >/dev/null
+    dlock --extend --owner=me -t 90s job
+    dlock --status job >/dev/null
+    dlock --release --owner=me job
+    run sh -c 'dlock --attach job || exit; redis-cli -s "$T/redis.sock" exists dlock:job'
+    equals "$output" 1
+    wait_until 5 is_free
+    redis eval 'for i = 1, 1100 do redis.call("SET", "dlock:" .. i .. string.rep("x", 1000), "token", "PX", 60000) end' 0
+    dlock --list >"$T/list"
+    equals "$(wc -l <"$T/list")" 1101
+    [ "$(wc -c <"$T/list")" -gt 1048576 ]
+}
+
+@test "who waits is called at once, and a holder hears at once that its key is touched" {
+    start_tls_redis
+    local start
+    hold_lock job -r "$URL"
+    dlock -r "$URL" job touch "$T/second" 3>&- 4>&- &
+    echo $! >"$T/second.pid"
+    wait_until 10 eval 'redis client list | grep -q "name=dlock .* sub=2"'
+    start=$(now)
+    end_hold
+    wait_until 10 test -e "$T/second"
+    within 1000 "$start"
+    wait "$HOLDER"
+    rm -f "$T/held" "$T/held.end"
+    hold_lock job -r "$URL"
+    wait_until 10 eval 'redis client list | grep -q "name=dlock .* sub=1"'
+    start=$(now)
+    redis del dlock:job >/dev/null
+    local status=0
+    wait "$HOLDER" || status=$?
+    within 1000 "$start"
+    equals "$status" 124
+}
+
+@test "inside the command the outer lock is found with the files that the outer command line named" {
+    start_tls_redis
+    unset DLOCK_CACERT
+    redis config set tls-auth-clients yes >/dev/null
+    cd "$CERTS" || return
+    run dlock -r "$URL" --cacert=ca.pem --cert=both.pem job -- sh -c 'cd / && dlock --extend -t 2h && dlock --current && dlock --release'
+    equals "$status" 0
+    [[ $output == 'job (redis), lease ends in 1h59m'* ]]
+    # DLOCK_KEY is an option, and tells the command what the lock's key is.
+    export DLOCK_REDIS=$URL DLOCK_CACERT=ca.pem DLOCK_CERT=server.pem DLOCK_KEY=server.key
+    run dlock job -- sh -c 'echo "$DLOCK_KEY"; dlock --extend && dlock job -- dlock other -- echo inner'
+    equals "$status $output" $'0 dlock:job\ninner'
+}
+
+@test "news in one record with the reply are not overlooked" {
+    start_redis
+    hold_lock job -r "unix://$T/redis.sock" # so that the scripts are known
+    wait_until 10 eval 'redis client list | grep -q "name=dlock .* sub=1"'
+    end_hold
+    wait "$HOLDER"
+    fake_redis behind "$T/redis.sock" DEL dlock:job
+    listener relay "$CERTS/server.pem" "$CERTS/server.key" "$T/fake.sock"
+    local start=$(now)
+    run dlock -r "rediss://localhost:$PORT" job sleep 60
+    equals "$status" 124
+    within 2500 "$start"
+}
+
+@test "the server is restarted under a holder: connected anew, and the lock that went with it is a lost one" {
+    start_tls_redis
+    hold_lock job -r "$URL" -t 10
+    stop_redis
+    rm -f "$T/redis.sock"
+    redis-server --port 0 --tls-port "$PORT" --unixsocket "$T/redis.sock" --save '' --dir "$T" --tls-auth-clients no \
+        --tls-cert-file "$CERTS/server.pem" --tls-key-file "$CERTS/server.key" --tls-ca-cert-file "$CERTS/ca.pem" \
+        >/dev/null 2>&1 3>&- 4>&- &
+    echo $! >"$T/redis.pid"
+    local status=0
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    grep -q 'the lock is lost: .*the key dlock:job is gone' "$T/held.err"
+}
+
+@test "a connection that breaks is no end by SIGPIPE: released over another one" {
+    start_tls_redis
+    local under=(env --default-signal=PIPE LD_PRELOAD="$HELPERS/fault_broken_pipe.so" FAULT_AT="$T/break")
+    "${under[@]}" true 2>/dev/null || skip 'env does not know --default-signal'
+    run "${under[@]}" dlock -r "$URL" job -- env -u LD_PRELOAD touch "$T/break" "$T/ran"
+    equals "$status$output" 0
+    [ -e "$T/ran" ] && [ ! -e "$T/break" ]
+    is_free
+    # Here SIGPIPE is not blocked.
+    touch "$T/break"
+    run "${under[@]}" dlock -r "$URL" --status job
+    [[ $status = 1 && $output == 'job: free'* ]]
+    [ ! -e "$T/break" ]
+}
+
+# --- certificates ------------------------------------------------------------
+
+@test "a certificate that is expired, not valid yet, or for another name: exit 77 at once, nothing run" {
+    start_tls_redis
+    make_certificate other ca DNS:other.example
+    make_certificate expired ca DNS:localhost -1
+    show_certificate other
+    fails_with 77 "$URL/0: its certificate is for another name, not for localhost; the command was not run" \
+        dlock -r "$URL" job touch "$T/ran"
+    fails_with 77 'is for another name, not for 127.0.0.1;' dlock -r "rediss://127.0.0.1:$PORT" job touch "$T/ran"
+    show_certificate expired
+    fails_with 77 'its certificate, or an issuer.s, has expired' dlock -r "$URL" job touch "$T/ran"
+    run dlock --json -r "$URL" job touch "$T/ran"
+    [[ $status = 77 && $output == *'"code":"NOT_PERMITTED"'* ]]
+    make_key "$CERTS/early.key"
+    if faketime -f +2d openssl req -x509 -new -key "$CERTS/early.key" -subj /CN=early -addext subjectAltName=DNS:localhost \
+        -out "$CERTS/early.pem" 2>/dev/null; then
+        show_certificate early
+        DLOCK_CACERT=$CERTS/early.pem fails_with 77 'is not valid yet' dlock -r "$URL" job touch "$T/ran"
+    fi
+    [ ! -e "$T/ran" ]
+}
+
+@test "a certificate is for whole names: wildcards stand for one label, a name that is none for nothing" {
+    start_tls_redis
+    make_certificate wild ca 'DNS:*.locks.example,DNS:other.example,DNS:a*.part.example'
+    show_certificate wild
+    local host
+    for host in a.locks.example other.example other.example.; do
+        LD_PRELOAD=$HELPERS/fault_two_addresses.so run dlock -r "rediss://$host:$PORT" job echo ran
+        equals "$status $output" '0 ran'
+    done
+    for host in a.b.locks.example locks.example abc.part.example 127.1; do
+        LD_PRELOAD=$HELPERS/fault_two_addresses.so fails_with 77 "is for another name, not for $host" \
+            dlock -r "rediss://$host:$PORT" job touch "$T/ran"
+    done
+    for host in .example .locks.example '*.locks.example' %x other.example%x .; do
+        LD_PRELOAD=$HELPERS/fault_two_addresses.so fails_with 77 'is no name that a certificate could be for' \
+            dlock -r "rediss://$host:$PORT" job touch "$T/ran"
+    done
+    [ ! -e "$T/ran" ]
+}
+
+@test "a server without a certificate is refused where the host's policy allows such ciphers, and told nothing" {
+    printf '%s\n' 'openssl_conf = a' '[a]' 'ssl_conf = b' '[b]' 'system_default = c' '[c]' 'CipherString = ALL:@SECLEVEL=0' >"$T/openssl.cnf"
+    listener anonymous
+    OPENSSL_CONF=$T/openssl.cnf fails_with 77 'it shows no certificate' dlock -r "rediss://:secret@127.0.0.1:$PORT" job touch "$T/ran"
+    wait_until 5 grep -q "^A.*b''" "$T/listener.log"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a certificate of an unknown issuer, or signed by itself: exit 77 at once" {
+    start_tls_redis
+    make_authority stranger
+    fails_with 77 'is from an unknown issuer .*; --cacert=FILE has the issuers to trust' \
+        dlock -r "$URL" --cacert="$CERTS/stranger.pem" job touch "$T/ran"
+    show_certificate stranger
+    fails_with 77 'is from an unknown issuer' dlock -r "$URL" job touch "$T/ran"
+    # A certificate that is itself trusted still has to be for this host.
+    fails_with 77 'is for another name' dlock -r "$URL" --cacert="$CERTS/stranger.pem" job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "of a chain of issuers, the one that --cacert has is enough" {
+    start_tls_redis
+    sign middle ca basicConstraints=critical,CA:true 7
+    make_certificate leaf middle DNS:localhost
+    show_certificate leaf
+    fails_with 77 'is from an unknown issuer' dlock -r "$URL" job touch "$T/ran"
+    run dlock -r "$URL" --cacert="$CERTS/middle.pem" job echo ran
+    equals "$status $output" '0 ran'
+    cat "$CERTS/middle.pem" >>"$CERTS/leaf.pem"
+    show_certificate leaf
+    run dlock -r "$URL" job echo ran
+    equals "$status $output" '0 ran'
+    [ ! -e "$T/ran" ]
+}
+
+@test "a server that wants a certificate of ours: without, exit 77 that says so; with it, a lock" {
+    start_tls_redis --tls-auth-clients yes
+    local version
+    make_authority stranger
+    for version in TLSv1.2 TLSv1.3; do
+        redis config set tls-protocols "$version" >/dev/null
+        fails_with 77 'it wants a certificate of ours \(--cert and --key\)' dlock -r "$URL" job touch "$T/ran"
+        fails_with 77 'it does not accept our certificate \(--cert\)' \
+            dlock -r "$URL" --cert="$CERTS/stranger.pem" --key="$CERTS/stranger.key" job touch "$T/ran"
+        run dlock -r "$URL" --cert="$CERTS/server.pem" --key="$CERTS/server.key" job echo ran
+        equals "$version $status $output" "$version 0 ran"
+        run dlock -r "$URL" --cert="$CERTS/both.pem" job echo ran
+        equals "$version $status $output" "$version 0 ran"
+    done
+    [ ! -e "$T/ran" ]
+}
+
+@test "another process of the same user cannot read the memory of a dlock that has a private key" {
+    [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become somebody'
+    start_tls_redis
+    local dir=$CERTS user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+    "${user[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
+    chmod 644 "$CERTS/ca.pem" && install -m 600 -o 65534 "$CERTS/both.pem" "$CERTS/theirs.pem"
+    run "${user[@]}" "$DLOCK" -r "$URL" --cert="$CERTS/theirs.pem" job -- sh -c 'head -c 1 /proc/$PPID/environ && echo read'
+    [[ $output == *'Permission denied'* && $output != *read ]]
+}
+
+@test "a file of certificates or a key that cannot be used: exit 78, or 77, with the file and where it was named" {
+    local key=$CERTS/server.key cert=$CERTS/server.pem url=rediss://localhost:1
+    touch "$T/empty"
+    fails_with 78 "^dlock: job: --cacert: /nowhere: cannot read it: No such file" dlock -r "$url" --cacert=/nowhere job true
+    fails_with 78 "--cacert: $T/empty: there is no certificate in PEM in it" dlock -r "$url" --cacert="$T/empty" job true
+    fails_with 78 "--cacert: $T: it is a directory" dlock -r "$url" --cacert="$T" job true
+    DLOCK_CACERT=/nowhere fails_with 78 'DLOCK_CACERT: /nowhere: cannot read it' dlock -r "$url" job true
+    mkdir -p "$HOME/.config/dlock"
+    printf 'cert = /nowhere\n' >"$HOME/.config/dlock/dlock.conf"
+    fails_with 78 'dlock.conf:1: cert: /nowhere: cannot read it' dlock -r "$url" job true
+    rm "$HOME/.config/dlock/dlock.conf"
+    fails_with 78 '--key: a key without its certificate; --cert=FILE is missing' dlock -r "$url" --key="$key" job true
+    fails_with 78 "--cert: $T/empty: there is no usable certificate" dlock -r "$url" --cert="$T/empty" job true
+    fails_with 78 "--cert: $cert: .*others can read it|--cert: $cert: there is no private key" dlock -r "$url" --cert="$cert" job true
+    fails_with 78 "--key: $CERTS/ca.key: this key is not the certificate's" \
+        dlock -r "$url" --cert="$cert" --key="$CERTS/ca.key" job true
+    cp "$key" "$T/open.key" && chmod 644 "$T/open.key"
+    fails_with 78 "--key: $T/open.key: it holds a private key, and others can read it" \
+        dlock -r "$url" --cert="$cert" --key="$T/open.key" job true
+    openssl ec -in "$key" -aes128 -passout pass:secret -out "$T/locked.key" 2>/dev/null
+    fails_with 78 "--key: $T/locked.key: .*wants a passphrase" dlock -r "$url" --cert="$cert" --key="$T/locked.key" job true </dev/null
+    # What may not be read is refused, as a password file is.
+    if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
+        local user=(setpriv --reuid=65534 --regid=65534 --clear-groups) dir=$CERTS
+        while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+        chmod 644 "$cert"
+        ! "${user[@]}" test -x "$DLOCK" || DLOCK_CACERT=$cert HOME=/ fails_with 77 "$key: cannot read it: Permission denied" \
+            "${user[@]}" "$DLOCK" -r "$url" --cert="$cert" --key="$key" job true
+    fi
+    # Where there is no TLS, they are for other runs.
+    start_redis
+    run dlock -r "unix://$T/redis.sock" --cacert=/nowhere job echo ran
+    equals "$status $output" '0 ran'
+}
+
+# --- what else may go wrong --------------------------------------------------
+
+@test "TLS meant and none there, or the other way round: exit 69 with what may be meant" {
+    start_tls_redis
+    fails_with 69 'is it rediss:// that is meant\?; tried [2-9]' dlock -r "redis://localhost:$PORT" --outage=300ms job touch "$T/ran"
+    local port=$(free_port)
+    redis config set port "$port" >/dev/null
+    fails_with 69 'is it redis:// that is meant\?' dlock -r "rediss://localhost:$port" --connect-timeout=500ms --outage=0 job touch "$T/ran"
+    listener close
+    fails_with 69 'it closed the connection during the TLS handshake: is it redis:// that is meant\?' \
+        dlock -r "rediss://localhost:$PORT" --outage=0 job touch "$T/ran"
+    fails_with 69 'before it said a word; .*: is it rediss:// that is meant\?' \
+        dlock -r "redis://127.0.0.1:$PORT" --outage=0 job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a server that has answered before and closes the connection now: nobody asks whether TLS is meant" {
+    start_redis
+    listener proxy "$T/redis.sock"
+    dlock --redis="unix://$T/redis.sock" --acquire -t 60s --owner=other job >/dev/null
+    dlock -v -r "redis://127.0.0.1:$PORT" -w 20s --outage=300ms job touch "$T/ran" 2>"$T/said" 3>&- 4>&- &
+    local waiter=$! status=0
+    wait_until 10 is_waiting
+    kill -KILL "$(cat "$T/redis.pid")"
+    wait "$waiter" || status=$?
+    equals "$status" 69
+    grep -qE '(it closed the connection|reset by peer|Broken pipe); tried [2-9]' "$T/said"
+    ! grep -q 'that is meant' "$T/said"
+}
+
+@test "a server that does not answer the handshake: exit 69 within the connect timeout; a signal ends it at once" {
+    listener mute
+    local start=$(now)
+    fails_with 69 'the TLS handshake was not answered in time' \
+        dlock -r "rediss://127.0.0.1:$PORT" --connect-timeout=300ms --outage=0 job touch "$T/ran"
+    within 3000 "$start"
+    start=$(now)
+    run timeout --preserve-status -s INT 0.3 dlock -r "rediss://127.0.0.1:$PORT" --connect-timeout=60 job touch "$T/ran"
+    equals "$status" 130
+    within 5000 "$start"
+    [ ! -e "$T/ran" ]
+}
+
+@test "a server with TLS 1.1 alone: exit 69 that says so" {
+    listener old "$CERTS/server.pem" "$CERTS/server.key"
+    fails_with 69 '1\.2 is the least' dlock -r "rediss://localhost:$PORT" --outage=0 job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
+# --- the library -------------------------------------------------------------
+
+@test "OpenSSL is loaded for TLS alone, and the program says in itself that it may be" {
+    start_tls_redis
+    [[ $(loaded -r "$URL") == *'libcrypto.so.3 '*'libssl.so.3 ' ]]
+    # Sanitizers may bring a library of their own.
+    [ -n "${SANITIZER:-}" ] || equals "$(loaded -r "unix://$T/redis.sock")$(loaded --backend=file --lock-dir="$T/locks")" ''
+    command -v readelf >/dev/null || skip 'no readelf'
+    not grep -qE 'NEEDED.*lib(ssl|crypto)' <<<"$(readelf -d "$DLOCK")"
+    readelf -n "$DLOCK" | grep -A1 FDO | grep -q 0x407c0c0a
+    readelf -p .note.dlopen "$DLOCK" | grep -o '\[{.*}\]' | python3 -c '
+import json, sys
+for note in json.load(sys.stdin):
+    print(note["priority"], *note["soname"])' >"$T/notes"
+    equals "$(sort "$T/notes")" $'recommended libcrypto.so.3\nrecommended libssl.so.3'
+}
+
+@test "a host without OpenSSL: exit 78 with the package to install, and no harm to those without TLS" {
+    local variable
+    for variable in FAULT_NO_CRYPTO FAULT_NO_SSL; do
+        fails_with 78 'TLS needs OpenSSL 3, in the package libssl3 \(Debian.*openssl-libs.*: /nowhere' \
+            env LD_PRELOAD="$HELPERS/fault_no_openssl.so" "$variable=1" dlock -r rediss://localhost:1 job touch "$T/ran"
+    done
+    start_redis
+    run env LD_PRELOAD="$HELPERS/fault_no_openssl.so" FAULT_NO_CRYPTO=1 dlock -r "unix://$T/redis.sock" job echo ran
+    equals "$status $output" '0 ran'
+    [ ! -e "$T/ran" ]
+}
+
+@test "--doctor shows what was agreed on, and warns of a certificate that expires soon" {
+    start_tls_redis
+    run dlock --doctor -r "$URL" --cacert="$CERTS/ca.pem"
+    equals "$status" 0
+    [[ $output =~ 'ok    tls '+TLSv1\.[23], ]]
+    [[ $output =~ 'warn  certificate '+'/CN=server, by /CN=ca (2 certificates); the first expires in '[0-9]' days' ]]
+    make_authority stranger
+    fails_with 77 'fail  connect +its certificate is from an unknown issuer' dlock --doctor -r "$URL" --cacert="$CERTS/stranger.pem"
+    [[ $output != *firewall* ]]
+}
+
+# --- several servers ---------------------------------------------------------
+
+server_options() { echo --bind 127.0.0.1 --tls-cert-file "$CERTS/server.pem" --tls-key-file "$CERTS/server.key" \
+    --tls-ca-cert-file "$CERTS/ca.pem" --tls-auth-clients no; }
+
+@test "Sentinels and the master that they name by its address: TLS and a login to both, in waiting and watching too" {
+    start_tls_redis --requirepass secret
+    local master=$PORT sentinel start status=0
+    export REDISCLI_AUTH=secret
+    sentinel=$(free_port)
+    printf '%s\n' "dir $T" 'requirepass open' 'tls-replication yes' "sentinel monitor prime 127.0.0.1 $master 1" \
+        'sentinel auth-pass prime secret' >"$T/sentinel.conf"
+    # shellcheck disable=SC2046
+    redis-server "$T/sentinel.conf" --sentinel --port 0 --tls-port "$sentinel" $(server_options) >"$T/sentinel.log" 2>&1 3>&- 4>&- &
+    echo $! >"$T/sentinel.pid"
+    printf 'open\n' >"$T/password" && chmod 600 "$T/password"
+    export DLOCK_REDIS=rediss+sentinel://:secret@127.0.0.1:$sentinel/prime DLOCK_SENTINEL_PASSWORD_FILE=$T/password
+    hold_lock job --grace=100ms
+    dlock job echo next >"$T/out" 2>&1 3>&- 4>&- &
+    local waiter=$!
+    # Both listen to the Sentinel, and one of them to the master, in its queue.
+    wait_until 10 eval '[ "$(redis zcard "{dlock:job}:queue")" = 1 ]'
+    wait_until 10 sentinel_is_heard "$sentinel" 2
+    redis del dlock:job && start=$(now)
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    wait "$waiter"
+    within 1500 "$start"
+    equals "$(cat "$T/out")" next
+    make_authority stranger 2>/dev/null
+    DLOCK_CACERT=$CERTS/stranger.pem fails_with 77 "Sentinel 127.0.0.1:$sentinel: .*certificate" dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+sentinel_is_heard() { [ "$(redis-cli --tls --cacert "$CERTS/ca.pem" -p "$1" -a open --no-auth-warning client list |
+    grep -c 'name=dlock .* sub=1 ')" = "$2" ]; }
+
+node() { redis-cli -s "$T/node$1.sock" "${@:2}"; }
+node_has() { node "$1" "${@:3}" | grep -q "$2"; }
+
+@test "the nodes of a Cluster: TLS and the same login to each that the key leads to" {
+    local number ports=(0 "$(free_port)" "$(free_port)") bus=(0 "$(free_port)" "$(free_port)") name
+    for number in 1 2; do
+        mkdir "$T/$number"
+        # shellcheck disable=SC2046
+        start_redis "node$number" --dir "$T/$number" --tls-port "${ports[number]}" --cluster-port "${bus[number]}" \
+            --tls-cluster yes --cluster-enabled yes --cluster-node-timeout 2000 $(server_options)
+        node $number acl setuser locker on '>secret' '~*' '&*' +@all
+    done
+    node 1 cluster addslotsrange 0 8191
+    node 2 cluster addslotsrange 8192 16383
+    node 2 cluster set-config-epoch 2
+    node 1 cluster meet 127.0.0.1 "${ports[2]}" "${bus[2]}"
+    for number in 1 2; do
+        wait_until 20 node_has $number cluster_slots_ok:16384 cluster info
+        wait_until 20 node_has $number cluster_state:ok cluster info
+    done
+    for name in a b c d; do # two at each node
+        run dlock -r "rediss+cluster://locker:secret@localhost:${ports[1]}" $name echo ran
+        equals "$status $output" '0 ran'
+    done
+    equals "$(($(node 1 dbsize) * $(node 2 dbsize) > 0))" 1
+    dlock --acquire -r "rediss+cluster://locker:secret@localhost:${ports[1]}" "$name" >/dev/null
+    equals "$(dlock --list -r "rediss+cluster://locker:secret@localhost:${ports[2]}" | wc -l)" 2
+}

@@ -1,0 +1,394 @@
+#!/usr/bin/env bats
+# The queue in Redis: what others do to it, to the lock and to the connection.
+load ../lib/common
+load ../lib/queue
+setup() {
+    common_setup
+    export DLOCK_REDIS=unix://$T/redis.sock
+}
+teardown() { common_teardown; }
+
+# Those in the queue, alive or not.
+waiters() { redis zcard '{dlock:job}:queue'; }
+
+# Two that rest have the lock one after the other as soon as it is released.
+two_are_called() {
+    local start
+    hold_lock job
+    queue a && queue b
+    sleep 1.5 # by now they ask seldom
+    end_hold && start=$(now)
+    ended a && ended b
+    at_once "$start"
+}
+
+# Whether a waiter is told of touches as well as called.
+head_is_armed() { redis client list | grep -q 'name=dlock .* sub=2 '; }
+
+# As a client of another kind takes it.
+take_by_hand() { equals "$(redis set dlock:job somebody nx px "${1:-60000}")" OK; }
+
+# --- clients that know no queue ----------------------------------------------
+
+@test "another client's release, or a change of its expiry, wakes the first one at once" {
+    start_redis
+    local start command
+    for command in 'del dlock:job' 'pexpire dlock:job 100' flushall 'rename dlock:job elsewhere'; do
+        take_by_hand
+        queue a
+        wait_until 5 head_is_armed
+        sleep 1.5
+        # shellcheck disable=SC2086
+        redis $command >/dev/null && start=$(now)
+        ended a
+        at_once "$start"
+    done
+}
+
+@test "another client's lease that ends wakes the first one at once" {
+    start_redis
+    local start=$(now)
+    take_by_hand 2500
+    queue a
+    ended a
+    [ $(($(now) - start)) -ge 2500 ]
+    within 3500 "$start"
+}
+
+@test "another client that is faster than the one whose turn it is: it waits on, in its place" {
+    start_redis
+    take_by_hand
+    queue a && queue b
+    wait_until 5 head_is_armed
+    kill -STOP "$(pid_of a)"
+
+    redis eval 'redis.call("DEL", KEYS[1]) redis.call("SET", KEYS[1], "third", "PX", 60000)' 1 dlock:job
+    kill -CONT "$(pid_of a)"
+    wait_until 5 head_is_armed
+    redis del dlock:job
+    ended a && ended b
+    equals "$(order)" 'a b '
+}
+
+@test "who is second becomes the head when the first is killed, though the holder is another client" {
+    start_redis
+    take_by_hand
+    queue a && queue b -v
+    kill -KILL "$(pid_of a)"
+    wait_until 10 waits 1
+    wait_until 10 head_is_armed
+    local start
+    redis del dlock:job && start=$(now)
+    ended b
+    at_once "$start"
+}
+
+# --- the server --------------------------------------------------------------
+
+@test "the server is restarted while many wait: they queue again, and nobody is lost or doubled" {
+    start_redis
+    local i
+    take_by_hand
+    for i in {1..10}; do queue "$i" --outage=30s; done
+    redis save
+    stop_redis
+    start_redis # it has the lock, and the queue
+    wait_until 10 eval '[ "$(redis client list | grep -c "name=dlock .* sub=")" = 10 ]'
+    redis del dlock:job
+    for i in {1..10}; do ended "$i"; done
+    equals "$(order)" '1 2 3 4 5 6 7 8 9 10 '
+    equals "$(waiters)" 0
+}
+
+@test "the server comes back empty while many wait: nobody is lost or doubled" {
+    start_redis
+    local i
+    take_by_hand
+    for i in {1..10}; do queue "$i" --outage=30s; done
+    stop_redis
+    start_redis
+    for i in {1..10}; do ended "$i"; done
+    equals "$(sort -n "$T/order" | tr '\n' ' ')" '1 2 3 4 5 6 7 8 9 10 '
+    equals "$(waiters)" 0
+}
+
+@test "all keys are flushed while many wait: the lock is taken at once, and nobody is lost" {
+    start_redis
+    local i
+    take_by_hand
+    for i in 1 2 3; do queue "$i"; done
+    wait_until 5 head_is_armed
+    redis flushall
+    wait_until 1 test -e "$T/order"
+    for i in 1 2 3; do ended "$i"; done
+    equals "$(sort "$T/order" | tr '\n' ' ')" '1 2 3 '
+}
+
+@test "a waiter whose connection is cut has its place again" {
+    start_redis
+    take_by_hand
+    queue a && queue b
+    redis client kill type pubsub >/dev/null
+    wait_until 10 eval '[ "$(redis client list | grep -c "name=dlock .* sub=[12] ")" = 2 ]'
+    redis del dlock:job
+    ended a && ended b
+    equals "$(order)" 'a b '
+}
+
+@test "the server goes and does not come back: 69 after --outage" {
+    start_redis
+    take_by_hand
+    queue a --outage=1s
+    stop_redis
+    ended a 69
+}
+
+# --- servers and users that allow little -------------------------------------
+
+@test "without channels a waiter asks again and again, in order, and -v says so" {
+    start_redis
+    manual_user
+    redis acl setuser locker resetchannels
+    export DLOCK_REDIS="unix://locker:secret@$T/redis.sock"
+    hold_lock job
+    queue a -v && queue b
+    wait_until 5 grep -q 'cannot call those who wait.*PUBLISH: .*can.t publish' "$T/a.err"
+    end_hold
+    ended a && ended b
+    equals "$(order)" 'a b '
+}
+
+@test "the manual's permissions are enough to wait and to be called" {
+    start_redis
+    manual_user
+    export DLOCK_REDIS="unix://locker:secret@$T/redis.sock"
+    two_are_called
+    equals "$(redis acl log | grep -c reason)" 0
+}
+
+@test "a server without CLIENT TRACKING calls all the same" {
+    start_redis redis --rename-command CLIENT ''
+    two_are_called
+}
+
+@test "keys of the queue that are of another type, or full of nonsense, are in nobody's way" {
+    start_redis
+    hold_lock job
+    redis set '{dlock:job}:queue' x
+    redis set '{dlock:job}:waiters' x
+    dlock job -- sh -c 'echo a >>"$T/order"' 3>&- 4>&- &
+    echo $! >"$T/a.pid"
+    wait_until 10 eval 'redis client list | grep -q "name=dlock .* sub=[12]"'
+    end_hold
+    ended a
+    redis del '{dlock:job}:queue' '{dlock:job}:waiters'
+    redis zadd '{dlock:job}:queue' 1 nobody 2 another 3 turn
+    redis hset '{dlock:job}:waiters' nobody '999999999999999 1 x' another '' turn 'turn 9 9'
+    run dlock -n job echo in
+    equals "$output" in
+    is_gone() { [ "$(redis exists '{dlock:job}:queue')" = 0 ]; }
+    is_gone
+}
+
+# A script that goes round in the server for ever can only be ended with it.
+@test "a queue that cannot be written is no endless loop in the server: a replica, an ACL" {
+    start_redis
+    plant 3
+    redis replicaof 127.0.0.1 1
+    fails_with 69 READONLY dlock -n --outage=300ms job true
+    equals "$(timeout 5 redis-cli -s "$T/redis.sock" ping)" PONG
+    redis replicaof no one
+    manual_user
+    redis acl setuser locker -zrem
+    DLOCK_REDIS="unix://locker:secret@$T/redis.sock" run dlock -n job echo in
+    equals "$output" in
+    equals "$(timeout 5 redis-cli -s "$T/redis.sock" ping)" PONG
+}
+
+@test "a waiter that is ended does not release a lock of the same --owner that is not its own" {
+    start_redis
+    take_by_hand
+    queue a --owner=somebody
+    kill -TERM "$(pid_of a)"
+    ended a 143
+    equals "$(redis get dlock:job)" somebody
+    redis del dlock:job
+    dlock -s --acquire --owner=somebody -t 60s job
+    redis hdel '{dlock:job}:meta' 'holder somebody'
+    queue b --owner=somebody
+    kill -TERM "$(pid_of b)"
+    ended b 143
+    equals "$(redis zcard '{dlock:job}:holders')" 1
+}
+
+@test "when the one who stands by behind a frozen one leaves, the next one stands by" {
+    start_redis
+    local how start
+    for how in TERM wait; do
+        rm -f "$T/order"
+        take_by_hand
+        queue a && queue b -w 9s && queue c
+        sleep 8
+        kill -STOP "$(pid_of a)"
+        dlock --force-release job && start=$(now)
+        [ $how = wait ] || kill -TERM "$(pid_of b)"
+        wait_until 4 ran 'c '
+        kill -CONT "$(pid_of a)"
+        ended a && ended c
+        wait "$(pid_of b)" || true
+    done
+}
+
+@test "the last who shares the lock leaves it beside one whose lease has ended: who wants it alone is called" {
+    start_redis
+    redis psubscribe '{dlock:job}:wake:*' >"$T/heard" 3>&- 4>&- &
+    echo $! >"$T/listener.pid"
+    wait_until 10 grep -q psubscribe "$T/heard"
+    local mode
+    for mode in -s --slots=2; do
+        dlock --acquire "$mode" --ttl=60 --owner=stays job >/dev/null
+        dlock --acquire "$mode" --ttl=1 --owner=ends job >/dev/null
+        queue a
+        wait_until 10 not eval 'dlock --status --json job | grep -q "\"owner\":\"ends\""'
+        equals "$(redis zcard '{dlock:job}:holders')" 2
+        not grep -qx turn "$T/heard"
+        dlock --release --owner=stays job
+        wait_until 5 grep -qx turn "$T/heard"
+        ended a
+        : >"$T/heard"
+    done
+}
+
+@test "a waiter that may not be told of touches is called all the same when it becomes the first" {
+    start_redis
+    redis acl setuser locker on '>secret' '~*' +@all resetchannels '&{dlock:*'
+    export DLOCK_REDIS="unix://locker:secret@$T/redis.sock"
+    local start
+    take_by_hand
+    queue a && queue b
+    sleep 2
+    redis acl log reset
+    kill -TERM "$(pid_of a)"
+    ended a 143
+    wait_until 10 eval 'redis acl log | grep -q __redis__:invalidate'
+    sleep 0.3
+    equals "$(redis client list | grep -c 'name=dlock.* sub=1 ')" 1
+    dlock --force-release job && start=$(now)
+    ended b
+    at_once "$start"
+}
+
+@test "whoever is the first after a hand-over notices at once when that lease is shortened" {
+    start_redis
+    local start
+    dlock --acquire --owner=x -t 60s job
+    dlock --acquire --owner=y -t 60s job >/dev/null 3>&- 4>&- &
+    echo $! >"$T/a.pid"
+    wait_until 10 waits 1
+    queue b
+    sleep 8
+    dlock --release --owner=x job
+    ended a
+    wait_until 2 head_is_armed
+    dlock --extend -t 300ms --owner=y job && start=$(now)
+    ended b
+    at_once "$start"
+}
+
+# --- price -------------------------------------------------------------------
+
+# plant N [LISTENS]: so many dead ones at the head of the queue.
+plant() {
+    redis eval 'local now = tonumber(redis.call("TIME")[1]) * 1000
+        for i = 1, tonumber(ARGV[1]) do
+            redis.call("ZADD", KEYS[1], i, "dead-" .. i)
+            redis.call("HSET", KEYS[2], "dead-" .. i, string.format("%d %s %d exclusive 0", now + 20000, ARGV[2], now - 5000))
+        end' 2 '{dlock:job}:queue' '{dlock:job}:waiters' "$1" "${2:-1}"
+}
+
+@test "a thousand dead ones at the head of the queue: the next one starts at once" {
+    start_redis
+    local start
+    hold_lock job
+    queue z
+    kill -STOP "$(pid_of z)" # or it drops them before it is called
+    plant 1000
+    waits 1001
+    kill -CONT "$(pid_of z)"
+    end_hold && start=$(now)
+    ended z
+    at_once "$start"
+    waits 0
+}
+
+@test "a thousand dead ones before a newcomer, with the lock free: it has it at once" {
+    start_redis
+    plant 1000
+    local start=$(now)
+    dlock -n job true
+    at_once "$start"
+}
+
+@test "--status counts those that live" {
+    start_redis
+    hold_lock job
+    queue a
+    plant 5
+    run dlock --status --json job
+    [[ $output == *'"waiters":1,'* ]]
+    end_hold
+    ended a
+}
+
+# Calls by clients, whatever runs inside scripts.
+calls() { redis info commandstats | awk -F'[:=,]' '/cmdstat_(evalsha|eval|subscribe|unsubscribe|client\|tracking)/ { n += $3 } END { print n }'; }
+
+# hand_offs N: what so many hand-offs cost, with N waiting.
+hand_offs() {
+    local i before
+    rm -f "$T/held" "$T/held.end"
+    hold_lock job
+    for ((i = 0; i < $1; i++)); do
+        dlock job -- sh -c 'echo x >>"$T/order"' 3>&- 4>&- &
+        echo $! >"$T/q$i.pid"
+    done
+    wait_until 30 waits "$1"
+    before=$(calls)
+    end_hold
+    for ((i = 0; i < $1; i++)); do ended "q$i"; done
+    echo $((($(calls) - before) * 10 / $1))
+}
+
+@test "a hand-off costs the same whether few or many wait" {
+    start_redis
+    local few many
+    few=$(hand_offs 5)
+    many=$(hand_offs 60)
+    echo "tenths of a call: $few with 5, $many with 60" >&2
+    [ "$many" -le $((few + 30)) ]
+}
+
+@test "a waiter that rests asks seldom" {
+    start_redis
+    take_by_hand 600000
+    queue a && queue b && queue c
+    sleep 8
+    local before=$(calls)
+    sleep 5
+    echo "$(($(calls) - before)) calls by three in 5 s" >&2
+    [ $(($(calls) - before)) -le 12 ]
+}
+
+@test "nonsense on a waiter's channel changes nothing" {
+    start_redis
+    take_by_hand 3000
+    queue a
+    local channel text
+    channel=$(redis pubsub channels '*wake*')
+    for text in 'held' 'held x' 'stand-by -5' 'held 99999999999999999999' '' 'turn turn' 'stand-by 99999999999' turn; do
+        printf 'publish %s "%s"\n' "$channel" "$text"
+    done | redis >"$T/heard"
+    equals "$(grep -c 1 "$T/heard")" 8
+    not ran 'a '
+    ended a
+}

@@ -1,0 +1,216 @@
+#!/usr/bin/env bats
+load ../lib/common
+setup() { common_setup; SRC=$TESTS/.. BUILD=$(dirname "$(realpath "$DLOCK")")/..; }
+teardown() { common_teardown; }
+
+@test "configure names the package of a library that is missing" {
+    [ -x "$SRC/configure" ] || skip 'not configured from here'
+    # A copy, since a tree that is configured cannot be configured elsewhere.
+    mkdir -p "$T/tree/src" "$T/build"
+    cp -R "$SRC"/configure "$SRC"/build-aux "$SRC"/config.h.in "$SRC"/Makefile.in "$T/tree"
+    touch "$T/tree/src/main.c"
+    cd "$T/build"
+    # A pkg-config that knows all but one.
+    local library package
+    while read -r library package; do
+        printf '#!/bin/sh\ncase "$*" in *%s*) exit 1 ;; esac\nexit 0\n' "$library" >"$T/bin/pkg-config"
+        chmod +x "$T/bin/pkg-config"
+        fails_with 1 "$library.* not found" env PKG_CONFIG="$T/bin/pkg-config" "$T/tree/configure"
+        [[ $output == *"apt-get install $package"* && $output == *'dnf install'* && $output == *'apk add'* ]]
+    done <<'L'
+hiredis libhiredis-dev
+popt libpopt-dev
+uuid uuid-dev
+inih libinih-dev
+openssl libssl-dev
+L
+}
+
+@test "bootstrap says what it will install, and refuses what it does not know" {
+    fails_with 1 "DLOCK_BOOTSTRAP is 'perhaps'; all, build and none are known" env DLOCK_BOOTSTRAP=perhaps "$SRC/bootstrap"
+    mkdir "$T/tree"
+    cp "$SRC/bootstrap" "$T/tree"
+    # Tools that only tell: nothing is installed, and nothing is there to build.
+    printf '#!/bin/sh\nexit 1\n' >"$T/bin/dpkg-query"
+    printf '#!/bin/sh\necho "apt-get $*" >>"%s"\n' "$T/apt" >"$T/bin/apt-get"
+    printf '#!/bin/sh\nexec "$@"\n' >"$T/bin/sudo"
+    chmod +x "$T/bin/dpkg-query" "$T/bin/apt-get" "$T/bin/sudo"
+    fails_with 1 'bootstrap: installing with apt-get: gcc .*libhiredis-dev .*redis-server' "$T/tree/bootstrap"
+    [[ $output == *'failed: autoreconf'* ]]
+    grep -q 'install .*libhiredis-dev' "$T/apt"
+    rm "$T/apt"
+    fails_with 1 'bootstrap: installing with apt-get: gcc' env DLOCK_BOOTSTRAP=build "$T/tree/bootstrap"
+    not grep -q redis-server "$T/apt"
+    rm "$T/apt"
+    fails_with 1 'failed: autoreconf' env DLOCK_BOOTSTRAP=none "$T/tree/bootstrap"
+    [ ! -e "$T/apt" ]
+}
+
+@test "the program is hardened" {
+    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
+    command -v readelf >/dev/null || skip 'no readelf'
+    run readelf -hldW "$DLOCK"
+    grep -q 'Type: *DYN' <<<"$output"
+    grep -q 'GNU_RELRO' <<<"$output"
+    grep -qE 'BIND_NOW|Flags: .*NOW' <<<"$output"
+    not grep -qE 'GNU_STACK.*E ' <<<"$output"
+    not grep -qE 'LOAD .* RWE ' <<<"$output"
+    not grep -qE 'RPATH|RUNPATH|TEXTREL' <<<"$output"
+    run readelf --dyn-syms -W "$DLOCK"
+    grep -q '__stack_chk_fail' <<<"$output"
+    # Of -D_FORTIFY_SOURCE, which other C libraries do not have in functions of their own.
+    [[ $output != *GLIBC* ]] || grep -qE ' __(snprintf|memcpy|fprintf|read)_chk' <<<"$output"
+    # Libraries' archives may be without it, and then the whole is, too.
+    [ -e "$BUILD/src/main.o" ] && grep -q -- -fcf-protection "$BUILD/Makefile" || return 0
+    run readelf -nW $(find "$BUILD/src" -name '*.o')
+    equals "$(grep -c 'x86 feature: IBT, SHSTK' <<<"$output")" "$(find "$BUILD/src" -name '*.o' | wc -l)"
+}
+
+# copy_tree NAME: the sources, with configure and what it made, in $T/NAME.
+copy_tree() {
+    [ -x "$SRC/configure" ] || skip 'not configured from here'
+    mkdir "$T/$1"
+    tar -cC "$SRC" --exclude='./.git' --exclude='./dlock-*' --exclude='*.o' . | tar -xC "$T/$1"
+    chmod -R u+w "$T/$1"
+}
+
+@test "make dist makes the same bytes wherever it is run, also in what it made, and forgets no file" {
+    command -v xz >/dev/null || skip 'no xz'
+    copy_tree one
+    cd "$T/one"
+    [ -e Makefile ] || ./configure >/dev/null
+    (umask 077 && TZ=Asia/Kathmandu XZ_DEFAULTS=-T0 XZ_OPT=-0 TAR_OPTIONS=--owner=7 make -s dist)
+    mkdir "$T/two"
+    cd "$T/two"
+    tar -xJf "$T"/one/dlock-*.tar.xz
+    cd dlock-*
+    # Configured as the first: that takes no part in it, and half of the time.
+    cp "$T/one/config.status" .
+    ./config.status >/dev/null
+    (umask 002 && make -s dist)
+    cmp "$T"/one/dlock-*.tar.xz dlock-*.tar.xz
+    equals "$(tar -tvJf dlock-*.tar.xz | grep -vcE '^[d-]rw[x-]r-[x-]r-[x-] 0/0 ')" 0
+
+    git -C "$SRC" rev-parse >/dev/null 2>&1 && [ -e "$SRC/.git" ] || return 0
+    tar -tJf dlock-*.tar.xz | sed -n 's,^[^/]*/\(.*[^/]\)$,\1,p' | sort >"$T/packed"
+    equals "$(git -C "$SRC" ls-files | grep -vE '^\.' | sort | comm -23 - "$T/packed")" ''
+}
+
+@test "the date of a tarball is SOURCE_DATE_EPOCH, or that of its commit, or that of its files" {
+    command -v git >/dev/null || skip 'no git'
+    mkdir -p "$T/tree/unpacked"
+    cd "$T/tree"
+    touch -d @1000 NEWS unpacked/NEWS
+    git init -q .
+    git add .
+    GIT_COMMITTER_DATE='@2000 +0000' git -c user.name=x -c user.email=x@example.org commit -qm x
+    equals "$("$SRC/packaging/source-date" .)" 2000
+    equals "$("$SRC/packaging/source-date" unpacked)" 1000
+    equals "$(SOURCE_DATE_EPOCH=3000 "$SRC/packaging/source-date" .)" 3000
+    rm -r .git/refs
+    run "$SRC/packaging/source-date" .
+    [ "$status" -ne 0 ]
+}
+
+@test "make install puts each file where it is looked for, and make uninstall leaves none" {
+    [ -e "$BUILD/Makefile" ] || skip 'not built here'
+    local at=(DESTDIR="$T/root" prefix=/usr sysconfdir=/etc)
+    (umask 077 && make -s -C "$BUILD" install "${at[@]}")
+    equals "$(cd "$T/root" && find . ! -type d -printf '%m %P\n' | sort -k 2)" '755 usr/bin/dlock
+644 usr/share/bash-completion/completions/dlock
+644 usr/share/doc/dlock/NEWS
+644 usr/share/doc/dlock/README.md
+644 usr/share/doc/dlock/benchmarks.md
+644 usr/share/doc/dlock/cookbook.md
+644 usr/share/doc/dlock/design.md
+644 usr/share/doc/dlock/examples/cronjob.yaml
+755 usr/share/doc/dlock/examples/dlock-textfile
+755 usr/share/doc/dlock/examples/fenced-update
+755 usr/share/doc/dlock/examples/fenced-write
+644 usr/share/doc/dlock/examples/importer.service
+644 usr/share/doc/dlock/examples/importer.timer
+644 usr/share/doc/dlock/examples/leader.service
+644 usr/share/doc/dlock/handoff.svg
+644 usr/share/doc/dlock/reliability.md
+644 usr/share/doc/dlock/threat-model.md
+644 usr/share/doc/dlock/waiting.svg
+644 usr/share/fish/vendor_completions.d/dlock.fish
+644 usr/share/man/man1/dlock.1
+644 usr/share/man/man5/dlock.conf.5
+644 usr/share/zsh/site-functions/_dlock'
+    # What is copied from there runs the program that was installed.
+    equals "$(grep -rhoE '[a-z/]*/bin/dlock' "$T/root/usr/share/doc" | sort -u)" /usr/bin/dlock
+    grep -q '^ExecStart=/usr/bin/dlock ' "$T/root/usr/share/doc/dlock/examples/leader.service"
+    # Links lead to what is installed.
+    local page link
+    cd "$T/root/usr/share/doc/dlock"
+    for page in *.md; do
+        for link in $(grep -oE '\]\([^):]+\)' "$page" | tr -d ']()' | sed 's/#.*//'); do
+            [ -e "$link" ] || { echo "$page links to $link" >&2; return 1; }
+        done
+    done
+    grep -qF '](cookbook.md)' README.md
+    make -s -C "$BUILD" uninstall "${at[@]}"
+    equals "$(find "$T/root" ! -type d)" ''
+}
+
+@test "what packages install for systemd-tmpfiles makes root's lock directory, as dlock itself would" {
+    [ -e "$BUILD/Makefile" ] || skip 'not built here'
+    [ "$(id -u)" -eq 0 ] || skip 'gives the directory to root'
+    local at=(DESTDIR="$T/root" prefix=/usr tmpfilesdir=/usr/lib/tmpfiles.d)
+    make -s -C "$BUILD" install "${at[@]}"
+    command -v systemd-tmpfiles >/dev/null || skip 'no systemd-tmpfiles'
+    mkdir -p "$T/root/etc" "$T/root/run/lock"
+    echo 'root:x:0:0::/:/bin/sh' >"$T/root/etc/passwd"
+    echo 'root:x:0:' >"$T/root/etc/group"
+    systemd-tmpfiles --root="$T/root" --create dlock.conf
+    equals "$(stat -c '%a %U' "$T/root/run/lock/dlock")" '700 root'
+    make -s -C "$BUILD" uninstall "${at[@]}"
+    [ ! -e "$T/root/usr/lib/tmpfiles.d/dlock.conf" ]
+}
+
+@test "a static build needs no library, resolves names, and refuses what needs OpenSSL" {
+    copy_tree static
+    cd "$T/static"
+    fails_with 1 'sanitizers need the shared C library' ./configure --enable-static-binary --with-sanitizer=address
+    run ./configure --enable-static-binary CFLAGS=-O0
+    [[ $output != *'no static archives of'* ]] || skip 'no static archives'
+    make -s clean >/dev/null
+    make -s -j2
+    ln -sf "$PWD/src/dlock" "$T/bin/dlock"
+    run readelf -dW src/dlock
+    not grep -q NEEDED <<<"$output"
+
+    local port
+    port=$(free_port)
+    start_redis redis --port "$port"
+    equals "$(dlock --redis="redis://localhost:$port" job -- echo held)" held
+    equals "$(dlock --backend=file job -- echo held)" held
+    head -c 32 /dev/zero >"$T/secret"
+    chmod 600 "$T/secret"
+    local why='needs OpenSSL, which this static build of dlock \(--enable-static-binary\) cannot load'
+    fails_with 78 "^dlock: job: TLS $why" dlock --redis="rediss://localhost:$port" job -- touch ran
+    fails_with 78 "^dlock: job: TLS $why" env DLOCK_REDIS="rediss://localhost:$port" dlock job -- touch ran
+    fails_with 78 "^dlock: job: a hashed name $why" dlock --backend=file --hash=sha256 job -- touch ran
+    fails_with 78 "^dlock: job: a hashed name $why" dlock --backend=file --secret-file="$T/secret" job -- touch ran
+    [ ! -e ran ]
+}
+
+@test "the packages ask for what bootstrap installs" {
+    local package
+    for package in $(sed -n "s/^apt_build='\(.*\)'/\1/p" "$SRC/bootstrap"); do
+        case $package in gcc | make | autoconf | automake | libc6-dev) continue ;; esac # debhelper and build-essential
+        grep -qE "^ $package( |,)" "$SRC/debian/control" || { echo "not in debian/control: $package"; false; }
+    done
+    for package in $(sed -n "s/^apt_test='\(.*\)'/\1/p" "$SRC/bootstrap"); do
+        [ "$package" != valgrind ] || continue # not a test of the suite
+        grep -qx " $package," "$SRC/debian/tests/control" || { echo "not in debian/tests/control: $package"; false; }
+    done
+    for package in $(sed -n "s/^apk_build='\(.*\)'/\1/p" "$SRC/bootstrap"); do
+        case $package in gcc | make | autoconf | automake | musl-dev | pkgconf) continue ;; esac # build-base
+        grep -qE "^makedepends=.*\b$package\b" "$SRC/packaging/APKBUILD" || { echo "not in APKBUILD: $package"; false; }
+    done
+    for package in hiredis popt uuid inih openssl; do
+        grep -q "^BuildRequires:  pkgconfig($package)" "$SRC/packaging/dlock.spec" || { echo "not in the spec: $package"; false; }
+    done
+}

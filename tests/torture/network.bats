@@ -1,0 +1,137 @@
+#!/usr/bin/env bats
+# What stands between dlock and its servers in a campaign does what it says, and a lock
+# that is on three servers bears it.
+load ../lib/common
+setup() { common_setup; export PYTHONPATH=$TESTS/torture:$TESTS/lib PYTHONDONTWRITEBYTECODE=1; }
+teardown() { common_teardown; }
+
+ping_through() { timeout "${1:-5}" redis-cli -s "$T/redis.proxy" ping 2>&1 </dev/null; }
+
+@test "the proxy: passes on, delays, holds back, cuts a reply, resets, refuses, and heals" {
+    start_redis
+    torture_proxy redis
+    equals "$(ping_through)" PONG
+    ask_proxy redis delay 0.15
+    local start=$(now)
+    equals "$(ping_through)" PONG
+    [ $(($(now) - start)) -ge 300 ] # there and back
+    ask_proxy redis heal
+    ask_proxy redis cut 3
+    not grep -q PONG <<<"$(ping_through)"
+    ask_proxy redis heal
+    ask_proxy redis refuse
+    ping_through | grep -qE 'refused|No such file'
+    ask_proxy redis heal
+    equals "$(ping_through)" PONG
+    # Nothing comes back; what was asked is done all the same, and answered in the end.
+    ask_proxy redis partition 0 1
+    timeout 10 redis-cli -s "$T/redis.proxy" set key value >"$T/answer" 3>&- 4>&- &
+    wait_until 5 eval '[ "$(redis exists key)" = 1 ]'
+    [ ! -s "$T/answer" ]
+    ask_proxy redis heal
+    wait $!
+    equals "$(cat "$T/answer")" OK
+    # Neither way: it is not even asked.
+    ask_proxy redis partition
+    timeout 10 redis-cli -s "$T/redis.proxy" del key >"$T/answer" 2>&1 3>&- 4>&- &
+    wait_until 5 eval '[ "$(grep -c "$T/redis.proxy" /proc/net/unix)" -ge 2 ]' # it listens, and has one
+    equals "$(redis exists key)" 1
+    ask_proxy redis reset
+    not wait $!
+    equals "$(redis exists key)" 1
+    ask_proxy redis heal
+}
+
+@test "the network of hosts: loses, delays, reorders, doubles and cuts off, and leaves nothing behind" {
+    local reason
+    reason=$(python3 -c 'import network; print(network.why_not() or "")')
+    [ -z "$reason" ] || skip "$reason"
+    timeout 30 python3 - <<'P'
+import socket, subprocess, sys, time
+from network import Link, Network
+
+ECHO = """import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("", 7))
+print("ready", flush=True)
+while True:
+    data, peer = s.recvfrom(100)
+    s.sendto(data, peer)
+"""
+
+def answers(network, count, seconds):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stream:
+        for number in range(count):
+            stream.sendto(b"%d" % number, (network.address("a"), 7))
+        got, end = [], time.monotonic() + seconds
+        while time.monotonic() < end and len(got) < 3 * count:
+            stream.settimeout(max(end - time.monotonic(), 0.001))
+            try:
+                got.append(int(stream.recv(100)))
+            except TimeoutError:
+                break
+            if len(got) == count and not network.links:
+                break
+        return got
+
+before = open("/proc/net/dev").read()
+with Network(["a", "b"]) as network:
+    server = subprocess.Popen(network.within("a") + [sys.executable, "-c", ECHO], stdout=subprocess.PIPE)
+    assert server.stdout.readline() == b"ready\n"
+    every = list(range(100))
+    assert answers(network, 100, 5) == every
+    network.between(["a"], ["client"], Link(loss=0.3))
+    assert 10 < len(answers(network, 100, 0.5)) < 90
+    network.rule(["a"], ["client"], Link(cut=True))
+    assert answers(network, 10, 0.2) == []
+    network.between(["a"], ["b"], Link(cut=True))
+    network.between(["a"], ["client"], Link(delay=0.1))
+    begin = time.monotonic()
+    assert answers(network, 1, 2)[:1] == [0] and time.monotonic() - begin > 0.19
+    network.between(["a"], ["client"], Link(delay=0.02, jitter=0.02))
+    got = answers(network, 100, 0.5)
+    assert sorted(got) == every and got != every
+    network.rule(["a"], ["client"], Link(twice=1))
+    network.rule(["client"], ["a"], Link())
+    assert len(answers(network, 20, 0.5)) == 40
+    network.heal()
+    assert answers(network, 100, 5) == every
+    server.kill()
+    server.wait()
+assert open("/proc/net/dev").read().count("\n") == before.count("\n")
+assert not [line for line in open("/proc/self/task/%d/children" % __import__("os").getpid()).read().split()]
+P
+}
+
+@test "three servers, one of them killed, frozen or out of reach: no two at once, and always somebody who gets it" {
+    run timeout 60 python3 "$TESTS/torture" --stage quorum3 --seed bats --takes 200 --seconds 20 --locks 4 --pace 10 \
+        --only kill-minority,freeze-minority,partition-replies-minority,delay-one "$DLOCK" "$HELPERS"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    grep -qE '^quorum3: [1-9][0-9]* takes, .*, 0 overlaps, 0 wrong$' <<<"$output"
+    grep -qE '^  faults: delay-one [0-9]+, freeze-minority [0-9]+, kill-minority [0-9]+, partition-replies-minority [0-9]+$' <<<"$output"
+    not grep -q 'could not be played' <<<"$output"
+}
+
+# taken_away OPTION...: takes it, and it is removed on the first server before the highest fence is written there.
+taken_away() {
+    local status=0
+    dlock "$@" job -- true 2>"$T/said" 3>&- 4>&- &
+    wait_until 5 eval '[ "$(redis-cli -s "$T/2.sock" exists dlock:job)" = 1 ]'
+    equals "$(redis-cli -s "$T/1.sock" del dlock:job)" 1
+    wait $! || status=$?
+    cat "$T/said"
+    return "$status"
+}
+
+@test "a lock that is taken away while it is being taken: asked for again, and no server is said to be away" {
+    start_redis 1
+    start_redis 2
+    torture_proxy 2
+    ask_proxy 2 delay 0.4
+    export DLOCK_REDIS="unix://$T/1.sock unix://$T/2.proxy unix://$T/none.sock"
+    fails_with 75 '' taken_away -n -v
+    not grep -q 'cannot be asked' <<<"$output"
+    fails_with 0 '' taken_away -w 30 -v
+    not grep -q 'cannot be asked' <<<"$output"
+}

@@ -1,0 +1,312 @@
+#!/usr/bin/env bats
+# The campaign of `make torture` and the ends of leases of `make stress`, in small, and whether their checker would find
+# what it looks for.
+load ../lib/common
+setup() { common_setup; }
+teardown() {
+    not compgen -G "$T/case.*" # each case was judged
+    common_teardown
+}
+
+torture() {
+    # Ends its own children on TERM.
+    timeout --kill-after=10 80 python3 "$TESTS/torture" --log "$T/log" --seed bats "$@" "$DLOCK" "$HELPERS"
+}
+
+# well STAGES: each has takes, and neither overlaps nor anything else that is wrong.
+well() {
+    echo "$output"
+    [ "$status" -eq 0 ]
+    equals "$(grep -cE '^(file|redis): [1-9][0-9]* takes, [0-9]+ hand-overs .*, 0 overlaps, 0 wrong$' <<<"$output")" "$1"
+}
+
+@test "many short takes in all modes, while processes are killed and stores fail: no overlap, each exit status true, nothing left" {
+    run torture --takes 150 --seconds 3 --locks 10 --pace 20
+    well 2
+    grep -qE '^  faults: .*' <<<"$output"
+}
+
+@test "the races at the end of a lease, for some seconds: no overlap, each exit status true, nothing left" {
+    run torture --plan ends --seconds 2 --locks 4 --ttl-least 500
+    well 2
+}
+
+@test "takes that go past the lock are found" {
+    run torture --only none --seconds 1.5 --takes 100 --locks 4 --plant
+    echo "$output"
+    [ "$status" -eq 1 ]
+    equals "$(grep -cE '^(file|redis): .* [1-9][0-9]* overlaps, [1-9][0-9]* wrong$' <<<"$output")" 2
+}
+
+@test "a seed plays the same faults at the same takes, and the line to replay it is printed" {
+    schedule() {
+        PYTHONPATH=$TESTS/torture:$TESTS/lib python3 -c 'import argparse, itertools, nemesis, sys
+from stage import Fault
+class Stage:
+    name = "file"
+    def faults(self): return [Fault(name, False, None, None) for name in "abc"]
+options = argparse.Namespace(seed=sys.argv[1], only=[], pace=100)
+for takes, fault, seconds, seed in itertools.islice(nemesis.schedule(Stage(), options), 20): print(takes, fault.name, seconds, seed)' "$1"
+    }
+    local first
+    first=$(schedule 1)
+    equals "$(schedule 1)" "$first"
+    not equals "$(schedule 2)" "$first"
+    run torture --only kill --seconds 0 --locks 1 --stage file
+    grep -qxE "replay: --plan takes --stage file --seed bats --takes [0-9]+ --seconds 0 --locks 1 --pace 100 --only 'kill'" <<<"$output"
+    fails_with 2 'skipped: there is no stage .paper.; there are file, redis' torture --stage paper
+}
+
+# A history in which all is well: a command that ended by itself, and one that was stopped.
+history() {
+    cat <<'H'
+0.9 begin seed=1 tree=0
+1.0 spawn run=1 lock=a backend=redis ttl=1000 grace=100 daemon=0
+1.0 spawn run=2 lock=a backend=redis ttl=1000 grace=100 daemon=0
+1.01 start fence=10 run=1 pid=1
+1.5 end status=3 run=1 pid=1
+1.51 exit run=1 status=3 said=
+1.52 gone run=1 until=1.5
+1.6 start fence=11 run=2 pid=2
+2.495 term run=2 pid=2
+2.496 end status=0 run=2 pid=2
+2.5 exit run=2 status=124 said=the lease of 1s ends in 100ms; stopping
+2.51 gone run=2 until=2.496
+5.0 done
+H
+}
+
+# wanted STATUS PATTERN: the history on stdin is a case, of which the checker says so.
+wanted() {
+    local number=1
+    while [ -e "$T/case.$number" ]; do number=$((number + 1)); done
+    cat >"$T/case.$number"
+    printf '%s\n' "$@" >"$T/want.$number"
+}
+
+# judged STATUS PATTERN [SED COMMAND...]: a case is that history, changed by the commands.
+judged() {
+    local status_wanted=$1 pattern=$2 command text changed
+    shift 2
+    text=$(history)
+    for command; do
+        changed=$(sed "$command" <<<"$text")
+        not equals "$changed" "$text" 2>/dev/null # a change that changes nothing would show nothing
+        text=$changed
+    done
+    wanted "$status_wanted" "$pattern" <<<"$text"
+}
+
+# All cases so far, by one process.
+verdicts() {
+    local said='' line number want
+    run python3 "$TESTS/torture" --check "$T"/case.*
+    while IFS= read -r line; do
+        if [[ $line != "$T/case."*": "*" as promised" ]]; then
+            said+=$line$'\n'
+            continue
+        fi
+        number=${line#"$T/case."} number=${number%%:*}
+        mapfile -t want <"$T/want.$number"
+        if [ "${line##*: }" != "$( ((want[0])) && echo not || echo all) as promised" ] ||
+            ! grep -qE -- "${want[1]}" <<<"$said"; then
+            printf 'wanted %s, /%s/, of\n%s\ngot %s\n%s' "${want[@]}" "$(cat "$T/case.$number")" "$line" "$said" >&2
+            return 1
+        fi
+        rm "$T/case.$number"
+        said=''
+    done <<<"$output"
+}
+
+@test "the checker is content with a history in which all is well" {
+    judged 0 '^redis: 2 takes, 0 hand-overs .*, 1 stops \(124\), 0 overlaps, 0 wrong$'
+    verdicts
+}
+
+@test "the checker finds two that were there at once" {
+    local overlap='^redis: overlap: run 1 .*run 2 started'
+    # As the later one found it ...
+    judged 1 "$overlap" '/^1.6 start/a 1.61 overlap with=1 run=2 pid=2'
+    # ... and as the history alone shows.
+    judged 1 "$overlap" 's/^1.6 start/1.4 start/'
+    judged 1 "$overlap" 's/until=1.5$/until=1.7/'
+    judged 1 "$overlap" '/daemon=0/s//daemon=1/' 's/until=1.5$/until=1.7/' 's/tree=0/tree=1/'
+    verdicts
+}
+
+@test "the checker finds an exit status that is not true" {
+    judged 1 'told to stop, but this is not 124' 's/run=2 status=124/run=2 status=0/'
+    judged 1 'stopped, but this is not 124' '/^1.5 end/d'
+    judged 1 'stopped, but this is not 124' '/^2.49/d' 's/run=2 status=124/run=2 status=137/'
+    judged 1 'ended 0.200 s after its lease, but this is not 124' '/^2.495/d' 's/^2.496 end/2.79 end/' \
+        's/until=2.496/until=2.79/' 's/^2.5 exit run=2 status=124/2.8 exit run=2 status=0/'
+    judged 1 '124, but the lease had 0.3[0-9]* s to go' 's/run=1 status=3/run=1 status=124/'
+    judged 1 "the command's own status was 3" 's/run=1 status=3/run=1 status=0/'
+    judged 1 'the lock was lost before the command ended' '/^1.01/a 1.2 removed run=1 before=1.19'
+    judged 0 '0 wrong' '/^1.01/a 1.2 removed run=1 before=1.19 sure=0'
+    judged 1 'ended without having run anything' '/run=1 pid=1/d' '/gone run=1/d' 's/run=1 status=3/run=1 status=0/'
+    verdicts
+}
+
+@test "the checker finds what is left, lost or out of order" {
+    judged 1 'left behind: process_7' '/^5.0/i 4.9 left backend=redis what=process_7'
+    judged 1 'dlock did not end' '/^2.5 exit/d'
+    judged 1 'the command ran on for 1.510 s after its lease' 's/until=2.496/until=4.1/'
+    judged 1 'the fence 9 does not rise above 10' 's/fence=11/fence=9/'
+    judged 1 'the log is not complete' '/done/d'
+    judged 1 'line 4 of the log makes no sense' '4s/fence=10//'
+    judged 1 'the worker of run 1 failed' '/^1.01/a 1.02 broken what=fork errno=11 run=1'
+    judged 1 'nothing was ever taken' '2,12d'
+    verdicts
+}
+
+@test "the checker excuses two at once only where that is by design, and no longer than that" {
+    local taken_away='/^1.5 end/,/^1.51/d;/^1.01/a 1.2 removed run=1 before=1.19\n2.2 exit run=1 status=124 said=lost'
+    judged 0 'at once by design: 1 \(lock taken away\)' "$taken_away" 's/until=1.5$/until=2.1/'
+    judged 1 'overlap: run 1' "$taken_away" 's/until=1.5$/until=2.1/' 's/2.2 exit/4.2 exit/;s/until=2.1$/until=4.0/' \
+        's/until=2.496/until=4.1/'
+    # It was taken away when both were there already.
+    judged 1 'overlap: run 1' "$taken_away" 's/until=1.5$/until=2.1/' 's/1.2 removed run=1 before=1.19/1.7 removed run=1 before=1.69/'
+
+    # A Redis does not wait for a frozen dlock; a file lock is held by it all the same.
+    local frozen='/^1.5 end/,/^1.51/d;/^1.01/a 1.2 freeze run=1\n2.4 thaw run=1\n2.41 exit run=1 status=124 said=ended'
+    local beyond='s/until=1.5$/until=2.405/;s/^1.6 start/2.05 start/'
+    judged 0 'at once by design: 1 \(frozen dlock\)' "$frozen" "$beyond"
+    judged 1 'overlap: run 1' "$frozen" "$beyond" 's/backend=redis/backend=file/'
+    judged 1 'overlap: run 1' "$frozen" "$beyond" 's/^2.4 thaw/1.4 thaw/'
+    # Its lease had 0.4 s to go when the next one started.
+    judged 1 'overlap: run 1' "$frozen" 's/until=1.5$/until=2.405/'
+    # The later one was frozen before its start, but not for as long as its lease.
+    judged 1 'overlap: run 1' 's/until=1.5$/until=1.7/' '/^1.6 start/i 1.55 freeze run=2\n1.59 thaw run=2'
+
+    # The command of a killed dlock dies with it, its daemons do not.
+    local killed='/^1.5 end/,/^1.51/d;/^1.01/a 1.2 kill run=1\n1.21 exit run=1 status=-9 said='
+    judged 0 '0 overlaps' "$killed"
+    judged 1 'overlap: run 1' "$killed" 's/until=1.5$/until=2.1/'
+    judged 0 'at once by design: 1 \(a daemon' "$killed" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/'
+    judged 1 'overlap: run 1' "$killed" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/' 's/tree=0/tree=1/'
+    # Both were there before it was killed.
+    judged 1 'overlap: run 1' "$killed" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/' 's/^1.6 start/1.1 start/'
+    judged 0 'at once by design: 1 \(killed' "$killed" 's/until=1.5$/until=1.3/' 's/backend=redis/backend=file/' 's/^1.6 start/1.25 start/'
+    judged 1 'overlap: run 1' "$killed" 's/until=1.5$/until=1.3/' 's/backend=redis/backend=file/' 's/^1.6 start/1.1 start/'
+    # Its command was killed, and left a daemon.
+    local shot='/^1.5 end/,/^1.51/d;/^1.01/a 1.2 signal run=1 number=9 to=command\n1.21 exit run=1 status=137 said='
+    judged 0 'at once by design: 1 \(a daemon' "$shot" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/'
+    local told='/^1.5 end/i 1.3 signal run=1 number=15 to=dlock\n1.4 term run=1 pid=1'
+    judged 0 'at once by design: 1 \(a daemon' "$told" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/'
+    judged 1 'overlap: run 1' "$told" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/' 's/to=dlock/to=x/;s/number=15/number=2/'
+    judged 1 'overlap: run 1' "$shot" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/' 's/tree=0/tree=1/'
+
+    # A busy machine is no excuse unless others were woken late too, at that time.
+    local late='/^1.5 end/,/^1.51/d;s/^2.\([45]\)/3.\1/;s/until=2.4/until=3.4/;/^1.6 start/i 2.03 exit run=1 status=124 said='
+    judged 1 'overlap: run 1' "$late" 's/^1.6 start/2.01 start/' 's/until=1.5$/until=2.02/'
+    # The command of run 1 is late: its fence is lower by more than its lease, so that its lease was over when run 2 took the lock.
+    local stalled='s/fence=10/fence=10000000/;s/fence=11/fence=11000000/;/^1.5 end/,/^1.51/d;s/^1.01 \(start.*\)/2.01 \1/;s/until=1.5$/until=2.02/;/^2.5 exit/a 2.6 exit run=1 status=124 said=' order='s/^1.6 start/2.0 start/'
+    judged 0 'while the machine was late: 1' "$stalled" "$order"
+    judged 1 'overlap: run 2' "$stalled" "$order" 's/fence=11000000/fence=10500000/'
+    judged 0 'while the machine was late: 1' "$late" 's/^1.6 start/2.01 start/' 's/until=1.5$/until=2.02/' \
+        '/^2.01/i 2.0 late by=0.02 run=2'
+    judged 1 'overlap: run 1' "$late" 's/^1.6 start/2.01 start/' 's/until=1.5$/until=2.2/' 's/2.03 exit/2.21 exit/' \
+        '/^2.01/i 2.0 late by=0.02 run=2'
+    judged 1 'overlap: run 1' "$late" 's/^1.6 start/2.01 start/' 's/until=1.5$/until=2.02/' '/^3.51/i 3.5 late by=0.02 run=2'
+    verdicts
+}
+
+# modes MODE [MODE]: the two runs of the history have these modes and are there at once.
+modes() {
+    history | sed "s/^\\(1.0 spawn run=1 .*\\)/\\1 mode=$1/; s/^\\(1.0 spawn run=2 .*\\)/\\1 mode=${2:-$1}/; s/^1.6 start/1.4 start/"
+}
+
+# slots FIRST SECOND: each of the two has that one of two.
+slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
+
+@test "the checker knows who may be there at once: those who share it, and N with slots, each with its own" {
+    modes shared | wanted 0 '0 overlaps, 0 wrong'
+    modes shared exclusive | wanted 1 '^redis: overlap: run 1'
+    modes shared slots:2 | wanted 1 '^redis: overlap: run 1'
+    slots 0 1 | wanted 0 '0 overlaps, 0 wrong'
+    slots 0 0 | wanted 1 'overlap: the slot 0 was that of run 1'
+    slots 0 2 | wanted 1 'the slot 2 of 2'
+    modes slots:1 | wanted 1 'overlap: 2 holders of 1 slots'
+    verdicts
+}
+
+@test "the checker finds a refusal without a reason" {
+    local refused='s/^1.0 spawn run=2.*/2.0 spawn run=2 lock=a backend=redis ttl=1000 grace=100 daemon=0 wait=0/;/^1.6 start/,/^2.51/d'
+    judged 1 '75, but nobody held the lock or waited for it' "$refused" '/^5.0/i 2.6 exit run=2 status=75 said='
+    judged 0 '0 wrong' "$refused" 's/^2.0 spawn/1.2 spawn/' '/^1.5 end/i 1.3 exit run=2 status=75 said='
+    judged 1 '75, but it was to wait for ever' "$refused" 's/ wait=0//;s/^2.0 spawn/1.2 spawn/' '/^1.5 end/i 1.3 exit run=2 status=75 said='
+    judged 1 '75 after 0.100 s, but it was to wait for 0.500 s' "$refused" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' \
+        '/^1.5 end/i 1.3 exit run=2 status=75 said='
+    judged 1 '75 came [0-9.]* s after the wait was over' "$refused" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' \
+        '/^5.0/i 4.3 exit run=2 status=75 said='
+    # A machine that was late a second later explains nothing.
+    judged 1 '75 came [0-9.]* s after the wait was over' "$refused" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' \
+        '/^5.0/i 2.5 exit run=2 status=75 said=\n4.5 machine_late by=0.9'
+    judged 1 'the service was said to be away, but no fault was on' "$refused" '/^5.0/i 2.6 exit run=2 status=69 said='
+    judged 0 '0 wrong' "$refused" '/^5.0/i 2.6 exit run=2 status=69 said=' \
+        '/^0.9/a 1.0 fault_begin backend=redis fault=kill may_lose=0' '/^5.0/i 2.1 fault_end backend=redis fault=kill'
+    judged 1 'ended by signal 15, which nobody sent' "$refused" '/^5.0/i 2.6 exit run=2 status=-15 said='
+    judged 0 '0 wrong' "$refused" '/^5.0/i 2.5 signal run=2 number=15 to=dlock\n2.6 exit run=2 status=-15 said='
+    verdicts
+}
+
+@test "the checker finds one who is overlooked or overtaken, and a lock that is not kept" {
+    judged 1 'it waited for 3.* s for a lock that nobody held' '/^1.6 start/,/^2.51/d' 's/^5.0/4.9 start fence=11 run=2 pid=2\n4.95 end status=0 run=2 pid=2\n4.96 exit run=2 status=0 said=\n4.97 gone run=2 until=4.95\n5.0/'
+    # Run 3 came long after run 2, and is served before it.
+    local third='/^1.6 start/i 1.4 spawn run=3 lock=a backend=redis ttl=1000 grace=100 daemon=0\n1.52 start fence=11 run=3 pid=3\n1.53 end status=0 run=3 pid=3\n1.54 exit run=3 status=0 said=\n1.55 gone run=3 until=1.53'
+    judged 1 'it came 0.400 s after run 2, and was served before it' "$third" '/^1.6 start/s/fence=11/fence=12/'
+    judged 0 '0 wrong' "$third" '/^1.6 start/s/fence=11/fence=12/' 's/^1.4 spawn run=3/1.1 spawn run=3/'
+    judged 1 'it was to be kept for 1.000 s, but run 2 started 0.4.* s too soon' '/spawn run=1/s/$/ hold=1000/'
+    verdicts
+}
+
+@test "the checker excuses what a fault explains, as long as it does" {
+    local lost='/^1.5 end/,/^1.51/d;/^1.01/a 2.2 exit run=1 status=124 said=lost' until='s/until=1.5$/until=2.1/'
+    local fault='/^1.01/i 1.005 fault_begin backend=redis fault=flushall may_lose=1\n1.006 fault_end backend=redis fault=flushall'
+    judged 1 'overlap: run 1' "$lost" "$until"
+    judged 0 'at once by design: 1 \(lost to flushall\)' "$lost" "$until" "$fault"
+    judged 1 'overlap: run 1' "$lost" "$until" "$fault" 's/may_lose=1/may_lose=0/'
+    # It was done when both were there, or to other locks; and one that failed is told of.
+    judged 1 'overlap: run 1' "$lost" "$until" "$fault" 's/^1.00\([56]\) /1.70\1 /'
+    judged 1 'overlap: run 1' "$lost" "$until" "$fault" '/^1.006/i 1.006 fault_only backend=redis fault=flushall locks=b,c'
+    judged 0 'lost to flushall' "$lost" "$until" "$fault" '/^1.006/i 1.006 fault_only backend=redis fault=flushall locks=a,c'
+    judged 0 'could not be played: flushall .why. 1' "$lost" "$until" "$fault" '/^1.006/i 1.006 fault_fails backend=redis fault=flushall said=why'
+    # After a table of fences has gone the wall clock counts, also one that is wrong; but not for ever.
+    local fence='s/daemon=0/& wall=1/;s/fence=11/fence=9/' gone='/^1.01/i 1.005 fault_begin backend=redis fault=x may_lose=0 forgets=1\n1.006 fault_end backend=redis fault=x'
+    judged 0 '0 wrong' "$fence" "$gone"
+    judged 1 'the fence 9 does not rise above 10' "$fence" "$gone" 's/wall=1/wall=0/'
+    judged 1 'the fence 9 does not rise above 10' "$fence" '/^0.9/a 0.91 fault_begin backend=redis fault=x may_lose=0 forgets=1\n0.92 fault_end backend=redis fault=x' \
+        '2,$s/^\([1-9]\)\.\([0-9]*\) /1\1.\2 /;s/until=/until=1/'
+    judged 1 'overlap: run 1' "$lost" 's/until=1.5$/until=5.1/' "$fault" '/run=2 .*status=124/s/^2.5/5.3/;s/2.2 exit/5.4/' 's/until=2.496/until=5.2/'
+    verdicts
+}
+
+@test "a deed that fails as nobody thought of is told of, and the next one is done; scripts that acquire end before their leases" {
+    PYTHONPATH=$TESTS/torture:$TESTS/lib python3 - <<'P'
+import argparse, queue, random, types
+import nemesis, plans
+
+class Stage:
+    name, asked, surely_removed = "s", [], False
+    def remove(self, lock):
+        self.asked.append(lock)
+        return next(iter(())) if lock == "first" else ["dlock:shared", "run-7"]
+
+said = queue.SimpleQueue()
+deeds = nemesis.Deeds(types.SimpleNamespace(log=lambda event, **fields: said.put((event, fields)), at=None, now=lambda: 1.0))
+for lock in ("first", "second"):
+    deeds.removals.put(types.SimpleNamespace(contender=types.SimpleNamespace(stage=Stage(), lock=lock),
+                                             plan=types.SimpleNamespace(chaos=("remove",))))
+assert said.get(timeout=10)[0] == "stuck"
+assert said.get(timeout=10)[0] == "removed_all"
+assert said.get(timeout=10)[1]["run"] == "7"
+
+rng, options = random.Random(1), argparse.Namespace(only=[])
+drawn = [plan for plan in (plans.takes(rng, options, "scripts") for _ in range(3000)) if plan.how == "acquire"]
+assert len(drawn) > 500
+assert all(float(plan.words[0][3:]) < plan.ttl / 2 for plan in drawn)
+drawn = [plan for plan in (plans.takes(rng, options, "scripts") for _ in range(100)) if plan.how == "attach"]
+assert drawn and all("--attach=$$ " in plan.argv("dlock", [], "a", "b", ["true"])[2] for plan in drawn)
+P
+}
