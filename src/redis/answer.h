@@ -2,7 +2,9 @@
 #ifndef DLOCK_REDIS_ANSWER_H
 #define DLOCK_REDIS_ANSWER_H
 
-#include "store/redis/internal.h"
+#include <hiredis.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 /* Whether the answer is this word and has so many elements. */
 bool redis_answer_is(const redisReply *reply, const char *word, size_t elements);
