@@ -6,6 +6,7 @@
 #include "actions/lease.h"
 #include "actions/run.h"
 #include "config.h"
+#include "config/file.h"
 #include "config/help.h"
 #include "config/options.h"
 #include "process/setuid_check.h"
@@ -19,6 +20,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -54,6 +56,19 @@ static bool fill_standard_fds(void)
     return true;
 }
 
+static void warn_of_variable(const char *name, const char *near, void *out)
+{
+    if (near != NULL)
+        say_warning(out, "%s: unknown variable; did you mean %s?", name, near);
+}
+
+/* Once: not by a dlock that runs below another, nor where a row of --doctor says it. */
+static void warn_of_variables(const struct options *options, struct messages *out)
+{
+    if (options->action != ACTION_DOCTOR && getenv("DLOCK_HELD") == NULL)
+        config_unknown_variables(warn_of_variable, out);
+}
+
 static bool takes_lock(enum option_action action)
 {
     return action == ACTION_RUN || action == ACTION_ACQUIRE || action == ACTION_ATTACH;
@@ -65,6 +80,7 @@ static int act(const struct options *options, struct messages *out)
      * command is run, process/signals.c sees to that, and the command does not inherit it. */
     if (!takes_lock(options->action))
         (void)signal(SIGXFSZ, SIG_IGN);
+    warn_of_variables(options, out);
     switch (options->action) {
     case ACTION_RUN: return action_run(options, out);
     case ACTION_ACQUIRE: return action_acquire(options, out);

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern char **environ;
-
 /* --- values -------------------------------------------------------------- */
 
 /* What is worth knowing though nobody has set it. */
@@ -148,40 +146,14 @@ static void add_file(struct findings *findings, const char *path, bool was_read)
     findings_add(findings, FINDING_OK, "file", NULL, "%s: %s", path, was_read ? "read" : "not there");
 }
 
-static const char *const set_for_commands[] = {
-    "DLOCK_NAME", "DLOCK_KEY", "DLOCK_FENCE", "DLOCK_EXPIRES_AT", "DLOCK_HELD", "DLOCK_SLOT", NULL,
-};
-
-static bool is_set_for_commands(const char *name)
+static void add_unknown_variable(const char *name, const char *near, void *data)
 {
-    for (const char *const *known = set_for_commands; *known != NULL; known++)
-        if (strcmp(*known, name) == 0)
-            return true;
-    return strncmp(name, "DLOCK_TOLD_", 11) == 0 || strncmp(name, "DLOCK_HELD_", 11) == 0;
-}
-
-static bool has_variable(const struct poptOption *option, const void *data)
-{
-    char name[ORIGIN_TEXT_SIZE];
-    enum option_id id = (enum option_id)option->val;
-    return option_configurable(id) && !(option->argInfo & POPT_ARGFLAG_DOC_HIDDEN) &&
-           strcmp(origin_format(id, (struct origin){.kind = ORIGIN_ENVIRONMENT}, name, sizeof name), data) == 0;
-}
-
-/* A misspelt one is passed over without a word otherwise. */
-static void add_unknown_variables(struct findings *findings)
-{
-    for (char **variable = environ; *variable != NULL; variable++) {
-        char name[128];
-        size_t length = strcspn(*variable, "=");
-        if (strncmp(*variable, "DLOCK_", 6) != 0 || length >= sizeof name)
-            continue;
-        memcpy(name, *variable, length);
-        name[length] = '\0';
-        if (!is_set_for_commands(name) && option_find(has_variable, name) == NULL)
-            findings_add(findings, FINDING_NOTE, name, "variables are the long options in capitals; dlock(1) lists them",
-                         "this variable is no setting");
-    }
+    if (near != NULL)
+        findings_add(data, FINDING_WARN, name, "variables are the long options in capitals; dlock(1) lists them",
+                     "this variable is no setting; did you mean %s?", near);
+    else
+        findings_add(data, FINDING_NOTE, name, "variables are the long options in capitals; dlock(1) lists them",
+                     "this variable is no setting");
 }
 
 /* --- what does not go together ------------------------------------------- */
@@ -224,7 +196,7 @@ void doctor_config(const struct options *options, struct findings *findings)
     for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++)
         if (option_configurable(id))
             add_option(options, id, findings);
-    add_unknown_variables(findings);
+    config_unknown_variables(add_unknown_variable, findings);
     add_doubts(options, findings);
     add_key(options, findings);
 }

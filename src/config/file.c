@@ -292,3 +292,40 @@ char *config_places(const struct settings *settings, enum option_id id, char tex
              user_file != NULL ? ", " : "", user_file != NULL ? user_file : "", CONFIG_SYSTEM_FILE);
     return text;
 }
+
+/* --- variables that are no setting ----------------------------------------- */
+
+static const char *const set_for_commands[] = {
+    "DLOCK_NAME", "DLOCK_KEY", "DLOCK_FENCE", "DLOCK_EXPIRES_AT", "DLOCK_HELD", "DLOCK_SLOT", NULL,
+};
+
+static bool is_set_for_commands(const char *name)
+{
+    for (const char *const *known = set_for_commands; *known != NULL; known++)
+        if (strcmp(*known, name) == 0)
+            return true;
+    return strncmp(name, "DLOCK_TOLD_", 11) == 0 || strncmp(name, "DLOCK_HELD_", 11) == 0;
+}
+
+static bool has_variable(const struct poptOption *option, const void *data)
+{
+    char name[ORIGIN_TEXT_SIZE];
+    enum option_id id = (enum option_id)option->val;
+    return option_configurable(id) && !(option->argInfo & POPT_ARGFLAG_DOC_HIDDEN) &&
+           strcmp(origin_format(id, (struct origin){.kind = ORIGIN_ENVIRONMENT}, name, sizeof name), data) == 0;
+}
+
+void config_unknown_variables(void (*visit)(const char *name, const char *near, void *data), void *data)
+{
+    for (char **variable = environ; *variable != NULL; variable++) {
+        char name[128], near[NEAR_TEXT_SIZE];
+        size_t length = strcspn(*variable, "="), prefix = strlen("DLOCK_");
+        if (strncmp(*variable, "DLOCK_", prefix) != 0 || length >= sizeof name)
+            continue;
+        memcpy(name, *variable, length);
+        name[length] = '\0';
+        if (is_set_for_commands(name) || option_find(has_variable, name) != NULL)
+            continue;
+        visit(name, near_options(near, name + prefix, length - prefix, NEAR_VARIABLES) ? near : NULL, data);
+    }
+}

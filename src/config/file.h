@@ -19,4 +19,8 @@ enum settings_result config_read(struct settings *settings, const char *name, st
 #define CONFIG_PLACES_SIZE 1024
 char *config_places(const struct settings *settings, enum option_id id, char text[CONFIG_PLACES_SIZE]);
 
+/* Calls visit for each DLOCK_* variable that is neither a setting nor told to commands by dlock, with those that may be
+ * meant ("DLOCK_WAIT"; NULL: none is near). */
+void config_unknown_variables(void (*visit)(const char *name, const char *near, void *data), void *data);
+
 #endif

@@ -1,6 +1,6 @@
 #include "config/near_options.h"
 
-#include "config/option_table.h"
+#include "config/settings.h"
 
 #include <ctype.h>
 #include <stdint.h>
@@ -46,14 +46,16 @@ static int distance(const char *a, const char *b)
     return last[length];
 }
 
-/* An abbreviation is as near as can be; else one letter in four may differ. */
+/* An abbreviation is as near as can be; then one letter in four may differ; then a word may stand behind: redis-url. */
 static int option_distance(const char *word, const char *name)
 {
     size_t length = strlen(word);
     if (length >= PREFIX_LEAST && strncmp(word, name, length) == 0)
         return 0;
     int found = strlen(name) < NEAR_SIZE ? distance(word, name) : NEAR_SIZE;
-    return found <= ((int)length + 2) / 4 ? found : NEAR_SIZE;
+    if (found <= ((int)length + 2) / 4)
+        return found;
+    return strncmp(word, name, strlen(name)) == 0 && word[strlen(name)] == '-' ? NEAR_SIZE - 1 : NEAR_SIZE;
 }
 
 static bool note_near(const struct poptOption *option, const void *data)
@@ -62,7 +64,7 @@ static bool note_near(const struct poptOption *option, const void *data)
     int found = option_distance(near->word, option->longName);
     if (found >= NEAR_SIZE || found > near->distance || option->val == OPT_ATTACH_PID)
         return false;
-    if (near->kind == NEAR_KEYS && !option_configurable((enum option_id)option->val))
+    if (near->kind != NEAR_ALL && !option_configurable((enum option_id)option->val))
         return false;
     if (found < near->distance)
         near->count = 0;
@@ -93,11 +95,15 @@ static bool find_near(const char *name, size_t length, struct near *near)
 bool near_options(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum near_kind kind)
 {
     struct near near = {.kind = kind};
-    const char *dashes = kind == NEAR_KEYS ? "" : "--";
     if (!find_near(name, length, &near))
         return false;
-    for (int i = 0, used = 0; i < near.count; i++)
+    for (int i = 0, used = 0; i < near.count; i++) {
+        char variable[ORIGIN_TEXT_SIZE];
+        const char *shown = near.names[i];
+        if (kind == NEAR_VARIABLES) /* aliases have none */
+            shown = origin_format((enum option_id)near.ids[i], (struct origin){.kind = ORIGIN_ENVIRONMENT}, variable, sizeof variable);
         used += snprintf(text + used, (size_t)(NEAR_TEXT_SIZE - used), "%s%s%s",
-                         i == 0 ? "" : i + 1 < near.count ? ", " : " or ", dashes, near.names[i]);
+                         i == 0 ? "" : i + 1 < near.count ? ", " : " or ", kind == NEAR_ALL ? "--" : "", shown);
+    }
     return true;
 }

@@ -11,6 +11,7 @@ enum { NEAR_TEXT_SIZE = 128 };
 enum near_kind {
     NEAR_ALL,  /* as they stand on the command line, with their dashes */
     NEAR_KEYS, /* as they stand in a configuration file */
+    NEAR_VARIABLES, /* as they stand in the environment; the name is without DLOCK_ */
 };
 
 /* Writes those that are near the first `length` bytes of name, as "A, B or C".

@@ -292,3 +292,12 @@ C
     fails_with 78 'dlock.conf: it is not a regular file' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
+
+@test "a variable that is near a known one is warned of once, with the right name" {
+    DLOCK_TLL=5 fails_with 0 '^dlock: job: DLOCK_TLL: unknown variable; did you mean DLOCK_TTL\?$' dlock job dlock other true
+    equals "${#lines[@]}" 1
+    DLOCK_REDIS_URL=redis://x fails_with 0 '^dlock: job: DLOCK_REDIS_URL: .* DLOCK_REDIS\?$' dlock job true
+    DLOCK_TIMEOUT=5 fails_with 1 'DLOCK_TIMEOUT: .* DLOCK_WAIT\?$' dlock --status job # an alias has no variable
+    DLOCK_TLL=5 fails_with 0 '^$' dlock -q job true
+    DLOCK_HOST=x fails_with 0 '^$' dlock job true
+}

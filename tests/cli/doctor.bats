@@ -82,7 +82,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     chmod 600 "$T/config/dlock/dlock.conf"
     DLOCK_CONNECT_TIMEOUT=2s DLOCK_REDSI=x DLOCK_TIMEOUT=3 DLOCK_HELD_AT=/x doctor --tree --owner=hidden -x job 2>/dev/null
     equals "$status" 64
-    DLOCK_CONNECT_TIMEOUT=2s DLOCK_REDSI=x DLOCK_TIMEOUT=3 DLOCK_HELD_AT=/x doctor --owner=hidden -x jobs
+    DLOCK_CONNECT_TIMEOUT=2s DLOCK_REDSI=x DLOCK_TIMEOUT=3 DLOCK_HELD_AT=/x DLOCK_HOST=x doctor --owner=hidden -x jobs
     equals "$status" 0
     says '^configuration file ok: .*/dlock.conf: read ->'
     says "^configuration file ok: $T/config/dlock/dlock.conf: read"
@@ -95,8 +95,9 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     says "^configuration redis ok: unix://$T/redis.sock\?db=0, with a password \($T/config"
     says '^configuration backend ok: auto \(default\)'
     says '^configuration key ok: dlock:jobs'
-    says '^configuration DLOCK_REDSI note: this variable is no setting'
-    says '^configuration DLOCK_TIMEOUT note: '
+    says '^configuration DLOCK_REDSI warn: this variable is no setting; did you mean DLOCK_REDIS\? '
+    says '^configuration DLOCK_TIMEOUT warn: .*DLOCK_WAIT'
+    says '^configuration DLOCK_HOST note: '
     [[ $output != *DLOCK_HELD_AT* && $output != *secret* && $output != *hidden* && $json != *topsecret* ]]
     doctor # without a name its section says nothing
     says '^configuration ttl ok: 1h \(default\)'
