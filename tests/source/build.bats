@@ -114,7 +114,7 @@ copy_tree() {
 
 @test "make install puts each file where it is looked for, and make uninstall leaves none" {
     [ -e "$BUILD/Makefile" ] || skip 'not built here'
-    local at=(DESTDIR="$T/root" prefix=/usr sysconfdir=/etc)
+    local at=(DESTDIR="$T/root" prefix=/usr sysconfdir=/opt/etc)
     (umask 077 && make -s -C "$BUILD" install "${at[@]}")
     equals "$(cd "$T/root" && find . ! -type d -printf '%m %P\n' | sort -k 2)" '755 usr/bin/dlock
 644 usr/share/bash-completion/completions/dlock
@@ -141,6 +141,8 @@ copy_tree() {
     # What is copied from there runs the program that was installed.
     equals "$(grep -rhoE '[a-z/]*/bin/dlock' "$T/root/usr/share/doc" | sort -u)" /usr/bin/dlock
     grep -q '^ExecStart=/usr/bin/dlock ' "$T/root/usr/share/doc/dlock/examples/leader.service"
+    # The pages name the configuration that it reads.
+    equals "$(grep -rhoE '[a-z/]*/dlock\.conf$' "$T/root/usr/share/man" "$T/root/usr/share/doc/dlock/cookbook.md" | grep etc | sort -u)" /opt/etc/dlock.conf
     # Links lead to what is installed.
     local page link
     cd "$T/root/usr/share/doc/dlock"
