@@ -307,6 +307,17 @@ inherited() {
     done
 }
 
+@test "two users exclude each other in a shared --lock-dir only, where the second is refused" {
+    [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become another user'
+    local dir=$T nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent "$T/copy" -n)
+    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+    install -m 755 "$DLOCK" "$T/copy"
+    mkdir -m 1777 "$D.shared"
+    hold_lock job --lock-dir="$D.shared"
+    fails_with 77 'belongs to user root; locks of several users need --lock-file=PATH or Redis' "${nobody[@]}" --lock-dir="$D.shared" job true
+    fails_with 0 '' "${nobody[@]}" job true
+}
+
 @test "--on-degraded: warn, warn-throttled, proceed and fail" {
     unset DLOCK_BACKEND
     run dlock --lock-dir="$D" job true
