@@ -54,7 +54,11 @@ static enum lock_result look(void *data, struct bound bound, struct why *why)
 {
     struct looking *looking = data;
     bound.until = deadline_earlier(bound.until, looking->until);
-    return looking->backend->look(looking->backend, looking->key, &looking->state, bound, why);
+    struct backend *backend = looking->backend;
+    enum lock_result result = backend->look(backend, looking->key, &looking->state, bound, why);
+    if (result == LOCK_OK && !looking->state.locked && backend->probe != NULL)
+        result = backend->probe(backend, looking->key, &looking->state, why);
+    return result;
 }
 
 /* --- status -------------------------------------------------------------- */
@@ -144,14 +148,18 @@ static int still_held(const struct looking *looking, struct duration waited)
 }
 
 /* Nobody waits for themselves for ever. */
-static bool held_by_ancestor(const struct lock_state *state)
+static bool held_by_ancestor(const struct looking *looking)
 {
+    const struct lock_state *state = &looking->state;
+    struct bound bound = {deadline_after(DURATION_S(1)), -1};
+    struct lease outer;
     struct holder self;
     holder_fill(&self, 0, "");
     for (size_t i = 0; i < state->owner_count; i++)
         if (nested_by_ancestry(&state->owners[i].holder, &self))
             return true;
-    return false;
+    return nested_by_environment(looking->backend, looking->key, &outer, bound) ||
+           nested_by_attachment(looking->backend, looking->options->lock_dir, looking->key, &outer, bound);
 }
 
 /* An outage lasts no longer than the wait; but each look has a second, as each try
@@ -182,7 +190,7 @@ int action_wait_free(const struct options *options, struct messages *out)
         done = result != LOCK_OK || !looking.state.locked || last;
         if (done)
             wait_view_hide(&view);
-        if (!done && !asked && held_by_ancestor(&looking.state)) {
+        if (!done && !asked && held_by_ancestor(&looking)) {
             status = fail(out, FAIL_ARGUMENT, STATUS_USAGE, "the command that this runs in holds it, and would be waited for without end");
             lock_state_free(&looking.state);
             break;
@@ -278,10 +286,13 @@ static void print_current(const struct current *current)
     const struct lease *lease = &current->lease;
     struct json json = {.to = stdout};
     struct duration left = deadline_left(lease->deadline);
+    bool ends = lease->deadline.boot_ns != 0; /* that is known: not of a --lock-file */
     lock_name_of(name, sizeof name, lease->key, current->options);
     if (!current->options->json) {
-        printf("%s (%s), lease ends in %s\n", text_escape(escaped, sizeof escaped, name), current->backend->kind,
-               duration_format((struct duration){left.ns / NS_PER_S * NS_PER_S}, text, sizeof text));
+        printf("%s (%s)", text_escape(escaped, sizeof escaped, name), current->backend->kind);
+        if (ends)
+            printf(", lease ends in %s", duration_format((struct duration){left.ns / NS_PER_S * NS_PER_S}, text, sizeof text));
+        putchar('\n');
         return;
     }
     json_begin(&json, NULL, '{');
@@ -290,8 +301,10 @@ static void print_current(const struct current *current)
     json_text(&json, "backend", current->backend->kind);
     json_text(&json, "owner", lease->token);
     json_text(&json, "mode", lock_mode_name(lease->mode));
-    json_time(&json, "expires_at", wall_now_ms() + left.ns / NS_PER_MS);
-    json_seconds(&json, "ttl_remaining", left.ns / NS_PER_MS);
+    if (ends) {
+        json_time(&json, "expires_at", wall_now_ms() + left.ns / NS_PER_MS);
+        json_seconds(&json, "ttl_remaining", left.ns / NS_PER_MS);
+    }
     json_end(&json, '}');
     putchar('\n');
 }

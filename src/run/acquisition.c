@@ -154,6 +154,37 @@ static bool is_ancestor(const struct acquisition *acquisition, const struct hold
     return nested_by_ancestry(holder, self) && !(acquisition->gave_back && holder_is_process(holder, self));
 }
 
+/* What an outer dlock has told through the environment, or the lock directory, is our
+ * caller's: it says nothing of another process that the lock is for (--attach=PID). */
+static bool is_for_us(const struct acquisition *acquisition)
+{
+    pid_t pid = acquisition->request.self.pid;
+    return pid == getpid() || pid == getppid();
+}
+
+static bool inside_by_environment(struct acquisition *acquisition)
+{
+    struct lease outer = {0};
+    struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
+    bool inside = is_for_us(acquisition) && nested_by_environment(acquisition->backend, acquisition->key, &outer, bound);
+    if (inside)
+        found_ancestor(acquisition, outer.mode, outer.slots);
+    return inside;
+}
+
+/* Looked for once: a directory is read. */
+static bool inside_by_attachment(struct acquisition *acquisition)
+{
+    struct lease outer = {0};
+    struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
+    bool inside = is_for_us(acquisition) && !acquisition->searched &&
+                  nested_by_attachment(acquisition->backend, acquisition->options->lock_dir, acquisition->key, &outer, bound);
+    acquisition->searched = true;
+    if (inside)
+        found_ancestor(acquisition, outer.mode, outer.slots);
+    return inside;
+}
+
 /* Of several who share the lock, whoever refuses us names one. */
 static void look_for_ancestor(struct acquisition *acquisition)
 {
@@ -181,6 +212,8 @@ static bool held_by_ancestor(void *data, const struct holder *holder)
         look_for_ancestor(acquisition);
     else if (!acquisition->nested && is_ancestor(acquisition, holder))
         found_ancestor(acquisition, MODE_EXCLUSIVE, 0);
+    if ((!holder->known || holder->shares) && !holder->reserved && !acquisition->nested && !acquisition->upgrade)
+        (void)inside_by_attachment(acquisition);
     return acquisition->nested || acquisition->upgrade;
 }
 
@@ -204,26 +237,6 @@ static enum lock_result wait_on(struct acquisition *acquisition, struct duration
                                             &acquisition->lease, holder, waited, why);
     wait_view_hide(&acquisition->view);
     return result;
-}
-
-/* An outer dlock told of its lock through the environment, or through the lock
- * directory. That is our caller's: it says nothing of another process that the
- * lock is for (--attach=PID). The directory is asked only for locks that are
- * shared: an exclusive one refuses us and names its holder, but a share would
- * be given to us once more. */
-static bool inside_by_claim(struct acquisition *acquisition)
-{
-    const struct lock_request *request = &acquisition->request;
-    struct lease outer = {0};
-    struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
-    if (request->self.pid != getpid() && request->self.pid != getppid())
-        return false;
-    bool inside = nested_by_environment(acquisition->backend, acquisition->key, &outer, bound) ||
-                  (request->mode != MODE_EXCLUSIVE &&
-                   nested_by_attachment(acquisition->backend, acquisition->options->lock_dir, acquisition->key, &outer, bound));
-    if (inside)
-        found_ancestor(acquisition, outer.mode, outer.slots);
-    return inside;
 }
 
 /* Which lock is asked for, and who has said so. */
@@ -264,8 +277,10 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
     if (!backend_choose(&acquisition->backend, options, out, status))
         return false;
     say_asked(acquisition);
-    /* A share would be given to us once more; who asks for all is refused. */
-    if (!inside_by_claim(acquisition) && acquisition->request.mode != MODE_EXCLUSIVE)
+    /* A share would be given to us once more; who asks for all is refused, by a holder that
+     * is named, or may be anybody. */
+    if (!inside_by_environment(acquisition) && acquisition->request.mode != MODE_EXCLUSIVE &&
+        !inside_by_attachment(acquisition))
         look_for_ancestor(acquisition);
     if (acquisition->upgrade)
         *status = not_taken(acquisition, LOCK_HELD, &holder, &waited, &why);

@@ -27,6 +27,7 @@ struct acquisition {
     bool nested;  /* an ancestor holds the lock: nothing to take, nothing to release */
     bool upgrade; /* it does, in another mode: waiting for it would never end */
     bool looked;  /* whether one of several who share it is an ancestor */
+    bool searched; /* the lock directory, for a lock that is attached to one */
     bool gave_back; /* a take of ours that came too late, and may still stand */
     int ended_by; /* the signal; 0: none */
     struct wait_view view;

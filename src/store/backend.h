@@ -91,6 +91,11 @@ struct backend {
      * be freed with lock_state_free(). */
     enum lock_result (*look)(struct backend *, const char *key, struct lock_state *, struct bound, struct why *);
 
+    /* After a look that found nobody, for a store that may not see all holders: asks
+     * for the lock, and gives it back at once. LOCK_OK: it is free, or *state, anew,
+     * tells that it is held. NULL: look() sees all. */
+    enum lock_result (*probe)(struct backend *, const char *key, struct lock_state *, struct why *);
+
     /* Looks at the lock and removes it, whoever holds it, in one step. LOCK_OK
      * with *was as it was before, to be freed; no owners: there was nothing. Once
      * for each backend and key: called again after LOCK_UNAVAILABLE, it tells what

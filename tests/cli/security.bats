@@ -153,6 +153,17 @@ P
     wait "$HOLDER"
 }
 
+@test "--lock-file that another user may not open: held is told, and free is not believed" {
+    attacked
+    install -m 600 /dev/null "$OPEN/exact"
+    hold_lock job --lock-file="$OPEN/exact"
+    fails_with 0 'job: held' "${ATTACKER[@]}" "$DLOCK" --status --lock-file="$OPEN/exact" job
+    end_hold
+    wait "$HOLDER"
+    fails_with 77 'cannot find out whether the lock file .* is locked: Permission denied' \
+        "${ATTACKER[@]}" "$DLOCK" --status --lock-file="$OPEN/exact" job
+}
+
 @test "--report follows no link that another user has made, its own and root's it does" {
     attacked
     "${ATTACKER[@]}" ln -s "$PRECIOUS" "$OPEN/report"

@@ -268,6 +268,75 @@ inherited() {
     equals "$status $output" '0 ok'
 }
 
+# Whoever holds the file is told, by whatever names its file system: nested, by dlock, by flock(1).
+holder_is_found() {
+    run timeout 20 dlock --lock-file="$1" job env -u DLOCK_HELD dlock -v --lock-file="$1" job echo in
+    [[ $status -eq 0 && $output == *'held already'*in ]]
+    flock "$1" sleep 600 3>&- 4>&- &
+    echo $! >"$T/flock.pid"
+    wait_until 10 not flock -n "$1" true
+    fails_with 75 "held by .*, pid $!, flock" dlock -v -n --lock-file="$1" job true
+    fails_with 0 "pid $! \\(running\\), flock" dlock --status --lock-file="$1" job
+    pkill -P "$!"
+    wait "$!" || true
+}
+
+@test "--lock-file where stat(2) names another device than /proc/locks, as on btrfs: the holder is found" {
+    export LD_PRELOAD=$HELPERS/fault_other_device.so
+    holder_is_found "$T/exact"
+}
+
+@test "--lock-file on overlayfs: the holder is found" {
+    mkdir "$T/lower" "$T/upper" "$T/work" "$T/merged"
+    : >"$T/lower/exact"
+    mount -t overlay overlay -o "lowerdir=$T/lower,upperdir=$T/upper,workdir=$T/work" "$T/merged" 2>/dev/null || skip 'no overlayfs here'
+    local found=0
+    holder_is_found "$T/merged/exact" || found=$?
+    umount "$T/merged"
+    equals "$found" 0
+}
+
+@test "--lock-file without /proc: held is not called free, and a lock inside the same lock does not wait" {
+    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
+    local flock
+    for flock in 'flock -n' 'flock -n -s'; do
+        run unshare -m sh -c "mount -t tmpfs none /proc && exec $flock '$T/exact' dlock --status --lock-file='$T/exact' job"
+        equals "$status" 0
+        [[ $output == *'another client'* ]]
+        fails_with 75 'not free after' \
+            unshare -m sh -c "mount -t tmpfs none /proc && exec $flock '$T/exact' dlock -v --wait-free -n --lock-file='$T/exact' job"
+    done
+    run timeout 20 dlock --lock-file="$T/exact" job unshare -m sh -c \
+        "mount -t tmpfs none /proc && exec dlock --lock-file='$T/exact' job echo in"
+    equals "$status $output" '0 in'
+    run dlock --status --lock-file="$T/exact" job
+    equals "$status" 1
+    flock -n "$T/exact" true
+}
+
+@test "--lock-file: a run that has ended is no outer one, whoever has the file now" {
+    dlock --lock-file="$T/exact" --owner=me job -- sh -c 'echo "$DLOCK_HELD"' >"$T/held_by"
+    hold_lock job --lock-file="$T/exact"
+    fails_with 75 '' env DLOCK_HELD="$(cat "$T/held_by")" dlock -n --lock-file="$T/exact" job touch "$T/ran"
+    end_hold
+}
+
+@test "--lock-file attached to a script: inside it nobody waits for it, and it is the current one" {
+    local mode
+    for mode in '' -s; do
+        run timeout 20 sh -c "dlock --attach $mode --lock-file='$T/exact' job && dlock $mode --lock-file='$T/exact' job echo in
+            dlock -v --attach $mode --lock-file='$T/exact' job
+            dlock -v --wait-free --lock-file='$T/exact' job; echo \$?
+            dlock --current --lock-file='$T/exact'"
+        [[ $output == in*'held already'*'would be waited for without end'*64*'job (file)' ]]
+        wait_until 10 flock -n "$T/exact" true
+    done
+    fails_with 64 'in another mode' timeout 20 sh -c "dlock --attach -s --lock-file='$T/exact' job && dlock --lock-file='$T/exact' job echo in; exit \$?"
+    run dlock --lock-file="$T/exact" job dlock --current --json --lock-file="$T/exact"
+    equals "$status" 0
+    [[ $output == *'"mode":"exclusive"}' ]]
+}
+
 @test "--lock-file on a pipe does not hang" {
     mkfifo "$T/pipe"
     run timeout 20 dlock --lock-file="$T/pipe" job echo ok

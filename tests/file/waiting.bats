@@ -464,6 +464,23 @@ P
     equals "$(order)" '1 2 3 4 5 6 7 8 '
 }
 
+@test "--lock-file: a waiter that gets the lock while it looks for the holder is no outer dlock" {
+    stand() { grep -q -- "$1.*:$(stat -c %i "$T/exact") " /proc/locks; }
+    share a --lock-file="$T/exact" job && holds a
+    hold b
+    LD_PRELOAD=$HELPERS/fault_locks_read_late.so dlock -v --lock-file="$T/exact" job -- "$T/b.sh" 2>"$T/b.err" 3>&- 4>&- &
+    echo $! >"$T/b.pid"
+    wait_until 10 test -e "$T/late"
+    wait_until 10 stand '-> FLOCK'
+    leave a
+    wait_until 10 stand " FLOCK .* $(pid_of b) "
+    touch "$T/go_on"
+    holds b
+    not flock -n "$T/exact" true
+    grep -q 'taken (file' "$T/b.err"
+    leave b
+}
+
 @test "--lock-file: a file whose exclusive lock wants it open for writing, as on NFS" {
     : >"$T/exact"
     LD_PRELOAD=$HELPERS/fault_flock_as_on_nfs.so run dlock --lock-file="$T/exact" job echo in

@@ -388,6 +388,64 @@ int stat(const char *restrict path, struct stat *restrict status)
 {
     return stat64(path, (struct stat64 *)(void *)status);
 }
+#elif defined FAULT_other_device
+/* stat(2) names another device than the kernel's lists of locks, as on btrfs. */
+static int elsewhere(int result, struct stat64 *status)
+{
+    if (result == 0 && S_ISREG(status->st_mode))
+        status->st_dev++;
+    return result;
+}
+int stat64(const char *restrict path, struct stat64 *restrict status)
+{
+    return elsewhere(fstatat64(AT_FDCWD, path, status, 0), status);
+}
+int stat(const char *restrict path, struct stat *restrict status)
+{
+    return stat64(path, (struct stat64 *)(void *)status);
+}
+int lstat64(const char *restrict path, struct stat64 *restrict status)
+{
+    return elsewhere(fstatat64(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW), status);
+}
+int lstat(const char *restrict path, struct stat *restrict status)
+{
+    return lstat64(path, (struct stat64 *)(void *)status);
+}
+int fstat64(int fd, struct stat64 *status)
+{
+    return elsewhere(fstatat64(fd, "", status, AT_EMPTY_PATH), status);
+}
+int fstat(int fd, struct stat *status)
+{
+    return fstat64(fd, (struct stat64 *)(void *)status);
+}
+#elif defined FAULT_locks_read_late
+/* The list of locks is read once there is a file $T/go_on; until then there is $T/late. */
+static void wait_to_read(const char *path)
+{
+    char late[4096], go_on[4096];
+    const char *test = getenv("T");
+    if (test == NULL || strcmp(path, "/proc/locks") != 0)
+        return;
+    snprintf(late, sizeof late, "%s/late", test);
+    snprintf(go_on, sizeof go_on, "%s/go_on", test);
+    int fd = open(late, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    while (access(go_on, F_OK) != 0)
+        usleep(10000);
+    close(fd);
+}
+FILE *fopen64(const char *restrict path, const char *restrict mode)
+{
+    FILE *(*real)(const char *, const char *);
+    *(void **)&real = dlsym(RTLD_NEXT, "fopen64");
+    wait_to_read(path);
+    return real(path, mode);
+}
+FILE *fopen(const char *restrict path, const char *restrict mode)
+{
+    return fopen64(path, mode);
+}
 #elif defined FAULT_wall_clock || defined FAULT_boot_clock
 #ifdef FAULT_wall_clock
 #define CLOCK "wall_clock"

@@ -187,6 +187,24 @@ end_first() {
     done
 }
 
+@test "--lock-file in a container: who holds it outside is seen, and inside of it nobody waits" {
+    local file=$T/exact mode flock lock="--lock-file=$T/exact"
+    for flock in 'flock -n' 'flock -n -s'; do
+        run $flock "$file" unshare -pf --mount-proc --kill-child dlock --status "$lock" job
+        equals "$status" 0
+        fails_with 75 'not free after' $flock "$file" unshare -pf --mount-proc --kill-child dlock -v --wait-free -n "$lock" job
+    done
+    for mode in '' -s; do
+        run timeout 20 dlock $mode "$lock" job -- unshare -pf --mount-proc --kill-child dlock -v $mode "$lock" job echo ok
+        [[ $status -eq 0 && $output == *'held already'*ok ]]
+        fails_with 64 'would be waited for without end' timeout 20 \
+            dlock $mode "$lock" job -- unshare -pf --mount-proc --kill-child dlock --wait-free "$lock" job
+    done
+    # Where a script is pid 1, and the lock is attached to it.
+    run timeout 20 unshare -pf --mount-proc --kill-child sh -c "dlock --attach=1 '$lock' job && dlock '$lock' job echo ok; exit \$?"
+    equals "$status $output" '0 ok'
+}
+
 @test "where the pid namespace is not known, the environment tells of an outer lock, and the processes do not" {
     local store
     for store in file redis; do

@@ -1,15 +1,20 @@
 /* The kernel's lock is all that there is: it ends with its holder, and others
- * learn of it from /proc/locks alone. Its queue is the kernel's too, in which flock(1)
+ * learn of it from /proc/locks alone, or since they are refused. Its queue is the kernel's too, in which flock(1)
  * stands as we do: a thread waits there for the descriptor that is then the holder's.
  *
  * The path may lead to another file meanwhile. The thread waits on, and has the old
  * file or not; at each try the path is looked at, and we start anew with the new file.
  * When the wait runs out as the kernel gives us the lock, it is ours: whether the
- * thread has it is asked for once it has ended. */
+ * thread has it is asked for once it has ended. Until then the kernel may call us the
+ * holder, while we look whom we wait for: what the thread has locked does not count.
+ *
+ * Those below a holder find its claim (claim.h), which is there from before the
+ * command starts until the file is closed. */
 #include "store/file/flock_backend.h"
 
 #include "process/procfs.h"
 #include "store/file/blocking_thread.h"
+#include "store/file/claim.h"
 #include "store/file/dir.h"
 #include "store/file/doctor.h"
 #include "store/file/file.h"
@@ -33,6 +38,7 @@ struct exact_backend {
     struct kernel_wait queued;
     struct holder holder; /* whom we wait for, when that was last looked at */
     int news_fd;          /* inotify; -1: none */
+    int claim_fd;         /* while we hold it; -1: none */
 };
 
 /* How far apart to look whether the path still leads to the file. */
@@ -59,21 +65,23 @@ static enum lock_result open_exact(struct lock_file *file, struct why *why)
 
 /* The process that took the lock, if it has it still and is the same before and
  * after that was looked at. Else it may have ended, and left the lock to others
- * that have the file open, and its pid to anybody, even to us. */
-static bool find_process(const struct stat *file, pid_t pid, struct proc_stat *process)
+ * that have the file open, and its pid to anybody, even to us. It may be us, since before
+ * the exec of dlock, but not by what the thread has just locked through own_fd. */
+static bool find_process(int own_fd, const struct flock_file *file, pid_t pid, struct proc_stat *process)
 {
     struct proc_stat later;
-    return pid > 0 && proc_is_ours() && proc_stat_read(pid, process) && flock_is_held_by(file, pid) &&
-           proc_stat_read(pid, &later) && later.start == process->start;
+    return pid > 0 && proc_is_ours() && proc_stat_read(pid, process) &&
+           flock_is_held_by(file, pid, pid == getpid() ? own_fd : -1) && proc_stat_read(pid, &later) &&
+           later.start == process->start;
 }
 
-static void fill_holder(struct holder *holder, const struct stat *file, const struct flock_holder *found)
+static void fill_holder(struct holder *holder, int own_fd, const struct flock_file *file, const struct flock_holder *found)
 {
     struct proc_stat process;
     struct stat status;
     char path[64];
     *holder = (struct holder){.shares = found->shares, .ahead = -1};
-    if (!find_process(file, found->pid, &process))
+    if (!find_process(own_fd, file, found->pid, &process))
         return;
     holder->known = true;
     holder->pid = found->pid;
@@ -90,10 +98,12 @@ static void fill_holder(struct holder *holder, const struct stat *file, const st
 
 static void find_holder(const struct lock_file *file, struct holder *holder)
 {
-    struct stat status;
+    struct flock_file open_file;
     struct flock_holder found;
-    if (fstat(file->fd, &status) == 0 && flock_holders(&status, &found, 1) > 0)
-        fill_holder(holder, &status, &found);
+    flock_file_of(file->fd, &open_file);
+    *holder = (struct holder){.ahead = -1};
+    if (flock_holders(&open_file, &found, 1) > 0)
+        fill_holder(holder, file->fd, &open_file, &found);
 }
 
 /* flock(1) does so, too. */
@@ -127,6 +137,9 @@ static int wait_in_kernel(int fd, int64_t operation)
 static void let_go(struct exact_backend *backend)
 {
     (void)kernel_wait_stop(&backend->queued);
+    if (backend->claim_fd >= 0)
+        close(backend->claim_fd);
+    backend->claim_fd = -1;
     lock_file_close(&backend->file);
 }
 
@@ -190,9 +203,10 @@ static enum lock_result exact_take(struct backend *base, const struct lock_reque
         if (result == LOCK_GONE)
             let_go(backend); /* somebody has just removed or replaced it */
     }
-    if (result == LOCK_OK)
+    if (result == LOCK_OK) {
         lease_begin(lease, request, before, wall_now_us());
-    else if (result == LOCK_HELD)
+        backend->claim_fd = lock_claim_make(backend->file.fd, request->take_id, request->mode);
+    } else if (result == LOCK_HELD)
         refuse(backend, request, holder);
     else if (result != LOCK_GONE)
         let_go(backend);
@@ -219,21 +233,54 @@ static enum lock_result invalid(const char *text, struct why *why)
     return LOCK_INVALID;
 }
 
-static enum lock_result exact_check(struct backend *base, struct lease *lease, struct bound bound, struct why *why)
+/* Opens it to look at what is locked: nothing is made, and who may not read it learns
+ * what the kernel tells of it. LOCK_GONE: there is none. */
+static enum lock_result open_to_look(struct lock_file *file, struct why *why)
 {
-    struct exact_backend *backend = exact_of(base);
-    (void)lease, (void)bound;
+    file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int error = errno;
+    if (file->fd < 0 && error == EACCES)
+        file->fd = open(file->path, O_PATH | O_CLOEXEC);
+    if (file->fd >= 0)
+        return LOCK_OK;
+    why_set(why, "cannot open the lock file %s: %s", file->path, strerror(error));
+    return error == ENOENT ? LOCK_GONE : file_error_result(error);
+}
+
+static enum lock_result check_own(struct exact_backend *backend, struct why *why)
+{
     if (backend->file.fd < 0)
         return invalid("has no record of its owner's token", why);
     (void)lock_file_drain_news(backend->news_fd);
     return lock_file_verify(&backend->file, why);
 }
 
+/* When its lease ends is not known. */
+static enum lock_result check_claim(struct exact_backend *backend, struct lease *lease, struct why *why)
+{
+    struct lock_file file = {.path = backend->path, .follow = true, .fd = -1};
+    enum lock_result result = open_to_look(&file, why);
+    if (result == LOCK_OK && !lock_claim_find(file.fd, lease->take_id, &lease->mode)) {
+        why_set(why, "no process below which this one runs holds the lock file %s", backend->path);
+        result = LOCK_GONE;
+    }
+    lock_file_close(&file);
+    return result;
+}
+
+static enum lock_result exact_check(struct backend *base, struct lease *lease, struct bound bound, struct why *why)
+{
+    struct exact_backend *backend = exact_of(base);
+    (void)bound;
+    return lease->outside ? check_claim(backend, lease, why) : check_own(backend, why);
+}
+
 /* The deadline is ours alone. */
 static enum lock_result exact_extend(struct backend *base, struct lease *lease, enum extend_how how, struct bound bound,
                                      struct why *why)
 {
-    enum lock_result result = exact_check(base, lease, bound, why);
+    enum lock_result result = check_own(exact_of(base), why);
+    (void)bound;
     struct deadline now = deadline_now(), ends = deadline_plus(now, lease->ttl);
     if (result == LOCK_OK && (how == EXTEND_EXACTLY || deadline_before(lease->deadline, ends)))
         lease_adopt(lease, now, now, lease->ttl);
@@ -244,16 +291,17 @@ static enum lock_result exact_extend(struct backend *base, struct lease *lease, 
  * the lock was lost is asked then. It ends with the process at the latest. */
 static enum lock_result exact_release(struct backend *base, const struct lease *lease, struct bound bound, struct why *why)
 {
-    struct lease copy = *lease;
-    enum lock_result result = exact_check(base, &copy, bound, why);
+    struct exact_backend *backend = exact_of(base);
+    enum lock_result result = check_own(backend, why);
+    (void)lease, (void)bound;
     if (result != LOCK_UNAVAILABLE)
-        lock_file_close(&exact_of(base)->file);
+        let_go(backend);
     return result;
 }
 
 /* --- looking ----------------------------------------------------------------- */
 
-static enum lock_result fill_state(struct lock_state *state, const char *key, const struct stat *file,
+static enum lock_result fill_state(struct lock_state *state, const char *key, int own_fd, const struct flock_file *file,
                                    const struct flock_holder *found, size_t count, struct why *why)
 {
     if (!lock_state_init(state, key, count)) {
@@ -262,7 +310,7 @@ static enum lock_result fill_state(struct lock_state *state, const char *key, co
     }
     state->waiters = -1;
     for (size_t i = 0; i < count; i++) {
-        fill_holder(&state->owners[i].holder, file, &found[i]);
+        fill_holder(&state->owners[i].holder, own_fd, file, &found[i]);
         state->mode = found[i].shares ? MODE_SHARED : MODE_EXCLUSIVE;
     }
     return LOCK_OK;
@@ -271,25 +319,49 @@ static enum lock_result fill_state(struct lock_state *state, const char *key, co
 static enum lock_result exact_look(struct backend *base, const char *key, struct lock_state *state, struct bound bound,
                                    struct why *why)
 {
-    struct exact_backend *backend = exact_of(base);
-    struct stat status;
+    struct lock_file file = {.path = exact_of(base)->path, .follow = true, .fd = -1};
+    struct flock_file open_file = {0};
     struct flock_holder *found = calloc(HOLDERS_MOST, sizeof *found);
-    enum lock_result result;
+    size_t count = 0;
     (void)bound;
     if (found == NULL) {
         why_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
-    if (stat(backend->path, &status) == 0) {
-        result = fill_state(state, key, &status, found, flock_holders(&status, found, HOLDERS_MOST), why);
-    } else if (errno == ENOENT) {
-        result = fill_state(state, key, &status, found, 0, why);
-    } else {
-        why_set(why, "cannot look at the lock file %s: %s", backend->path, strerror(errno));
-        result = file_error_result(errno);
+    enum lock_result result = open_to_look(&file, why);
+    if (result == LOCK_OK) {
+        flock_file_of(file.fd, &open_file);
+        count = flock_holders(&open_file, found, HOLDERS_MOST);
     }
+    if (result == LOCK_OK || result == LOCK_GONE)
+        result = fill_state(state, key, exact_of(base)->file.fd, &open_file, found, count, why);
+    lock_file_close(&file);
     free(found);
     return result;
+}
+
+/* In /proc/locks there are those alone whose pid is to be seen in our pid namespace,
+ * and none of another host. A request that is refused does not pass by one of them;
+ * for a moment it keeps others out. */
+static enum lock_result exact_probe(struct backend *base, const char *key, struct lock_state *state, struct why *why)
+{
+    struct lock_file file = {.path = exact_of(base)->path, .follow = true, .fd = -1};
+    struct flock_holder unseen = {0};
+    enum lock_result result = open_to_look(&file, why);
+    int error = result == LOCK_OK ? lock_now(&file, MODE_EXCLUSIVE) : 0;
+    if (error == EBADF)
+        error = EACCES; /* it may not be opened but with O_PATH */
+    if (error == EWOULDBLOCK)
+        unseen.shares = lock_now(&file, MODE_SHARED) == 0;
+    lock_file_close(&file);
+    if (result == LOCK_GONE)
+        return LOCK_OK;
+    if (error == EWOULDBLOCK)
+        return fill_state(state, key, -1, NULL, &unseen, 1, why);
+    if (error == 0)
+        return result;
+    why_set(why, "cannot find out whether the lock file %s is locked: %s", file.path, strerror(error));
+    return LOCK_REFUSED;
 }
 
 static enum lock_result exact_force_release(struct backend *base, const char *key, struct lock_state *was, struct bound bound,
@@ -345,7 +417,7 @@ enum lock_result backend_exact_file_open(struct backend **opened, const char *pa
         return invalid("has too long a path", why);
     }
     backend->file = (struct lock_file){.path = backend->path, .follow = true, .fd = -1};
-    backend->news_fd = -1;
+    backend->news_fd = backend->claim_fd = -1;
     backend->base = (struct backend){
         .kind = "file",
         .poll_least = DURATION_S(1),
@@ -355,6 +427,7 @@ enum lock_result backend_exact_file_open(struct backend **opened, const char *pa
         .extend = exact_extend,
         .release = exact_release,
         .look = exact_look,
+        .probe = exact_probe,
         .force_release = exact_force_release,
         .list = exact_list,
         .news = exact_news,

@@ -39,9 +39,10 @@ static void fill_owner(struct lock_owner *owner, const struct lock_place *place,
 /* flock(1) has it locked, or something else that is not dlock. */
 static bool is_locked_by_others(const struct lock_file *file)
 {
-    struct stat status;
+    struct flock_file open_file;
     struct flock_holder holder;
-    return fstat(file->fd, &status) == 0 && flock_holders(&status, &holder, 1) > 0;
+    flock_file_of(file->fd, &open_file);
+    return flock_holders(&open_file, &holder, 1) > 0;
 }
 
 static size_t count_held(const struct lock_file *file, const char *boot_id, bool *any_locked)

@@ -4,8 +4,17 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/stat.h>
+#include <stdint.h>
 #include <sys/types.h>
+
+/* A file as the kernel names it there. stat(2) may name another device (btrfs,
+ * overlayfs), or another inode. */
+struct flock_file {
+    uint64_t device, inode;
+};
+
+/* Of an open file, also one that was opened with O_PATH alone. */
+void flock_file_of(int fd, struct flock_file *file);
 
 struct flock_holder {
     pid_t pid;   /* which called flock(2): it may have ended, and another may have its pid */
@@ -16,10 +25,10 @@ struct flock_holder {
  * may have inherited, but is listed under the process that took it. In another
  * pid namespace than the first, the kernel keeps back those whose pid is not to
  * be seen there. Returns how many stand in `holders`. */
-size_t flock_holders(const struct stat *file, struct flock_holder *holders, size_t room);
+size_t flock_holders(const struct flock_file *file, struct flock_holder *holders, size_t room);
 
-/* Whether that process has a lock on this file now, by its open files. False too
- * where we may not look at them. */
-bool flock_is_held_by(const struct stat *file, pid_t pid);
+/* Whether that process has a lock on this file now, by its open files but `except`
+ * (-1: none). False too where we may not look at them. */
+bool flock_is_held_by(const struct flock_file *file, pid_t pid, int except);
 
 #endif
