@@ -158,6 +158,24 @@ teardown() { common_teardown; }
     [[ $status -eq 0 && $output == *'held already'* ]]
 }
 
+@test "a unit with a read-only /run/lock: refused with the reason; no other directory is used" {
+    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
+    cd / # under what is mounted
+    # as_user MODE [OPTIONS]: /run/lock is of this mode, and mounted so.
+    as_user() {
+        unshare -m sh -c "mount -t tmpfs -o mode=755 none /mnt && install -m 755 '$(realpath "$DLOCK")' /mnt/dlock &&
+            mount -t tmpfs -o mode=1777 none /tmp && mount -t tmpfs -o mode=$1 none /run/lock &&
+            mount -o remount,$2 /run/lock && exec setpriv --reuid=65534 --regid=65534 --clear-groups \\
+            env HOME=/nowhere /mnt/dlock job sh -c 'find /tmp /run/lock -name dlock-65534'"
+    }
+    fails_with 73 'the lock directory /run/lock/dlock-65534: Read-only file system; .*ReadWritePaths' as_user 1777 ro
+    [[ $output != */tmp/* ]]
+    run as_user 1777 rw
+    equals "$status $output" '0 /run/lock/dlock-65534'
+    run as_user 755 rw
+    equals "$status $output" '0 /tmp/dlock-65534'
+}
+
 @test "--lock-file and flock(1) exclude each other; the file is neither written nor removed" {
     local file=$T/exact
     echo content >"$file"

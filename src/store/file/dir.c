@@ -22,13 +22,16 @@ enum lock_result file_error_result(int error)
 
 /* Not $XDG_RUNTIME_DIR: cron and services do not have it, a login shell does,
  * and it goes away at logout; two runs by one user would not see each other's
- * locks. */
+ * locks. Nor does it depend on what this very process may write to: a unit for which
+ * /run/lock is read-only would have other locks than its user's shell. */
 static void default_path(struct lock_dir *dir)
 {
     uid_t uid = geteuid();
-    if (uid == 0 && access("/run/lock", F_OK) == 0)
+    struct stat status;
+    bool there = stat("/run/lock", &status) == 0;
+    if (uid == 0 && there)
         snprintf(dir->path, sizeof dir->path, "/run/lock/dlock");
-    else if (uid != 0 && access("/run/lock", W_OK) == 0)
+    else if (uid != 0 && there && (status.st_mode & S_IWOTH) != 0)
         snprintf(dir->path, sizeof dir->path, "/run/lock/dlock-%lu", (unsigned long)uid);
     else
         snprintf(dir->path, sizeof dir->path, "/tmp/dlock-%lu", (unsigned long)uid);
@@ -84,7 +87,8 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct wh
         int error = errno;
         if (lstat(dir->path, &status) == 0 && S_ISLNK(status.st_mode))
             return refuse(dir, "is a link; name the directory itself", why);
-        why_set(why, "cannot open or make the lock directory %.300s: %s", dir->path, strerror(error));
+        why_set(why, "cannot open or make the lock directory %.300s: %s%s", dir->path, strerror(error),
+                error == EROFS && path == NULL ? "; --lock-dir names another one, ReadWritePaths=/run/lock lets a unit use it" : "");
         return file_error_result(error);
     }
     enum lock_result result = judge(dir, why);

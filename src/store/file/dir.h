@@ -16,8 +16,8 @@ struct lock_dir {
 };
 
 /* Opens `path`, or where it is NULL the default: /run/lock/dlock for root,
- * /run/lock/dlock-UID for others, /tmp/dlock-UID where /run/lock cannot be
- * written. Makes it (0700) where it is not there. Refuses a
+ * /run/lock/dlock-UID for others, /tmp/dlock-UID where /run/lock is missing or its
+ * mode lets not everybody write to it. Makes it (0700) where it is not there. Refuses a
  * link, another user's directory, and one that others may write to without
  * the sticky bit; a sticky one of root's is fine for everybody.
  * LOCK_OK; LOCK_REFUSED, LOCK_CANT_CREATE, LOCK_SYSTEM with *why set. */
