@@ -36,6 +36,11 @@ struct duration lease_drift(struct duration ttl)
     return duration_min(duration_max(drift, DURATION_MS(2)), DURATION_S(1));
 }
 
+static struct deadline lease_deadline(struct deadline before, struct duration left)
+{
+    return deadline_minus(deadline_plus(before, left), lease_drift(left));
+}
+
 void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before, int64_t fence)
 {
     *lease = (struct lease){
@@ -51,8 +56,8 @@ void lease_begin(struct lease *lease, const struct lock_request *request, struct
         .fence = fence,
         .taken = before,
         .hold = deadline_plus(before, request->hold_at_least),
-        .deadline = deadline_minus(deadline_plus(before, request->ttl), lease_drift(request->ttl)),
-        .latest = deadline_after(request->ttl),
+        .deadline = lease_deadline(before, request->ttl),
+        .granted = lease_deadline(before, request->ttl),
     };
 }
 
@@ -77,21 +82,40 @@ bool lease_as_good_as_over(const struct lease *lease)
     return deadline_passed(lease_warning_time(lease, lease->deadline));
 }
 
-void lease_adopt(struct lease *lease, struct deadline before, struct deadline after, struct duration left)
+/* Within one script the clock is read twice, and rounded. */
+static bool is_same_end(int64_t a_ms, int64_t b_ms)
 {
-    struct duration drift = lease_drift(lease->set), slack = duration_max((struct duration){lease->set.ns / 100}, DURATION_MS(2));
-    /* The store read its clock between before and after: the lock ends within these two. */
-    struct deadline earliest = deadline_minus(deadline_plus(before, left), drift);
-    struct deadline latest = deadline_plus(after, left);
-    bool extended = deadline_before(deadline_plus(lease->deadline, drift), earliest);
-    bool shortened = deadline_before(latest, lease->deadline);
-    if (!extended && !shortened)
-        return;
-    if (deadline_before(deadline_plus(lease->latest, slack), deadline_plus(before, left)) ||
-        deadline_before(deadline_plus(latest, slack), lease->deadline))
+    enum { SLACK_MS = 20 };
+    return a_ms - b_ms <= SLACK_MS && b_ms - a_ms <= SLACK_MS;
+}
+
+void lease_adopt(struct lease *lease, struct deadline before, struct deadline after, struct duration left, int64_t end_ms)
+{
+    struct deadline deadline = lease_deadline(before, left);
+    if (!is_same_end(end_ms, lease->end_ms)) {
+        lease->granted = deadline;
         lease->set = left;
-    lease->deadline = deadline_minus(deadline_plus(before, left), lease_drift(lease->set));
-    lease->latest = latest;
+        lease->end_ms = end_ms;
+    }
+    bool ends_sooner = deadline_before(deadline_plus(after, left), lease->granted);
+    lease->deadline = ends_sooner ? deadline : lease->granted;
+}
+
+void lease_extend(struct lease *lease, struct deadline before, struct duration least)
+{
+    struct deadline deadline = lease_deadline(before, least);
+    if (deadline_before(lease->granted, deadline)) {
+        lease->granted = deadline;
+        lease->set = least;
+    }
+    if (deadline_before(lease->deadline, deadline))
+        lease->deadline = deadline;
+}
+
+void lease_cut(struct lease *lease, struct deadline end)
+{
+    lease->deadline = deadline_earlier(lease->deadline, end);
+    lease->granted = deadline_earlier(lease->granted, end);
 }
 
 struct deadline holder_end(const struct holder *holder)

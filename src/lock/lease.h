@@ -81,7 +81,8 @@ struct lease {
     int64_t fence;            /* rises with every take of the lock */
     struct deadline taken;    /* before the take was sent */
     struct deadline deadline; /* from which on we may not hold it any more */
-    struct deadline latest;   /* until which the store may still keep it */
+    struct deadline granted;  /* that, as it was last set; the deadline is sooner while the store's clock is ahead */
+    int64_t end_ms;           /* its end on the store's own clock, as it was last set; 0: not known */
     struct deadline hold;     /* until which others are kept out after the release; in the past: not at all */
     bool lost;                /* it ended or was lost before the command did: counted at the release */
 };
@@ -109,13 +110,21 @@ struct deadline lease_warning_time(const struct lease *lease, struct deadline de
 /* Whether no more than that is left: too little to start a command with. */
 bool lease_as_good_as_over(const struct lease *lease);
 
-/* Takes in what a check said: asked at `before`, answered at `after`, the
- * store will keep the lock `left` longer. Adopts the new deadline where
- * somebody extended or shortened the lease, and leaves it where the answer
- * differs by no more than the way to the store explains. What differs by no
- * more than the clocks, or a take whose answer was slow, is no other lease:
- * its length stays as it was set. */
-void lease_adopt(struct lease *lease, struct deadline before, struct deadline after, struct duration left);
+/* Takes in what a check said: asked at `before`, answered at `after`, the store
+ * keeps the lock `left` longer, until end_ms of its own clock.
+ *
+ *   end_ms differs      somebody set the lease to another length: that counts
+ *   end_ms is the same  nobody did; if `left` differs, the store's clock was set:
+ *     `left` is more      the deadline stays
+ *     `left` is less      the store keeps the lock no longer than that: the deadline
+ *                         is sooner, until the clock is set back */
+void lease_adopt(struct lease *lease, struct deadline before, struct deadline after, struct duration left, int64_t end_ms);
+
+/* The store has promised, asked at `before`, to keep the lock for `least`. */
+void lease_extend(struct lease *lease, struct deadline before, struct duration least);
+
+/* The lease ends no later than that. */
+void lease_cut(struct lease *lease, struct deadline end);
 
 /* When a holder's lease will just have ended; DEADLINE_NEVER: not known. */
 struct deadline holder_end(const struct holder *holder);

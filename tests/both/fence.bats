@@ -43,9 +43,6 @@ killed() {
     wait "$HOLDER" 2>/dev/null || true
 }
 
-# set_wall SECONDS: the clock that counts is off by so much from now on.
-set_wall() { echo "$1" >"$T/wall_clock.tmp" && mv "$T/wall_clock.tmp" "$T/wall_clock"; }
-
 # The clock that counts is dlock's own for files, the server's for Redis.
 use_own_wall() {
     set_wall 0

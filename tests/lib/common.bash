@@ -123,6 +123,9 @@ free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
+# set_wall SECONDS: the clock of what has fault_wall_clock.so preloaded is off by so much from now on.
+set_wall() { echo "$1" >"$T/wall_clock.tmp" && mv "$T/wall_clock.tmp" "$T/wall_clock"; }
+
 # run COMMAND...: sets status, output (both streams) and lines. Bats's own
 # warns of every 127, which is a status of ours like any other.
 run() {

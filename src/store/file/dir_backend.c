@@ -116,6 +116,7 @@ static enum lock_result settle(struct file_backend *backend, const struct lock_r
     lease_begin(lease, request, before, fence);
     lease->slot = request->mode == MODE_SLOTS ? place : -1;
     lock_record_fill(&record, request, lease);
+    lease->end_ms = record.expires.boot_ns / NS_PER_MS;
     /* What is left of earlier holders would only be read again and again. */
     if (request->mode == MODE_EXCLUSIVE && file->size > LOCK_RECORD_SIZE)
         (void)!ftruncate(file->fd, LOCK_RECORD_SIZE);

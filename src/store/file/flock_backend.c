@@ -283,7 +283,7 @@ static enum lock_result exact_extend(struct backend *base, struct lease *lease, 
     (void)bound;
     struct deadline now = deadline_now(), ends = deadline_plus(now, lease->ttl);
     if (result == LOCK_OK && (how == EXTEND_EXACTLY || deadline_before(lease->deadline, ends)))
-        lease_adopt(lease, now, now, lease->ttl);
+        lease_adopt(lease, now, now, lease->ttl, ends.boot_ns / NS_PER_MS);
     return result;
 }
 

@@ -33,6 +33,13 @@ static enum lock_result look_at_own(struct file_backend *backend, const struct l
     return LOCK_FOREIGN;
 }
 
+/* The clock of the record is our own. */
+static void adopt(struct lease *lease, struct deadline expires)
+{
+    struct deadline now = deadline_now();
+    lease_adopt(lease, now, now, deadline_gap(now, expires), expires.boot_ns / NS_PER_MS);
+}
+
 enum lock_result lock_own_check(struct file_backend *backend, struct lease *lease, struct why *why)
 {
     struct lock_record record;
@@ -43,8 +50,7 @@ enum lock_result lock_own_check(struct file_backend *backend, struct lease *leas
         lock_own_let_go(backend);
     if (result != LOCK_OK || !known)
         return result;
-    struct deadline now = deadline_now();
-    lease_adopt(lease, now, now, deadline_gap(now, record.expires));
+    adopt(lease, record.expires);
     return LOCK_OK;
 }
 
@@ -67,7 +73,7 @@ enum lock_result lock_own_extend(struct file_backend *backend, struct lease *lea
     if (result == LOCK_RELEASED)
         lock_own_let_go(backend);
     if (result == LOCK_OK)
-        lease_adopt(lease, now, now, deadline_gap(now, record.expires));
+        adopt(lease, record.expires);
     return result;
 }
 

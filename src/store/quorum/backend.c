@@ -147,7 +147,7 @@ static void forget_lost(struct quorum *quorum)
             member->joins = deadline_after(quorum_join_interval);
         }
         if (lost_there(member) || (!is_own(&quorum->lease) && member->result != LOCK_OK))
-            member->lease.deadline = (struct deadline){0};
+            lease_cut(&member->lease, (struct deadline){0});
     }
 }
 

@@ -355,10 +355,8 @@ static enum lock_result raise_all(struct quorum *quorum, struct crew *crew, stru
 static void begin_lease(struct quorum *quorum, struct deadline before)
 {
     lease_begin(&quorum->lease, &quorum->request, before, quorum->lease.fence);
-    for (int i = 0; i < quorum->count; i++) {
-        struct lease *lease = &quorum->members[i].lease;
-        lease->deadline = deadline_earlier(lease->deadline, quorum->lease.deadline);
-    }
+    for (int i = 0; i < quorum->count; i++)
+        lease_cut(&quorum->members[i].lease, quorum->lease.deadline);
     quorum->lease.deadline = quorum_deadline(quorum);
 }
 
@@ -430,7 +428,7 @@ enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member
     enum lock_result result = take_on(quorum, member, &request, &lease, &holder, bound);
     if (result == LOCK_OK) {
         member->lease = lease;
-        member->lease.deadline = deadline_earlier(lease.deadline, quorum->lease.deadline);
+        lease_cut(&member->lease, quorum->lease.deadline);
         member->lease.ttl = quorum->lease.ttl; /* by which a later extension is measured */
         member->lease.set = quorum->lease.set; /* it was taken for the rest of that */
         result = quorum_raise_on(quorum, member, bound);

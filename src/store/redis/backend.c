@@ -38,36 +38,38 @@ static enum lock_result read_loss(const redisReply *reply, const struct lease *l
     return LOCK_OK;
 }
 
-/* {"ours", left, mode, slots, slot} */
+/* {"ours", left, mode, slots, slot, end}. At least `least` was asked for. */
 static enum lock_result read_check(struct redis_backend *redis, const redisReply *reply, struct deadline before,
-                                   struct lease *lease, struct why *why)
+                                   struct duration least, struct lease *lease, struct why *why)
 {
-    int64_t left_ms, slots, slot;
+    int64_t left_ms, slots, slot, end_ms;
     enum lock_result result = read_loss(reply, lease, why);
     if (result != LOCK_OK)
         return result;
-    if (!redis_answer_is(reply, "ours", 5) || !redis_left(reply->element[1], -1, &left_ms) ||
+    if (!redis_answer_is(reply, "ours", 6) || !redis_left(reply->element[1], -1, &left_ms) ||
         !lock_mode_parse(redis_text(reply->element[2]), &lease->mode) ||
-        !redis_number(reply->element[3], 0, INT32_MAX, &slots) || !redis_number(reply->element[4], -1, INT32_MAX, &slot))
+        !redis_number(reply->element[3], 0, INT32_MAX, &slots) || !redis_number(reply->element[4], -1, INT32_MAX, &slot) ||
+        !redis_number(reply->element[5], -1, INT64_MAX, &end_ms))
         return redis_conn_nonsense(&redis->conn, why);
     lease->slots = (int)slots;
     lease->slot = (int)slot;
     /* Without an expiry, which somebody took away, our own deadline stands. */
     if (left_ms >= 0)
-        lease_adopt(lease, before, deadline_now(), (struct duration){left_ms * NS_PER_MS});
+        lease_adopt(lease, before, deadline_now(), (struct duration){left_ms * NS_PER_MS}, end_ms);
+    lease_extend(lease, before, least);
     return LOCK_OK;
 }
 
 /* Runs a script that answers as store/redis/scripts/check.lua does. */
-static enum lock_result run_check(struct redis_backend *redis, struct redis_call *call, struct lease *lease,
-                                  struct bound bound, struct why *why)
+static enum lock_result run_check(struct redis_backend *redis, struct redis_call *call, struct duration least,
+                                  struct lease *lease, struct bound bound, struct why *why)
 {
     redisReply *reply;
     struct deadline before = deadline_now();
     redis->touched = false;
     enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
     if (result == LOCK_OK) {
-        result = read_check(redis, reply, before, lease, why);
+        result = read_check(redis, reply, before, least, lease, why);
         freeReplyObject(reply);
     }
     if (redis->watched && result == LOCK_OK)
@@ -86,7 +88,7 @@ static enum lock_result redis_check(struct backend *backend, struct lease *lease
     call.least_keys = redis_least_keys(lease);
     redis_command_add(&call.words, lease->token);
     redis_command_add(&call.words, lease->take_id);
-    return run_check(redis, &call, lease, bound, why);
+    return run_check(redis, &call, DURATION_ZERO, lease, bound, why);
 }
 
 /* A token that somebody chose may be that of a lock in database 0 as well, where
@@ -109,7 +111,7 @@ static enum lock_result redis_extend(struct backend *backend, struct lease *leas
     redis_command_add(&call.words, lease->take_id);
     redis_script_add_number(&call, lease->ttl.ns / NS_PER_MS);
     redis_command_add(&call.words, how == EXTEND_EXACTLY ? "1" : "");
-    return run_check(redis, &call, lease, bound, why);
+    return run_check(redis, &call, lease->ttl, lease, bound, why);
 }
 
 static enum lock_result redis_raise_fence(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
@@ -122,7 +124,7 @@ static enum lock_result redis_raise_fence(struct backend *backend, struct lease 
     redis_command_add(&call.words, lease->token);
     redis_command_add(&call.words, lease->take_id);
     redis_script_add_number(&call, lease->fence);
-    return run_check(redis, &call, lease, bound, why);
+    return run_check(redis, &call, DURATION_ZERO, lease, bound, why);
 }
 
 /* What goes by the token alone would do the same to the next holder when it is sent again. */

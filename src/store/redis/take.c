@@ -106,14 +106,15 @@ static bool read_place(struct redis_backend *redis, struct holder *holder, const
 static enum lock_result read_take(struct redis_backend *redis, const redisReply *reply, const struct lock_request *request,
                                   struct deadline before, struct lease *lease, struct holder *holder, struct why *why)
 {
-    int64_t left_ms, fence, slot;
-    if (redis_answer_is(reply, "taken", 4) && redis_number(reply->element[1], 1, INT64_MAX, &fence) &&
-        redis_left(reply->element[2], 0, &left_ms) && redis_number(reply->element[3], -1, INT32_MAX, &slot)) {
+    int64_t left_ms, fence, slot, end_ms;
+    if (redis_answer_is(reply, "taken", 5) && redis_number(reply->element[1], 1, INT64_MAX, &fence) &&
+        redis_left(reply->element[2], 0, &left_ms) && redis_number(reply->element[3], -1, INT32_MAX, &slot) && redis_number(reply->element[4], 1, INT64_MAX, &end_ms)) {
         lease_begin(lease, request, before, fence);
         lease->slot = (int)slot;
         /* Less than the TTL where an earlier try had taken it. */
         struct deadline end = deadline_plus(before, (struct duration){left_ms * NS_PER_MS});
-        lease->deadline = deadline_earlier(lease->deadline, deadline_minus(end, lease_drift(lease->ttl)));
+        lease_cut(lease, deadline_minus(end, lease_drift(lease->ttl)));
+        lease->end_ms = end_ms;
         redis->leased = true;
         redis->base.uncertain = redis->base.queued = false;
         redis->fresh = deadline_plus(before, fresh_time);

@@ -3,10 +3,9 @@
 -- KEYS: lock, meta, holders
 -- ARGV: token, take id ("": the token alone counts), a fence that the lock's is to be
 --       no lower than (missing: none)
--- Returns {"ours", left (ms; -1: no expiry), mode, slots, slot}, {"gone",
---         "ended" or ""}, {"other", ...} or {"released", ""}
+-- Returns as say_ours(), {"gone", "ended" or ""}, {"other", ...} or {"released", ""}
 
-local how, left, record = standing(ARGV[1], ARGV[2])
+local how, left, record, ends = standing(ARGV[1], ARGV[2])
 if how ~= 'ours' then return {how, left or ''} end
 if ARGV[3] and not no_meta and (tonumber(known.fence) or 0) < tonumber(ARGV[3]) then
   redis.call('HSET', meta, 'fence', ARGV[3])
@@ -18,5 +17,4 @@ if ARGV[3] and not no_meta and (tonumber(known.fence) or 0) < tonumber(ARGV[3]) 
   local kept = META_KEPT_MS + math.max(0, math.floor(tonumber(ARGV[3]) / 1000) - now_ms())
   if redis.call('PTTL', meta) < kept then redis.call('PEXPIRE', meta, whole(kept)) end
 end
-if not record then return {how, redis.call('PTTL', lock), 'exclusive', '0', '-1'} end
-return {how, left, known.mode or 'shared', known.slots or '0', tostring(record.slot or -1)}
+return say_ours(left, record, ends)

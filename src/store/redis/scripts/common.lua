@@ -133,8 +133,8 @@ local function score_of(token)
 end
 
 -- How the lock stands to somebody with this token and take id ('': the token
--- alone counts): 'ours', for one who shares it with what is left (ms) and the
--- record; 'released', with that token; 'other'; 'gone', with 'ended'
+-- alone counts): 'ours', for one who shares it with what is left (ms), the record,
+-- and when it ends (server, ms); 'released', with that token; 'other'; 'gone', with 'ended'
 -- where it was theirs.
 local function standing(token, take)
   if value == token then
@@ -154,7 +154,7 @@ local function standing(token, take)
         return is_spent(take, token) and 'released' or 'other'
       end
       if record and record.released then return 'released' end
-      return 'ours', score - now, record or {}
+      return 'ours', score - now, record or {}, score
     end
   end
   local ended = known.owner == token and (take == '' or known.take == take) and known.take or record and record.take
@@ -163,6 +163,20 @@ local function standing(token, take)
   end
   if is_spent(take, token) then return 'released' end
   return value and 'other' or 'gone'
+end
+
+-- Until when the lock's key lasts: ms that are left, and server, ms (-1: no expiry).
+local function key_end()
+  local now, left = now_ms(), redis.call('PTTL', lock)
+  return left, left < 0 and -1 or now + left
+end
+
+-- {"ours", left (ms; -1: no expiry), mode, slots, slot, when it ends (server, ms; -1:
+-- not)}, by what standing() has said.
+local function say_ours(left, record, ends)
+  if record then return {'ours', left, known.mode or 'shared', known.slots or '0', tostring(record.slot or -1), ends} end
+  left, ends = key_end()
+  return {'ours', left, 'exclusive', '0', '-1', ends}
 end
 
 -- Those who share the lock: {token, end}, the first to end first.

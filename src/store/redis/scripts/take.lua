@@ -8,7 +8,7 @@
 --       in the queue kept for it; "conflict" or "timeout": it is given up), ms
 --       waited, when it came first (server, us; 0: now), "1" where it will
 --       listen, the holder's pid namespace
--- Returns {"taken", fence, left (ms), slot (-1: none)}
+-- Returns {"taken", fence, left (ms), slot (-1: none), when it ends (server, ms)}
 --      or {"held", left (ms; -1: no expiry), when to ask again at the latest (ms
 --          from now; -1: not known), host, boot id, pid, start, user, command,
 --          since, mode in force, "1" where it is detached, "1" where it is
@@ -122,7 +122,7 @@ local function take_exclusive(queued, behind)
   redis.call('SET', lock, token, 'PX', ARGV[2])
   if queued then leave_queue(behind, ttl) end
   redis.call('GET', lock) -- read last, so that the server tells of what comes after our own change
-  return {'taken', fence, ttl, -1}
+  return {'taken', fence, ttl, -1, now + ttl}
 end
 
 local function take_share(slot, queued, behind)
@@ -142,7 +142,7 @@ local function take_share(slot, queued, behind)
     q.call_next(now, nil, 0, q.alike(mode, slots, tonumber(held) or 0), true)
   end
   redis.call('GET', lock)
-  return {'taken', fence, ttl, slot}
+  return {'taken', fence, ttl, slot, now + ttl}
 end
 
 local function forget_holder(holder)
@@ -176,7 +176,7 @@ local function join()
   local record = mine and record_of(token)
   if mine and again and record and record.take == id and not record.released then
     write_again('holder ' .. token, redis.call('HGET', meta, 'holder ' .. token))
-    return {'taken', record.fence, mine - now, tonumber(record.slot) or -1}
+    return {'taken', record.fence, mine - now, tonumber(record.slot) or -1, mine}
   end
   if mode ~= known.mode or slots ~= known.slots then
     return refuse(left, left, record_of(last[1]), known.mode or 'shared')
@@ -201,7 +201,8 @@ if value then
   -- The take whose reply was lost did happen.
   if again and value == token and known.owner == token and known.take == id and not is_spent(id, '') then
     write_again('take', id)
-    return {'taken', known.fence, redis.call('PTTL', lock), -1}
+    local left, ends = key_end()
+    return {'taken', known.fence, left, -1, ends}
   end
   local left = redis.call('PTTL', lock)
   return refuse(left, left, known.owner == value and learn_owner(), 'exclusive')

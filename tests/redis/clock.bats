@@ -1,0 +1,96 @@
+#!/usr/bin/env bats
+# A server whose clock is set: the end of a lease moves only if somebody extends or
+# shortens it.
+load ../lib/common
+
+setup() {
+    common_setup
+    set_wall 0
+    LD_PRELOAD=$HELPERS/fault_wall_clock.so start_redis
+    export DLOCK_REDIS=unix://$T/redis.sock
+}
+teardown() { common_teardown; }
+
+# runs NAME [DLOCK ARGUMENTS...]: a run of 600 s in the background, which holds the lock now.
+runs() {
+    local name=$1
+    shift
+    dlock "$@" "$name" -- sh -c 'echo $$ >"$T/$DLOCK_NAME.held"; exec sleep 600' 2>"$T/$name.err" 3>&- 4>&- &
+    PIDS+=($!)
+    wait_until 10 test -e "$T/$name.held"
+}
+
+# ends STATUS MILLISECONDS START: each of them ends with that, no later.
+ends() {
+    local pid status
+    for pid in "${PIDS[@]}"; do
+        status=0
+        wait "$pid" || status=$?
+        equals "$status" "$1"
+    done
+    within "$2" "$3"
+}
+
+@test "the server's clock is set back: a run ends with its lease, and not as much later" {
+    local start
+    start=$(now)
+    runs exclusive -t 6s
+    runs shared -t 6s -s
+    runs slots -t 6s --slots=2
+    set_wall -20
+    ends 124 15000 "$start"
+}
+
+@test "the server's clock is set back: what another client sets, or a heartbeat, counts from then on" {
+    runs set -t 12s
+    runs extended -t 12s
+    runs shared -t 12s -s
+    local begun
+    begun=$(now)
+    runs shortened -t 60s
+    dlock --heartbeat -t 3s beats -- python3 -c 'import os, socket, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+for i in range(12):
+    time.sleep(0.5)
+    s.sendto(b"WATCHDOG=1", "\0" + os.environ["NOTIFY_SOCKET"][1:])' 3>&- 4>&- &
+    local beats=$!
+    wait_until 10 eval '[ "$(redis exists dlock:beats)" = 1 ]'
+    set_wall -20
+    redis pexpire dlock:set 60000
+    local name
+    for name in extended shared; do
+        dlock --ttl=60s --extend --owner="$(dlock --json --status "$name" | python3 -c '
+import json, sys
+state = json.load(sys.stdin)
+print(state.get("owner") or state["holders"][0]["owner"])')" "$name"
+    done
+    redis pexpire dlock:shortened 3000
+    local status=0
+    wait "${PIDS[3]}" || status=$?
+    equals "$status" 124
+    wait "$beats"
+    wait_until 20 not within 14000 "$begun"
+    kill -0 "${PIDS[@]:0:3}"
+    kill "${PIDS[@]:0:3}"
+}
+
+@test "the server's clock is set forward: a run is stopped before the server lets others have the lock" {
+    runs job -t 30s --grace=2s
+    set_wall 20
+    dlock -w 60 job -- sh -c '! kill -0 "$(cat "$T/job.held")"' 2>/dev/null 3>&- 4>&- &
+    local next=$!
+    ends 124 25000 "$(now)"
+    grep -q 'the lease of 30s ends' "$T/job.err"
+    wait "$next"
+}
+
+@test "the server's clock is set forward and back again: a run has the whole of its lease" {
+    dlock -t 20s --grace=100ms job -- sleep 14 2>"$T/err" 3>&- 4>&- &
+    local run=$!
+    wait_until 10 eval '[ "$(redis exists dlock:job)" = 1 ]'
+    set_wall 9
+    sleep 3
+    set_wall 0
+    wait "$run"
+    [ ! -s "$T/err" ]
+}
