@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """A Sentinel that answers what a test asks it to.
 
-Usage: fake_sentinel.py PORT-FILE REPLY...
+Usage: fake_sentinel.py PORT-FILE [--deaf] REPLY...
 Listens on a port of 127.0.0.1, which it writes to PORT-FILE. Each question for
 a master gets the next REPLY (with Python's escapes), the last one for ever;
 "mute": none; "close": the connection ends. All else is answered with +OK, and
-SUBSCRIBE as a server would. Each question is a line on stdout.
+SUBSCRIBE as a server would, or refused with --deaf. Each question is a line on
+stdout, and each SUBSCRIBE.
 """
 import contextlib
 import os
@@ -13,7 +14,8 @@ import socket
 import sys
 import threading
 
-replies = [reply.encode().decode("unicode_escape").encode("latin-1") for reply in sys.argv[2:]]
+deaf = "--deaf" in sys.argv
+replies = [reply.encode().decode("unicode_escape").encode("latin-1") for reply in sys.argv[3 if deaf else 2:]]
 guard = threading.Lock()
 
 
@@ -45,7 +47,11 @@ def serve(client):
                     return
                 if reply != b"mute":
                     client.sendall(reply)
+            elif name == b"SUBSCRIBE" and deaf:
+                print("refused", flush=True)
+                client.sendall(b"-NOPERM this user has no permissions to run the 'subscribe' command\r\n")
             elif name in (b"SUBSCRIBE", b"UNSUBSCRIBE"):
+                print(name.decode().lower(), flush=True)
                 count = 1 if name == b"SUBSCRIBE" else 0
                 client.sendall(b"*3\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n:%d\r\n"
                                % (len(name), name.lower(), len(words[1]), words[1], count))

@@ -152,6 +152,57 @@ fail_over() {
     [ ! -e "$T/ran" ]
 }
 
+@test "a Sentinel that is named first and knows a replica, or one that is gone, for the master does not hide the master" {
+    local stale
+    start_pair
+    start_sentinel s && S=$PORT
+    for stale in "$B" "$(free_port)"; do
+        fake_sentinel stale "$(address 127.0.0.1 "$stale")"
+        run dlock -r "redis+sentinel://127.0.0.1:$PORT,127.0.0.1:$S/prime" job -- redis-cli -s "$T/a.sock" exists dlock:job
+        equals "$status $output" '0 1'
+        equals "$(at_b exists dlock:job)" 0
+    done
+    # Then it takes no second try.
+    run dlock -r "redis+sentinel://127.0.0.1:$PORT,127.0.0.1:$S/prime" --outage=0 job echo in
+    equals "$status $output" '0 in'
+}
+
+# listens NAME: a fake one has somebody who listens.
+listens() { grep -q '^subscribe' "$T/$1.log"; }
+
+@test "a Sentinel that lets nobody listen takes over from one that did: another master is noticed within seconds all the same" {
+    local one two start status=0
+    A=$(free_port) B=$(free_port)
+    start_redis a --port "$A"
+    start_redis b --port "$B"
+    fake_sentinel one "$(address 127.0.0.1 "$A")" && one=127.0.0.1:$PORT
+    fake_sentinel two --deaf "$(address 127.0.0.1 "$A")" "$(address 127.0.0.1 "$B")" && two=127.0.0.1:$PORT
+    export DLOCK_REDIS=redis+sentinel://$one,$two/prime
+    hold_lock job --grace=100ms -t 1h
+    wait_until 10 listens one
+    kill "$(cat "$T/one.pid")" && start=$(now)
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    within 6000 "$start"
+}
+
+@test "a Sentinel that lets nobody listen is passed over for one that does" {
+    local one two three
+    A=$(free_port)
+    start_redis a --port "$A"
+    fake_sentinel one "$(address 127.0.0.1 "$A")" && one=127.0.0.1:$PORT
+    fake_sentinel two --deaf "$(address 127.0.0.1 "$A")" && two=127.0.0.1:$PORT
+    fake_sentinel three "$(address 127.0.0.1 "$A")" && three=127.0.0.1:$PORT
+    export DLOCK_REDIS=redis+sentinel://$one,$two,$three/prime
+    hold_lock job -t 1h
+    wait_until 10 listens one
+    kill "$(cat "$T/one.pid")"
+    wait_until 10 listens three
+    equals "$(grep -c refused "$T/two.log")" 1
+    end_hold
+    wait "$HOLDER"
+}
+
 @test "a Sentinel that hangs later on is in nobody's way: a lock that is lost is noticed at once" {
     local start status=0
     A=$(free_port)

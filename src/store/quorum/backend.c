@@ -278,6 +278,12 @@ static enum lock_result quorum_release(struct backend *backend, const struct lea
 
 /* --- news, calls, life --------------------------------------------------- */
 
+/* 0 is no time at all. */
+static struct deadline sooner(struct deadline a, struct deadline b)
+{
+    return a.boot_ns == 0 || (b.boot_ns > 0 && deadline_before(b, a)) ? b : a;
+}
+
 /* One of them is enough to ask all. */
 static struct news quorum_news(struct backend *backend)
 {
@@ -290,12 +296,13 @@ static struct news quorum_news(struct backend *backend)
         struct news news = quorum->members[i].store->news(quorum->members[i].store);
         struct epoll_event event = {.events = EPOLLIN};
         all.due |= news.due;
+        all.by = sooner(all.by, news.by);
         all.cannot = all.cannot != NULL ? all.cannot : news.cannot;
         if (news.fd >= 0 && quorum->news_fd >= 0 && epoll_ctl(quorum->news_fd, EPOLL_CTL_ADD, news.fd, &event) == 0)
             all.fd = quorum->news_fd;
     }
     if (quorum->join_pause.ns > 0)
-        all.by = deadline_after(quorum->join_pause);
+        all.by = sooner(all.by, deadline_after(quorum->join_pause));
     return all;
 }
 

@@ -236,6 +236,7 @@ static struct news redis_news(struct backend *backend)
         news = (struct news){.fd = redis->conn.socket.fd, .due = redis_conn_has_unread(&redis->conn)};
     news.due = news.due || moved;
     news.fd = redis_sentinel_join(redis, news.fd);
+    news.by = redis_sentinel_asks(redis);
     return news;
 }
 

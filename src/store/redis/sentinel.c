@@ -20,7 +20,12 @@
  *   5. The Sentinel that we listen to ends: that wakes us, and attend() turns to
  *      the next one. The lock is looked at first, and is not lost by that.
  *   6. A Sentinel that has not heard of the failover yet names the old master,
- *      which is a replica now: it says so itself, and serves nothing.
+ *      which is a replica now: it says so itself, and serves nothing. Then, or if
+ *      what it names cannot be reached, the next Sentinel is asked. Not if one has
+ *      just told of the new master: that one is asked, and not another which may
+ *      not know it yet.
+ *   7. A Sentinel lets us ask and not listen: the next one is tried, and that one is
+ *      not listened to again. If none lets us, attend() asks every `retry_interval`.
  *
  * Names of Sentinels are looked up before the lease, all of them, since any of
  * them may be needed while it is held. A master that is named by a name (sentinel
@@ -56,7 +61,7 @@ struct redis_sentinel {
     int first;                    /* which one to ask first */
     struct redis_endpoint master; /* as the last answer has it */
     unsigned subscribed;          /* the serial of the connection that is; 0: none */
-    bool is_mute;                 /* we may not subscribe */
+    bool mute[REDIS_HOSTS_MOST];  /* the ones at which we may not subscribe */
     bool moved; /* redis_sentinel_moved() */
     struct deadline tried; /* when we last asked to be told */
     int epoll_fd;          /* -1: not needed yet */
@@ -115,9 +120,9 @@ static enum lock_result read_master(struct redis_sentinel *sentinel, const redis
     return LOCK_OK;
 }
 
-/* Asks the Sentinel that we are connected to. LOCK_OK with sentinel->master;
- * LOCK_GONE; or as redis_conn_call(). */
-static enum lock_result ask(struct redis_sentinel *sentinel, const char *name, bool listens, struct bound bound,
+/* Asks the Sentinel that we are connected to, the one of that number. LOCK_OK with
+ * sentinel->master; LOCK_GONE; or as redis_conn_call(). */
+static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char *name, bool listens, struct bound bound,
                             struct why *why)
 {
     struct redis_command commands[3];
@@ -128,7 +133,7 @@ static enum lock_result ask(struct redis_sentinel *sentinel, const char *name, b
         commands[count++] = redis_words("UNSUBSCRIBE", switch_channel);
     int question = count;
     commands[count++] = redis_words("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name);
-    listens = listens && !sentinel->is_mute;
+    listens = listens && !sentinel->mute[at];
     if (listens)
         commands[count++] = redis_words("SUBSCRIBE", switch_channel);
     enum lock_result result = redis_conn_call(&sentinel->conn, commands, count, replies, bound, why);
@@ -140,7 +145,7 @@ static enum lock_result ask(struct redis_sentinel *sentinel, const char *name, b
     if (leaves && replies[0]->type != REDIS_REPLY_ARRAY)
         result = redis_conn_nonsense(&sentinel->conn, why);
     if (enter != NULL && enter->type == REDIS_REPLY_ERROR)
-        sentinel->is_mute = true;
+        sentinel->mute[at] = true;
     else if (enter != NULL && enter->type != REDIS_REPLY_ARRAY)
         result = redis_conn_nonsense(&sentinel->conn, why);
     else if (enter != NULL)
@@ -166,7 +171,7 @@ static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens
         result = redis_conn_open(&sentinel->conn, !redis->leased, bound, why);
         if (result == LOCK_OK) {
             sentinel->known[at] = sentinel->conn.addresses;
-            result = ask(sentinel, redis->url.master, listens, bound, why);
+            result = ask(sentinel, at, redis->url.master, listens, bound, why);
         }
         if (result != LOCK_OK)
             redis_conn_close(&sentinel->conn);
@@ -174,9 +179,9 @@ static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens
     return result;
 }
 
-/* What came of those that have been asked in vain. */
-struct vain {
-    int down;
+/* How far a search has come, and what came of those that have been asked in vain. */
+struct search {
+    int from, asked, down;
     struct why refused, failed, invalid; /* the last of each kind; "": none */
     struct why unknown_to;               /* those that know no such master */
 };
@@ -187,7 +192,7 @@ static void endpoint_text(const struct redis_endpoint *at, char *text, size_t si
     snprintf(text, size, "%s%s%s:%s", brackets ? "[" : "", at->host, brackets ? "]" : "", at->port);
 }
 
-static void note(struct vain *vain, enum lock_result result, const struct redis_endpoint *at, const struct why *why)
+static void note(struct search *vain, enum lock_result result, const struct redis_endpoint *at, const struct why *why)
 {
     char text[sizeof at->host + sizeof at->port + 3];
     endpoint_text(at, text, sizeof text);
@@ -202,7 +207,7 @@ static void note(struct vain *vain, enum lock_result result, const struct redis_
 }
 
 /* Who refuses us will go on; who cannot be reached may answer differently later. */
-static enum lock_result verdict(const struct vain *vain, const char *name, int count, struct why *why)
+static enum lock_result verdict(const struct search *vain, const char *name, int count, struct why *why)
 {
     if (vain->refused.text[0] != '\0') {
         *why = vain->refused;
@@ -220,29 +225,42 @@ static enum lock_result verdict(const struct vain *vain, const char *name, int c
     return LOCK_INVALID;
 }
 
-/* In turn, beginning with the one that answered last. Each has a share of the
- * time, and one share is left for the master. */
-static enum lock_result find_master(struct redis_backend *redis, bool listens, struct bound bound, struct why *why)
+/* Asks those that are left, in turn, beginning with the one that answered last. Each
+ * has a share of the time, and one share is left for the master. Who wants to be told
+ * asks on until one lets us listen; if none does, the first answer counts. */
+static enum lock_result find_master(struct redis_backend *redis, struct search *search, bool listens, struct bound bound,
+                                    struct why *why)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
-    struct vain vain = {0};
+    struct redis_endpoint found = {.host = ""};
     int count = sentinel->url.host_count;
     if (listens)
         sentinel->tried = deadline_now();
-    for (int i = 0; i < count; i++) {
-        int at = (sentinel->first + i) % count, shares = count - i + 1;
+    while (search->asked < count) {
+        int at = (search->from + search->asked) % count, shares = count - search->asked + 1;
         struct bound share = {deadline_after((struct duration){deadline_left(bound.until).ns / shares}), bound.cancel_fd};
         struct why one = {""};
+        search->asked++;
+        if (found.host[0] != '\0' && sentinel->mute[at])
+            continue;
         enum lock_result result = ask_at(redis, at, listens, share, &one);
-        if (result == LOCK_OK)
-            sentinel->first = at;
-        if (result == LOCK_OK || result == LOCK_CANCELLED || result == LOCK_SYSTEM) {
+        if (result == LOCK_CANCELLED || result == LOCK_SYSTEM) {
             *why = one;
             return result;
         }
-        note(&vain, result, &sentinel->url.hosts[at], &one);
+        if (result != LOCK_OK) {
+            note(search, result, &sentinel->url.hosts[at], &one);
+            continue;
+        }
+        if (found.host[0] == '\0' || is_subscribed(sentinel))
+            sentinel->first = at;
+        if (!listens || is_subscribed(sentinel))
+            return LOCK_OK;
+        if (found.host[0] == '\0')
+            found = sentinel->master;
     }
-    return verdict(&vain, redis->url.master, count, why);
+    sentinel->master = found;
+    return found.host[0] != '\0' ? LOCK_OK : verdict(search, redis->url.master, count, why);
 }
 
 /* A Sentinel whose name cannot be looked up now is not there for the lease; that
@@ -282,24 +300,68 @@ static enum lock_result open_master(struct redis_backend *redis, struct bound bo
     return result;
 }
 
-enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound bound, struct why *why)
+/* For connecting and the calls that follow: until the next time here, no Sentinel is asked. */
+static void set_alarm(struct redis_backend *redis)
+{
+    const struct redis_sentinel *sentinel = redis->sentinel;
+    redis->conn.socket.alarm_fd = is_subscribed(sentinel) ? sentinel->conn.socket.fd : -1;
+}
+
+static enum lock_result find_next(struct redis_backend *redis, struct search *search, struct bound bound, struct why *why)
+{
+    enum lock_result result = find_master(redis, search, wants_to_be_told(redis), bound, why);
+    redis->sentinel->moved = false; /* what was heard meanwhile is older than the answer */
+    if (result == LOCK_OK && !redis->leased)
+        look_up_names(redis, bound);
+    set_alarm(redis);
+    return result;
+}
+
+/* A master that cannot be reached may be one for this Sentinel alone. */
+static enum lock_result open_anew(struct redis_backend *redis, struct bound bound, struct why *why)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
-    enum lock_result result = LOCK_OK;
+    struct search search = {.from = sentinel->first};
+    struct redis_endpoint failed = {.host = ""};
+    for (;;) {
+        struct why own = {""};
+        enum lock_result result = find_next(redis, &search, bound, &own);
+        if (result != LOCK_OK && failed.host[0] != '\0' && result != LOCK_CANCELLED)
+            return LOCK_UNAVAILABLE;
+        if (result != LOCK_OK) {
+            *why = own;
+            return result;
+        }
+        if (!is_same(&sentinel->master, &failed)) {
+            result = open_master(redis, bound, why);
+            if (result != LOCK_UNAVAILABLE)
+                return result;
+            failed = sentinel->master;
+            redis_sentinel_failed(redis);
+        }
+        if (search.asked == sentinel->url.host_count || sentinel->moved || deadline_passed(bound.until))
+            return LOCK_UNAVAILABLE;
+    }
+}
+
+enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound bound, struct why *why)
+{
     (void)redis_sentinel_hear(redis);
     bound.until = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
     if (redis->conn.socket.fd >= 0)
         redis_conn_read_messages(&redis->conn); /* it may have ended: redis_conn_open() */
-    bool anew = redis->conn.socket.fd < 0;
-    if (anew) {
-        result = find_master(redis, wants_to_be_told(redis), bound, why);
-        sentinel->moved = false; /* what was heard meanwhile is older than the answer */
-        if (result == LOCK_OK && !redis->leased)
-            look_up_names(redis, bound);
-    }
-    /* For connecting and the calls that follow: until the next time here, no Sentinel is asked. */
-    redis->conn.socket.alarm_fd = is_subscribed(sentinel) ? sentinel->conn.socket.fd : -1;
-    return anew && result == LOCK_OK ? open_master(redis, bound, why) : result;
+    if (redis->conn.socket.fd < 0)
+        return open_anew(redis, bound, why);
+    set_alarm(redis);
+    return LOCK_OK;
+}
+
+void redis_sentinel_failed(struct redis_backend *redis)
+{
+    struct redis_sentinel *sentinel = redis->sentinel;
+    (void)redis_sentinel_hear(redis);
+    if (!sentinel->moved)
+        sentinel->first = (sentinel->first + 1) % sentinel->url.host_count;
 }
 
 void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
@@ -308,8 +370,7 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
     struct why ignored;
     if (sentinel == NULL || redis->conn.socket.fd < 0)
         return;
-    bool told = is_subscribed(sentinel) || sentinel->is_mute;
-    struct deadline next = deadline_plus(sentinel->tried, told ? ask_interval : retry_interval);
+    struct deadline next = deadline_plus(sentinel->tried, is_subscribed(sentinel) ? ask_interval : retry_interval);
     if (sentinel->tried.boot_ns > 0 && !deadline_passed(next))
         return;
     /* Half: the answer of the master is still to be told above, in time. */
@@ -318,7 +379,8 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
     /* What the master tells is more urgent than a Sentinel that hangs. */
     struct redis_ears ears = redis_listening_to(&redis->listening, &redis->conn);
     sentinel->conn.socket.alarm_fd = ears.touches || ears.wake != NULL ? redis->conn.socket.fd : -1;
-    if (find_master(redis, true, bound, &ignored) == LOCK_OK && !is_same(&sentinel->master, &redis->conn.at)) {
+    struct search search = {.from = sentinel->first};
+    if (find_master(redis, &search, true, bound, &ignored) == LOCK_OK && !is_same(&sentinel->master, &redis->conn.at)) {
         redis_conn_close(&redis->conn);
         sentinel->moved = true;
     }
@@ -337,6 +399,11 @@ bool redis_sentinel_hear(struct redis_backend *redis)
 bool redis_sentinel_is_deaf(const struct redis_backend *redis)
 {
     return redis->sentinel != NULL && !is_subscribed(redis->sentinel);
+}
+
+struct deadline redis_sentinel_asks(const struct redis_backend *redis)
+{
+    return redis_sentinel_is_deaf(redis) ? deadline_after(retry_interval) : (struct deadline){0};
 }
 
 /* What came in one piece with an answer makes no descriptor readable. */

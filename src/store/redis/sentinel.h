@@ -30,8 +30,16 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound);
  * question to the master turns to the next one. */
 bool redis_sentinel_hear(struct redis_backend *redis);
 
+/* The master was no master, or could not be asked: the next time another Sentinel is
+ * asked first, unless one has just told of a new master. */
+void redis_sentinel_failed(struct redis_backend *redis);
+
 /* Whether there are Sentinels and none of them would tell us of a new master. */
 bool redis_sentinel_is_deaf(const struct redis_backend *redis);
+
+/* When one who holds the lock must attend to them at the latest because none would
+ * tell; 0: at any check. */
+struct deadline redis_sentinel_asks(const struct redis_backend *redis);
 
 /* Whether another server is the master, which has not been asked yet; the
  * connection to the old one is closed then. */

@@ -23,6 +23,9 @@ enum lock_result redis_route_judge(struct redis_backend *redis, const char *key,
 
 void redis_route_failed(struct redis_backend *redis, bool too_late, struct why *why)
 {
-    if (redis->url.topology == REDIS_CLUSTER)
-        redis_cluster_failed(redis, too_late, why);
+    switch (redis->url.topology) {
+    case REDIS_SENTINEL: redis_sentinel_failed(redis); break;
+    case REDIS_CLUSTER: redis_cluster_failed(redis, too_late, why); break;
+    case REDIS_ONE: break;
+    }
 }
