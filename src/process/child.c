@@ -1,5 +1,6 @@
 #include "process/child.h"
 
+#include "process/orphan_guard.h"
 #include "process/procfs.h"
 #include "process/spawn.h"
 #include "process/tree_guard.h"
@@ -67,7 +68,7 @@ static int start_guard(struct child *child, const char *const *argv, const struc
 enum lock_result child_start(struct child *child, const char *const *argv, const struct signals *signals, bool tree,
                              struct why *why)
 {
-    *child = (struct child){.pid = -1, .guard_fd = -1, .spare = PROCESS_SPARE_NONE};
+    *child = (struct child){.pid = -1, .guard_fd = -1, .orphan_guard = -1, .spare = PROCESS_SPARE_NONE};
     void *page = mmap(NULL, sizeof(struct guard_page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return fail(child, "no memory to share with the command's process", errno, why);
@@ -86,8 +87,33 @@ enum lock_result child_start(struct child *child, const char *const *argv, const
     return error == 0 ? LOCK_OK : fail(child, "cannot start a process for the command", error, why);
 }
 
+static void stop_orphan_guard(struct child *child)
+{
+    if (child->orphan_guard < 0)
+        return;
+    orphan_guard_stop(child->orphan_guard);
+    process_tree_reaped(&child->except, child->orphan_guard);
+    child->orphan_guard = -1;
+}
+
+/* With --tree there is a guard already. */
+bool child_guard_orphans(struct child *child)
+{
+    if (child->guard_fd >= 0)
+        return true;
+    child->orphan_guard = orphan_guard_start(&child->except, &child->spare);
+    if (child->orphan_guard < 0)
+        return false;
+    if (process_tree_except(&child->except, child->orphan_guard))
+        return true;
+    stop_orphan_guard(child);
+    errno = ENOMEM;
+    return false;
+}
+
 void child_close(struct child *child)
 {
+    stop_orphan_guard(child);
     if (child->page != NULL)
         munmap(child->page, sizeof *child->page);
     child->page = NULL;
@@ -153,6 +179,8 @@ void child_reap(struct child *child)
             break;
         if (WIFEXITED(status) || WIFSIGNALED(status))
             process_tree_reaped(&child->except, pid);
+        if (pid == child->orphan_guard && !WIFSTOPPED(status) && !WIFCONTINUED(status))
+            child->orphan_guard = -1;
         if (pid == child->pid)
             own_child_changed(child, status);
     }
@@ -160,16 +188,10 @@ void child_reap(struct child *child)
         read_guard(child);
 }
 
-/* All descendants whose parents have ended are our children, so who has no
- * child has no descendant; and the kernel says that in one call, where a walk
- * can miss one that changes its parent meanwhile. Only where dlock has
- * children of its own from before the command one has to look. */
-bool child_tree_gone(struct child *child)
+/* Whether walks find nobody. */
+static bool nobody_found(struct child *child)
 {
     struct process_count left = {0};
-    child_reap(child);
-    if (child->childless || child->except.count == 0)
-        return child->childless;
     for (int walks = 0; walks < 10; walks++) {
         left = child_tree_left(child);
         if (left.found > 0 || left.ended == 0)
@@ -177,6 +199,23 @@ bool child_tree_gone(struct child *child)
         child_reap(child);
     }
     return left.found == 0;
+}
+
+/* All descendants whose parents have ended are our children, so who has no
+ * child has no descendant; and the kernel says that in one call, where a walk
+ * can miss one that changes its parent meanwhile. Only where dlock has
+ * children of its own from before the command one has to look; and before it
+ * ends the guard, which is our child too. */
+bool child_tree_gone(struct child *child)
+{
+    child_reap(child);
+    if (child->orphan_guard >= 0 && nobody_found(child)) {
+        stop_orphan_guard(child);
+        child_reap(child);
+    }
+    if (child->childless || child->except.count == 0)
+        return child->childless;
+    return nobody_found(child);
 }
 
 struct process_count child_tree_left(const struct child *child)

@@ -18,6 +18,7 @@ struct child {
     struct process_spare spare;   /* until the first stop */
     struct guard_page *page; /* shared with the child, mapped; child_close() unmaps it */
     pid_t command;           /* the command's pid */
+    pid_t orphan_guard;      /* -1: none */
 
     int stopped_by;     /* the signal that has stopped the command, until that was acted on; 0: none */
     int stops;          /* how often it has been stopped */
@@ -34,6 +35,10 @@ struct child {
  * LOCK_OK; LOCK_SYSTEM with *why set: nothing was started. */
 enum lock_result child_start(struct child *child, const char *const *argv, const struct signals *signals, bool tree,
                              struct why *why);
+
+/* From now on what the command has started is killed even if dlock is killed
+ * (orphan_guard.h). No other thread may run yet. False with errno set. */
+bool child_guard_orphans(struct child *child);
 
 /* Reaps whatever has ended, the command or an adopted descendant, and takes in
  * the guard's news. Never waits. */

@@ -47,19 +47,30 @@ static DIR *open_threads(pid_t pid)
     return opendir(path);
 }
 
+void proc_list(struct pids *all)
+{
+    DIR *list = opendir("/proc");
+    for (const struct dirent *entry; list != NULL && (entry = readdir(list)) != NULL;) {
+        long pid = strtol(entry->d_name, NULL, 10);
+        if (pid > 0)
+            add_pid(all, (pid_t)pid);
+    }
+    if (list != NULL)
+        closedir(list);
+}
+
 /* Where the kernel does not list them (no CONFIG_PROC_CHILDREN; gVisor): all
  * processes whose parent it is. */
 static void search_children(pid_t pid, struct pids *children)
 {
-    DIR *all = opendir("/proc");
+    struct pids all = {0};
     struct proc_stat stat;
-    for (const struct dirent *entry; all != NULL && (entry = readdir(all)) != NULL;) {
-        long other = strtol(entry->d_name, NULL, 10);
-        if (other > 0 && proc_stat_read((pid_t)other, &stat) && stat.parent == pid)
-            add_pid(children, (pid_t)other);
-    }
-    if (all != NULL)
-        closedir(all);
+    proc_list(&all);
+    for (size_t i = 0; i < all.count; i++)
+        if (proc_stat_read(all.list[i], &stat) && stat.parent == pid)
+            add_pid(children, all.list[i]);
+    children->short_of_memory |= all.short_of_memory;
+    free(all.list);
 }
 
 /* Our own are always there to be asked for, where any are. */

@@ -16,6 +16,9 @@ struct pids {
  * asked for their parents. */
 bool proc_children_listed(void);
 
+/* Adds all processes. */
+void proc_list(struct pids *all);
+
 /* Adds the children that the process has at this moment. `threads`: how many it
  * has, 1 or more, 0 where that is not known; `listed` as above. */
 void proc_children_list(pid_t pid, int threads, bool listed, struct pids *children);

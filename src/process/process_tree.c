@@ -273,6 +273,16 @@ void process_tree_forget(struct process_except *except)
     *except = (struct process_except){0};
 }
 
+bool process_tree_except(struct process_except *except, pid_t pid)
+{
+    pid_t *pids = realloc(except->pids, (except->count + 1) * sizeof *pids);
+    if (pids == NULL)
+        return false;
+    except->pids = pids;
+    pids[except->count++] = pid;
+    return true;
+}
+
 void process_tree_reaped(struct process_except *except, pid_t pid)
 {
     size_t at = 0;
@@ -375,8 +385,19 @@ bool process_tree_has(pid_t pid, const struct process_except *except)
 
 /* --- another process's family -------------------------------------------- */
 
-static bool family_add(struct process_family *family, struct process_id id)
+/* family->count if it is not there. */
+static size_t family_find(const struct process_family *family, struct process_id id)
 {
+    size_t at = 0;
+    while (at < family->count && (family->members[at].id.pid != id.pid || family->members[at].id.start != id.start))
+        at++;
+    return at;
+}
+
+bool process_family_add(struct process_family *family, struct process_id id)
+{
+    if (family_find(family, id) < family->count)
+        return true;
     struct process_member *members = list_with_room(family->members, family->count, &family->room, sizeof *members);
     if (members == NULL)
         return false;
@@ -388,7 +409,7 @@ static bool family_add(struct process_family *family, struct process_id id)
 bool process_family_init(struct process_family *family, struct process_id head)
 {
     *family = (struct process_family){0};
-    return family_add(family, head);
+    return process_family_add(family, head);
 }
 
 void process_family_forget(struct process_family *family)
@@ -400,10 +421,8 @@ void process_family_forget(struct process_family *family)
 /* Remembers who was met. False where this walk has seen it before. */
 static bool family_meets(struct process_family *family, struct process_id id)
 {
-    size_t at = 0;
-    while (at < family->count && (family->members[at].id.pid != id.pid || family->members[at].id.start != id.start))
-        at++;
-    if (at == family->count && !family_add(family, id))
+    size_t at = family_find(family, id);
+    if (at == family->count && !process_family_add(family, id))
         return true; /* no memory: it is signalled now, and forgotten */
     bool first = !family->members[at].seen;
     family->members[at].seen = family->members[at].lives = true;
@@ -450,12 +469,12 @@ static struct process_count walk_family(struct walk walk)
 
 struct process_count process_family_signal(struct process_family *family, int number, struct deadline until)
 {
-    return find_and_signal(&(struct tree){.family = family}, number, until);
+    return find_and_signal(&(struct tree){.except = family->except, .family = family}, number, until);
 }
 
 struct process_count process_family_kill(struct process_family *family)
 {
-    return freeze_and_kill(&(struct tree){.family = family});
+    return freeze_and_kill(&(struct tree){.except = family->except, .family = family});
 }
 
 static struct process_count walk_any(const struct tree *tree, int number, struct marks *marks, struct deadline until)

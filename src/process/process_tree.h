@@ -47,6 +47,7 @@ struct process_id {
 /* Another process with all that descends from it; the process itself stands
  * first, as long as it lives. */
 struct process_family {
+    const struct process_except *except; /* the caller's: children of members that are none; NULL: there are none */
     struct process_member *members;
     size_t count, room;
 };
@@ -64,6 +65,9 @@ struct process_count {
  * them. False where memory is short. */
 bool process_tree_inherited(struct process_except *except);
 void process_tree_forget(struct process_except *except);
+
+/* One more of them. False if memory is short. */
+bool process_tree_except(struct process_except *except, pid_t pid);
 
 /* The child is reaped: its pid is free for one that is our business. */
 void process_tree_reaped(struct process_except *except, pid_t pid);
@@ -86,6 +90,8 @@ struct process_count process_tree_kill(const struct process_except *except);
 /* Begins with the process alone. False where memory is short;
  * process_family_forget() in any case. */
 bool process_family_init(struct process_family *family, struct process_id head);
+/* Adds a process that was found to belong to it. False if memory is short. */
+bool process_family_add(struct process_family *family, struct process_id id);
 void process_family_forget(struct process_family *family);
 
 /* As process_tree_signal() and process_tree_kill(), for the family: the head

@@ -63,6 +63,23 @@ bool proc_stat_read(pid_t pid, struct proc_stat *stat)
     return at != NULL;
 }
 
+bool proc_environ_has(pid_t pid, const char *name, const char *lines)
+{
+    char path[64], *entry = NULL;
+    size_t size = 0, before = strlen(name) + 1, length = strlen(lines);
+    bool has = false;
+    snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && !has && getdelim(&entry, &size, '\0', file) > 0) {
+        has = strncmp(entry, name, before - 1) == 0 && entry[before - 1] == '=' && strncmp(entry + before, lines, length) == 0 &&
+              (entry[before + length] == '\0' || entry[before + length] == '\n');
+    }
+    free(entry);
+    if (file != NULL)
+        fclose(file);
+    return has;
+}
+
 bool proc_is_ours(void)
 {
     char target[32];

@@ -24,6 +24,10 @@ bool proc_stat_read(pid_t pid, struct proc_stat *stat);
  * for another pid namespace than ours. */
 bool proc_is_ours(void);
 
+/* Whether the process was executed with a variable `name` in its environment whose
+ * first lines are `lines`. False if we may not look. */
+bool proc_environ_has(pid_t pid, const char *name, const char *lines);
+
 /* A number for the pid namespace that this process is in: on one boot nobody in
  * another one has it at the same time. 0: unknown. */
 int64_t proc_pid_space(void);

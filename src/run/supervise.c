@@ -56,6 +56,9 @@ static bool is_watched(const struct run *run)
 static void start_watch(struct run *run)
 {
     struct outcome *outcome = run->outcome;
+    if (!child_guard_orphans(&run->child))
+        say_warning(run->plan->out, "cannot start the process that would kill what the command has started if dlock is killed: %s",
+                    strerror(errno));
     struct watch_plan plan = {
         .backend = run->plan->backend,
         .lease = run->plan->lease,

@@ -24,6 +24,73 @@ load backend
     equals "$output" ok
 }
 
+# Waits until the guard of the dlock with this pid has looked around.
+wait_for_guard() {
+    wait_until 10 pgrep -P "$1" -x dlock-guard
+    local guard
+    guard=$(pgrep -P "$1" -x dlock-guard)
+    wait_until 10 grep -q '^State:.S' "/proc/$guard/status"
+}
+
+@test "dlock killed with SIGKILL: what the command has started is killed too" {
+    dlock -t 60s job -- sh -c 'setsid sh -c "echo \$\$ >$T/session; sleep 600; :" &
+        env -i sleep 600 & echo $! >"$T/bare"
+        (sh -c "echo \$\$ >$T/orphan; sleep 600; :" &)
+        sh -c "echo \$\$ >$T/child; sleep 600; :"; :' >/dev/null 2>&1 3>&- 4>&- &
+    local dlock=$! pid
+    wait_until 10 eval '[ -s "$T/session" ] && [ -s "$T/bare" ] && [ -s "$T/orphan" ] && [ -s "$T/child" ]'
+    wait_for_guard "$dlock"
+    kill -KILL "$dlock"
+    for pid in session bare orphan child; do wait_until 5 not kill -0 "$(cat "$T/$pid")"; done
+    wait_until 5 not pgrep -P "$(cat "$T/child")"
+}
+
+@test "dlock killed with SIGKILL: what was started since, and has left its parent, is killed too" {
+    daemon
+    dlock -t 60s job -- sh -c 'echo $$ >"$T/command"; until [ -e "$T/go" ]; do sleep 0.01; done
+        python3 "$T/daemon.py" 600 0 "$(printf "a\nb) R 1")"; sleep 600; :' >/dev/null 2>&1 3>&- 4>&- &
+    local dlock=$! guard
+    wait_until 10 test -s "$T/command"
+    wait_for_guard "$dlock"
+    guard=$(pgrep -P "$dlock" -x dlock-guard)
+    kill -STOP "$guard" # it looks no more
+    touch "$T/go"
+    wait_until 10 test -s "$T/daemon"
+    kill -KILL "$dlock"
+    wait_until 5 not kill -0 "$(cat "$T/command")"
+    kill -0 "$(cat "$T/daemon")"
+    # A file lock is held until nobody is left.
+    is_locked job
+    kill -CONT "$guard"
+    wait_until 5 not kill -0 "$(cat "$T/daemon")"
+    wait_until 5 not kill -0 "$guard"
+    [ "$BACKEND" = redis ] || dlock -n job true
+}
+
+@test "dlock killed with SIGKILL: a process that only shares its owner token, session or user is left alone" {
+    dlock --owner=ci other -- sh -c 'setsid sh -c "echo \$\$ >$T/before; exec sleep 600" &
+        until [ -s "$T/before" ]; do sleep 0.01; done' >/dev/null 2>&1 3>&- 4>&-
+    sleep 600 >/dev/null 2>&1 3>&- 4>&- &
+    local other=$! dlock
+    dlock --owner=ci job -- sh -c 'sleep 600 & echo $! >"$T/child"; wait' >/dev/null 2>&1 3>&- 4>&- &
+    dlock=$!
+    wait_until 10 test -s "$T/child"
+    wait_for_guard "$dlock"
+    kill -KILL "$dlock"
+    wait_until 5 not kill -0 "$(cat "$T/child")"
+    kill -0 "$other"
+    kill -0 "$(cat "$T/before")"
+    kill -KILL "$other" "$(cat "$T/before")"
+}
+
+@test "dlock killed while it kills what it has stopped: no process is left, nor left stopped" {
+    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
+    LD_PRELOAD=$HELPERS/fault_killed_at_kill.so run dlock -t 1s --grace=100ms job -- \
+        sh -c 'trap "" TERM; (sleep 600; :) & echo $! >"$T/child"; sleep 600; :'
+    equals "$status" 137
+    wait_until 5 not kill -0 "$(cat "$T/child")"
+}
+
 # A daemon as daemons are made: double fork, own session, another name.
 daemon() {
     cat >"$T/daemon.py" <<'E'

@@ -74,6 +74,28 @@ pid_t vfork(void)
     raise(SIGTERM);
     return fork();
 }
+#elif defined FAULT_killed_at_kill
+/* dlock itself, no process that it has forked, is killed when it has stopped
+ * those that it kills, before it kills the first. */
+static pid_t dlock;
+__attribute__((constructor)) static void remember(void)
+{
+    dlock = getpid();
+}
+long syscall(long number, ...)
+{
+    long (*real)(long, ...);
+    long argument[6];
+    va_list arguments;
+    *(void **)&real = dlsym(RTLD_NEXT, "syscall");
+    va_start(arguments, number);
+    for (int i = 0; i < 6; i++)
+        argument[i] = va_arg(arguments, long);
+    va_end(arguments);
+    if (number == SYS_pidfd_send_signal && argument[1] == SIGKILL && getpid() == dlock)
+        raise(SIGKILL);
+    return real(number, argument[0], argument[1], argument[2], argument[3], argument[4], argument[5]);
+}
 #elif defined FAULT_parent_dies
 /* dlock is killed when its child has not asked for a signal at its death yet. */
 int prctl(int option, ...)

@@ -1,0 +1,116 @@
+/* If dlock is killed by what cannot be caught, the kernel kills the command
+ * (PR_SET_PDEATHSIG), but not what the command has started. That falls to init
+ * then, and its descent can no longer be seen. The guard knows it by two marks:
+ *
+ *   it was seen below dlock: the guard looks from time to time, and remembers.
+ *   it has our line of DLOCK_HELD in its environment, and is no older than dlock.
+ *
+ * What has cleared its environment and was never seen escapes; so does what was
+ * started by a dlock that is killed before it has started its guard. With --tree
+ * there is another guard, which misses nothing (tree_guard.c).
+ *
+ *   dlock is killed: the guard is woken by the kernel, and kills all of them until
+ *       none is left. It shares the lock file, so a file lock stays held until then.
+ *   dlock stops the command: dlock kills the same processes; the guard waits.
+ *   dlock is killed while it does that: the guard kills those that it has stopped.
+ *   the command ends: dlock ends the guard before it releases the lock.
+ *   the guard is killed: dlock goes on without it. */
+#include "process/orphan_guard.h"
+
+#include "process/daemonize.h"
+#include "process/proc_children.h"
+#include "process/procfs.h"
+#include "util/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WAKE_UP = SIGUSR1, LOOK_FIRST_MS = 100, LOOK_MOST_MS = 10000, KILL_FIRST_MS = 5, KILL_MOST_MS = 1000 };
+
+struct orphan_guard {
+    struct process_id dlock;
+    struct process_family family; /* of dlock */
+    const char *held;             /* DLOCK_HELD of the command; NULL: there is none */
+};
+
+/* False once dlock has ended. */
+static bool wait_for_end(const struct orphan_guard *guard, int timeout_ms)
+{
+    struct timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * NS_PER_MS};
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, WAKE_UP);
+    if (getppid() == guard->dlock.pid && sigtimedwait(&set, NULL, &timeout) < 0 && errno != EAGAIN && errno != EINTR)
+        (void)poll(NULL, 0, KILL_FIRST_MS);
+    return getppid() == guard->dlock.pid;
+}
+
+static void add_marked(struct orphan_guard *guard)
+{
+    struct pids all = {0};
+    struct proc_stat stat;
+    proc_list(&all);
+    for (size_t i = 0; guard->held != NULL && i < all.count; i++) {
+        pid_t pid = all.list[i];
+        if (pid != getpid() && proc_stat_read(pid, &stat) && stat.start >= guard->dlock.start &&
+            proc_environ_has(pid, "DLOCK_HELD", guard->held))
+            (void)process_family_add(&guard->family, (struct process_id){pid, stat.start});
+    }
+    free(all.list);
+}
+
+/* What was seen goes first: to look at all processes takes its time. */
+static void kill_orphans(struct orphan_guard *guard)
+{
+    (void)process_family_kill(&guard->family);
+    for (int interval = KILL_FIRST_MS;; interval = interval * 2 < KILL_MOST_MS ? interval * 2 : KILL_MOST_MS) {
+        add_marked(guard);
+        if (process_family_kill(&guard->family).found == 0)
+            return;
+        (void)poll(NULL, 0, interval);
+    }
+}
+
+__attribute__((noreturn)) static void guard_orphans(pid_t dlock, const struct process_except *except)
+{
+    struct orphan_guard guard = {.dlock = {.pid = dlock}, .held = getenv("DLOCK_HELD")};
+    struct proc_stat stat;
+    (void)prctl(PR_SET_NAME, "dlock-guard");
+    (void)detach(0, true);
+    if (!proc_is_ours() || !proc_stat_read(dlock, &stat))
+        _exit(0);
+    guard.dlock.start = stat.start;
+    if (prctl(PR_SET_PDEATHSIG, WAKE_UP) != 0 || !process_family_init(&guard.family, guard.dlock))
+        _exit(0);
+    guard.family.except = except;
+    int interval = LOOK_FIRST_MS;
+    do {
+        (void)process_family_signal(&guard.family, 0, DEADLINE_NEVER);
+        interval = interval * 2 < LOOK_MOST_MS ? interval * 2 : LOOK_MOST_MS;
+    } while (wait_for_end(&guard, interval));
+    kill_orphans(&guard);
+    _exit(0);
+}
+
+pid_t orphan_guard_start(const struct process_except *except, struct process_spare *spare)
+{
+    pid_t dlock = getpid(), pid = fork();
+    if (pid == 0) {
+        process_spare_free(spare);
+        guard_orphans(dlock, except);
+    }
+    return pid;
+}
+
+void orphan_guard_stop(pid_t pid)
+{
+    bool killed = kill(pid, SIGKILL) == 0;
+    while (killed && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+}

@@ -1,0 +1,19 @@
+/* The orphan guard: a process beside dlock that outlives it, and kills what a
+ * killed dlock leaves. */
+#ifndef DLOCK_PROCESS_ORPHAN_GUARD_H
+#define DLOCK_PROCESS_ORPHAN_GUARD_H
+
+#include "process/process_tree.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* Forks it; no other thread may run yet. It shares what is open now: a file lock
+ * stays held until it ends. It leaves `except` alone. Returns its pid; -1 with
+ * errno set. */
+pid_t orphan_guard_start(const struct process_except *except, struct process_spare *spare);
+
+/* Ends it, and reaps it: what is left is left on purpose. */
+void orphan_guard_stop(pid_t pid);
+
+#endif
