@@ -247,6 +247,23 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     equals "$(cat "$T/out")" ran
 }
 
+@test "--doctor asks each Sentinel: two that disagree are a failure, one that is down or lets nobody listen a warning" {
+    local one two
+    A=$(free_port)
+    start_redis a --port "$A"
+    fake_sentinel one "$(address 127.0.0.1 "$A")" && one=127.0.0.1:$PORT
+    fake_sentinel two --deaf "$(address 127.0.0.1 "$A")" && two=127.0.0.1:$PORT
+    fails_with 0 "ok +sentinel +$one: the master is 127.0.0.1:$A" dlock --doctor -r "redis+sentinel://$one,$two/prime"
+    grep -q "warn  sentinel  *$two: .* does not let us listen" <<<"$output"
+    kill "$(cat "$T/two.pid")"
+    fails_with 0 "warn +sentinel +$two: Connection refused" dlock --doctor -q -r "redis+sentinel://$one,$two/prime"
+    fake_sentinel two "$(address 127.0.0.1 1)" && two=127.0.0.1:$PORT
+    fails_with 1 "fail +sentinel +$two knows 127.0.0.1:1 as the master, and another one 127.0.0.1:$A" \
+        dlock --doctor -q -r "redis+sentinel://$one,$two/prime"
+    fake_sentinel two '*-1\r\n' && two=127.0.0.1:$PORT
+    fails_with 1 "fail +sentinel +$two knows none as the master" dlock --doctor -q -r "redis+sentinel://$one,$two/prime"
+}
+
 # --- failovers ---------------------------------------------------------------
 
 @test "another master takes over while the old one goes on: a lock that it has is kept, one that it has not is lost at once" {

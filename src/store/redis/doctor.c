@@ -3,6 +3,7 @@
 #include "redis/resolve.h"
 #include "redis/tls.h"
 #include "store/redis/patient.h"
+#include "store/redis/sentinel.h"
 #include "store/redis/scripts.h"
 #include "store/redis/topology.h"
 #include "util/text.h"
@@ -341,7 +342,10 @@ bool redis_examine(struct backend *backend, const struct lock_request *request, 
     };
     struct redis_endpoint at;
     findings_section(findings, "redis", redis->url.shown);
-    if (!examine_names(redis, findings, bound) || !find_server(redis, request->key, &at, findings, bound))
+    if (!examine_names(redis, findings, bound))
+        return false;
+    redis_sentinel_examine(redis, findings, bound);
+    if (!find_server(redis, request->key, &at, findings, bound))
         return false;
     redis_conn_init(&patient.conn, &redis->url, &redis->settings);
     redis_conn_go_to(&patient.conn, &at);

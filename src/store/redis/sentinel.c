@@ -186,16 +186,18 @@ struct search {
     struct why unknown_to;               /* those that know no such master */
 };
 
-static void endpoint_text(const struct redis_endpoint *at, char *text, size_t size)
+enum { ENDPOINT_TEXT_SIZE = sizeof((struct redis_endpoint *)0)->host + sizeof((struct redis_endpoint *)0)->port + 3 };
+
+static void endpoint_text(const struct redis_endpoint *at, char text[ENDPOINT_TEXT_SIZE])
 {
     bool brackets = strchr(at->host, ':') != NULL;
-    snprintf(text, size, "%s%s%s:%s", brackets ? "[" : "", at->host, brackets ? "]" : "", at->port);
+    snprintf(text, ENDPOINT_TEXT_SIZE, "%s%s%s:%s", brackets ? "[" : "", at->host, brackets ? "]" : "", at->port);
 }
 
 static void note(struct search *vain, enum lock_result result, const struct redis_endpoint *at, const struct why *why)
 {
-    char text[sizeof at->host + sizeof at->port + 3];
-    endpoint_text(at, text, sizeof text);
+    char text[ENDPOINT_TEXT_SIZE];
+    endpoint_text(at, text);
     if (result == LOCK_GONE) {
         struct why before = vain->unknown_to;
         why_set(&vain->unknown_to, "%s%s%s", before.text, before.text[0] != '\0' ? ", " : "", text);
@@ -292,8 +294,8 @@ static enum lock_result open_master(struct redis_backend *redis, struct bound bo
     redis_conn_go_to(&redis->conn, master);
     enum lock_result result = redis_conn_open(&redis->conn, !redis->leased, bound, why);
     if (result != LOCK_OK && result != LOCK_CANCELLED) {
-        char text[sizeof master->host + sizeof master->port + 3], prefix[sizeof text + 16];
-        endpoint_text(master, text, sizeof text);
+        char text[ENDPOINT_TEXT_SIZE], prefix[sizeof text + 16];
+        endpoint_text(master, text);
         snprintf(prefix, sizeof prefix, "the master %s", text);
         why_prefix(why, prefix);
     }
@@ -413,6 +415,45 @@ bool redis_sentinel_moved(struct redis_backend *redis)
     if (sentinel != NULL && is_subscribed(sentinel) && redis_conn_has_unread(&sentinel->conn))
         (void)redis_sentinel_hear(redis);
     return sentinel != NULL && sentinel->moved;
+}
+
+/* `agreed` is what the first one said, "" until then. */
+static void add_answer(const struct redis_sentinel *sentinel, int at, const char *master, char agreed[ENDPOINT_TEXT_SIZE],
+                       struct findings *findings)
+{
+    char text[ENDPOINT_TEXT_SIZE];
+    endpoint_text(&sentinel->url.hosts[at], text);
+    if (agreed[0] == '\0')
+        text_copy(agreed, ENDPOINT_TEXT_SIZE, master);
+    if (strcmp(agreed, master) != 0)
+        findings_fail(findings, FINDING_UNTRUSTED, "sentinel",
+                      "the same masters, by the same names or addresses, at all Sentinels (SENTINEL RESET)",
+                      "%s knows %s as the master, and another one %s", text, master, agreed);
+    else if (sentinel->mute[at])
+        findings_add(findings, FINDING_WARN, "sentinel", "+subscribe and &+switch-master for the user at the Sentinel",
+                     "%s: the master is %s, but it does not let us listen", text, master);
+    else
+        findings_add(findings, FINDING_OK, "sentinel", NULL, "%s: the master is %s", text, master);
+}
+
+void redis_sentinel_examine(struct redis_backend *redis, struct findings *findings, struct bound bound)
+{
+    struct redis_sentinel *sentinel = redis->sentinel;
+    char agreed[ENDPOINT_TEXT_SIZE] = "", text[ENDPOINT_TEXT_SIZE];
+    enum lock_result result = LOCK_OK;
+    for (int i = 0; sentinel != NULL && i < sentinel->url.host_count && result != LOCK_CANCELLED; i++) {
+        struct bound share = {deadline_earlier(bound.until, deadline_after(redis->settings.timeout)), bound.cancel_fd};
+        struct why why = {""};
+        result = ask_at(redis, i, true, share, &why);
+        endpoint_text(result == LOCK_OK ? &sentinel->master : &sentinel->url.hosts[i], text);
+        if (result == LOCK_OK)
+            add_answer(sentinel, i, text, agreed, findings);
+        else if (result == LOCK_GONE)
+            add_answer(sentinel, i, "none", agreed, findings);
+        else if (result != LOCK_CANCELLED)
+            findings_add(findings, FINDING_WARN, "sentinel", "is it running, and does a firewall let us through?", "%s: %s",
+                         text, why.text);
+    }
 }
 
 /* That it is there already is no failure; else nothing is told, and asking in

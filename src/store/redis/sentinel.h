@@ -45,6 +45,10 @@ struct deadline redis_sentinel_asks(const struct redis_backend *redis);
  * connection to the old one is closed then. */
 bool redis_sentinel_moved(struct redis_backend *redis);
 
+/* For --doctor: asks each Sentinel, and adds a row for it: one that does not answer is
+ * a warning, since the others do; two that know different masters lead to two holders. */
+void redis_sentinel_examine(struct redis_backend *redis, struct findings *findings, struct bound bound);
+
 /* One descriptor for what the master tells on `fd` (-1: nothing) and for what the
  * Sentinel tells. The backend's own. */
 int redis_sentinel_join(struct redis_backend *redis, int fd);
