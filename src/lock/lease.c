@@ -127,7 +127,7 @@ struct deadline holder_end(const struct holder *holder)
 
 void holder_fill_place(struct holder *holder)
 {
-    (void)proc_read_line("/proc/sys/kernel/random/boot_id", holder->boot_id, sizeof holder->boot_id);
+    proc_boot_id(holder->boot_id, sizeof holder->boot_id);
     holder->pid_space = proc_pid_space();
 }
 

@@ -2,10 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 static bool read_file(const char *path, char *text, size_t size)
@@ -60,6 +63,8 @@ bool proc_stat_read(pid_t pid, struct proc_stat *stat)
         else if (field == FIELD_START)
             stat->start = strtoll(at, NULL, 10);
     }
+    static const int64_t ns_per_s = 1000000000;
+    stat->start -= proc_boot_offset() / (ns_per_s / sysconf(_SC_CLK_TCK));
     return at != NULL;
 }
 
@@ -78,6 +83,49 @@ bool proc_environ_has(pid_t pid, const char *name, const char *lines)
     if (file != NULL)
         fclose(file);
     return has;
+}
+
+/* What lies over the kernel's own file, as container managers put it there, is on
+ * another file system. */
+void proc_boot_id(char *text, size_t size)
+{
+    static const char path[] = "/proc/sys/kernel/random/boot_id";
+    struct statfs status;
+    text[0] = '\0';
+    if (statfs(path, &status) != 0)
+        return;
+    bool shadowed = status.f_type != PROC_SUPER_MAGIC;
+    text[0] = '~';
+    if (!proc_read_line(path, text + shadowed, size - shadowed))
+        text[0] = '\0';
+}
+
+/* time_namespaces(7). The file is about the namespace that children will be in: until it
+ * forks or executes a program, a process that has made one may still be in the first. */
+static int64_t read_boot_offset(void)
+{
+    static const ino_t first_space = 0xEFFFFFFA; /* PROC_TIME_INIT_INO */
+    char text[256], *end = NULL;
+    struct stat space;
+    if (stat("/proc/self/ns/time", &space) != 0 || space.st_ino == first_space ||
+        !read_file("/proc/self/timens_offsets", text, sizeof text))
+        return 0;
+    const char *at = strstr(text, "boottime");
+    if (at == NULL)
+        return 0;
+    int64_t seconds = strtoll(at + strlen("boottime"), &end, 10), ns = strtoll(end, NULL, 10);
+    return seconds * 1000000000 + ns;
+}
+
+int64_t proc_boot_offset(void)
+{
+    static _Atomic int64_t known = INT64_MIN; /* it stays the same for as long as a process runs */
+    int64_t offset = atomic_load(&known);
+    if (offset == INT64_MIN) {
+        offset = read_boot_offset();
+        atomic_store(&known, offset);
+    }
+    return offset;
 }
 
 bool proc_is_ours(void)

@@ -11,7 +11,7 @@ struct proc_stat {
     char state; /* R, S, D, T, Z, ... */
     pid_t parent;
     int threads;
-    int64_t start; /* clock ticks since boot: tells a process from a later one with its pid */
+    int64_t start; /* clock ticks since boot, the same in all time namespaces: tells a process from a later one with its pid */
 };
 
 /* The first line of a small file; "" and false where it cannot be read. */
@@ -27,6 +27,14 @@ bool proc_is_ours(void);
 /* Whether the process was executed with a variable `name` in its environment whose
  * first lines are `lines`. False if we may not look. */
 bool proc_environ_has(pid_t pid, const char *name, const char *lines);
+
+/* The id of this boot; "" where it is not to be had. A container may have been given
+ * another one, which says nothing of the kernel: that begins with '~'. */
+void proc_boot_id(char *text, size_t size);
+
+/* By how many nanoseconds CLOCK_BOOTTIME is ahead of that of other time namespaces:
+ * of the first one's, whatever ours is. */
+int64_t proc_boot_offset(void);
 
 /* A number for the pid namespace that this process is in: on one boot nobody in
  * another one has it at the same time. 0: unknown. */

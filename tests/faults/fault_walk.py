@@ -41,7 +41,7 @@ ERRORS = {
     errno.ENOMEM: "malloc calloc realloc reallocarray mmap64 open_memstream setenv pthread_mutex_init pthread_attr_init "
     "poll ppoll getpwuid localtime_r gmtime_r inotify_add_watch epoll_ctl socketpair",
     errno.EIO: "close fclose fflush fgets getdelim __getdelim read write pread64 pwrite64 fstat64 stat64 lstat64 fstatat64 "
-    "readdir64 closedir unlink unlinkat rename ftruncate ftruncate64 readlink __realpath_chk fstatfs64 fstatvfs64 chdir "
+    "readdir64 closedir unlink unlinkat rename ftruncate ftruncate64 readlink __realpath_chk statfs64 fstatfs64 fstatvfs64 chdir "
     "flock isatty tcgetpgrp ioctl getsockopt access dup2 dlopen open open64 openat64 __open64_2 fopen64 opendir",
     errno.EMFILE: "open open64 openat64 __open64_2 fopen64 opendir fdopendir fdopen dup2 pipe2 eventfd signalfd timerfd_create "
     "inotify_init1 epoll_create1 socket socketpair fcntl fcntl64 syscall mkostemp64",
@@ -92,7 +92,7 @@ NOT_WALKED = {
     "strerror xpg_strerror_r gai_strerror errno_location ctype_b_loc ctype_tolower_loc ctype_toupper_loc nl_langinfo qsort "
     "random jrand48 srandom tzset umask stack_chk_fail libc_start_main libc_current_sigrtmax libc_current_sigrtmin time signal "
     "sigaddset sigemptyset sigfillset sigismember unsetenv rewind ferror fileno raise dirname inet_pton fnmatch strftime "
-    "explicit_bzero dlerror dlsym assert_fail cxa_finalize gmon_start ITM_deregisterTMCloneTable ITM_registerTMCloneTable "
+    "explicit_bzero sysconf dlerror dlsym assert_fail cxa_finalize gmon_start ITM_deregisterTMCloneTable ITM_registerTMCloneTable "
     "bind_textdomain_codeset textdomain dcgettext gettext bindtextdomain",
     "works on memory alone": "memchr memcmp memcpy memmem memmove memset stpcpy strcasecmp strchr strcmp strcpy strcspn strlen strncasecmp "
     "strncmp strncpy strpbrk strrchr strsep strspn strstr strtod strtoimax strtol strtoll strtoull wcwidth mbrtowc mbsrtowcs iconv "

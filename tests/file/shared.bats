@@ -305,6 +305,75 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     equals "$(files)" 0
 }
 
+# other_boot_id COMMAND...: in a container that has been given a boot id of its own.
+other_boot_id() {
+    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
+    echo 11111111-1111-1111-1111-111111111111 >"$T/boot_id"
+    # shellcheck disable=SC2016
+    unshare -m sh -c 'mount --bind "$T/boot_id" /proc/sys/kernel/random/boot_id && exec "$@"' sh "$@"
+}
+
+@test "a container with a boot id of its own: what is held on this kernel is held in both" {
+    local here there
+    for here in '' other_boot_id; do
+        there=other_boot_id
+        [ "$here" = '' ] || there=
+        $here dlock --acquire --owner=me -t 1h job
+        fails_with 75 'acquired by' $there dlock -v -n job echo wrong
+        run $there dlock --extend --owner=me -t 50m job
+        equals "$status" 0
+        $there dlock --release --owner=me job
+        $here dlock --hold-at-least=1h job true
+        fails_with 75 'kept by' $there dlock -v -n job echo wrong
+        dlock --force-release job
+    done
+    # Inside it, its own id tells as well as any.
+    run other_boot_id timeout 20 dlock job env -u DLOCK_HELD dlock -n job echo in
+    equals "$status $output" '0 in'
+    equals "$(files)" 0
+}
+
+# other_clock SECONDS COMMAND...: in a time namespace whose boot clock is so far ahead.
+other_clock() { unshare -T --boottime "$1" -f "${@:2}"; }
+has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespaces here'; }
+
+@test "another time namespace: a lease has the same end in all" {
+    has_other_clock
+    local here
+    for here in 7200 -300; do
+        other_clock "$here" dlock --acquire --owner=me -t 100s job
+        fails_with 75 'whose lease ends in 1m3' dlock -v -n job echo wrong
+        fails_with 75 'whose lease ends in 1m3' other_clock 100 dlock -v -n job echo wrong
+        dlock --extend --owner=me -t 200s job
+        fails_with 75 'whose lease ends in 3m1' other_clock "$here" dlock -v -n job echo wrong
+        dlock --release --owner=me job
+        dlock --hold-at-least=100s job true
+        fails_with 75 'for another 1m3' other_clock "$here" dlock -v -n job echo wrong
+        dlock --force-release job
+    done
+    other_clock -300 dlock --acquire --owner=me -t 1s job
+    wait_until 10 dlock -n job true
+    equals "$(files)" 0
+}
+
+@test "another time namespace: a head keeps its turn, and a lock inside the same lock does not wait" {
+    has_other_clock
+    share a job
+    dlock job true 3>&- 4>&- &
+    echo $! >"$T/head.pid"
+    wait_until 10 sh -c 'dlock --status --json job | grep -q "\"waiters\":1"'
+    kill -STOP "$(pid_of head)"
+    wait_until 10 is_frozen head
+    touch "$T/a.end"
+    wait "$(pid_of a)"
+    fails_with 75 'waited longer' other_clock 7200 dlock -v -n job touch "$T/ran"
+    kill -CONT "$(pid_of head)"
+    wait "$(pid_of head)"
+    run timeout 20 dlock job unshare -T --boottime 7200 -f env -u DLOCK_HELD dlock -n job echo in
+    equals "$status $output" '0 in'
+    equals "$(files)" 0
+}
+
 @test "where no boot has an id, a detached lease may be of any, but of none in which it would last longer than a lease can" {
     dlock --acquire --owner=me -t 1h job
     sed -i 's/^boot .*/boot /' "$F"

@@ -1,5 +1,6 @@
 #include "store/file/record.h"
 
+#include "process/procfs.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -49,14 +50,19 @@ static int64_t *number_at(struct raw *raw, size_t field)
     return (int64_t *)(void *)((char *)raw + number_fields[field].offset);
 }
 
+static struct deadline later(struct deadline from, int64_t ns)
+{
+    return ns >= 0 ? deadline_plus(from, (struct duration){ns}) : deadline_minus(from, (struct duration){-ns});
+}
+
 static void to_raw(const struct lock_record *record, struct raw *raw)
 {
     *raw = (struct raw){
         .record = *record,
         .fence = record->fence,
         .ttl = record->ttl.ns,
-        .expires = record->expires.boot_ns,
-        .hold = record->hold.boot_ns,
+        .expires = later(record->expires, -proc_boot_offset()).boot_ns,
+        .hold = later(record->hold, -proc_boot_offset()).boot_ns,
         .since = record->holder.since_wall_ms,
         .pid = record->holder.pid,
         .start = record->holder.pid_start,
@@ -78,8 +84,8 @@ static bool from_raw(const struct raw *raw, struct lock_record *record)
         return false;
     record->fence = raw->fence;
     record->ttl = (struct duration){raw->ttl};
-    record->expires = (struct deadline){raw->expires};
-    record->hold = (struct deadline){raw->hold};
+    record->expires = later((struct deadline){raw->expires}, proc_boot_offset());
+    record->hold = later((struct deadline){raw->hold}, proc_boot_offset());
     record->slots = (int)raw->slots;
     record->slot = (int)raw->slot;
     record->detached = raw->detached != 0;
@@ -177,11 +183,18 @@ bool lock_record_is_whole(const char *text)
     return strstr(text, "\nend\n") != NULL;
 }
 
+static bool is_of_kernel(const char *boot_id)
+{
+    return *boot_id != '\0' && *boot_id != '~';
+}
+
 bool lock_record_may_be_of(const struct lock_record *record, const char *boot_id)
 {
     static const struct duration most = {INT64_C(86400) * LEASE_MOST_DAYS * NS_PER_S};
     const char *of = record->holder.boot_id;
-    if (*of != '\0' && *boot_id != '\0')
-        return strcmp(of, boot_id) == 0;
+    if (*of != '\0' && strcmp(of, boot_id) == 0)
+        return true;
+    if (is_of_kernel(of) && is_of_kernel(boot_id))
+        return false;
     return !deadline_before(deadline_after(most), record->expires);
 }

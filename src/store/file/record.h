@@ -19,7 +19,7 @@ struct lock_record {
     int slot;  /* -1: none */
     int64_t fence;
     struct duration ttl;     /* with which it was taken */
-    struct deadline expires; /* on the boot clock of holder.boot_id */
+    struct deadline expires; /* on the boot clock of holder.boot_id; written as that of the first time namespace */
     struct deadline hold;    /* likewise: others are kept out until then, also when nobody has the file locked */
     bool detached;           /* it holds until `expires` though nobody has the file locked */
     bool released;           /* from here on only `hold` counts */
@@ -40,7 +40,7 @@ bool lock_record_parse(struct lock_record *record, const char *text);
 bool lock_record_is_whole(const char *text);
 
 /* Whether the deadlines in it may be of this boot. A boot whose id could not be
- * read, "", may be any: else a lock that is held would count as free. But it is
+ * read, "", or is a container's own (proc_boot_id()), may be any: else a lock that is held would count as free. But it is
  * none in which the lease would last longer than a lease can: where no boot has an
  * id, a lock is not kept for as long as the host once was up. */
 bool lock_record_may_be_of(const struct lock_record *record, const char *boot_id);

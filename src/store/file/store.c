@@ -24,7 +24,7 @@ void lock_store_path(const struct lock_store *store, char path[LOCK_FILE_PATH_SI
 const char *lock_store_boot_id(struct lock_store *store)
 {
     if (store->boot_id[0] == '\0')
-        (void)proc_read_line("/proc/sys/kernel/random/boot_id", store->boot_id, sizeof store->boot_id);
+        proc_boot_id(store->boot_id, sizeof store->boot_id);
     return store->boot_id;
 }
 

@@ -4,9 +4,9 @@
  * just got that byte is not taken for a ticket.
  *
  * The word: the head's number, whether there was room for it, and since when that
- * stands (milliseconds of the boot clock, which may wrap around: a word from weeks
- * ago costs two seconds at most). No time: it has lost its turn. All below that
- * number have lost theirs, too. A word from an older dlock, or of tickets long gone,
+ * stands (milliseconds of the boot clock, as it is in the first time namespace; they
+ * may wrap around: a word from weeks ago costs two seconds at most). No time: it has
+ * lost its turn. All below that number have lost theirs, too. A word from an older dlock, or of tickets long gone,
  * ends with the first one that joins an empty queue.
  *
  * Orders:
@@ -28,6 +28,8 @@
  *   The entry of the table goes to another lock, or there is none: nobody loses its
  *   turn, or two seconds later. */
 #include "store/file/ticket_queue.h"
+
+#include "process/procfs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -111,7 +113,7 @@ struct turn {
 
 static uint32_t now_ms(void)
 {
-    return ((uint32_t)(deadline_now().boot_ns / NS_PER_MS) & MS_MASK) | 1;
+    return ((uint32_t)((deadline_now().boot_ns - proc_boot_offset()) / NS_PER_MS) & MS_MASK) | 1;
 }
 
 static struct turn read_turn(const struct lock_entry *entry, uint64_t *word)
