@@ -62,7 +62,7 @@ is_free() { not dlock --status -q "$1"; }
 # What is not run: the page, the first line, and the reason.
 not_run() {
     cat <<'LIST'
-README.md|make check|it is what runs this
+README.md|./bootstrap --tests && make check|it is what runs this
 README.md|autoreconf -i|the build itself; make distcheck and packaging/check do it from the tarball
 LIST
 }

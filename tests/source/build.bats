@@ -26,24 +26,79 @@ openssl libssl-dev
 L
 }
 
-@test "bootstrap says what it will install, and refuses what it does not know" {
-    fails_with 1 "DLOCK_BOOTSTRAP is 'perhaps'; all, build and none are known" env DLOCK_BOOTSTRAP=perhaps "$SRC/bootstrap"
-    mkdir "$T/tree"
+# fresh_tree: a tree with nothing but bootstrap, in which building fails at once; a
+# system without packages, and a package manager NAME... that only notes what it is told.
+fresh_tree() {
+    local tool
+    mkdir -p "$T/tree" "$T/tools"
     cp "$SRC/bootstrap" "$T/tree"
-    # Tools that only tell: nothing is installed, and nothing is there to build.
-    printf '#!/bin/sh\nexit 1\n' >"$T/bin/dpkg-query"
-    printf '#!/bin/sh\necho "apt-get $*" >>"%s"\n' "$T/apt" >"$T/bin/apt-get"
-    printf '#!/bin/sh\nexec "$@"\n' >"$T/bin/sudo"
-    chmod +x "$T/bin/dpkg-query" "$T/bin/apt-get" "$T/bin/sudo"
-    fails_with 1 'bootstrap: installing with apt-get: gcc .*libhiredis-dev .*redis-server' "$T/tree/bootstrap"
+    for tool in cat dirname env id mktemp rm sh uname; do ln -sf "$(command -v "$tool")" "$T/tools"; done
+    for tool in dpkg-query rpm apk pacman; do rm -f "$T/tools/$tool"; done
+    rm -f "$T"/tools/{apt-get,dnf,zypper}
+    printf '#!/bin/sh\nexec "$@"\n' >"$T/tools/sudo"
+    for tool; do
+        # Asked whether a package is there, it says no; what it does is noted.
+        printf '#!/bin/sh\ncase "$1" in -q | info | -T) exit 1 ;; esac\necho "%s $*" >>"%s"\n' "$tool" "$T/told" >"$T/tools/$tool"
+    done
+    chmod +x "$T/tools/"*
+    rm -f "$T/told"
+}
+bootstrap() { PATH=$T/tools "$T/tree/bootstrap" "$@"; }
+
+@test "bootstrap lists what the build needs and installs that alone; the packages for tests need --tests" {
+    local manager
+    for manager in apt-get dnf zypper apk pacman; do
+        fresh_tree $manager
+        fails_with 1 "^bootstrap: to be installed with $manager: gcc make autoconf automake .*hiredis" bootstrap
+        [[ $output == *'failed: autoreconf'* && $output != *'for some tests'* ]]
+        grep -qE "^$manager .*gcc make autoconf automake .*hiredis" "$T/told"
+        not grep -qE 'bats|redis-server|valkey|php|zsh' "$T/told"
+        fresh_tree $manager
+        fails_with 1 'for some tests, as far as there are such packages: .*zsh' bootstrap --tests
+        grep -qE "^$manager .*bats" "$T/told"
+        grep -qE "^$manager .*zsh" "$T/told"
+        fresh_tree $manager
+        fails_with 1 'failed: autoreconf' bootstrap --no-install
+        run bootstrap --help --tests
+        equals "$status" 0
+        [[ $output == *--no-install* ]]
+        [ ! -e "$T/told" ]
+    done
+}
+
+@test "bootstrap: a package of one suite that cannot be installed is named, and keeps no other away" {
+    fresh_tree
+    printf '#!/bin/sh\ncase "$*" in *php*) exit 100 ;; esac\necho "$*" >>"%s"\n' "$T/told" >"$T/tools/apt-get"
+    chmod +x "$T/tools/apt-get"
+    fails_with 1 'cannot be installed: php-cli; tests that need it are skipped' bootstrap --tests
     [[ $output == *'failed: autoreconf'* ]]
-    grep -q 'install .*libhiredis-dev' "$T/apt"
-    rm "$T/apt"
-    fails_with 1 'bootstrap: installing with apt-get: gcc' env DLOCK_BOOTSTRAP=build "$T/tree/bootstrap"
-    not grep -q redis-server "$T/apt"
-    rm "$T/apt"
-    fails_with 1 'failed: autoreconf' env DLOCK_BOOTSTRAP=none "$T/tree/bootstrap"
-    [ ! -e "$T/apt" ]
+    grep -q 'install .* zsh$' "$T/told"
+}
+
+@test "bootstrap asks on a terminal before it installs, and -y answers" {
+    command -v script >/dev/null || skip 'no script(1)'
+    fresh_tree apt-get
+    run script -qec "PATH=$T/tools $T/tree/bootstrap" /dev/null <<<n
+    equals "$status" 1
+    [[ $output == *'install them? [Y/n]'*'nothing was installed'* ]]
+    [ ! -e "$T/told" ]
+    run script -qec "PATH=$T/tools $T/tree/bootstrap" /dev/null <<<y
+    [[ $output == *'failed: autoreconf'* ]]
+    grep -q 'install .*gcc' "$T/told"
+    rm "$T/told"
+    run script -qec "PATH=$T/tools $T/tree/bootstrap -y" /dev/null </dev/null
+    [[ $output != *'[Y/n]'* && $output == *'failed: autoreconf'* ]]
+    grep -q 'install .*gcc' "$T/told"
+}
+
+@test "bootstrap without a package manager that it knows says what to install by hand, and refuses other systems" {
+    fresh_tree
+    fails_with 1 'no apt-get, dnf, zypper, apk or pacman here' bootstrap
+    [[ $output == *hiredis*popt*libuuid*inih*OpenSSL* && $output != *autoreconf,* ]]
+    rm "$T/tools/uname"
+    printf '#!/bin/sh\necho Darwin\n' >"$T/tools/uname"
+    chmod +x "$T/tools/uname"
+    fails_with 1 'this is Darwin, and dlock needs Linux' bootstrap
 }
 
 @test "the program is hardened" {
@@ -204,8 +259,8 @@ copy_tree() {
         case $package in gcc | make | autoconf | automake | libc6-dev) continue ;; esac # debhelper and build-essential
         grep -qE "^ $package( |,)" "$SRC/debian/control" || { echo "not in debian/control: $package"; false; }
     done
-    for package in $(sed -n "s/^apt_test='\(.*\)'/\1/p" "$SRC/bootstrap"); do
-        [ "$package" != valgrind ] || continue # not a test of the suite
+    for package in $(sed -n "s/^apt_\(test\|optional\)='\(.*\)'/\2/p" "$SRC/bootstrap"); do
+        case $package in valgrind | php*) continue ;; esac # not a test of the suite; not in every release
         grep -qx " $package," "$SRC/debian/tests/control" || { echo "not in debian/tests/control: $package"; false; }
     done
     for package in $(sed -n "s/^apk_build='\(.*\)'/\1/p" "$SRC/bootstrap"); do
