@@ -254,3 +254,39 @@ P
     run grep -nE "string\.format\('[^']*%[0-9]*[di]" -r --include=*.lua "$TESTS/../src"
     equals "$output" ''
 }
+
+@test "nonsense that others write into the record of a holder who shares the lock is in nobody's way" {
+    local record
+    for record in '[]' '{}' '7' '{"take":{"a":1}}' '{"take":null,"slot":[1],"host":{},"fence":{},"hold":[],"released":{}}' \
+        '{"take":"x","slot":"1"}' '{"take":"x","slot":NaN}' '{"take":"x","slot":1e300}' '{"take":"x","host":[1],"user":{}}'; do
+        rm -f "$T/held" "$T/held.end"
+        hold_lock job -s -t 60s --owner=me
+        redis hset '{dlock:job}:meta' 'holder me' "$record" >/dev/null
+        dlock --extend --owner=me job
+        dlock -s -n job true
+        fails_with 75 'held by .*share' dlock -v -n job true
+        dlock --status job >/dev/null
+        kill -0 "$HOLDER"
+        end_hold
+        wait "$HOLDER"
+        dlock -n job true
+    done
+}
+
+@test "a holder without an end, which others have written into the set of those who share, holds until it is removed" {
+    hold_lock job -s -t 60s
+    redis zadd '{dlock:job}:holders' inf stranger -inf ghost >/dev/null
+    dlock -s -n job true
+    end_hold
+    wait "$HOLDER"
+    [ "$(redis pttl dlock:job)" -gt 60000 ]
+    fails_with 75 'held by' dlock -v -n job true
+    dlock --status job >/dev/null
+    dlock -w 60 job touch "$T/ran" 3>&- 4>&- &
+    local waiter=$! start
+    wait_until 10 eval '[ "$(redis zcard "{dlock:job}:queue")" = 1 ]'
+    start=$(now)
+    dlock --force-release job
+    wait "$waiter"
+    within 5000 "$start"
+}

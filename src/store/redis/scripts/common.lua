@@ -103,12 +103,25 @@ local function remember(request, answer)
   if not known.fence and not no_meta then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
 end
 
--- What meta knows of one who shares the lock; nil where that is nothing.
+-- What the fields of a record are, if they are there: text, unless it says otherwise.
+local RECORD_TYPES = {slot = 'number', released = 'boolean'}
+
+local function is_record(record)
+  if type(record) ~= 'table' or not record.take then return false end
+  for field, it in pairs(record) do
+    if type(it) ~= (RECORD_TYPES[field] or 'string') then return false end
+  end
+  local slot = record.slot or -1
+  return slot >= -1 and slot < 2147483648 and slot % 1 == 0
+end
+
+-- What meta knows of one who shares the lock; nil if that is nothing, or nothing that
+-- we would write.
 local function record_of(token)
   local text = redis.pcall('HGET', meta, 'holder ' .. token)
   if type(text) ~= 'string' then return nil end
-  local whole_record, record = pcall(cjson.decode, text)
-  return whole_record and type(record) == 'table' and record or nil
+  local decoded, record = pcall(cjson.decode, text)
+  return decoded and is_record(record) and record or nil
 end
 
 -- What an ACL says no to, with the command; false for all else. Redis before 7, 7.0,
@@ -127,9 +140,14 @@ local function allowed(reply, command)
   return reply
 end
 
+-- The end of a lease: "inf", which others may write, can be neither counted with nor sent.
+local function read_end(score)
+  return math.min(tonumber(score), 9007199254740992)
+end
+
 local function score_of(token)
   local score = allowed(redis.pcall('ZSCORE', holders, token), 'ZSCORE')
-  return type(score) == 'string' and tonumber(score) or nil
+  return type(score) == 'string' and read_end(score) or nil
 end
 
 -- How the lock stands to somebody with this token and take id ('': the token
@@ -183,7 +201,7 @@ end
 local function list_holders()
   local flat, list = allowed(redis.pcall('ZRANGE', holders, 0, -1, 'WITHSCORES'), 'ZRANGE'), {}
   if flat.err then return list end
-  for i = 1, #flat, 2 do list[#list + 1] = {flat[i], tonumber(flat[i + 1])} end
+  for i = 1, #flat, 2 do list[#list + 1] = {flat[i], read_end(flat[i + 1])} end
   return list
 end
 
@@ -194,13 +212,14 @@ local function settle_shared(now)
   -- removed cannot be read; where it cannot for another reason, somebody may be left.
   local last = redis.pcall('ZRANGE', holders, -1, -1, 'WITHSCORES')
   if last.err and not string.find(last.err, 'non local key', 1, true) then error(last.err .. ' (ZRANGE)', 0) end
-  if #last == 0 or tonumber(last[2]) <= now then
+  local ends = #last > 0 and read_end(last[2]) or 0
+  if ends <= now then
     redis.call('DEL', lock)
     if #last > 0 then redis.call('DEL', holders) end
     value = false
     return
   end
-  local left = whole(tonumber(last[2]) - now)
+  local left = whole(ends - now)
   redis.call('PEXPIRE', lock, left)
   redis.call('PEXPIRE', holders, left)
 end

@@ -155,8 +155,8 @@ local function free_slot(list)
   local taken = {}
   for _, holder in ipairs(list) do
     local record = record_of(holder[1])
-    if not record or not tonumber(record.slot) then return nil end
-    taken[tonumber(record.slot)] = true
+    if not record or not record.slot then return nil end
+    taken[record.slot] = true
   end
   for slot = 0, tonumber(slots) - 1 do
     if not taken[slot] then return slot end
@@ -176,7 +176,7 @@ local function join()
   local record = mine and record_of(token)
   if mine and again and record and record.take == id and not record.released then
     write_again('holder ' .. token, redis.call('HGET', meta, 'holder ' .. token))
-    return {'taken', record.fence, mine - now, tonumber(record.slot) or -1, mine}
+    return {'taken', record.fence, mine - now, record.slot or -1, mine}
   end
   if mode ~= known.mode or slots ~= known.slots then
     return refuse(left, left, record_of(last[1]), known.mode or 'shared')
