@@ -175,6 +175,38 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     equals "$(files)" 0
 }
 
+@test "a frozen sharer whose lease was released: who waits for all has the lock once the others have left" {
+    share frozen -s --owner=me -t 60s job
+    share other -s job
+    kill -STOP "$(pid_of frozen)"
+    wait_until 10 is_frozen frozen
+    dlock --release --owner=me job
+    hold first
+    dlock job -- "$T/first.sh" >/dev/null 2>&1 3>&- 4>&- &
+    echo $! >"$T/first.pid"
+    wait_until 10 sh -c 'dlock --status --json job | grep -q "\"waiters\":1"'
+    dlock job echo second >"$T/second" 2>&1 3>&- 4>&- &
+    echo $! >"$T/second.pid"
+    wait_until 10 sh -c 'dlock --status --json job | grep -q "\"waiters\":2"'
+    flock -s -n "$F" sh -c 'touch "$T/flock"; while [ ! -e "$T/flock.end" ]; do sleep 0.03; done' 3>&- 4>&- &
+    echo $! >"$T/flock.pid"
+    wait_until 10 test -e "$T/flock"
+    touch "$T/other.end"
+    wait "$(pid_of other)"
+    sleep 1.5 # flock(1) has it still, and is not passed by
+    [ ! -e "$T/first" ]
+    touch "$T/flock.end"
+    wait_until 10 test -e "$T/first"
+    [ ! -s "$T/second" ]
+    kill -CONT "$(pid_of frozen)"
+    touch "$T/first.end" "$T/frozen.end"
+    wait "$(pid_of first)"
+    wait "$(pid_of second)"
+    wait "$(pid_of frozen)" # it was released, not lost
+    equals "$(cat "$T/second")" second
+    equals "$(files)" 0
+}
+
 @test "taken away by force: the command is stopped, and another may have the lock at once" {
     share a -t 60s job
     run dlock --force-release job

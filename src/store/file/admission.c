@@ -16,7 +16,10 @@ void lock_survey(const struct lock_file *file, const char *boot_id, const char *
         survey->unreadable |= place.unreadable;
         if (survey->free_place < 0 && !held && place.locked == PLACE_UNLOCKED)
             survey->free_place = place.number;
-        if (!held || place.number == own)
+        if (place.number == own)
+            continue;
+        survey->released += !held && place.locked != PLACE_UNLOCKED;
+        if (!held)
             continue;
         if (survey->held == 0 || ends_before(&place, &survey->first))
             survey->first = place;

@@ -14,6 +14,7 @@
 
 struct lock_survey {
     int held;                      /* how many hold it, not counting the own place */
+    int released;                  /* how many have not noticed yet that their lock was released: their places are locked */
     struct lock_place first, last; /* those of them whose lease ends first and last */
     bool unreadable;               /* of some it is not known whether they hold it */
     bool same_token;               /* one of them has the token that was asked about */

@@ -34,7 +34,8 @@
  * A was released from outside: its record says so from before the file is
  *   removed, so that its check, which the removal wakes, tells a release from a
  *   loss. Until then, at most, A has its place locked: nobody gets its slot
- *   sooner. Among others that share the lock A does not count any more.
+ *   sooner. Among others that share the lock A does not count any more. Once nobody
+ *   else holds it, who takes it removes the file under A, which may be frozen.
  *
  * Who waits has a ticket in the file (store/file/ticket_queue.c), and the last holder to leave
  * keeps the file for that. With W waiting:
@@ -59,6 +60,7 @@
 #include "store/file/lease_ops.h"
 #include "store/file/look.h"
 #include "store/file/outside.h"
+#include "store/file/proc_locks.h"
 #include "util/text.h"
 
 #include <errno.h>
@@ -162,6 +164,19 @@ static void withdraw(struct file_backend *backend, int place)
     }
 }
 
+/* The kernel's lock of the file, which refuses us, is that of such holders alone; or else
+ * flock(1) may have it, too. */
+static bool is_held_by_released(const struct lock_file *file, const struct lock_survey *survey)
+{
+    enum { HOLDERS_MOST = 64 };
+    struct flock_file open_file;
+    struct flock_holder found[HOLDERS_MOST];
+    if (survey->held > 0 || survey->released == 0 || survey->released >= HOLDERS_MOST)
+        return false;
+    flock_file_of(file->fd, &open_file);
+    return flock_holders(&open_file, found, HOLDERS_MOST) <= (size_t)survey->released;
+}
+
 static enum lock_result take_in_section(struct file_backend *backend, const struct lock_request *request,
                                         struct lock_entry *entry, struct lock_survey *survey, struct deadline before,
                                         struct lease *lease, struct why *why)
@@ -174,6 +189,8 @@ static enum lock_result take_in_section(struct file_backend *backend, const stru
         return result;
     int place = request->mode == MODE_EXCLUSIVE ? 0 : survey->free_place;
     result = settle(backend, request, place, before, lease, why);
+    if (result == LOCK_HELD && is_held_by_released(file, survey) && lock_store_remove(file))
+        return LOCK_GONE;
     /* We may have been frozen, and the lock taken away by force. */
     if (result == LOCK_OK) {
         result = lock_file_verify(file, why);
