@@ -104,6 +104,8 @@ static enum lock_result await_more(struct redis_socket *sock, short events, cons
     if (errno != EAGAIN)
         return fail(sock, why, strerror(errno));
     enum lock_result result = await(sock, sock->tls != NULL ? redis_tls_events(sock->tls) : events, bound);
+    if (result == LOCK_OK && deadline_passed(bound.until)) /* a peer that sends without pause is always ready */
+        result = LOCK_UNAVAILABLE;
     if (result == LOCK_UNAVAILABLE)
         return fail(sock, why, too_late);
     if (result == LOCK_CANCELLED)

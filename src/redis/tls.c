@@ -32,6 +32,7 @@ struct redis_tls_session {
     SSL *ssl;
     bool has_certificate;
     int fd;
+    size_t vain;          /* bytes that have come since the last one that was given out */
     int error;            /* errno of the socket; 0: none, or its end */
     short events;         /* what the last EAGAIN waits for */
     unsigned long fault;  /* OpenSSL's code of what went wrong; 0: nothing */
@@ -52,10 +53,21 @@ static int socket_result(BIO *bio, struct redis_tls_session *session, ssize_t le
     return (int)length;
 }
 
+/* A peer may send for ever what OpenSSL passes over in a loop of its own, which no
+ * deadline ends: HelloRequests, even before it has shown a certificate, KeyUpdates,
+ * tickets. A chain of certificates may have 100 KB (SSL_CTX_set_max_cert_list(3)), a
+ * record 16 KB. */
+enum { VAIN_MOST_BYTES = 1 << 18 };
+
 static int socket_read(BIO *bio, char *bytes, int size)
 {
     struct redis_tls_session *session = openssl()->BIO_get_data(bio);
-    return socket_result(bio, session, recv(session->fd, bytes, (size_t)size, 0), BIO_FLAGS_READ);
+    ssize_t length = -1;
+    errno = EPROTO;
+    if (session->vain < VAIN_MOST_BYTES)
+        length = recv(session->fd, bytes, (size_t)size, 0);
+    session->vain += length > 0 ? (size_t)length : 0;
+    return socket_result(bio, session, length, BIO_FLAGS_READ);
 }
 
 static int socket_write(BIO *bio, const char *bytes, int size)
@@ -265,6 +277,7 @@ int redis_tls_handshake(struct redis_tls_session *session)
     session->established = result == 1;
     if (result != 1)
         return failed(session, result);
+    session->vain = 0;
     session->is_anonymous = !is_proven(session->ssl);
     errno = EPROTO;
     return session->is_anonymous ? -1 : 1;
@@ -279,7 +292,10 @@ ssize_t redis_tls_receive(struct redis_tls_session *session, void *bytes, size_t
 {
     openssl()->ERR_clear_error();
     int result = openssl()->SSL_read(session->ssl, bytes, cut(size));
-    return result > 0 ? result : failed(session, result);
+    if (result <= 0)
+        return failed(session, result);
+    session->vain = 0;
+    return result;
 }
 
 /* A server that refuses our certificate says so and closes, and what we send then
@@ -377,6 +393,10 @@ enum lock_result redis_tls_error(const struct redis_tls_session *session, struct
     if (session->is_anonymous) {
         why_set(why, "it shows no certificate, which a cipher of this host's openssl.cnf allows");
         return LOCK_REFUSED;
+    }
+    if (session->vain >= VAIN_MOST_BYTES) {
+        why_set(why, "TLS: it sends without end, and nothing of use");
+        return LOCK_UNAVAILABLE;
     }
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
         return refused_by_us(session, why);

@@ -8,6 +8,9 @@ Usage: listener.py PORT-FILE MODE [ARGUMENTS...]
   relay CERT KEY SOCKET TLS 1.3; passes all on to a server on a Unix socket
   old CERT KEY          TLS 1.1 alone
   anonymous             TLS 1.2 without a certificate; prints what it is told
+  flood                 sends HelloRequests without end
+  turn FILE CERT KEY SOCKET  as relay until FILE is there; then it ends all
+                        connections, and does as flood
 """
 import contextlib
 import os
@@ -18,12 +21,13 @@ import sys
 import threading
 
 port_file, mode = sys.argv[1:3]
+turn = sys.argv.pop(3) if mode == "turn" else "/nonexistent"
 
 
 def relay(tls, server):
     """In one thread, since OpenSSL's sessions are for one at a time."""
-    while True:
-        ready = [tls] if isinstance(tls, ssl.SSLSocket) and tls.pending() else select.select([tls, server], [], [])[0]
+    while not os.path.exists(turn):
+        ready = [tls] if isinstance(tls, ssl.SSLSocket) and tls.pending() else select.select([tls, server], [], [], 0.1)[0]
         for source in ready:
             data = source.recv(65536)
             if not data:
@@ -44,7 +48,17 @@ def context():
     return made
 
 
+def flood(client):
+    """Records of TLS 1.2, each full of handshake messages of type 0 and length 0."""
+    with contextlib.suppress(OSError), client:
+        while True:
+            client.sendall(b"\x16\x03\x03\x40\x00" + bytes(16384))
+
+
 def serve(client):
+    if mode == "flood" or os.path.exists(turn):
+        flood(client)
+        return
     if mode == "mute":
         client.recv(1 << 20)
         threading.Event().wait()

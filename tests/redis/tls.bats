@@ -374,6 +374,29 @@ for note in json.load(sys.stdin):
     [[ $output != *firewall* ]]
 }
 
+@test "a peer that floods the handshake is an outage, and ends no deadline: a run, a lease that is held, a quorum" {
+    local start status=0
+    start_tls_redis
+    listener flood
+    start=$(now)
+    fails_with 69 'TLS: it sends without end' timeout -k 1 10 dlock -r "rediss://localhost:$PORT" --outage=0 job touch "$T/ran"
+    within 3000 "$start"
+    [ ! -e "$T/ran" ]
+    redis-server --port 0 --unixsocket "$T/two.sock" --save '' --dir "$T" >/dev/null 2>&1 3>&- 4>&- &
+    echo $! >"$T/two.pid"
+    wait_until 20 redis_answers two
+    fails_with 0 'on 2 of 3 servers; .*sends without end' timeout -k 1 10 \
+        dlock -v -r "unix://$T/redis.sock" -r "unix://$T/two.sock" -r "rediss://localhost:$PORT" job true
+    listener turn "$T/turn" "$CERTS/server.pem" "$CERTS/server.key" "$T/redis.sock"
+    hold_lock job -r "rediss://localhost:$PORT" --ttl=3s --grace=300ms
+    start=$(now)
+    touch "$T/turn"
+    wait_until 20 not kill -0 "$HOLDER"
+    within 9000 "$start"
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+}
+
 # --- several servers ---------------------------------------------------------
 
 server_options() { echo --bind 127.0.0.1 --tls-cert-file "$CERTS/server.pem" --tls-key-file "$CERTS/server.key" \
