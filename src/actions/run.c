@@ -182,7 +182,7 @@ static int run_command(struct run *run)
     struct acquisition *lock = &run->lock;
     struct why why = {""};
     struct outcome outcome;
-    if (!command_env_set(&lock->lease, lock->backend->kind, run->options))
+    if (!command_env_set(&lock->lease, lock->backend->kind))
         return acquisition_give_back(lock, "out of memory");
     if (run->options->heartbeat && !open_heartbeat(run, &why))
         return acquisition_give_back(lock, why.text);

@@ -225,21 +225,6 @@ static bool user_path(char **path)
     return *path != NULL;
 }
 
-/* DLOCK_KEY, DLOCK_OWNER, DLOCK_TTL and DLOCK_BACKEND are set for the command by the dlock
- * around it (run/command_env.c), which notes what it set, and after a space what
- * stood there before, in DLOCK_TOLD_OWNER and so on. A value that is still the
- * one it set is a notice; what stood before it is the setting. */
-static const char *before_outer_dlock(const char *variable, const char *value)
-{
-    char name[ORIGIN_TEXT_SIZE + sizeof "TOLD_"];
-    snprintf(name, sizeof name, "DLOCK_TOLD_%s", variable + strlen("DLOCK_"));
-    const char *told = getenv(name);
-    size_t length = strlen(value);
-    if (told == NULL || strncmp(told, value, length) != 0 || (told[length] != '\0' && told[length] != ' '))
-        return value;
-    return told[length] == ' ' ? told + length + 1 : NULL;
-}
-
 /* Adds an option's DLOCK_ variable where it is set. One that is set to nothing is as
  * good as unset, as shells and units often can do no better. */
 static bool read_variable(const struct poptOption *option, const void *data)
@@ -250,11 +235,10 @@ static bool read_variable(const struct poptOption *option, const void *data)
     enum option_id id = (enum option_id)option->val;
     if (!option_configurable(id) || (option->argInfo & POPT_ARGFLAG_DOC_HIDDEN))
         return false;
-    char *given = getenv(origin_format(id, origin, name, sizeof name));
-    const char *value = given != NULL ? before_outer_dlock(name, given) : NULL;
+    char *value = getenv(origin_format(id, origin, name, sizeof name));
     bool added = value == NULL || *value == '\0' || settings_add(*to, id, value, origin);
-    if (given != NULL && id == OPT_REDIS)
-        url_cut_passwords(given); /* in its place: the command inherits it, and ps(1) shows it */
+    if (value != NULL && id == OPT_REDIS)
+        url_cut_passwords(value); /* in its place: the command inherits it, and ps(1) shows it */
     return !added;
 }
 
@@ -296,7 +280,8 @@ char *config_places(const struct settings *settings, enum option_id id, char tex
 /* --- variables that are no setting ----------------------------------------- */
 
 static const char *const set_for_commands[] = {
-    "DLOCK_NAME", "DLOCK_KEY", "DLOCK_FENCE", "DLOCK_EXPIRES_AT", "DLOCK_HELD", "DLOCK_SLOT", NULL,
+    "DLOCK_NAME", "DLOCK_FENCE", "DLOCK_EXPIRES_AT", "DLOCK_HELD", "DLOCK_SLOT",
+    "DLOCK_LOCK_KEY", "DLOCK_LOCK_OWNER", "DLOCK_LOCK_TTL", "DLOCK_LOCK_BACKEND", NULL,
 };
 
 static bool is_set_for_commands(const char *name)
@@ -304,7 +289,7 @@ static bool is_set_for_commands(const char *name)
     for (const char *const *known = set_for_commands; *known != NULL; known++)
         if (strcmp(*known, name) == 0)
             return true;
-    return strncmp(name, "DLOCK_TOLD_", 11) == 0 || strncmp(name, "DLOCK_HELD_", 11) == 0;
+    return false;
 }
 
 static bool has_variable(const struct poptOption *option, const void *data)

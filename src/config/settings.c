@@ -84,14 +84,6 @@ void settings_append(struct settings *settings, struct settings *more)
     more->first = NULL;
 }
 
-const char *settings_from_environment(const struct settings *settings, enum option_id id)
-{
-    for (const struct setting *setting = settings->first; setting != NULL; setting = setting->next)
-        if (setting->id == id && setting->origin.kind == ORIGIN_ENVIRONMENT)
-            return setting->text;
-    return NULL;
-}
-
 void settings_free(struct settings *settings)
 {
     while (settings->first != NULL) {

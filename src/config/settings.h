@@ -49,9 +49,6 @@ bool settings_join(struct settings *settings, enum option_id id);
 /* Moves all of `more` behind what is there. */
 void settings_append(struct settings *settings, struct settings *more);
 
-/* What the environment says of this option; NULL where it says nothing. */
-const char *settings_from_environment(const struct settings *settings, enum option_id id);
-
 void settings_free(struct settings *settings);
 
 /* SETTINGS_BAD_USAGE or SETTINGS_BAD_CONFIG, by where the setting was made. */

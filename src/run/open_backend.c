@@ -106,7 +106,7 @@ static void warn_degraded(const struct options *options, const struct messages *
 /* Inside a file lock it has been said, or was meant, already. */
 static bool inside_file_lock(void)
 {
-    const char *held = getenv("DLOCK_HELD"), *backend = getenv("DLOCK_BACKEND");
+    const char *held = getenv("DLOCK_HELD"), *backend = getenv("DLOCK_LOCK_BACKEND");
     return held != NULL && *held != '\0' && backend != NULL && strcmp(backend, "file") == 0;
 }
 
@@ -157,77 +157,17 @@ bool backend_choose(struct backend **backend, const struct options *options, con
     return opened(result, out, *status, &why);
 }
 
-static void file_at_outer_dlock(const char **file, const char *variable, struct origin origin)
-{
-    const char *outer = getenv(variable);
-    if (outer != NULL && origin.kind != ORIGIN_COMMAND_LINE)
-        *file = outer;
-}
-
-/* However they are set apart. */
-static bool is_same_words(const char *a, const char *b)
-{
-    static const char blank[] = " \t\r\n\v\f";
-    size_t length;
-    do {
-        a += strspn(a, blank);
-        b += strspn(b, blank);
-        length = strcspn(a, blank);
-        if (length != strcspn(b, blank) || memcmp(a, b, length) != 0)
-            return false;
-        a += length;
-        b += length;
-    } while (length > 0);
-    return true;
-}
-
-/* The place is told without its password: where ours is the same, it may have one. */
-static bool is_same_place(const char *url, const char *place)
-{
-    char *copy = url != NULL ? strdup(url) : NULL;
-    if (copy == NULL)
-        return false;
-    url_cut_passwords(copy);
-    bool same = is_same_words(copy, place);
-    explicit_bzero(copy, strlen(url));
-    free(copy);
-    return same;
-}
-
-/* The command line apart, an outer dlock knows best where its lock is. */
-static struct options at_outer_dlock(const struct options *options)
-{
-    struct options there = *options;
-    const char *place = getenv("DLOCK_HELD_AT");
-    if (place == NULL)
-        return there;
-    if (*place == '/' && options->origins[OPT_LOCK_DIR].kind != ORIGIN_COMMAND_LINE)
-        there.lock_dir = place;
-    if (strstr(place, "://") == NULL || options->origins[OPT_REDIS].kind == ORIGIN_COMMAND_LINE)
-        return there;
-    if (!is_same_place(options->redis, place))
-        there.redis = place;
-    file_at_outer_dlock(&there.cacert, "DLOCK_HELD_CACERT", options->origins[OPT_CACERT]);
-    file_at_outer_dlock(&there.cert, "DLOCK_HELD_CERT", options->origins[OPT_CERT]);
-    file_at_outer_dlock(&there.key, "DLOCK_HELD_KEY", options->origins[OPT_KEY]);
-    file_at_outer_dlock(&there.password_file, "DLOCK_HELD_PASSWORD_FILE", options->origins[OPT_PASSWORD_FILE]);
-    file_at_outer_dlock(&there.sentinel_password_file, "DLOCK_HELD_SENTINEL_PASSWORD_FILE",
-                        options->origins[OPT_SENTINEL_PASSWORD_FILE]);
-    return there;
-}
-
 bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options, const struct messages *out,
                      int *status)
 {
-    struct options there = at_outer_dlock(options);
     struct why why = {""};
     enum lock_result result = LOCK_INVALID;
     if (strcmp(kind, "redis") != 0) {
-        result = open_file(backend, &there, status, &why);
-    } else if (there.redis != NULL) {
-        result = open_redis(backend, &there, status, &why);
+        result = open_file(backend, options, status, &why);
+    } else if (options->redis != NULL) {
+        result = open_redis(backend, options, status, &why);
     } else {
-        why_set(&why, "the lock is in Redis, and nothing says where: a --redis of the outer dlock's command line is to be repeated");
+        why_set(&why, "the lock is in Redis, and none is configured here: repeat the --redis of the outer dlock, or set DLOCK_REDIS for both");
         *status = STATUS_CONFIG;
     }
     return opened(result, out, *status, &why);

@@ -36,7 +36,7 @@ struct call {
 enum extend_how { EXTEND_AT_LEAST, EXTEND_EXACTLY };
 
 struct backend {
-    const char *kind;                     /* "redis" or "file", as in DLOCK_BACKEND */
+    const char *kind;                     /* "redis" or "file", as in DLOCK_LOCK_BACKEND */
     bool never_calls; /* who waits asks again and again; that is no fault of the store */
     struct duration poll_least; /* how soon to ask again, the first time, for a lock that is held */
     /* A take was sent and nothing came back, so that the lock may be ours, now

@@ -14,7 +14,7 @@
  * a digest; NULL: it is another one. */
 static const char *hashed_name(const char *key, const char *rest)
 {
-    const char *outer_key = getenv("DLOCK_KEY");
+    const char *outer_key = getenv("DLOCK_LOCK_KEY");
     bool is_outer = name_is_digest(rest) && outer_key != NULL && strcmp(outer_key, key) == 0;
     return is_outer ? getenv("DLOCK_NAME") : NULL;
 }

@@ -173,7 +173,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
 }
 
 @test "--extend from another process: the holder adopts the new deadline" {
-    dlock -t 2s job -- sh -c 'echo "$DLOCK_OWNER" >"$T/token.tmp"; mv "$T/token.tmp" "$T/token"; sleep 4; echo end' >"$T/out" 3>&- 4>&- &
+    dlock -t 2s job -- sh -c 'echo "$DLOCK_LOCK_OWNER" >"$T/token.tmp"; mv "$T/token.tmp" "$T/token"; sleep 4; echo end' >"$T/out" 3>&- 4>&- &
     wait_until 10 test -e "$T/token"
     dlock --extend --owner="$(cat "$T/token")" -t 30s job
     wait $!
@@ -219,16 +219,16 @@ EOF
     equals "$status $output" '0 ok'
 }
 
-@test "where the outer dlock's command line says where the lock is, --extend and its like find it" {
-    local where=()
+@test "what the outer command line says of the store is repeated inside, for --extend and its like" {
+    local where=() status=1
     case $BACKEND in
-        redis) where=(--redis="$DLOCK_REDIS") ;;
+        redis) where=(--redis="$DLOCK_REDIS") status=78 ;;
         file) where=(--backend=file --lock-dir="$T/elsewhere") ;;
     esac
-    run timeout 20 env -u DLOCK_REDIS -u DLOCK_LOCK_DIR dlock "${where[@]}" -t 60s job -- \
-        sh -c 'dlock --current && dlock --extend -t 2h && dlock --extend job && dlock --release && echo ok'
-    equals "$status" 0
-    [[ $output == job*ok ]]
+    local outer=(env -u DLOCK_REDIS -u DLOCK_LOCK_DIR dlock "${where[@]}" -t 60s job --)
+    fails_with "$status" '' timeout 20 "${outer[@]}" dlock --extend
+    fails_with 0 '^ok$' timeout 20 "${outer[@]}" sh -c '
+        dlock --current "$@" && dlock --extend -t 2h "$@" && dlock --extend "$@" job && dlock --release "$@" && echo ok' sh "${where[@]}"
 }
 
 @test "released, and kept by --hold-at-least, is not held any more: nobody runs as if inside it" {

@@ -27,9 +27,9 @@ load backend
 }
 
 @test "options stand before and after the name, up to the command" {
-    run dlock -w 5 job -t 10 -v -- sh -c 'echo $DLOCK_TTL "$@"' sh -t 20
+    run dlock -w 5 job -t 10 -v -- sh -c 'echo $DLOCK_LOCK_TTL "$@"' sh -t 20
     [[ $output == *"10 -t 20"* ]]
-    run dlock job --ttl=10 sh -c 'echo $DLOCK_TTL'
+    run dlock job --ttl=10 sh -c 'echo $DLOCK_LOCK_TTL'
     equals "$output" 10
     run dlock -- job echo -t 20
     equals "$output" '-t 20'
@@ -83,22 +83,24 @@ load backend
 @test "the command is told of its lock" {
     run dlock --scope=team --prefix=p: -t 90s --owner=me job -- env
     grep -qx 'DLOCK_NAME=job' <<<"$output"
-    grep -qx 'DLOCK_KEY=p:team:job' <<<"$output"
-    grep -qx 'DLOCK_OWNER=me' <<<"$output"
-    grep -qx 'DLOCK_TTL=90' <<<"$output"
-    grep -qx "DLOCK_BACKEND=$BACKEND" <<<"$output"
+    grep -qx 'DLOCK_LOCK_KEY=p:team:job' <<<"$output"
+    grep -qx 'DLOCK_LOCK_OWNER=me' <<<"$output"
+    grep -qx 'DLOCK_LOCK_TTL=90' <<<"$output"
+    grep -qx "DLOCK_LOCK_BACKEND=$BACKEND" <<<"$output"
+    # None of them is the name of a setting, so that a dlock inside takes none for one.
+    grep -qE '^DLOCK_(KEY|OWNER|TTL|TOLD_.*|HELD_.*)=' <<<"$output" && false
     grep -qxE "DLOCK_HELD=$BACKEND me [0-9a-f-]{36} p:team:job" <<<"$output"
     grep -qxE 'DLOCK_FENCE=[1-9][0-9]{15}' <<<"$output"
     grep -qxE 'DLOCK_EXPIRES_AT=20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-9:]{8}Z' <<<"$output"
 }
 
 @test "a lease of less than a second is told to the millisecond" {
-    run dlock -t 1500ms job -- sh -c 'echo $DLOCK_TTL'
+    run dlock -t 1500ms job -- sh -c 'echo $DLOCK_LOCK_TTL'
     equals "$output" 1.500
 }
 
 @test "a lock inside a lock: both are held, both are told of, nothing is mixed up" {
-    run dlock -t 90 --owner=outer a -- dlock b -- sh -c 'echo "$DLOCK_HELD"; echo "$DLOCK_OWNER $DLOCK_TTL $DLOCK_NAME"'
+    run dlock -t 90 --owner=outer a -- dlock b -- sh -c 'echo "$DLOCK_HELD"; echo "$DLOCK_LOCK_OWNER $DLOCK_LOCK_TTL $DLOCK_NAME"'
     [ "$status" -eq 0 ]
     [[ ${lines[0]} =~ ^$BACKEND\ outer\ [0-9a-f-]{36}\ dlock:a$ ]]
     [[ ${lines[1]} =~ ^$BACKEND\ ([0-9a-f-]{36})\ [0-9a-f-]{36}\ dlock:b$ ]]
@@ -107,12 +109,12 @@ load backend
 
 @test "what the environment says of dlock counts inside a command of dlock's as well" {
     export DLOCK_TTL=7m
-    run dlock -t 90 a -- dlock b -- sh -c 'echo $DLOCK_TTL'
+    run dlock -t 90 a -- dlock b -- sh -c 'echo $DLOCK_LOCK_TTL'
     equals "$output" 420
-    run dlock a -- dlock b -- dlock c -- sh -c 'echo $DLOCK_TTL $DLOCK_BACKEND'
+    run dlock a -- dlock b -- dlock c -- sh -c 'echo $DLOCK_LOCK_TTL $DLOCK_LOCK_BACKEND'
     equals "$output" "420 $BACKEND"
     # And so does what is set in there.
-    run dlock a -- env DLOCK_TTL=8m dlock b -- sh -c 'echo $DLOCK_TTL'
+    run dlock a -- env DLOCK_TTL=8m dlock b -- sh -c 'echo $DLOCK_LOCK_TTL'
     equals "$output" 480
     # A lock inside goes where it would go outside.
     unset DLOCK_TTL
@@ -122,10 +124,10 @@ load backend
 }
 
 @test "each take has its own UUID v4" {
-    run dlock job -- sh -c 'echo $DLOCK_OWNER'
+    run dlock job -- sh -c 'echo $DLOCK_LOCK_OWNER'
     [[ $output =~ ^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$ ]]
     local first=$output
-    run dlock job -- sh -c 'echo $DLOCK_OWNER'
+    run dlock job -- sh -c 'echo $DLOCK_LOCK_OWNER'
     [ "$output" != "$first" ]
 }
 

@@ -9,7 +9,7 @@ setup() {
 }
 teardown() { common_teardown; }
 
-ttl() { dlock "$@" -- sh -c 'echo $DLOCK_TTL'; }
+ttl() { dlock "$@" -- sh -c 'echo $DLOCK_LOCK_TTL'; }
 
 @test "the command line beats the environment, which beats the user's file, which beats the system's" {
     export SYSTEM_CONF=$T/system.conf LD_PRELOAD=$HELPERS/fault_system_conf.so
@@ -210,7 +210,7 @@ C
 }
 
 @test "a variable set to nothing counts as unset, and unknown ones are passed over" {
-    DLOCK_TTL= DLOCK_NOSUCH=1 DLOCK_HELP=1 DLOCK_COMMAND=x run dlock job -- sh -c 'echo $DLOCK_TTL'
+    DLOCK_TTL= DLOCK_NOSUCH=1 DLOCK_HELP=1 DLOCK_COMMAND=x run dlock job -- sh -c 'echo $DLOCK_LOCK_TTL'
     equals "$output" 3600
 }
 

@@ -80,9 +80,9 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     printf 'grace = 1s\nwait = 7m\n' >"$SYSTEM_CONF"
     printf 'redis = unix://:topsecret@%s\noutage = 8s\n[lock job*]\nttl = 6m\n' "$T/redis.sock" >"$T/config/dlock/dlock.conf"
     chmod 600 "$T/config/dlock/dlock.conf"
-    DLOCK_CONNECT_TIMEOUT=2s DLOCK_REDSI=x DLOCK_TIMEOUT=3 DLOCK_HELD_AT=/x doctor --tree --owner=hidden -x job 2>/dev/null
+    DLOCK_CONNECT_TIMEOUT=2s DLOCK_REDSI=x DLOCK_TIMEOUT=3 DLOCK_LOCK_KEY=/x doctor --tree --owner=hidden -x job 2>/dev/null
     equals "$status" 64
-    DLOCK_CONNECT_TIMEOUT=2s DLOCK_REDSI=x DLOCK_TIMEOUT=3 DLOCK_HELD_AT=/x DLOCK_HOST=x doctor --owner=hidden -x jobs
+    DLOCK_CONNECT_TIMEOUT=2s DLOCK_REDSI=x DLOCK_TIMEOUT=3 DLOCK_LOCK_KEY=/x DLOCK_HOST=x doctor --owner=hidden -x jobs
     equals "$status" 0
     says '^configuration file ok: .*/dlock.conf: read ->'
     says "^configuration file ok: $T/config/dlock/dlock.conf: read"
@@ -98,7 +98,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     says '^configuration DLOCK_REDSI warn: this variable is no setting; did you mean DLOCK_REDIS\? '
     says '^configuration DLOCK_TIMEOUT warn: .*DLOCK_WAIT'
     says '^configuration DLOCK_HOST note: '
-    [[ $output != *DLOCK_HELD_AT* && $output != *secret* && $output != *hidden* && $json != *topsecret* ]]
+    [[ $output != *DLOCK_LOCK_KEY* && $output != *secret* && $output != *hidden* && $json != *topsecret* ]]
     doctor # without a name its section says nothing
     says '^configuration ttl ok: 1h \(default\)'
     [[ $output != *'configuration key'* ]]

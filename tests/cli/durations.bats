@@ -6,7 +6,7 @@ teardown() { common_teardown; }
 @test "durations are read as people write them" {
     local text seconds
     while read -r text seconds; do
-        run dlock --ttl="$text" job -- sh -c 'echo $DLOCK_TTL'
+        run dlock --ttl="$text" job -- sh -c 'echo $DLOCK_LOCK_TTL'
         equals "$text $output" "$text $seconds"
     done <<'T'
 90 90

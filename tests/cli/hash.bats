@@ -13,7 +13,7 @@ key() {
     local name=$1
     shift
     # shellcheck disable=SC2016
-    dlock --backend=file "$@" "$name" -- sh -c 'echo "$DLOCK_KEY"'
+    dlock --backend=file "$@" "$name" -- sh -c 'echo "$DLOCK_LOCK_KEY"'
 }
 
 # secret BYTE COUNT: a file with so many of these.
@@ -98,7 +98,7 @@ secret() {
 
 @test "--doctor tells the hashed key, and does not trust a secret that cannot be used" {
     export DLOCK_BACKEND=file
-    run dlock --hash=sha256 job -- sh -c 'echo "$DLOCK_KEY"'
+    run dlock --hash=sha256 job -- sh -c 'echo "$DLOCK_LOCK_KEY"'
     local key=$output
     run dlock --doctor --hash=sha256 --json job
     [[ $status -eq 0 && $output == *'"name":"key","result":"ok","found":"'"$key"'"'* ]]

@@ -170,7 +170,7 @@ END
     hint "^dlock: --id: unknown option; the lock's name is a word of its own" dlock --id foo touch ran
     hint "^dlock: --renew: unknown option; .*--heartbeat" dlock --renew job touch ran
     # A length of time without a unit is in seconds, as there.
-    run dlock --ttl=60 job sh -c 'echo $DLOCK_TTL'
+    run dlock --ttl=60 job sh -c 'echo $DLOCK_LOCK_TTL'
     equals "$status $output" '0 60'
 }
 

@@ -142,7 +142,7 @@ teardown() { common_teardown; }
     printf -v long '/%04999d' 0
     fails_with 77 'the lock directory /0+ has too long a path' dlock --lock-dir="$long" job touch "$T/ran"
     fails_with 78 'a --lock-file has too long a path' dlock --lock-file="$long" job touch "$T/ran"
-    fails_with 78 'a --redis of the outer dlock.s command line is to be repeated' \
+    fails_with 78 'the lock is in Redis, and none is configured here: repeat the --redis of the outer dlock, or set DLOCK_REDIS for both' \
         env -u DLOCK_BACKEND DLOCK_HELD='redis token take dlock:job' "$DLOCK" --extend
     [ ! -e "$T/ran" ]
 }

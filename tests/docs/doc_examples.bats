@@ -110,8 +110,8 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
 
 @test "README: both configurations are accepted, and the sections match" {
     configure README.md 'redis = redis://locks' redis://locks.example:6379/0 "unix://$T/redis.sock"
-    equals "$(dlock deploy:web printenv DLOCK_TTL)" 1200
-    equals "$(dlock other printenv DLOCK_TTL)" 3600
+    equals "$(dlock deploy:web printenv DLOCK_LOCK_TTL)" 1200
+    equals "$(dlock other printenv DLOCK_LOCK_TTL)" 3600
     local file
     mkdir etc && for file in password sentinel-password secret; do (umask 077 && echo 0123456789abcdef >etc/$file); done
     CERTS=$T/work/etc make_authority ca
@@ -236,8 +236,8 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
 
 @test "the configuration of the page: each section for its locks" {
     configure doc/dlock.conf.5 'redis = redis://locks' redis://locks.example:6379/0 "unix://$T/redis.sock"
-    equals "$(dlock cron:x printenv DLOCK_TTL)" 21600
-    equals "$(dlock deploy:x printenv DLOCK_TTL)" 1800
+    equals "$(dlock cron:x printenv DLOCK_LOCK_TTL)" 21600
+    equals "$(dlock deploy:x printenv DLOCK_LOCK_TTL)" 1800
     equals "$(dlock gpu printenv DLOCK_SLOT)" 0
     dlock --acquire cron:x >/dev/null
     fails_with 0 '^$' dlock cron:x echo ran

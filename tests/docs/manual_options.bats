@@ -101,7 +101,7 @@ for name, option in told.items():
     dlock --backend=file --acquire --owner=other job >/dev/null
     fails_with "$(default conflict-exit-code)" '' dlock --backend=file -n job true
     # shellcheck disable=SC2016
-    equals "$(dlock --on-degraded=proceed key -c 'echo $DLOCK_KEY $DLOCK_BACKEND')" "$(with_options 'print(re.sub(r"[.]Ql|:$", "", page["prefix"].default).strip())'):key file"
+    equals "$(dlock --on-degraded=proceed key -c 'echo $DLOCK_LOCK_KEY $DLOCK_LOCK_BACKEND')" "$(with_options 'print(re.sub(r"[.]Ql|:$", "", page["prefix"].default).strip())'):key file"
     fails_with 0 'dlock: key: no Redis' dlock key true # --on-degraded=warn
     # --stop-signal and --on-expire: the lease ends, the command is told by which signal.
     printf '#!/bin/sh\ntrap "echo TERM; exit" TERM\ni=0\nwhile [ $((i += 1)) -lt 400 ]; do sleep 0.05; done\n' >"$T/told"

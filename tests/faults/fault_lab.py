@@ -26,7 +26,7 @@ HANG_LIMIT, LEFT_LIMIT = 15.0, 8.0
 COMMAND_STATUS = 7
 
 COMMAND = """#!/bin/sh
-echo "start $$ $DLOCK_OWNER $NOTIFY_SOCKET" >"$WALK/up"
+echo "start $$ $DLOCK_LOCK_OWNER $NOTIFY_SOCKET" >"$WALK/up"
 read -r go <"$WALK/down"
 echo "end $go" >"$WALK/up"
 exit %d

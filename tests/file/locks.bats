@@ -436,7 +436,7 @@ holder_is_found() {
     run dlock -r "unix://$T/nowhere" --outage=0 --lock-dir="$D" job touch "$T/ran"
     equals "$status" 69
     [ ! -e "$T/ran" ]
-    run dlock -r "unix://$T/nowhere" --outage=0 --lock-dir="$D" --fallback=file job -- sh -c 'echo $DLOCK_BACKEND'
+    run dlock -r "unix://$T/nowhere" --outage=0 --lock-dir="$D" --fallback=file job -- sh -c 'echo $DLOCK_LOCK_BACKEND'
     equals "$status" 0
     [[ $output == *'Redis is not to be had ('*'No such file'*'): --fallback=file takes a lock that holds on this host alone'*$'\nfile' ]]
     # The wait goes on, it does not begin anew.

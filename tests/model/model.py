@@ -53,7 +53,7 @@ KNOWN = set()
 LOCKS = [(None, "j1"), (None, "j2"), (None, "j3"), ("s", "j1"), ("s", "j2")]
 TOKENS = "ABCDE"
 HOLDER_TTL, HOLDER_GRACE = 86400.0, 0.1
-SAY_WHAT_IS_HELD = 'echo "$DLOCK_OWNER $DLOCK_FENCE ${DLOCK_SLOT:--}"; '
+SAY_WHAT_IS_HELD = 'echo "$DLOCK_LOCK_OWNER $DLOCK_FENCE ${DLOCK_SLOT:--}"; '
 
 
 def now():

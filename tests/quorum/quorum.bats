@@ -45,7 +45,7 @@ ends_with() {
 
 @test "three servers: taken on all, with the command's fence, released on all" {
     quorum 3
-    printf '#!/bin/sh\necho $DLOCK_OWNER $DLOCK_FENCE $DLOCK_BACKEND >"$T/seen"\nexec "$T/held.sh"\n' >"$T/see.sh"
+    printf '#!/bin/sh\necho $DLOCK_LOCK_OWNER $DLOCK_FENCE $DLOCK_LOCK_BACKEND >"$T/seen"\nexec "$T/held.sh"\n' >"$T/see.sh"
     chmod +x "$T/see.sh"
     hold held
     dlock -v job "$T/see.sh" 2>"$T/held.err" 3>&- 4>&- &
@@ -71,7 +71,7 @@ ends_with() {
     quorum 3
     local all=$DLOCK_REDIS
     unset DLOCK_REDIS
-    DLOCK_REDIS="unix://$T/none.sock" dlock -r "$(url 1)" -r "$(url 2)" job --redis="$(url 3)" -- sh -c 'unset DLOCK_REDIS
+    DLOCK_REDIS="unix://$T/none.sock" dlock -r "$(url 1)" -r "$(url 2)" job --redis="$(url 3)" -- env DLOCK_REDIS="$all" sh -c '
         dlock --current && dlock --extend --ttl=2h && dlock --release' >"$T/out"
     grep -q '^job (redis), lease ends' "$T/out"
     for i in 1 2 3; do is_free_on $i; done

@@ -121,7 +121,7 @@ end_move() {
         lock=$(name $node)
         for seed in 1 2 3; do
             export DLOCK_REDIS=redis+cluster://127.0.0.1:${PORT[seed]}
-            equals "$(dlock "$lock" -- sh -c 'echo "$DLOCK_BACKEND"; dlock "$0" echo nested' "$lock")" $'redis\nnested'
+            equals "$(dlock "$lock" -- sh -c 'echo "$DLOCK_LOCK_BACKEND"; dlock "$0" echo nested' "$lock")" $'redis\nnested'
             equals "$(dlock -s "$lock" -- dlock -s -n "$lock" echo shared)" shared
             equals "$(dlock --slots=2 "$lock" -- sh -c 'echo "$DLOCK_SLOT"')" 0
         done
