@@ -2,6 +2,8 @@
 
 #include "util/text.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -9,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -16,16 +19,64 @@
 /* How long to wait for a stderr that takes nothing: a pager, Ctrl-S, a logger
  * that hangs. The lease does not wait for them: this is less than the grace of
  * all but the shortest leases. */
-enum { PATIENCE_MS = 20 };
+static const struct duration patience = {20 * NS_PER_MS};
 
-/* One write(2) of less than PIPE_BUF, so that lines of many processes do not
- * mix, and so that it does not block once there is room. Where stderr is gone
- * or full there is nobody to tell, and the line is dropped. */
+/* The pipe may be another user's, which cannot be opened anew, but whatever
+ * has it open can splice(2) to it without waiting. */
+static ssize_t write_to_pipe(const char *bytes, size_t length)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return write(STDERR_FILENO, bytes, length);
+    ssize_t written = write(ends[1], bytes, length);
+    if (written > 0)
+        written = splice(ends[0], NULL, STDERR_FILENO, NULL, (size_t)written, SPLICE_F_NONBLOCK);
+    int error = errno;
+    close(ends[0]);
+    close(ends[1]);
+    errno = error;
+    /* A sandbox may not know it. */
+    return written < 0 && (error == EINVAL || error == ENOSYS) ? write(STDERR_FILENO, bytes, length) : written;
+}
+
+static ssize_t write_to_terminal(const char *bytes, size_t length)
+{
+    int fd = open("/proc/self/fd/2", O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    ssize_t written = write(fd >= 0 ? fd : STDERR_FILENO, bytes, length);
+    int error = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    return written;
+}
+
+/* The command and others write to the same open file, and it is theirs whether that
+ * blocks. They may have filled it since there was room. */
+static ssize_t write_without_waiting(const char *bytes, size_t length)
+{
+    struct stat file = {0};
+    if (fstat(STDERR_FILENO, &file) == 0 && S_ISSOCK(file.st_mode))
+        return send(STDERR_FILENO, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (S_ISFIFO(file.st_mode))
+        return write_to_pipe(bytes, length);
+    if (S_ISCHR(file.st_mode) && isatty(STDERR_FILENO) == 1)
+        return write_to_terminal(bytes, length);
+    return write(STDERR_FILENO, bytes, length);
+}
+
+/* In one piece of less than PIPE_BUF, so that lines of many processes do not mix.
+ * If stderr is gone or full there is nobody to tell, and the line is dropped. */
 bool message_write(const char *bytes, size_t length)
 {
+    struct deadline until = deadline_after(patience);
     struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
-    return poll(&fd, 1, PATIENCE_MS) == 1 && (fd.revents & POLLOUT) != 0 &&
-           write(STDERR_FILENO, bytes, length) == (ssize_t)length;
+    ssize_t written;
+    do {
+        if (poll(&fd, 1, deadline_poll_ms(until)) != 1 || (fd.revents & POLLOUT) == 0)
+            return false;
+        written = write_without_waiting(bytes, length);
+    } while (written < 0 && errno == EAGAIN && !deadline_passed(until));
+    return written == (ssize_t)length;
 }
 
 /* $JOURNAL_STREAM is the device and inode of the stream that systemd gave the

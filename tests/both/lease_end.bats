@@ -144,6 +144,21 @@ load backend
     equals "$status" 124
 }
 
+@test "a stderr that the command fills while dlock writes to it does not put off the stop: pipe, socket, terminal" {
+    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
+    LD_PRELOAD='' run timeout -s KILL 60 python3 - <<'P'
+import os, socket, subprocess
+ends = [os.pipe(), [s.detach() for s in socket.socketpair()], os.openpty()]
+environ = dict(os.environ, LD_PRELOAD=os.environ["HELPERS"] + "/fault_stderr_fills.so")
+for reader, writer in ends:
+    dlock = subprocess.Popen(["dlock", "-v", "-t", "1s", "--grace=200ms", "job", "sh", "-c", 'trap "" TERM; while :; do sleep 0.01; done'],
+                             stderr=writer, env=environ)
+    try: print(dlock.wait(15))
+    except subprocess.TimeoutExpired: print("hangs"); dlock.kill()
+P
+    equals "$output" $'124\n124\n124'
+}
+
 @test "a stderr that takes nothing does not put off the stop" {
     run python3 - <<'P'
 import fcntl, os, subprocess, time

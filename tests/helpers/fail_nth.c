@@ -244,6 +244,8 @@ WRAP(posix_fallocate64, int, failing_errno, (int fd, off64_t at, off64_t size), 
 WRAP(flock, int, -1, (int fd, int operation), (fd, operation))
 WRAP(dup2, int, -1, (int from, int to), (from, to))
 WRAP(pipe2, int, -1, (int ends[2], int flags), (ends, flags))
+WRAP(splice, ssize_t, -1, (int from, off64_t *from_at, int to, off64_t *to_at, size_t size, unsigned flags),
+     (from, from_at, to, to_at, size, flags))
 WRAP(isatty, int, 0, (int fd), (fd))
 WRAP(tcgetpgrp, pid_t, -1, (int fd), (fd))
 WRAP_MOVE(read, (int fd, void *bytes, size_t size), (fd, bytes, size), POLLIN)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -144,6 +145,33 @@ int access(const char *path, int mode)
         return -1;
     }
     return real(path, mode);
+}
+#elif defined FAULT_stderr_fills
+/* Right after poll(2) has found room in stderr, another process fills it. */
+static bool fill(int fd)
+{
+    char bytes[4096] = {0};
+    while (write(fd, bytes, sizeof bytes) > 0)
+        continue;
+    while (write(fd, bytes, 1) > 0)
+        continue;
+    return close(fd) == 0;
+}
+int poll(struct pollfd *fds, nfds_t count, int timeout)
+{
+    int (*real)(struct pollfd *, nfds_t, int);
+    *(void **)&real = dlsym(RTLD_NEXT, "poll");
+    int ready = real(fds, count, timeout);
+    if (count == 1 && fds->fd == 2 && ready == 1 && (fds->revents & POLLOUT) != 0) {
+        char bytes[4096] = {0};
+        int fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        if (fd >= 0)
+            fill(fd);
+        else
+            while (send(2, bytes, sizeof bytes, MSG_DONTWAIT) > 0)
+                continue;
+    }
+    return ready;
 }
 #elif defined FAULT_recv
 /* The first word that dlock's own process waits for is lost. */
