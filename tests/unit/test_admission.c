@@ -1,0 +1,161 @@
+/* Who may have a lock file beside its holders: modes, slots, owner tokens. */
+#include "unit.h"
+
+#include "store/file/admission.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { E = MODE_EXCLUSIVE, S = MODE_SHARED, N = MODE_SLOTS };
+
+/* The lock as a survey finds it, and a request that meets it. */
+static const struct {
+    const char *name;
+    int held, mode, slots; /* mode -1: a record that cannot be read */
+    int free_place;
+    bool same_token;
+    int asked, asked_slots;
+    bool admits, has_room, conflicts;
+} cases[] = {
+    {"free: exclusive", 0, 0, 0, 0, false, E, 0, true, true, false},
+    {"free: shared", 0, 0, 0, 0, false, S, 0, true, true, false},
+    {"free: slots", 0, 0, 0, 0, false, N, 3, true, true, false},
+    {"exclusive and exclusive", 1, E, 0, 1, false, E, 0, false, false, false},
+    {"exclusive and shared", 1, E, 0, 1, false, S, 0, false, false, false},
+    {"exclusive and slots", 1, E, 0, 1, false, N, 3, false, false, false},
+    {"shared and exclusive", 1, S, 0, 1, false, E, 0, false, false, true},
+    {"shared and shared", 1, S, 0, 1, false, S, 0, true, true, false},
+    {"shared by many", 1000, S, 0, 1000, false, S, 0, true, true, false},
+    {"shared by as many as there are places", LOCK_PLACES_MOST, S, 0, LOCK_PLACES_MOST, false, S, 0, false, false, false},
+    {"shared and slots", 1, S, 0, 1, false, N, 3, false, false, true},
+    {"slots and exclusive", 1, N, 3, 1, false, E, 0, false, false, true},
+    {"slots and shared", 1, N, 3, 1, false, S, 0, false, false, true},
+    {"slots, one of them is free", 2, N, 3, 2, false, N, 3, true, true, false},
+    {"slots, the first of them is free", 2, N, 3, 0, false, N, 3, true, true, false},
+    {"slots, none of them is free", 3, N, 3, 3, false, N, 3, false, false, false},
+    {"more slots than there are", 2, N, 3, 2, false, N, 5, false, false, true},
+    {"fewer slots than there are", 1, N, 3, 1, false, N, 2, false, false, true},
+    {"one slot, and it is free", 0, 0, 0, 0, false, N, 1, true, true, false},
+    {"one slot, and it is held", 1, N, 1, 1, false, N, 1, false, false, false},
+    {"a holder that is not known, and exclusive", 1, -1, 0, 1, false, E, 0, false, false, false},
+    {"a holder that is not known, and shared", 1, -1, 0, 1, false, S, 0, false, false, false},
+    {"a holder that is not known, and slots", 1, -1, 0, 1, false, N, 3, false, false, false},
+    {"shared with the same owner token", 1, S, 0, 1, true, S, 0, false, true, false},
+    {"a slot with the same owner token", 1, N, 3, 1, true, N, 3, false, true, false},
+};
+
+TEST(test_rules)
+{
+    FOR_ROWS(row, cases) {
+        static struct lock_survey survey;
+        struct lock_request request = {.mode = (enum lock_mode)row->asked, .slots = row->asked_slots};
+        survey = (struct lock_survey){.held = row->held, .free_place = row->free_place, .same_token = row->same_token};
+        survey.first.known = survey.last.known = row->held > 0 && row->mode >= 0;
+        survey.first.record.mode = survey.last.record.mode = row->mode >= 0 ? (enum lock_mode)row->mode : MODE_EXCLUSIVE;
+        survey.first.record.slots = survey.last.record.slots = row->slots;
+        row_int(row->name, lock_survey_admits(&survey, &request), row->admits);
+        row_int(row->name, lock_survey_has_room(&survey, request.mode, request.slots), row->has_room);
+        row_int(row->name, lock_survey_conflicts(&survey, &request), row->conflicts);
+    }
+}
+
+/* A lock file in memory, whose holders need no process: their leases are detached. */
+static struct lock_file a_file(void)
+{
+    struct lock_file file = {.path = "memory", .fd = memfd_create("lock", MFD_CLOEXEC)};
+    assert_true(file.fd >= 0);
+    return file;
+}
+
+static void put(struct lock_file *file, int place, const char *token, int mode, int seconds)
+{
+    static struct lock_record record;
+    struct why why;
+    record = (struct lock_record){.key = "k", .mode = (enum lock_mode)mode, .slots = mode == N ? 5 : 0, .slot = place,
+                                  .detached = true, .expires = deadline_after(DURATION_S(seconds)),
+                                  .holder = {.known = true, .boot_id = "boot", .pid = 100 + place}};
+    snprintf(record.token, sizeof record.token, "%s", token);
+    assert_int_equal(lock_file_write(file, place, &record, &why), LOCK_OK);
+    file->size = lseek(file->fd, 0, SEEK_END);
+}
+
+TEST(test_survey)
+{
+    static const struct {
+        const char *name;
+        int places[4]; /* how many seconds the lease of each has left; 0: it is over; -1: none was there */
+        int own;
+        const char *token; /* that of place N is "N" */
+        int held, first, last, free_place;
+        bool same_token;
+    } rows[] = {
+        {"nobody", {-1, -1, -1, -1}, -1, "x", 0, -1, -1, 0, false},
+        {"one", {50, -1, -1, -1}, -1, "x", 1, 0, 0, 1, false},
+        {"three: whose lease ends first, and last", {50, 20, 90, -1}, -1, "x", 3, 1, 2, 3, false},
+        {"the lowest that is free", {50, 0, 90, -1}, -1, "x", 2, 0, 2, 1, false},
+        {"the first is over", {0, 20, -1, -1}, -1, "x", 1, 1, 1, 0, false},
+        {"all are over", {0, 0, 0, -1}, -1, "x", 0, -1, -1, 0, false},
+        {"the own place does not count", {50, 20, 90, -1}, 1, "x", 2, 0, 2, 3, false},
+        {"only the own place", {50, -1, -1, -1}, 0, "x", 0, -1, -1, 1, false},
+        {"one with this token", {50, 20, -1, -1}, -1, "1", 2, 1, 0, 2, true},
+        {"with this token, and over", {50, 0, -1, -1}, -1, "1", 1, 0, 0, 1, false},
+        {"with this token, in the own place", {50, 20, -1, -1}, 1, "1", 1, 0, 0, 2, false},
+    };
+    FOR_ROWS(row, rows) {
+        static struct lock_survey survey;
+        char token[2] = "0";
+        struct lock_file file = a_file();
+        for (int place = 0; place < 4 && row->places[place] >= 0; place++) {
+            token[0] = (char)('0' + place);
+            put(&file, place, token, N, row->places[place]);
+        }
+        lock_survey(&file, "boot", row->token, row->own, &survey);
+        row_int(row->name, survey.held, row->held);
+        row_int(row->name, survey.free_place, row->free_place);
+        row_int(row->name, survey.same_token, row->same_token);
+        row_false(row->name, survey.unreadable);
+        if (row->held > 0) {
+            row_int(row->name, survey.first.number, row->first);
+            row_int(row->name, survey.last.number, row->last);
+        }
+        lock_survey(&file, "another boot", row->token, row->own, &survey);
+        row_int(row->name, survey.held, 0);
+        close(file.fd);
+    }
+}
+
+TEST(test_told_holder)
+{
+    struct lock_file file = a_file();
+    struct lock_request shared = {.mode = MODE_SHARED}, slots = {.mode = MODE_SLOTS, .slots = 5};
+    static struct lock_survey survey;
+    struct holder holder;
+    snprintf(shared.self.boot_id, sizeof shared.self.boot_id, "boot");
+    slots.self = shared.self;
+    lock_survey(&file, "boot", "x", -1, &survey);
+    lock_survey_holder(&survey, &slots, &holder);
+    row_false("nobody", holder.known);
+    put(&file, 0, "a", N, 50);
+    put(&file, 1, "b", N, 20);
+    put(&file, 2, "c", N, 90);
+    lock_survey(&file, "boot", "x", -1, &survey);
+    lock_survey_holder(&survey, &slots, &holder);
+    row_int("in the same mode: the one that ends first", holder.pid, 101);
+    row_true("in the same mode: the one that ends first", holder.left.ns > 10 * NS_PER_S && holder.left.ns <= 20 * NS_PER_S);
+    row_true("of this boot", holder.expires);
+    row_true("a detached one", holder.detached && !holder.kept);
+    row_int("how many come first", holder.ahead, -1);
+    lock_survey_holder(&survey, &shared, &holder);
+    row_int("in another mode: the one that ends last", holder.pid, 102);
+    close(file.fd);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        ENTRY("exclusive excludes all, shared goes with shared, slots with as many slots, a token once", test_rules),
+        ENTRY("a survey counts who holds places, of this boot, beside the own one", test_survey),
+        ENTRY("the holder that is told is the one to wait for", test_told_holder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,274 @@
+/* What a majority of servers makes of what each of them says. */
+#include "unit.h"
+
+#include "store/quorum/quorum.h"
+
+static struct quorum quorum;
+
+/* One letter a server: Ok, Held, Gone, Foreign, reLeased, Unavailable, Refused, Invalid,
+ * System, Cancelled. */
+static enum lock_result result_of(char letter)
+{
+    static const char letters[] = "OHGFLURISC";
+    static const enum lock_result results[] = {LOCK_OK,          LOCK_HELD,    LOCK_GONE,    LOCK_FOREIGN, LOCK_RELEASED,
+                                               LOCK_UNAVAILABLE, LOCK_REFUSED, LOCK_INVALID, LOCK_SYSTEM,  LOCK_CANCELLED};
+    const char *at = strchr(letters, letter);
+    assert_non_null(at);
+    return results[at - letters];
+}
+
+/* `had`: + for each server that granted our take. */
+static void say(const char *results, const char *had)
+{
+    memset(&quorum, 0, sizeof quorum);
+    quorum.count = (int)strlen(results);
+    quorum.need = quorum.count / 2 + 1;
+    for (int i = 0; i < quorum.count; i++) {
+        struct quorum_member *member = &quorum.members[i];
+        member->result = result_of(results[i]);
+        member->standing = had == NULL || had[i] == '+' ? MEMBER_GRANTS : MEMBER_WITHOUT;
+        why_set(&member->why, "server %d", i + 1);
+    }
+}
+
+TEST(test_counts)
+{
+    static const struct {
+        const char *results;
+        struct quorum_count count;
+    } rows[] = {
+        {"OOO", {.ok = 3}},
+        {"OHG", {.ok = 1, .held = 1, .lost = 1}},
+        {"GFL", {.lost = 3}},
+        {"RIS", {.bad = 3}},
+        {"UCO", {.ok = 1, .silent = 2}},
+        {"OOHHUURRG", {.ok = 2, .held = 2, .silent = 2, .bad = 2, .lost = 1}},
+    };
+    FOR_ROWS(row, rows) {
+        say(row->results, NULL);
+        struct quorum_count count = quorum_count_all(&quorum);
+        row_int(row->results, count.ok, row->count.ok);
+        row_int(row->results, count.held, row->count.held);
+        row_int(row->results, count.lost, row->count.lost);
+        row_int(row->results, count.bad, row->count.bad);
+        row_int(row->results, count.silent, row->count.silent);
+        row_int(row->results, count.open, 0);
+    }
+}
+
+TEST(test_answer)
+{
+    static const struct {
+        const char *results;
+        bool cancelled;
+        enum lock_result answer;
+        const char *why;
+    } rows[] = {
+        {"OOO", false, LOCK_OK, ""},
+        {"OOU", false, LOCK_OK, ""},
+        {"OOUUO", false, LOCK_OK, ""},
+        {"OOO", true, LOCK_OK, ""},
+        {"OUU", false, LOCK_UNAVAILABLE, "2 of 3 servers cannot be asked, and 2 are needed: server 2; server 3"},
+        {"UUU", false, LOCK_UNAVAILABLE, "3 of 3 servers"},
+        {"OUU", true, LOCK_CANCELLED, ""},
+        {"OOUUU", false, LOCK_UNAVAILABLE, "3 of 5 servers cannot be asked, and 3 are needed"},
+        {"RUU", false, LOCK_UNAVAILABLE, "server 1; server 2; server 3"},
+        {"ORR", false, LOCK_REFUSED, "2 of 3 servers"},
+        {"RRR", false, LOCK_REFUSED, "3 of 3 servers"},
+        {"OII", false, LOCK_INVALID, "2 of 3 servers"},
+        {"RII", false, LOCK_REFUSED, "3 of 3 servers"},
+        {"OSS", false, LOCK_SYSTEM, "2 of 3 servers"},
+        {"OOIIR", false, LOCK_REFUSED, "3 of 5 servers"},
+        {"OOIIU", false, LOCK_UNAVAILABLE, "3 of 5 servers"},
+        {"OHU", false, LOCK_UNAVAILABLE, "1 of 3 servers cannot be asked, and 2 are needed: server 3"},
+    };
+    FOR_ROWS(row, rows) {
+        struct why why = {""};
+        say(row->results, NULL);
+        row_int(row->results, quorum_answer(&quorum, row->cancelled, &why), row->answer);
+        row_has(row->results, why.text, row->why);
+    }
+}
+
+TEST(test_verdict)
+{
+    static const struct {
+        const char *name, *results, *had;
+        bool cancelled;
+        enum lock_result verdict;
+        const char *why;
+    } rows[] = {
+        {"all have it", "OOO", "+++", false, LOCK_OK, ""},
+        {"one has lost it", "OOG", "+++", false, LOCK_OK, ""},
+        {"one does not answer", "OOU", "+++", false, LOCK_OK, ""},
+        {"two do not answer: they may have it", "OUU", "+++", false, LOCK_UNAVAILABLE, "2 of 3 servers cannot be asked"},
+        {"none answers", "UUU", "+++", false, LOCK_UNAVAILABLE, "3 of 3"},
+        {"the same, cut short by the caller", "OUU", "+++", true, LOCK_CANCELLED, ""},
+        {"two have lost it", "OGG", "+++", false, LOCK_GONE, "2 of 3 servers do not grant it: server 2; server 3"},
+        {"all have lost it", "GGG", "+++", false, LOCK_GONE, "3 of 3"},
+        {"one is another's", "OGF", "+++", false, LOCK_FOREIGN, "2 of 3"},
+        {"two are others'", "OFF", "+++", false, LOCK_FOREIGN, "2 of 3"},
+        {"one has lost it, one does not answer", "OGU", "+++", false, LOCK_UNAVAILABLE, "1 of 3 servers cannot be asked"},
+        {"one of a bare majority has lost it, the third never had it", "OGU", "++-", false, LOCK_GONE, "2 of 3"},
+        {"the third never had it, and says nothing", "OOU", "++-", false, LOCK_OK, ""},
+        {"one of a bare majority does not answer", "OUU", "++-", false, LOCK_UNAVAILABLE, "2 of 3"},
+        {"a server that never granted it does now", "OGO", "++-", false, LOCK_OK, ""},
+        {"released on all", "LLL", "+++", false, LOCK_RELEASED, "3 of 3"},
+        {"released on two", "OLL", "+++", false, LOCK_RELEASED, "2 of 3"},
+        {"released on one, lost on another", "OLG", "+++", false, LOCK_GONE, "2 of 3"},
+        {"released on two, lost on the third", "LLG", "+++", false, LOCK_RELEASED, "3 of 3"},
+        {"released on one, another's on another", "OLF", "+++", false, LOCK_FOREIGN, "2 of 3"},
+        {"released on one alone, lost on another later", "OLG", "+-+", false, LOCK_GONE, "2 of 3"},
+        {"released long ago on one, and now on another", "OLL", "+-+", false, LOCK_RELEASED, "2 of 3"},
+        {"released on one, and one does not answer", "OLU", "+++", false, LOCK_UNAVAILABLE, "1 of 3"},
+        {"five: three have it", "OOOGG", "+++++", false, LOCK_OK, ""},
+        {"five: two have it", "OOGGG", "+++++", false, LOCK_GONE, "3 of 5"},
+        {"five: two have it, one does not answer", "OOGGU", "+++++", false, LOCK_UNAVAILABLE, "1 of 5"},
+        {"five: two have it, one never had it and is down", "OOGGU", "++++-", false, LOCK_GONE, "3 of 5"},
+        {"a login that is refused may have it", "ORR", "+++", false, LOCK_REFUSED, "2 of 3"},
+        {"held by another where it was never granted", "OOH", "++-", false, LOCK_OK, ""},
+    };
+    FOR_ROWS(row, rows) {
+        struct why why = {""};
+        say(row->results, row->had);
+        row_int(row->name, quorum_verdict(&quorum, quorum_grants, row->cancelled, &why), row->verdict);
+        row_has(row->name, why.text, row->why);
+    }
+}
+
+TEST(test_majority_has)
+{
+    static const struct {
+        const char *name;
+        int64_t values[5];
+        int servers, count;
+        int64_t has;
+    } rows[] = {
+        {"all the same", {7, 7, 7}, 3, 3, 7},
+        {"one is higher", {7, 9, 7}, 3, 3, 7},
+        {"one is lower", {9, 9, 7}, 3, 3, 9},
+        {"one has nothing", {0, 8, 9}, 3, 3, 8},
+        {"two have nothing", {0, 0, 9}, 3, 3, 0},
+        {"five", {1, 5, 3, 2, 4}, 5, 5, 3},
+        {"three of five were asked", {1, 5, 3}, 5, 3, 1},
+        {"two of five were asked: the least of them", {5, 3}, 5, 2, 3},
+        {"one of three was asked", {5}, 3, 1, 5},
+        {"never", {INT64_MAX, 1, INT64_MAX}, 3, 3, INT64_MAX},
+    };
+    FOR_ROWS(row, rows) {
+        int64_t values[5];
+        memcpy(values, row->values, sizeof values);
+        quorum.count = row->servers;
+        quorum.need = row->servers / 2 + 1;
+        row_int(row->name, quorum_has(&quorum, values, row->count), row->has);
+        if (row->count != row->servers)
+            continue;
+        for (int i = 0; i < row->count; i++)
+            quorum.members[i].lease.deadline.boot_ns = row->values[i];
+        row_int(row->name, quorum_deadline(&quorum).boot_ns, row->has);
+    }
+}
+
+TEST(test_notes)
+{
+    static const struct {
+        const char *results;
+        bool always;
+        const char *note, *warning, *left; /* NULL: none */
+    } rows[] = {
+        {"OOO", false, NULL, NULL, NULL},
+        {"OOO", true, "on 3 of 3 servers", NULL, NULL},
+        {"OOU", false, "on 2 of 3 servers; server 3", NULL,
+         "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: server 3"},
+        {"OOG", false, "on 2 of 3 servers; server 3", NULL, NULL},
+        {"OOR", false, "on 2 of 3 servers", "server 3", "has not reached 1 of 3 servers"},
+        {"OOIRU", false, "on 2 of 5 servers; server 5", "server 3; server 4", "has not reached 3 of 5 servers"},
+    };
+    FOR_ROWS(row, rows) {
+        const char *const wanted[] = {row->note, row->warning, row->left};
+        say(row->results, NULL);
+        quorum_note(&quorum, row->always);
+        const char *note = quorum.base.note, *warning = quorum.base.warning;
+        row_int(row->results, note != NULL, wanted[0] != NULL);
+        row_int(row->results, warning != NULL, wanted[1] != NULL);
+        if (note != NULL)
+            row_has(row->results, note, row->note);
+        if (warning != NULL)
+            row_text(row->results, warning, row->warning);
+        quorum_note_left(&quorum);
+        row_int(row->results, quorum.base.note != NULL, wanted[2] != NULL);
+        if (quorum.base.note != NULL)
+            row_has(row->results, quorum.base.note, row->left);
+    }
+}
+
+/* While a round goes on: ? for one that has not answered, . for one that is not asked. */
+TEST(test_judge)
+{
+    static const struct {
+        const char *name, *results;
+        int64_t least_ms, most_ms; /* how much longer it waits; -1: until all have answered */
+    } rows[] = {
+        {"nobody has answered", "???", -1, -1},
+        {"one has", "O??", -1, -1},
+        {"a majority has it: the slow one has a while", "OO?", 1, 1000},
+        {"a minority has lost it", "G??", -1, -1},
+        {"a majority has lost it: nothing more to learn", "GG?", 0, 0},
+        {"of five, three have lost it", "GFL??", 0, 0},
+        {"of five, two have", "GF???", -1, -1},
+        {"two do not answer", "UU?", -1, -1},
+        {"one is not asked, since it has nothing of ours", "O?.", -1, -1},
+        {"two are not asked", "?..", 0, 0},
+    };
+    static struct crew crew;
+    FOR_ROWS(row, rows) {
+        say("OOOOO", NULL);
+        quorum.count = crew.count = (int)strlen(row->results);
+        quorum.need = quorum.count / 2 + 1;
+        for (int i = 0; i < quorum.count; i++) {
+            char letter = row->results[i];
+            crew.workers[i] = (struct crew_worker){.wanted = letter != '.', .done = letter != '?' && letter != '.'};
+            if (crew.workers[i].done)
+                crew.workers[i].result = result_of(letter);
+        }
+        int64_t waits = quorum_judge(&quorum, &crew).ns;
+        if (row->least_ms < 0)
+            row_int(row->name, waits, CREW_WAITS.ns);
+        else
+            row_true(row->name, waits >= row->least_ms * NS_PER_MS && waits <= row->most_ms * NS_PER_MS);
+    }
+}
+
+TEST(test_rounds)
+{
+    static const struct {
+        const char *name;
+        int64_t pace;
+        int rounds;
+        int64_t least, time;
+    } rows[] = {
+        {"near servers: the least", NS_PER_MS, 5, 200 * NS_PER_MS, 200 * NS_PER_MS},
+        {"far servers: so many rounds", 100 * NS_PER_MS, 5, 200 * NS_PER_MS, 500 * NS_PER_MS},
+        {"at most 1s", 900 * NS_PER_MS, 5, 200 * NS_PER_MS, NS_PER_S},
+        {"a pace that makes no sense", INT64_MAX, 5, 200 * NS_PER_MS, NS_PER_S},
+        {"nothing known", 0, 5, 200 * NS_PER_MS, 200 * NS_PER_MS},
+    };
+    FOR_ROWS(row, rows) {
+        quorum.pace = (struct duration){row->pace};
+        row_int(row->name, quorum_rounds(&quorum, row->rounds, (struct duration){row->least}).ns, row->time);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        ENTRY("answers are counted by what they mean", test_counts),
+        ENTRY("a majority does it, or why not: an outage unless the others would not do either", test_answer),
+        ENTRY("a lease is lost once those that may have it are no majority, and not before", test_verdict),
+        ENTRY("of a deadline or a fence a majority has no less", test_majority_has),
+        ENTRY("what -v notes of a minority, and what is warned of", test_notes),
+        ENTRY("a round waits until there is a verdict", test_judge),
+        ENTRY("far servers have time for so many rounds", test_rounds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
