@@ -2,7 +2,10 @@
  * Who sends what:
  *
  *   the terminal (Ctrl-C, Ctrl-\, Ctrl-Z, its size, its end) sends to the group:
- *       the command has the signal already.
+ *       the command has the signal already, unless it has left the group (timeout,
+ *       setsid): then it is passed on.
+ *   the terminal, at its end, to the leader of its session alone: if that is dlock
+ *       (exec dlock, ssh -t HOST dlock), it is passed on.
  *   the kernel, to dlock alone (an alarm(2) from before its exec, SIGXCPU):
  *       passed on; without dlock it would have ended the command.
  *   a process, to dlock alone: passed on. It may have sent to all of the group
@@ -41,11 +44,20 @@
  * it may want to restore the screen first. */
 static const struct duration stop_window = {2 * NS_PER_S};
 
+static bool terminal_has_told(const struct child *child, int number)
+{
+    bool to_leader_alone = number == SIGHUP && getsid(0) == getpid();
+    pid_t group = getpgid(child->command);
+    return !to_leader_alone && (group < 0 || group == getpgrp());
+}
+
 static bool is_for_command(const struct job_control *job, const struct child *child, const struct signal_event *event)
 {
     char name[32];
-    if (event->number == SIGCHLD || event->typed)
+    if (event->number == SIGCHLD)
         return false;
+    if (event->typed)
+        return !terminal_has_told(child, event->number);
     if (child->guard_fd >= 0 && event->sender == child->pid)
         return false; /* the guard woke dlock */
     if (event->sender > 0 && process_tree_has(event->sender, &child->except)) {

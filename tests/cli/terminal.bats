@@ -57,3 +57,56 @@ job_control() { timeout 120 expect "$TESTS/helpers/job_control.exp" "dlock${OPTI
 @test "with --tree as well" {
     OPTIONS=--tree job_control bash --norc --noprofile -i
 }
+
+# on_terminal KEY WORDS...: dlock with these words leads the session of a terminal. When the command has said "begun", KEY
+# is typed, or the terminal goes away; prints how dlock ends.
+on_terminal() {
+    timeout 60 python3 - "$@" 3>&- 4>&- <<'P'
+import os, pty, signal, sys, time
+key, words = sys.argv[1], sys.argv[2:]
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execvp("dlock", ["dlock"] + words)
+said = b""
+while b"begun" not in said:
+    said += os.read(terminal, 1024)
+if key == "gone":
+    os.close(terminal)
+else:
+    os.write(terminal, key.encode())
+end = time.monotonic() + 20
+while time.monotonic() < end:
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    if ended:
+        print("ended", os.waitstatus_to_exitcode(status))
+        sys.exit()
+    time.sleep(0.01)
+print("runs on")
+os.kill(pid, signal.SIGKILL)
+P
+}
+
+@test "the terminal goes away, and dlock leads its session: the command gets SIGHUP, and the lock is free" {
+    script on_hangup 'trap "exit 5" HUP; echo begun; while :; do sleep 0.01; done'
+    local tree
+    for tree in '' --tree; do
+        run on_terminal gone $tree -t 600s job ./on_hangup
+        equals "$output" 'ended 5'
+        run on_terminal gone $tree -t 600s job ./sleeper
+        equals "$output" 'ended 129'
+        [ ! -e "$T/locks/dlock:job.lock" ]
+    done
+}
+
+@test "Ctrl-C and the quit key reach a command that has a process group of its own" {
+    ulimit -c 0
+    local tree
+    for tree in '' --tree; do
+        run on_terminal $'\x03' $tree -t 600s job timeout 600 ./sleeper
+        [[ $output == ended* ]]
+        run on_terminal $'\x03' $tree -t 600s job setsid ./sleeper
+        equals "$output" 'ended 130'
+        run on_terminal $'\x1c' $tree -t 600s job setsid ./sleeper
+        equals "$output" 'ended 131'
+    done
+}

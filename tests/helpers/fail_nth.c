@@ -311,6 +311,7 @@ WRAP(timerfd_settime, int, -1, (int fd, int flags, const struct itimerspec *when
 /* --- processes, threads, signals ----------------------------------------- */
 
 WRAP(fork, pid_t, -1, (void), ())
+WRAP(getpgid, pid_t, -1, (pid_t pid), (pid))
 WRAP(setsid, pid_t, -1, (void), ())
 WRAP(waitpid, pid_t, -1, (pid_t pid, int *status, int options), (pid, status, options))
 WRAP(waitid, int, -1, (idtype_t type, id_t id, siginfo_t *info, int options), (type, id, info, options))
