@@ -4,6 +4,7 @@
 #include "redis/conn.h"
 
 #include "redis/login.h"
+#include "redis/tls.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -243,6 +244,11 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
         result = LOCK_SYSTEM;
     }
     return result;
+}
+
+bool redis_conn_renew(const struct redis_conn *conn)
+{
+    return conn->settings->tls != NULL && redis_tls_renew(conn->settings->tls);
 }
 
 /* --- calls --------------------------------------------------------------- */

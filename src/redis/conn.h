@@ -77,6 +77,10 @@ void redis_conn_free(struct redis_conn *conn);
  * LOCK_OK; else as redis_conn_call(). */
 enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct why *why);
 
+/* After LOCK_REFUSED: whether it was a certificate, and a renewed one has been read, so
+ * that it is worth connecting once more. */
+bool redis_conn_renew(const struct redis_conn *conn);
+
 /* Sends `count` commands in one write (0: the greeting alone, if it is due) and waits
  * for a reply to each, which the caller frees with freeReplyObject(); a reply that is
  * an error is the caller's to judge (redis_error_result()). Messages that come in

@@ -21,16 +21,25 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+
+/* Which version of a file was read. */
+struct version {
+    struct timespec time;
+    ino_t inode;
+};
 
 struct redis_tls {
     SSL_CTX *context;
     BIO_METHOD *method;
-    bool has_certificate; /* of ours */
+    struct redis_settings settings;
+    struct version read[3]; /* of the issuers, the certificate and its key */
+    bool was_refused;       /* a certificate, since the files were read */
 };
 
 struct redis_tls_session {
     SSL *ssl;
-    bool has_certificate;
+    struct redis_tls *tls;
     int fd;
     size_t vain;          /* bytes that have come since the last one that was given out */
     int error;            /* errno of the socket; 0: none, or its end */
@@ -116,15 +125,35 @@ static bool make_context(struct redis_tls *tls)
            openssl()->SSL_CTX_ctrl(tls->context, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_2_VERSION, NULL) == 1;
 }
 
-static enum lock_result fill(struct redis_tls *tls, const struct redis_settings *settings, enum redis_fault *fault,
-                             struct why *why)
+static void look_at_files(const struct redis_tls *tls, struct version found[3])
 {
-    if (!make_method(tls) || !make_context(tls)) {
+    const char *const paths[] = {tls->settings.cacert, tls->settings.cert, tls->settings.key};
+    for (int i = 0; i < 3; i++) {
+        struct stat status;
+        found[i] = (struct version){.inode = 0};
+        if (paths[i] != NULL && stat(paths[i], &status) == 0)
+            found[i] = (struct version){status.st_mtim, status.st_ino};
+    }
+}
+
+static bool have_changed(const struct version *before, const struct version *now)
+{
+    for (int i = 0; i < 3; i++)
+        if (now[i].inode != before[i].inode || now[i].time.tv_sec != before[i].time.tv_sec ||
+            now[i].time.tv_nsec != before[i].time.tv_nsec)
+            return true;
+    return false;
+}
+
+/* The versions are those of before, so that what changes while it is read is read again. */
+static enum lock_result fill(struct redis_tls *tls, enum redis_fault *fault, struct why *why)
+{
+    look_at_files(tls, tls->read);
+    if (!make_context(tls)) {
         why_set(why, "OpenSSL gives no TLS: %s", openssl_reason(openssl()->ERR_peek_error()));
         return LOCK_SYSTEM;
     }
-    tls->has_certificate = settings->cert != NULL;
-    return redis_tls_load_files(tls->context, settings, fault, why);
+    return redis_tls_load_files(tls->context, &tls->settings, fault, why);
 }
 
 enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_settings *settings, enum redis_fault *fault,
@@ -139,12 +168,37 @@ enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_setti
         why_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
-    result = fill(made, settings, fault, why);
+    made->settings = *settings;
+    if (make_method(made)) {
+        result = fill(made, fault, why);
+    } else {
+        why_set(why, "OpenSSL gives no TLS: out of memory");
+        result = LOCK_SYSTEM;
+    }
     if (result == LOCK_OK)
         *tls = made;
     else
         redis_tls_close(made);
     return result;
+}
+
+bool redis_tls_renew(struct redis_tls *tls)
+{
+    struct redis_tls next = *tls;
+    struct version now[3];
+    enum redis_fault fault;
+    struct why ignored;
+    look_at_files(tls, now);
+    if (!tls->was_refused || !have_changed(tls->read, now))
+        return false;
+    next.was_refused = false;
+    if (fill(&next, &fault, &ignored) != LOCK_OK) {
+        openssl()->SSL_CTX_free(next.context);
+        return false;
+    }
+    openssl()->SSL_CTX_free(tls->context); /* sessions have references of their own */
+    *tls = next;
+    return true;
 }
 
 void redis_tls_close(struct redis_tls *tls)
@@ -220,7 +274,7 @@ enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redi
         why_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
-    *made = (struct redis_tls_session){.fd = fd, .has_certificate = tls->has_certificate};
+    *made = (struct redis_tls_session){.fd = fd, .tls = tls};
     enum lock_result result = set_up(made, tls, host, why);
     if (result == LOCK_OK)
         *session = made;
@@ -334,8 +388,14 @@ bool redis_tls_has_unread(const struct redis_tls_session *session)
 
 /* --- what went wrong ----------------------------------------------------- */
 
+static bool has_certificate(const struct redis_tls_session *session)
+{
+    return session->tls->settings.cert != NULL;
+}
+
 static enum lock_result refused_by_us(const struct redis_tls_session *session, struct why *why)
 {
+    session->tls->was_refused = true;
     long verdict = openssl()->SSL_get_verify_result(session->ssl);
     switch (verdict) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
@@ -363,7 +423,8 @@ static enum lock_result refused_by_us(const struct redis_tls_session *session, s
 
 static enum lock_result refused_by_server(const struct redis_tls_session *session, struct why *why)
 {
-    if (session->has_certificate)
+    session->tls->was_refused = true;
+    if (has_certificate(session))
         why_set(why, "it does not accept our certificate (--cert): %s", openssl_reason(session->fault));
     else
         why_set(why, "it wants a certificate of ours (--cert and --key): %s", openssl_reason(session->fault));
@@ -382,7 +443,7 @@ static bool is_about_our_certificate(const struct redis_tls_session *session, in
     case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
     case SSL_R_TLSV1_ALERT_ACCESS_DENIED: return session->was_asked;
     /* How TLS 1.2 says that there was none; it may mean other things too. */
-    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE: return session->was_asked && !session->has_certificate;
+    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE: return session->was_asked && !has_certificate(session);
     default: return false;
     }
 }

@@ -25,6 +25,11 @@ enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_setti
                                 struct why *why);
 void redis_tls_close(struct redis_tls *tls);
 
+/* If a certificate has been refused, the server's by us or ours by the server, and the
+ * files have changed since they were read, reads them again. True: the next connection
+ * goes by them. What cannot be used as it is now changes nothing. */
+bool redis_tls_renew(struct redis_tls *tls);
+
 /* Begins a session on a connected non-blocking socket with the server that goes by
  * this name or IP address; no byte moves yet. LOCK_OK with *session set;
  * LOCK_REFUSED: no certificate could be for that name; LOCK_SYSTEM. */

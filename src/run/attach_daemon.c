@@ -211,7 +211,11 @@ static void note_attachment(struct guard *guard)
 
 static bool paths_are_relative(const struct options *options)
 {
-    return (options->lock_dir != NULL && options->lock_dir[0] != '/') || (options->lock_file != NULL && options->lock_file[0] != '/');
+    const char *const paths[] = {options->lock_dir, options->lock_file, options->cacert, options->cert, options->key};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (paths[i] != NULL && paths[i][0] != '/')
+            return true;
+    return false;
 }
 
 static void prepare(struct guard *guard)

@@ -370,6 +370,41 @@ for note in json.load(sys.stdin):
     [[ $output != *firewall* ]]
 }
 
+# What the server has of ours, by TLS; all of it ends, and comes again.
+has_ours() { redis client list | grep -q 'name=dlock .*sub=[12]'; }
+cut_off() {
+    redis client kill type pubsub
+    redis client kill type normal
+    wait_until 10 not has_ours
+} >/dev/null
+
+@test "renewed --cacert, --cert and --key are read during a lease once a certificate is refused: watched and released" {
+    local status=0
+    make_authority next 2>/dev/null
+    make_certificate mine ca DNS:mine
+    make_certificate next-server next DNS:localhost,IP:127.0.0.1
+    make_certificate next-mine next DNS:mine
+    for file in ca.pem mine.pem mine.key; do cp "$CERTS/$file" "$T/$file"; done
+    start_tls_redis --tls-auth-clients yes
+    hold_lock job -r "$URL" --ttl=1h --cacert="$T/ca.pem" --cert="$T/mine.pem" --key="$T/mine.key"
+    wait_until 10 has_ours
+    # The issuer of the server's certificate.
+    show_certificate next-server
+    cut_off
+    cp "$CERTS/next.pem" "$T/ca.pem"
+    wait_until 20 has_ours
+    # The issuer of ours.
+    redis config set tls-ca-cert-file "$CERTS/next.pem"
+    cut_off
+    cp "$CERTS/next-mine.pem" "$T/mine.pem"
+    cp "$CERTS/next-mine.key" "$T/mine.key"
+    wait_until 20 has_ours
+    end_hold
+    wait "$HOLDER" || status=$?
+    equals "$status" 0
+    is_free
+}
+
 @test "a peer that floods the handshake is an outage, and ends no deadline: a run, a lease that is held, a quorum" {
     local start status=0
     start_tls_redis

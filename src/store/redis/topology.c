@@ -3,7 +3,7 @@
 #include "store/redis/cluster.h"
 #include "store/redis/sentinel.h"
 
-enum lock_result redis_route_open(struct redis_backend *redis, const char *key, struct bound bound, struct why *why)
+static enum lock_result open_once(struct redis_backend *redis, const char *key, struct bound bound, struct why *why)
 {
     switch (redis->url.topology) {
     case REDIS_SENTINEL: return redis_sentinel_open(redis, bound, why);
@@ -11,6 +11,14 @@ enum lock_result redis_route_open(struct redis_backend *redis, const char *key, 
     case REDIS_ONE: break;
     }
     return redis_conn_open(&redis->conn, !redis->leased, bound, why);
+}
+
+enum lock_result redis_route_open(struct redis_backend *redis, const char *key, struct bound bound, struct why *why)
+{
+    enum lock_result result = open_once(redis, key, bound, why);
+    if (result == LOCK_REFUSED && redis_conn_renew(&redis->conn))
+        result = open_once(redis, key, bound, why);
+    return result;
 }
 
 enum lock_result redis_route_judge(struct redis_backend *redis, const char *key, const char *error,
