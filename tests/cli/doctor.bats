@@ -455,8 +455,17 @@ without() {
 
 @test "a lock directory on a network or an unknown file system is warned of" {
     local type
-    for type in 'nfs=0x6969 warn: nfs: what flock' 'overlay=0x794C7630 note: overlay.*a container.s own' 'none=0x1234 note: of a kind .0x1234'; do
+    for type in 'ceph=0x00C36400 warn: ceph: what flock' 'overlay=0x794C7630 note: overlay.*a container.s own' 'none=0x1234 note: of a kind .0x1234'; do
         FAULT_TYPE=$(sed 's/[^=]*=\([^ ]*\) .*/\1/' <<<"$type") LD_PRELOAD=$HELPERS/fault_fstatfs.so doctor --lock-dir="$T/locks"
         says "^files file system ${type#* }"
     done
+}
+
+@test "a lock directory where flock(2) is a lock of all bytes of a file is a failure, and a lock file there a warning" {
+    export LD_PRELOAD=$HELPERS/fault_fstatfs.so FAULT_TYPE=0x6969
+    doctor --lock-dir="$T/locks"
+    equals "$status" 77
+    says '^backend store fail: .* is on nfs, where flock'
+    : >"$T/exact"
+    finds 0 '^files file system warn: nfs: what flock' --lock-file="$T/exact" job
 }

@@ -1,5 +1,7 @@
 #include "store/file/dir.h"
 
+#include "store/file/fs_type.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -45,6 +47,7 @@ static enum lock_result refuse(const struct lock_dir *dir, const char *reason, s
 
 static enum lock_result judge(const struct lock_dir *dir, struct why *why)
 {
+    struct fs_type type;
     struct stat status;
     if (fstat(dir->fd, &status) != 0) {
         why_set(why, "cannot look at the lock directory %s: %s", dir->path, strerror(errno));
@@ -56,6 +59,11 @@ static enum lock_result judge(const struct lock_dir *dir, struct why *why)
         return refuse(dir, "belongs to another user; --lock-dir names another one", why);
     if (open_to_others && !sticky)
         return refuse(dir, "can be written to by others; chmod go-w or +t helps", why);
+    if (fs_type_of(dir->fd, &type) && type.kind == FS_WHOLE_FILE) {
+        why_set(why, "the lock directory %.300s is on %s, where flock(2) is a lock of all bytes of a file: "
+                     "a --lock-dir on a local disk or tmpfs, --lock-file or Redis can be used", dir->path, type.name);
+        return LOCK_REFUSED;
+    }
     return LOCK_OK;
 }
 

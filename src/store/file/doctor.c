@@ -1,5 +1,6 @@
 #include "store/file/doctor.h"
 
+#include "store/file/fs_type.h"
 #include "util/user_name.h"
 
 #include <errno.h>
@@ -9,54 +10,32 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 /* A lock needs a few hundred bytes, the table of an own directory a few hundred
  * thousand. */
 enum { FREE_LEAST_KB = 1024, INODES_LEAST = 100 };
 
-enum kind { LOCAL, MEMORY, CONTAINER, NETWORK };
-
-/* By statfs(2) and linux/magic.h. */
-static const struct {
-    const char *name;
-    uint32_t type;
-    enum kind kind;
-} systems[] = {
-    {"ext4", 0xEF53, LOCAL},        {"xfs", 0x58465342, LOCAL},         {"btrfs", 0x9123683E, LOCAL},
-    {"zfs", 0x2FC12FC1, LOCAL},     {"f2fs", 0xF2F52010, LOCAL},        {"tmpfs", 0x01021994, MEMORY},
-    {"ramfs", 0x858458F6, MEMORY},  {"overlay", 0x794C7630, CONTAINER}, {"aufs", 0x61756673, CONTAINER},
-    {"nfs", 0x6969, NETWORK},       {"cifs", 0xFF534D42, NETWORK},      {"smb2", 0xFE534D42, NETWORK},
-    {"smb", 0x517B, NETWORK},       {"ceph", 0x00C36400, NETWORK},      {"fuse", 0x65735546, NETWORK},
-    {"9p", 0x01021997, NETWORK},    {"afs", 0x5346414F, NETWORK},       {"gfs2", 0x01161970, NETWORK},
-    {"ocfs2", 0x7461636F, NETWORK}, {"lustre", 0x0BD00BD0, NETWORK},    {"gpfs", 0x47504653, NETWORK},
-};
-
-static void add_type(struct findings *findings, const struct statfs *status)
+static void add_type(struct findings *findings, const struct fs_type *type)
 {
-    uint32_t type = (uint32_t)status->f_type;
-    for (size_t i = 0; i < sizeof systems / sizeof *systems; i++) {
-        if (systems[i].type != type)
-            continue;
-        switch (systems[i].kind) {
-        case LOCAL: findings_add(findings, FINDING_OK, "file system", NULL, "%s", systems[i].name); return;
-        case MEMORY:
-            findings_add(findings, FINDING_OK, "file system", NULL, "%s: in memory, and gone at the next boot, as locks are",
-                         systems[i].name);
-            return;
-        case CONTAINER:
-            findings_add(findings, FINDING_NOTE, "file system", "a volume that all mount, if they are to exclude each other",
-                         "%s: a container's own; the host and other containers have other locks", systems[i].name);
-            return;
-        case NETWORK:
-            findings_add(findings, FINDING_WARN, "file system",
-                         "a directory on a local disk or tmpfs; Redis for several hosts",
-                         "%s: what flock(2) does there depends on the server and on how it is mounted", systems[i].name);
-            return;
-        }
+    switch (type->kind) {
+    case FS_LOCAL: findings_add(findings, FINDING_OK, "file system", NULL, "%s", type->name); break;
+    case FS_MEMORY:
+        findings_add(findings, FINDING_OK, "file system", NULL, "%s: in memory, and gone at the next boot, as locks are", type->name);
+        break;
+    case FS_CONTAINER:
+        findings_add(findings, FINDING_NOTE, "file system", "a volume that all mount, if they are to exclude each other",
+                     "%s: a container's own; the host and other containers have other locks", type->name);
+        break;
+    case FS_NETWORK:
+    case FS_WHOLE_FILE:
+        findings_add(findings, FINDING_WARN, "file system", "a directory on a local disk or tmpfs; Redis for several hosts",
+                     "%s: what flock(2) does there depends on the server and on how it is mounted", type->name);
+        break;
+    case FS_UNKNOWN:
+        findings_add(findings, FINDING_NOTE, "file system", NULL, "of a kind (0x%" PRIX32 ") that is not known here", type->magic);
+        break;
     }
-    findings_add(findings, FINDING_NOTE, "file system", NULL, "of a kind (0x%" PRIX32 ") that is not known here", type);
 }
 
 static void add_space(struct findings *findings, const struct statvfs *space)
@@ -96,9 +75,9 @@ static bool unusable(struct findings *findings, const char *name, int error)
 
 static bool add_system(int fd, struct findings *findings)
 {
-    struct statfs type;
+    struct fs_type type;
     struct statvfs space;
-    if (fstatfs(fd, &type) != 0 || fstatvfs(fd, &space) != 0)
+    if (!fs_type_of(fd, &type) || fstatvfs(fd, &space) != 0)
         return unusable(findings, "file system", errno);
     add_type(findings, &type);
     add_space(findings, &space);

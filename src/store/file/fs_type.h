@@ -1,0 +1,26 @@
+/* What kind of file system a lock is on. */
+#ifndef DLOCK_STORE_FILE_FS_TYPE_H
+#define DLOCK_STORE_FILE_FS_TYPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum fs_kind {
+    FS_LOCAL,
+    FS_MEMORY,
+    FS_CONTAINER,  /* a container's own */
+    FS_NETWORK,    /* what flock(2) does depends on the server, and on how it is mounted */
+    FS_WHOLE_FILE, /* as FS_NETWORK, and flock(2) is there a lock of all bytes, which keeps out those of fcntl(2) */
+    FS_UNKNOWN,
+};
+
+struct fs_type {
+    const char *name;
+    uint32_t magic;
+    enum fs_kind kind;
+};
+
+/* Of an open file. False with errno. */
+bool fs_type_of(int fd, struct fs_type *type);
+
+#endif
