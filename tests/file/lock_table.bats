@@ -48,6 +48,36 @@ P
     equals "$(stat -c %s "$TABLE")" $((256 * 1025))
 }
 
+@test "a full table: a lock that somebody waits for does not make way for others" {
+    local others
+    # Keys that have the same places in the table as that of "job".
+    mapfile -t others < <(python3 - <<'P'
+def place(text):
+    value = 14695981039346656037
+    for byte in text.encode():
+        value = (value ^ byte) * 1099511628211 % 2**64
+    return value % 1024
+found, i = 0, 0
+while found < 25:
+    i += 1
+    if place(f"dlock:other{i}") == place("dlock:job"):
+        print(f"other{i}")
+        found += 1
+P
+    )
+    hold_lock job
+    dlock job true 3>&- 4>&- &
+    local other waiter=$!
+    wait_until 10 sh -c 'dlock --status --json job | grep -q "\"waiters\":1"'
+    for other in "${others[@]:0:15}"; do dlock "$other" true; done
+    sleep 2.5 # it asks every second
+    for other in "${others[@]:15}"; do dlock "$other" true; done
+    [[ $(counts) == *'"takes":1,'* ]]
+    [[ $(counts "${others[0]}") == *'"takes":0,'* ]] # that one did
+    end_hold
+    wait "$waiter"
+}
+
 @test "a release is remembered for its token, and forgotten for one that takes the lock again" {
     dlock --acquire --owner=me job
     dlock --release --owner=me job

@@ -8,8 +8,9 @@
  *   key in; the other one finds that key there, or goes on looking.
  *
  *   One replaces the entry that another has just found: the other one's counts
- *   go to the wrong lock, or nowhere. That is so rare, and so little, that no
- *   order is kept.
+ *   go to the wrong lock, or nowhere, and those who wait for that lock may lose their
+ *   order once. That is so rare, and so little, that no order is kept: an entry makes
+ *   way only if 15 others were used later, and who waits uses it every second.
  *
  *   A file that is no such table is replaced by a new one; who has the old one
  *   mapped still counts there. The fence goes on from the clock.
@@ -334,7 +335,10 @@ uint64_t lock_entry_turn(const struct lock_entry *entry)
 
 bool lock_entry_set_turn(struct lock_entry *entry, uint64_t from, uint64_t to)
 {
-    return entry != NULL && atomic_compare_exchange_strong(&entry->turn, &from, to);
+    if (entry == NULL || !atomic_compare_exchange_strong(&entry->turn, &from, to))
+        return false;
+    atomic_store(&entry->used, wall_now_ms());
+    return true;
 }
 
 void lock_entry_read(const struct lock_entry *entry, struct lock_state *state)
