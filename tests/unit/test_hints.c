@@ -1,0 +1,240 @@
+/* What those are told who mistype, or who know another program. */
+#include "read_options.h"
+
+#include "config/hints.h"
+#include "config/near_options.h"
+
+static struct command_line line;
+
+static void told(const char *words, const char *why)
+{
+    read_options(&line, "", words);
+    row_int(words, line.result, SETTINGS_BAD_USAGE);
+    row_has(words, line.why.text, why);
+    row_true(words, strchr(line.why.text, '\n') == NULL);
+    options_free(&line.options);
+}
+
+TEST(test_near)
+{
+    static const struct {
+        const char *word, *options, *keys; /* NULL: none */
+    } rows[] = {
+        {"ttl", "--ttl", "ttl"},
+        {"TTL", "--ttl", "ttl"},
+        {"helpp", "--help", NULL},
+        {"hlep", "--help", NULL},
+        {"hepl", "--help", NULL},
+        {"stat", "--status", NULL},
+        {"no-block", "--nonblock", "nonblock"},
+        {"lock_file", "--lock-file", "lock-file"},
+        {"time", "--timeout", "timeout"},
+        {"conect-timeout", "--connect-timeout", "connect-timeout"},
+        {"realese", "--release", NULL},
+        {"redsi", "--redis", "redis"},
+        {"re", "--release, --redis or --report", "redis or report"},
+        {"lock", "--lock-dir or --lock-file", "lock-dir or lock-file"},
+        {"own", "--owner or --owner-file", "owner or owner-file"},
+        {"owner", "--owner or --owner-file", "owner or owner-file"},
+        {"nonb", "--nonblock", "nonblock"}, /* and not its aliases as well */
+        {"graec", "--grace", "grace"},
+        {"gracex", "--grace", "grace"},
+        {"xyzzy", NULL, NULL},
+        {"h", NULL, NULL},
+        {"s", NULL, NULL},
+        {"", NULL, NULL},
+        {"o", NULL, NULL},
+        {"attach-pid", "--attach", NULL},
+        {"nosuchoption", NULL, NULL},
+        {"0123456789012345678901234567890123456789", NULL, NULL},
+    };
+    FOR_ROWS(row, rows) {
+        char text[NEAR_TEXT_SIZE] = "";
+        row_int(row->word, near_options(text, row->word, strlen(row->word), NEAR_ALL), row->options != NULL);
+        row_text(row->word, text, row->options != NULL ? row->options : "");
+        text[0] = '\0';
+        row_int(row->word, near_options(text, row->word, strlen(row->word), NEAR_KEYS), row->keys != NULL);
+        row_text(row->word, text, row->keys != NULL ? row->keys : "");
+    }
+    char text[NEAR_TEXT_SIZE];
+    row_true("only so many bytes of it", near_options(text, "ttl=5", 3, NEAR_ALL));
+}
+
+TEST(test_unknown)
+{
+    static const struct {
+        const char *words, *why;
+    } rows[] = {
+        {"--helpp job true", "--helpp: unknown option; did you mean --help?"},
+        {"job --helpp true", "--helpp: unknown option; did you mean --help?"},
+        {"--TTL job true", "--TTL: unknown option; did you mean --ttl?"},
+        {"--re job true", "--re: unknown option; did you mean --release, --redis or --report?"},
+        {"--lock=x job true", "--lock: unknown option; did you mean --lock-dir or --lock-file?"},
+        {"--xyzzy job true", "--xyzzy: unknown option; dlock --help lists them all"},
+        {"--h job true", "--h: unknown option; dlock --help lists them all"},
+        {"-Z job true", "-Z: unknown option; dlock --help lists them all"},
+        {"-? job true", "-?: unknown option; did you mean --help?"},
+        {"--quiet=yes job true", "--quiet: it takes no value"},
+        {"-w", "-w: it needs a value"},
+        {"--redsi=redis://bob:s3cret@h job true", "--redsi: unknown option; did you mean --redis?"},
+        {"-redis=redis://bob:s3cret@h job true", "-redis: a long option has two dashes: --redis"},
+    };
+    FOR_ROWS(row, rows) {
+        told(row->words, row->why);
+        row_true(row->words, strstr(line.why.text, "s3cret") == NULL);
+    }
+    char letters[512], words[600], why[600];
+    snprintf(words, sizeof words, "--%s job true", unit_repeat(letters, sizeof letters, 'x', 400));
+    snprintf(why, sizeof why, "--%s: unknown option; dlock --help", unit_repeat(letters, sizeof letters, 'x', 98));
+    told(words, why); /* its beginning is shown */
+}
+
+TEST(test_one_dash)
+{
+    static const char *const rows[] = {"shared", "tree", "ttl", "timeout", "close", "command", "wait", "status", "version"};
+    char words[64], why[64];
+    FOR_ROWS(row, rows) {
+        snprintf(why, sizeof why, "-%s: a long option has two dashes: --%s", *row, *row);
+        snprintf(words, sizeof words, "-%s job touch ran", *row);
+        told(words, why);
+        snprintf(words, sizeof words, "job -n -%s touch ran", *row);
+        told(words, why);
+    }
+    static const struct {
+        const char *words, *name;
+    } good[] = {
+        {"--prefix -shared -w 5 job echo -tree", "job"}, /* a value, and the command's own */
+        {"-nx job true", "job"},
+        {"-help", NULL},
+        {"job echo -n --helpp -try=1 -shared", "job"},
+        {"-w 5 -c echo%20-tree job", "job"},
+    };
+    FOR_ROWS(row, good) {
+        read_options(&line, "", row->words);
+        row_int(row->words, line.result, SETTINGS_OK);
+        row_text(row->words, line.options.name, row->name);
+        options_free(&line.options);
+    }
+}
+
+TEST(test_other_programs)
+{
+    static const struct {
+        const char *words, *why;
+    } rows[] = {
+        {"--fcntl job true", "--fcntl: unknown option; file locks are those of flock(2)"},
+        {"-F job true", "--no-fork: dlock stays beside the command"},
+        {"-u 9", "--unlock: there is no open file to unlock"},
+        {"-child-exit-code job true", "-child-exit-code: unknown option; leave it out"},
+        {"-n=3 job true", "-n: it takes no value; the -n=N of consul lock is --slots=N"},
+        {"-try=10s job true", "-try: unknown option; the -try=TIME of consul lock is --wait=DURATION"},
+        {"-monitor-retry=3 job true", "-monitor-retry: unknown option; --outage=DURATION"},
+        {"-timeout=10s job true", "-timeout: a long option has two dashes: --timeout"},
+        {"-ca-file=ca.pem job", "-ca-file: unknown option; --cacert=FILE"}, /* not -c a-file=ca.pem */
+        {"-client-key=key.pem job true", "-client-key: unknown option; --key=FILE"},
+        {"--endpoints=http://bob:pw@h:2379 job true", "--endpoints: unknown option; --redis=URL"},
+        {"-p 6379 job true", "-p: unknown option; the port stands in --redis=redis://HOST:PORT"},
+        {"-a x cp", "-a: unknown option; --password-file=FILE has the password for Redis"},
+        {"-k 5 job true", "-k: unknown option; --grace=DURATION"},
+        {"-j 4 job true", "-j: unknown option; --slots=N"},
+        {"--id foo true", "--id: unknown option; the lock's name is a word of its own"},
+        {"--renew job true", "--renew: unknown option; nothing is renewed by itself; --heartbeat"},
+        {"--token=x job true", "--token: unknown option; --password-file=FILE"},
+        {"--config=f job true", "--config: unknown option; the files are those of dlock.conf(5)"},
+        {"--debug job true", "--debug: unknown option; -v says what is done"},
+    };
+    FOR_ROWS(row, rows)
+        told(row->words, row->why);
+}
+
+/* "sh" is a program. */
+TEST(test_missing_name)
+{
+    static const struct {
+        const char *words, *why;
+        bool hint; /* ...; if sh is the command, the lock's name is missing */
+    } rows[] = {
+        {"sh", "no command given; if sh is the command, the lock's name is missing: dlock NAME -- sh", true},
+        {"/bin/sh", "no command given; if /bin/sh is the command, the lock's name is missing", false},
+        {"sh -a x y", "-a: unknown option; dlock --help lists them all", true},
+        {"sh -t dir x", "--ttl: 'dir': it is not a number", true},
+        {"sh -p dir", "-p: unknown option; dlock --help lists them all", true},
+        {"sh -cf x.tar y", "--command: it is the whole command; no further words may follow", true},
+        {"sh -u nobody ls", "--unlock: there is no open file", true},
+        {"sh -E ls", "--conflict-exit-code: 'ls': an exit status is", true},
+        {"sh --list x", "--list runs no command", true},
+        {"sh --status --list x", "--status and --list: only one", true},
+        {"sh --owner-file=x y", "--owner-file: it is for --acquire", true},
+        {"sh -name x", "-name: unknown option; the lock's name", true},
+        {"sh -al", "-al: unknown option", true},
+        {"-t dir sh x", "--ttl: 'dir': it is not a number", false}, /* it stands before the name */
+        {"--status sh --list", "--status and --list: only one of them can be done", false},
+        {"nosuch -t dir sh x", "--ttl: 'dir': it is not a number", false}, /* no program */
+        {"nosuch -a x", "-a: unknown option", false},
+    };
+    FOR_ROWS(row, rows) {
+        told(row->words, row->why);
+        row_int(row->words, strstr(line.why.text, "if sh is the command, the lock's name is missing: dlock NAME -- sh") != NULL,
+                row->hint);
+    }
+}
+
+TEST(test_missing_command)
+{
+    static const struct {
+        const char *words, *why;
+    } rows[] = {
+        {"job", "no command given; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock --status NAME"},
+        {"help", "no command given; did you mean dlock --help?"},
+        {"version", "did you mean dlock --version?"},
+        {"list", "did you mean dlock --list?"},
+        {"status", "did you mean dlock --status? (with a lock of that name: dlock status -- COMMAND)"},
+        {"touch%20ran", "no command given; 'touch ran' is taken for the lock's name: dlock NAME -- COMMAND, or dlock NAME -c"},
+        {"9", "dlock locks no descriptor: dlock --attach NAME || exit"},
+        {"-n 200", "dlock locks no descriptor"},
+        {"/var/lock/foo", "--lock-file=/var/lock/foo locks that file as flock(1) does"},
+        {"ttl", "no command given; usage:"}, /* no action */
+        {"unlock", "no command given; usage:"},
+    };
+    FOR_ROWS(row, rows)
+        told(row->words, row->why);
+}
+
+/* When it could not be run. */
+TEST(test_not_a_command)
+{
+    static const struct {
+        const char *words, *hint;
+    } rows[] = {
+        {"status job", "; did you mean dlock --status job?"},
+        {"job touch%20ran", "; it is one word with spaces in it: -c 'STRING' gives it to a shell"},
+        {"sh /tmp", "; if sh is the command, the lock's name is missing: dlock NAME -- sh"},
+        {"job nosuchcommand", ""},
+        {"status job x", ""},
+        {"job -c nosuchcommand", ""},
+    };
+    FOR_ROWS(row, rows) {
+        struct why why = {"cannot run"};
+        char wanted[256];
+        read_options(&line, "", row->words);
+        row_int(row->words, line.result, SETTINGS_OK);
+        habits_not_a_command(&line.options, &why);
+        snprintf(wanted, sizeof wanted, "cannot run%s", row->hint);
+        row_text(row->words, why.text, wanted);
+        options_free(&line.options);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        ENTRY("what is near a word: mistyped, abbreviated, and not too many", test_near),
+        ENTRY("an unknown option: what is near it, and never its value", test_unknown),
+        ENTRY("a long option with one dash is no row of letters", test_one_dash),
+        ENTRY("options of other programs are called by their name here", test_other_programs),
+        ENTRY("a forgotten name is told of, if what stands there is a program", test_missing_name),
+        ENTRY("a name alone: what may be meant", test_missing_command),
+        ENTRY("a command that cannot be run: what may be meant", test_not_a_command),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,454 @@
+/* Options: what a line of words and the environment mean together, and what is refused. */
+#include "read_options.h"
+
+#include "util/duration.h"
+#include "util/signames.h"
+
+#include <signal.h>
+
+static const char *const actions[] = {
+    [ACTION_RUN] = "run",         [ACTION_ACQUIRE] = "acquire",
+    [ACTION_ATTACH] = "attach",   [ACTION_EXTEND] = "extend",
+    [ACTION_RELEASE] = "release", [ACTION_FORCE_RELEASE] = "force-release",
+    [ACTION_STATUS] = "status",   [ACTION_WAIT_FREE] = "wait-free",
+    [ACTION_LIST] = "list",       [ACTION_CURRENT] = "current",
+    [ACTION_DOCTOR] = "doctor",   [ACTION_PRINT_CONFIG] = "print-config",
+    [ACTION_VERSION] = "version", [ACTION_HELP] = "help",
+    [ACTION_USAGE] = "usage",
+};
+
+static char shown[2048];
+
+__attribute__((format(printf, 1, 2))) static void add(const char *format, ...)
+{
+    size_t used = strlen(shown);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(shown + used, sizeof shown - used, format, arguments);
+    va_end(arguments);
+}
+
+static void add_text(const char *name, const char *text, const char *usual)
+{
+    if (text != NULL && (usual == NULL || strcmp(text, usual) != 0))
+        add(" %s=%s", name, text);
+}
+
+static void add_duration(const char *name, struct duration d, struct duration usual)
+{
+    char text[DURATION_TEXT_SIZE];
+    if (d.ns != usual.ns)
+        add(" %s=%s", name, duration_format(d, text, sizeof text));
+}
+
+static void add_number(const char *name, int number, int usual)
+{
+    if (number != usual)
+        add(" %s=%d", name, number);
+}
+
+static void add_flag(const char *name, bool set)
+{
+    if (set)
+        add(" %s", name);
+}
+
+/* The action, and all that is not as it is without options. */
+static const char *show(const struct options *options)
+{
+    static const char *const hashes[] = {NULL, "sha256", "hmac-sha256"};
+    static const char *const backends[] = {NULL, "redis", "file"};
+    static const char *const degraded[] = {NULL, "warn-throttled", "proceed", "fail"};
+    char text[32];
+    snprintf(shown, sizeof shown, "%s", actions[options->action]);
+    add_text("name", options->name, NULL);
+    for (char **word = options->command; word != NULL && *word != NULL; word++)
+        add("%s%s", word == options->command ? " command=" : ",", *word);
+    add_text("shell", options->shell_command, NULL);
+    add_number("pid", options->attach_pid, 0);
+    add_text("mode", lock_mode_name(options->mode), "exclusive");
+    add_number("slots", options->slots, 0);
+    if (!options->waits_forever)
+        add_duration("wait", options->wait, (struct duration){-1});
+    add_number("E", options->conflict_status, 75);
+    add_duration("ttl", options->ttl, DURATION_S(3600));
+    add_duration("hold-at-least", options->hold_at_least, DURATION_ZERO);
+    add_duration("grace", options->grace, (struct duration){-1});
+    add_duration("outage", options->outage, DURATION_S(10));
+    add_duration("connect-timeout", options->connect_timeout, DURATION_S(3));
+    add_text("owner", options->owner, NULL);
+    add_text("owner-file", options->owner_file, NULL);
+    add_text("scope", options->scope, NULL);
+    add_text("prefix", options->prefix, "dlock:");
+    add_text("hash", hashes[options->hash], NULL);
+    add_text("secret-file", options->secret_file, NULL);
+    add_text("redis", options->redis, NULL);
+    add_text("backend", backends[options->backend], NULL);
+    add_text("lock-dir", options->lock_dir, NULL);
+    add_text("lock-file", options->lock_file, NULL);
+    add_text("on-degraded", degraded[options->on_degraded], NULL);
+    add_text("cacert", options->cacert, NULL);
+    add_text("password-file", options->password_file, NULL);
+    add_text("report", options->report, NULL);
+    add_text("signal", signal_format(options->stop_signal, text, sizeof text), "SIGTERM");
+    add_number("replicas", options->wait_replicas, 0);
+    add_number("verbosity", options->verbosity, 0);
+    add_flag("fallback", options->fallback_to_file);
+    add_flag("warn", options->warn_on_expire);
+    add_flag("tree", options->tree);
+    add_flag("heartbeat", options->heartbeat);
+    add_flag("json", options->json);
+    return shown;
+}
+
+static struct command_line line;
+
+TEST(test_words)
+{
+    static const struct {
+        const char *words, *shown;
+    } rows[] = {
+        {"job true", "run name=job command=true"},
+        {"job -- true", "run name=job command=true"},
+        {"-- job true", "run name=job command=true"},
+        {"-- job -n", "run name=job command=-n"},
+        {"job true -n --ttl=5", "run name=job command=true,-n,--ttl=5"},
+        {"job -- -n", "run name=job command=-n"},
+        {"-n job -t 5 true", "run name=job command=true wait=0 ttl=5s"},
+        {"job echo --help", "run name=job command=echo,--help"},
+        {"-c ls job", "run name=job shell=ls"},
+        {"job -c ls%20-l", "run name=job shell=ls -l"},
+        {"job --command=ls", "run name=job shell=ls"},
+        {"-nxt5 job true", "run name=job command=true wait=0 ttl=5s"},
+        {"-e job true", "run name=job command=true"},
+        {"-o job true", "run name=job command=true"},
+        {"-- -n true", "run name=-n command=true"},
+        {"--owner --attach=5 job true", "run name=job command=true owner=--attach=5"},
+        {"--prefix -shared job true", "run name=job command=true prefix=-shared"},
+        {"--acquire job", "acquire name=job"},
+        {"job --acquire", "acquire name=job"},
+        {"--attach job", "attach name=job"},
+        {"--attach=42 job", "attach name=job pid=42"},
+        {"--attach-pid=42 job", "attach name=job pid=42"},
+        {"--extend", "extend"},
+        {"--extend -t 1m job", "extend name=job ttl=1m"},
+        {"--release --owner=x job", "release name=job owner=x"},
+        {"--force-release job", "force-release name=job"},
+        {"--status --json job", "status name=job json"},
+        {"--wait-free -w 5 job", "wait-free name=job wait=5s"},
+        {"--list", "list"},
+        {"--list job*", "list name=job*"},
+        {"--current", "current"},
+        {"--doctor", "doctor"},
+        {"--print-config job", "print-config name=job"},
+        {"--version", "version"},
+        {"-V", "version"},
+        {"-h", "help"},
+        {"--usage", "usage"},
+    };
+    FOR_ROWS(row, rows) {
+        read_options(&line, "", row->words);
+        row_text(row->words, line.why.text, "");
+        row_int(row->words, line.result, SETTINGS_OK);
+        row_text(row->words, show(&line.options), row->shown);
+        options_free(&line.options);
+    }
+    read_options(&line, "TTL=x", "--ttl=nonsense --help");
+    row_int("help, whatever else is wrong", line.result, SETTINGS_OK);
+    row_int("help, whatever else is wrong", line.options.action, ACTION_HELP);
+    options_free(&line.options);
+}
+
+TEST(test_values)
+{
+    static const struct {
+        const char *words, *shown; /* behind "run name=job command=true" */
+    } rows[] = {
+        {"", ""},
+        {"-s", " mode=shared"},
+        {"-s -x", ""},
+        {"--slots=3", " mode=slots slots=3"},
+        {"--slots=10000", " mode=slots slots=10000"},
+        {"-n", " wait=0"},
+        {"--nb", " wait=0"},
+        {"--nonblocking", " wait=0"},
+        {"-w 0", " wait=0"},
+        {"-w 90s", " wait=1m30s"},
+        {"--timeout=5", " wait=5s"},
+        {"-n -w 5", " wait=5s"}, /* the last one counts */
+        {"-w 5 -n", " wait=0"},
+        {"-E 3", " E=3"},
+        {"-E 0", " E=0"},
+        {"-E 255", " E=255"},
+        {"-t 100ms", " ttl=100ms"},
+        {"-t 30d", " ttl=30d"},
+        {"-t 1.0005s", " ttl=1s"},
+        {"-t 1 -t 2", " ttl=2s"},
+        {"--grace=9.9 -t 10", " ttl=10s grace=9s900ms"},
+        {"--grace=0", " grace=0"},
+        {"--hold-at-least=10 -t 10", " ttl=10s hold-at-least=10s"},
+        {"--outage=0", " outage=0"},
+        {"--connect-timeout=1ms", " connect-timeout=1ms"},
+        {"--owner=a-b", " owner=a-b"},
+        {"--scope=team", " scope=team"},
+        {"--prefix=", " prefix="},
+        {"--hash=sha256", " hash=sha256"},
+        {"--hash=none", ""},
+        {"--secret-file=/f", " hash=hmac-sha256 secret-file=/f"},
+        {"--hash=hmac-sha256 --secret-file=/f", " hash=hmac-sha256 secret-file=/f"},
+        {"-r redis://h", " redis=redis://h"},
+        {"-r redis://a -r redis://b", " redis=redis://a redis://b"},
+        {"--backend=file", " backend=file"},
+        {"--backend=redis -r redis://h", " redis=redis://h backend=redis"},
+        {"--lock-dir=/d", " lock-dir=/d"},
+        {"--lock-file=/f", " lock-file=/f"},
+        {"--on-degraded=fail", " on-degraded=fail"},
+        {"--on-degraded=warn-throttled", " on-degraded=warn-throttled"},
+        {"--on-degraded=proceed", " on-degraded=proceed"},
+        {"--fallback=file", " fallback"},
+        {"--cacert=/c --password-file=/p", " cacert=/c password-file=/p"},
+        {"--wait-replicas=2", " replicas=2"},
+        {"--on-expire=warn", " warn"},
+        {"--on-expire=stop", ""},
+        {"--stop-signal=usr1", " signal=SIGUSR1"},
+        {"--stop-signal=9", " signal=SIGKILL"},
+        {"--tree --heartbeat", " tree heartbeat"},
+        {"--report=/r --json", " report=/r json"},
+        {"-v", " verbosity=1"},
+        {"-vv", " verbosity=2"},
+        {"-q", " verbosity=-1"},
+        {"-q -v", " verbosity=1"},
+        {"-v -q", " verbosity=-1"},
+    };
+    char words[256], wanted[256];
+    FOR_ROWS(row, rows) {
+        snprintf(words, sizeof words, "%s%sjob true", row->words, *row->words != '\0' ? " " : "");
+        snprintf(wanted, sizeof wanted, "run name=job command=true%s", row->shown);
+        read_options(&line, "", words);
+        row_text(row->words, line.why.text, "");
+        row_text(row->words, show(&line.options), wanted);
+        options_free(&line.options);
+    }
+}
+
+TEST(test_environment)
+{
+    static const struct {
+        const char *variables, *words, *shown;
+    } rows[] = {
+        {"TTL=5", "job true", "run name=job command=true ttl=5s"},
+        {"TTL=", "job true", "run name=job command=true"}, /* as if it were not there */
+        {"TTL=5", "-t 6 job true", "run name=job command=true ttl=6s"},
+        {"SHARED=yes", "job true", "run name=job command=true mode=shared"},
+        {"SHARED=on", "-x job true", "run name=job command=true"},
+        {"SHARED=no", "-s job true", "run name=job command=true mode=shared"},
+        {"SLOTS=3", "-s job true", "run name=job command=true mode=shared slots=3"},
+        {"NONBLOCK=1", "-w 5 job true", "run name=job command=true wait=5s"},
+        {"NONBLOCK=true", "job true", "run name=job command=true wait=0"},
+        {"NONBLOCK=off", "job true", "run name=job command=true"},
+        {"VERBOSE=yes", "-v job true", "run name=job command=true verbosity=2"},
+        {"REDIS=redis://h", "job true", "run name=job command=true redis=redis://h"},
+        {"REDIS=redis://h", "-r redis://i job true", "run name=job command=true redis=redis://i"},
+        {"TREE=yes JSON=yes", "--status job", "status name=job tree json"}, /* meant for others */
+        {"CONFLICT_EXIT_CODE=0", "job true", "run name=job command=true E=0"},
+        {"CONFLICT_EXIT_CODE=0", "--acquire job", "acquire name=job"}, /* there 0 is success */
+        {"HASH=sha256", "--hash=none job true", "run name=job command=true"},
+        {"SECRET_FILE=/f", "--hash=none job true", "run name=job command=true secret-file=/f"},
+        {"COMMAND=ls", "job true", "run name=job command=true"}, /* of the command line alone */
+        {"HELP=yes", "job true", "run name=job command=true"},
+    };
+    FOR_ROWS(row, rows) {
+        read_options(&line, row->variables, row->words);
+        row_text(row->variables, line.why.text, "");
+        row_text(row->variables, show(&line.options), row->shown);
+        options_free(&line.options);
+    }
+}
+
+TEST(test_wrong_environment)
+{
+    static const struct {
+        const char *variables, *words, *why;
+    } rows[] = {
+        {"TTL=x", "job true", "DLOCK_TTL: 'x': it is not a number"},
+        {"SHARED=perhaps", "job true", "DLOCK_SHARED: 'perhaps': it must be yes or no"},
+        {"GRACE=1h", "-t 10 job true", "DLOCK_GRACE: it must be shorter than the lease (--ttl)"},
+        {"HASH=hmac-sha256", "job true", "DLOCK_HASH: hmac-sha256 needs a secret"},
+        {"LOCK_FILE=/f SLOTS=2", "job true", "DLOCK_SLOTS: a --lock-file holds nothing"},
+        {"STOP_SIGNAL=NOSUCH", "job true", "DLOCK_STOP_SIGNAL: 'NOSUCH': no such signal"},
+    };
+    FOR_ROWS(row, rows) {
+        read_options(&line, row->variables, row->words);
+        row_int(row->variables, line.result, SETTINGS_BAD_CONFIG);
+        row_has(row->variables, line.why.text, row->why);
+        options_free(&line.options);
+    }
+}
+
+TEST(test_wrong_values)
+{
+    static const struct {
+        const char *words, *why;
+    } rows[] = {
+        {"--ttl=", "--ttl: '': it is empty; a duration is needed"},
+        {"--ttl=-1", "--ttl: '-1': a duration cannot be negative"},
+        {"--ttl=1x", "--ttl: '1x': the unit is unknown"},
+        {"--ttl=99ms", "--ttl: '99ms': a lease lasts from 100ms to 30d"},
+        {"--ttl=0", "a lease lasts from 100ms to 30d"},
+        {"--ttl=0.0999", "a lease lasts from 100ms to 30d"},
+        {"--ttl=30d1ms", "a lease lasts from 100ms to 30d"},
+        {"--ttl=31d", "a lease lasts from 100ms to 30d"},
+        {"--ttl=99999999999d", "--ttl: '99999999999d': it is too large"},
+        {"--wait=x", "--wait: 'x': it is not a number"},
+        {"--timeout=x", "--wait: 'x': it is not a number"},
+        {"--grace=x", "--grace: 'x'"},
+        {"--outage=x", "--outage: 'x'"},
+        {"--hold-at-least=x", "--hold-at-least: 'x'"},
+        {"--connect-timeout=x", "--connect-timeout: 'x'"},
+        {"--connect-timeout=0", "--connect-timeout: '0': it must be at least 1ms"},
+        {"--connect-timeout=0.5ms", "it must be at least 1ms"},
+        {"--ttl=10 --grace=10", "--grace: it must be shorter than the lease (--ttl)"},
+        {"--ttl=10 --grace=1h", "--grace: it must be shorter than the lease (--ttl)"},
+        {"--ttl=10 --hold-at-least=11", "--hold-at-least: it must not be longer than the lease (--ttl)"},
+        {"-E 256", "--conflict-exit-code: '256': an exit status is a whole number from 0 to 255"},
+        {"-E -1", "'-1': an exit status is"},
+        {"-E abc", "'abc': an exit status is"},
+        {"--conflict-exit-code=", "'': an exit status is"},
+        {"-E 1.5", "'1.5': an exit status is"},
+        {"-E 7x", "'7x': an exit status is"},
+        {"--slots=0", "--slots: '0': it must be a whole number from 1 to 10000"},
+        {"--slots=10001", "it must be a whole number from 1 to 10000"},
+        {"--slots=x", "it must be a whole number from 1 to 10000"},
+        {"--wait-replicas=101", "--wait-replicas: '101': it must be a whole number from 0 to 100"},
+        {"--wait-replicas=-1", "it must be a whole number from 0 to 100"},
+        {"--stop-signal=NOSUCH", "--stop-signal: 'NOSUCH': no such signal; TERM, SIGTERM or 15"},
+        {"--stop-signal=0", "no such signal"},
+        {"--stop-signal=65", "no such signal"},
+        {"--stop-signal=", "no such signal"},
+        {"--backend=mysql", "--backend: 'mysql': it must be auto|redis|file"},
+        {"--backend=fil", "it must be auto|redis|file"},
+        {"--backend=", "it must be auto|redis|file"},
+        {"--backend=auto|redis", "it must be auto|redis|file"},
+        {"--on-expire=explode", "--on-expire: 'explode': it must be stop|warn"},
+        {"--on-degraded=", "--on-degraded: '': it must be warn|warn-throttled|proceed|fail"},
+        {"--fallback=redis", "--fallback: 'redis': it must be file"},
+        {"--hash=md5", "--hash: 'md5': it must be none|sha256|hmac-sha256"},
+        {"--hash=hmac-sha256", "--hash: hmac-sha256 needs a secret; --secret-file=FILE has it"},
+        {"--hash=sha256 --secret-file=/f", "--secret-file: --hash makes no use of it"},
+        {"--lock-dir=", "--lock-dir: '': the path is empty"},
+        {"--lock-file=", "--lock-file: '': the path is empty"},
+        {"--report=", "--report: '': the path is empty"},
+        {"--owner=", "--owner: it is 0 bytes long"},
+        {"--owner=a%20b", "--owner: only printable ASCII"},
+        {"--owner=dlock:shared", "--owner: this text marks a shared lock"},
+        {"--scope=", "--scope: the scope is empty"},
+        {"--scope=a%0A", "--scope: the scope 'a\n' has a control character"},
+        {"--prefix=%09", "--prefix: the prefix '\t' has a control character"},
+        {"--lock-file=/f --backend=redis", "--lock-file: it needs the file backend"},
+        {"--lock-file=/f --slots=2", "--slots: a --lock-file holds nothing that could tell of it"},
+        {"--lock-file=/f --hold-at-least=1", "--hold-at-least: a --lock-file holds nothing"},
+        {"--owner-file=/f", "--owner-file: it is for --acquire, --extend and --release"},
+        {"-c ls", "--command: it is the whole command; no further words may follow"},
+        {"-F", "--no-fork: dlock stays beside the command"},
+        {"-u", "--unlock: there is no open file to unlock"},
+        {"--quiet=yes", "--quiet: it takes no value"},
+    };
+    char words[256];
+    FOR_ROWS(row, rows) {
+        snprintf(words, sizeof words, "%s job true", row->words);
+        read_options(&line, "", words);
+        row_int(row->words, line.result, SETTINGS_BAD_USAGE);
+        row_has(row->words, line.why.text, row->why);
+        options_free(&line.options);
+        if (row->words[1] != '-' || strchr(row->words, ' ') != NULL || strstr(row->words, "quiet") != NULL)
+            continue;
+        snprintf(words, sizeof words, "job %s true", row->words); /* behind NAME just so */
+        read_options(&line, "", words);
+        row_has(words, line.why.text, row->why);
+        options_free(&line.options);
+    }
+}
+
+TEST(test_wrong_words)
+{
+    static const struct {
+        const char *words, *why;
+    } rows[] = {
+        {"", "no lock name given; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]"},
+        {"-n", "no lock name given; usage: dlock"},
+        {"--", "no lock name given; usage: dlock"},
+        {"-c ls", "no lock name given; usage: dlock [OPTIONS] NAME -c 'STRING'"},
+        {"job", "no command given"},
+        {"job --", "no command given"},
+        {"job -n --", "no command given"},
+        {"'' true", "the lock name is empty"},
+        {"a%FF true", "the lock name 'a\xFF' is not valid UTF-8 at byte 2"},
+        {"--ttl", "--ttl: it needs a value"},
+        {"job -t", "-t: it needs a value"},
+        {"job -c", "-c: it needs a value"},
+        {"--acquire", "no lock name given; usage: dlock --acquire [OPTIONS] NAME"},
+        {"--status", "no lock name given; usage: dlock --status"},
+        {"--acquire job true", "--acquire runs no command; the lock's name is its last word"},
+        {"--print-config job true", "--print-config runs no command"},
+        {"--current job", "--current takes no lock name"},
+        {"--list a%FF", "the pattern 'a\xFF' is not valid UTF-8"},
+        {"--status --list", "--status and --list: only one of them can be done"},
+        {"--acquire --release job", "--acquire and --release: only one"},
+        {"--attach=5x job", "--attach: '5x': it must be the pid of a process"},
+        {"--attach=0 job", "--attach: '0': it must be the pid of a process"},
+        {"--status -t 5 job", "--ttl: --status does without it"},
+        {"--release -w 5 job", "--wait: --release does without it"},
+        {"--acquire --tree job", "--tree: --acquire does without it"},
+        {"--wait-free --owner=x job", "--owner: --wait-free does without it"},
+        {"--extend --owner=x", "--owner: the lock's name is missing"},
+        {"--release --owner-file=/f", "--owner-file: the lock's name is missing"},
+        {"--release --owner-file=/f --owner=x job", "--owner-file: --owner gives the token already"},
+        {"--acquire -E 0 job", "--conflict-exit-code: 0 of --acquire says that the lock is held"},
+        {"--wait-free -E 0 job", "--conflict-exit-code: 0 of --wait-free says that the lock is free"},
+        {"--acquire --lock-file=/f job", "--lock-file: there is no record in that file, which --acquire would need"},
+        {"--list --lock-file=/f", "--lock-file: there is no record in that file, which --list would need"},
+        {"--list --hash=sha256 a*", "--list: names are hashed (--hash), and a pattern matches no digest"},
+    };
+    FOR_ROWS(row, rows) {
+        read_options(&line, "", row->words);
+        row_int(row->words, line.result, SETTINGS_BAD_USAGE);
+        row_has(row->words, line.why.text, row->why);
+        options_free(&line.options);
+    }
+}
+
+TEST(test_logins)
+{
+    static const struct {
+        const char *words, *left, *redis;
+    } rows[] = {
+        {"-r redis://bob:pw@h job true", "dlock -r redis://******@h job true", "redis://bob:pw@h"},
+        {"--redis=redis://:pw@h job true", "dlock --redis=redis://***@h job true", "redis://:pw@h"},
+        {"-rredis://:pw@h job true", "dlock -rredis://***@h job true", "redis://:pw@h"},
+        {"job -r unix://:pw@/s true", "dlock job -r unix://***@/s true", "unix://:pw@/s"},
+        {"-r redis://h job echo redis://:pw@h", "dlock -r redis://h job echo redis://:pw@h", "redis://h"},
+    };
+    FOR_ROWS(row, rows) {
+        char left[256] = "";
+        read_options(&line, "", row->words);
+        for (int i = 0; i < line.count; i++)
+            snprintf(left + strlen(left), sizeof left - strlen(left), "%s%s", i > 0 ? " " : "", line.words[i]);
+        row_text(row->words, left, row->left);
+        row_text(row->words, line.options.redis, row->redis);
+        options_free(&line.options);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        ENTRY("which words are options, the name, the command, and which action they ask for", test_words),
+        ENTRY("the values of options, and which of two counts", test_values),
+        ENTRY("the environment sets what the command line does not", test_environment),
+        ENTRY("a wrong variable is named", test_wrong_environment),
+        ENTRY("a wrong value: the option, the text, what is right; before NAME and behind it", test_wrong_values),
+        ENTRY("words and options that are not for this action, or not together", test_wrong_words),
+        ENTRY("logins are blotted where ps(1) would show them, the command's words stay", test_logins),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
