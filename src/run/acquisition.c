@@ -329,18 +329,18 @@ enum lock_result acquisition_release(struct acquisition *acquisition, struct why
 {
     struct backend *backend = acquisition->backend;
     struct deadline limit = deadline_after(release_limit);
-    bool retried = false;
+    struct why failure = {""}; /* of the last try that got nowhere */
     (void)signals_ended_by(&acquisition->signals);
     for (;;) {
         enum lock_result result = backend->release(backend, &acquisition->lease, (struct bound){limit, -1}, why);
-        if (lock_is_lost(result) && retried && deadline_passed(acquisition->lease.deadline)) {
-            why_set(why, "the store did not answer in time");
+        if (lock_is_lost(result) && failure.text[0] != '\0' && deadline_passed(acquisition->lease.deadline)) {
+            *why = failure;
             return LOCK_UNAVAILABLE;
         }
-        if ((result != LOCK_UNAVAILABLE && result != LOCK_SYSTEM) || deadline_passed(limit))
+        if (result != LOCK_UNAVAILABLE && result != LOCK_SYSTEM)
             return result;
-        retried = true;
-        if (!pause_release(acquisition, deadline_after(duration_jittered(release_interval))))
+        failure = *why;
+        if (!pause_release(acquisition, deadline_after(duration_jittered(release_interval))) || deadline_passed(limit))
             return result;
     }
 }

@@ -185,8 +185,8 @@ void lease_end_act(struct lease_end *end)
     }
     if (end->phase == KILLING && deadline_passed(end->next_kill))
         kill_now(end);
-    if (!end->noted && end->state.note.text[0] != '\0') {
-        end->noted = true;
+    if (end->notes != end->state.notes) {
+        end->notes = end->state.notes;
         say_verbose(end->out, "%s", end->state.note.text);
     }
 }

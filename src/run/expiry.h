@@ -42,7 +42,7 @@ struct lease_end {
     bool over;     /* the lease ended or was lost while the worker ran */
     struct deadline over_since;
     /* run/expiry.c's own: */
-    bool noted;              /* what the watch has to say with -v is said */
+    int notes;               /* how many of those of the watch were said */
     struct deadline kill_at; /* of STOPPING */
     struct deadline give_up; /* of KILLING */
     struct deadline next_kill;

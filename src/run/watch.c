@@ -97,10 +97,32 @@ static void tell(int fd)
         continue;
 }
 
+/* What there is to say with -v that was not said before: once that the store cannot
+ * tell, and each time that the lock stands otherwise. One at a time: what comes second
+ * is said after the next look. */
+static bool has_note(struct watch *watch, struct why *note)
+{
+    const char *cannot = watch->backend->news(watch->backend).cannot, *stands = watch->backend->note;
+    char every[DURATION_TEXT_SIZE];
+    if (stands == NULL)
+        watch->stands.text[0] = '\0';
+    if (cannot != NULL && !watch->said_cannot) {
+        watch->said_cannot = true;
+        why_set(note, "the server cannot tell at once when the lock is touched (%s); it is looked at every %s", cannot,
+                duration_format(check_interval(watch->lease.ttl), every, sizeof every));
+        return true;
+    }
+    if (stands == NULL || strcmp(stands, watch->stands.text) == 0)
+        return false;
+    why_set(&watch->stands, "%s", stands);
+    why_set(note, "the lock stands %s", stands);
+    return true;
+}
+
 static void publish(struct watch *watch, enum watch_verdict verdict, const struct why *why)
 {
-    const char *cannot = watch->backend->news(watch->backend).cannot;
-    char every[DURATION_TEXT_SIZE];
+    struct why note;
+    bool noted = has_note(watch, &note);
     pthread_mutex_lock(&watch->mutex);
     bool news = watch->state.verdict != verdict || watch->state.deadline.boot_ns != watch->lease.deadline.boot_ns;
     if (watch->state.verdict != WATCH_LOST) {
@@ -109,17 +131,12 @@ static void publish(struct watch *watch, enum watch_verdict verdict, const struc
         watch->state.set = watch->lease.set;
         watch->state.why = *why;
     }
-    if (cannot != NULL && watch->state.note.text[0] == '\0') {
-        why_set(&watch->state.note, "the server cannot tell at once when the lock is touched (%s); it is looked at every %s",
-                cannot, duration_format(check_interval(watch->lease.ttl), every, sizeof every));
-        news = true;
-    }
-    if (watch->backend->note != NULL && watch->state.note.text[0] == '\0') {
-        why_set(&watch->state.note, "the lock stands %s", watch->backend->note);
-        news = true;
+    if (noted) {
+        watch->state.note = note;
+        watch->state.notes++;
     }
     pthread_mutex_unlock(&watch->mutex);
-    if (news)
+    if (news || noted)
         tell(watch->news_fd);
 }
 

@@ -21,7 +21,8 @@ struct watch_state {
     struct deadline deadline; /* adopted, where somebody moved it */
     struct duration set;      /* what the lease was last set to */
     struct why why;           /* of WATCH_LOST and WATCH_RELEASED; of WATCH_ENDING where the store could not be asked */
-    struct why note;          /* to be said once with -v; "": nothing */
+    struct why note;          /* the last thing to say with -v */
+    int notes;                /* how many there were */
 };
 
 struct watch {
@@ -36,6 +37,8 @@ struct watch {
     int beat_fd;           /* to the watch thread: the command makes progress */
     bool beat;             /* the thread's own: not acted on yet */
     struct deadline extended; /* the thread's own: when it last tried to extend */
+    bool said_cannot;         /* the thread's own: that the store cannot tell at once */
+    struct why stands;        /* the thread's own: the store's note as it was last said; "": nothing is amiss */
     pthread_mutex_t mutex;
     struct watch_state state; /* guarded by mutex */
     pthread_t thread;

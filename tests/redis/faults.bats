@@ -397,6 +397,23 @@ next_keeps_it() {
     not grep -q 'lost' "$T/err"
 }
 
+@test "a release that failed says why, though the lease has ended and the server is back, empty, since" {
+    start_redis
+    dlock -r "unix://$T/redis.sock" -t 3s job -- sh -c 'touch "$T/ready"; until [ -e "$T/go" ]; do sleep 0.01; done; exit 4' \
+        2>"$T/err" 3>&- 4>&- &
+    local dlock=$! status=0 start
+    start=$(now)
+    wait_until 10 test -e "$T/ready"
+    stop_redis
+    touch "$T/go"
+    wait_until 10 not pgrep -P "$dlock"
+    wait_until 10 not within 3200 "$start"
+    start_redis
+    wait "$dlock" || status=$?
+    equals "$status" 4
+    grep -qE 'the lock could not be released: .*: (Connection refused|No such file or directory); it clears' "$T/err"
+}
+
 @test "the permissions that the manual names are enough to take a lock anew after a take that came too late" {
     start_redis
     manual_user

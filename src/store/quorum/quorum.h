@@ -51,6 +51,7 @@ struct quorum {
     int splits;                   /* how often in a row it was refused since nobody has one */
     struct deadline again;        /* when to ask next for a lock that is held */
     struct why note, warning;     /* what base.note and base.warning point to */
+    unsigned noted;               /* which members the note is about, bit by bit */
     struct duration join_pause;   /* until those that do not have the lock are asked again; 0: all have it */
     int lacking;                  /* how many these were last */
     int news_fd;                  /* an epoll(7) of the members' own; -1: none */
@@ -104,7 +105,7 @@ int64_t quorum_has(const struct quorum *quorum, int64_t *values, int count);
 struct deadline quorum_deadline(const struct quorum *quorum);
 
 /* Says in base.note and base.warning which of the members are not as they should be. */
-void quorum_note(struct quorum *quorum, bool always);
+void quorum_note(struct quorum *quorum, bool taken);
 
 /* The same after a release: which of them it has not reached. */
 void quorum_note_left(struct quorum *quorum);

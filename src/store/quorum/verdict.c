@@ -93,17 +93,34 @@ static bool misses(enum lock_result result)
     return result != LOCK_OK && !is_misconfigured(result);
 }
 
+static bool is_not_ok(enum lock_result result)
+{
+    return result != LOCK_OK;
+}
+
+static unsigned missing(const struct quorum *quorum)
+{
+    unsigned bits = 0;
+    for (int i = 0; i < quorum->count; i++)
+        bits |= (unsigned)is_not_ok(quorum->members[i].result) << i;
+    return bits;
+}
+
 /* What no retry mends is for everybody to hear; that a minority is down, or
- * has lost its keys, is what a quorum is for. */
-void quorum_note(struct quorum *quorum, bool always)
+ * has lost its keys, is what a quorum is for. The note stays the same as long as it
+ * is about the same members, whatever they answer. */
+void quorum_note(struct quorum *quorum, bool taken)
 {
     struct quorum_count count = quorum_count_all(quorum);
+    unsigned bits = missing(quorum);
     quorum->base.note = quorum->base.warning = NULL;
-    if (always || count.ok < quorum->count) {
+    if (taken || bits != quorum->noted) {
         why_set(&quorum->note, "on %d of %d servers", count.ok, quorum->count);
-        add_members(quorum, misses, "; ", &quorum->note);
-        quorum->base.note = quorum->note.text;
+        add_members(quorum, taken ? misses : is_not_ok, "; ", &quorum->note);
+        quorum->noted = bits;
     }
+    if (taken || bits != 0)
+        quorum->base.note = quorum->note.text;
     quorum->warning.text[0] = '\0';
     add_members(quorum, is_misconfigured, "", &quorum->warning);
     if (quorum->warning.text[0] != '\0')
