@@ -226,7 +226,7 @@ next_keeps_it() {
     torture_proxy redis
     ask_proxy redis partition 0 1
     # Its clock is the test's: the answer comes when 95 % of the lease have passed.
-    LD_PRELOAD=$HELPERS/fault_boot_clock.so dlock -v -r "unix://$T/redis.proxy" -t 100s --connect-timeout=1000 --outage=60 job -- \
+    LD_PRELOAD=$HELPERS/fault_boot_clock.so dlock -v -r "unix://$T/redis.proxy" -t 100s --connect-timeout=1000 --outage=160 job -- \
         sh -c 'echo "$DLOCK_FENCE" >"$T/fence"' 2>"$T/err" 3>&- 4>&- &
     local dlock=$!
     echo "$dlock" >"$T/dlock.pid"
