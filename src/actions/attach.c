@@ -52,8 +52,8 @@ static int attach_nested(const struct attach *attach)
 
 static void say_attached(const struct attach *attach)
 {
-    char until[32];
-    wall_format(wall_now_ms() + deadline_left(attach->lock.lease.deadline).ns / NS_PER_MS, until, sizeof until);
+    char until[40];
+    wall_format_local(wall_now_ms() + deadline_left(attach->lock.lease.deadline).ns / NS_PER_MS, until, sizeof until);
     say_status(attach->out, "holding the lock %s until %s for %s", attach->options->name, until, attach->target.name);
     say_verbose(attach->out, "attached to %s, released when it ends", attach->target.name);
 }

@@ -141,10 +141,11 @@ static int still_held(const struct looking *looking, struct duration waited)
 {
     char time[DURATION_TEXT_SIZE], who[LOCK_TEXT_SIZE];
     const struct options *options = looking->options;
+    bool waits = options->wait.ns > 0;
     looking->out->waited = waited;
-    return fail(looking->out, options->wait.ns > 0 ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status,
-                "held by %s; not free after %s", lock_owner_format(&looking->state.owners[0], who),
-                duration_format(waited, time, sizeof time));
+    return fail(looking->out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status,
+                "held by %s%s%s", lock_owner_format(&looking->state.owners[0], who), waits ? "; not free after " : "",
+                waits ? duration_rounded(waited, time, sizeof time) : "");
 }
 
 /* Nobody waits for themselves for ever. */
@@ -291,7 +292,7 @@ static void print_current(const struct current *current)
     if (!current->options->json) {
         printf("%s (%s)", text_escape(escaped, sizeof escaped, name), current->backend->kind);
         if (ends)
-            printf(", lease ends in %s", duration_format((struct duration){left.ns / NS_PER_S * NS_PER_S}, text, sizeof text));
+            printf(", lease ends in %s", duration_rounded(left, text, sizeof text));
         putchar('\n');
         return;
     }

@@ -239,7 +239,7 @@ static int refuse_shorter_than_hold(const struct target *target)
 {
     char hold[DURATION_TEXT_SIZE];
     return fail(target->out, FAIL_ARGUMENT, STATUS_USAGE, "--ttl: it must not be shorter than what is left of --hold-at-least, %s",
-                duration_format(target->hold_left, hold, sizeof hold));
+                duration_rounded(target->hold_left, hold, sizeof hold));
 }
 
 /* By the --ttl of the command line, which may shorten it; else by that with

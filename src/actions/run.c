@@ -83,7 +83,7 @@ static int lease_over_status(const struct run *run, const struct outcome *outcom
         return STATUS_STOPPED;
     }
     say_error(run->out, "the command ran on for %s without the lease",
-              duration_format(deadline_gap(outcome->over_since, end), overrun, sizeof overrun));
+              duration_rounded(deadline_gap(outcome->over_since, end), overrun, sizeof overrun));
     return command_status(run, outcome);
 }
 

@@ -3,6 +3,7 @@
 #include "config/lock_key.h"
 #include "run/nesting.h"
 #include "run/open_backend.h"
+#include "run/retry.h"
 #include "run/wait.h"
 #include "ui/lock_print.h"
 #include "util/duration.h"
@@ -75,7 +76,7 @@ static const char *holder_format(const struct holder *holder, char text[HOLDER_T
     }
     if (holder->expires)
         snprintf(lease, sizeof lease, holder->kept ? ", for another %s" : ", whose lease ends in %s",
-                 lock_left_format(holder->left, left));
+                 duration_rounded(holder->left, left, sizeof left));
     if (holder->known)
         snprintf(text, HOLDER_TEXT_SIZE, "%s %s@%s, pid %ld%s, %s%s%s", how, holder->user, holder->host, (long)holder->pid,
                  holder_has_died(holder) ? " (has ended)" : "", holder->command,
@@ -110,16 +111,15 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result, c
 {
     const struct options *options = acquisition->options;
     const struct messages *out = acquisition->out;
-    char time[DURATION_TEXT_SIZE], who[HOLDER_TEXT_SIZE];
-    duration_format(waited->time, time, sizeof time);
+    char time[DURATION_TEXT_SIZE], who[HOLDER_TEXT_SIZE], tried[TRIED_TEXT_SIZE];
     if (acquisition->upgrade)
         return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
                     "the command that this runs in holds the lock in another mode, and would be waited for without end; %s",
                     acquisition->undone);
     if (result == LOCK_HELD) {
         bool waits = options->waits_forever || options->wait.ns > 0;
-        return fail(out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status, "%s; not taken after %s",
-                    holder_format(holder, who), time);
+        return fail(out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status, "%s%s%s", holder_format(holder, who),
+                    waits ? "; not taken after " : "", waits ? duration_rounded(waited->time, time, sizeof time) : "");
     }
     if (result == LOCK_CANCELLED) {
         acquisition->ended_by = signals_ended_by(&acquisition->signals);
@@ -129,8 +129,8 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result, c
                     (long)acquisition->request.self.pid, acquisition->undone);
     }
     if (result == LOCK_UNAVAILABLE)
-        return fail(out, FAIL_UNAVAILABLE, STATUS_UNAVAILABLE, "%s; tried %d time%s in %s; %s", why->text, waited->takes,
-                    waited->takes == 1 ? "" : "s", time, acquisition->undone);
+        return fail(out, FAIL_UNAVAILABLE, STATUS_UNAVAILABLE, "%s; %s; %s", why->text,
+                    tried_format(waited->takes, waited->time, tried), acquisition->undone);
     return fail(out, failure_of(result), (int)status_of(result), "%s; %s", why->text, acquisition->undone);
 }
 
@@ -257,12 +257,12 @@ static void say_asked(const struct acquisition *acquisition)
 static void say_taken(const struct acquisition *acquisition, const char *time)
 {
     const struct backend *backend = acquisition->backend;
-    char until[32];
+    char until[40];
     if (backend->warning != NULL)
         say_warning(acquisition->out, "%s", backend->warning);
     if (acquisition->out->verbosity < 1)
         return;
-    wall_format(wall_now_ms() + deadline_left(acquisition->lease.deadline).ns / NS_PER_MS, until, sizeof until);
+    wall_format_local(wall_now_ms() + deadline_left(acquisition->lease.deadline).ns / NS_PER_MS, until, sizeof until);
     say_verbose(acquisition->out, "taken (%s, fence %" PRId64 "%s%s) after %s, until %s", backend->kind, acquisition->lease.fence,
                 backend->note != NULL ? ", " : "", backend->note != NULL ? backend->note : "", time, until);
 }
@@ -303,7 +303,7 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
         return true;
     char time[DURATION_TEXT_SIZE];
     if (result == LOCK_OK)
-        say_taken(acquisition, duration_format(waited.time, time, sizeof time));
+        say_taken(acquisition, duration_rounded(waited.time, time, sizeof time));
     else
         *status = not_taken(acquisition, result, &holder, &waited, &why);
     return result == LOCK_OK;
@@ -350,10 +350,10 @@ void acquisition_say_released(const struct acquisition *acquisition, enum lock_r
     const struct messages *out = acquisition->out;
     char rest[DURATION_TEXT_SIZE], held[DURATION_TEXT_SIZE];
     struct deadline now = deadline_now(), hold = acquisition->lease.hold;
-    duration_format(deadline_gap(acquisition->lease.taken, now), held, sizeof held);
+    duration_rounded(deadline_gap(acquisition->lease.taken, now), held, sizeof held);
     if (result == LOCK_OK && deadline_before(now, hold))
         say_verbose(out, "released after %s; others are kept out for another %s (--hold-at-least)", held,
-                    duration_format(deadline_gap(now, hold), rest, sizeof rest));
+                    duration_rounded(deadline_gap(now, hold), rest, sizeof rest));
     else if (result == LOCK_OK)
         say_verbose(out, "released after %s", held);
     else if (lock_is_lost(result) || result == LOCK_RELEASED)

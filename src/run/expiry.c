@@ -123,7 +123,7 @@ static void ending(struct lease_end *end)
     is_over(end);
     stop(end, end->state.deadline);
     say_error(end->out, "%s ends in %s%s%s; stopping %s with %s%s", lease_format(end, lease),
-              duration_format(left, left_text, sizeof left_text),
+              duration_rounded(left, left_text, sizeof left_text),
               end->state.why.text[0] != '\0' ? " and could not be looked at: " : "", end->state.why.text,
               end->worker.name, signal_format(end->stop_signal, name, sizeof name), advice_format(end, advice));
 }

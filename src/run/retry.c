@@ -15,6 +15,13 @@ static void pause_for(struct duration d)
     (void)nanosleep(&time, NULL);
 }
 
+char *tried_format(int tries, struct duration time, char text[TRIED_TEXT_SIZE])
+{
+    char in[DURATION_TEXT_SIZE];
+    snprintf(text, TRIED_TEXT_SIZE, "tried %d time%s in %s", tries, tries == 1 ? "" : "s", duration_rounded(time, in, sizeof in));
+    return text;
+}
+
 enum lock_result insist(enum lock_result (*attempt)(void *data, struct bound, struct why *), void *data,
                         struct duration outage, struct why *why)
 {
@@ -25,10 +32,10 @@ enum lock_result insist(enum lock_result (*attempt)(void *data, struct bound, st
         if (result != LOCK_UNAVAILABLE)
             return result;
         if (deadline_passed(end)) {
-            char time[DURATION_TEXT_SIZE];
+            char tried[TRIED_TEXT_SIZE];
             size_t used = strlen(why->text);
-            duration_format(deadline_gap(start, deadline_now()), time, sizeof time);
-            snprintf(why->text + used, sizeof why->text - used, "; tried %d time%s in %s", tries, tries == 1 ? "" : "s", time);
+            snprintf(why->text + used, sizeof why->text - used, "; %s",
+                     tried_format(tries, deadline_gap(start, deadline_now()), tried));
             return result;
         }
         pause_for(duration_min(duration_jittered(interval), deadline_left(end)));

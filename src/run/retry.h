@@ -12,4 +12,8 @@
 enum lock_result insist(enum lock_result (*attempt)(void *data, struct bound, struct why *), void *data,
                         struct duration outage, struct why *why);
 
+/* "tried 3 times in 1.2s". Returns text. */
+#define TRIED_TEXT_SIZE 96
+char *tried_format(int tries, struct duration time, char text[TRIED_TEXT_SIZE]);
+
 #endif

@@ -44,7 +44,7 @@ bool listing_add(struct listing *listing, const char *name, const struct lock_st
     row->holder = strdup(text);
     snprintf(row->left, sizeof row->left, "-");
     if (owner->holder.expires)
-        duration_format((struct duration){owner->holder.left.ns / NS_PER_S * NS_PER_S}, row->left, sizeof row->left);
+        duration_rounded(owner->holder.left, row->left, sizeof row->left);
     if (state->mode == MODE_SLOTS)
         snprintf(row->mode, sizeof row->mode, "slots %zu/%d", state->owner_count, state->slots);
     else

@@ -64,23 +64,16 @@ static const char *since_text(const struct lock_owner *owner, char *text, size_t
     char time[40];
     if (owner->holder.since_wall_ms <= 0)
         return "";
-    wall_format(owner->holder.since_wall_ms, time, sizeof time);
+    wall_format_local(owner->holder.since_wall_ms, time, sizeof time);
     snprintf(text, size, ", since %s", time);
     return text;
-}
-
-char *lock_left_format(struct duration left, char text[DURATION_TEXT_SIZE])
-{
-    if (left.ns > 10 * NS_PER_S)
-        left.ns -= left.ns % NS_PER_S;
-    return duration_format(left, text, DURATION_TEXT_SIZE);
 }
 
 static const char *end_text(const struct lock_owner *owner, char *text, size_t size)
 {
     char left[DURATION_TEXT_SIZE], hold[DURATION_TEXT_SIZE];
-    lock_left_format(owner->holder.left, left);
-    lock_left_format(owner->hold_left, hold);
+    duration_rounded(owner->holder.left, left, sizeof left);
+    duration_rounded(owner->hold_left, hold, sizeof hold);
     if (owner->released)
         snprintf(text, size, ", released and kept for another %s (--hold-at-least)", left);
     else if (owner->holder.expires && owner->hold_left.ns > 0)
@@ -121,8 +114,8 @@ static void print_counts(const struct lock_state *state)
 {
     const struct lock_counts *counts = &state->counts;
     char waited[DURATION_TEXT_SIZE], held[DURATION_TEXT_SIZE];
-    duration_format((struct duration){counts->waited_ms * NS_PER_MS}, waited, sizeof waited);
-    duration_format((struct duration){counts->held_ms * NS_PER_MS}, held, sizeof held);
+    duration_rounded((struct duration){counts->waited_ms * NS_PER_MS}, waited, sizeof waited);
+    duration_rounded((struct duration){counts->held_ms * NS_PER_MS}, held, sizeof held);
     printf("  taken %" PRId64 ", conflicts %" PRId64 ", timeouts %" PRId64 ", lost %" PRId64 "; waited %s, held %s in all\n",
            counts->takes, counts->conflicts, counts->timeouts, counts->losses, waited, held);
 }
@@ -132,7 +125,7 @@ void lock_state_print(const struct lock_state *state, const char *name)
     char text[LOCK_TEXT_SIZE], mode[64], released[40];
     text_escape(text, sizeof text, name);
     if (!state->locked) {
-        wall_format(state->released_wall_ms, released, sizeof released);
+        wall_format_local(state->released_wall_ms, released, sizeof released);
         printf("%s: free%s%s\n", text, state->released_wall_ms > 0 ? ", released " : "",
                state->released_wall_ms > 0 ? released : "");
     } else {

@@ -15,9 +15,6 @@ enum { LOCK_TEXT_SIZE = 2048 };
  * another one. Returns text. */
 const char *lock_name_of(char *text, size_t size, const char *key, const struct options *options);
 
-/* What is left of a lease; milliseconds matter in the last seconds alone. Returns text. */
-char *lock_left_format(struct duration left, char text[DURATION_TEXT_SIZE]);
-
 /* "ann@host, pid 12 (running), backup, since ..., lease ends in 5m". Returns text. */
 const char *lock_owner_format(const struct lock_owner *owner, char text[LOCK_TEXT_SIZE]);
 

@@ -107,7 +107,7 @@ void wall_format_local(int64_t wall_ms, char *text, size_t size)
     if (localtime_r(&seconds, &local) == NULL || localtime_r(&now, &today) == NULL)
         return;
     bool is_today = local.tm_year == today.tm_year && local.tm_yday == today.tm_yday;
-    if (strftime(text, size, is_today ? "%H:%M:%S" : "%Y-%m-%d %H:%M:%S", &local) == 0)
+    if (strftime(text, size, is_today ? "%H:%M:%S %z" : "%Y-%m-%d %H:%M:%S %z", &local) == 0)
         text[0] = '\0';
 }
 

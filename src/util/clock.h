@@ -90,7 +90,7 @@ int64_t wall_now_us(void);
  * buffer or the calendar does not hold it. */
 void wall_format(int64_t wall_ms, char *text, size_t size);
 
-/* Writes wall_ms as people on this host read their clocks: "03:59:58", and with
+/* Writes wall_ms as people on this host read their clocks: "03:59:58 +0100", and with
  * the date before it where that is not today's. "" as above. */
 void wall_format_local(int64_t wall_ms, char *text, size_t size);
 

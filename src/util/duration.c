@@ -122,3 +122,17 @@ char *duration_format(struct duration d, char *text, size_t size)
         snprintf(text, size, "0");
     return text;
 }
+
+char *duration_rounded(struct duration d, char *text, size_t size)
+{
+    static const int64_t s = NS_PER_S, h = 3600 * NS_PER_S, day = 24 * 3600 * NS_PER_S;
+    int64_t step = d.ns < s ? NS_PER_MS : d.ns < h ? s : d.ns < day ? 60 * s : h;
+    int tenths = (int)(d.ns / (s / 10) % 10);
+    if (d.ns > 0 && d.ns < NS_PER_MS)
+        snprintf(text, size, "less than 1ms");
+    else if (d.ns >= s && d.ns < 10 * s && tenths > 0)
+        snprintf(text, size, "%d.%ds", (int)(d.ns / s), tenths);
+    else
+        duration_format((struct duration){d.ns - d.ns % step}, text, size);
+    return text;
+}

@@ -28,7 +28,10 @@ const char *duration_error_text(enum duration_error error);
  * Below a millisecond it is "0". Returns text. */
 char *duration_format(struct duration d, char *text, size_t size);
 
-/* Enough for any duration_format(). */
+/* The same for what was measured, cut to what a person reads: "250ms", "1.2s", "59m18s", "1h30m", "2d5h". */
+char *duration_rounded(struct duration d, char *text, size_t size);
+
+/* Enough for any of both. */
 #define DURATION_TEXT_SIZE 48
 
 #endif

@@ -177,3 +177,18 @@ bool number_parse(const char *text, int64_t least, int64_t most, int64_t *out)
     *out = (int64_t)value;
     return true;
 }
+
+char *size_rounded(uint64_t bytes, char text[SIZE_TEXT_SIZE])
+{
+    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
+    uint64_t unit = 1;
+    size_t i = 0;
+    for (; bytes / unit >= 1000; i++)
+        unit *= 1000;
+    unsigned whole = (unsigned)(bytes / unit), tenths = unit > 1 ? (unsigned)(bytes % unit / (unit / 10)) : 0;
+    if (whole < 10 && tenths > 0)
+        snprintf(text, SIZE_TEXT_SIZE, "%u.%u %s", whole, tenths, units[i]);
+    else
+        snprintf(text, SIZE_TEXT_SIZE, "%u %s", whole, units[i]);
+    return text;
+}

@@ -38,6 +38,10 @@ size_t percent_encode(char *target, size_t size, const char *source, const char 
  * results, or where it does not fit. */
 bool percent_decode(char *target, size_t size, const char *source, size_t length);
 
+/* Writes a number of bytes as people read it: "80 GB", "1.2 MB". Returns text. */
+#define SIZE_TEXT_SIZE 32
+char *size_rounded(uint64_t bytes, char text[SIZE_TEXT_SIZE]);
+
 /* Reads a whole decimal number, nothing before or after it. False where it is
  * none or outside least..most. */
 bool number_parse(const char *text, int64_t least, int64_t most, int64_t *out);

@@ -29,7 +29,7 @@ E
     wait_until 10 is_locked job
     sleep 2.5 # beyond the TTL
     is_locked job
-    fails_with 75 'held by .*whose lease ends in (1s[0-9]+ms|[0-9]+ms|2s)' dlock -v -n job true
+    fails_with 75 'held by .*whose lease ends in (1(\.[0-9])?s|[0-9]+ms|2s)' dlock -v -n job true
     wait "$dlock"
     is_clean job
 }

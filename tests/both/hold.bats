@@ -8,7 +8,7 @@ load backend
     run dlock --hold-at-least=2s -t 60s job echo ran
     equals "$status $output" '0 ran'
     within 1500 "$start" # it does not wait for that itself
-    fails_with 75 'kept by --hold-at-least of .*for another ([0-9]+ms|1s[0-9]*m?s?)' dlock -v -n job echo wrong
+    fails_with 75 'kept by --hold-at-least of .*for another ([0-9]+ms|1(\.[0-9])?s)' dlock -v -n job echo wrong
     run dlock -w 20 job echo next
     equals "$status $output" '0 next'
     [ $(($(now) - start)) -ge 1900 ]

@@ -126,7 +126,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     finds 0 '^backend file note: --backend=file asks for it; a lock holds on this host alone' --backend=file --lock-dir="$T/locks"
     says '^files owner ok: .*, mode 0700'
     says '^files other users note: they have another directory'
-    says '^files free space ok: [0-9]+ kB'
+    says '^files free space ok: ([0-9]{2,3}|[0-9](\.[0-9])?) [MGT]B'
     says '^files file system (ok|note|warn): '
     says '^trial second take refused ok: '
     says '^trial told of a touch ok: '
@@ -246,7 +246,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     finds 0 '^redis eviction warn: allkeys-lru: ' -r "$URL"
     redis config set maxmemory-policy noeviction maxmemory 1mb
     doctor -r "$URL"
-    says '^redis memory warn: [0-9]+ kB used of 1024'
+    says '^redis memory warn: [0-9.]+ MB used of 1 MB'
     redis config set maxmemory 1
     finds 69 '^permissions take, release fail: no lock can be taken: SET: OOM' -r "$URL"
 }

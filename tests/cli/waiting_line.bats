@@ -29,7 +29,7 @@ P
     terminal '
 t = Terminal(["dlock", "job", "echo", "ran"], 200)
 t.until_draws(3)
-time_of_day = r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d"
+time_of_day = r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \+0000"
 for when, text in t.draws:
     assert re.fullmatch(rf"waiting( \ds)? for job: {held}, since {time_of_day}, until {time_of_day} at the latest; next in line", text), text
 assert re.match("waiting for", t.draws[0][1]) and re.match(r"waiting \ds for", t.draws[2][1]), t.draws
@@ -228,7 +228,7 @@ for columns in (40, 120, 1000):
     redis set dlock:job theirs >/dev/null
     redis set dlock:other theirs px 600000 >/dev/null
     terminal '
-for name, rest in ("job", ", without an end of its own; next in line"), ("other", r", until .*\d\d:\d\d:\d\d at the latest; next in line"):
+for name, rest in ("job", ", without an end of its own; next in line"), ("other", r", until .*\d\d:\d\d:\d\d \+0000 at the latest; next in line"):
     t = Terminal(["dlock", name, "true"], 200)
     t.until_draws(1)
     assert re.fullmatch(f"waiting for {name}: held by another client{rest}", t.last()), t.last()
@@ -257,7 +257,7 @@ assert t.end() == 69 and len(t.screen()) >= 1 and t.screen()[0].startswith("dloc
 for name, pattern in (
     ("slots", "acquired by ann@[^ ]*, pid .*, one of those who share it, since"),
     ("taken", "acquired by ann@[^ ]*, pid .*, since .*, until .* at the latest"),
-    ("kept", r"released, and kept by --hold-at-least of ann@[^ ]*, pid \d+, true, until [0-9: -]*; next in line$"),
+    ("kept", r"released, and kept by --hold-at-least of ann@[^ ]*, pid \d+, true, until [0-9: +-]*; next in line$"),
     ("shared", held + ", one of those who share it, since"),
 ):
     t = Terminal(["dlock", "--slots=1", name, "true"] if name == "slots" else ["dlock", name, "true"], 400)
@@ -289,7 +289,7 @@ t.until_draws(1)
 script = os.environ["SCRIPT"]
 assert f", pid {script}, " in t.last() and "ended" not in t.last(), t.last()
 os.kill(int(script), 9)
-text = rf"held by ann@\S*, pid {script}, which has ended without releasing it; it clears at .*\d\d:\d\d:\d\d; next in line; to clear it now: dlock --force-release --scope=nightly job"
+text = rf"held by ann@\S*, pid {script}, which has ended without releasing it; it clears at .*\d\d:\d\d:\d\d \+0000; next in line; to clear it now: dlock --force-release --scope=nightly job"
 t.until(lambda t: re.fullmatch(rf"waiting( \d+s)? for job: {text}", t.last()))
 assert re.fullmatch(rf"dlock: job: waiting( \d+s)?: {text}", t.screen()[0]), t.screen()
 t.type(b"\x03")
@@ -367,7 +367,7 @@ says() {
 
 @test "a clock that is ahead, another day and an outage are told so that they can be understood" {
     says 0 2 since=-60 -- 'waiting 2s for job: held by ann@web3, pid 4711, rollup.sh, without an end of its own'
-    says 0 2 since=172800 until=172800 -- '.*, since [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}, until [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} at the latest'
+    says 0 2 since=172800 until=172800 -- '.*, since [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} \+0000, until [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} \+0000 at the latest'
     TZ=XXX-5 says 0 2 until=1 -- ".*, until ([0-9-]{10} )?($(TZ=XXX-5 date +%H)|$(TZ=XXX-5 date -d '2 seconds' +%H)):.*"
     says 0 2 why='cannot connect: no' -- 'waiting 2s for job: cannot connect: no; tried for another 4s at most'
 }
@@ -379,7 +379,7 @@ says() {
 }
 
 @test "what matters least goes first where there is little room" {
-    local fields=(since=60 until=60 ahead=2) who='held by ann@web3' time='[0-9: -]*'
+    local fields=(since=60 until=60 ahead=2) who='held by ann@web3' time='[0-9: +-]*'
     says 200 12 "${fields[@]}" -- "waiting 12s for job: $who, pid 4711, rollup.sh, since $time, until $time at the latest; 3rd in line"
     says 75 12 "${fields[@]}" -- "waiting 12s for job: $who, pid 4711, rollup.sh; 3rd in line"
     says 60 12 "${fields[@]}" -- "waiting 12s for job: $who, pid 4711, rollup.sh"

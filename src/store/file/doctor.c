@@ -1,6 +1,7 @@
 #include "store/file/doctor.h"
 
 #include "store/file/fs_type.h"
+#include "util/text.h"
 #include "util/user_name.h"
 
 #include <errno.h>
@@ -43,11 +44,11 @@ static void add_space(struct findings *findings, const struct statvfs *space)
     uint64_t free_kb = (uint64_t)space->f_bavail * (space->f_frsize / 512) / 2;
     bool counts_inodes = space->f_files > 0; /* btrfs has as many as it likes */
     bool full = free_kb < FREE_LEAST_KB || (counts_inodes && space->f_favail < INODES_LEAST);
-    char inodes[64] = "";
+    char inodes[64] = "", size[SIZE_TEXT_SIZE];
     if (counts_inodes)
         snprintf(inodes, sizeof inodes, ", %" PRIu64 " inodes", (uint64_t)space->f_favail);
     findings_add(findings, full ? FINDING_WARN : FINDING_OK, "free space", "a lock that cannot be written is not taken",
-                 "%" PRIu64 " kB%s", free_kb, inodes);
+                 "%s%s", size_rounded(free_kb * 1024, size), inodes);
 }
 
 /* store/file/dir.c has refused what others could spoil. */

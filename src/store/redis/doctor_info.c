@@ -117,7 +117,7 @@ static bool evicts(const char *policy)
 /* volatile-* is no better: every lock has an expiry. */
 static void add_eviction(struct findings *findings, const char *info)
 {
-    char policy[FIELD_SIZE];
+    char policy[FIELD_SIZE], used_text[SIZE_TEXT_SIZE], most_text[SIZE_TEXT_SIZE];
     int64_t most, used;
     bool limit_known = number_field(info, "maxmemory", &most);
     static const char advice[] = "maxmemory-policy noeviction; or a server for locks alone";
@@ -137,10 +137,10 @@ static void add_eviction(struct findings *findings, const char *info)
         return;
     bool near = most > 0 && used >= most - most / 10;
     if (most == 0)
-        findings_add(findings, FINDING_OK, "memory", NULL, "%" PRId64 " kB used, no limit", used / 1024);
+        findings_add(findings, FINDING_OK, "memory", NULL, "%s used, no limit", size_rounded((uint64_t)used, used_text));
     else
         findings_add(findings, near ? FINDING_WARN : FINDING_OK, "memory", "when it is full no lock can be taken",
-                     "%" PRId64 " kB used of %" PRId64, used / 1024, most / 1024);
+                     "%s used of %s", size_rounded((uint64_t)used, used_text), size_rounded((uint64_t)most, most_text));
 }
 
 static void add_persistence(const struct redis_patient *patient, const char *info, const char *save, const char *fsync)
