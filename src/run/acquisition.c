@@ -6,6 +6,7 @@
 #include "run/retry.h"
 #include "run/wait.h"
 #include "ui/lock_print.h"
+#include "ui/progress_text.h"
 #include "util/duration.h"
 #include "util/error_code.h"
 
@@ -68,7 +69,7 @@ enum { HOLDER_TEXT_SIZE = 640 };
 /* Why the lock was not to be had. Returns text. */
 static const char *holder_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
 {
-    char left[DURATION_TEXT_SIZE], lease[DURATION_TEXT_SIZE + 32] = "";
+    char since[HOLDER_SINCE_SIZE], left[DURATION_TEXT_SIZE], lease[DURATION_TEXT_SIZE + 32] = "";
     const char *how = holder->kept ? "released, and kept by --hold-at-least of" : holder->detached ? "acquired by" : "held by";
     if (holder->reserved) {
         snprintf(text, HOLDER_TEXT_SIZE, "free, but others have waited longer");
@@ -78,9 +79,9 @@ static const char *holder_format(const struct holder *holder, char text[HOLDER_T
         snprintf(lease, sizeof lease, holder->kept ? ", for another %s" : ", whose lease ends in %s",
                  duration_rounded(holder->left, left, sizeof left));
     if (holder->known)
-        snprintf(text, HOLDER_TEXT_SIZE, "%s %s@%s, pid %ld%s, %s%s%s", how, holder->user, holder->host, (long)holder->pid,
+        snprintf(text, HOLDER_TEXT_SIZE, "%s %s@%s, pid %ld%s, %s%s%s%s", how, holder->user, holder->host, (long)holder->pid,
                  holder_has_died(holder) ? " (has ended)" : "", holder->command,
-                 holder->shares ? ", one of those who share it" : "", lease);
+                 holder->shares ? ", one of those who share it" : "", holder_since_format(holder, since), lease);
     else
         snprintf(text, HOLDER_TEXT_SIZE, "held by %s%s", holder->shares ? "others who share it" : "another client", lease);
     return text;

@@ -2,6 +2,7 @@
 
 #include "config/name_digest.h"
 #include "process/procfs.h"
+#include "ui/progress_text.h"
 #include "util/duration.h"
 #include "util/text.h"
 
@@ -59,16 +60,6 @@ static const char *life_text(const struct lock_owner *owner)
     return "";
 }
 
-static const char *since_text(const struct lock_owner *owner, char *text, size_t size)
-{
-    char time[40];
-    if (owner->holder.since_wall_ms <= 0)
-        return "";
-    wall_format_local(owner->holder.since_wall_ms, time, sizeof time);
-    snprintf(text, size, ", since %s", time);
-    return text;
-}
-
 static const char *end_text(const struct lock_owner *owner, char *text, size_t size)
 {
     char left[DURATION_TEXT_SIZE], hold[DURATION_TEXT_SIZE];
@@ -88,12 +79,12 @@ static const char *end_text(const struct lock_owner *owner, char *text, size_t s
 const char *lock_owner_format(const struct lock_owner *owner, char text[LOCK_TEXT_SIZE])
 {
     const struct holder *holder = &owner->holder;
-    char raw[LOCK_TEXT_SIZE / 2], since[64], end[160], slot[24] = "";
+    char raw[LOCK_TEXT_SIZE / 2], since[HOLDER_SINCE_SIZE], end[160], slot[24] = "";
     if (owner->slot >= 0)
         snprintf(slot, sizeof slot, ", slot %d", owner->slot);
     if (holder->known)
         snprintf(raw, sizeof raw, "%s@%s, pid %ld%s, %s%s%s%s", holder->user, holder->host, (long)holder->pid, life_text(owner),
-                 holder->command, slot, since_text(owner, since, sizeof since), end_text(owner, end, sizeof end));
+                 holder->command, slot, holder_since_format(&owner->holder, since), end_text(owner, end, sizeof end));
     else
         snprintf(raw, sizeof raw, "another client%s", end_text(owner, end, sizeof end));
     return text_escape(text, LOCK_TEXT_SIZE, raw);

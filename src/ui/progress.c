@@ -11,6 +11,8 @@ static const struct duration shown_after = {300 * NS_PER_MS};
 /* Between two drawings of the live line: because of the time waited, and at
  * least. */
 static const struct duration line_interval = {NS_PER_S}, line_least = {NS_PER_S / 4};
+/* Nor is it in a log of CI. */
+static const struct duration lasts_after = {NS_PER_S};
 /* Between two lines. */
 static const struct duration lines_interval = {60 * NS_PER_S};
 static const struct duration status_interval = {2 * NS_PER_S};
@@ -22,7 +24,12 @@ static enum wait_view_kind choose_kind(const struct options *options, const stru
 {
     if (out->terminal && out->verbosity >= 0 && !options->json)
         return live_line_possible() ? WAIT_VIEW_LIVE : WAIT_VIEW_LINES;
-    return out->verbosity > 0 ? WAIT_VIEW_LINES : WAIT_VIEW_NONE;
+    if (out->verbosity > 0)
+        return WAIT_VIEW_LINES;
+    /* Set to something by every CI service: a job that seems to hang is looked at there. Cron must stay mute. */
+    const char *ci = getenv("CI");
+    bool is_ci = ci != NULL && *ci != '\0' && strcmp(ci, "false") != 0;
+    return is_ci && out->verbosity == 0 && !options->json ? WAIT_VIEW_HOLDERS : WAIT_VIEW_NONE;
 }
 
 void wait_view_open(struct wait_view *view, const struct options *options, const struct messages *out)
@@ -31,6 +38,8 @@ void wait_view_open(struct wait_view *view, const struct options *options, const
     if (options->waits_forever || options->wait.ns > 0)
         view->kind = choose_kind(options, out);
     view->next_look = out->terminal ? deadline_plus(view->start, shown_after) : view->start;
+    if (view->kind == WAIT_VIEW_HOLDERS)
+        view->next_look = deadline_plus(view->start, lasts_after);
     view->next_status = view->start;
 }
 
@@ -144,7 +153,7 @@ static void say_once(struct wait_view *view, const struct why *why)
     describe(view, why, &text);
     wait_text_join(&text, 1U << WAIT_NAME, joined);
     wait_view_hide(view);
-    say_conflict(view->out, "%s", joined);
+    say_notice(view->out, "%s", joined);
 }
 
 static struct deadline show_live(struct wait_view *view, const struct why *why)
@@ -165,6 +174,20 @@ static struct deadline show_lines(struct wait_view *view, const struct why *why)
     say_once(view, why);
     view->next_look = next_interval(view, lines_interval);
     return view->next_look;
+}
+
+static struct deadline show_holders(struct wait_view *view, const struct why *why)
+{
+    const struct holder *holder = &view->holder;
+    bool is_told = view->told.known && (same_process(&view->told, holder) || !holder->known || view->down);
+    if (is_told)
+        return DEADLINE_NEVER;
+    if (!deadline_passed(view->next_look))
+        return view->next_look;
+    say_once(view, why);
+    view->told = *holder;
+    view->told.known = true; /* even of a foreign lock */
+    return DEADLINE_NEVER;
 }
 
 /* A unit that waits for its lock is starting: systemd's TimeoutStartSec is put
@@ -198,6 +221,8 @@ struct deadline wait_view_show(struct wait_view *view, const struct holder *hold
         next = show_live(view, why);
     else if (view->kind == WAIT_VIEW_LINES)
         next = show_lines(view, why);
+    else if (view->kind == WAIT_VIEW_HOLDERS)
+        next = show_holders(view, why);
     return view->out->notify.fd >= 0 ? deadline_earlier(next, tell_manager(view, why)) : next;
 }
 

@@ -1,6 +1,6 @@
 /* Shows a wait to whoever looks on: a live line on a terminal; a line a minute
- * with -v, or where the terminal knows no live ones; STATUS= for the service
- * manager. */
+ * with -v, or where the terminal knows no live ones; a line for each holder in the
+ * logs of CI; STATUS= for the service manager. */
 #ifndef DLOCK_UI_PROGRESS_H
 #define DLOCK_UI_PROGRESS_H
 
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum wait_view_kind { WAIT_VIEW_NONE, WAIT_VIEW_LIVE, WAIT_VIEW_LINES };
+enum wait_view_kind { WAIT_VIEW_NONE, WAIT_VIEW_LIVE, WAIT_VIEW_LINES, WAIT_VIEW_HOLDERS };
 
 struct wait_view {
     const struct options *options;
@@ -23,6 +23,7 @@ struct wait_view {
     struct deadline next_look;   /* when the live line, or a line, is due by time alone */
     struct deadline next_status; /* when the service manager is told again */
     struct deadline last_drawn;
+    struct holder told; /* the last one that a line of WAIT_VIEW_HOLDERS was about */
     bool changed; /* the facts have, since they were last drawn */
     bool down;    /* the store cannot be reached, and is tried until then */
     struct deadline down_until;

@@ -83,14 +83,16 @@ static void set_who(struct wait_text *text, const struct holder *holder, bool di
 }
 
 /* The clock is the holder's: one that is ahead of ours would only confuse. */
-static void set_since(struct wait_text *text, const struct holder *holder)
+const char *holder_since_format(const struct holder *holder, char text[HOLDER_SINCE_SIZE])
 {
     char time[40];
-    if (holder->since_wall_ms <= 0 || holder->since_wall_ms > wall_now_ms())
-        return;
+    text[0] = '\0';
+    if (holder->since_wall_ms <= 0 || holder->since_wall_ms > wall_now_ms() || holder->kept)
+        return text;
     wall_format_local(holder->since_wall_ms, time, sizeof time);
     if (time[0] != '\0')
-        set(text, WAIT_SINCE, ", since %s", time);
+        snprintf(text, HOLDER_SINCE_SIZE, ", since %s", time);
+    return text;
 }
 
 static void set_until(struct wait_text *text, const struct holder *holder, int64_t until_ms, bool died)
@@ -154,13 +156,14 @@ static void set_advice(struct wait_text *text, const struct options *options)
 void wait_text_holder(struct wait_text *text, const struct holder *holder, int64_t until_ms, bool died,
                       const struct options *options)
 {
+    char since[HOLDER_SINCE_SIZE];
     set_who(text, holder, died);
     set_place(text, holder);
     if (holder->reserved)
         return;
     set_until(text, holder, until_ms, died);
-    if (holder->known && !holder->kept && !died)
-        set_since(text, holder);
+    if (holder->known && !died)
+        set(text, WAIT_SINCE, "%s", holder_since_format(holder, since));
     /* That would end the leases of those who share it as well. */
     if (died && !holder->shares)
         set_advice(text, options);

@@ -45,6 +45,10 @@ void wait_text_holder(struct wait_text *text, const struct holder *holder, int64
 /* The store cannot be reached, as `why` says, and is tried for so long yet. */
 void wait_text_outage(struct wait_text *text, const char *why, struct duration left);
 
+/* ", since 02:59:58 +0100"; "" if it is not known, kept after the end, or in the future by our clock. Returns text. */
+#define HOLDER_SINCE_SIZE 64
+const char *holder_since_format(const struct holder *holder, char text[HOLDER_SINCE_SIZE]);
+
 /* Puts those parts together for which `without` (1 << part) has no bit. */
 void wait_text_join(const struct wait_text *text, unsigned without, char joined[WAIT_TEXT_SIZE]);
 

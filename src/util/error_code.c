@@ -76,7 +76,9 @@ int fail(const struct messages *out, enum failure failure, int status, const cha
     fail_json(out, failure, text);
     if (out->json)
         return status;
-    if (failure == FAIL_HELD || failure == FAIL_TIMEOUT)
+    if (failure == FAIL_TIMEOUT && status != STATUS_OK) /* with -E 0 it is meant to be a success */
+        say_notice(out, "%s", text);
+    else if (failure == FAIL_HELD || failure == FAIL_TIMEOUT)
         say_conflict(out, "%s", text);
     else
         say_error(out, "%s", text);

@@ -25,7 +25,7 @@ enum failure {
 enum failure failure_of(enum lock_result result);
 
 /* Tells of the failure: with out->json an object on stdout, else as say_error()
- * does, and FAIL_HELD and FAIL_TIMEOUT as say_conflict(). Returns `status`. */
+ * does, FAIL_TIMEOUT as say_notice() and FAIL_HELD as say_conflict(). Returns `status`. */
 __attribute__((format(printf, 4, 5))) int fail(const struct messages *out, enum failure failure, int status,
                                                const char *format, ...);
 

@@ -140,6 +140,11 @@ void say_warning(const struct messages *out, const char *format, ...)
     SAY_IF(LOG_WARNING, out->verbosity >= 0);
 }
 
+void say_notice(const struct messages *out, const char *format, ...)
+{
+    SAY_IF(LOG_NOTICE, out->verbosity >= 0);
+}
+
 void say_conflict(const struct messages *out, const char *format, ...)
 {
     SAY_IF(LOG_NOTICE, out->verbosity > 0 || (out->verbosity == 0 && out->terminal));

@@ -30,7 +30,10 @@ __attribute__((format(printf, 2, 3))) void say_error(const struct messages *out,
 /* Something that the user should know and can change: not with -q. */
 __attribute__((format(printf, 2, 3))) void say_warning(const struct messages *out, const char *format, ...);
 
-/* That the lock was not to be had: with -v or on a terminal alone, since a
+/* Something that is worth a line and no fault: not with -q. */
+__attribute__((format(printf, 2, 3))) void say_notice(const struct messages *out, const char *format, ...);
+
+/* That the lock was not to be had at once: with -v or on a terminal alone, since a
  * crontab on thirty hosts must not send twenty-nine mails. */
 __attribute__((format(printf, 2, 3))) void say_conflict(const struct messages *out, const char *format, ...);
 

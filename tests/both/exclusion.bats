@@ -25,7 +25,7 @@ load backend
 
 @test "-v says who holds it and until when" {
     hold_lock job -t 60
-    LOGNAME=somebody fails_with 75 'held by .*@.*, pid [0-9]+, .*held\.sh, whose lease ends in 5[0-9]s' dlock -v -n job true
+    LOGNAME=somebody fails_with 75 'held by .*@.*, pid [0-9]+, .*held\.sh, since .*, whose lease ends in 5[0-9]s' dlock -v -n job true
 }
 
 @test "-q is silent about a conflict even with -v before it" {

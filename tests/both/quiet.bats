@@ -41,13 +41,13 @@ silent() {
 
 @test "who holds a lock that is not to be had is named; one that has ended is called so" {
     hold_lock job -t 60s
-    fails_with 75 "^dlock: job: held by .*, pid $HOLDER, $T/held.sh, whose lease ends in [0-9]+s$" dlock -v -n job true
+    fails_with 75 "^dlock: job: held by .*, pid $HOLDER, $T/held.sh, since .*, whose lease ends in [0-9]+s$" dlock -v -n job true
     run dlock -n job true
     equals "$status $output" '75 '
     [ "$BACKEND" = redis ] || return 0 # the kernel frees a file lock at once
     kill -KILL "$HOLDER"
     wait_until 10 not kill -0 "$HOLDER"
-    fails_with 75 "held by .*, pid $HOLDER \(has ended\), $T/held.sh, whose lease ends in" dlock -v -n job true
+    fails_with 75 "held by .*, pid $HOLDER \(has ended\), $T/held.sh, since .*, whose lease ends in" dlock -v -n job true
 }
 
 @test "a lock that no process holds, or that is only kept, is not called held" {
@@ -55,4 +55,32 @@ silent() {
     fails_with 75 ': acquired by .*, whose lease ends in (1m|59s)$' dlock -v -n left true
     dlock --hold-at-least=60s kept true
     fails_with 75 ': released, and kept by --hold-at-least of .*, true, for another (1m|59s)$' dlock -v -n kept true
+}
+
+@test "a wait that ran out says who holds the lock and since when; -n, -q and -E 0 say nothing" {
+    hold_lock job -t 60s
+    fails_with 75 "^dlock: job: held by .*, pid $HOLDER, $T/held.sh, since [0-9:]{8} .*, whose lease ends in [0-9]+s; not taken after" dlock -w 100ms job true
+    fails_with 75 '^$' dlock -n job true
+    fails_with 75 '^$' dlock -q -w 100ms job true
+    fails_with 0 '^$' dlock -E 0 -w 100ms job true
+    fails_with 75 "held by .*, pid $HOLDER .*; not free after" dlock --wait-free -w 100ms job
+}
+
+@test "CI: a wait that lasts is told once, and once more for each new holder" {
+    hold_lock job -t 60s
+    hold next
+    dlock -t 60s job "$T/next.sh" 3>&- 4>&- &
+    local next=$!
+    echo "$next" >"$T/next-dlock.pid"
+    wait_until 10 eval 'dlock --status job | grep -q "1 waiting"'
+    CI=true dlock job true >"$T/out" 2>"$T/ci" 3>&- 4>&- &
+    local waiter=$!
+    echo "$waiter" >"$T/waiter.pid"
+    wait_until 10 grep -qE "^dlock: job: waiting [0-9]+s: held by .*, pid $HOLDER, " "$T/ci"
+    end_hold
+    wait_until 20 grep -qE "^dlock: job: waiting [0-9]+s: held by .*, pid $next, " "$T/ci"
+    touch "$T/next.end"
+    wait "$waiter"
+    equals "$(wc -l <"$T/ci")" 2
+    CI=true silent job true
 }

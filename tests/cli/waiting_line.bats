@@ -172,7 +172,7 @@ assert t.end() == 0'
 @test "nothing is drawn with -q, with --json, or where stderr is no terminal" {
     hold_lock job
     terminal '
-for command in ("dlock -q -w 1s job true", "dlock --json -w 1s job true >/dev/null", "dlock -w 1s job true 2>$T/err", "dlock -w 1s job true 2>&1 | cat"):
+for command in ("dlock -q -w 1s job true", "dlock --json -w 1s job true >/dev/null", "dlock -E 0 -w 1s job true 2>$T/err", "dlock -E 0 -w 1s job true 2>&1 | cat"):
     t = Terminal(["sh", "-c", command])
     t.end()
     assert t.text == "", (command, t.text)
