@@ -50,7 +50,7 @@ static const char *ordinal_suffix(int number)
 static void set_place(struct wait_text *text, const struct holder *holder)
 {
     if (holder->ahead == 0)
-        set(text, WAIT_PLACE, "; next in line");
+        set(text, WAIT_PLACE, "; you are next");
     else if (holder->ahead > 0 && holder->ahead < INT32_MAX)
         set(text, WAIT_PLACE, "; %d%s in line", holder->ahead + 1, ordinal_suffix(holder->ahead + 1));
 }

@@ -31,7 +31,7 @@ t = Terminal(["dlock", "job", "echo", "ran"], 200)
 t.until_draws(3)
 time_of_day = r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \+0000"
 for when, text in t.draws:
-    assert re.fullmatch(rf"waiting( \ds)? for job: {held}, since {time_of_day}, until {time_of_day} at the latest; next in line", text), text
+    assert re.fullmatch(rf"waiting( \ds)? for job: {held}, since {time_of_day}, until {time_of_day} at the latest; you are next", text), text
 assert re.match("waiting for", t.draws[0][1]) and re.match(r"waiting \ds for", t.draws[2][1]), t.draws
 assert t.column == 0 and len(t.screen()) == 1
 end_hold()
@@ -228,7 +228,7 @@ for columns in (40, 120, 1000):
     redis set dlock:job theirs >/dev/null
     redis set dlock:other theirs px 600000 >/dev/null
     terminal '
-for name, rest in ("job", ", without an end of its own; next in line"), ("other", r", until .*\d\d:\d\d:\d\d \+0000 at the latest; next in line"):
+for name, rest in ("job", ", without an end of its own; you are next"), ("other", r", until .*\d\d:\d\d:\d\d \+0000 at the latest; you are next"):
     t = Terminal(["dlock", name, "true"], 200)
     t.until_draws(1)
     assert re.fullmatch(f"waiting for {name}: held by another client{rest}", t.last()), t.last()
@@ -257,7 +257,7 @@ assert t.end() == 69 and len(t.screen()) >= 1 and t.screen()[0].startswith("dloc
 for name, pattern in (
     ("slots", "acquired by ann@[^ ]*, pid .*, one of those who share it, since"),
     ("taken", "acquired by ann@[^ ]*, pid .*, since .*, until .* at the latest"),
-    ("kept", r"released, and kept by --hold-at-least of ann@[^ ]*, pid \d+, true, until [0-9: +-]*; next in line$"),
+    ("kept", r"released, and kept by --hold-at-least of ann@[^ ]*, pid \d+, true, until [0-9: +-]*; you are next$"),
     ("shared", held + ", one of those who share it, since"),
 ):
     t = Terminal(["dlock", "--slots=1", name, "true"] if name == "slots" else ["dlock", name, "true"], 400)
@@ -289,7 +289,7 @@ t.until_draws(1)
 script = os.environ["SCRIPT"]
 assert f", pid {script}, " in t.last() and "ended" not in t.last(), t.last()
 os.kill(int(script), 9)
-text = rf"held by ann@\S*, pid {script}, which has ended without releasing it; it clears at .*\d\d:\d\d:\d\d \+0000; next in line; to clear it now: dlock --force-release --scope=nightly job"
+text = rf"held by ann@\S*, pid {script}, which has ended without releasing it; it clears at .*\d\d:\d\d:\d\d \+0000; you are next; to clear it now: dlock --force-release --scope=nightly job"
 t.until(lambda t: re.fullmatch(rf"waiting( \d+s)? for job: {text}", t.last()))
 assert re.fullmatch(rf"dlock: job: waiting( \d+s)?: {text}", t.screen()[0]), t.screen()
 t.type(b"\x03")
@@ -304,9 +304,9 @@ assert len(t.screen()) == 1'
     local pid=$HOLDER
     dlock -v job true >"$T/told" 2>&1 3>&- 4>&- &
     echo $! >"$T/waiter.pid"
-    wait_until 10 grep -q "waiting: held by .*, pid $pid, .*; next in line" "$T/told"
+    wait_until 10 grep -q "waiting: held by .*, pid $pid, .*; you are next" "$T/told"
     kill -KILL "$pid"
-    wait_until 10 grep -qE "pid $pid, which has ended without releasing it; it clears at .*; next in line; to clear it now: dlock --force-release job" "$T/told"
+    wait_until 10 grep -qE "pid $pid, which has ended without releasing it; it clears at .*; you are next; to clear it now: dlock --force-release job" "$T/told"
     dlock --force-release job >/dev/null
     wait "$(cat "$T/waiter.pid")"
 }
@@ -317,7 +317,7 @@ assert len(t.screen()) == 1'
     echo 0 >"$T/boot_clock"
     LD_PRELOAD=$HELPERS/fault_boot_clock.so dlock -v job true >"$T/told" 2>&1 3>&- 4>&- &
     local waiter=$!
-    wait_until 10 grep -qE '^dlock: job: waiting: held by .*, pid [0-9]+, .*held.sh, since .*, until .* at the latest; next in line$' "$T/told"
+    wait_until 10 grep -qE '^dlock: job: waiting: held by .*, pid [0-9]+, .*held.sh, since .*, until .* at the latest; you are next$' "$T/told"
     local seconds
     for seconds in 30 61 90 119 121; do
         echo $seconds >"$T/clock" && mv "$T/clock" "$T/boot_clock"

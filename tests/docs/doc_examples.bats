@@ -138,7 +138,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
 }
 
 @test "the line of a wait is as the picture has it" {
-    shape() { sed -E 's/[0-9]+/0/g; s/(next|0rd) in line/next in line/'; }
+    shape() { sed -E 's/[0-9]+/0/g; s/(next|0rd) in line/you are next/'; }
     local pictured
     pictured=$(sed -n 's|.*>\(waiting .*\)</text>|\1|p' "$SRC/doc/waiting.svg")
     equals "$(block doc/dlock.1 'waiting 12s' | shape)" "$(shape <<<"$pictured")"
