@@ -77,7 +77,7 @@ int action_status(const struct options *options, struct messages *out)
         if (options->json)
             lock_state_json_print(&looking.state, options->name, looking.backend->kind);
         else if (out->verbosity >= 0)
-            lock_state_print(&looking.state, options->name);
+            lock_state_print(&looking.state, options->name, out->verbosity > 0);
         status = flushed(out, looking.state.locked ? STATUS_OK : FREE_STATUS);
         if (looking.backend->note != NULL)
             say_warning(out, "%s", looking.backend->note);

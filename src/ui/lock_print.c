@@ -111,7 +111,7 @@ static void print_counts(const struct lock_state *state)
            counts->takes, counts->conflicts, counts->timeouts, counts->losses, waited, held);
 }
 
-void lock_state_print(const struct lock_state *state, const char *name)
+void lock_state_print(const struct lock_state *state, const char *name, bool with_tokens)
 {
     char text[LOCK_TEXT_SIZE], mode[64], released[40];
     text_escape(text, sizeof text, name);
@@ -125,11 +125,12 @@ void lock_state_print(const struct lock_state *state, const char *name)
     for (size_t i = 0; i < state->owner_count; i++) {
         const struct lock_owner *owner = &state->owners[i];
         printf("  by %s\n", lock_owner_format(owner, text));
-        if (owner->token[0] != '\0')
+        bool with_token = with_tokens && owner->token[0] != '\0';
+        if (with_token)
             printf("  owner %s", text_escape(text, sizeof text, owner->token));
         if (owner->fence > 0)
-            printf(", fence %" PRId64, owner->fence);
-        if (owner->token[0] != '\0')
+            printf("%s fence %" PRId64, with_token ? "," : " ", owner->fence);
+        if (with_token || owner->fence > 0)
             putchar('\n');
     }
     if (state->waiters > 0)

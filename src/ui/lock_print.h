@@ -18,8 +18,8 @@ const char *lock_name_of(char *text, size_t size, const char *key, const struct 
 /* "ann@host, pid 12 (running), backup, since ..., lease ends in 5m". Returns text. */
 const char *lock_owner_format(const struct lock_owner *owner, char text[LOCK_TEXT_SIZE]);
 
-/* Prints what is known of the lock in some lines to stdout. */
-void lock_state_print(const struct lock_state *state, const char *name);
+/* Prints what is known of the lock in some lines to stdout. A token can release the lock: logs should not have it. */
+void lock_state_print(const struct lock_state *state, const char *name, bool with_tokens);
 
 /* Prints it as one line of JSON to stdout. */
 void lock_state_json_print(const struct lock_state *state, const char *name, const char *backend);

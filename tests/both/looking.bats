@@ -25,6 +25,8 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     equals "$status" 0
     [[ ${lines[0]} == 'job: held, exclusive' ]]
     [[ ${lines[1]} == "  by "*"@$(hostname), pid $HOLDER (running), $T/held.sh, since "[0-9][0-9]:[0-9][0-9]:[0-9][0-9]" +0000, lease ends in "* ]]
+    [[ ${lines[2]} == '  fence '* && $output != *'owner me'* ]]
+    run dlock --status -v job
     [[ ${lines[2]} == '  owner me, fence '* ]]
     run dlock --status --json job
     equals "$(query '(s["locked"], s["owner"], s["mode"], s["slots"], s["host"], s["pid"], s["command"], s["alive"], s["detached"])' <<<"$output")" \

@@ -47,9 +47,9 @@ plain 0
 shared 0
 {tag}x 0'
     [[ $output == *'another client'* ]]
-    run dlock --status plain
+    run dlock --status -v plain
     [[ $status = 0 && $output == *'by another client, lease ends in '*'owner token'* ]]
-    run dlock --status hash
+    run dlock --status -v hash
     [[ $status = 0 && $output == *'by another client, without an end'* ]]
 }
 
@@ -62,7 +62,7 @@ shared 0
 @test "what others wrote into the companions disturbs nobody who looks" {
     dlock --acquire -t 60s --owner=me job >/dev/null
     redis hset '{dlock:job}:meta' pid x since -5 fence nonsense ttl 99999999999999999999 >/dev/null
-    run dlock --status job
+    run dlock --status -v job
     equals "$status" 0
     [[ $output == *'held, exclusive'*'owner me'* ]]
     redis del '{dlock:job}:meta' '{dlock:job}:counts'
