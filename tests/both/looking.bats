@@ -19,6 +19,12 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     [[ $status = 1 && $output == 'job: free, released '* ]]
 }
 
+@test "without LOGNAME and USER the holder's name is that of /etc/passwd" {
+    unset LOGNAME USER
+    hold_lock job -t 60s
+    [[ $(dlock --status job) == *"  by $(awk -F: -v uid="$(id -u)" '$3 == uid { print $1; exit }' /etc/passwd)@"* ]]
+}
+
 @test "--status: who holds it, since when, until when, and whether that process lives" {
     hold_lock job -t 60s --owner=me
     run dlock --status job
