@@ -2,6 +2,7 @@
 
 #include "process/procfs.h"
 #include "util/text.h"
+#include "util/user_name.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,13 +142,13 @@ void holder_fill(struct holder *holder, pid_t pid, const char *command)
     holder_fill_place(holder);
     if (proc_stat_read(pid, &stat))
         holder->pid_start = stat.start;
-    /* Not getpwuid(3): it may load and ask a directory service at every run. */
+    /* Containers and units of root's have neither. Not getpwuid(3): it may load and ask a directory service at every run. */
     const char *user = getenv("LOGNAME");
     if (user == NULL || *user == '\0')
         user = getenv("USER");
     if (user != NULL && *user != '\0')
         text_copy(holder->user, sizeof holder->user, user);
-    else
+    else if (!user_name_local(geteuid(), holder->user, sizeof holder->user))
         snprintf(holder->user, sizeof holder->user, "%ld", (long)geteuid());
     if (command != NULL) {
         text_copy(holder->command, sizeof holder->command, command);

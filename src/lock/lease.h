@@ -36,6 +36,7 @@ struct holder {
     bool kept;    /* it has released the lock, or ended: only --hold-at-least keeps others out */
     bool reserved; /* nobody holds it: those who have waited longer come first */
     int ahead;     /* how many waiters do; -1: not known */
+    int slots, slots_taken; /* in force, and how many of them have a holder; 0: it is held in another mode */
     struct duration left;
     int64_t since_wall_ms; /* 0: unknown */
     pid_t pid;             /* 0: unknown */

@@ -67,9 +67,9 @@ int acquisition_close(struct acquisition *acquisition, int status)
 enum { HOLDER_TEXT_SIZE = 640 };
 
 /* Why the lock was not to be had. Returns text. */
-static const char *holder_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE])
+static const char *holder_format(const struct holder *holder, int slots, char text[HOLDER_TEXT_SIZE])
 {
-    char since[HOLDER_SINCE_SIZE], left[DURATION_TEXT_SIZE], lease[DURATION_TEXT_SIZE + 32] = "";
+    char asked[HOLDER_SLOTS_SIZE], since[HOLDER_SINCE_SIZE], left[DURATION_TEXT_SIZE], lease[DURATION_TEXT_SIZE + 32] = "";
     const char *how = holder->kept ? "released, and kept by --hold-at-least of" : holder->detached ? "acquired by" : "held by";
     if (holder->reserved) {
         snprintf(text, HOLDER_TEXT_SIZE, "free, but others have waited longer");
@@ -79,7 +79,7 @@ static const char *holder_format(const struct holder *holder, char text[HOLDER_T
         snprintf(lease, sizeof lease, holder->kept ? ", for another %s" : ", whose lease ends in %s",
                  duration_rounded(holder->left, left, sizeof left));
     if (holder->known)
-        snprintf(text, HOLDER_TEXT_SIZE, "%s %s@%s, pid %ld%s, %s%s%s%s", how, holder->user, holder->host, (long)holder->pid,
+        snprintf(text, HOLDER_TEXT_SIZE, "%s%s %s@%s, pid %ld%s, %s%s%s%s", holder_slots_format(holder, slots, asked), how, holder->user, holder->host, (long)holder->pid,
                  holder_has_died(holder) ? " (has ended)" : "", holder->command,
                  holder->shares ? ", one of those who share it" : "", holder_since_format(holder, since), lease);
     else
@@ -119,7 +119,7 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result, c
                     acquisition->undone);
     if (result == LOCK_HELD) {
         bool waits = options->waits_forever || options->wait.ns > 0;
-        return fail(out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status, "%s%s%s", holder_format(holder, who),
+        return fail(out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status, "%s%s%s", holder_format(holder, acquisition->request.slots, who),
                     waits ? "; not taken after " : "", waits ? duration_rounded(waited->time, time, sizeof time) : "");
     }
     if (result == LOCK_CANCELLED) {

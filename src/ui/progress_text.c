@@ -62,8 +62,9 @@ static const char *who_text(const struct holder *holder)
     return holder->detached ? "acquired by " : "held by ";
 }
 
-static void set_who(struct wait_text *text, const struct holder *holder, bool died)
+static void set_who(struct wait_text *text, const struct holder *holder, bool died, const struct options *options)
 {
+    char slots[HOLDER_SLOTS_SIZE];
     if (holder->reserved) {
         set(text, WAIT_WHO, "free, but others have waited longer");
         return;
@@ -72,7 +73,8 @@ static void set_who(struct wait_text *text, const struct holder *holder, bool di
         set(text, WAIT_WHO, "held by %s", holder->shares ? "others who share it" : "another client");
         return;
     }
-    set(text, WAIT_WHO, "%s%s@%s", who_text(holder), holder->user, holder->host);
+    holder_slots_format(holder, options->mode == MODE_SLOTS ? options->slots : 0, slots);
+    set(text, WAIT_WHO, "%s%s%s@%s", slots, who_text(holder), holder->user, holder->host);
     if (holder->pid > 0)
         set(text, WAIT_PID, ", pid %ld", (long)holder->pid);
     if (died)
@@ -80,6 +82,16 @@ static void set_who(struct wait_text *text, const struct holder *holder, bool di
     else
         set(text, WAIT_COMMAND, "%s%s%s", holder->command[0] != '\0' ? ", " : "", holder->command,
             holder->shares ? ", one of those who share it" : "");
+}
+
+const char *holder_slots_format(const struct holder *holder, int asked, char text[HOLDER_SLOTS_SIZE])
+{
+    text[0] = '\0';
+    if (holder->slots > 0 && asked == holder->slots)
+        snprintf(text, HOLDER_SLOTS_SIZE, "%d of %d slots are taken; ", holder->slots_taken, holder->slots);
+    else if (holder->slots > 0 && asked > 0)
+        snprintf(text, HOLDER_SLOTS_SIZE, "held with --slots=%d; %d were asked for; ", holder->slots, asked);
+    return text;
 }
 
 /* The clock is the holder's: one that is ahead of ours would only confuse. */
@@ -157,7 +169,7 @@ void wait_text_holder(struct wait_text *text, const struct holder *holder, int64
                       const struct options *options)
 {
     char since[HOLDER_SINCE_SIZE];
-    set_who(text, holder, died);
+    set_who(text, holder, died, options);
     set_place(text, holder);
     if (holder->reserved)
         return;

@@ -49,6 +49,11 @@ void wait_text_outage(struct wait_text *text, const char *why, struct duration l
 #define HOLDER_SINCE_SIZE 64
 const char *holder_since_format(const struct holder *holder, char text[HOLDER_SINCE_SIZE]);
 
+/* What slots the lock is refused for, to stand before its holder: "2 of 2 slots are taken; ", "held with --slots=2; 3
+ * were asked for; ", or "". Returns text. */
+#define HOLDER_SLOTS_SIZE 96
+const char *holder_slots_format(const struct holder *holder, int asked, char text[HOLDER_SLOTS_SIZE]);
+
 /* Puts those parts together for which `without` (1 << part) has no bit. */
 void wait_text_join(const struct wait_text *text, unsigned without, char joined[WAIT_TEXT_SIZE]);
 

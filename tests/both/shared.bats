@@ -303,3 +303,14 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     [[ $output == *'shared by 1'* ]]
     fails_with 64 'in another mode' timeout 20 dlock -s job -- env -u DLOCK_HELD dlock -n --slots=3 job true
 }
+
+@test "all slots taken and another N are told apart" {
+    dlock --acquire --slots=2 -t 60s job >/dev/null
+    fails_with 75 ': held with --slots=2; 3 were asked for; acquired by' dlock -nv --slots=3 job true
+    fails_with 75 ': held with --slots=2; 3 were asked for; acquired by' dlock -w 100ms --slots=3 job true
+    dlock --acquire --slots=2 -t 60s job >/dev/null
+    fails_with 75 ': 2 of 2 slots are taken; acquired by' dlock -nv --slots=2 job true
+    fails_with 75 ': waiting: 2 of 2 slots are taken; acquired by' dlock -v -w 100ms --slots=2 job true
+    run dlock -nv job true
+    [[ $status == 75 && $output == *': acquired by'* ]]
+}

@@ -255,7 +255,7 @@ assert t.end() == 69 and len(t.screen()) >= 1 and t.screen()[0].startswith("dloc
     hold_lock shared --shared
     terminal '
 for name, pattern in (
-    ("slots", "acquired by ann@[^ ]*, pid .*, one of those who share it, since"),
+    ("slots", "1 of 1 slots are taken; acquired by ann@[^ ]*, pid .*, one of those who share it, since"),
     ("taken", "acquired by ann@[^ ]*, pid .*, since .*, until .* at the latest"),
     ("kept", r"released, and kept by --hold-at-least of ann@[^ ]*, pid \d+, true, until [0-9: +-]*; you are next$"),
     ("shared", held + ", one of those who share it, since"),
@@ -358,9 +358,10 @@ says() {
 
 @test "the place in line, and a lock that is kept for others, are told" {
     local ahead place
-    for place in 0:next 1:2nd 2:3rd 3:4th 10:11th 11:12th 12:13th 20:21st 111:112th 122:123rd; do
+    for place in 1:2nd 2:3rd 3:4th 10:11th 11:12th 12:13th 20:21st 111:112th 122:123rd; do
         says 0 75 until=60 "ahead=${place%:*}" -- "waiting 1m15s for job: held by ann@web3, pid 4711, rollup.sh, until .* at the latest; ${place#*:} in line"
     done
+    says 0 2 until=60 ahead=0 -- ".* at the latest; you are next"
     says 0 2 until=60 ahead=-1 -- '.* at the latest'
     says 0 2 known=0 reserved=1 until=60 ahead=4 -- 'waiting 2s for job: free, but others have waited longer; 5th in line'
 }

@@ -69,6 +69,8 @@ void lock_survey_holder(const struct lock_survey *survey, const struct lock_requ
         return;
     *holder = place->record.holder;
     holder->ahead = -1;
+    holder->slots = place->record.mode == MODE_SLOTS ? place->record.slots : 0;
+    holder->slots_taken = survey->held;
     holder->detached = place->record.detached;
     holder->expires = lock_record_may_be_of(&place->record, request->self.boot_id);
     holder->left = deadline_left(lock_place_end(place));

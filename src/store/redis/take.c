@@ -36,12 +36,24 @@ enum {
     HELD_AHEAD,
     HELD_CAME,
     HELD_MUTE,
+    HELD_SLOTS,
+    HELD_SLOTS_TAKEN,
     HELD_COUNT,
 };
 
 static bool is_set(const redisReply *element)
 {
     return redis_text(element)[0] == '1';
+}
+
+/* For people alone: what cannot be read is not told. */
+static void read_slots(struct holder *holder, redisReply *const *from)
+{
+    int64_t slots = 0, taken = 0;
+    if (!redis_number(from[HELD_SLOTS], 1, INT32_MAX, &slots) || !redis_number(from[HELD_SLOTS_TAKEN], 1, INT32_MAX, &taken))
+        return;
+    holder->slots = (int)slots;
+    holder->slots_taken = (int)taken;
 }
 
 static bool read_holder(struct holder *holder, const redisReply *reply)
@@ -67,6 +79,7 @@ static bool read_holder(struct holder *holder, const redisReply *reply)
     holder->detached = is_set(from[HELD_DETACHED]);
     holder->kept = is_set(from[HELD_KEPT]);
     holder->reserved = is_set(from[HELD_RESERVED]);
+    read_slots(holder, from);
     return true;
 }
 
