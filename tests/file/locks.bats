@@ -355,6 +355,14 @@ holder_is_found() {
     [[ $output == *'"mode":"exclusive"}' ]]
 }
 
+@test "--lock-file of another user in a directory like /tmp, where the kernel lets only its owner create it anew" {
+    : >"$T/exact"
+    LD_PRELOAD=$HELPERS/fault_protected_regular.so run dlock --lock-file="$T/exact" job -- env -u LD_PRELOAD flock -n "$T/exact" true
+    equals "$status $output" '1 '
+    LD_PRELOAD=$HELPERS/fault_protected_regular.so run dlock --lock-file="$T/new" job echo in
+    equals "$status $output" '0 in'
+}
+
 @test "--lock-file on a pipe does not hang" {
     mkfifo "$T/pipe"
     run timeout 20 dlock --lock-file="$T/pipe" job echo ok

@@ -438,6 +438,28 @@ int stat(const char *restrict path, struct stat *restrict status)
 {
     return stat64(path, (struct stat64 *)(void *)status);
 }
+#elif defined FAULT_protected_regular
+/* A file that is there may not be opened by a call that would make it: fs.protected_regular. */
+int open64(const char *path, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    unsigned mode = (flags & O_CREAT) != 0 ? va_arg(rest, unsigned) : 0;
+    va_end(rest);
+    if ((flags & O_CREAT) != 0 && access(path, F_OK) == 0) {
+        errno = EACCES;
+        return -1;
+    }
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+int open(const char *path, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    unsigned mode = (flags & O_CREAT) != 0 ? va_arg(rest, unsigned) : 0;
+    va_end(rest);
+    return open64(path, flags, mode);
+}
 #elif defined FAULT_other_device
 /* stat(2) names another device than the kernel's lists of locks, as on btrfs. */
 static int elsewhere(int result, struct stat64 *status)

@@ -54,9 +54,10 @@ static struct exact_backend *exact_of(struct backend *backend)
 static enum lock_result open_exact(struct lock_file *file, struct why *why)
 {
     file->fd = open(file->path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
-    /* flock(1) takes directories too. */
-    if (file->fd < 0 && errno == EISDIR)
-        file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    /* flock(1) takes directories too. And in a sticky directory another user's file may be
+     * opened only by a call that would not make it (fs.protected_regular). */
+    if (file->fd < 0 && (errno == EISDIR || errno == EACCES))
+        file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (file->fd >= 0)
         return LOCK_OK;
     why_set(why, "cannot open the lock file %s: %s", file->path, strerror(errno));
