@@ -171,6 +171,23 @@ static void cannot_read(const struct settings *settings, const char *path, int e
         why_set(why, "%s: cannot read it: %s", path, strerror(error));
 }
 
+/* Whoever writes there decides where locks are, and where reports go. Of a group of one's
+ * own, as many hosts give each user, nobody else is a member. NULL: it may be read. */
+static const char *distrusted(const struct settings *settings, const char *path, const struct stat *status, char *text, size_t size)
+{
+    char name[USER_NAME_SIZE];
+    if (!S_ISREG(status->st_mode))
+        return "it is not a regular file";
+    if ((status->st_mode & S_IWOTH) != 0)
+        return "others can write to it; chmod o-w helps";
+    if ((status->st_mode & S_IWGRP) != 0 && status->st_gid != 0 && status->st_gid != getegid())
+        return "its group can write to it; chmod g-w helps";
+    if (path != settings->user_file || status->st_uid == geteuid() || status->st_uid == 0)
+        return NULL;
+    snprintf(text, size, "it belongs to user %s: set HOME or XDG_CONFIG_HOME", user_name(status->st_uid, name, sizeof name));
+    return text;
+}
+
 static enum settings_result read_file(struct settings *settings, const char *name, const char *path, bool *is_there,
                                       struct why *why)
 {
@@ -188,11 +205,10 @@ static enum settings_result read_file(struct settings *settings, const char *nam
             close(fd);
         return scarce ? SETTINGS_NO_MEMORY : SETTINGS_BAD_CONFIG;
     }
-    /* Whoever writes there decides where locks are, and where reports go. */
-    bool others_can_write = (status.st_mode & S_IWOTH) != 0;
-    if (!S_ISREG(status.st_mode) || others_can_write) {
-        why_set(why, "%s: %s", path,
-                S_ISREG(status.st_mode) ? "others can write to it; chmod o-w helps" : "it is not a regular file");
+    char text[USER_NAME_SIZE + 80];
+    const char *reason = distrusted(settings, path, &status, text, sizeof text);
+    if (reason != NULL) {
+        why_set(why, "%s: %s", path, reason);
         fclose(file);
         return SETTINGS_BAD_CONFIG;
     }

@@ -208,6 +208,31 @@ P
     dlock --lock-dir="$T/locks" job -- true
 }
 
+@test "configuration that another user or a group decides is refused" {
+    [ "$(id -u)" -eq 0 ] || skip 'needs root, to give files away'
+    local conf=$HOME/.config/dlock/dlock.conf
+    mkdir -p "$HOME/.config/dlock"
+    echo "lock-dir = $T/theirs" >"$conf"
+    chown 65534 "$conf"
+    fails_with 78 'dlock.conf: it belongs to user (nobody|65534): set HOME or XDG_CONFIG_HOME' dlock --backend=file job -- touch "$T/ran"
+    fails_with 78 'it belongs to user' env HOME=/nowhere XDG_CONFIG_HOME="$HOME/.config" dlock --backend=file job -- touch "$T/ran"
+    chown 0:65534 "$conf"
+    chmod 664 "$conf"
+    fails_with 78 'dlock.conf: its group can write to it; chmod g-w helps' dlock --backend=file job -- touch "$T/ran"
+    [ ! -e "$T/ran" ] && [ ! -e "$T/theirs" ]
+    chmod 644 "$conf"
+    dlock --backend=file job -- true
+    [ -e "$T/theirs" ]
+    # Root may give another user a file, in a group of the user's own.
+    attacked
+    mkdir -p "$OPEN/home/.config/dlock"
+    echo "lock-dir = $OPEN/their_locks" >"$OPEN/home/.config/dlock/dlock.conf"
+    chown 0:65534 "$OPEN/home/.config/dlock/dlock.conf"
+    chmod 664 "$OPEN/home/.config/dlock/dlock.conf"
+    "${ATTACKER[@]}" HOME="$OPEN/home" "$DLOCK" --backend=file job -- true
+    [ -e "$OPEN/their_locks" ]
+}
+
 @test "a DLOCK_HELD that is huge, or nonsense, or names a lock that somebody else holds, lets nobody in" {
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
     hold_lock job
