@@ -321,7 +321,7 @@ holder_is_found() {
         run unshare -m sh -c "mount -t tmpfs none /proc && exec $flock '$T/exact' dlock --status --lock-file='$T/exact' job"
         equals "$status" 0
         [[ $output == *'another client'* ]]
-        fails_with 75 'not free after' \
+        fails_with 75 'another client' \
             unshare -m sh -c "mount -t tmpfs none /proc && exec $flock '$T/exact' dlock -v --wait-free -n --lock-file='$T/exact' job"
     done
     run timeout 20 dlock --lock-file="$T/exact" job unshare -m sh -c \

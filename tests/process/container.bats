@@ -192,7 +192,7 @@ end_first() {
     for flock in 'flock -n' 'flock -n -s'; do
         run $flock "$file" unshare -pf --mount-proc --kill-child dlock --status "$lock" job
         equals "$status" 0
-        fails_with 75 'not free after' $flock "$file" unshare -pf --mount-proc --kill-child dlock -v --wait-free -n "$lock" job
+        fails_with 75 'another client' $flock "$file" unshare -pf --mount-proc --kill-child dlock -v --wait-free -n "$lock" job
     done
     for mode in '' -s; do
         run timeout 20 dlock $mode "$lock" job -- unshare -pf --mount-proc --kill-child dlock -v $mode "$lock" job echo ok
