@@ -153,7 +153,7 @@ static bool held_by_ancestor(const struct looking *looking)
 {
     const struct lock_state *state = &looking->state;
     struct bound bound = {deadline_after(DURATION_S(1)), -1};
-    struct lease outer;
+    struct lease outer = {0};
     struct holder self;
     holder_fill(&self, 0, "");
     for (size_t i = 0; i < state->owner_count; i++)

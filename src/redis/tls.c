@@ -187,7 +187,7 @@ bool redis_tls_renew(struct redis_tls *tls)
     struct redis_tls next = *tls;
     struct version now[3];
     enum redis_fault fault;
-    struct why ignored;
+    struct why ignored = {""};
     look_at_files(tls, now);
     if (!tls->was_refused || !have_changed(tls->read, now))
         return false;

@@ -121,7 +121,7 @@ static bool has_note(struct watch *watch, struct why *note)
 
 static void publish(struct watch *watch, enum watch_verdict verdict, const struct why *why)
 {
-    struct why note;
+    struct why note = {""};
     bool noted = has_note(watch, &note);
     pthread_mutex_lock(&watch->mutex);
     bool news = watch->state.verdict != verdict || watch->state.deadline.boot_ns != watch->lease.deadline.boot_ns;

@@ -181,11 +181,13 @@ bool number_parse(const char *text, int64_t least, int64_t most, int64_t *out)
 char *size_rounded(uint64_t bytes, char text[SIZE_TEXT_SIZE])
 {
     static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
-    uint64_t unit = 1;
+    unsigned tenths = 0;
     size_t i = 0;
-    for (; bytes / unit >= 1000; i++)
-        unit *= 1000;
-    unsigned whole = (unsigned)(bytes / unit), tenths = unit > 1 ? (unsigned)(bytes % unit / (unit / 10)) : 0;
+    for (; bytes >= 1000; i++) {
+        tenths = (unsigned)(bytes % 1000 / 100);
+        bytes /= 1000;
+    }
+    unsigned whole = (unsigned)bytes;
     if (whole < 10 && tenths > 0)
         snprintf(text, SIZE_TEXT_SIZE, "%u.%u %s", whole, tenths, units[i]);
     else
