@@ -60,7 +60,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     run dlock --doctor -r "$URL"
     equals "$status" 0
     [[ $output == configuration$'\n'*$'\n\n'backend$'\n'*$'\n\n'"redis unix://"*$'\n\n'permissions$'\n'*$'\n\n'trial$'\n'* ]]
-    says '^  ok    version +Redis [67]'
+    says '^  ok    version +(Redis [1-9]|Valkey )'
     says '^  warn  persistence +none: a restart loses all locks$'
     says '^ +-> appendonly yes$'
     [[ ${lines[-1]} == 'A lock can be trusted here: 0 failed, 1 warning, 0 notes' ]]
@@ -306,7 +306,7 @@ without() {
     finds 0 '^permissions wake channel warn: ' -r "$user"
     says '^trial told of a touch ok'
     redis acl setuser locker resetkeys '~dlock:*'
-    finds 77 '^permissions take, release fail: .*NOPERM .*keys' -r "$user"
+    finds 77 '^permissions take, release fail: .*NOPERM .*key' -r "$user"
     wait_until 5 nothing_left
 }
 

@@ -98,7 +98,7 @@ NOT_WALKED = {
     "strncmp strncpy strpbrk strrchr strsep strspn strstr strtod strtoimax strtol strtoll strtoull wcwidth mbrtowc mbsrtowcs iconv "
     "snprintf sprintf vsnprintf iconv_close isoc23_strtol isoc23_strtoll isoc23_strtoull isoc23_strtoimax bcmp rawmemchr strnlen",
     "writes to a buffer, whose fflush() or fclose() fails": "fprintf printf fputc fputs putc puts putchar fwrite vfprintf",
-    "gets its memory from malloc(), which fails": "cxa_atexit atexit asprintf vasprintf strdup strndup",
+    "gets its memory from malloc(), which fails": "cxa_atexit register_atfork atexit asprintf vasprintf strdup strndup",
     "fails as a short file does, which the readers of files know": "isoc99_fscanf isoc23_fscanf fscanf getc fgetc",
     "fails only where it is misused": "pthread_attr_destroy pthread_detach pthread_join pthread_mutex_destroy pthread_mutex_lock "
     "pthread_mutex_unlock getresuid getresgid",
