@@ -17,7 +17,7 @@ signal.set_wakeup_fd(writer)
 def on_signal(number, frame):
     global got
     got += 1
-    print("one", name, flush=True)
+    os.write(1, f"one {name}\n".encode()) # print() may be interrupted by this very signal
 signal.signal(getattr(signal, "SIG" + name), on_signal)
 print("begun", flush=True)
 while 0 not in select.select([0, reader], [], [])[0]:
