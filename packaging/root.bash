@@ -1,0 +1,60 @@
+# Throw-away Debians, and commands in them: for packaging/fresh and packaging/matrix.
+# shellcheck shell=bash
+# shellcheck disable=SC2016    # what is in single quotes is for the shell of the root
+
+# The archive that this machine's own packages come from.
+archive() {
+    sed -nE 's/^URIs: *([^ ]+).*/\1/p; s/^deb (\[[^]]*\] )?([a-z]+:[^ ]+) .*/\2/p' \
+        /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | grep -m 1 -v security
+}
+
+# make_root FOLDER SUITE [ARCHITECTURE]: MIRROR is another archive than this machine's.
+make_root() {
+    local mirror=${MIRROR:-$(archive)}
+    debootstrap --variant=minbase --include=ca-certificates ${3:+"--arch=$3"} "$2" "$1" ${mirror:+"$mirror"} || return
+    cp -L /etc/resolv.conf "$1/etc/resolv.conf"
+    echo 'Acquire::Retries "3";' >"$1/etc/apt/apt.conf.d/80retries"
+    # Packages that are installed for the tests start no server.
+    printf '#!/bin/sh\nexit 101\n' >"$1/usr/sbin/policy-rc.d"
+    chmod +x "$1/usr/sbin/policy-rc.d"
+}
+
+# in_root FOLDER COMMAND [VARIABLE=VALUE...]: by a shell, as root of the tree, in /srv/dlock
+# if there is one. pivot_root rather than chroot, since a process in a chroot may make no
+# user namespace, which some tests do. Each command has a mount namespace and a pid
+# namespace of its own: when it has ended, nothing is mounted any more, and nothing runs.
+# With CACHE, the packages that are fetched are kept in that folder.
+in_root() {
+    unshare --mount --pid --fork --kill-child -- bash -euc '
+        root=$1 command=$2
+        shift 2
+        mount --make-rprivate /
+        mount --bind "$root" "$root"
+        mount -t proc proc "$root/proc"
+        mount --rbind /sys "$root/sys"
+        mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts "$root/dev/pts"
+        mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
+        [ -z "${CACHE:-}" ] || mount --bind "$CACHE" "$root/var/cache/apt/archives"
+        cd "$root"
+        pivot_root . .
+        umount -l .
+        cd /
+        for variable in http_proxy https_proxy JOBS AGAIN TEST_SLACK; do
+            [ -z "${!variable:-}" ] || set -- "$variable=${!variable}" "$@"
+        done
+        [ ! -d /srv/dlock ] || cd /srv/dlock
+        status=0
+        env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb LC_ALL=C.UTF-8 \
+            DEBIAN_FRONTEND=noninteractive "$@" sh -euc "$command" || status=$?
+        exit $status' bash "$@" </dev/null
+}
+
+# checkout SOURCE FOLDER: a clone of the last commit, as a user has it, in this root.
+checkout() {
+    git clone -q "$1" "$2/srv/dlock"
+    git -C "$2/srv/dlock" remote remove origin
+}
+
+# The README's two command lines, as they stand there.
+first_line() { grep -m 1 -E '^    \./bootstrap ' "$1/README.md" | sed 's/^ *//'; }
+second_line() { grep -m 1 -E '^    \./bootstrap --tests' "$1/README.md" | sed 's/^ *//'; }
