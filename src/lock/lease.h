@@ -42,6 +42,7 @@ struct holder {
     pid_t pid;             /* 0: unknown */
     int64_t pid_start;     /* field 22 of /proc/PID/stat: told apart from a later pid */
     int64_t pid_space;     /* proc_pid_space() of whoever gave the pid; 0: unknown */
+    char take_id[TOKEN_SIZE]; /* of the take that has the lock; "": unknown */
     char host[256];
     char boot_id[40];
     char user[64];

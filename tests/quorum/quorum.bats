@@ -113,6 +113,24 @@ ends_with() {
     DLOCK_REDIS="$(url 1) $(url alias) $(url 2)" wait_until 10 fails_with 0 'the server of another URL' dlock -v job true
 }
 
+@test "one server under several names is found out though the clock is set back meanwhile" {
+    quorum 1
+    ln -s 1.sock "$T/alias.sock"
+    ln -s 1.sock "$T/other.sock"
+    on 1 set dlock:job foreign
+    echo 0 >"$T/wall_clock"
+    LD_PRELOAD=$HELPERS/fault_wall_clock.so DLOCK_REDIS="$(url 1) $(url alias) $(url other)" \
+        dlock -v job touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
+    local waiter=$!
+    wait_until 10 grep -q 'another client' "$T/err"
+    echo -3600 >"$T/wall_clock"
+    on 1 del dlock:job
+    ends_with 78 "$waiter"
+    grep -q 'it is the server of another URL under another name' "$T/err"
+    [ ! -e "$T/ran" ]
+    is_free_on 1
+}
+
 @test "no thread can be started: no command runs unwatched, nothing is left, and a release reaches all" {
     quorum 3
     local token

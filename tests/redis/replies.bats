@@ -12,10 +12,10 @@ repeat() { printf "%.0s$1" $(seq "$2"); }
 
 bulk() { printf '$%s\\r\\n%s\\r\\n' "${#1}" "$1"; }
 
-# An answer of 18 elements to a take, as take.lua gives it; $1 stands for the first number.
+# An answer of 21 elements to a take, as take.lua gives it; $1 stands for the first number.
 held() {
-    printf '*20\\r\\n%s%s%s' "$(bulk held)" "$1" "$(repeat ':1\\r\\n' 3)"
-    repeat '$0\\r\\n\\r\\n' 15
+    printf '*21\\r\\n%s%s%s' "$(bulk held)" "$1" "$(repeat ':1\\r\\n' 3)"
+    repeat '$0\\r\\n\\r\\n' 16
 }
 
 # Each is what is said to a call, "+OK" to CLIENT SETNAME first where that lets
@@ -42,7 +42,7 @@ nonsense() {
     # Of RESP3, for which nobody has asked.
     echo '+OK\r\n%1\r\n+taken\r\n+1\r\n'
     echo '+OK\r\n>3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$1\r\ny\r\n'
-    echo '+OK\r\n~4\r\n$5\r\ntaken\r\n:1\r\n:3600000\r\n:-1\r\n'
+    echo '+OK\r\n~5\r\n$5\r\ntaken\r\n:1\r\n:3600000\r\n:-1\r\n:1\r\n'
     echo '+OK\r\n,1.5\r\n'
     echo '+OK\r\n_\r\n'
     echo '+OK\r\n#t\r\n'
@@ -66,22 +66,22 @@ nonsense() {
     echo '+OK\r\n:\r\n'
     echo '+OK\r\n:12a\r\n'
     # Answers that are almost right.
-    echo '+OK\r\n*4\r\n$5\r\ntaken\r\n$1\r\n0\r\n:3600000\r\n:-1\r\n'
-    echo '+OK\r\n*4\r\n$5\r\ntaken\r\n$20\r\n99999999999999999999\r\n:3600000\r\n:-1\r\n'
-    echo '+OK\r\n*4\r\n$5\r\ntaken\r\n$2\r\n1\x00\r\n:3600000\r\n:-1\r\n'
-    echo '+OK\r\n*4\r\n$6\r\ntaken\x00\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n'
-    echo '+OK\r\n*4\r\n$5\r\ntaken\r\n$1\r\n1\r\n:-60000\r\n:-1\r\n'
-    echo '+OK\r\n*4\r\n$5\r\ntaken\r\n$1\r\n1\r\n$7\r\n3600000\r\n:-1\r\n'
-    echo '+OK\r\n*4\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:4294967296\r\n'
-    echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:0\r\n'
-    echo '+OK\r\n*4\r\n+taken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n'
+    echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n0\r\n:3600000\r\n:-1\r\n:1\r\n'
+    echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$20\r\n99999999999999999999\r\n:3600000\r\n:-1\r\n:1\r\n'
+    echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$2\r\n1\x00\r\n:3600000\r\n:-1\r\n:1\r\n'
+    echo '+OK\r\n*5\r\n$6\r\ntaken\x00\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n'
+    echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:-60000\r\n:-1\r\n:1\r\n'
+    echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n$7\r\n3600000\r\n:-1\r\n:1\r\n'
+    echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:4294967296\r\n:1\r\n'
+    echo '+OK\r\n*6\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n:0\r\n'
+    echo '+OK\r\n*5\r\n+taken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n'
     echo "+OK\\r\\n$(held ':-3\r\n')"
     echo "+OK\\r\\n$(held '$-1\r\n')"
     echo "+OK\\r\\n$(held '*0\r\n')"
-    echo '*4\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n*4\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n'
+    echo '*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n'
     # One reply too many, or a part of one.
-    echo '+OK\r\n*4\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n+OK\r\n'
-    echo '+OK\r\n*4\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n*4\r\n$5\r\nta'
+    echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n+OK\r\n'
+    echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n*4\r\n$5\r\nta'
 }
 
 @test "whatever a server answers to a take: exit 69, nothing run" {
@@ -98,7 +98,7 @@ nonsense() {
 
 @test "an answer is taken for one, if it is" {
     # What the test above stands on: its fake server can be believed.
-    bytes '+OK\r\n*4\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n'
+    bytes '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n'
     fake_redis "$T/reply"
     dlock -r "unix://$T/fake.sock" --outage=0 job touch "$T/ran" 2>/dev/null 3>&- 4>&- &
     wait_until 10 test -e "$T/ran"
@@ -106,7 +106,7 @@ nonsense() {
 }
 
 @test "a reply too many is not taken for the next one: no lock" {
-    bytes '+OK\r\n*4\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n+OK\r\n'
+    bytes '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n+OK\r\n'
     fake_redis "$T/reply"
     fails_with 69 'it answered more than it was asked' \
         dlock -r "unix://$T/fake.sock" --connect-timeout=100ms --outage=0 job touch "$T/ran"

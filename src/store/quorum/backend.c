@@ -443,7 +443,6 @@ enum lock_result backend_quorum_open(struct backend **backend, const char *urls,
     }
     quorum->need = quorum->count / 2 + 1;
     quorum->again = DEADLINE_NEVER;
-    quorum->opened_wall_ms = wall_now_ms();
     quorum->base = (struct backend){
         .kind = "redis",
         .never_calls = true,

@@ -28,7 +28,6 @@ struct quorum_member {
     struct holder holder;    /* if it is LOCK_HELD */
     enum member_standing standing;
     struct lease lease;      /* as this server has it; deadline 0: it does not */
-    bool was_uncertain;      /* a take of ours may have come late */
     bool chosen;             /* for the round */
     struct duration worth;   /* how long a release waits for it, once there is a verdict */
     struct deadline joins;   /* when to try again to have the lock here as well */
@@ -39,10 +38,10 @@ struct quorum {
     struct backend base;
     int count;
     int need; /* a majority */
-    int64_t opened_wall_ms;
     struct quorum_member members[QUORUM_MOST];
     struct lock_request request;  /* the last one, with our own take id */
-    char take_id[TOKEN_SIZE];
+    char first_id[TOKEN_SIZE], take_id[TOKEN_SIZE]; /* of the first and of the last take: the one begins as the other */
+    int takes;
     struct lease lease;           /* what a round is about */
     enum extend_how how;          /* of extend() */
     struct deadline start;        /* of the round */

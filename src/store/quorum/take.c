@@ -93,21 +93,22 @@ static enum lock_result take_on(struct quorum *quorum, struct quorum_member *mem
 
 /* --- the rounds ---------------------------------------------------------- */
 
-/* A process may hold the lock from before: with --attach, or since dlock has
- * become another. */
+/* By its id: this process may hold the lock from before, with --attach, or since dlock
+ * has become another. */
 static bool is_own_take(const struct quorum *quorum, const struct holder *holder)
 {
-    return holder_is_process(holder, &quorum->request.self) && holder->since_wall_ms >= quorum->opened_wall_ms;
+    return strncmp(holder->take_id, quorum->first_id, strlen(quorum->first_id)) == 0;
 }
 
 /* It is our own take that stands there. Either an earlier one came late, which
- * nobody is to take for an ancestor of ours that holds the lock; or this server
- * is asked under another name as well. */
-static enum lock_result refuse_self(struct quorum_member *member)
+ * must not pass for an ancestor of ours that holds the lock; or this server is
+ * asked under another name as well. */
+static enum lock_result refuse_self(const struct quorum *quorum, struct quorum_member *member)
 {
     struct holder *holder = &member->holder;
+    bool is_this = strcmp(holder->take_id, quorum->take_id) == 0;
     *holder = (struct holder){.expires = holder->expires, .left = holder->left, .ahead = -1};
-    if (member->was_uncertain)
+    if (!is_this)
         return LOCK_HELD;
     why_set(&member->why, "%s: it is the server of another URL under another name", member->url);
     return LOCK_INVALID;
@@ -118,7 +119,7 @@ static enum lock_result ask_take(void *data, int number, struct bound bound)
     struct quorum *quorum = data;
     struct quorum_member *member = &quorum->members[number];
     enum lock_result result = take_on(quorum, member, &quorum->request, &member->lease, &member->holder, bound);
-    return result == LOCK_HELD && is_own_take(quorum, &member->holder) ? refuse_self(member) : result;
+    return result == LOCK_HELD && is_own_take(quorum, &member->holder) ? refuse_self(quorum, member) : result;
 }
 
 /* What has been granted stands in others' way as long as this lasts. Whoever does not ask again is not to go without
@@ -244,7 +245,6 @@ static void give_up(struct quorum *quorum, struct crew *crew, struct bound bound
     quorum->base.uncertain = false;
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
-        member->was_uncertain |= member->store->uncertain;
         if (quorum_grants(quorum, member) || member->store->uncertain)
             quorum_owe(quorum, member);
         quorum->base.uncertain |= quorum_owes(quorum, member);
@@ -326,10 +326,11 @@ static void begin(struct quorum *quorum, const struct lock_request *request)
             member->standing = MEMBER_WITHOUT;
         member->lease = (struct lease){0};
     }
-    if (quorum->take_id[0] == '\0')
-        text_copy(quorum->take_id, sizeof quorum->take_id, request->take_id);
-    else
-        token_make(quorum->take_id);
+    if (quorum->takes == 0)
+        text_copy(quorum->first_id, sizeof quorum->first_id, request->take_id);
+    snprintf(quorum->take_id, sizeof quorum->take_id, quorum->takes > 0 ? "%.200s+%d" : "%.200s", quorum->first_id,
+             quorum->takes);
+    quorum->takes++;
     quorum->request = *request;
     quorum->request.take_id = quorum->take_id;
     quorum->request.waits = request->waits && request->last;

@@ -38,6 +38,7 @@ enum {
     HELD_MUTE,
     HELD_SLOTS,
     HELD_SLOTS_TAKEN,
+    HELD_TAKE,
     HELD_COUNT,
 };
 
@@ -63,6 +64,7 @@ static bool read_holder(struct holder *holder, const redisReply *reply)
     if (!redis_left(from[HELD_LEFT], -2, &left_ms))
         return false;
     *holder = (struct holder){.expires = left_ms >= 0, .left = {left_ms >= 0 ? left_ms * NS_PER_MS : 0}};
+    text_copy(holder->take_id, sizeof holder->take_id, redis_text(from[HELD_TAKE]));
     text_copy(holder->host, sizeof holder->host, redis_text(from[HELD_HOST]));
     text_copy(holder->boot_id, sizeof holder->boot_id, redis_text(from[HELD_BOOT]));
     text_copy(holder->user, sizeof holder->user, redis_text(from[HELD_USER]));

@@ -15,7 +15,8 @@
 --          released and kept for its hold, pid namespace, "1" where nobody has it
 --          but those who came first are asked, how many these are (-1: not known),
 --          when we came first, why nobody can be called, slots in force and
---          taken ("": another mode)}, with empty strings for another client's lock
+--          taken ("": another mode), take id}, with empty strings for another
+--          client's lock
 --      or {"unusable", key, what is wrong with it}
 
 local token, ttl, id, again = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
@@ -64,7 +65,7 @@ local function refuse(left, ask, who, mode_in_force, reserved)
   return {'held', left, ask, who.host or '', who.boot or '', who.pid or '', who.start or '', who.user or '', who.command or '',
     who.since or '', mode_in_force, who.detached or '', who.take and is_spent(who.take, '') and '1' or '', who.space or '',
     reserved or '', place, whole(came), mute, mode_in_force == 'slots' and known.slots or '',
-    mode_in_force == 'slots' and redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf') or ''}
+    mode_in_force == 'slots' and redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf') or '', who.take or ''}
 end
 
 -- Whether it is our turn, whether we are in the queue, and who is behind us; else
