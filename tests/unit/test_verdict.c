@@ -173,33 +173,48 @@ TEST(test_notes)
 {
     static const struct {
         const char *results;
-        bool always;
+        bool taken;
         const char *note, *warning, *left; /* NULL: none */
     } rows[] = {
         {"OOO", false, NULL, NULL, NULL},
         {"OOO", true, "on 3 of 3 servers", NULL, NULL},
+        {"OOU", true, "on 2 of 3 servers; server 3", NULL,
+         "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: server 3"},
         {"OOU", false, "on 2 of 3 servers; server 3", NULL,
          "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: server 3"},
         {"OOG", false, "on 2 of 3 servers; server 3", NULL, NULL},
-        {"OOR", false, "on 2 of 3 servers", "server 3", "has not reached 1 of 3 servers"},
-        {"OOIRU", false, "on 2 of 5 servers; server 5", "server 3; server 4", "has not reached 3 of 5 servers"},
+        {"OOR", true, "on 2 of 3 servers", "server 3",
+         "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: server 3"},
+        {"OOR", false, "on 2 of 3 servers; server 3", "server 3",
+         "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: server 3"},
+        {"OOIRU", true, "on 2 of 5 servers; server 5", "server 3; server 4",
+         "the release has not reached 3 of 5 servers, where the lock clears when its lease ends: server 3; server 4; "
+         "server 5"},
     };
     FOR_ROWS(row, rows) {
-        const char *const wanted[] = {row->note, row->warning, row->left};
         say(row->results, NULL);
-        quorum_note(&quorum, row->always);
-        const char *note = quorum.base.note, *warning = quorum.base.warning;
-        row_int(row->results, note != NULL, wanted[0] != NULL);
-        row_int(row->results, warning != NULL, wanted[1] != NULL);
-        if (note != NULL)
-            row_has(row->results, note, row->note);
-        if (warning != NULL)
-            row_text(row->results, warning, row->warning);
+        quorum_note(&quorum, row->taken);
+        row_text(row->results, quorum.base.note, row->note);
+        row_text(row->results, quorum.base.warning, row->warning);
         quorum_note_left(&quorum);
-        row_int(row->results, quorum.base.note != NULL, wanted[2] != NULL);
-        if (quorum.base.note != NULL)
-            row_has(row->results, quorum.base.note, row->left);
+        row_text(row->results, quorum.base.note, row->left);
     }
+}
+
+TEST(test_same_note)
+{
+    say("OOU", NULL);
+    quorum_note(&quorum, false);
+    quorum.members[2].result = LOCK_GONE;
+    why_set(&quorum.members[2].why, "another answer");
+    quorum_note(&quorum, false);
+    row_text("the same server lacks it", quorum.base.note, "on 2 of 3 servers; server 3");
+    quorum.members[1].result = LOCK_GONE;
+    quorum_note(&quorum, false);
+    row_text("one more", quorum.base.note, "on 1 of 3 servers; server 2; another answer");
+    quorum.members[1].result = quorum.members[2].result = LOCK_OK;
+    quorum_note(&quorum, false);
+    row_text("all have it again", quorum.base.note, NULL);
 }
 
 /* While a round goes on: ? for one that has not answered, . for one that is not asked. */
@@ -267,6 +282,7 @@ int main(void)
         ENTRY("a lease is lost once those that may have it are no majority, and not before", test_verdict),
         ENTRY("of a deadline or a fence a majority has no less", test_majority_has),
         ENTRY("what -v notes of a minority, and what is warned of", test_notes),
+        ENTRY("a note stays as long as it is about the same servers", test_same_note),
         ENTRY("a round waits until there is a verdict", test_judge),
         ENTRY("far servers have time for so many rounds", test_rounds),
     };
