@@ -20,86 +20,26 @@ hint() {
     [[ ${lines[0]} == 'Usage: dlock [OPTIONS] NAME -- COMMAND'* && ${lines[2]} == *'dlock --help'*'dlock(1)' ]]
 }
 
-@test "a word for help, or for an action, is no lock" {
-    hint 'no command given; did you mean dlock --help\?' dlock help
-    hint 'did you mean dlock --version\?' dlock version
-    hint 'did you mean dlock --list\?' dlock list
-    hint 'did you mean dlock --status\?' dlock status
-    hint "^dlock: -\?: unknown option; did you mean --help\?" dlock '-?'
-    fails_with 127 'did you mean dlock --status job\?' dlock status job
+# What is near which word, and what other programs call things, is in tests/unit/test_hints.c.
+@test "what may be meant by a mistyped option, a forgotten name or command; a value, which may be a password, is not repeated" {
+    hint '^dlock: --helpp: unknown option; did you mean --help\?$' dlock --helpp job touch ran
+    hint '^dlock: -try: unknown option; .* --wait=DURATION' dlock -try=10s job touch ran
+    hint 'no command given; did you mean dlock --status\?' dlock status
+    hint "^dlock: ls: -al: unknown option; .*; if ls is the command, the lock's name is missing: dlock NAME -- ls$" dlock ls -al
+    hint '--redsi: unknown option; did you mean --redis\?$' dlock --redsi=redis://bob:s3cret@host job touch ran
+    # Words that are as good, and those of the command.
     run dlock help -- echo ran
     equals "$status $output" '0 ran'
-    run dlock -h
-    [[ $status = 0 && ${lines[0]} == Usage:* ]]
+    run dlock /var/lock/nosuch/foo -e -o -E 3 echo -n --helpp -shared
+    equals "$status $output" '0 --helpp -shared'
 }
 
-@test "a mistyped or abbreviated option: what is near it, and only that" {
-    local words
-    while read -r words; do
-        hint "^dlock: ${words% *}: unknown option; did you mean ${words#* }\?$" dlock "${words% *}" job touch ran
-    done <<'END'
---helpp --help
---hlep --help
---stat --status
---no-block --nonblock
---TTL --ttl
---lock_file --lock-file
---time --timeout
---conect-timeout --connect-timeout
---realese --release
-END
-    hint 'did you mean --release, --redis or --report\?' dlock --re job touch ran
-    hint 'did you mean --lock-dir or --lock-file\?' dlock --lock=x job touch ran
-    for words in --xyzzy --h --s --nosuchoption "--$(printf 'x%.0s' {1..400})"; do
-        hint 'unknown option; dlock --help lists them all' dlock "$words" job touch ran
-    done
-    hint '^dlock: --quiet: it takes no value' dlock --quiet=yes job touch ran
-}
-
-@test "a value is not repeated, since it may be a password" {
-    run dlock --redsi=redis://bob:s3cret@host job true
-    [[ $status = 64 && $output == *'did you mean --redis?'* && $output != *s3cret* ]]
-    run dlock -redis=redis://bob:s3cret@host job true
-    [[ $status = 64 && $output == *'two dashes: --redis' && $output != *s3cret* ]]
-}
-
-@test "a long option with one dash is no row of letters" {
-    local option
-    for option in shared tree ttl timeout close command wait status version; do
-        hint "^dlock: -$option: a long option has two dashes: --$option$" dlock "-$option" job touch ran
-        hint "two dashes: --$option$" dlock job -n "-$option" touch ran
-    done
-    # What is the value of an option is none, nor what is the command's.
-    run dlock job -c 'echo "$0"' -w 5
-    equals "$status" 0
-    run dlock --prefix -shared -w 5 job echo -tree
-    equals "$status $output" '0 -tree'
-    run dlock -nx job true
-    equals "$status" 0
-}
-
-@test "options of flock that are the same, have another letter, or are missing" {
-    run dlock -e -w 0.5 -o -E 3 job echo ok
-    equals "$status $output" '0 ok'
-    run dlock -x --verbose -n job -c 'echo ok'
-    [[ $status = 0 && $output == *ok* ]]
-    rm -r locks
-    hint '--fcntl: unknown option; file locks are those of flock\(2\)' dlock --fcntl job touch ran
-    hint 'no open file to unlock' dlock -u 9
-    hint 'stays beside the command' dlock -F job touch ran
-    hint "no lock name given; usage: dlock \[OPTIONS\] NAME -c 'STRING'" dlock -c 'touch ran'
-    hint 'it needs a value' dlock -w
-}
-
-@test "a descriptor or a path instead of a name" {
-    local words
-    for words in 9 '-n 200' '-x 9'; do
-        # shellcheck disable=SC2086
-        hint 'no command given; .*--attach NAME \|\| exit .*--lock-file=FILE' dlock $words
-    done
-    hint 'no command given; usage: .*--lock-file=/var/lock/foo locks that file' dlock /var/lock/foo
-    run dlock /var/lock/nosuch/foo echo ok
-    equals "$status $output" '0 ok'
+@test "a command that cannot be run: what may be meant instead" {
+    fails_with 127 'did you mean dlock --status job\?' dlock status job
+    fails_with 126 "if ls is the command, the lock's name is missing: dlock NAME -- ls" dlock ls /tmp
+    fails_with 127 "cannot run touch ran: No such file or directory; it is one word with spaces in it: -c 'STRING'" dlock job 'touch ran'
+    [ ! -e ran ]
+    fails_with 127 'cannot run nosuchcommand: No such file or directory$' dlock job nosuchcommand
 }
 
 @test "a name that is the path of a file is told of, with -v or on a terminal alone" {
@@ -109,69 +49,6 @@ END
     fails_with 0 'this name is the path of a file.*--lock-file=PATH' dlock -v "$T/file" true
     run dlock -v --lock-file="$T/file" "$T/file" true
     [[ $output != *'this name is'* ]]
-}
-
-@test "the name or the command is missing" {
-    hint 'no command given; usage: dlock .*, or dlock --status NAME$' dlock job
-    hint "no command given; 'touch ran' is taken for the lock's name: .* -c 'STRING'" dlock 'touch ran'
-    hint "no command given; if touch is the command, the lock's name is missing: dlock NAME -- touch" dlock touch
-    hint "^dlock: ls: -al: unknown option; .*; if ls is the command, the lock's name is missing" dlock ls -al
-    fails_with 126 "if ls is the command, the lock's name is missing: dlock NAME -- ls" dlock ls /tmp
-    fails_with 127 "cannot run touch ran: No such file or directory; it is one word with spaces in it: -c 'STRING'" dlock job 'touch ran'
-    [ ! -e ran ]
-    fails_with 127 'cannot run nosuchcommand: No such file or directory$' dlock job nosuchcommand
-}
-
-@test "a forgotten name is told of, whatever an option of the command's means here" {
-    local words program missing="; if PROGRAM is the command, the lock's name is missing: dlock NAME -- PROGRAM$"
-    while IFS='|' read -r words pattern; do
-        program=${words%% *}
-        printf '#!/bin/sh\n: >ran\n' >"$T/bin/$program"
-        chmod +x "$T/bin/$program"
-        # shellcheck disable=SC2086
-        hint "^dlock: ($program: )?$pattern.*${missing//PROGRAM/$program}" dlock $words
-    done <<'END'
-cp -a x y|-a: unknown option; dlock --help lists them all
-cp -t dir x|--ttl: 'dir': it is not a number
-mkdir -p dir|-p: unknown option; dlock --help lists them all
-make -j 4|-j: unknown option; dlock --help lists them all
-tar -cf x.tar y|--command: it is the whole command; no further words may follow
-sudo -u nobody ls|--unlock: there is no open file
-sudo -E ls|--conflict-exit-code: 'ls': an exit status is
-dpkg --list x|--list runs no command
-systemctl --status --list x|--status and --list: only one
-diff --owner-file=x y|--owner-file: it is for --acquire
-find -name x|-name: unknown option; the lock's name
-END
-    hint "^dlock: cp: --redis: it begins with none of .*${missing//PROGRAM/cp}" env -u DLOCK_BACKEND "$DLOCK" cp -r x y
-    # Before the name, or where the name is no program, it is not so.
-    hint '^dlock: -a: unknown option; --password-file=FILE has the password for Redis$' dlock -a x cp
-    hint "^dlock: cp: --ttl: 'dir': it is not a number.*1h30m$" dlock -t dir cp x
-    hint "^dlock: nosuch: --ttl: 'dir': it is not a number.*1h30m$" dlock nosuch -t dir cp x
-    hint "^dlock: cp: --status and --list: only one of them can be done$" dlock --status cp --list
-}
-
-@test "what comes after the command is the command's, without a word" {
-    run dlock job echo -n --helpp -try=1 -shared
-    equals "$status $output" '0 --helpp -try=1 -shared'
-}
-
-@test "options of consul lock, etcdctl lock and others are called by their name here" {
-    hint "^dlock: -child-exit-code: unknown option; leave it out" dlock -child-exit-code job touch ran
-    hint "^dlock: -n: it takes no value; the -n=N of consul lock is --slots=N$" dlock -n=3 job touch ran
-    hint "^dlock: -try: unknown option; .* --wait=DURATION" dlock -try=10s job touch ran
-    hint "^dlock: -monitor-retry: unknown option; --outage=DURATION" dlock -monitor-retry=3 job touch ran
-    hint "two dashes: --timeout" dlock -timeout=10s job touch ran
-    # Not -c with a string that begins with "a-file".
-    hint "^dlock: -ca-file: unknown option; --cacert=FILE" dlock -ca-file=ca.pem job
-    hint "^dlock: -client-key: unknown option; --key=FILE" dlock -client-key=key.pem job touch ran
-    hint "^dlock: --endpoints: unknown option; --redis=URL" dlock --endpoints=http://bob:pw@h:2379 job touch ran
-    hint "^dlock: -p: unknown option; .*redis://HOST:PORT" dlock -p 6379 job touch ran
-    hint "^dlock: --id: unknown option; the lock's name is a word of its own" dlock --id foo touch ran
-    hint "^dlock: --renew: unknown option; .*--heartbeat" dlock --renew job touch ran
-    # A length of time without a unit is in seconds, as there.
-    run dlock --ttl=60 job sh -c 'echo $DLOCK_LOCK_TTL'
-    equals "$status $output" '0 60'
 }
 
 @test "no option of ours is taken for one of another program" {

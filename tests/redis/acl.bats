@@ -118,24 +118,6 @@ not_served() {
     equals "$(redis exists dlock:job)" 0
 }
 
-# says ERROR PATTERN: the server answers so; what of it is said, whole, matches.
-says() {
-    fake_redis "error=$1"
-    fails_with 77 "it refuses the user default$2; the manual, dlock\\(1\\)" dlock -r "unix://$T/fake.sock" job touch "$T/ran"
-    [ ! -e "$T/ran" ]
-    kill "$(cat "$T/fake.pid")"
-}
-
-@test "a refusal is told whole, without the place in the script, as servers of each age put it" {
-    local denied="ACL failure in script: User locker has no permissions to run the 'hkeys' command"
-    says 'NOPERM No permissions to access a key' ', who needs the keys dlock:job and .*: it answered: NOPERM No permissions to access a key'
-    says "NOPERM $denied script: 805d, on @user_script:329." ": it answered: NOPERM $denied"
-    says "ERR $denied script: 805d, on @user_script:329." ": it answered: ERR $denied"
-    says "ERR ERR $denied (HKEYS) script: 805d, on @user_script:329." ": it answered: ERR $denied \\(HKEYS\\)"
-    says "@user_script: 12: The user executing the script can't run this command or subcommand (GET)" \
-        ": it answered: The user executing the script can't run this command or subcommand \\(GET\\)"
-}
-
 @test "a database that needs SELECT, and a user without it: exit 77, nothing in another database" {
     without select
     DLOCK_REDIS+='?db=2' fails_with 77 "user locker: it answered: NOPERM .*'select'" dlock job touch "$T/ran"
@@ -161,7 +143,8 @@ says() {
         equals "$status" 75
         [[ $output == *"cannot call those who wait, and is asked at intervals: ${word^^}: "* ]]
     done
-    fails_with 75 '^$' dlock -w 0.2 job true
+    run dlock -w 0.2 job true
+    [[ $status = 75 && $output != *'cannot call'* ]]
     manual_user >/dev/null
     redis acl setuser locker resetchannels >/dev/null
     run dlock -v -w 0.5 job true
@@ -205,13 +188,4 @@ says() {
     fails_with 78 'it does not know the command HSET: it answered: ERR Unknown .*called from script;' \
         dlock --fallback=file -r "unix://$T/other.sock" job touch "$T/ran"
     [ ! -e "$T/ran" ]
-    local error
-    for error in 'ERR Unknown command called from script script: 805d, on @user_script:329.' \
-        'ERR Unknown Redis command called from script (HMGET)' 'ERR Unknown command called from script (HMGET)' \
-        '@user_script: 12: Unknown Redis command called from Lua script (HMGET)'; do
-        fake_redis "error=$error"
-        fails_with 78 'Unknown .*command called from' dlock --fallback=file -r "unix://$T/fake.sock" job touch "$T/ran"
-        [ ! -e "$T/ran" ]
-        kill "$(cat "$T/fake.pid")"
-    done
 }

@@ -25,59 +25,6 @@ taken_after() { # ERROR COMMAND...
     is_free
 }
 
-@test "errors are told apart by their codes, in the forms of Redis 5 to 8 and Valkey, not by names that stand in them" {
-    local want text
-    printf '' >"$T/reply"
-    fake_redis "$T/reply"
-    while read -r want text; do
-        printf -- '-%s\r\n' "$text" "$text" >"$T/reply" # to CLIENT SETNAME, too
-        run dlock -r "unix://$T/fake.sock" --outage=0 --connect-timeout=200ms job touch "$T/ran"
-        equals "$status $text" "$want $text"
-        [ ! -e "$T/ran" ]
-    done <<'E'
-69 ERR Error running script (call to f_01): @user_script:3: @user_script: 3: -READONLY You can't write against a read only slave.
-69 ERR Error running script (call to f_01): @user_script:12: @user_script: 12: -OOM command not allowed when used memory > 'maxmemory'.
-69 ERR Error running script (call to f_01): @user_script:12: NOREPLICAS Not enough good replicas to write.
-69 READONLY You can't write against a read only replica. script: 01, on @user_script:12.
-69 WRONGTYPE Operation against the key NOPERM of NOAUTH holding the wrong kind of value
-69 ERR the key DENIED has MOVED 1 unknown command
-69 LOADING Redis is loading the dataset of NOAUTH in memory
-69 MASTERDOWN Link with ASK 1 is down
-69 CLUSTERDOWN MOVED 1 h:1
-69 NOPERMISSION at all
-69 upstream failure: no password is set
-69 ERR
-69 X
-69 ERR Error running script (call to f_01): @user_script:
-69 ERR Error running script (call to f_01): @user_script:3
-69 @user_script: 3: -OOM command not allowed when used memory > 'maxmemory'.
-69 @user_script: 3: Unknown
-77 NOAUTH Authentication required.
-77 WRONGPASS invalid username-password pair or user is disabled.
-77 NOPERM this user has no permissions to run the 'evalsha' command
-77 ERR invalid password
-77 ERR Client sent AUTH, but no password is set
-77 ERR Protocol error: unauthenticated multibulk length
-77 DENIED Redis is running in protected mode because protected mode is enabled
-77 ERR Error running script (call to f_01): @user_script:3: @user_script: 3: The user executing the script can't run this command or subcommand
-77 ERR Error running script (call to f_01): @user_script:3: NOPERM this user has no permissions to access one of the keys
-77 ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: 01, on @user_script:5.
-77 @user_script: 3: The user executing the script can't run this command or subcommand (HMGET)
-77 ERR ACL failure in script: User locker has no permissions to run the 'hset' command script: 01, on @user_script:5.
-77 ERR ERR ACL failure in script: No permissions to access a key (ZRANGE) script: 01, on @user_script:5.
-78 ERR unknown command `EVALSHA`, with args beginning with: `01`, `3`, `NOPERM`,
-78 ERR Error running script (call to f_01): @user_script:3: @user_script: 3: Unknown Redis command called from Lua script
-78 ERR Unknown Redis command called from script script: 01, on @user_script:3.
-78 @user_script: 3: Unknown Redis command called from Lua script (HMGET)
-78 ERR Unknown command called from script script: 01, on @user_script:3.
-78 ERR Unknown command called from script (HMGET)
-78 ERR ERR Unknown command called from script (ZRANGE) script: 01, on @user_script:3.
-78 unsupported command 'evalsha'
-78 MOVED 3999 NOAUTH.example:6379
-78 CROSSSLOT Keys in request don't hash to the same slot
-E
-}
-
 @test "as many clients as the server serves: it says so, and is tried again" {
     start_redis redis --maxclients 1
     hold_lock other -r "$URL"
