@@ -133,6 +133,33 @@ TEST(test_format)
     row_text("no room", duration_format(DURATION_S(5400), text, 3), "1h");
 }
 
+TEST(test_rounded)
+{
+    static const struct {
+        int64_t ns;
+        const char *text;
+    } rows[] = {
+        {0, "0"},
+        {1, "less than 1ms"},
+        {NS_PER_MS - 1, "less than 1ms"},
+        {NS_PER_MS, "1ms"},
+        {999 * NS_PER_MS, "999ms"},
+        {NS_PER_S, "1s"},
+        {1099 * NS_PER_MS, "1s"},
+        {1100 * NS_PER_MS, "1.1s"},
+        {9999 * NS_PER_MS, "9.9s"},
+        {10002 * NS_PER_MS, "10s"},
+        {3558900 * NS_PER_MS, "59m18s"},
+        {3600 * NS_PER_S, "1h"},
+        {5459 * NS_PER_S, "1h30m"},
+        {86399 * NS_PER_S, "23h59m"},
+        {(2 * 86400 + 5 * 3600 + 3599) * NS_PER_S, "2d5h"},
+    };
+    char text[DURATION_TEXT_SIZE];
+    FOR_ROWS(row, rows)
+        row_text(row->text, duration_rounded((struct duration){row->ns}, text, sizeof text), row->text);
+}
+
 TEST(test_deadlines)
 {
     static const struct {
@@ -219,6 +246,7 @@ int main(void)
         ENTRY("a wrong duration: which fault it has, and nothing is set", test_bad),
         ENTRY("each fault of a duration has a text with what would be right", test_error_texts),
         ENTRY("a duration is shown in its shortest form, and reads back", test_format),
+        ENTRY("what was measured is cut to what a person reads", test_rounded),
         ENTRY("sums of times end at 0 and at never", test_deadlines),
         ENTRY("gaps between times are never negative", test_gaps),
         ENTRY("a jittered pause is half to all of it", test_jitter),

@@ -1,4 +1,4 @@
-/* UTF-8, escapes of foreign text, percent-coding, whole numbers, widths on a terminal. */
+/* UTF-8, escapes of foreign text, percent-coding, whole numbers, sizes, widths on a terminal. */
 #include "unit.h"
 
 #include "util/mbwidth.h"
@@ -236,6 +236,28 @@ TEST(test_numbers)
     }
 }
 
+TEST(test_sizes)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } rows[] = {
+        {0, "0 bytes"},
+        {999, "999 bytes"},
+        {1000, "1 kB"},
+        {1099, "1 kB"},
+        {1100, "1.1 kB"},
+        {9999, "9.9 kB"},
+        {10999, "10 kB"},
+        {1250000, "1.2 MB"},
+        {UINT64_C(81752536000), "81 GB"},
+        {UINT64_MAX, "18 EB"},
+    };
+    char text[SIZE_TEXT_SIZE];
+    FOR_ROWS(row, rows)
+        row_text(row->text, size_rounded(row->bytes, text), row->text);
+}
+
 TEST(test_width)
 {
     static const struct {
@@ -276,6 +298,7 @@ int main(void)
         ENTRY("percent-coding reads back", test_percent_encode),
         ENTRY("a bad code, a NUL and what does not fit are refused", test_percent_decode),
         ENTRY("a whole number: nothing before or after it, within its borders", test_numbers),
+        ENTRY("sizes are cut to what a person reads", test_sizes),
         ENTRY("widths on a terminal, and what fits into a field", test_width),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,17 @@
+#!/usr/bin/env bats
+# What is read as a duration, and how one is rounded, is in tests/unit/test_duration.c.
+load ../lib/common
+setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; }
+teardown() { common_teardown; }
+
+@test "figures for people are cut to what they read; times are local, with their offset" {
+    export DLOCK_BACKEND=file
+    TZ=XYZ-5:30 dlock -v --acquire --ttl=1h30m59s long >"$T/token" 2>"$T/said"
+    grep -qE ', until .*[0-9]{2}:[0-9]{2}:[0-9]{2} \+0530$' "$T/said"
+    [[ $(dlock --list) == *' 1h30m '* ]]
+    [[ $(TZ=XYZ-5:30 dlock --status long) == *'since '*' +0530, lease ends in 1h30m'* ]]
+    fails_with 75 ', whose lease ends in 1h30m$' dlock -nv long true
+    dlock --acquire --ttl=10s short >/dev/null
+    fails_with 75 '; not taken after (10?[0-9]{2}ms|1(\.[0-9])?s)$' dlock -v -w 100ms short true
+    fails_with 69 'tried [0-9]+ times? in ([0-9]+ms|less than 1ms); ' dlock -r "unix://$T/none" --backend=redis --outage=0 job true
+}
