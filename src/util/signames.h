@@ -1,4 +1,4 @@
-/* Signals by name, as people write them: "TERM", "SIGTERM", "15", "RTMIN+1". */
+/* Signals by name, as people write them: "TERM", "SIGTERM", "15", "RTMIN+1", "RTMAX-1". */
 #ifndef DLOCK_UTIL_SIGNAMES_H
 #define DLOCK_UTIL_SIGNAMES_H
 

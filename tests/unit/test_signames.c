@@ -37,6 +37,13 @@ TEST(test_parse)
         {"RTMIN+0", SIGRTMIN},
         {"RTMIN+1", SIGRTMIN + 1},
         {"rtmin+30", SIGRTMIN + 30},
+        {"RTMAX", SIGRTMAX},
+        {"SIGRTMAX-1", SIGRTMAX - 1},
+        {"rtmax-30", SIGRTMIN},
+        {"IOT", SIGABRT},
+        {"CLD", SIGCHLD},
+        {"POLL", SIGIO},
+        {"STKFLT", SIGSTKFLT},
         {"", 0},
         {"0", 0},
         {"65", 0},
@@ -54,6 +61,9 @@ TEST(test_parse)
         {"RTMIN+99", 0},
         {"RTMIN-1", 0},
         {"RTMIN+-1", 0},
+        {"RTMAX+1", 0},
+        {"RTMAX-31", 0},
+        {"RTMAX1", 0},
     };
     FOR_ROWS(row, rows)
         row_int(row->text, signal_parse(row->text), row->number);
@@ -67,6 +77,8 @@ TEST(test_format)
     } rows[] = {
         {SIGTERM, "SIGTERM"},
         {SIGHUP, "SIGHUP"},
+        {SIGABRT, "SIGABRT"},
+        {SIGIO, "SIGIO"},
         {SIGKILL, "SIGKILL"},
         {SIGVTALRM, "SIGVTALRM"},
         {SIGSYS, "SIGSYS"},
@@ -78,7 +90,7 @@ TEST(test_format)
         row_text(row->text, signal_format(row->number, text, sizeof text), row->text);
     for (int number = 1; number < 32; number++) {
         signal_format(number, text, sizeof text);
-        row_int(text, signal_parse(text), number == SIGSTKFLT ? 0 : number); /* which nothing sends */
+        row_int(text, signal_parse(text), number);
     }
 }
 
