@@ -60,7 +60,7 @@ is_free() { not dlock --status -q "$1"; }
 }
 
 @test "the links of the pages in Markdown lead to files and headings" {
-    python3 - "$SRC" README.md doc/cookbook.md doc/design.md doc/benchmarks.md doc/reliability.md doc/threat-model.md \
+    python3 - "$SRC" README.md doc/cookbook.md doc/design.md doc/benchmarks.md doc/comparison.md doc/reliability.md doc/threat-model.md SECURITY.md \
         packaging/README.md CONTRIBUTING.md <<'PYTHON'
 import os, re, sys
 root, pages = sys.argv[1], sys.argv[2:]

@@ -175,7 +175,9 @@ copy_tree() {
 644 usr/share/bash-completion/completions/dlock
 644 usr/share/doc/dlock/NEWS
 644 usr/share/doc/dlock/README.md
+644 usr/share/doc/dlock/SECURITY.md
 644 usr/share/doc/dlock/benchmarks.md
+644 usr/share/doc/dlock/comparison.md
 644 usr/share/doc/dlock/cookbook.md
 644 usr/share/doc/dlock/design.md
 644 usr/share/doc/dlock/examples/cronjob.yaml
