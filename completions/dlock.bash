@@ -177,7 +177,7 @@ _dlock_value() {
     case $1 in
         --backend) words='auto redis file' ;;
         --on-degraded) words='warn warn-throttled proceed fail' ;;
-        --fallback) words='file' ;;
+        --fallback) words='off file' ;;
         --hash) words='none sha256 hmac-sha256' ;;
         --on-expire) words='stop warn' ;;
         --stop-signal) words=$_dlock_signals ;;

@@ -190,7 +190,7 @@ complete -c dlock -n __dlock_takes_options -l backend -x -a 'auto redis file' -d
 complete -c dlock -n __dlock_takes_options -l lock-dir -x -a '(__fish_complete_directories)' -d 'Directory of lock files'
 complete -c dlock -n __dlock_takes_options -l lock-file -r -F -d 'Lock exactly this file, as flock(1) does'
 complete -c dlock -n __dlock_takes_options -l on-degraded -x -a 'warn warn-throttled proceed fail' -d 'When no Redis is configured'
-complete -c dlock -n __dlock_takes_options -l fallback -x -a file -d 'When Redis is down, take a file lock'
+complete -c dlock -n __dlock_takes_options -l fallback -x -a 'off file' -d 'When Redis is down, take a file lock'
 complete -c dlock -n __dlock_takes_options -l cacert -r -F -d 'Issuers that a TLS server may have'
 complete -c dlock -n __dlock_takes_options -l cert -r -F -d 'Certificate of ours for a TLS server'
 complete -c dlock -n __dlock_takes_options -l key -r -F -d 'Its private key'

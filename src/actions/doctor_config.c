@@ -49,6 +49,8 @@ const char *config_default(const struct options *options, enum option_id id, cha
     case OPT_PREFIX: return options->prefix;
     case OPT_HASH: return options->hash == HASH_HMAC_SHA256 ? "hmac-sha256" : "none";
     case OPT_BACKEND: return "auto";
+    case OPT_WAIT: return "infinity";
+    case OPT_FALLBACK: return "off";
     case OPT_ON_DEGRADED: return "warn";
     case OPT_ON_EXPIRE: return "stop";
     case OPT_STOP_SIGNAL: return "TERM";
@@ -84,7 +86,7 @@ const struct setting *config_in_force(const struct options *options, enum option
 static const char *default_text(const struct options *options, enum option_id id, char time[DURATION_TEXT_SIZE])
 {
     const char *text = config_default(options, id, time);
-    return text != NULL ? text : id == OPT_WAIT ? "for ever" : "none";
+    return text != NULL ? text : "none";
 }
 
 /* A URL without its login; a text that is no URL may hold a password as well. */

@@ -6,6 +6,7 @@
 #include "util/exit_status.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,27 +34,66 @@ static void hide_logins(const struct settings *settings, int argc, char **argv)
  * name would be taken. */
 static const char after_all[] = "\001";
 
-/* An option whose value may be missing is not for popt, which would take the
- * next word for it, the lock's name: --attach=PID is --attach-pid=PID to it.
- * Returns a copy of argv, to be freed, that points into it, with after_all behind
- * the last word; NULL where memory is short. */
+/* --no-NAME for each option of the table that a file or a variable can set. */
+enum { NO_OPTION = 1000, NO_NAME_SIZE = 40 };
+static char no_names[OPTION_COUNT][NO_NAME_SIZE];
+static struct poptOption no_options[OPTION_COUNT + 1], all_options[3];
+
+static bool add_no(const struct poptOption *option, const void *data)
+{
+    struct poptOption **to = (struct poptOption **)(uintptr_t)data;
+    enum option_id id = (enum option_id)option->val;
+    if (!option_configurable(id) || (option->argInfo & POPT_ARGFLAG_DOC_HIDDEN))
+        return false;
+    snprintf(no_names[id], NO_NAME_SIZE, "no-%s", option->longName);
+    *(*to)++ = (struct poptOption){
+        .longName = no_names[id], .argInfo = POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, .val = NO_OPTION + (int)id};
+    return false;
+}
+
+static const struct poptOption *with_no_options(void)
+{
+    struct poptOption *to = no_options;
+    (void)option_find(add_no, &to);
+    all_options[0] = (struct poptOption){.argInfo = POPT_ARG_INCLUDE_TABLE, .arg = (void *)(uintptr_t)option_table};
+    all_options[1] = (struct poptOption){.argInfo = POPT_ARG_INCLUDE_TABLE, .arg = no_options};
+    return all_options;
+}
+
+/* An option whose value may be missing is not for popt, which would take the next word for it, the lock's name:
+ * --attach=PID is --attach-pid=PID to it, --tree=no is --no-tree. False if the word is neither. */
+enum { SPELLED_OUT_SIZE = 64 };
+static bool spell_out(const char *word, char text[SPELLED_OUT_SIZE])
+{
+    static const char attach[] = "--attach=";
+    bool set;
+    size_t length = strcspn(word, "=");
+    if (strncmp(word, attach, sizeof attach - 1) == 0)
+        return snprintf(text, SPELLED_OUT_SIZE, "--attach-pid=%.31s", word + sizeof attach - 1) > 0;
+    const struct poptOption *option = strncmp(word, "--", 2) == 0 && word[length] == '=' ? option_by_name(word + 2, length - 2) : NULL;
+    if (option == NULL || option_has_value(option) || !option_configurable((enum option_id)option->val) ||
+        !flag_parse(word + length + 1, &set))
+        return false;
+    return snprintf(text, SPELLED_OUT_SIZE, "--%s%s", set ? "" : "no-", option_by_id((enum option_id)option->val)->longName) > 0;
+}
+
+/* Returns a copy of argv, to be freed, that points into it, with after_all behind the last word; NULL if memory is
+ * short. */
 static const char **words_for_popt(int argc, char **argv)
 {
-    static const char given[] = "--attach=", spelled_out[] = "--attach-pid=";
-    enum { SPELLED_OUT_SIZE = sizeof spelled_out + 32 };
-    size_t count = (size_t)argc + 2, attaches = 0;
+    char text[SPELLED_OUT_SIZE];
+    size_t count = (size_t)argc + 2, spelled_out = 0;
     for (int i = option_next(argc, argv, 0); i < argc; i = option_next(argc, argv, i))
-        attaches += strncmp(argv[i], given, sizeof given - 1) == 0;
-    const char **words = calloc(1, count * sizeof *words + attaches * SPELLED_OUT_SIZE);
+        spelled_out += spell_out(argv[i], text);
+    const char **words = calloc(1, count * sizeof *words + spelled_out * SPELLED_OUT_SIZE);
     if (words == NULL)
         return NULL;
     memcpy(words, argv, (size_t)argc * sizeof *words);
     words[argc] = after_all;
     char *word = (char *)(words + count);
     for (int i = option_next(argc, argv, 0); i < argc; i = option_next(argc, argv, i)) {
-        if (strncmp(argv[i], given, sizeof given - 1) != 0)
+        if (!spell_out(argv[i], word))
             continue;
-        snprintf(word, SPELLED_OUT_SIZE, "%s%.31s", spelled_out, argv[i] + sizeof given - 1);
         words[i] = word;
         word += SPELLED_OUT_SIZE;
     }
@@ -91,6 +131,11 @@ static int read_with_popt(struct settings *settings, poptContext context, int ar
     const struct origin origin = {.kind = ORIGIN_COMMAND_LINE, .behind_name = behind_name};
     int id;
     while ((id = poptGetNextOpt(context)) > 0) {
+        if (id >= NO_OPTION) {
+            if (!settings_add_no(settings, (enum option_id)(id - NO_OPTION), origin))
+                return no_memory(why);
+            continue;
+        }
         char *text = poptGetOptArg(context);
         if (text != NULL && strcmp(text, after_all) == 0) {
             free(text);
@@ -125,7 +170,7 @@ int option_words_read(struct settings *settings, int argc, char **argv, bool beh
     const char **words = words_for_popt(argc, argv);
     int index = WORDS_NO_MEMORY;
     in_popt = true;
-    poptContext context = words == NULL ? NULL : poptGetContext(NULL, argc + 1, words, option_table, POPT_CONTEXT_POSIXMEHARDER);
+    poptContext context = words == NULL ? NULL : poptGetContext(NULL, argc + 1, words, with_no_options(), POPT_CONTEXT_POSIXMEHARDER);
     if (context != NULL)
         index = read_with_popt(settings, context, argc, words, behind_name, why);
     else

@@ -101,10 +101,16 @@ static void unknown_option(const char *word, bool behind_name, struct why *why)
         why_set(why, "%.*s: unknown option; dlock --help lists them all", shown, word);
 }
 
+static bool takes_yes_or_no(const char *word)
+{
+    const struct poptOption *option = strncmp(word, "--", 2) == 0 ? option_by_name(word + 2, name_length(word + 2)) : NULL;
+    return option != NULL && option_configurable((enum option_id)option->val);
+}
+
 void habits_bad_option(const char *word, int fault, bool behind_name, struct why *why)
 {
     const char *text = fault == POPT_ERROR_NOARG        ? "it needs a value"
-                       : fault == POPT_ERROR_UNWANTEDARG ? "it takes no value"
+                       : fault == POPT_ERROR_UNWANTEDARG ? takes_yes_or_no(word) ? "it takes no value but yes or no" : "it takes no value"
                                                          : poptStrerror(fault);
     if (fault == POPT_ERROR_BADOPT)
         unknown_option(word, behind_name, why);

@@ -68,8 +68,9 @@ static bool apply_connect_timeout(struct duration *timeout, const char *text, st
 /* Of --wait and --nonblock the last one counts. */
 static bool apply_wait(struct options *options, const char *text, struct why *why)
 {
-    options->waits_forever = options->nonblock = false;
-    return apply_duration(&options->wait, text, why);
+    options->nonblock = false;
+    options->waits_forever = strcmp(text, "infinity") == 0 || strcmp(text, "forever") == 0;
+    return options->waits_forever || apply_duration(&options->wait, text, why);
 }
 
 static bool apply_conflict_status(struct options *options, const char *text, struct why *why)
@@ -164,7 +165,7 @@ static bool apply_value(struct options *options, enum option_id id, const char *
     case OPT_SLOTS: return apply_slots(options, text, why);
     case OPT_ATTACH_PID: return apply_pid(options, text, why);
     case OPT_OWNER_FILE: return apply_path(&options->owner_file, text, why);
-    case OPT_REPORT: return apply_path(&options->report, text, why);
+    case OPT_REPORT: options->report = *text != '\0' ? text : NULL; return true;
     case OPT_OWNER: options->owner = text; return token_valid(text, why);
     case OPT_SCOPE: options->scope = text; return lock_name_valid(text, "the scope", why);
     case OPT_PREFIX:
@@ -195,7 +196,11 @@ static bool apply_value(struct options *options, enum option_id id, const char *
             return false;
         options->on_degraded = (enum on_degraded)choice;
         return true;
-    case OPT_FALLBACK: options->fallback_to_file = true; return apply_choice(id, &choice, text, why);
+    case OPT_FALLBACK:
+        if (!apply_choice(id, &choice, text, why))
+            return false;
+        options->fallback_to_file = choice == 1;
+        return true;
     case OPT_CONNECT_TIMEOUT: return apply_connect_timeout(&options->connect_timeout, text, why);
     case OPT_OUTAGE: return apply_duration(&options->outage, text, why);
     case OPT_ON_EXPIRE:
@@ -210,22 +215,11 @@ static bool apply_value(struct options *options, enum option_id id, const char *
     }
 }
 
-static const char *const yes[] = {"yes", "true", "on", "1", NULL};
-
-static bool is_one_of(const char *text, const char *const *words)
-{
-    while (*words != NULL && strcmp(*words, text) != 0)
-        words++;
-    return *words != NULL;
-}
-
-/* On the command line a flag has no text; in a file or the environment it is
- * a yes or a no, where no undoes a yes of a weaker source. */
+/* On the command line a flag has no text, or a no that undoes a yes of a weaker source. */
 static bool flag_is_set(const struct setting *setting, bool *set, struct why *why)
 {
-    static const char *const no[] = {"no", "false", "off", "0", NULL};
-    *set = setting->origin.kind == ORIGIN_COMMAND_LINE || is_one_of(setting->text, yes);
-    if (*set || is_one_of(setting->text, no))
+    *set = true;
+    if ((*setting->text == '\0' && setting->origin.kind == ORIGIN_COMMAND_LINE) || flag_parse(setting->text, set))
         return true;
     why_set(why, "'%.100s': it must be yes or no", setting->text);
     return false;
@@ -339,7 +333,7 @@ static enum settings_result choose_action(struct options *options, struct why *w
     for (const struct setting *setting = options->settings.first; setting != NULL; setting = setting->next) {
         enum option_id id = setting->id == OPT_ATTACH_PID ? OPT_ATTACH : setting->id;
         enum option_action action = action_of(id);
-        options->json = options->json || id == OPT_JSON;
+        options->json = id == OPT_JSON ? *setting->text == '\0' : options->json;
         if (action == ACTION_RUN)
             continue;
         if (action == ACTION_VERSION || action == ACTION_HELP || action == ACTION_USAGE) {
@@ -398,11 +392,13 @@ static enum settings_result read_all(struct options *options, int argc, char **a
     options->settings = (struct settings){0};
     options->cli_auth = getenv("REDISCLI_AUTH");
     result = config_read(&options->settings, options->name != NULL ? options->name : "", why);
+    settings_drop_unset(&command_line, false);
     if (!settings_join(&command_line, OPT_REDIS)) {
         why_set(why, "out of memory");
         result = SETTINGS_NO_MEMORY;
     }
     settings_append(&options->settings, &command_line);
+    settings_drop_unset(&options->settings, true);
     if (result == SETTINGS_OK)
         result = apply_all(options, why);
     return result == SETTINGS_OK ? options_check(options, why) : result;
@@ -413,7 +409,8 @@ enum settings_result options_read(struct options *options, int argc, char **argv
 {
     const char *json = getenv("DLOCK_JSON");
     enum settings_result result = read_all(options, argc, argv, why);
-    if (result != SETTINGS_OK && json != NULL)
-        options->json = options->json || is_one_of(json, yes);
+    bool set = false;
+    if (result != SETTINGS_OK && json != NULL && flag_parse(json, &set))
+        options->json = options->json || set;
     return result;
 }

@@ -61,7 +61,7 @@ bool settings_join(struct settings *settings, enum option_id id)
     struct setting **joined = NULL, **next;
     for (struct setting **at = &settings->first; *at != NULL; at = next) {
         next = &(*at)->next;
-        if ((*at)->id != id)
+        if ((*at)->id != id || (*at)->unset)
             continue;
         if (joined == NULL) {
             joined = at;
@@ -76,6 +76,52 @@ bool settings_join(struct settings *settings, enum option_id id)
         forget(more);
     }
     return true;
+}
+
+bool settings_add_no(struct settings *settings, enum option_id id, struct origin origin)
+{
+    bool flag = !option_has_value(option_by_id(id));
+    struct setting **end = end_of(settings);
+    if (!settings_add(settings, id, flag ? "no" : "", origin))
+        return false;
+    (*end)->unset = !flag;
+    return true;
+}
+
+static bool is_unset_later(const struct setting *setting)
+{
+    for (const struct setting *later = setting->next; later != NULL; later = later->next)
+        if (later->id == setting->id && later->unset)
+            return true;
+    return false;
+}
+
+void settings_drop_unset(struct settings *settings, bool all)
+{
+    for (struct setting **at = &settings->first; *at != NULL;) {
+        struct setting *setting = *at;
+        if (!is_unset_later(setting) && !(all && setting->unset)) {
+            at = &setting->next;
+            continue;
+        }
+        *at = setting->next;
+        forget(setting);
+    }
+}
+
+bool flag_parse(const char *text, bool *set)
+{
+    static const struct {
+        const char *word;
+        bool set;
+    } words[] = {{"yes", true}, {"true", true}, {"on", true}, {"1", true}, {"no", false}, {"false", false}, {"off", false}, {"0", false}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(words[i].word, text) == 0) {
+            *set = words[i].set;
+            return true;
+        }
+    }
+    return false;
 }
 
 void settings_append(struct settings *settings, struct settings *more)

@@ -23,7 +23,8 @@ struct setting {
     struct setting *next;
     enum option_id id;
     struct origin origin;
-    char text[]; /* "" for a flag on the command line */
+    bool unset;  /* --no-OPTION: what was said before it, and elsewhere, does not count */
+    char text[]; /* "" for a flag on the command line; a yes or a no otherwise */
 };
 
 struct settings {
@@ -45,6 +46,15 @@ bool settings_add_line(struct settings *settings, enum option_id id, const char 
 /* Makes of all values of this option one, with spaces between them. False where
  * memory is short. */
 bool settings_join(struct settings *settings, enum option_id id);
+
+/* Adds, for a flag, a no; for an option, that nothing said of it before counts. */
+bool settings_add_no(struct settings *settings, enum option_id id, struct origin origin);
+
+/* Drops what does not count for a later --no-OPTION; and `all`: these as well. */
+void settings_drop_unset(struct settings *settings, bool all);
+
+/* Reads a yes or a no. False if the text is neither. */
+bool flag_parse(const char *text, bool *set);
 
 /* Moves all of `more` behind what is there. */
 void settings_append(struct settings *settings, struct settings *more);

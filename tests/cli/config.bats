@@ -301,3 +301,23 @@ C
     DLOCK_TLL=5 fails_with 0 '^$' dlock -q job true
     DLOCK_HOST=x fails_with 0 '^$' dlock job true
 }
+
+@test "the command line unsets what a file or a variable sets" {
+    printf 'tree = yes\nreport = %s\nwait = 5s\nfallback = file\nttl = 21\nredis = redis://x\n' "$T/report" >>"$CONF"
+    in_force() { dlock --print-config "$@" job | grep -oE '^#? ?(tree|report|wait|fallback|ttl|redis) = *[^ ]*' | tr -d '# ' | tr '\n' ' '; }
+    equals "$(in_force)" "wait=5s ttl=21 redis=redis://x:6379/0 fallback=file tree=yes report=$T/report "
+    equals "$(in_force --no-tree --report= --wait=infinity --fallback=off --no-ttl --no-redis)" 'wait=infinity ttl=1h fallback=off tree=no report=; '
+    equals "$(in_force --tree=no --no-report --wait=forever --no-fallback | tr ' ' '\n' | grep -E 'tree|report|wait|fallback' | sort | tr '\n' ' ')" 'fallback=off tree=no wait=forever '
+    fails_with 0 '^$' dlock --no-report --backend=file job true
+    [ ! -e "$T/report" ]
+    DLOCK_TTL=31 fails_with 0 '^3600$' dlock --no-ttl --backend=file job -- sh -c 'echo $DLOCK_LOCK_TTL'
+    DLOCK_TTL=31 fails_with 0 '^41$' dlock --ttl=51 --no-ttl --ttl=41 --backend=file job -- sh -c 'echo $DLOCK_LOCK_TTL'
+    echo 'wait = forever' >"$CONF"
+    dlock --print-config job | grep -q '^wait = forever'
+    # It is known as -n, not as a wait without end.
+    dlock --backend=file --acquire job >/dev/null
+    fails_with 75 '' dlock --backend=file --no-wait job true
+    fails_with 64 '--tree: it takes no value but yes or no' dlock --tree=maybe job touch "$T/ran"
+    fails_with 64 '--no-nosuch: unknown option' dlock --no-nosuch job touch "$T/ran"
+    fails_with 64 '--no-status: unknown option' dlock --no-status job touch "$T/ran"
+}

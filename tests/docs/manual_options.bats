@@ -65,11 +65,11 @@ for name, option in told.items():
 @test "each option with a value has a default in the manual, and it is that of --help" {
     with_options '
 same = {  # where a list and a page say the same in other words
-    "wait": "for ever", "fallback": "off", "lock-dir": "/run/lock/dlock", "cacert": "the system", "key": "in the file of --cert",
+    "fallback": "off", "lock-dir": "/run/lock/dlock", "cacert": "the system", "key": "in the file of --cert",
     "grace": "min(10s, ttl/10)", "hash": "none; hmac-sha256 with a secret",
 }
 in_page = {
-    "wait": "to wait for ever", "fallback": "off: exit with status 69", "lock-dir": "in Sx FILES",
+    "fallback": "off : exit with status 69", "lock-dir": "in Sx FILES",
     "cacert": "those that OpenSSL trusts on this host", "key": "the file of -cert",
     "grace": "a tenth of the TTL, but at most 10s", "hash": "none , and hmac-sha256 where there is a secret",
 }
@@ -97,7 +97,7 @@ for name, option in told.items():
         grep -qE "^ +ok +$option +$(default "$option") \(default\)$" "$T/doctor" ||
             { grep " $option " "$T/doctor"; false; }
     done
-    grep -qE '^ +ok +wait +for ever \(default\)$' "$T/doctor"
+    grep -qE '^ +ok +wait +infinity \(default\)$' "$T/doctor"
     dlock --backend=file --acquire --owner=other job >/dev/null
     fails_with "$(default conflict-exit-code)" '' dlock --backend=file -n job true
     # shellcheck disable=SC2016

@@ -74,7 +74,7 @@ TEST(test_unknown)
         {"--h job true", "--h: unknown option; dlock --help lists them all"},
         {"-Z job true", "-Z: unknown option; dlock --help lists them all"},
         {"-? job true", "-?: unknown option; did you mean --help?"},
-        {"--quiet=yes job true", "--quiet: it takes no value"},
+        {"--quiet=loud job true", "--quiet: it takes no value"},
         {"-w", "-w: it needs a value"},
         {"--redsi=redis://bob:s3cret@h job true", "--redsi: unknown option; did you mean --redis?"},
         {"-redis=redis://bob:s3cret@h job true", "-redis: a long option has two dashes: --redis"},

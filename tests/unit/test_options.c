@@ -331,13 +331,12 @@ TEST(test_wrong_values)
         {"--backend=auto|redis", "it must be auto|redis|file"},
         {"--on-expire=explode", "--on-expire: 'explode': it must be stop|warn"},
         {"--on-degraded=", "--on-degraded: '': it must be warn|warn-throttled|proceed|fail"},
-        {"--fallback=redis", "--fallback: 'redis': it must be file"},
+        {"--fallback=redis", "--fallback: 'redis': it must be off|file"},
         {"--hash=md5", "--hash: 'md5': it must be none|sha256|hmac-sha256"},
         {"--hash=hmac-sha256", "--hash: hmac-sha256 needs a secret; --secret-file=FILE has it"},
         {"--hash=sha256 --secret-file=/f", "--secret-file: --hash makes no use of it"},
         {"--lock-dir=", "--lock-dir: '': the path is empty"},
         {"--lock-file=", "--lock-file: '': the path is empty"},
-        {"--report=", "--report: '': the path is empty"},
         {"--owner=", "--owner: it is 0 bytes long"},
         {"--owner=a%20b", "--owner: only printable ASCII"},
         {"--owner=dlock:shared", "--owner: this text marks a shared lock"},
@@ -351,7 +350,7 @@ TEST(test_wrong_values)
         {"-c ls", "--command: it is the whole command; no further words may follow"},
         {"-F", "--no-fork: dlock stays beside the command"},
         {"-u", "--unlock: there is no open file to unlock"},
-        {"--quiet=yes", "--quiet: it takes no value"},
+        {"--quiet=loud", "--quiet: it takes no value"},
     };
     char words[256];
     FOR_ROWS(row, rows) {
