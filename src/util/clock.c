@@ -2,6 +2,7 @@
 
 #include "util/exit_status.h"
 
+#include <poll.h>
 #include <limits.h>
 #include <sys/random.h>
 #include <sys/timerfd.h>
@@ -24,6 +25,12 @@ static int64_t read_clock(clockid_t id)
     if (clock_gettime(id, &ts) != 0)
         end_without_clock();
     return (int64_t)ts.tv_sec * NS_PER_S + ts.tv_nsec;
+}
+
+bool bound_is_cancelled(struct bound bound)
+{
+    struct pollfd fd = {.fd = bound.cancel_fd, .events = POLLIN};
+    return bound.cancel_fd >= 0 && poll(&fd, 1, 0) > 0;
 }
 
 struct deadline deadline_now(void)

@@ -32,6 +32,9 @@ struct bound {
     int cancel_fd;
 };
 
+/* Whether cancel_fd is readable. */
+bool bound_is_cancelled(struct bound bound);
+
 struct deadline deadline_now(void);
 
 /* Saturate at DEADLINE_NEVER and at 0. */

@@ -433,6 +433,35 @@ has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespace
     equals "$(files)" 0
 }
 
+@test "a lock file with gigabytes of holes: it is taken at once, and no look at it lasts longer than it may" {
+    mkdir -m 700 "$T/locks"
+    truncate -s 16G "$F" || skip 'no such files here'
+    run timeout 20 dlock --status job
+    equals "$status" 1
+    run timeout 20 dlock -n job echo in
+    equals "$status $output" '0 in'
+    # One place of the last is locked: each is looked at.
+    truncate -s 16G "$F"
+    python3 - "$F" 3>&- 4>&- <<'P' &
+import fcntl, os, struct, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR)
+fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, (1 << 60) + (1 << 32) + (1 << 20) - 1, 1, 0))
+open(os.environ["T"] + "/locked", "w").close()
+time.sleep(600)
+P
+    echo $! >"$T/far.pid"
+    wait_until 10 test -e "$T/locked"
+    fails_with 69 'cannot read the lock file' timeout 25 dlock -n job touch "$T/ran"
+    timeout 25 dlock job touch "$T/ran" 2>/dev/null 3>&- 4>&- &
+    echo $! >"$T/waiter.pid"
+    sleep 0.5
+    kill -TERM "$(pid_of waiter)"
+    local status=0
+    wait "$(pid_of waiter)" || status=$?
+    equals "$status" 143
+    [ ! -e "$T/ran" ]
+}
+
 @test "--list: sorted, long names by what is written in them, what is no lock of ours passed over" {
     local long
     long=$(printf 'x%.0s' {1..600})

@@ -147,7 +147,7 @@ end_first() {
         done
         # A share of its own, with its own end.
         first "exec dlock -s --owner=first job -- sh -c '$stay'"
-        run second dlock -s -n --owner=second job dlock --status job
+        run second dlock -s -n --owner=second job dlock --status -v job
         equals "$status $(grep -c '^  owner' <<<"$output")" '0 2'
         end_first
     done

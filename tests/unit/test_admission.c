@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+static const struct bound unbounded = {{INT64_MAX}, -1};
+
 enum { E = MODE_EXCLUSIVE, S = MODE_SHARED, N = MODE_SLOTS };
 
 /* The lock as a survey finds it, and a request that meets it. */
@@ -109,7 +111,7 @@ TEST(test_survey)
             token[0] = (char)('0' + place);
             put(&file, place, token, N, row->places[place]);
         }
-        lock_survey(&file, "boot", row->token, row->own, &survey);
+        lock_survey(&file, "boot", row->token, row->own, unbounded, &survey);
         row_int(row->name, survey.held, row->held);
         row_int(row->name, survey.free_place, row->free_place);
         row_int(row->name, survey.same_token, row->same_token);
@@ -118,7 +120,7 @@ TEST(test_survey)
             row_int(row->name, survey.first.number, row->first);
             row_int(row->name, survey.last.number, row->last);
         }
-        lock_survey(&file, "another boot", row->token, row->own, &survey);
+        lock_survey(&file, "another boot", row->token, row->own, unbounded, &survey);
         row_int(row->name, survey.held, 0);
         close(file.fd);
     }
@@ -132,13 +134,13 @@ TEST(test_told_holder)
     struct holder holder;
     snprintf(shared.self.boot_id, sizeof shared.self.boot_id, "boot");
     slots.self = shared.self;
-    lock_survey(&file, "boot", "x", -1, &survey);
+    lock_survey(&file, "boot", "x", -1, unbounded, &survey);
     lock_survey_holder(&survey, &slots, &holder);
     row_false("nobody", holder.known);
     put(&file, 0, "a", N, 50);
     put(&file, 1, "b", N, 20);
     put(&file, 2, "c", N, 90);
-    lock_survey(&file, "boot", "x", -1, &survey);
+    lock_survey(&file, "boot", "x", -1, unbounded, &survey);
     lock_survey_holder(&survey, &slots, &holder);
     row_int("in the same mode: the one that ends first", holder.pid, 101);
     row_true("in the same mode: the one that ends first", holder.left.ns > 10 * NS_PER_S && holder.left.ns <= 20 * NS_PER_S);

@@ -7,9 +7,10 @@ static bool ends_before(const struct lock_place *a, const struct lock_place *b)
     return a->known && (!b->known || deadline_before(lock_place_end(a), lock_place_end(b)));
 }
 
-void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own, struct lock_survey *survey)
+void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own, struct bound bound,
+                 struct lock_survey *survey)
 {
-    struct lock_place place = {.number = -1};
+    struct lock_place place = lock_file_places(bound);
     *survey = (struct lock_survey){.free_place = -1};
     while (lock_file_next_place(file, &place)) {
         bool held = lock_place_held(&place, boot_id);

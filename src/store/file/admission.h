@@ -21,8 +21,9 @@ struct lock_survey {
     int free_place;                /* the lowest that nobody has locked or holds */
 };
 
-/* Looks at all places but `own` (-1: none). */
-void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own, struct lock_survey *survey);
+/* Looks at all places but `own` (-1: none), as far as the bound allows. */
+void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own, struct bound bound,
+                 struct lock_survey *survey);
 
 /* Whether the lock is held in a mode that would have to end before the request
  * could be granted, and is one that several share. */

@@ -142,9 +142,11 @@ static bool may_have_it(struct file_backend *backend, const struct lock_request 
 
 /* LOCK_OK: the lock is free for us; LOCK_HELD; LOCK_UNAVAILABLE. */
 static enum lock_result survey_places(struct file_backend *backend, const struct lock_request *request,
-                                      struct lock_entry *entry, struct lock_survey *survey, struct why *why)
+                                      struct lock_entry *entry, struct lock_survey *survey, struct bound bound, struct why *why)
 {
-    lock_survey(&backend->file, backend->store.boot_id, request->token, -1, survey);
+    lock_survey(&backend->file, backend->store.boot_id, request->token, -1, bound, survey);
+    if (survey->unreadable && bound_is_cancelled(bound))
+        return LOCK_CANCELLED;
     if (survey->unreadable) {
         why_set(why, "cannot read the lock file %s", backend->path);
         return LOCK_UNAVAILABLE;
@@ -179,12 +181,12 @@ static bool is_held_by_released(const struct lock_file *file, const struct lock_
 
 static enum lock_result take_in_section(struct file_backend *backend, const struct lock_request *request,
                                         struct lock_entry *entry, struct lock_survey *survey, struct deadline before,
-                                        struct lease *lease, struct why *why)
+                                        struct lease *lease, struct bound bound, struct why *why)
 {
     struct lock_file *file = &backend->file;
     enum lock_result result = lock_file_verify(file, why);
     if (result == LOCK_OK)
-        result = survey_places(backend, request, entry, survey, why);
+        result = survey_places(backend, request, entry, survey, bound, why);
     if (result != LOCK_OK)
         return result;
     int place = request->mode == MODE_EXCLUSIVE ? 0 : survey->free_place;
@@ -215,13 +217,13 @@ static enum lock_result try_once(struct file_backend *backend, const struct lock
     enum lock_result result = file->fd >= 0 ? lock_file_verify(file, why) : lock_file_open(file, LOCK_FILE_TO_TAKE, why);
     /* Whoever is to be refused need not keep others out of the section for that. */
     if (result == LOCK_OK && file->size > 0)
-        result = survey_places(backend, request, entry, survey, why);
+        result = survey_places(backend, request, entry, survey, bound, why);
     if (result != LOCK_OK)
         return result;
     result = lock_file_enter(file, bound, why);
     if (result != LOCK_OK)
         return result == LOCK_UNAVAILABLE ? LOCK_HELD : result;
-    result = take_in_section(backend, request, entry, survey, before, lease, why);
+    result = take_in_section(backend, request, entry, survey, before, lease, bound, why);
     lock_file_leave(file);
     return result;
 }
@@ -231,11 +233,11 @@ static void stop_waiting(struct file_backend *backend)
 {
     struct lock_file *file = &backend->file;
     struct why ignored = {""};
-    if (backend->waiter.ticket.number > 0 &&
-        lock_file_enter(file, (struct bound){deadline_after(tidy_limit), -1}, &ignored) == LOCK_OK) {
+    struct bound bound = {deadline_after(tidy_limit), -1};
+    if (backend->waiter.ticket.number > 0 && lock_file_enter(file, bound, &ignored) == LOCK_OK) {
         /* It may have been kept for us alone. flock(1) may have it. Others may have written
          * records behind its end as we knew it. */
-        if (lock_file_standing(file) == LOCK_FILE_STANDS && lock_queue_is_empty(file) && lock_store_unheld(&backend->store, file, -1) &&
+        if (lock_file_standing(file) == LOCK_FILE_STANDS && lock_queue_is_empty(file) && lock_store_unheld(&backend->store, file, -1, bound) &&
             lock_file_flock(file, MODE_EXCLUSIVE))
             (void)lock_store_remove(file);
     }

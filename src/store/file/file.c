@@ -23,6 +23,9 @@
  * than a millisecond, unless the process is frozen. */
 static const struct duration section_limit = {1 * NS_PER_S};
 
+/* How long to go through the places at most. */
+static const struct duration places_limit = {3 * NS_PER_S};
+
 /* --- opening --------------------------------------------------------------- */
 
 /* What is to be said of a file that is another user's; else "". Returns text. */
@@ -241,16 +244,43 @@ static void read_place(const struct lock_file *file, struct lock_place *place)
     }
 }
 
+struct lock_place lock_file_places(struct bound bound)
+{
+    return (struct lock_place){.number = -1, .bound = {deadline_earlier(deadline_after(places_limit), bound.until), bound.cancel_fd}};
+}
+
+/* The place behind a hole of the file, which may be of gigabytes, from this one on:
+ * nothing is written in it or locked. */
+static int behind_hole(const struct lock_file *file, int number, int places)
+{
+    struct flock lock;
+    off_t data = lseek(file->fd, (off_t)number * LOCK_RECORD_SIZE, SEEK_DATA);
+    off_t next = data >= 0 ? data / LOCK_RECORD_SIZE : errno == ENXIO ? places : number;
+    int behind = next < places ? (int)next : places;
+    bool empty = behind > number && !lock_file_find(file, F_WRLCK, FIRST_PLACE + number, behind - number, &lock) && errno == 0;
+    return empty ? behind : number;
+}
+
 bool lock_file_next_place(const struct lock_file *file, struct lock_place *place)
 {
-    off_t places = (file->size + LOCK_RECORD_SIZE - 1) / LOCK_RECORD_SIZE;
-    bool first = place->number < 0;
-    if (!first && place->locked == PLACE_ALL_LOCKED)
+    enum { LOOK_UP = 64 }; /* after so many places, at the clock */
+    off_t most = (file->size + LOCK_RECORD_SIZE - 1) / LOCK_RECORD_SIZE;
+    int places = most < LOCK_PLACES_MOST ? (int)most : LOCK_PLACES_MOST;
+    bool first = place->number < 0, over = place->over;
+    if (over || (!first && place->locked == PLACE_ALL_LOCKED))
         return false; /* what stands behind it is from before */
     place->number++;
-    if (!first && (place->number >= places || place->number >= LOCK_PLACES_MOST))
+    if (!first && place->number < places && place->locked == PLACE_UNLOCKED && !place->known)
+        place->number = behind_hole(file, place->number, places);
+    if (!first && place->number >= places)
         return false;
-    read_place(file, place);
+    place->over = place->number % LOOK_UP == LOOK_UP - 1 && (deadline_passed(place->bound.until) || bound_is_cancelled(place->bound));
+    if (place->over) {
+        place->unreadable = true;
+        place->known = false;
+    } else {
+        read_place(file, place);
+    }
     return true;
 }
 

@@ -88,8 +88,10 @@ enum place_lock { PLACE_UNLOCKED, PLACE_LOCKED, PLACE_ALL_LOCKED };
 
 struct lock_place {
     int number;
+    struct bound bound; /* of going through them */
     enum place_lock locked; /* by another than this open file */
     bool known;             /* there is a record of it */
+    bool over;              /* time was up: the others were not looked at */
     bool unreadable;        /* nobody knows whether there is one, or whether it is locked */
     struct lock_record record;
 };
@@ -101,8 +103,10 @@ bool lock_file_read(const struct lock_file *file, int place, struct lock_record 
 /* Writes it. LOCK_OK; LOCK_CANT_CREATE, LOCK_INVALID with *why set. */
 enum lock_result lock_file_write(const struct lock_file *file, int place, const struct lock_record *record, struct why *why);
 
-/* Goes through the places that may have a holder: `number` is -1 before the
- * first. False after the last. */
+/* Goes through the places that may have a holder, from lock_file_places(). Where the
+ * bound, or a few seconds, are over, the next place is unreadable, and the last. False
+ * after the last. */
+struct lock_place lock_file_places(struct bound bound);
 bool lock_file_next_place(const struct lock_file *file, struct lock_place *place);
 
 /* Whether the place is held: the boot that the deadlines in its record belong

@@ -80,13 +80,13 @@ enum lock_result lock_own_extend(struct file_backend *backend, struct lease *lea
 /* In the section. Whatever becomes of the record, the kernel's lock ends with
  * the file. */
 static void give_back(struct file_backend *backend, const struct lease *lease, struct lock_record *record, bool known,
-                      struct lock_entry *entry)
+                      struct lock_entry *entry, struct bound bound)
 {
     struct lock_file *file = &backend->file;
     struct why ignored = {""};
     struct lock_survey survey;
     bool held_on = known && !deadline_passed(lease->hold), wanted = !lock_queue_is_empty(file);
-    lock_survey(file, lock_store_boot_id(&backend->store), "", backend->place, &survey);
+    lock_survey(file, lock_store_boot_id(&backend->store), "", backend->place, bound, &survey);
     if (!held_on && !wanted && survey.held == 0) {
         (void)lock_store_remove(file);
     } else if (known) {
@@ -116,7 +116,7 @@ enum lock_result lock_own_release(struct file_backend *backend, const struct lea
         return result;
     }
     if (result == LOCK_OK)
-        give_back(backend, lease, &record, known, entry);
+        give_back(backend, lease, &record, known, entry, bound);
     else if (lock_is_lost(result))
         lock_entry_lost(entry);
     lock_own_let_go(backend);

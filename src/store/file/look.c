@@ -45,9 +45,9 @@ static bool is_locked_by_others(const struct lock_file *file)
     return flock_holders(&open_file, &holder, 1) > 0;
 }
 
-static size_t count_held(const struct lock_file *file, const char *boot_id, bool *any_locked)
+static size_t count_held(const struct lock_file *file, const char *boot_id, struct bound bound, bool *any_locked)
 {
-    struct lock_place place = {.number = -1};
+    struct lock_place place = lock_file_places(bound);
     size_t count = 0;
     while (lock_file_next_place(file, &place)) {
         *any_locked |= place.locked != PLACE_UNLOCKED;
@@ -57,9 +57,9 @@ static size_t count_held(const struct lock_file *file, const char *boot_id, bool
 }
 
 /* Those who came since they were counted are not told of. */
-static void fill_owners(const struct lock_file *file, const char *boot_id, struct lock_state *state)
+static void fill_owners(const struct lock_file *file, const char *boot_id, struct bound bound, struct lock_state *state)
 {
-    struct lock_place place = {.number = -1};
+    struct lock_place place = lock_file_places(bound);
     size_t count = 0;
     while (count < state->owner_count && lock_file_next_place(file, &place)) {
         if (!lock_place_held(&place, boot_id))
@@ -75,11 +75,11 @@ static void fill_owners(const struct lock_file *file, const char *boot_id, struc
 }
 
 static enum lock_result look_at(struct lock_store *store, const struct lock_file *file, const char *key,
-                                struct lock_state *state, struct why *why)
+                                struct lock_state *state, struct bound bound, struct why *why)
 {
     const char *boot_id = lock_store_boot_id(store);
     bool there = file->fd >= 0, any_locked = false;
-    size_t held = there ? count_held(file, boot_id, &any_locked) : 0;
+    size_t held = there ? count_held(file, boot_id, bound, &any_locked) : 0;
     bool others = there && !any_locked && held == 0 && is_locked_by_others(file);
     if (!lock_state_init(state, key, held + others)) {
         why_set(why, "out of memory");
@@ -88,7 +88,7 @@ static enum lock_result look_at(struct lock_store *store, const struct lock_file
     if (there)
         state->waiters = lock_queue_count(file, NULL, &(struct ticket){0});
     if (held > 0)
-        fill_owners(file, boot_id, state);
+        fill_owners(file, boot_id, bound, state);
     lock_entry_read(lock_store_entry(store, key, false), state);
     return LOCK_OK;
 }
@@ -101,7 +101,7 @@ enum lock_result lock_look(struct lock_store *store, const char *key, struct loc
     lock_store_path(store, path, key);
     enum lock_result result = lock_store_open_file(&file, LOCK_FILE_TO_LOOK, bound, why);
     if (result == LOCK_OK || result == LOCK_GONE)
-        result = look_at(store, &file, key, state, why);
+        result = look_at(store, &file, key, state, bound, why);
     lock_file_close(&file);
     return result;
 }
@@ -117,7 +117,7 @@ enum lock_result lock_force(struct lock_store *store, const char *key, struct lo
     enum lock_result result = lock_store_open_file(&file, LOCK_FILE_TO_CHANGE, bound, why);
     bool there = result == LOCK_OK || (result == LOCK_UNAVAILABLE && lock_file_standing(&file) == LOCK_FILE_STANDS);
     if (there || result == LOCK_GONE)
-        result = look_at(store, &file, key, was, why);
+        result = look_at(store, &file, key, was, bound, why);
     if (there && result == LOCK_OK && !lock_store_remove(&file)) {
         why_set(why, "cannot remove the lock file %s: %s", path, strerror(errno));
         lock_state_free(was);
@@ -142,7 +142,7 @@ static bool key_in_record(const struct lock_store *store, const char *name, char
 {
     char path[LOCK_FILE_PATH_SIZE];
     struct lock_file file = {.path = path, .fd = -1};
-    struct lock_place place = {.number = -1};
+    struct lock_place place = lock_file_places((struct bound){DEADLINE_NEVER, -1});
     struct why ignored = {""};
     bool found = false;
     snprintf(path, sizeof path, "%s/%s", store->dir.path, name);

@@ -40,9 +40,10 @@ static enum lock_result judge(struct lock_store *store, const struct lock_place 
 
 /* The place that is held comes before those that the same token once had; of
  * these the last one taken tells what became of it. */
-static enum lock_result search(struct lock_store *store, const struct lease *lease, struct outside *outside, struct why *why)
+static enum lock_result search(struct lock_store *store, const struct lease *lease, struct bound bound,
+                               struct outside *outside, struct why *why)
 {
-    struct lock_place place = {.number = -1};
+    struct lock_place place = lock_file_places(bound);
     enum lock_result result = LOCK_GONE;
     while (result != LOCK_OK && lock_file_next_place(&outside->file, &place)) {
         struct why reason = {""};
@@ -86,7 +87,7 @@ static enum lock_result find(struct lock_store *store, const struct lease *lease
     lock_store_path(store, outside->path, lease->key);
     enum lock_result result = lock_store_open_file(&outside->file, use, bound, why);
     if (result == LOCK_OK)
-        result = search(store, lease, outside, why);
+        result = search(store, lease, bound, outside, why);
     if (result != LOCK_OK)
         lock_file_close(&outside->file);
     if (result == LOCK_GONE && !outside->known)
@@ -137,13 +138,13 @@ enum lock_result lock_outside_extend(struct lock_store *store, struct lease *lea
  * those who wait are not to wait for it: the file goes under them, and they start
  * anew. Else it stays for them. */
 static enum lock_result give_up(struct lock_store *store, struct outside *outside, struct lock_record *record,
-                                struct why *why)
+                                struct bound bound, struct why *why)
 {
     struct lock_file *file = &outside->file;
     record->released = true;
     bool marked = lock_file_write(file, outside->place.number, record, why) == LOCK_OK;
     bool wanted = !lock_queue_is_empty(file) && outside->place.locked == PLACE_UNLOCKED;
-    bool removed = deadline_passed(record->hold) && !wanted && lock_store_unheld(store, file, outside->place.number) &&
+    bool removed = deadline_passed(record->hold) && !wanted && lock_store_unheld(store, file, outside->place.number, bound) &&
                    lock_store_remove(file);
     return marked || removed ? LOCK_OK : LOCK_UNAVAILABLE;
 }
@@ -158,7 +159,7 @@ enum lock_result lock_outside_release(struct lock_store *store, const struct lea
     if (result == LOCK_OK) {
         if (!lease->outside)
             record->hold = deadline_earlier(record->hold, lease->hold);
-        result = give_up(store, &outside, record, why);
+        result = give_up(store, &outside, record, bound, why);
         if (result == LOCK_OK)
             lock_entry_released(lock_store_entry(store, lease->key, true), record->token, record->take_id, lock_record_age(record));
     }

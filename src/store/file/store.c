@@ -52,10 +52,10 @@ enum lock_result lock_store_open_file(struct lock_file *file, enum lock_file_use
     return LOCK_UNAVAILABLE;
 }
 
-bool lock_store_unheld(struct lock_store *store, const struct lock_file *file, int own)
+bool lock_store_unheld(struct lock_store *store, const struct lock_file *file, int own, struct bound bound)
 {
     struct lock_survey survey;
-    lock_survey(file, lock_store_boot_id(store), "", own, &survey);
+    lock_survey(file, lock_store_boot_id(store), "", own, bound, &survey);
     return survey.held == 0;
 }
 

@@ -31,7 +31,7 @@ struct lock_entry *lock_store_entry(struct lock_store *store, const char *key, b
 enum lock_result lock_store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound, struct why *why);
 
 /* In the section: nobody but the place `own` (-1: none) holds the lock. */
-bool lock_store_unheld(struct lock_store *store, const struct lock_file *file, int own);
+bool lock_store_unheld(struct lock_store *store, const struct lock_file *file, int own, struct bound bound);
 
 /* In the section: removes the file, if the path still leads to it. False with errno
  * where the directory cannot be written to any more: then the file stays behind,
