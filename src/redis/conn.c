@@ -322,18 +322,6 @@ static enum lock_result receive_greetings(struct redis_conn *conn, struct dismis
     return verdict;
 }
 
-/* Of a command that has several replies, the last, or an error. */
-static enum lock_result receive_last(struct redis_conn *conn, int replies, redisReply **reply, struct bound bound,
-                                     struct why *why)
-{
-    enum lock_result result = receive(conn, reply, bound, why);
-    for (; result == LOCK_OK && replies > 1 && (*reply)->type != REDIS_REPLY_ERROR; replies--) {
-        freeReplyObject(*reply);
-        result = receive(conn, reply, bound, why);
-    }
-    return result;
-}
-
 enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands, int count,
                                  redisReply **replies, struct bound bound, struct why *why)
 {
@@ -358,7 +346,7 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
         return greeting;
     struct why own = {""};
     while (result == LOCK_OK && got < count) {
-        result = receive_last(conn, commands[got].replies, &replies[got], bound, &own);
+        result = receive(conn, &replies[got], bound, &own);
         got += result == LOCK_OK;
     }
     conn->received = result == LOCK_OK ? redis_reader_left(conn->reader) : 0;

@@ -45,7 +45,6 @@ struct redis_conn {
  * byte. */
 struct redis_command {
     int count;
-    int replies; /* SUBSCRIBE and its like: one for each channel, of which the last is kept; 0: one */
     const char *words[32];
     size_t lengths[32];
 };

@@ -37,6 +37,9 @@ static const char *skip_repeated(const char *text)
 static const char *unwrapped(const char *error)
 {
     static const char wrapper[] = "ERR Error running script", place[] = "@user_script:";
+    static const char discarded[] = "EXECABORT Transaction discarded because of: ";
+    if (strncmp(error, discarded, strlen(discarded)) == 0)
+        return error + strlen(discarded);
     const char *text = strncmp(error, wrapper, strlen(wrapper)) == 0 ? strstr(error, ": @user_script:") : NULL;
     text = text != NULL ? text + 2 : error;
     if (strncmp(text, place, strlen(place)) != 0)

@@ -13,21 +13,22 @@ static bool is_current(const struct redis_listening *listening, const struct red
     return conn->socket.fd >= 0 && listening->serial == conn->serial;
 }
 
-static int count_ears(struct redis_ears ears)
+enum { EARS_MOST = 2 };
+
+/* The channels of these ears. */
+static int channels(struct redis_ears ears, const char *names[EARS_MOST])
 {
-    return ears.touches + (ears.wake != NULL);
+    int count = 0;
+    if (ears.touches)
+        names[count++] = REDIS_INVALIDATE;
+    if (ears.wake != NULL)
+        names[count++] = ears.wake;
+    return count;
 }
 
-/* (UN)SUBSCRIBE with all of the channels. */
-static struct redis_command channels(const char *first, struct redis_ears ears)
+static bool is_deaf(struct redis_ears ears)
 {
-    struct redis_command command = {.replies = count_ears(ears)};
-    redis_command_add(&command, first);
-    if (ears.wake != NULL)
-        redis_command_add(&command, ears.wake);
-    if (ears.touches)
-        redis_command_add(&command, REDIS_INVALIDATE);
-    return command;
+    return !ears.touches && ears.wake == NULL;
 }
 
 /* Where the connection is another one, all of it begins anew. */
@@ -44,7 +45,7 @@ static void look_at_connection(struct redis_listening *listening, const struct r
     }
 }
 
-/* The last answer to (UN)SUBSCRIBE: that word, the channel, how many there are. */
+/* The answer to (UN)SUBSCRIBE: that word, the channel, how many there are. */
 static bool is_count(const redisReply *reply, const char *word, long long count)
 {
     return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && reply->element[0]->type == REDIS_REPLY_STRING &&
@@ -84,29 +85,46 @@ static void note_refusal(struct refusals *refusals, struct why *refusal, const c
         why_set(refusal, "%s: %.400s", command, error->str);
 }
 
-/* Asks for the id of the connection, and whether it may UNSUBSCRIBE: one that
- * could not leave a channel again would be of no use. */
+/* Nobody knows what the connection would take now; another one may do. */
+static enum lock_result give_up(struct redis_conn *conn, const redisReply *error, struct why *why)
+{
+    (void)redis_error_result(error->str, why); /* for the text */
+    redis_conn_close(conn);
+    return LOCK_UNAVAILABLE;
+}
+
+/* Servers before Redis 6.2 leave a transaction open that they do not carry out for another reason. */
+static bool is_discarded(const redisReply *exec)
+{
+    return is_error(exec) && strncmp(exec->str, "EXECABORT", strlen("EXECABORT")) == 0;
+}
+
+/* Asks for the id of the connection, and whether it may do what else is needed: one that
+ * could not leave a channel again, or not end a transaction, would be of no use. */
 static enum lock_result ask_id(struct redis_listening *listening, struct redis_conn *conn, struct refusals *refusals,
                                struct bound bound, struct why *why)
 {
-    const struct redis_command commands[] = {redis_words("CLIENT", "ID"), redis_words("UNSUBSCRIBE", REDIS_INVALIDATE)};
-    redisReply *replies[2];
-    enum lock_result result = redis_conn_call(conn, commands, 2, replies, bound, why);
+    enum { ID, LEAVE, BEGIN, END, QUESTIONS };
+    static const char *const names[QUESTIONS] = {"CLIENT ID", "UNSUBSCRIBE", "MULTI", "EXEC"};
+    const struct redis_command commands[QUESTIONS] = {redis_words("CLIENT", "ID"), redis_words("UNSUBSCRIBE", REDIS_INVALIDATE),
+                                                      redis_words("MULTI"), redis_words("EXEC")};
+    redisReply *replies[QUESTIONS];
+    enum lock_result result = redis_conn_call(conn, commands, QUESTIONS, replies, bound, why);
     if (result != LOCK_OK)
         return result;
-    if (is_error(replies[0]))
-        note_refusal(refusals, &refusals->touches, "CLIENT ID", replies[0]);
-    else if (replies[0]->type == REDIS_REPLY_INTEGER && replies[0]->integer > 0)
-        listening->id = replies[0]->integer;
-    else
-        result = redis_conn_nonsense(conn, why);
-    if (is_error(replies[1])) {
-        note_refusal(refusals, &refusals->touches, "UNSUBSCRIBE", replies[1]);
-        note_refusal(refusals, &refusals->wake, "UNSUBSCRIBE", replies[1]);
-    } else if (result == LOCK_OK && !is_count(replies[1], "unsubscribe", 0)) {
-        result = redis_conn_nonsense(conn, why);
+    for (int i = 0; i < QUESTIONS; i++) {
+        if (is_error(replies[i]))
+            note_refusal(refusals, &refusals->touches, names[i], replies[i]);
+        if (is_error(replies[i]) && i != ID)
+            note_refusal(refusals, &refusals->wake, names[i], replies[i]);
     }
-    free_replies(replies, 2);
+    if (!is_error(replies[BEGIN]) && is_error(replies[END]) && !is_discarded(replies[END]))
+        result = give_up(conn, replies[END], why);
+    else if (replies[ID]->type == REDIS_REPLY_INTEGER && replies[ID]->integer > 0)
+        listening->id = replies[ID]->integer;
+    else if (!is_error(replies[ID]))
+        result = redis_conn_nonsense(conn, why);
+    free_replies(replies, QUESTIONS);
     return result;
 }
 
@@ -115,10 +133,10 @@ static enum lock_result ask_id(struct redis_listening *listening, struct redis_c
  * that this does not have to be done when it is urgent; a script of which the
  * touches do not matter is spared. */
 struct batch {
-    struct redis_command commands[5];
-    redisReply *replies[5];
+    struct redis_command commands[2 * EARS_MOST + 5];
+    redisReply *replies[2 * EARS_MOST + 5];
     struct redis_ears ears; /* that it subscribes to */
-    int count, leave, on, spare, asking, script, enter;
+    int count, left, on, spare, asking, script, entered;
     char id[24];
 };
 
@@ -128,44 +146,76 @@ static int add(struct batch *batch, struct redis_command command)
     return batch->count++;
 }
 
-/* CLIENT CACHING and ASKING hold for the next command alone, so that there is room
+/* CLIENT CACHING and ASKING hold for what follows alone, so that there is room
  * for one of them: a touch too many does no harm. */
 static void fill_batch(struct batch *batch, const struct redis_listening *listening, const struct redis_command *script,
                        struct redis_ears ears, bool asking)
 {
-    bool tells = count_ears(ears) > 0 && !listening->no_touches;
-    *batch = (struct batch){.leave = -1, .on = -1, .spare = -1, .asking = -1, .enter = -1, .ears = ears};
-    if (count_ears(listening->ears) > 0)
-        batch->leave = add(batch, channels("UNSUBSCRIBE", listening->ears));
+    const char *leave[EARS_MOST], *enter[EARS_MOST];
+    bool tells = !is_deaf(ears) && !listening->no_touches;
+    *batch = (struct batch){.on = -1, .spare = -1, .asking = -1, .ears = ears};
+    batch->left = channels(listening->ears, leave);
+    batch->entered = channels(ears, enter);
+    for (int i = 0; i < batch->left; i++)
+        add(batch, redis_words("UNSUBSCRIBE", leave[i]));
     if (tells && !listening->on) {
         snprintf(batch->id, sizeof batch->id, "%lld", listening->id);
-        batch->on = add(batch, redis_words("CLIENT", "TRACKING", "ON", "REDIRECT", batch->id, "OPTOUT"));
+        batch->on = add(batch, redis_words("CLIENT", "TRACKING", "ON", "REDIRECT", batch->id, "OPTOUT", "NOLOOP"));
     }
-    if (tells && !ears.touches && !asking)
-        batch->spare = add(batch, redis_words("CLIENT", "CACHING", "NO"));
     if (asking)
         batch->asking = add(batch, redis_words("ASKING"));
+    else if (tells && !ears.touches)
+        batch->spare = add(batch, redis_words("CLIENT", "CACHING", "NO"));
+    if (batch->entered > 0)
+        add(batch, redis_words("MULTI"));
     batch->script = add(batch, *script);
-    if (count_ears(ears) > 0)
-        batch->enter = add(batch, channels("SUBSCRIBE", ears));
+    for (int i = 0; i < batch->entered; i++)
+        add(batch, redis_words("SUBSCRIBE", enter[i]));
+    if (batch->entered > 0)
+        add(batch, redis_words("EXEC"));
 }
 
-/* Takes in the replies but that to the script. LOCK_UNAVAILABLE: the
- * connection is closed, since nobody knows what it would take now. */
-static enum lock_result read_batch(struct redis_listening *listening, struct redis_conn *conn, const struct batch *batch,
-                                   struct refusals *refusals, struct why *why)
+static redisReply *take_over(redisReply **reply)
 {
-    const redisReply *leave = batch->leave < 0 ? NULL : batch->replies[batch->leave];
+    redisReply *taken = *reply;
+    *reply = NULL;
+    return taken;
+}
+
+/* The answers to MULTI, script, SUBSCRIBE... and EXEC. LOCK_OK with *reply NULL: nothing was
+ * carried out. */
+static enum lock_result read_transaction(struct redis_listening *listening, struct redis_conn *conn, struct batch *batch,
+                                         redisReply **reply, struct refusals *refusals, struct why *why)
+{
+    redisReply *const *queued = &batch->replies[batch->script], *exec = batch->replies[batch->count - 1];
+    for (int i = 1; is_error(exec) && i <= batch->entered; i++)
+        if (is_error(queued[i]))
+            note_refusal(refusals, batch->ears.touches && i == 1 ? &refusals->touches : &refusals->wake, "SUBSCRIBE", queued[i]);
+    if (is_error(exec))
+        return is_discarded(exec) ? LOCK_OK : give_up(conn, exec, why);
+    bool whole = exec->type == REDIS_REPLY_ARRAY && exec->elements == 1 + (size_t)batch->entered;
+    for (int i = 1; whole && i <= batch->entered; i++)
+        whole = is_count(exec->element[i], "subscribe", i);
+    if (!whole)
+        return redis_conn_nonsense(conn, why);
+    listening->ears = batch->ears;
+    *reply = take_over(&exec->element[0]);
+    return LOCK_OK;
+}
+
+/* Takes in the replies. LOCK_UNAVAILABLE: the connection is closed, since nobody
+ * knows what it would take now. */
+static enum lock_result read_batch(struct redis_listening *listening, struct redis_conn *conn, struct batch *batch,
+                                   redisReply **reply, struct refusals *refusals, struct why *why)
+{
     const redisReply *on = batch->on < 0 ? NULL : batch->replies[batch->on];
     const redisReply *spare = batch->spare < 0 ? NULL : batch->replies[batch->spare];
-    const redisReply *enter = batch->enter < 0 ? NULL : batch->replies[batch->enter];
-    if (leave != NULL && is_error(leave)) {
-        (void)redis_error_result(leave->str, why); /* for the text; another connection may do */
-        redis_conn_close(conn);
-        return LOCK_UNAVAILABLE;
+    for (int i = 0; i < batch->left; i++) {
+        if (is_error(batch->replies[i]))
+            return give_up(conn, batch->replies[i], why);
+        if (!is_count(batch->replies[i], "unsubscribe", batch->left - 1 - i))
+            return redis_conn_nonsense(conn, why);
     }
-    if (leave != NULL && !is_count(leave, "unsubscribe", 0))
-        return redis_conn_nonsense(conn, why);
     listening->ears = (struct redis_ears){0};
     if (on != NULL && is_error(on))
         note_refusal(refusals, &refusals->touches, "CLIENT TRACKING", on);
@@ -175,13 +225,9 @@ static enum lock_result read_batch(struct redis_listening *listening, struct red
         listening->on = true;
     if (spare != NULL && is_error(spare))
         note_refusal(refusals, &refusals->touches, "CLIENT CACHING", spare);
-    /* Of two channels one may be allowed: the next call tries ours alone. */
-    if (enter != NULL && is_error(enter))
-        note_refusal(refusals, batch->ears.touches ? &refusals->touches : &refusals->wake, "SUBSCRIBE", enter);
-    else if (enter != NULL && !is_count(enter, "subscribe", count_ears(batch->ears)))
-        return redis_conn_nonsense(conn, why);
-    else if (enter != NULL)
-        listening->ears = batch->ears;
+    if (batch->entered > 0)
+        return read_transaction(listening, conn, batch, reply, refusals, why);
+    *reply = take_over(&batch->replies[batch->script]);
     return LOCK_OK;
 }
 
@@ -203,30 +249,30 @@ static enum lock_result call(struct redis_listening *listening, struct redis_con
                              struct redis_ears ears, redisReply **reply, struct bound bound, struct why *why)
 {
     struct refusals refusals = {.pass = false};
-    struct batch batch;
     enum lock_result result = LOCK_OK;
-    if (count_ears(ears) > 0 && listening->id == 0 && !listening->no_touches) {
+    *reply = NULL;
+    if (!is_deaf(ears) && listening->id == 0 && !listening->no_touches)
         result = ask_id(listening, conn, &refusals, bound, why);
-        ears.touches = ears.touches && refusals.touches.text[0] == '\0';
-        ears.wake = refusals.wake.text[0] == '\0' ? ears.wake : NULL;
-    }
-    if (result != LOCK_OK)
-        return result;
-    fill_batch(&batch, listening, script, ears, conn->asking);
-    result = redis_conn_call(conn, batch.commands, batch.count, batch.replies, bound, why);
-    if (result != LOCK_OK)
-        return result;
-    result = read_batch(listening, conn, &batch, &refusals, why);
-    if (result == LOCK_OK) {
+    ears.touches = ears.touches && refusals.touches.text[0] == '\0';
+    ears.wake = refusals.wake.text[0] == '\0' ? ears.wake : NULL;
+    /* A channel that is refused, a server that is full or busy, a slot that has moved: the script by
+     * itself may be carried out all the same, or says why not. */
+    for (; result == LOCK_OK && *reply == NULL; ears = (struct redis_ears){0}) {
+        struct batch batch;
+        fill_batch(&batch, listening, script, ears, conn->asking);
+        result = redis_conn_call(conn, batch.commands, batch.count, batch.replies, bound, why);
+        if (result != LOCK_OK)
+            break;
+        result = read_batch(listening, conn, &batch, reply, &refusals, why);
         /* Without ASKING it is led back and forth; why not, its own error says. */
-        bool unasked = batch.asking >= 0 && is_error(batch.replies[batch.asking]) && is_error(batch.replies[batch.script]);
-        int answer = unasked ? batch.asking : batch.script;
-        *reply = batch.replies[answer];
-        batch.replies[answer] = NULL;
-        if (is_served(*reply))
-            learn(listening, &refusals);
+        if (*reply != NULL && is_error(*reply) && batch.asking >= 0 && is_error(batch.replies[batch.asking])) {
+            freeReplyObject(*reply);
+            *reply = take_over(&batch.replies[batch.asking]);
+        }
+        free_replies(batch.replies, batch.count);
     }
-    free_replies(batch.replies, batch.count);
+    if (result == LOCK_OK && is_served(*reply))
+        learn(listening, &refusals);
     return result;
 }
 
@@ -237,7 +283,7 @@ enum lock_result redis_listening_call(struct redis_listening *listening, struct 
     look_at_connection(listening, conn);
     ears.touches = ears.touches && !listening->no_touches;
     ears.wake = listening->no_wake ? NULL : ears.wake;
-    bool fresh = count_ears(ears) > 0 && count_ears(listening->ears) == 0;
+    bool fresh = !is_deaf(ears) && is_deaf(listening->ears);
     enum lock_result result = call(listening, conn, script, ears, reply, bound, why);
     if (fresh && result == LOCK_UNAVAILABLE && conn->socket.fd < 0)
         listening->broken++;

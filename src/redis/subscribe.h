@@ -4,13 +4,12 @@
  *
  * hiredis 0.14 reads RESP2 alone, where such messages come to a subscribed
  * connection only, and a subscribed connection takes no script. So each call
- * leaves its channels, runs the script and comes back, in one write. The script
- * sees what happened before it, and since it reads the key the server will tell
- * of the next touch. (All the keys that a script is given count as read as soon
- * as it reads one; so it is from Redis 6.0 on.) The server carries out what one
- * read(2) brings it without serving others in between. Only where the network
- * cuts the write in two can a touch or a call fall between script and SUBSCRIBE,
- * and then the next question in turn finds it. */
+ * leaves its channels, and runs the script and subscribes again in one transaction
+ * (MULTI ... EXEC), all in one write. The script sees what happened before it, and
+ * since it reads the key the server tells of the next touch, but not of its own
+ * (NOLOOP). (All the keys that a script is given count as read as soon as it reads
+ * one; so it is from Redis 6.0 on.) Nothing comes between script and SUBSCRIBE, however
+ * the network cuts the write. */
 #ifndef DLOCK_REDIS_SUBSCRIBE_H
 #define DLOCK_REDIS_SUBSCRIBE_H
 

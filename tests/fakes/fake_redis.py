@@ -22,6 +22,8 @@ Usage: fake_redis.py SOCKET MODE [PROXY-SOCKET [COMMAND...]]
   behind    passes all on; when the server has confirmed the first SUBSCRIBE of
             a connection, COMMAND is carried out, and what the server says to
             that is passed on in one piece with the confirmation
+  halves    passes all on; the first write that holds a SUBSCRIBE in two pieces, before
+            the SUBSCRIBE, and COMMAND is carried out in between
   closing=TEXT  passes all on, but closes a connection on which TEXT is sent
   spoil=MODE  passes all on; at SIGUSR1 the open connections hear unasked what
             the modes garbage to close above answer ("messages": that keys were
@@ -71,6 +73,7 @@ replies = {
 }
 relayed = []
 signalled = False
+whole = mode != "halves"
 
 
 def contents(path):
@@ -150,6 +153,20 @@ def other_client(words):
     other.recv(65536)
 
 
+def split(server, data):
+    """What is left of the data to be sent."""
+    global whole
+    at = data.find(b"\r\nSUBSCRIBE\r\n")
+    if whole or at < 0:
+        return data
+    whole = True
+    at = data.rindex(b"*", 0, at)
+    server.sendall(data[:at])
+    time.sleep(0.3)  # the server has read that by itself
+    other_client(sys.argv[4:])
+    return data[at:]
+
+
 def relay(client):
     global calls
     server = socket.socket(socket.AF_UNIX)
@@ -204,7 +221,7 @@ def relay(client):
         if first and first[0] in instead:
             client.sendall(answered * data.count(b"\r\n" + first[0] + b"\r\n"))
             continue
-        server.sendall(data)
+        server.sendall(split(server, data))
     client.close()
     server.close()
 

@@ -136,7 +136,7 @@ not_served() {
 @test "who may not stand in the queue, or be called, asks at intervals, and -v says why" {
     local word
     redis set dlock:job another >/dev/null
-    for word in zadd publish subscribe unsubscribe; do
+    for word in zadd publish subscribe unsubscribe multi exec; do
         manual_user >/dev/null
         redis acl setuser locker "-$word" >/dev/null
         run dlock -v -w 0.6 job true

@@ -131,6 +131,22 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     grep -q 'the key dlock:job is gone' "$T/held.err"
 }
 
+@test "a key that is overwritten while the network cuts a question in two stops the command at once" {
+    start_redis
+    hold_armed -r "$URL" # so that the scripts are known
+    end_hold
+    wait "$HOLDER"
+    rm "$T/held.end"
+    fake_redis halves "$T/redis.sock" SET dlock:job other
+    hold held
+    local start=$(now)
+    dlock -r "$FAKE" job -- "$T/held.sh" 2>"$T/held.err" 3>&- 4>&- &
+    HOLDER=$!
+    echo "$HOLDER" >"$T/holder.pid"
+    ended_within 3000 "$start"
+    grep -q 'the key dlock:job is held under another token' "$T/held.err"
+}
+
 # --- a lock that nobody touches ----------------------------------------------
 
 @test "after a quiet watch the lock is released without a word" {
@@ -291,6 +307,11 @@ refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*reje
     redis acl setuser dave on '>pw' '~*' '&*' +@all -unsubscribe
     checks_instead "unix://dave:pw@$T/redis.sock" 'UNSUBSCRIBE: NOPERM'
     equals "$(refused unsubscribe)" 1
+    local word
+    for word in multi exec; do
+        redis acl setuser erin reset on '>pw' '~*' '&*' +@all "-$word"
+        checks_instead "unix://erin:pw@$T/redis.sock" "${word^^}: .*NOPERM"
+    done
 }
 
 @test "the permissions that the manual names are enough to be told at once" {
@@ -304,6 +325,9 @@ refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*reje
 @test "a server with renamed commands: the lock is looked at, told with -v" {
     start_redis redis --rename-command CLIENT ''
     checks_instead "$URL" 'CLIENT ID: ERR unknown command'
+    stop_redis
+    start_redis redis --rename-command EXEC ''
+    checks_instead "$URL" 'the connection ended when CLIENT TRACKING was tried'
     stop_redis
     start_redis redis --rename-command SUBSCRIBE ''
     checks_instead "$URL" 'SUBSCRIBE: ERR unknown command'

@@ -77,8 +77,12 @@ static const struct {
     {TRACKING, {"UNSUBSCRIBE", REDIS_INVALIDATE}},
     {CALLING, {"SUBSCRIBE", "\7"}},
     {CALLING, {"UNSUBSCRIBE", "\7"}},
+    {CALLING, {"MULTI"}},
+    {CALLING, {"EXEC"}},
+    {TRACKING, {"MULTI"}},
+    {TRACKING, {"EXEC"}},
 };
-enum { TRIALS = sizeof trials / sizeof *trials, LISTENING = TRIALS - 9 };
+enum { TRIALS = sizeof trials / sizeof *trials, LISTENING = TRIALS - 13 };
 
 /* What the characters of the table stand for. */
 struct scratch {
