@@ -15,6 +15,11 @@ static const struct duration fresh_time = {500 * NS_PER_MS};
 /* Between two questions, however often the lock is touched. */
 static const struct duration touch_interval = {10 * NS_PER_MS};
 
+/* The first in the queue look at the lock so often, in case that those before them are
+ * frozen or nobody calls; as many as queue.lua calls near. The others rest. */
+static const struct duration near_interval = {3 * NS_PER_S}, far_interval = {30 * NS_PER_S};
+enum { NEAR_PLACES = 8 };
+
 /* --- answers ------------------------------------------------------------- */
 
 /* The elements of {"held", ...}: see store/redis/scripts/take.lua. */
@@ -100,17 +105,14 @@ static bool read_place(struct redis_backend *redis, struct holder *holder, const
 {
     struct redis_place *place = &redis->place;
     const char *mute = redis_text(reply->element[HELD_MUTE]);
-    enum { REST_MS = 5000 };
     int64_t ahead, came, ask_ms;
     if (!redis_left(reply->element[HELD_ASK], -2, &ask_ms) || !redis_number(reply->element[HELD_AHEAD], -1, INT32_MAX, &ahead) ||
         !redis_number(reply->element[HELD_CAME], 0, INT64_MAX, &came))
         return false;
     place->ahead = holder->ahead = (int)ahead;
     place->came = came;
-    /* Not at the end of each lease where these are short. */
-    if (ahead > 1 && ask_ms >= 0 && ask_ms < REST_MS && holder->expires && ask_ms * NS_PER_MS == holder->left.ns)
-        ask_ms = REST_MS;
-    place->changes = ask_time(ask_ms, ahead);
+    /* The first two see to the end of a lease. */
+    place->changes = ahead > 1 && holder->expires ? DEADLINE_NEVER : ask_time(ask_ms, ahead);
     if (*mute != '\0') {
         redis->listening.no_wake = true;
         why_set(&redis->listening.why_wake, "%.400s", mute);
@@ -344,21 +346,20 @@ static void hear_touch(struct redis_backend *redis, const redisReply *keys)
         redis->place.touched = deadline_plus(redis->place.asked, touch_interval);
 }
 
-/* "turn"; "stand-by MS" and "held MS": when to ask. Whoever is told
- * "held" is the first from now on, and is to be told of touches; where hands
- * change quickly it is called before it asks. */
+/* "turn"; "held MS": we are the first now, who is to be told of touches; where hands
+ * change quickly it is called before it asks. "near": we are one of the first now. */
 static void hear_call(struct redis_place *place, const char *text)
 {
-    const char *space = strchr(text, ' ');
+    bool held = strncmp(text, "held ", 5) == 0;
     int64_t ms;
     if (strcmp(text, "turn") == 0)
         place->called = true;
-    else if (space != NULL && number_parse(space + 1, 0, REDIS_MS_MOST, &ms))
+    if (held && number_parse(text + 5, 0, REDIS_MS_MOST, &ms))
         place->changes = ask_time(ms, 0);
-    if (strncmp(text, "held ", 5) == 0) {
+    if (held)
         place->ahead = 0;
-        place->changes = deadline_earlier(place->changes, deadline_after(duration_jittered(DURATION_S(1))));
-    }
+    if (held || strcmp(text, "near") == 0)
+        place->changes = deadline_earlier(place->changes, deadline_after(duration_jittered(held ? DURATION_S(1) : near_interval)));
 }
 
 void redis_hear(void *data, const char *channel, const redisReply *payload)
@@ -393,7 +394,7 @@ struct call redis_listen(struct backend *backend)
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_place *place = &redis->place;
-    struct call call = {.fd = -1, .poll_most = DURATION_S(5)};
+    struct call call = {.fd = -1, .poll_most = near_interval};
     bool listened = redis_listening_to(&redis->listening, &redis->conn).wake != NULL;
     bool astray = redis_sentinel_hear(redis) || redis_sentinel_moved(redis);
     if (listened)
@@ -402,16 +403,14 @@ struct call redis_listen(struct backend *backend)
         place->changes = deadline_earlier(place->changes, after_rush());
     if (listened && redis->conn.socket.fd >= 0) {
         call.fd = redis->conn.socket.fd;
-        call.now = place->called;
+        call.now = place->called || redis_socket_has_unread(&redis->conn.socket);
         /* A Cluster may have moved the lock to another node, where nobody calls us until we ask. */
-        if (!place->attended && redis->url.topology != REDIS_CLUSTER && !redis_sentinel_is_deaf(redis))
-            call.poll_most = DURATION_S(30);
+        if (place->ahead >= NEAR_PLACES && !place->attended && redis->url.topology != REDIS_CLUSTER && !redis_sentinel_is_deaf(redis))
+            call.poll_most = far_interval;
     } else if (redis->listening.no_wake) {
         call.cannot = redis->listening.why_wake.text;
-        call.poll_most = place->ahead == 0 ? DURATION_MS(500) : call.poll_most;
+        call.poll_most = place->ahead == 0 ? DURATION_MS(500) : near_interval;
     }
-    if (place->ahead < 0) /* not in the queue: nobody calls us */
-        call.poll_most = duration_min(call.poll_most, DURATION_S(5));
     call.by = deadline_earlier(place->changes, place->touched);
     call.fd = redis_sentinel_join(redis, call.fd);
     return call;

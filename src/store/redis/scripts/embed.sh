@@ -16,7 +16,7 @@ for file in "$@"; do
     folder=$(dirname "$file")
     case $name in common | queue | state) continue ;; esac
     parts=$folder/common.lua
-    ! grep -Eq '^[^-]*(open_queue|state)\(' "$file" || parts="$parts $folder/queue.lua"
+    ! grep -Eq '^[^-]*(open_queue|leave|hand_on|state)\(' "$file" || parts="$parts $folder/queue.lua"
     ! grep -q '^[^-]*state()' "$file" || parts="$parts $folder/state.lua"
     # shellcheck disable=SC2086
     text=$(cat $parts "$file" | sed -e '/^[[:space:]]*--/d' -e '/^[[:space:]]*$/d' -e 's/^[[:space:]]*//')

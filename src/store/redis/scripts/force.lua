@@ -16,6 +16,6 @@ if value then
   end
   redis.pcall('HSET', meta, 'released', ARGV[1])
   remember(ARGV[2], answer)
-  if first_waiters() then open_queue().hand_on(now_ms()) end
+  hand_on(now_ms())
 end
 return was

@@ -20,14 +20,11 @@ if given_up then
   -- With --owner others have this token as well: where nothing says that the take
   -- happened, the lock is theirs.
   if how == 'ours' and (record or known).take ~= id then how, left, record = 'other', nil, nil end
-  open_queue().leave(id, now_ms())
+  leave(id, now_ms())
 end
 if ARGV[6] == '1' then withdraw(id, token) end
-local function hand_on()
-  if first_waiters() then open_queue().hand_on(now_ms()) end
-end
 if how ~= 'ours' then
-  hand_on()
+  if not given_up then hand_on(now_ms()) end
   if not outside and not given_up and how ~= 'released' then count('losses', 1) end
   return {how, left or ''}
 end
@@ -70,5 +67,5 @@ if outside then
   remember(outside, '-')
 end
 if not known.fence and not no_meta then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
-if hold > 0 then tell_rest(first_waiters(), hold) else hand_on() end
+if hold > 0 then tell_head(now_ms()) else hand_on(now_ms()) end
 return {'released', 'now'}

@@ -15,27 +15,14 @@ local function owner_state(token, left, who, released, now)
     record.pid or '', record.start or '', record.space or '', record.user or '', record.command or '', record.since or ''}
 end
 
--- Those that live, as far as can be known: -1: not at all. A channel on which
--- nobody listens is that of a dead one.
+-- Those that live, as far as can be known: -1: not at all.
 local function count_waiters(now)
-  local ids, listeners, number = redis.pcall('ZRANGE', queue, 0, -1), {}, 0
+  local ids, number = redis.pcall('ZRANGE', queue, 0, -1), 0
   if ids.err then return -1 end
   local q = open_queue()
-  local function count_heard()
-    local found = redis.pcall('PUBSUB', 'NUMSUB', unpack(listeners))
-    for i = 1, #listeners do
-      if found.err or found[2 * i] ~= 0 then number = number + 1 end
-    end
-    listeners = {}
-  end
   for _, id in ipairs(ids) do
-    local waiter = q.waiter_of(id)
-    if q.counts_still(waiter, now) then
-      if waiter.listens then listeners[#listeners + 1] = channel_of(id) else number = number + 1 end
-    end
-    if #listeners >= 1000 then count_heard() end
+    if q.lives(id, q.waiter_of(id), now) then number = number + 1 end
   end
-  if #listeners > 0 then count_heard() end
   return number
 end
 

@@ -33,20 +33,12 @@ local now = math.floor(now_us / 1000)
 
 if came <= 0 or came > now_us then came = now_us end
 
--- Whoever is told: the one behind us in the queue.
-local function leave_queue(behind, left)
-  redis.pcall('ZREM', queue, id)
-  redis.pcall('HDEL', waiters, id, 'turn')
-  tell_rest(behind, left)
-end
-
 -- How many come before us, and why nobody can be called.
 local function note_refusal()
   if refusal == 'conflict' or refusal == 'timeout' then
     count(refusal .. 's', 1)
     if waited > 0 then count('waited_ms', waited) end
-    local q = open_queue()
-    if q.leave(id, now) then q.hand_on(now) end
+    leave(id, now)
   elseif refusal == 'queues' then
     local mute = open_queue().join(id, came, listens, now, mode, tonumber(slots) or 0)
     local place = redis.pcall('ZRANK', queue, id)
@@ -56,25 +48,25 @@ local function note_refusal()
   return type(all) == 'number' and all or -1, ''
 end
 
--- Without a time to ask it is who comes next after one that has to wait for
--- something else who sees to it that this one lives.
 local function refuse(left, ask, who, mode_in_force, reserved)
   local place, mute = note_refusal()
-  if not ask then ask = place == 1 and TURN_MS or left end
   who = who or {}
-  return {'held', left, ask, who.host or '', who.boot or '', who.pid or '', who.start or '', who.user or '', who.command or '',
+  return {'held', left, ask or left, who.host or '', who.boot or '', who.pid or '', who.start or '', who.user or '', who.command or '',
     who.since or '', mode_in_force, who.detached or '', who.take and is_spent(who.take, '') and '1' or '', who.space or '',
     reserved or '', place, whole(came), mute, mode_in_force == 'slots' and known.slots or '',
     mode_in_force == 'slots' and redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf') or '', who.take or ''}
 end
 
--- Whether it is our turn, whether we are in the queue, and who is behind us; else
--- until when it is somebody else's. `held`: by how many who share it.
-local function may_go(held)
-  local first, second = first_waiters()
-  if not first or first == id then return true, first ~= nil, second end
-  local q = open_queue()
-  return q.may_go(first, now, id, held and q.alike(mode, slots, held) or q.anybody)
+-- Whether somebody waits.
+local crowded = false
+
+-- Whether it is our turn; else until when it is somebody else's.
+local function may_go()
+  local first = waiter_at(0)
+  crowded = first ~= nil
+  if not first or first == id then return true end
+  local called, ends = open_queue().call_next(now, id)
+  return not called or called == id, ends
 end
 
 -- Fences rise over lost keys and emptied servers by the clock, and over a clock
@@ -115,19 +107,20 @@ end
 local AT_THE_END = {'unusable', meta, 'its fence is at the end of what can be counted'}
 
 -- The lock itself comes last: whatever fails before it leaves no lock behind.
-local function take_exclusive(queued, behind)
+local function take_exclusive()
   local fence = next_fence()
   if not fence then return AT_THE_END end
   note_take(fence, 'owner', token, 'take', id, 'host', ARGV[5], 'boot', ARGV[6], 'pid', ARGV[7], 'start', ARGV[8],
     'user', ARGV[9], 'command', ARGV[10], 'since', ARGV[11], 'ttl', ARGV[2], 'hold', hold > 0 and whole(now + hold) or '0',
     'detached', ARGV[15], 'space', space)
   redis.call('SET', lock, token, 'PX', ARGV[2])
-  if queued then leave_queue(behind, ttl) end
+  value = token
+  if crowded then leave(id, now) end
   redis.call('GET', lock) -- read last, so that the server tells of what comes after our own change
   return {'taken', fence, ttl, -1, now + ttl}
 end
 
-local function take_share(slot, queued, behind)
+local function take_share(slot)
   local fence = next_fence()
   if not fence then return AT_THE_END end
   if known.owner == token then redis.call('HDEL', meta, 'owner', 'take') end -- that take is history
@@ -137,12 +130,8 @@ local function take_share(slot, queued, behind)
   redis.call('ZADD', holders, whole(now + ttl), token)
   settle_shared(now)
   if not value then redis.call('SET', lock, SHARED, 'PX', ARGV[2]) end
-  if queued then
-    leave_queue(behind, ttl)
-    local held = redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf')
-    local q = open_queue()
-    q.call_next(now, nil, 0, q.alike(mode, slots, tonumber(held) or 0), true)
-  end
+  value, known.mode, known.slots = SHARED, mode, slots
+  if crowded then leave(id, now) end
   redis.call('GET', lock)
   return {'taken', fence, ttl, slot, now + ttl}
 end
@@ -187,9 +176,9 @@ local function join()
   local slot = -1
   if mode == 'slots' then slot = #list < tonumber(slots) and free_slot(list) or nil end
   if not slot then return refuse(first[2] - now, first[2] - now, record_of(first[1]), mode) end
-  local ours, queued, behind = may_go(#list)
-  if not ours then return refuse(first[2] - now, queued and queued - now, record_of(first[1]), mode) end
-  return take_share(slot, queued, behind)
+  local ours, ends = may_go()
+  if not ours then return refuse(first[2] - now, ends and ends - now, record_of(first[1]), mode) end
+  return take_share(slot)
 end
 
 if value == SHARED then
@@ -211,7 +200,7 @@ if value then
 end
 
 -- Free.
-local ours, queued, behind = may_go()
-if not ours then return refuse(-1, queued - now, nil, 'exclusive', '1') end
-if mode == 'exclusive' then return take_exclusive(queued, behind) end
-return take_share(mode == 'slots' and 0 or -1, queued, behind)
+local ours, ends = may_go()
+if not ours then return refuse(-1, ends - now, nil, 'exclusive', '1') end
+if mode == 'exclusive' then return take_exclusive() end
+return take_share(mode == 'slots' and 0 or -1)
