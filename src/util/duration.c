@@ -4,12 +4,21 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "ms" stands before "m": the first that matches wins. */
-static const struct unit {
+struct unit {
     const char *name;
     int64_t ms;
-} units[] = {
+};
+
+/* What duration_format() writes. */
+static const struct unit units[] = {
     {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000},
+};
+
+/* And what systemd.time(7) reads as well, which calls no month "m". */
+static const struct unit more_units[] = {
+    {"msec", 1},        {"sec", 1000},     {"second", 1000},  {"seconds", 1000}, {"min", 60000},     {"minute", 60000},
+    {"minutes", 60000}, {"hr", 3600000},   {"hour", 3600000}, {"hours", 3600000}, {"day", 86400000}, {"days", 86400000},
+    {"w", 604800000},   {"week", 604800000}, {"weeks", 604800000},
 };
 
 static bool digit(char c)
@@ -44,18 +53,30 @@ static enum duration_error read_decimal(const char **at, struct decimal *out)
     return DURATION_OK;
 }
 
+static bool is_unit(const char *text, size_t length, const struct unit *unit, int64_t *unit_ms)
+{
+    bool found = strlen(unit->name) == length && memcmp(text, unit->name, length) == 0;
+    if (found)
+        *unit_ms = unit->ms;
+    return found;
+}
+
 static enum duration_error read_unit(const char **at, int64_t *unit_ms)
 {
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        size_t length = strlen(units[i].name);
-        if (strncmp(*at, units[i].name, length) == 0 && !isalpha((unsigned char)(*at)[length])) {
-            *at += length;
-            *unit_ms = units[i].ms;
-            return DURATION_OK;
-        }
-    }
+    const char *text = *at;
+    size_t length = 0;
+    bool found = false;
+    while (isalpha((unsigned char)text[length]))
+        length++;
+    for (size_t i = 0; !found && i < sizeof units / sizeof *units; i++)
+        found = is_unit(text, length, &units[i], unit_ms);
+    for (size_t i = 0; !found && i < sizeof more_units / sizeof *more_units; i++)
+        found = is_unit(text, length, &more_units[i], unit_ms);
+    *at += found ? length : 0;
+    if (found)
+        return DURATION_OK;
     *unit_ms = 1000;
-    return **at == '\0' ? DURATION_OK : DURATION_UNKNOWN_UNIT;
+    return *text == '\0' ? DURATION_OK : DURATION_UNKNOWN_UNIT;
 }
 
 static enum duration_error scale(struct decimal number, int64_t unit_ms, int64_t *ns)
@@ -63,7 +84,7 @@ static enum duration_error scale(struct decimal number, int64_t unit_ms, int64_t
     int64_t whole;
     if (__builtin_mul_overflow(number.whole, unit_ms * NS_PER_MS, &whole))
         return DURATION_OVERFLOW;
-    /* billionths * unit / 1e9, ordered so that it cannot overflow: below 1e9 * 8.64e7. */
+    /* billionths * unit / 1e9, ordered so that it cannot overflow: below 1e9 * 6.05e8. */
     int64_t part = number.billionths * unit_ms / 1000;
     return __builtin_add_overflow(whole, part, ns) ? DURATION_OVERFLOW : DURATION_OK;
 }
@@ -99,7 +120,7 @@ const char *duration_error_text(enum duration_error error)
     case DURATION_EMPTY: return "it is empty; a duration is needed, such as 90, 1.5s, 250ms or 1h30m";
     case DURATION_NEGATIVE: return "a duration cannot be negative";
     case DURATION_NOT_A_NUMBER: return "it is not a number with a unit, such as 90, 1.5s, 250ms or 1h30m";
-    case DURATION_UNKNOWN_UNIT: return "the unit is unknown; ms, s, m, h and d are known";
+    case DURATION_UNKNOWN_UNIT: return "the unit is unknown; ms, s, m, h, d and w are known";
     case DURATION_OVERFLOW: return "it is too large";
     }
     return "it is not a duration";

@@ -16,7 +16,7 @@ enum duration_error {
     DURATION_OVERFLOW,
 };
 
-/* Reads decimal terms, each with an optional ms, s, m, h or d (none: seconds),
+/* Reads decimal terms, each with an optional ms, s, m, h, d or w (none: seconds; sec, min, hr, days and the like are known),
  * and adds them up. A term without a unit can only be the last. Digits below
  * a nanosecond are cut. *out is set only on DURATION_OK. */
 enum duration_error duration_parse(const char *text, struct duration *out);

@@ -8,6 +8,16 @@ static const struct {
     const char *text;
     int64_t ns;
 } good[] = {
+    {"5sec", 5 * NS_PER_S},
+    {"1second", NS_PER_S},
+    {"2min30sec", 150 * NS_PER_S},
+    {"5minutes", 300 * NS_PER_S},
+    {"2hr", 7200 * NS_PER_S},
+    {"1hour", 3600 * NS_PER_S},
+    {"2days", 172800 * NS_PER_S},
+    {"1w", 604800 * NS_PER_S},
+    {"2weeks", 1209600 * NS_PER_S},
+    {"500msec", 500 * NS_PER_MS},
     {"0", 0},
     {"90", 90 * NS_PER_S},
     {"1.5s", 1500 * NS_PER_MS},
@@ -53,7 +63,9 @@ static const struct {
     {"1..5", DURATION_NOT_A_NUMBER},
     {".", DURATION_NOT_A_NUMBER},
     {"1x", DURATION_UNKNOWN_UNIT},
-    {"5sec", DURATION_UNKNOWN_UNIT},
+    {"5secs", DURATION_UNKNOWN_UNIT},
+    {"5M", DURATION_UNKNOWN_UNIT},
+    {"2months", DURATION_UNKNOWN_UNIT},
     {"5S", DURATION_UNKNOWN_UNIT},
     {"1e3", DURATION_UNKNOWN_UNIT},
     {"1 s", DURATION_UNKNOWN_UNIT},
@@ -96,7 +108,7 @@ TEST(test_error_texts)
         {DURATION_EMPTY, "it is empty; a duration is needed"},
         {DURATION_NEGATIVE, "cannot be negative"},
         {DURATION_NOT_A_NUMBER, "not a number with a unit, such as 90, 1.5s"},
-        {DURATION_UNKNOWN_UNIT, "ms, s, m, h and d"},
+        {DURATION_UNKNOWN_UNIT, "ms, s, m, h, d and w"},
         {DURATION_OVERFLOW, "too large"},
         {(enum duration_error)99, "not a duration"},
     };
