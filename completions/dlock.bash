@@ -4,7 +4,7 @@
 _dlock_actions='--acquire --attach --extend --release --force-release --status --wait-free --list --current --doctor --print-config'
 _dlock_flags='--exclusive --shared --nonblock --tree --heartbeat --close --verbose --quiet --json --version --help --usage'
 _dlock_valued=(--slots --wait --conflict-exit-code --ttl --hold-at-least --owner --owner-file --hash --secret-file --scope --prefix --redis --backend --lock-dir --lock-file
-    --on-degraded --fallback --cacert --cert --key --password-file --sentinel-password-file --wait-replicas --connect-timeout --outage --on-expire --stop-signal --grace --command --report)
+    --on-degraded --fallback --cacert --cert --key --password-file --sentinel-password-file --wait-replicas --connect-timeout --outage --on-expire --stop-signal --grace --command --report --config)
 _dlock_short='-x -s -n -w -E -t -r -c -o -v -q -V -h'
 _dlock_signals='HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD CONT STOP TSTP TTIN TTOU
     URG XCPU XFSZ PROF VTALRM WINCH IO PWR SYS'
@@ -82,7 +82,7 @@ _dlock_offer() {
 _dlock_note() {
     local option=${1#--} plain quote replaced
     case $1 in
-        --backend | --lock-dir | --prefix | --scope | --cacert | --cert | --key | --password-file | --sentinel-password-file) ;;
+        --backend | --config | --lock-dir | --prefix | --scope | --cacert | --cert | --key | --password-file | --sentinel-password-file) ;;
         --redis | -r) option=redis ;;
         --lock-file) unlisted=1 ;;
         *) return ;;
@@ -194,7 +194,7 @@ _dlock_value() {
             [[ $3 != inside ]] || mapfile -t COMPREPLY < <(compgen -d -- "$2")
             return
             ;;
-        --lock-file | --owner-file | --report | --secret-file | --cacert | --cert | --key | --password-file | --sentinel-password-file)
+        --lock-file | --owner-file | --report | --config | --secret-file | --cacert | --cert | --key | --password-file | --sentinel-password-file)
             [[ $3 != inside ]] || mapfile -t COMPREPLY < <(compgen -f -- "$2")
             return
             ;;

@@ -76,7 +76,7 @@ function __dlock_fact
     set -l option (string replace -r '^-r$' -- --redis $argv[1])
     set -l value $argv[2]
     switch $option
-        case --backend --lock-dir --prefix --scope --redis --cacert --cert --key --password-file --sentinel-password-file
+        case --backend --config --lock-dir --prefix --scope --redis --cacert --cert --key --password-file --sentinel-password-file
             set -l variable (string match -r '^\$([A-Za-z_][A-Za-z_0-9]*)$' -- $value)
             if set -q variable[2]
                 set -l name $variable[2]
@@ -210,6 +210,7 @@ complete -c dlock -n __dlock_takes_options -s v -l verbose -d 'Say what is done'
 complete -c dlock -n __dlock_takes_options -s q -l quiet -d 'Say nothing but errors'
 complete -c dlock -n __dlock_takes_options -l json -d 'Results and failures as JSON'
 complete -c dlock -n __dlock_takes_options -l report -r -F -d 'Append one line of JSON about the run'
+complete -c dlock -n __dlock_takes_options -l config -r -F -d 'Read this configuration file alone'
 complete -c dlock -n __dlock_takes_options -s V -l version -d 'Print the version'
 complete -c dlock -n __dlock_takes_options -s h -l help -d 'Print the help'
 complete -c dlock -n __dlock_takes_options -l usage -d 'Print a short list of the options'

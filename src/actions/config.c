@@ -88,7 +88,8 @@ static void print_file(const char *path, bool was_read)
 
 static void print_lines(const struct options *options)
 {
-    print_file(CONFIG_SYSTEM_FILE, options->settings.system_file_read);
+    if (!options->settings.file_named)
+        print_file(CONFIG_SYSTEM_FILE, options->settings.system_file_read);
     if (options->settings.user_file != NULL)
         print_file(options->settings.user_file, options->settings.user_file_read);
     for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {

@@ -192,7 +192,8 @@ static void add_key(const struct options *options, struct findings *findings)
 void doctor_config(const struct options *options, struct findings *findings)
 {
     findings_section(findings, "configuration", NULL);
-    add_file(findings, CONFIG_SYSTEM_FILE, options->settings.system_file_read);
+    if (!options->settings.file_named)
+        add_file(findings, CONFIG_SYSTEM_FILE, options->settings.system_file_read);
     if (options->settings.user_file != NULL)
         add_file(findings, options->settings.user_file, options->settings.user_file_read);
     for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++)

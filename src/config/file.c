@@ -162,7 +162,7 @@ static void cannot_read(const struct settings *settings, const char *path, int e
     struct base base = user_base();
     struct stat status;
     char name[USER_NAME_SIZE];
-    bool of_another = path == settings->user_file && error == EACCES && stat(base.path, &status) == 0 &&
+    bool of_another = path == settings->user_file && !settings->file_named && error == EACCES && stat(base.path, &status) == 0 &&
                       status.st_uid != geteuid();
     if (of_another)
         why_set(why, "%.300s: cannot read it: %s; %s is that of user %s: set HOME or XDG_CONFIG_HOME", path, strerror(error),
@@ -194,7 +194,7 @@ static enum settings_result read_file(struct settings *settings, const char *nam
     struct stat status;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a pipe is told of, not waited for */
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR) && !settings->file_named)
         return SETTINGS_OK;
     if (file == NULL || fstat(fd, &status) != 0) {
         bool scarce = errno == ENOMEM || errno == EMFILE || errno == ENFILE;
@@ -268,7 +268,16 @@ static bool any_variable(void)
     return false;
 }
 
-enum settings_result config_read(struct settings *settings, const char *name, struct why *why)
+static enum settings_result read_named_file(struct settings *settings, const char *name, const char *path, struct why *why)
+{
+    settings->file_named = true;
+    settings->user_file = strdup(path);
+    if (settings->user_file == NULL)
+        return SETTINGS_NO_MEMORY;
+    return read_file(settings, name, settings->user_file, &settings->user_file_read, why);
+}
+
+static enum settings_result read_both_files(struct settings *settings, const char *name, struct why *why)
 {
     static const char system_path[] = CONFIG_SYSTEM_FILE;
     enum settings_result result = read_file(settings, name, system_path, &settings->system_file_read, why);
@@ -276,6 +285,18 @@ enum settings_result config_read(struct settings *settings, const char *name, st
         result = SETTINGS_NO_MEMORY;
     if (result == SETTINGS_OK && settings->user_file != NULL)
         result = read_file(settings, name, settings->user_file, &settings->user_file_read, why);
+    return result;
+}
+
+enum settings_result config_read(struct settings *settings, const char *name, const struct setting *config, struct why *why)
+{
+    const char *path = config != NULL ? config->text : getenv("DLOCK_CONFIG");
+    if (config != NULL && *path == '\0') { /* a variable of a script that is not set: other locks than are meant */
+        why_set(why, "--config: '': the path is empty");
+        return SETTINGS_BAD_USAGE;
+    }
+    bool is_named = path != NULL && *path != '\0';
+    enum settings_result result = is_named ? read_named_file(settings, name, path, why) : read_both_files(settings, name, why);
     if (result == SETTINGS_OK && any_variable() && option_find(read_variable, &settings) != NULL)
         result = SETTINGS_NO_MEMORY;
     if (result == SETTINGS_NO_MEMORY)
@@ -287,16 +308,17 @@ char *config_places(const struct settings *settings, enum option_id id, char tex
 {
     char variable[ORIGIN_TEXT_SIZE];
     const char *user_file = settings->user_file;
-    snprintf(text, CONFIG_PLACES_SIZE, "%s%s%.400s, %s",
+    snprintf(text, CONFIG_PLACES_SIZE, "%s%s%.400s%s",
              origin_format(id, (struct origin){.kind = ORIGIN_ENVIRONMENT}, variable, sizeof variable),
-             user_file != NULL ? ", " : "", user_file != NULL ? user_file : "", CONFIG_SYSTEM_FILE);
+             user_file != NULL ? ", " : "", user_file != NULL ? user_file : "", settings->file_named ? "" : ", " CONFIG_SYSTEM_FILE);
     return text;
 }
 
 /* --- variables that are no setting ----------------------------------------- */
 
+/* And what is read, but is no key. */
 static const char *const set_for_commands[] = {
-    "DLOCK_NAME", "DLOCK_FENCE", "DLOCK_EXPIRES_AT", "DLOCK_HELD", "DLOCK_SLOT",
+    "DLOCK_NAME", "DLOCK_FENCE", "DLOCK_EXPIRES_AT", "DLOCK_HELD", "DLOCK_SLOT", "DLOCK_CONFIG",
     "DLOCK_LOCK_KEY", "DLOCK_LOCK_OWNER", "DLOCK_LOCK_TTL", "DLOCK_LOCK_BACKEND", NULL,
 };
 

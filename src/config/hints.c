@@ -66,7 +66,6 @@ static const struct habit {
     {"refresh", "nothing is renewed by itself; --heartbeat lets the command, and --extend is for scripts"},
     {"keepalive", "nothing is renewed by itself; --heartbeat lets the command, and --extend is for scripts"},
     {"retries", "--wait=DURATION says how long to wait; who waits is called, and does not count tries"},
-    {"config", "the files are those of dlock.conf(5); --print-config shows what they say"},
     {"debug", "-v says what is done"},
     {"?", "did you mean --help?"},
 };

@@ -92,6 +92,7 @@ static struct poptOption saying[] = {
     FLAG("quiet", 'q', OPT_QUIET, "say nothing but what ends dlock or stops the command, and that no Redis is configured"),
     FLAG("json", '\0', OPT_JSON, "results and failures as JSON on stdout"),
     VALUE("report", '\0', OPT_REPORT, "append one line of JSON about the run to this file", "FILE"),
+    VALUE("config", '\0', OPT_CONFIG, "read this file in place of the user's and the system's", "FILE"),
     FLAG("version", 'V', OPT_VERSION, "print the version"),
     FLAG("help", 'h', OPT_HELP, "print this help"),
     FLAG("usage", '\0', OPT_USAGE, "print a short list of the options"),
@@ -192,6 +193,7 @@ bool option_configurable(enum option_id id)
     case OPT_DOCTOR:
     case OPT_PRINT_CONFIG:
     case OPT_COMMAND:
+    case OPT_CONFIG: /* but it has a variable */
     case OPT_NO_FORK:
     case OPT_UNLOCK:
     case OPT_VERSION:

@@ -59,6 +59,7 @@ enum option_id {
     OPT_CLOSE,
     OPT_NO_FORK,
     OPT_UNLOCK,
+    OPT_CONFIG,
     OPT_VERBOSE,
     OPT_QUIET,
     OPT_JSON,

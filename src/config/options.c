@@ -210,6 +210,7 @@ static bool apply_value(struct options *options, enum option_id id, const char *
         return true;
     case OPT_STOP_SIGNAL: return apply_signal(options, text, why);
     case OPT_GRACE: return apply_duration(&options->grace, text, why);
+    case OPT_CONFIG: return true; /* it has been read */
     case OPT_COMMAND: options->shell_command = text; return true;
     default: why_set(why, "this option is not known here"); return false;
     }
@@ -391,7 +392,8 @@ static enum settings_result read_all(struct options *options, int argc, char **a
     struct settings command_line = options->settings;
     options->settings = (struct settings){0};
     options->cli_auth = getenv("REDISCLI_AUTH");
-    result = config_read(&options->settings, options->name != NULL ? options->name : "", why);
+    result = config_read(&options->settings, options->name != NULL ? options->name : "",
+                         setting_in_force(&command_line, OPT_CONFIG), why);
     settings_drop_unset(&command_line, false);
     if (!settings_join(&command_line, OPT_REDIS)) {
         why_set(why, "out of memory");

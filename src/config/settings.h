@@ -30,6 +30,7 @@ struct setting {
 struct settings {
     struct setting *first;
     char *user_file; /* path of the user's file, for origins to point to */
+    bool file_named; /* user_file is that of --config, and there is no other */
     bool system_file_read, user_file_read; /* false: it is not there */
 };
 

@@ -321,3 +321,22 @@ C
     fails_with 64 '--no-nosuch: unknown option' dlock --no-nosuch job touch "$T/ran"
     fails_with 64 '--no-status: unknown option' dlock --no-status job touch "$T/ran"
 }
+
+@test "--config and DLOCK_CONFIG name a file that stands for the user's and the system's" {
+    export SYSTEM_CONF=$T/system.conf LD_PRELOAD=$HELPERS/fault_system_conf.so
+    printf 'ttl = 11\nwait = 3s\n' >"$SYSTEM_CONF"
+    printf 'ttl = 21\n' >>"$CONF"
+    printf 'backend = file\n[lock job]\nttl = 31\n' >"$T/own.conf"
+    values() { dlock --print-config "$@" job | grep -oE '^(; /.*|(ttl|wait) = [^ ]*)' | sed 's/ = /=/' | tr '\n' ' '; }
+    equals "$(values --config="$T/own.conf")" "; $T/own.conf: read wait=infinity ttl=31 "
+    equals "$(DLOCK_CONFIG=$T/own.conf values)" "; $T/own.conf: read wait=infinity ttl=31 "
+    equals "$(DLOCK_CONFIG=$T/none values --config="$T/own.conf")" "; $T/own.conf: read wait=infinity ttl=31 "
+    [[ $(DLOCK_CONFIG='' values) == *"wait=3s ttl=21 " ]]
+    fails_with 78 "$T/none: cannot read it: No such file" dlock --config="$T/none" job touch "$T/ran"
+    fails_with 64 "--config: '': the path is empty" dlock --config= job touch "$T/ran"
+    echo "config = $T/none" >"$T/own.conf"
+    fails_with 78 'own.conf:1: config: unknown key' dlock --config="$T/own.conf" job touch "$T/ran"
+    : >"$T/own.conf"
+    fails_with 0 "no Redis is configured \(DLOCK_REDIS, $T/own.conf\);" dlock --config="$T/own.conf" job true
+    [ ! -e "$T/ran" ]
+}

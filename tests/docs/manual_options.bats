@@ -73,7 +73,7 @@ in_page = {
     "cacert": "those that OpenSSL trusts on this host", "key": "the file of -cert",
     "grace": "a tenth of the TTL, but at most 10s", "hash": "none , and hmac-sha256 where there is a secret",
 }
-without = ("slots", "owner-file", "command")  # they ask for something, or name a file that is needed
+without = ("slots", "owner-file", "command", "config")  # they ask for something, or name a file that is needed
 for name, option in told.items():
     listed, paged = option.default, page[name].default
     if name in same:
@@ -121,6 +121,7 @@ for name in told:
     local name variable key
     mkdir -p "$HOME/.config/dlock"
     while read -r name variable; do
+        [ "$name" != config ] || continue # names the file
         # A value that fits nothing; what takes any text is set all the same, and --doctor tells where.
         printf '%s = \001\n' "$name" >"$HOME/.config/dlock/dlock.conf"
         run dlock --doctor
