@@ -90,4 +90,5 @@ dlock --help | --usage | --version'
     grep -qx "Version: *$version" "$SRC/packaging/dlock.spec"
     sed -n '/^%changelog/{n;p}' "$SRC/packaging/dlock.spec" | grep -qE -- "- $version-[0-9]+$"
     grep -qx "pkgver=$version" "$SRC/packaging/APKBUILD"
+    grep -qx "  version = \"$version\";" "$SRC/packaging/package.nix"
 }

@@ -273,3 +273,35 @@ copy_tree() {
         grep -q "^BuildRequires:  pkgconfig($package)" "$SRC/packaging/dlock.spec" || { echo "not in the spec: $package"; false; }
     done
 }
+
+@test "the files of a release are checked: one that was changed, added or is not the SBOM's is told" {
+    cd "$T"
+    local tools=$SRC/packaging
+    echo program >dlock-1-linux-amd64
+    run "$tools/sbom" 1
+    equals "$status" 1
+    SOURCE_DATE_EPOCH=1 "$tools/sbom" 1 'hiredis=1.2=BSD-3-Clause' -- dlock-1-linux-amd64 >dlock-1.spdx.json
+    grep -q '"created": "1970-01-01T00:00:01Z"' dlock-1.spdx.json
+    sum() { sha256sum dlock-* >SHA256SUMS; }
+    sum
+    fails_with 0 '2 files are as they were made' "$tools/verify" .
+    [[ $output == *'not signed'* ]]
+    echo other >dlock-1-linux-arm64
+    fails_with 1 'dlock-1-linux-arm64 is not in SHA256SUMS' "$tools/verify" .
+    rm dlock-1-linux-arm64
+    echo changed >dlock-1-linux-amd64
+    fails_with 1 'a file is not what it was' "$tools/verify" .
+    sum
+    fails_with 1 'dlock-1-linux-amd64 is not the one in the SBOM' "$tools/verify" .
+}
+
+@test "a release is made of what is committed, and of the version that the sources have" {
+    command -v git >/dev/null || skip 'no git'
+    mkdir -p "$T/tree"
+    cp -R "$SRC/packaging" "$SRC/configure.ac" "$SRC/NEWS" "$SRC/debian" "$T/tree"
+    cd "$T/tree"
+    git init -q .
+    git -c user.name=x -c user.email=x@example.org commit -q --allow-empty -m x
+    fails_with 1 'configure.ac has another version than 77' packaging/release 77
+    fails_with 1 'something that is not committed' packaging/release "$(dlock --version | sed 's/^dlock \([^ ]*\).*/\1/')"
+}
