@@ -4,12 +4,17 @@
  *
  * The store may call before, during or after the moment at which we fall
  * asleep: what it tells stays to be read on its descriptor until listen() takes
- * it in, and each pause begins with that. */
+ * it in, and each pause begins with that.
+ *
+ * The pauses end by a timer on the boot clock: the timeout of poll(2) stands still
+ * in a suspend, and a lock that is free by then would wait for the rest of it. */
 #include "run/wait.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <sys/timerfd.h>
 #include <time.h>
+#include <unistd.h>
 
 /* How long the release of a lock may take that may be ours unknown to us, and
  * how long to leave a queue, which notices by itself in the end. */
@@ -21,6 +26,7 @@ struct waiting {
     const struct patience *patience;
     struct lock_request request; /* the caller's, and how this try stands in the wait */
     int cancel_fd;
+    int timer_fd; /* of the pauses; -1: there was none yet */
     struct deadline start;
     struct deadline end;        /* of the wait */
     struct deadline tried;      /* when this try has begun */
@@ -51,13 +57,21 @@ static void tell_uncalled(struct waiting *waiting, const struct call *call)
 }
 
 /* Waits for `until` or for news_fd (-1: none). LOCK_OK, or LOCK_CANCELLED. */
-static enum lock_result sleep_until(const struct waiting *waiting, int news_fd, struct deadline until)
+static enum lock_result sleep_until(struct waiting *waiting, int news_fd, struct deadline until)
 {
-    struct pollfd fds[2] = {{.fd = waiting->cancel_fd, .events = POLLIN}, {.fd = news_fd, .events = POLLIN}};
+    if (waiting->timer_fd < 0)
+        waiting->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    struct pollfd fds[3] = {
+        {.fd = waiting->cancel_fd, .events = POLLIN},
+        {.fd = news_fd, .events = POLLIN},
+        {.fd = waiting->timer_fd, .events = POLLIN},
+    };
     while (!deadline_passed(until)) {
-        int ready = poll(fds, 2, deadline_poll_ms(until));
-        if (ready > 0)
-            return fds[0].revents != 0 ? LOCK_CANCELLED : LOCK_OK;
+        int ready = poll(fds, 3, deadline_set_timer(waiting->timer_fd, until));
+        if (ready > 0 && fds[0].revents != 0)
+            return LOCK_CANCELLED;
+        if (ready > 0 && fds[1].revents != 0)
+            return LOCK_OK;
         if (ready < 0 && errno != EINTR)
             break;
     }
@@ -89,7 +103,7 @@ static struct bound try_bound(const struct waiting *waiting)
 }
 
 /* Until it is worth asking again. */
-static enum lock_result pause(struct waiting *waiting, struct backend *backend, const struct holder *holder)
+static enum lock_result pause_for_call(struct waiting *waiting, struct backend *backend, const struct holder *holder)
 {
     struct call call = backend->listen(backend);
     tell_uncalled(waiting, &call);
@@ -119,7 +133,7 @@ static enum lock_result wait_for_holder(struct waiting *waiting, struct backend 
     bool is_own = patience->is_own != NULL && patience->is_own(patience->data, holder);
     if (is_own || waiting->request.last)
         return LOCK_HELD;
-    return pause(waiting, backend, holder);
+    return pause_for_call(waiting, backend, holder);
 }
 
 /* The store is down: LOCK_UNAVAILABLE: it has been tried long enough. */
@@ -173,6 +187,7 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
         .patience = patience,
         .request = *request,
         .cancel_fd = cancel_fd,
+        .timer_fd = -1,
         .start = deadline_now(),
         .outage_end = DEADLINE_NEVER,
         .interval = backend->poll_least,
@@ -206,6 +221,8 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
             result = LOCK_CANCELLED;
     }
     waited->time = deadline_gap(waiting.start, deadline_now());
+    if (waiting.timer_fd >= 0)
+        close(waiting.timer_fd);
     if (result != LOCK_OK)
         abandon(backend, request, result, why);
     return result;

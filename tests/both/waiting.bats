@@ -228,3 +228,12 @@ print(sorted(os.listdir("/proc/self/fd")), [(name, int(mask, 16) & ~own) for nam
     wait $!
     equals "$(cat "$T/waited")" "$(cat "$T/direct")"
 }
+
+@test "a suspend of the host, in which the timeouts of poll(2) stand still, makes no wait longer" {
+    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
+    dlock --acquire -t 4s job >/dev/null
+    LD_PRELOAD=$HELPERS/fault_poll_stands_still.so run timeout 30 dlock -w 2 job true
+    equals "$status" 75
+    LD_PRELOAD=$HELPERS/fault_poll_stands_still.so run timeout 30 dlock -w 60 job echo ok
+    equals "$status $output" '0 ok'
+}

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/timerfd.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -172,6 +173,14 @@ int poll(struct pollfd *fds, nfds_t count, int timeout)
                 continue;
     }
     return ready;
+}
+#elif defined FAULT_poll_stands_still
+/* The host is suspended: timeouts of half a second and more do not run. */
+int poll(struct pollfd *fds, nfds_t count, int timeout)
+{
+    int (*real)(struct pollfd *, nfds_t, int);
+    *(void **)&real = dlsym(RTLD_NEXT, "poll");
+    return real(fds, count, timeout >= 500 ? -1 : timeout);
 }
 #elif defined FAULT_recv
 /* The first word that dlock's own process waits for is lost. */
@@ -548,6 +557,13 @@ int clock_gettime(clockid_t id, struct timespec *ts)
     if (result == 0 && id == CLOCK_BOOTTIME)
         ts->tv_sec += ahead();
     return result;
+}
+int timerfd_settime(int fd, int flags, const struct itimerspec *given, struct itimerspec *old)
+{
+    struct itimerspec time = *given;
+    if ((flags & TFD_TIMER_ABSTIME) != 0 && (time.it_value.tv_sec -= ahead()) < 0)
+        time.it_value = (struct timespec){0, 1}; /* long past */
+    return (int)syscall(SYS_timerfd_settime, fd, flags, &time, old);
 }
 #else
 int clock_gettime(clockid_t id, struct timespec *ts)
