@@ -216,7 +216,7 @@ int action_run(const struct options *options, struct messages *out)
     out->code = &run.report.error;
     choose_command(&run);
     if (habits_name_is_file(options))
-        say_conflict(out, "this name is the path of a file, which flock(1) would lock, and dlock does not; --lock-file=PATH does");
+        say_warning(out, "this name is the path of a file, which flock(1) would lock, and dlock does not; --lock-file=%s does", options->name);
     if (acquisition_open(&run.lock, options, out, "the command was not run", run.argv[0], 0, &status)) {
         bool taken = acquisition_take(&run.lock, &status);
         if (taken)

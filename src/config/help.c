@@ -57,7 +57,8 @@ static void print_all(void)
     }
     puts("\nURL: redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], unix:///PATH[?db=N],\n"
          "redis+sentinel://HOST[:PORT],.../MASTER[/DB], redis+cluster://HOST[:PORT],...;\n"
-         "with TLS rediss://, rediss+sentinel://, rediss+cluster://.\n"
+         "with TLS rediss://, rediss+sentinel://, rediss+cluster://;\n"
+         "valkey:// and valkeys:// are redis:// and rediss://.\n"
          "DURATION: 90, 1.5s, 250ms, 1h30m, 10min, 2w.\n"
          "Exit status: the command's own; 124 the lease ended or was lost; 75 held by\n"
          "another; 69 Redis not reachable; 77 not permitted; 64 wrong usage; 78 wrong\n"

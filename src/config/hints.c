@@ -240,5 +240,5 @@ void habits_not_a_command(const struct options *options, struct why *why)
 bool habits_name_is_file(const struct options *options)
 {
     struct stat status;
-    return options->name[0] == '/' && options->lock_file == NULL && stat(options->name, &status) == 0 && S_ISREG(status.st_mode);
+    return strchr(options->name, '/') != NULL && options->lock_file == NULL && stat(options->name, &status) == 0 && S_ISREG(status.st_mode);
 }

@@ -169,6 +169,34 @@ static bool parse_unix(struct redis_url *url, const char *rest, struct why *why)
     return true;
 }
 
+/* "host", "host:port" or "[::1]:port": nothing that could be a password, which an '@' or a word behind the colon may be. */
+static bool is_place(const char *text)
+{
+    static const char host[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
+    const char *bracket = *text == '[' ? strchr(text, ']') : NULL;
+    const char *end = bracket != NULL ? bracket + 1 : text + strspn(text, host);
+    size_t digits = *end == ':' ? strspn(end + 1, "0123456789") : 0;
+    bool is_host = end != text && (digits > 0 || bracket != NULL || memchr(text, '.', (size_t)(end - text)) != NULL ||
+                                   strcmp(text, "localhost") == 0);
+    return is_host && end[digits > 0 ? 1 + digits : 0] == '\0';
+}
+
+/* Names what is there, if it cannot be a password, and what may be meant. */
+static bool no_scheme(const char *text, struct why *why)
+{
+    char named[512];
+    size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
+    if (is_place(text))
+        snprintf(named, sizeof named, "'%.200s' begins with none of the schemes; did you mean redis://%.200s?", text, text);
+    else if (*text == '/' && strpbrk(text, "@:") == NULL)
+        snprintf(named, sizeof named, "'%.200s' begins with none of the schemes; did you mean unix://%.200s?", text, text);
+    else if (scheme > 0 && strncmp(text + scheme, "://", 3) == 0)
+        snprintf(named, sizeof named, "%.*s:// is none of the schemes", (int)(scheme < 100 ? scheme : 100), text);
+    else
+        snprintf(named, sizeof named, "it begins with none of the schemes");
+    return fail(why, named);
+}
+
 bool redis_url_parse(struct redis_url *url, const char *text, struct why *why)
 {
     static const struct {
@@ -177,6 +205,7 @@ bool redis_url_parse(struct redis_url *url, const char *text, struct why *why)
         bool tls;
     } schemes[] = {
         {"redis://", REDIS_ONE, false},           {"rediss://", REDIS_ONE, true},
+        {"valkey://", REDIS_ONE, false},          {"valkeys://", REDIS_ONE, true},
         {"redis+sentinel://", REDIS_SENTINEL, false}, {"rediss+sentinel://", REDIS_SENTINEL, true},
         {"redis+cluster://", REDIS_CLUSTER, false},   {"rediss+cluster://", REDIS_CLUSTER, true},
     };
@@ -191,5 +220,5 @@ bool redis_url_parse(struct redis_url *url, const char *text, struct why *why)
     }
     if (strncmp(text, "unix://", 7) == 0)
         return parse_unix(url, text + 7, why);
-    return fail(why, "it begins with none of the schemes");
+    return no_scheme(text, why);
 }

@@ -205,7 +205,7 @@ C
     DLOCK_TTL=never fails_with 78 "DLOCK_TTL: 'never': it is not a number" dlock job touch "$T/ran"
     DLOCK_CONFLICT_EXIT_CODE=x fails_with 78 "DLOCK_CONFLICT_EXIT_CODE: 'x'" dlock job touch "$T/ran"
     DLOCK_GRACE=2h fails_with 78 'DLOCK_GRACE: it must be shorter than the lease' dlock job touch "$T/ran"
-    DLOCK_REDIS=foo://bar DLOCK_BACKEND=redis fails_with 78 'DLOCK_REDIS: it begins with none of the schemes; redis://' dlock job touch "$T/ran"
+    DLOCK_REDIS=foo://bar DLOCK_BACKEND=redis fails_with 78 'DLOCK_REDIS: foo:// is none of the schemes; redis://' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 

@@ -42,11 +42,14 @@ hint() {
     fails_with 127 'cannot run nosuchcommand: No such file or directory$' dlock job nosuchcommand
 }
 
-@test "a name that is the path of a file is told of, with -v or on a terminal alone" {
+@test "a name with a slash that is the path of a file is warned of; one without a slash is not" {
     touch "$T/file"
-    run dlock "$T/file" true
-    equals "$status $output" '0 '
-    fails_with 0 'this name is the path of a file.*--lock-file=PATH' dlock -v "$T/file" true
+    cd "$T"
+    fails_with 0 "this name is the path of a file.*; --lock-file=$T/file does" dlock "$T/file" true
+    fails_with 0 'this name is the path of a file.*; --lock-file=./file does' dlock ./file true
+    fails_with 0 '^$' dlock file true
+    fails_with 0 '^$' dlock -q ./file true
+    fails_with 0 '^$' dlock deploy/shop true
     run dlock -v --lock-file="$T/file" "$T/file" true
     [[ $output != *'this name is'* ]]
 }

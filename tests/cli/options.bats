@@ -95,3 +95,20 @@ E
     run dlock --lock-file="$T/file" --heartbeat -t 1500ms --grace=100ms job -- "$T/beat"
     equals "$status $output" '0 '
 }
+
+@test "a URL that cannot be parsed is named, and what may be meant" {
+    local text
+    for text in 127.0.0.1:6379 localhost locks.example '[::1]:6379'; do
+        run dlock -r "$text" --backend=redis job touch "$T/ran"
+        [[ $status == 64 && $output == *"'$text' begins with none of the schemes; did you mean redis://$text?"* ]]
+    done
+    fails_with 64 "'/run/redis.sock' begins .*did you mean unix:///run/redis.sock\?" dlock -r /run/redis.sock --backend=redis job true
+    # Not what may be a password.
+    for text in topsecret bob:topsecret bob:topsecret@host http://bob:topsecret@host /run@topsecret; do
+        run dlock -r "$text" --backend=redis job touch "$T/ran"
+        [[ $status == 64 && $output != *topsecret* ]]
+    done
+    fails_with 69 'redis://127.0.0.1:1/0: ' dlock -r valkey://127.0.0.1:1 --backend=redis --outage=0 job touch "$T/ran"
+    fails_with 69 'rediss://127.0.0.1:1/0: ' dlock -r valkeys://127.0.0.1:1 --backend=redis --outage=0 job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}

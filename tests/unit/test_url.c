@@ -16,6 +16,8 @@ TEST(test_plain)
         int database;
     } rows[] = {
         {"redis://h", "redis://h:6379/0", false, "h", "6379", "", "", "", 0},
+        {"valkey://h", "redis://h:6379/0", false, "h", "6379", "", "", "", 0},
+        {"valkeys://h", "rediss://h:6379/0", true, "h", "6379", "", "", "", 0},
         {"redis://h/", "redis://h:6379/0", false, "h", "6379", "", "", "", 0},
         {"redis://h:7/2", "redis://h:7/2", false, "h", "7", "", "", "", 2},
         {"redis://h:65535/1000000", "redis://h:65535/1000000", false, "h", "65535", "", "", "", 1000000},
@@ -97,7 +99,11 @@ TEST(test_wrong)
     } rows[] = {
         {"", "none of the schemes"},
         {"localhost", "none of the schemes"},
-        {"http://x", "none of the schemes"},
+        {"http://x", "http:// is none of the schemes"},
+        {"h:6379", "'h:6379' begins with none of the schemes; did you mean redis://h:6379?"},
+        {"[::1]", "did you mean redis://[::1]?"},
+        {"a.b:secret", "it begins with none of the schemes"},
+        {"secret", "it begins with none of the schemes"},
         {"REDIS://h", "none of the schemes"},
         {" redis://h", "none of the schemes"},
         {"redis+tls://a", "none of the schemes"},
