@@ -140,7 +140,7 @@ TEST(test_other_programs)
         {"--id foo true", "--id: unknown option; the lock's name is a word of its own"},
         {"--renew job true", "--renew: unknown option; nothing is renewed by itself; --heartbeat"},
         {"--token=x job true", "--token: unknown option; --password-file=FILE"},
-        {"--config=f job true", "--config: unknown option; the files are those of dlock.conf(5)"},
+        {"--shell=sh job true", "--shell: unknown option; -c STRING runs a shell"},
         {"--debug job true", "--debug: unknown option; -v says what is done"},
     };
     FOR_ROWS(row, rows)

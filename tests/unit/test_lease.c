@@ -275,9 +275,11 @@ TEST(test_identity)
         row_int(row->name, holder_is_process(&holder, &self), row->process);
         row_int(row->name, holder_is_same(&holder, &self), row->same);
     }
-    struct holder nobody = a_holder();
+    struct holder nobody = a_holder(), nowhere = a_holder();
     nobody.boot_id[0] = '\0';
     row_false("neither boot has an id", holder_is_near(&nobody, &nobody));
+    nowhere.pid_space = 0;
+    row_false("neither pid namespace is known", holder_is_near(&nowhere, &nowhere));
 }
 
 TEST(test_holder_end)

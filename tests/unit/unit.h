@@ -37,12 +37,17 @@
 __attribute__((format(printf, 3, 4))) static inline void unit_fail(const char *file, int line,
                                                                    const char *format, ...)
 {
-    static char text[4096];
+    char text[1024];
+    static char shown[4 * sizeof text];
+    size_t used = 0;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    _assert_true(0, text, file, line);
+    for (const char *c = text; *c != '\0'; c++)
+        used += (size_t)snprintf(shown + used, sizeof shown - used,
+                                 *c >= ' ' && *c <= '~' ? "%c" : "\\x%02X", (unsigned char)*c);
+    _assert_true(0, shown, file, line);
 }
 
 static inline void unit_int(const char *file, int line, const char *row, const char *what,
