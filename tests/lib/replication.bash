@@ -39,6 +39,7 @@ fake_sentinel() {
     rm -f "$T/$name.port"
     python3 "$TESTS/fakes/fake_sentinel.py" "$T/$name.port" "$@" >"$T/$name.log" 2>&1 3>&- 4>&- &
     echo $! >"$T/$name.pid"
+    echo $! >"$T/$name-$!.pid" # there may be several of this name in one test, one after the other
     disown
     wait_until 10 test -e "$T/$name.port"
     PORT=$(cat "$T/$name.port")

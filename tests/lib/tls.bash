@@ -54,6 +54,7 @@ listener() {
     rm -f "$T/listener.port"
     python3 "$TESTS/fakes/listener.py" "$T/listener.port" "$@" >"$T/listener.log" 2>&1 3>&- 4>&- &
     echo $! >"$T/listener.pid"
+    echo $! >"$T/listener-$!.pid" # there may be several in one test, one after the other
     wait_until 10 test -s "$T/listener.port"
     PORT=$(cat "$T/listener.port")
 }

@@ -111,9 +111,9 @@ fail_over() {
     printf 'wrong' >"$T/password"
     fails_with 77 "Sentinel 127.0.0.1:$S: .*WRONGPASS" dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
     [[ $output != *wrong* ]]
-    # What is inside the command finds the file.
+    # What is inside the command finds the file by the environment.
     printf 'open' >"$T/password"
-    run dlock -r "redis+sentinel://127.0.0.1:$S/prime" --password-file="$T/secret" --sentinel-password-file="$T/password" job -- \
+    DLOCK_REDIS=redis+sentinel://127.0.0.1:$S/prime DLOCK_PASSWORD_FILE=$T/secret DLOCK_SENTINEL_PASSWORD_FILE=$T/password run dlock job -- \
         sh -c 'cd / && dlock --extend -t 2h && dlock --release && dlock --doctor --json | grep -c HELD'
     equals "$status $output" '1 0'
     # With a user, who may do no more than this.
