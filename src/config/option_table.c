@@ -59,7 +59,7 @@ static struct poptOption where[] = {
     VALUE("redis", 'r', OPT_REDIS, "the Redis server, see below; three or more of them: a quorum", "URL"),
     VALUE("backend", '\0', OPT_BACKEND, "auto: Redis if one is configured, else file, for this host and user only (default: auto)", "auto|redis|file"),
     VALUE("lock-dir", '\0', OPT_LOCK_DIR, "directory of lock files; each user has another (default: /run/lock/dlock for root)", "DIR"),
-    VALUE("lock-file", '\0', OPT_LOCK_FILE, "lock exactly this file, as flock(1) does", "PATH"),
+    VALUE("lock-file", '\0', OPT_LOCK_FILE, "lock exactly this file, as flock(1) does; NAME may be left out before --", "PATH"),
     VALUE("on-degraded", '\0', OPT_ON_DEGRADED, "when no Redis is configured and a file lock is taken (default: warn)",
           "warn|warn-throttled|proceed|fail"),
     VALUE("fallback", '\0', OPT_FALLBACK, "when Redis is down, take a file lock (default: off)", "off|file"),

@@ -44,8 +44,17 @@ static bool apply_duration(struct duration *out, const char *text, struct why *w
     return error == DURATION_OK;
 }
 
+static bool is_forever(const char *text)
+{
+    return strcmp(text, "infinity") == 0 || strcmp(text, "forever") == 0;
+}
+
 static bool apply_ttl(struct duration *ttl, const char *text, struct why *why)
 {
+    if (is_forever(text)) {
+        *ttl = DURATION_FOREVER; /* validate.c allows it for a --lock-file */
+        return true;
+    }
     if (!apply_duration(ttl, text, why))
         return false;
     bool fits = ttl->ns >= TTL_LEAST_MS * NS_PER_MS && ttl->ns <= INT64_C(86400) * LEASE_MOST_DAYS * NS_PER_S;
@@ -69,7 +78,7 @@ static bool apply_connect_timeout(struct duration *timeout, const char *text, st
 static bool apply_wait(struct options *options, const char *text, struct why *why)
 {
     options->nonblock = false;
-    options->waits_forever = strcmp(text, "infinity") == 0 || strcmp(text, "forever") == 0;
+    options->waits_forever = is_forever(text);
     return options->waits_forever || apply_duration(&options->wait, text, why);
 }
 
@@ -300,18 +309,34 @@ static enum settings_result wrong_words(int index)
     return index == WORDS_NO_MEMORY ? SETTINGS_NO_MEMORY : SETTINGS_BAD_USAGE;
 }
 
+/* The path of --lock-file, which stands for a NAME that is missing; NULL if there is none. */
+static const char *name_of_lock_file(const struct settings *settings)
+{
+    const struct setting *file = setting_in_force(settings, OPT_LOCK_FILE);
+    return file != NULL && !file->unset && *file->text != '\0' ? file->text : NULL;
+}
+
+static bool has_action(const struct settings *settings)
+{
+    for (const struct setting *setting = settings->first; setting != NULL; setting = setting->next)
+        if (setting->id == OPT_ATTACH_PID || action_of(setting->id) != ACTION_RUN)
+            return true;
+    return false;
+}
+
 /* [OPTIONS] NAME [OPTIONS] [--] COMMAND... : two runs of options, with NAME
- * between them. A "--" before NAME ends the options for good. */
+ * between them. A "--" before NAME ends the options for good; behind a --lock-file it stands before the command. */
 static enum settings_result read_command_line(struct options *options, int argc, char **argv, struct why *why)
 {
     int name = option_words_read(&options->settings, argc, argv, false, why);
     if (name < 0)
         return wrong_words(name);
+    bool is_over = strcmp(argv[name - 1], "--") == 0, needs_name = name_of_lock_file(&options->settings) == NULL || has_action(&options->settings);
     if (name == argc)
         return SETTINGS_OK;
-    options->name = argv[name];
-    int command = name + 1;
-    if (strcmp(argv[name - 1], "--") != 0) {
+    int command = is_over && !needs_name ? name : name + 1;
+    options->name = command > name ? argv[name] : NULL;
+    if (!is_over) {
         int words = option_words_read(&options->settings, argc - name, argv + name, true, why);
         if (words == WORDS_WRONG)
             habits_name_is_command(options->name, why);
@@ -383,6 +408,8 @@ static enum settings_result read_all(struct options *options, int argc, char **a
         *why = action_why;
         result = action_result;
     }
+    if (options->name == NULL && options->action != ACTION_LIST && options->action != ACTION_CURRENT)
+        options->name = name_of_lock_file(&options->settings);
     if (result == SETTINGS_OK)
         result = options_check_words(options, why);
     if (result != SETTINGS_OK)

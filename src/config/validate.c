@@ -221,6 +221,8 @@ enum settings_result options_check(struct options *options, struct why *why)
         result = check_hash(options, why);
     if (result != SETTINGS_OK)
         return result;
+    if (options->ttl.ns >= DURATION_FOREVER.ns && options->lock_file == NULL)
+        return disagree(options, OPT_TTL, "infinity is for a --lock-file, which its process holds; any other lock has an end, at most 30d away", why);
     if (options->hold_at_least.ns > options->ttl.ns)
         return disagree(options, OPT_HOLD_AT_LEAST, "it must not be longer than the lease (--ttl)", why);
     if (options->nonblock) {

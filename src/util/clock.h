@@ -21,6 +21,8 @@ struct deadline {
 };
 
 #define DEADLINE_NEVER ((struct deadline){INT64_MAX})
+/* As good as no end, and far from any overflow: 100 years. */
+#define DURATION_FOREVER DURATION_S(3155760000)
 #define DURATION_ZERO ((struct duration){0})
 #define DURATION_MS(n) ((struct duration){(n) * NS_PER_MS})
 #define DURATION_S(n) ((struct duration){(n) * NS_PER_S})

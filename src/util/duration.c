@@ -131,6 +131,10 @@ char *duration_format(struct duration d, char *text, size_t size)
     int64_t ms = d.ns / NS_PER_MS;
     size_t used = 0;
     text[0] = '\0';
+    if (d.ns >= DURATION_FOREVER.ns) {
+        snprintf(text, size, "infinity");
+        return text;
+    }
     for (size_t i = sizeof units / sizeof *units; i-- > 0 && used < size;) {
         int64_t count = ms / units[i].ms;
         if (count == 0)

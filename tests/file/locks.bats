@@ -461,3 +461,25 @@ holder_is_found() {
     equals "$status" 77
     [ ! -e "$T/ran" ]
 }
+
+@test "--lock-file needs no NAME: it is the path, and may be held without an end" {
+    local file=$T/exact
+    fails_with 0 "^$file ran$" dlock --lock-file="$file" -- sh -c 'echo "$DLOCK_NAME ran"'
+    fails_with 0 "^$file$" dlock --lock-file="$file" -c 'echo $DLOCK_NAME'
+    fails_with 0 '^job$' dlock --lock-file="$file" job -- sh -c 'echo $DLOCK_NAME'
+    fails_with 1 "^$file: free" dlock --status --lock-file="$file"
+    fails_with 64 'no command given' dlock --lock-file="$file" --
+    fails_with 64 "--lock-file: '': the path is empty|no command given|no lock name" dlock --lock-file= -- touch "$T/ran"
+    fails_with 0 'ttl infinity .*ran' sh -c "dlock -v --lock-file='$file' --ttl=infinity -- echo ran 2>&1 | tr '\n' ' '"
+    hold held
+    dlock --lock-file="$file" -t infinity -- "$T/held.sh" >"$T/said" 2>&1 3>&- 4>&- &
+    echo $! >"$T/holder.pid"
+    wait_until 10 test -e "$T/held"
+    fails_with 1 '' flock -n "$file" true
+    fails_with 75 "^dlock: $file: held by " dlock -v -n --lock-file="$file" -- true
+    end_hold
+    wait "$(cat "$T/holder.pid")"
+    equals "$(cat "$T/said")" ''
+    fails_with 64 '--ttl: infinity is for a --lock-file' dlock --ttl=infinity job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
