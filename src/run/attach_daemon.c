@@ -256,7 +256,7 @@ static void start_watch(struct guard *guard)
         .heartbeat = &guard->no_heartbeat,
         .notify = &guard->lock->out->notify,
     };
-    if (watch_start(&guard->watch, &plan, &why) != LOCK_OK)
+    if (watch_open(&guard->watch, &plan, &why) != LOCK_OK || watch_start(&guard->watch, &why) != LOCK_OK)
         refuse(guard, why.text, 0);
 }
 
@@ -280,6 +280,7 @@ __attribute__((noreturn)) static void guard_run(struct acquisition *lock, const 
     else
         lock->lease.hold = deadline_now(); /* nothing has been done under it */
     guard.end.state = watch_stop(&guard.watch);
+    watch_close(&guard.watch);
     if (wanted && guard.end.phase == RUNNING)
         lease_end_judge(&guard.end);
     close_guard(&guard);

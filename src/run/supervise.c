@@ -1,7 +1,8 @@
 /* The watch thread starts when the command has run for a moment. For one that
  * is over at once it would cost more than all the rest: a thread, two round
  * trips to Redis, and 15 ms for closing an inotify descriptor. What happened
- * before it started it finds in its first look.
+ * before it started it finds in its first look. Its descriptors are open before
+ * the command is started: if there are too few, nothing is run.
  *
  * One loop: signals, news from the watch thread, the guard and the command's
  * heartbeat, and a timer on the boot clock, which goes off at once after a
@@ -59,15 +60,7 @@ static void start_watch(struct run *run)
     if (!child_guard_orphans(&run->child))
         say_warning(run->plan->out, "cannot start the process that would kill what the command has started if dlock is killed: %s",
                     strerror(errno));
-    struct watch_plan plan = {
-        .backend = run->plan->backend,
-        .lease = run->plan->lease,
-        .grace = run->plan->grace,
-        .heartbeat = run->plan->heartbeat,
-        .notify = &run->plan->out->notify,
-    };
-    enum lock_result result = watch_start(&run->watch, &plan, &outcome->error);
-    if (result == LOCK_OK) {
+    if (watch_start(&run->watch, &outcome->error) == LOCK_OK) {
         run->watch_at = DEADLINE_NEVER;
         return;
     }
@@ -209,7 +202,15 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         return;
     }
     run.job = (struct job_control){.signals = plan->signals, .out = plan->out};
-    outcome->started = child_start(&run.child, plan->argv, plan->signals, plan->tree, &outcome->error) == LOCK_OK;
+    struct watch_plan watch = {
+        .backend = plan->backend,
+        .lease = plan->lease,
+        .grace = plan->grace,
+        .heartbeat = plan->heartbeat,
+        .notify = &plan->out->notify,
+    };
+    bool ready = watch_open(&run.watch, &watch, &outcome->error) == LOCK_OK;
+    outcome->started = ready && child_start(&run.child, plan->argv, plan->signals, plan->tree, &outcome->error) == LOCK_OK;
     if (outcome->started) {
         /* The first heartbeat may come at once, and starts nothing by itself. */
         run.watch_at = plan->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);
@@ -227,5 +228,6 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         outcome->exec_error = run.child.exec_error;
         child_close(&run.child);
     }
+    watch_close(&run.watch);
     close(run.timer_fd);
 }

@@ -266,18 +266,9 @@ static void *watch_thread(void *data)
     return NULL;
 }
 
-static void close_fds(const struct watch *watch)
+enum lock_result watch_open(struct watch *watch, const struct watch_plan *plan, struct why *why)
 {
-    if (watch->news_fd >= 0)
-        close(watch->news_fd);
-    if (watch->quit_fd >= 0)
-        close(watch->quit_fd);
-    if (watch->beat_fd >= 0)
-        close(watch->beat_fd);
-}
-
-enum lock_result watch_start(struct watch *watch, const struct watch_plan *plan, struct why *why)
-{
+    bool beats = plan->heartbeat->fd >= 0;
     *watch = (struct watch){
         .backend = plan->backend,
         .lease = *plan->lease,
@@ -286,16 +277,32 @@ enum lock_result watch_start(struct watch *watch, const struct watch_plan *plan,
         .notify = plan->notify,
         .news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
         .quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
-        .beat_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+        .beat_fd = beats ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1,
+        .mutex = PTHREAD_MUTEX_INITIALIZER,
         .state = {.verdict = WATCH_HELD, .deadline = plan->lease->deadline, .set = plan->lease->set},
     };
-    bool opened = watch->news_fd >= 0 && watch->quit_fd >= 0 && watch->beat_fd >= 0;
-    int error = !opened ? errno : pthread_mutex_init(&watch->mutex, NULL);
-    if (error == 0)
-        error = thread_start(&watch->thread, watch_thread, watch);
+    if (watch->news_fd >= 0 && watch->quit_fd >= 0 && (watch->beat_fd >= 0 || !beats))
+        return LOCK_OK;
+    why_set(why, "cannot prepare the watch of the lease: %s", strerror(errno));
+    watch_close(watch);
+    return LOCK_SYSTEM;
+}
+
+void watch_close(struct watch *watch)
+{
+    int *const fds[] = {&watch->news_fd, &watch->quit_fd, &watch->beat_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
+        if (*fds[i] >= 0)
+            close(*fds[i]);
+        *fds[i] = -1;
+    }
+}
+
+enum lock_result watch_start(struct watch *watch, struct why *why)
+{
+    int error = thread_start(&watch->thread, watch_thread, watch);
     if (error == 0)
         return LOCK_OK;
-    close_fds(watch);
     why_set(why, "cannot start the thread that watches the lease: %s", strerror(error));
     return LOCK_SYSTEM;
 }
@@ -320,7 +327,5 @@ struct watch_state watch_stop(struct watch *watch)
     atomic_store(&watch->quit, true); /* for a thread that cannot poll */
     tell(watch->quit_fd);
     pthread_join(watch->thread, NULL);
-    pthread_mutex_destroy(&watch->mutex);
-    close_fds(watch);
     return watch->state;
 }

@@ -52,9 +52,14 @@ struct watch_plan {
     const struct notify *notify;       /* to pass on what is found there */
 };
 
+/* Opens all that it needs, so that later only the thread can be missing; what it points to
+ * stays where it is. LOCK_OK; LOCK_SYSTEM with *why set, and nothing is open. */
+enum lock_result watch_open(struct watch *watch, const struct watch_plan *plan, struct why *why);
+void watch_close(struct watch *watch);
+
 /* Starts the thread, which has the backend for itself until watch_stop().
  * LOCK_OK; LOCK_SYSTEM with *why set. */
-enum lock_result watch_start(struct watch *watch, const struct watch_plan *plan, struct why *why);
+enum lock_result watch_start(struct watch *watch, struct why *why);
 
 /* What is known at this moment; drains news_fd. */
 struct watch_state watch_read(struct watch *watch);

@@ -144,6 +144,23 @@ load backend
     equals "$status" 124
 }
 
+@test "with too few descriptors the command is not run at all, rather than stopped a moment later" {
+    local limit status ran=0
+    for limit in {8..20}; do
+        status=0
+        (ulimit -n "$limit"; exec dlock job -- sh -c "touch $T/ran$limit; sleep 0.2; touch $T/end$limit") 2>"$T/err" 3>&- 4>&- || status=$?
+        echo "limit $limit: $status, $(cat "$T/err")"
+        if [ -e "$T/ran$limit" ]; then
+            ran=$((ran + 1))
+            equals "$status" 0
+            [ -e "$T/end$limit" ]
+        else
+            [ "$status" -ne 0 ]
+        fi
+    done
+    [ "$ran" -gt 0 ]
+}
+
 @test "a stderr that the command fills while dlock writes to it does not put off the stop: pipe, socket, terminal" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     LD_PRELOAD='' run timeout -s KILL 60 python3 - <<'P'
