@@ -25,7 +25,7 @@ load backend
     fails_with 124 'the lease, last set to (20|19)s, ends in 1[0-9]s.*; stopping the command with SIGTERM \(--grace=30s is no shorter\)' \
         dlock -t 1h --grace=30s job -- sh -c 'dlock --extend --ttl=20 && exec sleep 60'
     within 10000 "$start"
-    fails_with 124 'the lease, last set to (2s|1s[0-9]+ms), ends in 1s?[0-9]+ms; stopping the command with SIGTERM$' \
+    fails_with 124 'the lease, last set to (2|1\.[0-9])s, ends in (1\.[0-9]s|1s|[0-9]+ms); stopping the command with SIGTERM$' \
         dlock -t 1h --grace=1500ms job -- sh -c 'dlock --extend --ttl=2 && exec sleep 60'
 }
 
