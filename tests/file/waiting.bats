@@ -149,6 +149,31 @@ soon() { [ "$1" -lt $((SANITIZED ? 20000 : 2400)) ] || { echo "took $1 ms" >&2; 
     equals "$(files)" 0
 }
 
+@test "however many waiters in front are frozen, the lock is free for five seconds at most" {
+    local i start how
+    for how in TERM KILL; do
+        rm -f "$T"/a "$T"/a.*
+        : >"$T/order"
+        share a job && holds a
+        for i in {1..5}; do queue "$i"; done
+        hold last
+        share last job
+        wait_until 10 waiting 6
+        for i in {1..5}; do kill -STOP "$(pid_of "$i")"; done
+        for i in {1..5}; do wait_until 10 is_frozen "$i"; done
+        start=$(now)
+        kill "-$how" "$(pid_of a)"
+        wait_until 30 test -e "$T/last"
+        within $((SANITIZED ? 20000 : 7500)) "$start"
+        for i in {1..5}; do kill -CONT "$(pid_of "$i")"; done
+        leave last
+        for i in {1..5}; do wait "$(pid_of "$i")"; done
+        rm -f "$T"/last "$T"/last.*
+        equals "$(wc -l <"$T/order")" 5
+        equals "$(files)" 0
+    done
+}
+
 @test "waiters that are killed, the head and others, are passed over at once" {
     local i start
     share a job && holds a

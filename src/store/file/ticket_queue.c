@@ -38,7 +38,9 @@
 #define BLOCK (INT64_C(1) << 22)
 _Static_assert(BLOCK > LOCK_PLACES_MOST + 3, "each kind of ticket must have bytes of its own");
 
-static const struct duration turn = {2 * NS_PER_S};
+/* Since it was the head's turn: when the head loses it, the one behind it, and all others. */
+static const struct duration turns[] = {{2 * NS_PER_S}, {2750 * NS_PER_MS}, {3 * NS_PER_S}};
+enum { TURNS = sizeof turns / sizeof *turns };
 
 /* --- tickets --------------------------------------------------------------- */
 
@@ -155,43 +157,57 @@ void lock_queue_alive(struct lock_entry *entry, const struct ticket *own)
         (void)write_turn(entry, word, own->number, false, now_ms()); /* or at the next try */
 }
 
-struct deadline lock_queue_turn_end(const struct lock_entry *entry, const struct ticket *head)
+static struct duration turn_of(int place)
 {
-    uint64_t word;
-    struct turn known = read_turn(entry, &word);
-    if (known.lost || !known.room || known.number != head->number)
-        return DEADLINE_NEVER;
-    return deadline_plus(deadline_minus(deadline_now(), since(&known)), turn);
+    return turns[place < TURNS ? place : TURNS - 1];
 }
 
-/* Whether the head, which keeps out who asks, has lost its turn. */
-static bool judge(struct lock_entry *entry, const struct ticket *head, const struct lock_survey *survey)
+struct deadline lock_queue_turn_end(const struct lock_file *file, const struct lock_entry *entry, const struct ticket *own)
 {
     uint64_t word;
     struct turn known = read_turn(entry, &word);
-    bool room = lock_survey_has_room(survey, head->mode, head->slots);
-    if (head->number < floor_of(&known))
-        return true;
-    if (known.number != head->number || known.room != room) {
-        (void)write_turn(entry, word, head->number, room, now_ms());
-        return false;
-    }
-    return since(&known).ns >= turn.ns && write_turn(entry, word, head->number, false, 0);
+    struct ticket before;
+    int64_t from = known.number;
+    int count = 0;
+    if (known.lost || !known.room)
+        return DEADLINE_NEVER;
+    for (; count < TURNS && find_first(file, from, own->number, &before); count++)
+        from = before.number + 1;
+    return count > 0 ? deadline_plus(deadline_minus(deadline_now(), since(&known)), turn_of(count - 1)) : DEADLINE_NEVER;
+}
+
+/* Whether the turn of one behind the head goes by that of the head: there has been room
+ * for both since then. */
+static bool goes_along(const struct turn *known, const struct ticket *head, const struct ticket *behind)
+{
+    bool same_kind = behind->mode == head->mode && behind->slots == head->slots;
+    return known->room && (head->mode == MODE_EXCLUSIVE || same_kind);
 }
 
 bool lock_queue_lets(const struct lock_file *file, struct lock_entry *entry, const struct ticket *own,
                      const struct lock_survey *survey)
 {
-    struct ticket head;
+    struct ticket head = {0}, next;
     uint64_t word;
     struct turn known = read_turn(entry, &word);
     int64_t from = floor_of(&known), to = own->number > 0 ? own->number : NUMBERS;
-    while (find_first(file, from, to, &head)) {
-        if (!judge(entry, &head, survey))
+    int place = 0;
+    for (; find_first(file, from, to, &next); place++, from = next.number + 1) {
+        if (place == 0) {
+            bool room = lock_survey_has_room(survey, next.mode, next.slots);
+            head = next;
+            if (known.lost || known.number != head.number || known.room != room) {
+                (void)write_turn(entry, word, head.number, room, now_ms());
+                return false;
+            }
+        } else if (!goes_along(&known, &head, &next)) {
+            (void)write_turn(entry, word, from - 1, false, 0); /* its own turn begins with the next who asks */
             return false;
-        from = head.number + 1;
+        }
+        if (since(&known).ns < turn_of(place).ns)
+            return false;
     }
-    return true;
+    return place == 0 || write_turn(entry, word, from - 1, false, 0);
 }
 
 /* --- joining and leaving --------------------------------------------------- */

@@ -34,7 +34,7 @@ bool lock_queue_passed_over(const struct lock_entry *entry, const struct ticket 
 
 /* Whether nobody who waits comes before this one (its number 0: it does not wait;
  * then all do), for whom there is room. Whoever does is noted for its two
- * seconds, and passed over once they are up. */
+ * seconds, and passed over once they are up, with those behind it soon after. */
 bool lock_queue_lets(const struct lock_file *file, struct lock_entry *entry, const struct ticket *own,
                      const struct lock_survey *survey);
 
@@ -45,9 +45,9 @@ void lock_queue_alive(struct lock_entry *entry, const struct ticket *own);
 bool lock_queue_before(const struct lock_file *file, const struct lock_entry *entry, const struct ticket *own,
                        struct ticket *before);
 
-/* When the head loses its turn; DEADLINE_NEVER where it is not noted that it is
- * its turn. */
-struct deadline lock_queue_turn_end(const struct lock_entry *entry, const struct ticket *head);
+/* When all before this one have lost their turn, if none of them acts; DEADLINE_NEVER
+ * where it is not noted that it is the head's turn. */
+struct deadline lock_queue_turn_end(const struct lock_file *file, const struct lock_entry *entry, const struct ticket *own);
 
 /* Waits, without end, until this one has left. 0, or an errno: EINTR where a
  * signal has come. */

@@ -11,8 +11,10 @@
  * is killed closes it first, and then the kernel unlocks it, at once if it has a
  * processor; so the head asks a few more times.
  *
- * What is not told of: the head is frozen. The one behind it looks at it every second,
- * and the others, who may stand behind more of them, now and then. */
+ * What is not told of: the head is frozen, and maybe others behind it. So everyone looks
+ * every two seconds, and the one behind the head every second: whoever finds that it is
+ * the head's turn comes again when all before it have lost theirs. That is 3 s later at
+ * most, so that a lock is free for 5 s at most, whatever is frozen. */
 #include "store/file/waiter.h"
 
 /* How long after it was rung for the head asks once more. */
@@ -22,7 +24,7 @@ static const struct duration after_ring[] = {
 enum { RINGS_MOST = sizeof after_ring / sizeof *after_ring };
 
 /* How far apart to ask: near the head, behind, and where nobody calls. */
-static const struct duration poll_near = {1 * NS_PER_S}, poll_behind = {5 * NS_PER_S}, poll_alone = {200 * NS_PER_MS};
+static const struct duration poll_near = {1 * NS_PER_S}, poll_behind = {1800 * NS_PER_MS}, poll_alone = {200 * NS_PER_MS};
 
 static struct call uncalled(const char *cannot)
 {
@@ -73,10 +75,9 @@ static struct call wait_behind(struct file_waiter *waiter, const struct lock_fil
             return uncalled("a thread that waits cannot be started");
     }
     struct call call = {.fd = waiter->behind.over_fd, .by = DEADLINE_NEVER, .poll_most = poll_behind};
-    if (lock_queue_before(file, entry, before, &other))
-        return call;
-    struct deadline turn_end = lock_queue_turn_end(entry, before);
-    call.poll_most = poll_near;
+    if (!lock_queue_before(file, entry, before, &other))
+        call.poll_most = poll_near;
+    struct deadline turn_end = lock_queue_turn_end(file, entry, &waiter->ticket);
     if (!deadline_passed(turn_end))
         call.by = turn_end;
     return call;
