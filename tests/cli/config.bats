@@ -36,40 +36,6 @@ ttl() { dlock "$@" -- sh -c 'echo $DLOCK_LOCK_TTL'; }
     equals "$(ttl job)" 51
 }
 
-@test "sections apply to the names that match their glob, later ones last" {
-    cat >>"$CONF" <<'C'
-[lock cron:*]
-ttl = 61
-[lock cron:n*]
-ttl = 62
-C
-    equals "$(ttl cron:x)" 61
-    equals "$(ttl cron:nightly)" 62
-    equals "$(ttl other)" 3600
-}
-
-@test "a key above the sections does not undo one in them, wherever it stands" {
-    printf '[lock job]\nttl = 62\n[lock other]\nttl=63\n' >>"$CONF"
-    equals "$(ttl job)" 62
-}
-
-@test "comments, blanks, indentation and quotes of the file are as in the manual" {
-    printf '# comment\n; comment\n\n   ttl   =   71   ; inline\n  \t stop-signal = USR1\n' >>"$CONF"
-    equals "$(ttl job)" 71
-}
-
-@test "flags are yes or no" {
-    printf 'nonblock = yes\nverbose = on\n' >>"$CONF"
-    hold_lock job -q
-    fails_with 75 'held by' dlock job true
-    printf 'backend = file\nnonblock = no\nwait = 0.1\n' >"$CONF"
-    run dlock job true
-    [ "$status" -eq 75 ]
-    printf 'backend = file\nnonblock = perhaps\n' >"$CONF"
-    fails_with 78 "dlock.conf:2: nonblock: 'perhaps': it must be yes or no" dlock other true
-    DLOCK_NONBLOCK=2 fails_with 78 "DLOCK_NONBLOCK: '2': it must be yes or no|dlock.conf:2" dlock other true
-}
-
 # waits_as WANTED COMMAND...: what it says of a lock that is held tells whether it has waited.
 waits_as() {
     local wanted=$1
@@ -127,40 +93,12 @@ waits_as() {
     wait "$HOLDER"
 }
 
+# What is right and wrong in a file is in tests/unit/test_options.c.
 @test "a wrong file: exit 78 with file, line and key; nothing run" {
-    local text pattern
-    while IFS='|' read -r text pattern; do
-        printf 'backend = file\n%b\n' "$text" >"$CONF"
-        fails_with 78 "^dlock: job: $CONF:$pattern" dlock job touch "$T/ran"
-        [ ! -e "$T/ran" ]
-    done <<'C'
-nosuch = 1|2: nosuch: unknown key; the long options
-tll = 5|2: tll: unknown key; did you mean ttl\?
-lock_dri = x|2: lock_dri: unknown key; did you mean lock-dir\?
-statsu = 1|2: statsu: unknown key; the long options
-help = yes|2: help: unknown key
-command = rm|2: command: unknown key
-t = 5|2: t: unknown key
-ttl = soon|2: ttl: 'soon': it is not a number
-ttl =|2: ttl: '': it is empty
-just words|2: this is neither KEY = VALUE
-[lock]\nttl = 5|2: \[lock\]: unknown section; \[lock GLOB\]
-[lock ]\nttl = 5|2: \[lock \]: unknown section
-[other]\nttl = 5|2: \[other\]: unknown section
-[lock zzz]\n\n[locks b]|4: \[locks b\]: unknown section
- []\n[lock job]|2: \[\]: unknown section
-[lock x\nttl = 5|2: this is neither
-[lock ggggggggggggggggggggggggggggggggggggggggggggg]\nttl = 5|2: the GLOB of a section cannot be longer than 44 bytes
-[lock zzz]\nnosuch = 5|3: nosuch: unknown key
-[lock [ab]]\nttl = 5|2: the GLOB of a section cannot hold brackets
-C
-}
-
-@test "a byte order mark before the first line is passed over, and hides no section" {
-    printf '\xef\xbb\xbf[lock job]\nttl = 81\n' >"$CONF"
-    equals "$(ttl --backend=file job)" 81
-    printf '\xef\xbb\xbf[locks b]\n' >"$CONF"
-    fails_with 78 "$CONF:1: \[locks b\]: unknown section" dlock --backend=file job touch "$T/ran"
+    printf 'backend = file\ntll = 5\n' >"$CONF"
+    fails_with 78 "^dlock: job: $CONF:2: tll: unknown key; did you mean ttl\?$" dlock job touch "$T/ran"
+    printf 'backend = file\n[lock zzz]\n\n[locks b]\n' >"$CONF"
+    fails_with 78 "^dlock: job: $CONF:4: \[locks b\]: unknown section" dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -207,11 +145,6 @@ C
     DLOCK_GRACE=2h fails_with 78 'DLOCK_GRACE: it must be shorter than the lease' dlock job touch "$T/ran"
     DLOCK_REDIS=foo://bar DLOCK_BACKEND=redis fails_with 78 'DLOCK_REDIS: foo:// is none of the schemes; redis://' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
-}
-
-@test "a variable set to nothing counts as unset, and unknown ones are passed over" {
-    DLOCK_TTL= DLOCK_NOSUCH=1 DLOCK_HELP=1 DLOCK_COMMAND=x run dlock job -- sh -c 'echo $DLOCK_LOCK_TTL'
-    equals "$output" 3600
 }
 
 @test "every option that may stand in a file may stand in the environment, and the other way round" {

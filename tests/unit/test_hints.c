@@ -39,6 +39,8 @@ TEST(test_near)
         {"nonb", "--nonblock", "nonblock"}, /* and not its aliases as well */
         {"graec", "--grace", "grace"},
         {"gracex", "--grace", "grace"},
+        {"waet", "--wait", "wait"},
+        {"wxyt", NULL, NULL}, /* one letter in four */
         {"xyzzy", NULL, NULL},
         {"h", NULL, NULL},
         {"s", NULL, NULL},

@@ -1,10 +1,13 @@
-/* Options: what a line of words and the environment mean together, and what is refused. */
+/* Options: what a line of words, the environment and a file mean together, and what is
+ * refused. */
 #include "read_options.h"
 
 #include "util/duration.h"
 #include "util/signames.h"
 
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 static const char *const actions[] = {
     [ACTION_RUN] = "run",         [ACTION_ACQUIRE] = "acquire",
@@ -237,7 +240,7 @@ TEST(test_environment)
         const char *variables, *words, *shown;
     } rows[] = {
         {"TTL=5", "job true", "run name=job command=true ttl=5s"},
-        {"TTL=", "job true", "run name=job command=true"}, /* as if it were not there */
+        {"TTL= NOSUCH=1", "job true", "run name=job command=true"}, /* as if they were not there */
         {"TTL=5", "-t 6 job true", "run name=job command=true ttl=6s"},
         {"SHARED=yes", "job true", "run name=job command=true mode=shared"},
         {"SHARED=on", "-x job true", "run name=job command=true"},
@@ -281,6 +284,94 @@ TEST(test_wrong_environment)
         read_options(&line, row->variables, row->words);
         row_int(row->variables, line.result, SETTINGS_BAD_CONFIG);
         row_has(row->variables, line.why.text, row->why);
+        options_free(&line.options);
+    }
+}
+
+static char config_path[32];
+
+/* With a configuration file of this text. */
+static void read_with_file(const char *text, const char *words)
+{
+    static int fd = -1;
+    char variables[64];
+    if (fd < 0)
+        fd = memfd_create("config", MFD_CLOEXEC);
+    assert_true(fd >= 0 && fchmod(fd, 0600) == 0 && ftruncate(fd, 0) == 0);
+    assert_int_equal(pwrite(fd, text, strlen(text), 0), strlen(text));
+    snprintf(config_path, sizeof config_path, "/proc/self/fd/%d", fd);
+    snprintf(variables, sizeof variables, "CONFIG=%s", config_path);
+    read_options(&line, variables, words);
+}
+
+TEST(test_files)
+{
+    static const struct {
+        const char *text, *words, *shown;
+    } rows[] = {
+        {"", "job true", "run name=job command=true"},
+        {"ttl = 5", "job true", "run name=job command=true ttl=5s"},
+        {"ttl = 5", "-t 6 job true", "run name=job command=true ttl=6s"},
+        {"ttl=5\nttl=6\n", "job true", "run name=job command=true ttl=6s"},
+        {"# x\n; y\n\n   ttl   =   71   ; inline\n  \t stop-signal = USR1\n", "job true",
+         "run name=job command=true ttl=1m11s signal=SIGUSR1"},
+        {"\xEF\xBB\xBF[lock job]\nttl = 81\n", "job true", "run name=job command=true ttl=1m21s"},
+        {"shared = yes\ntree = on\n", "job true", "run name=job command=true mode=shared tree"},
+        {"tree = yes\n[lock job]\ntree = no\n", "job true", "run name=job command=true"},
+        {"[lock cron:*]\nttl = 61\n[lock cron:n*]\nttl = 62\n", "cron:x true", "run name=cron:x command=true ttl=1m1s"},
+        {"[lock cron:*]\nttl = 61\n[lock cron:n*]\nttl = 62\n", "cron:n true", "run name=cron:n command=true ttl=1m2s"},
+        {"[lock cron:*]\nttl = 61\n", "other true", "run name=other command=true"},
+        {"ttl = 1\n[lock job]\nttl = 2\n[lock other]\nttl=3\n", "job true", "run name=job command=true ttl=2s"},
+        {"[lock j?b]\nttl = 2\n", "job true", "run name=job command=true ttl=2s"},
+        {"nonblock = yes\nwait = 5\n", "job true", "run name=job command=true wait=5s"},
+        {"wait = 5\nnonblock = yes\n", "job true", "run name=job command=true wait=0"},
+        {"conflict-exit-code = 0\n", "--acquire job", "acquire name=job"},
+        {"tree = yes\n", "--status job", "status name=job tree"}, /* meant for others */
+    };
+    FOR_ROWS(row, rows) {
+        read_with_file(row->text, row->words);
+        row_text(row->text, line.why.text, "");
+        row_text(row->text, show(&line.options), row->shown);
+        options_free(&line.options);
+    }
+}
+
+TEST(test_wrong_files)
+{
+    static const struct {
+        const char *text, *why; /* behind the path */
+    } rows[] = {
+        {"nosuch = 1", "1: nosuch: unknown key; the long options"},
+        {"\n\ntll = 5", "3: tll: unknown key; did you mean ttl?"},
+        {"lock_dri = x", "1: lock_dri: unknown key; did you mean lock-dir?"},
+        {"statsu = 1", "1: statsu: unknown key; the long options"},
+        {"help = yes", "1: help: unknown key"},
+        {"command = rm", "1: command: unknown key"},
+        {"t = 5", "1: t: unknown key"},
+        {"ttl = soon", "1: ttl: 'soon': it is not a number"},
+        {"ttl =", "1: ttl: '': it is empty"},
+        {"ttl = 99ms", "1: ttl: '99ms': a lease lasts from"},
+        {"ttl = 5\ngrace = 6", "2: grace: it must be shorter than the lease (--ttl)"},
+        {"nonblock = perhaps", "1: nonblock: 'perhaps': it must be yes or no"},
+        {"stop-signal = NOSUCH", "1: stop-signal: 'NOSUCH': no such signal"},
+        {"just words", "1: this is neither KEY = VALUE"},
+        {"[lock]\nttl = 5", "1: [lock]: unknown section; [lock GLOB]"},
+        {"[lock ]\nttl = 5", "1: [lock ]: unknown section"},
+        {"[other]\nttl = 5", "1: [other]: unknown section"},
+        {"[lock zzz]\n\n[locks b]", "3: [locks b]: unknown section"},
+        {" []\n[lock job]", "1: []: unknown section"},
+        {"[lock x\nttl = 5", "1: this is neither"},
+        {"[lock ggggggggggggggggggggggggggggggggggggggggggggg]\nttl = 5", "1: the GLOB of a section cannot be longer than 44 bytes"},
+        {"[lock zzz]\nnosuch = 5", "2: nosuch: unknown key"}, /* though it is not for this name */
+        {"[lock [ab]]\nttl = 5", "1: the GLOB of a section cannot hold brackets"},
+        {"\xEF\xBB\xBF[locks b]\n", "1: [locks b]: unknown section"},
+    };
+    char wanted[256];
+    FOR_ROWS(row, rows) {
+        read_with_file(row->text, "job true");
+        row_int(row->text, line.result, SETTINGS_BAD_CONFIG);
+        snprintf(wanted, sizeof wanted, "%s:%s", config_path, row->why);
+        row_has(row->text, line.why.text, wanted);
         options_free(&line.options);
     }
 }
@@ -445,6 +536,8 @@ int main(void)
         ENTRY("the values of options, and which of two counts", test_values),
         ENTRY("the environment sets what the command line does not", test_environment),
         ENTRY("a wrong variable is named", test_wrong_environment),
+        ENTRY("a file sets what neither does, by sections", test_files),
+        ENTRY("a wrong line of a file is named", test_wrong_files),
         ENTRY("a wrong value: the option, the text, what is right; before NAME and behind it", test_wrong_values),
         ENTRY("words and options that are not for this action, or not together", test_wrong_words),
         ENTRY("logins are blotted where ps(1) would show them, the command's words stay", test_logins),
