@@ -104,7 +104,7 @@ waits_as() {
 
 @test "a wrong URL in a file is an error of the file" {
     echo 'redis = http://x' >"$CONF"
-    fails_with 78 "$CONF:1: redis: it begins with none of the schemes; redis://" dlock job touch "$T/ran"
+    fails_with 78 "$CONF:1: redis: http:// is none of the schemes; redis://" dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 

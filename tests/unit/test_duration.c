@@ -133,7 +133,7 @@ TEST(test_format)
         {5400 * NS_PER_S, "1h30m"},
         {86400 * NS_PER_S, "1d"},
         {90061 * NS_PER_S + NS_PER_MS, "1d1h1m1s1ms"},
-        {INT64_MAX, "106751d23h47m16s854ms"},
+        {INT64_C(3155759999) * NS_PER_S, "36524d23h59m59s"},
     };
     char text[DURATION_TEXT_SIZE];
     FOR_ROWS(row, rows) {
@@ -142,6 +142,7 @@ TEST(test_format)
         row_int(row->text, duration_parse(text, &d), DURATION_OK);
         row_int(row->text, d.ns, whole.ns);
     }
+    row_text("never", duration_format(DURATION_FOREVER, text, sizeof text), "infinity");
     row_text("no room", duration_format(DURATION_S(5400), text, 3), "1h");
 }
 
