@@ -28,9 +28,12 @@ class RedisClient:
         self.stream.close()
 
     def ask(self, *words):
+        self.send(*words)
+        return self.reply()
+
+    def send(self, *words):
         parts = [str(word).encode() for word in words]
         self.stream.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts))
-        return self.reply()
 
     def reply(self):
         line = self.replies.readline()

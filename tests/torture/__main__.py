@@ -116,7 +116,7 @@ def main():
         parse.error("the paths of dlock and of its tests' helpers are missing")
     options.dlock, helpers = os.path.abspath(options.dlock), os.path.abspath(options.helpers)
     options.worker = os.path.join(helpers, "stress_worker")
-    options.wall_clock = os.path.join(helpers, "fault_wall_clock.so")
+    options.wall_clock = os.environ["TORTURE_WALL_CLOCK"] = os.path.join(helpers, "fault_wall_clock.so")  # for stages too
     options.log = options.log and os.path.abspath(options.log)
     options.only = options.only.split(",") if options.only else []
     options.seed = options.seed or str(random.SystemRandom().randrange(10 ** 6))

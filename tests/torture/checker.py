@@ -40,7 +40,8 @@ class Checker:
         self.wrong, self.counts = self.history.wrong, self.history.counts
         self.most_overrun = collections.defaultdict(lambda: float("-inf"))
         self.late = Lateness(())
-        self.wall_backends = set()
+        self.clocks_set = set()  # stores whose fences' clock was set
+        self.longest_free = collections.defaultdict(float)
 
     def read(self, path):
         self.history.read(path)
@@ -64,7 +65,8 @@ class Checker:
         if not history.begun or not history.done:
             self.wrong.append(("", "the log is not complete"))
         self.late = Lateness(history.late)
-        self.wall_backends = {run.backend for run in history.runs.values() if run.wall}
+        self.clocks_set = {run.backend for run in history.runs.values() if run.wall and run.backend == "file"} | \
+            {window.backend for window in history.windows if window.sets_clock}
         locks = collections.defaultdict(list)
         for run in history.runs.values():
             locks[run.backend, run.lock].append(run)
@@ -148,25 +150,29 @@ class Checker:
         return late > 0 and second.start >= deadline - LATE_NEAR and \
             last - first.last_deadline <= SHORT_OVERLAP_MOST + 2 * late
 
-    @staticmethod
-    def deadline_known(first, second):
+    def fences_are_times(self, first, second):
+        """Whether the time between two takes is that between their fences."""
+        return first.backend != "file" and not any(
+            window.backend == first.backend and window.sets_clock and window.touches(first.spawned, second.start)
+            for window in self.history.windows)
+
+    def deadline_known(self, first, second):
         """When the lease of the first was over, as closely as that is known."""
         deadline = first.last_deadline
         # Fences of Redis are times: so long was it between the takes.
-        if first.backend != "file" and first.fence and second.fence > first.fence and not first.extended:
+        if first.fence and second.fence > first.fence and not first.extended and self.fences_are_times(first, second):
             deadline = min(deadline, second.start - (second.fence - first.fence) / 1e6 + first.ttl - first.drift)
         # A script may begin late after its take; but dlock has said that the lease was at its end.
         if first.how == "attach" and "the lease of" in first.said:
             deadline = min(deadline, first.spawned + first.ttl - first.drift)
         return deadline
 
-    @staticmethod
-    def started_late(run, other, last):
+    def started_late(self, run, other, last):
         """Whether the fences, which are times, show that the lease of `run` was over when the other took the lock.
 
         Its command was just starting then, on a machine that had kept it back for all of its lease, and was killed."""
-        return run.backend != "file" and run.status == 124 and run.fence and other.fence - run.fence >= \
-            1e6 * (run.ttl - run.drift) and last - run.start <= SHORT_OVERLAP_MOST
+        return run.status == 124 and run.fence and other.fence - run.fence >= 1e6 * (run.ttl - run.drift) and \
+            last - run.start <= SHORT_OVERLAP_MOST and self.fences_are_times(run, other)
 
     def machine_stalled(self, run):
         """Whether the machine kept somebody waiting for long while this run was there."""
@@ -250,7 +256,7 @@ class Checker:
         if any(not window.keeps_fences and window.touches(before.start, run.start) for window in windows):
             return True
         # An emptied store and a clock that steps back, both at once. (Locks may share a place in a table of fences.)
-        return run.backend in self.wall_backends and any(
+        return run.backend in self.clocks_set and any(
             window.forgets and window.touches(before.start - FORGOTTEN_TABLE, run.start) for window in windows)
 
 

@@ -130,7 +130,8 @@ def problem_without_command(checker, run):
     if "did not start in time" in run.said and run.exit - run.spawned >= GUARD_STARTS:
         return None
     if status == SERVICE_AWAY:
-        if any(text in run.said for text in TOO_SLOW) and checker.machine_stalled(run):
+        # A dlock that was frozen finds the time for its answer over.
+        if any(text in run.said for text in TOO_SLOW) and (run.freezes or checker.machine_stalled(run)):
             return None
         return "the service was said to be away, but no fault was on"
     if status > 128 and run.was_sent(status - 128):

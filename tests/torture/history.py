@@ -27,9 +27,14 @@ class Window:
         self.backend, self.fault = fields["backend"], fields["fault"]
         self.may_lose = fields.get("may_lose") == "1"
         self.forgets = fields.get("forgets") == "1"
+        self.back = float(fields.get("back", 0))  # seconds by which the store's clock may have been set back
         self.keeps_fences = fields.get("keeps_fences", "1") == "1"
         self.locks = None  # those that it was done to, where not to all of them
         self.may_give = {int(number) for number in fields.get("may_give", "69").split(",") if number}
+
+    @property
+    def sets_clock(self):
+        return self.fault.startswith("clock-")
 
     def touches(self, begin, end):
         return self.begin <= end and (self.end is None or self.end >= begin)
@@ -62,6 +67,7 @@ class Run:
         # Of a lock that several shared it is not known which of them had it then.
         self.shared_removals = []
         self.lost_to, self.earliest_take = [], spawned
+        self.longer = 0.0  # than the TTL: so long the store may keep it, since its clock was set back
 
     @property
     def drift(self):
@@ -81,16 +87,25 @@ class Run:
         return min([at for at in (ended, self.killed) if at is not None] + signaled, default=None)
 
     @property
+    def kept_until(self):
+        """The store keeps the lock no longer than this, if nobody releases it."""
+        taken_by = self.start if self.start is not None else self.exit
+        return max(taken_by, self.extended or 0) + self.ttl + self.longer
+
+    @property
     def held_until(self):
         """The lock was held or kept no longer than this, if it was ever taken."""
         if self.exit is None:
             return float("inf")
         gone = max(self.exit, self.until or 0)
         taken_by = self.start if self.start is not None else self.exit
-        left = self.killed is not None or self.freezes or self.signals or self.limited or self.how == "acquire" or \
+        return max(gone, self.kept_until if self.may_leave_it else 0, taken_by + self.hold + self.longer * bool(self.hold))
+
+    @property
+    def may_leave_it(self):
+        """Whether it may have taken the lock and not released it."""
+        return self.killed is not None or self.freezes or self.signals or self.limited or self.how == "acquire" or \
             (self.start is None and self.status != 75) or "release" in self.said
-        kept = max(taken_by, self.extended or 0) + self.ttl if left else 0
-        return max(gone, kept, taken_by + self.hold)
 
     def alive_at(self, stamp):
         self.until = max(self.until or 0, stamp)
@@ -145,6 +160,9 @@ class History:
                 run.freezes.append(Freeze(run.frozen_since, self.last))
             run.lost_to = [window for window in self.windows if window.may_lose and window.backend == run.backend and
                            (window.locks is None or run.lock in window.locks) and window.touches(run.spawned, run.exit if run.exit is not None else self.last)]
+            for window in self.windows:
+                if window.back and window.backend == run.backend and window.touches(run.spawned, run.held_until):
+                    run.longer += window.back
         self.late.sort()
 
     def read_line(self, line):
@@ -170,6 +188,8 @@ class History:
             self.last_open(fields).end = stamp
         elif event == "fault_only":
             self.last_open(fields).locks = set(fields["locks"].split(","))
+        elif event == "fault_loses":
+            self.last_open(fields).may_lose = True
         elif event == "fault_fails":
             self.counts[fields["backend"]]["failed fault: %s (%s)" % (fields["fault"], said)] += 1
         elif event == "fault_says":
@@ -235,6 +255,8 @@ class History:
         elif event == "freeze":
             run.frozen_since = stamp
         elif event == "thaw":
+            if run.frozen_since is None:
+                raise ValueError("it was not frozen")
             run.freezes.append(Freeze(run.frozen_since, stamp))
         elif event == "removed":
             run.removals.append(Removal(float(fields["before"]), stamp, fields.get("sure", "1") == "1"))

@@ -16,6 +16,8 @@ import threading
 BETWEEN_FAULTS = (60, 140)
 # So many in a row, then quiet: order and progress are judged where no fault has been for a while.
 ROW, QUIET = 12, 1200
+# Longer than a free lock may wait for one who does not come (order.py).
+FROZEN_LONG = 8.0
 # What Redis has at the key of a lock that several hold.
 SHARED = "dlock:shared"
 
@@ -77,13 +79,15 @@ class Faults(threading.Thread):
         stage, log = self.stage, self.campaign.log
         log("fault_begin", backend=stage.name, fault=word(fault.name), may_lose=int(fault.may_lose),
             may_give=",".join(str(number) for number in sorted({69} | set(stage.may_give.get(fault.name, ())))),
-            forgets=int(fault.name in getattr(stage, "forgets", ())),
+            forgets=int(fault.name in getattr(stage, "forgets", ())), back=stage.sets_back.get(fault.name, 0),
             keeps_fences=int(stage.fence_survives or not fault.may_lose))
         try:
-            stage.touched = None
+            stage.touched, stage.lost = None, False
             said = fault.begin(random.Random(seed))
             if stage.touched is not None:
                 log("fault_only", backend=stage.name, fault=word(fault.name), locks=",".join(stage.touched))
+            if stage.lost:
+                log("fault_loses", backend=stage.name, fault=word(fault.name))
             if said:
                 log("fault_says", backend=stage.name, said=said.replace("\n", " "))
             self.over.wait(seconds)
@@ -113,8 +117,8 @@ class Deeds:
         what, _, _, number = live.plan.chaos
         if live.ended:
             return
-        deed = {"kill": self.kill, "freeze": self.freeze, "blink": self.freeze, "remove": self.removals.put,
-                "overwrite": self.removals.put, "kill-command": self.signal_command, "signal-command": self.signal_command,
+        deed = {"kill": self.kill, "freeze": self.freeze, "freeze-long": self.freeze, "blink": self.freeze,
+                "remove": self.removals.put, "overwrite": self.removals.put, "kill-command": self.signal_command, "signal-command": self.signal_command,
                 "freeze-command": self.freeze_command, "signal": self.signal, "kill-tree": self.kill_tree,
                 "freeze-tree": self.freeze_tree}.get(what)
         if deed in (self.signal, self.signal_command):
@@ -133,6 +137,8 @@ class Deeds:
         self.at(self.campaign.now() + self.length(live), self.thaw, live)
 
     def length(self, live):
+        if live.plan.chaos[0] == "freeze-long":
+            return FROZEN_LONG
         return live.plan.ttl / 1000 + 0.2 if live.plan.chaos[0] in ("freeze", "freeze-tree") else \
             live.contender.rng.uniform(0.01, 0.15)
 

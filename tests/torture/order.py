@@ -6,6 +6,8 @@ APART = 0.25
 HEAD_LOST = 2.5
 # After a fault of the store those who wait have to reconnect; nobody may be overlooked for longer than a poll.
 AFTER_A_FAULT = 3.0
+# A free lock waits for somebody no longer than this, whatever was done to those who wait for it, or have had it.
+FREE_MOST = 5.0
 
 
 def judge(checker, runs, started, at_once):
@@ -16,13 +18,30 @@ def judge(checker, runs, started, at_once):
         judge_order(checker, started, calm)
     judge_holds(checker, started, at_once)
     judge_progress(checker, runs, started, calm, traits.progress)
+    judge_free(checker, runs, windows, max(FREE_MOST, traits.progress))
+
+
+def times_of(checker, windows):
+    """When a fault of the store may be in the way."""
+    for window in windows:
+        yield window.begin - checker.slack(window.begin), window.end + AFTER_A_FAULT + window.back
+
+
+def merge(times):
+    merged = []
+    for begin, end in sorted(times):
+        if merged and begin <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([begin, end])
+    return merged
 
 
 class Calm:
     """When nothing was done to a lock that could change the order of those who wait for it."""
 
     def __init__(self, checker, runs, windows):
-        self.times = [(window.begin - checker.slack(window.begin), window.end + AFTER_A_FAULT) for window in windows]
+        self.times = list(times_of(checker, windows))
         for run in runs:
             since = run.spawned
             if run.disturbed or run.wall:
@@ -31,16 +50,7 @@ class Calm:
                     self.times.append((run.killed, run.held_until + HEAD_LOST))
             if run.hold:
                 self.times.append((since, run.held_until + checker.slack(run.exit or since)))
-        self.merge()
-
-    def merge(self):
-        merged = []
-        for begin, end in sorted(self.times):
-            if merged and begin <= merged[-1][1]:
-                merged[-1][1] = max(merged[-1][1], end)
-            else:
-                merged.append([begin, end])
-        self.times = merged
+        self.times = merge(self.times)
 
     def during(self, begin, end):
         return not any(since <= end and until >= begin for since, until in self.times)
@@ -102,6 +112,46 @@ def judge_progress(checker, runs, started, calm, progress):
 
 def overlooked(other, free_since, begin, bound):
     """Whether it was there, ready to take the lock, all the time of a bound between the two."""
-    ready = max(other.spawned, free_since)
-    served = other.start if other.start is not None else other.exit if other.exit is not None else begin
-    return min(served, begin) - ready > bound
+    return min(served(other, begin), begin) - max(other.spawned, free_since) > bound
+
+
+def served(run, otherwise):
+    """When it waited no more."""
+    return run.start if run.start is not None else run.exit if run.exit is not None else otherwise
+
+
+def judge_free(checker, runs, windows, most):
+    """Between the times when somebody may have had the lock, or the store had a fault, none who waits is left waiting."""
+    busy = list(times_of(checker, windows))
+    for run in runs:
+        busy += times_held(checker, run)
+    free_since = None
+    for begin, end in merge(busy) + [[checker.history.last] * 2]:
+        if free_since is not None:
+            judge_gap(checker, runs, free_since, begin, most)
+        free_since = end
+
+
+def times_held(checker, run):
+    """When the store may have had the lock for this run: one that was frozen or killed may have sent its take before."""
+    slack = checker.slack(run.spawned)
+    for freeze in run.freezes:
+        yield freeze.begin - slack, freeze.begin + run.ttl + run.longer
+    if run.start is not None and run.freezes and run.backend != "file":  # nobody waits for it to wake up
+        yield run.start - slack, min(run.held_until, max(run.kept_until, run.start + run.hold))
+    elif run.start is not None:
+        yield run.start - slack, run.held_until
+    elif run.exit is not None and run.may_leave_it:
+        yield run.exit - slack, run.held_until
+
+
+def judge_gap(checker, runs, begin, end, most):
+    bound = most + checker.slack(begin, end)
+    for other in runs:
+        if other.wait == 0 or other.disturbed:
+            continue
+        waited = min(served(other, end), end) - max(other.spawned, begin)
+        checker.longest_free[other.backend] = max(checker.longest_free[other.backend], waited)
+        if waited > bound:
+            checker.complain(other, "it waited for %.3f s for a free lock, and nothing was wrong with the store" % waited)
+            break

@@ -109,7 +109,7 @@ def ends_of_leases(rng, options, _kind):
 
 
 # What is done to a run of dlock, and how often.
-DEEDS = {"kill": 15, "kill-command": 10, "kill-tree": 10, "freeze": 5, "blink": 10, "freeze-command": 10, "freeze-tree": 5,
+DEEDS = {"kill": 15, "kill-command": 10, "kill-tree": 10, "freeze": 5, "freeze-long": 5, "blink": 10, "freeze-command": 10, "freeze-tree": 5,
          "signal": 25, "signal-command": 10, "remove": 25, "overwrite": 15, "limit": 20, "clock": 20}
 
 # What the contenders of a lock do there, by the number of the lock.

@@ -34,8 +34,12 @@ class Stage:
     surely_removed = True
     # How long a lock may stand on a server that was away when it was released, in seconds: until its lease ends.
     stands_on = 0.0
+    # By how many seconds at most a fault sets back the clock of the store: what was taken before stands for longer.
+    sets_back = {}  # name of the fault -> seconds
     # What the last fault was done to, where it is not the whole store: names of locks, else None.
     touched = None
+    # Whether the last fault may have lost locks, though it is one that does not.
+    lost = False
     # Exit statuses that dlock may end with while a fault is on, or has just been, beside 69.
     may_give = {}  # name of the fault -> statuses
 

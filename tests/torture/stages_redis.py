@@ -18,9 +18,18 @@ LOCK_OF_KEY = re.compile(r"^\{?dlock:([^}]*)")
 COMPANIONS = (":meta", ":counts", ":queue", ":waiters", ":claim")
 
 
+# The clock of the server is set by so many seconds: more than a lease, less than it takes to look for what is left.
+CLOCK_STEPS = (1, 2, 3)
+# So long the server sleeps meanwhile.
+ASLEEP = 0.4
+
+
 class RedisStage(Stage):
     name = "redis"
     persistent = False
+    sets_back = {"clock back": max(CLOCK_STEPS)}
+    # After these, fences rise by the clock alone.
+    forgets = ("kill", "flushall", "evict", "delete some")
 
     def __init__(self, work, _rng):
         self.work = os.path.join(work, self.name)
@@ -28,13 +37,41 @@ class RedisStage(Stage):
         self.path = os.path.join(self.work, "redis.sock")
         self.server = None
         self.stopped = False
+        self.ahead = 0
+        self.write_clock()
         self.heal()
 
     def start(self):
         log = ["--appendonly", "yes", "--appendfsync", "always"] if self.persistent else ["--appendonly", "no"]
         self.server = spawn(
             ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "", *log, "--dir", self.work, "--logfile",
-             os.path.join(self.work, "redis.log"), "--maxclients", "2000", "--enable-debug-command", "yes"])
+             os.path.join(self.work, "redis.log"), "--maxclients", "2000", "--enable-debug-command", "yes"],
+            env=dict(os.environ, T=self.work, LD_PRELOAD=os.environ["TORTURE_WALL_CLOCK"]))
+
+    def write_clock(self):
+        path = os.path.join(self.work, "wall_clock")
+        with open(path + ".new", "w", encoding="ascii") as file:
+            file.write("%d\n" % self.ahead)
+        os.rename(path + ".new", path)
+
+    def set_clock(self, seconds):
+        """By so much, from now on. It stays: set back to what it was, the server would forget what was taken since.
+
+        It is set while the server sleeps. In the middle of a script, a key that is just set would have ended by the time
+        at which the script began: a moment that is short in life, but not where each look at the clock reads a file."""
+        self.ahead += seconds
+        client = RedisClient(self.path, PATIENCE)
+        try:
+            client.stream.settimeout(PATIENCE + ASLEEP)
+            client.send("DEBUG", "SLEEP", ASLEEP)
+            time.sleep(ASLEEP / 2)
+            self.write_clock()
+            written = time.monotonic()
+            client.reply()
+            self.lost = time.monotonic() - written > ASLEEP  # it may not have slept yet
+        finally:
+            client.close()
+        return "by %d s" % seconds
 
     def arguments(self):
         return ["-r", "unix://" + self.path]
@@ -65,6 +102,8 @@ class RedisStage(Stage):
             Fault("evict", True, self.evict, self.memory),
             Fault("sleep", False, self.sleep, self.nothing),
             Fault("delete some", True, self.delete_some, self.nothing),
+            Fault("clock back", False, lambda rng: self.set_clock(-rng.choice(CLOCK_STEPS)), self.nothing),
+            Fault("clock forward", True, lambda rng: self.set_clock(rng.choice(CLOCK_STEPS)), self.nothing),
             Fault("no more clients", False, lambda _rng: self.ask("CONFIG", "SET", "maxclients", 10), self.clients),
         ]
 
@@ -191,6 +230,7 @@ class RedisAofStage(RedisStage):
 
     name = "redis-aof"
     persistent = True
+    forgets = ("flushall", "evict", "delete some")
 
 
 def make(name, work, rng):

@@ -35,6 +35,7 @@ def tell_backend(checker, backend, counts):
     print("  latest life of a command after its deadline: %.1f ms; overlaps of leases below %d ms: %d; "
           "while the machine was late: %d" % (1000 * checker.most_overrun[backend], 1000 * checker.strict_ttl,
                                               counts["short overlaps"], counts["late overlaps"]))
+    print("  longest wait for a free lock: %.3f s" % checker.longest_free[backend])
     if counts["machine stalled"]:
         print("  put down to a machine that stalled: %d" % counts["machine stalled"])
     for what in sorted(counts):

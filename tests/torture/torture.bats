@@ -246,6 +246,8 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     judged 1 'the service was said to be away, but no fault was on' "$refused" '/^5.0/i 2.6 exit run=2 status=69 said='
     judged 0 '0 wrong' "$refused" '/^5.0/i 2.6 exit run=2 status=69 said=' \
         '/^0.9/a 1.0 fault_begin backend=redis fault=kill may_lose=0' '/^5.0/i 2.1 fault_end backend=redis fault=kill'
+    judged 1 'the service was said to be away, but no fault was on' "$refused" '/^5.0/i 2.6 exit run=2 status=69 said=it did not answer in time'
+    judged 0 '0 wrong' "$refused" '/^5.0/i 2.1 freeze run=2\n2.5 thaw run=2\n2.6 exit run=2 status=69 said=it did not answer in time'
     judged 1 'ended by signal 15, which nobody sent' "$refused" '/^5.0/i 2.6 exit run=2 status=-15 said='
     judged 0 '0 wrong' "$refused" '/^5.0/i 2.5 signal run=2 number=15 to=dlock\n2.6 exit run=2 status=-15 said='
     verdicts
@@ -258,6 +260,27 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     judged 1 'it came 0.400 s after run 2, and was served before it' "$third" '/^1.6 start/s/fence=11/fence=12/'
     judged 0 '0 wrong' "$third" '/^1.6 start/s/fence=11/fence=12/' 's/^1.4 spawn run=3/1.1 spawn run=3/'
     judged 1 'it was to be kept for 1.000 s, but run 2 started 0.4.* s too soon' '/spawn run=1/s/$/ hold=1000/'
+    verdicts
+}
+
+@test "the checker finds one who waits for a free lock longer than 5 s, whatever is frozen or killed" {
+    local waits='waited for [56].[0-9]* s for a free lock, and nothing was wrong with the store'
+    # Run 2 comes late, while run 3 waits and is frozen.
+    local frozen='/^1.6 start/,/^2.51/d;/^5.0/i 1.1 spawn run=3 lock=a backend=redis ttl=1000 grace=100 daemon=0 wait=500\n1.2 freeze run=3\n8.2 thaw run=3\n8.3 exit run=3 status=75 said='
+    local late='s/^5.0/8.0 start fence=11 run=2 pid=2\n8.1 end status=0 run=2 pid=2\n8.11 exit run=2 status=0 said=\n8.12 gone run=2 until=8.1\n9.0/'
+    judged 1 "$waits" "$frozen" "$late"
+    # It may have been soon enough, or the frozen one may have had the lock for its TTL.
+    judged 0 '0 wrong' "$frozen" "$late" 's/^8.0/6.0/;s/^8.1/6.1/;s/until=8.1/until=6.1/'
+    judged 0 '0 wrong' "$frozen" "$late" 's/^8.0/7.6/;s/^8.1/7.7/;s/until=8.1/until=7.7/' 's/^1.2 freeze/1.6 freeze/'
+    # A frozen or killed holder of Redis; a frozen one of a file has it until it ends.
+    local holder='/^1.5 end/,/^1.51/d;/^1.6 start/,/^2.51/d;/^1.01/a 1.2 freeze run=1\n8.2 thaw run=1\n8.3 exit run=1 status=124 said=ended'
+    judged 1 "$waits" "$holder" "$late"
+    judged 0 '0 wrong' "$holder" "$late" 's/^8\.\([01]\)/9.\1/;s/^9.0 done/9.9 done/;s/until=8.1/until=9.1/' 's/backend=redis/backend=file/'
+    judged 1 "$waits" "$holder" "$late" 's/1.2 freeze run=1/1.2 kill run=1/;/^8.2 thaw/d;s/^8.3 exit run=1 status=124 said=ended/1.3 exit run=1 status=-9 said=/'
+    # The store has a fault, or its clock was set back: what was taken before is kept for longer.
+    local fault='/^1.01/a 1.4 fault_begin backend=redis fault=clock-back may_lose=0 back=3\n1.5 fault_end backend=redis fault=clock-back'
+    judged 0 '0 wrong' "$holder" "$late" "$fault"
+    judged 0 '0 wrong' "$frozen" "$late" 's/^8.0 start/4.0 fault_begin backend=redis fault=pause may_lose=0\n4.1 fault_end backend=redis fault=pause\n&/'
     verdicts
 }
 
