@@ -68,19 +68,25 @@ wait_for_guard() {
 }
 
 @test "dlock killed with SIGKILL: a process that only shares its owner token, session or user is left alone" {
-    dlock --owner=ci other -- sh -c 'setsid sh -c "echo \$\$ >$T/before; exec sleep 600" &
-        until [ -s "$T/before" ]; do sleep 0.01; done' >/dev/null 2>&1 3>&- 4>&-
+    # What an ended run of the same lock has left starts another process during the next one.
+    dlock --owner=ci job -- sh -c 'setsid sh -c "echo \$\$ >$T/before; until [ -e $T/go ]; do sleep 0.01; done
+        sleep 600 & echo \$! >$T/heir; wait" & until [ -s "$T/before" ]; do sleep 0.01; done' >/dev/null 2>&1 3>&- 4>&-
     sleep 600 >/dev/null 2>&1 3>&- 4>&- &
-    local other=$! dlock
+    local other=$! dlock guard
     dlock --owner=ci job -- sh -c 'sleep 600 & echo $! >"$T/child"; wait' >/dev/null 2>&1 3>&- 4>&- &
     dlock=$!
     wait_until 10 test -s "$T/child"
     wait_for_guard "$dlock"
+    guard=$(pgrep -P "$dlock" -x dlock-guard)
+    touch "$T/go"
+    wait_until 5 test -s "$T/heir"
     kill -KILL "$dlock"
     wait_until 5 not kill -0 "$(cat "$T/child")"
+    wait_until 5 not kill -0 "$guard"
     kill -0 "$other"
     kill -0 "$(cat "$T/before")"
-    kill -KILL "$other" "$(cat "$T/before")"
+    kill -0 "$(cat "$T/heir")"
+    kill -KILL "$other" "$(cat "$T/before")" "$(cat "$T/heir")"
 }
 
 @test "dlock killed while it kills what it has stopped: no process is left, nor left stopped" {
