@@ -77,6 +77,14 @@ static struct duration check_interval(struct duration ttl)
     return duration_min(duration_max((struct duration){ttl.ns / 10}, DURATION_S(1)), DURATION_S(10));
 }
 
+/* How far apart to look while nothing happens. */
+static struct duration look_interval(const struct watch *watch)
+{
+    struct news news = watch->backend->news(watch->backend);
+    struct duration interval = check_interval(watch->lease.ttl);
+    return news.cannot != NULL && news.every.ns > 0 ? duration_min(interval, news.every) : interval;
+}
+
 /* The least time between two extensions. */
 static struct duration beat_interval(struct duration ttl)
 {
@@ -108,8 +116,8 @@ static bool has_note(struct watch *watch, struct why *note)
         watch->stands.text[0] = '\0';
     if (cannot != NULL && !watch->said_cannot) {
         watch->said_cannot = true;
-        why_set(note, "the server cannot tell at once when the lock is touched (%s); it is looked at every %s", cannot,
-                duration_format(check_interval(watch->lease.ttl), every, sizeof every));
+        why_set(note, "the store cannot tell at once when the lock is touched (%s); it is looked at every %s", cannot,
+                duration_format(look_interval(watch), every, sizeof every));
         return true;
     }
     if (stands == NULL || strcmp(stands, watch->stands.text) == 0)
@@ -235,7 +243,7 @@ static struct looked look(struct watch *watch)
     if (looked.last && deadline_passed(until)) /* with --on-expire=warn one goes on looking */
         until = watch->lease.deadline;
     looked.result = ask(watch, looked.last, (struct bound){until, watch->quit_fd}, &why);
-    looked.interval = looked.result == LOCK_OK ? check_interval(watch->lease.ttl) : retry_interval;
+    looked.interval = looked.result == LOCK_OK ? look_interval(watch) : retry_interval;
     if (lock_is_lost(looked.result))
         publish(watch, WATCH_LOST, &why);
     else if (looked.result == LOCK_RELEASED)

@@ -22,6 +22,7 @@ struct news {
     bool due;           /* it is time already, though fd does not show it */
     struct deadline by; /* check then at the latest: there is something to mend; 0: when it suits */
     const char *cannot; /* why it cannot tell at all; NULL: it can, or nobody knows */
+    struct duration every; /* how far apart to check then at most, where a check is cheap; 0: as it suits */
 };
 
 /* What a store tells one who waits for a lock. */

@@ -388,6 +388,20 @@ holder_is_found() {
     within 1000 "$start"
 }
 
+@test "without inotify a lock file that goes is seen within a second or so, and -v says why not at once" {
+    local where
+    for where in --lock-dir="$D" --lock-file="$D/exact"; do
+        rm -f "$T"/held "$T"/held.*
+        LD_PRELOAD=$HELPERS/fault_inotify.so hold_lock job "$where" -v -t 1h
+        wait_until 10 grep -q 'cannot tell at once when the lock is touched (no inotify(7) .*every 1s' "$T/held.err"
+        local start=$(now)
+        rm "$D/dlock:job.lock" "$D/exact" 2>/dev/null || true
+        wait_until 9 grep -q 'the lock is lost' "$T/held.err"
+        within 6000 "$start"
+        wait "$HOLDER" || true
+    done
+}
+
 @test "a lock directory that is moved is seen at once, too" {
     local where start
     for where in "--lock-dir=$D" "--lock-file=$D/exact"; do

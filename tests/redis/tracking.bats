@@ -283,7 +283,7 @@ checks_instead() {
     rm -f "$T/held"
     redis flushall
     hold_lock job -v -r "$1" -t 10s
-    wait_until 10 grep -qE "the server cannot tell at once when the lock is touched \($2.*\); it is looked at every 1s" "$T/held.err"
+    wait_until 10 grep -qE "the store cannot tell at once when the lock is touched \($2.*\); it is looked at every 1s" "$T/held.err"
     local before
     before=$(calls evalsha)
     wait_until 10 more_calls evalsha $((before + 1))

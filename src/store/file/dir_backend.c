@@ -354,7 +354,7 @@ static enum lock_result file_list(struct backend *base, const char *prefix, cons
     return lock_list(&file_of(base)->store, prefix, pattern, visit, data, bound, why);
 }
 
-/* Where inotify is not to be had, the checks at their intervals find out. */
+/* Where inotify is not to be had, more checks find out. */
 static struct news file_news(struct backend *base)
 {
     struct file_backend *backend = file_of(base);
@@ -362,7 +362,7 @@ static struct news file_news(struct backend *base)
     if (!backend->watched && backend->place >= 0)
         waiter->news_fd = lock_file_news(waiter->news_fd, &backend->file, NEWS_FOR_HOLDER);
     backend->watched = waiter->news_fd >= 0;
-    return (struct news){.fd = waiter->news_fd};
+    return lock_file_news_of(waiter->news_fd);
 }
 
 static bool file_examine(struct backend *base, const struct lock_request *request, struct findings *findings, struct bound bound)

@@ -336,6 +336,13 @@ int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_new
     return fd;
 }
 
+struct news lock_file_news_of(int news_fd)
+{
+    if (news_fd >= 0)
+        return (struct news){.fd = news_fd};
+    return (struct news){.fd = -1, .cannot = "no inotify(7) instance or watch is left", .every = DURATION_S(1)};
+}
+
 bool lock_file_drain_news(int news_fd)
 {
     char events[4096];

@@ -13,6 +13,7 @@
 #ifndef DLOCK_STORE_FILE_FILE_H
 #define DLOCK_STORE_FILE_FILE_H
 
+#include "store/backend.h"
 #include "store/file/record.h"
 #include "util/errmsg.h"
 #include "util/exit_status.h"
@@ -126,6 +127,9 @@ enum lock_file_news_for { NEWS_FOR_HOLDER, NEWS_FOR_WAITER };
 /* A descriptor that becomes readable then (inotify(7)), or news_fd (-1: none)
  * made such a one; -1 where that is not to be had. */
 int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_news_for use);
+
+/* What there is to say of it to who watches the lock. */
+struct news lock_file_news_of(int news_fd);
 
 /* Whether there were any. */
 bool lock_file_drain_news(int news_fd);

@@ -387,7 +387,7 @@ static struct news exact_news(struct backend *base)
     struct exact_backend *backend = exact_of(base);
     if (backend->news_fd < 0 && backend->file.fd >= 0)
         backend->news_fd = lock_file_news(-1, &backend->file, NEWS_FOR_HOLDER);
-    return (struct news){.fd = backend->news_fd};
+    return lock_file_news_of(backend->news_fd);
 }
 
 static bool exact_examine(struct backend *base, const struct lock_request *request, struct findings *findings,
