@@ -9,11 +9,25 @@
 #define VALUE(long_name, short_name, id, help, argument) {long_name, short_name, POPT_ARG_STRING, NULL, id, help, argument}
 #define FLAG_ALIAS(long_name, id) {long_name, '\0', POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL}
 #define VALUE_ALIAS(long_name, id) {long_name, '\0', POPT_ARG_STRING | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL}
-/* Another letter for the entry before it; and one that is refused. */
+/* Another letter for the entry before it, one that is refused, or one that nobody needs to see. */
 #define FLAG_LETTER(long_name, short_name, id) \
     {long_name, short_name, POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL}
 #define FLAG_REFUSED FLAG_LETTER
 #define GROUP(table, title) {NULL, '\0', POPT_ARG_INCLUDE_TABLE, table, 0, title, NULL}
+
+static struct poptOption daily[] = {
+    FLAG("nonblock", 'n', OPT_NONBLOCK, "do not wait for the lock"),
+    FLAG_ALIAS("nb", OPT_NONBLOCK),
+    FLAG_ALIAS("nonblocking", OPT_NONBLOCK),
+    FLAG_ALIAS("no-wait", OPT_NONBLOCK),
+    VALUE("wait", 'w', OPT_WAIT, "wait at most this long; 0 is -n (default: infinity)", "DURATION"),
+    VALUE_ALIAS("timeout", OPT_WAIT),
+    VALUE("ttl", 't', OPT_TTL, "how long the lock holds, at most 30d; the command is killed at its end (default: 1h)", "DURATION"),
+    VALUE("conflict-exit-code", 'E', OPT_CONFLICT_EXIT_CODE, "exit status when the lock was not to be had (default: 75)", "N"),
+    FLAG("shared", 's', OPT_SHARED, "any number of shared holders, and no exclusive one"),
+    VALUE("command", 'c', OPT_COMMAND, "run this with $SHELL -c instead of COMMAND", "STRING"),
+    POPT_TABLEEND,
+};
 
 static struct poptOption acting[] = {
     FLAG("acquire", '\0', OPT_ACQUIRE, "take the lock, print its owner token, and leave it taken"),
@@ -34,16 +48,7 @@ static struct poptOption acting[] = {
 static struct poptOption taking[] = {
     FLAG("exclusive", 'x', OPT_EXCLUSIVE, "one holder at a time (default)"),
     FLAG_LETTER("exclusive", 'e', OPT_EXCLUSIVE),
-    FLAG("shared", 's', OPT_SHARED, "any number of shared holders, and no exclusive one"),
     VALUE("slots", '\0', OPT_SLOTS, "at most N holders, each with a DLOCK_SLOT of its own, 0 to N-1", "N"),
-    FLAG("nonblock", 'n', OPT_NONBLOCK, "do not wait for the lock"),
-    FLAG_ALIAS("nb", OPT_NONBLOCK),
-    FLAG_ALIAS("nonblocking", OPT_NONBLOCK),
-    FLAG_ALIAS("no-wait", OPT_NONBLOCK),
-    VALUE("wait", 'w', OPT_WAIT, "wait at most this long; 0 is -n (default: infinity)", "DURATION"),
-    VALUE_ALIAS("timeout", OPT_WAIT),
-    VALUE("conflict-exit-code", 'E', OPT_CONFLICT_EXIT_CODE, "exit status when the lock was not to be had (default: 75)", "N"),
-    VALUE("ttl", 't', OPT_TTL, "the lease: how long the lock holds, 100ms to 30d (default: 1h)", "DURATION"),
     VALUE("hold-at-least", '\0', OPT_HOLD_AT_LEAST, "keep others out this long, also after a faster command (default: 0)", "DURATION"),
     VALUE("owner", '\0', OPT_OWNER, "owner token (default: a fresh UUID v4)", "TOKEN"),
     VALUE("owner-file", '\0', OPT_OWNER_FILE, "file for the owner token: written by --acquire, read by --extend and --release", "FILE"),
@@ -80,8 +85,7 @@ static struct poptOption running[] = {
     VALUE("grace", '\0', OPT_GRACE, "how long before the end it is sent; KILL at the end (default: min(10s, ttl/10))", "DURATION"),
     FLAG("tree", '\0', OPT_TREE, "keep the lock until every descendant of the command has ended"),
     FLAG("heartbeat", '\0', OPT_HEARTBEAT, "each WATCHDOG=1 that the command sends (sd_notify) extends the lease by --ttl"),
-    VALUE("command", 'c', OPT_COMMAND, "run this with $SHELL -c instead of COMMAND", "STRING"),
-    FLAG("close", 'o', OPT_CLOSE, "as in flock(1); so it is anyway, the command never inherits the lock"),
+    FLAG_LETTER("close", 'o', OPT_CLOSE),
     FLAG_REFUSED("no-fork", 'F', OPT_NO_FORK),
     FLAG_REFUSED("unlock", 'u', OPT_UNLOCK),
     POPT_TABLEEND,
@@ -95,11 +99,12 @@ static struct poptOption saying[] = {
     VALUE("config", '\0', OPT_CONFIG, "read this file in place of the user's and the system's", "FILE"),
     FLAG("version", 'V', OPT_VERSION, "print the version"),
     FLAG("help", 'h', OPT_HELP, "print this help"),
-    FLAG("usage", '\0', OPT_USAGE, "print a short list of the options"),
+    FLAG_ALIAS("usage", OPT_USAGE),
     POPT_TABLEEND,
 };
 
 const struct poptOption option_table[] = {
+    GROUP(daily, "Used most:"),
     GROUP(acting, "Without a command:"),
     GROUP(taking, "Taking the lock:"),
     GROUP(where, "Where the lock lives:"),
@@ -192,6 +197,7 @@ bool option_configurable(enum option_id id)
     case OPT_CURRENT:
     case OPT_DOCTOR:
     case OPT_PRINT_CONFIG:
+    case OPT_CLOSE:
     case OPT_COMMAND:
     case OPT_CONFIG: /* but it has a variable */
     case OPT_NO_FORK:

@@ -20,7 +20,7 @@ static const enum option_id taking[] = {
 };
 static const enum option_id supervising[] = {OPT_ON_EXPIRE, OPT_STOP_SIGNAL, OPT_GRACE, OPT_NONE};
 static const enum option_id running[] = {OPT_TREE, OPT_HEARTBEAT, OPT_COMMAND, OPT_CLOSE, OPT_REPORT, OPT_NONE};
-static const enum option_id configured[] = {OPT_TREE, OPT_HEARTBEAT, OPT_CLOSE, OPT_REPORT, OPT_OWNER_FILE, OPT_NONE};
+static const enum option_id configured[] = {OPT_TREE, OPT_HEARTBEAT, OPT_REPORT, OPT_OWNER_FILE, OPT_NONE};
 static const enum option_id token_file[] = {OPT_OWNER_FILE, OPT_NONE};
 static const enum option_id token[] = {OPT_OWNER, OPT_OWNER_FILE, OPT_NONE};
 static const enum option_id lease[] = {OPT_TTL, OPT_NONE};

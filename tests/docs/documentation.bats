@@ -92,3 +92,14 @@ dlock --help | --usage | --version'
     grep -qx "pkgver=$version" "$SRC/packaging/APKBUILD"
     grep -qx "  version = \"$version\";" "$SRC/packaging/package.nix"
 }
+
+@test "--help begins with what is used daily, and says that the TTL kills" {
+    run dlock --help
+    local first
+    first=$(sed -n '/^Used most:$/,/^$/p' <<<"$output")
+    equals "$(grep -oE '^  -[a-zA-Z]' <<<"$first" | tr -d ' \n')" '-n-w-t-E-s-c'
+    [[ $(tr -s ' \n' ' ' <<<"$first") == *'the command is killed at its end'* ]]
+    [[ ${output%%Without a command:*} == *'Used most:'* ]]
+    [[ $output != *--close* && $output != *--usage* ]]
+    dlock -o --backend=file --lock-dir="$T/locks" job true && dlock --usage >/dev/null
+}
