@@ -497,3 +497,20 @@ holder_is_found() {
     fails_with 64 '--ttl: infinity is for a --lock-file' dlock --ttl=infinity job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
+
+@test "files of an expired --hold-at-least are removed by whoever looks next" {
+    local name
+    for name in a b c; do dlock --lock-dir="$D" --hold-at-least=300ms "$name" true; done
+    dlock --lock-dir="$D" --hold-at-least=60s kept true
+    [ -e "$D/dlock:a.lock" ]
+    wait_until 10 not dlock --lock-dir="$D" --status -q a
+    [ ! -e "$D/dlock:a.lock" ]
+    wait_until 10 eval '[ "$(dlock --lock-dir="$D" --list | wc -l)" -eq 2 ]' # the title, and what is kept
+    equals "$(cd "$D" && echo *.lock)" dlock:kept.lock
+    # Not while flock(1) has it.
+    dlock --lock-dir="$D" --hold-at-least=1ms other true
+    flock "$D/dlock:other.lock" sleep 60 3>&- 4>&- &
+    echo $! >"$T/flock.pid"
+    wait_until 10 dlock --lock-dir="$D" --status -q other
+    [ -e "$D/dlock:other.lock" ]
+}

@@ -235,11 +235,7 @@ static void stop_waiting(struct file_backend *backend)
     struct why ignored = {""};
     struct bound bound = {deadline_after(tidy_limit), -1};
     if (backend->waiter.ticket.number > 0 && lock_file_enter(file, bound, &ignored) == LOCK_OK) {
-        /* It may have been kept for us alone. flock(1) may have it. Others may have written
-         * records behind its end as we knew it. */
-        if (lock_file_standing(file) == LOCK_FILE_STANDS && lock_queue_is_empty(file) && lock_store_unheld(&backend->store, file, -1, bound) &&
-            lock_file_flock(file, MODE_EXCLUSIVE))
-            (void)lock_store_remove(file);
+        lock_store_tidy(&backend->store, file, bound); /* it may have been kept for us alone */
     }
     lock_own_let_go(backend);
     close_left(backend);

@@ -93,6 +93,31 @@ static enum lock_result look_at(struct lock_store *store, const struct lock_file
     return LOCK_OK;
 }
 
+/* Its record tells --extend and --release what has become of the lease. */
+static bool has_acquired_lease(const struct lock_file *file, struct bound bound)
+{
+    struct lock_place place = lock_file_places(bound);
+    bool found = false;
+    while (!found && lock_file_next_place(file, &place))
+        found = place.known && place.record.detached && !place.record.released;
+    return found;
+}
+
+/* What an expired --hold-at-least, or a holder that was killed, has left: else it would stay for ever. An empty file is
+ * one that is just being taken. */
+static void remove_left(struct lock_store *store, const struct lock_file *seen, const struct lock_state *state)
+{
+    struct lock_file file = {.path = seen->path, .fd = -1};
+    struct bound bound = {deadline_after(DURATION_MS(100)), -1};
+    struct why ignored = {""};
+    if (seen->fd < 0 || seen->size == 0 || state->locked || state->owner_count > 0 || state->waiters > 0 ||
+        has_acquired_lease(seen, bound))
+        return;
+    if (lock_store_open_file(&file, LOCK_FILE_TO_CHANGE, bound, &ignored) == LOCK_OK)
+        lock_store_tidy(store, &file, bound);
+    lock_file_close(&file);
+}
+
 enum lock_result lock_look(struct lock_store *store, const char *key, struct lock_state *state, struct bound bound,
                            struct why *why)
 {
@@ -102,6 +127,8 @@ enum lock_result lock_look(struct lock_store *store, const char *key, struct loc
     enum lock_result result = lock_store_open_file(&file, LOCK_FILE_TO_LOOK, bound, why);
     if (result == LOCK_OK || result == LOCK_GONE)
         result = look_at(store, &file, key, state, bound, why);
+    if (result == LOCK_OK)
+        remove_left(store, &file, state);
     lock_file_close(&file);
     return result;
 }

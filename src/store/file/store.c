@@ -1,6 +1,7 @@
 #include "store/file/store.h"
 
 #include "process/procfs.h"
+#include "store/file/ticket_queue.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -65,6 +66,14 @@ bool lock_store_remove(struct lock_file *file)
     if (standing != LOCK_FILE_STANDS)
         return standing == LOCK_FILE_GONE;
     return unlink(file->path) == 0 || errno == ENOENT;
+}
+
+/* flock(1) may have it. Others may have written records behind its end as we knew it. */
+void lock_store_tidy(struct lock_store *store, struct lock_file *file, struct bound bound)
+{
+    if (lock_file_standing(file) == LOCK_FILE_STANDS && lock_queue_is_empty(file) && lock_store_unheld(store, file, -1, bound) &&
+        lock_file_flock(file, MODE_EXCLUSIVE))
+        (void)lock_store_remove(file);
 }
 
 enum lock_result lock_store_extend(const struct lock_file *file, int place, struct lock_record *record, struct duration ttl,

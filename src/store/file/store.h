@@ -38,6 +38,9 @@ bool lock_store_unheld(struct lock_store *store, const struct lock_file *file, i
  * and the next holder takes it over. */
 bool lock_store_remove(struct lock_file *file);
 
+/* In the section: removes the file, if nobody holds, waits for or has locked the lock. */
+void lock_store_tidy(struct lock_store *store, struct lock_file *file, struct bound bound);
+
 /* In the section: the record's deadline becomes `ttl` from now, sooner than it was
  * only if that may be. LOCK_OK; LOCK_UNAVAILABLE where that cannot be written: it
  * stands as it was. */
