@@ -127,6 +127,20 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     is_free
 }
 
+@test "the reply to a take is lost and its record is evicted: nobody waits for a lock that is its own" {
+    start_redis
+    dlock -r "$URL" other true
+    local mode
+    for mode in '' -s --slots=2; do
+        fake_redis lose=1 "$T/redis.sock" DEL '{dlock:job}:meta'
+        # shellcheck disable=SC2086
+        run dlock -r "unix://$T/fake.sock" $mode -t 60s -w 20s job echo ran
+        equals "$status $output" '0 ran'
+        is_free
+        kill "$(cat "$T/fake.pid")"
+    done
+}
+
 @test "the reply to the release is lost: asked again, and not called a lost lock" {
     start_redis
     dlock -r "$URL" other true

@@ -179,6 +179,25 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     equals "$status $output" '0 ran'
 }
 
+@test "a crowd that gives up takes that are held up on their way leaves no lock" {
+    start_redis
+    dlock -r "$URL" job true
+    torture_proxy redis
+    ask_proxy redis hold 40
+    redis config resetstat
+    local i
+    for i in {1..40}; do
+        dlock -r "unix://$T/redis.proxy" --outage=0 --connect-timeout=5s job touch "$T/ran" 2>/dev/null 3>&- 4>&- &
+        echo $! >"$T/given-up-$i.pid"
+    done
+    for i in {1..40}; do wait "$(cat "$T/given-up-$i.pid")" || equals $? 69; done
+    wait_until 5 has_run 40
+    ask_proxy redis heal
+    wait_until 10 has_run 80
+    is_free
+    [ ! -e "$T/ran" ]
+}
+
 @test "a try of a take that comes after its release, and others behind it, leaves no lock" {
     start_redis
     dlock -r "$URL" job true

@@ -16,7 +16,7 @@
 
 local lock, meta, holders, counts, queue, waiters = unpack(KEYS)
 local SHARED = 'dlock:shared'
-local LINES_KEPT, WITHDRAWN_KEPT = 8, 32
+local LINES_KEPT, WITHDRAWN_BYTES = 8, 40000 -- a thousand of them
 local META_KEPT_MS = 2592000000 -- 30 days beyond the lease
 
 local function is_wrong_type(reply)
@@ -75,16 +75,20 @@ local function is_spent(take, token)
   return has_line('spent', take, token) or (take ~= '' and has_line('returned', take, token))
 end
 
-local function line_before(field, take, token, most)
+local function line_before(field, take, token)
   local all = take .. ' ' .. token .. '\n' .. (known[field] or '')
-  return string.match(all, '^' .. string.rep('[^\n]*\n', most or LINES_KEPT)) or all
+  return string.match(all, '^' .. string.rep('[^\n]*\n', LINES_KEPT)) or all
+end
+
+local function is_withdrawn(take)
+  return string.find(known.withdrawn or '', take .. '\n', 1, true) ~= nil
 end
 
 -- Whoever is gone cannot release what its take, still on its way, will find free. Those that were withdrawn are apart
--- from the releases: of a lock that is wanted much, eight are soon over.
-local function withdraw(take, token)
-  if no_meta or has_line('withdrawn', take, '') then return end
-  redis.pcall('HSET', meta, 'withdrawn', line_before('withdrawn', take, token, WITHDRAWN_KEPT))
+-- from the releases: of a lock that is wanted much, eight are soon over, and a crowd may give up at once.
+local function withdraw(take)
+  if no_meta or is_withdrawn(take) then return end
+  redis.pcall('HSET', meta, 'withdrawn', string.sub(take .. '\n' .. (known.withdrawn or ''), 1, WITHDRAWN_BYTES))
   if not known.fence then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
 end
 

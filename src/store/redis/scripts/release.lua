@@ -22,7 +22,7 @@ if given_up then
   if how == 'ours' and (record or known).take ~= id then how, left, record = 'other', nil, nil end
   leave(id, now_ms())
 end
-if ARGV[6] == '1' then withdraw(id, token) end
+if ARGV[6] == '1' then withdraw(id) end
 if how ~= 'ours' then
   if not given_up then hand_on(now_ms()) end
   if not outside and not given_up and how ~= 'released' then count('losses', 1) end

@@ -25,7 +25,7 @@ local came, listens, space = tonumber(ARGV[18]) or 0, ARGV[19] == '1', ARGV[20]
 
 if no_meta then return {'unusable', meta, 'it is not a hash'} end
 -- Held up on its way, and given up meanwhile: nobody is there to release it.
-if is_spent(id, '') or has_line('withdrawn', id, '') then return {'unusable', lock, 'this take was given up'} end
+if is_spent(id, '') or is_withdrawn(id) then return {'unusable', lock, 'this take was given up'} end
 
 local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -179,6 +179,18 @@ local function join()
   local ours, ends = may_go()
   if not ours then return refuse(first[2] - now, ends and ends - now, record_of(first[1]), mode) end
   return take_share(slot)
+end
+
+-- The take whose reply was lost did happen, and what meta said of it is gone (evicted). A token
+-- that nobody chose is ours alone: the lock is given back, and asked for anew.
+if again and token == id then
+  if value == token and known.owner ~= token then
+    redis.call('DEL', lock)
+    value = false
+  elseif value == SHARED and mode ~= 'exclusive' and score_of(token) and not record_of(token) then
+    redis.call('ZREM', holders, token)
+    settle_shared(now)
+  end
 end
 
 if value == SHARED then
