@@ -230,7 +230,7 @@ P
 
 @test "a wrong URL: exit 64, what would be right, and never the password" {
     fails_with 64 '^dlock: job: --redis: the port is not a number from 1 to 65535; redis://' dlock -r redis://host:x job touch "$T/ran"
-    fails_with 64 '^dlock: job: --redis: it begins with none of the schemes; redis://' dlock -r foo://user:topsecret@host job touch "$T/ran"
+    fails_with 64 '^dlock: job: --redis: foo:// is none of the schemes; redis://' dlock -r foo://user:topsecret@host job touch "$T/ran"
     [[ $output != *topsecret* ]]
     fails_with 64 '--redis: 2 servers are no quorum' dlock -r unix:///a -r unix:///b job touch "$T/ran"
     [ ! -e "$T/ran" ]
