@@ -2,6 +2,24 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016    # what is in single quotes is for the shell of the root
 
+# throw_away FOLDER: at the end, however it comes, and kills what still runs in a root of it.
+# unshare(1) ignores SIGTERM while it waits, so that its end alone takes the rest along.
+throw_away() {
+    thrown_away=$1
+    trap end_all EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+}
+end_all() {
+    local pids
+    pids=$(jobs -p)
+    # shellcheck disable=SC2086
+    [ -z "$pids" ] || kill -KILL $pids 2>/dev/null
+    wait
+    rm -rf "$thrown_away"
+}
+
 # The archive that this machine's own packages come from.
 archive() {
     sed -nE 's/^URIs: *([^ ]+).*/\1/p; s/^deb (\[[^]]*\] )?([a-z]+:[^ ]+) .*/\2/p' \
@@ -46,7 +64,8 @@ in_root() {
         status=0
         env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb LC_ALL=C.UTF-8 \
             DEBIAN_FRONTEND=noninteractive "$@" sh -euc "$command" || status=$?
-        exit $status' bash "$@" </dev/null
+        exit $status' bash "$@" </dev/null &
+    wait $! # a trap waits for no command, only for this
 }
 
 # checkout SOURCE FOLDER: a clone of the last commit, as a user has it, in this root.
