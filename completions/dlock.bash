@@ -2,7 +2,7 @@
 # without it.
 
 _dlock_actions='--acquire --attach --extend --release --force-release --status --wait-free --list --current --doctor --print-config'
-_dlock_flags='--exclusive --shared --nonblock --tree --heartbeat --close --verbose --quiet --json --version --help --usage'
+_dlock_flags='--exclusive --shared --nonblock --tree --heartbeat --close --verbose --quiet --json --syslog --version --help --usage'
 _dlock_valued=(--slots --wait --conflict-exit-code --ttl --hold-at-least --owner --owner-file --hash --secret-file --scope --prefix --redis --backend --lock-dir --lock-file
     --on-degraded --fallback --cacert --cert --key --password-file --sentinel-password-file --wait-replicas --connect-timeout --outage --on-expire --stop-signal --grace --command --report --config)
 _dlock_short='-x -s -n -w -E -t -r -c -o -v -q -V -h'

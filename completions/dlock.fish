@@ -209,6 +209,7 @@ complete -c dlock -n __dlock_takes_options -s c -l command -x -d 'Run this with 
 complete -c dlock -n __dlock_takes_options -s v -l verbose -d 'Say what is done'
 complete -c dlock -n __dlock_takes_options -s q -l quiet -d 'Say nothing but errors'
 complete -c dlock -n __dlock_takes_options -l json -d 'Results and failures as JSON'
+complete -c dlock -n __dlock_takes_options -l syslog -d 'Send messages to syslog, too'
 complete -c dlock -n __dlock_takes_options -l report -r -F -d 'Append one line of JSON about the run'
 complete -c dlock -n __dlock_takes_options -l config -r -F -d 'Read this configuration file alone'
 complete -c dlock -n __dlock_takes_options -s V -l version -d 'Print the version'

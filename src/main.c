@@ -131,6 +131,7 @@ int main(int argc, char **argv)
         .name = options.name,
         .verbosity = options.verbosity,
         .json = options.json,
+        .syslog = options.syslog,
         .waited = {-1},
     };
     messages_open(&out);

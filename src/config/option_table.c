@@ -95,6 +95,7 @@ static struct poptOption saying[] = {
     FLAG("verbose", 'v', OPT_VERBOSE, "say what is done; may be repeated"),
     FLAG("quiet", 'q', OPT_QUIET, "say nothing but what ends dlock or stops the command, and that no Redis is configured"),
     FLAG("json", '\0', OPT_JSON, "results and failures as JSON on stdout"),
+    FLAG("syslog", '\0', OPT_SYSLOG, "send messages to syslog(3), too; for crontabs whose mail goes nowhere"),
     VALUE("report", '\0', OPT_REPORT, "append one line of JSON about the run to this file", "FILE"),
     VALUE("config", '\0', OPT_CONFIG, "read this file in place of the user's and the system's", "FILE"),
     FLAG("version", 'V', OPT_VERSION, "print the version"),

@@ -63,6 +63,7 @@ enum option_id {
     OPT_VERBOSE,
     OPT_QUIET,
     OPT_JSON,
+    OPT_SYSLOG,
     OPT_REPORT,
     OPT_VERSION,
     OPT_HELP,

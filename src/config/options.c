@@ -278,6 +278,7 @@ static bool apply_flag(struct options *options, const struct setting *setting, s
     case OPT_EXCLUSIVE: options->mode = set ? MODE_EXCLUSIVE : options->mode; break;
     case OPT_SHARED: options->mode = set ? MODE_SHARED : options->mode == MODE_SHARED ? MODE_EXCLUSIVE : options->mode; break;
     case OPT_JSON: options->json = set; break;
+    case OPT_SYSLOG: options->syslog = set; break;
     default: break; /* OPT_CLOSE: what it says is so anyway; actions */
     }
     return true;

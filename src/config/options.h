@@ -70,6 +70,7 @@ struct options {
     const char *report; /* file for a line about the run; NULL: none */
     int verbosity;
     bool json;
+    bool syslog;
 
     struct origin origins[OPTION_COUNT];
     struct settings settings; /* owns the texts that the above point to */

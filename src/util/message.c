@@ -13,7 +13,9 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <syslog.h>
+#include <time.h>
 #include <unistd.h>
 
 /* How long to wait for a stderr that takes nothing: a pager, Ctrl-S, a logger
@@ -106,6 +108,25 @@ static const char *priority_text(const struct messages *out, int priority)
     return out->journal ? texts[priority] : "";
 }
 
+/* As syslog(3), which would wait for a logger that hangs. The lease does not. */
+static void tell_syslog(const struct messages *out, int priority, const char *name, const char *text)
+{
+    static const struct sockaddr_un logger = {.sun_family = AF_UNIX, .sun_path = "/dev/log"};
+    char line[PIPE_BUF], when[32];
+    time_t now = (time_t)(wall_now_ms() / 1000);
+    struct tm local;
+    int facility = out->terminal ? LOG_USER : LOG_CRON;
+    if (localtime_r(&now, &local) == NULL || strftime(when, sizeof when, "%b %e %H:%M:%S", &local) == 0)
+        return;
+    int length = snprintf(line, sizeof line, "<%d>%s dlock[%ld]: %s%s%s", facility | priority, when, (long)getpid(), name,
+                          *name != '\0' ? ": " : "", text);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && length > 0 && connect(fd, (const struct sockaddr *)&logger, sizeof logger) == 0)
+        (void)!send(fd, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1, MSG_NOSIGNAL);
+    if (fd >= 0)
+        close(fd);
+}
+
 __attribute__((format(printf, 3, 0))) static void say(const struct messages *out, int priority, const char *format,
                                                       va_list args)
 {
@@ -118,6 +139,8 @@ __attribute__((format(printf, 3, 0))) static void say(const struct messages *out
     int length = snprintf(line, sizeof line, "%sdlock: %s%s%s\n", priority_text(out, priority), name, *name != '\0' ? ": " : "", escaped);
     if (length > 0)
         (void)message_write(line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
+    if (out->syslog)
+        tell_syslog(out, priority, name, escaped);
 }
 
 #define SAY_IF(priority, condition)                                                                                              \

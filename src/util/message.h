@@ -14,6 +14,7 @@ struct messages {
     int verbosity;    /* -1: -q, 0: normal, 1: -v, 2: -vv */
     bool terminal;    /* whether stderr is one */
     bool journal;     /* whether it goes to systemd's journal: lines carry their priority */
+    bool syslog;      /* whether syslog(3) is told as well */
     struct notify notify; /* the service manager */
     bool json;              /* failures are told as JSON on stdout */
     const char *key;        /* of the lock in its store; NULL: not known yet */

@@ -112,3 +112,33 @@ E
     fails_with 69 'rediss://127.0.0.1:1/0: ' dlock -r valkeys://127.0.0.1:1 --backend=redis --outage=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
+
+@test "--syslog: messages go to syslog as well, and none of them waits for a logger" {
+    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
+    cat >"$T/logger.py" <<'P'
+import os, socket, subprocess, sys
+log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+log.bind("/dev/log")
+run = lambda *words: subprocess.run(("dlock", "--backend=file") + words, capture_output=True, text=True, timeout=60)
+print(run("--syslog", "-v", "job", "true").returncode)
+log.setblocking(False)
+said = []
+try:
+    while True:
+        said.append(log.recv(9999).decode())
+except BlockingIOError:
+    pass
+print(*said, sep="\n")
+run("-v", "job", "true")
+try:
+    print("unasked", log.recv(9999))
+except BlockingIOError:
+    pass
+# Nobody reads: the queue of a socket has few places.
+print(run("--syslog", "-v", "job", "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do dlock --syslog -v n$i true; done").returncode)
+P
+    run unshare -m sh -c "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && mknod -m 666 /dev/urandom c 1 9 && exec python3 '$T/logger.py'"
+    equals "${lines[0]} ${lines[-1]}" '0 0'
+    grep -qE '^<78>[A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} dlock\[[0-9]+\]: job: started true, pid [0-9]+$' <<<"$output"
+    [[ $output != *unasked* ]]
+}

@@ -101,6 +101,7 @@ static const char *show(const struct options *options)
     add_flag("tree", options->tree);
     add_flag("heartbeat", options->heartbeat);
     add_flag("json", options->json);
+    add_flag("syslog", options->syslog);
     return shown;
 }
 
