@@ -159,6 +159,9 @@ _dlock_command() {
     if [[ -n $no_command ]]; then
         COMPREPLY=()
         compopt +o default 2>/dev/null
+    elif ((COMP_CWORD == $1)) && [[ -z ${COMP_WORDS[COMP_CWORD]} ]]; then
+        COMPREPLY=() # every command there is helps nobody
+        compopt +o default 2>/dev/null
     elif declare -F _comp_command_offset >/dev/null; then
         _comp_command_offset "$1"
     elif declare -F _command_offset >/dev/null; then

@@ -125,6 +125,11 @@ complete_line() {
     [[ $output == *--on-expire* ]]
     run complete_line dlock --tree job printen
     [[ $output == *printenv* ]]
+    # Not thousands of words where none has begun.
+    run complete_line dlock job ''
+    equals "$output" ''
+    run complete_line dlock job -- ''
+    equals "$output" ''
 }
 
 @test "bash, zsh and fish complete no command where an action is asked for" {

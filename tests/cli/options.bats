@@ -10,7 +10,7 @@ teardown() { common_teardown; }
     fails_with 64 "the lock name 'a.*' is not valid UTF-8 at byte 2" dlock $'a\xff' touch "$T/ran"
     local option
     for option in ttl wait grace outage connect-timeout; do
-        fails_with 64 "^dlock: job: --$option: '1x': the unit is unknown; ms, s, m, h and d are known$" \
+        fails_with 64 "^dlock: job: --$option: '1x': the unit is unknown; ms, s, m, h, d and w are known$" \
             dlock "--$option=1x" job touch "$T/ran"
     done
     fails_with 64 "^dlock: job: --ttl: '99ms': a lease lasts from 100ms to 30d$" dlock --ttl=99ms job touch "$T/ran"
