@@ -126,6 +126,15 @@ const char *duration_error_text(enum duration_error error)
     return "it is not a duration";
 }
 
+/* "1.5s", "10.002s". Returns what snprintf() returns. */
+static int seconds_format(int64_t s, int ms, char *text, size_t size)
+{
+    int digits = 3;
+    for (; ms % 10 == 0; ms /= 10)
+        digits--;
+    return snprintf(text, size, "%lld.%0*ds", (long long)s, digits, ms);
+}
+
 char *duration_format(struct duration d, char *text, size_t size)
 {
     int64_t ms = d.ns / NS_PER_MS;
@@ -136,12 +145,18 @@ char *duration_format(struct duration d, char *text, size_t size)
         return text;
     }
     for (size_t i = sizeof units / sizeof *units; i-- > 0 && used < size;) {
-        int64_t count = ms / units[i].ms;
+        int64_t count = ms / units[i].ms, rest = ms - count * units[i].ms;
+        int written;
         if (count == 0)
             continue;
-        int written = snprintf(text + used, size - used, "%lld%s", (long long)count, units[i].name);
+        if (units[i].ms == 1000 && rest > 0) {
+            written = seconds_format(count, (int)rest, text + used, size - used);
+            rest = 0;
+        } else {
+            written = snprintf(text + used, size - used, "%lld%s", (long long)count, units[i].name);
+        }
         used += written > 0 ? (size_t)written : 0;
-        ms -= count * units[i].ms;
+        ms = rest;
     }
     if (used == 0)
         snprintf(text, size, "0");
@@ -151,12 +166,9 @@ char *duration_format(struct duration d, char *text, size_t size)
 char *duration_rounded(struct duration d, char *text, size_t size)
 {
     static const int64_t s = NS_PER_S, h = 3600 * NS_PER_S, day = 24 * 3600 * NS_PER_S;
-    int64_t step = d.ns < s ? NS_PER_MS : d.ns < h ? s : d.ns < day ? 60 * s : h;
-    int tenths = (int)(d.ns / (s / 10) % 10);
+    int64_t step = d.ns < s ? NS_PER_MS : d.ns < 10 * s ? s / 10 : d.ns < h ? s : d.ns < day ? 60 * s : h;
     if (d.ns > 0 && d.ns < NS_PER_MS)
         snprintf(text, size, "less than 1ms");
-    else if (d.ns >= s && d.ns < 10 * s && tenths > 0)
-        snprintf(text, size, "%d.%ds", (int)(d.ns / s), tenths);
     else
         duration_format((struct duration){d.ns - d.ns % step}, text, size);
     return text;

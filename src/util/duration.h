@@ -24,7 +24,7 @@ enum duration_error duration_parse(const char *text, struct duration *out);
 /* What is wrong and what would be right, for a message. */
 const char *duration_error_text(enum duration_error error);
 
-/* Writes d the way duration_parse() reads it, shortest form: "1h30m", "250ms"; "infinity" from DURATION_FOREVER on.
+/* Writes d the way duration_parse() reads it, shortest form: "1h30m", "1.5s", "250ms"; "infinity" from DURATION_FOREVER on.
  * Below a millisecond it is "0". Returns text. */
 char *duration_format(struct duration d, char *text, size_t size);
 

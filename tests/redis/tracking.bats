@@ -98,7 +98,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     wait "$HOLDER" || status=$?
     equals "$status" 124
     [ $(($(now) - start)) -ge 1000 ]
-    grep -qE 'the lease, last set to 1s[0-9]+ms, ends in [0-9]+ms; stopping the command with SIGTERM$' "$T/held.err"
+    grep -qE 'the lease, last set to 1\.[0-9]s, ends in [0-9]+ms; stopping the command with SIGTERM$' "$T/held.err"
 }
 
 @test "somebody who touches the key again and again neither takes the lock nor keeps the holder busy" {

@@ -127,12 +127,14 @@ TEST(test_format)
         {NS_PER_MS, "1ms"},
         {250 * NS_PER_MS, "250ms"},
         {NS_PER_S, "1s"},
-        {1500 * NS_PER_MS, "1s500ms"},
+        {1500 * NS_PER_MS, "1.5s"},
+        {10002 * NS_PER_MS, "10.002s"},
+        {60010 * NS_PER_MS, "1m10ms"},
         {90 * NS_PER_S, "1m30s"},
         {3600 * NS_PER_S, "1h"},
         {5400 * NS_PER_S, "1h30m"},
         {86400 * NS_PER_S, "1d"},
-        {90061 * NS_PER_S + NS_PER_MS, "1d1h1m1s1ms"},
+        {90061 * NS_PER_S + NS_PER_MS, "1d1h1m1.001s"},
         {INT64_C(3155759999) * NS_PER_S, "36524d23h59m59s"},
     };
     char text[DURATION_TEXT_SIZE];

@@ -188,7 +188,7 @@ TEST(test_values)
         {"-t 30d", " ttl=30d"},
         {"-t 1.0005s", " ttl=1s"},
         {"-t 1 -t 2", " ttl=2s"},
-        {"--grace=9.9 -t 10", " ttl=10s grace=9s900ms"},
+        {"--grace=9.9 -t 10", " ttl=10s grace=9.9s"},
         {"--grace=0", " grace=0"},
         {"--hold-at-least=10 -t 10", " ttl=10s hold-at-least=10s"},
         {"--outage=0", " outage=0"},
