@@ -91,7 +91,7 @@ TEST(test_round)
 
 TEST(test_cut_off)
 {
-    char name[32];
+    char name[48];
     record = a_record();
     size_t length = lock_record_format(&record, text);
     for (size_t cut = 0; cut < length; cut++) {
