@@ -8,7 +8,7 @@ _dlock_valued=(--slots --wait --conflict-exit-code --ttl --hold-at-least --owner
 _dlock_short='-x -s -n -w -E -t -r -c -o -v -q -V -h'
 _dlock_signals='HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD CONT STOP TSTP TTIN TTOU
     URG XCPU XFSZ PROF VTALRM WINCH IO PWR SYS'
-_dlock_schemes='redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://'
+_dlock_schemes='redis:// rediss:// valkey:// valkeys:// unix:// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://'
 
 # Reads the word $1 as the shell would: plain is what it stands for, quote the
 # mark of a quotation that is open at its end. Nothing in it is run, so this

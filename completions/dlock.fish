@@ -185,7 +185,7 @@ complete -c dlock -n __dlock_takes_options -l hash -x -a 'none sha256 hmac-sha25
 complete -c dlock -n __dlock_takes_options -l secret-file -r -F -d 'File with the secret of hmac-sha256'
 complete -c dlock -n __dlock_takes_options -l scope -x -d 'The key is PREFIX + SCOPE: + NAME'
 complete -c dlock -n __dlock_takes_options -l prefix -x -d 'What keys begin with'
-complete -c dlock -n __dlock_takes_options -s r -l redis -x -a 'redis:// rediss:// unix:// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://' -d 'The Redis server'
+complete -c dlock -n __dlock_takes_options -s r -l redis -x -a 'redis:// rediss:// valkey:// valkeys:// unix:// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://' -d 'The Redis server'
 complete -c dlock -n __dlock_takes_options -l backend -x -a 'auto redis file' -d 'Where the lock lives'
 complete -c dlock -n __dlock_takes_options -l lock-dir -x -a '(__fish_complete_directories)' -d 'Directory of lock files'
 complete -c dlock -n __dlock_takes_options -l lock-file -r -F -d 'Lock exactly this file, as flock(1) does'

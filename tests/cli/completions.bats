@@ -121,6 +121,8 @@ complete_line() {
     [[ $output == *--stop-signal* ]]
     run complete_line dlock --backend ''
     [[ $output == *redis* && $output == *file* ]]
+    run complete_line dlock --redis valk
+    equals "$output" $'valkey://\nvalkeys://'
     run complete_line dlock -n job --on-e
     [[ $output == *--on-expire* ]]
     run complete_line dlock --tree job printen
