@@ -63,6 +63,40 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     [ "$(wc -c <"$T/list")" -gt 1048576 ]
 }
 
+questions() { redis info commandstats | sed -nE 's/^cmdstat_evalsha:calls=([0-9]+),.*/\1/p'; }
+has_asked_since() { [ "$(questions)" -gt "$1" ]; }
+
+@test "a waiter to whom more is said at once than it reads at once hears all of it" {
+    start_tls_redis
+    local i channels=() before
+    redis set dlock:job another
+    for i in {1..9}; do channels+=("{dlock:job}:wake:$i"); done
+    redis subscribe "${channels[@]}" >"$T/others" 3>&- 4>&- &
+    echo $! >"$T/others.pid"
+    wait_until 10 grep -q 'wake:9' "$T/others"
+    # Nine before it, so that it rests.
+    redis eval 'for i = 1, 9 do
+        redis.call("ZADD", KEYS[1], i, i)
+        redis.call("HSET", KEYS[2], i, "1 1 0 exclusive 0")
+    end' 2 '{dlock:job}:queue' '{dlock:job}:waiters'
+    dlock -r "$URL" --cacert "$CERTS/ca.pem" job true 3>&- 4>&- &
+    echo $! >"$T/waiter.pid"
+    wait_until 10 eval '[ "$(redis zcard "{dlock:job}:queue")" = 10 ]'
+    sleep 4
+    # It asks each time, and seldom after the first three. With some of these sizes the last record
+    # of TLS is off the socket when it has read enough at once, and no poll(2) shows the rest.
+    local size
+    for size in 1 1 1 {66..80}; do
+        kill -STOP "$(cat "$T/waiter.pid")"
+        before=$(questions)
+        redis eval 'local channel = "{dlock:job}:wake:" .. redis.call("ZRANGE", KEYS[1], 9, 9)[1]
+            for i = 1, tonumber(ARGV[1]) do redis.call("PUBLISH", channel, string.rep("x", 970 - #channel)) end
+            redis.call("PUBLISH", channel, "turn")' 1 '{dlock:job}:queue' $size
+        kill -CONT "$(cat "$T/waiter.pid")"
+        wait_until 5 has_asked_since "$before"
+    done
+}
+
 @test "who waits is called at once, and a holder hears at once that its key is touched" {
     start_tls_redis
     local start
