@@ -246,7 +246,7 @@ ssize_t pwrite(int fd, const void *bytes, size_t count, off_t offset)
     errno = ENOSPC;
     return -1;
 }
-ssize_t pwrite64(int fd, const void *bytes, size_t count, off_t offset)
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset)
 {
     return pwrite(fd, bytes, count, offset);
 }
@@ -267,7 +267,7 @@ ssize_t pwrite(int fd, const void *bytes, size_t count, off_t offset)
         raise(-number);
     return written;
 }
-ssize_t pwrite64(int fd, const void *bytes, size_t count, off_t offset)
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset)
 {
     return pwrite(fd, bytes, count, offset);
 }
