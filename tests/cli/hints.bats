@@ -91,7 +91,7 @@ END
 @test "the codes of failures are those of the manual" {
     local codes manual
     codes=$(sed -nE 's/^    \[FAIL_[A-Z_]+\] = \{"([A-Z_]+)".*/\1/p' "$TESTS/../src/util/error_code.c" | sort)
-    manual=$(sed -n '/^\.Ss JSON/,/^\.Ss Reports/p' "$TESTS/../doc/dlock.1" | sed -nE 's/^\.It Cm ([A-Z_]+)$/\1/p' | sort)
+    manual=$(sed -n '/^\.Sh JSON/,/^\.Sh REPORTS/p' "$TESTS/../doc/dlock-json.5" | sed -nE 's/^\.It Cm ([A-Z_]+)$/\1/p' | sort)
     [ "$(wc -l <<<"$codes")" -ge 11 ]
     equals "$manual" "$codes"
     # Each of them is used.

@@ -5,7 +5,7 @@ load ../lib/common
 # shellcheck source=tests/lib/tls.bash
 . "$TESTS/lib/tls.bash"
 
-PAGES='README.md doc/dlock.1 doc/dlock.conf.5'
+PAGES='README.md doc/dlock.1 doc/dlock-leases.7 doc/dlock-redis.7 doc/dlock-json.5 doc/dlock.conf.5'
 
 # The blocks of each page as files of BLOCKS/PAGE, and there in `list` their names and first lines.
 setup_file() {
@@ -123,7 +123,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     sh -c "$(block doc/dlock.1 'dlock --attach nightly')"'
         dlock --status -q nightly && echo held'
     wait_until 10 is_free nightly
-    sh -c "$(block doc/dlock.1 'dlock --attach deploy:prod')"
+    sh -c "$(block doc/dlock-leases.7 'dlock --attach deploy:prod')"
     wait_until 10 is_free deploy:prod
 }
 
@@ -135,9 +135,9 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
 }
 
 @test "acquire, extend, release; and the unit that is shipped for it" {
-    example doc/dlock.1 'token=$(dlock --acquire -n' >"$T/out"
+    example doc/dlock-leases.7 'token=$(dlock --acquire -n' >"$T/out"
     is_free deploy
-    block doc/dlock.1 'RuntimeDirectory=importer' /usr/bin/dlock /usr/local/bin/dlock /usr/bin/importer /usr/local/bin/importer |
+    block doc/dlock-leases.7 'RuntimeDirectory=importer' /usr/bin/dlock /usr/local/bin/dlock /usr/bin/importer /usr/local/bin/importer |
         sed -e :a -e '/\\$/N; s/ *\\\n */ /; ta' >"$T/lines"
     [ "$(wc -l <"$T/lines")" -ge 6 ]
     equals "$(grep -vxF -f "$SRC/doc/examples/importer.service" "$T/lines")" ''
@@ -147,7 +147,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     local members='import json, sys; e = json.load(sys.stdin)["error"]; print(e["code"], e["retryable"], sorted(e), sorted(e["details"]))'
     dlock --acquire deploy >/dev/null
     run dlock --json -w 50ms deploy true
-    equals "$status $(python3 -c "$members" <<<"$output")" "75 $(block doc/dlock.1 '{"error"' | tr -d '\n' | python3 -c "$members")"
+    equals "$status $(python3 -c "$members" <<<"$output")" "75 $(block doc/dlock-json.5 '{"error"' | tr -d '\n' | python3 -c "$members")"
 }
 
 @test "a password as a credential: both units, and the configuration with a password file" {
@@ -156,7 +156,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     unset DLOCK_REDIS
     stub rollup
     mkdir credentials && (umask 077 && printf secret >credentials/dlock.password)
-    block doc/dlock.1 'LoadCredential=' redis://locker@locks.example "unix://locker@$T/redis.sock" >unit
+    block doc/dlock-redis.7 'LoadCredential=' redis://locker@locks.example "unix://locker@$T/redis.sock" >unit
     CREDENTIALS_DIRECTORY=$PWD/credentials sh -c "$(sed -n 's/^ExecStart=//p' unit)"
     ran rollup
     equals "$(block doc/dlock.conf.5 'LoadCredential=')" "$(sed /ExecStart/d unit)"
@@ -167,7 +167,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
 }
 
 @test "the permissions of the page are enough, and those for a user of Sentinels are known to a Sentinel" {
-    equals "$(block doc/dlock.1 'redis-cli ACL SETUSER' "on '>secret'" "on '>other'" redis-cli "redis-cli -s $T/redis.sock" | sh)" OK
+    equals "$(block doc/dlock-redis.7 'redis-cli ACL SETUSER' "on '>secret'" "on '>other'" redis-cli "redis-cli -s $T/redis.sock" | sh)" OK
     DLOCK_REDIS=unix://locker:other@$T/redis.sock dlock job true
     local sentinel=$T/sentinel.sock
     touch "$T/sentinel.conf" # a Sentinel writes to it
@@ -175,7 +175,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     echo $! >"$T/sentinel.pid"
     wait_until 20 redis_answers sentinel
     # shellcheck disable=SC2046
-    equals "$(redis-cli -s "$sentinel" acl setuser watch on $(block doc/dlock.1 '+sentinel|get-master'))" OK
+    equals "$(redis-cli -s "$sentinel" acl setuser watch on $(block doc/dlock-redis.7 '+sentinel|get-master'))" OK
 }
 
 @test "a quorum: on the command line, and in configuration files in both ways" {
@@ -189,8 +189,8 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
         n=0
         until [ \"\$(redis-cli -s '$T/'\$i.sock exists dlock:job)\" = 1 ]; do [ \$((n += 1)) -le 300 ] || exit 1; sleep 0.01; done
     done"
-    DLOCK_REDIS='' example doc/dlock.1 'dlock -r redis://a.example -r redis://b.example -r redis://c.example' "${hosts[@]}"
-    configure doc/dlock.1 'redis = redis://a.example redis://b.example' "${hosts[@]}"
+    DLOCK_REDIS='' example doc/dlock-redis.7 'dlock -r redis://a.example -r redis://b.example -r redis://c.example' "${hosts[@]}"
+    configure doc/dlock-redis.7 'redis = redis://a.example redis://b.example' "${hosts[@]}"
     dlock job command
     configure doc/dlock.conf.5 'redis = redis://a.example' "${hosts[@]}"
     dlock job command
@@ -202,7 +202,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     make_certificate host ca DNS:host
     cp "$CERTS/host.pem" "$CERTS/host.key" "$CERTS/ca.pem" .
     start_tls_redis --tls-auth-clients yes
-    equals "$(printf 'ping\n' | sh -c "$(block doc/dlock.1 'redis-cli --tls' locks.example "localhost -p $PORT")")" PONG
+    equals "$(printf 'ping\n' | sh -c "$(block doc/dlock-redis.7 'redis-cli --tls' locks.example "localhost -p $PORT")")" PONG
     cat host.key >>host.pem
     chmod 600 host.pem
     (umask 077 && echo 0123456789abcdef >secret)

@@ -54,22 +54,33 @@ dlock --help | --usage | --version'
 
 @test "the manual pages are clean" {
     command -v mandoc >/dev/null || skip 'no mandoc'
-    run mandoc -T lint -W warning "$SRC/doc/dlock.1" "$SRC/doc/dlock.conf.5"
+    run mandoc -T lint -W warning "$SRC"/doc/*.[157]
     [ -z "$output" ]
 }
 
 @test "the manual's cross references lead to sections that there are" {
-    local section
-    sed -nE 's/^\.S[hs] //p' "$SRC/doc/dlock.1" | sort -u >"$T/sections"
-    while read -r section; do
-        grep -qxF -- "$section" "$T/sections" || { echo "no section: $section"; false; }
-    done < <(sed -nE 's/^\.(Pq |Po )?Sx (.*)$/\2/p' "$SRC/doc/dlock.1" | sed -E 's/( [).,;:]| , .*)+$//' | sort -u)
+    local page section
+    for page in "$SRC"/doc/*.[157]; do
+        sed -nE 's/^\.S[hs] //p' "$page" | sort -u >"$T/sections"
+        while read -r section; do
+            grep -qxF -- "$section" "$T/sections" || { echo "$page: no section: $section"; false; }
+        done < <(sed -nE 's/^\.(Pq |Po )?Sx (.*)$/\2/p' "$page" | sed -E 's/( [).,;:]| , .*)+$//' | sort -u)
+    done
+}
+
+@test "the pages of the manual lead to pages that there are" {
+    local page name section
+    for page in "$SRC"/doc/*.[157]; do
+        while read -r name section; do
+            [ -e "$SRC/doc/$name.$section" ] || { echo "$page: no page: $name($section)"; false; }
+        done < <(grep -ohE 'Xr dlock[a-z.-]* [0-9]' "$page" | sed 's/^Xr //' | sort -u)
+    done
 }
 
 @test "the manual tells of every variable that dlock reads or sets" {
     local variable
     for variable in $(grep -ohE '"(DLOCK_[A-Z_]*[A-Z]|REDISCLI_AUTH|[A-Z]+_DIRECTORY)"' -r "$SRC/src" --include=*.c | tr -d '"' | sort -u); do
-        grep -qE "^\.(It )?(Pq )?Ev .*\b$variable\b" "$SRC/doc/dlock.1" || { echo "not in the manual: $variable"; false; }
+        grep -qhE "^\.(It )?(Pq )?Ev .*\b$variable\b" "$SRC"/doc/*.[157] || { echo "not in the manual: $variable"; false; }
     done
 }
 

@@ -70,12 +70,12 @@ redis() { redis-cli -s "$T/redis.sock" "$@"; }
 # The user "locker" with just the permissions that the manual names.
 manual_user() {
     local manual
-    manual=$(sed -n '/^redis-cli ACL SETUSER/,/^\.Ed/p' "$TESTS/../doc/dlock.1" | sed '/^\.Ed/d; s/\\e$/\\/')
+    manual=$(sed -n '/^redis-cli ACL SETUSER/,/^\.Ed/p' "$TESTS/../doc/dlock-redis.7" | sed '/^\.Ed/d; s/\\e$/\\/')
     eval "redis ${manual#redis-cli}"
 }
 
 # manual_adds WHAT: the permissions that it adds for this, in the same section.
-manual_adds() { sed -nE "s/^\.It (Fl )?-?$1 .*Ta Li (\+.*) Ta .*/\2/p" "$TESTS/../doc/dlock.1" | grep .; }
+manual_adds() { sed -nE "s/^\.It (Fl )?-?$1 .*Ta Li (\+.*) Ta .*/\2/p" "$TESTS/../doc/dlock-redis.7" | grep .; }
 
 not() { ! "$@"; }
 

@@ -193,7 +193,10 @@ copy_tree() {
 644 usr/share/doc/dlock/waiting.svg
 644 usr/share/fish/vendor_completions.d/dlock.fish
 644 usr/share/man/man1/dlock.1
+644 usr/share/man/man5/dlock-json.5
 644 usr/share/man/man5/dlock.conf.5
+644 usr/share/man/man7/dlock-leases.7
+644 usr/share/man/man7/dlock-redis.7
 644 usr/share/zsh/site-functions/_dlock'
     # What is copied from there runs the program that was installed.
     equals "$(grep -rhoE '[a-z/]*/bin/dlock' "$T/root/usr/share/doc" | sort -u)" /usr/bin/dlock
