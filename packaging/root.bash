@@ -31,6 +31,7 @@ make_root() {
     local mirror=${MIRROR:-$(archive)}
     debootstrap --variant=minbase --include=ca-certificates ${3:+"--arch=$3"} "$2" "$1" ${mirror:+"$mirror"} || return
     cp -L /etc/resolv.conf "$1/etc/resolv.conf"
+    [ -e "$1/etc/hosts" ] || printf '127.0.0.1 localhost\n::1 localhost\n' >"$1/etc/hosts"
     echo 'Acquire::Retries "3";' >"$1/etc/apt/apt.conf.d/80retries"
     # Packages that are installed for the tests start no server.
     printf '#!/bin/sh\nexit 101\n' >"$1/usr/sbin/policy-rc.d"
