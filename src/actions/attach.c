@@ -3,7 +3,7 @@
 #include "process/target_process.h"
 #include "run/acquisition.h"
 #include "run/attach_daemon.h"
-#include "ui/lease_json.h"
+#include "ui/lock_print.h"
 #include "util/error_code.h"
 
 #include <errno.h>

@@ -7,7 +7,6 @@
 #include "run/nesting.h"
 #include "run/open_backend.h"
 #include "run/retry.h"
-#include "ui/lease_json.h"
 #include "ui/lock_print.h"
 #include "util/duration.h"
 #include "util/error_code.h"

@@ -7,7 +7,7 @@
 #include "config/file.h"
 
 #include "config.h"
-#include "config/near_options.h"
+#include "config/hints.h"
 #include "redis/url_redact.h"
 #include "util/text.h"
 #include "util/user_name.h"

@@ -7,6 +7,7 @@
 #include "util/errmsg.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Looks through the options from argv[1] on for a word that popt would take
  * apart into letters, though it is a long name with one dash ("-tree", which is
@@ -36,5 +37,20 @@ void habits_behind_name(const struct options *options, struct origin origin, str
 
 /* Whether NAME is the path of a file that flock(1) would lock, and dlock does not. */
 bool habits_name_is_file(const struct options *options);
+
+/* Which options may be meant by a name that is none: mistyped, or abbreviated. */
+
+/* Room for three of the longest names. */
+enum { NEAR_TEXT_SIZE = 128 };
+
+enum near_kind {
+    NEAR_ALL,  /* as they stand on the command line, with their dashes */
+    NEAR_KEYS, /* as they stand in a configuration file */
+    NEAR_VARIABLES, /* as they stand in the environment; the name is without DLOCK_ */
+};
+
+/* Writes those that are near the first `length` bytes of name, as "A, B or C".
+ * False where there are none, or so many that it is no help. */
+bool near_options(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum near_kind kind);
 
 #endif

@@ -18,7 +18,6 @@
 #include "process/orphan_guard.h"
 
 #include "process/daemonize.h"
-#include "process/proc_children.h"
 #include "process/procfs.h"
 #include "util/clock.h"
 

@@ -15,9 +15,8 @@
  * and then ends them in the same order. */
 #include "process/process_tree.h"
 
-#include "process/proc_children.h"
 #include "process/procfs.h"
-#include "util/list.h"
+#include "util/array.h"
 
 #include <errno.h>
 #include <fcntl.h>

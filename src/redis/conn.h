@@ -5,7 +5,7 @@
 #define DLOCK_REDIS_CONN_H
 
 #include "redis/error.h"
-#include "redis/reader.h"
+#include "redis/reply.h"
 #include "redis/resolve.h"
 #include "redis/settings.h"
 #include "redis/socket.h"

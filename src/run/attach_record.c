@@ -15,8 +15,8 @@
 
 #include "process/procfs.h"
 #include "store/file/dir.h"
+#include "util/array.h"
 #include "util/clock.h"
-#include "util/list.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
 #define DLOCK_RUN_ATTACH_RECORD_H
 
 #include "process/process_tree.h"
-#include "run/held.h"
+#include "run/held_locks.h"
 #include "util/errmsg.h"
 
 #include <stdbool.h>

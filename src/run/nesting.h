@@ -3,7 +3,7 @@
 #ifndef DLOCK_RUN_NESTING_H
 #define DLOCK_RUN_NESTING_H
 
-#include "run/held.h"
+#include "run/held_locks.h"
 #include "store/backend.h"
 
 #include <stdbool.h>

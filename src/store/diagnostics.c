@@ -1,7 +1,7 @@
 #include "store/diagnostics.h"
 
+#include "util/array.h"
 #include "util/json.h"
-#include "util/list.h"
 #include "util/mbwidth.h"
 #include "util/text.h"
 

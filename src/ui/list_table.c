@@ -1,7 +1,7 @@
 #include "ui/list_table.h"
 
+#include "util/array.h"
 #include "util/duration.h"
-#include "util/list.h"
 #include "util/mbwidth.h"
 #include "util/text.h"
 

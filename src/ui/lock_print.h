@@ -4,6 +4,7 @@
 #define DLOCK_UI_LOCK_PRINT_H
 
 #include "config/options.h"
+#include "lock/lease.h"
 #include "lock/lock_state.h"
 #include "util/duration.h"
 #include "util/json.h"
@@ -36,5 +37,13 @@ enum holder_life holder_life(const struct holder *holder);
 /* Whether it is known that the holder's process, which should have released the
  * lock, has ended. */
 bool holder_has_died(const struct holder *holder);
+
+/* A lease as --json shows it. */
+
+/* Prints the object of --acquire and --attach to stdout, in one line: key,
+ * full_key, acquired, owner, scope (may be NULL), fence, acquired_at,
+ * expires_at, mode, and slot where there is one. What is not known of the lease
+ * (token "", fence 0, times 0) is null. */
+void lease_json_print(const struct lease *lease, const char *scope);
 
 #endif

@@ -2,7 +2,6 @@
  * tells whether the rest is such a name, or all of the file. The files are opened
  * through here (-Wl,--wrap). */
 #include "fuzz.h"
-#include "process/proc_children.h"
 #include "process/procfs.h"
 
 #include <stdio.h>

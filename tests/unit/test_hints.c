@@ -2,7 +2,6 @@
 #include "read_options.h"
 
 #include "config/hints.h"
-#include "config/near_options.h"
 
 static struct command_line line;
 

@@ -4,7 +4,7 @@
 
 #include "lock/lock_name.h"
 #include "lock/token.h"
-#include "run/held.h"
+#include "run/held_locks.h"
 #include "store/redis/keys.h"
 
 #include <limits.h>

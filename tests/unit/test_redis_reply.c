@@ -1,8 +1,7 @@
 /* Replies of a server: what is one, what is a message, and which numbers are taken. */
 #include "unit.h"
 
-#include "redis/answer.h"
-#include "redis/reader.h"
+#include "redis/reply.h"
 
 #include <stdlib.h>
 

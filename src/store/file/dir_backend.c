@@ -59,7 +59,6 @@
 #include "store/file/doctor.h"
 #include "store/file/lease_ops.h"
 #include "store/file/look.h"
-#include "store/file/outside.h"
 #include "store/file/proc_locks.h"
 #include "util/text.h"
 

@@ -1,9 +1,11 @@
 /* What a holder does to its own lock file, which it has open and locked. Who has
- * another process's token, and not its file, comes through store/file/outside.h. */
+ * another process's token, and not its file, comes through store/file/lease_ops.h. */
 #ifndef DLOCK_STORE_FILE_LEASE_OPS_H
 #define DLOCK_STORE_FILE_LEASE_OPS_H
 
+#include "store/backend.h"
 #include "store/file/dir_int.h"
+#include "store/file/store.h"
 
 /* Unlocks and closes the file that we hold, or wait for; what it says stays. */
 void lock_own_let_go(struct file_backend *backend);
@@ -13,5 +15,15 @@ enum lock_result lock_own_check(struct file_backend *backend, struct lease *leas
 enum lock_result lock_own_extend(struct file_backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
                                  struct why *why);
 enum lock_result lock_own_release(struct file_backend *backend, const struct lease *lease, struct bound bound, struct why *why);
+
+/* A lease that another process took, by its token: check, extend, release as in
+ * struct backend. */
+
+enum lock_result lock_outside_check(struct lock_store *store, struct lease *lease, struct bound bound, struct why *why);
+
+enum lock_result lock_outside_extend(struct lock_store *store, struct lease *lease, enum extend_how how, struct bound bound,
+                                     struct why *why);
+
+enum lock_result lock_outside_release(struct lock_store *store, const struct lease *lease, struct bound bound, struct why *why);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "store/file/proc_locks.h"
 #include "store/file/ticket_queue.h"
-#include "util/key_list.h"
+#include "util/array.h"
 #include "util/text.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 #include "store/quorum/look.h"
 
 #include "store/quorum/quorum.h"
-#include "util/key_list.h"
+#include "util/array.h"
 
 #include <stdio.h>
 #include <stdlib.h>

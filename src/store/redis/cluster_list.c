@@ -5,7 +5,7 @@
 #include "store/redis/keys.h"
 #include "store/redis/look.h"
 #include "store/redis/topology.h"
-#include "util/list.h"
+#include "util/array.h"
 
 #include <stdio.h>
 #include <stdlib.h>

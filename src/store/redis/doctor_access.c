@@ -2,7 +2,7 @@
  * administrators; so each command is sent on keys that nobody else
  * uses and that go away by themselves where they cannot be deleted. An error names
  * the command that was refused, which one inside a script does not. */
-#include "store/redis/patient.h"
+#include "store/redis/doctor.h"
 
 #include "store/redis/scripts.h"
 

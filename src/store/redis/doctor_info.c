@@ -1,6 +1,6 @@
 /* What INFO and CONFIG GET say of a server that is to keep locks. Providers rename
  * CONFIG, and an ACL may allow neither: what is not known is no failure. */
-#include "store/redis/patient.h"
+#include "store/redis/doctor.h"
 
 #include "util/text.h"
 

@@ -3,7 +3,7 @@
 #define DLOCK_STORE_REDIS_LOOK_H
 
 #include "store/redis/scripts.h"
-#include "util/key_list.h"
+#include "util/array.h"
 
 /* Reads the answer of store/redis/scripts/look.lua. LOCK_OK with *state to be freed;
  * LOCK_UNAVAILABLE for nonsense; LOCK_SYSTEM. */

@@ -2,7 +2,7 @@
 #ifndef DLOCK_STORE_REDIS_SCRIPTS_H
 #define DLOCK_STORE_REDIS_SCRIPTS_H
 
-#include "redis/answer.h"
+#include "redis/reply.h"
 #include "store/redis/internal.h"
 
 #include <stdbool.h>

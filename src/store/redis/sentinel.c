@@ -34,8 +34,8 @@
  * do by default, needs no look-up. */
 #include "store/redis/sentinel.h"
 
-#include "redis/answer.h"
 #include "redis/login.h"
+#include "redis/reply.h"
 #include "util/text.h"
 
 #include <errno.h>

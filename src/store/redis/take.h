@@ -23,4 +23,14 @@ bool redis_is_fresh(struct redis_backend *redis);
 /* Begins the call that releases the lease, or gives its take up. */
 void redis_release_begin(const struct redis_backend *redis, struct redis_call *call, const struct lease *lease);
 
+/* --wait-replicas: a take counts once enough replicas have it. */
+
+/* Right after a take on the same connection. LOCK_OK: as many replicas as the
+ * settings ask for have it (none are asked for: at once). LOCK_UNAVAILABLE: fewer
+ * have it, in three quarters of the time that is left; or as redis_conn_call(),
+ * and LOCK_REFUSED. Then the lock is still taken, and uncertain: the next take
+ * with this request finds it and waits again, and who gives up releases it. */
+enum lock_result redis_replicas_await(struct redis_backend *redis, const struct lease *lease, struct bound bound,
+                                      struct why *why);
+
 #endif

@@ -1,10 +1,11 @@
 /* hiredis's parser, with limits of ours: a reply may claim anything. No I/O. */
-#ifndef DLOCK_REDIS_READER_H
-#define DLOCK_REDIS_READER_H
+#ifndef DLOCK_REDIS_REPLY_H
+#define DLOCK_REDIS_REPLY_H
 
 #include <hiredis.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* What a reader needs as long as it lives, at a place of its own. */
 struct redis_limits {
@@ -34,5 +35,23 @@ bool redis_reader_has_only_messages(const redisReader *reader);
 /* What the server says unasked, on a channel to which we have subscribed:
  * {"message", channel, anything}. */
 bool redis_is_message(const redisReply *reply);
+
+/* Reading what scripts answer. No answer is trusted: each word is looked at. */
+
+/* Whether the answer is this word and has so many elements. */
+bool redis_answer_is(const redisReply *reply, const char *word, size_t elements);
+
+/* A century: what no time is longer than that is taken from a server. Another
+ * client may have set an expiry that no clock here can count to. */
+#define REDIS_MS_MOST (INT64_C(100) * 365 * 86400 * 1000)
+
+/* A PTTL of at least `least`, cut to REDIS_MS_MOST. */
+bool redis_left(const redisReply *element, int64_t least, int64_t *out);
+
+/* A whole number that comes as text, or as an integer; "" is 0. */
+bool redis_number(const redisReply *element, int64_t least, int64_t most, int64_t *out);
+
+/* The text of an element; "" for anything else. */
+const char *redis_text(const redisReply *element);
 
 #endif
