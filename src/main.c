@@ -101,7 +101,7 @@ static int act(const struct options *options, struct messages *out)
     return print(options->action);
 }
 
-static int refuse(const struct messages *out, enum settings_result result, const struct why *why)
+static int refuse(const struct messages *out, enum settings_result result, const struct errmsg *why)
 {
     switch (result) {
     case SETTINGS_BAD_USAGE: return fail(out, FAIL_ARGUMENT, STATUS_USAGE, "%s", why->text);
@@ -121,8 +121,8 @@ int main(int argc, char **argv)
     if (argc < 2)
         return print_short_usage();
     struct options options;
-    struct why why = {""};
-    if (privileges_borrowed(&why)) { /* before anything that a caller says is read */
+    struct errmsg why = {""};
+    if (setuid_check_borrowed(&why)) { /* before anything that a caller says is read */
         const struct messages plain = {.notify = {.fd = -1}, .waited = {-1}};
         return fail(&plain, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED, "%s", why.text);
     }

@@ -15,7 +15,7 @@
 struct attach {
     const struct options *options;
     struct messages *out;
-    struct attach_target target;
+    struct target_process target;
     struct acquisition lock;
     int cancel_fd; /* -1: not open */
 };
@@ -64,7 +64,7 @@ static int hand_over(struct attach *attach)
 {
     struct acquisition *lock = &attach->lock;
     int status;
-    if (attach_target_has_ended(&attach->target))
+    if (target_process_has_ended(&attach->target))
         return acquisition_give_back(lock, "the process that the lock was for has ended");
     if (lease_as_good_as_over(&lock->lease))
         return acquisition_give_back(lock, "the lease was over before the lock could be attached");
@@ -72,7 +72,7 @@ static int hand_over(struct attach *attach)
         (void)acquisition_give_back(lock, "what was taken could not be printed");
         return STATUS_CANT_CREATE;
     }
-    if (!attach_guard_start(lock, &attach->target, &status))
+    if (!attach_daemon_start(lock, &attach->target, &status))
         return status;
     say_attached(attach);
     _exit(STATUS_OK);
@@ -82,7 +82,7 @@ int action_attach(const struct options *options, struct messages *out)
 {
     struct attach attach = {.options = options, .out = out, .cancel_fd = -1};
     int status = STATUS_INTERNAL;
-    if (attach_target_open(&attach.target, options->attach_pid, out, &status) &&
+    if (target_process_open(&attach.target, options->attach_pid, out, &status) &&
         acquisition_open(&attach.lock, options, out, "nothing is locked", NULL, attach.target.id.pid, &status)) {
         if (cancel_with_target(&attach, &status) && acquisition_take(&attach.lock, &status))
             status = attach.lock.nested ? attach_nested(&attach) : hand_over(&attach);
@@ -90,6 +90,6 @@ int action_attach(const struct options *options, struct messages *out)
     }
     if (attach.cancel_fd >= 0)
         close(attach.cancel_fd);
-    attach_target_close(&attach.target);
+    target_process_close(&attach.target);
     return status;
 }

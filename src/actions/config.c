@@ -30,7 +30,7 @@ static bool show_urls(const char *text, char *shown, size_t size)
     bool usable = copy != NULL;
     for (char *word; usable && (word = strsep(&rest, " \t\n")) != NULL;) {
         struct redis_url url;
-        struct why ignored = {""};
+        struct errmsg ignored = {""};
         if (*word == '\0')
             continue;
         usable = redis_url_parse(&url, word, &ignored);

@@ -41,54 +41,54 @@ static void scratch_make(struct scratch *scratch, const struct options *options)
 }
 
 /* Why it is this one. */
-static void add_choice(const struct options *options, const struct backend *backend, struct findings *findings)
+static void add_choice(const struct options *options, const struct backend *backend, struct diagnostics *findings)
 {
     static const char degraded[] = "no Redis is configured (%s): a lock holds on this host only";
     static const char redis_or_file[] = "--redis=URL, or --backend=file if that is meant";
     char places[CONFIG_PLACES_SIZE];
-    findings_section(findings, "backend", NULL);
+    diagnostics_section(findings, "backend", NULL);
     if (strcmp(backend->kind, "redis") == 0)
-        findings_add(findings, FINDING_OK, "redis", NULL, "%s",
+        diagnostics_add(findings, FINDING_OK, "redis", NULL, "%s",
                      options->backend == BACKEND_REDIS ? "--backend=redis asks for it" : "a URL is configured");
     else if (options->lock_file != NULL || options->backend == BACKEND_FILE)
-        findings_add(findings, FINDING_NOTE, "file", NULL, "%s asks for it; a lock holds on this host alone",
+        diagnostics_add(findings, FINDING_NOTE, "file", NULL, "%s asks for it; a lock holds on this host alone",
                      options->lock_file != NULL ? "--lock-file" : "--backend=file");
     else if (options->on_degraded == DEGRADED_PROCEED)
-        findings_add(findings, FINDING_WARN, "file", redis_or_file, degraded, config_places(&options->settings, OPT_REDIS, places));
+        diagnostics_add(findings, FINDING_WARN, "file", redis_or_file, degraded, config_places(&options->settings, OPT_REDIS, places));
     else
-        findings_fail(findings, FINDING_UNTRUSTED, "file", redis_or_file, degraded,
+        diagnostics_fail(findings, FINDING_UNTRUSTED, "file", redis_or_file, degraded,
                       config_places(&options->settings, OPT_REDIS, places));
 }
 
 /* The one that waits is another process elsewhere: it has a backend of its own. */
 static void try_lock(const struct options *options, struct backend *holder, struct scratch *scratch,
-                     struct findings *findings, struct bound bound)
+                     struct diagnostics *findings, struct bound bound)
 {
     struct backend *waiter;
-    struct why why = {""};
+    struct errmsg why = {""};
     int status = STATUS_INTERNAL;
     scratch->request.ttl = trial_ttl;
     if (backend_open(&waiter, options, &status, &why) != LOCK_OK) {
-        findings_fail(findings, status, "backend", NULL, "%s", why.text);
+        diagnostics_fail(findings, status, "backend", NULL, "%s", why.text);
         return;
     }
     doctor_trial(holder, waiter, &scratch->request, findings, bound);
     waiter->close(waiter);
 }
 
-static void examine(const struct options *options, struct findings *findings, int cancel_fd)
+static void examine(const struct options *options, struct diagnostics *findings, int cancel_fd)
 {
     struct backend *backend;
     struct scratch scratch = {.name = ""};
-    struct why why = {""};
+    struct errmsg why = {""};
     int status = STATUS_INTERNAL;
     /* Each call has a limit of its own as well. */
     struct bound bound = {deadline_plus(deadline_after(options->outage), options->connect_timeout), cancel_fd};
     scratch_make(&scratch, options);
     doctor_config(options, findings);
     if (backend_open(&backend, options, &status, &why) != LOCK_OK) {
-        findings_section(findings, "backend", NULL);
-        findings_fail(findings, status, "store", NULL, "%s", why.text);
+        diagnostics_section(findings, "backend", NULL);
+        diagnostics_fail(findings, status, "store", NULL, "%s", why.text);
         return;
     }
     add_choice(options, backend, findings);
@@ -97,28 +97,28 @@ static void examine(const struct options *options, struct findings *findings, in
     backend->close(backend);
 }
 
-static int tell(const struct options *options, struct messages *out, const struct findings *findings)
+static int tell(const struct options *options, struct messages *out, const struct diagnostics *findings)
 {
     (void)setlocale(LC_CTYPE, "");
     if (findings->short_of_memory)
         return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     if (options->json)
-        findings_print_json(findings);
+        diagnostics_print_json(findings);
     else
-        findings_print(findings, out->verbosity < 0);
-    return flushed(out, findings_status(findings));
+        diagnostics_print(findings, out->verbosity < 0);
+    return flushed(out, diagnostics_status(findings));
 }
 
 int action_doctor(const struct options *options, struct messages *out)
 {
-    struct findings findings = {0};
+    struct diagnostics findings = {0};
     struct signals signals;
-    struct why why = {""};
+    struct errmsg why = {""};
     if (!signals_open(&signals, &why))
         return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "%s", why.text);
     examine(options, &findings, signals.fd);
     int ended_by = signals_ended_by(&signals);
     int status = ended_by != 0 ? STATUS_SIGNAL_BASE + ended_by : tell(options, out, &findings);
-    findings_free(&findings);
+    diagnostics_free(&findings);
     return ended_by != 0 ? signals_die_by(ended_by) : status;
 }

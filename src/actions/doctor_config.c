@@ -90,20 +90,20 @@ static const char *default_text(const struct options *options, enum option_id id
 }
 
 /* A URL without its login; a text that is no URL may hold a password as well. */
-static void add_url(const char *text, const char *where, struct findings *findings)
+static void add_url(const char *text, const char *where, struct diagnostics *findings)
 {
     struct redis_url url;
-    struct why why = {""};
+    struct errmsg why = {""};
     if (redis_url_parse(&url, text, &why))
-        findings_add(findings, FINDING_OK, "redis", NULL, "%s%s (%s)", url.shown,
+        diagnostics_add(findings, FINDING_OK, "redis", NULL, "%s%s (%s)", url.shown,
                      url.has_password ? ", with a password" : "", where);
     else
-        findings_add(findings, FINDING_OK, "redis", NULL, "not usable: %s (%s)", why.text, where);
+        diagnostics_add(findings, FINDING_OK, "redis", NULL, "not usable: %s (%s)", why.text, where);
     explicit_bzero(&url, sizeof url);
 }
 
 /* Those of several servers have white space between them. */
-static void add_urls(const char *text, const char *where, struct findings *findings)
+static void add_urls(const char *text, const char *where, struct diagnostics *findings)
 {
     size_t size = strlen(text) + 1;
     char *copy = strdup(text), *rest = copy;
@@ -116,7 +116,7 @@ static void add_urls(const char *text, const char *where, struct findings *findi
     free(copy);
 }
 
-static void add_option(const struct options *options, enum option_id id, struct findings *findings)
+static void add_option(const struct options *options, enum option_id id, struct diagnostics *findings)
 {
     const char *name = option_by_id(id)->longName;
     const char *value;
@@ -126,7 +126,7 @@ static void add_option(const struct options *options, enum option_id id, struct 
     if (setting == NULL) {
         char time[DURATION_TEXT_SIZE];
         if (matters_by_default(id) && !(id == OPT_WAIT && options->nonblock))
-            findings_add(findings, FINDING_OK, name, NULL, "%s (default)", default_text(options, id, time));
+            diagnostics_add(findings, FINDING_OK, name, NULL, "%s (default)", default_text(options, id, time));
         return;
     }
     origin_format(setting->id, setting->origin, where, sizeof where);
@@ -138,60 +138,60 @@ static void add_option(const struct options *options, enum option_id id, struct 
         snprintf(text, sizeof text, "given");
     else
         snprintf(text, sizeof text, "%.500s", flag && *value == '\0' ? "yes" : value);
-    findings_add(findings, FINDING_OK, name, NULL, "%s (%s)", text, where);
+    diagnostics_add(findings, FINDING_OK, name, NULL, "%s (%s)", text, where);
 }
 
 /* --- sources ------------------------------------------------------------- */
 
-static void add_file(struct findings *findings, const char *path, bool was_read)
+static void add_file(struct diagnostics *findings, const char *path, bool was_read)
 {
-    findings_add(findings, FINDING_OK, "file", NULL, "%s: %s", path, was_read ? "read" : "not there");
+    diagnostics_add(findings, FINDING_OK, "file", NULL, "%s: %s", path, was_read ? "read" : "not there");
 }
 
 static void add_unknown_variable(const char *name, const char *near, void *data)
 {
     if (near != NULL)
-        findings_add(data, FINDING_WARN, name, "variables are the long options in capitals; dlock(1) lists them",
+        diagnostics_add(data, FINDING_WARN, name, "variables are the long options in capitals; dlock(1) lists them",
                      "this variable is no setting; did you mean %s?", near);
     else
-        findings_add(data, FINDING_NOTE, name, "variables are the long options in capitals; dlock(1) lists them",
+        diagnostics_add(data, FINDING_NOTE, name, "variables are the long options in capitals; dlock(1) lists them",
                      "this variable is no setting");
 }
 
 /* --- what does not go together ------------------------------------------- */
 
-static void add_doubts(const struct options *options, struct findings *findings)
+static void add_doubts(const struct options *options, struct diagnostics *findings)
 {
     char time[DURATION_TEXT_SIZE];
     if (options->fallback_to_file)
-        findings_add(findings, FINDING_WARN, "fallback", "without --fallback no command runs while Redis is down",
+        diagnostics_add(findings, FINDING_WARN, "fallback", "without --fallback no command runs while Redis is down",
                      "while Redis is down, locks hold on this host alone, and hosts that reach it are not kept out");
     if (options->warn_on_expire)
-        findings_add(findings, FINDING_WARN, "on-expire", "--on-expire=stop",
+        diagnostics_add(findings, FINDING_WARN, "on-expire", "--on-expire=stop",
                      "a command runs on without its lock when the lease ends or is lost");
     if (!options->waits_forever && options->wait.ns > 0 && options->wait.ns < options->outage.ns)
-        findings_add(findings, FINDING_NOTE, "outage", NULL, "it is cut to --wait, %s",
+        diagnostics_add(findings, FINDING_NOTE, "outage", NULL, "it is cut to --wait, %s",
                      duration_format(options->wait, time, sizeof time));
 }
 
 /* What hashes names must be there for any name. */
-static void add_key(const struct options *options, struct findings *findings)
+static void add_key(const struct options *options, struct diagnostics *findings)
 {
     struct options tried = *options;
-    struct why why = {""};
+    struct errmsg why = {""};
     char key[LOCK_KEY_SIZE];
     if (options->name == NULL)
         tried.name = "doctor";
     enum lock_result result = lock_key_of(key, &tried, &why);
     if (result != LOCK_OK)
-        findings_fail(findings, (int)status_of(result), "key", NULL, "%s", why.text);
+        diagnostics_fail(findings, (int)status_of(result), "key", NULL, "%s", why.text);
     else if (options->name != NULL)
-        findings_add(findings, FINDING_OK, "key", NULL, "%s", key);
+        diagnostics_add(findings, FINDING_OK, "key", NULL, "%s", key);
 }
 
-void doctor_config(const struct options *options, struct findings *findings)
+void doctor_config(const struct options *options, struct diagnostics *findings)
 {
-    findings_section(findings, "configuration", NULL);
+    diagnostics_section(findings, "configuration", NULL);
     if (!options->settings.file_named)
         add_file(findings, CONFIG_SYSTEM_FILE, options->settings.system_file_read);
     if (options->settings.user_file != NULL)

@@ -11,7 +11,7 @@
 const char *config_default(const struct options *options, enum option_id id, char text[DURATION_TEXT_SIZE]);
 
 /* Adds the section "configuration". A secret is never shown. */
-void doctor_config(const struct options *options, struct findings *findings);
+void doctor_config(const struct options *options, struct diagnostics *findings);
 
 /* The setting that makes this option what it is, with its value in *text ("" for a
  * flag on the command line); NULL where nobody has set it. Of --nonblock and

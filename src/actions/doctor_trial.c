@@ -26,7 +26,7 @@ struct party {
 
 struct trial {
     struct party holder, waiter;
-    struct findings *findings;
+    struct diagnostics *findings;
     struct bound bound;
     struct deadline start; /* of the step that is being made */
 };
@@ -39,22 +39,22 @@ static void step_begin(struct trial *trial)
 }
 
 /* The step was made, or not, which is a failure. */
-static bool step_end(struct trial *trial, const char *name, enum lock_result result, const struct why *why)
+static bool step_end(struct trial *trial, const char *name, enum lock_result result, const struct errmsg *why)
 {
     char time[FINDINGS_TIME_SIZE];
-    findings_time(deadline_gap(trial->start, deadline_now()), time);
+    diagnostics_time(deadline_gap(trial->start, deadline_now()), time);
     if (result == LOCK_OK)
-        findings_add(trial->findings, FINDING_OK, name, NULL, "%s", time);
+        diagnostics_add(trial->findings, FINDING_OK, name, NULL, "%s", time);
     else if (lock_is_lost(result) || result == LOCK_RELEASED)
-        findings_fail(trial->findings, FINDING_UNTRUSTED, name, NULL, "%s", why->text);
+        diagnostics_fail(trial->findings, FINDING_UNTRUSTED, name, NULL, "%s", why->text);
     else if (result != LOCK_CANCELLED)
-        findings_fail(trial->findings, (int)status_of(result), name, NULL, "%s", why->text);
+        diagnostics_fail(trial->findings, (int)status_of(result), name, NULL, "%s", why->text);
     return result == LOCK_OK;
 }
 
 static bool distrust(struct trial *trial, const char *name, const char *text)
 {
-    findings_fail(trial->findings, FINDING_UNTRUSTED, name, "another store", "%s", text);
+    diagnostics_fail(trial->findings, FINDING_UNTRUSTED, name, "another store", "%s", text);
     return false;
 }
 
@@ -69,7 +69,7 @@ static void party_init(struct party *party, struct backend *backend, const struc
     party->request.take_id = party->take_id;
 }
 
-static enum lock_result ask(struct trial *trial, struct party *party, bool waits, struct why *why)
+static enum lock_result ask(struct trial *trial, struct party *party, bool waits, struct errmsg *why)
 {
     struct backend *backend = party->backend;
     enum lock_result result = LOCK_UNAVAILABLE;
@@ -83,7 +83,7 @@ static enum lock_result ask(struct trial *trial, struct party *party, bool waits
 
 static bool take(struct trial *trial)
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     step_begin(trial);
     enum lock_result result = ask(trial, &trial->holder, false, &why);
     if (result == LOCK_HELD)
@@ -94,7 +94,7 @@ static bool take(struct trial *trial)
 /* What all of it is for. */
 static bool is_exclusive(struct trial *trial)
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     step_begin(trial);
     enum lock_result result = ask(trial, &trial->waiter, false, &why);
     if (result == LOCK_OK)
@@ -107,7 +107,7 @@ static bool is_exclusive(struct trial *trial)
 static bool check(struct trial *trial)
 {
     struct backend *backend = trial->holder.backend;
-    struct why why = {""};
+    struct errmsg why = {""};
     enum lock_result result = LOCK_UNAVAILABLE;
     step_begin(trial);
     for (int i = 0; result == LOCK_UNAVAILABLE && i < TRIES; i++)
@@ -135,7 +135,7 @@ static bool is_told(const struct trial *trial, int fd, struct deadline end)
 static bool watch(struct trial *trial)
 {
     struct backend *backend = trial->holder.backend, *other = trial->waiter.backend;
-    struct why why = {""};
+    struct errmsg why = {""};
     char time[FINDINGS_TIME_SIZE];
     static const char name[] = "told of a touch", advice[] = "a loss is seen at the next check, after 10s at the latest";
     (void)backend->news(backend);
@@ -143,7 +143,7 @@ static bool watch(struct trial *trial)
         return false;
     struct news news = backend->news(backend);
     if (news.fd < 0) {
-        findings_add(trial->findings, FINDING_WARN, name, advice, "no: %s",
+        diagnostics_add(trial->findings, FINDING_WARN, name, advice, "no: %s",
                      news.cannot != NULL ? news.cannot : "this store cannot");
         return true;
     }
@@ -154,8 +154,8 @@ static bool watch(struct trial *trial)
     if (result != LOCK_OK)
         return step_end(trial, "extend from elsewhere", result, &why);
     bool told = is_told(trial, news.fd, tell_end(trial));
-    findings_time(deadline_gap(trial->start, deadline_now()), time);
-    findings_add(trial->findings, told ? FINDING_OK : FINDING_WARN, name, advice,
+    diagnostics_time(deadline_gap(trial->start, deadline_now()), time);
+    diagnostics_add(trial->findings, told ? FINDING_OK : FINDING_WARN, name, advice,
                  told ? "%s" : "no, though the server has agreed to; waited %s", time);
     return true;
 }
@@ -163,7 +163,7 @@ static bool watch(struct trial *trial)
 static bool extend(struct trial *trial)
 {
     struct backend *backend = trial->holder.backend;
-    struct why why = {""};
+    struct errmsg why = {""};
     step_begin(trial);
     enum lock_result result = backend->extend(backend, &trial->holder.lease, EXTEND_AT_LEAST, trial->bound, &why);
     return step_end(trial, "extend", result, &why);
@@ -174,7 +174,7 @@ static bool extend(struct trial *trial)
 static bool release(struct trial *trial)
 {
     struct party *holder = &trial->holder;
-    struct why why = {""};
+    struct errmsg why = {""};
     step_begin(trial);
     holder->lease.hold = deadline_now();
     enum lock_result result = holder->backend->release(holder->backend, &holder->lease, trial->bound, &why);
@@ -197,7 +197,7 @@ static bool is_called(struct trial *trial)
 static bool hand_over(struct trial *trial)
 {
     struct party *waiter = &trial->waiter;
-    struct why why = {""};
+    struct errmsg why = {""};
     char time[FINDINGS_TIME_SIZE];
     step_begin(trial);
     enum lock_result result = ask(trial, waiter, true, &why);
@@ -211,17 +211,17 @@ static bool hand_over(struct trial *trial)
     step_begin(trial);
     bool called = call.cannot == NULL && is_called(trial);
     result = ask(trial, waiter, true, &why);
-    findings_time(deadline_gap(trial->start, deadline_now()), time);
+    diagnostics_time(deadline_gap(trial->start, deadline_now()), time);
     if (result == LOCK_HELD)
         return distrust(trial, "handed over", "it is refused to the one who waits, though it was released");
     if (result != LOCK_OK)
         return step_end(trial, "handed over", result, &why);
     enum finding_result uncalled = waiter->backend->never_calls ? FINDING_NOTE : FINDING_WARN;
-    findings_add(trial->findings, called ? FINDING_OK : uncalled, "handed over",
+    diagnostics_add(trial->findings, called ? FINDING_OK : uncalled, "handed over",
                  "who waits asks again and again instead, at first four times a second",
                  called ? "%s" : "%s, but not called: %s", time, call.cannot != NULL ? call.cannot : "nothing was heard");
     if (waiter->lease.fence <= trial->holder.lease.fence)
-        findings_fail(trial->findings, FINDING_UNTRUSTED, "fence", "another store", "%" PRId64 " after %" PRId64,
+        diagnostics_fail(trial->findings, FINDING_UNTRUSTED, "fence", "another store", "%" PRId64 " after %" PRId64,
                       waiter->lease.fence, trial->holder.lease.fence);
     return true;
 }
@@ -232,11 +232,11 @@ static bool look(struct trial *trial)
 {
     struct backend *backend = trial->holder.backend;
     struct lock_state state = {0};
-    struct why why = {""};
+    struct errmsg why = {""};
     step_begin(trial);
     enum lock_result result = backend->look(backend, trial->holder.request.key, &state, trial->bound, &why);
     if (result == LOCK_OK && !state.locked) {
-        why_set(&why, "a lock that is held looks free");
+        errmsg_set(&why, "a lock that is held looks free");
         result = LOCK_GONE;
     }
     lock_state_free(&state);
@@ -247,7 +247,7 @@ static bool force(struct trial *trial)
 {
     struct backend *backend = trial->holder.backend;
     struct lock_state was = {0};
-    struct why why = {""};
+    struct errmsg why = {""};
     step_begin(trial);
     enum lock_result result = backend->force_release(backend, trial->holder.request.key, &was, trial->bound, &why);
     lock_state_free(&was);
@@ -259,7 +259,7 @@ static bool force(struct trial *trial)
 static void give_back(struct party *party, struct bound bound)
 {
     struct backend *backend = party->backend;
-    struct why ignored;
+    struct errmsg ignored;
     if (!party->holds && !backend->uncertain && !backend->queued)
         return;
     if (!party->holds)
@@ -276,13 +276,13 @@ static void forget(const struct party *party, struct bound bound)
 }
 
 void doctor_trial(struct backend *holder, struct backend *waiter, const struct lock_request *request,
-                  struct findings *findings, struct bound bound)
+                  struct diagnostics *findings, struct bound bound)
 {
     struct trial trial = {.findings = findings, .bound = bound};
     party_init(&trial.holder, holder, request);
     party_init(&trial.waiter, waiter, request);
     trial.waiter.request.self.pid_start++; /* another process: a store may look for our own */
-    findings_section(findings, "trial", NULL);
+    diagnostics_section(findings, "trial", NULL);
     if (!take(&trial) && !holder->uncertain)
         return;
     bool good = trial.holder.holds && is_exclusive(&trial) && watch(&trial) && extend(&trial) && hand_over(&trial);

@@ -10,6 +10,6 @@
  * store; nobody else uses the lock of the request. Nothing stays behind, where
  * the store allows that. */
 void doctor_trial(struct backend *holder, struct backend *waiter, const struct lock_request *request,
-                  struct findings *findings, struct bound bound);
+                  struct diagnostics *findings, struct bound bound);
 
 #endif

@@ -50,7 +50,7 @@ static void looking_close(struct looking *looking)
     looking->out->key = NULL;
 }
 
-static enum lock_result look(void *data, struct bound bound, struct why *why)
+static enum lock_result look(void *data, struct bound bound, struct errmsg *why)
 {
     struct looking *looking = data;
     bound.until = deadline_earlier(bound.until, looking->until);
@@ -66,11 +66,11 @@ static enum lock_result look(void *data, struct bound bound, struct why *why)
 int action_status(const struct options *options, struct messages *out)
 {
     struct looking looking;
-    struct why why = {""};
+    struct errmsg why = {""};
     int status = STATUS_INTERNAL;
     if (!looking_open(&looking, options, out, &status))
         return status;
-    enum lock_result result = insist(look, &looking, options->outage, &why);
+    enum lock_result result = retry(look, &looking, options->outage, &why);
     if (result != LOCK_OK) {
         status = fail_result(out, result, &why);
     } else {
@@ -106,20 +106,20 @@ static struct holder first_holder(const struct lock_state *state)
 
 /* Signals are taken in here alone: they end dlock, but not before the line that
  * is shown is gone. */
-static void pause_until(struct deadline until, const struct lock_state *state, struct wait_view *view)
+static void pause_until(struct deadline until, const struct lock_state *state, struct progress *view)
 {
     struct holder holder = first_holder(state);
     struct signals signals = {.fd = -1};
-    struct why ignored = {""};
+    struct errmsg ignored = {""};
     (void)signals_open(&signals, &ignored); /* where that fails, they end it at once */
     struct pollfd fd = {.fd = signals.fd, .events = POLLIN};
     while (!deadline_passed(until)) {
-        struct deadline shown = wait_view_wanted(view) ? wait_view_show(view, &holder, NULL, DEADLINE_NEVER) : DEADLINE_NEVER;
+        struct deadline shown = progress_wanted(view) ? progress_show(view, &holder, NULL, DEADLINE_NEVER) : DEADLINE_NEVER;
         int ready = poll(&fd, 1, deadline_poll_ms(deadline_earlier(until, shown)));
         int ended_by = ready > 0 ? signals_ended_by(&signals) : 0;
         if (ended_by == 0)
             continue;
-        wait_view_hide(view);
+        progress_hide(view);
         exit(signals_die_by(ended_by)); /* as pid 1 one does not die by a signal */
     }
     signals_restore(&signals);
@@ -165,32 +165,32 @@ static bool held_by_ancestor(const struct looking *looking)
 
 /* An outage lasts no longer than the wait; but each look has a second, as each try
  * of a wait for a lock, and with -n what a connection has. */
-static enum lock_result look_within(struct looking *looking, struct deadline end, struct why *why)
+static enum lock_result look_within(struct looking *looking, struct deadline end, struct errmsg *why)
 {
     const struct options *options = looking->options;
     struct deadline second = deadline_after(DURATION_S(1));
     if (options->wait.ns > 0)
         looking->until = deadline_before(end, second) ? second : end;
-    return insist(look, looking, duration_min(options->outage, deadline_left(end)), why);
+    return retry(look, looking, duration_min(options->outage, deadline_left(end)), why);
 }
 
 int action_wait_free(const struct options *options, struct messages *out)
 {
     struct looking looking;
-    struct why why = {""};
+    struct errmsg why = {""};
     int status = STATUS_INTERNAL;
     if (!looking_open(&looking, options, out, &status))
         return status;
     struct deadline start = deadline_now(), end = options->waits_forever ? DEADLINE_NEVER : deadline_plus(start, options->wait);
     struct duration interval = looking.backend->poll_least;
-    struct wait_view view;
-    wait_view_open(&view, options, out);
+    struct progress view;
+    progress_open(&view, options, out);
     for (bool done = false, asked = false; !done; asked = true) {
         bool last = deadline_passed(end);
         enum lock_result result = look_within(&looking, end, &why);
         done = result != LOCK_OK || !looking.state.locked || last;
         if (done)
-            wait_view_hide(&view);
+            progress_hide(&view);
         if (!done && !asked && held_by_ancestor(&looking)) {
             status = fail(out, FAIL_ARGUMENT, STATUS_USAGE, "the command that this runs in holds it, and would be waited for without end");
             lock_state_free(&looking.state);
@@ -216,7 +216,7 @@ int action_wait_free(const struct options *options, struct messages *out)
 
 struct list {
     const struct looking *looking;
-    struct listing listing;
+    struct list_table listing;
     bool short_of_memory;
 };
 
@@ -229,15 +229,15 @@ static bool list_one(void *data, const struct lock_state *state)
     if (options->json)
         lock_state_json_print(state, name, list->looking->backend->kind);
     else
-        list->short_of_memory = !listing_add(&list->listing, name, state);
+        list->short_of_memory = !list_table_add(&list->listing, name, state);
     return !list->short_of_memory && ferror(stdout) == 0;
 }
 
-static enum lock_result list_all(void *data, struct bound bound, struct why *why)
+static enum lock_result list_all(void *data, struct bound bound, struct errmsg *why)
 {
     struct list *list = data;
     const struct looking *looking = list->looking;
-    listing_free(&list->listing);
+    list_table_free(&list->listing);
     return looking->backend->list(looking->backend, looking->key, looking->options->name, list_one, list, bound, why);
 }
 
@@ -245,7 +245,7 @@ int action_list(const struct options *options, struct messages *out)
 {
     struct looking looking;
     struct list list = {.looking = &looking};
-    struct why why = {""};
+    struct errmsg why = {""};
     int status = STATUS_INTERNAL;
     if (!looking_open(&looking, options, out, &status))
         return status;
@@ -253,16 +253,16 @@ int action_list(const struct options *options, struct messages *out)
     (void)setlocale(LC_CTYPE, "");
     /* What has been printed as JSON cannot be taken back by another try. */
     enum lock_result result = options->json ? list_all(&list, (struct bound){DEADLINE_NEVER, -1}, &why)
-                                            : insist(list_all, &list, options->outage, &why);
+                                            : retry(list_all, &list, options->outage, &why);
     if (result != LOCK_OK) {
         status = fail_result(out, result, &why);
     } else if (list.short_of_memory) {
         status = fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     } else {
-        listing_print(&list.listing, listing_width());
+        list_table_print(&list.listing, list_table_width());
         status = flushed(out, STATUS_OK);
     }
-    listing_free(&list.listing);
+    list_table_free(&list.listing);
     looking_close(&looking);
     return status;
 }
@@ -275,7 +275,7 @@ struct current {
     struct lease lease;
 };
 
-static enum lock_result check(void *data, struct bound bound, struct why *why)
+static enum lock_result check(void *data, struct bound bound, struct errmsg *why)
 {
     struct current *current = data;
     return current->backend->check(current->backend, &current->lease, bound, why);
@@ -314,10 +314,10 @@ static void print_current(const struct current *current)
 static enum lock_result show_held(const struct options *options, struct messages *out, const struct held *held, int *status)
 {
     struct current current = {.options = options, .lease = {.key = held->key, .token = held->token, .take_id = held->take_id, .outside = true, .slot = -1}};
-    struct why why = {""};
+    struct errmsg why = {""};
     if (!backend_of_kind(&current.backend, held->backend, options, out, status))
         return LOCK_INVALID;
-    enum lock_result result = insist(check, &current, options->outage, &why);
+    enum lock_result result = retry(check, &current, options->outage, &why);
     if (result == LOCK_OK)
         print_current(&current);
     else if (lock_is_lost(result) || result == LOCK_RELEASED)
@@ -330,18 +330,18 @@ static enum lock_result show_held(const struct options *options, struct messages
 
 int action_current(const struct options *options, struct messages *out)
 {
-    struct held_list list;
+    struct held_locks list;
     int status = NONE_STATUS;
-    bool read = held_list_read(&list, options->lock_dir), found = false;
+    bool read = held_locks_read(&list, options->lock_dir), found = false;
     for (size_t i = 0; read && i < list.count; i++) {
         enum lock_result result = show_held(options, out, &list.list[i], &status);
         found = found || result == LOCK_OK;
         if (result != LOCK_OK && result != LOCK_GONE) {
-            held_list_free(&list);
+            held_locks_free(&list);
             return status;
         }
     }
-    held_list_free(&list);
+    held_locks_free(&list);
     if (!read)
         return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     return flushed(out, found ? STATUS_OK : NONE_STATUS);

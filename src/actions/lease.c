@@ -19,11 +19,11 @@
 /* --- acquire ------------------------------------------------------------- */
 
 /* A token that nobody was told is a lock that nobody can release. */
-static int hand_over(struct acquisition *lock, struct owner_file *file)
+static int hand_over(struct acquisition *lock, struct token_file *file)
 {
     const struct options *options = lock->options;
-    struct why why = {""};
-    if (file->path != NULL && owner_file_keep(file, &why) != LOCK_OK) {
+    struct errmsg why = {""};
+    if (file->path != NULL && token_file_keep(file, &why) != LOCK_OK) {
         (void)acquisition_give_back(lock, why.text);
         return STATUS_CANT_CREATE;
     }
@@ -49,22 +49,22 @@ static int refuse_nested(const struct acquisition *lock)
 int action_acquire(const struct options *options, struct messages *out)
 {
     struct acquisition lock;
-    struct owner_file file = {0};
-    struct why why = {""};
+    struct token_file file = {0};
+    struct errmsg why = {""};
     int status = STATUS_INTERNAL;
     if (!acquisition_open(&lock, options, out, "the lock was not acquired", NULL, 0, &status))
         return status;
     if (options->owner_file != NULL) {
-        enum lock_result made = owner_file_make(&file, options->owner_file, lock.token, &why);
+        enum lock_result made = token_file_make(&file, options->owner_file, lock.token, &why);
         if (made != LOCK_OK)
             return acquisition_close(&lock, fail(out, failure_of(made), (int)status_of(made), "%s; %s", why.text, lock.undone));
     }
     if (!acquisition_take(&lock, &status)) {
         if (file.path != NULL)
-            owner_file_drop(&file);
+            token_file_drop(&file);
     } else if (lock.nested) {
         if (file.path != NULL)
-            owner_file_drop(&file);
+            token_file_drop(&file);
         status = refuse_nested(&lock);
     } else {
         status = hand_over(&lock, &file);
@@ -87,7 +87,7 @@ struct target {
     enum extend_how how;
 };
 
-static int target_failed(const struct target *target, enum lock_result result, const struct why *why)
+static int target_failed(const struct target *target, enum lock_result result, const struct errmsg *why)
 {
     int status = result == LOCK_GONE || result == LOCK_RELEASED ? 1 : result == LOCK_FOREIGN ? 2 : (int)status_of(result);
     return fail(target->out, failure_of(result), status, "%s", why->text);
@@ -97,9 +97,9 @@ static int target_failed(const struct target *target, enum lock_result result, c
 static bool find_held(struct target *target, int *status)
 {
     const struct options *options = target->options;
-    struct held_list list;
+    struct held_locks list;
     const struct held *found = NULL;
-    bool read = held_list_read(&list, options->lock_dir);
+    bool read = held_locks_read(&list, options->lock_dir);
     for (size_t i = 0; found == NULL && i < list.count; i++)
         if (options->name == NULL || strcmp(list.list[i].key, target->key) == 0)
             found = &list.list[i];
@@ -113,20 +113,20 @@ static bool find_held(struct target *target, int *status)
         snprintf(target->token, sizeof target->token, "%s", found->token);
         snprintf(target->take_id, sizeof target->take_id, "%s", found->take_id);
         bool opened = backend_of_kind(&target->backend, found->backend, options, target->out, status);
-        held_list_free(&list);
+        held_locks_free(&list);
         return opened;
     }
     bool opened = found == NULL && options->name != NULL && read && backend_choose(&target->backend, options, target->out, status);
-    held_list_free(&list);
+    held_locks_free(&list);
     return opened;
 }
 
 static bool read_token(struct target *target, int *status)
 {
     const struct options *options = target->options;
-    struct why why = {""};
+    struct errmsg why = {""};
     if (options->owner_file != NULL) {
-        enum lock_result result = owner_file_read(options->owner_file, target->token, &why);
+        enum lock_result result = token_file_read(options->owner_file, target->token, &why);
         if (result != LOCK_OK) {
             *status = fail(target->out, result == LOCK_REFUSED ? FAIL_NOT_PERMITTED : FAIL_ARGUMENT,
                            result == LOCK_REFUSED ? STATUS_NOT_PERMITTED : STATUS_USAGE, "%s", why.text);
@@ -174,7 +174,7 @@ static void target_close(struct target *target)
 
 /* The lock as the store knows it: whose it is, where nobody has told us; and
  * with which TTL it was taken. */
-static enum lock_result look(void *data, struct bound bound, struct why *why)
+static enum lock_result look(void *data, struct bound bound, struct errmsg *why)
 {
     struct target *target = data;
     struct lock_state state;
@@ -199,8 +199,8 @@ static enum lock_result look(void *data, struct bound bound, struct why *why)
 /* False: told. */
 static bool find_owner(struct target *target, int *status)
 {
-    struct why why = {""};
-    enum lock_result result = insist(look, target, target->options->outage, &why);
+    struct errmsg why = {""};
+    enum lock_result result = retry(look, target, target->options->outage, &why);
     if (result != LOCK_OK)
         *status = target_failed(target, result, &why);
     else if (target->token[0] == '\0')
@@ -211,7 +211,7 @@ static bool find_owner(struct target *target, int *status)
 
 /* --- extend -------------------------------------------------------------- */
 
-static enum lock_result extend(void *data, struct bound bound, struct why *why)
+static enum lock_result extend(void *data, struct bound bound, struct errmsg *why)
 {
     struct target *target = data;
     return target->backend->extend(target->backend, &target->lease, target->how, bound, why);
@@ -246,14 +246,14 @@ static int refuse_shorter_than_hold(const struct target *target)
 static int extend_target(struct target *target)
 {
     const struct options *options = target->options;
-    struct why why = {""};
+    struct errmsg why = {""};
     bool told = options->origins[OPT_TTL].kind == ORIGIN_COMMAND_LINE;
     if (told && options->ttl.ns < target->hold_left.ns)
         return refuse_shorter_than_hold(target);
     if (told)
         target->lease.ttl = options->ttl;
     target->how = told ? EXTEND_EXACTLY : EXTEND_AT_LEAST;
-    enum lock_result result = insist(extend, target, options->outage, &why);
+    enum lock_result result = retry(extend, target, options->outage, &why);
     if (result != LOCK_OK)
         return target_failed(target, result, &why);
     if (options->json)
@@ -276,7 +276,7 @@ int action_extend(const struct options *options, struct messages *out)
 
 /* --- release ------------------------------------------------------------- */
 
-static enum lock_result release(void *data, struct bound bound, struct why *why)
+static enum lock_result release(void *data, struct bound bound, struct errmsg *why)
 {
     struct target *target = data;
     return target->backend->release(target->backend, &target->lease, bound, why);
@@ -297,12 +297,12 @@ static void print_released(const struct target *target)
 int action_release(const struct options *options, struct messages *out)
 {
     struct target target;
-    struct why why = {""};
+    struct errmsg why = {""};
     int status = STATUS_INTERNAL;
     if (!target_open(&target, options, out, &status))
         return status;
     if (target.token[0] != '\0' || find_owner(&target, &status)) {
-        enum lock_result result = insist(release, &target, options->outage, &why);
+        enum lock_result result = retry(release, &target, options->outage, &why);
         if (result != LOCK_OK) {
             status = target_failed(&target, result, &why);
         } else {
@@ -326,7 +326,7 @@ struct forcing {
     struct lock_state was;
 };
 
-static enum lock_result force(void *data, struct bound bound, struct why *why)
+static enum lock_result force(void *data, struct bound bound, struct errmsg *why)
 {
     struct forcing *forcing = data;
     return forcing->backend->force_release(forcing->backend, forcing->key, &forcing->was, bound, why);
@@ -354,14 +354,14 @@ int action_force_release(const struct options *options, struct messages *out)
 {
     char key[LOCK_KEY_SIZE];
     struct forcing forcing = {.key = key};
-    struct why why = {""};
+    struct errmsg why = {""};
     int status = STATUS_INTERNAL;
     if (!lock_key_find(key, options, out, &status))
         return status;
     out->key = key;
     if (!backend_choose(&forcing.backend, options, out, &status))
         return status;
-    enum lock_result result = insist(force, &forcing, options->outage, &why);
+    enum lock_result result = retry(force, &forcing, options->outage, &why);
     if (result != LOCK_OK) {
         status = fail_result(out, result, &why);
     } else if (!forcing.was.locked) {

@@ -24,7 +24,7 @@ struct run {
     const char *shell_argv[4];
     const char *const *argv;
     struct acquisition lock;
-    struct heartbeat heartbeat;
+    struct watchdog heartbeat;
     struct report report;
     struct duration held;
     bool lost;
@@ -47,9 +47,9 @@ static void choose_command(struct run *run)
 
 static int cannot_run(const struct run *run, int error)
 {
-    struct why why = {""};
-    why_set(&why, "cannot run %.300s: %s", run->argv[0], strerror(error));
-    habits_not_a_command(run->options, &why);
+    struct errmsg why = {""};
+    errmsg_set(&why, "cannot run %.300s: %s", run->argv[0], strerror(error));
+    hints_not_a_command(run->options, &why);
     return fail(run->out, FAIL_ARGUMENT, (int)status_of_exec(error), "%s", why.text);
 }
 
@@ -69,7 +69,7 @@ static void say_ended(const struct run *run, const struct outcome *outcome)
 {
     char name[32];
     if (WIFSIGNALED(outcome->status))
-        say_verbose(run->out, "the command was ended by %s", signal_format(WTERMSIG(outcome->status), name, sizeof name));
+        say_verbose(run->out, "the command was ended by %s", signame_format(WTERMSIG(outcome->status), name, sizeof name));
     else
         say_verbose(run->out, "the command ended with status %d", WEXITSTATUS(outcome->status));
 }
@@ -92,7 +92,7 @@ static int lease_over_status(const struct run *run, const struct outcome *outcom
  * not. */
 static int finish(struct run *run, struct outcome *outcome)
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     bool ran = outcome->started && outcome->exec_error == 0;
     if (ran)
         say_ended(run, outcome);
@@ -129,7 +129,7 @@ static int finish(struct run *run, struct outcome *outcome)
 static void write_report(const struct run *run, bool taken, int status)
 {
     const struct acquisition *lock = &run->lock;
-    struct why why = {""};
+    struct errmsg why = {""};
     struct report_run line = {
         .name = run->options->name,
         .key = lock->key,
@@ -142,24 +142,24 @@ static void write_report(const struct run *run, bool taken, int status)
         .lost = run->lost,
         .status = status,
     };
-    if (!report_write(&run->report, &line, &why))
+    if (!run_report_write(&run->report, &line, &why))
         say_warning(run->out, "%s", why.text);
 }
 
 /* --- the beginning ------------------------------------------------------- */
 
 /* The command is to be heard of before the stop signal is due. */
-static bool open_heartbeat(struct run *run, struct why *why)
+static bool open_heartbeat(struct run *run, struct errmsg *why)
 {
     const struct options *options = run->options;
     struct duration interval = {options->ttl.ns - lease_grace(options->ttl, options->grace).ns};
     char id[TOKEN_SIZE]; /* everybody sees it: not the owner token */
     token_make(id);
-    if (!heartbeat_open(&run->heartbeat, id, why))
+    if (!watchdog_open(&run->heartbeat, id, why))
         return false;
-    bool set = heartbeat_env_set(&run->heartbeat, interval);
+    bool set = watchdog_env_set(&run->heartbeat, interval);
     if (!set)
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
     return set;
 }
 
@@ -169,7 +169,7 @@ static int run_nested(struct run *run)
 {
     say_verbose(run->out, "held already by the command that this runs in; nothing is taken or released");
     write_report(run, false, STATUS_OK);
-    report_close(&run->report);
+    run_report_close(&run->report);
     (void)acquisition_close(&run->lock, STATUS_OK);
     signals_forget_writes(&run->lock.signals);
     signals_restore(&run->lock.signals);
@@ -180,7 +180,7 @@ static int run_nested(struct run *run)
 static int run_command(struct run *run)
 {
     struct acquisition *lock = &run->lock;
-    struct why why = {""};
+    struct errmsg why = {""};
     struct outcome outcome;
     if (!command_env_set(&lock->lease, lock->backend->kind))
         return acquisition_give_back(lock, "out of memory");
@@ -201,21 +201,21 @@ static int run_command(struct run *run)
         .heartbeat = &run->heartbeat,
     };
     supervise(&plan, &outcome);
-    heartbeat_close(&run->heartbeat);
+    watchdog_close(&run->heartbeat);
     return finish(run, &outcome);
 }
 
 int action_run(const struct options *options, struct messages *out)
 {
     struct run run = {.options = options, .out = out, .heartbeat.fd = -1};
-    struct why why = {""};
+    struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    enum lock_result opened = report_open(&run.report, options->report, &why);
+    enum lock_result opened = run_report_open(&run.report, options->report, &why);
     if (opened != LOCK_OK)
         return fail(out, failure_of(opened), (int)status_of(opened), "%s; the command was not run", why.text);
     out->code = &run.report.error;
     choose_command(&run);
-    if (habits_name_is_file(options))
+    if (hints_name_is_file(options))
         say_warning(out, "this name is the path of a file, which flock(1) would lock, and dlock does not; --lock-file=%s does", options->name);
     if (acquisition_open(&run.lock, options, out, "the command was not run", run.argv[0], 0, &status)) {
         bool taken = acquisition_take(&run.lock, &status);
@@ -224,7 +224,7 @@ int action_run(const struct options *options, struct messages *out)
         write_report(&run, taken && !run.lock.nested, status);
         status = acquisition_close(&run.lock, status);
     }
-    report_close(&run.report);
+    run_report_close(&run.report);
     out->code = NULL;
     return status;
 }

@@ -10,16 +10,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static enum lock_result cannot(const char *path, int error, struct why *why)
+static enum lock_result cannot(const char *path, int error, struct errmsg *why)
 {
-    why_set(why, "cannot write the owner file %s: %s", path, strerror(error));
+    errmsg_set(why, "cannot write the owner file %s: %s", path, strerror(error));
     return file_error_result(error);
 }
 
-enum lock_result owner_file_make(struct owner_file *file, const char *path, const char *token, struct why *why)
+enum lock_result token_file_make(struct token_file *file, const char *path, const char *token, struct errmsg *why)
 {
     char line[TOKEN_SIZE + 1];
-    *file = (struct owner_file){.path = path};
+    *file = (struct token_file){.path = path};
     if ((size_t)snprintf(file->temporary, sizeof file->temporary, "%s.XXXXXX", path) >= sizeof file->temporary)
         return cannot(path, ENAMETOOLONG, why);
     int fd = mkostemp(file->temporary, O_CLOEXEC); /* 0600, whatever the umask */
@@ -32,42 +32,42 @@ enum lock_result owner_file_make(struct owner_file *file, const char *path, cons
         error = errno;
     if (error == 0)
         return LOCK_OK;
-    owner_file_drop(file);
+    token_file_drop(file);
     return cannot(path, error, why);
 }
 
-enum lock_result owner_file_keep(struct owner_file *file, struct why *why)
+enum lock_result token_file_keep(struct token_file *file, struct errmsg *why)
 {
     if (rename(file->temporary, file->path) == 0)
         return LOCK_OK;
     int error = errno;
-    owner_file_drop(file);
+    token_file_drop(file);
     return cannot(file->path, error, why);
 }
 
-void owner_file_drop(struct owner_file *file)
+void token_file_drop(struct token_file *file)
 {
     (void)!unlink(file->temporary);
 }
 
-enum lock_result owner_file_read(const char *path, char token[TOKEN_SIZE], struct why *why)
+enum lock_result token_file_read(const char *path, char token[TOKEN_SIZE], struct errmsg *why)
 {
     char line[TOKEN_SIZE + 2];
     struct stat status;
-    struct why reason = {""};
+    struct errmsg reason = {""};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     ssize_t length = fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ? -1 : read(fd, line, sizeof line - 1);
     int error = errno;
     if (fd >= 0)
         close(fd);
     if (fd < 0 || length < 0) {
-        why_set(why, "cannot read the owner file %s: %s", path, fd < 0 ? strerror(error) : "it is not a regular file");
+        errmsg_set(why, "cannot read the owner file %s: %s", path, fd < 0 ? strerror(error) : "it is not a regular file");
         return fd < 0 && error == EACCES ? LOCK_REFUSED : LOCK_INVALID;
     }
     line[length] = '\0';
     line[strcspn(line, "\n")] = '\0';
     if (!token_valid(line, &reason)) {
-        why_set(why, "the owner file %s has no token in its first line: %s", path, reason.text);
+        errmsg_set(why, "the owner file %s has no token in its first line: %s", path, reason.text);
         return LOCK_INVALID;
     }
     snprintf(token, TOKEN_SIZE, "%.*s", TOKEN_SIZE - 1, line);

@@ -11,23 +11,23 @@
 
 /* A file that is there only once the lock is taken: until then it has another
  * name. */
-struct owner_file {
+struct token_file {
     const char *path;
     char temporary[4096];
 };
 
 /* Makes it beside `path`, readable by its owner alone. LOCK_OK, to be ended with
- * owner_file_keep() or owner_file_drop(); LOCK_REFUSED, LOCK_CANT_CREATE,
+ * token_file_keep() or token_file_drop(); LOCK_REFUSED, LOCK_CANT_CREATE,
  * LOCK_SYSTEM with *why set. */
-enum lock_result owner_file_make(struct owner_file *file, const char *path, const char *token, struct why *why);
+enum lock_result token_file_make(struct token_file *file, const char *path, const char *token, struct errmsg *why);
 
 /* Gives it its name, instead of a file that may have had it before. As above;
  * on failure it is gone. */
-enum lock_result owner_file_keep(struct owner_file *file, struct why *why);
+enum lock_result token_file_keep(struct token_file *file, struct errmsg *why);
 
-void owner_file_drop(struct owner_file *file);
+void token_file_drop(struct token_file *file);
 
 /* Reads the token. LOCK_OK; LOCK_INVALID, LOCK_REFUSED with *why set. */
-enum lock_result owner_file_read(const char *path, char token[TOKEN_SIZE], struct why *why);
+enum lock_result token_file_read(const char *path, char token[TOKEN_SIZE], struct errmsg *why);
 
 #endif

@@ -23,7 +23,7 @@ static void hide_logins(const struct settings *settings, int argc, char **argv)
                 continue;
             char *end = here + strlen(setting->text), after = *end;
             *end = '\0';
-            url_blot_logins(here);
+            url_redact_logins(here);
             *end = after;
         }
     }
@@ -111,22 +111,22 @@ static void exit_from_popt(void)
         _exit(STATUS_SYSTEM);
 }
 
-static int no_memory(struct why *why)
+static int no_memory(struct errmsg *why)
 {
-    why_set(why, "out of memory");
+    errmsg_set(why, "out of memory");
     return WORDS_NO_MEMORY;
 }
 
-static int wrong_word(const char *word, int fault, bool behind_name, struct why *why)
+static int wrong_word(const char *word, int fault, bool behind_name, struct errmsg *why)
 {
-    habits_bad_option(word, fault, behind_name, why);
+    hints_bad_option(word, fault, behind_name, why);
     return WORDS_WRONG;
 }
 
 /* Reads options from argv[1] on, up to the first word that is none. Returns
  * its index (argc where there is none), or what is wrong. */
 static int read_with_popt(struct settings *settings, poptContext context, int argc, const char *const *words,
-                          bool behind_name, struct why *why)
+                          bool behind_name, struct errmsg *why)
 {
     const struct origin origin = {.kind = ORIGIN_COMMAND_LINE, .behind_name = behind_name};
     int id;
@@ -159,10 +159,10 @@ static int read_with_popt(struct settings *settings, poptContext context, int ar
     return index;
 }
 
-int option_words_read(struct settings *settings, int argc, char **argv, bool behind_name, struct why *why)
+int argv_read(struct settings *settings, int argc, char **argv, bool behind_name, struct errmsg *why)
 {
     static bool told;
-    if (!habits_dashes_right(argc, argv, why))
+    if (!hints_dashes_right(argc, argv, why))
         return WORDS_WRONG;
     if (!told && atexit(exit_from_popt) != 0)
         return no_memory(why);

@@ -30,7 +30,7 @@ struct reading {
     bool others_can_read;
     int line, section; /* where the section begins that the line is in; 0: before all of them */
     enum settings_result result;
-    struct why *why;
+    struct errmsg *why;
     /* Settings of matching sections come after those for every lock. */
     bool want_sections;
 };
@@ -46,12 +46,12 @@ static bool section_fits(const struct reading *reading, const char *line)
     if (close == NULL)
         return true; /* inih says so itself */
     if (strncmp(name, lock_section, strlen(lock_section)) != 0 || name + strlen(lock_section) == close)
-        why_set(reading->why, "%s:%d: [%.*s]: unknown section; [lock GLOB] is the only kind", reading->path, reading->line,
+        errmsg_set(reading->why, "%s:%d: [%.*s]: unknown section; [lock GLOB] is the only kind", reading->path, reading->line,
                 (int)(close - name < 100 ? close - name : 100), name);
     else if (strchr(close + 1, ']') != NULL)
-        why_set(reading->why, "%s:%d: the GLOB of a section cannot hold brackets", reading->path, reading->line);
+        errmsg_set(reading->why, "%s:%d: the GLOB of a section cannot hold brackets", reading->path, reading->line);
     else if (close - line - 1 > SECTION_MOST)
-        why_set(reading->why, "%s:%d: the GLOB of a section cannot be longer than %d bytes", reading->path, reading->line,
+        errmsg_set(reading->why, "%s:%d: the GLOB of a section cannot be longer than %d bytes", reading->path, reading->line,
                 SECTION_MOST - (int)strlen(lock_section));
     else
         return true;
@@ -69,7 +69,7 @@ static char *read_line(char *buffer, int size, void *data)
     size_t length = strlen(buffer);
     int next = length > 0 && buffer[length - 1] == '\n' ? EOF : getc(reading->file);
     if (next != EOF) {
-        why_set(reading->why, "%s:%d: the line is longer than %d characters", reading->path, reading->line, size - 2);
+        errmsg_set(reading->why, "%s:%d: the line is longer than %d characters", reading->path, reading->line, size - 2);
         reading->result = SETTINGS_BAD_CONFIG;
         return NULL;
     }
@@ -87,7 +87,7 @@ static char *read_line(char *buffer, int size, void *data)
 
 static int fail(struct reading *reading, const char *key, const char *text)
 {
-    why_set(reading->why, "%s:%d: %.100s: %s", reading->path, reading->line, key, text);
+    errmsg_set(reading->why, "%s:%d: %.100s: %s", reading->path, reading->line, key, text);
     reading->result = SETTINGS_BAD_CONFIG;
     return 0;
 }
@@ -95,7 +95,7 @@ static int fail(struct reading *reading, const char *key, const char *text)
 static int unknown_key(struct reading *reading, const char *key)
 {
     char text[NEAR_TEXT_SIZE + 40], near[NEAR_TEXT_SIZE];
-    if (!near_options(near, key, strlen(key), NEAR_KEYS))
+    if (!hints_near(near, key, strlen(key), NEAR_KEYS))
         return fail(reading, key, "unknown key; the long options of dlock --help are the keys");
     snprintf(text, sizeof text, "unknown key; did you mean %s?", near);
     return fail(reading, key, text);
@@ -110,7 +110,7 @@ static int take_setting(void *data, const char *section, const char *key, const 
     const struct poptOption *option = option_by_name(key, strlen(key));
     if (option == NULL || !option_configurable((enum option_id)option->val))
         return unknown_key(reading, key);
-    if (option->val == OPT_REDIS && url_has_password(value) && reading->others_can_read)
+    if (option->val == OPT_REDIS && url_redact_has_password(value) && reading->others_can_read)
         return fail(reading, key, "it holds a password, and others can read this file; chmod o= helps");
     if ((glob != NULL) != reading->want_sections)
         return 1;
@@ -131,11 +131,11 @@ static enum settings_result read_pass(struct reading *reading)
     reading->line = reading->section = 0;
     int bad_line = ini_parse_stream(read_line, reading, take_setting, reading);
     if (reading->result == SETTINGS_OK && bad_line != 0) {
-        why_set(reading->why, "%s:%d: this is neither KEY = VALUE, nor [lock GLOB], nor a comment", reading->path, bad_line);
+        errmsg_set(reading->why, "%s:%d: this is neither KEY = VALUE, nor [lock GLOB], nor a comment", reading->path, bad_line);
         reading->result = SETTINGS_BAD_CONFIG;
     }
     if (reading->result == SETTINGS_OK && ferror(reading->file)) {
-        why_set(reading->why, "%s: cannot read it: %s", reading->path, strerror(errno));
+        errmsg_set(reading->why, "%s: cannot read it: %s", reading->path, strerror(errno));
         reading->result = SETTINGS_BAD_CONFIG;
     }
     return reading->result;
@@ -157,7 +157,7 @@ static struct base user_base(void)
 
 /* sudo(8), su(1) and runuser(1) may leave a HOME that is another user's: then it is not the
  * file that is to be mended. */
-static void cannot_read(const struct settings *settings, const char *path, int error, struct why *why)
+static void cannot_read(const struct settings *settings, const char *path, int error, struct errmsg *why)
 {
     struct base base = user_base();
     struct stat status;
@@ -165,10 +165,10 @@ static void cannot_read(const struct settings *settings, const char *path, int e
     bool of_another = path == settings->user_file && !settings->file_named && error == EACCES && stat(base.path, &status) == 0 &&
                       status.st_uid != geteuid();
     if (of_another)
-        why_set(why, "%.300s: cannot read it: %s; %s is that of user %s: set HOME or XDG_CONFIG_HOME", path, strerror(error),
+        errmsg_set(why, "%.300s: cannot read it: %s; %s is that of user %s: set HOME or XDG_CONFIG_HOME", path, strerror(error),
                 base.variable, user_name(status.st_uid, name, sizeof name));
     else
-        why_set(why, "%s: cannot read it: %s", path, strerror(error));
+        errmsg_set(why, "%s: cannot read it: %s", path, strerror(error));
 }
 
 /* Whoever writes there decides where locks are, and where reports go. Of a group of one's
@@ -189,7 +189,7 @@ static const char *distrusted(const struct settings *settings, const char *path,
 }
 
 static enum settings_result read_file(struct settings *settings, const char *name, const char *path, bool *is_there,
-                                      struct why *why)
+                                      struct errmsg *why)
 {
     struct stat status;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a pipe is told of, not waited for */
@@ -208,7 +208,7 @@ static enum settings_result read_file(struct settings *settings, const char *nam
     char text[USER_NAME_SIZE + 80];
     const char *reason = distrusted(settings, path, &status, text, sizeof text);
     if (reason != NULL) {
-        why_set(why, "%s: %s", path, reason);
+        errmsg_set(why, "%s: %s", path, reason);
         fclose(file);
         return SETTINGS_BAD_CONFIG;
     }
@@ -254,7 +254,7 @@ static bool read_variable(const struct poptOption *option, const void *data)
     char *value = getenv(origin_format(id, origin, name, sizeof name));
     bool added = value == NULL || *value == '\0' || settings_add(*to, id, value, origin);
     if (value != NULL && id == OPT_REDIS)
-        url_cut_passwords(value); /* in its place: the command inherits it, and ps(1) shows it */
+        url_redact_passwords(value); /* in its place: the command inherits it, and ps(1) shows it */
     return !added;
 }
 
@@ -268,7 +268,7 @@ static bool any_variable(void)
     return false;
 }
 
-static enum settings_result read_named_file(struct settings *settings, const char *name, const char *path, struct why *why)
+static enum settings_result read_named_file(struct settings *settings, const char *name, const char *path, struct errmsg *why)
 {
     settings->file_named = true;
     settings->user_file = strdup(path);
@@ -277,7 +277,7 @@ static enum settings_result read_named_file(struct settings *settings, const cha
     return read_file(settings, name, settings->user_file, &settings->user_file_read, why);
 }
 
-static enum settings_result read_both_files(struct settings *settings, const char *name, struct why *why)
+static enum settings_result read_both_files(struct settings *settings, const char *name, struct errmsg *why)
 {
     static const char system_path[] = CONFIG_SYSTEM_FILE;
     enum settings_result result = read_file(settings, name, system_path, &settings->system_file_read, why);
@@ -288,11 +288,11 @@ static enum settings_result read_both_files(struct settings *settings, const cha
     return result;
 }
 
-enum settings_result config_read(struct settings *settings, const char *name, const struct setting *config, struct why *why)
+enum settings_result config_read(struct settings *settings, const char *name, const struct setting *config, struct errmsg *why)
 {
     const char *path = config != NULL ? config->text : getenv("DLOCK_CONFIG");
     if (config != NULL && *path == '\0') { /* a variable of a script that is not set: other locks than are meant */
-        why_set(why, "--config: '': the path is empty");
+        errmsg_set(why, "--config: '': the path is empty");
         return SETTINGS_BAD_USAGE;
     }
     bool is_named = path != NULL && *path != '\0';
@@ -300,7 +300,7 @@ enum settings_result config_read(struct settings *settings, const char *name, co
     if (result == SETTINGS_OK && any_variable() && option_find(read_variable, &settings) != NULL)
         result = SETTINGS_NO_MEMORY;
     if (result == SETTINGS_NO_MEMORY)
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
     return result;
 }
 
@@ -349,6 +349,6 @@ void config_unknown_variables(void (*visit)(const char *name, const char *near, 
         name[length] = '\0';
         if (is_set_for_commands(name) || option_find(has_variable, name) != NULL)
             continue;
-        visit(name, near_options(near, name + prefix, length - prefix, NEAR_VARIABLES) ? near : NULL, data);
+        visit(name, hints_near(near, name + prefix, length - prefix, NEAR_VARIABLES) ? near : NULL, data);
     }
 }

@@ -14,7 +14,7 @@
  * of the files' [lock GLOB] sections those that match the lock's name. A file
  * that is not there says nothing. --config (NULL: not given) or DLOCK_CONFIG names a file that stands for both, and must be
  * there. */
-enum settings_result config_read(struct settings *settings, const char *name, const struct setting *config, struct why *why);
+enum settings_result config_read(struct settings *settings, const char *name, const struct setting *config, struct errmsg *why);
 
 /* The places that this option can be set in: "DLOCK_REDIS, /home/a/.config/dlock/dlock.conf, /etc/dlock.conf". Returns text. */
 #define CONFIG_PLACES_SIZE 1024

@@ -85,7 +85,7 @@ static const char *habit_advice(const char *name, size_t length)
     return NULL;
 }
 
-static void unknown_option(const char *word, bool behind_name, struct why *why)
+static void unknown_option(const char *word, bool behind_name, struct errmsg *why)
 {
     size_t dashes = strspn(word, "-"), length = name_length(word + dashes);
     const char *name = word + dashes;
@@ -94,11 +94,11 @@ static void unknown_option(const char *word, bool behind_name, struct why *why)
     int shown = (int)(dashes + length < 100 ? dashes + length : 100);
     char near[NEAR_TEXT_SIZE];
     if (advice != NULL)
-        why_set(why, "%.*s: unknown option; %s", shown, word, advice);
-    else if (dashes > 1 && near_options(near, name, length, NEAR_ALL))
-        why_set(why, "%.*s: unknown option; did you mean %s?", shown, word, near);
+        errmsg_set(why, "%.*s: unknown option; %s", shown, word, advice);
+    else if (dashes > 1 && hints_near(near, name, length, NEAR_ALL))
+        errmsg_set(why, "%.*s: unknown option; did you mean %s?", shown, word, near);
     else
-        why_set(why, "%.*s: unknown option; dlock --help lists them all", shown, word);
+        errmsg_set(why, "%.*s: unknown option; dlock --help lists them all", shown, word);
 }
 
 static bool takes_yes_or_no(const char *word)
@@ -107,7 +107,7 @@ static bool takes_yes_or_no(const char *word)
     return option != NULL && option_configurable((enum option_id)option->val);
 }
 
-void habits_bad_option(const char *word, int fault, bool behind_name, struct why *why)
+void hints_bad_option(const char *word, int fault, bool behind_name, struct errmsg *why)
 {
     const char *text = fault == POPT_ERROR_NOARG        ? "it needs a value"
                        : fault == POPT_ERROR_UNWANTEDARG ? takes_yes_or_no(word) ? "it takes no value but yes or no" : "it takes no value"
@@ -115,29 +115,29 @@ void habits_bad_option(const char *word, int fault, bool behind_name, struct why
     if (fault == POPT_ERROR_BADOPT)
         unknown_option(word, behind_name, why);
     else
-        why_set(why, "%.*s: %s", (int)name_length(word), word, text);
+        errmsg_set(why, "%.*s: %s", (int)name_length(word), word, text);
 }
 
 /* --- one dash ------------------------------------------------------------- */
 
 /* -help is read as -h, and does what is meant. */
-static bool one_dash_right(const char *word, struct why *why)
+static bool one_dash_right(const char *word, struct errmsg *why)
 {
     size_t length = name_length(word + 1);
     const char *name = word + 1;
     const char *advice = length > 1 ? habit_advice(name, length) : NULL;
     if (strncmp(word, "-n=", 3) == 0)
-        why_set(why, "-n: it takes no value; the -n=N of consul lock is --slots=N");
+        errmsg_set(why, "-n: it takes no value; the -n=N of consul lock is --slots=N");
     else if (advice != NULL)
-        why_set(why, "-%.*s: unknown option; %s", (int)length, name, advice);
+        errmsg_set(why, "-%.*s: unknown option; %s", (int)length, name, advice);
     else if (length > 2 && option_by_name(name, length) != NULL && strncmp(name, "help", length) != 0)
-        why_set(why, "-%.*s: a long option has two dashes: --%.*s", (int)length, name, (int)length, name);
+        errmsg_set(why, "-%.*s: a long option has two dashes: --%.*s", (int)length, name, (int)length, name);
     else
         return true;
     return false;
 }
 
-bool habits_dashes_right(int argc, char **argv, struct why *why)
+bool hints_dashes_right(int argc, char **argv, struct errmsg *why)
 {
     for (int i = option_next(argc, argv, 0); i < argc; i = option_next(argc, argv, i))
         if (argv[i][1] != '-' && !one_dash_right(argv[i], why))
@@ -181,33 +181,33 @@ static const char *verb(const char *word)
     return is_verb ? option->longName : NULL;
 }
 
-static void add(struct why *why, const char *hint)
+static void add(struct errmsg *why, const char *hint)
 {
     size_t used = strlen(why->text);
     snprintf(why->text + used, sizeof why->text - used, "; %s", hint);
 }
 
-void habits_no_command(const char *name, struct why *why)
+void hints_no_command(const char *name, struct errmsg *why)
 {
     static const char none[] = "no command given";
     if (verb(name) != NULL)
-        why_set(why, "%s; did you mean dlock --%s? (with a lock of that name: dlock %s -- COMMAND)", none, verb(name), name);
+        errmsg_set(why, "%s; did you mean dlock --%s? (with a lock of that name: dlock %s -- COMMAND)", none, verb(name), name);
     else if (strpbrk(name, blanks) != NULL)
-        why_set(why, "%s; '%.100s' is taken for the lock's name: dlock NAME -- COMMAND, or dlock NAME -c 'STRING' for a shell",
+        errmsg_set(why, "%s; '%.100s' is taken for the lock's name: dlock NAME -- COMMAND, or dlock NAME -c 'STRING' for a shell",
                 none, name);
     else if (name[strspn(name, "0123456789")] == '\0')
-        why_set(why, "%s; dlock locks no descriptor: dlock --attach NAME || exit holds a lock until the script ends, "
+        errmsg_set(why, "%s; dlock locks no descriptor: dlock --attach NAME || exit holds a lock until the script ends, "
                      "with --lock-file=FILE that of the file", none);
     else if (is_program(name))
-        why_set(why, "%s; if %.100s is the command, the lock's name is missing: dlock NAME -- %.100s", none, name, name);
+        errmsg_set(why, "%s; if %.100s is the command, the lock's name is missing: dlock NAME -- %.100s", none, name, name);
     else if (strchr(name, '/') != NULL)
-        why_set(why, "%s; usage: dlock [OPTIONS] NAME -- COMMAND [ARG...]; --lock-file=%.200s locks that file as flock(1) does",
+        errmsg_set(why, "%s; usage: dlock [OPTIONS] NAME -- COMMAND [ARG...]; --lock-file=%.200s locks that file as flock(1) does",
                 none, name);
     else
-        why_set(why, "%s; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock --status NAME", none);
+        errmsg_set(why, "%s; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock --status NAME", none);
 }
 
-void habits_name_is_command(const char *name, struct why *why)
+void hints_name_is_command(const char *name, struct errmsg *why)
 {
     char hint[256];
     if (!is_program(name))
@@ -216,13 +216,13 @@ void habits_name_is_command(const char *name, struct why *why)
     add(why, hint);
 }
 
-void habits_behind_name(const struct options *options, struct origin origin, struct why *why)
+void hints_behind_name(const struct options *options, struct origin origin, struct errmsg *why)
 {
     if (origin.behind_name)
-        habits_name_is_command(options->name, why);
+        hints_name_is_command(options->name, why);
 }
 
-void habits_not_a_command(const struct options *options, struct why *why)
+void hints_not_a_command(const struct options *options, struct errmsg *why)
 {
     char hint[256];
     if (options->command == NULL)
@@ -234,11 +234,11 @@ void habits_not_a_command(const struct options *options, struct why *why)
     } else if (strpbrk(word, blanks) != NULL && options->command[1] == NULL) {
         add(why, "it is one word with spaces in it: -c 'STRING' gives it to a shell");
     } else {
-        habits_name_is_command(options->name, why);
+        hints_name_is_command(options->name, why);
     }
 }
 
-bool habits_name_is_file(const struct options *options)
+bool hints_name_is_file(const struct options *options)
 {
     struct stat status;
     return strchr(options->name, '/') != NULL && options->lock_file == NULL && stat(options->name, &status) == 0 && S_ISREG(status.st_mode);
@@ -329,7 +329,7 @@ static bool find_near(const char *name, size_t length, struct near *near)
     return near->count > 0 && near->count <= NEAR_MOST;
 }
 
-bool near_options(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum near_kind kind)
+bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum near_kind kind)
 {
     struct near near = {.kind = kind};
     if (!find_near(name, length, &near))

@@ -13,30 +13,30 @@
  * apart into letters, though it is a long name with one dash ("-tree", which is
  * -t ree to popt) or an option of another program ("-try=10s"). False with *why
  * set where there is one. */
-bool habits_dashes_right(int argc, char **argv, struct why *why);
+bool hints_dashes_right(int argc, char **argv, struct errmsg *why);
 
 /* Sets *why for an option that popt refuses with this error: of one that is unknown
  * what is near it, or what it is called here. Of `word` no value is told: it may be
  * a URL with a password. Behind NAME a letter is no hint at another program like
  * dlock: NAME may be the command, and the letter its own. */
-void habits_bad_option(const char *word, int fault, bool behind_name, struct why *why);
+void hints_bad_option(const char *word, int fault, bool behind_name, struct errmsg *why);
 
 /* Sets *why where there is a NAME, which may be something else that was meant,
  * but no command. */
-void habits_no_command(const char *name, struct why *why);
+void hints_no_command(const char *name, struct errmsg *why);
 
 /* Adds to *why what else may be meant where the words after NAME are no command
  * that can be run. Nothing where there is no guess. */
-void habits_not_a_command(const struct options *options, struct why *why);
+void hints_not_a_command(const struct options *options, struct errmsg *why);
 
 /* Adds to *why, which refuses an option after NAME, that NAME may be the command. */
-void habits_name_is_command(const char *name, struct why *why);
+void hints_name_is_command(const char *name, struct errmsg *why);
 
 /* The same for an option that was set there, nothing for one of another place. */
-void habits_behind_name(const struct options *options, struct origin origin, struct why *why);
+void hints_behind_name(const struct options *options, struct origin origin, struct errmsg *why);
 
 /* Whether NAME is the path of a file that flock(1) would lock, and dlock does not. */
-bool habits_name_is_file(const struct options *options);
+bool hints_name_is_file(const struct options *options);
 
 /* Which options may be meant by a name that is none: mistyped, or abbreviated. */
 
@@ -51,6 +51,6 @@ enum near_kind {
 
 /* Writes those that are near the first `length` bytes of name, as "A, B or C".
  * False where there are none, or so many that it is no help. */
-bool near_options(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum near_kind kind);
+bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum near_kind kind);
 
 #endif

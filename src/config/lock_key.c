@@ -15,7 +15,7 @@ static void say_guessable(const struct options *options, const struct messages *
 }
 
 /* The secret is in memory no longer than this takes. */
-static enum lock_result find_digest(char digest[NAME_DIGEST_SIZE], const struct options *options, struct why *why)
+static enum lock_result find_digest(char digest[NAME_DIGEST_SIZE], const struct options *options, struct errmsg *why)
 {
     enum { SECRET_LEAST = 16 };
     struct secret secret;
@@ -24,18 +24,18 @@ static enum lock_result find_digest(char digest[NAME_DIGEST_SIZE], const struct 
         return name_digest(digest, options->name, NULL, why);
     enum lock_result result = secret_read(&secret, options->secret_file, why);
     if (result == LOCK_OK && secret.length < SECRET_LEAST) {
-        why_set(why, "%.300s: the secret has %zu bytes, and should have %d or more", options->secret_file, secret.length, SECRET_LEAST);
+        errmsg_set(why, "%.300s: the secret has %zu bytes, and should have %d or more", options->secret_file, secret.length, SECRET_LEAST);
         result = LOCK_INVALID;
     }
     if (result != LOCK_OK)
-        why_prefix(why, origin_format(OPT_SECRET_FILE, options->origins[OPT_SECRET_FILE], where, sizeof where));
+        errmsg_prefix(why, origin_format(OPT_SECRET_FILE, options->origins[OPT_SECRET_FILE], where, sizeof where));
     else
         result = name_digest(digest, options->name, &secret, why);
     secret_wipe(&secret);
     return result;
 }
 
-enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *options, struct why *why)
+enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *options, struct errmsg *why)
 {
     char digest[NAME_DIGEST_SIZE];
     enum lock_result result = options->hash == HASH_NONE ? LOCK_OK : find_digest(digest, options, why);
@@ -46,7 +46,7 @@ enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *opti
 
 bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options, const struct messages *out, int *status)
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     enum lock_result result = lock_key_of(key, options, &why);
     if (result == LOCK_OK)
         say_guessable(options, out);
@@ -71,14 +71,14 @@ static bool compute(unsigned char bytes[EVP_MAX_MD_SIZE], const char *name, cons
     return done && length == DIGEST_BYTES;
 }
 
-enum lock_result name_digest(char digest[NAME_DIGEST_SIZE], const char *name, const struct secret *secret, struct why *why)
+enum lock_result name_digest(char digest[NAME_DIGEST_SIZE], const char *name, const struct secret *secret, struct errmsg *why)
 {
     unsigned char bytes[EVP_MAX_MD_SIZE];
     enum lock_result result = openssl_open(OPENSSL_CRYPTO, why);
     if (result != LOCK_OK)
         return result;
     if (!compute(bytes, name, secret)) {
-        why_set(why, "OpenSSL gives no SHA-256");
+        errmsg_set(why, "OpenSSL gives no SHA-256");
         return LOCK_SYSTEM;
     }
     for (size_t i = 0; i < DIGEST_BYTES; i++)

@@ -36,11 +36,11 @@ void options_free(struct options *options)
 
 /* --- values ------------------------------------------------------------- */
 
-static bool apply_duration(struct duration *out, const char *text, struct why *why)
+static bool apply_duration(struct duration *out, const char *text, struct errmsg *why)
 {
     enum duration_error error = duration_parse(text, out);
     if (error != DURATION_OK)
-        why_set(why, "'%.100s': %s", text, duration_error_text(error));
+        errmsg_set(why, "'%.100s': %s", text, duration_error_text(error));
     return error == DURATION_OK;
 }
 
@@ -49,7 +49,7 @@ static bool is_forever(const char *text)
     return strcmp(text, "infinity") == 0 || strcmp(text, "forever") == 0;
 }
 
-static bool apply_ttl(struct duration *ttl, const char *text, struct why *why)
+static bool apply_ttl(struct duration *ttl, const char *text, struct errmsg *why)
 {
     if (is_forever(text)) {
         *ttl = DURATION_FOREVER; /* validate.c allows it for a --lock-file */
@@ -61,43 +61,43 @@ static bool apply_ttl(struct duration *ttl, const char *text, struct why *why)
     /* The stores count whole milliseconds. */
     ttl->ns -= ttl->ns % NS_PER_MS;
     if (!fits)
-        why_set(why, "'%.100s': a lease lasts from %dms to %dd", text, TTL_LEAST_MS, LEASE_MOST_DAYS);
+        errmsg_set(why, "'%.100s': a lease lasts from %dms to %dd", text, TTL_LEAST_MS, LEASE_MOST_DAYS);
     return fits;
 }
 
-static bool apply_connect_timeout(struct duration *timeout, const char *text, struct why *why)
+static bool apply_connect_timeout(struct duration *timeout, const char *text, struct errmsg *why)
 {
     if (!apply_duration(timeout, text, why))
         return false;
     if (timeout->ns < NS_PER_MS)
-        why_set(why, "'%.100s': it must be at least 1ms", text);
+        errmsg_set(why, "'%.100s': it must be at least 1ms", text);
     return timeout->ns >= NS_PER_MS;
 }
 
 /* Of --wait and --nonblock the last one counts. */
-static bool apply_wait(struct options *options, const char *text, struct why *why)
+static bool apply_wait(struct options *options, const char *text, struct errmsg *why)
 {
     options->nonblock = false;
     options->waits_forever = is_forever(text);
     return options->waits_forever || apply_duration(&options->wait, text, why);
 }
 
-static bool apply_conflict_status(struct options *options, const char *text, struct why *why)
+static bool apply_conflict_status(struct options *options, const char *text, struct errmsg *why)
 {
     int64_t number;
     if (!number_parse(text, 0, 255, &number)) {
-        why_set(why, "'%.100s': an exit status is a whole number from 0 to 255", text);
+        errmsg_set(why, "'%.100s': an exit status is a whole number from 0 to 255", text);
         return false;
     }
     options->conflict_status = (int)number;
     return true;
 }
 
-static bool apply_slots(struct options *options, const char *text, struct why *why)
+static bool apply_slots(struct options *options, const char *text, struct errmsg *why)
 {
     int64_t number;
     if (!number_parse(text, 1, SLOTS_MOST, &number)) {
-        why_set(why, "'%.100s': it must be a whole number from 1 to %d", text, SLOTS_MOST);
+        errmsg_set(why, "'%.100s': it must be a whole number from 1 to %d", text, SLOTS_MOST);
         return false;
     }
     options->mode = MODE_SLOTS;
@@ -105,23 +105,23 @@ static bool apply_slots(struct options *options, const char *text, struct why *w
     return true;
 }
 
-static bool apply_replicas(struct options *options, const char *text, struct why *why)
+static bool apply_replicas(struct options *options, const char *text, struct errmsg *why)
 {
     enum { REPLICAS_MOST = 100 };
     int64_t number;
     if (!number_parse(text, 0, REPLICAS_MOST, &number)) {
-        why_set(why, "'%.100s': it must be a whole number from 0 to %d", text, REPLICAS_MOST);
+        errmsg_set(why, "'%.100s': it must be a whole number from 0 to %d", text, REPLICAS_MOST);
         return false;
     }
     options->wait_replicas = (int)number;
     return true;
 }
 
-static bool apply_pid(struct options *options, const char *text, struct why *why)
+static bool apply_pid(struct options *options, const char *text, struct errmsg *why)
 {
     int64_t number;
     if (!number_parse(text, 1, INT32_MAX, &number)) {
-        why_set(why, "'%.100s': it must be the pid of a process", text);
+        errmsg_set(why, "'%.100s': it must be the pid of a process", text);
         return false;
     }
     options->action = ACTION_ATTACH;
@@ -129,16 +129,16 @@ static bool apply_pid(struct options *options, const char *text, struct why *why
     return true;
 }
 
-static bool apply_signal(struct options *options, const char *text, struct why *why)
+static bool apply_signal(struct options *options, const char *text, struct errmsg *why)
 {
-    options->stop_signal = signal_parse(text);
+    options->stop_signal = signame_parse(text);
     if (options->stop_signal == 0)
-        why_set(why, "'%.100s': no such signal; TERM, SIGTERM or 15 are ways to name one", text);
+        errmsg_set(why, "'%.100s': no such signal; TERM, SIGTERM or 15 are ways to name one", text);
     return options->stop_signal != 0;
 }
 
 /* Words are those of the option's help, "auto|redis|file"; *index is which. */
-static bool apply_choice(enum option_id id, int *index, const char *text, struct why *why)
+static bool apply_choice(enum option_id id, int *index, const char *text, struct errmsg *why)
 {
     const char *words = option_by_id(id)->argDescrip;
     size_t length = strlen(text);
@@ -150,20 +150,20 @@ static bool apply_choice(enum option_id id, int *index, const char *text, struct
             return true;
         word = bar != NULL ? bar + 1 : NULL;
     }
-    why_set(why, "'%.100s': it must be %s", text, words);
+    errmsg_set(why, "'%.100s': it must be %s", text, words);
     return false;
 }
 
-static bool apply_path(const char **path, const char *text, struct why *why)
+static bool apply_path(const char **path, const char *text, struct errmsg *why)
 {
     *path = text;
     if (*text == '\0')
-        why_set(why, "'': the path is empty");
+        errmsg_set(why, "'': the path is empty");
     return *text != '\0';
 }
 
 /* The text outlives the options: it is the setting's own. */
-static bool apply_value(struct options *options, enum option_id id, const char *text, struct why *why)
+static bool apply_value(struct options *options, enum option_id id, const char *text, struct errmsg *why)
 {
     int choice = 0;
     switch ((int)id) {
@@ -221,17 +221,17 @@ static bool apply_value(struct options *options, enum option_id id, const char *
     case OPT_GRACE: return apply_duration(&options->grace, text, why);
     case OPT_CONFIG: return true; /* it has been read */
     case OPT_COMMAND: options->shell_command = text; return true;
-    default: why_set(why, "this option is not known here"); return false;
+    default: errmsg_set(why, "this option is not known here"); return false;
     }
 }
 
 /* On the command line a flag has no text, or a no that undoes a yes of a weaker source. */
-static bool flag_is_set(const struct setting *setting, bool *set, struct why *why)
+static bool flag_is_set(const struct setting *setting, bool *set, struct errmsg *why)
 {
     *set = true;
     if ((*setting->text == '\0' && setting->origin.kind == ORIGIN_COMMAND_LINE) || flag_parse(setting->text, set))
         return true;
-    why_set(why, "'%.100s': it must be yes or no", setting->text);
+    errmsg_set(why, "'%.100s': it must be yes or no", setting->text);
     return false;
 }
 
@@ -257,7 +257,7 @@ static enum option_action action_of(enum option_id id)
     }
 }
 
-static bool apply_flag(struct options *options, const struct setting *setting, struct why *why)
+static bool apply_flag(struct options *options, const struct setting *setting, struct errmsg *why)
 {
     bool set;
     if (!flag_is_set(setting, &set, why))
@@ -270,10 +270,10 @@ static bool apply_flag(struct options *options, const struct setting *setting, s
     case OPT_TREE: options->tree = set; break;
     case OPT_HEARTBEAT: options->heartbeat = set; break;
     case OPT_NO_FORK:
-        why_set(why, "dlock stays beside the command, to watch the lease, to stop the command when it ends, and to release the lock");
+        errmsg_set(why, "dlock stays beside the command, to watch the lease, to stop the command when it ends, and to release the lock");
         return false;
     case OPT_UNLOCK:
-        why_set(why, "there is no open file to unlock; the lock is released when the command ends");
+        errmsg_set(why, "there is no open file to unlock; the lock is released when the command ends");
         return false;
     case OPT_EXCLUSIVE: options->mode = set ? MODE_EXCLUSIVE : options->mode; break;
     case OPT_SHARED: options->mode = set ? MODE_SHARED : options->mode == MODE_SHARED ? MODE_EXCLUSIVE : options->mode; break;
@@ -284,19 +284,19 @@ static bool apply_flag(struct options *options, const struct setting *setting, s
     return true;
 }
 
-static enum settings_result apply_all(struct options *options, struct why *why)
+static enum settings_result apply_all(struct options *options, struct errmsg *why)
 {
     for (const struct setting *setting = options->settings.first; setting != NULL; setting = setting->next) {
         bool value = option_has_value(option_by_id(setting->id));
         struct origin *origin = &options->origins[setting->id];
-        struct why fault = {""};
+        struct errmsg fault = {""};
         bool good = value ? apply_value(options, setting->id, setting->text, &fault) : apply_flag(options, setting, &fault);
         *origin = setting->origin;
         if (!good) {
             char where[ORIGIN_TEXT_SIZE];
-            why_set(why, "%s", fault.text);
-            why_prefix(why, origin_format(setting->id == OPT_ATTACH_PID ? OPT_ATTACH : setting->id, setting->origin, where, sizeof where));
-            habits_behind_name(options, setting->origin, why);
+            errmsg_set(why, "%s", fault.text);
+            errmsg_prefix(why, origin_format(setting->id == OPT_ATTACH_PID ? OPT_ATTACH : setting->id, setting->origin, where, sizeof where));
+            hints_behind_name(options, setting->origin, why);
             return origin_result(setting->origin);
         }
     }
@@ -327,9 +327,9 @@ static bool has_action(const struct settings *settings)
 
 /* [OPTIONS] NAME [OPTIONS] [--] COMMAND... : two runs of options, with NAME
  * between them. A "--" before NAME ends the options for good; behind a --lock-file it stands before the command. */
-static enum settings_result read_command_line(struct options *options, int argc, char **argv, struct why *why)
+static enum settings_result read_command_line(struct options *options, int argc, char **argv, struct errmsg *why)
 {
-    int name = option_words_read(&options->settings, argc, argv, false, why);
+    int name = argv_read(&options->settings, argc, argv, false, why);
     if (name < 0)
         return wrong_words(name);
     bool is_over = strcmp(argv[name - 1], "--") == 0, needs_name = name_of_lock_file(&options->settings) == NULL || has_action(&options->settings);
@@ -338,9 +338,9 @@ static enum settings_result read_command_line(struct options *options, int argc,
     int command = is_over && !needs_name ? name : name + 1;
     options->name = command > name ? argv[name] : NULL;
     if (!is_over) {
-        int words = option_words_read(&options->settings, argc - name, argv + name, true, why);
+        int words = argv_read(&options->settings, argc - name, argv + name, true, why);
         if (words == WORDS_WRONG)
-            habits_name_is_command(options->name, why);
+            hints_name_is_command(options->name, why);
         if (words < 0)
             return wrong_words(words);
         command = name + words;
@@ -352,7 +352,7 @@ static enum settings_result read_command_line(struct options *options, int argc,
 
 /* Actions are of the command line alone. --help and its like must work whatever
  * else is wrong. */
-static enum settings_result choose_action(struct options *options, struct why *why)
+static enum settings_result choose_action(struct options *options, struct errmsg *why)
 {
     enum option_id chosen = OPT_NONE;
     struct origin first = {0};
@@ -368,9 +368,9 @@ static enum settings_result choose_action(struct options *options, struct why *w
             return SETTINGS_OK;
         }
         if (chosen != OPT_NONE && chosen != id && !twice) {
-            why_set(why, "--%s and --%s: only one of them can be done", option_by_id(chosen)->longName,
+            errmsg_set(why, "--%s and --%s: only one of them can be done", option_by_id(chosen)->longName,
                     option_by_id(id)->longName);
-            habits_behind_name(options, first, why);
+            hints_behind_name(options, first, why);
             twice = true;
         }
         if (chosen == OPT_NONE)
@@ -395,11 +395,11 @@ static bool only_prints(enum option_action action)
     return action == ACTION_VERSION || action == ACTION_HELP || action == ACTION_USAGE;
 }
 
-static enum settings_result read_all(struct options *options, int argc, char **argv, struct why *why)
+static enum settings_result read_all(struct options *options, int argc, char **argv, struct errmsg *why)
 {
     *options = defaults;
     enum settings_result result = read_command_line(options, argc, argv, why);
-    struct why action_why = {""};
+    struct errmsg action_why = {""};
     enum settings_result action_result = choose_action(options, &action_why);
     if (only_prints(options->action))
         return SETTINGS_OK;
@@ -412,7 +412,7 @@ static enum settings_result read_all(struct options *options, int argc, char **a
     if (options->name == NULL && options->action != ACTION_LIST && options->action != ACTION_CURRENT)
         options->name = name_of_lock_file(&options->settings);
     if (result == SETTINGS_OK)
-        result = options_check_words(options, why);
+        result = validate_words(options, why);
     if (result != SETTINGS_OK)
         return result;
     /* The command line is read first, for the name that chooses the sections
@@ -424,18 +424,18 @@ static enum settings_result read_all(struct options *options, int argc, char **a
                          setting_in_force(&command_line, OPT_CONFIG), why);
     settings_drop_unset(&command_line, false);
     if (!settings_join(&command_line, OPT_REDIS)) {
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
         result = SETTINGS_NO_MEMORY;
     }
     settings_append(&options->settings, &command_line);
     settings_drop_unset(&options->settings, true);
     if (result == SETTINGS_OK)
         result = apply_all(options, why);
-    return result == SETTINGS_OK ? options_check(options, why) : result;
+    return result == SETTINGS_OK ? validate_options(options, why) : result;
 }
 
 /* A failure is told as the environment wants it also where it is not applied yet. */
-enum settings_result options_read(struct options *options, int argc, char **argv, struct why *why)
+enum settings_result options_read(struct options *options, int argc, char **argv, struct errmsg *why)
 {
     const char *json = getenv("DLOCK_JSON");
     enum settings_result result = read_all(options, argc, argv, why);

@@ -80,7 +80,7 @@ struct options {
  * (precedence in this order), and checks each value and those that
  * must agree. On failure *why says which setting, where it was made, its text
  * and what would be right. options_free() in every case. */
-enum settings_result options_read(struct options *options, int argc, char **argv, struct why *why);
+enum settings_result options_read(struct options *options, int argc, char **argv, struct errmsg *why);
 void options_free(struct options *options);
 
 #endif

@@ -52,28 +52,28 @@ static const char *action_name(const struct options *options)
     return option_by_id(actions[options->action].id)->longName;
 }
 
-static void runs_no_command(const struct options *options, struct why *why)
+static void runs_no_command(const struct options *options, struct errmsg *why)
 {
     const struct setting *action = setting_in_force(&options->settings, actions[options->action].id);
-    why_set(why, "--%s runs no command; the lock's name is its last word", action_name(options));
+    errmsg_set(why, "--%s runs no command; the lock's name is its last word", action_name(options));
     if (action != NULL) /* it is --attach=PID else */
-        habits_behind_name(options, action->origin, why);
+        hints_behind_name(options, action->origin, why);
 }
 
-enum settings_result options_check_words(const struct options *options, struct why *why)
+enum settings_result validate_words(const struct options *options, struct errmsg *why)
 {
     static const char usage[] = "usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...]";
     const struct action *action = &actions[options->action];
     if (options->action != ACTION_RUN && options->command != NULL)
         runs_no_command(options, why);
     else if (options->name == NULL && options->action == ACTION_RUN && setting_in_force(&options->settings, OPT_COMMAND) != NULL)
-        why_set(why, "no lock name given; usage: dlock [OPTIONS] NAME -c 'STRING'");
+        errmsg_set(why, "no lock name given; usage: dlock [OPTIONS] NAME -c 'STRING'");
     else if (options->name == NULL && options->action == ACTION_RUN)
-        why_set(why, "no lock name given; %s", usage);
+        errmsg_set(why, "no lock name given; %s", usage);
     else if (options->name == NULL && action->name == NEEDED)
-        why_set(why, "no lock name given; usage: dlock --%s [OPTIONS] NAME", action_name(options));
+        errmsg_set(why, "no lock name given; usage: dlock --%s [OPTIONS] NAME", action_name(options));
     else if (options->name != NULL && action->name == REFUSED)
-        why_set(why, "--%s takes no lock name", action_name(options));
+        errmsg_set(why, "--%s takes no lock name", action_name(options));
     else if (options->name == NULL ||
              lock_name_valid(options->name, options->action == ACTION_LIST ? "the pattern" : "the lock name", why))
         return SETTINGS_OK;
@@ -97,15 +97,15 @@ static bool uses(const struct action *action, enum option_id id)
 }
 
 /* Names the option that has to change. */
-static enum settings_result disagree(const struct options *options, enum option_id id, const char *text, struct why *why)
+static enum settings_result disagree(const struct options *options, enum option_id id, const char *text, struct errmsg *why)
 {
     char where[ORIGIN_TEXT_SIZE];
-    why_set(why, "%s: %s", origin_format(id, options->origins[id], where, sizeof where), text);
-    habits_behind_name(options, options->origins[id], why);
+    errmsg_set(why, "%s: %s", origin_format(id, options->origins[id], where, sizeof where), text);
+    hints_behind_name(options, options->origins[id], why);
     return origin_result(options->origins[id]);
 }
 
-static enum settings_result check_action(const struct options *options, struct why *why)
+static enum settings_result check_action(const struct options *options, struct errmsg *why)
 {
     for (enum option_id id = OPT_NONE; id < OPTION_COUNT; id++) {
         bool of_some = false;
@@ -116,10 +116,10 @@ static enum settings_result check_action(const struct options *options, struct w
         if (!of_some)
             continue;
         if (options->action == ACTION_RUN)
-            why_set(why, "--%s: it is for --acquire, --extend and --release", option_by_id(id)->longName);
+            errmsg_set(why, "--%s: it is for --acquire, --extend and --release", option_by_id(id)->longName);
         else
-            why_set(why, "--%s: --%s does without it", option_by_id(id)->longName, action_name(options));
-        habits_behind_name(options, options->origins[id], why);
+            errmsg_set(why, "--%s: --%s does without it", option_by_id(id)->longName, action_name(options));
+        hints_behind_name(options, options->origins[id], why);
         return SETTINGS_BAD_USAGE;
     }
     if (options->action == ACTION_EXTEND || options->action == ACTION_RELEASE) {
@@ -140,7 +140,7 @@ static bool keeps_records(enum option_action action)
            action == ACTION_FORCE_RELEASE || action == ACTION_LIST;
 }
 
-static enum settings_result check_lock_file(const struct options *options, struct why *why)
+static enum settings_result check_lock_file(const struct options *options, struct errmsg *why)
 {
     if (options->backend == BACKEND_REDIS)
         return disagree(options, OPT_LOCK_FILE, "it needs the file backend, and --backend=redis asks for Redis", why);
@@ -149,16 +149,16 @@ static enum settings_result check_lock_file(const struct options *options, struc
     if (options->mode == MODE_SLOTS)
         return disagree(options, OPT_SLOTS, "a --lock-file holds nothing that could tell of it", why);
     if (keeps_records(options->action)) {
-        why_set(why, "--lock-file: there is no record in that file, which --%s would need", action_name(options));
+        errmsg_set(why, "--lock-file: there is no record in that file, which --%s would need", action_name(options));
         return origin_result(options->origins[OPT_LOCK_FILE]);
     }
     return SETTINGS_OK;
 }
 
-static enum settings_result check_command(const struct options *options, struct why *why)
+static enum settings_result check_command(const struct options *options, struct errmsg *why)
 {
     if (options->shell_command == NULL && options->command == NULL) {
-        habits_no_command(options->name, why);
+        hints_no_command(options->name, why);
         return SETTINGS_BAD_USAGE;
     }
     if (options->shell_command != NULL && options->command != NULL)
@@ -175,7 +175,7 @@ static bool passes_over_secret(const struct options *options)
     return options->secret_file != NULL && options->hash != HASH_HMAC_SHA256 && secret >= hash && secret != ORIGIN_FILE;
 }
 
-static enum settings_result check_hash(struct options *options, struct why *why)
+static enum settings_result check_hash(struct options *options, struct errmsg *why)
 {
     if (options->secret_file != NULL && options->origins[OPT_HASH].kind == ORIGIN_DEFAULT)
         options->hash = HASH_HMAC_SHA256;
@@ -184,7 +184,7 @@ static enum settings_result check_hash(struct options *options, struct why *why)
     if (passes_over_secret(options))
         return disagree(options, OPT_SECRET_FILE, "--hash makes no use of it; hmac-sha256 does", why);
     if (options->hash != HASH_NONE && options->action == ACTION_LIST && options->name != NULL) {
-        why_set(why, "--list: names are hashed (--hash), and a pattern matches no digest; "
+        errmsg_set(why, "--list: names are hashed (--hash), and a pattern matches no digest; "
                      "--hash=none matches the keys as they are");
         return SETTINGS_BAD_USAGE;
     }
@@ -193,7 +193,7 @@ static enum settings_result check_hash(struct options *options, struct why *why)
 
 /* Of these actions 0 says that the lock is had, or is free: a script goes on. Who
  * writes 0 into a file means commands that are not to run. */
-static enum settings_result check_conflict_status(struct options *options, struct why *why)
+static enum settings_result check_conflict_status(struct options *options, struct errmsg *why)
 {
     bool is_answer = options->action == ACTION_ACQUIRE || options->action == ACTION_ATTACH || options->action == ACTION_WAIT_FREE;
     if (!is_answer || options->conflict_status != STATUS_OK)
@@ -202,13 +202,13 @@ static enum settings_result check_conflict_status(struct options *options, struc
         options->conflict_status = STATUS_CONFLICT;
         return SETTINGS_OK;
     }
-    why_set(why, "--conflict-exit-code: 0 of --%s says that the lock is %s, and a script would go on without it; "
+    errmsg_set(why, "--conflict-exit-code: 0 of --%s says that the lock is %s, and a script would go on without it; "
                  "leave it out, or choose another status",
             action_name(options), options->action == ACTION_WAIT_FREE ? "free" : "held");
     return SETTINGS_BAD_USAGE;
 }
 
-enum settings_result options_check(struct options *options, struct why *why)
+enum settings_result validate_options(struct options *options, struct errmsg *why)
 {
     enum settings_result result = options->action == ACTION_RUN ? check_command(options, why) : SETTINGS_OK;
     if (result == SETTINGS_OK)

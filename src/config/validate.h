@@ -6,10 +6,10 @@
 
 /* Whether the words of the command line are what the action needs: a lock's
  * name, a command, neither. */
-enum settings_result options_check_words(const struct options *options, struct why *why);
+enum settings_result validate_words(const struct options *options, struct errmsg *why);
 
 /* Whether the options agree with each other and with the action; fills in what
  * follows from others. Once all are read. */
-enum settings_result options_check(struct options *options, struct why *why);
+enum settings_result validate_options(struct options *options, struct errmsg *why);
 
 #endif

@@ -6,25 +6,25 @@
 #include <string.h>
 #include <uuid/uuid.h>
 
-bool lock_name_valid(const char *name, const char *what, struct why *why)
+bool lock_name_valid(const char *name, const char *what, struct errmsg *why)
 {
     size_t size = strlen(name);
     if (size == 0) {
-        why_set(why, "%s is empty", what);
+        errmsg_set(why, "%s is empty", what);
         return false;
     }
     if (size > LOCK_NAME_MAX) {
-        why_set(why, "%s is %zu bytes long; at most %d are allowed", what, size, LOCK_NAME_MAX);
+        errmsg_set(why, "%s is %zu bytes long; at most %d are allowed", what, size, LOCK_NAME_MAX);
         return false;
     }
     for (size_t at = 0; at < size;) {
         size_t length = utf8_length(name + at, size - at);
         if (length == 0) {
-            why_set(why, "%s '%.200s' is not valid UTF-8 at byte %zu", what, name, at + 1);
+            errmsg_set(why, "%s '%.200s' is not valid UTF-8 at byte %zu", what, name, at + 1);
             return false;
         }
         if (utf8_is_control(name + at, length)) {
-            why_set(why, "%s '%.200s' has a control character at byte %zu", what, name, at + 1);
+            errmsg_set(why, "%s '%.200s' has a control character at byte %zu", what, name, at + 1);
             return false;
         }
         at += length;

@@ -14,7 +14,7 @@ enum {
 
 /* 1 to 1024 bytes of valid UTF-8 without control characters. False with
  * *why set otherwise; `what` begins that text ("the lock name"). */
-bool lock_name_valid(const char *name, const char *what, struct why *why);
+bool lock_name_valid(const char *name, const char *what, struct errmsg *why);
 
 /* PREFIX + [SCOPE + ":"] + NAME; scope may be NULL. The parts have passed
  * lock_name_valid() (the prefix may be empty), so it fits. */

@@ -10,22 +10,22 @@ void token_make(char token[TOKEN_SIZE])
     uuid_unparse_lower(uuid, token);
 }
 
-bool token_valid(const char *token, struct why *why)
+bool token_valid(const char *token, struct errmsg *why)
 {
     size_t length = strlen(token);
     if (length == 0 || length >= TOKEN_SIZE) {
-        why_set(why, "it is %zu bytes long; 1 to %d are allowed", length, TOKEN_SIZE - 1);
+        errmsg_set(why, "it is %zu bytes long; 1 to %d are allowed", length, TOKEN_SIZE - 1);
         return false;
     }
     for (const char *c = token; *c != '\0'; c++) {
         if (*c <= ' ' || *c > '~') {
-            why_set(why, "only printable ASCII characters without spaces are allowed");
+            errmsg_set(why, "only printable ASCII characters without spaces are allowed");
             return false;
         }
     }
     /* What the plain key holds while several share the lock. */
     if (strcmp(token, "dlock:shared") == 0) {
-        why_set(why, "this text marks a shared lock and cannot own one");
+        errmsg_set(why, "this text marks a shared lock and cannot own one");
         return false;
     }
     return true;

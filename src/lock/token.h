@@ -13,6 +13,6 @@ void token_make(char token[TOKEN_SIZE]);
 
 /* A token given by the user: 1 to 256 printable ASCII characters without a
  * space, since it stands in DLOCK_HELD between spaces. */
-bool token_valid(const char *token, struct why *why);
+bool token_valid(const char *token, struct errmsg *why);
 
 #endif

@@ -15,9 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static enum lock_result fail(struct child *child, const char *text, int error, struct why *why)
+static enum lock_result fail(struct child *child, const char *text, int error, struct errmsg *why)
 {
-    why_set(why, "%s: %s", text, strerror(error));
+    errmsg_set(why, "%s: %s", text, strerror(error));
     child_close(child);
     return LOCK_SYSTEM;
 }
@@ -43,7 +43,7 @@ static int start_guard(struct child *child, const char *const *argv, const struc
     if (child->pid == 0) {
         close(ends[0]);
         process_spare_free(&child->spare); /* it opens nothing more */
-        guard_run(ends[1], argv, signals, child->page);
+        tree_guard_run(ends[1], argv, signals, child->page);
     }
     int error = child->pid < 0 ? errno : 0;
     close(ends[1]);
@@ -66,7 +66,7 @@ static int start_guard(struct child *child, const char *const *argv, const struc
 }
 
 enum lock_result child_start(struct child *child, const char *const *argv, const struct signals *signals, bool tree,
-                             struct why *why)
+                             struct errmsg *why)
 {
     *child = (struct child){.pid = -1, .guard_fd = -1, .orphan_guard = -1, .spare = PROCESS_SPARE_NONE};
     void *page = mmap(NULL, sizeof(struct guard_page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -34,7 +34,7 @@ struct child {
  * Descendants whose parents end become ours, or the guard's.
  * LOCK_OK; LOCK_SYSTEM with *why set: nothing was started. */
 enum lock_result child_start(struct child *child, const char *const *argv, const struct signals *signals, bool tree,
-                             struct why *why);
+                             struct errmsg *why);
 
 /* From now on what the command has started is killed even if dlock is killed
  * (orphan_guard.h). No other thread may run yet. False with errno set. */

@@ -79,7 +79,7 @@ static bool replace_standard_fds(pid_t target)
     return replaced;
 }
 
-bool detach(pid_t target, bool keep_directory)
+bool daemonize(pid_t target, bool keep_directory)
 {
     sigset_t all;
     sigfillset(&all);

@@ -13,6 +13,6 @@
  * That stderr is a pipe which `target` has not open itself, as in
  * $(dlock --attach ... 2>&1), its reader would wait for us: then it becomes the
  * target's own, or nobody's if `target` is 0. False with errno set. */
-bool detach(pid_t target, bool keep_directory);
+bool daemonize(pid_t target, bool keep_directory);
 
 #endif

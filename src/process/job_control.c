@@ -61,7 +61,7 @@ static bool is_for_command(const struct job_control *job, const struct child *ch
     if (child->guard_fd >= 0 && event->sender == child->pid)
         return false; /* the guard woke dlock */
     if (event->sender > 0 && process_tree_has(event->sender, &child->except)) {
-        say_verbose(job->out, "not passed on, the command has sent it: %s", signal_format(event->number, name, sizeof name));
+        say_verbose(job->out, "not passed on, the command has sent it: %s", signame_format(event->number, name, sizeof name));
         return false;
     }
     return true;
@@ -87,7 +87,7 @@ bool job_pass_signals_on(struct job_control *job, struct child *child)
         if (again && !child_is_stopped(child))
             continue;
         child_signal(child, event.number);
-        say_verbose(job->out, "passed %s on to the command", signal_format(event.number, name, sizeof name));
+        say_verbose(job->out, "passed %s on to the command", signame_format(event.number, name, sizeof name));
     }
     return child_changed;
 }

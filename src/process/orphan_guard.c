@@ -81,7 +81,7 @@ __attribute__((noreturn)) static void guard_orphans(pid_t dlock, const struct pr
     struct orphan_guard guard = {.dlock = {.pid = dlock}, .held = getenv("DLOCK_HELD")};
     struct proc_stat stat;
     (void)prctl(PR_SET_NAME, "dlock-guard");
-    (void)detach(0, true);
+    (void)daemonize(0, true);
     if (!proc_is_ours() || !proc_stat_read(dlock, &stat))
         _exit(0);
     guard.dlock.start = stat.start;

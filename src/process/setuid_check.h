@@ -10,6 +10,6 @@
 #include <stdbool.h>
 
 /* True with *why set where it has, or where that cannot be found out. */
-bool privileges_borrowed(struct why *why);
+bool setuid_check_borrowed(struct errmsg *why);
 
 #endif

@@ -43,18 +43,18 @@ static void add_ending(sigset_t *set)
         add(set, number);
 }
 
-static bool listen_to(struct signals *signals, const sigset_t *set, struct why *why)
+static bool listen_to(struct signals *signals, const sigset_t *set, struct errmsg *why)
 {
     int fd = signalfd(signals->fd, set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fd < 0 || sigprocmask(SIG_BLOCK, set, NULL) != 0) {
-        why_set(why, "cannot listen for signals: %s", strerror(errno));
+        errmsg_set(why, "cannot listen for signals: %s", strerror(errno));
         return false;
     }
     signals->fd = fd;
     return true;
 }
 
-bool signals_open(struct signals *signals, struct why *why)
+bool signals_open(struct signals *signals, struct errmsg *why)
 {
     sigset_t set;
     struct sigaction action;
@@ -62,7 +62,7 @@ bool signals_open(struct signals *signals, struct why *why)
     sigemptyset(&set);
     add_all(&set, blocked_for_good, sizeof blocked_for_good / sizeof *blocked_for_good);
     if (sigprocmask(SIG_BLOCK, &set, &signals->original) != 0) {
-        why_set(why, "cannot block signals: %s", strerror(errno));
+        errmsg_set(why, "cannot block signals: %s", strerror(errno));
         return false;
     }
     /* Where SIGCHLD is ignored, the kernel would throw away the command's status. */
@@ -74,13 +74,13 @@ bool signals_open(struct signals *signals, struct why *why)
     return listen_to(signals, &set, why);
 }
 
-bool signals_widen(struct signals *signals, struct why *why)
+bool signals_widen(struct signals *signals, struct errmsg *why)
 {
     sigset_t set, blocked;
     sigemptyset(&blocked);
     add_all(&blocked, blocked_beside_command, sizeof blocked_beside_command / sizeof *blocked_beside_command);
     if (sigprocmask(SIG_BLOCK, &blocked, NULL) != 0) {
-        why_set(why, "cannot block signals: %s", strerror(errno));
+        errmsg_set(why, "cannot block signals: %s", strerror(errno));
         return false;
     }
     sigemptyset(&set);

@@ -23,11 +23,11 @@ struct signal_event {
 /* Blocks the signals that would end dlock, but for those that are ignored and
  * those of a fault, and opens the descriptor for them. SIGPIPE and
  * SIGXFSZ are blocked for good: the write tells. False with *why set. */
-bool signals_open(struct signals *signals, struct why *why);
+bool signals_open(struct signals *signals, struct errmsg *why);
 
 /* From now on a command runs: SIGCHLD and what is passed on to it come too.
  * SIGTTIN and SIGTTOU stay blocked: dlock stops where the command does. */
-bool signals_widen(struct signals *signals, struct why *why);
+bool signals_widen(struct signals *signals, struct errmsg *why);
 
 /* The next signal, if one has come. Never waits. */
 bool signals_next(const struct signals *signals, struct signal_event *event);

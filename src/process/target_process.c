@@ -27,7 +27,7 @@ static bool bad(const struct messages *out, int *status, const char *text)
     return false;
 }
 
-static bool refused(const struct attach_target *target, const struct messages *out, int *status)
+static bool refused(const struct target_process *target, const struct messages *out, int *status)
 {
     *status = fail(out, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED,
                    "%s belongs to another user, and could not be stopped when the lease ends; nothing is locked", target->name);
@@ -46,7 +46,7 @@ static bool cannot_pin(pid_t pid, int error, const struct messages *out, int *st
     return false;
 }
 
-static void describe(struct attach_target *target, pid_t pid)
+static void describe(struct target_process *target, pid_t pid)
 {
     char path[64], command[64];
     struct proc_stat stat;
@@ -57,10 +57,10 @@ static void describe(struct attach_target *target, pid_t pid)
     target->id = (struct process_id){.pid = pid, .start = proc_stat_read(pid, &stat) ? stat.start : 0};
 }
 
-bool attach_target_open(struct attach_target *target, pid_t given, const struct messages *out, int *status)
+bool target_process_open(struct target_process *target, pid_t given, const struct messages *out, int *status)
 {
     pid_t pid = given != 0 ? given : getppid();
-    *target = (struct attach_target){.fd = -1};
+    *target = (struct target_process){.fd = -1};
     if (given == 0 && pid <= 1)
         return bad(out, status, "the process that called dlock has ended, or is pid 1 (--attach=1 is for that)");
     if (given == 0 && getsid(pid) != getsid(0))
@@ -73,14 +73,14 @@ bool attach_target_open(struct attach_target *target, pid_t given, const struct 
     describe(target, pid);
     if (given == 0 && getppid() != pid)
         return bad(out, status, "the process that called dlock has ended");
-    if (attach_target_has_ended(target))
+    if (target_process_has_ended(target))
         return bad(out, status, "the process to attach to has ended, and waits for its parent to see it (a zombie)");
     if (syscall(SYS_pidfd_send_signal, target->fd, 0, NULL, 0) != 0 && errno == EPERM)
         return refused(target, out, status);
     return true;
 }
 
-bool attach_target_has_ended(const struct attach_target *target)
+bool target_process_has_ended(const struct target_process *target)
 {
     struct pollfd fd = {.fd = target->fd, .events = POLLIN};
     int ready = poll(&fd, 1, 0);
@@ -89,12 +89,12 @@ bool attach_target_has_ended(const struct attach_target *target)
     return syscall(SYS_pidfd_send_signal, target->fd, 0, NULL, 0) != 0 && errno == ESRCH;
 }
 
-void attach_target_signal(const struct attach_target *target, int number)
+void target_process_signal(const struct target_process *target, int number)
 {
     (void)syscall(SYS_pidfd_send_signal, target->fd, number, NULL, 0); /* it may have ended */
 }
 
-void attach_target_close(struct attach_target *target)
+void target_process_close(struct target_process *target)
 {
     if (target->fd >= 0)
         close(target->fd);

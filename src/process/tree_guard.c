@@ -97,7 +97,7 @@ __attribute__((noreturn)) static void kill_all(const struct guard *guard)
     _exit(0);
 }
 
-void guard_run(int fd, const char *const *argv, const struct signals *signals, struct guard_page *page)
+void tree_guard_run(int fd, const char *const *argv, const struct signals *signals, struct guard_page *page)
 {
     struct guard guard = {.fd = fd, .dlock = getppid(), .page = page};
     sigset_t all, child;

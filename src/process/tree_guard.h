@@ -23,7 +23,7 @@ struct guard_page {
  * all. fd is a SOCK_SEQPACKET socket whose other end only dlock has: a byte
  * from the guard says that the page has news, an int from dlock is a signal
  * that is to be passed on. */
-__attribute__((noreturn)) void guard_run(int fd, const char *const *argv, const struct signals *signals,
+__attribute__((noreturn)) void tree_guard_run(int fd, const char *const *argv, const struct signals *signals,
                                          struct guard_page *page);
 
 #endif

@@ -79,14 +79,14 @@ void redis_conn_free(struct redis_conn *conn)
 
 /* --- bytes --------------------------------------------------------------- */
 
-static enum lock_result fail(struct redis_conn *conn, struct why *why, const char *text)
+static enum lock_result fail(struct redis_conn *conn, struct errmsg *why, const char *text)
 {
-    why_set(why, "%s", text);
+    errmsg_set(why, "%s", text);
     redis_conn_close(conn);
     return LOCK_UNAVAILABLE;
 }
 
-enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct why *why)
+enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct errmsg *why)
 {
     return fail(conn, why, "its answer makes no sense");
 }
@@ -135,18 +135,18 @@ static void hear(const struct redis_conn *conn, redisReply *message)
 
 /* A whole reply among what was read: LOCK_OK with *reply set, NULL: there is none
  * yet. Messages before it are heard. */
-static enum lock_result take_reply(struct redis_conn *conn, redisReply **reply, struct why *why)
+static enum lock_result take_reply(struct redis_conn *conn, redisReply **reply, struct errmsg *why)
 {
     for (;;) {
         if (!redis_reader_next(conn->reader, reply))
             return fail(conn, why, "its reply is not the Redis protocol");
-        if (*reply == NULL || !redis_is_message(*reply))
+        if (*reply == NULL || !redis_reply_is_message(*reply))
             return LOCK_OK;
         hear(conn, *reply);
     }
 }
 
-static enum lock_result flush(struct redis_conn *conn, struct bound bound, struct why *why)
+static enum lock_result flush(struct redis_conn *conn, struct bound bound, struct errmsg *why)
 {
     enum lock_result result = redis_socket_send(&conn->socket, conn->out, conn->out_used, bound, why);
     if (result == LOCK_OK)
@@ -156,7 +156,7 @@ static enum lock_result flush(struct redis_conn *conn, struct bound bound, struc
     return result;
 }
 
-static enum lock_result receive(struct redis_conn *conn, redisReply **reply, struct bound bound, struct why *why)
+static enum lock_result receive(struct redis_conn *conn, redisReply **reply, struct bound bound, struct errmsg *why)
 {
     for (bool late = false;;) {
         enum lock_result result = take_reply(conn, reply, why);
@@ -191,7 +191,7 @@ static void unix_address(struct addresses *addresses, const char *path)
     addresses->count = 1;
 }
 
-static enum lock_result connect_socket(struct redis_conn *conn, struct bound bound, struct why *why)
+static enum lock_result connect_socket(struct redis_conn *conn, struct bound bound, struct errmsg *why)
 {
     struct redis_tls *tls = conn->at.path[0] == '\0' ? conn->settings->tls : NULL;
     return redis_socket_connect(&conn->socket, &conn->addresses, tls, conn->at.host, bound, why);
@@ -220,7 +220,7 @@ static bool queue_greeting(struct redis_conn *conn)
     return queue_one(conn, redis_words("CLIENT", "SETNAME", "dlock"));
 }
 
-enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct why *why)
+enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct errmsg *why)
 {
     if (conn->socket.fd >= 0)
         redis_conn_read_messages(conn); /* a reply that nobody has asked for is not to be the next one */
@@ -240,7 +240,7 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
     conn->serial++;
     if (result == LOCK_OK && !((conn->reader = redis_reader_create(&conn->limits)) != NULL && queue_greeting(conn))) {
         redis_conn_close(conn);
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
         result = LOCK_SYSTEM;
     }
     return result;
@@ -258,7 +258,7 @@ bool redis_conn_renew(const struct redis_conn *conn)
  * reached", "DENIED Redis is running in protected mode ...". */
 struct dismissal {
     enum lock_result result; /* LOCK_OK: it has said nothing of the kind */
-    struct why why;
+    struct errmsg why;
 };
 
 static void note_dismissal(struct dismissal *dismissal, const char *error)
@@ -269,13 +269,13 @@ static void note_dismissal(struct dismissal *dismissal, const char *error)
 }
 
 /* {"master", ...} or {"slave", ...} or {"sentinel", ...} */
-static enum lock_result read_role(const struct redis_conn *conn, const redisReply *reply, struct why *why)
+static enum lock_result read_role(const struct redis_conn *conn, const redisReply *reply, struct errmsg *why)
 {
     bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 && reply->element[0]->type == REDIS_REPLY_STRING;
     const char *role = told ? reply->element[0]->str : "";
     if (strcmp(role, "master") == 0)
         return LOCK_OK;
-    why_set(why, "%s port %s is %s", conn->at.host, conn->at.port,
+    errmsg_set(why, "%s port %s is %s", conn->at.host, conn->at.port,
             strcmp(role, "slave") == 0 ? "a replica: a failover is under way" : "not a master");
     return LOCK_UNAVAILABLE;
 }
@@ -284,13 +284,13 @@ static enum lock_result read_role(const struct redis_conn *conn, const redisRepl
  * command is the next one even where the greeting was refused. A server or an
  * ACL without CLIENT SETNAME is fine: the name is only for CLIENT LIST. */
 static enum lock_result receive_greetings(struct redis_conn *conn, struct dismissal *dismissal, struct bound bound,
-                                          struct why *why)
+                                          struct errmsg *why)
 {
     enum lock_result verdict = LOCK_OK;
     bool first = conn->greetings > 0;
     for (; conn->greetings > 0; conn->greetings--) {
         redisReply *reply;
-        struct why own = {""};
+        struct errmsg own = {""};
         enum lock_result result = receive(conn, &reply, bound, &own);
         if (result != LOCK_OK && (verdict == LOCK_OK || result == LOCK_CANCELLED)) {
             *why = own;
@@ -323,7 +323,7 @@ static enum lock_result receive_greetings(struct redis_conn *conn, struct dismis
 }
 
 enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands, int count,
-                                 redisReply **replies, struct bound bound, struct why *why)
+                                 redisReply **replies, struct bound bound, struct errmsg *why)
 {
     int got = 0;
     bound.until = deadline_earlier(bound.until, deadline_after(conn->settings->timeout));
@@ -332,7 +332,7 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
     for (int i = 0; i < count; i++) {
         if (!queue(conn, &commands[i])) {
             redis_conn_close(conn);
-            why_set(why, "out of memory");
+            errmsg_set(why, "out of memory");
             return LOCK_SYSTEM;
         }
     }
@@ -344,7 +344,7 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
     enum lock_result greeting = receive_greetings(conn, &dismissal, bound, why);
     if (conn->socket.fd < 0)
         return greeting;
-    struct why own = {""};
+    struct errmsg own = {""};
     while (result == LOCK_OK && got < count) {
         result = receive(conn, &replies[got], bound, &own);
         got += result == LOCK_OK;
@@ -373,12 +373,12 @@ bool redis_conn_has_unread(const struct redis_conn *conn)
 
 void redis_conn_read_messages(struct redis_conn *conn)
 {
-    struct why ignored = {""};
+    struct errmsg ignored = {""};
     size_t received = 0; /* by this call; conn->received: of a message that is not whole */
     while (conn->socket.fd >= 0) {
         redisReply *parsed;
         char bytes[4096];
-        if (!redis_reader_next(conn->reader, &parsed) || (parsed != NULL && !redis_is_message(parsed))) {
+        if (!redis_reader_next(conn->reader, &parsed) || (parsed != NULL && !redis_reply_is_message(parsed))) {
             if (parsed != NULL)
                 freeReplyObject(parsed);
             redis_conn_close(conn);

@@ -74,7 +74,7 @@ void redis_conn_free(struct redis_conn *conn);
  * itself, LOCK_UNAVAILABLE). Login, database and client name are queued, and with
  * masters_only the question for its role, to go out in one write with the first call.
  * LOCK_OK; else as redis_conn_call(). */
-enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct why *why);
+enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct errmsg *why);
 
 /* After LOCK_REFUSED: whether it was a certificate, and a renewed one has been read, so
  * that it is worth connecting once more. */
@@ -94,10 +94,10 @@ bool redis_conn_renew(const struct redis_conn *conn);
  * Of all but LOCK_OK, there are no replies, and conn->sent tells whether the commands
  * may have been carried out. */
 enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands, int count,
-                                 redisReply **replies, struct bound bound, struct why *why);
+                                 redisReply **replies, struct bound bound, struct errmsg *why);
 
 /* For an answer that makes no sense: closes the connection. LOCK_UNAVAILABLE. */
-enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct why *why);
+enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct errmsg *why);
 
 /* Whether more was read than the last call asked for: no poll(2) on the
  * descriptor shows it. */

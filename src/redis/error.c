@@ -129,7 +129,7 @@ static bool has_one_of(const char *text, const char *const *codes, const char *c
     return false;
 }
 
-enum lock_result redis_error_result(const char *error, struct why *why)
+enum lock_result redis_error_result(const char *error, struct errmsg *why)
 {
     static const char *const refused_codes[] = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED", NULL};
     static const char *const refused[] = {
@@ -157,17 +157,17 @@ enum lock_result redis_error_result(const char *error, struct why *why)
     static const char *const unauthenticated[] = {"Protocol error: unauthenticated", NULL};
     static const char *const no_scripts[] = {"unknown command 'EVALSHA'", "unknown command `EVALSHA`", NULL};
     const char *text = unwrapped(error);
-    why_set(why, "it answered: %.400s", *error != '\0' ? skip_repeated(error) : "an error without a text");
+    errmsg_set(why, "it answered: %.400s", *error != '\0' ? skip_repeated(error) : "an error without a text");
     if (has_one_of(text, nothing, unauthenticated)) {
-        why_set(why, "it wants a user and a password: NOAUTH Authentication required");
+        errmsg_set(why, "it wants a user and a password: NOAUTH Authentication required");
         return LOCK_REFUSED;
     }
     if (has_one_of(text, refused_codes, refused))
         return LOCK_REFUSED;
     if (has_one_of(text, nothing, no_scripts))
-        why_set(why, "it runs no scripts; if it is a Sentinel, redis+sentinel:// stands in the URL; it answered: %.400s",
+        errmsg_set(why, "it runs no scripts; if it is a Sentinel, redis+sentinel:// stands in the URL; it answered: %.400s",
                 error);
     if (has_one_of(text, cluster_codes, nothing))
-        why_set(why, "it is a node of a Cluster, for which redis+cluster:// stands in the URL; it answered: %.400s", error);
+        errmsg_set(why, "it is a node of a Cluster, for which redis+cluster:// stands in the URL; it answered: %.400s", error);
     return has_one_of(text, cluster_codes, invalid) ? LOCK_INVALID : LOCK_UNAVAILABLE;
 }

@@ -17,7 +17,7 @@ bool redis_error_has_code(const char *error);
 
 /* With *why set: LOCK_REFUSED for logins and ACLs, LOCK_INVALID for what no
  * retry can mend, LOCK_UNAVAILABLE for the rest (LOADING, READONLY, OOM, ...). */
-enum lock_result redis_error_result(const char *error, struct why *why);
+enum lock_result redis_error_result(const char *error, struct errmsg *why);
 
 /* The error as people read it: without the place in a script that servers add. */
 void redis_error_text(const char *error, char *text, size_t size);

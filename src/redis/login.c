@@ -15,21 +15,21 @@ static const char credential[] = "dlock.password", variable[] = "REDISCLI_AUTH";
 /* --- where the password comes from --------------------------------------- */
 
 /* Where *why begins with the path. */
-static void name_kind(struct why *why)
+static void name_kind(struct errmsg *why)
 {
-    struct why bare = *why;
-    why_set(why, "the password file %s", bare.text);
+    struct errmsg bare = *why;
+    errmsg_set(why, "the password file %s", bare.text);
 }
 
-static enum lock_result read_password(struct redis_url *url, const char *path, struct why *why)
+static enum lock_result read_password(struct redis_url *url, const char *path, struct errmsg *why)
 {
     struct secret secret;
     enum lock_result result = secret_read(&secret, path, why);
     if (result == LOCK_OK && memchr(secret.bytes, '\0', secret.length) != NULL) {
-        why_set(why, "%.300s: there is a NUL in it", path);
+        errmsg_set(why, "%.300s: there is a NUL in it", path);
         result = LOCK_INVALID;
     } else if (result == LOCK_OK && secret.length >= sizeof url->password) {
-        why_set(why, "%.300s: it is too long for a password", path);
+        errmsg_set(why, "%.300s: it is too long for a password", path);
         result = LOCK_INVALID;
     }
     if (result == LOCK_OK)
@@ -42,7 +42,7 @@ static enum lock_result read_password(struct redis_url *url, const char *path, s
 }
 
 /* systemd.exec(5), LoadCredential= */
-static enum lock_result read_credential(struct redis_url *url, struct why *why)
+static enum lock_result read_credential(struct redis_url *url, struct errmsg *why)
 {
     char path[4096];
     const char *directory = getenv("CREDENTIALS_DIRECTORY");
@@ -55,12 +55,12 @@ static enum lock_result read_credential(struct redis_url *url, struct why *why)
 }
 
 /* The string stays where it is, for the next URL. */
-static enum lock_result read_variable(const char *text, struct redis_url *url, struct why *why)
+static enum lock_result read_variable(const char *text, struct redis_url *url, struct errmsg *why)
 {
     if (text == NULL || *text == '\0')
         return LOCK_OK;
     if (strlen(text) >= sizeof url->password) {
-        why_set(why, "%s: it is too long for a password", variable);
+        errmsg_set(why, "%s: it is too long for a password", variable);
         return LOCK_INVALID;
     }
     text_copy(url->password, sizeof url->password, text);
@@ -70,7 +70,7 @@ static enum lock_result read_variable(const char *text, struct redis_url *url, s
     return LOCK_OK;
 }
 
-static enum lock_result find(struct redis_url *url, const struct redis_settings *settings, struct why *why)
+static enum lock_result find(struct redis_url *url, const struct redis_settings *settings, struct errmsg *why)
 {
     enum lock_result result;
     url->password_from = "the URL";
@@ -93,7 +93,7 @@ static const char *hint(void)
 }
 
 /* A password with a colon in it needs a user, or a colon before it. */
-enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct why *why)
+enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct errmsg *why)
 {
     char user[sizeof url->user] = "";
     enum lock_result result = read_password(url, path, why);
@@ -105,7 +105,7 @@ enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, 
         return secret_leave_no_core(why);
     size_t length = (size_t)(colon - url->password), rest = strlen(colon + 1);
     if (length >= sizeof user || rest == 0) {
-        why_set(why, "the password file %.300s: %s", path, rest == 0 ? "the password is empty" : "the user is too long");
+        errmsg_set(why, "the password file %.300s: %s", path, rest == 0 ? "the password is empty" : "the user is too long");
         return LOCK_INVALID;
     }
     memcpy(user, url->password, length);
@@ -116,7 +116,7 @@ enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, 
 }
 
 enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings, enum redis_fault *fault,
-                                  struct why *why)
+                                  struct errmsg *why)
 {
     *fault = REDIS_FAULT_NONE;
     enum lock_result result = find(url, settings, why);
@@ -124,7 +124,7 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
         return result;
     *fault = REDIS_FAULT_URL;
     if (!url->has_password && *url->user != '\0') {
-        why_set(why, "there is a user but no password: redis://USER:PASSWORD@HOST, --password-file, the credential %s or %s "
+        errmsg_set(why, "there is a user but no password: redis://USER:PASSWORD@HOST, --password-file, the credential %s or %s "
                      "has one%s", credential, variable, hint());
         return LOCK_INVALID;
     }
@@ -144,7 +144,7 @@ static bool says(const char *error, const char *words)
 void redis_login_hide(const struct redis_url *url, char *error)
 {
     enum { PASSWORD_LEAST = 4 };
-    struct why ignored = {""};
+    struct errmsg ignored = {""};
     size_t length = strlen(url->password);
     char *words = strstr(error, ", with args beginning with");
     if (words != NULL)
@@ -156,7 +156,7 @@ void redis_login_hide(const struct redis_url *url, char *error)
 }
 
 static void explain_permission(const char *user, const struct redis_refused *refused, const char *error,
-                               struct why *why)
+                               struct errmsg *why)
 {
     static const char advice[] = "; the manual, dlock(1), has the permissions that are needed";
     char what[2 * LOCK_KEY_SIZE] = "", command[32], companions[2 * LOCK_KEY_SIZE], answer[250];
@@ -168,26 +168,26 @@ static void explain_permission(const char *user, const struct redis_refused *ref
         snprintf(what, sizeof what, ", who needs the command %s", command);
     }
     redis_error_text(error, answer, sizeof answer);
-    why_set(why, "it refuses the user %.60s%s: it answered: %s%s", user, what, answer, advice);
+    errmsg_set(why, "it refuses the user %.60s%s: it answered: %s%s", user, what, answer, advice);
 }
 
 void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused, const char *error,
-                         struct why *why)
+                         struct errmsg *why)
 {
     const char *user = *url->user != '\0' ? url->user : "default";
     if (says(error, "wrong number of arguments for 'auth'")) {
-        why_set(why, "it knows no users, as Redis before 6.0: leave the user %.60s out of the URL; it answered: %.200s", user,
+        errmsg_set(why, "it knows no users, as Redis before 6.0: leave the user %.60s out of the URL; it answered: %.200s", user,
                 error);
     } else if (says(error, "no password is set") || says(error, "without any password")) {
-        why_set(why, "it asks for no password, and %.200s has one: it answered: %.300s", url->password_from, error);
+        errmsg_set(why, "it asks for no password, and %.200s has one: it answered: %.300s", url->password_from, error);
     } else if (says(error, "WRONGPASS") || says(error, "invalid password")) {
-        why_set(why, "it refuses the user %.60s with the password of %.200s: it answered: %.300s", user,
+        errmsg_set(why, "it refuses the user %.60s with the password of %.200s: it answered: %.300s", user,
                 url->password_from, error);
     } else if (url->is_of_sentinels && !url->has_password && (says(error, "NOAUTH") || says(error, "unauthenticated"))) {
-        why_set(why, "it wants a password of its own: it answered: NOAUTH Authentication required; "
+        errmsg_set(why, "it wants a password of its own: it answered: NOAUTH Authentication required; "
                      "--sentinel-password-file has it");
     } else if (says(error, "NOAUTH") || says(error, "unauthenticated")) {
-        why_set(why, "it wants a password, and none is configured: it answered: NOAUTH Authentication required; the URL, "
+        errmsg_set(why, "it wants a password, and none is configured: it answered: NOAUTH Authentication required; the URL, "
                      "--password-file, the credential %s or %s has it%s", credential, variable, hint());
     } else {
         explain_permission(user, refused, error, why);

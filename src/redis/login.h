@@ -16,11 +16,11 @@
  * which *why names, cannot be used or may not be read; LOCK_INVALID: a user
  * without a password, for which *fault is REDIS_FAULT_URL; LOCK_SYSTEM. */
 enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings, enum redis_fault *fault,
-                                  struct why *why);
+                                  struct errmsg *why);
 
 /* Takes user and password from a file that holds USER:PASSWORD or PASSWORD.
  * LOCK_OK; LOCK_INVALID, LOCK_REFUSED as above. */
-enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct why *why);
+enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct errmsg *why);
 
 /* Takes what a server repeats of AUTH out of its error, where it knows no AUTH. */
 void redis_login_hide(const struct redis_url *url, char *error);
@@ -34,6 +34,6 @@ struct redis_refused {
 /* After an error reply that redis_error_result() calls LOCK_REFUSED: the text
  * says who was refused what, and what helps. */
 void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused, const char *error,
-                         struct why *why);
+                         struct errmsg *why);
 
 #endif

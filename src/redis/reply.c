@@ -65,18 +65,18 @@ bool redis_reader_has_only_messages(const redisReader *reader)
     return length == 0 || memcmp(reader->buf + reader->pos, beginning, length) == 0;
 }
 
-bool redis_is_message(const redisReply *reply)
+bool redis_reply_is_message(const redisReply *reply)
 {
     return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && reply->element[0]->type == REDIS_REPLY_STRING &&
            strcmp(reply->element[0]->str, "message") == 0 && reply->element[1]->type == REDIS_REPLY_STRING;
 }
 
-bool redis_answer_is(const redisReply *reply, const char *word, size_t elements)
+bool redis_reply_is(const redisReply *reply, const char *word, size_t elements)
 {
     return reply->elements == elements && reply->element[0]->len == strlen(word) && strcmp(reply->element[0]->str, word) == 0;
 }
 
-bool redis_left(const redisReply *element, int64_t least, int64_t *out)
+bool redis_reply_left(const redisReply *element, int64_t least, int64_t *out)
 {
     if (element->type != REDIS_REPLY_INTEGER || element->integer < least)
         return false;
@@ -85,7 +85,7 @@ bool redis_left(const redisReply *element, int64_t least, int64_t *out)
 }
 
 /* The fence and what else may exceed an integer reply comes as text. */
-bool redis_number(const redisReply *element, int64_t least, int64_t most, int64_t *out)
+bool redis_reply_number(const redisReply *element, int64_t least, int64_t most, int64_t *out)
 {
     if (element->type == REDIS_REPLY_INTEGER) {
         *out = element->integer;
@@ -96,7 +96,7 @@ bool redis_number(const redisReply *element, int64_t least, int64_t most, int64_
            (element->len == 0 || (strlen(element->str) == element->len && number_parse(element->str, least, most, out)));
 }
 
-const char *redis_text(const redisReply *element)
+const char *redis_reply_text(const redisReply *element)
 {
     return element->type == REDIS_REPLY_STRING ? element->str : "";
 }

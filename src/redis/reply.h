@@ -34,24 +34,24 @@ bool redis_reader_has_only_messages(const redisReader *reader);
 
 /* What the server says unasked, on a channel to which we have subscribed:
  * {"message", channel, anything}. */
-bool redis_is_message(const redisReply *reply);
+bool redis_reply_is_message(const redisReply *reply);
 
 /* Reading what scripts answer. No answer is trusted: each word is looked at. */
 
 /* Whether the answer is this word and has so many elements. */
-bool redis_answer_is(const redisReply *reply, const char *word, size_t elements);
+bool redis_reply_is(const redisReply *reply, const char *word, size_t elements);
 
 /* A century: what no time is longer than that is taken from a server. Another
  * client may have set an expiry that no clock here can count to. */
 #define REDIS_MS_MOST (INT64_C(100) * 365 * 86400 * 1000)
 
 /* A PTTL of at least `least`, cut to REDIS_MS_MOST. */
-bool redis_left(const redisReply *element, int64_t least, int64_t *out);
+bool redis_reply_left(const redisReply *element, int64_t least, int64_t *out);
 
 /* A whole number that comes as text, or as an integer; "" is 0. */
-bool redis_number(const redisReply *element, int64_t least, int64_t most, int64_t *out);
+bool redis_reply_number(const redisReply *element, int64_t least, int64_t most, int64_t *out);
 
 /* The text of an element; "" for anything else. */
-const char *redis_text(const redisReply *element);
+const char *redis_reply_text(const redisReply *element);
 
 #endif

@@ -63,7 +63,7 @@ static void *look_up_thread(void *data)
     return NULL;
 }
 
-static enum lock_result start_thread(struct lookup *lookup, struct why *why)
+static enum lock_result start_thread(struct lookup *lookup, struct errmsg *why)
 {
     pthread_t thread;
     sigset_t all, old;
@@ -77,11 +77,11 @@ static enum lock_result start_thread(struct lookup *lookup, struct why *why)
         return LOCK_OK;
     }
     atomic_fetch_sub(&lookup->owners, 1);
-    why_set(why, "cannot start a thread to look up the name: %s", strerror(error));
+    errmsg_set(why, "cannot start a thread to look up the name: %s", strerror(error));
     return LOCK_SYSTEM;
 }
 
-static enum lock_result await(const struct lookup *lookup, struct bound bound, struct why *why)
+static enum lock_result await(const struct lookup *lookup, struct bound bound, struct errmsg *why)
 {
     struct pollfd fds[2] = {{.fd = lookup->done_fd, .events = POLLIN}, {.fd = bound.cancel_fd, .events = POLLIN}};
     int ready;
@@ -93,7 +93,7 @@ static enum lock_result await(const struct lookup *lookup, struct bound bound, s
         return LOCK_OK;
     if (ready > 0)
         return LOCK_CANCELLED;
-    why_set(why, "the name %s was not resolved in time", lookup->host);
+    errmsg_set(why, "the name %s was not resolved in time", lookup->host);
     return LOCK_UNAVAILABLE;
 }
 
@@ -109,27 +109,27 @@ static void copy_addresses(struct addresses *found, const struct addrinfo *list)
     }
 }
 
-static enum lock_result collect(struct addresses *found, const struct lookup *lookup, struct why *why)
+static enum lock_result collect(struct addresses *found, const struct lookup *lookup, struct errmsg *why)
 {
     found->count = 0;
     if (lookup->error != 0) {
-        why_set(why, "the name %s cannot be resolved: %s", lookup->host,
+        errmsg_set(why, "the name %s cannot be resolved: %s", lookup->host,
                 lookup->error == EAI_SYSTEM ? strerror(lookup->system_error) : gai_strerror(lookup->error));
         return LOCK_UNAVAILABLE;
     }
     copy_addresses(found, lookup->list);
     if (found->count > 0)
         return LOCK_OK;
-    why_set(why, "the name %s has no address", lookup->host);
+    errmsg_set(why, "the name %s has no address", lookup->host);
     return LOCK_UNAVAILABLE;
 }
 
 enum lock_result redis_resolve(struct addresses *found, const char *host, const char *port, struct bound bound,
-                               struct why *why)
+                               struct errmsg *why)
 {
     struct lookup *lookup = calloc(1, sizeof *lookup);
     if (lookup == NULL || (lookup->done_fd = eventfd(0, EFD_CLOEXEC)) < 0) {
-        why_set(why, "cannot look up %s: %s", host, strerror(errno));
+        errmsg_set(why, "cannot look up %s: %s", host, strerror(errno));
         free(lookup);
         return LOCK_SYSTEM;
     }

@@ -26,7 +26,7 @@ struct addresses {
  * LOCK_OK with at least one address; LOCK_UNAVAILABLE with *why set;
  * LOCK_CANCELLED; LOCK_SYSTEM. */
 enum lock_result redis_resolve(struct addresses *found, const char *host, const char *port, struct bound bound,
-                               struct why *why);
+                               struct errmsg *why);
 
 /* The same for what is an address already: no thread, no wait. False, and none
  * found, where it is a name. */

@@ -30,9 +30,9 @@ void redis_socket_close(struct redis_socket *sock)
     sock->fd = -1;
 }
 
-static enum lock_result fail(struct redis_socket *sock, struct why *why, const char *text)
+static enum lock_result fail(struct redis_socket *sock, struct errmsg *why, const char *text)
 {
-    why_set(why, "%s", text);
+    errmsg_set(why, "%s", text);
     redis_socket_close(sock);
     return LOCK_UNAVAILABLE;
 }
@@ -74,7 +74,7 @@ static bool may_want_tls(const struct redis_socket *sock)
     return sock->tls == NULL && sock->is_tcp && !sock->heard;
 }
 
-static enum lock_result fail_closed(struct redis_socket *sock, struct why *why, const char *text)
+static enum lock_result fail_closed(struct redis_socket *sock, struct errmsg *why, const char *text)
 {
     static const char hint[] = "before it said a word; a proxy whose server is down does that, and a server with "
                                "TLS: is it rediss:// that is meant?";
@@ -83,7 +83,7 @@ static enum lock_result fail_closed(struct redis_socket *sock, struct why *why, 
     return fail(sock, why, may_want_tls(sock) ? hinted : text);
 }
 
-static enum lock_result fail_tls(struct redis_socket *sock, struct why *why)
+static enum lock_result fail_tls(struct redis_socket *sock, struct errmsg *why)
 {
     enum lock_result result = redis_tls_error(sock->tls, why);
     redis_socket_close(sock);
@@ -93,7 +93,7 @@ static enum lock_result fail_tls(struct redis_socket *sock, struct why *why)
 /* After bytes that could not be moved, with errno: LOCK_OK to try again. Else the
  * connection is closed. */
 static enum lock_result await_more(struct redis_socket *sock, short events, const char *too_late, struct bound bound,
-                                   struct why *why)
+                                   struct errmsg *why)
 {
     if (errno == EINTR)
         return LOCK_OK;
@@ -114,7 +114,7 @@ static enum lock_result await_more(struct redis_socket *sock, short events, cons
 }
 
 enum lock_result redis_socket_send(struct redis_socket *sock, const char *bytes, size_t size, struct bound bound,
-                                   struct why *why)
+                                   struct errmsg *why)
 {
     size_t done = 0;
     while (done < size) {
@@ -145,7 +145,7 @@ static ssize_t receive_some(const struct redis_socket *sock, char *bytes, size_t
 }
 
 enum lock_result redis_socket_receive(struct redis_socket *sock, char *bytes, size_t size, size_t *length,
-                                      struct bound bound, struct why *why)
+                                      struct bound bound, struct errmsg *why)
 {
     for (;;) {
         ssize_t received = receive_some(sock, bytes, size);
@@ -173,20 +173,20 @@ bool redis_socket_has_unread(const struct redis_socket *sock)
 
 /* A file permission on a Unix socket is a refusal; the rest may pass, as what a
  * firewall on the way says of one of several addresses. */
-static enum lock_result connect_error(bool is_tcp, int error, struct why *why)
+static enum lock_result connect_error(bool is_tcp, int error, struct errmsg *why)
 {
-    why_set(why, "%s", strerror(error));
+    errmsg_set(why, "%s", strerror(error));
     return !is_tcp && (error == EACCES || error == EPERM) ? LOCK_REFUSED : LOCK_UNAVAILABLE;
 }
 
 static enum lock_result connect_to(struct redis_socket *sock, const struct address *address, struct bound bound,
-                                   struct why *why)
+                                   struct errmsg *why)
 {
     int error = 0;
     socklen_t size = sizeof error;
     sock->fd = socket(address->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (sock->fd < 0) {
-        why_set(why, "no socket: %s", strerror(errno));
+        errmsg_set(why, "no socket: %s", strerror(errno));
         return errno == EAFNOSUPPORT ? LOCK_UNAVAILABLE : LOCK_SYSTEM;
     }
     if (connect(sock->fd, (const struct sockaddr *)&address->at, address->size) == 0)
@@ -198,7 +198,7 @@ static enum lock_result connect_to(struct redis_socket *sock, const struct addre
     if (result == LOCK_OK && error != 0)
         result = connect_error(sock->is_tcp, error, why);
     else if (result == LOCK_UNAVAILABLE && why->text[0] == '\0')
-        why_set(why, "no connection in time");
+        errmsg_set(why, "no connection in time");
     if (result != LOCK_OK)
         redis_socket_close(sock);
     return result;
@@ -223,7 +223,7 @@ static void set_tcp_options(int fd)
 
 /* With the connection as it is: LOCK_OK, or it is closed. */
 static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *tls, const char *host, struct bound bound,
-                                  struct why *why)
+                                  struct errmsg *why)
 {
     static const char hint[] = ": is it redis:// that is meant?"; /* not of a server that has talked TLS before */
     const char *suffix = sock->heard ? "" : hint;
@@ -245,11 +245,11 @@ static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *t
 /* Each address has its share of the time, so that one which swallows packets
  * does not keep us from the next. */
 enum lock_result redis_socket_connect(struct redis_socket *sock, const struct addresses *addresses, struct redis_tls *tls,
-                                      const char *host, struct bound bound, struct why *why)
+                                      const char *host, struct bound bound, struct errmsg *why)
 {
     enum lock_result result = LOCK_UNAVAILABLE;
     if (addresses->count == 0)
-        why_set(why, "its address is not known");
+        errmsg_set(why, "its address is not known");
     for (int i = 0; i < addresses->count; i++) {
         int rest = addresses->count - i;
         struct bound share = {deadline_after((struct duration){deadline_left(bound.until).ns / rest}), bound.cancel_fd};

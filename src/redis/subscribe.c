@@ -40,8 +40,8 @@ static void look_at_connection(struct redis_listening *listening, const struct r
     if (listening->broken >= BROKEN_MOST) {
         listening->broken = 0;
         listening->no_touches = listening->no_wake = true;
-        why_set(&listening->why_touches, "the connection ended when CLIENT TRACKING was tried");
-        why_set(&listening->why_wake, "the connection ended when SUBSCRIBE was tried");
+        errmsg_set(&listening->why_touches, "the connection ended when CLIENT TRACKING was tried");
+        errmsg_set(&listening->why_wake, "the connection ended when SUBSCRIBE was tried");
     }
 }
 
@@ -72,21 +72,21 @@ static void free_replies(redisReply **replies, int count)
 
 /* What the server has refused in the course of one call. */
 struct refusals {
-    struct why touches, wake;
+    struct errmsg touches, wake;
     bool pass; /* one of them is due to a trouble that passes: nothing is learnt from it */
 };
 
 /* Keeps the first one. */
-static void note_refusal(struct refusals *refusals, struct why *refusal, const char *command, const redisReply *error)
+static void note_refusal(struct refusals *refusals, struct errmsg *refusal, const char *command, const redisReply *error)
 {
-    struct why ignored = {""};
+    struct errmsg ignored = {""};
     refusals->pass |= redis_error_has_code(error->str) && redis_error_result(error->str, &ignored) == LOCK_UNAVAILABLE;
     if (refusal->text[0] == '\0')
-        why_set(refusal, "%s: %.400s", command, error->str);
+        errmsg_set(refusal, "%s: %.400s", command, error->str);
 }
 
 /* Nobody knows what the connection would take now; another one may do. */
-static enum lock_result give_up(struct redis_conn *conn, const redisReply *error, struct why *why)
+static enum lock_result give_up(struct redis_conn *conn, const redisReply *error, struct errmsg *why)
 {
     (void)redis_error_result(error->str, why); /* for the text */
     redis_conn_close(conn);
@@ -102,7 +102,7 @@ static bool is_discarded(const redisReply *exec)
 /* Asks for the id of the connection, and whether it may do what else is needed: one that
  * could not leave a channel again, or not end a transaction, would be of no use. */
 static enum lock_result ask_id(struct redis_listening *listening, struct redis_conn *conn, struct refusals *refusals,
-                               struct bound bound, struct why *why)
+                               struct bound bound, struct errmsg *why)
 {
     enum { ID, LEAVE, BEGIN, END, QUESTIONS };
     static const char *const names[QUESTIONS] = {"CLIENT ID", "UNSUBSCRIBE", "MULTI", "EXEC"};
@@ -185,7 +185,7 @@ static redisReply *take_over(redisReply **reply)
 /* The answers to MULTI, script, SUBSCRIBE... and EXEC. LOCK_OK with *reply NULL: nothing was
  * carried out. */
 static enum lock_result read_transaction(struct redis_listening *listening, struct redis_conn *conn, struct batch *batch,
-                                         redisReply **reply, struct refusals *refusals, struct why *why)
+                                         redisReply **reply, struct refusals *refusals, struct errmsg *why)
 {
     redisReply *const *queued = &batch->replies[batch->script], *exec = batch->replies[batch->count - 1];
     for (int i = 1; is_error(exec) && i <= batch->entered; i++)
@@ -206,7 +206,7 @@ static enum lock_result read_transaction(struct redis_listening *listening, stru
 /* Takes in the replies. LOCK_UNAVAILABLE: the connection is closed, since nobody
  * knows what it would take now. */
 static enum lock_result read_batch(struct redis_listening *listening, struct redis_conn *conn, struct batch *batch,
-                                   redisReply **reply, struct refusals *refusals, struct why *why)
+                                   redisReply **reply, struct refusals *refusals, struct errmsg *why)
 {
     const redisReply *on = batch->on < 0 ? NULL : batch->replies[batch->on];
     const redisReply *spare = batch->spare < 0 ? NULL : batch->replies[batch->spare];
@@ -246,7 +246,7 @@ static void learn(struct redis_listening *listening, const struct refusals *refu
 }
 
 static enum lock_result call(struct redis_listening *listening, struct redis_conn *conn, const struct redis_command *script,
-                             struct redis_ears ears, redisReply **reply, struct bound bound, struct why *why)
+                             struct redis_ears ears, redisReply **reply, struct bound bound, struct errmsg *why)
 {
     struct refusals refusals = {.pass = false};
     enum lock_result result = LOCK_OK;
@@ -276,9 +276,9 @@ static enum lock_result call(struct redis_listening *listening, struct redis_con
     return result;
 }
 
-enum lock_result redis_listening_call(struct redis_listening *listening, struct redis_conn *conn,
+enum lock_result redis_subscribe_call(struct redis_listening *listening, struct redis_conn *conn,
                                       const struct redis_command *script, struct redis_ears ears, redisReply **reply,
-                                      struct bound bound, struct why *why)
+                                      struct bound bound, struct errmsg *why)
 {
     look_at_connection(listening, conn);
     ears.touches = ears.touches && !listening->no_touches;
@@ -292,7 +292,7 @@ enum lock_result redis_listening_call(struct redis_listening *listening, struct 
     return result;
 }
 
-struct redis_ears redis_listening_to(const struct redis_listening *listening, const struct redis_conn *conn)
+struct redis_ears redis_subscribe_to(const struct redis_listening *listening, const struct redis_conn *conn)
 {
     struct redis_ears ears = {0};
     if (is_current(listening, conn))

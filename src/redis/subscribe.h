@@ -30,7 +30,7 @@ struct redis_listening {
     bool on;                /* CLIENT TRACKING was accepted */
     struct redis_ears ears; /* what we listen to: no script runs before UNSUBSCRIBE */
     bool no_touches, no_wake; /* it was tried, and the server does not let us */
-    struct why why_touches, why_wake;
+    struct errmsg why_touches, why_wake;
     int broken; /* how many connections in a row ended while it was set up */
 };
 
@@ -38,11 +38,11 @@ struct redis_listening {
  * be subscribed, and listens from then on to what `ears` says and is possible.
  * Where the server does not let us, the script is run all the same. The text
  * of ears->wake must live as long as the connection. */
-enum lock_result redis_listening_call(struct redis_listening *listening, struct redis_conn *conn,
+enum lock_result redis_subscribe_call(struct redis_listening *listening, struct redis_conn *conn,
                                       const struct redis_command *script, struct redis_ears ears, redisReply **reply,
-                                      struct bound bound, struct why *why);
+                                      struct bound bound, struct errmsg *why);
 
 /* What the server will tell on this connection. */
-struct redis_ears redis_listening_to(const struct redis_listening *listening, const struct redis_conn *conn);
+struct redis_ears redis_subscribe_to(const struct redis_listening *listening, const struct redis_conn *conn);
 
 #endif

@@ -146,18 +146,18 @@ static bool have_changed(const struct version *before, const struct version *now
 }
 
 /* The versions are those of before, so that what changes while it is read is read again. */
-static enum lock_result fill(struct redis_tls *tls, enum redis_fault *fault, struct why *why)
+static enum lock_result fill(struct redis_tls *tls, enum redis_fault *fault, struct errmsg *why)
 {
     look_at_files(tls, tls->read);
     if (!make_context(tls)) {
-        why_set(why, "OpenSSL gives no TLS: %s", openssl_reason(openssl()->ERR_peek_error()));
+        errmsg_set(why, "OpenSSL gives no TLS: %s", openssl_reason(openssl()->ERR_peek_error()));
         return LOCK_SYSTEM;
     }
     return redis_tls_load_files(tls->context, &tls->settings, fault, why);
 }
 
 enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_settings *settings, enum redis_fault *fault,
-                                struct why *why)
+                                struct errmsg *why)
 {
     *fault = REDIS_FAULT_NONE;
     enum lock_result result = openssl_open(OPENSSL_TLS, why);
@@ -165,14 +165,14 @@ enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_setti
         return result;
     struct redis_tls *made = calloc(1, sizeof *made);
     if (made == NULL) {
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
     made->settings = *settings;
     if (make_method(made)) {
         result = fill(made, fault, why);
     } else {
-        why_set(why, "OpenSSL gives no TLS: out of memory");
+        errmsg_set(why, "OpenSSL gives no TLS: out of memory");
         result = LOCK_SYSTEM;
     }
     if (result == LOCK_OK)
@@ -187,7 +187,7 @@ bool redis_tls_renew(struct redis_tls *tls)
     struct redis_tls next = *tls;
     struct version now[3];
     enum redis_fault fault;
-    struct why ignored = {""};
+    struct errmsg ignored = {""};
     look_at_files(tls, now);
     if (!tls->was_refused || !have_changed(tls->read, now))
         return false;
@@ -235,13 +235,13 @@ static bool is_name(const char *host)
 }
 
 /* An IP address is not sent as the name that is wanted. */
-static enum lock_result set_host(struct redis_tls_session *session, const char *host, struct why *why)
+static enum lock_result set_host(struct redis_tls_session *session, const char *host, struct errmsg *why)
 {
     bool set;
     if (copy_host(session, host)) {
         set = openssl()->X509_VERIFY_PARAM_set1_ip_asc(openssl()->SSL_get0_param(session->ssl), session->host) == 1;
     } else if (!is_name(session->host)) {
-        why_set(why, "%.200s is no name that a certificate could be for", host);
+        errmsg_set(why, "%.200s is no name that a certificate could be for", host);
         return LOCK_REFUSED;
     } else {
         openssl()->SSL_set_hostflags(session->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
@@ -252,9 +252,9 @@ static enum lock_result set_host(struct redis_tls_session *session, const char *
 }
 
 static enum lock_result set_up(struct redis_tls_session *session, const struct redis_tls *tls, const char *host,
-                               struct why *why)
+                               struct errmsg *why)
 {
-    why_set(why, "no TLS session: out of memory");
+    errmsg_set(why, "no TLS session: out of memory");
     session->ssl = openssl()->SSL_new(tls->context);
     BIO *bio = session->ssl != NULL ? openssl()->BIO_new(tls->method) : NULL;
     if (bio == NULL)
@@ -266,12 +266,12 @@ static enum lock_result set_up(struct redis_tls_session *session, const struct r
 }
 
 enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redis_tls *tls, int fd, const char *host,
-                                 struct why *why)
+                                 struct errmsg *why)
 {
     openssl()->ERR_clear_error();
     struct redis_tls_session *made = calloc(1, sizeof *made);
     if (made == NULL) {
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
     *made = (struct redis_tls_session){.fd = fd, .tls = tls};
@@ -393,41 +393,41 @@ static bool has_certificate(const struct redis_tls_session *session)
     return session->tls->settings.cert != NULL;
 }
 
-static enum lock_result refused_by_us(const struct redis_tls_session *session, struct why *why)
+static enum lock_result refused_by_us(const struct redis_tls_session *session, struct errmsg *why)
 {
     session->tls->was_refused = true;
     long verdict = openssl()->SSL_get_verify_result(session->ssl);
     switch (verdict) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
-        why_set(why, "its certificate, or an issuer's, has expired (or the clock of this host is wrong)");
+        errmsg_set(why, "its certificate, or an issuer's, has expired (or the clock of this host is wrong)");
         break;
     case X509_V_ERR_CERT_NOT_YET_VALID:
-        why_set(why, "its certificate, or an issuer's, is not valid yet (or the clock of this host is wrong)");
+        errmsg_set(why, "its certificate, or an issuer's, is not valid yet (or the clock of this host is wrong)");
         break;
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-        why_set(why, "its certificate is from an unknown issuer (%s); --cacert=FILE has the issuers to trust",
+        errmsg_set(why, "its certificate is from an unknown issuer (%s); --cacert=FILE has the issuers to trust",
                 openssl()->X509_verify_cert_error_string(verdict));
         break;
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-        why_set(why, "its certificate is for another name, not for %s", session->host);
+        errmsg_set(why, "its certificate is for another name, not for %s", session->host);
         break;
-    default: why_set(why, "its certificate is not accepted: %s", openssl()->X509_verify_cert_error_string(verdict)); break;
+    default: errmsg_set(why, "its certificate is not accepted: %s", openssl()->X509_verify_cert_error_string(verdict)); break;
     }
     return LOCK_REFUSED;
 }
 
-static enum lock_result refused_by_server(const struct redis_tls_session *session, struct why *why)
+static enum lock_result refused_by_server(const struct redis_tls_session *session, struct errmsg *why)
 {
     session->tls->was_refused = true;
     if (has_certificate(session))
-        why_set(why, "it does not accept our certificate (--cert): %s", openssl_reason(session->fault));
+        errmsg_set(why, "it does not accept our certificate (--cert): %s", openssl_reason(session->fault));
     else
-        why_set(why, "it wants a certificate of ours (--cert and --key): %s", openssl_reason(session->fault));
+        errmsg_set(why, "it wants a certificate of ours (--cert and --key): %s", openssl_reason(session->fault));
     return LOCK_REFUSED;
 }
 
@@ -448,15 +448,15 @@ static bool is_about_our_certificate(const struct redis_tls_session *session, in
     }
 }
 
-enum lock_result redis_tls_error(const struct redis_tls_session *session, struct why *why)
+enum lock_result redis_tls_error(const struct redis_tls_session *session, struct errmsg *why)
 {
     int reason = ERR_GET_LIB(session->fault) == ERR_LIB_SSL ? ERR_GET_REASON(session->fault) : 0;
     if (session->is_anonymous) {
-        why_set(why, "it shows no certificate, which a cipher of this host's openssl.cnf allows");
+        errmsg_set(why, "it shows no certificate, which a cipher of this host's openssl.cnf allows");
         return LOCK_REFUSED;
     }
     if (session->vain >= VAIN_MOST_BYTES) {
-        why_set(why, "TLS: it sends without end, and nothing of use");
+        errmsg_set(why, "TLS: it sends without end, and nothing of use");
         return LOCK_UNAVAILABLE;
     }
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
@@ -464,11 +464,11 @@ enum lock_result redis_tls_error(const struct redis_tls_session *session, struct
     if (is_about_our_certificate(session, reason))
         return refused_by_server(session, why);
     if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST)
-        why_set(why, "it does not speak TLS: is it redis:// that is meant?");
+        errmsg_set(why, "it does not speak TLS: is it redis:// that is meant?");
     else if (reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION || reason == SSL_R_UNSUPPORTED_PROTOCOL)
-        why_set(why, "it speaks no version of TLS that may be used; 1.2 is the least");
+        errmsg_set(why, "it speaks no version of TLS that may be used; 1.2 is the least");
     else
-        why_set(why, "TLS: %s", openssl_reason(session->fault));
+        errmsg_set(why, "TLS: %s", openssl_reason(session->fault));
     return LOCK_UNAVAILABLE;
 }
 

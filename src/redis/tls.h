@@ -22,7 +22,7 @@ struct redis_tls_session;
  * closed after its sessions have ended. LOCK_INVALID: *fault says which setting
  * cannot be used. LOCK_REFUSED: a file may not be read. LOCK_SYSTEM. */
 enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_settings *settings, enum redis_fault *fault,
-                                struct why *why);
+                                struct errmsg *why);
 void redis_tls_close(struct redis_tls *tls);
 
 /* If a certificate has been refused, the server's by us or ours by the server, and the
@@ -34,7 +34,7 @@ bool redis_tls_renew(struct redis_tls *tls);
  * this name or IP address; no byte moves yet. LOCK_OK with *session set;
  * LOCK_REFUSED: no certificate could be for that name; LOCK_SYSTEM. */
 enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redis_tls *tls, int fd, const char *host,
-                                 struct why *why);
+                                 struct errmsg *why);
 
 /* The handshake, as far as it comes without waiting. 1: it is done. Else as
  * redis_tls_receive(). */
@@ -53,7 +53,7 @@ short redis_tls_events(const struct redis_tls_session *session);
 /* LOCK_REFUSED where a certificate is not accepted: the server's by us, or by it
  * ours or that there is none, which may show at the first read alone; else
  * LOCK_UNAVAILABLE. */
-enum lock_result redis_tls_error(const struct redis_tls_session *session, struct why *why);
+enum lock_result redis_tls_error(const struct redis_tls_session *session, struct errmsg *why);
 
 /* Whether bytes have been taken from the socket that redis_tls_receive() has not
  * given out yet: no poll(2) shows them. */

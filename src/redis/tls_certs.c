@@ -9,33 +9,33 @@
 #include <unistd.h>
 
 /* What was wrong with the file; LOCK_INVALID. */
-static enum lock_result unusable(const char *path, const char *what, struct why *why)
+static enum lock_result unusable(const char *path, const char *what, struct errmsg *why)
 {
     unsigned long code = openssl()->ERR_peek_error();
-    why_set(why, "%s: %s%s%s%s", path, what, code != 0 ? " (" : "", code != 0 ? openssl_reason(code) : "", code != 0 ? ")" : "");
+    errmsg_set(why, "%s: %s%s%s%s", path, what, code != 0 ? " (" : "", code != 0 ? openssl_reason(code) : "", code != 0 ? ")" : "");
     return LOCK_INVALID;
 }
 
 /* OpenSSL's own words for what cannot be opened are of no help. LOCK_OK with the
  * file open; LOCK_REFUSED: it may not be read; LOCK_INVALID. */
-static enum lock_result open_file(const char *path, int *fd, struct stat *status, struct why *why)
+static enum lock_result open_file(const char *path, int *fd, struct stat *status, struct errmsg *why)
 {
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (*fd < 0 || fstat(*fd, status) != 0) {
         bool denied = errno == EACCES || errno == EPERM;
-        why_set(why, "%s: cannot read it: %s", path, strerror(errno));
+        errmsg_set(why, "%s: cannot read it: %s", path, strerror(errno));
         if (*fd >= 0)
             close(*fd);
         return denied ? LOCK_REFUSED : LOCK_INVALID;
     }
     if (!S_ISDIR(status->st_mode))
         return LOCK_OK;
-    why_set(why, "%s: it is a directory; a file with certificates or a key in PEM is wanted", path);
+    errmsg_set(why, "%s: it is a directory; a file with certificates or a key in PEM is wanted", path);
     close(*fd);
     return LOCK_INVALID;
 }
 
-static enum lock_result try_file(const char *path, struct why *why)
+static enum lock_result try_file(const char *path, struct errmsg *why)
 {
     struct stat status;
     int fd;
@@ -45,7 +45,7 @@ static enum lock_result try_file(const char *path, struct why *why)
     return result;
 }
 
-static enum lock_result load_issuers(SSL_CTX *context, const char *path, struct why *why)
+static enum lock_result load_issuers(SSL_CTX *context, const char *path, struct errmsg *why)
 {
     openssl()->ERR_clear_error();
     if (path == NULL) {
@@ -83,7 +83,7 @@ static EVP_PKEY *read_key(int fd)
     return key;
 }
 
-static enum lock_result load_key(SSL_CTX *context, const char *path, struct why *why)
+static enum lock_result load_key(SSL_CTX *context, const char *path, struct errmsg *why)
 {
     struct stat status;
     int fd;
@@ -91,7 +91,7 @@ static enum lock_result load_key(SSL_CTX *context, const char *path, struct why 
     if (result != LOCK_OK)
         return result;
     if ((status.st_mode & S_IROTH) != 0) {
-        why_set(why, "%s: it holds a private key, and others can read it; chmod o= helps", path);
+        errmsg_set(why, "%s: it holds a private key, and others can read it; chmod o= helps", path);
         close(fd);
         return LOCK_INVALID;
     }
@@ -111,13 +111,13 @@ static enum lock_result load_key(SSL_CTX *context, const char *path, struct why 
 }
 
 static enum lock_result load_certificate(SSL_CTX *context, const struct redis_settings *settings,
-                                         enum redis_fault *fault, struct why *why)
+                                         enum redis_fault *fault, struct errmsg *why)
 {
     if (settings->cert == NULL && settings->key == NULL)
         return LOCK_OK;
     if (settings->cert == NULL) {
         *fault = REDIS_FAULT_KEY;
-        why_set(why, "a key without its certificate; --cert=FILE is missing");
+        errmsg_set(why, "a key without its certificate; --cert=FILE is missing");
         return LOCK_INVALID;
     }
     *fault = REDIS_FAULT_CERT;
@@ -132,7 +132,7 @@ static enum lock_result load_certificate(SSL_CTX *context, const struct redis_se
 }
 
 enum lock_result redis_tls_load_files(SSL_CTX *context, const struct redis_settings *settings, enum redis_fault *fault,
-                                      struct why *why)
+                                      struct errmsg *why)
 {
     *fault = REDIS_FAULT_CACERT;
     enum lock_result result = load_issuers(context, settings->cacert, why);

@@ -10,6 +10,6 @@
 /* Reads what the settings name. LOCK_OK; LOCK_INVALID: *fault says which setting cannot
  * be used; LOCK_REFUSED: a file may not be read; LOCK_SYSTEM. */
 enum lock_result redis_tls_load_files(SSL_CTX *context, const struct redis_settings *settings, enum redis_fault *fault,
-                                      struct why *why);
+                                      struct errmsg *why);
 
 #endif

@@ -5,16 +5,16 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool fail(struct why *why, const char *text)
+static bool fail(struct errmsg *why, const char *text)
 {
-    why_set(why,
+    errmsg_set(why,
             "%s; redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss:// (TLS), redis+sentinel://HOST,HOST/MASTER[/DB], "
             "redis+cluster://HOST,HOST or unix:///PATH[?db=N] is what fits",
             text);
     return false;
 }
 
-static bool parse_database(struct redis_url *url, const char *text, struct why *why)
+static bool parse_database(struct redis_url *url, const char *text, struct errmsg *why)
 {
     int64_t number;
     if (!number_parse(text, 0, 1000000, &number))
@@ -25,7 +25,7 @@ static bool parse_database(struct redis_url *url, const char *text, struct why *
 
 /* "password@", ":password@" or "user:password@", as redis-cli reads them: a
  * lone word is a password where ':' leads it, else a user. */
-static bool parse_login(struct redis_url *url, const char *text, size_t length, struct why *why)
+static bool parse_login(struct redis_url *url, const char *text, size_t length, struct errmsg *why)
 {
     const char *colon = memchr(text, ':', length);
     size_t user_length = colon != NULL ? (size_t)(colon - text) : length;
@@ -40,7 +40,7 @@ static bool parse_login(struct redis_url *url, const char *text, size_t length, 
 }
 
 /* "host", "host:port", "[::1]" or "[::1]:port". */
-static bool parse_host(struct redis_endpoint *at, const char *port, const char *text, size_t length, struct why *why)
+static bool parse_host(struct redis_endpoint *at, const char *port, const char *text, size_t length, struct errmsg *why)
 {
     const char *end = text + length, *host = text, *host_end, *after;
     if (length > 0 && *text == '[') {
@@ -71,7 +71,7 @@ static bool parse_host(struct redis_endpoint *at, const char *port, const char *
 }
 
 /* "host,host:port": several only where the topology has them. */
-static bool parse_hosts(struct redis_url *url, const char *text, const char *end, struct why *why)
+static bool parse_hosts(struct redis_url *url, const char *text, const char *end, struct errmsg *why)
 {
     const char *port = url->topology == REDIS_SENTINEL ? "26379" : "6379";
     if (url->topology == REDIS_ONE && memchr(text, ',', (size_t)(end - text)) != NULL)
@@ -91,7 +91,7 @@ static bool parse_hosts(struct redis_url *url, const char *text, const char *end
 }
 
 /* "/master[/db]"; what is left of tail is the database. */
-static bool parse_master(struct redis_url *url, const char **tail, struct why *why)
+static bool parse_master(struct redis_url *url, const char **tail, struct errmsg *why)
 {
     if (**tail != '/')
         return fail(why, "the name of the master is missing");
@@ -117,7 +117,7 @@ static void show(struct redis_url *url)
                  url->database);
 }
 
-static bool parse_tcp(struct redis_url *url, const char *rest, struct why *why)
+static bool parse_tcp(struct redis_url *url, const char *rest, struct errmsg *why)
 {
     size_t length = strcspn(rest, "/?#");
     const char *tail = rest + length, *at = NULL;
@@ -141,7 +141,7 @@ static bool parse_tcp(struct redis_url *url, const char *rest, struct why *why)
     return true;
 }
 
-static bool parse_unix(struct redis_url *url, const char *rest, struct why *why)
+static bool parse_unix(struct redis_url *url, const char *rest, struct errmsg *why)
 {
     const char *at = strchr(rest, '@'), *slash = strchr(rest, '/');
     if (at != NULL && (slash == NULL || at < slash)) {
@@ -182,7 +182,7 @@ static bool is_place(const char *text)
 }
 
 /* Names what is there, if it cannot be a password, and what may be meant. */
-static bool no_scheme(const char *text, struct why *why)
+static bool no_scheme(const char *text, struct errmsg *why)
 {
     char named[512];
     size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
@@ -197,7 +197,7 @@ static bool no_scheme(const char *text, struct why *why)
     return fail(why, named);
 }
 
-bool redis_url_parse(struct redis_url *url, const char *text, struct why *why)
+bool redis_url_parse(struct redis_url *url, const char *text, struct errmsg *why)
 {
     static const struct {
         const char *text;

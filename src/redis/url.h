@@ -40,6 +40,6 @@ struct redis_url {
 /* Parses text; user, password and path are percent-decoded. A user without a
  * password is for redis_login_find() to judge. False with *why
  * set, which never holds the text itself: a password may stand in it. */
-bool redis_url_parse(struct redis_url *url, const char *text, struct why *why);
+bool redis_url_parse(struct redis_url *url, const char *text, struct errmsg *why);
 
 #endif

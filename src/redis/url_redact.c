@@ -62,7 +62,7 @@ static const char *url_end(const char *url)
     return end;
 }
 
-bool url_has_password(const char *text)
+bool url_redact_has_password(const char *text)
 {
     struct login login;
     for (const char *url = text; *url != '\0'; url = url_end(url)) {
@@ -73,7 +73,7 @@ bool url_has_password(const char *text)
     return false;
 }
 
-void url_blot_logins(char *text)
+void url_redact_logins(char *text)
 {
     struct login login;
     for (char *url = text; *url != '\0'; url += url_end(url) - url) {
@@ -100,7 +100,7 @@ static bool cut_passwords(char *text)
 }
 
 /* What is left of one URL may belong to the one before it, and have another end then. */
-void url_cut_passwords(char *text)
+void url_redact_passwords(char *text)
 {
     while (cut_passwords(text))
         continue;

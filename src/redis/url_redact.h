@@ -7,13 +7,13 @@
 #include <stdbool.h>
 
 /* Whether there is a password in it. */
-bool url_has_password(const char *text);
+bool url_redact_has_password(const char *text);
 
 /* Writes '*' over each login, and changes nothing else. */
-void url_blot_logins(char *text);
+void url_redact_logins(char *text);
 
 /* Cuts each password out: "//user@host" is left, or "//host". What that makes
  * room for at the end is filled with NULs. */
-void url_cut_passwords(char *text);
+void url_redact_passwords(char *text);
 
 #endif

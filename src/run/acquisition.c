@@ -26,7 +26,7 @@ static const struct duration release_limit = {5 * NS_PER_S}, release_interval = 
 bool acquisition_open(struct acquisition *acquisition, const struct options *options, struct messages *out,
                       const char *undone, const char *command, pid_t pid, int *status)
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     *acquisition = (struct acquisition){.options = options, .out = out, .undone = undone};
     if (!lock_key_find(acquisition->key, options, out, status))
         return false;
@@ -87,16 +87,16 @@ static const char *holder_format(const struct holder *holder, int slots, char te
     return text;
 }
 
-static struct deadline show_wait(void *data, const struct holder *holder, const struct why *why, struct deadline down_until)
+static struct deadline show_wait(void *data, const struct holder *holder, const struct errmsg *why, struct deadline down_until)
 {
     struct acquisition *acquisition = data;
-    return wait_view_show(&acquisition->view, holder, why, down_until);
+    return progress_show(&acquisition->view, holder, why, down_until);
 }
 
 static void say_uncalled(void *data, const char *cannot)
 {
     struct acquisition *acquisition = data;
-    wait_view_say_uncalled(&acquisition->view, cannot);
+    progress_say_uncalled(&acquisition->view, cannot);
 }
 
 /* The last take was given back: the next one is another. */
@@ -108,7 +108,7 @@ static void take_anew(void *data)
 }
 
 static int not_taken(struct acquisition *acquisition, enum lock_result result, const struct holder *holder,
-                     const struct waited *waited, const struct why *why)
+                     const struct waited *waited, const struct errmsg *why)
 {
     const struct options *options = acquisition->options;
     const struct messages *out = acquisition->out;
@@ -190,7 +190,7 @@ static bool inside_by_attachment(struct acquisition *acquisition)
 static void look_for_ancestor(struct acquisition *acquisition)
 {
     struct lock_state state;
-    struct why ignored = {""};
+    struct errmsg ignored = {""};
     struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
     if (acquisition->looked)
         return;
@@ -220,15 +220,15 @@ static bool held_by_ancestor(void *data, const struct holder *holder)
 
 /* Waits for what is left of --wait after `already`. */
 static enum lock_result wait_on(struct acquisition *acquisition, struct duration already, struct holder *holder,
-                                struct waited *waited, struct why *why)
+                                struct waited *waited, struct errmsg *why)
 {
     const struct options *options = acquisition->options;
     struct patience patience = {
         .forever = options->waits_forever,
         .wait = {options->wait.ns > already.ns ? options->wait.ns - already.ns : 0},
         .outage = options->outage,
-        .attended = wait_view_attended(&acquisition->view),
-        .pausing = wait_view_wanted(&acquisition->view) ? show_wait : NULL,
+        .attended = progress_attended(&acquisition->view),
+        .pausing = progress_wanted(&acquisition->view) ? show_wait : NULL,
         .uncalled = say_uncalled,
         .is_own = held_by_ancestor,
         .take_anew = take_anew,
@@ -236,7 +236,7 @@ static enum lock_result wait_on(struct acquisition *acquisition, struct duration
     };
     enum lock_result result = wait_for_lock(acquisition->backend, &acquisition->request, &patience, acquisition->cancel_fd,
                                             &acquisition->lease, holder, waited, why);
-    wait_view_hide(&acquisition->view);
+    progress_hide(&acquisition->view);
     return result;
 }
 
@@ -274,7 +274,7 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
     struct messages *out = acquisition->out;
     struct holder holder = {0};
     struct waited waited = {0};
-    struct why why = {""};
+    struct errmsg why = {""};
     if (!backend_choose(&acquisition->backend, options, out, status))
         return false;
     say_asked(acquisition);
@@ -287,7 +287,7 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
         *status = not_taken(acquisition, LOCK_HELD, &holder, &waited, &why);
     if (acquisition->upgrade || acquisition->nested)
         return acquisition->nested;
-    wait_view_open(&acquisition->view, options, out);
+    progress_open(&acquisition->view, options, out);
     enum lock_result result = wait_on(acquisition, DURATION_ZERO, &holder, &waited, &why);
     if (result == LOCK_UNAVAILABLE && options->fallback_to_file) {
         struct duration already = waited.time;
@@ -326,11 +326,11 @@ static bool pause_release(const struct acquisition *acquisition, struct deadline
  * no further try is made. Signals from before were for the command. A lock that
  * is gone when the first try got no answer and the lease has ended since has
  * cleared by itself: that is told as LOCK_UNAVAILABLE. */
-enum lock_result acquisition_release(struct acquisition *acquisition, struct why *why)
+enum lock_result acquisition_release(struct acquisition *acquisition, struct errmsg *why)
 {
     struct backend *backend = acquisition->backend;
     struct deadline limit = deadline_after(release_limit);
-    struct why failure = {""}; /* of the last try that got nowhere */
+    struct errmsg failure = {""}; /* of the last try that got nowhere */
     (void)signals_ended_by(&acquisition->signals);
     for (;;) {
         enum lock_result result = backend->release(backend, &acquisition->lease, (struct bound){limit, -1}, why);
@@ -346,7 +346,7 @@ enum lock_result acquisition_release(struct acquisition *acquisition, struct why
     }
 }
 
-void acquisition_say_released(const struct acquisition *acquisition, enum lock_result result, const struct why *why)
+void acquisition_say_released(const struct acquisition *acquisition, enum lock_result result, const struct errmsg *why)
 {
     const struct messages *out = acquisition->out;
     char rest[DURATION_TEXT_SIZE], held[DURATION_TEXT_SIZE];
@@ -367,7 +367,7 @@ void acquisition_say_released(const struct acquisition *acquisition, enum lock_r
 
 int acquisition_give_back(struct acquisition *acquisition, const char *text)
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     acquisition->lease.hold = deadline_now();
     acquisition_say_released(acquisition, acquisition_release(acquisition, &why), &why);
     return fail(acquisition->out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; %s", text, acquisition->undone);

@@ -30,7 +30,7 @@ struct acquisition {
     bool searched; /* the lock directory, for a lock that is attached to one */
     bool gave_back; /* a take of ours that came too late, and may still stand */
     int ended_by; /* the signal; 0: none */
-    struct wait_view view;
+    struct progress view;
 };
 
 /* Opens the signals and makes up the request: key, token and take id; the
@@ -48,10 +48,10 @@ bool acquisition_take(struct acquisition *acquisition, int *status);
 
 /* LOCK_OK, LOCK_GONE, LOCK_FOREIGN, LOCK_RELEASED, or what kept us from it:
  * then the lock clears by itself. Tries for a few seconds. */
-enum lock_result acquisition_release(struct acquisition *acquisition, struct why *why);
+enum lock_result acquisition_release(struct acquisition *acquisition, struct errmsg *why);
 
 /* Says what came of it: with -v, or as a warning where the lock stays. */
-void acquisition_say_released(const struct acquisition *acquisition, enum lock_result result, const struct why *why);
+void acquisition_say_released(const struct acquisition *acquisition, enum lock_result result, const struct errmsg *why);
 
 /* Releases without having done anything, and says why. Returns the exit status. */
 int acquisition_give_back(struct acquisition *acquisition, const char *text);

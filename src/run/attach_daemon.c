@@ -52,15 +52,15 @@ static const struct duration look_interval = {20 * NS_PER_MS};
 
 struct guard {
     struct acquisition *lock;
-    const struct attach_target *target;
+    const struct target_process *target;
     int ready_fd; /* to dlock */
     int timer_fd;
     struct process_spare spare;
-    struct attached attached;
+    struct attach_record attached;
     struct process_family family;
-    struct heartbeat no_heartbeat;
+    struct watchdog no_heartbeat;
     struct watch watch;
-    struct lease_end end;
+    struct expiry end;
 };
 
 /* --- the end of the lease ------------------------------------------------ */
@@ -71,7 +71,7 @@ static void stop_target(void *data, int number, struct deadline until)
     struct guard *guard = data;
     process_spare_free(&guard->spare);
     if (process_family_signal(&guard->family, number, until).found == 0)
-        attach_target_signal(guard->target, number);
+        target_process_signal(guard->target, number);
 }
 
 static void kill_target(void *data)
@@ -79,13 +79,13 @@ static void kill_target(void *data)
     struct guard *guard = data;
     process_spare_free(&guard->spare);
     if (process_family_kill(&guard->family).found == 0)
-        attach_target_signal(guard->target, SIGKILL);
+        target_process_signal(guard->target, SIGKILL);
 }
 
 /* Nobody who was stopped may be left. */
 static bool is_over(struct guard *guard)
 {
-    bool ended = attach_target_has_ended(guard->target);
+    bool ended = target_process_has_ended(guard->target);
     if (guard->end.released || (ended && guard->end.phase == RUNNING))
         return true;
     if (guard->end.phase == RUNNING)
@@ -93,11 +93,11 @@ static bool is_over(struct guard *guard)
     struct process_count left = process_family_signal(&guard->family, 0, DEADLINE_NEVER);
     if (ended && left.found == 0)
         return true;
-    if (!lease_end_gives_up(&guard->end))
+    if (!expiry_gives_up(&guard->end))
         return false;
     if (left.found == 0) /* /proc hides it */
         left = (struct process_count){.found = 1, .first = guard->target->id.pid, .known = true};
-    lease_end_say_left(&guard->end, left);
+    expiry_say_left(&guard->end, left);
     return true;
 }
 
@@ -105,7 +105,7 @@ static bool is_over(struct guard *guard)
 
 static void wait_for_event(const struct guard *guard)
 {
-    struct deadline next = lease_end_next(&guard->end);
+    struct deadline next = expiry_next(&guard->end);
     if (guard->end.phase != RUNNING)
         next = deadline_earlier(next, deadline_after(look_interval));
     struct pollfd fds[] = {
@@ -124,7 +124,7 @@ static void watch_target(struct guard *guard)
         guard->end.state = watch_read(&guard->watch);
         if (is_over(guard))
             return;
-        lease_end_act(&guard->end);
+        expiry_act(&guard->end);
         if (guard->end.released)
             return;
         wait_for_event(guard);
@@ -133,7 +133,7 @@ static void watch_target(struct guard *guard)
 
 static void release(struct guard *guard)
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     guard->lock->lease.lost = guard->end.over;
     enum lock_result result = acquisition_release(guard->lock, &why);
     if (lock_is_lost(result) && !guard->end.over)
@@ -157,7 +157,7 @@ static bool tell_dlock(const struct guard *guard, const char *text)
 
 static void close_guard(struct guard *guard)
 {
-    attached_remove(&guard->attached);
+    attach_record_remove(&guard->attached);
     process_spare_free(&guard->spare);
     process_family_forget(&guard->family);
     if (guard->timer_fd >= 0)
@@ -167,8 +167,8 @@ static void close_guard(struct guard *guard)
 
 __attribute__((noreturn)) static void refuse(struct guard *guard, const char *what, int error)
 {
-    struct why why = {""};
-    why_set(&why, "%s%s%s", what, error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
+    struct errmsg why = {""};
+    errmsg_set(&why, "%s%s%s", what, error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
     close_guard(guard);
     (void)tell_dlock(guard, why.text);
     _exit(STATUS_SYSTEM);
@@ -197,7 +197,7 @@ static void forget_signals(struct acquisition *lock)
 static void note_attachment(struct guard *guard)
 {
     struct acquisition *lock = guard->lock;
-    struct why why = {""};
+    struct errmsg why = {""};
     struct held held;
     char id[TOKEN_SIZE]; /* everybody sees it in the file's name: not the owner token */
     token_make(id);
@@ -205,7 +205,7 @@ static void note_attachment(struct guard *guard)
     snprintf(held.token, sizeof held.token, "%s", lock->lease.token);
     snprintf(held.take_id, sizeof held.take_id, "%s", lock->lease.take_id);
     snprintf(held.key, sizeof held.key, "%s", lock->lease.key);
-    if (!attached_add(&guard->attached, lock->options->lock_dir, guard->target->id, id, &held, &why))
+    if (!attach_record_add(&guard->attached, lock->options->lock_dir, guard->target->id, id, &held, &why))
         say_verbose(lock->out, "%s; --extend and --release need the lock's name and --owner", why.text);
 }
 
@@ -222,7 +222,7 @@ static void prepare(struct guard *guard)
 {
     struct acquisition *lock = guard->lock;
     const struct options *options = lock->options;
-    if (!detach(guard->target->id.pid, paths_are_relative(options)))
+    if (!daemonize(guard->target->id.pid, paths_are_relative(options)))
         refuse(guard, "cannot leave the caller's session", errno);
     (void)prctl(PR_SET_NAME, "dlock-attach");
     adjust_messages(lock->out);
@@ -234,7 +234,7 @@ static void prepare(struct guard *guard)
         refuse(guard, "cannot keep descriptors free for the end of the lease", errno);
     if (!process_family_init(&guard->family, guard->target->id))
         refuse(guard, "out of memory", 0);
-    guard->end = (struct lease_end){
+    guard->end = (struct expiry){
         .out = lock->out,
         .lease = &lock->lease,
         .worker = {guard->target->name, stop_target, kill_target, guard},
@@ -242,13 +242,13 @@ static void prepare(struct guard *guard)
         .stop_signal = options->stop_signal,
         .warn_only = options->warn_on_expire,
     };
-    lease_end_init(&guard->end);
+    expiry_init(&guard->end);
     note_attachment(guard);
 }
 
 static void start_watch(struct guard *guard)
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     struct watch_plan plan = {
         .backend = guard->lock->backend,
         .lease = &guard->lock->lease,
@@ -260,7 +260,7 @@ static void start_watch(struct guard *guard)
         refuse(guard, why.text, 0);
 }
 
-__attribute__((noreturn)) static void guard_run(struct acquisition *lock, const struct attach_target *target, int ready_fd)
+__attribute__((noreturn)) static void tree_guard_run(struct acquisition *lock, const struct target_process *target, int ready_fd)
 {
     struct guard guard = {
         .lock = lock,
@@ -282,7 +282,7 @@ __attribute__((noreturn)) static void guard_run(struct acquisition *lock, const 
     guard.end.state = watch_stop(&guard.watch);
     watch_close(&guard.watch);
     if (wanted && guard.end.phase == RUNNING)
-        lease_end_judge(&guard.end);
+        expiry_judge(&guard.end);
     close_guard(&guard);
     if (!guard.end.released)
         release(&guard);
@@ -292,14 +292,14 @@ __attribute__((noreturn)) static void guard_run(struct acquisition *lock, const 
 /* --- dlock's own side ---------------------------------------------------- */
 
 /* What the guard has to say, until the lease or a signal ends the wait. */
-static bool hear(const struct acquisition *lock, int fd, struct why *why)
+static bool hear(const struct acquisition *lock, int fd, struct errmsg *why)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = lock->signals.fd, .events = POLLIN}};
     int ready;
     do
         ready = poll(fds, 2, deadline_poll_ms(lock->lease.deadline));
     while (ready < 0 && errno == EINTR);
-    why_set(why, "the guard of the lock did not start in time");
+    errmsg_set(why, "the guard of the lock did not start in time");
     if (ready <= 0 || fds[0].revents == 0)
         return false;
     ssize_t length;
@@ -307,7 +307,7 @@ static bool hear(const struct acquisition *lock, int fd, struct why *why)
         length = read(fd, why->text, sizeof why->text);
     while (length < 0 && errno == EINTR);
     if (length <= 0)
-        why_set(why, "the guard of the lock was killed");
+        errmsg_set(why, "the guard of the lock was killed");
     return length == 1;
 }
 
@@ -325,17 +325,17 @@ static int give_back(struct acquisition *lock, const char *text)
     return acquisition_give_back(lock, text);
 }
 
-bool attach_guard_start(struct acquisition *lock, const struct attach_target *target, int *status)
+bool attach_daemon_start(struct acquisition *lock, const struct target_process *target, int *status)
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     int ends[2] = {-1, -1};
     pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
     if (pid == 0) {
         close(ends[0]);
-        guard_run(lock, target, ends[1]);
+        tree_guard_run(lock, target, ends[1]);
     }
     if (pid < 0)
-        why_set(&why, "cannot start a process that guards the lock: %s", strerror(errno));
+        errmsg_set(&why, "cannot start a process that guards the lock: %s", strerror(errno));
     if (ends[1] >= 0)
         close(ends[1]);
     bool started = pid > 0 && hear(lock, ends[0], &why);

@@ -36,7 +36,7 @@ enum { ANCESTORS_MOST = 1024, FOUND_MOST = 1024, TRIES_MOST = 20, LINE_SIZE = 96
 /* --- the guard's own ----------------------------------------------------- */
 
 /* Made, locked, and still there. */
-static bool make_file(struct attached *attached, pid_t pid, const char *id)
+static bool make_file(struct attach_record *attached, pid_t pid, const char *id)
 {
     struct stat status;
     for (int tries = 0; tries < TRIES_MOST; tries++) {
@@ -54,7 +54,7 @@ static bool make_file(struct attached *attached, pid_t pid, const char *id)
     return false;
 }
 
-static bool write_line(const struct attached *attached, struct process_id target, const struct held *held)
+static bool write_line(const struct attach_record *attached, struct process_id target, const struct held *held)
 {
     char line[LINE_SIZE];
     int length = snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %" PRId64 " %s %s %s %s\n", target.start, proc_pid_space(),
@@ -65,22 +65,22 @@ static bool write_line(const struct attached *attached, struct process_id target
     return written == length;
 }
 
-bool attached_add(struct attached *attached, const char *lock_dir, struct process_id target, const char *id,
-                  const struct held *held, struct why *why)
+bool attach_record_add(struct attach_record *attached, const char *lock_dir, struct process_id target, const char *id,
+                  const struct held *held, struct errmsg *why)
 {
     struct lock_dir dir;
-    *attached = (struct attached){.dir_fd = -1, .fd = -1};
+    *attached = (struct attach_record){.dir_fd = -1, .fd = -1};
     if (lock_dir_open(&dir, lock_dir, why) != LOCK_OK)
         return false;
     attached->dir_fd = dir.fd;
     if (make_file(attached, target.pid, id) && write_line(attached, target, held))
         return true;
-    why_set(why, "cannot write %s/%s: %s", dir.path, attached->name, strerror(errno));
-    attached_remove(attached);
+    errmsg_set(why, "cannot write %s/%s: %s", dir.path, attached->name, strerror(errno));
+    attach_record_remove(attached);
     return false;
 }
 
-void attached_remove(struct attached *attached)
+void attach_record_remove(struct attach_record *attached)
 {
     if (attached->fd >= 0) {
         (void)!unlinkat(attached->dir_fd, attached->name, 0); /* it may have been removed with its directory */
@@ -250,7 +250,7 @@ static void find_all(struct search *search, const char *lock_dir)
         qsort(search->found, search->found_count, sizeof *search->found, innermost_first);
 }
 
-bool attached_visit_ancestors(const char *lock_dir, bool (*visit)(void *data, pid_t pid, const struct held *held),
+bool attach_record_visit_ancestors(const char *lock_dir, bool (*visit)(void *data, pid_t pid, const struct held *held),
                              void *data)
 {
     bool done = false;

@@ -8,13 +8,13 @@
 /* How long to go on with what even KILL does not end (it hangs in the kernel). */
 static const struct duration kill_limit = {10 * NS_PER_S}, kill_interval = {5 * NS_PER_MS};
 
-void lease_end_init(struct lease_end *end)
+void expiry_init(struct expiry *end)
 {
     end->state = (struct watch_state){.verdict = WATCH_HELD, .deadline = end->lease->deadline, .set = end->lease->set};
     end->warn_at = lease_warning_time(end->lease, end->lease->deadline);
 }
 
-static struct duration grace_of(const struct lease_end *end)
+static struct duration grace_of(const struct expiry *end)
 {
     return lease_grace(end->state.set, end->grace);
 }
@@ -23,7 +23,7 @@ enum { LEASE_TEXT_SIZE = DURATION_TEXT_SIZE + 32 };
 
 /* "the lease of 1h"; where somebody has changed that, what it was changed to: the
  * store tells what is left, a moment later. Returns text. */
-static const char *lease_format(const struct lease_end *end, char text[LEASE_TEXT_SIZE])
+static const char *lease_format(const struct expiry *end, char text[LEASE_TEXT_SIZE])
 {
     char time[DURATION_TEXT_SIZE];
     struct duration set = end->state.set;
@@ -38,7 +38,7 @@ static const char *lease_format(const struct lease_end *end, char text[LEASE_TEX
 }
 
 /* What would help; of a lease that somebody has changed, --ttl would not. Returns text. */
-static const char *advice_format(const struct lease_end *end, char text[LEASE_TEXT_SIZE])
+static const char *advice_format(const struct expiry *end, char text[LEASE_TEXT_SIZE])
 {
     char grace[DURATION_TEXT_SIZE];
     text[0] = '\0';
@@ -49,7 +49,7 @@ static const char *advice_format(const struct lease_end *end, char text[LEASE_TE
     return text;
 }
 
-static void is_over(struct lease_end *end)
+static void is_over(struct expiry *end)
 {
     if (!end->over) {
         end->over_since = deadline_earlier(deadline_now(), end->state.deadline);
@@ -62,13 +62,13 @@ static void is_over(struct lease_end *end)
 
 /* --- the stop ------------------------------------------------------------ */
 
-static void kill_now(struct lease_end *end)
+static void kill_now(struct expiry *end)
 {
     end->worker.kill(end->worker.data);
     end->next_kill = deadline_after(kill_interval);
 }
 
-void lease_end_kill(struct lease_end *end)
+void expiry_kill(struct expiry *end)
 {
     if (end->phase == KILLING)
         return;
@@ -77,12 +77,12 @@ void lease_end_kill(struct lease_end *end)
     kill_now(end);
 }
 
-bool lease_end_gives_up(const struct lease_end *end)
+bool expiry_gives_up(const struct expiry *end)
 {
     return end->phase == KILLING && deadline_passed(end->give_up);
 }
 
-void lease_end_say_left(const struct lease_end *end, struct process_count left)
+void expiry_say_left(const struct expiry *end, struct process_count left)
 {
     const char *name = end->worker.name;
     if (left.known)
@@ -92,7 +92,7 @@ void lease_end_say_left(const struct lease_end *end, struct process_count left)
         say_error(end->out, "processes of %s are left, and /proc, which is not of this pid namespace, does not show them", name);
 }
 
-static void stop(struct lease_end *end, struct deadline kill_at)
+static void stop(struct expiry *end, struct deadline kill_at)
 {
     end->phase = STOPPING;
     end->kill_at = kill_at;
@@ -101,7 +101,7 @@ static void stop(struct lease_end *end, struct deadline kill_at)
 
 /* Each of these acts first and speaks afterwards: whoever reads what we say may
  * be slow. */
-static void lost(struct lease_end *end)
+static void lost(struct expiry *end)
 {
     char name[32];
     if (end->over)
@@ -113,10 +113,10 @@ static void lost(struct lease_end *end)
     }
     stop(end, deadline_earlier(end->state.deadline, deadline_after(grace_of(end))));
     say_error(end->out, "the lock is lost: %s; stopping %s with %s", end->state.why.text, end->worker.name,
-              signal_format(end->stop_signal, name, sizeof name));
+              signame_format(end->stop_signal, name, sizeof name));
 }
 
-static void ending(struct lease_end *end)
+static void ending(struct expiry *end)
 {
     char name[32], lease[LEASE_TEXT_SIZE], left_text[DURATION_TEXT_SIZE], advice[LEASE_TEXT_SIZE];
     struct duration left = deadline_left(end->state.deadline);
@@ -125,10 +125,10 @@ static void ending(struct lease_end *end)
     say_error(end->out, "%s ends in %s%s%s; stopping %s with %s%s", lease_format(end, lease),
               duration_rounded(left, left_text, sizeof left_text),
               end->state.why.text[0] != '\0' ? " and could not be looked at: " : "", end->state.why.text,
-              end->worker.name, signal_format(end->stop_signal, name, sizeof name), advice_format(end, advice));
+              end->worker.name, signame_format(end->stop_signal, name, sizeof name), advice_format(end, advice));
 }
 
-static void ended(struct lease_end *end)
+static void ended(struct expiry *end)
 {
     char lease[LEASE_TEXT_SIZE], advice[LEASE_TEXT_SIZE];
     bool said = end->over;
@@ -139,19 +139,19 @@ static void ended(struct lease_end *end)
             say_error(end->out, "%s has ended; %s runs on without the lease (--on-expire=warn)", lease, end->worker.name);
         return;
     }
-    lease_end_kill(end);
+    expiry_kill(end);
     say_error(end->out, "%s has ended; killing %s%s", lease, end->worker.name, advice_format(end, advice));
 }
 
 /* By the worker itself, or by whoever it gave its token to. */
-static void was_released(struct lease_end *end)
+static void was_released(struct expiry *end)
 {
     end->released = true;
     say_status(end->out, "the lock %s is released, %s runs on", end->lease->name, end->worker.name);
     say_verbose(end->out, "released with its own token; %s runs on without the lock", end->worker.name);
 }
 
-static void act_on_lease(struct lease_end *end)
+static void act_on_lease(struct expiry *end)
 {
     struct deadline now = deadline_now(), deadline = end->state.deadline;
     struct deadline last_answer = watch_last_answer(deadline, grace_of(end));
@@ -173,14 +173,14 @@ static void act_on_lease(struct lease_end *end)
     }
 }
 
-void lease_end_act(struct lease_end *end)
+void expiry_act(struct expiry *end)
 {
     if (end->phase == RUNNING && end->state.verdict == WATCH_RELEASED && !end->released)
         was_released(end);
     if (end->phase == RUNNING && !end->released)
         act_on_lease(end);
     if (end->phase == STOPPING && deadline_passed(end->kill_at)) {
-        lease_end_kill(end);
+        expiry_kill(end);
         say_verbose(end->out, "%s has not ended: killing it", end->worker.name);
     }
     if (end->phase == KILLING && deadline_passed(end->next_kill))
@@ -191,7 +191,7 @@ void lease_end_act(struct lease_end *end)
     }
 }
 
-struct deadline lease_end_next(const struct lease_end *end)
+struct deadline expiry_next(const struct expiry *end)
 {
     struct deadline deadline = end->state.deadline, next;
     switch (end->phase) {
@@ -208,7 +208,7 @@ struct deadline lease_end_next(const struct lease_end *end)
     return deadline_earlier(next, end->warn_at);
 }
 
-void lease_end_judge(struct lease_end *end)
+void expiry_judge(struct expiry *end)
 {
     end->released = end->released || end->state.verdict == WATCH_RELEASED;
     if (end->over || end->released)

@@ -27,7 +27,7 @@ enum stop_phase {
                * what is forked during one walk is found by the next */
 };
 
-struct lease_end {
+struct expiry {
     /* The caller's: */
     const struct messages *out;
     struct lease *lease; /* its deadline follows what the watch adopts */
@@ -50,28 +50,28 @@ struct lease_end {
 };
 
 /* Starts the clock; the caller's members but for `state` are set. */
-void lease_end_init(struct lease_end *end);
+void expiry_init(struct expiry *end);
 
 /* Does what the boot clock and end->state ask for at this moment. The caller
  * looks first whether the worker has ended, so that one which did so by itself
  * is not called stopped. */
-void lease_end_act(struct lease_end *end);
+void expiry_act(struct expiry *end);
 
-/* When lease_end_act() has something to do by the clock. */
-struct deadline lease_end_next(const struct lease_end *end);
+/* When expiry_act() has something to do by the clock. */
+struct deadline expiry_next(const struct expiry *end);
 
 /* Kills the worker, whatever the lease says. */
-void lease_end_kill(struct lease_end *end);
+void expiry_kill(struct expiry *end);
 
 /* Whether the killing has gone on for as long as it makes sense: what is left
  * hangs in the kernel, or is out of our reach. */
-bool lease_end_gives_up(const struct lease_end *end);
+bool expiry_gives_up(const struct expiry *end);
 
 /* Says who is left of the worker then. */
-void lease_end_say_left(const struct lease_end *end, struct process_count left);
+void expiry_say_left(const struct expiry *end, struct process_count left);
 
 /* The worker has ended, and was not stopped. It may have done so too late, seen
  * by the clock: dlock was frozen with it or beside it. */
-void lease_end_judge(struct lease_end *end);
+void expiry_judge(struct expiry *end);
 
 #endif

@@ -11,7 +11,7 @@
 
 enum { ANCESTORS_MOST = 1024, ENVIRONMENT_MOST = 1 << 21 };
 
-static bool add(struct held_list *list, const struct held *held)
+static bool add(struct held_locks *list, const struct held *held)
 {
     struct held *more = list_with_room(list->list, list->count, &list->room, sizeof *more);
     if (more == NULL)
@@ -22,7 +22,7 @@ static bool add(struct held_list *list, const struct held *held)
 }
 
 /* The innermost stands last in DLOCK_HELD. */
-static void reverse(struct held_list *list)
+static void reverse(struct held_locks *list)
 {
     for (size_t i = 0; i < list->count / 2; i++) {
         struct held held = list->list[i];
@@ -31,7 +31,7 @@ static void reverse(struct held_list *list)
     }
 }
 
-static bool read_lines(struct held_list *list, const char *lines)
+static bool read_lines(struct held_locks *list, const char *lines)
 {
     struct held held;
     for (const char *at = lines; at != NULL;)
@@ -80,7 +80,7 @@ static char *read_ancestor(void)
     return NULL;
 }
 
-static bool read_told(struct held_list *list)
+static bool read_told(struct held_locks *list)
 {
     const char *own = getenv("DLOCK_HELD");
     if (own != NULL)
@@ -104,7 +104,7 @@ static size_t count_told(pid_t pid)
 }
 
 struct attached_list {
-    struct held_list *list;
+    struct held_locks *list;
     size_t told;  /* how many are in the list by the environment */
     bool done;
 };
@@ -115,7 +115,7 @@ struct attached_list {
 static bool add_attached(void *data, pid_t pid, const struct held *held)
 {
     struct attached_list *attached = data;
-    struct held_list *list = attached->list;
+    struct held_locks *list = attached->list;
     size_t outside = count_told(pid);
     outside = outside < attached->told ? outside : attached->told;
     attached->done = add(list, held);
@@ -127,20 +127,20 @@ static bool add_attached(void *data, pid_t pid, const struct held *held)
     return false;
 }
 
-bool held_list_read(struct held_list *list, const char *lock_dir)
+bool held_locks_read(struct held_locks *list, const char *lock_dir)
 {
-    *list = (struct held_list){0};
+    *list = (struct held_locks){0};
     if (!read_told(list))
         return false;
     struct attached_list attached = {.list = list, .told = list->count, .done = true};
-    (void)attached_visit_ancestors(lock_dir, add_attached, &attached);
+    (void)attach_record_visit_ancestors(lock_dir, add_attached, &attached);
     return attached.done;
 }
 
-void held_list_free(struct held_list *list)
+void held_locks_free(struct held_locks *list)
 {
     free(list->list);
-    *list = (struct held_list){0};
+    *list = (struct held_locks){0};
 }
 
 /* Copies length bytes; false if there are none, or too many. */

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct held_list {
+struct held_locks {
     struct held *list; /* the innermost first */
     size_t count, room;
 };
@@ -18,9 +18,9 @@ struct held_list {
 /* Finds them: by DLOCK_HELD, or where the environment was scrubbed (sudo) by
  * that of the nearest ancestor which has it and lets itself be read; and those
  * that are attached to ancestors (run/attach_record.h, for lock_dir). False where memory
- * is short. held_list_free() in any case. */
-bool held_list_read(struct held_list *list, const char *lock_dir);
-void held_list_free(struct held_list *list);
+ * is short. held_locks_free() in any case. */
+bool held_locks_read(struct held_locks *list, const char *lock_dir);
+void held_locks_free(struct held_locks *list);
 
 /* What a dlock tells those below it of its lock: a line of DLOCK_HELD. */
 

@@ -19,7 +19,7 @@ struct claim {
 static bool claim_holds(const struct claim *claim, const struct held *held)
 {
     struct backend *backend = claim->backend;
-    struct why ignored = {""};
+    struct errmsg ignored = {""};
     if (strcmp(held->backend, backend->kind) != 0 || strcmp(held->key, claim->key) != 0)
         return false;
     *claim->lease = (struct lease){.key = claim->key, .token = held->token, .take_id = held->take_id, .outside = true};
@@ -47,7 +47,7 @@ static bool attachment_holds(void *data, pid_t pid, const struct held *held)
 bool nested_by_attachment(struct backend *backend, const char *lock_dir, const char *key, struct lease *lease, struct bound bound)
 {
     struct claim claim = {backend, key, lease, bound};
-    return attached_visit_ancestors(lock_dir, attachment_holds, &claim);
+    return attach_record_visit_ancestors(lock_dir, attachment_holds, &claim);
 }
 
 bool nested_by_ancestry(const struct holder *holder, const struct holder *self)

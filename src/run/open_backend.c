@@ -18,18 +18,18 @@
 static const struct duration throttle = {3600 * NS_PER_S};
 
 static enum lock_result configured_wrongly(const struct options *options, enum option_id id, int *status,
-                                           struct why *why)
+                                           struct errmsg *why)
 {
     char where[ORIGIN_TEXT_SIZE];
     struct origin origin = options->origins[id];
-    why_prefix(why, origin_format(id, origin, where, sizeof where));
-    habits_behind_name(options, origin, why);
+    errmsg_prefix(why, origin_format(id, origin, where, sizeof where));
+    hints_behind_name(options, origin, why);
     *status = origin_result(origin) == SETTINGS_BAD_USAGE ? STATUS_USAGE : STATUS_CONFIG;
     return LOCK_INVALID;
 }
 
 /* A file that cannot be used is for its host to mend, however it was named. */
-static void blame(const struct options *options, enum redis_fault fault, int *status, struct why *why)
+static void blame(const struct options *options, enum redis_fault fault, int *status, struct errmsg *why)
 {
     static const enum option_id ids[] = {
         [REDIS_FAULT_NONE] = OPT_NONE,
@@ -45,10 +45,10 @@ static void blame(const struct options *options, enum redis_fault fault, int *st
 }
 
 static enum lock_result open_redis(struct backend **backend, const struct options *options, int *status,
-                                   struct why *why)
+                                   struct errmsg *why)
 {
     if (options->redis == NULL) {
-        why_set(why, "Redis is asked for, but none is configured; --redis=URL says where it is");
+        errmsg_set(why, "Redis is asked for, but none is configured; --redis=URL says where it is");
         return configured_wrongly(options, OPT_BACKEND, status, why);
     }
     const struct redis_settings settings = {
@@ -61,14 +61,14 @@ static enum lock_result open_redis(struct backend **backend, const struct option
         .sentinel_password_file = options->sentinel_password_file,
         .wait_replicas = options->wait_replicas,
     };
-    bool several = backend_quorum_is_meant(options->redis);
+    bool several = quorum_backend_is_meant(options->redis);
     if (several && options->mode == MODE_SLOTS) {
-        why_set(why, "several servers cannot count holders: a majority each of theirs could be more than N; one server can");
+        errmsg_set(why, "several servers cannot count holders: a majority each of theirs could be more than N; one server can");
         return configured_wrongly(options, OPT_SLOTS, status, why);
     }
     enum redis_fault fault;
-    enum lock_result result = several ? backend_quorum_open(backend, options->redis, &settings, &fault, why)
-                                      : backend_redis_open(backend, options->redis, &settings, &fault, why);
+    enum lock_result result = several ? quorum_backend_open(backend, options->redis, &settings, &fault, why)
+                                      : redis_backend_open(backend, options->redis, &settings, &fault, why);
     *status = (int)status_of(result);
     if (result == LOCK_INVALID)
         blame(options, fault, status, why);
@@ -77,13 +77,13 @@ static enum lock_result open_redis(struct backend **backend, const struct option
 
 /* A URL that is of no use here may hold a password all the same. */
 static enum lock_result open_file(struct backend **backend, const struct options *options, int *status,
-                                  struct why *why)
+                                  struct errmsg *why)
 {
-    bool has_secret = options->redis != NULL && url_has_password(options->redis);
+    bool has_secret = options->redis != NULL && url_redact_has_password(options->redis);
     enum lock_result result = has_secret ? secret_leave_no_core(why) : LOCK_OK;
     if (result == LOCK_OK)
-        result = options->lock_file != NULL ? backend_exact_file_open(backend, options->lock_file, why)
-                                            : backend_file_open(backend, options->lock_dir, why);
+        result = options->lock_file != NULL ? flock_backend_open(backend, options->lock_file, why)
+                                            : dir_backend_open(backend, options->lock_dir, why);
     *status = (int)status_of(result);
     return result;
 }
@@ -92,7 +92,7 @@ static enum lock_result open_file(struct backend **backend, const struct options
 static void warn_degraded(const struct options *options, const struct messages *out)
 {
     struct lock_dir dir;
-    struct why ignored;
+    struct errmsg ignored;
     char places[CONFIG_PLACES_SIZE];
     bool opened = lock_dir_open(&dir, options->lock_dir, &ignored) == LOCK_OK;
     bool shared = opened && lock_dir_is_shared(&dir);
@@ -113,10 +113,10 @@ static bool inside_file_lock(void)
 /* Nothing chose a file: no Redis is configured. Whoever meant that says
  * --backend=file. With `out` NULL nothing is said. */
 static enum lock_result open_degraded(struct backend **backend, const struct options *options, const struct messages *out,
-                                      int *status, struct why *why)
+                                      int *status, struct errmsg *why)
 {
     if (options->on_degraded == DEGRADED_FAIL) {
-        why_set(why, "no Redis is configured, and --on-degraded=fail forbids a file lock; --redis=URL says where Redis is");
+        errmsg_set(why, "no Redis is configured, and --on-degraded=fail forbids a file lock; --redis=URL says where Redis is");
         *status = STATUS_CONFIG;
         return LOCK_INVALID;
     }
@@ -128,7 +128,7 @@ static enum lock_result open_degraded(struct backend **backend, const struct opt
     return LOCK_OK;
 }
 
-static bool opened(enum lock_result result, const struct messages *out, int status, const struct why *why)
+static bool opened(enum lock_result result, const struct messages *out, int status, const struct errmsg *why)
 {
     if (result != LOCK_OK)
         (void)fail(out, status == STATUS_USAGE ? FAIL_ARGUMENT : failure_of(result), status, "%s", why->text);
@@ -136,7 +136,7 @@ static bool opened(enum lock_result result, const struct messages *out, int stat
 }
 
 static enum lock_result choose(struct backend **backend, const struct options *options, const struct messages *out,
-                               int *status, struct why *why)
+                               int *status, struct errmsg *why)
 {
     if (options->lock_file != NULL || options->backend == BACKEND_FILE)
         return open_file(backend, options, status, why);
@@ -145,14 +145,14 @@ static enum lock_result choose(struct backend **backend, const struct options *o
     return open_degraded(backend, options, out, status, why);
 }
 
-enum lock_result backend_open(struct backend **backend, const struct options *options, int *status, struct why *why)
+enum lock_result backend_open(struct backend **backend, const struct options *options, int *status, struct errmsg *why)
 {
     return choose(backend, options, NULL, status, why);
 }
 
 bool backend_choose(struct backend **backend, const struct options *options, const struct messages *out, int *status)
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     enum lock_result result = choose(backend, options, out, status, &why);
     return opened(result, out, *status, &why);
 }
@@ -160,23 +160,23 @@ bool backend_choose(struct backend **backend, const struct options *options, con
 bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options, const struct messages *out,
                      int *status)
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     enum lock_result result = LOCK_INVALID;
     if (strcmp(kind, "redis") != 0) {
         result = open_file(backend, options, status, &why);
     } else if (options->redis != NULL) {
         result = open_redis(backend, options, status, &why);
     } else {
-        why_set(&why, "the lock is in Redis, and none is configured here: repeat the --redis of the outer dlock, or set DLOCK_REDIS for both");
+        errmsg_set(&why, "the lock is in Redis, and none is configured here: repeat the --redis of the outer dlock, or set DLOCK_REDIS for both");
         *status = STATUS_CONFIG;
     }
     return opened(result, out, *status, &why);
 }
 
 bool backend_fall_back(struct backend **backend, const struct options *options, const struct messages *out,
-                       const struct why *outage, int *status)
+                       const struct errmsg *outage, int *status)
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     enum lock_result result = open_file(backend, options, status, &why);
     if (result == LOCK_OK)
         say_warning(out, "Redis is not to be had (%s): --fallback=file takes a lock that holds on this host alone", outage->text);

@@ -13,11 +13,11 @@ bool backend_choose(struct backend **backend, const struct options *options, con
 
 /* The same, told nobody: LOCK_OK; else *why says it and *status is the exit
  * status. */
-enum lock_result backend_open(struct backend **backend, const struct options *options, int *status, struct why *why);
+enum lock_result backend_open(struct backend **backend, const struct options *options, int *status, struct errmsg *why);
 
 /* The file lock of --fallback, said loudly. As above. */
 bool backend_fall_back(struct backend **backend, const struct options *options, const struct messages *out,
-                       const struct why *outage, int *status);
+                       const struct errmsg *outage, int *status);
 
 /* As backend_choose(), of this kind ("redis" or "file") whatever --backend
  * says, and silently: the store in which an outer dlock has its lock. */

@@ -22,8 +22,8 @@ char *tried_format(int tries, struct duration time, char text[TRIED_TEXT_SIZE])
     return text;
 }
 
-enum lock_result insist(enum lock_result (*attempt)(void *data, struct bound, struct why *), void *data,
-                        struct duration outage, struct why *why)
+enum lock_result retry(enum lock_result (*attempt)(void *data, struct bound, struct errmsg *), void *data,
+                        struct duration outage, struct errmsg *why)
 {
     struct deadline start = deadline_now(), end = deadline_plus(start, outage);
     struct duration interval = interval_least;

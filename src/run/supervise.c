@@ -31,7 +31,7 @@ struct run {
     struct job_control job;
     struct watch watch;
     struct deadline watch_at; /* when it starts; NEVER: it has */
-    struct lease_end end;
+    struct expiry end;
     int timer_fd;
     struct outcome *outcome;
 };
@@ -65,7 +65,7 @@ static void start_watch(struct run *run)
         return;
     }
     outcome->unwatched = true;
-    lease_end_kill(&run->end);
+    expiry_kill(&run->end);
 }
 
 /* The command is reaped first, so that one which has ended by itself is not
@@ -76,12 +76,12 @@ static void act(struct run *run)
         run->end.state = watch_read(&run->watch);
     else if (run->end.phase == RUNNING && deadline_passed(run->watch_at))
         start_watch(run);
-    lease_end_act(&run->end);
+    expiry_act(&run->end);
 }
 
 static struct deadline next_event(const struct run *run)
 {
-    struct deadline next = lease_end_next(&run->end);
+    struct deadline next = expiry_next(&run->end);
     return run->end.phase == RUNNING ? deadline_earlier(next, run->watch_at) : next;
 }
 
@@ -92,7 +92,7 @@ static struct deadline next_event(const struct run *run)
 static void read_heartbeat(const struct run *run)
 {
     const struct supervision *plan = run->plan;
-    if (plan->heartbeat->fd >= 0 && heartbeat_read(plan->heartbeat, &plan->out->notify) && is_watched(run))
+    if (plan->heartbeat->fd >= 0 && watchdog_read(plan->heartbeat, &plan->out->notify) && is_watched(run))
         watch_beat(&run->watch);
 }
 
@@ -118,16 +118,16 @@ static bool is_over(struct run *run)
         return run->child.ended;
     if (child_tree_gone(&run->child))
         return true;
-    if (!lease_end_gives_up(&run->end))
+    if (!expiry_gives_up(&run->end))
         return false;
-    lease_end_say_left(&run->end, child_tree_left(&run->child));
+    expiry_say_left(&run->end, child_tree_left(&run->child));
     return true;
 }
 
 /* The kernel has killed the command with its guard; what it has started fell to us. */
 static void guard_lost(struct run *run)
 {
-    lease_end_kill(&run->end);
+    expiry_kill(&run->end);
     say_error(run->plan->out, "the process that guards the command for --tree was killed; killing what is left of the command");
 }
 
@@ -169,14 +169,14 @@ static void say_started(const struct supervision *plan, const struct child *chil
     say_status(plan->out, "holding the lock %s until %s, running %s", plan->lease->name, until, plan->argv[0]);
     say_verbose(plan->out, "started %s, pid %ld", plan->argv[0], (long)child->command);
     if (plan->heartbeat->fd < 0)
-        notify_send(&plan->out->notify, "READY=1");
+        sd_notify_send(&plan->out->notify, "READY=1");
 }
 
 void supervise(const struct supervision *plan, struct outcome *outcome)
 {
     struct run run = {.plan = plan, .outcome = outcome};
     *outcome = (struct outcome){0};
-    run.end = (struct lease_end){
+    run.end = (struct expiry){
         .out = plan->out,
         .lease = plan->lease,
         .worker = {"the command", stop_command, kill_command, &run},
@@ -184,11 +184,11 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         .stop_signal = plan->stop_signal,
         .warn_only = plan->warn_only,
     };
-    lease_end_init(&run.end);
+    expiry_init(&run.end);
     /* Frozen between take and here, or answered too late: nothing may start. */
     if (lease_as_good_as_over(plan->lease)) {
         outcome->lease_over = true;
-        why_set(&outcome->error, "the lease was over before the command could be started");
+        errmsg_set(&outcome->error, "the lease was over before the command could be started");
         return;
     }
     /* What is sent to the whole group from the fork on, the command has as well.
@@ -198,7 +198,7 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         return;
     run.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (run.timer_fd < 0) {
-        why_set(&outcome->error, "cannot make a timer: %s", strerror(errno));
+        errmsg_set(&outcome->error, "cannot make a timer: %s", strerror(errno));
         return;
     }
     run.job = (struct job_control){.signals = plan->signals, .out = plan->out};
@@ -220,7 +220,7 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         read_heartbeat(&run); /* its last words */
         if (is_watched(&run))
             run.end.state = watch_stop(&run.watch);
-        lease_end_judge(&run.end);
+        expiry_judge(&run.end);
         outcome->released = run.end.released;
         outcome->lease_over = run.end.over;
         outcome->over_since = run.end.over_since;

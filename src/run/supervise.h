@@ -19,14 +19,14 @@ struct supervision {
     int stop_signal;
     bool warn_only; /* --on-expire=warn */
     bool tree;      /* --tree */
-    const struct heartbeat *heartbeat; /* of the command; its fd -1: none */
+    const struct watchdog *heartbeat; /* of the command; its fd -1: none */
 };
 
 struct outcome {
     bool started; /* false: nothing ran, `error` says why */
     int signalled;  /* not started, since this signal came before: dlock is to end by it */
     bool unwatched; /* it was stopped at once, since the lease could not be watched: `error` */
-    struct why error;
+    struct errmsg error;
     int exec_error; /* errno where the command was not executable */
     int status;     /* of waitpid(2) */
     bool released;   /* with its own token, while the command ran: it runs on without the lock */

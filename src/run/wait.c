@@ -42,7 +42,7 @@ static bool is_never(struct deadline deadline)
 }
 
 /* Shows whoever looks on what is waited for; when to do so again. */
-static struct deadline show(const struct waiting *waiting, const struct holder *holder, const struct why *why)
+static struct deadline show(const struct waiting *waiting, const struct holder *holder, const struct errmsg *why)
 {
     const struct patience *patience = waiting->patience;
     return patience->pausing != NULL ? patience->pausing(patience->data, holder, why, waiting->outage_end) : DEADLINE_NEVER;
@@ -137,7 +137,7 @@ static enum lock_result wait_for_holder(struct waiting *waiting, struct backend 
 }
 
 /* The store is down: LOCK_UNAVAILABLE: it has been tried long enough. */
-static enum lock_result wait_for_store(struct waiting *waiting, const struct why *why)
+static enum lock_result wait_for_store(struct waiting *waiting, const struct errmsg *why)
 {
     waiting->outage_end = deadline_earlier(outage_end(waiting), waiting->end);
     if (deadline_passed(waiting->outage_end))
@@ -152,10 +152,10 @@ static enum lock_result wait_for_store(struct waiting *waiting, const struct why
 
 /* A take whose answer never came may have succeeded; and those behind us in the
  * queue should not wait for us. */
-static void abandon(struct backend *backend, const struct lock_request *request, enum lock_result result, struct why *why)
+static void abandon(struct backend *backend, const struct lock_request *request, enum lock_result result, struct errmsg *why)
 {
     struct lease maybe;
-    struct why ignored;
+    struct errmsg ignored;
     if (!backend->uncertain && !backend->queued)
         return;
     struct duration limit = backend->uncertain ? abandon_limit : leave_limit;
@@ -164,24 +164,24 @@ static void abandon(struct backend *backend, const struct lock_request *request,
     bool uncertain = backend->uncertain;
     enum lock_result released = backend->release(backend, &maybe, (struct bound){deadline_after(limit), -1}, &ignored);
     if (uncertain && result == LOCK_SYSTEM && (released == LOCK_UNAVAILABLE || released == LOCK_SYSTEM)) {
-        struct why before = *why;
-        why_set(why, "%.400s; the lock may have been taken all the same, and then clears when its lease ends", before.text);
+        struct errmsg before = *why;
+        errmsg_set(why, "%.400s; the lock may have been taken all the same, and then clears when its lease ends", before.text);
     }
 }
 
 /* Taken, but the answer took so long that the lease is as good as over. */
-static enum lock_result too_late(struct backend *backend, struct lease *lease, struct why *why)
+static enum lock_result too_late(struct backend *backend, struct lease *lease, struct errmsg *why)
 {
-    struct why ignored;
+    struct errmsg ignored;
     lease->hold = deadline_now();
     (void)backend->release(backend, lease, (struct bound){deadline_after(abandon_limit), -1}, &ignored);
-    why_set(why, "the lock was taken, but its lease was over before the answer came");
+    errmsg_set(why, "the lock was taken, but its lease was over before the answer came");
     return LOCK_UNAVAILABLE;
 }
 
 enum lock_result wait_for_lock(struct backend *backend, const struct lock_request *request, const struct patience *patience,
                                int cancel_fd, struct lease *lease, struct holder *holder, struct waited *waited,
-                               struct why *why)
+                               struct errmsg *why)
 {
     struct waiting waiting = {
         .patience = patience,

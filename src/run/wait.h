@@ -13,7 +13,7 @@ struct patience {
      * holder, or if that is NULL for the store, which `why` is about and which is
      * tried until `down_until`. Returns when to call again, if the pause lasts so
      * long. NULL: nobody wants to know. */
-    struct deadline (*pausing)(void *data, const struct holder *holder, const struct why *why, struct deadline down_until);
+    struct deadline (*pausing)(void *data, const struct holder *holder, const struct errmsg *why, struct deadline down_until);
     /* Called once where the store cannot call us, with the reason. NULL: as above. */
     void (*uncalled)(void *data, const char *cannot);
     /* Whether the holder is one that must not be waited for: then the wait ends
@@ -38,6 +38,6 @@ struct waited {
  * with *holder filled in. *waited is filled in always. */
 enum lock_result wait_for_lock(struct backend *backend, const struct lock_request *request, const struct patience *patience,
                                int cancel_fd, struct lease *lease, struct holder *holder, struct waited *waited,
-                               struct why *why);
+                               struct errmsg *why);
 
 #endif

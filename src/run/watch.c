@@ -108,7 +108,7 @@ static void tell(int fd)
 /* What there is to say with -v that was not said before: once that the store cannot
  * tell, and each time that the lock stands otherwise. One at a time: what comes second
  * is said after the next look. */
-static bool has_note(struct watch *watch, struct why *note)
+static bool has_note(struct watch *watch, struct errmsg *note)
 {
     const char *cannot = watch->backend->news(watch->backend).cannot, *stands = watch->backend->note;
     char every[DURATION_TEXT_SIZE];
@@ -116,20 +116,20 @@ static bool has_note(struct watch *watch, struct why *note)
         watch->stands.text[0] = '\0';
     if (cannot != NULL && !watch->said_cannot) {
         watch->said_cannot = true;
-        why_set(note, "the store cannot tell at once when the lock is touched (%s); it is looked at every %s", cannot,
+        errmsg_set(note, "the store cannot tell at once when the lock is touched (%s); it is looked at every %s", cannot,
                 duration_format(look_interval(watch), every, sizeof every));
         return true;
     }
     if (stands == NULL || strcmp(stands, watch->stands.text) == 0)
         return false;
-    why_set(&watch->stands, "%s", stands);
-    why_set(note, "the lock stands %s", stands);
+    errmsg_set(&watch->stands, "%s", stands);
+    errmsg_set(note, "the lock stands %s", stands);
     return true;
 }
 
-static void publish(struct watch *watch, enum watch_verdict verdict, const struct why *why)
+static void publish(struct watch *watch, enum watch_verdict verdict, const struct errmsg *why)
 {
-    struct why note = {""};
+    struct errmsg note = {""};
     bool noted = has_note(watch, &note);
     pthread_mutex_lock(&watch->mutex);
     bool news = watch->state.verdict != verdict || watch->state.deadline.boot_ns != watch->lease.deadline.boot_ns;
@@ -211,13 +211,13 @@ static bool pause_until(struct watch *watch, struct deadline until)
 }
 
 /* Asks the store, and extends the lease where the command has asked for that. */
-static enum lock_result ask(struct watch *watch, bool last, struct bound bound, struct why *why)
+static enum lock_result ask(struct watch *watch, bool last, struct bound bound, struct errmsg *why)
 {
     struct backend *backend = watch->backend;
     take_beat(watch);
     /* What was sent in time counts, though the main thread has not read it yet. */
     if (last && watch->heartbeat->fd >= 0)
-        watch->beat |= heartbeat_read(watch->heartbeat, watch->notify);
+        watch->beat |= watchdog_read(watch->heartbeat, watch->notify);
     if (!watch->beat || (!last && !deadline_passed(beat_due(watch))))
         return backend->check(backend, &watch->lease, bound, why);
     enum lock_result result = backend->extend(backend, &watch->lease, EXTEND_AT_LEAST, bound, why);
@@ -235,7 +235,7 @@ struct looked {
 /* One look at the store. */
 static struct looked look(struct watch *watch)
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     struct deadline until = stop_time(watch);
     struct looked looked = {.last = deadline_passed(until)};
     if (looked.last)
@@ -274,7 +274,7 @@ static void *watch_thread(void *data)
     return NULL;
 }
 
-enum lock_result watch_open(struct watch *watch, const struct watch_plan *plan, struct why *why)
+enum lock_result watch_open(struct watch *watch, const struct watch_plan *plan, struct errmsg *why)
 {
     bool beats = plan->heartbeat->fd >= 0;
     *watch = (struct watch){
@@ -291,7 +291,7 @@ enum lock_result watch_open(struct watch *watch, const struct watch_plan *plan, 
     };
     if (watch->news_fd >= 0 && watch->quit_fd >= 0 && (watch->beat_fd >= 0 || !beats))
         return LOCK_OK;
-    why_set(why, "cannot prepare the watch of the lease: %s", strerror(errno));
+    errmsg_set(why, "cannot prepare the watch of the lease: %s", strerror(errno));
     watch_close(watch);
     return LOCK_SYSTEM;
 }
@@ -306,12 +306,12 @@ void watch_close(struct watch *watch)
     }
 }
 
-enum lock_result watch_start(struct watch *watch, struct why *why)
+enum lock_result watch_start(struct watch *watch, struct errmsg *why)
 {
     int error = thread_start(&watch->thread, watch_thread, watch);
     if (error == 0)
         return LOCK_OK;
-    why_set(why, "cannot start the thread that watches the lease: %s", strerror(error));
+    errmsg_set(why, "cannot start the thread that watches the lease: %s", strerror(error));
     return LOCK_SYSTEM;
 }
 

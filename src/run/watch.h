@@ -20,8 +20,8 @@ struct watch_state {
     enum watch_verdict verdict;
     struct deadline deadline; /* adopted, where somebody moved it */
     struct duration set;      /* what the lease was last set to */
-    struct why why;           /* of WATCH_LOST and WATCH_RELEASED; of WATCH_ENDING where the store could not be asked */
-    struct why note;          /* the last thing to say with -v */
+    struct errmsg why;           /* of WATCH_LOST and WATCH_RELEASED; of WATCH_ENDING where the store could not be asked */
+    struct errmsg note;          /* the last thing to say with -v */
     int notes;                /* how many there were */
 };
 
@@ -29,7 +29,7 @@ struct watch {
     struct backend *backend;
     struct lease lease;    /* the thread's own copy */
     struct duration grace; /* it asks once more this long before the deadline; negative: lease_grace() */
-    const struct heartbeat *heartbeat;
+    const struct watchdog *heartbeat;
     const struct notify *notify;
     int news_fd;           /* to the main thread: the state has changed */
     int quit_fd;           /* to the watch thread: leave */
@@ -38,7 +38,7 @@ struct watch {
     bool beat;             /* the thread's own: not acted on yet */
     struct deadline extended; /* the thread's own: when it last tried to extend */
     bool said_cannot;         /* the thread's own: that the store cannot tell at once */
-    struct why stands;        /* the thread's own: the store's note as it was last said; "": nothing is amiss */
+    struct errmsg stands;        /* the thread's own: the store's note as it was last said; "": nothing is amiss */
     pthread_mutex_t mutex;
     struct watch_state state; /* guarded by mutex */
     pthread_t thread;
@@ -48,18 +48,18 @@ struct watch_plan {
     struct backend *backend;
     const struct lease *lease;
     struct duration grace; /* negative: lease_grace() */
-    const struct heartbeat *heartbeat; /* looked at before the last look; its fd -1: none */
+    const struct watchdog *heartbeat; /* looked at before the last look; its fd -1: none */
     const struct notify *notify;       /* to pass on what is found there */
 };
 
 /* Opens all that it needs, so that later only the thread can be missing; what it points to
  * stays where it is. LOCK_OK; LOCK_SYSTEM with *why set, and nothing is open. */
-enum lock_result watch_open(struct watch *watch, const struct watch_plan *plan, struct why *why);
+enum lock_result watch_open(struct watch *watch, const struct watch_plan *plan, struct errmsg *why);
 void watch_close(struct watch *watch);
 
 /* Starts the thread, which has the backend for itself until watch_stop().
  * LOCK_OK; LOCK_SYSTEM with *why set. */
-enum lock_result watch_start(struct watch *watch, struct why *why);
+enum lock_result watch_start(struct watch *watch, struct errmsg *why);
 
 /* What is known at this moment; drains news_fd. */
 struct watch_state watch_read(struct watch *watch);

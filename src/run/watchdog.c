@@ -11,30 +11,30 @@
 
 enum { TEXT_MOST = 4096, FDS_MOST = 16 };
 
-static bool fail(struct heartbeat *heartbeat, struct why *why)
+static bool fail(struct watchdog *heartbeat, struct errmsg *why)
 {
-    why_set(why, "cannot make the socket for --heartbeat: %s", strerror(errno));
-    heartbeat_close(heartbeat);
+    errmsg_set(why, "cannot make the socket for --heartbeat: %s", strerror(errno));
+    watchdog_close(heartbeat);
     return false;
 }
 
 /* An abstract name: nothing is left in a directory when dlock is killed. Anyone
  * on this host can send to it, so that the kernel is asked who did. */
-bool heartbeat_open(struct heartbeat *heartbeat, const char *id, struct why *why)
+bool watchdog_open(struct watchdog *heartbeat, const char *id, struct errmsg *why)
 {
     struct sockaddr_un at;
     socklen_t size;
     int on = 1;
     snprintf(heartbeat->name, sizeof heartbeat->name, "@dlock/%.40s", id);
     heartbeat->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (heartbeat->fd < 0 || !notify_address(&at, &size, heartbeat->name) ||
+    if (heartbeat->fd < 0 || !sd_notify_address(&at, &size, heartbeat->name) ||
         setsockopt(heartbeat->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
         bind(heartbeat->fd, (const struct sockaddr *)&at, size) != 0)
         return fail(heartbeat, why);
     return true;
 }
 
-void heartbeat_close(struct heartbeat *heartbeat)
+void watchdog_close(struct watchdog *heartbeat)
 {
     if (heartbeat->fd >= 0)
         close(heartbeat->fd);
@@ -43,7 +43,7 @@ void heartbeat_close(struct heartbeat *heartbeat)
 
 /* A service manager's WATCHDOG_USEC is for dlock's pid alone (WATCHDOG_PID);
  * it is the command that has to meet it, since its messages are passed on. */
-bool heartbeat_env_set(const struct heartbeat *heartbeat, struct duration interval)
+bool watchdog_env_set(const struct watchdog *heartbeat, struct duration interval)
 {
     const char *given = getenv("WATCHDOG_USEC");
     int64_t us = interval.ns / NS_PER_US, manager_us;
@@ -119,14 +119,14 @@ static bool receive(int fd, struct received *received)
 }
 
 /* Who sends without pause does not keep us here: the rest is for next time. */
-bool heartbeat_read(const struct heartbeat *heartbeat, const struct notify *to)
+bool watchdog_read(const struct watchdog *heartbeat, const struct notify *to)
 {
     struct received received;
     bool beat = false;
     for (int i = 0; i < 64 && receive(heartbeat->fd, &received); i++) {
         if (received.trusted) {
             beat |= has_line(received.text, received.length, "WATCHDOG=1");
-            notify_forward(to, received.text, received.length, received.fds, received.fd_count);
+            sd_notify_forward(to, received.text, received.length, received.fds, received.fd_count);
         }
         for (size_t fd = 0; fd < received.fd_count; fd++)
             close(received.fds[fd]);

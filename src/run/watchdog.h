@@ -9,24 +9,24 @@
 
 #include <stdbool.h>
 
-struct heartbeat {
+struct watchdog {
     int fd; /* readable when the command has sent something; -1: none */
     char name[64]; /* as NOTIFY_SOCKET says it */
 };
 
 /* Opens the socket under a name that nobody else has: `id` is part of it.
  * False with *why set. */
-bool heartbeat_open(struct heartbeat *heartbeat, const char *id, struct why *why);
-void heartbeat_close(struct heartbeat *heartbeat);
+bool watchdog_open(struct watchdog *heartbeat, const char *id, struct errmsg *why);
+void watchdog_close(struct watchdog *heartbeat);
 
 /* Puts NOTIFY_SOCKET and WATCHDOG_USEC into the environment: `interval`, or
  * the service manager's own where that is shorter. False where memory is
  * short. */
-bool heartbeat_env_set(const struct heartbeat *heartbeat, struct duration interval);
+bool watchdog_env_set(const struct watchdog *heartbeat, struct duration interval);
 
 /* Takes in all that has been sent, and passes it on to the service manager.
  * True where a WATCHDOG=1 was among it. Messages from other users than dlock's
  * own and root count for nothing. */
-bool heartbeat_read(const struct heartbeat *heartbeat, const struct notify *to);
+bool watchdog_read(const struct watchdog *heartbeat, const struct notify *to);
 
 #endif

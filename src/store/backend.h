@@ -55,7 +55,7 @@ struct backend {
      * again with the same request, and finds a lock that the call before took
      * unknowingly. */
     enum lock_result (*take)(struct backend *, const struct lock_request *, struct lease *, struct holder *,
-                             struct bound, struct why *);
+                             struct bound, struct errmsg *);
 
     /* For one who waits and whom take() has just refused: takes in what the
      * store has told since. Never blocks. The answer holds until the next call
@@ -69,46 +69,46 @@ struct backend {
      * slots and slot are filled in then.
      * LOCK_OK; LOCK_GONE, LOCK_FOREIGN, LOCK_RELEASED with *why set; or as
      * take() without LOCK_HELD. */
-    enum lock_result (*check)(struct backend *, struct lease *, struct bound, struct why *);
+    enum lock_result (*check)(struct backend *, struct lease *, struct bound, struct errmsg *);
 
     /* Makes the lease last for its TTL from now on, if the lock is still ours.
      * The new deadline counts from before it was asked for. EXTEND_AT_LEAST
      * never shortens it. Results as of check(). */
-    enum lock_result (*extend)(struct backend *, struct lease *, enum extend_how, struct bound, struct why *);
+    enum lock_result (*extend)(struct backend *, struct lease *, enum extend_how, struct bound, struct errmsg *);
 
     /* Where several stores keep a lock together: has the fence that this one
      * keeps be no lower than the lease's, if the lock is still ours. Results as
      * of check(). NULL: this backend is never one of several. */
-    enum lock_result (*raise_fence)(struct backend *, struct lease *, struct bound, struct why *);
+    enum lock_result (*raise_fence)(struct backend *, struct lease *, struct bound, struct errmsg *);
 
     /* Compare-and-delete: a lock that is not ours is never touched. One with a
      * hold in the future stays until then, for others to find it held; where
      * another process has taken it, the hold is the one that it asked for. May
      * be called again after LOCK_UNAVAILABLE, and removes nothing more where the
      * call before did it unknowingly. Results as of check(). */
-    enum lock_result (*release)(struct backend *, const struct lease *, struct bound, struct why *);
+    enum lock_result (*release)(struct backend *, const struct lease *, struct bound, struct errmsg *);
 
     /* Looks at the lock, and changes nothing: LOCK_OK with *state filled in, to
      * be freed with lock_state_free(). */
-    enum lock_result (*look)(struct backend *, const char *key, struct lock_state *, struct bound, struct why *);
+    enum lock_result (*look)(struct backend *, const char *key, struct lock_state *, struct bound, struct errmsg *);
 
     /* After a look that found nobody, for a store that may not see all holders: asks
      * for the lock, and gives it back at once. LOCK_OK: it is free, or *state, anew,
      * tells that it is held. NULL: look() sees all. */
-    enum lock_result (*probe)(struct backend *, const char *key, struct lock_state *, struct why *);
+    enum lock_result (*probe)(struct backend *, const char *key, struct lock_state *, struct errmsg *);
 
     /* Looks at the lock and removes it, whoever holds it, in one step. LOCK_OK
      * with *was as it was before, to be freed; no owners: there was nothing. Once
      * for each backend and key: called again after LOCK_UNAVAILABLE, it tells what
      * the call before removed unknowingly, and leaves the next holder alone. */
-    enum lock_result (*force_release)(struct backend *, const char *key, struct lock_state *was, struct bound, struct why *);
+    enum lock_result (*force_release)(struct backend *, const char *key, struct lock_state *was, struct bound, struct errmsg *);
 
     /* Looks at all locks whose keys begin with `prefix` and go on with what
      * matches the glob(7) `pattern` (NULL: anything), in the order of their
      * keys; visit() is called for each that is held, and ends it with false.
      * The bound holds for each step. LOCK_OK; LOCK_UNAVAILABLE and so on. */
     enum lock_result (*list)(struct backend *, const char *prefix, const char *pattern,
-                             bool (*visit)(void *data, const struct lock_state *), void *data, struct bound, struct why *);
+                             bool (*visit)(void *data, const struct lock_state *), void *data, struct bound, struct errmsg *);
 
     /* For a lease that is held. Whoever asks is about to watch it: from then
      * on each check sees to it that the store tells of what happens to the
@@ -118,7 +118,7 @@ struct backend {
     /* Looks at the store itself, for --doctor: adds to *findings what is good and
      * bad about it for locks like that of the request, whose key nobody uses.
      * True where it is worth trying to take that lock. */
-    bool (*examine)(struct backend *, const struct lock_request *, struct findings *, struct bound);
+    bool (*examine)(struct backend *, const struct lock_request *, struct diagnostics *, struct bound);
 
     /* Removes what is remembered of a lock that nobody holds, its last fence too:
      * for one that will never be taken again. NULL: it makes way by itself. */

@@ -21,7 +21,7 @@ static const char *const words[] = {
 
 /* --- collecting ---------------------------------------------------------- */
 
-void findings_section(struct findings *findings, const char *section, const char *subject)
+void diagnostics_section(struct diagnostics *findings, const char *section, const char *subject)
 {
     free(findings->subject);
     findings->section = section;
@@ -29,7 +29,7 @@ void findings_section(struct findings *findings, const char *section, const char
     findings->short_of_memory |= subject != NULL && findings->subject == NULL;
 }
 
-static struct finding *next_row(struct findings *findings)
+static struct finding *next_row(struct diagnostics *findings)
 {
     struct finding *list = list_with_room(findings->list, findings->count, &findings->room, sizeof *list);
     if (list == NULL)
@@ -45,7 +45,7 @@ static void finding_free(struct finding *finding)
     free(finding->found);
 }
 
-static void add(struct findings *findings, struct finding finding, const char *name, const char *format, va_list args)
+static void add(struct diagnostics *findings, struct finding finding, const char *name, const char *format, va_list args)
 {
     struct finding *row = next_row(findings);
     finding.section = findings->section;
@@ -63,7 +63,7 @@ static void add(struct findings *findings, struct finding finding, const char *n
     }
 }
 
-void findings_add(struct findings *findings, enum finding_result result, const char *name, const char *advice,
+void diagnostics_add(struct diagnostics *findings, enum finding_result result, const char *name, const char *advice,
                   const char *format, ...)
 {
     va_list args;
@@ -73,7 +73,7 @@ void findings_add(struct findings *findings, enum finding_result result, const c
     va_end(args);
 }
 
-void findings_fail(struct findings *findings, int status, const char *name, const char *advice, const char *format, ...)
+void diagnostics_fail(struct diagnostics *findings, int status, const char *name, const char *advice, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -81,7 +81,7 @@ void findings_fail(struct findings *findings, int status, const char *name, cons
     va_end(args);
 }
 
-bool findings_failed(const struct findings *findings, size_t from)
+bool diagnostics_failed(const struct diagnostics *findings, size_t from)
 {
     for (size_t i = from; i < findings->count; i++)
         if (findings->list[i].result == FINDING_FAIL)
@@ -89,14 +89,14 @@ bool findings_failed(const struct findings *findings, size_t from)
     return false;
 }
 
-void findings_excuse(struct findings *findings, size_t from, size_t end)
+void diagnostics_excuse(struct diagnostics *findings, size_t from, size_t end)
 {
     for (size_t i = from; i < end; i++)
         if (findings->list[i].result == FINDING_FAIL)
             findings->list[i].result = FINDING_WARN;
 }
 
-int findings_status(const struct findings *findings)
+int diagnostics_status(const struct diagnostics *findings)
 {
     int status = STATUS_OK;
     for (size_t i = 0; i < findings->count; i++) {
@@ -107,16 +107,16 @@ int findings_status(const struct findings *findings)
     return status;
 }
 
-void findings_free(struct findings *findings)
+void diagnostics_free(struct diagnostics *findings)
 {
     for (size_t i = 0; i < findings->count; i++)
         finding_free(&findings->list[i]);
     free(findings->list);
     free(findings->subject);
-    *findings = (struct findings){0};
+    *findings = (struct diagnostics){0};
 }
 
-char *findings_time(struct duration time, char text[FINDINGS_TIME_SIZE])
+char *diagnostics_time(struct duration time, char text[FINDINGS_TIME_SIZE])
 {
     double ms = (double)time.ns / (double)NS_PER_MS;
     snprintf(text, FINDINGS_TIME_SIZE, "%.*f %s", ms < 1000 ? 2 : 1, ms < 1000 ? ms : ms / 1000, ms < 1000 ? "ms" : "s");
@@ -146,13 +146,13 @@ static void print_row(const struct finding *finding, int name_width)
 {
     char text[CELL_SIZE];
     text_escape(text, sizeof text, finding->name);
-    printf("  %-4s  %s%*s", words[finding->result], text, name_width - columns_of(text) + 2, "");
+    printf("  %-4s  %s%*s", words[finding->result], text, name_width - mbwidth_of(text) + 2, "");
     puts(text_escape(text, sizeof text, finding->found));
     if (finding->advice != NULL)
         printf("%*s-> %s\n", name_width + 10, "", finding->advice);
 }
 
-static size_t count_of(const struct findings *findings, enum finding_result result)
+static size_t count_of(const struct diagnostics *findings, enum finding_result result)
 {
     size_t count = 0;
     for (size_t i = 0; i < findings->count; i++)
@@ -160,7 +160,7 @@ static size_t count_of(const struct findings *findings, enum finding_result resu
     return count;
 }
 
-static void print_verdict(const struct findings *findings)
+static void print_verdict(const struct diagnostics *findings)
 {
     size_t fails = count_of(findings, FINDING_FAIL), warnings = count_of(findings, FINDING_WARN);
     printf("\n%s: %zu failed, %zu warning%s, %zu note%s\n",
@@ -168,13 +168,13 @@ static void print_verdict(const struct findings *findings)
            warnings == 1 ? "" : "s", count_of(findings, FINDING_NOTE), count_of(findings, FINDING_NOTE) == 1 ? "" : "s");
 }
 
-void findings_print(const struct findings *findings, bool terse)
+void diagnostics_print(const struct diagnostics *findings, bool terse)
 {
     const struct finding *last = NULL;
     char text[CELL_SIZE];
     int width = 0;
     for (size_t i = 0; i < findings->count; i++) {
-        int columns = columns_of(text_escape(text, sizeof text, findings->list[i].name));
+        int columns = mbwidth_of(text_escape(text, sizeof text, findings->list[i].name));
         width = columns > width && is_shown(&findings->list[i], terse) ? columns : width;
     }
     for (size_t i = 0; i < findings->count; i++) {
@@ -192,11 +192,11 @@ void findings_print(const struct findings *findings, bool terse)
 
 /* --- for programs -------------------------------------------------------- */
 
-void findings_print_json(const struct findings *findings)
+void diagnostics_print_json(const struct diagnostics *findings)
 {
     struct json json = {.to = stdout};
     json_begin(&json, NULL, '{');
-    json_bool(&json, "ok", findings_status(findings) == STATUS_OK);
+    json_bool(&json, "ok", diagnostics_status(findings) == STATUS_OK);
     json_begin(&json, "checks", '[');
     for (size_t i = 0; i < findings->count; i++) {
         const struct finding *finding = &findings->list[i];

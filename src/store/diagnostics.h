@@ -30,7 +30,7 @@ struct finding {
 };
 
 /* Begins as {0}. */
-struct findings {
+struct diagnostics {
     const char *section;
     char *subject;
     struct finding *list;
@@ -40,36 +40,36 @@ struct findings {
 
 /* What is added from here on belongs to this section, a literal, and to a subject
  * of it (NULL: none), which is copied. */
-void findings_section(struct findings *findings, const char *section, const char *subject);
+void diagnostics_section(struct diagnostics *findings, const char *section, const char *subject);
 
 /* Adds a row. `name` is copied; `advice` (NULL: none) is a literal, and dropped
  * where the result is FINDING_OK. */
-__attribute__((format(printf, 5, 6))) void findings_add(struct findings *findings, enum finding_result result,
+__attribute__((format(printf, 5, 6))) void diagnostics_add(struct diagnostics *findings, enum finding_result result,
                                                         const char *name, const char *advice, const char *format, ...);
 
 /* The same for FINDING_FAIL with its exit status. */
-__attribute__((format(printf, 5, 6))) void findings_fail(struct findings *findings, int status, const char *name,
+__attribute__((format(printf, 5, 6))) void diagnostics_fail(struct diagnostics *findings, int status, const char *name,
                                                          const char *advice, const char *format, ...);
 
 /* Whether a row from the `from`th on (counted from 0) is a failure. */
-bool findings_failed(const struct findings *findings, size_t from);
+bool diagnostics_failed(const struct diagnostics *findings, size_t from);
 
 /* Makes warnings of such failures: others make up for what is missing there. */
-void findings_excuse(struct findings *findings, size_t from, size_t end);
+void diagnostics_excuse(struct diagnostics *findings, size_t from, size_t end);
 
 /* 0 where nothing failed; else the status that a run would have had: that of the
  * first row that failed so; else FINDING_UNTRUSTED. */
-int findings_status(const struct findings *findings);
+int diagnostics_status(const struct diagnostics *findings);
 
 /* On stdout. `terse`: only warnings and failures. Counts columns by the locale
  * that setlocale(3) has set. */
-void findings_print(const struct findings *findings, bool terse);
-void findings_print_json(const struct findings *findings);
+void diagnostics_print(const struct diagnostics *findings, bool terse);
+void diagnostics_print_json(const struct diagnostics *findings);
 
-void findings_free(struct findings *findings);
+void diagnostics_free(struct diagnostics *findings);
 
 /* A time that was measured, "0.21 ms" or "1.5 s". Returns text. */
 enum { FINDINGS_TIME_SIZE = 32 };
-char *findings_time(struct duration time, char text[FINDINGS_TIME_SIZE]);
+char *diagnostics_time(struct duration time, char text[FINDINGS_TIME_SIZE]);
 
 #endif

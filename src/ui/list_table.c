@@ -30,16 +30,16 @@ static void format_holder(const struct lock_state *state, char *text, size_t siz
     text_escape(text, size, raw);
 }
 
-bool listing_add(struct listing *listing, const char *name, const struct lock_state *state)
+bool list_table_add(struct list_table *listing, const char *name, const struct lock_state *state)
 {
     char text[4 * LOCK_KEY_SIZE];
-    struct listing_row *rows = list_with_room(listing->rows, listing->count, &listing->room, sizeof *rows);
+    struct list_table_row *rows = list_with_room(listing->rows, listing->count, &listing->room, sizeof *rows);
     if (rows == NULL)
         return false;
     listing->rows = rows;
-    struct listing_row *row = &listing->rows[listing->count++];
+    struct list_table_row *row = &listing->rows[listing->count++];
     const struct lock_owner *owner = &state->owners[0];
-    *row = (struct listing_row){.name = strdup(text_escape(text, sizeof text, name))};
+    *row = (struct list_table_row){.name = strdup(text_escape(text, sizeof text, name))};
     format_holder(state, text, sizeof text);
     row->holder = strdup(text);
     snprintf(row->left, sizeof row->left, "-");
@@ -56,8 +56,8 @@ bool listing_add(struct listing *listing, const char *name, const struct lock_st
 static void print_cell(const char *text, int width, bool pad)
 {
     int used;
-    bool cut = columns_of(text) > width;
-    size_t length = columns_fit(text, width - (cut ? 1 : 0), &used);
+    bool cut = mbwidth_of(text) > width;
+    size_t length = mbwidth_fit(text, width - (cut ? 1 : 0), &used);
     fwrite(text, 1, length, stdout);
     if (cut && width > 0) {
         putchar('~');
@@ -72,17 +72,17 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
-void listing_print(const struct listing *listing, int width)
+void list_table_print(const struct list_table *listing, int width)
 {
     static const char name_title[] = "NAME", left_title[] = "ENDS IN", mode_title[] = "MODE", holder_title[] = "HOLDER";
     int name = (int)strlen(name_title), left = (int)strlen(left_title), mode = (int)strlen(mode_title), holder = 0;
     if (listing->count == 0)
         return;
     for (size_t i = 0; i < listing->count; i++) {
-        name = larger(name, columns_of(listing->rows[i].name));
-        left = larger(left, columns_of(listing->rows[i].left));
-        mode = larger(mode, columns_of(listing->rows[i].mode));
-        holder = larger(holder, columns_of(listing->rows[i].holder));
+        name = larger(name, mbwidth_of(listing->rows[i].name));
+        left = larger(left, mbwidth_of(listing->rows[i].left));
+        mode = larger(mode, mbwidth_of(listing->rows[i].mode));
+        holder = larger(holder, mbwidth_of(listing->rows[i].holder));
     }
     if (width > 0) {
         int rest = larger(width - left - mode - 3 * GAP, NAME_LEAST);
@@ -95,7 +95,7 @@ void listing_print(const struct listing *listing, int width)
     print_cell(holder_title, larger(holder, 0), false);
     putchar('\n');
     for (size_t i = 0; i < listing->count; i++) {
-        const struct listing_row *row = &listing->rows[i];
+        const struct list_table_row *row = &listing->rows[i];
         print_cell(row->name, name, true);
         print_cell(row->left, left, true);
         print_cell(row->mode, mode, true);
@@ -104,17 +104,17 @@ void listing_print(const struct listing *listing, int width)
     }
 }
 
-void listing_free(struct listing *listing)
+void list_table_free(struct list_table *listing)
 {
     for (size_t i = 0; i < listing->count; i++) {
         free(listing->rows[i].name);
         free(listing->rows[i].holder);
     }
     free(listing->rows);
-    *listing = (struct listing){0};
+    *listing = (struct list_table){0};
 }
 
-int listing_width(void)
+int list_table_width(void)
 {
     struct winsize size;
     if (isatty(STDOUT_FILENO) != 1)

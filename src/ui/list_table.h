@@ -7,26 +7,26 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct listing_row {
+struct list_table_row {
     char *name, *holder; /* escaped */
     char left[48], mode[32];
 };
 
-struct listing {
-    struct listing_row *rows;
+struct list_table {
+    struct list_table_row *rows;
     size_t count, room;
 };
 
 /* Adds a row. False where memory is short. */
-bool listing_add(struct listing *listing, const char *name, const struct lock_state *state);
+bool list_table_add(struct list_table *listing, const char *name, const struct lock_state *state);
 
 /* Prints the rows under a headline, cut to `width` columns (0: not cut). Counts
  * by the locale that setlocale(3) has set. */
-void listing_print(const struct listing *listing, int width);
+void list_table_print(const struct list_table *listing, int width);
 
-void listing_free(struct listing *listing);
+void list_table_free(struct list_table *listing);
 
 /* The columns of the terminal that stdout is; 0 where it is none. */
-int listing_width(void);
+int list_table_width(void);
 
 #endif

@@ -20,10 +20,10 @@ static const struct duration status_interval = {2 * NS_PER_S};
  * same one: the ways to the store and back took longer or shorter. */
 enum { SAME_END_MS = 1000 };
 
-static enum wait_view_kind choose_kind(const struct options *options, const struct messages *out)
+static enum progress_kind choose_kind(const struct options *options, const struct messages *out)
 {
     if (out->terminal && out->verbosity >= 0 && !options->json)
-        return live_line_possible() ? WAIT_VIEW_LIVE : WAIT_VIEW_LINES;
+        return tty_line_possible() ? WAIT_VIEW_LIVE : WAIT_VIEW_LINES;
     if (out->verbosity > 0)
         return WAIT_VIEW_LINES;
     /* Set to something by every CI service: a job that seems to hang is looked at there. Cron must stay mute. */
@@ -32,9 +32,9 @@ static enum wait_view_kind choose_kind(const struct options *options, const stru
     return is_ci && out->verbosity == 0 && !options->json ? WAIT_VIEW_HOLDERS : WAIT_VIEW_NONE;
 }
 
-void wait_view_open(struct wait_view *view, const struct options *options, const struct messages *out)
+void progress_open(struct progress *view, const struct options *options, const struct messages *out)
 {
-    *view = (struct wait_view){.options = options, .out = out, .start = deadline_now()};
+    *view = (struct progress){.options = options, .out = out, .start = deadline_now()};
     if (options->waits_forever || options->wait.ns > 0)
         view->kind = choose_kind(options, out);
     view->next_look = out->terminal ? deadline_plus(view->start, shown_after) : view->start;
@@ -43,12 +43,12 @@ void wait_view_open(struct wait_view *view, const struct options *options, const
     view->next_status = view->start;
 }
 
-bool wait_view_attended(const struct wait_view *view)
+bool progress_attended(const struct progress *view)
 {
     return view->kind != WAIT_VIEW_NONE;
 }
 
-bool wait_view_wanted(const struct wait_view *view)
+bool progress_wanted(const struct progress *view)
 {
     return view->kind != WAIT_VIEW_NONE || view->out->notify.fd >= 0;
 }
@@ -68,7 +68,7 @@ static bool looks_the_same(const struct holder *a, const struct holder *b)
            strcmp(a->user, b->user) == 0 && strcmp(a->command, b->command) == 0;
 }
 
-static void note_end(struct wait_view *view)
+static void note_end(struct progress *view)
 {
     const struct holder *holder = &view->holder;
     int64_t until_ms = holder->expires ? wall_now_ms() + holder->left.ns / NS_PER_MS : 0;
@@ -80,7 +80,7 @@ static void note_end(struct wait_view *view)
 
 /* A holder that has released the lock and ended since we were answered looks
  * like one that has died with it: only the next answer tells. */
-static void note_death(struct wait_view *view, bool same_one)
+static void note_death(struct progress *view, bool same_one)
 {
     bool gone = holder_has_died(&view->holder), died = gone && same_one && view->seems_dead;
     view->changed |= died != view->died;
@@ -88,7 +88,7 @@ static void note_death(struct wait_view *view, bool same_one)
     view->seems_dead = gone;
 }
 
-static void note_holder(struct wait_view *view, const struct holder *holder)
+static void note_holder(struct progress *view, const struct holder *holder)
 {
     bool same = looks_the_same(&view->holder, holder), same_one = same_process(&view->holder, holder);
     /* Between two answers we are shown the same one, and from answer to answer
@@ -102,61 +102,61 @@ static void note_holder(struct wait_view *view, const struct holder *holder)
     note_death(view, same_one);
 }
 
-static void note_outage(struct wait_view *view, struct deadline until)
+static void note_outage(struct progress *view, struct deadline until)
 {
     view->changed |= !view->down;
     view->down = true;
     view->down_until = until;
 }
 
-static void describe(const struct wait_view *view, const struct why *why, struct wait_text *text)
+static void describe(const struct progress *view, const struct errmsg *why, struct progress_text *text)
 {
-    wait_text_begin(text, deadline_gap(view->start, deadline_now()), view->options->name);
+    progress_text_begin(text, deadline_gap(view->start, deadline_now()), view->options->name);
     if (view->down)
-        wait_text_outage(text, why->text, deadline_left(view->down_until));
+        progress_text_outage(text, why->text, deadline_left(view->down_until));
     else
-        wait_text_holder(text, &view->holder, view->until_ms, view->died, view->options);
+        progress_text_holder(text, &view->holder, view->until_ms, view->died, view->options);
 }
 
 /* --- showing --------------------------------------------------------------- */
 
 /* The next full interval of the wait. */
-static struct deadline next_interval(const struct wait_view *view, struct duration interval)
+static struct deadline next_interval(const struct progress *view, struct duration interval)
 {
     struct duration waited = deadline_gap(view->start, deadline_now());
     return deadline_plus(view->start, (struct duration){(waited.ns / interval.ns + 1) * interval.ns});
 }
 
-static void draw(struct wait_view *view, const struct why *why)
+static void draw(struct progress *view, const struct errmsg *why)
 {
-    struct wait_text text;
+    struct progress_text text;
     char fitting[WAIT_TEXT_SIZE];
     view->changed = false;
     view->last_drawn = deadline_now();
     view->next_look = next_interval(view, line_interval);
-    int room = live_line_room();
-    if (room < 1 || !live_line_is_ours())
+    int room = tty_line_room();
+    if (room < 1 || !tty_line_is_ours())
         return;
-    live_line_prepare(&view->line);
+    tty_line_prepare(&view->line);
     describe(view, why, &text);
-    wait_text_fit(&text, room, view->line.utf8, fitting);
-    live_line_draw(&view->line, fitting);
+    progress_text_fit(&text, room, view->line.utf8, fitting);
+    tty_line_draw(&view->line, fitting);
 }
 
 /* What should be read at leisure, and copied, does not go with the live line. */
-static void say_once(struct wait_view *view, const struct why *why)
+static void say_once(struct progress *view, const struct errmsg *why)
 {
-    struct wait_text text;
+    struct progress_text text;
     char joined[WAIT_TEXT_SIZE];
-    if (view->out->terminal && !live_line_is_ours())
+    if (view->out->terminal && !tty_line_is_ours())
         return;
     describe(view, why, &text);
-    wait_text_join(&text, 1U << WAIT_NAME, joined);
-    wait_view_hide(view);
+    progress_text_join(&text, 1U << WAIT_NAME, joined);
+    progress_hide(view);
     say_notice(view->out, "%s", joined);
 }
 
-static struct deadline show_live(struct wait_view *view, const struct why *why)
+static struct deadline show_live(struct progress *view, const struct errmsg *why)
 {
     bool shown = view->last_drawn.boot_ns > 0;
     struct deadline least = deadline_plus(view->last_drawn, line_least);
@@ -167,7 +167,7 @@ static struct deadline show_live(struct wait_view *view, const struct why *why)
     return view->next_look;
 }
 
-static struct deadline show_lines(struct wait_view *view, const struct why *why)
+static struct deadline show_lines(struct progress *view, const struct errmsg *why)
 {
     if (!deadline_passed(view->next_look))
         return view->next_look;
@@ -176,7 +176,7 @@ static struct deadline show_lines(struct wait_view *view, const struct why *why)
     return view->next_look;
 }
 
-static struct deadline show_holders(struct wait_view *view, const struct why *why)
+static struct deadline show_holders(struct progress *view, const struct errmsg *why)
 {
     const struct holder *holder = &view->holder;
     bool is_told = view->told.known && (same_process(&view->told, holder) || !holder->known || view->down);
@@ -192,21 +192,21 @@ static struct deadline show_holders(struct wait_view *view, const struct why *wh
 
 /* A unit that waits for its lock is starting: systemd's TimeoutStartSec is put
  * off, by more than the longest pause between two tries. */
-static struct deadline tell_manager(struct wait_view *view, const struct why *why)
+static struct deadline tell_manager(struct progress *view, const struct errmsg *why)
 {
-    struct wait_text text;
+    struct progress_text text;
     char joined[WAIT_TEXT_SIZE];
     if (!deadline_passed(view->next_status))
         return view->next_status;
     view->next_status = deadline_after(status_interval);
     describe(view, why, &text);
-    wait_text_join(&text, 0, joined);
+    progress_text_join(&text, 0, joined);
     say_status(view->out, "%s", joined);
-    notify_send(&view->out->notify, "EXTEND_TIMEOUT_USEC=%d", 30 * 1000 * 1000);
+    sd_notify_send(&view->out->notify, "EXTEND_TIMEOUT_USEC=%d", 30 * 1000 * 1000);
     return view->next_status;
 }
 
-struct deadline wait_view_show(struct wait_view *view, const struct holder *holder, const struct why *why,
+struct deadline progress_show(struct progress *view, const struct holder *holder, const struct errmsg *why,
                                struct deadline down_until)
 {
     struct deadline next = DEADLINE_NEVER;
@@ -226,15 +226,15 @@ struct deadline wait_view_show(struct wait_view *view, const struct holder *hold
     return view->out->notify.fd >= 0 ? deadline_earlier(next, tell_manager(view, why)) : next;
 }
 
-void wait_view_say_uncalled(struct wait_view *view, const char *cannot)
+void progress_say_uncalled(struct progress *view, const char *cannot)
 {
     if (view->out->verbosity < 1)
         return;
-    wait_view_hide(view);
+    progress_hide(view);
     say_verbose(view->out, "the store cannot call those who wait, and is asked at intervals: %s", cannot);
 }
 
-void wait_view_hide(struct wait_view *view)
+void progress_hide(struct progress *view)
 {
-    live_line_clear(&view->line);
+    tty_line_clear(&view->line);
 }

@@ -12,13 +12,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum wait_view_kind { WAIT_VIEW_NONE, WAIT_VIEW_LIVE, WAIT_VIEW_LINES, WAIT_VIEW_HOLDERS };
+enum progress_kind { WAIT_VIEW_NONE, WAIT_VIEW_LIVE, WAIT_VIEW_LINES, WAIT_VIEW_HOLDERS };
 
-struct wait_view {
+struct progress {
     const struct options *options;
     const struct messages *out;
-    enum wait_view_kind kind;
-    struct live_line line;
+    enum progress_kind kind;
+    struct tty_line line;
     struct deadline start;
     struct deadline next_look;   /* when the live line, or a line, is due by time alone */
     struct deadline next_status; /* when the service manager is told again */
@@ -34,20 +34,20 @@ struct wait_view {
 };
 
 /* A wait begins. */
-void wait_view_open(struct wait_view *view, const struct options *options, const struct messages *out);
+void progress_open(struct progress *view, const struct options *options, const struct messages *out);
 
 /* Whether anybody is to be shown anything; whether a person looks on. */
-bool wait_view_wanted(const struct wait_view *view);
-bool wait_view_attended(const struct wait_view *view);
+bool progress_wanted(const struct progress *view);
+bool progress_attended(const struct progress *view);
 
 /* As patience.pausing, of which it is the work. */
-struct deadline wait_view_show(struct wait_view *view, const struct holder *holder, const struct why *why,
+struct deadline progress_show(struct progress *view, const struct holder *holder, const struct errmsg *why,
                                struct deadline down_until);
 
 /* The store cannot call those who wait: said with -v. */
-void wait_view_say_uncalled(struct wait_view *view, const char *cannot);
+void progress_say_uncalled(struct progress *view, const char *cannot);
 
 /* The wait is over, or something else is to be said: the live line goes. */
-void wait_view_hide(struct wait_view *view);
+void progress_hide(struct progress *view);
 
 #endif

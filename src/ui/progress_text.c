@@ -11,7 +11,7 @@
 /* More of a lock's name is of no use beside its holder. */
 enum { NAME_COLUMNS = 40 };
 
-__attribute__((format(printf, 3, 4))) static void set(struct wait_text *text, enum wait_part part, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void set(struct progress_text *text, enum wait_part part, const char *format, ...)
 {
     char raw[sizeof text->parts[part]];
     va_list args;
@@ -26,7 +26,7 @@ static struct duration whole_seconds(struct duration d)
     return (struct duration){d.ns - d.ns % NS_PER_S};
 }
 
-void wait_text_begin(struct wait_text *text, struct duration waited, const char *name)
+void progress_text_begin(struct progress_text *text, struct duration waited, const char *name)
 {
     char time[DURATION_TEXT_SIZE];
     for (int part = 0; part < WAIT_PARTS; part++)
@@ -47,7 +47,7 @@ static const char *ordinal_suffix(int number)
     return number % 10 == 1 ? "st" : number % 10 == 2 ? "nd" : number % 10 == 3 ? "rd" : "th";
 }
 
-static void set_place(struct wait_text *text, const struct holder *holder)
+static void set_place(struct progress_text *text, const struct holder *holder)
 {
     if (holder->ahead == 0)
         set(text, WAIT_PLACE, "; you are next");
@@ -62,7 +62,7 @@ static const char *who_text(const struct holder *holder)
     return holder->detached ? "acquired by " : "held by ";
 }
 
-static void set_who(struct wait_text *text, const struct holder *holder, bool died, const struct options *options)
+static void set_who(struct progress_text *text, const struct holder *holder, bool died, const struct options *options)
 {
     char slots[HOLDER_SLOTS_SIZE];
     if (holder->reserved) {
@@ -107,7 +107,7 @@ const char *holder_since_format(const struct holder *holder, char text[HOLDER_SI
     return text;
 }
 
-static void set_until(struct wait_text *text, const struct holder *holder, int64_t until_ms, bool died)
+static void set_until(struct progress_text *text, const struct holder *holder, int64_t until_ms, bool died)
 {
     char time[40];
     if (until_ms == 0) {
@@ -139,7 +139,7 @@ static void quote(char *target, size_t size, const char *word)
 /* Those options that say which lock it is, where they stand on the command line:
  * what the environment and the files say, they will say again. The URL may have
  * a password in it. */
-static void set_advice(struct wait_text *text, const struct options *options)
+static void set_advice(struct progress_text *text, const struct options *options)
 {
     const struct {
         enum option_id id;
@@ -165,7 +165,7 @@ static void set_advice(struct wait_text *text, const struct options *options)
     set(text, WAIT_ADVICE, "; to clear it now: dlock --force-release%s %s", words, word);
 }
 
-void wait_text_holder(struct wait_text *text, const struct holder *holder, int64_t until_ms, bool died,
+void progress_text_holder(struct progress_text *text, const struct holder *holder, int64_t until_ms, bool died,
                       const struct options *options)
 {
     char since[HOLDER_SINCE_SIZE];
@@ -181,7 +181,7 @@ void wait_text_holder(struct wait_text *text, const struct holder *holder, int64
         set_advice(text, options);
 }
 
-void wait_text_outage(struct wait_text *text, const char *why, struct duration left)
+void progress_text_outage(struct progress_text *text, const char *why, struct duration left)
 {
     char time[DURATION_TEXT_SIZE];
     set(text, WAIT_WHO, "%s", why);
@@ -192,7 +192,7 @@ void wait_text_outage(struct wait_text *text, const char *why, struct duration l
 
 /* --- putting together ------------------------------------------------------ */
 
-void wait_text_join(const struct wait_text *text, unsigned without, char joined[WAIT_TEXT_SIZE])
+void progress_text_join(const struct progress_text *text, unsigned without, char joined[WAIT_TEXT_SIZE])
 {
     size_t used = 0;
     bool begun = false;
@@ -207,13 +207,13 @@ void wait_text_join(const struct wait_text *text, unsigned without, char joined[
     }
 }
 
-static int joined_columns(const struct wait_text *text, unsigned without, bool utf8, char joined[WAIT_TEXT_SIZE])
+static int joined_columns(const struct progress_text *text, unsigned without, bool utf8, char joined[WAIT_TEXT_SIZE])
 {
     char all[WAIT_TEXT_SIZE];
-    wait_text_join(text, without, utf8 ? joined : all);
+    progress_text_join(text, without, utf8 ? joined : all);
     if (!utf8)
         text_escape_beyond_ascii(joined, WAIT_TEXT_SIZE, all);
-    return columns_of(joined);
+    return mbwidth_of(joined);
 }
 
 /* Cuts at a character, and shows that. */
@@ -224,16 +224,16 @@ static void cut(char *text, int columns)
         text[0] = '\0';
         return;
     }
-    size_t length = columns_fit(text, columns - 1, &used);
+    size_t length = mbwidth_fit(text, columns - 1, &used);
     text_copy(text + length, WAIT_TEXT_SIZE - length, "~");
 }
 
-void wait_text_fit(const struct wait_text *text, int columns, bool utf8, char fitting[WAIT_TEXT_SIZE])
+void progress_text_fit(const struct progress_text *text, int columns, bool utf8, char fitting[WAIT_TEXT_SIZE])
 {
     /* What matters least goes first; who holds it stays. */
     static const enum wait_part order[] = {WAIT_ADVICE, WAIT_SINCE, WAIT_UNTIL,   WAIT_PLACE,
                                            WAIT_NAME,   WAIT_COMMAND, WAIT_PID, WAIT_TIME};
-    unsigned without = columns_of(text->parts[WAIT_NAME]) > NAME_COLUMNS ? 1U << WAIT_NAME : 0;
+    unsigned without = mbwidth_of(text->parts[WAIT_NAME]) > NAME_COLUMNS ? 1U << WAIT_NAME : 0;
     int width = joined_columns(text, without, utf8, fitting);
     for (size_t i = 0; width > columns && i < sizeof order / sizeof *order; i++) {
         without |= 1U << order[i];

@@ -26,24 +26,24 @@ enum wait_part {
     WAIT_PARTS,
 };
 
-struct wait_text {
+struct progress_text {
     char parts[WAIT_PARTS][1600]; /* "": there is nothing to say */
 };
 
-/* Enough for all parts that wait_text_join() puts together. */
+/* Enough for all parts that progress_text_join() puts together. */
 enum { WAIT_TEXT_SIZE = 2560 };
 
 /* The wait as a whole: for how long, and for what. */
-void wait_text_begin(struct wait_text *text, struct duration waited, const char *name);
+void progress_text_begin(struct progress_text *text, struct duration waited, const char *name);
 
 /* The lock is held. until_ms is when it ends at the latest by the wall clock of
  * this host (0: it does not, by itself); `died`: its holder has, and the options
  * tell how the lock can be removed. */
-void wait_text_holder(struct wait_text *text, const struct holder *holder, int64_t until_ms, bool died,
+void progress_text_holder(struct progress_text *text, const struct holder *holder, int64_t until_ms, bool died,
                       const struct options *options);
 
 /* The store cannot be reached, as `why` says, and is tried for so long yet. */
-void wait_text_outage(struct wait_text *text, const char *why, struct duration left);
+void progress_text_outage(struct progress_text *text, const char *why, struct duration left);
 
 /* ", since 02:59:58 +0100"; "" if it is not known, kept after the end, or in the future by our clock. Returns text. */
 #define HOLDER_SINCE_SIZE 64
@@ -55,10 +55,10 @@ const char *holder_since_format(const struct holder *holder, char text[HOLDER_SI
 const char *holder_slots_format(const struct holder *holder, int asked, char text[HOLDER_SLOTS_SIZE]);
 
 /* Puts those parts together for which `without` (1 << part) has no bit. */
-void wait_text_join(const struct wait_text *text, unsigned without, char joined[WAIT_TEXT_SIZE]);
+void progress_text_join(const struct progress_text *text, unsigned without, char joined[WAIT_TEXT_SIZE]);
 
 /* Puts together what fits in so many columns: without the parts that matter
  * least, and where even who holds it is too long, cut. Not utf8: in ASCII. */
-void wait_text_fit(const struct wait_text *text, int columns, bool utf8, char fitting[WAIT_TEXT_SIZE]);
+void progress_text_fit(const struct progress_text *text, int columns, bool utf8, char fitting[WAIT_TEXT_SIZE]);
 
 #endif

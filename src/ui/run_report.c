@@ -27,7 +27,7 @@ static int open_report(const char *path)
     return open(path, flags, 0644);
 }
 
-enum lock_result report_open(struct report *report, const char *path, struct why *why)
+enum lock_result run_report_open(struct report *report, const char *path, struct errmsg *why)
 {
     *report = (struct report){.fd = -1, .asked_wall_ms = wall_now_ms()};
     if (path == NULL)
@@ -36,7 +36,7 @@ enum lock_result report_open(struct report *report, const char *path, struct why
     if (report->fd >= 0)
         return LOCK_OK;
     int error = errno;
-    why_set(why, "cannot open the report %s: %s", path,
+    errmsg_set(why, "cannot open the report %s: %s", path,
             error == ELOOP ? "it is a link that another user has made, or one to itself; name the file itself"
                            : strerror(error));
     return file_error_result(error);
@@ -104,7 +104,7 @@ static int write_whole(int fd, const char *bytes, size_t length)
     return 0;
 }
 
-bool report_write(const struct report *report, const struct report_run *run, struct why *why)
+bool run_report_write(const struct report *report, const struct report_run *run, struct errmsg *why)
 {
     size_t length = 0;
     if (report->fd < 0)
@@ -113,11 +113,11 @@ bool report_write(const struct report *report, const struct report_run *run, str
     int error = line == NULL ? ENOMEM : write_whole(report->fd, line, length);
     free(line);
     if (error != 0)
-        why_set(why, "the report could not be written: %s", strerror(error));
+        errmsg_set(why, "the report could not be written: %s", strerror(error));
     return error == 0;
 }
 
-void report_close(struct report *report)
+void run_report_close(struct report *report)
 {
     if (report->fd >= 0)
         close(report->fd);

@@ -28,11 +28,11 @@ struct report_run {
 /* Opens the file, made 0644 less the umask; with a NULL path there is no report.
  * Before anything is taken: LOCK_OK; LOCK_REFUSED, LOCK_CANT_CREATE,
  * LOCK_SYSTEM with *why set. */
-enum lock_result report_open(struct report *report, const char *path, struct why *why);
+enum lock_result run_report_open(struct report *report, const char *path, struct errmsg *why);
 
 /* Writes the line. False with *why set where that cannot be done. */
-bool report_write(const struct report *report, const struct report_run *run, struct why *why);
+bool run_report_write(const struct report *report, const struct report_run *run, struct errmsg *why);
 
-void report_close(struct report *report);
+void run_report_close(struct report *report);
 
 #endif

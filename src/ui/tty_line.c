@@ -22,18 +22,18 @@ enum { COLUMNS_UNKNOWN = 80, BYTES_MOST = 3072 };
 #define WRAP_OFF "\033[?7l"
 #define WRAP_ON "\033[?7h"
 
-bool live_line_possible(void)
+bool tty_line_possible(void)
 {
     const char *terminal = getenv("TERM");
     return terminal != NULL && *terminal != '\0' && strcmp(terminal, "dumb") != 0;
 }
 
-bool live_line_is_ours(void)
+bool tty_line_is_ours(void)
 {
     return tcgetpgrp(STDERR_FILENO) == getpgrp();
 }
 
-void live_line_prepare(struct live_line *line)
+void tty_line_prepare(struct tty_line *line)
 {
     if (line->ready)
         return;
@@ -49,7 +49,7 @@ static int width_of_terminal(void)
 
 /* Not the last one: there the cursor waits beside the line or below it,
  * as the terminal likes. */
-int live_line_room(void)
+int tty_line_room(void)
 {
     return width_of_terminal() - 1;
 }
@@ -63,25 +63,25 @@ static bool write_in_foreground(const char *bytes, size_t length)
     sigaddset(&stop, SIGTTOU);
     if (sigprocmask(SIG_BLOCK, &stop, &before) != 0)
         return false;
-    bool written = live_line_is_ours() && message_write(bytes, length);
+    bool written = tty_line_is_ours() && message_write(bytes, length);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
     return written;
 }
 
-static const char *erase_old(const struct live_line *line)
+static const char *erase_old(const struct tty_line *line)
 {
     return line->drawn > width_of_terminal() ? "\r" ERASE_BELOW : "\r";
 }
 
-void live_line_draw(struct live_line *line, const char *text)
+void tty_line_draw(struct tty_line *line, const char *text)
 {
     char bytes[BYTES_MOST];
     int length = snprintf(bytes, sizeof bytes, "%s" WRAP_OFF "%s" ERASE_LINE WRAP_ON "\r", erase_old(line), text);
     if (length > 0 && (size_t)length < sizeof bytes && write_in_foreground(bytes, (size_t)length))
-        line->drawn = columns_of(text);
+        line->drawn = mbwidth_of(text);
 }
 
-void live_line_clear(struct live_line *line)
+void tty_line_clear(struct tty_line *line)
 {
     char bytes[32];
     if (line->drawn == 0)

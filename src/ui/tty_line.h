@@ -9,30 +9,30 @@
 
 #include <stdbool.h>
 
-struct live_line {
+struct tty_line {
     bool ready; /* the locale is known */
     bool utf8;  /* what it can show: else ASCII alone */
     int drawn;  /* how many columns of it are on the screen; 0: nothing is */
 };
 
 /* Whether the terminal ($TERM) can do that. */
-bool live_line_possible(void);
+bool tty_line_possible(void);
 
 /* Whether the terminal is ours to write to: we are no background job. */
-bool live_line_is_ours(void);
+bool tty_line_is_ours(void);
 
 /* Finds out about the locale: once, and only where a line is to be drawn, since
  * that takes longer than all else at a start. */
-void live_line_prepare(struct live_line *line);
+void tty_line_prepare(struct tty_line *line);
 
 /* How many columns a text may have, at this moment. */
-int live_line_room(void);
+int tty_line_room(void);
 
 /* Shows the text, which has no more columns than there is room for. It is left
  * out where the terminal takes nothing just now (Ctrl-S): this never blocks. */
-void live_line_draw(struct live_line *line, const char *text);
+void tty_line_draw(struct tty_line *line, const char *text);
 
 /* Leaves the screen as if nothing had been drawn. */
-void live_line_clear(struct live_line *line);
+void tty_line_clear(struct tty_line *line);
 
 #endif

@@ -46,16 +46,16 @@ const struct openssl *openssl(void)
     return &functions;
 }
 
-static enum lock_result missing(const char *what, struct why *why)
+static enum lock_result missing(const char *what, struct errmsg *why)
 {
     const char *error = dlerror();
-    why_set(why, "%s needs OpenSSL 3, in the package libssl3 (Debian, Ubuntu, Alpine) or openssl-libs (Fedora, RHEL): %s",
+    errmsg_set(why, "%s needs OpenSSL 3, in the package libssl3 (Debian, Ubuntu, Alpine) or openssl-libs (Fedora, RHEL): %s",
             what, error != NULL ? error : "it cannot be opened");
     return LOCK_INVALID;
 }
 
 static enum lock_result open_library(const char *soname, const char *what, const struct function *list, size_t count,
-                                     struct why *why)
+                                     struct errmsg *why)
 {
     void *library = dlopen(soname, RTLD_LAZY | RTLD_LOCAL);
     if (library == NULL)
@@ -69,20 +69,20 @@ static enum lock_result open_library(const char *soname, const char *what, const
     return LOCK_OK;
 }
 
-static enum lock_result open_crypto(const char *what, struct why *why)
+static enum lock_result open_crypto(const char *what, struct errmsg *why)
 {
     enum lock_result result =
         open_library(CRYPTO_SONAME, what, crypto_functions, sizeof crypto_functions / sizeof *crypto_functions, why);
     /* Its clean-up at exit only takes time, and would run while a thread that
      * looks up a name may still be there. */
     if (result == LOCK_OK && functions.OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) {
-        why_set(why, "%s needs OpenSSL 3, which does not start", what);
+        errmsg_set(why, "%s needs OpenSSL 3, which does not start", what);
         result = LOCK_INVALID;
     }
     return result;
 }
 
-enum lock_result openssl_open(enum openssl_part part, struct why *why)
+enum lock_result openssl_open(enum openssl_part part, struct errmsg *why)
 {
     const char *what = part == OPENSSL_TLS ? "TLS" : "a hashed name";
     enum lock_result result = is_open[OPENSSL_CRYPTO] ? LOCK_OK : open_crypto(what, why);

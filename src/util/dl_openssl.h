@@ -43,7 +43,7 @@ enum openssl_part { OPENSSL_CRYPTO, OPENSSL_TLS }; /* libcrypto alone; libssl as
  * before others use it. LOCK_OK; LOCK_INVALID, with *why naming the package that
  * is missing: that is for whoever set up this host to mend, as a wrong
  * configuration is, and no retry does. */
-enum lock_result openssl_open(enum openssl_part part, struct why *why);
+enum lock_result openssl_open(enum openssl_part part, struct errmsg *why);
 
 /* The functions of the parts that are open. */
 const struct openssl *openssl(void);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void why_set(struct why *why, const char *format, ...)
+void errmsg_set(struct errmsg *why, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -13,7 +13,7 @@ void why_set(struct why *why, const char *format, ...)
     va_end(args);
 }
 
-void why_prefix(struct why *why, const char *prefix)
+void errmsg_prefix(struct errmsg *why, const char *prefix)
 {
     char old[sizeof why->text];
     memcpy(old, why->text, sizeof old);

@@ -85,7 +85,7 @@ int fail(const struct messages *out, enum failure failure, int status, const cha
     return status;
 }
 
-int fail_result(const struct messages *out, enum lock_result result, const struct why *why)
+int fail_result(const struct messages *out, enum lock_result result, const struct errmsg *why)
 {
     return fail(out, failure_of(result), (int)status_of(result), "%s", why->text);
 }

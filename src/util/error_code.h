@@ -31,7 +31,7 @@ __attribute__((format(printf, 4, 5))) int fail(const struct messages *out, enum 
 
 /* The same for a result other than LOCK_OK that *why explains. Returns its exit
  * status. */
-int fail_result(const struct messages *out, enum lock_result result, const struct why *why);
+int fail_result(const struct messages *out, enum lock_result result, const struct errmsg *why);
 
 /* After what was printed on stdout: `status`, or where it could not be written
  * STATUS_CANT_CREATE, and told. */

@@ -32,7 +32,7 @@ static inline enum exit_status status_of_exec(int error)
 }
 
 /* What came of asking a backend for something, sorted by what the asker can
- * do about it. The text for people stands in the struct why beside it. */
+ * do about it. The text for people stands in the struct errmsg beside it. */
 enum lock_result {
     LOCK_OK,          /* done: taken, still ours, released */
     LOCK_HELD,        /* another has it: wait or give up */

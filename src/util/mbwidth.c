@@ -17,7 +17,7 @@ static size_t next_character(const char *text, size_t left, int *columns)
     return length;
 }
 
-int columns_of(const char *text)
+int mbwidth_of(const char *text)
 {
     int width = 0, columns;
     for (size_t left = strlen(text); left > 0;) {
@@ -29,7 +29,7 @@ int columns_of(const char *text)
     return width;
 }
 
-size_t columns_fit(const char *text, int columns, int *used)
+size_t mbwidth_fit(const char *text, int columns, int *used)
 {
     size_t fits = 0;
     int more;

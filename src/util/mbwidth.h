@@ -5,10 +5,10 @@
 #include <stddef.h>
 
 /* The columns of all of the text. Bytes that are no character count as one. */
-int columns_of(const char *text);
+int mbwidth_of(const char *text);
 
 /* The length in bytes of as many whole characters, each with the combining ones
  * that belong to it, as fit in so many columns, and in *used how many they need. */
-size_t columns_fit(const char *text, int columns, int *used);
+size_t mbwidth_fit(const char *text, int columns, int *used);
 
 #endif

@@ -98,7 +98,7 @@ void messages_open(struct messages *out)
 {
     out->terminal = isatty(STDERR_FILENO) == 1;
     out->journal = is_journal();
-    notify_open(&out->notify);
+    sd_notify_open(&out->notify);
 }
 
 /* sd-daemon(3) */
@@ -188,5 +188,5 @@ void say_status(const struct messages *out, const char *format, ...)
     int length = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (length > 0)
-        notify_send(&out->notify, "STATUS=%s", text_escape(escaped, sizeof escaped, text));
+        sd_notify_send(&out->notify, "STATUS=%s", text_escape(escaped, sizeof escaped, text));
 }

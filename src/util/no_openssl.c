@@ -7,9 +7,9 @@ const struct openssl *openssl(void)
     return &none;
 }
 
-enum lock_result openssl_open(enum openssl_part part, struct why *why)
+enum lock_result openssl_open(enum openssl_part part, struct errmsg *why)
 {
-    why_set(why, "%s needs OpenSSL, which this static build of dlock (--enable-static-binary) cannot load; "
+    errmsg_set(why, "%s needs OpenSSL, which this static build of dlock (--enable-static-binary) cannot load; "
                  "a build with shared libraries can",
             part == OPENSSL_TLS ? "TLS" : "a hashed name");
     return LOCK_INVALID;

@@ -9,7 +9,7 @@
 
 enum { FDS_MOST = 16 };
 
-bool notify_address(struct sockaddr_un *to, socklen_t *size, const char *name)
+bool sd_notify_address(struct sockaddr_un *to, socklen_t *size, const char *name)
 {
     size_t length = strlen(name);
     if ((*name != '/' && *name != '@') || length < 2 || length >= sizeof to->sun_path)
@@ -23,11 +23,11 @@ bool notify_address(struct sockaddr_un *to, socklen_t *size, const char *name)
     return true;
 }
 
-void notify_open(struct notify *notify)
+void sd_notify_open(struct notify *notify)
 {
     const char *name = getenv("NOTIFY_SOCKET");
     *notify = (struct notify){.fd = -1};
-    if (name != NULL && notify_address(&notify->to, &notify->size, name))
+    if (name != NULL && sd_notify_address(&notify->to, &notify->size, name))
         notify->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
@@ -53,7 +53,7 @@ static void send_all(const struct notify *notify, const char *text, size_t lengt
         continue;
 }
 
-void notify_send(const struct notify *notify, const char *format, ...)
+void sd_notify_send(const struct notify *notify, const char *format, ...)
 {
     char text[2048];
     va_list args;
@@ -66,7 +66,7 @@ void notify_send(const struct notify *notify, const char *format, ...)
         send_all(notify, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1, NULL, 0);
 }
 
-void notify_forward(const struct notify *notify, const char *text, size_t length, const int *fds, size_t fd_count)
+void sd_notify_forward(const struct notify *notify, const char *text, size_t length, const int *fds, size_t fd_count)
 {
     static const char main_pid[] = "MAINPID"; /* and MAINPIDFD, MAINPIDFDID */
     char kept[4096];

@@ -15,9 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static enum lock_result unusable(const char *path, const char *fault, struct why *why)
+static enum lock_result unusable(const char *path, const char *fault, struct errmsg *why)
 {
-    why_set(why, "%.300s: %s", path, fault);
+    errmsg_set(why, "%.300s: %s", path, fault);
     return LOCK_INVALID;
 }
 
@@ -43,7 +43,7 @@ static void drop_line_end(struct secret *secret)
         secret->length -= length > 1 && bytes[length - 2] == '\r' ? 2 : 1;
 }
 
-static enum lock_result read_from(struct secret *secret, int fd, const char *path, struct why *why)
+static enum lock_result read_from(struct secret *secret, int fd, const char *path, struct errmsg *why)
 {
     struct stat status;
     if (fstat(fd, &status) != 0)
@@ -63,7 +63,7 @@ static enum lock_result read_from(struct secret *secret, int fd, const char *pat
 }
 
 /* A pipe to which nobody writes is empty, and not waited for. */
-enum lock_result secret_read(struct secret *secret, const char *path, struct why *why)
+enum lock_result secret_read(struct secret *secret, const char *path, struct errmsg *why)
 {
     secret->length = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -82,10 +82,10 @@ void secret_wipe(struct secret *secret)
     explicit_bzero(secret, sizeof *secret);
 }
 
-enum lock_result secret_leave_no_core(struct why *why)
+enum lock_result secret_leave_no_core(struct errmsg *why)
 {
     if (prctl(PR_SET_DUMPABLE, 0) == 0)
         return LOCK_OK;
-    why_set(why, "cannot keep secrets out of core files: %s", strerror(errno));
+    errmsg_set(why, "cannot keep secrets out of core files: %s", strerror(errno));
     return LOCK_SYSTEM;
 }

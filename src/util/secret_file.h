@@ -19,12 +19,12 @@ struct secret {
  * LOCK_OK with 1 to SECRET_MOST bytes. Else *why begins with the path:
  * LOCK_REFUSED: it may not be read; LOCK_INVALID: it cannot be used, since others
  * can read it, for one. To be wiped with secret_wipe() in any case. */
-enum lock_result secret_read(struct secret *secret, const char *path, struct why *why);
+enum lock_result secret_read(struct secret *secret, const char *path, struct errmsg *why);
 
 void secret_wipe(struct secret *secret);
 
 /* From here on this process leaves no core file, nor can others read its memory.
  * LOCK_OK; LOCK_SYSTEM. */
-enum lock_result secret_leave_no_core(struct why *why);
+enum lock_result secret_leave_no_core(struct errmsg *why);
 
 #endif

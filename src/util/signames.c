@@ -38,7 +38,7 @@ static int parse_real_time(const char *text)
     return from_end ? SIGRTMAX - (int)steps : SIGRTMIN + (int)steps;
 }
 
-int signal_parse(const char *text)
+int signame_parse(const char *text)
 {
     int64_t number;
     if (number_parse(text, 1, SIGRTMAX, &number))
@@ -51,7 +51,7 @@ int signal_parse(const char *text)
     return parse_real_time(text);
 }
 
-char *signal_format(int signal, char *text, size_t size)
+char *signame_format(int signal, char *text, size_t size)
 {
     snprintf(text, size, "signal %d", signal);
     for (size_t i = 0; i < sizeof named_signals / sizeof *named_signals; i++)

@@ -5,9 +5,9 @@
 #include <stddef.h>
 
 /* Returns the signal's number, 0 where there is no such signal. */
-int signal_parse(const char *text);
+int signame_parse(const char *text);
 
 /* Writes "SIGTERM", or "signal 40" for one without a name. Returns text. */
-char *signal_format(int signal, char *text, size_t size);
+char *signame_format(int signal, char *text, size_t size);
 
 #endif

@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *input = fuzz_text(data, size), *words[WORDS_MOST + 1], *copies[WORDS_MOST];
     struct options options;
-    struct why why = {""};
+    struct errmsg why = {""};
     int count = split(input, words, copies);
     enum settings_result result = options_read(&options, count, words, &why);
     expect_options(&options, result, &why);

@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char program[] = "dlock", name[] = "cron:job", command[] = "true";
     char *argv[] = {program, name, command, NULL};
     struct options options;
-    struct why why = {""};
+    struct errmsg why = {""};
     if (file < 0)
         prepare();
     if (ftruncate(file, 0) != 0 || pwrite(file, data, size, 0) != (ssize_t)size)

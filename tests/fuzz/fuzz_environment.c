@@ -23,9 +23,9 @@ static void set_variables(char *input)
     }
 }
 
-static void expect_held(struct held_list *list)
+static void expect_held(struct held_locks *list)
 {
-    fuzz_expect(held_list_read(list, "/nonexistent"));
+    fuzz_expect(held_locks_read(list, "/nonexistent"));
     for (size_t i = 0; i < list->count; i++)
         fuzz_expect(list->list[i].backend[0] != '\0' && list->list[i].token[0] != '\0' && list->list[i].key[0] != '\0' &&
                     strchr(list->list[i].key, '\n') == NULL && strpbrk(list->list[i].token, " \n") == NULL);
@@ -40,13 +40,13 @@ static void expect_inner(const struct options *outer, const char *backend, size_
                                 .deadline = deadline_after(outer->ttl)};
     char program[] = "dlock", name[] = "job", command[] = "true", *argv[] = {program, name, command, NULL};
     struct options inner;
-    struct held_list list;
-    struct why why = {""};
+    struct held_locks list;
+    struct errmsg why = {""};
     fuzz_expect(command_env_set(&lease, backend));
     expect_held(&list);
     fuzz_expect(list.count == outside + 1 && strcmp(list.list[0].key, lease.key) == 0 &&
                 strcmp(list.list[0].token, lease.token) == 0 && strcmp(list.list[0].backend, backend) == 0);
-    held_list_free(&list);
+    held_locks_free(&list);
     fuzz_expect(options_read(&inner, 3, argv, &why) == SETTINGS_OK && inner.ttl.ns == outer->ttl.ns && inner.mode == outer->mode &&
                 inner.backend == outer->backend);
     options_free(&inner);
@@ -57,15 +57,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char program[] = "dlock", name[] = "job", command[] = "true", *argv[] = {program, name, command, NULL};
     char *input = fuzz_text(data, size);
     struct options options;
-    struct held_list list;
-    struct why why = {""};
+    struct held_locks list;
+    struct errmsg why = {""};
     set_variables(input);
     expect_held(&list);
     enum settings_result result = options_read(&options, 3, argv, &why);
     expect_options(&options, result, &why);
     if (result == SETTINGS_OK)
         expect_inner(&options, options.redis != NULL ? "redis" : "file", list.count);
-    held_list_free(&list);
+    held_locks_free(&list);
     options_free(&options);
     free(input);
     return 0;

@@ -104,7 +104,7 @@ static bool visit_state(void *data, const struct lock_state *state)
 static void expect_owner(struct backend *backend, bool ours, bool any, struct bound bound)
 {
     struct lock_state state;
-    struct why why = {""};
+    struct errmsg why = {""};
     fuzz_expect(backend->look(backend, key, &state, bound, &why) == LOCK_OK);
     fuzz_expect(!ours || lock_state_owner(&state, token) != NULL);
     fuzz_expect(any || (state.owner_count == 0 && !state.locked));
@@ -118,7 +118,7 @@ struct run {
     bool taken;
 };
 
-static enum lock_result take(struct run *run, enum lock_mode mode, struct bound bound, struct why *why)
+static enum lock_result take(struct run *run, enum lock_mode mode, struct bound bound, struct errmsg *why)
 {
     struct holder holder;
     if (run->taken)
@@ -139,7 +139,7 @@ static void act(struct run *run, char action)
     struct bound bound = {deadline_after(DURATION_S(5)), -1};
     struct backend *backend = run->backend;
     struct lock_state state;
-    struct why why = {""};
+    struct errmsg why = {""};
     enum lock_result result = LOCK_OK;
     int count = 0;
     switch (action) {
@@ -150,7 +150,7 @@ static void act(struct run *run, char action)
     case 'e': result = backend->extend(backend, &run->lease, EXTEND_AT_LEAST, bound, &why); break;
     case 'l': expect_owner(backend, run->taken, true, bound); break;
     case 'i': result = backend->list(backend, "dlock:", NULL, visit_state, &count, bound, &why); break;
-    case 'a': (void)attached_visit_ancestors(folder, visit_attached, NULL); break;
+    case 'a': (void)attach_record_visit_ancestors(folder, visit_attached, NULL); break;
     case 'r':
         result = backend->release(backend, &run->lease, bound, &why);
         fuzz_expect(!run->taken || result == LOCK_OK);
@@ -174,7 +174,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t sizes[4] = {size};
     struct run run = {.request = {.name = "job", .key = key, .token = token, .take_id = "0b8c9d1e-0000-4000-8000-000000000002",
                                   .ttl = {60 * NS_PER_S}}};
-    struct why why = {""};
+    struct errmsg why = {""};
     int attached = -1;
     if (folder_fd < 0)
         prepare();
@@ -196,7 +196,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         attached = make_file(name, parts[3], sizes[3]);
         fuzz_expect(flock(attached, LOCK_EX | LOCK_NB) == 0);
     }
-    fuzz_expect(backend_file_open(&run.backend, folder, &why) == LOCK_OK);
+    fuzz_expect(dir_backend_open(&run.backend, folder, &why) == LOCK_OK);
     lease_begin(&run.lease, &run.request, deadline_now(), 0);
     for (size_t i = 0; i < sizes[0] && i < 12; i++)
         act(&run, parts[0][i]);

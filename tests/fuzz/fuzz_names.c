@@ -12,7 +12,7 @@
 
 static void expect_file_name(const char *key, char name[LOCK_FILE_NAME_SIZE])
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     lock_file_name(name, key);
     size_t length = strlen(name);
     fuzz_expect(length > 5 && length < LOCK_FILE_NAME_SIZE && name[0] != '.' && strchr(name, '/') == NULL &&
@@ -36,11 +36,11 @@ static void expect_coding(const char *text)
 static void expect_words(const char *text)
 {
     char again[64], companion[2 * LOCK_KEY_SIZE];
-    struct why why = {""};
+    struct errmsg why = {""};
     int64_t number, same;
-    int signal = signal_parse(text);
-    signal_format(signal, again, sizeof again);
-    fuzz_expect(strncmp(again, "SIG", 3) != 0 || signal_parse(again) == signal);
+    int signal = signame_parse(text);
+    signame_format(signal, again, sizeof again);
+    fuzz_expect(strncmp(again, "SIG", 3) != 0 || signame_parse(again) == signal);
     if (number_parse(text, INT64_MIN, INT64_MAX, &number)) {
         snprintf(again, sizeof again, "%" PRId64, number);
         fuzz_expect(number_parse(again, number, number, &same) && same == number);
@@ -50,7 +50,7 @@ static void expect_words(const char *text)
     if (lock_name_valid(text, "", &why)) {
         lock_key_companion(companion, sizeof companion, text, "meta");
         fuzz_expect(redis_slot(text) >= 0 && redis_slot(text) < REDIS_SLOTS && strlen(companion) > strlen("meta"));
-        fuzz_expect(redis_slot_is_shared(text) || strchr(text, '}') != NULL);
+        fuzz_expect(redis_keys_is_shared(text) || strchr(text, '}') != NULL);
     }
 }
 

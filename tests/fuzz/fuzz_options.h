@@ -7,9 +7,9 @@
 
 #include <signal.h>
 
-static inline void expect_options(const struct options *options, enum settings_result result, const struct why *why)
+static inline void expect_options(const struct options *options, enum settings_result result, const struct errmsg *why)
 {
-    struct why fault = {""};
+    struct errmsg fault = {""};
     if (result != SETTINGS_OK) {
         fuzz_expect(why->text[0] != '\0');
         return;

@@ -10,7 +10,7 @@ static bool same_holder(const struct holder *a, const struct holder *b)
            strcmp(a->boot_id, b->boot_id) == 0 && strcmp(a->user, b->user) == 0 && strcmp(a->command, b->command) == 0;
 }
 
-static bool same(const struct lock_record *a, const struct lock_record *b)
+static bool same(const struct record *a, const struct record *b)
 {
     return strcmp(a->key, b->key) == 0 && strcmp(a->token, b->token) == 0 && strcmp(a->take_id, b->take_id) == 0 &&
            a->mode == b->mode && a->slots == b->slots && a->slot == b->slot && a->fence == b->fence && a->ttl.ns == b->ttl.ns &&
@@ -20,14 +20,14 @@ static bool same(const struct lock_record *a, const struct lock_record *b)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct lock_record first, second;
+    static struct record first, second;
     char text[LOCK_RECORD_SIZE], *input = fuzz_text(data, size);
-    if (lock_record_parse(&first, input)) {
-        size_t length = lock_record_format(&first, text);
+    if (record_parse(&first, input)) {
+        size_t length = record_format(&first, text);
         fuzz_expect(length > 0 && length < sizeof text && strlen(text) == length);
-        fuzz_expect(lock_record_parse(&second, text) && same(&first, &second));
+        fuzz_expect(record_parse(&second, text) && same(&first, &second));
         text[(data[size / 2] * (size_t)251 + size) % length] = '\0';
-        fuzz_expect(!lock_record_parse(&second, text));
+        fuzz_expect(!record_parse(&second, text));
     }
     free(input);
     return 0;

@@ -112,7 +112,7 @@ static void act(struct backend *backend, struct lease *lease, char action)
     struct lock_request own = request;
     struct lock_state state = {0};
     struct holder holder;
-    struct why why = {""};
+    struct errmsg why = {""};
     enum lock_result result = LOCK_OK;
     own.waits = action == 'w';
     switch (action) {
@@ -144,7 +144,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct backend *backend;
     struct lease lease;
     enum redis_fault fault;
-    struct why why = {""};
+    struct errmsg why = {""};
     const uint8_t *line = memchr(data, '\n', size);
     const char *url = "unix:///nowhere";
     if (line == NULL || line - data > 16)
@@ -157,7 +157,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     end = data + size;
     part_end = NULL;
     spoke = false;
-    if (backend_redis_open(&backend, url, &settings, &fault, &why) != LOCK_OK)
+    if (redis_backend_open(&backend, url, &settings, &fault, &why) != LOCK_OK)
         abort();
     redis_of(backend)->conn.socket.is_crowded = true; /* it does not look for bytes for a moment */
     lease_begin(&lease, &request, deadline_now(), 0);

@@ -16,7 +16,7 @@ static size_t secret_length(const uint8_t *data, size_t size)
 static void expect_secret(const char *path, const uint8_t *data, size_t size)
 {
     struct secret secret;
-    struct why why = {""};
+    struct errmsg why = {""};
     size_t length = secret_length(data, size);
     enum lock_result result = secret_read(&secret, path, &why);
     fuzz_expect((result == LOCK_OK) == (length > 0 && length <= SECRET_MOST));
@@ -31,8 +31,8 @@ static void expect_token(const char *path, const uint8_t *data, size_t size)
 {
     char token[TOKEN_SIZE], *input = fuzz_text(data, size), *rest = input;
     const char *line = fuzz_line(&rest);
-    struct why why = {""};
-    enum lock_result result = owner_file_read(path, token, &why);
+    struct errmsg why = {""};
+    enum lock_result result = token_file_read(path, token, &why);
     fuzz_expect((result == LOCK_OK) == token_valid(line, &why));
     if (result == LOCK_OK)
         fuzz_expect(strcmp(token, line) == 0);

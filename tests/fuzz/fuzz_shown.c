@@ -73,31 +73,31 @@ static void look_on(bool on)
 
 /* --- the terminal ---------------------------------------------------------- */
 
-static void expect_line(const struct wait_text *text, bool utf8)
+static void expect_line(const struct progress_text *text, bool utf8)
 {
     static const char before[] = "\r\033[?7l", after[] = "\033[K\033[?7h\r", cleared[] = "\r\033[K";
-    struct live_line line = {.ready = true, .utf8 = utf8};
+    struct tty_line line = {.ready = true, .utf8 = utf8};
     char fitting[WAIT_TEXT_SIZE];
-    int room = live_line_room();
-    wait_text_fit(text, room, utf8, fitting);
-    fuzz_expect(columns_of(fitting) <= room && fuzz_shows(fitting));
+    int room = tty_line_room();
+    progress_text_fit(text, room, utf8, fitting);
+    fuzz_expect(mbwidth_of(fitting) <= room && fuzz_shows(fitting));
     for (const char *c = fitting; !utf8 && *c != '\0'; c++)
         fuzz_expect((unsigned char)*c < 0x80);
     look_on(true);
-    live_line_draw(&line, fitting);
+    tty_line_draw(&line, fitting);
     look_on(false);
     size_t length = strlen(fitting);
     fuzz_expect(shown == strlen(before) + length + strlen(after) && memcmp(screen, before, strlen(before)) == 0 &&
                 memcmp(screen + strlen(before), fitting, length) == 0 && strcmp(screen + strlen(before) + length, after) == 0);
     look_on(true);
-    live_line_clear(&line);
+    tty_line_clear(&line);
     look_on(false);
     fuzz_expect(shown == 0 || strcmp(screen, cleared) == 0);
 }
 
 static void expect_wait(char *const lines[5], unsigned flags)
 {
-    static struct wait_text text;
+    static struct progress_text text;
     struct options options = {.name = lines[0], .scope = lines[4], .lock_dir = lines[3]};
     struct holder holder = {
         .known = (flags & 1) != 0, .shares = (flags & 2) != 0, .detached = (flags & 4) != 0, .kept = (flags & 8) != 0,
@@ -107,11 +107,11 @@ static void expect_wait(char *const lines[5], unsigned flags)
     text_copy(holder.host, sizeof holder.host, lines[2]);
     text_copy(holder.command, sizeof holder.command, lines[3]);
     options.origins[OPT_SCOPE].kind = options.origins[OPT_LOCK_DIR].kind = ORIGIN_COMMAND_LINE;
-    wait_text_begin(&text, DURATION_S(flags), lines[0]);
+    progress_text_begin(&text, DURATION_S(flags), lines[0]);
     if ((flags & 32) != 0)
-        wait_text_outage(&text, lines[4], DURATION_S(2));
+        progress_text_outage(&text, lines[4], DURATION_S(2));
     else
-        wait_text_holder(&text, &holder, (int64_t)flags * 1000, (flags & 64) != 0, &options);
+        progress_text_holder(&text, &holder, (int64_t)flags * 1000, (flags & 64) != 0, &options);
     expect_line(&text, (flags & 128) != 0);
 }
 

@@ -12,11 +12,11 @@ static const char blanks[] = " \t\r\n\v\f";
 static void expect_without_password(const char *text, const struct redis_url *whole)
 {
     static struct redis_url cut;
-    struct why why = {""};
+    struct errmsg why = {""};
     char *copy = strdup(text);
     fuzz_expect(copy != NULL);
-    url_cut_passwords(copy);
-    fuzz_expect(!url_has_password(copy) && redis_url_parse(&cut, copy, &why) && !cut.has_password);
+    url_redact_passwords(copy);
+    fuzz_expect(!url_redact_has_password(copy) && redis_url_parse(&cut, copy, &why) && !cut.has_password);
     fuzz_expect(strcmp(cut.shown, whole->shown) == 0 && strcmp(cut.user, whole->user) == 0 && cut.host_count == whole->host_count);
     fuzz_expect(strcmp(cut.hosts[0].path, whole->hosts[0].path) == 0);
     free(copy);
@@ -25,10 +25,10 @@ static void expect_without_password(const char *text, const struct redis_url *wh
 static void expect_blotted(const char *text)
 {
     static struct redis_url blotted;
-    struct why why = {""};
+    struct errmsg why = {""};
     char *copy = strdup(text);
     fuzz_expect(copy != NULL);
-    url_blot_logins(copy);
+    url_redact_logins(copy);
     fuzz_expect(strlen(copy) == strlen(text));
     for (size_t i = 0; text[i] != '\0'; i++)
         fuzz_expect(copy[i] == text[i] || copy[i] == '*');
@@ -40,7 +40,7 @@ static void expect_blotted(const char *text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct redis_url url;
-    struct why why = {""};
+    struct errmsg why = {""};
     char *input = fuzz_text(data, size);
     if (redis_url_parse(&url, input, &why)) {
         if (url.host_count < 1 || url.host_count > REDIS_HOSTS_MOST || url.shown[0] == '\0' || url.database < 0)

@@ -11,7 +11,7 @@
 
 int main(int argc, char **argv)
 {
-    static struct wait_text text;
+    static struct progress_text text;
     char joined[WAIT_TEXT_SIZE];
     struct options options = {.name = "job"};
     struct holder holder = {.known = true, .ahead = -1, .pid = 4711, .host = "web3", .user = "ann", .command = "rollup.sh"};
@@ -47,15 +47,15 @@ int main(int argc, char **argv)
             why = value;
     }
     options.origins[OPT_SCOPE].kind = ORIGIN_COMMAND_LINE;
-    wait_text_begin(&text, DURATION_S(atoll(argv[2])), options.name);
+    progress_text_begin(&text, DURATION_S(atoll(argv[2])), options.name);
     if (why != NULL)
-        wait_text_outage(&text, why, DURATION_S(4));
+        progress_text_outage(&text, why, DURATION_S(4));
     else
-        wait_text_holder(&text, &holder, until_ms, died, &options);
+        progress_text_holder(&text, &holder, until_ms, died, &options);
     if (atoi(argv[1]) == 0)
-        wait_text_join(&text, 0, joined);
+        progress_text_join(&text, 0, joined);
     else
-        wait_text_fit(&text, atoi(argv[1]), true, joined);
+        progress_text_fit(&text, atoi(argv[1]), true, joined);
     puts(joined);
     return 0;
 }

@@ -13,7 +13,7 @@
 struct command_line {
     struct options options;
     enum settings_result result;
-    struct why why;
+    struct errmsg why;
     int count;
     char *words[64]; /* "dlock" and those of the line; what was read points to them */
     char text[4096];

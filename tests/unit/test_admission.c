@@ -49,15 +49,15 @@ static const struct {
 TEST(test_rules)
 {
     FOR_ROWS(row, cases) {
-        static struct lock_survey survey;
+        static struct admission survey;
         struct lock_request request = {.mode = (enum lock_mode)row->asked, .slots = row->asked_slots};
-        survey = (struct lock_survey){.held = row->held, .free_place = row->free_place, .same_token = row->same_token};
+        survey = (struct admission){.held = row->held, .free_place = row->free_place, .same_token = row->same_token};
         survey.first.known = survey.last.known = row->held > 0 && row->mode >= 0;
         survey.first.record.mode = survey.last.record.mode = row->mode >= 0 ? (enum lock_mode)row->mode : MODE_EXCLUSIVE;
         survey.first.record.slots = survey.last.record.slots = row->slots;
-        row_int(row->name, lock_survey_admits(&survey, &request), row->admits);
-        row_int(row->name, lock_survey_has_room(&survey, request.mode, request.slots), row->has_room);
-        row_int(row->name, lock_survey_conflicts(&survey, &request), row->conflicts);
+        row_int(row->name, admission_admits(&survey, &request), row->admits);
+        row_int(row->name, admission_has_room(&survey, request.mode, request.slots), row->has_room);
+        row_int(row->name, admission_conflicts(&survey, &request), row->conflicts);
     }
 }
 
@@ -71,9 +71,9 @@ static struct lock_file a_file(void)
 
 static void put(struct lock_file *file, int place, const char *token, int mode, int seconds)
 {
-    static struct lock_record record;
-    struct why why;
-    record = (struct lock_record){.key = "k", .mode = (enum lock_mode)mode, .slots = mode == N ? 5 : 0, .slot = place,
+    static struct record record;
+    struct errmsg why;
+    record = (struct record){.key = "k", .mode = (enum lock_mode)mode, .slots = mode == N ? 5 : 0, .slot = place,
                                   .detached = true, .expires = deadline_after(DURATION_S(seconds)),
                                   .holder = {.known = true, .boot_id = "boot", .pid = 100 + place}};
     snprintf(record.token, sizeof record.token, "%s", token);
@@ -104,7 +104,7 @@ TEST(test_survey)
         {"with this token, in the own place", {50, 20, -1, -1}, 1, "1", 1, 0, 0, 2, false},
     };
     FOR_ROWS(row, rows) {
-        static struct lock_survey survey;
+        static struct admission survey;
         char token[2] = "0";
         struct lock_file file = a_file();
         for (int place = 0; place < 4 && row->places[place] >= 0; place++) {
@@ -130,24 +130,24 @@ TEST(test_told_holder)
 {
     struct lock_file file = a_file();
     struct lock_request shared = {.mode = MODE_SHARED}, slots = {.mode = MODE_SLOTS, .slots = 5};
-    static struct lock_survey survey;
+    static struct admission survey;
     struct holder holder;
     snprintf(shared.self.boot_id, sizeof shared.self.boot_id, "boot");
     slots.self = shared.self;
     lock_survey(&file, "boot", "x", -1, unbounded, &survey);
-    lock_survey_holder(&survey, &slots, &holder);
+    admission_holder(&survey, &slots, &holder);
     row_false("nobody", holder.known);
     put(&file, 0, "a", N, 50);
     put(&file, 1, "b", N, 20);
     put(&file, 2, "c", N, 90);
     lock_survey(&file, "boot", "x", -1, unbounded, &survey);
-    lock_survey_holder(&survey, &slots, &holder);
+    admission_holder(&survey, &slots, &holder);
     row_int("in the same mode: the one that ends first", holder.pid, 101);
     row_true("in the same mode: the one that ends first", holder.left.ns > 10 * NS_PER_S && holder.left.ns <= 20 * NS_PER_S);
     row_true("of this boot", holder.expires);
     row_true("a detached one", holder.detached && !holder.kept);
     row_int("how many come first", holder.ahead, -1);
-    lock_survey_holder(&survey, &shared, &holder);
+    admission_holder(&survey, &shared, &holder);
     row_int("in another mode: the one that ends last", holder.pid, 102);
     close(file.fd);
 }

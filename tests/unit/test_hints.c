@@ -51,14 +51,14 @@ TEST(test_near)
     };
     FOR_ROWS(row, rows) {
         char text[NEAR_TEXT_SIZE] = "";
-        row_int(row->word, near_options(text, row->word, strlen(row->word), NEAR_ALL), row->options != NULL);
+        row_int(row->word, hints_near(text, row->word, strlen(row->word), NEAR_ALL), row->options != NULL);
         row_text(row->word, text, row->options != NULL ? row->options : "");
         text[0] = '\0';
-        row_int(row->word, near_options(text, row->word, strlen(row->word), NEAR_KEYS), row->keys != NULL);
+        row_int(row->word, hints_near(text, row->word, strlen(row->word), NEAR_KEYS), row->keys != NULL);
         row_text(row->word, text, row->keys != NULL ? row->keys : "");
     }
     char text[NEAR_TEXT_SIZE];
-    row_true("only so many bytes of it", near_options(text, "ttl=5", 3, NEAR_ALL));
+    row_true("only so many bytes of it", hints_near(text, "ttl=5", 3, NEAR_ALL));
 }
 
 TEST(test_unknown)
@@ -215,11 +215,11 @@ TEST(test_not_a_command)
         {"job -c nosuchcommand", ""},
     };
     FOR_ROWS(row, rows) {
-        struct why why = {"cannot run"};
+        struct errmsg why = {"cannot run"};
         char wanted[256];
         read_options(&line, "", row->words);
         row_int(row->words, line.result, SETTINGS_OK);
-        habits_not_a_command(&line.options, &why);
+        hints_not_a_command(&line.options, &why);
         snprintf(wanted, sizeof wanted, "cannot run%s", row->hint);
         row_text(row->words, why.text, wanted);
         options_free(&line.options);

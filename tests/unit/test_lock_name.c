@@ -34,12 +34,12 @@ TEST(test_names)
         {"\xC3\xBC\x1B", "has a control character at byte 3"},
     };
     FOR_ROWS(row, rows) {
-        struct why why = {""};
+        struct errmsg why = {""};
         row_int(row->name, lock_name_valid(row->name, "the name", &why), row->why == NULL);
         row_has(row->name, why.text, row->why != NULL ? row->why : "");
     }
     static char name[LOCK_NAME_MAX + 2];
-    struct why why = {""};
+    struct errmsg why = {""};
     row_true("1024 bytes", lock_name_valid(unit_repeat(name, sizeof name, 'n', LOCK_NAME_MAX), "the name", &why));
     row_false("1025 bytes", lock_name_valid(unit_repeat(name, sizeof name, 'n', LOCK_NAME_MAX + 1), "the name", &why));
     row_has("1025 bytes", why.text, "the name is 1025 bytes long; at most 1024 are allowed");
@@ -67,7 +67,7 @@ TEST(test_keys)
         row_text(row->key, key, row->key);
         lock_key_companion(companion, sizeof companion, key, "meta");
         row_text(row->key, companion, row->meta);
-        row_int(row->key, redis_slot_is_shared(key), row->shares_slot);
+        row_int(row->key, redis_keys_is_shared(key), row->shares_slot);
     }
 }
 
@@ -170,12 +170,12 @@ TEST(test_tokens)
         {"dlock:shared", "marks a shared lock and cannot own one"},
     };
     FOR_ROWS(row, rows) {
-        struct why why = {""};
+        struct errmsg why = {""};
         row_int(row->token, token_valid(row->token, &why), row->why == NULL);
         row_has(row->token, why.text, row->why != NULL ? row->why : "");
     }
     char token[TOKEN_SIZE + 1], second[TOKEN_SIZE];
-    struct why why = {""};
+    struct errmsg why = {""};
     row_true("256 bytes", token_valid(unit_repeat(token, sizeof token, 'o', 256), &why));
     row_false("257 bytes", token_valid(unit_repeat(token, sizeof token, 'o', 257), &why));
     row_has("257 bytes", why.text, "it is 257 bytes long");

@@ -93,7 +93,7 @@ static const char *show(const struct options *options)
     add_text("cacert", options->cacert, NULL);
     add_text("password-file", options->password_file, NULL);
     add_text("report", options->report, NULL);
-    add_text("signal", signal_format(options->stop_signal, text, sizeof text), "SIGTERM");
+    add_text("signal", signame_format(options->stop_signal, text, sizeof text), "SIGTERM");
     add_number("replicas", options->wait_replicas, 0);
     add_number("verbosity", options->verbosity, 0);
     add_flag("fallback", options->fallback_to_file);

@@ -7,12 +7,12 @@
 #define HEAD "dlock 1\n"
 #define END "end\n"
 
-static struct lock_record record, again;
+static struct record record, again;
 static char text[LOCK_RECORD_SIZE];
 
-static struct lock_record a_record(void)
+static struct record a_record(void)
 {
-    return (struct lock_record){
+    return (struct record){
         .key = "dlock:job",
         .token = "tok",
         .take_id = "take",
@@ -30,7 +30,7 @@ static struct lock_record a_record(void)
     };
 }
 
-static void same(const char *row, const struct lock_record *a, const struct lock_record *b)
+static void same(const char *row, const struct record *a, const struct record *b)
 {
     row_text(row, a->key, b->key);
     row_text(row, a->token, b->token);
@@ -80,10 +80,10 @@ TEST(test_round)
         record.slots = row->slots;
         record.slot = row->slot;
         record.holder.shares = row->mode != MODE_EXCLUSIVE;
-        size_t length = lock_record_format(&record, text);
+        size_t length = record_format(&record, text);
         row_int(row->name, length, strlen(text));
-        row_true(row->name, length > 0 && lock_record_is_whole(text));
-        row_true(row->name, lock_record_parse(&again, text));
+        row_true(row->name, length > 0 && record_is_whole(text));
+        row_true(row->name, record_parse(&again, text));
         row_true(row->name, again.holder.known);
         same(row->name, &again, &record);
     }
@@ -93,17 +93,17 @@ TEST(test_cut_off)
 {
     char name[48];
     record = a_record();
-    size_t length = lock_record_format(&record, text);
+    size_t length = record_format(&record, text);
     for (size_t cut = 0; cut < length; cut++) {
         char kept = text[cut];
         text[cut] = '\0';
         snprintf(name, sizeof name, "cut at byte %zu", cut);
-        row_false(name, lock_record_parse(&again, text));
-        row_false(name, lock_record_is_whole(text));
+        row_false(name, record_parse(&again, text));
+        row_false(name, record_is_whole(text));
         text[cut] = kept;
     }
     snprintf(text + length, sizeof text - length, "what was there before");
-    row_true("more behind it", lock_record_parse(&again, text));
+    row_true("more behind it", record_parse(&again, text));
     same("more behind it", &again, &record);
 }
 
@@ -146,11 +146,11 @@ TEST(test_garbage)
         {HEAD "token t\nboot 0123456789012345678901234567890123456789\n" END, false},
     };
     FOR_ROWS(row, rows) {
-        row_int(row->text, lock_record_parse(&again, row->text), row->good);
+        row_int(row->text, record_parse(&again, row->text), row->good);
         if (row->good)
             row_int(row->text, again.holder.shares, again.mode != MODE_EXCLUSIVE);
     }
-    row_true("a slot that is not told", lock_record_parse(&again, HEAD "token t\n" END));
+    row_true("a slot that is not told", record_parse(&again, HEAD "token t\n" END));
     row_int("a slot that is not told", again.slot, -1);
     row_int("no mode", again.mode, MODE_EXCLUSIVE);
 }
@@ -161,7 +161,7 @@ TEST(test_fill)
                                                 .mode = MODE_SLOTS, .slots = 5, .detached = true,
                                                 .self = {.known = true, .pid = 7, .host = "h"}};
     static const struct lease lease = {.slot = 4, .fence = 9, .ttl = {10 * NS_PER_S}, .taken = {1000}, .hold = {2000}};
-    lock_record_fill(&record, &request, &lease);
+    record_fill(&record, &request, &lease);
     row_text("request", record.key, "k");
     row_text("request", record.token, "t");
     row_text("request", record.take_id, "i");
@@ -184,8 +184,8 @@ TEST(test_longest)
     unit_repeat(record.token, sizeof record.token, '%', sizeof record.token - 1);
     unit_repeat(record.take_id, sizeof record.take_id, '%', sizeof record.take_id - 1);
     unit_repeat(record.holder.host, sizeof record.holder.host, '\n', sizeof record.holder.host - 1);
-    row_true("the longest of all", lock_record_format(&record, text) > 0);
-    row_true("the longest of all", lock_record_parse(&again, text));
+    row_true("the longest of all", record_format(&record, text) > 0);
+    row_true("the longest of all", record_parse(&again, text));
     same("the longest of all", &again, &record);
 }
 
@@ -220,7 +220,7 @@ TEST(test_place)
     FOR_ROWS(row, rows) {
         static struct lock_place place;
         place = (struct lock_place){.locked = row->locked, .known = row->known, .unreadable = row->unreadable};
-        place.record = (struct lock_record){.detached = row->detached, .released = row->released,
+        place.record = (struct record){.detached = row->detached, .released = row->released,
                                             .expires = at[row->expires], .hold = at[row->hold]};
         row_int(row->name, lock_place_held(&place, ""), row->held);
         if (row->held && row->end != 0)
@@ -252,7 +252,7 @@ TEST(test_boot)
         record = a_record();
         record.expires = (struct deadline){deadline_now().boot_ns + row->days * 86400 * NS_PER_S};
         snprintf(record.holder.boot_id, sizeof record.holder.boot_id, "%s", row->record);
-        row_int(row->name, lock_record_may_be_of(&record, row->here), row->may_be);
+        row_int(row->name, record_may_be_of(&record, row->here), row->may_be);
     }
 }
 

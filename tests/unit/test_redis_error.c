@@ -108,7 +108,7 @@ static const struct {
 TEST(test_results)
 {
     FOR_ROWS(row, errors) {
-        struct why why = {""};
+        struct errmsg why = {""};
         row_int(row->error, redis_error_result(row->error, &why), row->result);
         row_true(row->error, why.text[0] != '\0');
     }
@@ -130,7 +130,7 @@ TEST(test_texts)
         {"MOVED 1 h:1", "it is a node of a Cluster, for which redis+cluster:// stands in the URL; it answered: MOVED"},
     };
     FOR_ROWS(row, rows) {
-        struct why why = {""};
+        struct errmsg why = {""};
         (void)redis_error_result(row->error, &why);
         row_has(row->error, why.text, row->why);
     }
@@ -229,7 +229,7 @@ TEST(test_logins)
     static const struct redis_refused refused = {"\n\nredis.call('DEL', KEYS[1])\n", "dlock:job"};
     static struct redis_url url;
     FOR_ROWS(row, rows) {
-        struct why why = {""};
+        struct errmsg why = {""};
         snprintf(url.user, sizeof url.user, "%s", row->user);
         url.password_from = "the URL";
         redis_login_explain(&url, &refused, row->error, &why);

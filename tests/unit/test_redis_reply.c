@@ -64,7 +64,7 @@ TEST(test_protocol)
         if (row->type == NOT_YET)
             row_int(row->bytes, redis_reader_left(reader) > 0, row->left > 0);
         if (reply != NULL)
-            row_int(row->bytes, redis_is_message(reply), row->message);
+            row_int(row->bytes, redis_reply_is_message(reply), row->message);
         freeReplyObject(reply);
         redisReaderFree(reader);
     }
@@ -134,10 +134,10 @@ TEST(test_numbers)
             memcpy(text, row->text, row->length + 1);
             reply.str = text;
         }
-        row_int(row->name, redis_number(&reply, row->least, row->most, &value), row->good);
+        row_int(row->name, redis_reply_number(&reply, row->least, row->most, &value), row->good);
         if (row->good)
             row_int(row->name, value, row->value);
-        row_text(row->name, redis_text(&reply), row->type == REDIS_REPLY_STRING ? text : "");
+        row_text(row->name, redis_reply_text(&reply), row->type == REDIS_REPLY_STRING ? text : "");
     }
 }
 
@@ -163,7 +163,7 @@ TEST(test_times_left)
         char text[] = "3600000";
         redisReply reply = {.type = row->type, .integer = row->ms, .str = text, .len = sizeof text - 1};
         int64_t left = 0;
-        row_int(row->name, redis_left(&reply, row->least, &left), row->good);
+        row_int(row->name, redis_reply_left(&reply, row->least, &left), row->good);
         row_int(row->name, left, row->left);
     }
 }

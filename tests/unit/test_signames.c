@@ -66,7 +66,7 @@ TEST(test_parse)
         {"RTMAX1", 0},
     };
     FOR_ROWS(row, rows)
-        row_int(row->text, signal_parse(row->text), row->number);
+        row_int(row->text, signame_parse(row->text), row->number);
 }
 
 TEST(test_format)
@@ -87,10 +87,10 @@ TEST(test_format)
     };
     char text[32];
     FOR_ROWS(row, rows)
-        row_text(row->text, signal_format(row->number, text, sizeof text), row->text);
+        row_text(row->text, signame_format(row->number, text, sizeof text), row->text);
     for (int number = 1; number < 32; number++) {
-        signal_format(number, text, sizeof text);
-        row_int(text, signal_parse(text), number);
+        signame_format(number, text, sizeof text);
+        row_int(text, signame_parse(text), number);
     }
 }
 

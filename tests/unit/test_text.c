@@ -282,8 +282,8 @@ TEST(test_width)
         unit_fail(__FILE__, __LINE__, "no locale with UTF-8");
     FOR_ROWS(row, rows) {
         int used = -1;
-        row_int(row->name, columns_of(row->text), row->width);
-        row_int(row->name, columns_fit(row->text, row->columns, &used), row->fits);
+        row_int(row->name, mbwidth_of(row->text), row->width);
+        row_int(row->name, mbwidth_fit(row->text, row->columns, &used), row->fits);
         row_int(row->name, used, row->used);
     }
 }

@@ -5,7 +5,7 @@
 #include "redis/url_redact.h"
 
 static struct redis_url url;
-static struct why why;
+static struct errmsg why;
 
 TEST(test_plain)
 {
@@ -223,15 +223,15 @@ TEST(test_logins)
     };
     char text[128];
     FOR_ROWS(row, rows) {
-        row_int(row->text, url_has_password(row->text), row->has_password);
+        row_int(row->text, url_redact_has_password(row->text), row->has_password);
         snprintf(text, sizeof text, "%s", row->text);
-        url_cut_passwords(text);
+        url_redact_passwords(text);
         row_text(row->text, text, row->cut);
-        row_false(row->text, url_has_password(text));
+        row_false(row->text, url_redact_has_password(text));
         for (size_t i = strlen(text); i < strlen(row->text); i++)
             row_int(row->text, text[i], '\0'); /* nothing of it is left behind the end */
         snprintf(text, sizeof text, "%s", row->text);
-        url_blot_logins(text);
+        url_redact_logins(text);
         row_text(row->text, text, row->blotted);
     }
 }

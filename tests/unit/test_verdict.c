@@ -27,7 +27,7 @@ static void say(const char *results, const char *had)
         struct quorum_member *member = &quorum.members[i];
         member->result = result_of(results[i]);
         member->standing = had == NULL || had[i] == '+' ? MEMBER_GRANTS : MEMBER_WITHOUT;
-        why_set(&member->why, "server %d", i + 1);
+        errmsg_set(&member->why, "server %d", i + 1);
     }
 }
 
@@ -83,7 +83,7 @@ TEST(test_answer)
         {"OHU", false, LOCK_UNAVAILABLE, "1 of 3 servers cannot be asked, and 2 are needed: server 3"},
     };
     FOR_ROWS(row, rows) {
-        struct why why = {""};
+        struct errmsg why = {""};
         say(row->results, NULL);
         row_int(row->results, quorum_answer(&quorum, row->cancelled, &why), row->answer);
         row_has(row->results, why.text, row->why);
@@ -129,7 +129,7 @@ TEST(test_verdict)
         {"held by another where it was never granted", "OOH", "++-", false, LOCK_OK, ""},
     };
     FOR_ROWS(row, rows) {
-        struct why why = {""};
+        struct errmsg why = {""};
         say(row->results, row->had);
         row_int(row->name, quorum_verdict(&quorum, quorum_grants, row->cancelled, &why), row->verdict);
         row_has(row->name, why.text, row->why);
@@ -206,7 +206,7 @@ TEST(test_same_note)
     say("OOU", NULL);
     quorum_note(&quorum, false);
     quorum.members[2].result = LOCK_GONE;
-    why_set(&quorum.members[2].why, "another answer");
+    errmsg_set(&quorum.members[2].why, "another answer");
     quorum_note(&quorum, false);
     row_text("the same server lacks it", quorum.base.note, "on 2 of 3 servers; server 3");
     quorum.members[1].result = LOCK_GONE;
@@ -235,14 +235,14 @@ TEST(test_judge)
         {"one is not asked, since it has nothing of ours", "O?.", -1, -1},
         {"two are not asked", "?..", 0, 0},
     };
-    static struct crew crew;
+    static struct fanout crew;
     FOR_ROWS(row, rows) {
         say("OOOOO", NULL);
         quorum.count = crew.count = (int)strlen(row->results);
         quorum.need = quorum.count / 2 + 1;
         for (int i = 0; i < quorum.count; i++) {
             char letter = row->results[i];
-            crew.workers[i] = (struct crew_worker){.wanted = letter != '.', .done = letter != '?' && letter != '.'};
+            crew.workers[i] = (struct fanout_worker){.wanted = letter != '.', .done = letter != '?' && letter != '.'};
             if (crew.workers[i].done)
                 crew.workers[i].result = result_of(letter);
         }

@@ -8,10 +8,10 @@ static bool ends_before(const struct lock_place *a, const struct lock_place *b)
 }
 
 void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own, struct bound bound,
-                 struct lock_survey *survey)
+                 struct admission *survey)
 {
     struct lock_place place = lock_file_places(bound);
-    *survey = (struct lock_survey){.free_place = -1};
+    *survey = (struct admission){.free_place = -1};
     while (lock_file_next_place(file, &place)) {
         bool held = lock_place_held(&place, boot_id);
         survey->unreadable |= place.unreadable;
@@ -33,23 +33,23 @@ void lock_survey(const struct lock_file *file, const char *boot_id, const char *
 }
 
 /* A record that cannot be read may say anything. */
-static bool same_mode(const struct lock_survey *survey, enum lock_mode mode, int slots)
+static bool same_mode(const struct admission *survey, enum lock_mode mode, int slots)
 {
-    const struct lock_record *record = &survey->first.record;
+    const struct record *record = &survey->first.record;
     return survey->first.known && record->mode == mode && record->slots == slots;
 }
 
-static bool is_shared(const struct lock_survey *survey)
+static bool is_shared(const struct admission *survey)
 {
     return survey->held > 0 && survey->first.known && survey->first.record.mode != MODE_EXCLUSIVE;
 }
 
-bool lock_survey_conflicts(const struct lock_survey *survey, const struct lock_request *request)
+bool admission_conflicts(const struct admission *survey, const struct lock_request *request)
 {
     return is_shared(survey) && !same_mode(survey, request->mode, request->slots);
 }
 
-bool lock_survey_has_room(const struct lock_survey *survey, enum lock_mode mode, int slots)
+bool admission_has_room(const struct admission *survey, enum lock_mode mode, int slots)
 {
     int places = mode == MODE_SLOTS ? slots : LOCK_PLACES_MOST;
     if (survey->held > 0 && (!is_shared(survey) || !same_mode(survey, mode, slots)))
@@ -57,14 +57,14 @@ bool lock_survey_has_room(const struct lock_survey *survey, enum lock_mode mode,
     return mode == MODE_EXCLUSIVE || survey->free_place < places;
 }
 
-bool lock_survey_admits(const struct lock_survey *survey, const struct lock_request *request)
+bool admission_admits(const struct admission *survey, const struct lock_request *request)
 {
-    return !survey->same_token && lock_survey_has_room(survey, request->mode, request->slots);
+    return !survey->same_token && admission_has_room(survey, request->mode, request->slots);
 }
 
-void lock_survey_holder(const struct lock_survey *survey, const struct lock_request *request, struct holder *holder)
+void admission_holder(const struct admission *survey, const struct lock_request *request, struct holder *holder)
 {
-    const struct lock_place *place = lock_survey_conflicts(survey, request) ? &survey->last : &survey->first;
+    const struct lock_place *place = admission_conflicts(survey, request) ? &survey->last : &survey->first;
     *holder = (struct holder){.ahead = -1};
     if (survey->held == 0 || !place->known)
         return;
@@ -73,7 +73,7 @@ void lock_survey_holder(const struct lock_survey *survey, const struct lock_requ
     holder->slots = place->record.mode == MODE_SLOTS ? place->record.slots : 0;
     holder->slots_taken = survey->held;
     holder->detached = place->record.detached;
-    holder->expires = lock_record_may_be_of(&place->record, request->self.boot_id);
+    holder->expires = record_may_be_of(&place->record, request->self.boot_id);
     holder->left = deadline_left(lock_place_end(place));
     holder->kept = place->record.released || (place->locked == PLACE_UNLOCKED && !place->record.detached);
 }

@@ -12,7 +12,7 @@
 
 #include "store/file/file.h"
 
-struct lock_survey {
+struct admission {
     int held;                      /* how many hold it, not counting the own place */
     int released;                  /* how many have not noticed yet that their lock was released: their places are locked */
     struct lock_place first, last; /* those of them whose lease ends first and last */
@@ -23,20 +23,20 @@ struct lock_survey {
 
 /* Looks at all places but `own` (-1: none), as far as the bound allows. */
 void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own, struct bound bound,
-                 struct lock_survey *survey);
+                 struct admission *survey);
 
 /* Whether the lock is held in a mode that would have to end before the request
  * could be granted, and is one that several share. */
-bool lock_survey_conflicts(const struct lock_survey *survey, const struct lock_request *request);
+bool admission_conflicts(const struct admission *survey, const struct lock_request *request);
 
 /* Whether there is room for one more in this mode, whoever it is. */
-bool lock_survey_has_room(const struct lock_survey *survey, enum lock_mode mode, int slots);
+bool admission_has_room(const struct admission *survey, enum lock_mode mode, int slots);
 
 /* Whether the request may be granted; who else waits is not looked at. */
-bool lock_survey_admits(const struct lock_survey *survey, const struct lock_request *request);
+bool admission_admits(const struct admission *survey, const struct lock_request *request);
 
 /* Tells of a holder that the request is refused for: the one that it has to wait
  * for, if none gives up its lock sooner. */
-void lock_survey_holder(const struct lock_survey *survey, const struct lock_request *request, struct holder *holder);
+void admission_holder(const struct admission *survey, const struct lock_request *request, struct holder *holder);
 
 #endif

@@ -31,7 +31,7 @@ static void do_nothing(int number)
 
 static void *wait_thread(void *data)
 {
-    struct kernel_wait *wait = data;
+    struct blocking_thread *wait = data;
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, CALL_BACK);
@@ -43,7 +43,7 @@ static void *wait_thread(void *data)
     return NULL;
 }
 
-bool kernel_wait_start(struct kernel_wait *wait, kernel_wait_call *call, int fd, int64_t argument)
+bool blocking_thread_start(struct blocking_thread *wait, blocking_thread_call *call, int fd, int64_t argument)
 {
     struct sigaction action = {.sa_handler = do_nothing};
     sigemptyset(&action.sa_mask);
@@ -64,18 +64,18 @@ bool kernel_wait_start(struct kernel_wait *wait, kernel_wait_call *call, int fd,
     return wait->running;
 }
 
-static bool ends_within(const struct kernel_wait *wait, int timeout_ms)
+static bool ends_within(const struct blocking_thread *wait, int timeout_ms)
 {
     struct pollfd over = {.fd = wait->over_fd, .events = POLLIN};
     return poll(&over, 1, timeout_ms) > 0;
 }
 
-bool kernel_wait_has_ended(const struct kernel_wait *wait)
+bool blocking_thread_has_ended(const struct blocking_thread *wait)
 {
     return ends_within(wait, 0);
 }
 
-static int finish(struct kernel_wait *wait)
+static int finish(struct blocking_thread *wait)
 {
     pthread_join(wait->thread, NULL);
     (void)sigaction(CALL_BACK, &wait->old, NULL);
@@ -84,7 +84,7 @@ static int finish(struct kernel_wait *wait)
     return wait->error;
 }
 
-bool kernel_wait_is_over(struct kernel_wait *wait, int *error)
+bool blocking_thread_is_over(struct blocking_thread *wait, int *error)
 {
     if (!wait->running || !ends_within(wait, 0))
         return false;
@@ -92,7 +92,7 @@ bool kernel_wait_is_over(struct kernel_wait *wait, int *error)
     return true;
 }
 
-bool kernel_wait_stop(struct kernel_wait *wait)
+bool blocking_thread_stop(struct blocking_thread *wait)
 {
     if (!wait->running)
         return false;

@@ -12,15 +12,15 @@
 
 /* 0: what was waited for has happened; EINTR: it is to be called again; else it
  * cannot be waited for. */
-typedef int kernel_wait_call(int fd, int64_t argument);
+typedef int blocking_thread_call(int fd, int64_t argument);
 
-struct kernel_wait {
+struct blocking_thread {
     bool running;
     int over_fd; /* where it runs: readable when the wait is over */
     pthread_t thread;
     struct sigaction old; /* of the signal that calls the thread back */
     /* The thread's: */
-    kernel_wait_call *call;
+    blocking_thread_call *call;
     int fd;
     int64_t argument;
     atomic_bool cancelled;
@@ -29,17 +29,17 @@ struct kernel_wait {
 
 /* Starts waiting: call(fd, argument), in a thread. False: there is no thread to be
  * had. The descriptor must stay open until the wait is over or stopped. */
-bool kernel_wait_start(struct kernel_wait *wait, kernel_wait_call *call, int fd, int64_t argument);
+bool blocking_thread_start(struct blocking_thread *wait, blocking_thread_call *call, int fd, int64_t argument);
 
 /* Whether the thread has come to its end. */
-bool kernel_wait_has_ended(const struct kernel_wait *wait);
+bool blocking_thread_has_ended(const struct blocking_thread *wait);
 
 /* Whether the wait is over; then it is as before the start, and *error tells how
  * it ended. */
-bool kernel_wait_is_over(struct kernel_wait *wait, int *error);
+bool blocking_thread_is_over(struct blocking_thread *wait, int *error);
 
 /* Calls it off, if it runs. True: it was over before that, and had what it waited
  * for. */
-bool kernel_wait_stop(struct kernel_wait *wait);
+bool blocking_thread_stop(struct blocking_thread *wait);
 
 #endif

@@ -25,7 +25,7 @@ static int open_socket(attach_call *attach, int file_fd, const char *take_id, en
         return -1;
     snprintf(name, sizeof name, "@dlock-claim %jx %jx %" PRIx64 " %s", (uintmax_t)file.st_dev, (uintmax_t)file.st_ino,
              text_hash(take_id), lock_mode_name(mode));
-    if (!notify_address(&address, &size, name))
+    if (!sd_notify_address(&address, &size, name))
         return -1;
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0 && attach(fd, (const struct sockaddr *)&address, size) != 0) {
@@ -35,12 +35,12 @@ static int open_socket(attach_call *attach, int file_fd, const char *take_id, en
     return fd;
 }
 
-int lock_claim_make(int file_fd, const char *take_id, enum lock_mode mode)
+int claim_make(int file_fd, const char *take_id, enum lock_mode mode)
 {
     return open_socket(bind, file_fd, take_id, mode);
 }
 
-bool lock_claim_find(int file_fd, const char *take_id, enum lock_mode *mode)
+bool claim_find(int file_fd, const char *take_id, enum lock_mode *mode)
 {
     for (*mode = MODE_EXCLUSIVE; *mode <= MODE_SHARED; (*mode)++) {
         int fd = open_socket(connect, file_fd, take_id, *mode);

@@ -9,9 +9,9 @@
 /* The holder of the open file: others find its claim until the descriptor that this
  * returns is closed, at its death at the latest. -1 where that is not to be had:
  * nobody finds it then. */
-int lock_claim_make(int file_fd, const char *take_id, enum lock_mode mode);
+int claim_make(int file_fd, const char *take_id, enum lock_mode mode);
 
 /* Whether a holder of the open file claims it for this take, and in which mode. */
-bool lock_claim_find(int file_fd, const char *take_id, enum lock_mode *mode);
+bool claim_find(int file_fd, const char *take_id, enum lock_mode *mode);
 
 #endif

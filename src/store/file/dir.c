@@ -39,18 +39,18 @@ static void default_path(struct lock_dir *dir)
         snprintf(dir->path, sizeof dir->path, "/tmp/dlock-%lu", (unsigned long)uid);
 }
 
-static enum lock_result refuse(const struct lock_dir *dir, const char *reason, struct why *why)
+static enum lock_result refuse(const struct lock_dir *dir, const char *reason, struct errmsg *why)
 {
-    why_set(why, "the lock directory %.300s %s", dir->path, reason);
+    errmsg_set(why, "the lock directory %.300s %s", dir->path, reason);
     return LOCK_REFUSED;
 }
 
-static enum lock_result judge(const struct lock_dir *dir, struct why *why)
+static enum lock_result judge(const struct lock_dir *dir, struct errmsg *why)
 {
     struct fs_type type;
     struct stat status;
     if (fstat(dir->fd, &status) != 0) {
-        why_set(why, "cannot look at the lock directory %s: %s", dir->path, strerror(errno));
+        errmsg_set(why, "cannot look at the lock directory %s: %s", dir->path, strerror(errno));
         return LOCK_SYSTEM;
     }
     bool open_to_others = (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
@@ -60,7 +60,7 @@ static enum lock_result judge(const struct lock_dir *dir, struct why *why)
     if (open_to_others && !sticky)
         return refuse(dir, "can be written to by others; chmod go-w or +t helps", why);
     if (fs_type_of(dir->fd, &type) && type.kind == FS_WHOLE_FILE) {
-        why_set(why, "the lock directory %.300s is on %s, where flock(2) is a lock of all bytes of a file: "
+        errmsg_set(why, "the lock directory %.300s is on %s, where flock(2) is a lock of all bytes of a file: "
                      "a --lock-dir on a local disk or tmpfs, --lock-file or Redis can be used", dir->path, type.name);
         return LOCK_REFUSED;
     }
@@ -79,7 +79,7 @@ static int open_or_make(const char *path)
     return open(path, flags);
 }
 
-enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct why *why)
+enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct errmsg *why)
 {
     struct stat status;
     dir->fd = -1;
@@ -95,7 +95,7 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct wh
         int error = errno;
         if (lstat(dir->path, &status) == 0 && S_ISLNK(status.st_mode))
             return refuse(dir, "is a link; name the directory itself", why);
-        why_set(why, "cannot open or make the lock directory %.300s: %s%s", dir->path, strerror(error),
+        errmsg_set(why, "cannot open or make the lock directory %.300s: %s%s", dir->path, strerror(error),
                 error == EROFS && path == NULL ? "; --lock-dir names another one, ReadWritePaths=/run/lock lets a unit use it" : "");
         return file_error_result(error);
     }

@@ -21,7 +21,7 @@ struct lock_dir {
  * link, another user's directory, and one that others may write to without
  * the sticky bit; a sticky one of root's is fine for everybody.
  * LOCK_OK; LOCK_REFUSED, LOCK_CANT_CREATE, LOCK_SYSTEM with *why set. */
-enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct why *why);
+enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct errmsg *why);
 
 void lock_dir_close(struct lock_dir *dir);
 

@@ -92,7 +92,7 @@ static void start_anew(struct file_backend *backend)
         backend->left_fd = backend->file.fd;
         backend->file.fd = -1;
     }
-    lock_own_let_go(backend);
+    lease_ops_let_go(backend);
 }
 
 /* --- take ---------------------------------------------------------------- */
@@ -100,30 +100,30 @@ static void start_anew(struct file_backend *backend)
 /* The lock is free for us. LOCK_HELD: flock(1) has the file, or somebody whose
  * lock was released has not noticed yet. */
 static enum lock_result settle(struct file_backend *backend, const struct lock_request *request, int place,
-                               struct deadline before, struct lease *lease, struct why *why)
+                               struct deadline before, struct lease *lease, struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
-    struct lock_record record;
+    struct record record;
     int64_t fence;
     if (!lock_file_flock(file, request->mode)) {
-        why_set(why, "cannot lock %s: %s", file->path, strerror(errno));
+        errmsg_set(why, "cannot lock %s: %s", file->path, strerror(errno));
         return errno == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE;
     }
-    enum lock_result result = lock_table_open(&backend->store.table, &backend->store.dir, true, why);
+    enum lock_result result = shared_table_open(&backend->store.table, &backend->store.dir, true, why);
     if (result == LOCK_OK)
-        result = lock_table_next_fence(&backend->store.table, &fence, why);
+        result = shared_table_next_fence(&backend->store.table, &fence, why);
     if (result != LOCK_OK)
         return result;
     lease_begin(lease, request, before, fence);
     lease->slot = request->mode == MODE_SLOTS ? place : -1;
-    lock_record_fill(&record, request, lease);
+    record_fill(&record, request, lease);
     lease->end_ms = record.expires.boot_ns / NS_PER_MS;
     /* What is left of earlier holders would only be read again and again. */
     if (request->mode == MODE_EXCLUSIVE && file->size > LOCK_RECORD_SIZE)
         (void)!ftruncate(file->fd, LOCK_RECORD_SIZE);
     result = lock_file_write(file, place, &record, why);
     if (result == LOCK_OK && !request->detached && !lock_file_lock_place(file, request->mode, place)) {
-        why_set(why, "cannot lock %s: %s", file->path, strerror(errno));
+        errmsg_set(why, "cannot lock %s: %s", file->path, strerror(errno));
         result = LOCK_CANT_CREATE;
     }
     if (result == LOCK_OK)
@@ -132,22 +132,22 @@ static enum lock_result settle(struct file_backend *backend, const struct lock_r
 }
 
 static bool may_have_it(struct file_backend *backend, const struct lock_request *request,
-                        const struct lock_survey *survey, struct lock_entry *entry)
+                        const struct admission *survey, struct shared_entry *entry)
 {
-    bool admitted = lock_survey_admits(survey, request);
-    backend->reserved = admitted && !lock_queue_lets(&backend->file, entry, &backend->waiter.ticket, survey);
+    bool admitted = admission_admits(survey, request);
+    backend->reserved = admitted && !ticket_queue_lets(&backend->file, entry, &backend->waiter.ticket, survey);
     return admitted && !backend->reserved;
 }
 
 /* LOCK_OK: the lock is free for us; LOCK_HELD; LOCK_UNAVAILABLE. */
 static enum lock_result survey_places(struct file_backend *backend, const struct lock_request *request,
-                                      struct lock_entry *entry, struct lock_survey *survey, struct bound bound, struct why *why)
+                                      struct shared_entry *entry, struct admission *survey, struct bound bound, struct errmsg *why)
 {
     lock_survey(&backend->file, backend->store.boot_id, request->token, -1, bound, survey);
     if (survey->unreadable && bound_is_cancelled(bound))
         return LOCK_CANCELLED;
     if (survey->unreadable) {
-        why_set(why, "cannot read the lock file %s", backend->path);
+        errmsg_set(why, "cannot read the lock file %s", backend->path);
         return LOCK_UNAVAILABLE;
     }
     return may_have_it(backend, request, survey, entry) ? LOCK_OK : LOCK_HELD;
@@ -156,8 +156,8 @@ static enum lock_result survey_places(struct file_backend *backend, const struct
 /* What has just been taken, nobody knows in which file, is released again. */
 static void withdraw(struct file_backend *backend, int place)
 {
-    struct lock_record record;
-    struct why ignored = {""};
+    struct record record;
+    struct errmsg ignored = {""};
     if (lock_file_read(&backend->file, place, &record)) {
         record.released = true;
         record.hold = deadline_now();
@@ -167,20 +167,20 @@ static void withdraw(struct file_backend *backend, int place)
 
 /* The kernel's lock of the file, which refuses us, is that of such holders alone; or else
  * flock(1) may have it, too. */
-static bool is_held_by_released(const struct lock_file *file, const struct lock_survey *survey)
+static bool is_held_by_released(const struct lock_file *file, const struct admission *survey)
 {
     enum { HOLDERS_MOST = 64 };
     struct flock_file open_file;
     struct flock_holder found[HOLDERS_MOST];
     if (survey->held > 0 || survey->released == 0 || survey->released >= HOLDERS_MOST)
         return false;
-    flock_file_of(file->fd, &open_file);
-    return flock_holders(&open_file, found, HOLDERS_MOST) <= (size_t)survey->released;
+    proc_locks_file_of(file->fd, &open_file);
+    return proc_locks_holders(&open_file, found, HOLDERS_MOST) <= (size_t)survey->released;
 }
 
 static enum lock_result take_in_section(struct file_backend *backend, const struct lock_request *request,
-                                        struct lock_entry *entry, struct lock_survey *survey, struct deadline before,
-                                        struct lease *lease, struct bound bound, struct why *why)
+                                        struct shared_entry *entry, struct admission *survey, struct deadline before,
+                                        struct lease *lease, struct bound bound, struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
     enum lock_result result = lock_file_verify(file, why);
@@ -190,7 +190,7 @@ static enum lock_result take_in_section(struct file_backend *backend, const stru
         return result;
     int place = request->mode == MODE_EXCLUSIVE ? 0 : survey->free_place;
     result = settle(backend, request, place, before, lease, why);
-    if (result == LOCK_HELD && is_held_by_released(file, survey) && lock_store_remove(file))
+    if (result == LOCK_HELD && is_held_by_released(file, survey) && store_remove(file))
         return LOCK_GONE;
     /* We may have been frozen, and the lock taken away by force. */
     if (result == LOCK_OK) {
@@ -200,18 +200,18 @@ static enum lock_result take_in_section(struct file_backend *backend, const stru
         if (result != LOCK_OK)
             return result;
     }
-    if (result != LOCK_OK && result != LOCK_HELD && survey->held == 0 && lock_queue_is_empty(file))
-        (void)lock_store_remove(file);
+    if (result != LOCK_OK && result != LOCK_HELD && survey->held == 0 && ticket_queue_is_empty(file))
+        (void)store_remove(file);
     return result;
 }
 
 /* LOCK_GONE: the file was removed meanwhile, or before. */
-static enum lock_result try_once(struct file_backend *backend, const struct lock_request *request, struct lock_entry *entry,
-                                 struct lock_survey *survey, struct lease *lease, struct bound bound, struct why *why)
+static enum lock_result try_once(struct file_backend *backend, const struct lock_request *request, struct shared_entry *entry,
+                                 struct admission *survey, struct lease *lease, struct bound bound, struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
     struct deadline before = deadline_now();
-    *survey = (struct lock_survey){0};
+    *survey = (struct admission){0};
     backend->reserved = false;
     enum lock_result result = file->fd >= 0 ? lock_file_verify(file, why) : lock_file_open(file, LOCK_FILE_TO_TAKE, why);
     /* Whoever is to be refused need not keep others out of the section for that. */
@@ -231,59 +231,59 @@ static enum lock_result try_once(struct file_backend *backend, const struct lock
 static void stop_waiting(struct file_backend *backend)
 {
     struct lock_file *file = &backend->file;
-    struct why ignored = {""};
+    struct errmsg ignored = {""};
     struct bound bound = {deadline_after(tidy_limit), -1};
     if (backend->waiter.ticket.number > 0 && lock_file_enter(file, bound, &ignored) == LOCK_OK) {
-        lock_store_tidy(&backend->store, file, bound); /* it may have been kept for us alone */
+        store_tidy(&backend->store, file, bound); /* it may have been kept for us alone */
     }
-    lock_own_let_go(backend);
+    lease_ops_let_go(backend);
     close_left(backend);
 }
 
-static void refuse(struct file_backend *backend, const struct lock_request *request, struct lock_entry *entry,
-                   const struct lock_survey *survey, struct holder *holder)
+static void refuse(struct file_backend *backend, const struct lock_request *request, struct shared_entry *entry,
+                   const struct admission *survey, struct holder *holder)
 {
     const struct ticket *ticket = &backend->waiter.ticket;
     bool gives_up = !request->waits || request->last, head = false;
-    bool aside = survey->same_token && lock_survey_has_room(survey, request->mode, request->slots);
+    bool aside = survey->same_token && admission_has_room(survey, request->mode, request->slots);
     if (backend->reserved)
         *holder = (struct holder){.reserved = true};
     else
-        lock_survey_holder(survey, request, holder);
+        admission_holder(survey, request, holder);
     if (!gives_up && aside)
         file_waiter_wait_aside(&backend->waiter, &backend->file, holder_end(holder));
     else if (!gives_up)
         head = file_waiter_wait(&backend->waiter, &backend->file, entry, request, holder_end(holder));
-    holder->ahead = head ? 0 : request->attended ? lock_queue_count(&backend->file, entry, ticket) : -1;
+    holder->ahead = head ? 0 : request->attended ? ticket_queue_count(&backend->file, entry, ticket) : -1;
     close_left(backend);
     if (gives_up) {
-        lock_entry_refused(entry, request->waits, request->waited);
+        shared_entry_refused(entry, request->waits, request->waited);
         stop_waiting(backend);
     }
 }
 
-static void begin(struct file_backend *backend, const struct lock_request *request, struct lock_entry *entry,
+static void begin(struct file_backend *backend, const struct lock_request *request, struct shared_entry *entry,
                   const struct lease *lease)
 {
-    lock_entry_taken(entry, request->token, lease->fence, request->waited);
+    shared_entry_taken(entry, request->token, lease->fence, request->waited);
     if (backend->waiter.ticket.number > 0) {
-        lock_queue_leave(&backend->file, &backend->waiter.ticket);
+        ticket_queue_leave(&backend->file, &backend->waiter.ticket);
         file_waiter_stop(&backend->waiter);
     }
     close_left(backend);
     if (request->detached)
-        lock_own_let_go(backend);
+        lease_ops_let_go(backend);
 }
 
 static enum lock_result file_take(struct backend *base, const struct lock_request *request, struct lease *lease,
-                                  struct holder *holder, struct bound bound, struct why *why)
+                                  struct holder *holder, struct bound bound, struct errmsg *why)
 {
     struct file_backend *backend = file_of(base);
-    struct lock_survey survey;
+    struct admission survey;
     *holder = (struct holder){0};
-    lock_store_path(&backend->store, backend->path, request->key);
+    store_path(&backend->store, backend->path, request->key);
     text_copy(backend->store.boot_id, sizeof backend->store.boot_id, request->self.boot_id);
-    struct lock_entry *entry = lock_store_entry(&backend->store, request->key, true);
+    struct shared_entry *entry = store_entry(&backend->store, request->key, true);
     enum lock_result result = LOCK_GONE;
     file_waiter_ask(&backend->waiter, &backend->file, entry, request);
     for (int tries = 0; tries < TRIES_MOST; tries++) {
@@ -310,43 +310,43 @@ static struct call file_listen(struct backend *base)
 
 /* --- the interface ---------------------------------------------------------------- */
 
-static enum lock_result file_check(struct backend *base, struct lease *lease, struct bound bound, struct why *why)
+static enum lock_result file_check(struct backend *base, struct lease *lease, struct bound bound, struct errmsg *why)
 {
     struct file_backend *backend = file_of(base);
-    return backend->place >= 0 ? lock_own_check(backend, lease, why) : lock_outside_check(&backend->store, lease, bound, why);
+    return backend->place >= 0 ? lease_ops_check(backend, lease, why) : lease_ops_outside_check(&backend->store, lease, bound, why);
 }
 
 static enum lock_result file_extend(struct backend *base, struct lease *lease, enum extend_how how, struct bound bound,
-                                    struct why *why)
+                                    struct errmsg *why)
 {
     struct file_backend *backend = file_of(base);
-    return backend->place >= 0 ? lock_own_extend(backend, lease, how, bound, why)
-                               : lock_outside_extend(&backend->store, lease, how, bound, why);
+    return backend->place >= 0 ? lease_ops_extend(backend, lease, how, bound, why)
+                               : lease_ops_outside_extend(&backend->store, lease, how, bound, why);
 }
 
-static enum lock_result file_release(struct backend *base, const struct lease *lease, struct bound bound, struct why *why)
+static enum lock_result file_release(struct backend *base, const struct lease *lease, struct bound bound, struct errmsg *why)
 {
     struct file_backend *backend = file_of(base);
-    return backend->place >= 0 ? lock_own_release(backend, lease, bound, why) : lock_outside_release(&backend->store, lease, bound, why);
+    return backend->place >= 0 ? lease_ops_release(backend, lease, bound, why) : lease_ops_outside_release(&backend->store, lease, bound, why);
 }
 
 static enum lock_result file_look(struct backend *base, const char *key, struct lock_state *state, struct bound bound,
-                                  struct why *why)
+                                  struct errmsg *why)
 {
-    return lock_look(&file_of(base)->store, key, state, bound, why);
+    return look_read(&file_of(base)->store, key, state, bound, why);
 }
 
 static enum lock_result file_force_release(struct backend *base, const char *key, struct lock_state *was, struct bound bound,
-                                           struct why *why)
+                                           struct errmsg *why)
 {
-    return lock_force(&file_of(base)->store, key, was, bound, why);
+    return look_force(&file_of(base)->store, key, was, bound, why);
 }
 
 static enum lock_result file_list(struct backend *base, const char *prefix, const char *pattern,
                                   bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
-                                  struct why *why)
+                                  struct errmsg *why)
 {
-    return lock_list(&file_of(base)->store, prefix, pattern, visit, data, bound, why);
+    return look_list(&file_of(base)->store, prefix, pattern, visit, data, bound, why);
 }
 
 /* Where inotify is not to be had, more checks find out. */
@@ -360,7 +360,7 @@ static struct news file_news(struct backend *base)
     return lock_file_news_of(waiter->news_fd);
 }
 
-static bool file_examine(struct backend *base, const struct lock_request *request, struct findings *findings, struct bound bound)
+static bool file_examine(struct backend *base, const struct lock_request *request, struct diagnostics *findings, struct bound bound)
 {
     const struct lock_dir *dir = &file_of(base)->store.dir;
     (void)request, (void)bound;
@@ -373,15 +373,15 @@ static void file_close(struct backend *base)
     stop_waiting(backend);
     if (backend->waiter.news_fd >= 0)
         close(backend->waiter.news_fd);
-    lock_store_close(&backend->store);
+    store_close(&backend->store);
     free(backend);
 }
 
-enum lock_result backend_file_open(struct backend **opened, const char *dir, struct why *why)
+enum lock_result dir_backend_open(struct backend **opened, const char *dir, struct errmsg *why)
 {
     struct file_backend *backend = calloc(1, sizeof *backend);
     if (backend == NULL) {
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
     backend->store.dir.fd = backend->waiter.news_fd = backend->left_fd = backend->file.fd = backend->place = -1;

@@ -9,6 +9,6 @@
  * each with a lease record and removed at its release.
  * LOCK_OK with *backend set, to be closed with its close(); else as
  * lock_dir_open(). */
-enum lock_result backend_file_open(struct backend **opened, const char *dir, struct why *why);
+enum lock_result dir_backend_open(struct backend **opened, const char *dir, struct errmsg *why);
 
 #endif

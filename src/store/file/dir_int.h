@@ -8,7 +8,7 @@
 
 struct file_backend {
     struct backend base;
-    struct lock_store store;
+    struct store store;
     char path[LOCK_FILE_PATH_SIZE];
     struct lock_file file; /* the one that we hold, or wait for */
     int place;             /* ours in it; -1: we hold nothing */

@@ -41,17 +41,17 @@ static const char *whose(const struct stat *status, char *text, size_t size)
 
 /* It is mode 0600 to all but its owner; and in a sticky directory the kernel may refuse it
  * even to root (fs.protected_regular). */
-static enum lock_result cannot_open(const char *path, int error, struct why *why)
+static enum lock_result cannot_open(const char *path, int error, struct errmsg *why)
 {
     struct stat status = {0};
     char owner[256];
     if (error != EACCES || lstat(path, &status) != 0)
         status = (struct stat){0};
-    why_set(why, "cannot open the lock file %.300s: %s%s", path, strerror(error), whose(&status, owner, sizeof owner));
+    errmsg_set(why, "cannot open the lock file %.300s: %s%s", path, strerror(error), whose(&status, owner, sizeof owner));
     return file_error_result(error);
 }
 
-enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, struct why *why)
+enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, struct errmsg *why)
 {
     static const int flags[] = {
         [LOCK_FILE_TO_LOOK] = O_RDONLY,
@@ -67,12 +67,12 @@ enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, 
         return error == ENOENT && use != LOCK_FILE_TO_TAKE ? LOCK_GONE : result;
     }
     if (fstat(file->fd, &status) != 0) {
-        why_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
+        errmsg_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
         lock_file_close(file);
         return LOCK_SYSTEM;
     }
     if (!lock_dir_may_write(&status)) {
-        why_set(why, "the lock file %.300s is not a regular file of ours%s%s", file->path,
+        errmsg_set(why, "the lock file %.300s is not a regular file of ours%s%s", file->path,
                 status.st_nlink > 1 ? ", with this name alone" : "", whose(&status, owner, sizeof owner));
         lock_file_close(file);
         return LOCK_REFUSED;
@@ -100,18 +100,18 @@ enum lock_file_standing lock_file_standing(struct lock_file *file)
     return ours.st_dev == there.st_dev && ours.st_ino == there.st_ino ? LOCK_FILE_STANDS : LOCK_FILE_GONE;
 }
 
-enum lock_result lock_file_verify(struct lock_file *file, struct why *why)
+enum lock_result lock_file_verify(struct lock_file *file, struct errmsg *why)
 {
     switch (lock_file_standing(file)) {
     case LOCK_FILE_STANDS:
         return LOCK_OK;
     case LOCK_FILE_GONE:
-        why_set(why, "the lock file %s was removed or replaced", file->path);
+        errmsg_set(why, "the lock file %s was removed or replaced", file->path);
         return LOCK_GONE;
     case LOCK_FILE_UNKNOWN:
         break;
     }
-    why_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
+    errmsg_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
     return LOCK_UNAVAILABLE;
 }
 
@@ -130,18 +130,18 @@ bool lock_file_find(const struct lock_file *file, short type, int64_t start, int
     return fcntl(file->fd, F_OFD_GETLK, lock) == 0 && lock->l_type != F_UNLCK;
 }
 
-enum lock_result lock_file_enter(const struct lock_file *file, struct bound bound, struct why *why)
+enum lock_result lock_file_enter(const struct lock_file *file, struct bound bound, struct errmsg *why)
 {
     struct deadline until = deadline_earlier(deadline_after(section_limit), bound.until);
     struct pollfd cancel = {.fd = bound.cancel_fd, .events = POLLIN};
     struct timespec pause = {.tv_nsec = 50 * NS_PER_US};
     while (!lock_file_set(file, F_WRLCK, SECTION_BYTE, 1)) {
         if (errno != EAGAIN && errno != EACCES) {
-            why_set(why, "cannot lock %s: %s", file->path, strerror(errno));
+            errmsg_set(why, "cannot lock %s: %s", file->path, strerror(errno));
             return LOCK_CANT_CREATE;
         }
         if (deadline_passed(until)) {
-            why_set(why, "another process does not finish what it does to the lock file %s", file->path);
+            errmsg_set(why, "another process does not finish what it does to the lock file %s", file->path);
             return LOCK_UNAVAILABLE;
         }
         if (ppoll(&cancel, 1, &pause, NULL) > 0)
@@ -189,28 +189,28 @@ static bool read_text(const struct lock_file *file, int place, char text[LOCK_RE
         length = pread(file->fd, text + used, LOCK_RECORD_SIZE - 1 - used, (off_t)place * LOCK_RECORD_SIZE + (off_t)used);
         used += length > 0 ? (size_t)length : 0;
         text[used] = '\0';
-    } while (length > 0 && used < LOCK_RECORD_SIZE - 1 && !lock_record_is_whole(text));
+    } while (length > 0 && used < LOCK_RECORD_SIZE - 1 && !record_is_whole(text));
     return length >= 0;
 }
 
-bool lock_file_read(const struct lock_file *file, int place, struct lock_record *record)
+bool lock_file_read(const struct lock_file *file, int place, struct record *record)
 {
     char text[LOCK_RECORD_SIZE];
-    return read_text(file, place, text) && lock_record_parse(record, text);
+    return read_text(file, place, text) && record_parse(record, text);
 }
 
-enum lock_result lock_file_write(const struct lock_file *file, int place, const struct lock_record *record, struct why *why)
+enum lock_result lock_file_write(const struct lock_file *file, int place, const struct record *record, struct errmsg *why)
 {
     char text[LOCK_RECORD_SIZE];
-    size_t length = lock_record_format(record, text);
+    size_t length = record_format(record, text);
     if (length == 0) {
-        why_set(why, "the lease record of %s is too long", file->path);
+        errmsg_set(why, "the lease record of %s is too long", file->path);
         return LOCK_INVALID;
     }
     ssize_t written = pwrite(file->fd, text, length, (off_t)place * LOCK_RECORD_SIZE);
     if (written == (ssize_t)length)
         return LOCK_OK;
-    why_set(why, "cannot write the lock file %s: %s", file->path, strerror(written < 0 ? errno : ENOSPC));
+    errmsg_set(why, "cannot write the lock file %s: %s", file->path, strerror(written < 0 ? errno : ENOSPC));
     return LOCK_CANT_CREATE;
 }
 
@@ -238,7 +238,7 @@ static void read_place(const struct lock_file *file, struct lock_place *place)
             (void)poll(NULL, 0, 1);
         bool found = find_lock(file, place), read = read_text(file, place->number, text);
         place->unreadable = !found || !read;
-        place->known = read && lock_record_parse(&place->record, text);
+        place->known = read && record_parse(&place->record, text);
         if (!place->unreadable && (place->known || place->locked == PLACE_UNLOCKED))
             return;
     }
@@ -288,8 +288,8 @@ bool lock_file_next_place(const struct lock_file *file, struct lock_place *place
  * but that the lock was released under it; a hold outlives holder and release. */
 bool lock_place_held(const struct lock_place *place, const char *boot_id)
 {
-    const struct lock_record *record = &place->record;
-    bool same_boot = place->known && lock_record_may_be_of(record, boot_id);
+    const struct record *record = &place->record;
+    bool same_boot = place->known && record_may_be_of(record, boot_id);
     if (place->unreadable)
         return true;
     if (same_boot && !deadline_passed(record->hold))
@@ -301,7 +301,7 @@ bool lock_place_held(const struct lock_place *place, const char *boot_id)
 
 struct deadline lock_place_end(const struct lock_place *place)
 {
-    const struct lock_record *record = &place->record;
+    const struct record *record = &place->record;
     bool only_held_on = record->released || (place->locked == PLACE_UNLOCKED && !record->detached);
     return only_held_on || deadline_before(record->expires, record->hold) ? record->hold : record->expires;
 }

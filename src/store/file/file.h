@@ -36,7 +36,7 @@ enum lock_file_use { LOCK_FILE_TO_LOOK, LOCK_FILE_TO_CHANGE, LOCK_FILE_TO_TAKE }
 
 /* Opens it; to take it, it is made where it is not there. LOCK_OK; LOCK_GONE:
  * there is none; LOCK_REFUSED, LOCK_SYSTEM, LOCK_CANT_CREATE with *why set. */
-enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, struct why *why);
+enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, struct errmsg *why);
 
 /* Lets go of all that is locked in it, too. */
 void lock_file_close(struct lock_file *file);
@@ -50,13 +50,13 @@ enum lock_file_standing {
 enum lock_file_standing lock_file_standing(struct lock_file *file);
 
 /* The same as a result: LOCK_OK; LOCK_GONE or LOCK_UNAVAILABLE with *why set. */
-enum lock_result lock_file_verify(struct lock_file *file, struct why *why);
+enum lock_result lock_file_verify(struct lock_file *file, struct errmsg *why);
 
 /* --- the section: who changes records, places or the path is alone in it ---- */
 
 /* LOCK_OK; LOCK_UNAVAILABLE with *why set where somebody stays in it for a
  * second; LOCK_CANCELLED; LOCK_CANT_CREATE where nothing can be locked. */
-enum lock_result lock_file_enter(const struct lock_file *file, struct bound bound, struct why *why);
+enum lock_result lock_file_enter(const struct lock_file *file, struct bound bound, struct errmsg *why);
 void lock_file_leave(const struct lock_file *file);
 
 /* --- locks of holders and waiters ------------------------------------------- */
@@ -94,15 +94,15 @@ struct lock_place {
     bool known;             /* there is a record of it */
     bool over;              /* time was up: the others were not looked at */
     bool unreadable;        /* nobody knows whether there is one, or whether it is locked */
-    struct lock_record record;
+    struct record record;
 };
 
 /* Reads the place's record. False where there is none, a garbled one, or one that
  * cannot be read. */
-bool lock_file_read(const struct lock_file *file, int place, struct lock_record *record);
+bool lock_file_read(const struct lock_file *file, int place, struct record *record);
 
 /* Writes it. LOCK_OK; LOCK_CANT_CREATE, LOCK_INVALID with *why set. */
-enum lock_result lock_file_write(const struct lock_file *file, int place, const struct lock_record *record, struct why *why);
+enum lock_result lock_file_write(const struct lock_file *file, int place, const struct record *record, struct errmsg *why);
 
 /* Goes through the places that may have a holder, from lock_file_places(). Where the
  * bound, or a few seconds, are over, the next place is unreadable, and the last. False

@@ -35,7 +35,7 @@ struct exact_backend {
     struct backend base;
     char path[4096];
     struct lock_file file; /* the one that we hold, or wait for */
-    struct kernel_wait queued;
+    struct blocking_thread queued;
     struct holder holder; /* whom we wait for, when that was last looked at */
     int news_fd;          /* inotify; -1: none */
     int claim_fd;         /* while we hold it; -1: none */
@@ -51,7 +51,7 @@ static struct exact_backend *exact_of(struct backend *backend)
 
 /* --- take ---------------------------------------------------------------- */
 
-static enum lock_result open_exact(struct lock_file *file, struct why *why)
+static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
 {
     file->fd = open(file->path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
     /* flock(1) takes directories too. And in a sticky directory another user's file may be
@@ -60,7 +60,7 @@ static enum lock_result open_exact(struct lock_file *file, struct why *why)
         file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (file->fd >= 0)
         return LOCK_OK;
-    why_set(why, "cannot open the lock file %s: %s", file->path, strerror(errno));
+    errmsg_set(why, "cannot open the lock file %s: %s", file->path, strerror(errno));
     return file_error_result(errno);
 }
 
@@ -72,7 +72,7 @@ static bool find_process(int own_fd, const struct flock_file *file, pid_t pid, s
 {
     struct proc_stat later;
     return pid > 0 && proc_is_ours() && proc_stat_read(pid, process) &&
-           flock_is_held_by(file, pid, pid == getpid() ? own_fd : -1) && proc_stat_read(pid, &later) &&
+           proc_locks_is_held_by(file, pid, pid == getpid() ? own_fd : -1) && proc_stat_read(pid, &later) &&
            later.start == process->start;
 }
 
@@ -101,9 +101,9 @@ static void find_holder(const struct lock_file *file, struct holder *holder)
 {
     struct flock_file open_file;
     struct flock_holder found;
-    flock_file_of(file->fd, &open_file);
+    proc_locks_file_of(file->fd, &open_file);
     *holder = (struct holder){.ahead = -1};
-    if (flock_holders(&open_file, &found, 1) > 0)
+    if (proc_locks_holders(&open_file, &found, 1) > 0)
         fill_holder(holder, file->fd, &open_file, &found);
 }
 
@@ -137,7 +137,7 @@ static int wait_in_kernel(int fd, int64_t operation)
 
 static void let_go(struct exact_backend *backend)
 {
-    (void)kernel_wait_stop(&backend->queued);
+    (void)blocking_thread_stop(&backend->queued);
     if (backend->claim_fd >= 0)
         close(backend->claim_fd);
     backend->claim_fd = -1;
@@ -145,24 +145,24 @@ static void let_go(struct exact_backend *backend)
 }
 
 /* LOCK_HELD with why set, and errno. */
-static enum lock_result try_lock(struct exact_backend *backend, const struct lock_request *request, struct why *why)
+static enum lock_result try_lock(struct exact_backend *backend, const struct lock_request *request, struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
     int error = EWOULDBLOCK;
-    bool over = kernel_wait_is_over(&backend->queued, &error);
+    bool over = blocking_thread_is_over(&backend->queued, &error);
     bool called_off = !over && backend->queued.running && request->last;
-    if (called_off && kernel_wait_stop(&backend->queued))
+    if (called_off && blocking_thread_stop(&backend->queued))
         error = 0;
     else if (!called_off && !over && !backend->queued.running)
         error = lock_now(file, request->mode);
     if (error == 0)
         return LOCK_OK;
-    why_set(why, "cannot lock %s: %s", file->path, strerror(error));
+    errmsg_set(why, "cannot lock %s: %s", file->path, strerror(error));
     return error == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE;
 }
 
 /* LOCK_GONE: the path leads elsewhere; LOCK_UNAVAILABLE: nobody can say where. */
-static enum lock_result try_once(struct exact_backend *backend, const struct lock_request *request, struct why *why)
+static enum lock_result try_once(struct exact_backend *backend, const struct lock_request *request, struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
     enum lock_result result = file->fd >= 0 ? lock_file_verify(file, why) : open_exact(file, why);
@@ -177,7 +177,7 @@ static void refuse(struct exact_backend *backend, const struct lock_request *req
 {
     bool waits = request->waits && !request->last, waited = backend->queued.running;
     if (waits && !waited)
-        (void)kernel_wait_start(&backend->queued, wait_in_kernel, backend->file.fd,
+        (void)blocking_thread_start(&backend->queued, wait_in_kernel, backend->file.fd,
                                 request->mode == MODE_EXCLUSIVE ? LOCK_EX : LOCK_SH);
     if (!waited || request->attended || request->last)
         find_holder(&backend->file, &backend->holder);
@@ -187,7 +187,7 @@ static void refuse(struct exact_backend *backend, const struct lock_request *req
 }
 
 static enum lock_result exact_take(struct backend *base, const struct lock_request *request, struct lease *lease,
-                                   struct holder *holder, struct bound bound, struct why *why)
+                                   struct holder *holder, struct bound bound, struct errmsg *why)
 {
     struct exact_backend *backend = exact_of(base);
     struct deadline before = deadline_now();
@@ -195,7 +195,7 @@ static enum lock_result exact_take(struct backend *base, const struct lock_reque
     (void)bound; /* nothing here waits */
     *holder = (struct holder){.ahead = -1};
     if (request->mode == MODE_SLOTS || request->detached) {
-        why_set(why, "a --lock-file %s", request->detached ? "is held by a process alone" : "has no slots");
+        errmsg_set(why, "a --lock-file %s", request->detached ? "is held by a process alone" : "has no slots");
         return LOCK_INVALID;
     }
     for (int tries = 0; result == LOCK_GONE && tries < TRIES_MOST; tries++) {
@@ -206,7 +206,7 @@ static enum lock_result exact_take(struct backend *base, const struct lock_reque
     }
     if (result == LOCK_OK) {
         lease_begin(lease, request, before, wall_now_us());
-        backend->claim_fd = lock_claim_make(backend->file.fd, request->take_id, request->mode);
+        backend->claim_fd = claim_make(backend->file.fd, request->take_id, request->mode);
     } else if (result == LOCK_HELD)
         refuse(backend, request, holder);
     else if (result != LOCK_GONE)
@@ -221,22 +221,22 @@ static struct call exact_listen(struct backend *base)
     if (!backend->queued.running)
         return call;
     call.fd = backend->queued.over_fd;
-    call.now = kernel_wait_has_ended(&backend->queued);
+    call.now = blocking_thread_has_ended(&backend->queued);
     call.poll_most = look_interval;
     return call;
 }
 
 /* --- check, extend, release ------------------------------------------------ */
 
-static enum lock_result invalid(const char *text, struct why *why)
+static enum lock_result invalid(const char *text, struct errmsg *why)
 {
-    why_set(why, "a --lock-file %s", text);
+    errmsg_set(why, "a --lock-file %s", text);
     return LOCK_INVALID;
 }
 
 /* Opens it to look at what is locked: nothing is made, and who may not read it learns
  * what the kernel tells of it. LOCK_GONE: there is none. */
-static enum lock_result open_to_look(struct lock_file *file, struct why *why)
+static enum lock_result open_to_look(struct lock_file *file, struct errmsg *why)
 {
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     int error = errno;
@@ -244,11 +244,11 @@ static enum lock_result open_to_look(struct lock_file *file, struct why *why)
         file->fd = open(file->path, O_PATH | O_CLOEXEC);
     if (file->fd >= 0)
         return LOCK_OK;
-    why_set(why, "cannot open the lock file %s: %s", file->path, strerror(error));
+    errmsg_set(why, "cannot open the lock file %s: %s", file->path, strerror(error));
     return error == ENOENT ? LOCK_GONE : file_error_result(error);
 }
 
-static enum lock_result check_own(struct exact_backend *backend, struct why *why)
+static enum lock_result check_own(struct exact_backend *backend, struct errmsg *why)
 {
     if (backend->file.fd < 0)
         return invalid("has no record of its owner's token", why);
@@ -257,19 +257,19 @@ static enum lock_result check_own(struct exact_backend *backend, struct why *why
 }
 
 /* When its lease ends is not known. */
-static enum lock_result check_claim(struct exact_backend *backend, struct lease *lease, struct why *why)
+static enum lock_result check_claim(struct exact_backend *backend, struct lease *lease, struct errmsg *why)
 {
     struct lock_file file = {.path = backend->path, .follow = true, .fd = -1};
     enum lock_result result = open_to_look(&file, why);
-    if (result == LOCK_OK && !lock_claim_find(file.fd, lease->take_id, &lease->mode)) {
-        why_set(why, "no process below which this one runs holds the lock file %s", backend->path);
+    if (result == LOCK_OK && !claim_find(file.fd, lease->take_id, &lease->mode)) {
+        errmsg_set(why, "no process below which this one runs holds the lock file %s", backend->path);
         result = LOCK_GONE;
     }
     lock_file_close(&file);
     return result;
 }
 
-static enum lock_result exact_check(struct backend *base, struct lease *lease, struct bound bound, struct why *why)
+static enum lock_result exact_check(struct backend *base, struct lease *lease, struct bound bound, struct errmsg *why)
 {
     struct exact_backend *backend = exact_of(base);
     (void)bound;
@@ -278,7 +278,7 @@ static enum lock_result exact_check(struct backend *base, struct lease *lease, s
 
 /* The deadline is ours alone. */
 static enum lock_result exact_extend(struct backend *base, struct lease *lease, enum extend_how how, struct bound bound,
-                                     struct why *why)
+                                     struct errmsg *why)
 {
     enum lock_result result = check_own(exact_of(base), why);
     (void)bound;
@@ -290,7 +290,7 @@ static enum lock_result exact_extend(struct backend *base, struct lease *lease, 
 
 /* Where the path cannot be looked at, the file stays open for another try: whether
  * the lock was lost is asked then. It ends with the process at the latest. */
-static enum lock_result exact_release(struct backend *base, const struct lease *lease, struct bound bound, struct why *why)
+static enum lock_result exact_release(struct backend *base, const struct lease *lease, struct bound bound, struct errmsg *why)
 {
     struct exact_backend *backend = exact_of(base);
     enum lock_result result = check_own(backend, why);
@@ -303,10 +303,10 @@ static enum lock_result exact_release(struct backend *base, const struct lease *
 /* --- looking ----------------------------------------------------------------- */
 
 static enum lock_result fill_state(struct lock_state *state, const char *key, int own_fd, const struct flock_file *file,
-                                   const struct flock_holder *found, size_t count, struct why *why)
+                                   const struct flock_holder *found, size_t count, struct errmsg *why)
 {
     if (!lock_state_init(state, key, count)) {
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
     state->waiters = -1;
@@ -318,7 +318,7 @@ static enum lock_result fill_state(struct lock_state *state, const char *key, in
 }
 
 static enum lock_result exact_look(struct backend *base, const char *key, struct lock_state *state, struct bound bound,
-                                   struct why *why)
+                                   struct errmsg *why)
 {
     struct lock_file file = {.path = exact_of(base)->path, .follow = true, .fd = -1};
     struct flock_file open_file = {0};
@@ -326,13 +326,13 @@ static enum lock_result exact_look(struct backend *base, const char *key, struct
     size_t count = 0;
     (void)bound;
     if (found == NULL) {
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
     enum lock_result result = open_to_look(&file, why);
     if (result == LOCK_OK) {
-        flock_file_of(file.fd, &open_file);
-        count = flock_holders(&open_file, found, HOLDERS_MOST);
+        proc_locks_file_of(file.fd, &open_file);
+        count = proc_locks_holders(&open_file, found, HOLDERS_MOST);
     }
     if (result == LOCK_OK || result == LOCK_GONE)
         result = fill_state(state, key, exact_of(base)->file.fd, &open_file, found, count, why);
@@ -344,7 +344,7 @@ static enum lock_result exact_look(struct backend *base, const char *key, struct
 /* In /proc/locks there are those alone whose pid is to be seen in our pid namespace,
  * and none of another host. A request that is refused does not pass by one of them;
  * for a moment it keeps others out. */
-static enum lock_result exact_probe(struct backend *base, const char *key, struct lock_state *state, struct why *why)
+static enum lock_result exact_probe(struct backend *base, const char *key, struct lock_state *state, struct errmsg *why)
 {
     struct lock_file file = {.path = exact_of(base)->path, .follow = true, .fd = -1};
     struct flock_holder unseen = {0};
@@ -361,12 +361,12 @@ static enum lock_result exact_probe(struct backend *base, const char *key, struc
         return fill_state(state, key, -1, NULL, &unseen, 1, why);
     if (error == 0)
         return result;
-    why_set(why, "cannot find out whether the lock file %s is locked: %s", file.path, strerror(error));
+    errmsg_set(why, "cannot find out whether the lock file %s is locked: %s", file.path, strerror(error));
     return LOCK_REFUSED;
 }
 
 static enum lock_result exact_force_release(struct backend *base, const char *key, struct lock_state *was, struct bound bound,
-                                            struct why *why)
+                                            struct errmsg *why)
 {
     (void)base, (void)key, (void)was, (void)bound;
     return invalid("is not removed: its lock ends with the process that has it", why);
@@ -374,7 +374,7 @@ static enum lock_result exact_force_release(struct backend *base, const char *ke
 
 static enum lock_result exact_list(struct backend *base, const char *prefix, const char *pattern,
                                    bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
-                                   struct why *why)
+                                   struct errmsg *why)
 {
     (void)base, (void)prefix, (void)pattern, (void)visit, (void)data, (void)bound;
     return invalid("is one lock: there is nothing to list", why);
@@ -390,7 +390,7 @@ static struct news exact_news(struct backend *base)
     return lock_file_news_of(backend->news_fd);
 }
 
-static bool exact_examine(struct backend *base, const struct lock_request *request, struct findings *findings,
+static bool exact_examine(struct backend *base, const struct lock_request *request, struct diagnostics *findings,
                           struct bound bound)
 {
     (void)request, (void)bound;
@@ -406,11 +406,11 @@ static void exact_close(struct backend *base)
     free(backend);
 }
 
-enum lock_result backend_exact_file_open(struct backend **opened, const char *path, struct why *why)
+enum lock_result flock_backend_open(struct backend **opened, const char *path, struct errmsg *why)
 {
     struct exact_backend *backend = calloc(1, sizeof *backend);
     if (backend == NULL) {
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
     if ((size_t)snprintf(backend->path, sizeof backend->path, "%s", path) >= sizeof backend->path) {

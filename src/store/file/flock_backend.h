@@ -9,6 +9,6 @@
  * other. It keeps no record: there is no lease of another process's to be found
  * by its token.
  * LOCK_OK with *backend set; LOCK_SYSTEM, LOCK_INVALID with *why set. */
-enum lock_result backend_exact_file_open(struct backend **opened, const char *path, struct why *why);
+enum lock_result flock_backend_open(struct backend **opened, const char *path, struct errmsg *why);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-void lock_own_let_go(struct file_backend *backend)
+void lease_ops_let_go(struct file_backend *backend)
 {
     file_waiter_stop(&backend->waiter);
     if (backend->place >= 0)
@@ -17,21 +17,21 @@ void lock_own_let_go(struct file_backend *backend)
 /* LOCK_OK with *known telling whether *record is filled in. A record that cannot
  * be read changes nothing: the kernel's lock holds. LOCK_UNAVAILABLE where the file
  * cannot be looked at: that is no loss. */
-static enum lock_result look_at_own(struct file_backend *backend, const struct lease *lease, struct lock_record *record,
-                                    bool *known, struct why *why)
+static enum lock_result look_at_own(struct file_backend *backend, const struct lease *lease, struct record *record,
+                                    bool *known, struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
     (void)lock_file_drain_news(backend->waiter.news_fd);
     *known = lock_file_read(file, backend->place, record);
     bool ours = *known && strcmp(record->take_id, lease->take_id) == 0;
     if (ours && record->released) {
-        why_set(why, "it was released with its own token");
+        errmsg_set(why, "it was released with its own token");
         return LOCK_RELEASED;
     }
     enum lock_result result = lock_file_verify(file, why);
     if (result != LOCK_OK || !*known || ours)
         return result;
-    why_set(why, "the lock file %s is held under another token", file->path);
+    errmsg_set(why, "the lock file %s is held under another token", file->path);
     return LOCK_FOREIGN;
 }
 
@@ -42,14 +42,14 @@ static void adopt(struct lease *lease, struct deadline expires)
     lease_adopt(lease, now, now, deadline_gap(now, expires), expires.boot_ns / NS_PER_MS);
 }
 
-enum lock_result lock_own_check(struct file_backend *backend, struct lease *lease, struct why *why)
+enum lock_result lease_ops_check(struct file_backend *backend, struct lease *lease, struct errmsg *why)
 {
-    struct lock_record record;
+    struct record record;
     bool known;
     enum lock_result result = look_at_own(backend, lease, &record, &known, why);
     /* The place is for others from now on: whoever released it meant that. */
     if (result == LOCK_RELEASED)
-        lock_own_let_go(backend);
+        lease_ops_let_go(backend);
     if (result != LOCK_OK || !known)
         return result;
     adopt(lease, record.expires);
@@ -57,10 +57,10 @@ enum lock_result lock_own_check(struct file_backend *backend, struct lease *leas
 }
 
 /* The kernel's lock has no end of its own: the deadline is that of the record. */
-enum lock_result lock_own_extend(struct file_backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
-                                 struct why *why)
+enum lock_result lease_ops_extend(struct file_backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
+                                 struct errmsg *why)
 {
-    struct lock_record record;
+    struct record record;
     bool known;
     enum lock_result result = lock_file_enter(&backend->file, bound, why);
     if (result != LOCK_OK)
@@ -70,10 +70,10 @@ enum lock_result lock_own_extend(struct file_backend *backend, struct lease *lea
     if (!known)
         record.expires = deadline_plus(now, lease->ttl);
     else if (result == LOCK_OK)
-        result = lock_store_extend(&backend->file, backend->place, &record, lease->ttl, how == EXTEND_EXACTLY, why);
+        result = store_extend(&backend->file, backend->place, &record, lease->ttl, how == EXTEND_EXACTLY, why);
     lock_file_leave(&backend->file);
     if (result == LOCK_RELEASED)
-        lock_own_let_go(backend);
+        lease_ops_let_go(backend);
     if (result == LOCK_OK)
         adopt(lease, record.expires);
     return result;
@@ -81,37 +81,37 @@ enum lock_result lock_own_extend(struct file_backend *backend, struct lease *lea
 
 /* In the section. Whatever becomes of the record, the kernel's lock ends with
  * the file. */
-static void give_back(struct file_backend *backend, const struct lease *lease, struct lock_record *record, bool known,
-                      struct lock_entry *entry, struct bound bound)
+static void give_back(struct file_backend *backend, const struct lease *lease, struct record *record, bool known,
+                      struct shared_entry *entry, struct bound bound)
 {
     struct lock_file *file = &backend->file;
-    struct why ignored = {""};
-    struct lock_survey survey;
-    bool held_on = known && !deadline_passed(lease->hold), wanted = !lock_queue_is_empty(file);
-    lock_survey(file, lock_store_boot_id(&backend->store), "", backend->place, bound, &survey);
+    struct errmsg ignored = {""};
+    struct admission survey;
+    bool held_on = known && !deadline_passed(lease->hold), wanted = !ticket_queue_is_empty(file);
+    lock_survey(file, store_boot_id(&backend->store), "", backend->place, bound, &survey);
     if (!held_on && !wanted && survey.held == 0) {
-        (void)lock_store_remove(file);
+        (void)store_remove(file);
     } else if (known) {
         record->released = true;
         record->hold = lease->hold;
         (void)lock_file_write(file, backend->place, record, &ignored);
     }
     if (!held_on && wanted) /* it is noted whose turn it is */
-        (void)lock_queue_lets(file, entry, &(struct ticket){0}, &survey);
-    lock_entry_released(entry, lease->token, lease->take_id,
-                        known ? lock_record_age(record) : deadline_gap(lease->taken, deadline_now()));
+        (void)ticket_queue_lets(file, entry, &(struct ticket){0}, &survey);
+    shared_entry_released(entry, lease->token, lease->take_id,
+                        known ? record_age(record) : deadline_gap(lease->taken, deadline_now()));
     if (lease->lost)
-        lock_entry_lost(entry);
+        shared_entry_lost(entry);
 }
 
-enum lock_result lock_own_release(struct file_backend *backend, const struct lease *lease, struct bound bound, struct why *why)
+enum lock_result lease_ops_release(struct file_backend *backend, const struct lease *lease, struct bound bound, struct errmsg *why)
 {
-    struct lock_record record;
+    struct record record;
     bool known;
     enum lock_result result = lock_file_enter(&backend->file, bound, why);
     if (result != LOCK_OK)
         return result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
-    struct lock_entry *entry = lock_table_entry(&backend->store.table, lease->key, false);
+    struct shared_entry *entry = shared_table_entry(&backend->store.table, lease->key, false);
     result = look_at_own(backend, lease, &record, &known, why);
     if (result == LOCK_UNAVAILABLE) {
         lock_file_leave(&backend->file);
@@ -120,8 +120,8 @@ enum lock_result lock_own_release(struct file_backend *backend, const struct lea
     if (result == LOCK_OK)
         give_back(backend, lease, &record, known, entry, bound);
     else if (lock_is_lost(result))
-        lock_entry_lost(entry);
-    lock_own_let_go(backend);
+        shared_entry_lost(entry);
+    lease_ops_let_go(backend);
     return result;
 }
 
@@ -141,36 +141,36 @@ static bool is_meant(const struct lock_place *place, const struct lease *lease)
 }
 
 /* What the record says of the lease that it is about. */
-static enum lock_result judge(struct lock_store *store, const struct lock_place *place, struct why *why)
+static enum lock_result judge(struct store *store, const struct lock_place *place, struct errmsg *why)
 {
-    const struct lock_record *record = &place->record;
-    bool same_boot = lock_record_may_be_of(record, lock_store_boot_id(store));
+    const struct record *record = &place->record;
+    bool same_boot = record_may_be_of(record, store_boot_id(store));
     if (record->released) {
-        why_set(why, "it was released already");
+        errmsg_set(why, "it was released already");
         return LOCK_RELEASED;
     }
     if (!same_boot || deadline_passed(record->expires)) {
-        why_set(why, "its lease has ended");
+        errmsg_set(why, "its lease has ended");
         return LOCK_GONE;
     }
     if (place->locked != PLACE_UNLOCKED || record->detached)
         return LOCK_OK;
-    why_set(why, "the process that held it has ended");
+    errmsg_set(why, "the process that held it has ended");
     return LOCK_GONE;
 }
 
 /* The place that is held comes before those that the same token once had; of
  * these the last one taken tells what became of it. */
-static enum lock_result search(struct lock_store *store, const struct lease *lease, struct bound bound,
-                               struct outside *outside, struct why *why)
+static enum lock_result search(struct store *store, const struct lease *lease, struct bound bound,
+                               struct outside *outside, struct errmsg *why)
 {
     struct lock_place place = lock_file_places(bound);
     enum lock_result result = LOCK_GONE;
     while (result != LOCK_OK && lock_file_next_place(&outside->file, &place)) {
-        struct why reason = {""};
+        struct errmsg reason = {""};
         outside->unreadable |= place.unreadable;
         if (!is_meant(&place, lease)) {
-            outside->others |= lock_place_held(&place, lock_store_boot_id(store));
+            outside->others |= lock_place_held(&place, store_boot_id(store));
             continue;
         }
         enum lock_result judged = judge(store, &place, &reason);
@@ -182,31 +182,31 @@ static enum lock_result search(struct lock_store *store, const struct lease *lea
         outside->known = true;
     }
     if (result != LOCK_OK && outside->unreadable) {
-        why_set(why, "cannot read the lock file %s", outside->path);
+        errmsg_set(why, "cannot read the lock file %s", outside->path);
         return LOCK_UNAVAILABLE;
     }
     return result;
 }
 
-static enum lock_result not_found(struct lock_store *store, const struct lease *lease, bool others, struct why *why)
+static enum lock_result not_found(struct store *store, const struct lease *lease, bool others, struct errmsg *why)
 {
-    const struct lock_entry *entry = lock_store_entry(store, lease->key, false);
-    if (lock_entry_was_released(entry, lease->token, lease->take_id)) {
-        why_set(why, "it was released already");
+    const struct shared_entry *entry = store_entry(store, lease->key, false);
+    if (shared_entry_was_released(entry, lease->token, lease->take_id)) {
+        errmsg_set(why, "it was released already");
         return LOCK_RELEASED;
     }
-    why_set(why, others ? "it is held under another token" : "nobody holds it");
+    errmsg_set(why, others ? "it is held under another token" : "nobody holds it");
     return others ? LOCK_FOREIGN : LOCK_GONE;
 }
 
 /* Finds the lease that another process took. LOCK_OK: the file is open, and to
  * change it we are in its section. */
-static enum lock_result find(struct lock_store *store, const struct lease *lease, enum lock_file_use use,
-                             struct bound bound, struct outside *outside, struct why *why)
+static enum lock_result find(struct store *store, const struct lease *lease, enum lock_file_use use,
+                             struct bound bound, struct outside *outside, struct errmsg *why)
 {
     *outside = (struct outside){.file = {.path = outside->path, .fd = -1}};
-    lock_store_path(store, outside->path, lease->key);
-    enum lock_result result = lock_store_open_file(&outside->file, use, bound, why);
+    store_path(store, outside->path, lease->key);
+    enum lock_result result = store_open_file(&outside->file, use, bound, why);
     if (result == LOCK_OK)
         result = search(store, lease, bound, outside, why);
     if (result != LOCK_OK)
@@ -216,7 +216,7 @@ static enum lock_result find(struct lock_store *store, const struct lease *lease
     return result;
 }
 
-static void fill_lease(struct lease *lease, const struct lock_record *record)
+static void fill_lease(struct lease *lease, const struct record *record)
 {
     lease->mode = record->mode;
     lease->slots = record->slots;
@@ -228,7 +228,7 @@ static void fill_lease(struct lease *lease, const struct lock_record *record)
     lease->deadline = deadline_minus(record->expires, lease_drift(lease->ttl));
 }
 
-enum lock_result lock_outside_check(struct lock_store *store, struct lease *lease, struct bound bound, struct why *why)
+enum lock_result lease_ops_outside_check(struct store *store, struct lease *lease, struct bound bound, struct errmsg *why)
 {
     struct outside outside;
     enum lock_result result = find(store, lease, LOCK_FILE_TO_LOOK, bound, &outside, why);
@@ -238,14 +238,14 @@ enum lock_result lock_outside_check(struct lock_store *store, struct lease *leas
     return result;
 }
 
-enum lock_result lock_outside_extend(struct lock_store *store, struct lease *lease, enum extend_how how, struct bound bound,
-                                     struct why *why)
+enum lock_result lease_ops_outside_extend(struct store *store, struct lease *lease, enum extend_how how, struct bound bound,
+                                     struct errmsg *why)
 {
     struct outside outside;
-    struct lock_record *record = &outside.place.record;
+    struct record *record = &outside.place.record;
     enum lock_result result = find(store, lease, LOCK_FILE_TO_CHANGE, bound, &outside, why);
     if (result == LOCK_OK)
-        result = lock_store_extend(&outside.file, outside.place.number, record,
+        result = store_extend(&outside.file, outside.place.number, record,
                                    lease->ttl.ns > 0 ? lease->ttl : record->ttl,
                                    how == EXTEND_EXACTLY, why);
     if (result == LOCK_OK)
@@ -258,31 +258,31 @@ enum lock_result lock_outside_extend(struct lock_store *store, struct lease *lea
  * still is woken by that, and tells a release from a loss. It may be frozen, and
  * those who wait are not to wait for it: the file goes under them, and they start
  * anew. Else it stays for them. */
-static enum lock_result give_up(struct lock_store *store, struct outside *outside, struct lock_record *record,
-                                struct bound bound, struct why *why)
+static enum lock_result give_up(struct store *store, struct outside *outside, struct record *record,
+                                struct bound bound, struct errmsg *why)
 {
     struct lock_file *file = &outside->file;
     record->released = true;
     bool marked = lock_file_write(file, outside->place.number, record, why) == LOCK_OK;
-    bool wanted = !lock_queue_is_empty(file) && outside->place.locked == PLACE_UNLOCKED;
-    bool removed = deadline_passed(record->hold) && !wanted && lock_store_unheld(store, file, outside->place.number, bound) &&
-                   lock_store_remove(file);
+    bool wanted = !ticket_queue_is_empty(file) && outside->place.locked == PLACE_UNLOCKED;
+    bool removed = deadline_passed(record->hold) && !wanted && store_unheld(store, file, outside->place.number, bound) &&
+                   store_remove(file);
     return marked || removed ? LOCK_OK : LOCK_UNAVAILABLE;
 }
 
 /* The caller says of a take of its own how long others are kept out; otherwise it is
  * what the taker asked for. */
-enum lock_result lock_outside_release(struct lock_store *store, const struct lease *lease, struct bound bound, struct why *why)
+enum lock_result lease_ops_outside_release(struct store *store, const struct lease *lease, struct bound bound, struct errmsg *why)
 {
     struct outside outside;
-    struct lock_record *record = &outside.place.record;
+    struct record *record = &outside.place.record;
     enum lock_result result = find(store, lease, LOCK_FILE_TO_CHANGE, bound, &outside, why);
     if (result == LOCK_OK) {
         if (!lease->outside)
             record->hold = deadline_earlier(record->hold, lease->hold);
         result = give_up(store, &outside, record, bound, why);
         if (result == LOCK_OK)
-            lock_entry_released(lock_store_entry(store, lease->key, true), record->token, record->take_id, lock_record_age(record));
+            shared_entry_released(store_entry(store, lease->key, true), record->token, record->take_id, record_age(record));
     }
     lock_file_close(&outside.file);
     return result;

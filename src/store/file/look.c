@@ -18,10 +18,10 @@
 
 static void fill_owner(struct lock_owner *owner, const struct lock_place *place, const char *boot_id)
 {
-    const struct lock_record *record = &place->record;
+    const struct record *record = &place->record;
     if (!place->known)
         return;
-    bool same_boot = lock_record_may_be_of(record, boot_id);
+    bool same_boot = record_may_be_of(record, boot_id);
     text_copy(owner->token, sizeof owner->token, record->token);
     owner->holder = record->holder;
     owner->holder.expires = same_boot;
@@ -41,8 +41,8 @@ static bool is_locked_by_others(const struct lock_file *file)
 {
     struct flock_file open_file;
     struct flock_holder holder;
-    flock_file_of(file->fd, &open_file);
-    return flock_holders(&open_file, &holder, 1) > 0;
+    proc_locks_file_of(file->fd, &open_file);
+    return proc_locks_holders(&open_file, &holder, 1) > 0;
 }
 
 static size_t count_held(const struct lock_file *file, const char *boot_id, struct bound bound, bool *any_locked)
@@ -74,22 +74,22 @@ static void fill_owners(const struct lock_file *file, const char *boot_id, struc
     state->locked = count > 0;
 }
 
-static enum lock_result look_at(struct lock_store *store, const struct lock_file *file, const char *key,
-                                struct lock_state *state, struct bound bound, struct why *why)
+static enum lock_result look_at(struct store *store, const struct lock_file *file, const char *key,
+                                struct lock_state *state, struct bound bound, struct errmsg *why)
 {
-    const char *boot_id = lock_store_boot_id(store);
+    const char *boot_id = store_boot_id(store);
     bool there = file->fd >= 0, any_locked = false;
     size_t held = there ? count_held(file, boot_id, bound, &any_locked) : 0;
     bool others = there && !any_locked && held == 0 && is_locked_by_others(file);
     if (!lock_state_init(state, key, held + others)) {
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
     if (there)
-        state->waiters = lock_queue_count(file, NULL, &(struct ticket){0});
+        state->waiters = ticket_queue_count(file, NULL, &(struct ticket){0});
     if (held > 0)
         fill_owners(file, boot_id, bound, state);
-    lock_entry_read(lock_store_entry(store, key, false), state);
+    shared_entry_read(store_entry(store, key, false), state);
     return LOCK_OK;
 }
 
@@ -105,26 +105,26 @@ static bool has_acquired_lease(const struct lock_file *file, struct bound bound)
 
 /* What an expired --hold-at-least, or a holder that was killed, has left: else it would stay for ever. An empty file is
  * one that is just being taken. */
-static void remove_left(struct lock_store *store, const struct lock_file *seen, const struct lock_state *state)
+static void remove_left(struct store *store, const struct lock_file *seen, const struct lock_state *state)
 {
     struct lock_file file = {.path = seen->path, .fd = -1};
     struct bound bound = {deadline_after(DURATION_MS(100)), -1};
-    struct why ignored = {""};
+    struct errmsg ignored = {""};
     if (seen->fd < 0 || seen->size == 0 || state->locked || state->owner_count > 0 || state->waiters > 0 ||
         has_acquired_lease(seen, bound))
         return;
-    if (lock_store_open_file(&file, LOCK_FILE_TO_CHANGE, bound, &ignored) == LOCK_OK)
-        lock_store_tidy(store, &file, bound);
+    if (store_open_file(&file, LOCK_FILE_TO_CHANGE, bound, &ignored) == LOCK_OK)
+        store_tidy(store, &file, bound);
     lock_file_close(&file);
 }
 
-enum lock_result lock_look(struct lock_store *store, const char *key, struct lock_state *state, struct bound bound,
-                           struct why *why)
+enum lock_result look_read(struct store *store, const char *key, struct lock_state *state, struct bound bound,
+                           struct errmsg *why)
 {
     char path[LOCK_FILE_PATH_SIZE];
     struct lock_file file = {.path = path, .fd = -1};
-    lock_store_path(store, path, key);
-    enum lock_result result = lock_store_open_file(&file, LOCK_FILE_TO_LOOK, bound, why);
+    store_path(store, path, key);
+    enum lock_result result = store_open_file(&file, LOCK_FILE_TO_LOOK, bound, why);
     if (result == LOCK_OK || result == LOCK_GONE)
         result = look_at(store, &file, key, state, bound, why);
     if (result == LOCK_OK)
@@ -135,23 +135,23 @@ enum lock_result lock_look(struct lock_store *store, const char *key, struct loc
 
 /* A process that is frozen in the section is not waited for: what it was about to
  * take it loses. */
-enum lock_result lock_force(struct lock_store *store, const char *key, struct lock_state *was, struct bound bound,
-                            struct why *why)
+enum lock_result look_force(struct store *store, const char *key, struct lock_state *was, struct bound bound,
+                            struct errmsg *why)
 {
     char path[LOCK_FILE_PATH_SIZE];
     struct lock_file file = {.path = path, .fd = -1};
-    lock_store_path(store, path, key);
-    enum lock_result result = lock_store_open_file(&file, LOCK_FILE_TO_CHANGE, bound, why);
+    store_path(store, path, key);
+    enum lock_result result = store_open_file(&file, LOCK_FILE_TO_CHANGE, bound, why);
     bool there = result == LOCK_OK || (result == LOCK_UNAVAILABLE && lock_file_standing(&file) == LOCK_FILE_STANDS);
     if (there || result == LOCK_GONE)
         result = look_at(store, &file, key, was, bound, why);
-    if (there && result == LOCK_OK && !lock_store_remove(&file)) {
-        why_set(why, "cannot remove the lock file %s: %s", path, strerror(errno));
+    if (there && result == LOCK_OK && !store_remove(&file)) {
+        errmsg_set(why, "cannot remove the lock file %s: %s", path, strerror(errno));
         lock_state_free(was);
         result = LOCK_REFUSED;
     }
     if (result == LOCK_OK && was->locked)
-        lock_entry_forced(lock_store_entry(store, key, true));
+        shared_entry_forced(store_entry(store, key, true));
     lock_file_close(&file);
     return result;
 }
@@ -165,12 +165,12 @@ static bool is_name_of(const char *name, const char *key)
     return strcmp(name, right) == 0;
 }
 
-static bool key_in_record(const struct lock_store *store, const char *name, char key[LOCK_KEY_SIZE])
+static bool key_in_record(const struct store *store, const char *name, char key[LOCK_KEY_SIZE])
 {
     char path[LOCK_FILE_PATH_SIZE];
     struct lock_file file = {.path = path, .fd = -1};
     struct lock_place place = lock_file_places((struct bound){DEADLINE_NEVER, -1});
-    struct why ignored = {""};
+    struct errmsg ignored = {""};
     bool found = false;
     snprintf(path, sizeof path, "%s/%s", store->dir.path, name);
     if (lock_file_open(&file, LOCK_FILE_TO_LOOK, &ignored) != LOCK_OK)
@@ -185,7 +185,7 @@ static bool key_in_record(const struct lock_store *store, const char *name, char
 
 /* The key that a file's name stands for. One that was too long for a name is
  * written in the file alone; another that only looks like it is decoded too. */
-static bool key_of(const struct lock_store *store, const char *name, char key[LOCK_KEY_SIZE])
+static bool key_of(const struct store *store, const char *name, char key[LOCK_KEY_SIZE])
 {
     static const char suffix[] = ".lock";
     size_t length = strlen(name), tail = strlen(suffix);
@@ -202,14 +202,14 @@ static bool is_asked_for(const char *key, const char *prefix, const char *patter
     return strncmp(key, prefix, length) == 0 && (pattern == NULL || fnmatch(pattern, key + length, 0) == 0);
 }
 
-static enum lock_result cannot_list(const struct lock_store *store, enum lock_result result, int error, struct why *why)
+static enum lock_result cannot_list(const struct store *store, enum lock_result result, int error, struct errmsg *why)
 {
-    why_set(why, "cannot list the lock directory %s: %s", store->dir.path, strerror(error));
+    errmsg_set(why, "cannot list the lock directory %s: %s", store->dir.path, strerror(error));
     return result;
 }
 
-static enum lock_result read_keys(const struct lock_store *store, DIR *names, const char *prefix, const char *pattern,
-                                  struct key_list *list, struct why *why)
+static enum lock_result read_keys(const struct store *store, DIR *names, const char *prefix, const char *pattern,
+                                  struct key_list *list, struct errmsg *why)
 {
     char key[LOCK_KEY_SIZE];
     for (;;) {
@@ -223,8 +223,8 @@ static enum lock_result read_keys(const struct lock_store *store, DIR *names, co
 }
 
 /* LOCK_OK with *list to be freed. */
-static enum lock_result find_keys(const struct lock_store *store, const char *prefix, const char *pattern,
-                                  struct key_list *list, struct why *why)
+static enum lock_result find_keys(const struct store *store, const char *prefix, const char *pattern,
+                                  struct key_list *list, struct errmsg *why)
 {
     *list = (struct key_list){0};
     int fd = openat(store->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -244,16 +244,16 @@ static enum lock_result find_keys(const struct lock_store *store, const char *pr
     return result;
 }
 
-enum lock_result lock_list(struct lock_store *store, const char *prefix, const char *pattern,
+enum lock_result look_list(struct store *store, const char *prefix, const char *pattern,
                            bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
-                           struct why *why)
+                           struct errmsg *why)
 {
     struct key_list list;
     bool more = true;
     enum lock_result result = find_keys(store, prefix, pattern, &list, why);
     for (size_t i = 0; result == LOCK_OK && more && i < list.count; i++) {
         struct lock_state state;
-        result = lock_look(store, list.keys[i], &state, bound, why);
+        result = look_read(store, list.keys[i], &state, bound, why);
         if (result == LOCK_REFUSED) { /* another user's */
             result = LOCK_OK;
         } else if (result == LOCK_OK) {

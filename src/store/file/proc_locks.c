@@ -59,7 +59,7 @@ static void find_device(uint64_t mount, uint64_t *device)
 }
 
 /* What is not told there is as stat(2) has it. Linux before 5.14 tells no inode. */
-void flock_file_of(int fd, struct flock_file *file)
+void proc_locks_file_of(int fd, struct flock_file *file)
 {
     char path[64], *line = NULL;
     size_t size = 0;
@@ -112,14 +112,14 @@ static size_t holders_in(const char *path, const struct flock_file *file, struct
     return count;
 }
 
-size_t flock_holders(const struct flock_file *file, struct flock_holder *holders, size_t room)
+size_t proc_locks_holders(const struct flock_file *file, struct flock_holder *holders, size_t room)
 {
     return holders_in("/proc/locks", file, holders, room);
 }
 
 /* The same lines, after "lock:", tell of each open file what is locked through
  * it. proc(5), /proc/PID/fdinfo. */
-bool flock_is_held_by(const struct flock_file *file, pid_t pid, int except)
+bool proc_locks_is_held_by(const struct flock_file *file, pid_t pid, int except)
 {
     char path[512];
     struct flock_holder holder;

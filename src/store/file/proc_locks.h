@@ -14,7 +14,7 @@ struct flock_file {
 };
 
 /* Of an open file, also one that was opened with O_PATH alone. */
-void flock_file_of(int fd, struct flock_file *file);
+void proc_locks_file_of(int fd, struct flock_file *file);
 
 struct flock_holder {
     pid_t pid;   /* which called flock(2): it may have ended, and another may have its pid */
@@ -25,10 +25,10 @@ struct flock_holder {
  * may have inherited, but is listed under the process that took it. In another
  * pid namespace than the first, the kernel keeps back those whose pid is not to
  * be seen there. Returns how many stand in `holders`. */
-size_t flock_holders(const struct flock_file *file, struct flock_holder *holders, size_t room);
+size_t proc_locks_holders(const struct flock_file *file, struct flock_holder *holders, size_t room);
 
 /* Whether that process has a lock on this file now, by its open files but `except`
  * (-1: none). False too where we may not look at them. */
-bool flock_is_held_by(const struct flock_file *file, pid_t pid, int except);
+bool proc_locks_is_held_by(const struct flock_file *file, pid_t pid, int except);
 
 #endif

@@ -12,7 +12,7 @@ static const char last_line[] = "end\n";
 
 /* A record and its fields in the form in which they are written. */
 struct raw {
-    struct lock_record record;
+    struct record record;
     char mode[16];
     int64_t fence, ttl, expires, hold, since, pid, start, pid_space, slots, slot, detached, released;
 };
@@ -55,7 +55,7 @@ static struct deadline later(struct deadline from, int64_t ns)
     return ns >= 0 ? deadline_plus(from, (struct duration){ns}) : deadline_minus(from, (struct duration){-ns});
 }
 
-static void to_raw(const struct lock_record *record, struct raw *raw)
+static void to_raw(const struct record *record, struct raw *raw)
 {
     *raw = (struct raw){
         .record = *record,
@@ -76,7 +76,7 @@ static void to_raw(const struct lock_record *record, struct raw *raw)
 }
 
 /* False where it makes no sense. A record of no mode is of an exclusive lock. */
-static bool from_raw(const struct raw *raw, struct lock_record *record)
+static bool from_raw(const struct raw *raw, struct record *record)
 {
     *record = raw->record;
     if (record->token[0] == '\0' || raw->pid > INT32_MAX || raw->slots > INT32_MAX || raw->slot > INT32_MAX ||
@@ -99,9 +99,9 @@ static bool from_raw(const struct raw *raw, struct lock_record *record)
     return true;
 }
 
-void lock_record_fill(struct lock_record *record, const struct lock_request *request, const struct lease *lease)
+void record_fill(struct record *record, const struct lock_request *request, const struct lease *lease)
 {
-    *record = (struct lock_record){
+    *record = (struct record){
         .mode = request->mode,
         .slots = request->slots,
         .slot = lease->slot,
@@ -118,7 +118,7 @@ void lock_record_fill(struct lock_record *record, const struct lock_request *req
     record->holder.since_wall_ms = wall_now_ms();
 }
 
-size_t lock_record_format(const struct lock_record *record, char text[LOCK_RECORD_SIZE])
+size_t record_format(const struct record *record, char text[LOCK_RECORD_SIZE])
 {
     struct raw raw;
     /* Room for the longest is kept: the key, coded, thrice its length. */
@@ -163,7 +163,7 @@ static bool parse_line(struct raw *raw, const char *line, size_t length)
     return true;
 }
 
-bool lock_record_parse(struct lock_record *record, const char *text)
+bool record_parse(struct record *record, const char *text)
 {
     struct raw raw = {.slot = -1};
     memset(record, 0, sizeof *record);
@@ -178,7 +178,7 @@ bool lock_record_parse(struct lock_record *record, const char *text)
     return from_raw(&raw, record);
 }
 
-bool lock_record_is_whole(const char *text)
+bool record_is_whole(const char *text)
 {
     return strstr(text, "\nend\n") != NULL;
 }
@@ -188,7 +188,7 @@ static bool is_of_kernel(const char *boot_id)
     return *boot_id != '\0' && *boot_id != '~';
 }
 
-bool lock_record_may_be_of(const struct lock_record *record, const char *boot_id)
+bool record_may_be_of(const struct record *record, const char *boot_id)
 {
     static const struct duration most = {INT64_C(86400) * LEASE_MOST_DAYS * NS_PER_S};
     const char *of = record->holder.boot_id;

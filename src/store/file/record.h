@@ -10,7 +10,7 @@
 
 #define LOCK_RECORD_SIZE 16384
 
-struct lock_record {
+struct record {
     char key[LOCK_KEY_SIZE];
     char token[TOKEN_SIZE];
     char take_id[TOKEN_SIZE]; /* of lock_request */
@@ -27,22 +27,22 @@ struct lock_record {
 };
 
 /* That of a lock which is taken now. */
-void lock_record_fill(struct lock_record *record, const struct lock_request *request, const struct lease *lease);
+void record_fill(struct record *record, const struct lock_request *request, const struct lease *lease);
 
 /* Writes the record as text. Returns its length, 0 where it does not fit. */
-size_t lock_record_format(const struct lock_record *record, char text[LOCK_RECORD_SIZE]);
+size_t record_format(const struct record *record, char text[LOCK_RECORD_SIZE]);
 
 /* Reads it back. Unknown fields are passed over, for a later version to add,
  * and so is what follows the record. False where it is not a whole one of ours. */
-bool lock_record_parse(struct lock_record *record, const char *text);
+bool record_parse(struct record *record, const char *text);
 
 /* Whether the text has the end of a record. */
-bool lock_record_is_whole(const char *text);
+bool record_is_whole(const char *text);
 
 /* Whether the deadlines in it may be of this boot. A boot whose id could not be
  * read, "", or is a container's own (proc_boot_id()), may be any: else a lock that is held would count as free. But it is
  * none in which the lease would last longer than a lease can: where no boot has an
  * id, a lock is not kept for as long as the host once was up. */
-bool lock_record_may_be_of(const struct lock_record *record, const char *boot_id);
+bool record_may_be_of(const struct record *record, const char *boot_id);
 
 #endif

@@ -40,7 +40,7 @@ enum {
 };
 
 /* Zero is "not yet" in all of it, so that a file of zeros is an empty table. */
-struct lock_entry {
+struct shared_entry {
     _Atomic uint64_t key; /* the hash of the lock's key; 0: a free place */
     _Atomic int64_t used; /* wall clock, ms */
     _Atomic int64_t takes, conflicts, timeouts, losses, waited_ms, held_ms;
@@ -57,9 +57,9 @@ struct table_map {
     _Atomic uint64_t magic; /* 0: just made */
     _Atomic int64_t fence;
     uint64_t reserved[30];
-    struct lock_entry entries[ENTRIES];
+    struct shared_entry entries[ENTRIES];
 };
-_Static_assert(sizeof(struct lock_entry) == 256 && sizeof(struct table_map) == 256UL * (ENTRIES + 1),
+_Static_assert(sizeof(struct shared_entry) == 256 && sizeof(struct table_map) == 256UL * (ENTRIES + 1),
                "the format of the table must not change unseen");
 
 static const uint64_t magic = UINT64_C(0x31656C6261746B64); /* "dktable1" */
@@ -74,7 +74,7 @@ uint64_t text_hash(const char *text)
 
 /* --- the file ------------------------------------------------------------ */
 
-static bool is_whole(const struct lock_table *table)
+static bool is_whole(const struct shared_table *table)
 {
     struct stat status;
     return table->map != NULL && fstat(table->fd, &status) == 0 && status.st_size >= (off_t)sizeof *table->map;
@@ -114,7 +114,7 @@ static bool is_table(struct table_map *map, bool make)
 
 /* One that was cut short under us is an empty table again, in the same place. Sets
  * errno. */
-static enum lock_result restore(const struct lock_table *table)
+static enum lock_result restore(const struct shared_table *table)
 {
     if (!make_whole(table->fd, true))
         return file_error_result(errno);
@@ -123,7 +123,7 @@ static enum lock_result restore(const struct lock_table *table)
 }
 
 /* Sets errno. LOCK_GONE: it is no table. */
-static enum lock_result try_open(struct lock_table *table, const struct lock_dir *dir, bool make, struct stat *status)
+static enum lock_result try_open(struct shared_table *table, const struct lock_dir *dir, bool make, struct stat *status)
 {
     int fd = lock_dir_open_own(dir, "table", make);
     if (fd < 0)
@@ -139,7 +139,7 @@ static enum lock_result try_open(struct lock_table *table, const struct lock_dir
     }
     if (is_table(table->map, make))
         return LOCK_OK;
-    lock_table_close(table);
+    shared_table_close(table);
     errno = EINVAL;
     return LOCK_GONE;
 }
@@ -153,7 +153,7 @@ static void remove_other(const struct lock_dir *dir, const struct stat *bad)
         (void)unlinkat(dir->fd, name, 0);
 }
 
-enum lock_result lock_table_open(struct lock_table *table, const struct lock_dir *dir, bool make, struct why *why)
+enum lock_result shared_table_open(struct shared_table *table, const struct lock_dir *dir, bool make, struct errmsg *why)
 {
     struct stat status = {0};
     enum lock_result result;
@@ -162,7 +162,7 @@ enum lock_result lock_table_open(struct lock_table *table, const struct lock_dir
     if (table->map != NULL && table->writable) {
         result = restore(table);
     } else {
-        lock_table_close(table);
+        shared_table_close(table);
         table->writable = make;
         result = try_open(table, dir, make, &status);
     }
@@ -172,11 +172,11 @@ enum lock_result lock_table_open(struct lock_table *table, const struct lock_dir
     }
     if (result == LOCK_OK)
         return LOCK_OK;
-    why_set(why, "cannot keep the fence in %s: %s", dir->path, strerror(errno));
+    errmsg_set(why, "cannot keep the fence in %s: %s", dir->path, strerror(errno));
     return result == LOCK_GONE ? LOCK_CANT_CREATE : result;
 }
 
-void lock_table_close(struct lock_table *table)
+void shared_table_close(struct shared_table *table)
 {
     if (table->map != NULL) {
         munmap(table->map, sizeof *table->map);
@@ -187,7 +187,7 @@ void lock_table_close(struct lock_table *table)
 
 /* --- fence and entries --------------------------------------------------- */
 
-enum lock_result lock_table_next_fence(const struct lock_table *table, int64_t *fence, struct why *why)
+enum lock_result shared_table_next_fence(const struct shared_table *table, int64_t *fence, struct errmsg *why)
 {
     int64_t last = atomic_load(&table->map->fence), now = wall_now_us();
     do
@@ -195,18 +195,18 @@ enum lock_result lock_table_next_fence(const struct lock_table *table, int64_t *
     while (last < INT64_MAX && !atomic_compare_exchange_weak(&table->map->fence, &last, *fence));
     if (last < INT64_MAX)
         return LOCK_OK;
-    why_set(why, "the fence in the lock directory is at the end of what can be counted");
+    errmsg_set(why, "the fence in the lock directory is at the end of what can be counted");
     return LOCK_CANT_CREATE;
 }
 
 /* The place with this key, else the one to be given to it: a free one, or the
  * one that was used the longest time ago. */
-static struct lock_entry *find(struct table_map *map, uint64_t key, bool *there)
+static struct shared_entry *find(struct table_map *map, uint64_t key, bool *there)
 {
-    struct lock_entry *oldest = NULL;
+    struct shared_entry *oldest = NULL;
     *there = true;
     for (size_t i = 0; i < WINDOW; i++) {
-        struct lock_entry *entry = &map->entries[(key + i) % ENTRIES];
+        struct shared_entry *entry = &map->entries[(key + i) % ENTRIES];
         uint64_t found = atomic_load(&entry->key);
         if (found == key)
             return entry;
@@ -218,7 +218,7 @@ static struct lock_entry *find(struct table_map *map, uint64_t key, bool *there)
     return oldest;
 }
 
-static void clear(struct lock_entry *entry)
+static void clear(struct shared_entry *entry)
 {
     _Atomic int64_t *numbers[] = {&entry->takes,     &entry->conflicts, &entry->timeouts,         &entry->losses,
                                   &entry->waited_ms, &entry->held_ms,   &entry->released_wall_ms, &entry->fence};
@@ -231,14 +231,14 @@ static void clear(struct lock_entry *entry)
         atomic_store(&entry->released[i].token, 0);
 }
 
-struct lock_entry *lock_table_entry(const struct lock_table *table, const char *key, bool make)
+struct shared_entry *shared_table_entry(const struct shared_table *table, const char *key, bool make)
 {
     uint64_t hash = text_hash(key);
     bool there = false;
     if (!is_whole(table))
         return NULL;
     for (int tries = 0; tries < WINDOW; tries++) {
-        struct lock_entry *entry = find(table->map, hash, &there);
+        struct shared_entry *entry = find(table->map, hash, &there);
         uint64_t old = atomic_load(&entry->key);
         if (there || !make)
             return there ? entry : NULL;
@@ -258,7 +258,7 @@ static void add_ms(_Atomic int64_t *sum, struct duration more)
     atomic_fetch_add(sum, more.ns / NS_PER_MS);
 }
 
-static void store_owner(struct lock_entry *entry, const char *token)
+static void store_owner(struct shared_entry *entry, const char *token)
 {
     uint64_t words[OWNER_WORDS] = {0};
     if (strlen(token) < sizeof words)
@@ -268,7 +268,7 @@ static void store_owner(struct lock_entry *entry, const char *token)
 }
 
 /* A token that was used before is held anew. */
-void lock_entry_taken(struct lock_entry *entry, const char *token, int64_t fence, struct duration waited)
+void shared_entry_taken(struct shared_entry *entry, const char *token, int64_t fence, struct duration waited)
 {
     if (entry == NULL)
         return;
@@ -284,7 +284,7 @@ void lock_entry_taken(struct lock_entry *entry, const char *token, int64_t fence
             atomic_store(&entry->released[i].token, 0);
 }
 
-void lock_entry_refused(struct lock_entry *entry, bool had_waited, struct duration waited)
+void shared_entry_refused(struct shared_entry *entry, bool had_waited, struct duration waited)
 {
     if (entry == NULL)
         return;
@@ -293,13 +293,13 @@ void lock_entry_refused(struct lock_entry *entry, bool had_waited, struct durati
     add_ms(&entry->waited_ms, waited);
 }
 
-void lock_entry_lost(struct lock_entry *entry)
+void shared_entry_lost(struct shared_entry *entry)
 {
     if (entry != NULL)
         atomic_fetch_add(&entry->losses, 1);
 }
 
-void lock_entry_released(struct lock_entry *entry, const char *token, const char *take_id, struct duration held)
+void shared_entry_released(struct shared_entry *entry, const char *token, const char *take_id, struct duration held)
 {
     if (entry == NULL)
         return;
@@ -312,13 +312,13 @@ void lock_entry_released(struct lock_entry *entry, const char *token, const char
     store_owner(entry, token);
 }
 
-void lock_entry_forced(struct lock_entry *entry)
+void shared_entry_forced(struct shared_entry *entry)
 {
     if (entry != NULL)
         atomic_store(&entry->released_wall_ms, wall_now_ms());
 }
 
-bool lock_entry_was_released(const struct lock_entry *entry, const char *token, const char *take_id)
+bool shared_entry_was_released(const struct shared_entry *entry, const char *token, const char *take_id)
 {
     uint64_t token_hash = text_hash(token), take_hash = text_hash(take_id);
     for (size_t i = 0; entry != NULL && i < RELEASED_KEPT; i++)
@@ -328,12 +328,12 @@ bool lock_entry_was_released(const struct lock_entry *entry, const char *token, 
     return false;
 }
 
-uint64_t lock_entry_turn(const struct lock_entry *entry)
+uint64_t shared_entry_turn(const struct shared_entry *entry)
 {
     return entry != NULL ? atomic_load(&entry->turn) : 0;
 }
 
-bool lock_entry_set_turn(struct lock_entry *entry, uint64_t from, uint64_t to)
+bool shared_entry_set_turn(struct shared_entry *entry, uint64_t from, uint64_t to)
 {
     if (entry == NULL || !atomic_compare_exchange_strong(&entry->turn, &from, to))
         return false;
@@ -341,7 +341,7 @@ bool lock_entry_set_turn(struct lock_entry *entry, uint64_t from, uint64_t to)
     return true;
 }
 
-void lock_entry_read(const struct lock_entry *entry, struct lock_state *state)
+void shared_entry_read(const struct shared_entry *entry, struct lock_state *state)
 {
     uint64_t owner[OWNER_WORDS + 1] = {0};
     if (entry == NULL)

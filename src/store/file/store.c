@@ -9,35 +9,35 @@
 
 enum { TRIES_MOST = 100 };
 
-void lock_store_close(struct lock_store *store)
+void store_close(struct store *store)
 {
-    lock_table_close(&store->table);
+    shared_table_close(&store->table);
     lock_dir_close(&store->dir);
 }
 
-void lock_store_path(const struct lock_store *store, char path[LOCK_FILE_PATH_SIZE], const char *key)
+void store_path(const struct store *store, char path[LOCK_FILE_PATH_SIZE], const char *key)
 {
     char name[LOCK_FILE_NAME_SIZE];
     lock_file_name(name, key);
     snprintf(path, LOCK_FILE_PATH_SIZE, "%s/%s", store->dir.path, name);
 }
 
-const char *lock_store_boot_id(struct lock_store *store)
+const char *store_boot_id(struct store *store)
 {
     if (store->boot_id[0] == '\0')
         proc_boot_id(store->boot_id, sizeof store->boot_id);
     return store->boot_id;
 }
 
-struct lock_entry *lock_store_entry(struct lock_store *store, const char *key, bool make)
+struct shared_entry *store_entry(struct store *store, const char *key, bool make)
 {
-    struct why ignored = {""};
-    if (lock_table_open(&store->table, &store->dir, make, &ignored) != LOCK_OK)
+    struct errmsg ignored = {""};
+    if (shared_table_open(&store->table, &store->dir, make, &ignored) != LOCK_OK)
         return NULL;
-    return lock_table_entry(&store->table, key, make);
+    return shared_table_entry(&store->table, key, make);
 }
 
-enum lock_result lock_store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound, struct why *why)
+enum lock_result store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound, struct errmsg *why)
 {
     for (int tries = 0; tries < TRIES_MOST; tries++) {
         enum lock_result result = lock_file_open(file, use, why);
@@ -49,18 +49,18 @@ enum lock_result lock_store_open_file(struct lock_file *file, enum lock_file_use
             return result;
         lock_file_close(file); /* it has just been removed */
     }
-    why_set(why, "the lock file %s is removed as fast as it is opened", file->path);
+    errmsg_set(why, "the lock file %s is removed as fast as it is opened", file->path);
     return LOCK_UNAVAILABLE;
 }
 
-bool lock_store_unheld(struct lock_store *store, const struct lock_file *file, int own, struct bound bound)
+bool store_unheld(struct store *store, const struct lock_file *file, int own, struct bound bound)
 {
-    struct lock_survey survey;
-    lock_survey(file, lock_store_boot_id(store), "", own, bound, &survey);
+    struct admission survey;
+    lock_survey(file, store_boot_id(store), "", own, bound, &survey);
     return survey.held == 0;
 }
 
-bool lock_store_remove(struct lock_file *file)
+bool store_remove(struct lock_file *file)
 {
     enum lock_file_standing standing = lock_file_standing(file);
     if (standing != LOCK_FILE_STANDS)
@@ -69,15 +69,15 @@ bool lock_store_remove(struct lock_file *file)
 }
 
 /* flock(1) may have it. Others may have written records behind its end as we knew it. */
-void lock_store_tidy(struct lock_store *store, struct lock_file *file, struct bound bound)
+void store_tidy(struct store *store, struct lock_file *file, struct bound bound)
 {
-    if (lock_file_standing(file) == LOCK_FILE_STANDS && lock_queue_is_empty(file) && lock_store_unheld(store, file, -1, bound) &&
+    if (lock_file_standing(file) == LOCK_FILE_STANDS && ticket_queue_is_empty(file) && store_unheld(store, file, -1, bound) &&
         lock_file_flock(file, MODE_EXCLUSIVE))
-        (void)lock_store_remove(file);
+        (void)store_remove(file);
 }
 
-enum lock_result lock_store_extend(const struct lock_file *file, int place, struct lock_record *record, struct duration ttl,
-                                   bool may_shorten, struct why *why)
+enum lock_result store_extend(const struct lock_file *file, int place, struct record *record, struct duration ttl,
+                                   bool may_shorten, struct errmsg *why)
 {
     struct deadline expires = deadline_after(ttl);
     if (!may_shorten && !deadline_before(record->expires, expires))
@@ -86,7 +86,7 @@ enum lock_result lock_store_extend(const struct lock_file *file, int place, stru
     return lock_file_write(file, place, record, why) == LOCK_OK ? LOCK_OK : LOCK_UNAVAILABLE;
 }
 
-struct duration lock_record_age(const struct lock_record *record)
+struct duration record_age(const struct record *record)
 {
     int64_t ms = wall_now_ms() - record->holder.since_wall_ms;
     return DURATION_MS(ms > 0 ? ms : 0);

@@ -9,45 +9,45 @@
 
 #define LOCK_FILE_PATH_SIZE (sizeof((struct lock_dir *)0)->path + LOCK_FILE_NAME_SIZE)
 
-struct lock_store {
+struct store {
     struct lock_dir dir;
-    struct lock_table table;
+    struct shared_table table;
     char boot_id[sizeof((struct holder *)0)->boot_id]; /* "": not read yet */
 };
 
-void lock_store_close(struct lock_store *store);
+void store_close(struct store *store);
 
-void lock_store_path(const struct lock_store *store, char path[LOCK_FILE_PATH_SIZE], const char *key);
+void store_path(const struct store *store, char path[LOCK_FILE_PATH_SIZE], const char *key);
 
 /* To which the deadlines belong that are written now. */
-const char *lock_store_boot_id(struct lock_store *store);
+const char *store_boot_id(struct store *store);
 
 /* What is remembered of the lock; with `make` also from now on. NULL: nothing. */
-struct lock_entry *lock_store_entry(struct lock_store *store, const char *key, bool make);
+struct shared_entry *store_entry(struct store *store, const char *key, bool make);
 
 /* Opens a lock's file that is there, to look at it, or to change it: then in its
  * section. Results of lock_file_open() and lock_file_enter(); in any case the
  * file may be open. */
-enum lock_result lock_store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound, struct why *why);
+enum lock_result store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound, struct errmsg *why);
 
 /* In the section: nobody but the place `own` (-1: none) holds the lock. */
-bool lock_store_unheld(struct lock_store *store, const struct lock_file *file, int own, struct bound bound);
+bool store_unheld(struct store *store, const struct lock_file *file, int own, struct bound bound);
 
 /* In the section: removes the file, if the path still leads to it. False with errno
  * where the directory cannot be written to any more: then the file stays behind,
  * and the next holder takes it over. */
-bool lock_store_remove(struct lock_file *file);
+bool store_remove(struct lock_file *file);
 
 /* In the section: removes the file, if nobody holds, waits for or has locked the lock. */
-void lock_store_tidy(struct lock_store *store, struct lock_file *file, struct bound bound);
+void store_tidy(struct store *store, struct lock_file *file, struct bound bound);
 
 /* In the section: the record's deadline becomes `ttl` from now, sooner than it was
  * only if that may be. LOCK_OK; LOCK_UNAVAILABLE where that cannot be written: it
  * stands as it was. */
-enum lock_result lock_store_extend(const struct lock_file *file, int place, struct lock_record *record, struct duration ttl,
-                                   bool may_shorten, struct why *why);
+enum lock_result store_extend(const struct lock_file *file, int place, struct record *record, struct duration ttl,
+                                   bool may_shorten, struct errmsg *why);
 
 /* How long ago the lock was taken. */
-struct duration lock_record_age(const struct lock_record *record);
+struct duration record_age(const struct record *record);
 
 #endif

@@ -118,17 +118,17 @@ static uint32_t now_ms(void)
     return ((uint32_t)((deadline_now().boot_ns - proc_boot_offset()) / NS_PER_MS) & MS_MASK) | 1;
 }
 
-static struct turn read_turn(const struct lock_entry *entry, uint64_t *word)
+static struct turn read_turn(const struct shared_entry *entry, uint64_t *word)
 {
-    *word = lock_entry_turn(entry);
+    *word = shared_entry_turn(entry);
     uint32_t low = (uint32_t)*word;
     return (struct turn){(int64_t)(*word >> 32), (low & MS_MASK) == 0, low > MS_MASK, low & MS_MASK};
 }
 
 /* False where another has written it since. */
-static bool write_turn(struct lock_entry *entry, uint64_t word, int64_t number, bool room, uint32_t ms)
+static bool write_turn(struct shared_entry *entry, uint64_t word, int64_t number, bool room, uint32_t ms)
 {
-    return lock_entry_set_turn(entry, word, (uint64_t)number << 32 | (room ? UINT64_C(1) << 31 : 0) | ms);
+    return shared_entry_set_turn(entry, word, (uint64_t)number << 32 | (room ? UINT64_C(1) << 31 : 0) | ms);
 }
 
 /* The lowest number that counts. */
@@ -142,14 +142,14 @@ static struct duration since(const struct turn *known)
     return (struct duration){(int64_t)((now_ms() - known->ms) & MS_MASK) * NS_PER_MS};
 }
 
-bool lock_queue_passed_over(const struct lock_entry *entry, const struct ticket *own)
+bool ticket_queue_passed_over(const struct shared_entry *entry, const struct ticket *own)
 {
     uint64_t word;
     struct turn known = read_turn(entry, &word);
     return own->number < floor_of(&known);
 }
 
-void lock_queue_alive(struct lock_entry *entry, const struct ticket *own)
+void ticket_queue_alive(struct shared_entry *entry, const struct ticket *own)
 {
     uint64_t word;
     struct turn known = read_turn(entry, &word);
@@ -162,7 +162,7 @@ static struct duration turn_of(int place)
     return turns[place < TURNS ? place : TURNS - 1];
 }
 
-struct deadline lock_queue_turn_end(const struct lock_file *file, const struct lock_entry *entry, const struct ticket *own)
+struct deadline ticket_queue_turn_end(const struct lock_file *file, const struct shared_entry *entry, const struct ticket *own)
 {
     uint64_t word;
     struct turn known = read_turn(entry, &word);
@@ -184,8 +184,8 @@ static bool goes_along(const struct turn *known, const struct ticket *head, cons
     return known->room && (head->mode == MODE_EXCLUSIVE || same_kind);
 }
 
-bool lock_queue_lets(const struct lock_file *file, struct lock_entry *entry, const struct ticket *own,
-                     const struct lock_survey *survey)
+bool ticket_queue_lets(const struct lock_file *file, struct shared_entry *entry, const struct ticket *own,
+                     const struct admission *survey)
 {
     struct ticket head = {0}, next;
     uint64_t word;
@@ -194,7 +194,7 @@ bool lock_queue_lets(const struct lock_file *file, struct lock_entry *entry, con
     int place = 0;
     for (; find_first(file, from, to, &next); place++, from = next.number + 1) {
         if (place == 0) {
-            bool room = lock_survey_has_room(survey, next.mode, next.slots);
+            bool room = admission_has_room(survey, next.mode, next.slots);
             head = next;
             if (known.lost || known.number != head.number || known.room != room) {
                 (void)write_turn(entry, word, head.number, room, now_ms());
@@ -213,29 +213,29 @@ bool lock_queue_lets(const struct lock_file *file, struct lock_entry *entry, con
 /* --- joining and leaving --------------------------------------------------- */
 
 /* Numbers begin anew with each queue. */
-static int64_t next_number(const struct lock_file *file, struct lock_entry *entry)
+static int64_t next_number(const struct lock_file *file, struct shared_entry *entry)
 {
     uint64_t word;
     struct turn known = read_turn(entry, &word);
     struct ticket any;
     if (!find(file, 0, NUMBERS, &any)) {
-        (void)lock_entry_set_turn(entry, word, 0);
+        (void)shared_entry_set_turn(entry, word, 0);
         return 1;
     }
     int64_t last = highest(file, any.number);
     return (last > known.number ? last : known.number) + 1;
 }
 
-void lock_queue_join(const struct lock_file *file, struct lock_entry *entry, const struct lock_request *request,
+void ticket_queue_join(const struct lock_file *file, struct shared_entry *entry, const struct lock_request *request,
                      struct ticket *own)
 {
     enum { TRIES_MOST = 1000 };
     *own = (struct ticket){.number = next_number(file, entry), .mode = request->mode, .slots = request->slots};
     for (int tries = 0; tries < TRIES_MOST && own->number < NUMBERS; tries++, own->number++) {
         if (lock_ticket(file, own)) {
-            if (!lock_queue_passed_over(entry, own))
+            if (!ticket_queue_passed_over(entry, own))
                 return;
-            lock_queue_leave(file, own);
+            ticket_queue_leave(file, own);
             own->number = next_number(file, entry) - 1;
         } else if (errno != EAGAIN && errno != EACCES) {
             break;
@@ -244,7 +244,7 @@ void lock_queue_join(const struct lock_file *file, struct lock_entry *entry, con
     own->number = 0;
 }
 
-void lock_queue_leave(const struct lock_file *file, struct ticket *own)
+void ticket_queue_leave(const struct lock_file *file, struct ticket *own)
 {
     (void)lock_file_set(file, F_UNLCK, LOCK_FILE_QUEUE, 0);
     own->number = 0;
@@ -252,7 +252,7 @@ void lock_queue_leave(const struct lock_file *file, struct ticket *own)
 
 /* --- looking --------------------------------------------------------------- */
 
-bool lock_queue_before(const struct lock_file *file, const struct lock_entry *entry, const struct ticket *own,
+bool ticket_queue_before(const struct lock_file *file, const struct shared_entry *entry, const struct ticket *own,
                        struct ticket *before)
 {
     uint64_t word;
@@ -260,7 +260,7 @@ bool lock_queue_before(const struct lock_file *file, const struct lock_entry *en
     return find_last(file, floor_of(&known), own->number, before);
 }
 
-int lock_queue_await(int fd, int64_t number)
+int ticket_queue_await(int fd, int64_t number)
 {
     struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = LOCK_FILE_QUEUE + number * BLOCK, .l_len = 1};
     if (fcntl(fd, F_OFD_SETLKW, &lock) != 0)
@@ -270,7 +270,7 @@ int lock_queue_await(int fd, int64_t number)
     return 0;
 }
 
-bool lock_queue_is_empty(const struct lock_file *file)
+bool ticket_queue_is_empty(const struct lock_file *file)
 {
     struct ticket any;
     return !find(file, 0, NUMBERS, &any);
@@ -286,7 +286,7 @@ static int count(const struct lock_file *file, int64_t from, int64_t to)
     return sum;
 }
 
-int lock_queue_count(const struct lock_file *file, const struct lock_entry *entry, const struct ticket *own)
+int ticket_queue_count(const struct lock_file *file, const struct shared_entry *entry, const struct ticket *own)
 {
     uint64_t word;
     struct turn known = read_turn(entry, &word);

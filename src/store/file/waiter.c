@@ -33,7 +33,7 @@ static struct call uncalled(const char *cannot)
 
 void file_waiter_stop(struct file_waiter *waiter)
 {
-    (void)kernel_wait_stop(&waiter->behind);
+    (void)blocking_thread_stop(&waiter->behind);
     waiter->hears = false;
     waiter->rings = 0;
     waiter->ticket.number = 0;
@@ -47,37 +47,37 @@ static void hear(struct file_waiter *waiter, const struct lock_file *file)
     waiter->hears = waiter->news_fd >= 0;
 }
 
-void file_waiter_ask(struct file_waiter *waiter, struct lock_file *file, struct lock_entry *entry,
+void file_waiter_ask(struct file_waiter *waiter, struct lock_file *file, struct shared_entry *entry,
                      const struct lock_request *request)
 {
     struct ticket before;
     /* What is known of turns is about the file that stands. */
     if (waiter->ticket.number == 0 || lock_file_standing(file) != LOCK_FILE_STANDS)
         return;
-    if (lock_queue_passed_over(entry, &waiter->ticket)) {
-        (void)kernel_wait_stop(&waiter->behind);
-        lock_queue_leave(file, &waiter->ticket);
-        lock_queue_join(file, entry, request, &waiter->ticket);
+    if (ticket_queue_passed_over(entry, &waiter->ticket)) {
+        (void)blocking_thread_stop(&waiter->behind);
+        ticket_queue_leave(file, &waiter->ticket);
+        ticket_queue_join(file, entry, request, &waiter->ticket);
     }
     /* The head hears from before it asks: then it need not ask twice. */
-    if (!waiter->behind.running && !lock_queue_before(file, entry, &waiter->ticket, &before))
+    if (!waiter->behind.running && !ticket_queue_before(file, entry, &waiter->ticket, &before))
         hear(waiter, file);
 }
 
-static struct call wait_behind(struct file_waiter *waiter, const struct lock_file *file, const struct lock_entry *entry,
+static struct call wait_behind(struct file_waiter *waiter, const struct lock_file *file, const struct shared_entry *entry,
                                const struct ticket *before)
 {
     struct ticket other;
     if (!waiter->behind.running || waiter->behind_number != before->number) {
-        (void)kernel_wait_stop(&waiter->behind);
+        (void)blocking_thread_stop(&waiter->behind);
         waiter->behind_number = before->number;
-        if (!kernel_wait_start(&waiter->behind, lock_queue_await, file->fd, before->number))
+        if (!blocking_thread_start(&waiter->behind, ticket_queue_await, file->fd, before->number))
             return uncalled("a thread that waits cannot be started");
     }
     struct call call = {.fd = waiter->behind.over_fd, .by = DEADLINE_NEVER, .poll_most = poll_behind};
-    if (!lock_queue_before(file, entry, before, &other))
+    if (!ticket_queue_before(file, entry, before, &other))
         call.poll_most = poll_near;
-    struct deadline turn_end = lock_queue_turn_end(file, entry, &waiter->ticket);
+    struct deadline turn_end = ticket_queue_turn_end(file, entry, &waiter->ticket);
     if (!deadline_passed(turn_end))
         call.by = turn_end;
     return call;
@@ -86,7 +86,7 @@ static struct call wait_behind(struct file_waiter *waiter, const struct lock_fil
 static struct call wait_for_news(struct file_waiter *waiter, const struct lock_file *file, struct deadline ends)
 {
     bool heard = waiter->hears;
-    (void)kernel_wait_stop(&waiter->behind);
+    (void)blocking_thread_stop(&waiter->behind);
     hear(waiter, file);
     struct call call = {.fd = waiter->news_fd, .now = !heard, .by = ends, .poll_most = poll_near};
     if (!waiter->hears) {
@@ -98,28 +98,28 @@ static struct call wait_for_news(struct file_waiter *waiter, const struct lock_f
     return call;
 }
 
-bool file_waiter_wait(struct file_waiter *waiter, const struct lock_file *file, struct lock_entry *entry,
+bool file_waiter_wait(struct file_waiter *waiter, const struct lock_file *file, struct shared_entry *entry,
                       const struct lock_request *request, struct deadline ends)
 {
     struct ticket before;
     if (waiter->ticket.number == 0)
-        lock_queue_join(file, entry, request, &waiter->ticket);
+        ticket_queue_join(file, entry, request, &waiter->ticket);
     if (waiter->ticket.number == 0) {
         waiter->call = uncalled("the file takes no locks of those who wait");
         return false;
     }
-    bool behind = lock_queue_before(file, entry, &waiter->ticket, &before);
+    bool behind = ticket_queue_before(file, entry, &waiter->ticket, &before);
     if (!behind)
-        lock_queue_alive(entry, &waiter->ticket);
+        ticket_queue_alive(entry, &waiter->ticket);
     waiter->call = behind ? wait_behind(waiter, file, entry, &before) : wait_for_news(waiter, file, ends);
     return !behind;
 }
 
 void file_waiter_wait_aside(struct file_waiter *waiter, const struct lock_file *file, struct deadline ends)
 {
-    (void)kernel_wait_stop(&waiter->behind);
+    (void)blocking_thread_stop(&waiter->behind);
     if (waiter->ticket.number > 0)
-        lock_queue_leave(file, &waiter->ticket);
+        ticket_queue_leave(file, &waiter->ticket);
     waiter->call = wait_for_news(waiter, file, ends);
 }
 
@@ -129,7 +129,7 @@ struct call file_waiter_listen(struct file_waiter *waiter)
     int error;
     waiter->call.now = false; /* what it calls for comes next */
     if (waiter->behind.running) {
-        if (kernel_wait_is_over(&waiter->behind, &error)) {
+        if (blocking_thread_is_over(&waiter->behind, &error)) {
             waiter->call = uncalled(NULL);
             call.now = error == 0;
         }

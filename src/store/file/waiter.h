@@ -10,19 +10,19 @@ struct file_waiter {
     int news_fd; /* inotify; -1: none */
     bool hears;  /* it tells of the file that is waited for */
     struct ticket ticket;
-    struct kernel_wait behind; /* waits for the one before us to leave */
+    struct blocking_thread behind; /* waits for the one before us to leave */
     int64_t behind_number;     /* that is this one */
     int rings;                 /* how often it was asked since the file was closed by somebody; 0: that is over */
     struct call call;          /* the next answer, but for what has come since */
 };
 
 /* Before the lock is asked for again: who has lost its turn stands at the end. */
-void file_waiter_ask(struct file_waiter *waiter, struct lock_file *file, struct lock_entry *entry,
+void file_waiter_ask(struct file_waiter *waiter, struct lock_file *file, struct shared_entry *entry,
                      const struct lock_request *request);
 
 /* The request was refused: finds its place in the queue, and sees to it that it is
  * woken. `ends`: when the lock may be free. Returns whether it is the head. */
-bool file_waiter_wait(struct file_waiter *waiter, const struct lock_file *file, struct lock_entry *entry,
+bool file_waiter_wait(struct file_waiter *waiter, const struct lock_file *file, struct shared_entry *entry,
                       const struct lock_request *request, struct deadline ends);
 
 /* The request was refused since its own owner token holds the lock, though there is
@@ -32,7 +32,7 @@ void file_waiter_wait_aside(struct file_waiter *waiter, const struct lock_file *
 /* As listen() of struct backend. */
 struct call file_waiter_listen(struct file_waiter *waiter);
 
-/* Waits no more in this file; the ticket goes with the file, or lock_queue_leave(). */
+/* Waits no more in this file; the ticket goes with the file, or ticket_queue_leave(). */
 void file_waiter_stop(struct file_waiter *waiter);
 
 #endif

@@ -103,7 +103,7 @@ static bool lost_there(const struct quorum_member *member)
 }
 
 /* It is not needed for the answer that is waited for. Connect, take, raise. */
-static struct duration judge_join(const void *data, const struct crew *crew)
+static struct duration judge_join(const void *data, const struct fanout *crew)
 {
     const struct quorum *quorum = data;
     (void)crew;
@@ -151,12 +151,12 @@ static void forget_lost(struct quorum *quorum)
     }
 }
 
-static enum lock_result ask_lease(struct quorum *quorum, crew_ask *ask, struct lease *lease, struct bound bound,
-                                  struct why *why)
+static enum lock_result ask_lease(struct quorum *quorum, fanout_ask *ask, struct lease *lease, struct bound bound,
+                                  struct errmsg *why)
 {
-    struct crew crew;
-    if (crew_open(&crew, quorum->count, quorum) != LOCK_OK) {
-        why_set(why, "no descriptors to ask the servers with");
+    struct fanout crew;
+    if (fanout_open(&crew, quorum->count, quorum) != LOCK_OK) {
+        errmsg_set(why, "no descriptors to ask the servers with");
         return LOCK_SYSTEM;
     }
     prepare(quorum, lease);
@@ -172,19 +172,19 @@ static enum lock_result ask_lease(struct quorum *quorum, crew_ask *ask, struct l
         result = quorum_verdict(quorum, may_hold, cancelled, why);
         plan_join(quorum);
     }
-    crew_close(&crew);
+    fanout_close(&crew);
     if (result == LOCK_OK)
         take_in(quorum, lease);
     return result;
 }
 
-static enum lock_result quorum_check(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+static enum lock_result quorum_check(struct backend *backend, struct lease *lease, struct bound bound, struct errmsg *why)
 {
     return ask_lease(quorum_of(backend), ask_check, lease, bound, why);
 }
 
 static enum lock_result quorum_extend(struct backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
-                                      struct why *why)
+                                      struct errmsg *why)
 {
     quorum_of(backend)->how = how;
     return ask_lease(quorum_of(backend), ask_extend, lease, bound, why);
@@ -199,7 +199,7 @@ static enum lock_result release_own(struct quorum *quorum, struct quorum_member 
     if (!quorum_grants(quorum, member) && member->store->uncertain)
         quorum_owe(quorum, member);
     enum lock_result result = LOCK_GONE;
-    why_set(&member->why, "%s: it did not have it", member->url);
+    errmsg_set(&member->why, "%s: it did not have it", member->url);
     if (quorum_owes(quorum, member))
         result = quorum_settle(quorum, member, bound);
     if (!quorum_grants(quorum, member))
@@ -223,10 +223,10 @@ static bool not_released(const struct quorum *quorum, const struct quorum_member
     return member->standing != MEMBER_RELEASED;
 }
 
-static struct duration judge_release(const void *data, const struct crew *crew)
+static struct duration judge_release(const void *data, const struct fanout *crew)
 {
     const struct quorum *quorum = data;
-    struct quorum_count count = quorum_count_crew(quorum, crew);
+    struct quorum_count count = quorum_count_fanout(quorum, crew);
     struct duration most = DURATION_ZERO;
     if (count.ok < quorum->need && count.lost <= quorum->count - quorum->need)
         return CREW_WAITS;
@@ -255,7 +255,7 @@ static void prepare_release(struct quorum *quorum, const struct lease *lease)
 }
 
 static enum lock_result quorum_release(struct backend *backend, const struct lease *lease, struct bound bound,
-                                       struct why *why)
+                                       struct errmsg *why)
 {
     struct quorum *quorum = quorum_of(backend);
     bool cancelled = false;
@@ -331,7 +331,7 @@ static void quorum_close(struct backend *backend)
 
 static const char blank[] = " \t\r\n\v\f";
 
-bool backend_quorum_is_meant(const char *urls)
+bool quorum_backend_is_meant(const char *urls)
 {
     urls += strspn(urls, blank);
     urls += strcspn(urls, blank);
@@ -369,12 +369,12 @@ static bool next_word(const char **at, char *word, size_t size)
 
 /* Parsed once more by each member's own backend; here, to compare them. */
 static enum lock_result add_member(struct quorum *quorum, struct redis_url urls[QUORUM_MOST], const char *text,
-                                   const struct redis_settings *settings, enum redis_fault *fault, struct why *why)
+                                   const struct redis_settings *settings, enum redis_fault *fault, struct errmsg *why)
 {
     int number = quorum->count;
     char place[48];
     if (number == QUORUM_MOST) {
-        why_set(why, "more than %d servers; three or five are enough", QUORUM_MOST);
+        errmsg_set(why, "more than %d servers; three or five are enough", QUORUM_MOST);
         return LOCK_INVALID;
     }
     snprintf(place, sizeof place, "URL %d", number + 1);
@@ -382,14 +382,14 @@ static enum lock_result add_member(struct quorum *quorum, struct redis_url urls[
     enum lock_result result = redis_url_parse(&urls[number], text, why) ? LOCK_OK : LOCK_INVALID;
     for (int i = 0; result == LOCK_OK && i < number; i++) {
         if (is_same_server(&urls[i], &urls[number])) {
-            why_set(why, "%s is the server of URL %d again, and would count twice", urls[number].shown, i + 1);
+            errmsg_set(why, "%s is the server of URL %d again, and would count twice", urls[number].shown, i + 1);
             result = LOCK_INVALID;
         }
     }
     if (result == LOCK_OK)
-        result = backend_redis_open(&member->store, text, settings, fault, why);
+        result = redis_backend_open(&member->store, text, settings, fault, why);
     if (result != LOCK_OK) {
-        why_prefix(why, place);
+        errmsg_prefix(why, place);
         return result;
     }
     snprintf(member->url, sizeof member->url, "%s", urls[number].shown);
@@ -398,22 +398,22 @@ static enum lock_result add_member(struct quorum *quorum, struct redis_url urls[
 }
 
 static enum lock_result add_members(struct quorum *quorum, const char *texts, const struct redis_settings *settings,
-                                    enum redis_fault *fault, struct why *why)
+                                    enum redis_fault *fault, struct errmsg *why)
 {
     struct redis_url *urls = calloc(QUORUM_MOST, sizeof *urls);
     enum lock_result result = urls != NULL ? LOCK_OK : LOCK_SYSTEM;
     char text[REDIS_PASSWORD_SIZE + 4096];
     if (urls == NULL)
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
     while (result == LOCK_OK && next_word(&texts, text, sizeof text))
         result = add_member(quorum, urls, text, settings, fault, why);
     if (result == LOCK_OK)
         *fault = REDIS_FAULT_URL;
     if (result == LOCK_OK && *texts != '\0') {
-        why_set(why, "URL %d is too long", quorum->count + 1);
+        errmsg_set(why, "URL %d is too long", quorum->count + 1);
         result = LOCK_INVALID;
     } else if (result == LOCK_OK && quorum->count < QUORUM_LEAST) {
-        why_set(why, "%d servers are no quorum, since the loss of either would end it; one, three or five are",
+        errmsg_set(why, "%d servers are no quorum, since the loss of either would end it; one, three or five are",
                 quorum->count);
         result = LOCK_INVALID;
     }
@@ -424,12 +424,12 @@ static enum lock_result add_members(struct quorum *quorum, const char *texts, co
     return result;
 }
 
-enum lock_result backend_quorum_open(struct backend **backend, const char *urls, const struct redis_settings *settings,
-                                     enum redis_fault *fault, struct why *why)
+enum lock_result quorum_backend_open(struct backend **backend, const char *urls, const struct redis_settings *settings,
+                                     enum redis_fault *fault, struct errmsg *why)
 {
     struct quorum *quorum = calloc(1, sizeof *quorum);
     if (quorum == NULL) {
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
     *fault = REDIS_FAULT_URL;

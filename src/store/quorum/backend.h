@@ -16,11 +16,11 @@
 #include <stdbool.h>
 
 /* Whether this value of --redis names several servers. */
-bool backend_quorum_is_meant(const char *urls);
+bool quorum_backend_is_meant(const char *urls);
 
 /* Opens the backend for the servers of `urls`, with white space between them,
- * which are not yet connected. As backend_redis_open(). */
-enum lock_result backend_quorum_open(struct backend **backend, const char *urls, const struct redis_settings *settings,
-                                     enum redis_fault *fault, struct why *why);
+ * which are not yet connected. As redis_backend_open(). */
+enum lock_result quorum_backend_open(struct backend **backend, const char *urls, const struct redis_settings *settings,
+                                     enum redis_fault *fault, struct errmsg *why);
 
 #endif

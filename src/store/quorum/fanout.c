@@ -3,7 +3,7 @@
  *   member i, its backend    the thread that asks it, while it lives; the caller
  *                            before the round and after it.
  *   done, result, cut, decided  under the mutex while a round is on.
- *   the rest of struct crew  written by the caller before it starts a thread.
+ *   the rest of struct fanout  written by the caller before it starts a thread.
  *   cut_fd                   set under the mutex; disarmed by the caller when no
  *                            round is on. Every wait of a member is over once it
  *                            is readable, or the caller's own cancel descriptor.
@@ -35,7 +35,7 @@
 #include <unistd.h>
 
 /* Under the mutex. */
-static bool all_done(const struct crew *crew)
+static bool all_done(const struct fanout *crew)
 {
     for (int i = 0; i < crew->count; i++)
         if (crew->workers[i].wanted && !crew->workers[i].done)
@@ -44,7 +44,7 @@ static bool all_done(const struct crew *crew)
 }
 
 /* Under the mutex. */
-static void cut_by(struct crew *crew, struct duration more)
+static void cut_by(struct fanout *crew, struct duration more)
 {
     struct deadline cut = deadline_after(more);
     if (more.ns == CREW_WAITS.ns || !deadline_before(cut, crew->cut))
@@ -56,9 +56,9 @@ static void cut_by(struct crew *crew, struct duration more)
     (void)timerfd_settime(crew->cut_fd, 0, &time, NULL);
 }
 
-static void end_with(struct crew_worker *worker, enum lock_result result)
+static void end_with(struct fanout_worker *worker, enum lock_result result)
 {
-    struct crew *crew = worker->crew;
+    struct fanout *crew = worker->crew;
     pthread_mutex_lock(&crew->mutex);
     worker->result = result;
     worker->done = true;
@@ -69,16 +69,16 @@ static void end_with(struct crew_worker *worker, enum lock_result result)
 
 static void *work(void *data)
 {
-    struct crew_worker *worker = data;
-    const struct crew *crew = worker->crew;
+    struct fanout_worker *worker = data;
+    const struct fanout *crew = worker->crew;
     end_with(worker, crew->ask(crew->data, worker->number, crew->bound));
     return NULL;
 }
 
-enum lock_result crew_open(struct crew *crew, int count, void *data)
+enum lock_result fanout_open(struct fanout *crew, int count, void *data)
 {
     struct epoll_event event = {.events = EPOLLIN};
-    *crew = (struct crew){.count = count, .data = data};
+    *crew = (struct fanout){.count = count, .data = data};
     crew->cut_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC);
     crew->cancel_fd = epoll_create1(EPOLL_CLOEXEC);
     if (crew->cut_fd < 0 || crew->cancel_fd < 0 || epoll_ctl(crew->cancel_fd, EPOLL_CTL_ADD, crew->cut_fd, &event) != 0) {
@@ -92,18 +92,18 @@ enum lock_result crew_open(struct crew *crew, int count, void *data)
     }
     pthread_mutex_init(&crew->mutex, NULL); /* glibc: never fails with these attributes */
     for (int i = 0; i < count; i++)
-        crew->workers[i] = (struct crew_worker){.crew = crew, .number = i};
+        crew->workers[i] = (struct fanout_worker){.crew = crew, .number = i};
     return LOCK_OK;
 }
 
-void crew_want(struct crew *crew, int number)
+void fanout_want(struct fanout *crew, int number)
 {
     crew->workers[number].wanted = true;
 }
 
-static struct crew_worker *last_wanted(struct crew *crew)
+static struct fanout_worker *last_wanted(struct fanout *crew)
 {
-    struct crew_worker *last = NULL;
+    struct fanout_worker *last = NULL;
     for (int i = 0; i < crew->count; i++)
         if (crew->workers[i].wanted)
             last = &crew->workers[i];
@@ -116,10 +116,10 @@ static bool is_readable(int fd)
     return fd >= 0 && poll(&poll_fd, 1, 0) > 0;
 }
 
-bool crew_run(struct crew *crew, crew_ask *ask, crew_judge *judge, struct bound bound)
+bool fanout_run(struct fanout *crew, fanout_ask *ask, fanout_judge *judge, struct bound bound)
 {
     struct epoll_event event = {.events = EPOLLIN};
-    struct crew_worker *own = last_wanted(crew);
+    struct fanout_worker *own = last_wanted(crew);
     if (own == NULL)
         return is_readable(bound.cancel_fd);
     if (bound.cancel_fd >= 0)
@@ -133,22 +133,22 @@ bool crew_run(struct crew *crew, crew_ask *ask, crew_judge *judge, struct bound 
     pthread_mutex_lock(&crew->mutex);
     cut_by(crew, judge(crew->data, crew));
     pthread_mutex_unlock(&crew->mutex);
-    for (struct crew_worker *worker = crew->workers; worker < own; worker++)
+    for (struct fanout_worker *worker = crew->workers; worker < own; worker++)
         worker->started = worker->wanted && thread_start(&worker->thread, work, worker) == 0;
     (void)work(own);
-    for (struct crew_worker *worker = crew->workers; worker < own; worker++)
+    for (struct fanout_worker *worker = crew->workers; worker < own; worker++)
         if (worker->wanted && !worker->started)
             (void)work(worker);
-    for (const struct crew_worker *worker = crew->workers; worker < own; worker++)
+    for (const struct fanout_worker *worker = crew->workers; worker < own; worker++)
         if (worker->started)
             pthread_join(worker->thread, NULL);
-    for (struct crew_worker *worker = crew->workers; worker <= own; worker++)
+    for (struct fanout_worker *worker = crew->workers; worker <= own; worker++)
         worker->wanted = false;
     (void)timerfd_settime(crew->cut_fd, 0, &(struct itimerspec){{0, 0}, {0, 0}}, NULL);
     return is_readable(bound.cancel_fd);
 }
 
-void crew_close(struct crew *crew)
+void fanout_close(struct fanout *crew)
 {
     pthread_mutex_destroy(&crew->mutex);
     close(crew->cut_fd);

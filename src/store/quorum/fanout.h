@@ -12,19 +12,19 @@
 
 enum { CREW_MOST = 15 };
 
-struct crew;
+struct fanout;
 
 /* Asks the server of this number. Runs in its thread. */
-typedef enum lock_result crew_ask(void *data, int number, struct bound bound);
+typedef enum lock_result fanout_ask(void *data, int number, struct bound bound);
 
 /* How much longer to wait for those that have not answered. Called each time when
  * one has, by whoever it is, with the crew's mutex held. */
-typedef struct duration crew_judge(const void *data, const struct crew *crew);
+typedef struct duration fanout_judge(const void *data, const struct fanout *crew);
 
 #define CREW_WAITS ((struct duration){INT64_MAX})
 
-struct crew_worker {
-    struct crew *crew;
+struct fanout_worker {
+    struct fanout *crew;
     int number;
     pthread_t thread;
     bool started; /* a thread of its own */
@@ -33,31 +33,31 @@ struct crew_worker {
     enum lock_result result; /* where done */
 };
 
-struct crew {
+struct fanout {
     int count;
     int cut_fd;    /* a timerfd: from then on what is not done is not waited for */
     int cancel_fd; /* to all who wait: an epoll(7) of cut_fd and of the caller's own */
     void *data;    /* for ask and judge */
     pthread_mutex_t mutex;
-    crew_ask *ask; /* of the round */
-    crew_judge *judge;
+    fanout_ask *ask; /* of the round */
+    fanout_judge *judge;
     struct bound bound;
     struct deadline cut;
     struct deadline decided; /* when the judge has set the first cut */
-    struct crew_worker workers[CREW_MOST];
+    struct fanout_worker workers[CREW_MOST];
 };
 
 /* Starts nothing yet. LOCK_OK; LOCK_SYSTEM with errno set: no descriptors. */
-enum lock_result crew_open(struct crew *crew, int count, void *data);
+enum lock_result fanout_open(struct fanout *crew, int count, void *data);
 
 /* Who is asked in the next round. */
-void crew_want(struct crew *crew, int number);
+void fanout_want(struct fanout *crew, int number);
 
 /* Asks all that are wanted, the last of them in the caller's thread, and waits
  * for them as long as `judge` says, cut by the bound. Then each has a result:
  * LOCK_CANCELLED for those cut short. Returns whether the bound's own cancel descriptor is readable. */
-bool crew_run(struct crew *crew, crew_ask *ask, crew_judge *judge, struct bound bound);
+bool fanout_run(struct fanout *crew, fanout_ask *ask, fanout_judge *judge, struct bound bound);
 
-void crew_close(struct crew *crew);
+void fanout_close(struct fanout *crew);
 
 #endif

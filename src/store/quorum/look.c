@@ -27,10 +27,10 @@ static enum lock_result ask_look(void *data, int number, struct bound bound)
                          : store->look(store, look->key, state, bound, &member->why);
 }
 
-static struct duration judge_look(const void *data, const struct crew *crew)
+static struct duration judge_look(const void *data, const struct fanout *crew)
 {
     const struct look *look = data;
-    struct quorum_count count = quorum_count_crew(look->quorum, crew);
+    struct quorum_count count = quorum_count_fanout(look->quorum, crew);
     if (look->removes) /* of the slow ones, too */
         return count.ok >= look->quorum->need ? DURATION_S(1) : CREW_WAITS;
     return quorum_judge(look->quorum, crew);
@@ -102,19 +102,19 @@ static void merge_history(struct lock_state *to, const struct lock_state *from)
     counts->held_ms = larger(counts->held_ms, from->counts.held_ms);
 }
 
-static void say_part(const struct quorum *quorum, const struct owner_count *owner, const char *means, struct why *why)
+static void say_part(const struct quorum *quorum, const struct owner_count *owner, const char *means, struct errmsg *why)
 {
     char who[400] = "another client";
     if (owner->best != NULL && owner->best->holder.known) {
         const struct holder *holder = &owner->best->holder;
         snprintf(who, sizeof who, "%s@%s, pid %ld", holder->user, holder->host, (long)holder->pid);
     }
-    why_set(why, "on %d of %d servers it stands for %s, which %s", owner->count, quorum->count, who, means);
+    errmsg_set(why, "on %d of %d servers it stands for %s, which %s", owner->count, quorum->count, who, means);
 }
 
 /* Of one who has too few servers: LOCK_OK where it is no lock, whatever those say
  * that do not answer. Else nobody knows, and it is not to be taken for free. */
-static enum lock_result judge_part(struct quorum *quorum, const struct owner_count *owner, struct why *why)
+static enum lock_result judge_part(struct quorum *quorum, const struct owner_count *owner, struct errmsg *why)
 {
     int unknown = quorum->count - quorum_count_all(quorum).ok;
     if (owner->count + unknown >= quorum->need) {
@@ -129,14 +129,14 @@ static enum lock_result judge_part(struct quorum *quorum, const struct owner_cou
 }
 
 /* Those who hold it on `least` servers; in a list, who may hold it, too. */
-static enum lock_result merge(const struct look *look, int least, struct lock_state *to, struct why *why)
+static enum lock_result merge(const struct look *look, int least, struct lock_state *to, struct errmsg *why)
 {
     struct quorum *quorum = look->quorum;
     size_t room = 0;
     for (int i = 0; i < quorum->count; i++)
         room += look->states[i].owner_count;
     if (!lock_state_init(to, look->key, room)) {
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
     to->owner_count = 0;
@@ -176,19 +176,19 @@ static bool has_answered(const struct quorum *quorum, const struct quorum_member
 enum look_for { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
 
 static enum lock_result run_look(struct backend *backend, const char *key, enum look_for what, struct lock_state *state,
-                                 struct bound bound, struct why *why)
+                                 struct bound bound, struct errmsg *why)
 {
     struct quorum *quorum = quorum_of(backend);
     struct look *look = calloc(1, sizeof *look);
-    struct crew crew;
-    if (look == NULL || crew_open(&crew, quorum->count, look) != LOCK_OK) {
-        why_set(why, "no memory or no descriptors to ask the servers with");
+    struct fanout crew;
+    if (look == NULL || fanout_open(&crew, quorum->count, look) != LOCK_OK) {
+        errmsg_set(why, "no memory or no descriptors to ask the servers with");
         free(look);
         return LOCK_SYSTEM;
     }
     *look = (struct look){.quorum = quorum, .key = key, .removes = what == LOOK_REMOVE, .lists = what == LOOK_LIST};
     bool cancelled = quorum_round(quorum, &crew, ask_look, judge_look, bound, look->lists ? has_answered : NULL);
-    crew_close(&crew);
+    fanout_close(&crew);
     for (int i = 0; i < quorum->count; i++)
         if (quorum->members[i].result != LOCK_OK)
             look->states[i] = (struct lock_state){0};
@@ -203,13 +203,13 @@ static enum lock_result run_look(struct backend *backend, const char *key, enum 
 }
 
 enum lock_result quorum_look(struct backend *backend, const char *key, struct lock_state *state, struct bound bound,
-                             struct why *why)
+                             struct errmsg *why)
 {
     return run_look(backend, key, LOOK_AT, state, bound, why);
 }
 
 enum lock_result quorum_force_release(struct backend *backend, const char *key, struct lock_state *was, struct bound bound,
-                                      struct why *why)
+                                      struct errmsg *why)
 {
     return run_look(backend, key, LOOK_REMOVE, was, bound, why);
 }
@@ -244,20 +244,20 @@ static enum lock_result ask_list(void *data, int number, struct bound bound)
         member->store->list(member->store, search->prefix, search->pattern, copy_key, found, bound, &member->why);
     if (!found->short_of_memory)
         return result;
-    why_set(&member->why, "out of memory");
+    errmsg_set(&member->why, "out of memory");
     return LOCK_SYSTEM;
 }
 
-static struct duration judge_list(const void *data, const struct crew *crew)
+static struct duration judge_list(const void *data, const struct fanout *crew)
 {
     const struct search *search = data;
-    return quorum_count_crew(search->quorum, crew).ok >= search->quorum->need ? DURATION_S(1) : CREW_WAITS;
+    return quorum_count_fanout(search->quorum, crew).ok >= search->quorum->need ? DURATION_S(1) : CREW_WAITS;
 }
 
 /* Of all that a server has named; who holds it is asked anew. */
 static enum lock_result visit_all(struct backend *backend, const struct key_list *all,
                                   bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
-                                  struct why *why)
+                                  struct errmsg *why)
 {
     bool more = true;
     for (size_t i = 0; more && i < all->count; i++) {
@@ -285,21 +285,21 @@ static bool join_lists(const struct quorum *quorum, const struct search *search,
 
 enum lock_result quorum_list(struct backend *backend, const char *prefix, const char *pattern,
                              bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
-                             struct why *why)
+                             struct errmsg *why)
 {
     struct quorum *quorum = quorum_of(backend);
     struct search search = {.quorum = quorum, .prefix = prefix, .pattern = pattern};
     struct key_list all = {0};
-    struct crew crew;
-    if (crew_open(&crew, quorum->count, &search) != LOCK_OK) {
-        why_set(why, "no descriptors to ask the servers with");
+    struct fanout crew;
+    if (fanout_open(&crew, quorum->count, &search) != LOCK_OK) {
+        errmsg_set(why, "no descriptors to ask the servers with");
         return LOCK_SYSTEM;
     }
     bool cancelled = quorum_round(quorum, &crew, ask_list, judge_list, bound, NULL);
-    crew_close(&crew);
+    fanout_close(&crew);
     enum lock_result result = quorum_answer(quorum, cancelled, why);
     if (result == LOCK_OK && !join_lists(quorum, &search, &all)) {
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
         result = LOCK_SYSTEM;
     }
     if (result == LOCK_OK)
@@ -314,7 +314,7 @@ enum lock_result quorum_list(struct backend *backend, const char *prefix, const 
 
 /* One after the other, for rows in their order. What is wrong with a minority is
  * no more than a warning. */
-bool quorum_examine(struct backend *backend, const struct lock_request *request, struct findings *findings, struct bound bound)
+bool quorum_examine(struct backend *backend, const struct lock_request *request, struct diagnostics *findings, struct bound bound)
 {
     const struct quorum *quorum = quorum_of(backend);
     size_t from[QUORUM_MOST + 1];
@@ -323,18 +323,18 @@ bool quorum_examine(struct backend *backend, const struct lock_request *request,
         struct backend *store = quorum->members[i].store;
         from[i] = findings->count;
         bool fit = store->examine(store, request, findings, bound);
-        good += fit && !findings_failed(findings, from[i]);
+        good += fit && !diagnostics_failed(findings, from[i]);
     }
     from[quorum->count] = findings->count;
-    findings_section(findings, "quorum", NULL);
+    diagnostics_section(findings, "quorum", NULL);
     if (good < quorum->need) {
-        findings_fail(findings, FINDING_UNTRUSTED, "majority", "what is said of the servers above",
+        diagnostics_fail(findings, FINDING_UNTRUSTED, "majority", "what is said of the servers above",
                       "%d of %d servers can be trusted; %d are needed", good, quorum->count, quorum->need);
         return false;
     }
     for (int i = 0; i < quorum->count; i++)
-        findings_excuse(findings, from[i], from[i + 1]);
-    findings_add(findings, good < quorum->count ? FINDING_WARN : FINDING_OK, "majority", "what is said of the servers above",
+        diagnostics_excuse(findings, from[i], from[i + 1]);
+    diagnostics_add(findings, good < quorum->count ? FINDING_WARN : FINDING_OK, "majority", "what is said of the servers above",
                  "%d of %d servers can be trusted; %d are needed", good, quorum->count, quorum->need);
     return true;
 }

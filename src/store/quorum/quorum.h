@@ -24,7 +24,7 @@ struct quorum_member {
     struct backend *store;
     char url[sizeof ((struct redis_url *)0)->shown]; /* as it is shown */
     enum lock_result result; /* of the last round that asked it */
-    struct why why;          /* of the result */
+    struct errmsg why;          /* of the result */
     struct holder holder;    /* if it is LOCK_HELD */
     enum member_standing standing;
     struct lease lease;      /* as this server has it; deadline 0: it does not */
@@ -49,7 +49,7 @@ struct quorum {
     bool has_others;              /* of the round: where one fails, another may do */
     int splits;                   /* how often in a row it was refused since nobody has one */
     struct deadline again;        /* when to ask next for a lock that is held */
-    struct why note, warning;     /* what base.note and base.warning point to */
+    struct errmsg note, warning;     /* what base.note and base.warning point to */
     unsigned noted;               /* which members the note is about, bit by bit */
     struct duration join_pause;   /* until those that do not have the lock are asked again; 0: all have it */
     int lacking;                  /* how many these were last */
@@ -73,13 +73,13 @@ struct quorum_count {
 
 /* During the crew's round. One that is not asked has nothing of ours, or was released
  * before. */
-struct quorum_count quorum_count_crew(const struct quorum *quorum, const struct crew *crew);
+struct quorum_count quorum_count_fanout(const struct quorum *quorum, const struct fanout *crew);
 
 /* By the last results of all members. */
 struct quorum_count quorum_count_all(const struct quorum *quorum);
 
 /* LOCK_OK if a majority has done what the last round asked; otherwise, with *why set, why not. */
-enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, struct why *why);
+enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, struct errmsg *why);
 
 typedef bool quorum_wanted(const struct quorum *quorum, const struct quorum_member *member);
 
@@ -87,14 +87,14 @@ typedef bool quorum_wanted(const struct quorum *quorum, const struct quorum_memb
  * `may_have` it, before their standing changes by it. With *why set: LOCK_OK;
  * LOCK_GONE, LOCK_FOREIGN or LOCK_RELEASED if those that have not lost it are no
  * majority; otherwise why nobody knows. */
-enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_have, bool cancelled, struct why *why);
+enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_have, bool cancelled, struct errmsg *why);
 
 /* Whether our take has the lock there. */
 bool quorum_grants(const struct quorum *quorum, const struct quorum_member *member);
 
 /* Where too few answer: LOCK_REFUSED, LOCK_INVALID or LOCK_SYSTEM where there
  * would be no majority if all others came back; else LOCK_UNAVAILABLE. */
-enum lock_result quorum_failure(const struct quorum *quorum, struct why *why);
+enum lock_result quorum_failure(const struct quorum *quorum, struct errmsg *why);
 
 /* Of what so many servers have (a deadline, a fence): what a majority has no less
  * of, or as many as there are; sorts them. */
@@ -111,16 +111,16 @@ void quorum_note_left(struct quorum *quorum);
 
 /* The judge for a question that may take its time: the slow ones are given a
  * while once there is a verdict. */
-struct duration quorum_judge(const void *data, const struct crew *crew);
+struct duration quorum_judge(const void *data, const struct fanout *crew);
 
 /* Asks those that are wanted (NULL: all) and keeps their results; the others
  * keep theirs. Returns whether the caller was cancelled. */
-bool quorum_round(struct quorum *quorum, struct crew *crew, crew_ask *ask, crew_judge *judge, struct bound bound,
+bool quorum_round(struct quorum *quorum, struct fanout *crew, fanout_ask *ask, fanout_judge *judge, struct bound bound,
                   quorum_wanted *wanted);
 
 /* A round of its own. LOCK_OK; LOCK_SYSTEM with *why set: nobody was asked. */
-enum lock_result quorum_ask(struct quorum *quorum, crew_ask *ask, crew_judge *judge, struct bound bound,
-                            quorum_wanted *wanted, bool *cancelled, struct why *why);
+enum lock_result quorum_ask(struct quorum *quorum, fanout_ask *ask, fanout_judge *judge, struct bound bound,
+                            quorum_wanted *wanted, bool *cancelled, struct errmsg *why);
 
 /* How much longer the slow ones may take: as long as the others have taken since
  * `start`, within these. */
@@ -131,6 +131,6 @@ struct duration quorum_grace(struct deadline start, struct duration least, struc
 struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct duration least);
 
 /* After a round that has asked all for a verdict. */
-void quorum_learn_pace(struct quorum *quorum, const struct crew *crew);
+void quorum_learn_pace(struct quorum *quorum, const struct fanout *crew);
 
 #endif

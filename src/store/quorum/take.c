@@ -110,7 +110,7 @@ static enum lock_result refuse_self(const struct quorum *quorum, struct quorum_m
     *holder = (struct holder){.expires = holder->expires, .left = holder->left, .ahead = -1};
     if (!is_this)
         return LOCK_HELD;
-    why_set(&member->why, "%s: it is the server of another URL under another name", member->url);
+    errmsg_set(&member->why, "%s: it is the server of another URL under another name", member->url);
     return LOCK_INVALID;
 }
 
@@ -133,10 +133,10 @@ static struct duration split_grace(const struct quorum *quorum)
     return quorum_grace(quorum->start, (struct duration){(100 * NS_PER_MS) << doubled}, DURATION_S(5));
 }
 
-static struct duration judge_take(const void *data, const struct crew *crew)
+static struct duration judge_take(const void *data, const struct fanout *crew)
 {
     const struct quorum *quorum = data;
-    struct quorum_count count = quorum_count_crew(quorum, crew);
+    struct quorum_count count = quorum_count_fanout(quorum, crew);
     int spare = quorum->count - quorum->need;
     /* Who stays can have a slow one join later. */
     struct duration least = quorum->request.detached ? DURATION_MS(50) : DURATION_MS(1);
@@ -155,7 +155,7 @@ static enum lock_result ask_settle(void *data, int number, struct bound bound)
     return quorum_settle(quorum, &quorum->members[number], bound);
 }
 
-static struct duration judge_settle(const void *data, const struct crew *crew)
+static struct duration judge_settle(const void *data, const struct fanout *crew)
 {
     const struct quorum *quorum = data;
     (void)crew;
@@ -212,7 +212,7 @@ static int choose(struct quorum *quorum, int most)
 }
 
 /* Those that are just enough may be slow, where there are others. */
-static struct duration judge_raise(const void *data, const struct crew *crew)
+static struct duration judge_raise(const void *data, const struct fanout *crew)
 {
     const struct quorum *quorum = data;
     (void)crew;
@@ -221,7 +221,7 @@ static struct duration judge_raise(const void *data, const struct crew *crew)
 
 /* A majority is enough, and first just that is asked. Returns whether the caller
  * was cancelled. */
-static bool raise_fences(struct quorum *quorum, struct crew *crew, struct bound bound)
+static bool raise_fences(struct quorum *quorum, struct fanout *crew, struct bound bound)
 {
     bool cancelled = false;
     quorum->lease.fence = 0;
@@ -240,7 +240,7 @@ static bool raise_fences(struct quorum *quorum, struct crew *crew, struct bound 
 }
 
 /* Where something of ours may stand, or come to stand. */
-static void give_up(struct quorum *quorum, struct crew *crew, struct bound bound, bool cancelled)
+static void give_up(struct quorum *quorum, struct fanout *crew, struct bound bound, bool cancelled)
 {
     quorum->base.uncertain = false;
     for (int i = 0; i < quorum->count; i++) {
@@ -337,8 +337,8 @@ static void begin(struct quorum *quorum, const struct lock_request *request)
 }
 
 /* LOCK_OK: a majority has the highest fence. LOCK_HELD: somebody has taken the lock away since. */
-static enum lock_result raise_all(struct quorum *quorum, struct crew *crew, struct bound bound, bool *cancelled,
-                                  struct why *why)
+static enum lock_result raise_all(struct quorum *quorum, struct fanout *crew, struct bound bound, bool *cancelled,
+                                  struct errmsg *why)
 {
     *cancelled = raise_fences(quorum, crew, bound);
     if (*cancelled)
@@ -368,8 +368,8 @@ static enum lock_result refuse(struct quorum *quorum, struct holder *holder)
     return LOCK_HELD;
 }
 
-static enum lock_result ask_all(struct quorum *quorum, struct crew *crew, struct holder *holder, struct bound bound,
-                                bool *cancelled, struct why *why)
+static enum lock_result ask_all(struct quorum *quorum, struct fanout *crew, struct holder *holder, struct bound bound,
+                                bool *cancelled, struct errmsg *why)
 {
     struct deadline before = deadline_now();
     *cancelled = quorum_round(quorum, crew, ask_take, judge_take, bound, NULL);
@@ -390,13 +390,13 @@ static enum lock_result ask_all(struct quorum *quorum, struct crew *crew, struct
 }
 
 enum lock_result quorum_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
-                             struct holder *holder, struct bound bound, struct why *why)
+                             struct holder *holder, struct bound bound, struct errmsg *why)
 {
     struct quorum *quorum = quorum_of(backend);
-    struct crew crew;
+    struct fanout crew;
     bool cancelled = false;
-    if (crew_open(&crew, quorum->count, quorum) != LOCK_OK) {
-        why_set(why, "no descriptors to ask the servers with");
+    if (fanout_open(&crew, quorum->count, quorum) != LOCK_OK) {
+        errmsg_set(why, "no descriptors to ask the servers with");
         return LOCK_SYSTEM;
     }
     begin(quorum, request);
@@ -405,7 +405,7 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
         *lease = quorum->lease;
     else
         give_up(quorum, &crew, bound, cancelled);
-    crew_close(&crew);
+    fanout_close(&crew);
     return result;
 }
 

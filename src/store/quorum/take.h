@@ -6,7 +6,7 @@
 
 /* take() of store/backend.h. */
 enum lock_result quorum_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
-                             struct holder *holder, struct bound bound, struct why *why);
+                             struct holder *holder, struct bound bound, struct errmsg *why);
 
 /* Between two tries to have a server join, and before the first where it has lost
  * the lock. */

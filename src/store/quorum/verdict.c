@@ -22,11 +22,11 @@ static void count_one(struct quorum_count *count, enum lock_result result)
     }
 }
 
-struct quorum_count quorum_count_crew(const struct quorum *quorum, const struct crew *crew)
+struct quorum_count quorum_count_fanout(const struct quorum *quorum, const struct fanout *crew)
 {
     struct quorum_count count = {0};
     for (int i = 0; i < quorum->count; i++) {
-        const struct crew_worker *worker = &crew->workers[i];
+        const struct fanout_worker *worker = &crew->workers[i];
         if (worker->wanted && !worker->done)
             count.open++;
         else if (worker->wanted)
@@ -55,7 +55,7 @@ static int count_result(const struct quorum *quorum, enum lock_result result)
 
 /* --- texts --------------------------------------------------------------- */
 
-static void add_text(struct why *why, const char *before, const char *text)
+static void add_text(struct errmsg *why, const char *before, const char *text)
 {
     size_t used = strlen(why->text);
     snprintf(why->text + used, sizeof why->text - used, "%s%.200s", before, text);
@@ -72,7 +72,7 @@ static bool is_failure(enum lock_result result)
 }
 
 /* "URL: why; URL: why" behind what stands there. */
-static void add_members(const struct quorum *quorum, bool (*which)(enum lock_result), const char *before, struct why *why)
+static void add_members(const struct quorum *quorum, bool (*which)(enum lock_result), const char *before, struct errmsg *why)
 {
     for (int i = 0; i < quorum->count; i++) {
         const struct quorum_member *member = &quorum->members[i];
@@ -115,7 +115,7 @@ void quorum_note(struct quorum *quorum, bool taken)
     unsigned bits = missing(quorum);
     quorum->base.note = quorum->base.warning = NULL;
     if (taken || bits != quorum->noted) {
-        why_set(&quorum->note, "on %d of %d servers", count.ok, quorum->count);
+        errmsg_set(&quorum->note, "on %d of %d servers", count.ok, quorum->count);
         add_members(quorum, taken ? misses : is_not_ok, "; ", &quorum->note);
         quorum->noted = bits;
     }
@@ -134,7 +134,7 @@ void quorum_note_left(struct quorum *quorum)
     quorum->base.note = quorum->base.warning = NULL;
     if (count.bad + count.silent == 0)
         return;
-    why_set(&quorum->note, "the release has not reached %d of %d servers, where the lock clears when its lease ends",
+    errmsg_set(&quorum->note, "the release has not reached %d of %d servers, where the lock clears when its lease ends",
             count.bad + count.silent, quorum->count);
     add_members(quorum, is_failure, ": ", &quorum->note);
     quorum->base.note = quorum->note.text;
@@ -142,11 +142,11 @@ void quorum_note_left(struct quorum *quorum)
 
 /* --- verdicts ------------------------------------------------------------ */
 
-enum lock_result quorum_failure(const struct quorum *quorum, struct why *why)
+enum lock_result quorum_failure(const struct quorum *quorum, struct errmsg *why)
 {
     struct quorum_count count = quorum_count_all(quorum);
     int refused = count_result(quorum, LOCK_REFUSED), invalid = count_result(quorum, LOCK_INVALID);
-    why_set(why, "%d of %d servers cannot be asked, and %d are needed", count.bad + count.silent, quorum->count,
+    errmsg_set(why, "%d of %d servers cannot be asked, and %d are needed", count.bad + count.silent, quorum->count,
             quorum->need);
     add_members(quorum, is_failure, ": ", why);
     if (quorum->count - count.bad >= quorum->need)
@@ -154,7 +154,7 @@ enum lock_result quorum_failure(const struct quorum *quorum, struct why *why)
     return refused > 0 ? LOCK_REFUSED : invalid > 0 ? LOCK_INVALID : LOCK_SYSTEM;
 }
 
-enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, struct why *why)
+enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, struct errmsg *why)
 {
     if (quorum_count_all(quorum).ok >= quorum->need)
         return LOCK_OK;
@@ -170,11 +170,11 @@ bool quorum_grants(const struct quorum *quorum, const struct quorum_member *memb
 /* A lease that was released with its own token lets the command run on: that
  * must be what most of them say that had it until now, not one that a release has
  * reached, now or long ago, when the others lost their keys. */
-static enum lock_result loss(const struct quorum *quorum, quorum_wanted *may_have, int missing, struct why *why)
+static enum lock_result loss(const struct quorum *quorum, quorum_wanted *may_have, int missing, struct errmsg *why)
 {
     int gone = 0, foreign = 0, released = 0;
     const char *before = ": ";
-    why_set(why, "%d of %d servers do not grant it", missing, quorum->count);
+    errmsg_set(why, "%d of %d servers do not grant it", missing, quorum->count);
     for (int i = 0; i < quorum->count; i++) {
         const struct quorum_member *member = &quorum->members[i];
         bool had = may_have(quorum, member);
@@ -192,7 +192,7 @@ static enum lock_result loss(const struct quorum *quorum, quorum_wanted *may_hav
 }
 
 /* One that cannot be asked may have it yet; one that never granted it keeps nobody out. */
-enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_have, bool cancelled, struct why *why)
+enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_have, bool cancelled, struct errmsg *why)
 {
     int may = 0;
     for (int i = 0; i < quorum->count; i++) {
@@ -235,7 +235,7 @@ struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct du
     return duration_min(duration_max(time, least), DURATION_S(1));
 }
 
-void quorum_learn_pace(struct quorum *quorum, const struct crew *crew)
+void quorum_learn_pace(struct quorum *quorum, const struct fanout *crew)
 {
     struct quorum_count count = quorum_count_all(quorum);
     if (count.ok + count.held >= quorum->need) /* else it says how long one waits for the dead */
@@ -246,50 +246,50 @@ void quorum_learn_pace(struct quorum *quorum, const struct crew *crew)
  * tracking. */
 enum { CONNECTED_ROUNDS = 5 };
 
-struct duration quorum_judge(const void *data, const struct crew *crew)
+struct duration quorum_judge(const void *data, const struct fanout *crew)
 {
     const struct quorum *quorum = data;
-    struct quorum_count count = quorum_count_crew(quorum, crew);
+    struct quorum_count count = quorum_count_fanout(quorum, crew);
     if (count.ok >= quorum->need)
         return quorum_rounds(quorum, CONNECTED_ROUNDS, DURATION_MS(200));
     return count.lost > quorum->count - quorum->need ? DURATION_ZERO : CREW_WAITS;
 }
 
-static void keep(struct quorum_member *member, const struct crew_worker *worker)
+static void keep(struct quorum_member *member, const struct fanout_worker *worker)
 {
     member->result = worker->result;
     if (worker->result == LOCK_CANCELLED)
-        why_set(&member->why, "%s: it was slower than the others", member->url);
+        errmsg_set(&member->why, "%s: it was slower than the others", member->url);
     else if (worker->result == LOCK_HELD)
-        why_set(&member->why, "%s: it is held by another there", member->url);
+        errmsg_set(&member->why, "%s: it is held by another there", member->url);
 }
 
-bool quorum_round(struct quorum *quorum, struct crew *crew, crew_ask *ask, crew_judge *judge, struct bound bound,
+bool quorum_round(struct quorum *quorum, struct fanout *crew, fanout_ask *ask, fanout_judge *judge, struct bound bound,
                   quorum_wanted *wanted)
 {
     bool asked[QUORUM_MOST] = {false};
     for (int i = 0; i < quorum->count; i++) {
         asked[i] = wanted == NULL || wanted(quorum, &quorum->members[i]);
         if (asked[i])
-            crew_want(crew, i);
+            fanout_want(crew, i);
     }
     quorum->start = deadline_now();
-    bool cancelled = crew_run(crew, ask, judge, bound);
+    bool cancelled = fanout_run(crew, ask, judge, bound);
     for (int i = 0; i < quorum->count; i++)
         if (asked[i])
             keep(&quorum->members[i], &crew->workers[i]);
     return cancelled;
 }
 
-enum lock_result quorum_ask(struct quorum *quorum, crew_ask *ask, crew_judge *judge, struct bound bound,
-                            quorum_wanted *wanted, bool *cancelled, struct why *why)
+enum lock_result quorum_ask(struct quorum *quorum, fanout_ask *ask, fanout_judge *judge, struct bound bound,
+                            quorum_wanted *wanted, bool *cancelled, struct errmsg *why)
 {
-    struct crew crew;
-    if (crew_open(&crew, quorum->count, quorum) != LOCK_OK) {
-        why_set(why, "no descriptors to ask the servers with: %s", strerror(errno));
+    struct fanout crew;
+    if (fanout_open(&crew, quorum->count, quorum) != LOCK_OK) {
+        errmsg_set(why, "no descriptors to ask the servers with: %s", strerror(errno));
         return LOCK_SYSTEM;
     }
     *cancelled = quorum_round(quorum, &crew, ask, judge, bound, wanted);
-    crew_close(&crew);
+    fanout_close(&crew);
     return LOCK_OK;
 }

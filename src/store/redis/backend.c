@@ -19,20 +19,20 @@
 
 /* {"gone", "ended" or ""}, {"other", ...}, {"released", ...}: LOCK_OK for
  * anything else. */
-static enum lock_result read_loss(const redisReply *reply, const struct lease *lease, struct why *why)
+static enum lock_result read_loss(const redisReply *reply, const struct lease *lease, struct errmsg *why)
 {
     const char *key = lease->key;
-    if (redis_answer_is(reply, "gone", 2)) {
-        bool ended = lease->outside && strcmp(redis_text(reply->element[1]), "ended") == 0;
-        why_set(why, "the key %s is gone%s", key, ended ? ": the lease has ended, or somebody has removed it" : "");
+    if (redis_reply_is(reply, "gone", 2)) {
+        bool ended = lease->outside && strcmp(redis_reply_text(reply->element[1]), "ended") == 0;
+        errmsg_set(why, "the key %s is gone%s", key, ended ? ": the lease has ended, or somebody has removed it" : "");
         return LOCK_GONE;
     }
-    if (redis_answer_is(reply, "other", 2)) {
-        why_set(why, "the key %s is held under another token", key);
+    if (redis_reply_is(reply, "other", 2)) {
+        errmsg_set(why, "the key %s is held under another token", key);
         return LOCK_FOREIGN;
     }
-    if (redis_answer_is(reply, "released", 2)) {
-        why_set(why, "the key %s was released with this token", key);
+    if (redis_reply_is(reply, "released", 2)) {
+        errmsg_set(why, "the key %s was released with this token", key);
         return LOCK_RELEASED;
     }
     return LOCK_OK;
@@ -40,16 +40,16 @@ static enum lock_result read_loss(const redisReply *reply, const struct lease *l
 
 /* {"ours", left, mode, slots, slot, end}. At least `least` was asked for. */
 static enum lock_result read_check(struct redis_backend *redis, const redisReply *reply, struct deadline before,
-                                   struct duration least, struct lease *lease, struct why *why)
+                                   struct duration least, struct lease *lease, struct errmsg *why)
 {
     int64_t left_ms, slots, slot, end_ms;
     enum lock_result result = read_loss(reply, lease, why);
     if (result != LOCK_OK)
         return result;
-    if (!redis_answer_is(reply, "ours", 6) || !redis_left(reply->element[1], -1, &left_ms) ||
-        !lock_mode_parse(redis_text(reply->element[2]), &lease->mode) ||
-        !redis_number(reply->element[3], 0, INT32_MAX, &slots) || !redis_number(reply->element[4], -1, INT32_MAX, &slot) ||
-        !redis_number(reply->element[5], -1, INT64_MAX, &end_ms))
+    if (!redis_reply_is(reply, "ours", 6) || !redis_reply_left(reply->element[1], -1, &left_ms) ||
+        !lock_mode_parse(redis_reply_text(reply->element[2]), &lease->mode) ||
+        !redis_reply_number(reply->element[3], 0, INT32_MAX, &slots) || !redis_reply_number(reply->element[4], -1, INT32_MAX, &slot) ||
+        !redis_reply_number(reply->element[5], -1, INT64_MAX, &end_ms))
         return redis_conn_nonsense(&redis->conn, why);
     lease->slots = (int)slots;
     lease->slot = (int)slot;
@@ -62,7 +62,7 @@ static enum lock_result read_check(struct redis_backend *redis, const redisReply
 
 /* Runs a script that answers as store/redis/scripts/check.lua does. */
 static enum lock_result run_check(struct redis_backend *redis, struct redis_call *call, struct duration least,
-                                  struct lease *lease, struct bound bound, struct why *why)
+                                  struct lease *lease, struct bound bound, struct errmsg *why)
 {
     redisReply *reply;
     struct deadline before = deadline_now();
@@ -77,7 +77,7 @@ static enum lock_result run_check(struct redis_backend *redis, struct redis_call
     return redis_script_end(redis, result, why);
 }
 
-static enum lock_result redis_check(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+static enum lock_result redis_check(struct backend *backend, struct lease *lease, struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
@@ -99,7 +99,7 @@ static bool may_hit_another(const struct redis_backend *redis, const struct leas
 }
 
 static enum lock_result redis_extend(struct backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
-                                     struct why *why)
+                                     struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
@@ -114,7 +114,7 @@ static enum lock_result redis_extend(struct backend *backend, struct lease *leas
     return run_check(redis, &call, lease->ttl, lease, bound, why);
 }
 
-static enum lock_result redis_raise_fence(struct backend *backend, struct lease *lease, struct bound bound, struct why *why)
+static enum lock_result redis_raise_fence(struct backend *backend, struct lease *lease, struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
@@ -136,7 +136,7 @@ static void add_request(struct redis_backend *redis, struct redis_call *call)
 }
 
 /* A release whose reply was lost is sent again, and finds what it has done. */
-static enum lock_result redis_release(struct backend *backend, const struct lease *lease, struct bound bound, struct why *why)
+static enum lock_result redis_release(struct backend *backend, const struct lease *lease, struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
@@ -150,7 +150,7 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
     redis->release_sent = redis->release_sent || call.sent_before || (result != LOCK_OK && redis->conn.sent);
     if (result == LOCK_OK) {
-        bool now = redis_answer_is(reply, "released", 2) && strcmp(redis_text(reply->element[1]), "now") == 0;
+        bool now = redis_reply_is(reply, "released", 2) && strcmp(redis_reply_text(reply->element[1]), "now") == 0;
         if (!now)
             result = read_loss(reply, lease, why);
         if (!now && result == LOCK_OK)
@@ -167,11 +167,11 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
 /* --- looking ------------------------------------------------------------- */
 
 static enum lock_result run_look(struct redis_backend *redis, struct redis_call *call, const char *key,
-                                 struct lock_state *state, struct bound bound, struct why *why)
+                                 struct lock_state *state, struct bound bound, struct errmsg *why)
 {
     redisReply *reply;
     if (redis->base.queued) /* one who waits is called on */
-        call->ears = redis_listening_to(&redis->listening, &redis->conn);
+        call->ears = redis_subscribe_to(&redis->listening, &redis->conn);
     enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
     if (result == LOCK_OK) {
         result = redis_state_read(redis, reply, key, state, why);
@@ -181,7 +181,7 @@ static enum lock_result run_look(struct redis_backend *redis, struct redis_call 
 }
 
 static enum lock_result redis_look(struct backend *backend, const char *key, struct lock_state *state, struct bound bound,
-                                   struct why *why)
+                                   struct errmsg *why)
 {
     struct redis_call call;
     redis_script_begin(&call, &redis_look_script, KEYS_ALL, key);
@@ -189,7 +189,7 @@ static enum lock_result redis_look(struct backend *backend, const char *key, str
 }
 
 static enum lock_result redis_force_release(struct backend *backend, const char *key, struct lock_state *was,
-                                            struct bound bound, struct why *why)
+                                            struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
@@ -204,7 +204,7 @@ static redis_open_node open_node;
 
 static enum lock_result redis_list(struct backend *backend, const char *prefix, const char *pattern,
                                    bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
-                                   struct why *why)
+                                   struct errmsg *why)
 {
     struct key_list keys = {0};
     if (redis_of(backend)->url.topology == REDIS_CLUSTER)
@@ -232,7 +232,7 @@ static struct news redis_news(struct backend *backend)
     redis->watched = true;
     bool moved = redis_sentinel_moved(redis);
     struct news news = {.fd = -1, .cannot = redis->listening.no_touches ? redis->listening.why_touches.text : NULL};
-    if (redis_listening_to(&redis->listening, &redis->conn).touches)
+    if (redis_subscribe_to(&redis->listening, &redis->conn).touches)
         news = (struct news){.fd = redis->conn.socket.fd, .due = redis_conn_has_unread(&redis->conn)};
     news.due = news.due || moved;
     news.fd = redis_sentinel_join(redis, news.fd);
@@ -252,11 +252,11 @@ static void redis_close(struct backend *backend)
     free(redis);
 }
 
-static struct redis_backend *make(struct why *why)
+static struct redis_backend *make(struct errmsg *why)
 {
     struct redis_backend *redis = calloc(1, sizeof *redis);
     if (redis == NULL) {
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
         return NULL;
     }
     redis->base = (struct backend){
@@ -288,8 +288,8 @@ static void begin(struct redis_backend *redis, const struct redis_settings *sett
     redis->conn.message_data = redis;
 }
 
-enum lock_result backend_redis_open(struct backend **backend, const char *url, const struct redis_settings *settings,
-                                    enum redis_fault *fault, struct why *why)
+enum lock_result redis_backend_open(struct backend **backend, const char *url, const struct redis_settings *settings,
+                                    enum redis_fault *fault, struct errmsg *why)
 {
     struct redis_backend *redis = make(why);
     *fault = REDIS_FAULT_URL;
@@ -312,7 +312,7 @@ enum lock_result backend_redis_open(struct backend **backend, const char *url, c
 }
 
 static enum lock_result open_node(struct redis_backend **node, const struct redis_backend *first,
-                                  const struct redis_endpoint *at, struct why *why)
+                                  const struct redis_endpoint *at, struct errmsg *why)
 {
     struct redis_backend *redis = make(why);
     if (redis == NULL)

@@ -69,13 +69,13 @@ struct redis_cluster {
     bool asking;      /* and it was ASK */
 };
 
-static struct redis_cluster *cluster_of(struct redis_backend *redis, struct why *why)
+static struct redis_cluster *cluster_of(struct redis_backend *redis, struct errmsg *why)
 {
     if (redis->cluster != NULL)
         return redis->cluster;
     struct redis_cluster *cluster = calloc(1, sizeof *cluster);
     if (cluster == NULL) {
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
         return NULL;
     }
     cluster->own = cluster->count = redis->url.host_count;
@@ -94,12 +94,12 @@ void redis_cluster_free(struct redis_backend *redis)
 }
 
 /* Puts the node's name before what is there. */
-static void blame(const struct redis_endpoint *at, struct why *why)
+static void blame(const struct redis_endpoint *at, struct errmsg *why)
 {
     char name[sizeof at->host + sizeof at->port + 16];
     bool brackets = strchr(at->host, ':') != NULL;
     snprintf(name, sizeof name, "node %s%s%s:%s", brackets ? "[" : "", at->host, brackets ? "]" : "", at->port);
-    why_prefix(why, name);
+    errmsg_prefix(why, name);
 }
 
 /* --- nodes --------------------------------------------------------------- */
@@ -160,7 +160,7 @@ static int choose(const struct redis_backend *redis, const struct redis_cluster 
     return -1;
 }
 
-static enum lock_result connect_to(struct redis_backend *redis, struct node *node, struct bound bound, struct why *why)
+static enum lock_result connect_to(struct redis_backend *redis, struct node *node, struct bound bound, struct errmsg *why)
 {
     struct redis_conn *conn = &redis->conn;
     bool named = is_to_be_named(redis, node), resolve = named || !redis->leased;
@@ -188,13 +188,13 @@ static struct bound share_of(struct bound bound, int others)
 }
 
 static enum lock_result connect_to_some(struct redis_backend *redis, struct redis_cluster *cluster, struct bound bound,
-                                        struct why *why)
+                                        struct errmsg *why)
 {
     bool tried[NODES_MOST] = {false};
     enum lock_result result = LOCK_UNAVAILABLE;
     int count = 0;
     bound.until = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
-    why_set(why, "none of its nodes has an address that is known");
+    errmsg_set(why, "none of its nodes has an address that is known");
     for (int at; result == LOCK_UNAVAILABLE && (at = choose(redis, cluster, tried)) >= 0; count++) {
         bool asking = cluster->asking && at == cluster->next;
         if (count > 0 && deadline_passed(bound.until))
@@ -208,18 +208,18 @@ static enum lock_result connect_to_some(struct redis_backend *redis, struct redi
     if (result == LOCK_UNAVAILABLE && count > 1) {
         char text[64];
         snprintf(text, sizeof text, "none of %d nodes can be reached, the last one", count);
-        why_prefix(why, text);
+        errmsg_prefix(why, text);
     }
     return result;
 }
 
-enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key, struct bound bound, struct why *why)
+enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key, struct bound bound, struct errmsg *why)
 {
     struct redis_cluster *cluster = cluster_of(redis, why);
     if (cluster == NULL)
         return LOCK_SYSTEM;
-    if (key != NULL && !redis_slot_is_shared(key)) {
-        why_set(why, "the key %.400s cannot be a lock in a Cluster: with a '}' and no {tag} in it, "
+    if (key != NULL && !redis_keys_is_shared(key)) {
+        errmsg_set(why, "the key %.400s cannot be a lock in a Cluster: with a '}' and no {tag} in it, "
                 "what belongs to the lock would be in another slot", key);
         return LOCK_INVALID;
     }
@@ -228,7 +228,7 @@ enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key
     return redis->conn.socket.fd >= 0 ? LOCK_OK : connect_to_some(redis, cluster, bound, why);
 }
 
-void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct why *why)
+void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct errmsg *why)
 {
     struct redis_cluster *cluster = redis->cluster;
     if (too_late)
@@ -287,7 +287,7 @@ static bool begins(const char *error, const char *word)
 }
 
 static enum lock_result redirect(struct redis_backend *redis, const char *key, const char *error,
-                                 struct redis_detour *detour, struct why *why)
+                                 struct redis_detour *detour, struct errmsg *why)
 {
     struct redis_cluster *cluster = redis->cluster;
     struct redis_conn *conn = &redis->conn;
@@ -295,19 +295,19 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
     bool asking = begins(error, "ASK ");
     redis_conn_close(conn); /* also where it leads here again: a proxy may have others behind it */
     if (!read_redirection(&at, &here, strchr(error, ' ') + 1, key)) {
-        why_set(why, "its redirection makes no sense: %.300s", error);
+        errmsg_set(why, "its redirection makes no sense: %.300s", error);
         blame(&here, why);
         return LOCK_UNAVAILABLE;
     }
     bool late = deadline_passed(deadline_plus(detour->start, redis->settings.timeout));
     if (late || detour->redirections == REDIRECTIONS_MOST) {
-        why_set(why, "redirected %d times%s, and now by: %.300s", detour->redirections, late ? " until time was out" : "", error);
+        errmsg_set(why, "redirected %d times%s, and now by: %.300s", detour->redirections, late ? " until time was out" : "", error);
         blame(&here, why);
         return LOCK_UNAVAILABLE;
     }
     int place = find_node(cluster, &at);
     if (rests(&cluster->nodes[place])) {
-        why_set(why, "the Cluster has the key there, and %s", cluster->nodes[place].reason);
+        errmsg_set(why, "the Cluster has the key there, and %s", cluster->nodes[place].reason);
         blame(&at, why);
         return LOCK_UNAVAILABLE;
     }
@@ -332,7 +332,7 @@ static enum lock_result pause_before_again(struct redis_detour *detour, struct b
 }
 
 enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *key, const char *error,
-                                     struct redis_detour *detour, struct bound bound, struct why *why)
+                                     struct redis_detour *detour, struct bound bound, struct errmsg *why)
 {
     struct redis_cluster *cluster = redis->cluster;
     bool cannot = begins(error, "CLUSTERDOWN") || begins(error, "LOADING") || begins(error, "MASTERDOWN");

@@ -57,18 +57,18 @@ static bool read_range(const redisReply *range, const struct redis_endpoint *her
     if (range->type != REDIS_REPLY_ARRAY || range->elements < 3)
         return false;
     const redisReply *node = range->element[2];
-    if (!redis_number(range->element[0], 0, REDIS_SLOTS - 1, &first) ||
-        !redis_number(range->element[1], first, REDIS_SLOTS - 1, &last) || node->type != REDIS_REPLY_ARRAY ||
-        node->elements < 2 || !redis_number(node->element[1], 1, UINT16_MAX, &number))
+    if (!redis_reply_number(range->element[0], 0, REDIS_SLOTS - 1, &first) ||
+        !redis_reply_number(range->element[1], first, REDIS_SLOTS - 1, &last) || node->type != REDIS_REPLY_ARRAY ||
+        node->elements < 2 || !redis_reply_number(node->element[1], 1, UINT16_MAX, &number))
         return false;
-    const char *host = redis_text(node->element[0]);
+    const char *host = redis_reply_text(node->element[0]);
     *slots += last - first + 1;
     snprintf(port, sizeof port, "%d", (int)number);
     return redis_cluster_endpoint(at, here, host, strlen(host), port);
 }
 
 static enum lock_result read_slots(struct redis_backend *redis, const redisReply *reply, struct masters *masters,
-                                   struct why *why)
+                                   struct errmsg *why)
 {
     int64_t slots = 0;
     if (reply->type == REDIS_REPLY_ERROR) {
@@ -84,22 +84,22 @@ static enum lock_result read_slots(struct redis_backend *redis, const redisReply
         if (!read_range(reply->element[i], &redis->conn.at, &at, &slots))
             return redis_conn_nonsense(&redis->conn, why);
         if (!add_master(masters, &at)) {
-            why_set(why, "out of memory");
+            errmsg_set(why, "out of memory");
             return LOCK_SYSTEM;
         }
     }
     if (slots == REDIS_SLOTS)
         return LOCK_OK;
-    why_set(why, "of the %d slots of the Cluster %d have a master: not all locks can be listed", REDIS_SLOTS, (int)slots);
+    errmsg_set(why, "of the %d slots of the Cluster %d have a master: not all locks can be listed", REDIS_SLOTS, (int)slots);
     return LOCK_UNAVAILABLE;
 }
 
 static enum lock_result find_masters(struct redis_backend *redis, struct masters *masters, struct bound bound,
-                                     struct why *why)
+                                     struct errmsg *why)
 {
     const struct redis_command command = redis_words("CLUSTER", "SLOTS");
     redisReply *reply;
-    enum lock_result result = redis_route_open(redis, NULL, bound, why);
+    enum lock_result result = redis_topology_open(redis, NULL, bound, why);
     if (result == LOCK_OK)
         result = redis_conn_call(&redis->conn, &command, 1, &reply, bound, why);
     if (result == LOCK_OK) {
@@ -112,7 +112,7 @@ static enum lock_result find_masters(struct redis_backend *redis, struct masters
 /* --- their locks --------------------------------------------------------- */
 
 static enum lock_result find_keys(const struct redis_backend *redis, redis_open_node *open_node, struct master *master,
-                                  const char *prefix, const char *pattern, struct bound bound, struct why *why)
+                                  const char *prefix, const char *pattern, struct bound bound, struct errmsg *why)
 {
     enum lock_result result = open_node(&master->redis, redis, &master->at, why);
     return result == LOCK_OK ? redis_keys_find(master->redis, prefix, pattern, &master->keys, bound, why) : result;
@@ -133,16 +133,16 @@ static struct master *first_of(const struct masters *masters)
 
 /* In the order of the keys over all masters. A key may come twice: while its slot
  * is moved two masters have known it. One that can be no lock of ours
- * (redis_slot_is_shared()) is another client's, and cannot be looked at. */
+ * (redis_keys_is_shared()) is another client's, and cannot be looked at. */
 static enum lock_result visit_keys(const struct masters *masters, bool (*visit)(void *data, const struct lock_state *),
-                                   void *data, struct bound bound, struct why *why)
+                                   void *data, struct bound bound, struct errmsg *why)
 {
     const char *last = "";
     for (struct master *master; (master = first_of(masters)) != NULL;) {
         const char *key = master->keys.keys[master->done++];
         struct backend *backend = &master->redis->base;
         struct lock_state state = {0};
-        if (strcmp(key, last) == 0 || !redis_slot_is_shared(key))
+        if (strcmp(key, last) == 0 || !redis_keys_is_shared(key))
             continue;
         last = key;
         enum lock_result result = backend->look(backend, key, &state, bound, why);
@@ -158,7 +158,7 @@ static enum lock_result visit_keys(const struct masters *masters, bool (*visit)(
 
 enum lock_result redis_cluster_list(struct redis_backend *redis, redis_open_node *open_node, const char *prefix,
                                     const char *pattern, bool (*visit)(void *data, const struct lock_state *), void *data,
-                                    struct bound bound, struct why *why)
+                                    struct bound bound, struct errmsg *why)
 {
     struct masters masters = {0};
     enum lock_result result = find_masters(redis, &masters, bound, why);

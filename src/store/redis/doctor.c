@@ -43,10 +43,10 @@ static void format_addresses(const struct addresses *addresses, char *text, size
 }
 
 /* Of several hosts one may be missing. */
-static bool examine_name(const struct redis_endpoint *host, bool only, struct findings *findings, struct bound bound)
+static bool examine_name(const struct redis_endpoint *host, bool only, struct diagnostics *findings, struct bound bound)
 {
     struct addresses addresses = {0};
-    struct why why = {""};
+    struct errmsg why = {""};
     char time[FINDINGS_TIME_SIZE], list[512];
     struct deadline start = deadline_now();
     enum lock_result result = redis_resolve(&addresses, host->host, host->port, bound, &why);
@@ -54,19 +54,19 @@ static bool examine_name(const struct redis_endpoint *host, bool only, struct fi
     if (result == LOCK_CANCELLED)
         return false;
     if (result != LOCK_OK && only)
-        findings_fail(findings, (int)status_of(result), "name", "a name that DNS or hosts(5) knows", "%s", why.text);
+        diagnostics_fail(findings, (int)status_of(result), "name", "a name that DNS or hosts(5) knows", "%s", why.text);
     else if (result != LOCK_OK)
-        findings_add(findings, FINDING_WARN, "name", "a name that DNS or hosts(5) knows", "%s", why.text);
+        diagnostics_add(findings, FINDING_WARN, "name", "a name that DNS or hosts(5) knows", "%s", why.text);
     if (result != LOCK_OK)
         return !only;
     format_addresses(&addresses, list, sizeof list);
     bool slow = took.ns > SLOW_NAME_MS * NS_PER_MS;
-    findings_add(findings, slow ? FINDING_WARN : FINDING_OK, "name", "each run waits for this first", "%s is %s (%s)",
-                 host->host, list, findings_time(took, time));
+    diagnostics_add(findings, slow ? FINDING_WARN : FINDING_OK, "name", "each run waits for this first", "%s is %s (%s)",
+                 host->host, list, diagnostics_time(took, time));
     return true;
 }
 
-static bool examine_names(const struct redis_backend *redis, struct findings *findings, struct bound bound)
+static bool examine_names(const struct redis_backend *redis, struct diagnostics *findings, struct bound bound)
 {
     const struct redis_url *url = &redis->url;
     for (int i = 0; i < url->host_count; i++) {
@@ -102,10 +102,10 @@ static bool is_remote(const struct redis_conn *conn)
 
 static bool examine_connection(struct redis_patient *patient)
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     char time[FINDINGS_TIME_SIZE];
     struct redis_conn *conn = &patient->conn;
-    struct findings *findings = patient->findings;
+    struct diagnostics *findings = patient->findings;
     struct bound share = one_call(patient->settings, patient->bound);
     enum lock_result result = LOCK_OK;
     if (conn->at.path[0] == '\0') /* apart, so that it does not count */
@@ -117,23 +117,23 @@ static bool examine_connection(struct redis_patient *patient)
     if (result == LOCK_CANCELLED)
         return false;
     if (result != LOCK_OK) {
-        findings_fail(findings, (int)status_of(result), "connect",
+        diagnostics_fail(findings, (int)status_of(result), "connect",
                       result == LOCK_UNAVAILABLE ? "is it running, and does a firewall let us through?" : NULL, "%s", why.text);
         return false;
     }
     bool slow = took.ns > SLOW_MS * NS_PER_MS;
-    findings_add(findings, slow ? FINDING_WARN : FINDING_OK, "connect", "each run waits for this first", "%s",
-                 findings_time(took, time));
+    diagnostics_add(findings, slow ? FINDING_WARN : FINDING_OK, "connect", "each run waits for this first", "%s",
+                 diagnostics_time(took, time));
     return true;
 }
 
-static void add_tls(struct findings *findings, const struct redis_tls_session *session)
+static void add_tls(struct diagnostics *findings, const struct redis_tls_session *session)
 {
     enum { SOON_DAYS = 14 };
     struct redis_tls_facts facts;
     redis_tls_facts(session, &facts);
-    findings_add(findings, FINDING_OK, "tls", NULL, "%s, %s", facts.protocol, facts.cipher);
-    findings_add(findings, facts.days < SOON_DAYS ? FINDING_WARN : FINDING_OK, "certificate",
+    diagnostics_add(findings, FINDING_OK, "tls", NULL, "%s, %s", facts.protocol, facts.cipher);
+    diagnostics_add(findings, facts.days < SOON_DAYS ? FINDING_WARN : FINDING_OK, "certificate",
                  "a new certificate at the server, in time", "%s, by %s (%d certificate%s); the first expires in %d day%s",
                  facts.subject, facts.issuer, facts.certificates, facts.certificates == 1 ? "" : "s", facts.days,
                  facts.days == 1 ? "" : "s");
@@ -145,9 +145,9 @@ static void examine_tls(struct redis_patient *patient)
     if (patient->conn.socket.tls != NULL)
         add_tls(patient->findings, patient->conn.socket.tls);
     else if (!is_remote(&patient->conn))
-        findings_add(patient->findings, FINDING_OK, "tls", NULL, "not used; nothing leaves this host");
+        diagnostics_add(patient->findings, FINDING_OK, "tls", NULL, "not used; nothing leaves this host");
     else
-        findings_add(patient->findings, sends_password ? FINDING_WARN : FINDING_NOTE, "tls", "a rediss:// URL",
+        diagnostics_add(patient->findings, sends_password ? FINDING_WARN : FINDING_NOTE, "tls", "a rediss:// URL",
                      "not used: %sowner tokens can be read on the way", sends_password ? "password and " : "");
 }
 
@@ -155,8 +155,8 @@ static void examine_tls(struct redis_patient *patient)
 static bool examine_login(struct redis_patient *patient)
 {
     const struct redis_command whoami = redis_words("ACL", "WHOAMI");
-    struct findings *findings = patient->findings;
-    struct why why = {""};
+    struct diagnostics *findings = patient->findings;
+    struct errmsg why = {""};
     redisReply *reply;
     enum lock_result result = redis_conn_call(&patient->conn, &whoami, 1, &reply, patient->bound, &why);
     if (result == LOCK_OK && reply->type == REDIS_REPLY_ERROR && strstr(reply->str, "NOAUTH") != NULL) {
@@ -170,12 +170,12 @@ static bool examine_login(struct redis_patient *patient)
         bool proven =
             patient->url->has_password || patient->settings->password_file != NULL || patient->settings->cert != NULL;
         bool open = !proven && is_remote(&patient->conn);
-        findings_add(findings, open ? FINDING_WARN : FINDING_OK, "login",
+        diagnostics_add(findings, open ? FINDING_WARN : FINDING_OK, "login",
                      "a user and a password for dlock (dlock(1), REDIS)", "user %.200s%s", known ? reply->str : user,
                      open ? ", without a password: whoever reaches this server can take every lock away" : "");
         freeReplyObject(reply);
     } else if (result != LOCK_CANCELLED) {
-        findings_fail(findings, (int)status_of(result), result == LOCK_UNAVAILABLE ? "answer" : "login",
+        diagnostics_fail(findings, (int)status_of(result), result == LOCK_UNAVAILABLE ? "answer" : "login",
                       result == LOCK_REFUSED ? "user and password as the server has them" : NULL, "%s", why.text);
     }
     return result == LOCK_OK;
@@ -195,8 +195,8 @@ static bool read_time(const redisReply *reply, int64_t *us)
 {
     int64_t seconds, micros;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        !redis_number(reply->element[0], 1, INT64_C(100000000000), &seconds) ||
-        !redis_number(reply->element[1], 0, 999999, &micros))
+        !redis_reply_number(reply->element[0], 1, INT64_C(100000000000), &seconds) ||
+        !redis_reply_number(reply->element[1], 0, 999999, &micros))
         return false;
     *us = seconds * 1000000 + micros;
     return true;
@@ -228,20 +228,20 @@ static int compare_durations(const void *a, const void *b)
     return (first->ns > second->ns) - (first->ns < second->ns);
 }
 
-static void add_clock(struct findings *findings, const struct timing *timing)
+static void add_clock(struct diagnostics *findings, const struct timing *timing)
 {
     char text[FINDINGS_TIME_SIZE], give[FINDINGS_TIME_SIZE];
     struct duration off = {(timing->ahead_us < 0 ? -timing->ahead_us : timing->ahead_us) * NS_PER_US};
     const char *side = timing->ahead_us < 0 ? "behind" : "ahead of";
     enum finding_result result = off.ns > 60 * NS_PER_S ? FINDING_WARN : off.ns > NS_PER_S ? FINDING_NOTE : FINDING_OK;
     if (!timing->clock_known) {
-        findings_add(findings, FINDING_NOTE, "clock", NULL, "unknown: TIME is not answered");
+        diagnostics_add(findings, FINDING_NOTE, "clock", NULL, "unknown: TIME is not answered");
         return;
     }
-    findings_time((struct duration){timing->best.ns / 2}, give);
-    findings_add(findings, result, "clock",
+    diagnostics_time((struct duration){timing->best.ns / 2}, give);
+    diagnostics_add(findings, result, "clock",
                  "NTP; no lease depends on it, but fences may jump when another server takes over", "%s %s ours (+-%s)",
-                 findings_time(off, text), side, give);
+                 diagnostics_time(off, text), side, give);
 }
 
 static bool examine_time(struct redis_patient *patient)
@@ -255,10 +255,10 @@ static bool examine_time(struct redis_patient *patient)
     char least[FINDINGS_TIME_SIZE], median[FINDINGS_TIME_SIZE], most[FINDINGS_TIME_SIZE];
     struct duration middle = timing.list[timing.count / 2];
     bool slow = middle.ns > SLOW_MS * NS_PER_MS || middle.ns > patient->request->ttl.ns / 100;
-    findings_add(patient->findings, slow ? FINDING_WARN : FINDING_OK, "latency",
+    diagnostics_add(patient->findings, slow ? FINDING_WARN : FINDING_OK, "latency",
                  "a longer --ttl, or a server that is nearer", "min %s, median %s, max %s of %d",
-                 findings_time(timing.list[0], least), findings_time(middle, median),
-                 findings_time(timing.list[timing.count - 1], most), timing.count);
+                 diagnostics_time(timing.list[0], least), diagnostics_time(middle, median),
+                 diagnostics_time(timing.list[timing.count - 1], most), timing.count);
     add_clock(patient->findings, &timing);
     return true;
 }
@@ -267,7 +267,7 @@ static bool examine_time(struct redis_patient *patient)
 
 /* Asks for the key, and goes where that leads. A server that refuses to say is the
  * right one as far as is known: what it refuses, the next rows tell. */
-static enum lock_result follow_key(struct redis_backend *redis, const char *key, struct bound bound, struct why *why)
+static enum lock_result follow_key(struct redis_backend *redis, const char *key, struct bound bound, struct errmsg *why)
 {
     const struct redis_command command = redis_words("GET", key);
     struct redis_detour detour = {.start = deadline_now()};
@@ -276,14 +276,14 @@ static enum lock_result follow_key(struct redis_backend *redis, const char *key,
     do {
         redisReply *reply;
         led = false;
-        result = redis_route_open(redis, key, bound, why);
+        result = redis_topology_open(redis, key, bound, why);
         if (result == LOCK_OK && redis->url.topology == REDIS_CLUSTER) {
             result = redis_conn_call(&redis->conn, &command, 1, &reply, bound, why);
             if (result != LOCK_OK)
                 return redis->conn.greeting_failed ? LOCK_OK : result;
             led = reply->type == REDIS_REPLY_ERROR;
             if (led)
-                result = redis_route_judge(redis, key, reply->str, &detour, bound, why);
+                result = redis_topology_judge(redis, key, reply->str, &detour, bound, why);
             freeReplyObject(reply);
         }
     } while (led && result == LOCK_OK);
@@ -291,12 +291,12 @@ static enum lock_result follow_key(struct redis_backend *redis, const char *key,
 }
 
 /* Which server has the key. False: told. */
-static bool find_server(struct redis_backend *redis, const char *key, struct redis_endpoint *at, struct findings *findings,
+static bool find_server(struct redis_backend *redis, const char *key, struct redis_endpoint *at, struct diagnostics *findings,
                         struct bound bound)
 {
     static const char *const names[] = {"one server", "the master that Sentinels name",
                                         "the node of a Cluster that has the key"};
-    struct why why = {""};
+    struct errmsg why = {""};
     *at = redis->url.hosts[0];
     if (redis->url.topology != REDIS_ONE) {
         enum lock_result result = follow_key(redis, key, bound, &why);
@@ -304,14 +304,14 @@ static bool find_server(struct redis_backend *redis, const char *key, struct red
         if (redis->conn.greeting_failed)
             redis_conn_close(&redis->conn);
         if (result != LOCK_OK && result != LOCK_CANCELLED)
-            findings_fail(findings, (int)status_of(result), "topology", NULL, "%s", why.text);
+            diagnostics_fail(findings, (int)status_of(result), "topology", NULL, "%s", why.text);
         if (result != LOCK_OK)
             return false;
     }
     if (at->path[0] != '\0')
-        findings_add(findings, FINDING_OK, "topology", NULL, "%s: %s", names[redis->url.topology], at->path);
+        diagnostics_add(findings, FINDING_OK, "topology", NULL, "%s: %s", names[redis->url.topology], at->path);
     else
-        findings_add(findings, FINDING_OK, "topology", NULL, "%s: %s, port %s", names[redis->url.topology], at->host,
+        diagnostics_add(findings, FINDING_OK, "topology", NULL, "%s: %s, port %s", names[redis->url.topology], at->host,
                      at->port);
     return true;
 }
@@ -324,11 +324,11 @@ static bool examine_server(struct redis_patient *patient)
     examine_tls(patient);
     if (!examine_login(patient) || !redis_doctor_info(patient) || !examine_time(patient))
         return false;
-    findings_section(patient->findings, "permissions", NULL);
+    diagnostics_section(patient->findings, "permissions", NULL);
     return redis_doctor_access(patient);
 }
 
-bool redis_examine(struct backend *backend, const struct lock_request *request, struct findings *findings,
+bool redis_examine(struct backend *backend, const struct lock_request *request, struct diagnostics *findings,
                    struct bound bound)
 {
     struct redis_backend *redis = redis_of(backend);
@@ -340,7 +340,7 @@ bool redis_examine(struct backend *backend, const struct lock_request *request, 
         .bound = bound,
     };
     struct redis_endpoint at;
-    findings_section(findings, "redis", redis->url.shown);
+    diagnostics_section(findings, "redis", redis->url.shown);
     if (!examine_names(redis, findings, bound))
         return false;
     redis_sentinel_examine(redis, findings, bound);
@@ -358,14 +358,14 @@ void redis_forget(struct backend *backend, const char *key, struct bound bound)
     struct redis_backend *redis = redis_of(backend);
     struct redis_command command = redis_words("DEL");
     char companions[REDIS_COMPANIONS][COMPANION_SIZE];
-    struct why ignored = {""};
+    struct errmsg ignored = {""};
     redisReply *reply;
     for (size_t i = 0; i < REDIS_COMPANIONS; i++) {
         lock_key_companion(companions[i], COMPANION_SIZE, key, redis_companion_names[i]);
         redis_command_add(&command, companions[i]);
     }
-    if (redis_route_open(redis, key, bound, &ignored) == LOCK_OK &&
-        redis_listening_call(&redis->listening, &redis->conn, &command, (struct redis_ears){0}, &reply, bound, &ignored) ==
+    if (redis_topology_open(redis, key, bound, &ignored) == LOCK_OK &&
+        redis_subscribe_call(&redis->listening, &redis->conn, &command, (struct redis_ears){0}, &reply, bound, &ignored) ==
             LOCK_OK)
         freeReplyObject(reply);
 }
@@ -373,15 +373,15 @@ void redis_forget(struct backend *backend, const char *key, struct bound bound)
 bool redis_patient_ask(struct redis_patient *patient, const char *name, const struct redis_command *command,
                        redisReply **reply)
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     enum lock_result result = redis_conn_call(&patient->conn, command, 1, reply, patient->bound, &why);
     if (result != LOCK_OK && result != LOCK_CANCELLED)
-        findings_fail(patient->findings, (int)status_of(result), name, NULL, "%s", why.text);
+        diagnostics_fail(patient->findings, (int)status_of(result), name, NULL, "%s", why.text);
     return result == LOCK_OK;
 }
 
 void redis_patient_unknown(struct redis_patient *patient, const char *name, const redisReply *reply)
 {
-    findings_add(patient->findings, FINDING_NOTE, name, "the permissions for --doctor in dlock(1)", "unknown: %.300s",
+    diagnostics_add(patient->findings, FINDING_NOTE, name, "the permissions for --doctor in dlock(1)", "unknown: %.300s",
                  reply->type == REDIS_REPLY_ERROR ? reply->str : "the answer makes no sense");
 }

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 /* examine() and forget() of store/backend.h. */
-bool redis_examine(struct backend *backend, const struct lock_request *request, struct findings *findings,
+bool redis_examine(struct backend *backend, const struct lock_request *request, struct diagnostics *findings,
                    struct bound bound);
 void redis_forget(struct backend *backend, const char *key, struct bound bound);
 
@@ -23,7 +23,7 @@ struct redis_patient {
     const struct redis_settings *settings;
     const struct lock_request *request; /* its key is nobody's; ttl and the like are those of the options */
     struct redis_conn conn;
-    struct findings *findings;
+    struct diagnostics *findings;
     struct bound bound;
 };
 

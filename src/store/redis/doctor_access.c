@@ -118,30 +118,30 @@ struct verdict {
 
 static void judge(struct verdict *verdict, const char *command, const redisReply *reply)
 {
-    struct why ignored = {""};
+    struct errmsg ignored = {""};
     if (reply->type != REDIS_REPLY_ERROR || strncmp(reply->str, "NOSCRIPT", 8) == 0 || verdict->refused++ > 0)
         return;
     verdict->result = redis_error_result(reply->str, &ignored);
     snprintf(verdict->first, sizeof verdict->first, "%s: %.300s", command, reply->str);
 }
 
-static void add_verdict(struct findings *findings, enum purpose purpose, const struct verdict *verdict)
+static void add_verdict(struct diagnostics *findings, enum purpose purpose, const struct verdict *verdict)
 {
     const char *name = purposes[purpose].name, *lost = purposes[purpose].lost, *advice = purposes[purpose].advice;
     char more[32] = "";
     if (verdict->refused > 1)
         snprintf(more, sizeof more, ", and %d more", verdict->refused - 1);
     if (verdict->refused == 0)
-        findings_add(findings, FINDING_OK, name, NULL, "allowed");
+        diagnostics_add(findings, FINDING_OK, name, NULL, "allowed");
     else if (purposes[purpose].result == FINDING_FAIL)
-        findings_fail(findings, (int)status_of(verdict->result), name, advice, "%s: %s%s", lost, verdict->first, more);
+        diagnostics_fail(findings, (int)status_of(verdict->result), name, advice, "%s: %s%s", lost, verdict->first, more);
     else
-        findings_add(findings, purposes[purpose].result, name, advice, "%s: %s%s", lost, verdict->first, more);
+        diagnostics_add(findings, purposes[purpose].result, name, advice, "%s: %s%s", lost, verdict->first, more);
 }
 
 /* Sends those from `first` up to `end`, and judges the answers. */
 static enum lock_result try_commands(struct redis_patient *patient, size_t first, size_t end, struct verdict *verdicts,
-                                     struct why *why)
+                                     struct errmsg *why)
 {
     struct scratch scratch;
     struct redis_command commands[TRIALS];
@@ -162,7 +162,7 @@ static enum lock_result try_commands(struct redis_patient *patient, size_t first
  * same. */
 static bool try_listening(struct redis_patient *patient, struct verdict *verdicts)
 {
-    struct why why = {""};
+    struct errmsg why = {""};
     enum lock_result result = try_commands(patient, LISTENING, TRIALS, verdicts, &why);
     if (result == LOCK_OK || result == LOCK_CANCELLED)
         return result == LOCK_OK;
@@ -175,7 +175,7 @@ static bool try_listening(struct redis_patient *patient, struct verdict *verdict
 }
 
 /* What --list asks a Cluster for, and no other server knows. */
-static enum lock_result try_slots(struct redis_patient *patient, struct verdict *verdicts, struct why *why)
+static enum lock_result try_slots(struct redis_patient *patient, struct verdict *verdicts, struct errmsg *why)
 {
     const struct redis_command command = redis_words("CLUSTER", "SLOTS");
     redisReply *reply;
@@ -192,12 +192,12 @@ static enum lock_result try_slots(struct redis_patient *patient, struct verdict 
 bool redis_doctor_access(struct redis_patient *patient)
 {
     struct verdict verdicts[PURPOSES] = {0};
-    struct why why = {""};
+    struct errmsg why = {""};
     enum lock_result result = try_commands(patient, 0, LISTENING, verdicts, &why);
     if (result == LOCK_OK)
         result = try_slots(patient, verdicts, &why);
     if (result != LOCK_OK && result != LOCK_CANCELLED)
-        findings_fail(patient->findings, (int)status_of(result), "commands", NULL, "%s", why.text);
+        diagnostics_fail(patient->findings, (int)status_of(result), "commands", NULL, "%s", why.text);
     if (result != LOCK_OK || !try_listening(patient, verdicts))
         return false;
     for (enum purpose purpose = 0; purpose < PURPOSES; purpose++)

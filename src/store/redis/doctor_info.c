@@ -45,7 +45,7 @@ static const char *setting(const redisReply *reply)
 
 /* --- what it is ---------------------------------------------------------- */
 
-static void add_version(struct findings *findings, const char *info)
+static void add_version(struct diagnostics *findings, const char *info)
 {
     static const struct {
         const char *field, *name;
@@ -60,7 +60,7 @@ static void add_version(struct findings *findings, const char *info)
     /* Of Redis, with which the others say that they are compatible. */
     long major = field(info, "redis_version", version) ? strtol(version, NULL, 10) : 0;
     if (major <= 0) {
-        findings_add(findings, FINDING_NOTE, "version", NULL, "unknown: INFO does not tell");
+        diagnostics_add(findings, FINDING_NOTE, "version", NULL, "unknown: INFO does not tell");
         return;
     }
     size_t kind = 0;
@@ -69,41 +69,41 @@ static void add_version(struct findings *findings, const char *info)
     if (strcmp(kinds[kind].name, "KeyDB") == 0)
         snprintf(own, sizeof own, "%s", version);
     if (major < 5)
-        findings_fail(findings, FINDING_UNTRUSTED, "version", "Redis 6.0 or later, or Valkey", "%s %s: the scripts need 5.0",
+        diagnostics_fail(findings, FINDING_UNTRUSTED, "version", "Redis 6.0 or later, or Valkey", "%s %s: the scripts need 5.0",
                       kinds[kind].name, own);
     else if (major < 6)
-        findings_add(findings, FINDING_WARN, "version", "Redis 6.0 or later, or Valkey",
+        diagnostics_add(findings, FINDING_WARN, "version", "Redis 6.0 or later, or Valkey",
                      "%s %s: it cannot tell when a key is touched, and a loss is seen at the next check only",
                      kinds[kind].name, own);
     else
-        findings_add(findings, kinds[kind].tried ? FINDING_OK : FINDING_NOTE, "version", NULL, "%s %s%s", kinds[kind].name,
+        diagnostics_add(findings, kinds[kind].tried ? FINDING_OK : FINDING_NOTE, "version", NULL, "%s %s%s", kinds[kind].name,
                      own, kinds[kind].tried ? "" : ", with which dlock was not tried");
 }
 
-static void add_role(struct findings *findings, const char *info)
+static void add_role(struct diagnostics *findings, const char *info)
 {
     char role[FIELD_SIZE], master[FIELD_SIZE];
     (void)field(info, "role", role);
     if (strcmp(role, "slave") == 0 || strcmp(role, "replica") == 0) {
         bool told = field(info, "master_host", master);
-        findings_fail(findings, STATUS_UNAVAILABLE, "role", "the URL of the master, or redis+sentinel://",
+        diagnostics_fail(findings, STATUS_UNAVAILABLE, "role", "the URL of the master, or redis+sentinel://",
                       "replica of %s: it takes no locks", told ? master : "another server");
     } else if (strcmp(role, "master") == 0) {
-        findings_add(findings, FINDING_OK, "role", NULL, "master");
+        diagnostics_add(findings, FINDING_OK, "role", NULL, "master");
     } else {
-        findings_add(findings, FINDING_NOTE, "role", NULL, "unknown: INFO does not tell");
+        diagnostics_add(findings, FINDING_NOTE, "role", NULL, "unknown: INFO does not tell");
     }
 }
 
-static void add_mode(struct findings *findings, const char *info, const struct redis_url *url)
+static void add_mode(struct diagnostics *findings, const char *info, const struct redis_url *url)
 {
     char mode[FIELD_SIZE];
     (void)field(info, "redis_mode", mode);
     if (strcmp(mode, "sentinel") == 0)
-        findings_fail(findings, STATUS_CONFIG, "mode", "redis+sentinel://HOST,.../MASTER",
+        diagnostics_fail(findings, STATUS_CONFIG, "mode", "redis+sentinel://HOST,.../MASTER",
                       "it is a Sentinel, which keeps no locks");
     else if (strcmp(mode, "cluster") == 0 && url->topology != REDIS_CLUSTER)
-        findings_add(findings, FINDING_WARN, "mode", "redis+cluster://",
+        diagnostics_add(findings, FINDING_WARN, "mode", "redis+cluster://",
                      "one node of a Cluster: it refuses the keys that others have");
 }
 
@@ -115,55 +115,55 @@ static bool evicts(const char *policy)
 }
 
 /* volatile-* is no better: every lock has an expiry. */
-static void add_eviction(struct findings *findings, const char *info)
+static void add_eviction(struct diagnostics *findings, const char *info)
 {
     char policy[FIELD_SIZE], used_text[SIZE_TEXT_SIZE], most_text[SIZE_TEXT_SIZE];
     int64_t most, used;
     bool limit_known = number_field(info, "maxmemory", &most);
     static const char advice[] = "maxmemory-policy noeviction; or a server for locks alone";
     if (!field(info, "maxmemory_policy", policy))
-        findings_add(findings, FINDING_NOTE, "eviction", "the provider knows; it has to be noeviction",
+        diagnostics_add(findings, FINDING_NOTE, "eviction", "the provider knows; it has to be noeviction",
                      "unknown: INFO does not tell");
     else if (evicts(policy) && limit_known && most == 0)
-        findings_add(findings, FINDING_WARN, "eviction", advice, "%s: locks are evicted as soon as there is a maxmemory",
+        diagnostics_add(findings, FINDING_WARN, "eviction", advice, "%s: locks are evicted as soon as there is a maxmemory",
                      policy);
     else if (evicts(policy))
-        findings_fail(findings, FINDING_UNTRUSTED, "eviction", advice,
+        diagnostics_fail(findings, FINDING_UNTRUSTED, "eviction", advice,
                       "%s: when memory is short a lock that is held is removed, and another gets it", policy);
     else
-        findings_add(findings, strcmp(policy, "noeviction") == 0 ? FINDING_OK : FINDING_NOTE, "eviction", NULL, "%s",
+        diagnostics_add(findings, strcmp(policy, "noeviction") == 0 ? FINDING_OK : FINDING_NOTE, "eviction", NULL, "%s",
                      policy);
     if (!limit_known || !number_field(info, "used_memory", &used))
         return;
     bool near = most > 0 && used >= most - most / 10;
     if (most == 0)
-        findings_add(findings, FINDING_OK, "memory", NULL, "%s used, no limit", size_rounded((uint64_t)used, used_text));
+        diagnostics_add(findings, FINDING_OK, "memory", NULL, "%s used, no limit", size_rounded((uint64_t)used, used_text));
     else
-        findings_add(findings, near ? FINDING_WARN : FINDING_OK, "memory", "when it is full no lock can be taken",
+        diagnostics_add(findings, near ? FINDING_WARN : FINDING_OK, "memory", "when it is full no lock can be taken",
                      "%s used of %s", size_rounded((uint64_t)used, used_text), size_rounded((uint64_t)most, most_text));
 }
 
 static void add_persistence(const struct redis_patient *patient, const char *info, const char *save, const char *fsync)
 {
-    struct findings *findings = patient->findings;
+    struct diagnostics *findings = patient->findings;
     char aof[FIELD_SIZE], last[FIELD_SIZE];
     bool aof_known = field(info, "aof_enabled", aof), replicated = patient->settings->wait_replicas > 0;
     if (aof_known && strcmp(aof, "1") == 0)
-        findings_add(findings, FINDING_OK, "persistence", NULL, "append-only file, fsync %.100s",
+        diagnostics_add(findings, FINDING_OK, "persistence", NULL, "append-only file, fsync %.100s",
                      fsync != NULL ? fsync : "unknown");
     else if (save != NULL && *save != '\0')
-        findings_add(findings, FINDING_NOTE, "persistence", "appendonly yes",
+        diagnostics_add(findings, FINDING_NOTE, "persistence", "appendonly yes",
                      "snapshots alone (%.100s): a crash loses later locks", save);
     else if (aof_known && save != NULL)
-        findings_add(findings, FINDING_WARN, "persistence", "appendonly yes",
+        diagnostics_add(findings, FINDING_WARN, "persistence", "appendonly yes",
                      "none: a restart loses all locks%s", replicated ? ", and replicas copy the empty server" : "");
     else
-        findings_add(findings, FINDING_NOTE, "persistence", NULL, "unknown: %s",
+        diagnostics_add(findings, FINDING_NOTE, "persistence", NULL, "unknown: %s",
                      aof_known ? "no append-only file, and CONFIG GET save is not answered" : "INFO does not tell");
     static const char *const writes[] = {"rdb_last_bgsave_status", "aof_last_write_status"};
     for (size_t i = 0; i < sizeof writes / sizeof *writes; i++)
         if (field(info, writes[i], last) && strcmp(last, "ok") != 0)
-            findings_add(findings, FINDING_WARN, writes[i], "disk space and the server's log; it may refuse to write", "%s",
+            diagnostics_add(findings, FINDING_WARN, writes[i], "disk space and the server's log; it may refuse to write", "%s",
                          last);
 }
 
@@ -184,21 +184,21 @@ static int online_replicas(const char *info)
 
 static void add_replicas(const struct redis_patient *patient, const char *info, const char *least)
 {
-    struct findings *findings = patient->findings;
+    struct diagnostics *findings = patient->findings;
     int wanted = patient->settings->wait_replicas, online = online_replicas(info);
     int64_t connected, needed = 0;
     if (!number_field(info, "connected_slaves", &connected))
-        findings_add(findings, FINDING_NOTE, "replicas", NULL, "unknown: INFO does not tell");
+        diagnostics_add(findings, FINDING_NOTE, "replicas", NULL, "unknown: INFO does not tell");
     else if (online < wanted)
-        findings_fail(findings, STATUS_UNAVAILABLE, "replicas", "more replicas, or a lower --wait-replicas",
+        diagnostics_fail(findings, STATUS_UNAVAILABLE, "replicas", "more replicas, or a lower --wait-replicas",
                       "%d online, and --wait-replicas asks for %d", online, wanted);
     else if (online > 0 && wanted == 0)
-        findings_add(findings, FINDING_NOTE, "replicas", "--wait-replicas",
+        diagnostics_add(findings, FINDING_NOTE, "replicas", "--wait-replicas",
                      "%d online: a failover loses what has not reached them", online);
     else
-        findings_add(findings, FINDING_OK, "replicas", NULL, "%d online", online);
+        diagnostics_add(findings, FINDING_OK, "replicas", NULL, "%d online", online);
     if (least != NULL && number_parse(least, 1, INT32_MAX, &needed))
-        findings_add(findings, online < needed ? FINDING_WARN : FINDING_OK, "min-replicas-to-write",
+        diagnostics_add(findings, online < needed ? FINDING_WARN : FINDING_OK, "min-replicas-to-write",
                      "more replicas; the server takes no locks as it is", "%" PRId64, needed);
 }
 
@@ -210,14 +210,14 @@ static bool ask_config(struct redis_patient *patient, redisReply *replies[QUESTI
 {
     static const char *const names[QUESTIONS] = {"save", "appendfsync", "min-replicas-to-write"};
     struct redis_command commands[QUESTIONS];
-    struct why why = {""};
+    struct errmsg why = {""};
     for (int i = 0; i < QUESTIONS; i++)
         commands[i] = redis_words("CONFIG", "GET", names[i]);
     enum lock_result result = redis_conn_call(&patient->conn, commands, QUESTIONS, replies, patient->bound, &why);
     if (result == LOCK_OK && replies[SAVE]->type == REDIS_REPLY_ERROR)
         redis_patient_unknown(patient, "settings", replies[SAVE]);
     if (result != LOCK_OK && result != LOCK_CANCELLED)
-        findings_fail(patient->findings, (int)status_of(result), "settings", NULL, "%s", why.text);
+        diagnostics_fail(patient->findings, (int)status_of(result), "settings", NULL, "%s", why.text);
     return result == LOCK_OK;
 }
 

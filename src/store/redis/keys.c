@@ -27,7 +27,7 @@ int redis_slot(const char *key)
     return (int)(crc16(key, strlen(key)) % REDIS_SLOTS);
 }
 
-bool redis_slot_is_shared(const char *key)
+bool redis_keys_is_shared(const char *key)
 {
     char companion[2 * LOCK_KEY_SIZE];
     lock_key_companion(companion, sizeof companion, key, "meta");

@@ -12,6 +12,6 @@ int redis_slot(const char *key);
 
 /* Whether the companions of a lock with this key are in its slot. They are not
  * where the key has no hash tag, but a '}' (lock_key_companion()). */
-bool redis_slot_is_shared(const char *key);
+bool redis_keys_is_shared(const char *key);
 
 #endif

@@ -20,31 +20,31 @@ static bool read_owner(const redisReply *reply, struct lock_owner *owner)
 {
     struct holder *holder = &owner->holder;
     int64_t left_ms, slot, ttl_ms, hold_ms, pid;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != OWNER_SIZE || !redis_left(reply->element[LEFT], -2, &left_ms))
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != OWNER_SIZE || !redis_reply_left(reply->element[LEFT], -2, &left_ms))
         return false;
-    text_copy(owner->token, sizeof owner->token, redis_text(reply->element[TOKEN]));
+    text_copy(owner->token, sizeof owner->token, redis_reply_text(reply->element[TOKEN]));
     *holder = (struct holder){.expires = left_ms >= 0, .left = {left_ms >= 0 ? left_ms * NS_PER_MS : 0}};
-    if (redis_text(reply->element[KNOWN])[0] == '\0')
+    if (redis_reply_text(reply->element[KNOWN])[0] == '\0')
         return true;
-    if (!redis_number(reply->element[ITS_FENCE], 0, INT64_MAX, &owner->fence) ||
-        !redis_number(reply->element[SLOT], -1, INT32_MAX, &slot) ||
-        !redis_number(reply->element[TTL], 0, INT64_MAX / NS_PER_MS, &ttl_ms) ||
-        !redis_number(reply->element[HOLD], 0, INT64_MAX / NS_PER_MS, &hold_ms) ||
-        !redis_number(reply->element[PID], 0, INT32_MAX, &pid) ||
-        !redis_number(reply->element[START], 0, INT64_MAX, &holder->pid_start) ||
-        !redis_number(reply->element[SPACE], 0, INT64_MAX, &holder->pid_space) ||
-        !redis_number(reply->element[SINCE], 0, INT64_MAX, &holder->since_wall_ms))
+    if (!redis_reply_number(reply->element[ITS_FENCE], 0, INT64_MAX, &owner->fence) ||
+        !redis_reply_number(reply->element[SLOT], -1, INT32_MAX, &slot) ||
+        !redis_reply_number(reply->element[TTL], 0, INT64_MAX / NS_PER_MS, &ttl_ms) ||
+        !redis_reply_number(reply->element[HOLD], 0, INT64_MAX / NS_PER_MS, &hold_ms) ||
+        !redis_reply_number(reply->element[PID], 0, INT32_MAX, &pid) ||
+        !redis_reply_number(reply->element[START], 0, INT64_MAX, &holder->pid_start) ||
+        !redis_reply_number(reply->element[SPACE], 0, INT64_MAX, &holder->pid_space) ||
+        !redis_reply_number(reply->element[SINCE], 0, INT64_MAX, &holder->since_wall_ms))
         return true; /* somebody wrote into meta: the lock is held all the same */
     holder->known = true;
     holder->pid = (pid_t)pid;
-    text_copy(holder->host, sizeof holder->host, redis_text(reply->element[HOST]));
-    text_copy(holder->boot_id, sizeof holder->boot_id, redis_text(reply->element[BOOT]));
-    text_copy(holder->user, sizeof holder->user, redis_text(reply->element[USER]));
-    text_copy(holder->command, sizeof holder->command, redis_text(reply->element[COMMAND]));
+    text_copy(holder->host, sizeof holder->host, redis_reply_text(reply->element[HOST]));
+    text_copy(holder->boot_id, sizeof holder->boot_id, redis_reply_text(reply->element[BOOT]));
+    text_copy(holder->user, sizeof holder->user, redis_reply_text(reply->element[USER]));
+    text_copy(holder->command, sizeof holder->command, redis_reply_text(reply->element[COMMAND]));
     owner->slot = (int)slot;
     owner->ttl.ns = ttl_ms * NS_PER_MS;
-    owner->detached = holder->detached = redis_text(reply->element[DETACHED])[0] == '1';
-    owner->released = holder->kept = redis_text(reply->element[ITS_RELEASED])[0] == '1';
+    owner->detached = holder->detached = redis_reply_text(reply->element[DETACHED])[0] == '1';
+    owner->released = holder->kept = redis_reply_text(reply->element[ITS_RELEASED])[0] == '1';
     owner->hold_left.ns = hold_ms * NS_PER_MS;
     return true;
 }
@@ -54,7 +54,7 @@ static bool read_owner(const redisReply *reply, struct lock_owner *owner)
 static int64_t number_or_zero(const redisReply *element)
 {
     int64_t number;
-    return redis_number(element, 0, INT64_MAX, &number) ? number : 0;
+    return redis_reply_number(element, 0, INT64_MAX, &number) ? number : 0;
 }
 
 static void read_counts(const redisReply *reply, struct lock_counts *counts)
@@ -66,14 +66,14 @@ static void read_counts(const redisReply *reply, struct lock_counts *counts)
 }
 
 enum lock_result redis_state_read(struct redis_backend *redis, const redisReply *reply, const char *key,
-                                  struct lock_state *state, struct why *why)
+                                  struct lock_state *state, struct errmsg *why)
 {
     int64_t waiters;
-    if (reply->elements < OWNERS || strcmp(redis_text(reply->element[0]), "lock") != 0 ||
-        !redis_number(reply->element[WAITERS], -1, INT32_MAX, &waiters))
+    if (reply->elements < OWNERS || strcmp(redis_reply_text(reply->element[0]), "lock") != 0 ||
+        !redis_reply_number(reply->element[WAITERS], -1, INT32_MAX, &waiters))
         return redis_conn_nonsense(&redis->conn, why);
     if (!lock_state_init(state, key, reply->elements - OWNERS)) {
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
     for (size_t i = 0; i < state->owner_count; i++) {
@@ -83,13 +83,13 @@ enum lock_result redis_state_read(struct redis_backend *redis, const redisReply 
         }
     }
     /* The last of those who share it may have ended in this millisecond. */
-    if (!state->locked || !lock_mode_parse(redis_text(reply->element[MODE]), &state->mode))
+    if (!state->locked || !lock_mode_parse(redis_reply_text(reply->element[MODE]), &state->mode))
         state->mode = MODE_EXCLUSIVE;
     state->slots = state->mode == MODE_SLOTS ? (int)number_or_zero(reply->element[SLOTS]) : 0;
     state->waiters = (int)waiters;
     state->last_fence = number_or_zero(reply->element[FENCE]);
     state->released_wall_ms = number_or_zero(reply->element[RELEASED]);
-    text_copy(state->last_owner, sizeof state->last_owner, redis_text(reply->element[LAST_OWNER]));
+    text_copy(state->last_owner, sizeof state->last_owner, redis_reply_text(reply->element[LAST_OWNER]));
     read_counts(reply, &state->counts);
     return LOCK_OK;
 }
@@ -131,7 +131,7 @@ struct scan {
 
 /* {cursor, {key...}}: LOCK_OK with the cursor copied. */
 static enum lock_result read_step(struct redis_backend *redis, const redisReply *reply, const char *prefix,
-                                  const char *pattern, struct key_list *keys, struct scan *scan, struct why *why)
+                                  const char *pattern, struct key_list *keys, struct scan *scan, struct errmsg *why)
 {
     if (reply->type == REDIS_REPLY_ERROR) {
         enum lock_result result = redis_error_result(reply->str, why);
@@ -144,17 +144,17 @@ static enum lock_result read_step(struct redis_backend *redis, const redisReply 
         return redis_conn_nonsense(&redis->conn, why);
     text_copy(scan->cursor, sizeof scan->cursor, reply->element[0]->str);
     for (size_t i = 0; i < reply->element[1]->elements; i++) {
-        const char *key = redis_text(reply->element[1]->element[i]);
+        const char *key = redis_reply_text(reply->element[1]->element[i]);
         size_t length = strlen(prefix);
         if (strncmp(key, prefix, length) != 0 || key[length] == '\0' || strlen(key) >= LOCK_KEY_SIZE || is_companion(key) ||
             (pattern != NULL && fnmatch(pattern, key + length, 0) != 0))
             continue;
         if (keys->count >= KEYS_MOST) {
-            why_set(why, "there are more than %d keys with the prefix %.200s", KEYS_MOST, prefix);
+            errmsg_set(why, "there are more than %d keys with the prefix %.200s", KEYS_MOST, prefix);
             return LOCK_SYSTEM;
         }
         if (!key_list_add(keys, key)) {
-            why_set(why, "out of memory");
+            errmsg_set(why, "out of memory");
             return LOCK_SYSTEM;
         }
     }
@@ -174,7 +174,7 @@ static bool is_endless(struct scan *scan)
 }
 
 enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix, const char *pattern,
-                                 struct key_list *keys, struct bound bound, struct why *why)
+                                 struct key_list *keys, struct bound bound, struct errmsg *why)
 {
     char escaped[2 * LOCK_KEY_SIZE], match[sizeof escaped + 1];
     struct scan scan = {.cursor = "0"};
@@ -184,7 +184,7 @@ enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix
     do {
         const struct redis_command command = redis_words("SCAN", scan.cursor, "MATCH", match, "COUNT", scan_count);
         redisReply *reply;
-        result = redis_route_open(redis, NULL, bound, why);
+        result = redis_topology_open(redis, NULL, bound, why);
         if (result == LOCK_OK)
             result = redis_conn_call(&redis->conn, &command, 1, &reply, bound, why);
         if (result == LOCK_OK) {
@@ -192,7 +192,7 @@ enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix
             freeReplyObject(reply);
         }
         if (result == LOCK_OK && is_endless(&scan)) {
-            why_set(why, "its SCAN does not come to an end");
+            errmsg_set(why, "its SCAN does not come to an end");
             result = LOCK_UNAVAILABLE;
         }
     } while (result == LOCK_OK && strcmp(scan.cursor, "0") != 0);

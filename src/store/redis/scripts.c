@@ -49,11 +49,11 @@ static void set_word(struct redis_command *command, int at, const char *word)
 }
 
 enum lock_result redis_script_send(struct redis_backend *redis, struct redis_call *call, bool by_text, redisReply **reply,
-                                   struct bound bound, struct why *why)
+                                   struct bound bound, struct errmsg *why)
 {
     set_word(&call->words, 0, by_text ? "EVAL" : "EVALSHA");
     set_word(&call->words, 1, by_text ? call->script->text : call->script->sha1);
-    return redis_listening_call(&redis->listening, &redis->conn, &call->words, call->ears, reply, bound, why);
+    return redis_subscribe_call(&redis->listening, &redis->conn, &call->words, call->ears, reply, bound, why);
 }
 
 static bool is_answer(const redisReply *reply)
@@ -75,7 +75,7 @@ static void shed_keys(struct redis_call *call)
 
 /* By its digest; by its text where the server does not know that yet. */
 static enum lock_result run_here(struct redis_backend *redis, struct redis_call *call, redisReply **reply, struct bound bound,
-                                 struct why *why)
+                                 struct errmsg *why)
 {
     struct deadline late = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
     enum lock_result result = redis_script_send(redis, call, call->by_text, reply, bound, why);
@@ -84,22 +84,22 @@ static enum lock_result run_here(struct redis_backend *redis, struct redis_call 
         result = redis_script_send(redis, call, true, reply, bound, why);
     }
     if (result != LOCK_OK && result != LOCK_CANCELLED)
-        redis_route_failed(redis, deadline_passed(late), why);
+        redis_topology_failed(redis, deadline_passed(late), why);
     return result;
 }
 
 /* LOCK_OK: it is to be run again. */
 static enum lock_result judge(struct redis_backend *redis, const struct redis_call *call, const char *error,
-                              struct redis_detour *detour, struct bound bound, struct why *why)
+                              struct redis_detour *detour, struct bound bound, struct errmsg *why)
 {
     const char *key = call->words.words[REDIS_CALL_KEY];
     char command[32], answer[250];
-    enum lock_result result = redis_route_judge(redis, key, error, detour, bound, why);
+    enum lock_result result = redis_topology_judge(redis, key, error, detour, bound, why);
     if (result == LOCK_REFUSED)
         redis_login_explain(&redis->url, &(struct redis_refused){call->script->text, key}, error, why);
     if (result == LOCK_INVALID && redis_error_command(error, call->script->text, command, sizeof command)) {
         redis_error_text(error, answer, sizeof answer);
-        why_set(why, "it does not know the command %s: it answered: %s", command, answer);
+        errmsg_set(why, "it does not know the command %s: it answered: %s", command, answer);
     }
     if (redis_error_is(error, "READONLY")) /* it was the master once: who is now is to be found out */
         redis_conn_close(&redis->conn);
@@ -107,12 +107,12 @@ static enum lock_result judge(struct redis_backend *redis, const struct redis_ca
 }
 
 enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call, redisReply **reply, struct bound bound,
-                                  struct why *why)
+                                  struct errmsg *why)
 {
     struct redis_detour detour = {.start = deadline_now()};
     enum lock_result result;
     do {
-        result = redis_route_open(redis, call->words.words[REDIS_CALL_KEY], bound, why);
+        result = redis_topology_open(redis, call->words.words[REDIS_CALL_KEY], bound, why);
         if (result == LOCK_OK && call->careful)
             result = redis_conn_call(&redis->conn, NULL, 0, NULL, bound, why);
         if (result == LOCK_OK)
@@ -136,7 +136,7 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call
 }
 
 enum lock_result redis_script_run_again(struct redis_backend *redis, struct redis_call *call, redisReply **reply,
-                                        struct bound bound, struct why *why)
+                                        struct bound bound, struct errmsg *why)
 {
     bool reused = redis->conn.socket.fd >= 0;
     enum lock_result result = redis_script_run(redis, call, reply, bound, why);
@@ -147,11 +147,11 @@ enum lock_result redis_script_run_again(struct redis_backend *redis, struct redi
     return result;
 }
 
-enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result, struct why *why)
+enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result, struct errmsg *why)
 {
     if (redis->conn.greeting_failed)
         redis_conn_close(&redis->conn);
     if (result != LOCK_OK && result != LOCK_HELD && result != LOCK_CANCELLED)
-        why_prefix(why, redis->url.shown);
+        errmsg_prefix(why, redis->url.shown);
     return result;
 }

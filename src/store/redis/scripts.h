@@ -55,20 +55,20 @@ void redis_script_add_number(struct redis_call *call, int64_t number);
 /* Connects if need be and runs the script. LOCK_OK with an array that begins
  * with a word in *reply, to be freed; else as redis_conn_call(). */
 enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call, redisReply **reply, struct bound bound,
-                                  struct why *why);
+                                  struct errmsg *why);
 
 /* The same for what may be run twice. Where a connection that has been idle
  * turns out to be broken, it is made anew at once: what was asked is urgent. */
 enum lock_result redis_script_run_again(struct redis_backend *redis, struct redis_call *call, redisReply **reply,
-                                        struct bound bound, struct why *why);
+                                        struct bound bound, struct errmsg *why);
 
 /* Sends it where the connection stands, even if its login was refused. As
  * redis_conn_call(). */
 enum lock_result redis_script_send(struct redis_backend *redis, struct redis_call *call, bool by_text, redisReply **reply,
-                                   struct bound bound, struct why *why);
+                                   struct bound bound, struct errmsg *why);
 
 /* Every failure names the server that it came from; a connection whose login or
  * SELECT failed stands before the wrong database, and serves nobody else. */
-enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result, struct why *why);
+enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result, struct errmsg *why);
 
 #endif

@@ -83,7 +83,7 @@ static bool is_same(const struct redis_endpoint *a, const struct redis_endpoint 
 static void on_switch(void *data, const char *channel, const redisReply *payload)
 {
     struct redis_backend *redis = data;
-    const char *text = redis_text(payload), *name = redis->url.master;
+    const char *text = redis_reply_text(payload), *name = redis->url.master;
     char here[sizeof redis->conn.at.host + sizeof redis->conn.at.port + 2];
     size_t length = strlen(name), here_length;
     if (strcmp(channel, switch_channel) != 0 || strncmp(text, name, length) != 0 || text[length] != ' ')
@@ -97,7 +97,7 @@ static void on_switch(void *data, const char *channel, const redisReply *payload
 }
 
 /* {host, port}; nil: LOCK_GONE, there is no such master. */
-static enum lock_result read_master(struct redis_sentinel *sentinel, const redisReply *reply, struct why *why)
+static enum lock_result read_master(struct redis_sentinel *sentinel, const redisReply *reply, struct errmsg *why)
 {
     struct redis_endpoint *master = &sentinel->master;
     int64_t port;
@@ -109,9 +109,9 @@ static enum lock_result read_master(struct redis_sentinel *sentinel, const redis
     }
     if (reply->type == REDIS_REPLY_NIL)
         return LOCK_GONE;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || !redis_number(reply->element[1], 1, 65535, &port))
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || !redis_reply_number(reply->element[1], 1, 65535, &port))
         return redis_conn_nonsense(&sentinel->conn, why);
-    const char *host = redis_text(reply->element[0]);
+    const char *host = redis_reply_text(reply->element[0]);
     if (*host == '\0' || strlen(host) >= sizeof master->host || strlen(host) != (size_t)reply->element[0]->len)
         return redis_conn_nonsense(&sentinel->conn, why);
     *master = (struct redis_endpoint){.host = ""};
@@ -123,7 +123,7 @@ static enum lock_result read_master(struct redis_sentinel *sentinel, const redis
 /* Asks the Sentinel that we are connected to, the one of that number. LOCK_OK with
  * sentinel->master; LOCK_GONE; or as redis_conn_call(). */
 static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char *name, bool listens, struct bound bound,
-                            struct why *why)
+                            struct errmsg *why)
 {
     struct redis_command commands[3];
     redisReply *replies[3];
@@ -158,7 +158,7 @@ static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char 
 /* --- which one to ask ---------------------------------------------------- */
 
 /* A connection that has been idle may have ended: it is made anew at once. */
-static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens, struct bound bound, struct why *why)
+static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens, struct bound bound, struct errmsg *why)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
     redis_conn_go_to(&sentinel->conn, &sentinel->url.hosts[at]);
@@ -182,8 +182,8 @@ static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens
 /* How far a search has come, and what came of those that have been asked in vain. */
 struct search {
     int from, asked, down;
-    struct why refused, failed, invalid; /* the last of each kind; "": none */
-    struct why unknown_to;               /* those that know no such master */
+    struct errmsg refused, failed, invalid; /* the last of each kind; "": none */
+    struct errmsg unknown_to;               /* those that know no such master */
 };
 
 enum { ENDPOINT_TEXT_SIZE = sizeof((struct redis_endpoint *)0)->host + sizeof((struct redis_endpoint *)0)->port + 3 };
@@ -194,36 +194,36 @@ static void endpoint_text(const struct redis_endpoint *at, char text[ENDPOINT_TE
     snprintf(text, ENDPOINT_TEXT_SIZE, "%s%s%s:%s", brackets ? "[" : "", at->host, brackets ? "]" : "", at->port);
 }
 
-static void note(struct search *vain, enum lock_result result, const struct redis_endpoint *at, const struct why *why)
+static void note(struct search *vain, enum lock_result result, const struct redis_endpoint *at, const struct errmsg *why)
 {
     char text[ENDPOINT_TEXT_SIZE];
     endpoint_text(at, text);
     if (result == LOCK_GONE) {
-        struct why before = vain->unknown_to;
-        why_set(&vain->unknown_to, "%s%s%s", before.text, before.text[0] != '\0' ? ", " : "", text);
+        struct errmsg before = vain->unknown_to;
+        errmsg_set(&vain->unknown_to, "%s%s%s", before.text, before.text[0] != '\0' ? ", " : "", text);
         return;
     }
     vain->down += result == LOCK_UNAVAILABLE;
-    struct why *kept = result == LOCK_REFUSED ? &vain->refused : result == LOCK_INVALID ? &vain->invalid : &vain->failed;
-    why_set(kept, "Sentinel %s: %.400s", text, why->text);
+    struct errmsg *kept = result == LOCK_REFUSED ? &vain->refused : result == LOCK_INVALID ? &vain->invalid : &vain->failed;
+    errmsg_set(kept, "Sentinel %s: %.400s", text, why->text);
 }
 
 /* Who refuses us will go on; who cannot be reached may answer differently later. */
-static enum lock_result verdict(const struct search *vain, const char *name, int count, struct why *why)
+static enum lock_result verdict(const struct search *vain, const char *name, int count, struct errmsg *why)
 {
     if (vain->refused.text[0] != '\0') {
         *why = vain->refused;
         return LOCK_REFUSED;
     }
     if (vain->down > 0) {
-        why_set(why, "%d Sentinel%s asked for the master %.200s in vain; %s", count, count > 1 ? "s were" : " was", name,
+        errmsg_set(why, "%d Sentinel%s asked for the master %.200s in vain; %s", count, count > 1 ? "s were" : " was", name,
                 vain->failed.text);
         return LOCK_UNAVAILABLE;
     }
     if (vain->invalid.text[0] != '\0')
         *why = vain->invalid;
     else
-        why_set(why, "there is no master called %.200s, say the Sentinels: %.400s", name, vain->unknown_to.text);
+        errmsg_set(why, "there is no master called %.200s, say the Sentinels: %.400s", name, vain->unknown_to.text);
     return LOCK_INVALID;
 }
 
@@ -231,7 +231,7 @@ static enum lock_result verdict(const struct search *vain, const char *name, int
  * has a share of the time, and one share is left for the master. Who wants to be told
  * asks on until one lets us listen; if none does, the first answer counts. */
 static enum lock_result find_master(struct redis_backend *redis, struct search *search, bool listens, struct bound bound,
-                                    struct why *why)
+                                    struct errmsg *why)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
     struct redis_endpoint found = {.host = ""};
@@ -241,7 +241,7 @@ static enum lock_result find_master(struct redis_backend *redis, struct search *
     while (search->asked < count) {
         int at = (search->from + search->asked) % count, shares = count - search->asked + 1;
         struct bound share = {deadline_after((struct duration){deadline_left(bound.until).ns / shares}), bound.cancel_fd};
-        struct why one = {""};
+        struct errmsg one = {""};
         search->asked++;
         if (found.host[0] != '\0' && sentinel->mute[at])
             continue;
@@ -270,7 +270,7 @@ static enum lock_result find_master(struct redis_backend *redis, struct search *
 static void look_up_names(struct redis_backend *redis, struct bound bound)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
-    struct why ignored;
+    struct errmsg ignored;
     bound.until = deadline_earlier(bound.until, deadline_after(names_limit));
     for (int i = 0; !sentinel->knows_names && i < sentinel->url.host_count; i++) {
         const struct redis_endpoint *at = &sentinel->url.hosts[i];
@@ -288,7 +288,7 @@ static bool wants_to_be_told(const struct redis_backend *redis)
 }
 
 /* Connects to the server that a Sentinel has just named. */
-static enum lock_result open_master(struct redis_backend *redis, struct bound bound, struct why *why)
+static enum lock_result open_master(struct redis_backend *redis, struct bound bound, struct errmsg *why)
 {
     const struct redis_endpoint *master = &redis->sentinel->master;
     redis_conn_go_to(&redis->conn, master);
@@ -297,7 +297,7 @@ static enum lock_result open_master(struct redis_backend *redis, struct bound bo
         char text[ENDPOINT_TEXT_SIZE], prefix[sizeof text + 16];
         endpoint_text(master, text);
         snprintf(prefix, sizeof prefix, "the master %s", text);
-        why_prefix(why, prefix);
+        errmsg_prefix(why, prefix);
     }
     return result;
 }
@@ -309,7 +309,7 @@ static void set_alarm(struct redis_backend *redis)
     redis->conn.socket.alarm_fd = is_subscribed(sentinel) ? sentinel->conn.socket.fd : -1;
 }
 
-static enum lock_result find_next(struct redis_backend *redis, struct search *search, struct bound bound, struct why *why)
+static enum lock_result find_next(struct redis_backend *redis, struct search *search, struct bound bound, struct errmsg *why)
 {
     enum lock_result result = find_master(redis, search, wants_to_be_told(redis), bound, why);
     redis->sentinel->moved = false; /* what was heard meanwhile is older than the answer */
@@ -320,13 +320,13 @@ static enum lock_result find_next(struct redis_backend *redis, struct search *se
 }
 
 /* A master that cannot be reached may be one for this Sentinel alone. */
-static enum lock_result open_anew(struct redis_backend *redis, struct bound bound, struct why *why)
+static enum lock_result open_anew(struct redis_backend *redis, struct bound bound, struct errmsg *why)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
     struct search search = {.from = sentinel->first};
     struct redis_endpoint failed = {.host = ""};
     for (;;) {
-        struct why own = {""};
+        struct errmsg own = {""};
         enum lock_result result = find_next(redis, &search, bound, &own);
         if (result != LOCK_OK && failed.host[0] != '\0' && result != LOCK_CANCELLED)
             return LOCK_UNAVAILABLE;
@@ -346,7 +346,7 @@ static enum lock_result open_anew(struct redis_backend *redis, struct bound boun
     }
 }
 
-enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound bound, struct why *why)
+enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound bound, struct errmsg *why)
 {
     (void)redis_sentinel_hear(redis);
     bound.until = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
@@ -369,7 +369,7 @@ void redis_sentinel_failed(struct redis_backend *redis)
 void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
-    struct why ignored;
+    struct errmsg ignored;
     if (sentinel == NULL || redis->conn.socket.fd < 0)
         return;
     struct deadline next = deadline_plus(sentinel->tried, is_subscribed(sentinel) ? ask_interval : retry_interval);
@@ -379,7 +379,7 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
     struct duration half = {deadline_left(bound.until).ns / 2};
     bound.until = deadline_after(duration_min(half, attend_limit));
     /* What the master tells is more urgent than a Sentinel that hangs. */
-    struct redis_ears ears = redis_listening_to(&redis->listening, &redis->conn);
+    struct redis_ears ears = redis_subscribe_to(&redis->listening, &redis->conn);
     sentinel->conn.socket.alarm_fd = ears.touches || ears.wake != NULL ? redis->conn.socket.fd : -1;
     struct search search = {.from = sentinel->first};
     if (find_master(redis, &search, true, bound, &ignored) == LOCK_OK && !is_same(&sentinel->master, &redis->conn.at)) {
@@ -419,31 +419,31 @@ bool redis_sentinel_moved(struct redis_backend *redis)
 
 /* `agreed` is what the first one said, "" until then. */
 static void add_answer(const struct redis_sentinel *sentinel, int at, const char *master, char agreed[ENDPOINT_TEXT_SIZE],
-                       struct findings *findings)
+                       struct diagnostics *findings)
 {
     char text[ENDPOINT_TEXT_SIZE];
     endpoint_text(&sentinel->url.hosts[at], text);
     if (agreed[0] == '\0')
         text_copy(agreed, ENDPOINT_TEXT_SIZE, master);
     if (strcmp(agreed, master) != 0)
-        findings_fail(findings, FINDING_UNTRUSTED, "sentinel",
+        diagnostics_fail(findings, FINDING_UNTRUSTED, "sentinel",
                       "the same masters, by the same names or addresses, at all Sentinels (SENTINEL RESET)",
                       "%s knows %s as the master, and another one %s", text, master, agreed);
     else if (sentinel->mute[at])
-        findings_add(findings, FINDING_WARN, "sentinel", "+subscribe and &+switch-master for the user at the Sentinel",
+        diagnostics_add(findings, FINDING_WARN, "sentinel", "+subscribe and &+switch-master for the user at the Sentinel",
                      "%s: the master is %s, but it does not let us listen", text, master);
     else
-        findings_add(findings, FINDING_OK, "sentinel", NULL, "%s: the master is %s", text, master);
+        diagnostics_add(findings, FINDING_OK, "sentinel", NULL, "%s: the master is %s", text, master);
 }
 
-void redis_sentinel_examine(struct redis_backend *redis, struct findings *findings, struct bound bound)
+void redis_sentinel_examine(struct redis_backend *redis, struct diagnostics *findings, struct bound bound)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
     char agreed[ENDPOINT_TEXT_SIZE] = "", text[ENDPOINT_TEXT_SIZE];
     enum lock_result result = LOCK_OK;
     for (int i = 0; sentinel != NULL && i < sentinel->url.host_count && result != LOCK_CANCELLED; i++) {
         struct bound share = {deadline_earlier(bound.until, deadline_after(redis->settings.timeout)), bound.cancel_fd};
-        struct why why = {""};
+        struct errmsg why = {""};
         result = ask_at(redis, i, true, share, &why);
         endpoint_text(result == LOCK_OK ? &sentinel->master : &sentinel->url.hosts[i], text);
         if (result == LOCK_OK)
@@ -451,7 +451,7 @@ void redis_sentinel_examine(struct redis_backend *redis, struct findings *findin
         else if (result == LOCK_GONE)
             add_answer(sentinel, i, "none", agreed, findings);
         else if (result != LOCK_CANCELLED)
-            findings_add(findings, FINDING_WARN, "sentinel", "is it running, and does a firewall let us through?", "%s: %s",
+            diagnostics_add(findings, FINDING_WARN, "sentinel", "is it running, and does a firewall let us through?", "%s: %s",
                          text, why.text);
     }
 }
@@ -482,13 +482,13 @@ int redis_sentinel_join(struct redis_backend *redis, int fd)
     return sentinel->epoll_fd;
 }
 
-enum lock_result redis_sentinel_init(struct redis_backend *redis, enum redis_fault *fault, struct why *why)
+enum lock_result redis_sentinel_init(struct redis_backend *redis, enum redis_fault *fault, struct errmsg *why)
 {
     if (redis->url.topology != REDIS_SENTINEL)
         return LOCK_OK;
     struct redis_sentinel *sentinel = redis->sentinel = calloc(1, sizeof *sentinel);
     if (sentinel == NULL) {
-        why_set(why, "out of memory");
+        errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
     sentinel->epoll_fd = -1;

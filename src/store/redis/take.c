@@ -49,14 +49,14 @@ enum {
 
 static bool is_set(const redisReply *element)
 {
-    return redis_text(element)[0] == '1';
+    return redis_reply_text(element)[0] == '1';
 }
 
 /* For people alone: what cannot be read is not told. */
 static void read_slots(struct holder *holder, redisReply *const *from)
 {
     int64_t slots = 0, taken = 0;
-    if (!redis_number(from[HELD_SLOTS], 1, INT32_MAX, &slots) || !redis_number(from[HELD_SLOTS_TAKEN], 1, INT32_MAX, &taken))
+    if (!redis_reply_number(from[HELD_SLOTS], 1, INT32_MAX, &slots) || !redis_reply_number(from[HELD_SLOTS_TAKEN], 1, INT32_MAX, &taken))
         return;
     holder->slots = (int)slots;
     holder->slots_taken = (int)taken;
@@ -66,22 +66,22 @@ static bool read_holder(struct holder *holder, const redisReply *reply)
 {
     int64_t left_ms, pid = 0, since = 0, start = 0, space = 0;
     redisReply *const *from = reply->element;
-    if (!redis_left(from[HELD_LEFT], -2, &left_ms))
+    if (!redis_reply_left(from[HELD_LEFT], -2, &left_ms))
         return false;
     *holder = (struct holder){.expires = left_ms >= 0, .left = {left_ms >= 0 ? left_ms * NS_PER_MS : 0}};
-    text_copy(holder->take_id, sizeof holder->take_id, redis_text(from[HELD_TAKE]));
-    text_copy(holder->host, sizeof holder->host, redis_text(from[HELD_HOST]));
-    text_copy(holder->boot_id, sizeof holder->boot_id, redis_text(from[HELD_BOOT]));
-    text_copy(holder->user, sizeof holder->user, redis_text(from[HELD_USER]));
-    text_copy(holder->command, sizeof holder->command, redis_text(from[HELD_COMMAND]));
-    holder->known = redis_text(from[HELD_PID])[0] != '\0' && redis_number(from[HELD_PID], 0, INT32_MAX, &pid) &&
-                    redis_number(from[HELD_START], 0, INT64_MAX, &start) &&
-                    redis_number(from[HELD_SINCE], 0, INT64_MAX, &since) &&
-                    redis_number(from[HELD_SPACE], 0, INT64_MAX, &space);
+    text_copy(holder->take_id, sizeof holder->take_id, redis_reply_text(from[HELD_TAKE]));
+    text_copy(holder->host, sizeof holder->host, redis_reply_text(from[HELD_HOST]));
+    text_copy(holder->boot_id, sizeof holder->boot_id, redis_reply_text(from[HELD_BOOT]));
+    text_copy(holder->user, sizeof holder->user, redis_reply_text(from[HELD_USER]));
+    text_copy(holder->command, sizeof holder->command, redis_reply_text(from[HELD_COMMAND]));
+    holder->known = redis_reply_text(from[HELD_PID])[0] != '\0' && redis_reply_number(from[HELD_PID], 0, INT32_MAX, &pid) &&
+                    redis_reply_number(from[HELD_START], 0, INT64_MAX, &start) &&
+                    redis_reply_number(from[HELD_SINCE], 0, INT64_MAX, &since) &&
+                    redis_reply_number(from[HELD_SPACE], 0, INT64_MAX, &space);
     holder->pid = (pid_t)pid;
     holder->pid_start = start;
     holder->since_wall_ms = since;
-    holder->shares = strcmp(redis_text(from[HELD_MODE]), lock_mode_name(MODE_EXCLUSIVE)) != 0;
+    holder->shares = strcmp(redis_reply_text(from[HELD_MODE]), lock_mode_name(MODE_EXCLUSIVE)) != 0;
     holder->pid_space = space;
     holder->detached = is_set(from[HELD_DETACHED]);
     holder->kept = is_set(from[HELD_KEPT]);
@@ -104,10 +104,10 @@ static struct deadline ask_time(int64_t ask_ms, int64_t ahead)
 static bool read_place(struct redis_backend *redis, struct holder *holder, const redisReply *reply)
 {
     struct redis_place *place = &redis->place;
-    const char *mute = redis_text(reply->element[HELD_MUTE]);
+    const char *mute = redis_reply_text(reply->element[HELD_MUTE]);
     int64_t ahead, came, ask_ms;
-    if (!redis_left(reply->element[HELD_ASK], -2, &ask_ms) || !redis_number(reply->element[HELD_AHEAD], -1, INT32_MAX, &ahead) ||
-        !redis_number(reply->element[HELD_CAME], 0, INT64_MAX, &came))
+    if (!redis_reply_left(reply->element[HELD_ASK], -2, &ask_ms) || !redis_reply_number(reply->element[HELD_AHEAD], -1, INT32_MAX, &ahead) ||
+        !redis_reply_number(reply->element[HELD_CAME], 0, INT64_MAX, &came))
         return false;
     place->ahead = holder->ahead = (int)ahead;
     place->came = came;
@@ -115,17 +115,17 @@ static bool read_place(struct redis_backend *redis, struct holder *holder, const
     place->changes = ahead > 1 && holder->expires ? DEADLINE_NEVER : ask_time(ask_ms, ahead);
     if (*mute != '\0') {
         redis->listening.no_wake = true;
-        why_set(&redis->listening.why_wake, "%.400s", mute);
+        errmsg_set(&redis->listening.why_wake, "%.400s", mute);
     }
     return true;
 }
 
 static enum lock_result read_take(struct redis_backend *redis, const redisReply *reply, const struct lock_request *request,
-                                  struct deadline before, struct lease *lease, struct holder *holder, struct why *why)
+                                  struct deadline before, struct lease *lease, struct holder *holder, struct errmsg *why)
 {
     int64_t left_ms, fence, slot, end_ms;
-    if (redis_answer_is(reply, "taken", 5) && redis_number(reply->element[1], 1, INT64_MAX, &fence) &&
-        redis_left(reply->element[2], 0, &left_ms) && redis_number(reply->element[3], -1, INT32_MAX, &slot) && redis_number(reply->element[4], 1, INT64_MAX, &end_ms)) {
+    if (redis_reply_is(reply, "taken", 5) && redis_reply_number(reply->element[1], 1, INT64_MAX, &fence) &&
+        redis_reply_left(reply->element[2], 0, &left_ms) && redis_reply_number(reply->element[3], -1, INT32_MAX, &slot) && redis_reply_number(reply->element[4], 1, INT64_MAX, &end_ms)) {
         lease_begin(lease, request, before, fence);
         lease->slot = (int)slot;
         /* Less than the TTL where an earlier try had taken it. */
@@ -138,10 +138,10 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
         return LOCK_OK;
     }
     /* Still uncertain, where it was: the lost take may be carried out late. */
-    if (redis_answer_is(reply, "held", HELD_COUNT) && read_holder(holder, reply) && read_place(redis, holder, reply))
+    if (redis_reply_is(reply, "held", HELD_COUNT) && read_holder(holder, reply) && read_place(redis, holder, reply))
         return LOCK_HELD;
-    if (redis_answer_is(reply, "unusable", 3)) {
-        why_set(why, "the key %s cannot be used: %s", redis_text(reply->element[1]), redis_text(reply->element[2]));
+    if (redis_reply_is(reply, "unusable", 3)) {
+        errmsg_set(why, "the key %s cannot be used: %s", redis_reply_text(reply->element[1]), redis_reply_text(reply->element[2]));
         return LOCK_INVALID;
     }
     redis->base.uncertain = true;
@@ -181,7 +181,7 @@ static void undo_take(struct redis_backend *redis, const struct lock_request *re
 {
     struct redis_call call;
     struct lease lease;
-    struct why ignored;
+    struct errmsg ignored;
     redisReply *reply;
     lease_begin(&lease, request, deadline_now(), 0);
     lease.hold = deadline_now();
@@ -241,11 +241,11 @@ static bool wants_touches(const struct redis_backend *redis)
 }
 
 static enum lock_result ask(struct redis_backend *redis, const struct lock_request *request, bool queues, struct lease *lease,
-                            struct holder *holder, struct bound bound, struct why *why)
+                            struct holder *holder, struct bound bound, struct errmsg *why)
 {
     struct redis_call call;
     redisReply *reply;
-    enum lock_result result = redis_route_open(redis, request->key, bound, why);
+    enum lock_result result = redis_topology_open(redis, request->key, bound, why);
     begin_take(&call, redis, request, queues);
     if (queues)
         call.ears = (struct redis_ears){.touches = wants_touches(redis), .wake = redis->place.wake};
@@ -287,7 +287,7 @@ static void find_place(struct redis_backend *redis, const struct lock_request *r
  * can be had is asked for next. */
 static bool is_deaf(const struct redis_backend *redis)
 {
-    struct redis_ears ears = redis_listening_to(&redis->listening, &redis->conn);
+    struct redis_ears ears = redis_subscribe_to(&redis->listening, &redis->conn);
     if (redis->conn.socket.fd < 0 || !redis->base.queued)
         return false;
     if (ears.wake == NULL)
@@ -296,7 +296,7 @@ static bool is_deaf(const struct redis_backend *redis)
 }
 
 enum lock_result redis_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
-                            struct holder *holder, struct bound bound, struct why *why)
+                            struct holder *holder, struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
     bool stays = request->waits && !request->last, queues = stays && redis->place.came > 0;
@@ -335,7 +335,7 @@ static void hear_touch(struct redis_backend *redis, const redisReply *keys)
     const struct duration rush = {redis->place.ahead > 0 ? 500 * NS_PER_MS : 0};
     bool all = keys->type != REDIS_REPLY_ARRAY, lock = all;
     for (size_t i = 0; !all && i < keys->elements; i++) {
-        const char *key = redis_text(keys->element[i]);
+        const char *key = redis_reply_text(keys->element[i]);
         lock |= strcmp(key, redis->key) == 0;
         redis->touched |= !is_about_queue(redis, key);
     }
@@ -370,13 +370,13 @@ void redis_hear(void *data, const char *channel, const redisReply *payload)
     else if (strcmp(channel, REDIS_INVALIDATE) == 0)
         hear_touch(redis, payload);
     else if (strcmp(channel, redis->place.wake) == 0)
-        hear_call(&redis->place, redis_text(payload));
+        hear_call(&redis->place, redis_reply_text(payload));
 }
 
 bool redis_is_fresh(struct redis_backend *redis)
 {
     (void)redis_sentinel_hear(redis);
-    if (!redis_listening_to(&redis->listening, &redis->conn).touches)
+    if (!redis_subscribe_to(&redis->listening, &redis->conn).touches)
         return false;
     redis_conn_read_messages(&redis->conn);
     return redis->conn.socket.fd >= 0 && !redis->touched && !deadline_passed(redis->fresh);
@@ -395,7 +395,7 @@ struct call redis_listen(struct backend *backend)
     struct redis_backend *redis = redis_of(backend);
     struct redis_place *place = &redis->place;
     struct call call = {.fd = -1, .poll_most = near_interval};
-    bool listened = redis_listening_to(&redis->listening, &redis->conn).wake != NULL;
+    bool listened = redis_subscribe_to(&redis->listening, &redis->conn).wake != NULL;
     bool astray = redis_sentinel_hear(redis) || redis_sentinel_moved(redis);
     if (listened)
         redis_conn_read_messages(&redis->conn);
@@ -436,7 +436,7 @@ static int64_t wait_ms(struct deadline until)
     return ms > 0 ? ms : 1;
 }
 
-static enum lock_result read_count(struct redis_backend *redis, const redisReply *reply, struct why *why)
+static enum lock_result read_count(struct redis_backend *redis, const redisReply *reply, struct errmsg *why)
 {
     int wanted = redis->settings.wait_replicas;
     if (reply->type == REDIS_REPLY_ERROR) {
@@ -449,12 +449,12 @@ static enum lock_result read_count(struct redis_backend *redis, const redisReply
         return redis_conn_nonsense(&redis->conn, why);
     if (reply->integer >= wanted)
         return LOCK_OK;
-    why_set(why, "only %lld of %d replicas had the lock in time", reply->integer, wanted);
+    errmsg_set(why, "only %lld of %d replicas had the lock in time", reply->integer, wanted);
     return LOCK_UNAVAILABLE;
 }
 
 enum lock_result redis_replicas_await(struct redis_backend *redis, const struct lease *lease, struct bound bound,
-                                      struct why *why)
+                                      struct errmsg *why)
 {
     struct redis_command command = {0};
     redisReply *reply;
@@ -470,7 +470,7 @@ enum lock_result redis_replicas_await(struct redis_backend *redis, const struct 
     redis_command_add(&command, ms);
     /* Whoever was called is subscribed still, and then takes no WAIT. */
     enum lock_result result =
-        redis_listening_call(&redis->listening, &redis->conn, &command, (struct redis_ears){0}, &reply, bound, why);
+        redis_subscribe_call(&redis->listening, &redis->conn, &command, (struct redis_ears){0}, &reply, bound, why);
     if (result == LOCK_OK) {
         result = read_count(redis, reply, why);
         freeReplyObject(reply);

@@ -8,7 +8,7 @@
 /* take() of store/backend.h. Where it refuses one who waits, we stand in the queue
  * and the server calls us, if it lets us listen. */
 enum lock_result redis_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
-                            struct holder *holder, struct bound bound, struct why *why);
+                            struct holder *holder, struct bound bound, struct errmsg *why);
 
 /* listen() of store/backend.h. */
 struct call redis_listen(struct backend *backend);
@@ -31,6 +31,6 @@ void redis_release_begin(const struct redis_backend *redis, struct redis_call *c
  * and LOCK_REFUSED. Then the lock is still taken, and uncertain: the next take
  * with this request finds it and waits again, and who gives up releases it. */
 enum lock_result redis_replicas_await(struct redis_backend *redis, const struct lease *lease, struct bound bound,
-                                      struct why *why);
+                                      struct errmsg *why);
 
 #endif
