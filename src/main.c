@@ -27,7 +27,8 @@
 static int print(enum option_action action)
 {
     if (action == ACTION_VERSION)
-        printf("dlock %s (hiredis %d.%d.%d)\n", PACKAGE_VERSION, HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH);
+        printf("dlock %s (hiredis %d.%d.%d)\n", PACKAGE_VERSION, HIREDIS_MAJOR, HIREDIS_MINOR,
+               HIREDIS_PATCH);
     else
         help_print(action == ACTION_HELP);
     return fflush(stdout) == 0 && ferror(stdout) == 0 ? STATUS_OK : STATUS_CANT_CREATE;
@@ -36,7 +37,8 @@ static int print(enum option_action action)
 /* Who says nothing at all wants to know what there is to say. */
 static int print_short_usage(void)
 {
-    fputs("Usage: dlock [OPTIONS] NAME -- COMMAND [ARG...]   run COMMAND while the lock NAME is held\n"
+    fputs("Usage: dlock [OPTIONS] NAME -- COMMAND [ARG...]   run COMMAND while the lock NAME is "
+          "held\n"
           "       dlock --status NAME                        who holds it; also --list, --doctor\n"
           "       dlock --help                               all options; the manual is dlock(1)\n",
           stderr);
@@ -115,7 +117,9 @@ static int refuse(const struct messages *out, enum settings_result result, const
 int main(int argc, char **argv)
 {
     if (!fill_standard_fds()) {
-        say_error(&(struct messages){0}, "cannot open /dev/null for a standard descriptor that is closed: %s", strerror(errno));
+        say_error(&(struct messages){0},
+                  "cannot open /dev/null for a standard descriptor that is closed: %s",
+                  strerror(errno));
         return STATUS_SYSTEM;
     }
     if (argc < 2)

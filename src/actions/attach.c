@@ -27,10 +27,12 @@ static bool cancel_with_target(struct attach *attach, int *status)
     struct acquisition *lock = &attach->lock;
     struct epoll_event any = {.events = EPOLLIN};
     attach->cancel_fd = lock->cancel_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (attach->cancel_fd >= 0 && epoll_ctl(attach->cancel_fd, EPOLL_CTL_ADD, lock->signals.fd, &any) == 0 &&
+    if (attach->cancel_fd >= 0 &&
+        epoll_ctl(attach->cancel_fd, EPOLL_CTL_ADD, lock->signals.fd, &any) == 0 &&
         epoll_ctl(attach->cancel_fd, EPOLL_CTL_ADD, attach->target.fd, &any) == 0)
         return true;
-    *status = fail(attach->out, FAIL_SYSTEM, STATUS_SYSTEM, "cannot wait for signals: %s; nothing is locked", strerror(errno));
+    *status = fail(attach->out, FAIL_SYSTEM, STATUS_SYSTEM,
+                   "cannot wait for signals: %s; nothing is locked", strerror(errno));
     return false;
 }
 
@@ -45,16 +47,20 @@ static int print_lease(const struct attach *attach, const struct lease *lease)
 static int attach_nested(const struct attach *attach)
 {
     const struct lock_request *request = &attach->lock.request;
-    struct lease unknown = {.name = request->name, .key = request->key, .token = "", .mode = request->mode, .slot = -1};
-    say_verbose(attach->out, "held already by %s, or by what it runs in; nothing is taken", attach->target.name);
+    struct lease unknown = {
+        .name = request->name, .key = request->key, .token = "", .mode = request->mode, .slot = -1};
+    say_verbose(attach->out, "held already by %s, or by what it runs in; nothing is taken",
+                attach->target.name);
     return print_lease(attach, &unknown);
 }
 
 static void say_attached(const struct attach *attach)
 {
     char until[40];
-    wall_format_local(wall_now_ms() + deadline_left(attach->lock.lease.deadline).ns / NS_PER_MS, until, sizeof until);
-    say_status(attach->out, "holding the lock %s until %s for %s", attach->options->name, until, attach->target.name);
+    wall_format_local(wall_now_ms() + deadline_left(attach->lock.lease.deadline).ns / NS_PER_MS,
+                      until, sizeof until);
+    say_status(attach->out, "holding the lock %s until %s for %s", attach->options->name, until,
+               attach->target.name);
     say_verbose(attach->out, "attached to %s, released when it ends", attach->target.name);
 }
 
@@ -83,7 +89,8 @@ int action_attach(const struct options *options, struct messages *out)
     struct attach attach = {.options = options, .out = out, .cancel_fd = -1};
     int status = STATUS_INTERNAL;
     if (target_process_open(&attach.target, options->attach_pid, out, &status) &&
-        acquisition_open(&attach.lock, options, out, "nothing is locked", NULL, attach.target.id.pid, &status)) {
+        acquisition_open(&attach.lock, options, out, "nothing is locked", NULL,
+                         attach.target.id.pid, &status)) {
         if (cancel_with_target(&attach, &status) && acquisition_take(&attach.lock, &status))
             status = attach.lock.nested ? attach_nested(&attach) : hand_over(&attach);
         status = acquisition_close(&attach.lock, status);

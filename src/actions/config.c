@@ -16,7 +16,7 @@ enum { ORIGIN_COLUMN = 48 };
 struct row {
     const char *name;
     char value[2048];
-    bool has_value;   /* false: not set, or it is not told */
+    bool has_value; /* false: not set, or it is not told */
     char from[ORIGIN_TEXT_SIZE];
     const char *note; /* NULL: none */
 };
@@ -34,7 +34,9 @@ static bool show_urls(const char *text, char *shown, size_t size)
         if (*word == '\0')
             continue;
         usable = redis_url_parse(&url, word, &ignored);
-        int length = usable ? snprintf(shown + used, size - used, "%s%s", used > 0 ? " " : "", url.shown) : 0;
+        int length =
+            usable ? snprintf(shown + used, size - used, "%s%s", used > 0 ? " " : "", url.shown)
+                   : 0;
         used += length > 0 ? (size_t)length : 0;
         usable = usable && used < size;
         explicit_bzero(&url, sizeof url);
@@ -75,9 +77,10 @@ static void print_row(const struct row *row)
     char value[2 * sizeof row->value], from[2 * ORIGIN_TEXT_SIZE];
     text_escape(value, sizeof value, row->value);
     text_escape(from, sizeof from, row->from);
-    int used = printf("%s%s%s%s", row->has_value ? "" : "; ", row->name, row->has_value ? " = " : "", row->has_value ? value : "");
-    printf("%*s ; %s%s%s\n", used < ORIGIN_COLUMN ? ORIGIN_COLUMN - used : 0, "", from, row->note != NULL ? "; " : "",
-           row->note != NULL ? row->note : "");
+    int used = printf("%s%s%s%s", row->has_value ? "" : "; ", row->name,
+                      row->has_value ? " = " : "", row->has_value ? value : "");
+    printf("%*s ; %s%s%s\n", used < ORIGIN_COLUMN ? ORIGIN_COLUMN - used : 0, "", from,
+           row->note != NULL ? "; " : "", row->note != NULL ? row->note : "");
 }
 
 static void print_file(const char *path, bool was_read)

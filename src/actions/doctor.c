@@ -41,7 +41,8 @@ static void scratch_make(struct scratch *scratch, const struct options *options)
 }
 
 /* Why it is this one. */
-static void add_choice(const struct options *options, const struct backend *backend, struct diagnostics *findings)
+static void add_choice(const struct options *options, const struct backend *backend,
+                       struct diagnostics *findings)
 {
     static const char degraded[] = "no Redis is configured (%s): a lock holds on this host only";
     static const char redis_or_file[] = "--redis=URL, or --backend=file if that is meant";
@@ -49,15 +50,18 @@ static void add_choice(const struct options *options, const struct backend *back
     diagnostics_section(findings, "backend", NULL);
     if (strcmp(backend->kind, "redis") == 0)
         diagnostics_add(findings, FINDING_OK, "redis", NULL, "%s",
-                     options->backend == BACKEND_REDIS ? "--backend=redis asks for it" : "a URL is configured");
+                        options->backend == BACKEND_REDIS ? "--backend=redis asks for it"
+                                                          : "a URL is configured");
     else if (options->lock_file != NULL || options->backend == BACKEND_FILE)
-        diagnostics_add(findings, FINDING_NOTE, "file", NULL, "%s asks for it; a lock holds on this host alone",
-                     options->lock_file != NULL ? "--lock-file" : "--backend=file");
+        diagnostics_add(findings, FINDING_NOTE, "file", NULL,
+                        "%s asks for it; a lock holds on this host alone",
+                        options->lock_file != NULL ? "--lock-file" : "--backend=file");
     else if (options->on_degraded == DEGRADED_PROCEED)
-        diagnostics_add(findings, FINDING_WARN, "file", redis_or_file, degraded, config_places(&options->settings, OPT_REDIS, places));
+        diagnostics_add(findings, FINDING_WARN, "file", redis_or_file, degraded,
+                        config_places(&options->settings, OPT_REDIS, places));
     else
         diagnostics_fail(findings, FINDING_UNTRUSTED, "file", redis_or_file, degraded,
-                      config_places(&options->settings, OPT_REDIS, places));
+                         config_places(&options->settings, OPT_REDIS, places));
 }
 
 /* The one that waits is another process elsewhere: it has a backend of its own. */
@@ -83,7 +87,8 @@ static void examine(const struct options *options, struct diagnostics *findings,
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
     /* Each call has a limit of its own as well. */
-    struct bound bound = {deadline_plus(deadline_after(options->outage), options->connect_timeout), cancel_fd};
+    struct bound bound = {deadline_plus(deadline_after(options->outage), options->connect_timeout),
+                          cancel_fd};
     scratch_make(&scratch, options);
     doctor_config(options, findings);
     if (backend_open(&backend, options, &status, &why) != LOCK_OK) {
@@ -97,7 +102,8 @@ static void examine(const struct options *options, struct diagnostics *findings,
     backend->close(backend);
 }
 
-static int tell(const struct options *options, struct messages *out, const struct diagnostics *findings)
+static int tell(const struct options *options, struct messages *out,
+                const struct diagnostics *findings)
 {
     (void)setlocale(LC_CTYPE, "");
     if (findings->short_of_memory)

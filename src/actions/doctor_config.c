@@ -36,7 +36,8 @@ static const char *number_default(int number, char *text)
     return text;
 }
 
-const char *config_default(const struct options *options, enum option_id id, char text[DURATION_TEXT_SIZE])
+const char *config_default(const struct options *options, enum option_id id,
+                           char text[DURATION_TEXT_SIZE])
 {
     switch ((int)id) {
     case OPT_TTL: return duration_default(options->ttl, text);
@@ -60,30 +61,35 @@ const char *config_default(const struct options *options, enum option_id id, cha
 }
 
 /* The one that was said last. */
-static const struct setting *last_of(const struct options *options, enum option_id one, enum option_id other)
+static const struct setting *last_of(const struct options *options, enum option_id one,
+                                     enum option_id other)
 {
     const struct setting *found = NULL;
-    for (const struct setting *setting = options->settings.first; setting != NULL; setting = setting->next)
+    for (const struct setting *setting = options->settings.first; setting != NULL;
+         setting = setting->next)
         if (setting->id == one || setting->id == other)
             found = setting;
     return found;
 }
 
-const struct setting *config_in_force(const struct options *options, enum option_id id, const char **text)
+const struct setting *config_in_force(const struct options *options, enum option_id id,
+                                      const char **text)
 {
     const struct setting *setting = setting_in_force(&options->settings, id);
     if (setting == NULL)
         return NULL;
     *text = setting->text;
     const struct setting *last = last_of(options, OPT_NONBLOCK, OPT_WAIT);
-    bool passed_over = (id == OPT_NONBLOCK && last != NULL && last->id == OPT_WAIT) || (id == OPT_WAIT && options->nonblock);
+    bool passed_over = (id == OPT_NONBLOCK && last != NULL && last->id == OPT_WAIT) ||
+                       (id == OPT_WAIT && options->nonblock);
     if (!passed_over)
         return setting;
     *text = id == OPT_WAIT ? "0" : "no";
     return last;
 }
 
-static const char *default_text(const struct options *options, enum option_id id, char time[DURATION_TEXT_SIZE])
+static const char *default_text(const struct options *options, enum option_id id,
+                                char time[DURATION_TEXT_SIZE])
 {
     const char *text = config_default(options, id, time);
     return text != NULL ? text : "none";
@@ -96,9 +102,10 @@ static void add_url(const char *text, const char *where, struct diagnostics *fin
     struct errmsg why = {""};
     if (redis_url_parse(&url, text, &why))
         diagnostics_add(findings, FINDING_OK, "redis", NULL, "%s%s (%s)", url.shown,
-                     url.has_password ? ", with a password" : "", where);
+                        url.has_password ? ", with a password" : "", where);
     else
-        diagnostics_add(findings, FINDING_OK, "redis", NULL, "not usable: %s (%s)", why.text, where);
+        diagnostics_add(findings, FINDING_OK, "redis", NULL, "not usable: %s (%s)", why.text,
+                        where);
     explicit_bzero(&url, sizeof url);
 }
 
@@ -116,7 +123,8 @@ static void add_urls(const char *text, const char *where, struct diagnostics *fi
     free(copy);
 }
 
-static void add_option(const struct options *options, enum option_id id, struct diagnostics *findings)
+static void add_option(const struct options *options, enum option_id id,
+                       struct diagnostics *findings)
 {
     const char *name = option_by_id(id)->longName;
     const char *value;
@@ -126,7 +134,8 @@ static void add_option(const struct options *options, enum option_id id, struct 
     if (setting == NULL) {
         char time[DURATION_TEXT_SIZE];
         if (matters_by_default(id) && !(id == OPT_WAIT && options->nonblock))
-            diagnostics_add(findings, FINDING_OK, name, NULL, "%s (default)", default_text(options, id, time));
+            diagnostics_add(findings, FINDING_OK, name, NULL, "%s (default)",
+                            default_text(options, id, time));
         return;
     }
     origin_format(setting->id, setting->origin, where, sizeof where);
@@ -145,17 +154,20 @@ static void add_option(const struct options *options, enum option_id id, struct 
 
 static void add_file(struct diagnostics *findings, const char *path, bool was_read)
 {
-    diagnostics_add(findings, FINDING_OK, "file", NULL, "%s: %s", path, was_read ? "read" : "not there");
+    diagnostics_add(findings, FINDING_OK, "file", NULL, "%s: %s", path,
+                    was_read ? "read" : "not there");
 }
 
 static void add_unknown_variable(const char *name, const char *near, void *data)
 {
     if (near != NULL)
-        diagnostics_add(data, FINDING_WARN, name, "variables are the long options in capitals; dlock(1) lists them",
-                     "this variable is no setting; did you mean %s?", near);
+        diagnostics_add(data, FINDING_WARN, name,
+                        "variables are the long options in capitals; dlock(1) lists them",
+                        "this variable is no setting; did you mean %s?", near);
     else
-        diagnostics_add(data, FINDING_NOTE, name, "variables are the long options in capitals; dlock(1) lists them",
-                     "this variable is no setting");
+        diagnostics_add(data, FINDING_NOTE, name,
+                        "variables are the long options in capitals; dlock(1) lists them",
+                        "this variable is no setting");
 }
 
 /* --- what does not go together ------------------------------------------- */
@@ -164,14 +176,16 @@ static void add_doubts(const struct options *options, struct diagnostics *findin
 {
     char time[DURATION_TEXT_SIZE];
     if (options->fallback_to_file)
-        diagnostics_add(findings, FINDING_WARN, "fallback", "without --fallback no command runs while Redis is down",
-                     "while Redis is down, locks hold on this host alone, and hosts that reach it are not kept out");
+        diagnostics_add(findings, FINDING_WARN, "fallback",
+                        "without --fallback no command runs while Redis is down",
+                        "while Redis is down, locks hold on this host alone, and hosts that reach "
+                        "it are not kept out");
     if (options->warn_on_expire)
         diagnostics_add(findings, FINDING_WARN, "on-expire", "--on-expire=stop",
-                     "a command runs on without its lock when the lease ends or is lost");
+                        "a command runs on without its lock when the lease ends or is lost");
     if (!options->waits_forever && options->wait.ns > 0 && options->wait.ns < options->outage.ns)
         diagnostics_add(findings, FINDING_NOTE, "outage", NULL, "it is cut to --wait, %s",
-                     duration_format(options->wait, time, sizeof time));
+                        duration_format(options->wait, time, sizeof time));
 }
 
 /* What hashes names must be there for any name. */

@@ -39,7 +39,8 @@ static void step_begin(struct trial *trial)
 }
 
 /* The step was made, or not, which is a failure. */
-static bool step_end(struct trial *trial, const char *name, enum lock_result result, const struct errmsg *why)
+static bool step_end(struct trial *trial, const char *name, enum lock_result result,
+                     const struct errmsg *why)
 {
     char time[FINDINGS_TIME_SIZE];
     diagnostics_time(deadline_gap(trial->start, deadline_now()), time);
@@ -60,7 +61,8 @@ static bool distrust(struct trial *trial, const char *name, const char *text)
 
 /* --- taking -------------------------------------------------------------- */
 
-static void party_init(struct party *party, struct backend *backend, const struct lock_request *request)
+static void party_init(struct party *party, struct backend *backend,
+                       const struct lock_request *request)
 {
     *party = (struct party){.backend = backend, .request = *request};
     token_make(party->token);
@@ -69,14 +71,16 @@ static void party_init(struct party *party, struct backend *backend, const struc
     party->request.take_id = party->take_id;
 }
 
-static enum lock_result ask(struct trial *trial, struct party *party, bool waits, struct errmsg *why)
+static enum lock_result ask(struct trial *trial, struct party *party, bool waits,
+                            struct errmsg *why)
 {
     struct backend *backend = party->backend;
     enum lock_result result = LOCK_UNAVAILABLE;
     party->request.waits = waits;
     party->request.last = !waits;
     for (int i = 0; result == LOCK_UNAVAILABLE && i < (waits ? TRIES : 1); i++)
-        result = backend->take(backend, &party->request, &party->lease, &party->other, trial->bound, why);
+        result = backend->take(backend, &party->request, &party->lease, &party->other, trial->bound,
+                               why);
     party->holds = result == LOCK_OK;
     return result;
 }
@@ -123,7 +127,8 @@ static struct deadline tell_end(const struct trial *trial)
 /* Whether the descriptor is readable before `end`. */
 static bool is_told(const struct trial *trial, int fd, struct deadline end)
 {
-    struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = trial->bound.cancel_fd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = fd, .events = POLLIN},
+                            {.fd = trial->bound.cancel_fd, .events = POLLIN}};
     int ready;
     do
         ready = poll(fds, 2, deadline_poll_ms(end));
@@ -137,14 +142,15 @@ static bool watch(struct trial *trial)
     struct backend *backend = trial->holder.backend, *other = trial->waiter.backend;
     struct errmsg why = {""};
     char time[FINDINGS_TIME_SIZE];
-    static const char name[] = "told of a touch", advice[] = "a loss is seen at the next check, after 10s at the latest";
+    static const char name[] = "told of a touch",
+                      advice[] = "a loss is seen at the next check, after 10s at the latest";
     (void)backend->news(backend);
     if (!check(trial))
         return false;
     struct news news = backend->news(backend);
     if (news.fd < 0) {
         diagnostics_add(trial->findings, FINDING_WARN, name, advice, "no: %s",
-                     news.cannot != NULL ? news.cannot : "this store cannot");
+                        news.cannot != NULL ? news.cannot : "this store cannot");
         return true;
     }
     struct lease seen = trial->holder.lease;
@@ -156,7 +162,7 @@ static bool watch(struct trial *trial)
     bool told = is_told(trial, news.fd, tell_end(trial));
     diagnostics_time(deadline_gap(trial->start, deadline_now()), time);
     diagnostics_add(trial->findings, told ? FINDING_OK : FINDING_WARN, name, advice,
-                 told ? "%s" : "no, though the server has agreed to; waited %s", time);
+                    told ? "%s" : "no, though the server has agreed to; waited %s", time);
     return true;
 }
 
@@ -165,7 +171,8 @@ static bool extend(struct trial *trial)
     struct backend *backend = trial->holder.backend;
     struct errmsg why = {""};
     step_begin(trial);
-    enum lock_result result = backend->extend(backend, &trial->holder.lease, EXTEND_AT_LEAST, trial->bound, &why);
+    enum lock_result result =
+        backend->extend(backend, &trial->holder.lease, EXTEND_AT_LEAST, trial->bound, &why);
     return step_end(trial, "extend", result, &why);
 }
 
@@ -177,7 +184,8 @@ static bool release(struct trial *trial)
     struct errmsg why = {""};
     step_begin(trial);
     holder->lease.hold = deadline_now();
-    enum lock_result result = holder->backend->release(holder->backend, &holder->lease, trial->bound, &why);
+    enum lock_result result =
+        holder->backend->release(holder->backend, &holder->lease, trial->bound, &why);
     holder->holds = result != LOCK_OK;
     return step_end(trial, "release", result, &why);
 }
@@ -189,7 +197,8 @@ static bool is_called(struct trial *trial)
     struct backend *backend = trial->waiter.backend;
     struct deadline soon = deadline_after(tell_limit), end = tell_end(trial);
     struct call call = backend->listen(backend);
-    while (!call.now && !deadline_before(call.by, soon) && call.fd >= 0 && !deadline_passed(end) && is_told(trial, call.fd, end))
+    while (!call.now && !deadline_before(call.by, soon) && call.fd >= 0 && !deadline_passed(end) &&
+           is_told(trial, call.fd, end))
         call = backend->listen(backend);
     return call.now || deadline_before(call.by, soon);
 }
@@ -213,16 +222,19 @@ static bool hand_over(struct trial *trial)
     result = ask(trial, waiter, true, &why);
     diagnostics_time(deadline_gap(trial->start, deadline_now()), time);
     if (result == LOCK_HELD)
-        return distrust(trial, "handed over", "it is refused to the one who waits, though it was released");
+        return distrust(trial, "handed over",
+                        "it is refused to the one who waits, though it was released");
     if (result != LOCK_OK)
         return step_end(trial, "handed over", result, &why);
     enum finding_result uncalled = waiter->backend->never_calls ? FINDING_NOTE : FINDING_WARN;
     diagnostics_add(trial->findings, called ? FINDING_OK : uncalled, "handed over",
-                 "who waits asks again and again instead, at first four times a second",
-                 called ? "%s" : "%s, but not called: %s", time, call.cannot != NULL ? call.cannot : "nothing was heard");
+                    "who waits asks again and again instead, at first four times a second",
+                    called ? "%s" : "%s, but not called: %s", time,
+                    call.cannot != NULL ? call.cannot : "nothing was heard");
     if (waiter->lease.fence <= trial->holder.lease.fence)
-        diagnostics_fail(trial->findings, FINDING_UNTRUSTED, "fence", "another store", "%" PRId64 " after %" PRId64,
-                      waiter->lease.fence, trial->holder.lease.fence);
+        diagnostics_fail(trial->findings, FINDING_UNTRUSTED, "fence", "another store",
+                         "%" PRId64 " after %" PRId64, waiter->lease.fence,
+                         trial->holder.lease.fence);
     return true;
 }
 
@@ -234,7 +246,8 @@ static bool look(struct trial *trial)
     struct lock_state state = {0};
     struct errmsg why = {""};
     step_begin(trial);
-    enum lock_result result = backend->look(backend, trial->holder.request.key, &state, trial->bound, &why);
+    enum lock_result result =
+        backend->look(backend, trial->holder.request.key, &state, trial->bound, &why);
     if (result == LOCK_OK && !state.locked) {
         errmsg_set(&why, "a lock that is held looks free");
         result = LOCK_GONE;
@@ -249,7 +262,8 @@ static bool force(struct trial *trial)
     struct lock_state was = {0};
     struct errmsg why = {""};
     step_begin(trial);
-    enum lock_result result = backend->force_release(backend, trial->holder.request.key, &was, trial->bound, &why);
+    enum lock_result result =
+        backend->force_release(backend, trial->holder.request.key, &was, trial->bound, &why);
     lock_state_free(&was);
     return step_end(trial, "release by force", result, &why);
 }
@@ -275,8 +289,9 @@ static void forget(const struct party *party, struct bound bound)
         party->backend->forget(party->backend, party->request.key, bound);
 }
 
-void doctor_trial(struct backend *holder, struct backend *waiter, const struct lock_request *request,
-                  struct diagnostics *findings, struct bound bound)
+void doctor_trial(struct backend *holder, struct backend *waiter,
+                  const struct lock_request *request, struct diagnostics *findings,
+                  struct bound bound)
 {
     struct trial trial = {.findings = findings, .bound = bound};
     party_init(&trial.holder, holder, request);
@@ -285,7 +300,8 @@ void doctor_trial(struct backend *holder, struct backend *waiter, const struct l
     diagnostics_section(findings, "trial", NULL);
     if (!take(&trial) && !holder->uncertain)
         return;
-    bool good = trial.holder.holds && is_exclusive(&trial) && watch(&trial) && extend(&trial) && hand_over(&trial);
+    bool good = trial.holder.holds && is_exclusive(&trial) && watch(&trial) && extend(&trial) &&
+                hand_over(&trial);
     if (good && look(&trial) && force(&trial))
         trial.waiter.holds = false; /* its lock was taken away just now */
     struct bound cleaning = {deadline_after(clean_limit), -1};

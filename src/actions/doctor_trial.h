@@ -9,7 +9,8 @@
 /* Adds the section "trial". `holder` and `waiter` are two backends of the same
  * store; nobody else uses the lock of the request. Nothing stays behind, where
  * the store allows that. */
-void doctor_trial(struct backend *holder, struct backend *waiter, const struct lock_request *request,
-                  struct diagnostics *findings, struct bound bound);
+void doctor_trial(struct backend *holder, struct backend *waiter,
+                  const struct lock_request *request, struct diagnostics *findings,
+                  struct bound bound);
 
 #endif

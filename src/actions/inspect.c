@@ -33,7 +33,8 @@ struct looking {
     struct lock_state state;
 };
 
-static bool looking_open(struct looking *looking, const struct options *options, struct messages *out, int *status)
+static bool looking_open(struct looking *looking, const struct options *options,
+                         struct messages *out, int *status)
 {
     *looking = (struct looking){.options = options, .out = out, .until = DEADLINE_NEVER};
     if (options->action == ACTION_LIST)
@@ -106,7 +107,8 @@ static struct holder first_holder(const struct lock_state *state)
 
 /* Signals are taken in here alone: they end dlock, but not before the line that
  * is shown is gone. */
-static void pause_until(struct deadline until, const struct lock_state *state, struct progress *view)
+static void pause_until(struct deadline until, const struct lock_state *state,
+                        struct progress *view)
 {
     struct holder holder = first_holder(state);
     struct signals signals = {.fd = -1};
@@ -114,7 +116,9 @@ static void pause_until(struct deadline until, const struct lock_state *state, s
     (void)signals_open(&signals, &ignored); /* where that fails, they end it at once */
     struct pollfd fd = {.fd = signals.fd, .events = POLLIN};
     while (!deadline_passed(until)) {
-        struct deadline shown = progress_wanted(view) ? progress_show(view, &holder, NULL, DEADLINE_NEVER) : DEADLINE_NEVER;
+        struct deadline shown = progress_wanted(view)
+                                    ? progress_show(view, &holder, NULL, DEADLINE_NEVER)
+                                    : DEADLINE_NEVER;
         int ready = poll(&fd, 1, deadline_poll_ms(deadline_earlier(until, shown)));
         int ended_by = ready > 0 ? signals_ended_by(&signals) : 0;
         if (ended_by == 0)
@@ -133,7 +137,8 @@ static struct deadline next_look(const struct lock_state *state, struct duration
     struct deadline next = deadline_after(duration_jittered(interval));
     for (size_t i = 0; i < state->owner_count; i++)
         if (state->owners[i].holder.expires)
-            next = deadline_earlier(next, deadline_plus(deadline_after(state->owners[i].holder.left), DURATION_MS(1)));
+            next = deadline_earlier(
+                next, deadline_plus(deadline_after(state->owners[i].holder.left), DURATION_MS(1)));
     return next;
 }
 
@@ -144,7 +149,8 @@ static int still_held(const struct looking *looking, struct duration waited)
     bool waits = options->wait.ns > 0;
     looking->out->waited = waited;
     return fail(looking->out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status,
-                "held by %s%s%s", lock_owner_format(&looking->state.owners[0], who), waits ? "; not free after " : "",
+                "held by %s%s%s", lock_owner_format(&looking->state.owners[0], who),
+                waits ? "; not free after " : "",
                 waits ? duration_rounded(waited, time, sizeof time) : "");
 }
 
@@ -160,12 +166,14 @@ static bool held_by_ancestor(const struct looking *looking)
         if (nested_by_ancestry(&state->owners[i].holder, &self))
             return true;
     return nested_by_environment(looking->backend, looking->key, &outer, bound) ||
-           nested_by_attachment(looking->backend, looking->options->lock_dir, looking->key, &outer, bound);
+           nested_by_attachment(looking->backend, looking->options->lock_dir, looking->key, &outer,
+                                bound);
 }
 
 /* An outage lasts no longer than the wait; but each look has a second, as each try
  * of a wait for a lock, and with -n what a connection has. */
-static enum lock_result look_within(struct looking *looking, struct deadline end, struct errmsg *why)
+static enum lock_result look_within(struct looking *looking, struct deadline end,
+                                    struct errmsg *why)
 {
     const struct options *options = looking->options;
     struct deadline second = deadline_after(DURATION_S(1));
@@ -181,7 +189,9 @@ int action_wait_free(const struct options *options, struct messages *out)
     int status = STATUS_INTERNAL;
     if (!looking_open(&looking, options, out, &status))
         return status;
-    struct deadline start = deadline_now(), end = options->waits_forever ? DEADLINE_NEVER : deadline_plus(start, options->wait);
+    struct deadline start = deadline_now(), end = options->waits_forever
+                                                      ? DEADLINE_NEVER
+                                                      : deadline_plus(start, options->wait);
     struct duration interval = looking.backend->poll_least;
     struct progress view;
     progress_open(&view, options, out);
@@ -192,7 +202,9 @@ int action_wait_free(const struct options *options, struct messages *out)
         if (done)
             progress_hide(&view);
         if (!done && !asked && held_by_ancestor(&looking)) {
-            status = fail(out, FAIL_ARGUMENT, STATUS_USAGE, "the command that this runs in holds it, and would be waited for without end");
+            status =
+                fail(out, FAIL_ARGUMENT, STATUS_USAGE,
+                     "the command that this runs in holds it, and would be waited for without end");
             lock_state_free(&looking.state);
             break;
         }
@@ -203,7 +215,8 @@ int action_wait_free(const struct options *options, struct messages *out)
         else if (last)
             status = still_held(&looking, deadline_gap(start, deadline_now()));
         else
-            pause_until(deadline_earlier(end, next_look(&looking.state, interval)), &looking.state, &view);
+            pause_until(deadline_earlier(end, next_look(&looking.state, interval)), &looking.state,
+                        &view);
         if (result == LOCK_OK)
             lock_state_free(&looking.state);
         interval = duration_min((struct duration){2 * interval.ns}, look_most);
@@ -238,7 +251,8 @@ static enum lock_result list_all(void *data, struct bound bound, struct errmsg *
     struct list *list = data;
     const struct looking *looking = list->looking;
     list_table_free(&list->listing);
-    return looking->backend->list(looking->backend, looking->key, looking->options->name, list_one, list, bound, why);
+    return looking->backend->list(looking->backend, looking->key, looking->options->name, list_one,
+                                  list, bound, why);
 }
 
 int action_list(const struct options *options, struct messages *out)
@@ -252,8 +266,9 @@ int action_list(const struct options *options, struct messages *out)
     out->name = out->key = NULL;
     (void)setlocale(LC_CTYPE, "");
     /* What has been printed as JSON cannot be taken back by another try. */
-    enum lock_result result = options->json ? list_all(&list, (struct bound){DEADLINE_NEVER, -1}, &why)
-                                            : retry(list_all, &list, options->outage, &why);
+    enum lock_result result = options->json
+                                  ? list_all(&list, (struct bound){DEADLINE_NEVER, -1}, &why)
+                                  : retry(list_all, &list, options->outage, &why);
     if (result != LOCK_OK) {
         status = fail_result(out, result, &why);
     } else if (list.short_of_memory) {
@@ -311,9 +326,15 @@ static void print_current(const struct current *current)
 }
 
 /* LOCK_OK: it holds. LOCK_GONE: it does not. Else told, with *status. */
-static enum lock_result show_held(const struct options *options, struct messages *out, const struct held *held, int *status)
+static enum lock_result show_held(const struct options *options, struct messages *out,
+                                  const struct held *held, int *status)
 {
-    struct current current = {.options = options, .lease = {.key = held->key, .token = held->token, .take_id = held->take_id, .outside = true, .slot = -1}};
+    struct current current = {.options = options,
+                              .lease = {.key = held->key,
+                                        .token = held->token,
+                                        .take_id = held->take_id,
+                                        .outside = true,
+                                        .slot = -1}};
     struct errmsg why = {""};
     if (!backend_of_kind(&current.backend, held->backend, options, out, status))
         return LOCK_INVALID;

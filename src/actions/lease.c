@@ -43,7 +43,9 @@ static int hand_over(struct acquisition *lock, struct token_file *file)
 static int refuse_nested(const struct acquisition *lock)
 {
     return fail(lock->out, FAIL_ARGUMENT, STATUS_USAGE,
-                "the command that this runs in holds the lock already; %s (--extend and --release work on it)", lock->undone);
+                "the command that this runs in holds the lock already; %s (--extend and --release "
+                "work on it)",
+                lock->undone);
 }
 
 int action_acquire(const struct options *options, struct messages *out)
@@ -57,7 +59,8 @@ int action_acquire(const struct options *options, struct messages *out)
     if (options->owner_file != NULL) {
         enum lock_result made = token_file_make(&file, options->owner_file, lock.token, &why);
         if (made != LOCK_OK)
-            return acquisition_close(&lock, fail(out, failure_of(made), (int)status_of(made), "%s; %s", why.text, lock.undone));
+            return acquisition_close(&lock, fail(out, failure_of(made), (int)status_of(made),
+                                                 "%s; %s", why.text, lock.undone));
     }
     if (!acquisition_take(&lock, &status)) {
         if (file.path != NULL)
@@ -87,9 +90,12 @@ struct target {
     enum extend_how how;
 };
 
-static int target_failed(const struct target *target, enum lock_result result, const struct errmsg *why)
+static int target_failed(const struct target *target, enum lock_result result,
+                         const struct errmsg *why)
 {
-    int status = result == LOCK_GONE || result == LOCK_RELEASED ? 1 : result == LOCK_FOREIGN ? 2 : (int)status_of(result);
+    int status = result == LOCK_GONE || result == LOCK_RELEASED ? 1
+                 : result == LOCK_FOREIGN                       ? 2
+                                                                : (int)status_of(result);
     return fail(target->out, failure_of(result), status, "%s", why->text);
 }
 
@@ -104,7 +110,9 @@ static bool find_held(struct target *target, int *status)
         if (options->name == NULL || strcmp(list.list[i].key, target->key) == 0)
             found = &list.list[i];
     if (found == NULL && options->name == NULL) {
-        *status = fail(target->out, FAIL_NOT_FOUND, 1, "this process runs under no lock; a name and --owner say which one is meant");
+        *status =
+            fail(target->out, FAIL_NOT_FOUND, 1,
+                 "this process runs under no lock; a name and --owner say which one is meant");
     } else if (!read) {
         *status = fail(target->out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
         found = NULL;
@@ -112,11 +120,13 @@ static bool find_held(struct target *target, int *status)
         snprintf(target->key, sizeof target->key, "%s", found->key);
         snprintf(target->token, sizeof target->token, "%s", found->token);
         snprintf(target->take_id, sizeof target->take_id, "%s", found->take_id);
-        bool opened = backend_of_kind(&target->backend, found->backend, options, target->out, status);
+        bool opened =
+            backend_of_kind(&target->backend, found->backend, options, target->out, status);
         held_locks_free(&list);
         return opened;
     }
-    bool opened = found == NULL && options->name != NULL && read && backend_choose(&target->backend, options, target->out, status);
+    bool opened = found == NULL && options->name != NULL && read &&
+                  backend_choose(&target->backend, options, target->out, status);
     held_locks_free(&list);
     return opened;
 }
@@ -128,8 +138,9 @@ static bool read_token(struct target *target, int *status)
     if (options->owner_file != NULL) {
         enum lock_result result = token_file_read(options->owner_file, target->token, &why);
         if (result != LOCK_OK) {
-            *status = fail(target->out, result == LOCK_REFUSED ? FAIL_NOT_PERMITTED : FAIL_ARGUMENT,
-                           result == LOCK_REFUSED ? STATUS_NOT_PERMITTED : STATUS_USAGE, "%s", why.text);
+            *status =
+                fail(target->out, result == LOCK_REFUSED ? FAIL_NOT_PERMITTED : FAIL_ARGUMENT,
+                     result == LOCK_REFUSED ? STATUS_NOT_PERMITTED : STATUS_USAGE, "%s", why.text);
             return false;
         }
     } else if (options->owner != NULL) {
@@ -139,7 +150,8 @@ static bool read_token(struct target *target, int *status)
 }
 
 /* Which lock, in which store, with which token. False: told. */
-static bool target_open(struct target *target, const struct options *options, struct messages *out, int *status)
+static bool target_open(struct target *target, const struct options *options, struct messages *out,
+                        int *status)
 {
     *target = (struct target){.options = options, .out = out};
     if (options->name != NULL && !lock_key_find(target->key, options, out, status))
@@ -179,7 +191,8 @@ static enum lock_result look(void *data, struct bound bound, struct errmsg *why)
     struct target *target = data;
     struct lock_state state;
     struct holder self;
-    enum lock_result result = target->backend->look(target->backend, target->key, &state, bound, why);
+    enum lock_result result =
+        target->backend->look(target->backend, target->key, &state, bound, why);
     if (result != LOCK_OK)
         return result;
     holder_fill(&self, 0, "");
@@ -205,7 +218,8 @@ static bool find_owner(struct target *target, int *status)
         *status = target_failed(target, result, &why);
     else if (target->token[0] == '\0')
         *status = fail(target->out, FAIL_ARGUMENT, STATUS_USAGE,
-                       "this process does not run under that lock; --owner or --owner-file says with which token it is held");
+                       "this process does not run under that lock; --owner or --owner-file says "
+                       "with which token it is held");
     return result == LOCK_OK && target->token[0] != '\0';
 }
 
@@ -237,7 +251,8 @@ static void print_extended(const struct target *target)
 static int refuse_shorter_than_hold(const struct target *target)
 {
     char hold[DURATION_TEXT_SIZE];
-    return fail(target->out, FAIL_ARGUMENT, STATUS_USAGE, "--ttl: it must not be shorter than what is left of --hold-at-least, %s",
+    return fail(target->out, FAIL_ARGUMENT, STATUS_USAGE,
+                "--ttl: it must not be shorter than what is left of --hold-at-least, %s",
                 duration_rounded(target->hold_left, hold, sizeof hold));
 }
 
@@ -329,7 +344,8 @@ struct forcing {
 static enum lock_result force(void *data, struct bound bound, struct errmsg *why)
 {
     struct forcing *forcing = data;
-    return forcing->backend->force_release(forcing->backend, forcing->key, &forcing->was, bound, why);
+    return forcing->backend->force_release(forcing->backend, forcing->key, &forcing->was, bound,
+                                           why);
 }
 
 static void print_forced(const struct options *options, const struct lock_state *was)
@@ -338,7 +354,8 @@ static void print_forced(const struct options *options, const struct lock_state 
     struct json json = {.to = stdout};
     if (!options->json) {
         for (size_t i = 0; i < was->owner_count; i++)
-            printf("released %s, held by %s\n", options->name, lock_owner_format(&was->owners[i], text));
+            printf("released %s, held by %s\n", options->name,
+                   lock_owner_format(&was->owners[i], text));
         return;
     }
     json_begin(&json, NULL, '{');

@@ -57,7 +57,9 @@ static int command_status(const struct run *run, const struct outcome *outcome)
 {
     if (outcome->exec_error == SPAWN_UNSEEN)
         return fail(run->out, FAIL_SYSTEM, STATUS_SYSTEM,
-                    "cannot run %.300s: it would be in a pid namespace of its own; unshare(1) has -f for that", run->argv[0]);
+                    "cannot run %.300s: it would be in a pid namespace of its own; unshare(1) has "
+                    "-f for that",
+                    run->argv[0]);
     if (outcome->exec_error != 0)
         return cannot_run(run, outcome->exec_error);
     if (WIFSIGNALED(outcome->status))
@@ -69,13 +71,15 @@ static void say_ended(const struct run *run, const struct outcome *outcome)
 {
     char name[32];
     if (WIFSIGNALED(outcome->status))
-        say_verbose(run->out, "the command was ended by %s", signame_format(WTERMSIG(outcome->status), name, sizeof name));
+        say_verbose(run->out, "the command was ended by %s",
+                    signame_format(WTERMSIG(outcome->status), name, sizeof name));
     else
         say_verbose(run->out, "the command ended with status %d", WEXITSTATUS(outcome->status));
 }
 
 /* The exit status where the lease was over while the command ran. */
-static int lease_over_status(const struct run *run, const struct outcome *outcome, struct deadline end)
+static int lease_over_status(const struct run *run, const struct outcome *outcome,
+                             struct deadline end)
 {
     char overrun[DURATION_TEXT_SIZE];
     if (!run->options->warn_on_expire) {
@@ -116,12 +120,15 @@ static int finish(struct run *run, struct outcome *outcome)
     }
     if (!outcome->started)
         return fail(run->out, outcome->lease_over ? FAIL_LOST : FAIL_SYSTEM,
-                    outcome->lease_over ? STATUS_STOPPED : STATUS_SYSTEM, "%s; the command was not run", outcome->error.text);
+                    outcome->lease_over ? STATUS_STOPPED : STATUS_SYSTEM,
+                    "%s; the command was not run", outcome->error.text);
     if (outcome->unwatched && WIFSIGNALED(outcome->status))
-        return fail(run->out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; the command was stopped", outcome->error.text);
+        return fail(run->out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; the command was stopped",
+                    outcome->error.text);
     if (outcome->unwatched)
         say_warning(run->out, "%s; the command has just ended by itself", outcome->error.text);
-    return outcome->lease_over ? lease_over_status(run, outcome, end) : command_status(run, outcome);
+    return outcome->lease_over ? lease_over_status(run, outcome, end)
+                               : command_status(run, outcome);
 }
 
 /* --- the report ---------------------------------------------------------- */
@@ -167,7 +174,8 @@ static bool open_heartbeat(struct run *run, struct errmsg *why)
  * to do but to become the command. */
 static int run_nested(struct run *run)
 {
-    say_verbose(run->out, "held already by the command that this runs in; nothing is taken or released");
+    say_verbose(run->out,
+                "held already by the command that this runs in; nothing is taken or released");
     write_report(run, false, STATUS_OK);
     run_report_close(&run->report);
     (void)acquisition_close(&run->lock, STATUS_OK);
@@ -212,12 +220,17 @@ int action_run(const struct options *options, struct messages *out)
     int status = STATUS_INTERNAL;
     enum lock_result opened = run_report_open(&run.report, options->report, &why);
     if (opened != LOCK_OK)
-        return fail(out, failure_of(opened), (int)status_of(opened), "%s; the command was not run", why.text);
+        return fail(out, failure_of(opened), (int)status_of(opened), "%s; the command was not run",
+                    why.text);
     out->code = &run.report.error;
     choose_command(&run);
     if (hints_name_is_file(options))
-        say_warning(out, "this name is the path of a file, which flock(1) would lock, and dlock does not; --lock-file=%s does", options->name);
-    if (acquisition_open(&run.lock, options, out, "the command was not run", run.argv[0], 0, &status)) {
+        say_warning(out,
+                    "this name is the path of a file, which flock(1) would lock, and dlock does "
+                    "not; --lock-file=%s does",
+                    options->name);
+    if (acquisition_open(&run.lock, options, out, "the command was not run", run.argv[0], 0,
+                         &status)) {
         bool taken = acquisition_take(&run.lock, &status);
         if (taken)
             status = run.lock.nested ? run_nested(&run) : run_command(&run);

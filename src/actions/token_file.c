@@ -16,11 +16,13 @@ static enum lock_result cannot(const char *path, int error, struct errmsg *why)
     return file_error_result(error);
 }
 
-enum lock_result token_file_make(struct token_file *file, const char *path, const char *token, struct errmsg *why)
+enum lock_result token_file_make(struct token_file *file, const char *path, const char *token,
+                                 struct errmsg *why)
 {
     char line[TOKEN_SIZE + 1];
     *file = (struct token_file){.path = path};
-    if ((size_t)snprintf(file->temporary, sizeof file->temporary, "%s.XXXXXX", path) >= sizeof file->temporary)
+    if ((size_t)snprintf(file->temporary, sizeof file->temporary, "%s.XXXXXX", path) >=
+        sizeof file->temporary)
         return cannot(path, ENAMETOOLONG, why);
     int fd = mkostemp(file->temporary, O_CLOEXEC); /* 0600, whatever the umask */
     if (fd < 0)
@@ -56,12 +58,15 @@ enum lock_result token_file_read(const char *path, char token[TOKEN_SIZE], struc
     struct stat status;
     struct errmsg reason = {""};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    ssize_t length = fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ? -1 : read(fd, line, sizeof line - 1);
+    ssize_t length = fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)
+                         ? -1
+                         : read(fd, line, sizeof line - 1);
     int error = errno;
     if (fd >= 0)
         close(fd);
     if (fd < 0 || length < 0) {
-        errmsg_set(why, "cannot read the owner file %s: %s", path, fd < 0 ? strerror(error) : "it is not a regular file");
+        errmsg_set(why, "cannot read the owner file %s: %s", path,
+                   fd < 0 ? strerror(error) : "it is not a regular file");
         return fd < 0 && error == EACCES ? LOCK_REFUSED : LOCK_INVALID;
     }
     line[length] = '\0';

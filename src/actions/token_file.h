@@ -19,7 +19,8 @@ struct token_file {
 /* Makes it beside `path`, readable by its owner alone. LOCK_OK, to be ended with
  * token_file_keep() or token_file_drop(); LOCK_REFUSED, LOCK_CANT_CREATE,
  * LOCK_SYSTEM with *why set. */
-enum lock_result token_file_make(struct token_file *file, const char *path, const char *token, struct errmsg *why);
+enum lock_result token_file_make(struct token_file *file, const char *path, const char *token,
+                                 struct errmsg *why);
 
 /* Gives it its name, instead of a file that may have had it before. As above;
  * on failure it is gone. */

@@ -16,7 +16,8 @@
  * ps(1). The command's own words are not ours to change. */
 static void hide_logins(const struct settings *settings, int argc, char **argv)
 {
-    for (const struct setting *setting = settings->first; setting != NULL; setting = setting->next) {
+    for (const struct setting *setting = settings->first; setting != NULL;
+         setting = setting->next) {
         for (int i = 1; setting->id == OPT_REDIS && *setting->text != '\0' && i < argc; i++) {
             char *here = strstr(argv[i], setting->text);
             if (here == NULL)
@@ -46,8 +47,9 @@ static bool add_no(const struct poptOption *option, const void *data)
     if (!option_configurable(id) || (option->argInfo & POPT_ARGFLAG_DOC_HIDDEN))
         return false;
     snprintf(no_names[id], NO_NAME_SIZE, "no-%s", option->longName);
-    *(*to)++ = (struct poptOption){
-        .longName = no_names[id], .argInfo = POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, .val = NO_OPTION + (int)id};
+    *(*to)++ = (struct poptOption){.longName = no_names[id],
+                                   .argInfo = POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN,
+                                   .val = NO_OPTION + (int)id};
     return false;
 }
 
@@ -55,7 +57,8 @@ static const struct poptOption *with_no_options(void)
 {
     struct poptOption *to = no_options;
     (void)option_find(add_no, &to);
-    all_options[0] = (struct poptOption){.argInfo = POPT_ARG_INCLUDE_TABLE, .arg = (void *)(uintptr_t)option_table};
+    all_options[0] = (struct poptOption){.argInfo = POPT_ARG_INCLUDE_TABLE,
+                                         .arg = (void *)(uintptr_t)option_table};
     all_options[1] = (struct poptOption){.argInfo = POPT_ARG_INCLUDE_TABLE, .arg = no_options};
     return all_options;
 }
@@ -70,11 +73,14 @@ static bool spell_out(const char *word, char text[SPELLED_OUT_SIZE])
     size_t length = strcspn(word, "=");
     if (strncmp(word, attach, sizeof attach - 1) == 0)
         return snprintf(text, SPELLED_OUT_SIZE, "--attach-pid=%.31s", word + sizeof attach - 1) > 0;
-    const struct poptOption *option = strncmp(word, "--", 2) == 0 && word[length] == '=' ? option_by_name(word + 2, length - 2) : NULL;
-    if (option == NULL || option_has_value(option) || !option_configurable((enum option_id)option->val) ||
-        !flag_parse(word + length + 1, &set))
+    const struct poptOption *option = strncmp(word, "--", 2) == 0 && word[length] == '='
+                                          ? option_by_name(word + 2, length - 2)
+                                          : NULL;
+    if (option == NULL || option_has_value(option) ||
+        !option_configurable((enum option_id)option->val) || !flag_parse(word + length + 1, &set))
         return false;
-    return snprintf(text, SPELLED_OUT_SIZE, "--%s%s", set ? "" : "no-", option_by_id((enum option_id)option->val)->longName) > 0;
+    return snprintf(text, SPELLED_OUT_SIZE, "--%s%s", set ? "" : "no-",
+                    option_by_id((enum option_id)option->val)->longName) > 0;
 }
 
 /* Returns a copy of argv, to be freed, that points into it, with after_all behind the last word; NULL if memory is
@@ -125,8 +131,8 @@ static int wrong_word(const char *word, int fault, bool behind_name, struct errm
 
 /* Reads options from argv[1] on, up to the first word that is none. Returns
  * its index (argc where there is none), or what is wrong. */
-static int read_with_popt(struct settings *settings, poptContext context, int argc, const char *const *words,
-                          bool behind_name, struct errmsg *why)
+static int read_with_popt(struct settings *settings, poptContext context, int argc,
+                          const char *const *words, bool behind_name, struct errmsg *why)
 {
     const struct origin origin = {.kind = ORIGIN_COMMAND_LINE, .behind_name = behind_name};
     int id;
@@ -159,7 +165,8 @@ static int read_with_popt(struct settings *settings, poptContext context, int ar
     return index;
 }
 
-int argv_read(struct settings *settings, int argc, char **argv, bool behind_name, struct errmsg *why)
+int argv_read(struct settings *settings, int argc, char **argv, bool behind_name,
+              struct errmsg *why)
 {
     static bool told;
     if (!hints_dashes_right(argc, argv, why))
@@ -170,7 +177,9 @@ int argv_read(struct settings *settings, int argc, char **argv, bool behind_name
     const char **words = words_for_popt(argc, argv);
     int index = WORDS_NO_MEMORY;
     in_popt = true;
-    poptContext context = words == NULL ? NULL : poptGetContext(NULL, argc + 1, words, with_no_options(), POPT_CONTEXT_POSIXMEHARDER);
+    poptContext context = words == NULL ? NULL
+                                        : poptGetContext(NULL, argc + 1, words, with_no_options(),
+                                                         POPT_CONTEXT_POSIXMEHARDER);
     if (context != NULL)
         index = read_with_popt(settings, context, argc, words, behind_name, why);
     else

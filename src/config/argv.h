@@ -11,6 +11,7 @@ enum { WORDS_WRONG = -1, WORDS_NO_MEMORY = -2 };
  * none, and blots out the logins of URLs in argv; argv[0] is NAME where they are
  * those behind it. Returns the index of that word
  * (argc where there is none), or WORDS_WRONG or WORDS_NO_MEMORY with *why set. */
-int argv_read(struct settings *settings, int argc, char **argv, bool behind_name, struct errmsg *why);
+int argv_read(struct settings *settings, int argc, char **argv, bool behind_name,
+              struct errmsg *why);
 
 #endif

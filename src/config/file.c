@@ -45,14 +45,17 @@ static bool section_fits(const struct reading *reading, const char *line)
     const char *name = line + 1, *close = strchr(line, ']');
     if (close == NULL)
         return true; /* inih says so itself */
-    if (strncmp(name, lock_section, strlen(lock_section)) != 0 || name + strlen(lock_section) == close)
-        errmsg_set(reading->why, "%s:%d: [%.*s]: unknown section; [lock GLOB] is the only kind", reading->path, reading->line,
-                (int)(close - name < 100 ? close - name : 100), name);
+    if (strncmp(name, lock_section, strlen(lock_section)) != 0 ||
+        name + strlen(lock_section) == close)
+        errmsg_set(reading->why, "%s:%d: [%.*s]: unknown section; [lock GLOB] is the only kind",
+                   reading->path, reading->line, (int)(close - name < 100 ? close - name : 100),
+                   name);
     else if (strchr(close + 1, ']') != NULL)
-        errmsg_set(reading->why, "%s:%d: the GLOB of a section cannot hold brackets", reading->path, reading->line);
+        errmsg_set(reading->why, "%s:%d: the GLOB of a section cannot hold brackets", reading->path,
+                   reading->line);
     else if (close - line - 1 > SECTION_MOST)
-        errmsg_set(reading->why, "%s:%d: the GLOB of a section cannot be longer than %d bytes", reading->path, reading->line,
-                SECTION_MOST - (int)strlen(lock_section));
+        errmsg_set(reading->why, "%s:%d: the GLOB of a section cannot be longer than %d bytes",
+                   reading->path, reading->line, SECTION_MOST - (int)strlen(lock_section));
     else
         return true;
     return false;
@@ -69,11 +72,15 @@ static char *read_line(char *buffer, int size, void *data)
     size_t length = strlen(buffer);
     int next = length > 0 && buffer[length - 1] == '\n' ? EOF : getc(reading->file);
     if (next != EOF) {
-        errmsg_set(reading->why, "%s:%d: the line is longer than %d characters", reading->path, reading->line, size - 2);
+        errmsg_set(reading->why, "%s:%d: the line is longer than %d characters", reading->path,
+                   reading->line, size - 2);
         reading->result = SETTINGS_BAD_CONFIG;
         return NULL;
     }
-    size_t mark = reading->line == 1 && strncmp(buffer, byte_order_mark, strlen(byte_order_mark)) == 0 ? strlen(byte_order_mark) : 0;
+    size_t mark =
+        reading->line == 1 && strncmp(buffer, byte_order_mark, strlen(byte_order_mark)) == 0
+            ? strlen(byte_order_mark)
+            : 0;
     size_t blank = mark + strspn(buffer + mark, " \t");
     memmove(buffer, buffer + blank, length - blank + 1);
     if (*buffer == '[')
@@ -104,22 +111,26 @@ static int unknown_key(struct reading *reading, const char *key)
 static int take_setting(void *data, const char *section, const char *key, const char *value)
 {
     struct reading *reading = data;
-    const char *glob = *section != '\0' ? section + strlen(lock_section) : NULL; /* as section_fits() has seen */
+    const char *glob =
+        *section != '\0' ? section + strlen(lock_section) : NULL; /* as section_fits() has seen */
     if (reading->result != SETTINGS_OK)
         return 0;
     const struct poptOption *option = option_by_name(key, strlen(key));
     if (option == NULL || !option_configurable((enum option_id)option->val))
         return unknown_key(reading, key);
     if (option->val == OPT_REDIS && url_redact_has_password(value) && reading->others_can_read)
-        return fail(reading, key, "it holds a password, and others can read this file; chmod o= helps");
+        return fail(reading, key,
+                    "it holds a password, and others can read this file; chmod o= helps");
     if ((glob != NULL) != reading->want_sections)
         return 1;
     if (glob != NULL && fnmatch(glob, reading->name, 0) != 0)
         return 1;
     struct origin origin = {.kind = ORIGIN_FILE, .file = reading->path, .line = reading->line};
     /* Each line names one more server, as each --redis does. */
-    bool added = option->val == OPT_REDIS ? settings_add_line(reading->settings, OPT_REDIS, value, origin, reading->section)
-                                          : settings_add(reading->settings, (enum option_id)option->val, value, origin);
+    bool added =
+        option->val == OPT_REDIS
+            ? settings_add_line(reading->settings, OPT_REDIS, value, origin, reading->section)
+            : settings_add(reading->settings, (enum option_id)option->val, value, origin);
     if (!added)
         reading->result = SETTINGS_NO_MEMORY;
     return reading->result == SETTINGS_OK;
@@ -131,7 +142,9 @@ static enum settings_result read_pass(struct reading *reading)
     reading->line = reading->section = 0;
     int bad_line = ini_parse_stream(read_line, reading, take_setting, reading);
     if (reading->result == SETTINGS_OK && bad_line != 0) {
-        errmsg_set(reading->why, "%s:%d: this is neither KEY = VALUE, nor [lock GLOB], nor a comment", reading->path, bad_line);
+        errmsg_set(reading->why,
+                   "%s:%d: this is neither KEY = VALUE, nor [lock GLOB], nor a comment",
+                   reading->path, bad_line);
         reading->result = SETTINGS_BAD_CONFIG;
     }
     if (reading->result == SETTINGS_OK && ferror(reading->file)) {
@@ -157,23 +170,26 @@ static struct base user_base(void)
 
 /* sudo(8), su(1) and runuser(1) may leave a HOME that is another user's: then it is not the
  * file that is to be mended. */
-static void cannot_read(const struct settings *settings, const char *path, int error, struct errmsg *why)
+static void cannot_read(const struct settings *settings, const char *path, int error,
+                        struct errmsg *why)
 {
     struct base base = user_base();
     struct stat status;
     char name[USER_NAME_SIZE];
-    bool of_another = path == settings->user_file && !settings->file_named && error == EACCES && stat(base.path, &status) == 0 &&
-                      status.st_uid != geteuid();
+    bool of_another = path == settings->user_file && !settings->file_named && error == EACCES &&
+                      stat(base.path, &status) == 0 && status.st_uid != geteuid();
     if (of_another)
-        errmsg_set(why, "%.300s: cannot read it: %s; %s is that of user %s: set HOME or XDG_CONFIG_HOME", path, strerror(error),
-                base.variable, user_name(status.st_uid, name, sizeof name));
+        errmsg_set(
+            why, "%.300s: cannot read it: %s; %s is that of user %s: set HOME or XDG_CONFIG_HOME",
+            path, strerror(error), base.variable, user_name(status.st_uid, name, sizeof name));
     else
         errmsg_set(why, "%s: cannot read it: %s", path, strerror(error));
 }
 
 /* Whoever writes there decides where locks are, and where reports go. Of a group of one's
  * own, as many hosts give each user, nobody else is a member. NULL: it may be read. */
-static const char *distrusted(const struct settings *settings, const char *path, const struct stat *status, char *text, size_t size)
+static const char *distrusted(const struct settings *settings, const char *path,
+                              const struct stat *status, char *text, size_t size)
 {
     char name[USER_NAME_SIZE];
     if (!S_ISREG(status->st_mode))
@@ -184,15 +200,17 @@ static const char *distrusted(const struct settings *settings, const char *path,
         return "its group can write to it; chmod g-w helps";
     if (path != settings->user_file || status->st_uid == geteuid() || status->st_uid == 0)
         return NULL;
-    snprintf(text, size, "it belongs to user %s: set HOME or XDG_CONFIG_HOME", user_name(status->st_uid, name, sizeof name));
+    snprintf(text, size, "it belongs to user %s: set HOME or XDG_CONFIG_HOME",
+             user_name(status->st_uid, name, sizeof name));
     return text;
 }
 
-static enum settings_result read_file(struct settings *settings, const char *name, const char *path, bool *is_there,
-                                      struct errmsg *why)
+static enum settings_result read_file(struct settings *settings, const char *name, const char *path,
+                                      bool *is_there, struct errmsg *why)
 {
     struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a pipe is told of, not waited for */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY |
+                            O_NONBLOCK); /* a pipe is told of, not waited for */
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR) && !settings->file_named)
         return SETTINGS_OK;
@@ -268,7 +286,8 @@ static bool any_variable(void)
     return false;
 }
 
-static enum settings_result read_named_file(struct settings *settings, const char *name, const char *path, struct errmsg *why)
+static enum settings_result read_named_file(struct settings *settings, const char *name,
+                                            const char *path, struct errmsg *why)
 {
     settings->file_named = true;
     settings->user_file = strdup(path);
@@ -277,10 +296,12 @@ static enum settings_result read_named_file(struct settings *settings, const cha
     return read_file(settings, name, settings->user_file, &settings->user_file_read, why);
 }
 
-static enum settings_result read_both_files(struct settings *settings, const char *name, struct errmsg *why)
+static enum settings_result read_both_files(struct settings *settings, const char *name,
+                                            struct errmsg *why)
 {
     static const char system_path[] = CONFIG_SYSTEM_FILE;
-    enum settings_result result = read_file(settings, name, system_path, &settings->system_file_read, why);
+    enum settings_result result =
+        read_file(settings, name, system_path, &settings->system_file_read, why);
     if (result == SETTINGS_OK && !user_path(&settings->user_file))
         result = SETTINGS_NO_MEMORY;
     if (result == SETTINGS_OK && settings->user_file != NULL)
@@ -288,15 +309,18 @@ static enum settings_result read_both_files(struct settings *settings, const cha
     return result;
 }
 
-enum settings_result config_read(struct settings *settings, const char *name, const struct setting *config, struct errmsg *why)
+enum settings_result config_read(struct settings *settings, const char *name,
+                                 const struct setting *config, struct errmsg *why)
 {
     const char *path = config != NULL ? config->text : getenv("DLOCK_CONFIG");
-    if (config != NULL && *path == '\0') { /* a variable of a script that is not set: other locks than are meant */
+    if (config != NULL &&
+        *path == '\0') { /* a variable of a script that is not set: other locks than are meant */
         errmsg_set(why, "--config: '': the path is empty");
         return SETTINGS_BAD_USAGE;
     }
     bool is_named = path != NULL && *path != '\0';
-    enum settings_result result = is_named ? read_named_file(settings, name, path, why) : read_both_files(settings, name, why);
+    enum settings_result result = is_named ? read_named_file(settings, name, path, why)
+                                           : read_both_files(settings, name, why);
     if (result == SETTINGS_OK && any_variable() && option_find(read_variable, &settings) != NULL)
         result = SETTINGS_NO_MEMORY;
     if (result == SETTINGS_NO_MEMORY)
@@ -304,13 +328,16 @@ enum settings_result config_read(struct settings *settings, const char *name, co
     return result;
 }
 
-char *config_places(const struct settings *settings, enum option_id id, char text[CONFIG_PLACES_SIZE])
+char *config_places(const struct settings *settings, enum option_id id,
+                    char text[CONFIG_PLACES_SIZE])
 {
     char variable[ORIGIN_TEXT_SIZE];
     const char *user_file = settings->user_file;
-    snprintf(text, CONFIG_PLACES_SIZE, "%s%s%.400s%s",
-             origin_format(id, (struct origin){.kind = ORIGIN_ENVIRONMENT}, variable, sizeof variable),
-             user_file != NULL ? ", " : "", user_file != NULL ? user_file : "", settings->file_named ? "" : ", " CONFIG_SYSTEM_FILE);
+    snprintf(
+        text, CONFIG_PLACES_SIZE, "%s%s%.400s%s",
+        origin_format(id, (struct origin){.kind = ORIGIN_ENVIRONMENT}, variable, sizeof variable),
+        user_file != NULL ? ", " : "", user_file != NULL ? user_file : "",
+        settings->file_named ? "" : ", " CONFIG_SYSTEM_FILE);
     return text;
 }
 
@@ -318,8 +345,9 @@ char *config_places(const struct settings *settings, enum option_id id, char tex
 
 /* And what is read, but is no key. */
 static const char *const set_for_commands[] = {
-    "DLOCK_NAME", "DLOCK_FENCE", "DLOCK_EXPIRES_AT", "DLOCK_HELD", "DLOCK_SLOT", "DLOCK_CONFIG",
-    "DLOCK_LOCK_KEY", "DLOCK_LOCK_OWNER", "DLOCK_LOCK_TTL", "DLOCK_LOCK_BACKEND", NULL,
+    "DLOCK_NAME",   "DLOCK_FENCE",    "DLOCK_EXPIRES_AT", "DLOCK_HELD",     "DLOCK_SLOT",
+    "DLOCK_CONFIG", "DLOCK_LOCK_KEY", "DLOCK_LOCK_OWNER", "DLOCK_LOCK_TTL", "DLOCK_LOCK_BACKEND",
+    NULL,
 };
 
 static bool is_set_for_commands(const char *name)
@@ -335,10 +363,12 @@ static bool has_variable(const struct poptOption *option, const void *data)
     char name[ORIGIN_TEXT_SIZE];
     enum option_id id = (enum option_id)option->val;
     return option_configurable(id) && !(option->argInfo & POPT_ARGFLAG_DOC_HIDDEN) &&
-           strcmp(origin_format(id, (struct origin){.kind = ORIGIN_ENVIRONMENT}, name, sizeof name), data) == 0;
+           strcmp(origin_format(id, (struct origin){.kind = ORIGIN_ENVIRONMENT}, name, sizeof name),
+                  data) == 0;
 }
 
-void config_unknown_variables(void (*visit)(const char *name, const char *near, void *data), void *data)
+void config_unknown_variables(void (*visit)(const char *name, const char *near, void *data),
+                              void *data)
 {
     for (char **variable = environ; *variable != NULL; variable++) {
         char name[128], near[NEAR_TEXT_SIZE];
@@ -349,6 +379,7 @@ void config_unknown_variables(void (*visit)(const char *name, const char *near, 
         name[length] = '\0';
         if (is_set_for_commands(name) || option_find(has_variable, name) != NULL)
             continue;
-        visit(name, hints_near(near, name + prefix, length - prefix, NEAR_VARIABLES) ? near : NULL, data);
+        visit(name, hints_near(near, name + prefix, length - prefix, NEAR_VARIABLES) ? near : NULL,
+              data);
     }
 }

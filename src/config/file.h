@@ -14,14 +14,17 @@
  * of the files' [lock GLOB] sections those that match the lock's name. A file
  * that is not there says nothing. --config (NULL: not given) or DLOCK_CONFIG names a file that stands for both, and must be
  * there. */
-enum settings_result config_read(struct settings *settings, const char *name, const struct setting *config, struct errmsg *why);
+enum settings_result config_read(struct settings *settings, const char *name,
+                                 const struct setting *config, struct errmsg *why);
 
 /* The places that this option can be set in: "DLOCK_REDIS, /home/a/.config/dlock/dlock.conf, /etc/dlock.conf". Returns text. */
 #define CONFIG_PLACES_SIZE 1024
-char *config_places(const struct settings *settings, enum option_id id, char text[CONFIG_PLACES_SIZE]);
+char *config_places(const struct settings *settings, enum option_id id,
+                    char text[CONFIG_PLACES_SIZE]);
 
 /* Calls visit for each DLOCK_* variable that is neither a setting nor told to commands by dlock, with those that may be
  * meant ("DLOCK_WAIT"; NULL: none is near). */
-void config_unknown_variables(void (*visit)(const char *name, const char *near, void *data), void *data);
+void config_unknown_variables(void (*visit)(const char *name, const char *near, void *data),
+                              void *data);
 
 #endif

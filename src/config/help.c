@@ -34,7 +34,8 @@ static void print_option(const struct poptOption *option)
 {
     const char letter[] = {'-', option->shortName, ',', '\0'};
     int used = printf("  %3s --%s%s%s", option->shortName != '\0' ? letter : "", option->longName,
-                      option_has_value(option) ? "=" : "", option_has_value(option) ? option->argDescrip : "");
+                      option_has_value(option) ? "=" : "",
+                      option_has_value(option) ? option->argDescrip : "");
     if (used + 2 > TEXT_COLUMN)
         used = printf("\n") - 1;
     printf("%*s", TEXT_COLUMN - used, "");

@@ -21,22 +21,27 @@ static const struct habit {
     /* consul lock */
     {"try", "the -try=TIME of consul lock is --wait=DURATION"},
     {"child-exit-code", "leave it out: the exit status is always the command's"},
-    {"monitor-retry", "--outage=DURATION says how long Redis may be down when the lock is asked for"},
+    {"monitor-retry",
+     "--outage=DURATION says how long Redis may be down when the lock is asked for"},
     {"pass-stdin", "leave it out: the command always has the standard input"},
     {"http-addr", "--redis=URL says where the locks are"},
     {"ca-file", "--cacert=FILE has the issuers to trust"},
     {"ca-path", "--cacert=FILE has the issuers to trust"},
     {"client-cert", "--cert=FILE has the certificate for a server that asks for one"},
     {"client-key", "--key=FILE has the private key of --cert"},
-    {"tls-server-name", "the name in a certificate is compared with the host in --redis=rediss://HOST"},
+    {"tls-server-name",
+     "the name in a certificate is compared with the host in --redis=rediss://HOST"},
     {"datacenter", "--redis=URL says where the locks are"},
     {"stale", "leave it out: a lock is only ever taken from the master"},
-    {"token-file", "--password-file=FILE has the password for Redis, --owner-file=FILE the lock's owner token"},
-    {"token", "--password-file=FILE has the password for Redis, --owner=TOKEN sets the lock's owner token"},
+    {"token-file",
+     "--password-file=FILE has the password for Redis, --owner-file=FILE the lock's owner token"},
+    {"token",
+     "--password-file=FILE has the password for Redis, --owner=TOKEN sets the lock's owner token"},
     /* etcdctl lock */
     {"endpoints", "--redis=URL says where the locks are"},
     {"dial-timeout", "--connect-timeout=DURATION limits one try to reach Redis"},
-    {"command-timeout", "--wait=DURATION limits the wait for the lock, --outage=DURATION that for Redis"},
+    {"command-timeout",
+     "--wait=DURATION limits the wait for the lock, --outage=DURATION that for Redis"},
     {"user", "the user stands in --redis=redis://USER@HOST, the password in --password-file=FILE"},
     /* redis-cli(1) */
     {"p", "the port stands in --redis=redis://HOST:PORT"},
@@ -49,9 +54,11 @@ static const struct habit {
     {"insecure", "a certificate is always verified; --cacert=FILE has the issuers to trust"},
     /* timeout(1), sem(1) of GNU parallel, cronlock and others */
     {"k", "--grace=DURATION says how long before the end of the lease the first signal is sent"},
-    {"kill-after", "--grace=DURATION says how long before the end of the lease the first signal is sent"},
+    {"kill-after",
+     "--grace=DURATION says how long before the end of the lease the first signal is sent"},
     {"signal", "--stop-signal=SIG is the first signal to the command"},
-    {"preserve-status", "leave it out: a command that ends within its lease has its own exit status"},
+    {"preserve-status",
+     "leave it out: a command that ends within its lease has its own exit status"},
     {"foreground", "leave it out: the command has dlock's terminal and process group"},
     {"fg", "leave it out: dlock always waits for the command"},
     {"j", "--slots=N allows N holders"},
@@ -63,10 +70,14 @@ static const struct habit {
     {"expires", "--ttl=DURATION says how long the lock holds"},
     {"lease", "--ttl=DURATION says how long the lock holds"},
     {"max-time", "--ttl=DURATION says how long the command may run"},
-    {"renew", "nothing is renewed by itself; --heartbeat lets the command, and --extend is for scripts"},
-    {"refresh", "nothing is renewed by itself; --heartbeat lets the command, and --extend is for scripts"},
-    {"keepalive", "nothing is renewed by itself; --heartbeat lets the command, and --extend is for scripts"},
-    {"retries", "--wait=DURATION says how long to wait; who waits is called, and does not count tries"},
+    {"renew",
+     "nothing is renewed by itself; --heartbeat lets the command, and --extend is for scripts"},
+    {"refresh",
+     "nothing is renewed by itself; --heartbeat lets the command, and --extend is for scripts"},
+    {"keepalive",
+     "nothing is renewed by itself; --heartbeat lets the command, and --extend is for scripts"},
+    {"retries",
+     "--wait=DURATION says how long to wait; who waits is called, and does not count tries"},
     {"debug", "-v says what is done"},
     {"?", "did you mean --help?"},
 };
@@ -103,15 +114,18 @@ static void unknown_option(const char *word, bool behind_name, struct errmsg *wh
 
 static bool takes_yes_or_no(const char *word)
 {
-    const struct poptOption *option = strncmp(word, "--", 2) == 0 ? option_by_name(word + 2, name_length(word + 2)) : NULL;
+    const struct poptOption *option =
+        strncmp(word, "--", 2) == 0 ? option_by_name(word + 2, name_length(word + 2)) : NULL;
     return option != NULL && option_configurable((enum option_id)option->val);
 }
 
 void hints_bad_option(const char *word, int fault, bool behind_name, struct errmsg *why)
 {
-    const char *text = fault == POPT_ERROR_NOARG        ? "it needs a value"
-                       : fault == POPT_ERROR_UNWANTEDARG ? takes_yes_or_no(word) ? "it takes no value but yes or no" : "it takes no value"
-                                                         : poptStrerror(fault);
+    const char *text =
+        fault == POPT_ERROR_NOARG ? "it needs a value"
+        : fault == POPT_ERROR_UNWANTEDARG
+            ? takes_yes_or_no(word) ? "it takes no value but yes or no" : "it takes no value"
+            : poptStrerror(fault);
     if (fault == POPT_ERROR_BADOPT)
         unknown_option(word, behind_name, why);
     else
@@ -130,8 +144,10 @@ static bool one_dash_right(const char *word, struct errmsg *why)
         errmsg_set(why, "-n: it takes no value; the -n=N of consul lock is --slots=N");
     else if (advice != NULL)
         errmsg_set(why, "-%.*s: unknown option; %s", (int)length, name, advice);
-    else if (length > 2 && option_by_name(name, length) != NULL && strncmp(name, "help", length) != 0)
-        errmsg_set(why, "-%.*s: a long option has two dashes: --%.*s", (int)length, name, (int)length, name);
+    else if (length > 2 && option_by_name(name, length) != NULL &&
+             strncmp(name, "help", length) != 0)
+        errmsg_set(why, "-%.*s: a long option has two dashes: --%.*s", (int)length, name,
+                   (int)length, name);
     else
         return true;
     return false;
@@ -176,7 +192,8 @@ static bool is_program(const char *word)
 static const char *verb(const char *word)
 {
     const struct poptOption *option = option_by_name(word, strlen(word));
-    bool is_verb = option != NULL && !option_has_value(option) && !option_configurable((enum option_id)option->val) &&
+    bool is_verb = option != NULL && !option_has_value(option) &&
+                   !option_configurable((enum option_id)option->val) &&
                    option->val != OPT_NO_FORK && option->val != OPT_UNLOCK;
     return is_verb ? option->longName : NULL;
 }
@@ -191,20 +208,33 @@ void hints_no_command(const char *name, struct errmsg *why)
 {
     static const char none[] = "no command given";
     if (verb(name) != NULL)
-        errmsg_set(why, "%s; did you mean dlock --%s? (with a lock of that name: dlock %s -- COMMAND)", none, verb(name), name);
+        errmsg_set(why,
+                   "%s; did you mean dlock --%s? (with a lock of that name: dlock %s -- COMMAND)",
+                   none, verb(name), name);
     else if (strpbrk(name, blanks) != NULL)
-        errmsg_set(why, "%s; '%.100s' is taken for the lock's name: dlock NAME -- COMMAND, or dlock NAME -c 'STRING' for a shell",
-                none, name);
+        errmsg_set(why,
+                   "%s; '%.100s' is taken for the lock's name: dlock NAME -- COMMAND, or dlock "
+                   "NAME -c 'STRING' for a shell",
+                   none, name);
     else if (name[strspn(name, "0123456789")] == '\0')
-        errmsg_set(why, "%s; dlock locks no descriptor: dlock --attach NAME || exit holds a lock until the script ends, "
-                     "with --lock-file=FILE that of the file", none);
+        errmsg_set(why,
+                   "%s; dlock locks no descriptor: dlock --attach NAME || exit holds a lock until "
+                   "the script ends, "
+                   "with --lock-file=FILE that of the file",
+                   none);
     else if (is_program(name))
-        errmsg_set(why, "%s; if %.100s is the command, the lock's name is missing: dlock NAME -- %.100s", none, name, name);
+        errmsg_set(why,
+                   "%s; if %.100s is the command, the lock's name is missing: dlock NAME -- %.100s",
+                   none, name, name);
     else if (strchr(name, '/') != NULL)
-        errmsg_set(why, "%s; usage: dlock [OPTIONS] NAME -- COMMAND [ARG...]; --lock-file=%.200s locks that file as flock(1) does",
-                none, name);
+        errmsg_set(why,
+                   "%s; usage: dlock [OPTIONS] NAME -- COMMAND [ARG...]; --lock-file=%.200s locks "
+                   "that file as flock(1) does",
+                   none, name);
     else
-        errmsg_set(why, "%s; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock --status NAME", none);
+        errmsg_set(why,
+                   "%s; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock --status NAME",
+                   none);
 }
 
 void hints_name_is_command(const char *name, struct errmsg *why)
@@ -212,7 +242,9 @@ void hints_name_is_command(const char *name, struct errmsg *why)
     char hint[256];
     if (!is_program(name))
         return;
-    snprintf(hint, sizeof hint, "if %.80s is the command, the lock's name is missing: dlock NAME -- %.80s", name, name);
+    snprintf(hint, sizeof hint,
+             "if %.80s is the command, the lock's name is missing: dlock NAME -- %.80s", name,
+             name);
     add(why, hint);
 }
 
@@ -241,7 +273,8 @@ void hints_not_a_command(const struct options *options, struct errmsg *why)
 bool hints_name_is_file(const struct options *options)
 {
     struct stat status;
-    return strchr(options->name, '/') != NULL && options->lock_file == NULL && stat(options->name, &status) == 0 && S_ISREG(status.st_mode);
+    return strchr(options->name, '/') != NULL && options->lock_file == NULL &&
+           stat(options->name, &status) == 0 && S_ISREG(status.st_mode);
 }
 
 enum { NEAR_SIZE = 32, NEAR_MOST = 3, PREFIX_LEAST = 2 };
@@ -292,7 +325,8 @@ static int option_distance(const char *word, const char *name)
     int found = strlen(name) < NEAR_SIZE ? distance(word, name) : NEAR_SIZE;
     if (found <= ((int)length + 2) / 4)
         return found;
-    return strncmp(word, name, strlen(name)) == 0 && word[strlen(name)] == '-' ? NEAR_SIZE - 1 : NEAR_SIZE;
+    return strncmp(word, name, strlen(name)) == 0 && word[strlen(name)] == '-' ? NEAR_SIZE - 1
+                                                                               : NEAR_SIZE;
 }
 
 static bool note_near(const struct poptOption *option, const void *data)
@@ -338,9 +372,14 @@ bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum
         char variable[ORIGIN_TEXT_SIZE];
         const char *shown = near.names[i];
         if (kind == NEAR_VARIABLES) /* aliases have none */
-            shown = origin_format((enum option_id)near.ids[i], (struct origin){.kind = ORIGIN_ENVIRONMENT}, variable, sizeof variable);
+            shown = origin_format((enum option_id)near.ids[i],
+                                  (struct origin){.kind = ORIGIN_ENVIRONMENT}, variable,
+                                  sizeof variable);
         used += snprintf(text + used, (size_t)(NEAR_TEXT_SIZE - used), "%s%s%s",
-                         i == 0 ? "" : i + 1 < near.count ? ", " : " or ", kind == NEAR_ALL ? "--" : "", shown);
+                         i == 0               ? ""
+                         : i + 1 < near.count ? ", "
+                                              : " or ",
+                         kind == NEAR_ALL ? "--" : "", shown);
     }
     return true;
 }

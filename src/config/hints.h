@@ -44,8 +44,8 @@ bool hints_name_is_file(const struct options *options);
 enum { NEAR_TEXT_SIZE = 128 };
 
 enum near_kind {
-    NEAR_ALL,  /* as they stand on the command line, with their dashes */
-    NEAR_KEYS, /* as they stand in a configuration file */
+    NEAR_ALL,       /* as they stand on the command line, with their dashes */
+    NEAR_KEYS,      /* as they stand in a configuration file */
     NEAR_VARIABLES, /* as they stand in the environment; the name is without DLOCK_ */
 };
 

@@ -11,11 +11,13 @@
 static void say_guessable(const struct options *options, const struct messages *out)
 {
     if (options->hash == HASH_SHA256 && options->redis != NULL && options->backend != BACKEND_FILE)
-        say_verbose(out, "whoever reads the keys can guess names by a plain SHA-256; --secret-file prevents that");
+        say_verbose(out, "whoever reads the keys can guess names by a plain SHA-256; --secret-file "
+                         "prevents that");
 }
 
 /* The secret is in memory no longer than this takes. */
-static enum lock_result find_digest(char digest[NAME_DIGEST_SIZE], const struct options *options, struct errmsg *why)
+static enum lock_result find_digest(char digest[NAME_DIGEST_SIZE], const struct options *options,
+                                    struct errmsg *why)
 {
     enum { SECRET_LEAST = 16 };
     struct secret secret;
@@ -24,27 +26,33 @@ static enum lock_result find_digest(char digest[NAME_DIGEST_SIZE], const struct 
         return name_digest(digest, options->name, NULL, why);
     enum lock_result result = secret_read(&secret, options->secret_file, why);
     if (result == LOCK_OK && secret.length < SECRET_LEAST) {
-        errmsg_set(why, "%.300s: the secret has %zu bytes, and should have %d or more", options->secret_file, secret.length, SECRET_LEAST);
+        errmsg_set(why, "%.300s: the secret has %zu bytes, and should have %d or more",
+                   options->secret_file, secret.length, SECRET_LEAST);
         result = LOCK_INVALID;
     }
     if (result != LOCK_OK)
-        errmsg_prefix(why, origin_format(OPT_SECRET_FILE, options->origins[OPT_SECRET_FILE], where, sizeof where));
+        errmsg_prefix(why, origin_format(OPT_SECRET_FILE, options->origins[OPT_SECRET_FILE], where,
+                                         sizeof where));
     else
         result = name_digest(digest, options->name, &secret, why);
     secret_wipe(&secret);
     return result;
 }
 
-enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *options, struct errmsg *why)
+enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *options,
+                             struct errmsg *why)
 {
     char digest[NAME_DIGEST_SIZE];
-    enum lock_result result = options->hash == HASH_NONE ? LOCK_OK : find_digest(digest, options, why);
+    enum lock_result result =
+        options->hash == HASH_NONE ? LOCK_OK : find_digest(digest, options, why);
     if (result == LOCK_OK)
-        lock_key_make(key, options->prefix, options->scope, options->hash == HASH_NONE ? options->name : digest);
+        lock_key_make(key, options->prefix, options->scope,
+                      options->hash == HASH_NONE ? options->name : digest);
     return result;
 }
 
-bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options, const struct messages *out, int *status)
+bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options,
+                   const struct messages *out, int *status)
 {
     struct errmsg why = {""};
     enum lock_result result = lock_key_of(key, options, &why);
@@ -57,7 +65,8 @@ bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options, const
 
 enum { DIGEST_BYTES = (NAME_DIGEST_SIZE - 1) / 2 };
 
-static bool compute(unsigned char bytes[EVP_MAX_MD_SIZE], const char *name, const struct secret *secret)
+static bool compute(unsigned char bytes[EVP_MAX_MD_SIZE], const char *name,
+                    const struct secret *secret)
 {
     const struct openssl *crypto = openssl();
     const EVP_MD *sha256 = crypto->EVP_sha256();
@@ -66,12 +75,13 @@ static bool compute(unsigned char bytes[EVP_MAX_MD_SIZE], const char *name, cons
     if (secret == NULL)
         done = crypto->EVP_Digest(name, strlen(name), bytes, &length, sha256, NULL) == 1;
     else
-        done = crypto->HMAC(sha256, secret->bytes, (int)secret->length, (const unsigned char *)name, strlen(name), bytes,
-                            &length) != NULL;
+        done = crypto->HMAC(sha256, secret->bytes, (int)secret->length, (const unsigned char *)name,
+                            strlen(name), bytes, &length) != NULL;
     return done && length == DIGEST_BYTES;
 }
 
-enum lock_result name_digest(char digest[NAME_DIGEST_SIZE], const char *name, const struct secret *secret, struct errmsg *why)
+enum lock_result name_digest(char digest[NAME_DIGEST_SIZE], const char *name,
+                             const struct secret *secret, struct errmsg *why)
 {
     unsigned char bytes[EVP_MAX_MD_SIZE];
     enum lock_result result = openssl_open(OPENSSL_CRYPTO, why);
@@ -88,5 +98,6 @@ enum lock_result name_digest(char digest[NAME_DIGEST_SIZE], const char *name, co
 
 bool name_is_digest(const char *text)
 {
-    return strlen(text) == NAME_DIGEST_SIZE - 1 && strspn(text, "0123456789abcdef") == NAME_DIGEST_SIZE - 1;
+    return strlen(text) == NAME_DIGEST_SIZE - 1 &&
+           strspn(text, "0123456789abcdef") == NAME_DIGEST_SIZE - 1;
 }

@@ -5,15 +5,32 @@
 
 #include <string.h>
 
-#define FLAG(long_name, short_name, id, help) {long_name, short_name, POPT_ARG_NONE, NULL, id, help, NULL}
-#define VALUE(long_name, short_name, id, help, argument) {long_name, short_name, POPT_ARG_STRING, NULL, id, help, argument}
-#define FLAG_ALIAS(long_name, id) {long_name, '\0', POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL}
-#define VALUE_ALIAS(long_name, id) {long_name, '\0', POPT_ARG_STRING | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL}
+#define FLAG(long_name, short_name, id, help)                      \
+    {                                                              \
+        long_name, short_name, POPT_ARG_NONE, NULL, id, help, NULL \
+    }
+#define VALUE(long_name, short_name, id, help, argument)                 \
+    {                                                                    \
+        long_name, short_name, POPT_ARG_STRING, NULL, id, help, argument \
+    }
+#define FLAG_ALIAS(long_name, id)                                                      \
+    {                                                                                  \
+        long_name, '\0', POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL \
+    }
+#define VALUE_ALIAS(long_name, id)                                                       \
+    {                                                                                    \
+        long_name, '\0', POPT_ARG_STRING | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL \
+    }
 /* Another letter for the entry before it, one that is refused, or one that nobody needs to see. */
-#define FLAG_LETTER(long_name, short_name, id) \
-    {long_name, short_name, POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL}
+#define FLAG_LETTER(long_name, short_name, id)                                               \
+    {                                                                                        \
+        long_name, short_name, POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL \
+    }
 #define FLAG_REFUSED FLAG_LETTER
-#define GROUP(table, title) {NULL, '\0', POPT_ARG_INCLUDE_TABLE, table, 0, title, NULL}
+#define GROUP(table, title)                                       \
+    {                                                             \
+        NULL, '\0', POPT_ARG_INCLUDE_TABLE, table, 0, title, NULL \
+    }
 
 static struct poptOption daily[] = {
     FLAG("nonblock", 'n', OPT_NONBLOCK, "do not wait for the lock"),
@@ -22,8 +39,11 @@ static struct poptOption daily[] = {
     FLAG_ALIAS("no-wait", OPT_NONBLOCK),
     VALUE("wait", 'w', OPT_WAIT, "wait at most this long; 0 is -n (default: infinity)", "DURATION"),
     VALUE_ALIAS("timeout", OPT_WAIT),
-    VALUE("ttl", 't', OPT_TTL, "how long the lock holds, at most 30d; the command is killed at its end (default: 1h)", "DURATION"),
-    VALUE("conflict-exit-code", 'E', OPT_CONFLICT_EXIT_CODE, "exit status when the lock was not to be had (default: 75)", "N"),
+    VALUE("ttl", 't', OPT_TTL,
+          "how long the lock holds, at most 30d; the command is killed at its end (default: 1h)",
+          "DURATION"),
+    VALUE("conflict-exit-code", 'E', OPT_CONFLICT_EXIT_CODE,
+          "exit status when the lock was not to be had (default: 75)", "N"),
     FLAG("shared", 's', OPT_SHARED, "any number of shared holders, and no exclusive one"),
     VALUE("command", 'c', OPT_COMMAND, "run this with $SHELL -c instead of COMMAND", "STRING"),
     POPT_TABLEEND,
@@ -31,60 +51,95 @@ static struct poptOption daily[] = {
 
 static struct poptOption acting[] = {
     FLAG("acquire", '\0', OPT_ACQUIRE, "take the lock, print its owner token, and leave it taken"),
-    FLAG("attach", '\0', OPT_ATTACH, "take it for the life of the calling script (--attach=PID: of that process)"),
+    FLAG("attach", '\0', OPT_ATTACH,
+         "take it for the life of the calling script (--attach=PID: of that process)"),
     VALUE_ALIAS("attach-pid", OPT_ATTACH_PID),
-    FLAG("extend", '\0', OPT_EXTEND, "extend the lease; without NAME, of the innermost lock that this runs under"),
-    FLAG("release", '\0', OPT_RELEASE, "release the lock, if the owner token is that of a holder; NAME as for --extend"),
-    FLAG("force-release", '\0', OPT_FORCE_RELEASE, "take the lock away from whoever holds it, and say from whom"),
-    FLAG("status", '\0', OPT_STATUS, "tell who holds the lock; exit status 1: free (it may be taken a moment later)"),
-    FLAG("wait-free", '\0', OPT_WAIT_FREE, "wait until the lock is free (it may be taken a moment later)"),
-    FLAG("list", '\0', OPT_LIST, "list the locks that are held, all or those whose name matches GLOB"),
-    FLAG("current", '\0', OPT_CURRENT, "list the locks that this process runs under; exit status 1: none"),
+    FLAG("extend", '\0', OPT_EXTEND,
+         "extend the lease; without NAME, of the innermost lock that this runs under"),
+    FLAG("release", '\0', OPT_RELEASE,
+         "release the lock, if the owner token is that of a holder; NAME as for --extend"),
+    FLAG("force-release", '\0', OPT_FORCE_RELEASE,
+         "take the lock away from whoever holds it, and say from whom"),
+    FLAG("status", '\0', OPT_STATUS,
+         "tell who holds the lock; exit status 1: free (it may be taken a moment later)"),
+    FLAG("wait-free", '\0', OPT_WAIT_FREE,
+         "wait until the lock is free (it may be taken a moment later)"),
+    FLAG("list", '\0', OPT_LIST,
+         "list the locks that are held, all or those whose name matches GLOB"),
+    FLAG("current", '\0', OPT_CURRENT,
+         "list the locks that this process runs under; exit status 1: none"),
     FLAG("doctor", '\0', OPT_DOCTOR, "tell whether a lock can be trusted here, and if not, why"),
-    FLAG("print-config", '\0', OPT_PRINT_CONFIG, "print each setting as it applies to NAME, and where it is made"),
+    FLAG("print-config", '\0', OPT_PRINT_CONFIG,
+         "print each setting as it applies to NAME, and where it is made"),
     POPT_TABLEEND,
 };
 
 static struct poptOption taking[] = {
     FLAG("exclusive", 'x', OPT_EXCLUSIVE, "one holder at a time (default)"),
     FLAG_LETTER("exclusive", 'e', OPT_EXCLUSIVE),
-    VALUE("slots", '\0', OPT_SLOTS, "at most N holders, each with a DLOCK_SLOT of its own, 0 to N-1", "N"),
-    VALUE("hold-at-least", '\0', OPT_HOLD_AT_LEAST, "keep others out this long, also after a faster command (default: 0)", "DURATION"),
+    VALUE("slots", '\0', OPT_SLOTS,
+          "at most N holders, each with a DLOCK_SLOT of its own, 0 to N-1", "N"),
+    VALUE("hold-at-least", '\0', OPT_HOLD_AT_LEAST,
+          "keep others out this long, also after a faster command (default: 0)", "DURATION"),
     VALUE("owner", '\0', OPT_OWNER, "owner token (default: a fresh UUID v4)", "TOKEN"),
-    VALUE("owner-file", '\0', OPT_OWNER_FILE, "file for the owner token: written by --acquire, read by --extend and --release", "FILE"),
-    VALUE("hash", '\0', OPT_HASH, "NAME stands in the key as its digest (default: none; hmac-sha256 with a secret)",
+    VALUE("owner-file", '\0', OPT_OWNER_FILE,
+          "file for the owner token: written by --acquire, read by --extend and --release", "FILE"),
+    VALUE("hash", '\0', OPT_HASH,
+          "NAME stands in the key as its digest (default: none; hmac-sha256 with a secret)",
           "none|sha256|hmac-sha256"),
-    VALUE("secret-file", '\0', OPT_SECRET_FILE, "file with the secret of hmac-sha256, 16 bytes or more", "FILE"),
+    VALUE("secret-file", '\0', OPT_SECRET_FILE,
+          "file with the secret of hmac-sha256, 16 bytes or more", "FILE"),
     VALUE("scope", '\0', OPT_SCOPE, "the key is PREFIX + SCOPE: + NAME", "TEXT"),
     VALUE("prefix", '\0', OPT_PREFIX, "what keys begin with (default: dlock:)", "TEXT"),
     POPT_TABLEEND,
 };
 
 static struct poptOption where[] = {
-    VALUE("redis", 'r', OPT_REDIS, "the Redis server, see below; three or more of them: a quorum", "URL"),
-    VALUE("backend", '\0', OPT_BACKEND, "auto: Redis if one is configured, else file, for this host and user only (default: auto)", "auto|redis|file"),
-    VALUE("lock-dir", '\0', OPT_LOCK_DIR, "directory of lock files; each user has another (default: /run/lock/dlock for root)", "DIR"),
-    VALUE("lock-file", '\0', OPT_LOCK_FILE, "lock exactly this file, as flock(1) does; NAME may be left out before --", "PATH"),
-    VALUE("on-degraded", '\0', OPT_ON_DEGRADED, "when no Redis is configured and a file lock is taken (default: warn)",
+    VALUE("redis", 'r', OPT_REDIS, "the Redis server, see below; three or more of them: a quorum",
+          "URL"),
+    VALUE(
+        "backend", '\0', OPT_BACKEND,
+        "auto: Redis if one is configured, else file, for this host and user only (default: auto)",
+        "auto|redis|file"),
+    VALUE("lock-dir", '\0', OPT_LOCK_DIR,
+          "directory of lock files; each user has another (default: /run/lock/dlock for root)",
+          "DIR"),
+    VALUE("lock-file", '\0', OPT_LOCK_FILE,
+          "lock exactly this file, as flock(1) does; NAME may be left out before --", "PATH"),
+    VALUE("on-degraded", '\0', OPT_ON_DEGRADED,
+          "when no Redis is configured and a file lock is taken (default: warn)",
           "warn|warn-throttled|proceed|fail"),
-    VALUE("fallback", '\0', OPT_FALLBACK, "when Redis is down, take a file lock (default: off)", "off|file"),
-    VALUE("cacert", '\0', OPT_CACERT, "issuers that a TLS server's certificate may have (default: the system's)", "FILE"),
+    VALUE("fallback", '\0', OPT_FALLBACK, "when Redis is down, take a file lock (default: off)",
+          "off|file"),
+    VALUE("cacert", '\0', OPT_CACERT,
+          "issuers that a TLS server's certificate may have (default: the system's)", "FILE"),
     VALUE("cert", '\0', OPT_CERT, "certificate of ours for a TLS server that asks for one", "FILE"),
     VALUE("key", '\0', OPT_KEY, "its private key (default: in the file of --cert)", "FILE"),
-    VALUE("password-file", '\0', OPT_PASSWORD_FILE, "file with the password for Redis; a user is named in the URL", "FILE"),
-    VALUE("sentinel-password-file", '\0', OPT_SENTINEL_PASSWORD_FILE, "file with PASSWORD or USER:PASSWORD for the Sentinels", "FILE"),
-    VALUE("wait-replicas", '\0', OPT_WAIT_REPLICAS, "a take counts once so many replicas have it (default: 0)", "N"),
-    VALUE("connect-timeout", '\0', OPT_CONNECT_TIMEOUT, "limit of one try to reach Redis (default: 3s)", "DURATION"),
-    VALUE("outage", '\0', OPT_OUTAGE, "how long an unreachable Redis is tried before exit 69 (default: 10s)", "DURATION"),
+    VALUE("password-file", '\0', OPT_PASSWORD_FILE,
+          "file with the password for Redis; a user is named in the URL", "FILE"),
+    VALUE("sentinel-password-file", '\0', OPT_SENTINEL_PASSWORD_FILE,
+          "file with PASSWORD or USER:PASSWORD for the Sentinels", "FILE"),
+    VALUE("wait-replicas", '\0', OPT_WAIT_REPLICAS,
+          "a take counts once so many replicas have it (default: 0)", "N"),
+    VALUE("connect-timeout", '\0', OPT_CONNECT_TIMEOUT,
+          "limit of one try to reach Redis (default: 3s)", "DURATION"),
+    VALUE("outage", '\0', OPT_OUTAGE,
+          "how long an unreachable Redis is tried before exit 69 (default: 10s)", "DURATION"),
     POPT_TABLEEND,
 };
 
 static struct poptOption running[] = {
-    VALUE("on-expire", '\0', OPT_ON_EXPIRE, "what happens to the command when the lease ends or is lost (default: stop)", "stop|warn"),
-    VALUE("stop-signal", '\0', OPT_STOP_SIGNAL, "the first signal to the command when the lease ends (default: TERM)", "SIG"),
-    VALUE("grace", '\0', OPT_GRACE, "how long before the end it is sent; KILL at the end (default: min(10s, ttl/10))", "DURATION"),
+    VALUE("on-expire", '\0', OPT_ON_EXPIRE,
+          "what happens to the command when the lease ends or is lost (default: stop)",
+          "stop|warn"),
+    VALUE("stop-signal", '\0', OPT_STOP_SIGNAL,
+          "the first signal to the command when the lease ends (default: TERM)", "SIG"),
+    VALUE("grace", '\0', OPT_GRACE,
+          "how long before the end it is sent; KILL at the end (default: min(10s, ttl/10))",
+          "DURATION"),
     FLAG("tree", '\0', OPT_TREE, "keep the lock until every descendant of the command has ended"),
-    FLAG("heartbeat", '\0', OPT_HEARTBEAT, "each WATCHDOG=1 that the command sends (sd_notify) extends the lease by --ttl"),
+    FLAG("heartbeat", '\0', OPT_HEARTBEAT,
+         "each WATCHDOG=1 that the command sends (sd_notify) extends the lease by --ttl"),
     FLAG_LETTER("close", 'o', OPT_CLOSE),
     FLAG_REFUSED("no-fork", 'F', OPT_NO_FORK),
     FLAG_REFUSED("unlock", 'u', OPT_UNLOCK),
@@ -93,11 +148,14 @@ static struct poptOption running[] = {
 
 static struct poptOption saying[] = {
     FLAG("verbose", 'v', OPT_VERBOSE, "say what is done; may be repeated"),
-    FLAG("quiet", 'q', OPT_QUIET, "say nothing but what ends dlock or stops the command, and that no Redis is configured"),
+    FLAG("quiet", 'q', OPT_QUIET,
+         "say nothing but what ends dlock or stops the command, and that no Redis is configured"),
     FLAG("json", '\0', OPT_JSON, "results and failures as JSON on stdout"),
-    FLAG("syslog", '\0', OPT_SYSLOG, "send messages to syslog(3), too; for crontabs whose mail goes nowhere"),
+    FLAG("syslog", '\0', OPT_SYSLOG,
+         "send messages to syslog(3), too; for crontabs whose mail goes nowhere"),
     VALUE("report", '\0', OPT_REPORT, "append one line of JSON about the run to this file", "FILE"),
-    VALUE("config", '\0', OPT_CONFIG, "read this file in place of the user's and the system's", "FILE"),
+    VALUE("config", '\0', OPT_CONFIG, "read this file in place of the user's and the system's",
+          "FILE"),
     FLAG("version", 'V', OPT_VERSION, "print the version"),
     FLAG("help", 'h', OPT_HELP, "print this help"),
     FLAG_ALIAS("usage", OPT_USAGE),
@@ -114,7 +172,8 @@ const struct poptOption option_table[] = {
     POPT_TABLEEND,
 };
 
-const struct poptOption *option_find(bool (*visit)(const struct poptOption *, const void *), const void *data)
+const struct poptOption *option_find(bool (*visit)(const struct poptOption *, const void *),
+                                     const void *data)
 {
     for (const struct poptOption *group = option_table; group->arg != NULL; group++)
         for (const struct poptOption *option = group->arg; option->longName != NULL; option++)
@@ -131,7 +190,8 @@ struct name {
 static bool has_name(const struct poptOption *option, const void *data)
 {
     const struct name *name = data;
-    return strlen(option->longName) == name->length && memcmp(option->longName, name->text, name->length) == 0;
+    return strlen(option->longName) == name->length &&
+           memcmp(option->longName, name->text, name->length) == 0;
 }
 
 const struct poptOption *option_by_name(const char *name, size_t length)
@@ -179,7 +239,8 @@ static bool takes_next(const char *word)
 int option_next(int argc, char *const *argv, int index)
 {
     index += index > 0 && takes_next(argv[index]) ? 2 : 1;
-    bool is_option = index < argc && argv[index][0] == '-' && argv[index][1] != '\0' && strcmp(argv[index], "--") != 0;
+    bool is_option = index < argc && argv[index][0] == '-' && argv[index][1] != '\0' &&
+                     strcmp(argv[index], "--") != 0;
     return is_option ? index : argc;
 }
 

@@ -82,7 +82,8 @@ const struct poptOption *option_by_id(enum option_id id);
 
 /* Calls visit for every entry of the table and its groups, in order, until it
  * returns true; returns that entry, else NULL. */
-const struct poptOption *option_find(bool (*visit)(const struct poptOption *, const void *), const void *data);
+const struct poptOption *option_find(bool (*visit)(const struct poptOption *, const void *),
+                                     const void *data);
 
 /* Whether it takes a value. */
 bool option_has_value(const struct poptOption *option);

@@ -57,11 +57,13 @@ static bool apply_ttl(struct duration *ttl, const char *text, struct errmsg *why
     }
     if (!apply_duration(ttl, text, why))
         return false;
-    bool fits = ttl->ns >= TTL_LEAST_MS * NS_PER_MS && ttl->ns <= INT64_C(86400) * LEASE_MOST_DAYS * NS_PER_S;
+    bool fits = ttl->ns >= TTL_LEAST_MS * NS_PER_MS &&
+                ttl->ns <= INT64_C(86400) * LEASE_MOST_DAYS * NS_PER_S;
     /* The stores count whole milliseconds. */
     ttl->ns -= ttl->ns % NS_PER_MS;
     if (!fits)
-        errmsg_set(why, "'%.100s': a lease lasts from %dms to %dd", text, TTL_LEAST_MS, LEASE_MOST_DAYS);
+        errmsg_set(why, "'%.100s': a lease lasts from %dms to %dd", text, TTL_LEAST_MS,
+                   LEASE_MOST_DAYS);
     return fits;
 }
 
@@ -163,7 +165,8 @@ static bool apply_path(const char **path, const char *text, struct errmsg *why)
 }
 
 /* The text outlives the options: it is the setting's own. */
-static bool apply_value(struct options *options, enum option_id id, const char *text, struct errmsg *why)
+static bool apply_value(struct options *options, enum option_id id, const char *text,
+                        struct errmsg *why)
 {
     int choice = 0;
     switch ((int)id) {
@@ -229,7 +232,8 @@ static bool apply_value(struct options *options, enum option_id id, const char *
 static bool flag_is_set(const struct setting *setting, bool *set, struct errmsg *why)
 {
     *set = true;
-    if ((*setting->text == '\0' && setting->origin.kind == ORIGIN_COMMAND_LINE) || flag_parse(setting->text, set))
+    if ((*setting->text == '\0' && setting->origin.kind == ORIGIN_COMMAND_LINE) ||
+        flag_parse(setting->text, set))
         return true;
     errmsg_set(why, "'%.100s': it must be yes or no", setting->text);
     return false;
@@ -265,18 +269,27 @@ static bool apply_flag(struct options *options, const struct setting *setting, s
     int verbosity = options->verbosity;
     switch ((int)setting->id) {
     case OPT_NONBLOCK: options->nonblock = set; break;
-    case OPT_VERBOSE: options->verbosity = set ? (verbosity < 0 ? 1 : verbosity + 1) : (verbosity > 0 ? 0 : verbosity); break;
+    case OPT_VERBOSE:
+        options->verbosity =
+            set ? (verbosity < 0 ? 1 : verbosity + 1) : (verbosity > 0 ? 0 : verbosity);
+        break;
     case OPT_QUIET: options->verbosity = set ? -1 : (verbosity < 0 ? 0 : verbosity); break;
     case OPT_TREE: options->tree = set; break;
     case OPT_HEARTBEAT: options->heartbeat = set; break;
     case OPT_NO_FORK:
-        errmsg_set(why, "dlock stays beside the command, to watch the lease, to stop the command when it ends, and to release the lock");
+        errmsg_set(why, "dlock stays beside the command, to watch the lease, to stop the command "
+                        "when it ends, and to release the lock");
         return false;
     case OPT_UNLOCK:
-        errmsg_set(why, "there is no open file to unlock; the lock is released when the command ends");
+        errmsg_set(why,
+                   "there is no open file to unlock; the lock is released when the command ends");
         return false;
     case OPT_EXCLUSIVE: options->mode = set ? MODE_EXCLUSIVE : options->mode; break;
-    case OPT_SHARED: options->mode = set ? MODE_SHARED : options->mode == MODE_SHARED ? MODE_EXCLUSIVE : options->mode; break;
+    case OPT_SHARED:
+        options->mode = set                            ? MODE_SHARED
+                        : options->mode == MODE_SHARED ? MODE_EXCLUSIVE
+                                                       : options->mode;
+        break;
     case OPT_JSON: options->json = set; break;
     case OPT_SYSLOG: options->syslog = set; break;
     default: break; /* OPT_CLOSE: what it says is so anyway; actions */
@@ -286,16 +299,20 @@ static bool apply_flag(struct options *options, const struct setting *setting, s
 
 static enum settings_result apply_all(struct options *options, struct errmsg *why)
 {
-    for (const struct setting *setting = options->settings.first; setting != NULL; setting = setting->next) {
+    for (const struct setting *setting = options->settings.first; setting != NULL;
+         setting = setting->next) {
         bool value = option_has_value(option_by_id(setting->id));
         struct origin *origin = &options->origins[setting->id];
         struct errmsg fault = {""};
-        bool good = value ? apply_value(options, setting->id, setting->text, &fault) : apply_flag(options, setting, &fault);
+        bool good = value ? apply_value(options, setting->id, setting->text, &fault)
+                          : apply_flag(options, setting, &fault);
         *origin = setting->origin;
         if (!good) {
             char where[ORIGIN_TEXT_SIZE];
             errmsg_set(why, "%s", fault.text);
-            errmsg_prefix(why, origin_format(setting->id == OPT_ATTACH_PID ? OPT_ATTACH : setting->id, setting->origin, where, sizeof where));
+            errmsg_prefix(why,
+                          origin_format(setting->id == OPT_ATTACH_PID ? OPT_ATTACH : setting->id,
+                                        setting->origin, where, sizeof where));
             hints_behind_name(options, setting->origin, why);
             return origin_result(setting->origin);
         }
@@ -327,12 +344,15 @@ static bool has_action(const struct settings *settings)
 
 /* [OPTIONS] NAME [OPTIONS] [--] COMMAND... : two runs of options, with NAME
  * between them. A "--" before NAME ends the options for good; behind a --lock-file it stands before the command. */
-static enum settings_result read_command_line(struct options *options, int argc, char **argv, struct errmsg *why)
+static enum settings_result read_command_line(struct options *options, int argc, char **argv,
+                                              struct errmsg *why)
 {
     int name = argv_read(&options->settings, argc, argv, false, why);
     if (name < 0)
         return wrong_words(name);
-    bool is_over = strcmp(argv[name - 1], "--") == 0, needs_name = name_of_lock_file(&options->settings) == NULL || has_action(&options->settings);
+    bool is_over = strcmp(argv[name - 1], "--") == 0,
+         needs_name =
+             name_of_lock_file(&options->settings) == NULL || has_action(&options->settings);
     if (name == argc)
         return SETTINGS_OK;
     int command = is_over && !needs_name ? name : name + 1;
@@ -357,7 +377,8 @@ static enum settings_result choose_action(struct options *options, struct errmsg
     enum option_id chosen = OPT_NONE;
     struct origin first = {0};
     bool twice = false;
-    for (const struct setting *setting = options->settings.first; setting != NULL; setting = setting->next) {
+    for (const struct setting *setting = options->settings.first; setting != NULL;
+         setting = setting->next) {
         enum option_id id = setting->id == OPT_ATTACH_PID ? OPT_ATTACH : setting->id;
         enum option_action action = action_of(id);
         options->json = id == OPT_JSON ? *setting->text == '\0' : options->json;
@@ -368,8 +389,8 @@ static enum settings_result choose_action(struct options *options, struct errmsg
             return SETTINGS_OK;
         }
         if (chosen != OPT_NONE && chosen != id && !twice) {
-            errmsg_set(why, "--%s and --%s: only one of them can be done", option_by_id(chosen)->longName,
-                    option_by_id(id)->longName);
+            errmsg_set(why, "--%s and --%s: only one of them can be done",
+                       option_by_id(chosen)->longName, option_by_id(id)->longName);
             hints_behind_name(options, first, why);
             twice = true;
         }
@@ -395,7 +416,8 @@ static bool only_prints(enum option_action action)
     return action == ACTION_VERSION || action == ACTION_HELP || action == ACTION_USAGE;
 }
 
-static enum settings_result read_all(struct options *options, int argc, char **argv, struct errmsg *why)
+static enum settings_result read_all(struct options *options, int argc, char **argv,
+                                     struct errmsg *why)
 {
     *options = defaults;
     enum settings_result result = read_command_line(options, argc, argv, why);
@@ -409,7 +431,8 @@ static enum settings_result read_all(struct options *options, int argc, char **a
         *why = action_why;
         result = action_result;
     }
-    if (options->name == NULL && options->action != ACTION_LIST && options->action != ACTION_CURRENT)
+    if (options->name == NULL && options->action != ACTION_LIST &&
+        options->action != ACTION_CURRENT)
         options->name = name_of_lock_file(&options->settings);
     if (result == SETTINGS_OK)
         result = validate_words(options, why);
@@ -435,7 +458,8 @@ static enum settings_result read_all(struct options *options, int argc, char **a
 }
 
 /* A failure is told as the environment wants it also where it is not applied yet. */
-enum settings_result options_read(struct options *options, int argc, char **argv, struct errmsg *why)
+enum settings_result options_read(struct options *options, int argc, char **argv,
+                                  struct errmsg *why)
 {
     const char *json = getenv("DLOCK_JSON");
     enum settings_result result = read_all(options, argc, argv, why);

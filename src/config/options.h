@@ -34,8 +34,8 @@ enum option_action {
 
 struct options {
     enum option_action action;
-    pid_t attach_pid; /* of ACTION_ATTACH; 0: our parent */
-    const char *name; /* NULL where the action does without; of ACTION_LIST: the pattern */
+    pid_t attach_pid;          /* of ACTION_ATTACH; 0: our parent */
+    const char *name;          /* NULL where the action does without; of ACTION_LIST: the pattern */
     char **command;            /* NULL-terminated, from the given argv; NULL with -c */
     const char *shell_command; /* -c */
     enum lock_mode mode;
@@ -43,18 +43,19 @@ struct options {
     bool waits_forever;
     bool nonblock; /* -n; --wait after it undoes it */
     int conflict_status;
-    struct duration wait; /* where it does not wait for ever; zero, also with nonblock: do not wait */
+    struct duration
+        wait; /* where it does not wait for ever; zero, also with nonblock: do not wait */
     struct duration ttl;
     struct duration hold_at_least; /* <= ttl */
-    const char *owner; /* NULL: a fresh one, or that of the action's lock */
-    const char *owner_file; /* NULL: none */
-    const char *scope; /* NULL: none */
+    const char *owner;             /* NULL: a fresh one, or that of the action's lock */
+    const char *owner_file;        /* NULL: none */
+    const char *scope;             /* NULL: none */
     const char *prefix;
     enum name_hash hash;
-    const char *secret_file;           /* NULL: none */
-    const char *cacert, *cert, *key;   /* files of TLS; NULL: none */
-    const char *password_file;         /* NULL: none */
-    const char *cli_auth;              /* REDISCLI_AUTH; NULL: not set */
+    const char *secret_file;            /* NULL: none */
+    const char *cacert, *cert, *key;    /* files of TLS; NULL: none */
+    const char *password_file;          /* NULL: none */
+    const char *cli_auth;               /* REDISCLI_AUTH; NULL: not set */
     const char *sentinel_password_file; /* NULL: none */
     int wait_replicas;
     const char *redis; /* URL; NULL: none configured */
@@ -80,7 +81,8 @@ struct options {
  * (precedence in this order), and checks each value and those that
  * must agree. On failure *why says which setting, where it was made, its text
  * and what would be right. options_free() in every case. */
-enum settings_result options_read(struct options *options, int argc, char **argv, struct errmsg *why);
+enum settings_result options_read(struct options *options, int argc, char **argv,
+                                  struct errmsg *why);
 void options_free(struct options *options);
 
 #endif

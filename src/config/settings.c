@@ -13,7 +13,8 @@ static struct setting **end_of(struct settings *settings)
     return end;
 }
 
-bool settings_add(struct settings *settings, enum option_id id, const char *text, struct origin origin)
+bool settings_add(struct settings *settings, enum option_id id, const char *text,
+                  struct origin origin)
 {
     size_t size = strlen(text != NULL ? text : "") + 1;
     struct setting *setting = malloc(sizeof *setting + size);
@@ -47,7 +48,8 @@ static bool add_behind(struct setting **at, const char *more)
     return true;
 }
 
-bool settings_add_line(struct settings *settings, enum option_id id, const char *text, struct origin origin, int section)
+bool settings_add_line(struct settings *settings, enum option_id id, const char *text,
+                       struct origin origin, int section)
 {
     struct setting **said = NULL;
     for (struct setting **at = &settings->first; *at != NULL; at = &(*at)->next)
@@ -114,7 +116,8 @@ bool flag_parse(const char *text, bool *set)
     static const struct {
         const char *word;
         bool set;
-    } words[] = {{"yes", true}, {"true", true}, {"on", true}, {"1", true}, {"no", false}, {"false", false}, {"off", false}, {"0", false}};
+    } words[] = {{"yes", true}, {"true", true},   {"on", true},   {"1", true},
+                 {"no", false}, {"false", false}, {"off", false}, {"0", false}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (strcmp(words[i].word, text) == 0) {
             *set = words[i].set;
@@ -145,7 +148,8 @@ void settings_free(struct settings *settings)
 
 enum settings_result origin_result(struct origin origin)
 {
-    return origin.kind == ORIGIN_FILE || origin.kind == ORIGIN_ENVIRONMENT ? SETTINGS_BAD_CONFIG : SETTINGS_BAD_USAGE;
+    return origin.kind == ORIGIN_FILE || origin.kind == ORIGIN_ENVIRONMENT ? SETTINGS_BAD_CONFIG
+                                                                           : SETTINGS_BAD_USAGE;
 }
 
 char *origin_format(enum option_id id, struct origin origin, char *text, size_t size)

@@ -38,11 +38,13 @@ enum settings_result { SETTINGS_OK, SETTINGS_BAD_USAGE, SETTINGS_BAD_CONFIG, SET
 
 /* Adds one at the end. `text` (NULL for a flag) is copied. False where memory
  * is short. */
-bool settings_add(struct settings *settings, enum option_id id, const char *text, struct origin origin);
+bool settings_add(struct settings *settings, enum option_id id, const char *text,
+                  struct origin origin);
 
 /* As settings_add(), for a line of a file whose section begins at the line `section`;
  * but behind what the same section has said already, with a space between. */
-bool settings_add_line(struct settings *settings, enum option_id id, const char *text, struct origin origin, int section);
+bool settings_add_line(struct settings *settings, enum option_id id, const char *text,
+                       struct origin origin, int section);
 
 /* Makes of all values of this option one, with spaces between them. False where
  * memory is short. */

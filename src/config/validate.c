@@ -15,12 +15,15 @@ enum words { NEEDED, OPTIONAL, REFUSED };
  * An option that an action does without is refused on the command line: who
  * gives it expects something of it. In a file it is meant for others. */
 static const enum option_id taking[] = {
-    OPT_EXCLUSIVE, OPT_SHARED, OPT_SLOTS, OPT_NONBLOCK, OPT_WAIT, OPT_CONFLICT_EXIT_CODE, OPT_TTL,
-    OPT_HOLD_AT_LEAST, OPT_OWNER, OPT_FALLBACK, OPT_WAIT_REPLICAS, OPT_NONE,
+    OPT_EXCLUSIVE,          OPT_SHARED, OPT_SLOTS,         OPT_NONBLOCK, OPT_WAIT,
+    OPT_CONFLICT_EXIT_CODE, OPT_TTL,    OPT_HOLD_AT_LEAST, OPT_OWNER,    OPT_FALLBACK,
+    OPT_WAIT_REPLICAS,      OPT_NONE,
 };
 static const enum option_id supervising[] = {OPT_ON_EXPIRE, OPT_STOP_SIGNAL, OPT_GRACE, OPT_NONE};
-static const enum option_id running[] = {OPT_TREE, OPT_HEARTBEAT, OPT_COMMAND, OPT_CLOSE, OPT_REPORT, OPT_NONE};
-static const enum option_id configured[] = {OPT_TREE, OPT_HEARTBEAT, OPT_REPORT, OPT_OWNER_FILE, OPT_NONE};
+static const enum option_id running[] = {OPT_TREE,  OPT_HEARTBEAT, OPT_COMMAND,
+                                         OPT_CLOSE, OPT_REPORT,    OPT_NONE};
+static const enum option_id configured[] = {OPT_TREE, OPT_HEARTBEAT, OPT_REPORT, OPT_OWNER_FILE,
+                                            OPT_NONE};
 static const enum option_id token_file[] = {OPT_OWNER_FILE, OPT_NONE};
 static const enum option_id token[] = {OPT_OWNER, OPT_OWNER_FILE, OPT_NONE};
 static const enum option_id lease[] = {OPT_TTL, OPT_NONE};
@@ -54,7 +57,8 @@ static const char *action_name(const struct options *options)
 
 static void runs_no_command(const struct options *options, struct errmsg *why)
 {
-    const struct setting *action = setting_in_force(&options->settings, actions[options->action].id);
+    const struct setting *action =
+        setting_in_force(&options->settings, actions[options->action].id);
     errmsg_set(why, "--%s runs no command; the lock's name is its last word", action_name(options));
     if (action != NULL) /* it is --attach=PID else */
         hints_behind_name(options, action->origin, why);
@@ -66,16 +70,19 @@ enum settings_result validate_words(const struct options *options, struct errmsg
     const struct action *action = &actions[options->action];
     if (options->action != ACTION_RUN && options->command != NULL)
         runs_no_command(options, why);
-    else if (options->name == NULL && options->action == ACTION_RUN && setting_in_force(&options->settings, OPT_COMMAND) != NULL)
+    else if (options->name == NULL && options->action == ACTION_RUN &&
+             setting_in_force(&options->settings, OPT_COMMAND) != NULL)
         errmsg_set(why, "no lock name given; usage: dlock [OPTIONS] NAME -c 'STRING'");
     else if (options->name == NULL && options->action == ACTION_RUN)
         errmsg_set(why, "no lock name given; %s", usage);
     else if (options->name == NULL && action->name == NEEDED)
-        errmsg_set(why, "no lock name given; usage: dlock --%s [OPTIONS] NAME", action_name(options));
+        errmsg_set(why, "no lock name given; usage: dlock --%s [OPTIONS] NAME",
+                   action_name(options));
     else if (options->name != NULL && action->name == REFUSED)
         errmsg_set(why, "--%s takes no lock name", action_name(options));
     else if (options->name == NULL ||
-             lock_name_valid(options->name, options->action == ACTION_LIST ? "the pattern" : "the lock name", why))
+             lock_name_valid(options->name,
+                             options->action == ACTION_LIST ? "the pattern" : "the lock name", why))
         return SETTINGS_OK;
     return SETTINGS_BAD_USAGE;
 }
@@ -97,7 +104,8 @@ static bool uses(const struct action *action, enum option_id id)
 }
 
 /* Names the option that has to change. */
-static enum settings_result disagree(const struct options *options, enum option_id id, const char *text, struct errmsg *why)
+static enum settings_result disagree(const struct options *options, enum option_id id,
+                                     const char *text, struct errmsg *why)
 {
     char where[ORIGIN_TEXT_SIZE];
     errmsg_set(why, "%s: %s", origin_format(id, options->origins[id], where, sizeof where), text);
@@ -116,16 +124,20 @@ static enum settings_result check_action(const struct options *options, struct e
         if (!of_some)
             continue;
         if (options->action == ACTION_RUN)
-            errmsg_set(why, "--%s: it is for --acquire, --extend and --release", option_by_id(id)->longName);
+            errmsg_set(why, "--%s: it is for --acquire, --extend and --release",
+                       option_by_id(id)->longName);
         else
-            errmsg_set(why, "--%s: --%s does without it", option_by_id(id)->longName, action_name(options));
+            errmsg_set(why, "--%s: --%s does without it", option_by_id(id)->longName,
+                       action_name(options));
         hints_behind_name(options, options->origins[id], why);
         return SETTINGS_BAD_USAGE;
     }
     if (options->action == ACTION_EXTEND || options->action == ACTION_RELEASE) {
-        bool told = options->origins[OPT_OWNER].kind == ORIGIN_COMMAND_LINE || options->owner_file != NULL;
+        bool told =
+            options->origins[OPT_OWNER].kind == ORIGIN_COMMAND_LINE || options->owner_file != NULL;
         if (told && options->name == NULL)
-            return disagree(options, options->owner_file != NULL ? OPT_OWNER_FILE : OPT_OWNER, "the lock's name is missing", why);
+            return disagree(options, options->owner_file != NULL ? OPT_OWNER_FILE : OPT_OWNER,
+                            "the lock's name is missing", why);
     }
     if (options->owner != NULL && options->owner_file != NULL && options->action != ACTION_ACQUIRE)
         return disagree(options, OPT_OWNER_FILE, "--owner gives the token already", why);
@@ -143,13 +155,17 @@ static bool keeps_records(enum option_action action)
 static enum settings_result check_lock_file(const struct options *options, struct errmsg *why)
 {
     if (options->backend == BACKEND_REDIS)
-        return disagree(options, OPT_LOCK_FILE, "it needs the file backend, and --backend=redis asks for Redis", why);
+        return disagree(options, OPT_LOCK_FILE,
+                        "it needs the file backend, and --backend=redis asks for Redis", why);
     if (options->hold_at_least.ns > 0)
-        return disagree(options, OPT_HOLD_AT_LEAST, "a --lock-file holds nothing that could tell of it", why);
+        return disagree(options, OPT_HOLD_AT_LEAST,
+                        "a --lock-file holds nothing that could tell of it", why);
     if (options->mode == MODE_SLOTS)
-        return disagree(options, OPT_SLOTS, "a --lock-file holds nothing that could tell of it", why);
+        return disagree(options, OPT_SLOTS, "a --lock-file holds nothing that could tell of it",
+                        why);
     if (keeps_records(options->action)) {
-        errmsg_set(why, "--lock-file: there is no record in that file, which --%s would need", action_name(options));
+        errmsg_set(why, "--lock-file: there is no record in that file, which --%s would need",
+                   action_name(options));
         return origin_result(options->origins[OPT_LOCK_FILE]);
     }
     return SETTINGS_OK;
@@ -162,7 +178,8 @@ static enum settings_result check_command(const struct options *options, struct 
         return SETTINGS_BAD_USAGE;
     }
     if (options->shell_command != NULL && options->command != NULL)
-        return disagree(options, OPT_COMMAND, "it is the whole command; no further words may follow", why);
+        return disagree(options, OPT_COMMAND,
+                        "it is the whole command; no further words may follow", why);
     return SETTINGS_OK;
 }
 
@@ -171,8 +188,10 @@ static enum settings_result check_command(const struct options *options, struct 
  * one file says in several places is for its sections to decide. */
 static bool passes_over_secret(const struct options *options)
 {
-    enum origin_kind secret = options->origins[OPT_SECRET_FILE].kind, hash = options->origins[OPT_HASH].kind;
-    return options->secret_file != NULL && options->hash != HASH_HMAC_SHA256 && secret >= hash && secret != ORIGIN_FILE;
+    enum origin_kind secret = options->origins[OPT_SECRET_FILE].kind,
+                     hash = options->origins[OPT_HASH].kind;
+    return options->secret_file != NULL && options->hash != HASH_HMAC_SHA256 && secret >= hash &&
+           secret != ORIGIN_FILE;
 }
 
 static enum settings_result check_hash(struct options *options, struct errmsg *why)
@@ -180,12 +199,14 @@ static enum settings_result check_hash(struct options *options, struct errmsg *w
     if (options->secret_file != NULL && options->origins[OPT_HASH].kind == ORIGIN_DEFAULT)
         options->hash = HASH_HMAC_SHA256;
     if (options->hash == HASH_HMAC_SHA256 && options->secret_file == NULL)
-        return disagree(options, OPT_HASH, "hmac-sha256 needs a secret; --secret-file=FILE has it", why);
+        return disagree(options, OPT_HASH, "hmac-sha256 needs a secret; --secret-file=FILE has it",
+                        why);
     if (passes_over_secret(options))
-        return disagree(options, OPT_SECRET_FILE, "--hash makes no use of it; hmac-sha256 does", why);
+        return disagree(options, OPT_SECRET_FILE, "--hash makes no use of it; hmac-sha256 does",
+                        why);
     if (options->hash != HASH_NONE && options->action == ACTION_LIST && options->name != NULL) {
         errmsg_set(why, "--list: names are hashed (--hash), and a pattern matches no digest; "
-                     "--hash=none matches the keys as they are");
+                        "--hash=none matches the keys as they are");
         return SETTINGS_BAD_USAGE;
     }
     return SETTINGS_OK;
@@ -195,22 +216,26 @@ static enum settings_result check_hash(struct options *options, struct errmsg *w
  * writes 0 into a file means commands that are not to run. */
 static enum settings_result check_conflict_status(struct options *options, struct errmsg *why)
 {
-    bool is_answer = options->action == ACTION_ACQUIRE || options->action == ACTION_ATTACH || options->action == ACTION_WAIT_FREE;
+    bool is_answer = options->action == ACTION_ACQUIRE || options->action == ACTION_ATTACH ||
+                     options->action == ACTION_WAIT_FREE;
     if (!is_answer || options->conflict_status != STATUS_OK)
         return SETTINGS_OK;
     if (options->origins[OPT_CONFLICT_EXIT_CODE].kind != ORIGIN_COMMAND_LINE) {
         options->conflict_status = STATUS_CONFLICT;
         return SETTINGS_OK;
     }
-    errmsg_set(why, "--conflict-exit-code: 0 of --%s says that the lock is %s, and a script would go on without it; "
-                 "leave it out, or choose another status",
-            action_name(options), options->action == ACTION_WAIT_FREE ? "free" : "held");
+    errmsg_set(why,
+               "--conflict-exit-code: 0 of --%s says that the lock is %s, and a script would go on "
+               "without it; "
+               "leave it out, or choose another status",
+               action_name(options), options->action == ACTION_WAIT_FREE ? "free" : "held");
     return SETTINGS_BAD_USAGE;
 }
 
 enum settings_result validate_options(struct options *options, struct errmsg *why)
 {
-    enum settings_result result = options->action == ACTION_RUN ? check_command(options, why) : SETTINGS_OK;
+    enum settings_result result =
+        options->action == ACTION_RUN ? check_command(options, why) : SETTINGS_OK;
     if (result == SETTINGS_OK)
         result = check_action(options, why);
     if (result == SETTINGS_OK)
@@ -222,9 +247,13 @@ enum settings_result validate_options(struct options *options, struct errmsg *wh
     if (result != SETTINGS_OK)
         return result;
     if (options->ttl.ns >= DURATION_FOREVER.ns && options->lock_file == NULL)
-        return disagree(options, OPT_TTL, "infinity is for a --lock-file, which its process holds; any other lock has an end, at most 30d away", why);
+        return disagree(options, OPT_TTL,
+                        "infinity is for a --lock-file, which its process holds; any other lock "
+                        "has an end, at most 30d away",
+                        why);
     if (options->hold_at_least.ns > options->ttl.ns)
-        return disagree(options, OPT_HOLD_AT_LEAST, "it must not be longer than the lease (--ttl)", why);
+        return disagree(options, OPT_HOLD_AT_LEAST, "it must not be longer than the lease (--ttl)",
+                        why);
     if (options->nonblock) {
         options->waits_forever = false;
         options->wait = DURATION_ZERO;

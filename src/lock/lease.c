@@ -42,7 +42,8 @@ static struct deadline lease_deadline(struct deadline before, struct duration le
     return deadline_minus(deadline_plus(before, left), lease_drift(left));
 }
 
-void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before, int64_t fence)
+void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before,
+                 int64_t fence)
 {
     *lease = (struct lease){
         .name = request->name,
@@ -90,7 +91,8 @@ static bool is_same_end(int64_t a_ms, int64_t b_ms)
     return a_ms - b_ms <= SLACK_MS && b_ms - a_ms <= SLACK_MS;
 }
 
-void lease_adopt(struct lease *lease, struct deadline before, struct deadline after, struct duration left, int64_t end_ms)
+void lease_adopt(struct lease *lease, struct deadline before, struct deadline after,
+                 struct duration left, int64_t end_ms)
 {
     struct deadline deadline = lease_deadline(before, left);
     if (!is_same_end(end_ms, lease->end_ms)) {
@@ -136,7 +138,8 @@ void holder_fill(struct holder *holder, pid_t pid, const char *command)
 {
     struct proc_stat stat;
     char path[64];
-    *holder = (struct holder){.known = true, .pid = pid > 0 ? pid : getpid(), .since_wall_ms = wall_now_ms()};
+    *holder = (struct holder){
+        .known = true, .pid = pid > 0 ? pid : getpid(), .since_wall_ms = wall_now_ms()};
     if (gethostname(holder->host, sizeof holder->host - 1) != 0)
         holder->host[0] = '\0';
     holder_fill_place(holder);
@@ -171,7 +174,8 @@ static bool has_same_place(const struct holder *a, const struct holder *b)
 
 bool holder_is_near(const struct holder *holder, const struct holder *self)
 {
-    return holder->known && holder->pid > 0 && holder->pid_space != 0 && holder->boot_id[0] != '\0' && has_same_place(holder, self);
+    return holder->known && holder->pid > 0 && holder->pid_space != 0 &&
+           holder->boot_id[0] != '\0' && has_same_place(holder, self);
 }
 
 bool holder_is_process(const struct holder *holder, const struct holder *self)
@@ -181,6 +185,6 @@ bool holder_is_process(const struct holder *holder, const struct holder *self)
 
 bool holder_is_same(const struct holder *a, const struct holder *b)
 {
-    return a->known == b->known && has_same_numbers(a, b) && has_same_place(a, b) && strcmp(a->host, b->host) == 0 &&
-           strcmp(a->command, b->command) == 0;
+    return a->known == b->known && has_same_numbers(a, b) && has_same_place(a, b) &&
+           strcmp(a->host, b->host) == 0 && strcmp(a->command, b->command) == 0;
 }

@@ -29,19 +29,20 @@ bool lock_mode_parse(const char *name, enum lock_mode *mode);
 /* Who holds a lock, for people to read and for records. All of it is foreign
  * text where it comes from a server or a file. */
 struct holder {
-    bool known;   /* false: another client's lock, of which nothing is told */
-    bool expires; /* whether `left` says anything */
-    bool shares;  /* one of several, in a mode other than MODE_EXCLUSIVE */
+    bool known;    /* false: another client's lock, of which nothing is told */
+    bool expires;  /* whether `left` says anything */
+    bool shares;   /* one of several, in a mode other than MODE_EXCLUSIVE */
     bool detached; /* no process holds it: --acquire */
-    bool kept;    /* it has released the lock, or ended: only --hold-at-least keeps others out */
+    bool kept;     /* it has released the lock, or ended: only --hold-at-least keeps others out */
     bool reserved; /* nobody holds it: those who have waited longer come first */
     int ahead;     /* how many waiters do; -1: not known */
-    int slots, slots_taken; /* in force, and how many of them have a holder; 0: it is held in another mode */
+    int slots,
+        slots_taken; /* in force, and how many of them have a holder; 0: it is held in another mode */
     struct duration left;
-    int64_t since_wall_ms; /* 0: unknown */
-    pid_t pid;             /* 0: unknown */
-    int64_t pid_start;     /* field 22 of /proc/PID/stat: told apart from a later pid */
-    int64_t pid_space;     /* proc_pid_space() of whoever gave the pid; 0: unknown */
+    int64_t since_wall_ms;    /* 0: unknown */
+    pid_t pid;                /* 0: unknown */
+    int64_t pid_start;        /* field 22 of /proc/PID/stat: told apart from a later pid */
+    int64_t pid_space;        /* proc_pid_space() of whoever gave the pid; 0: unknown */
     char take_id[TOKEN_SIZE]; /* of the take that has the lock; "": unknown */
     char host[256];
     char boot_id[40];
@@ -57,14 +58,16 @@ struct lock_request {
     const char *token;
     const char *take_id; /* no other run has it; the token may be one that the user chose */
     struct duration ttl;
-    struct deadline end; /* of a lease that goes on elsewhere: cuts the TTL as it is sent; 0: nothing does */
+    struct deadline
+        end; /* of a lease that goes on elsewhere: cuts the TTL as it is sent; 0: nothing does */
     struct duration hold_at_least; /* others are kept out this long, however soon it is released */
     enum lock_mode mode;
-    int slots;     /* of MODE_SLOTS */
-    bool detached; /* no process of ours stays to hold it: it lasts until its deadline or its release */
-    bool waits;    /* whoever is refused asks again, and stands in the queue */
-    bool attended; /* somebody looks on: what is told of the holder should be fresh */
-    bool last;     /* if this is refused, it is given up: counted as conflict or timeout */
+    int slots; /* of MODE_SLOTS */
+    bool
+        detached; /* no process of ours stays to hold it: it lasts until its deadline or its release */
+    bool waits;             /* whoever is refused asks again, and stands in the queue */
+    bool attended;          /* somebody looks on: what is told of the holder should be fresh */
+    bool last;              /* if this is refused, it is given up: counted as conflict or timeout */
     struct duration waited; /* so far */
     struct holder self;
 };
@@ -74,19 +77,22 @@ struct lease {
     const char *key;
     const char *token;
     const char *take_id; /* "": not known, the token alone tells that it is ours */
-    bool outside; /* another process took it: its mode and hold are not known here */
+    bool outside;        /* another process took it: its mode and hold are not known here */
     enum lock_mode mode;
     int slots; /* of MODE_SLOTS */
     int slot;  /* 0 to slots - 1; -1: none */
     struct duration ttl;
-    struct duration set;      /* how long it lasted when it was last set: the TTL, or what another has made of it since */
+    struct duration
+        set; /* how long it lasted when it was last set: the TTL, or what another has made of it since */
     int64_t fence;            /* rises with every take of the lock */
     struct deadline taken;    /* before the take was sent */
     struct deadline deadline; /* from which on we may not hold it any more */
-    struct deadline granted;  /* that, as it was last set; the deadline is sooner while the store's clock is ahead */
-    int64_t end_ms;           /* its end on the store's own clock, as it was last set; 0: not known */
-    struct deadline hold;     /* until which others are kept out after the release; in the past: not at all */
-    bool lost;                /* it ended or was lost before the command did: counted at the release */
+    struct deadline
+        granted; /* that, as it was last set; the deadline is sooner while the store's clock is ahead */
+    int64_t end_ms; /* its end on the store's own clock, as it was last set; 0: not known */
+    struct deadline
+        hold;  /* until which others are kept out after the release; in the past: not at all */
+    bool lost; /* it ended or was lost before the command did: counted at the release */
 };
 
 /* What a lease is cut by at its end, since two clocks never run alike: 1 % of
@@ -95,7 +101,8 @@ struct lease {
 struct duration lease_drift(struct duration ttl);
 
 /* Starts the lease at `before`, the moment before its take was sent. */
-void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before, int64_t fence);
+void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before,
+                 int64_t fence);
 
 /* How long before its end those who work under a lease are told to stop: as
  * --grace says, or where that is negative a tenth of the lease as it was last
@@ -120,7 +127,8 @@ bool lease_as_good_as_over(const struct lease *lease);
  *     `left` is more      the deadline stays
  *     `left` is less      the store keeps the lock no longer than that: the deadline
  *                         is sooner, until the clock is set back */
-void lease_adopt(struct lease *lease, struct deadline before, struct deadline after, struct duration left, int64_t end_ms);
+void lease_adopt(struct lease *lease, struct deadline before, struct deadline after,
+                 struct duration left, int64_t end_ms);
 
 /* The store has promised, asked at `before`, to keep the lock for `least`. */
 void lease_extend(struct lease *lease, struct deadline before, struct duration least);

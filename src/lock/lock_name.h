@@ -18,7 +18,8 @@ bool lock_name_valid(const char *name, const char *what, struct errmsg *why);
 
 /* PREFIX + [SCOPE + ":"] + NAME; scope may be NULL. The parts have passed
  * lock_name_valid() (the prefix may be empty), so it fits. */
-void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *scope, const char *name);
+void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *scope,
+                   const char *name);
 
 /* The key of the lock's companion `part` ("meta"), which Redis Cluster puts
  * into the same slot: {KEY}:part, or where KEY has a hash tag already, TAGKEY:part.

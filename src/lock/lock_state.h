@@ -35,9 +35,9 @@ struct lock_counts {
 struct lock_state {
     char key[LOCK_KEY_SIZE];
     bool locked;
-    enum lock_mode mode; /* in force; MODE_EXCLUSIVE where it is free or another client's */
-    int slots;           /* of MODE_SLOTS, else 0 */
-    int waiters;         /* who ask for it again and again; -1: not to be known */
+    enum lock_mode mode;       /* in force; MODE_EXCLUSIVE where it is free or another client's */
+    int slots;                 /* of MODE_SLOTS, else 0 */
+    int waiters;               /* who ask for it again and again; -1: not to be known */
     struct lock_owner *owners; /* none where it is free */
     size_t owner_count;
     int64_t last_fence;       /* of the last take; 0: unknown */

@@ -65,11 +65,13 @@ static int start_guard(struct child *child, const char *const *argv, const struc
     return error != 0 ? error : ECHILD;
 }
 
-enum lock_result child_start(struct child *child, const char *const *argv, const struct signals *signals, bool tree,
-                             struct errmsg *why)
+enum lock_result child_start(struct child *child, const char *const *argv,
+                             const struct signals *signals, bool tree, struct errmsg *why)
 {
-    *child = (struct child){.pid = -1, .guard_fd = -1, .orphan_guard = -1, .spare = PROCESS_SPARE_NONE};
-    void *page = mmap(NULL, sizeof(struct guard_page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    *child =
+        (struct child){.pid = -1, .guard_fd = -1, .orphan_guard = -1, .spare = PROCESS_SPARE_NONE};
+    void *page = mmap(NULL, sizeof(struct guard_page), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return fail(child, "no memory to share with the command's process", errno, why);
     child->page = page;
@@ -226,7 +228,8 @@ struct process_count child_tree_left(const struct child *child)
 bool child_is_stopped(const struct child *child)
 {
     struct proc_stat stat;
-    return !child->command_ended && proc_is_ours() && proc_stat_read(child->command, &stat) && stat.state == 'T';
+    return !child->command_ended && proc_is_ours() && proc_stat_read(child->command, &stat) &&
+           stat.state == 'T';
 }
 
 /* --- signals ------------------------------------------------------------- */

@@ -12,16 +12,16 @@
 #include <sys/types.h>
 
 struct child {
-    pid_t pid;    /* our own child: the command, or its guard */
-    int guard_fd; /* socket to the guard, readable when it has news; -1: none */
+    pid_t pid;                    /* our own child: the command, or its guard */
+    int guard_fd;                 /* socket to the guard, readable when it has news; -1: none */
     struct process_except except; /* children that dlock had before the command */
     struct process_spare spare;   /* until the first stop */
-    struct guard_page *page; /* shared with the child, mapped; child_close() unmaps it */
-    pid_t command;           /* the command's pid */
-    pid_t orphan_guard;      /* -1: none */
+    struct guard_page *page;      /* shared with the child, mapped; child_close() unmaps it */
+    pid_t command;                /* the command's pid */
+    pid_t orphan_guard;           /* -1: none */
 
-    int stopped_by;     /* the signal that has stopped the command, until that was acted on; 0: none */
-    int stops;          /* how often it has been stopped */
+    int stopped_by; /* the signal that has stopped the command, until that was acted on; 0: none */
+    int stops;      /* how often it has been stopped */
     bool command_ended; /* with a guard, descendants of it may be left */
     bool ended;         /* the command; with a guard, all its descendants too */
     bool childless;     /* dlock has no child of any kind: seen by the last child_reap() */
@@ -33,8 +33,8 @@ struct child {
 /* Starts argv as spawn() does; with `tree` behind a guard (process/tree_guard.h).
  * Descendants whose parents end become ours, or the guard's.
  * LOCK_OK; LOCK_SYSTEM with *why set: nothing was started. */
-enum lock_result child_start(struct child *child, const char *const *argv, const struct signals *signals, bool tree,
-                             struct errmsg *why);
+enum lock_result child_start(struct child *child, const char *const *argv,
+                             const struct signals *signals, bool tree, struct errmsg *why);
 
 /* From now on what the command has started is killed even if dlock is killed
  * (orphan_guard.h). No other thread may run yet. False with errno set. */

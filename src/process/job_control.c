@@ -51,7 +51,8 @@ static bool terminal_has_told(const struct child *child, int number)
     return !to_leader_alone && (group < 0 || group == getpgrp());
 }
 
-static bool is_for_command(const struct job_control *job, const struct child *child, const struct signal_event *event)
+static bool is_for_command(const struct job_control *job, const struct child *child,
+                           const struct signal_event *event)
 {
     char name[32];
     if (event->number == SIGCHLD)
@@ -61,7 +62,8 @@ static bool is_for_command(const struct job_control *job, const struct child *ch
     if (child->guard_fd >= 0 && event->sender == child->pid)
         return false; /* the guard woke dlock */
     if (event->sender > 0 && process_tree_has(event->sender, &child->except)) {
-        say_verbose(job->out, "not passed on, the command has sent it: %s", signame_format(event->number, name, sizeof name));
+        say_verbose(job->out, "not passed on, the command has sent it: %s",
+                    signame_format(event->number, name, sizeof name));
         return false;
     }
     return true;
@@ -87,7 +89,8 @@ bool job_pass_signals_on(struct job_control *job, struct child *child)
         if (again && !child_is_stopped(child))
             continue;
         child_signal(child, event.number);
-        say_verbose(job->out, "passed %s on to the command", signame_format(event.number, name, sizeof name));
+        say_verbose(job->out, "passed %s on to the command",
+                    signame_format(event.number, name, sizeof name));
     }
     return child_changed;
 }
@@ -114,7 +117,8 @@ static bool was_for_the_group(const struct job_control *job, int number)
 {
     if (number == SIGTTIN || number == SIGTTOU)
         return is_pending(number);
-    return number == SIGTSTP && !deadline_passed(deadline_plus(job->stop_asked, stop_window)) && in_foreground();
+    return number == SIGTSTP && !deadline_passed(deadline_plus(job->stop_asked, stop_window)) &&
+           in_foreground();
 }
 
 void job_stop_with_command(struct job_control *job, struct child *child)

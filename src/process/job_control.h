@@ -11,7 +11,7 @@
 struct job_control {
     const struct signals *signals;
     const struct messages *out;
-    bool resumed; /* dlock has stopped with the command and was continued */
+    bool resumed;               /* dlock has stopped with the command and was continued */
     struct deadline stop_asked; /* when SIGTSTP came last, from wherever */
     struct deadline stop_seen;  /* of the stop that is not followed yet */
     int stops;                  /* how many have been seen */

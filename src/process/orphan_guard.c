@@ -30,7 +30,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WAKE_UP = SIGUSR1, LOOK_FIRST_MS = 100, LOOK_MOST_MS = 10000, KILL_FIRST_MS = 5, KILL_MOST_MS = 1000 };
+enum {
+    WAKE_UP = SIGUSR1,
+    LOOK_FIRST_MS = 100,
+    LOOK_MOST_MS = 10000,
+    KILL_FIRST_MS = 5,
+    KILL_MOST_MS = 1000
+};
 
 struct orphan_guard {
     struct process_id dlock;
@@ -45,7 +51,8 @@ static bool wait_for_end(const struct orphan_guard *guard, int timeout_ms)
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, WAKE_UP);
-    if (getppid() == guard->dlock.pid && sigtimedwait(&set, NULL, &timeout) < 0 && errno != EAGAIN && errno != EINTR)
+    if (getppid() == guard->dlock.pid && sigtimedwait(&set, NULL, &timeout) < 0 &&
+        errno != EAGAIN && errno != EINTR)
         (void)poll(NULL, 0, KILL_FIRST_MS);
     return getppid() == guard->dlock.pid;
 }
@@ -68,7 +75,8 @@ static void add_marked(struct orphan_guard *guard)
 static void kill_orphans(struct orphan_guard *guard)
 {
     (void)process_family_kill(&guard->family);
-    for (int interval = KILL_FIRST_MS;; interval = interval * 2 < KILL_MOST_MS ? interval * 2 : KILL_MOST_MS) {
+    for (int interval = KILL_FIRST_MS;;
+         interval = interval * 2 < KILL_MOST_MS ? interval * 2 : KILL_MOST_MS) {
         add_marked(guard);
         if (process_family_kill(&guard->family).found == 0)
             return;
@@ -76,7 +84,8 @@ static void kill_orphans(struct orphan_guard *guard)
     }
 }
 
-__attribute__((noreturn)) static void guard_orphans(pid_t dlock, const struct process_except *except)
+__attribute__((noreturn)) static void guard_orphans(pid_t dlock,
+                                                    const struct process_except *except)
 {
     struct orphan_guard guard = {.dlock = {.pid = dlock}, .held = getenv("DLOCK_HELD")};
     struct proc_stat stat;

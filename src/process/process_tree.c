@@ -131,7 +131,8 @@ static void signal_pinned(int pidfd, pid_t pid, int number)
 {
     if (number == 0)
         return;
-    if (pidfd < 0 || (syscall(SYS_pidfd_send_signal, pidfd, number, NULL, 0) != 0 && errno == ENOSYS))
+    if (pidfd < 0 ||
+        (syscall(SYS_pidfd_send_signal, pidfd, number, NULL, 0) != 0 && errno == ENOSYS))
         kill(pid, number);
 }
 
@@ -144,9 +145,11 @@ static bool has_ended(int pidfd)
 
 /* Looked at after the child, so that it was the child's parent then. Who has
  * left its own children behind has left them to us. */
-static bool is_child_of(const struct walk *walk, const struct parent *parent, const struct proc_stat *child)
+static bool is_child_of(const struct walk *walk, const struct parent *parent,
+                        const struct proc_stat *child)
 {
-    return (child->parent == parent->pid && !has_ended(parent->pidfd)) || (walk->root != 0 && child->parent == walk->root);
+    return (child->parent == parent->pid && !has_ended(parent->pidfd)) ||
+           (walk->root != 0 && child->parent == walk->root);
 }
 
 static bool is_dead(const struct proc_stat *stat)
@@ -199,7 +202,8 @@ static void continue_stopped(const struct marks *marks)
 
 /* The process is pinned, and is the one that is meant. Returns whether the pidfd
  * is to be closed. */
-static bool take_with_children(struct walk *walk, pid_t pid, int pidfd, const struct proc_stat *stat, int depth)
+static bool take_with_children(struct walk *walk, pid_t pid, int pidfd,
+                               const struct proc_stat *stat, int depth)
 {
     struct parent self = {.pid = pid, .pidfd = pidfd, .threads = stat->threads, .depth = depth};
     bool marked = walk->marks != NULL && mark(walk->marks, pid, pidfd, stat);
@@ -218,10 +222,12 @@ static void visit(struct walk *walk, pid_t pid, const struct parent *parent)
     if (pid == getpid() || is_excepted(pid, walk->except) || deadline_passed(walk->until))
         return;
     int pidfd = pin(pid);
-    bool there = (pidfd >= 0 || errno != ESRCH) && proc_stat_read(pid, &stat) && is_child_of(walk, parent, &stat);
+    bool there = (pidfd >= 0 || errno != ESRCH) && proc_stat_read(pid, &stat) &&
+                 is_child_of(walk, parent, &stat);
     if (!there || is_dead(&stat))
         walk->count.ended++;
-    else if (walk->family == NULL || family_meets(walk->family, (struct process_id){pid, stat.start}))
+    else if (walk->family == NULL ||
+             family_meets(walk->family, (struct process_id){pid, stat.start}))
         done = take_with_children(walk, pid, pidfd, &stat, parent->depth + 1);
     if (done && pidfd >= 0)
         close(pidfd);
@@ -259,7 +265,8 @@ bool process_tree_inherited(struct process_except *except)
     siginfo_t info;
     *except = (struct process_except){0};
     /* Nearly always there are none, and that is cheap to know. */
-    if ((waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) || !proc_is_ours())
+    if ((waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) ||
+        !proc_is_ours())
         return true;
     proc_children_list(getpid(), 0, proc_children_listed(), &children);
     *except = (struct process_except){children.count, children.list};
@@ -297,7 +304,8 @@ struct tree {
     struct process_family *family; /* NULL: our own */
 };
 
-static struct process_count walk_any(const struct tree *tree, int number, struct marks *marks, struct deadline until);
+static struct process_count walk_any(const struct tree *tree, int number, struct marks *marks,
+                                     struct deadline until);
 
 /* Linux: of this thread. Where it may. */
 static int take_precedence(void)
@@ -327,7 +335,8 @@ static struct process_count freeze_and_kill(const struct tree *tree)
 }
 
 /* Walks until no more are found than before: what was forked meanwhile. */
-static struct process_count find(const struct tree *tree, struct marks *marks, struct deadline until)
+static struct process_count find(const struct tree *tree, struct marks *marks,
+                                 struct deadline until)
 {
     struct process_count count = {0};
     struct deadline last = deadline_after(find_limit);
@@ -341,7 +350,8 @@ static struct process_count find(const struct tree *tree, struct marks *marks, s
     return count;
 }
 
-static struct process_count find_and_signal(const struct tree *tree, int number, struct deadline until)
+static struct process_count find_and_signal(const struct tree *tree, int number,
+                                            struct deadline until)
 {
     struct marks marks = {0};
     if (number == 0)
@@ -357,7 +367,8 @@ static struct process_count find_and_signal(const struct tree *tree, int number,
     return count;
 }
 
-struct process_count process_tree_signal(int number, const struct process_except *except, struct deadline until)
+struct process_count process_tree_signal(int number, const struct process_except *except,
+                                         struct deadline until)
 {
     return find_and_signal(&(struct tree){.except = except}, number, until);
 }
@@ -388,7 +399,8 @@ bool process_tree_has(pid_t pid, const struct process_except *except)
 static size_t family_find(const struct process_family *family, struct process_id id)
 {
     size_t at = 0;
-    while (at < family->count && (family->members[at].id.pid != id.pid || family->members[at].id.start != id.start))
+    while (at < family->count &&
+           (family->members[at].id.pid != id.pid || family->members[at].id.start != id.start))
         at++;
     return at;
 }
@@ -397,7 +409,8 @@ bool process_family_add(struct process_family *family, struct process_id id)
 {
     if (family_find(family, id) < family->count)
         return true;
-    struct process_member *members = list_with_room(family->members, family->count, &family->room, sizeof *members);
+    struct process_member *members =
+        list_with_room(family->members, family->count, &family->room, sizeof *members);
     if (members == NULL)
         return false;
     family->members = members;
@@ -433,7 +446,8 @@ static void visit_member(struct walk *walk, struct process_id id)
     struct proc_stat stat;
     bool done = true;
     int pidfd = pin(id.pid);
-    bool there = (pidfd >= 0 || errno != ESRCH) && proc_stat_read(id.pid, &stat) && stat.start == id.start;
+    bool there =
+        (pidfd >= 0 || errno != ESRCH) && proc_stat_read(id.pid, &stat) && stat.start == id.start;
     if (!there || is_dead(&stat))
         walk->count.ended++;
     else if (family_meets(walk->family, id))
@@ -466,9 +480,11 @@ static struct process_count walk_family(struct walk walk)
     return walk.count;
 }
 
-struct process_count process_family_signal(struct process_family *family, int number, struct deadline until)
+struct process_count process_family_signal(struct process_family *family, int number,
+                                           struct deadline until)
 {
-    return find_and_signal(&(struct tree){.except = family->except, .family = family}, number, until);
+    return find_and_signal(&(struct tree){.except = family->except, .family = family}, number,
+                           until);
 }
 
 struct process_count process_family_kill(struct process_family *family)
@@ -476,8 +492,13 @@ struct process_count process_family_kill(struct process_family *family)
     return freeze_and_kill(&(struct tree){.except = family->except, .family = family});
 }
 
-static struct process_count walk_any(const struct tree *tree, int number, struct marks *marks, struct deadline until)
+static struct process_count walk_any(const struct tree *tree, int number, struct marks *marks,
+                                     struct deadline until)
 {
-    struct walk walk = {.number = number, .marks = marks, .except = tree->except, .family = tree->family, .until = until};
+    struct walk walk = {.number = number,
+                        .marks = marks,
+                        .except = tree->except,
+                        .family = tree->family,
+                        .until = until};
     return tree->family != NULL ? walk_family(walk) : walk_tree(walk);
 }

@@ -47,7 +47,8 @@ struct process_id {
 /* Another process with all that descends from it; the process itself stands
  * first, as long as it lives. */
 struct process_family {
-    const struct process_except *except; /* the caller's: children of members that are none; NULL: there are none */
+    const struct process_except
+        *except; /* the caller's: children of members that are none; NULL: there are none */
     struct process_member *members;
     size_t count, room;
 };
@@ -78,7 +79,8 @@ void process_tree_reaped(struct process_except *except, pid_t pid);
  * goes on to its next step because its child has ended. One that is forked
  * meanwhile can be missed, and is found by the next call. Breaks off at `until`:
  * in a crowd that takes all of the processor a walk may last for seconds. */
-struct process_count process_tree_signal(int number, const struct process_except *except, struct deadline until);
+struct process_count process_tree_signal(int number, const struct process_except *except,
+                                         struct deadline until);
 
 /* Kills them all, also where they fork faster than they can be walked: first
  * all are stopped, parents before their children, until a walk finds no more
@@ -98,7 +100,8 @@ void process_family_forget(struct process_family *family);
  * itself is signalled too, this process never is. What a member forks and
  * leaves behind between two walks is missed, and so is what had left the head
  * before the first one (a daemon). Forgets those that have ended. */
-struct process_count process_family_signal(struct process_family *family, int number, struct deadline until);
+struct process_count process_family_signal(struct process_family *family, int number,
+                                           struct deadline until);
 struct process_count process_family_kill(struct process_family *family);
 
 /* Whether `pid` is a descendant of this process, not of `except`. */

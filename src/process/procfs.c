@@ -79,7 +79,8 @@ bool proc_environ_has(pid_t pid, const char *name, const char *lines)
     snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
     FILE *file = fopen(path, "re");
     while (file != NULL && !has && getdelim(&entry, &size, '\0', file) > 0) {
-        has = strncmp(entry, name, before - 1) == 0 && entry[before - 1] == '=' && strncmp(entry + before, lines, length) == 0 &&
+        has = strncmp(entry, name, before - 1) == 0 && entry[before - 1] == '=' &&
+              strncmp(entry + before, lines, length) == 0 &&
               (entry[before + length] == '\0' || entry[before + length] == '\n');
     }
     free(entry);

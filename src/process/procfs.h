@@ -11,7 +11,8 @@ struct proc_stat {
     char state; /* R, S, D, T, Z, ... */
     pid_t parent;
     int threads;
-    int64_t start; /* clock ticks since boot, the same in all time namespaces: tells a process from a later one with its pid */
+    int64_t
+        start; /* clock ticks since boot, the same in all time namespaces: tells a process from a later one with its pid */
 };
 
 /* The first line of a small file; "" and false where it cannot be read. */

@@ -2,8 +2,8 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -78,7 +78,8 @@ bool signals_widen(struct signals *signals, struct errmsg *why)
 {
     sigset_t set, blocked;
     sigemptyset(&blocked);
-    add_all(&blocked, blocked_beside_command, sizeof blocked_beside_command / sizeof *blocked_beside_command);
+    add_all(&blocked, blocked_beside_command,
+            sizeof blocked_beside_command / sizeof *blocked_beside_command);
     if (sigprocmask(SIG_BLOCK, &blocked, NULL) != 0) {
         errmsg_set(why, "cannot block signals: %s", strerror(errno));
         return false;
@@ -107,10 +108,12 @@ bool signals_next(const struct signals *signals, struct signal_event *event)
     while (length < 0 && errno == EINTR);
     if (length != (ssize_t)sizeof info)
         return false;
-    bool from_process = info.ssi_code == SI_USER || info.ssi_code == SI_TKILL || info.ssi_code == SI_QUEUE;
+    bool from_process =
+        info.ssi_code == SI_USER || info.ssi_code == SI_TKILL || info.ssi_code == SI_QUEUE;
     *event = (struct signal_event){
         .number = (int)info.ssi_signo,
-        .typed = !from_process && is_one_of((int)info.ssi_signo, of_terminal, sizeof of_terminal / sizeof *of_terminal),
+        .typed = !from_process && is_one_of((int)info.ssi_signo, of_terminal,
+                                            sizeof of_terminal / sizeof *of_terminal),
         .sender = from_process ? (pid_t)info.ssi_pid : 0,
     };
     return true;
@@ -118,7 +121,8 @@ bool signals_next(const struct signals *signals, struct signal_event *event)
 
 static bool ends(int number)
 {
-    return is_one_of(number, ending, sizeof ending / sizeof *ending) || (number >= SIGRTMIN && number <= SIGRTMAX);
+    return is_one_of(number, ending, sizeof ending / sizeof *ending) ||
+           (number >= SIGRTMIN && number <= SIGRTMAX);
 }
 
 int signals_ended_by(const struct signals *signals)

@@ -16,7 +16,8 @@ struct signals {
 
 struct signal_event {
     int number;
-    bool typed;   /* at a terminal, or sent at its end: all of its process group has it, or the leader of the session alone */
+    bool
+        typed; /* at a terminal, or sent at its end: all of its process group has it, or the leader of the session alone */
     pid_t sender; /* 0: the kernel (alarm(2), a limit), or one in another pid namespace */
 };
 

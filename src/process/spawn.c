@@ -11,8 +11,8 @@
 /* In the child of vfork(2), which runs on our memory while we stand still:
  * only what is async-signal-safe, and nothing of ours changes but the errno
  * in the shared page. */
-__attribute__((noreturn)) static void become(int *exec_errno, const char *const *argv, const struct signals *signals,
-                                             pid_t parent)
+__attribute__((noreturn)) static void become(int *exec_errno, const char *const *argv,
+                                             const struct signals *signals, pid_t parent)
 {
     /* The parent may have died before prctl(2) took effect: then nobody would
      * send the signal any more. Where the parent cannot be seen, nor can that. */

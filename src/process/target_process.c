@@ -30,19 +30,28 @@ static bool bad(const struct messages *out, int *status, const char *text)
 static bool refused(const struct target_process *target, const struct messages *out, int *status)
 {
     *status = fail(out, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED,
-                   "%s belongs to another user, and could not be stopped when the lease ends; nothing is locked", target->name);
+                   "%s belongs to another user, and could not be stopped when the lease ends; "
+                   "nothing is locked",
+                   target->name);
     return false;
 }
 
 static bool cannot_pin(pid_t pid, int error, const struct messages *out, int *status)
 {
     char text[128];
-    if (error == ESRCH || error == EINVAL || error == ENOENT) { /* of a thread: ENOENT since Linux 6.15 */
-        snprintf(text, sizeof text, error == ESRCH ? "there is no process %ld" : "%ld is no process, but a thread of one", (long)pid);
+    if (error == ESRCH || error == EINVAL ||
+        error == ENOENT) { /* of a thread: ENOENT since Linux 6.15 */
+        snprintf(text, sizeof text,
+                 error == ESRCH ? "there is no process %ld"
+                                : "%ld is no process, but a thread of one",
+                 (long)pid);
         return bad(out, status, text);
     }
-    *status = fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "cannot watch process %ld: %s%s; nothing is locked", (long)pid,
-                   error == ENOSYS || error == EPERM ? "pidfd_open(2) (Linux 5.3) is not to be had: " : "", strerror(error));
+    *status = fail(
+        out, FAIL_SYSTEM, STATUS_SYSTEM, "cannot watch process %ld: %s%s; nothing is locked",
+        (long)pid,
+        error == ENOSYS || error == EPERM ? "pidfd_open(2) (Linux 5.3) is not to be had: " : "",
+        strerror(error));
     return false;
 }
 
@@ -54,17 +63,22 @@ static void describe(struct target_process *target, pid_t pid)
     if (!proc_read_line(path, command, sizeof command))
         snprintf(command, sizeof command, "the process");
     snprintf(target->name, sizeof target->name, "%s (pid %ld)", command, (long)pid);
-    target->id = (struct process_id){.pid = pid, .start = proc_stat_read(pid, &stat) ? stat.start : 0};
+    target->id =
+        (struct process_id){.pid = pid, .start = proc_stat_read(pid, &stat) ? stat.start : 0};
 }
 
-bool target_process_open(struct target_process *target, pid_t given, const struct messages *out, int *status)
+bool target_process_open(struct target_process *target, pid_t given, const struct messages *out,
+                         int *status)
 {
     pid_t pid = given != 0 ? given : getppid();
     *target = (struct target_process){.fd = -1};
     if (given == 0 && pid <= 1)
-        return bad(out, status, "the process that called dlock has ended, or is pid 1 (--attach=1 is for that)");
+        return bad(out, status,
+                   "the process that called dlock has ended, or is pid 1 (--attach=1 is for that)");
     if (given == 0 && getsid(pid) != getsid(0))
-        return bad(out, status, "the process that called dlock has ended, or is of another session (--attach=PID is for that)");
+        return bad(out, status,
+                   "the process that called dlock has ended, or is of another session "
+                   "(--attach=PID is for that)");
     if (pid == getpid())
         return bad(out, status, "the process to attach to is dlock itself");
     target->fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -74,7 +88,9 @@ bool target_process_open(struct target_process *target, pid_t given, const struc
     if (given == 0 && getppid() != pid)
         return bad(out, status, "the process that called dlock has ended");
     if (target_process_has_ended(target))
-        return bad(out, status, "the process to attach to has ended, and waits for its parent to see it (a zombie)");
+        return bad(
+            out, status,
+            "the process to attach to has ended, and waits for its parent to see it (a zombie)");
     if (syscall(SYS_pidfd_send_signal, target->fd, 0, NULL, 0) != 0 && errno == EPERM)
         return refused(target, out, status);
     return true;

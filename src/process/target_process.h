@@ -16,7 +16,8 @@ struct target_process {
 /* Pins the process `pid` (0: our parent), and judges whether a lock can be
  * attached to it. False: told, and *status is the exit status.
  * target_process_close() in any case. */
-bool target_process_open(struct target_process *target, pid_t pid, const struct messages *out, int *status);
+bool target_process_open(struct target_process *target, pid_t pid, const struct messages *out,
+                         int *status);
 
 /* Whether it has ended, reaped or not. */
 bool target_process_has_ended(const struct target_process *target);

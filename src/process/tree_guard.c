@@ -79,7 +79,8 @@ static bool pass_on(const struct guard *guard)
 {
     int number;
     ssize_t length;
-    while ((length = recv(guard->fd, &number, sizeof number, MSG_DONTWAIT)) == (ssize_t)sizeof number) {
+    while ((length = recv(guard->fd, &number, sizeof number, MSG_DONTWAIT)) ==
+           (ssize_t)sizeof number) {
         if (atomic_load(&guard->page->ended))
             process_tree_signal(number, NULL, DEADLINE_NEVER);
         else
@@ -97,7 +98,8 @@ __attribute__((noreturn)) static void kill_all(const struct guard *guard)
     _exit(0);
 }
 
-void tree_guard_run(int fd, const char *const *argv, const struct signals *signals, struct guard_page *page)
+void tree_guard_run(int fd, const char *const *argv, const struct signals *signals,
+                    struct guard_page *page)
 {
     struct guard guard = {.fd = fd, .dlock = getppid(), .page = page};
     sigset_t all, child;
@@ -106,7 +108,8 @@ void tree_guard_run(int fd, const char *const *argv, const struct signals *signa
     sigaddset(&child, SIGCHLD);
     (void)prctl(PR_SET_NAME, "dlock-guard");
     int signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-    bool ready = signal_fd >= 0 && sigprocmask(SIG_SETMASK, &all, NULL) == 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+    bool ready = signal_fd >= 0 && sigprocmask(SIG_SETMASK, &all, NULL) == 0 &&
+                 prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
     guard.command = ready ? spawn(argv, signals, &page->exec_errno) : -1;
     if (guard.command < 0) {
         atomic_store(&page->error, errno);

@@ -9,13 +9,13 @@
 /* What the guard and the command's process tell dlock, in shared memory: a
  * message could be lost where the socket is full. Zero at the start. */
 struct guard_page {
-    int exec_errno;       /* written before exec(3) fails in the command's process */
-    atomic_int command;   /* its pid, 0: not started */
-    atomic_int error;     /* the errno for which it could not be started */
-    atomic_int stops;     /* how often it has been stopped */
+    int exec_errno;        /* written before exec(3) fails in the command's process */
+    atomic_int command;    /* its pid, 0: not started */
+    atomic_int error;      /* the errno for which it could not be started */
+    atomic_int stops;      /* how often it has been stopped */
     atomic_int stopped_by; /* the signal that has stopped it; 0: it runs */
-    atomic_int ended;     /* set after status */
-    atomic_int status;    /* its wait status */
+    atomic_int ended;      /* set after status */
+    atomic_int status;     /* its wait status */
 };
 
 /* Runs the command, in a process that was forked for it. Ends when the command
@@ -23,7 +23,8 @@ struct guard_page {
  * all. fd is a SOCK_SEQPACKET socket whose other end only dlock has: a byte
  * from the guard says that the page has news, an int from dlock is a signal
  * that is to be passed on. */
-__attribute__((noreturn)) void tree_guard_run(int fd, const char *const *argv, const struct signals *signals,
-                                         struct guard_page *page);
+__attribute__((noreturn)) void tree_guard_run(int fd, const char *const *argv,
+                                              const struct signals *signals,
+                                              struct guard_page *page);
 
 #endif

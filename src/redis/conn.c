@@ -14,7 +14,8 @@
 #include <sys/un.h>
 
 enum {
-    REPLY_MOST_BYTES = 1 << 24, /* nothing that we ask for comes near it: ten thousand holders have 4 MB */
+    REPLY_MOST_BYTES =
+        1 << 24, /* nothing that we ask for comes near it: ten thousand holders have 4 MB */
     MESSAGE_MOST_BYTES = 1 << 20,
     MESSAGES_AT_ONCE = 1 << 16, /* bytes; then whoever reads them looks at the clock */
 };
@@ -35,14 +36,19 @@ struct redis_command redis_command_of(const char *const *words)
     return command;
 }
 
-void redis_conn_init(struct redis_conn *conn, const struct redis_url *url, const struct redis_settings *settings)
+void redis_conn_init(struct redis_conn *conn, const struct redis_url *url,
+                     const struct redis_settings *settings)
 {
-    *conn = (struct redis_conn){.url = url, .settings = settings, .at = url->hosts[0], .socket = {.fd = -1, .alarm_fd = -1}};
+    *conn = (struct redis_conn){.url = url,
+                                .settings = settings,
+                                .at = url->hosts[0],
+                                .socket = {.fd = -1, .alarm_fd = -1}};
 }
 
 void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at)
 {
-    if (strcmp(at->host, conn->at.host) == 0 && strcmp(at->port, conn->at.port) == 0 && strcmp(at->path, conn->at.path) == 0)
+    if (strcmp(at->host, conn->at.host) == 0 && strcmp(at->port, conn->at.port) == 0 &&
+        strcmp(at->path, conn->at.path) == 0)
         return;
     redis_conn_close(conn);
     conn->at = *at;
@@ -110,7 +116,8 @@ static bool grow(struct redis_conn *conn, size_t size)
 static bool queue(struct redis_conn *conn, const struct redis_command *command)
 {
     char *bytes;
-    const char **words = (const char **)(uintptr_t)command->words; /* hiredis does not write to them */
+    const char **words =
+        (const char **)(uintptr_t)command->words; /* hiredis does not write to them */
     long long length = redisFormatCommandArgv(&bytes, command->count, words, command->lengths);
     if (length < 0)
         return false;
@@ -148,7 +155,8 @@ static enum lock_result take_reply(struct redis_conn *conn, redisReply **reply, 
 
 static enum lock_result flush(struct redis_conn *conn, struct bound bound, struct errmsg *why)
 {
-    enum lock_result result = redis_socket_send(&conn->socket, conn->out, conn->out_used, bound, why);
+    enum lock_result result =
+        redis_socket_send(&conn->socket, conn->out, conn->out_used, bound, why);
     if (result == LOCK_OK)
         forget_out(conn);
     else
@@ -156,7 +164,8 @@ static enum lock_result flush(struct redis_conn *conn, struct bound bound, struc
     return result;
 }
 
-static enum lock_result receive(struct redis_conn *conn, redisReply **reply, struct bound bound, struct errmsg *why)
+static enum lock_result receive(struct redis_conn *conn, redisReply **reply, struct bound bound,
+                                struct errmsg *why)
 {
     for (bool late = false;;) {
         enum lock_result result = take_reply(conn, reply, why);
@@ -176,7 +185,8 @@ static enum lock_result receive(struct redis_conn *conn, redisReply **reply, str
         conn->received += length;
         if (redisReaderFeed(conn->reader, bytes, length) != REDIS_OK)
             return fail(conn, why, "out of memory for its reply");
-        late = deadline_passed(bound.until); /* there is no wait for bytes that never cease to come */
+        late =
+            deadline_passed(bound.until); /* there is no wait for bytes that never cease to come */
     }
 }
 
@@ -191,7 +201,8 @@ static void unix_address(struct addresses *addresses, const char *path)
     addresses->count = 1;
 }
 
-static enum lock_result connect_socket(struct redis_conn *conn, struct bound bound, struct errmsg *why)
+static enum lock_result connect_socket(struct redis_conn *conn, struct bound bound,
+                                       struct errmsg *why)
 {
     struct redis_tls *tls = conn->at.path[0] == '\0' ? conn->settings->tls : NULL;
     return redis_socket_connect(&conn->socket, &conn->addresses, tls, conn->at.host, bound, why);
@@ -210,7 +221,8 @@ static bool queue_greeting(struct redis_conn *conn)
     snprintf(database, sizeof database, "%d", url->database);
     if (url->has_password) {
         bool user = url->user[0] != '\0';
-        if (!queue_one(conn, redis_words("AUTH", user ? url->user : url->password, user ? url->password : NULL)))
+        if (!queue_one(conn, redis_words("AUTH", user ? url->user : url->password,
+                                         user ? url->password : NULL)))
             return false;
     }
     if (url->database != 0 && !queue_one(conn, redis_words("SELECT", database)))
@@ -220,10 +232,12 @@ static bool queue_greeting(struct redis_conn *conn)
     return queue_one(conn, redis_words("CLIENT", "SETNAME", "dlock"));
 }
 
-enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct errmsg *why)
+enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound,
+                                 struct errmsg *why)
 {
     if (conn->socket.fd >= 0)
-        redis_conn_read_messages(conn); /* a reply that nobody has asked for is not to be the next one */
+        redis_conn_read_messages(
+            conn); /* a reply that nobody has asked for is not to be the next one */
     if (conn->socket.fd >= 0)
         return LOCK_OK;
     bound.until = deadline_earlier(bound.until, deadline_after(conn->settings->timeout));
@@ -238,7 +252,8 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
     if (result == LOCK_OK)
         result = connect_socket(conn, bound, why);
     conn->serial++;
-    if (result == LOCK_OK && !((conn->reader = redis_reader_create(&conn->limits)) != NULL && queue_greeting(conn))) {
+    if (result == LOCK_OK &&
+        !((conn->reader = redis_reader_create(&conn->limits)) != NULL && queue_greeting(conn))) {
         redis_conn_close(conn);
         errmsg_set(why, "out of memory");
         result = LOCK_SYSTEM;
@@ -264,27 +279,30 @@ struct dismissal {
 static void note_dismissal(struct dismissal *dismissal, const char *error)
 {
     enum lock_result result = redis_error_result(error, &dismissal->why);
-    if (result == LOCK_UNAVAILABLE || redis_error_is(error, "DENIED")) /* else it is about the command */
+    if (result == LOCK_UNAVAILABLE ||
+        redis_error_is(error, "DENIED")) /* else it is about the command */
         dismissal->result = result;
 }
 
 /* {"master", ...} or {"slave", ...} or {"sentinel", ...} */
-static enum lock_result read_role(const struct redis_conn *conn, const redisReply *reply, struct errmsg *why)
+static enum lock_result read_role(const struct redis_conn *conn, const redisReply *reply,
+                                  struct errmsg *why)
 {
-    bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 && reply->element[0]->type == REDIS_REPLY_STRING;
+    bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+                reply->element[0]->type == REDIS_REPLY_STRING;
     const char *role = told ? reply->element[0]->str : "";
     if (strcmp(role, "master") == 0)
         return LOCK_OK;
     errmsg_set(why, "%s port %s is %s", conn->at.host, conn->at.port,
-            strcmp(role, "slave") == 0 ? "a replica: a failover is under way" : "not a master");
+               strcmp(role, "slave") == 0 ? "a replica: a failover is under way" : "not a master");
     return LOCK_UNAVAILABLE;
 }
 
 /* Reads the replies to the greeting, all of them, so that the reply to the
  * command is the next one even where the greeting was refused. A server or an
  * ACL without CLIENT SETNAME is fine: the name is only for CLIENT LIST. */
-static enum lock_result receive_greetings(struct redis_conn *conn, struct dismissal *dismissal, struct bound bound,
-                                          struct errmsg *why)
+static enum lock_result receive_greetings(struct redis_conn *conn, struct dismissal *dismissal,
+                                          struct bound bound, struct errmsg *why)
 {
     enum lock_result verdict = LOCK_OK;
     bool first = conn->greetings > 0;
@@ -307,7 +325,8 @@ static enum lock_result receive_greetings(struct redis_conn *conn, struct dismis
         if (is_error && verdict == LOCK_OK && !is_name) {
             verdict = redis_error_result(reply->str, why);
             if (verdict == LOCK_REFUSED)
-                redis_login_explain(conn->url, &(struct redis_refused){NULL, NULL}, reply->str, why);
+                redis_login_explain(conn->url, &(struct redis_refused){NULL, NULL}, reply->str,
+                                    why);
         } else if (is_role && verdict == LOCK_OK) {
             verdict = read_role(conn, reply, why);
         }
@@ -322,8 +341,9 @@ static enum lock_result receive_greetings(struct redis_conn *conn, struct dismis
     return verdict;
 }
 
-enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands, int count,
-                                 redisReply **replies, struct bound bound, struct errmsg *why)
+enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands,
+                                 int count, redisReply **replies, struct bound bound,
+                                 struct errmsg *why)
 {
     int got = 0;
     bound.until = deadline_earlier(bound.until, deadline_after(conn->settings->timeout));
@@ -378,7 +398,8 @@ void redis_conn_read_messages(struct redis_conn *conn)
     while (conn->socket.fd >= 0) {
         redisReply *parsed;
         char bytes[4096];
-        if (!redis_reader_next(conn->reader, &parsed) || (parsed != NULL && !redis_reply_is_message(parsed))) {
+        if (!redis_reader_next(conn->reader, &parsed) ||
+            (parsed != NULL && !redis_reply_is_message(parsed))) {
             if (parsed != NULL)
                 freeReplyObject(parsed);
             redis_conn_close(conn);

@@ -23,21 +23,22 @@ typedef void redis_message(void *data, const char *channel, const redisReply *pa
 struct redis_conn {
     const struct redis_url *url;
     const struct redis_settings *settings;
-    struct redis_endpoint at; /* where it connects to; set with redis_conn_go_to() */
-    bool masters_only; /* a server that is not the master serves nothing */
+    struct redis_endpoint at;  /* where it connects to; set with redis_conn_go_to() */
+    bool masters_only;         /* a server that is not the master serves nothing */
     redis_message *on_message; /* NULL: nobody wants to know */
     void *message_data;
     struct redis_socket socket;
     unsigned serial; /* rises with each connection that is made */
     redisReader *reader;
     struct redis_limits limits; /* of the reader */
-    char *out; /* what is to be written */
+    char *out;                  /* what is to be written */
     size_t out_used, out_size;
     size_t received; /* bytes: in this call, and of a message that is not whole after it */
-    bool asking;   /* each script is led by ASKING: the slot is on its way to this node of a Cluster */
-    int greetings; /* replies to AUTH, SELECT, ROLE, CLIENT SETNAME still to come */
+    bool
+        asking; /* each script is led by ASKING: the slot is on its way to this node of a Cluster */
+    int greetings;        /* replies to AUTH, SELECT, ROLE, CLIENT SETNAME still to come */
     bool greeting_failed; /* one of these was an error: the connection is not where it should be */
-    bool sent;     /* whether the last call may have reached the server */
+    bool sent;            /* whether the last call may have reached the server */
     struct addresses addresses; /* that the name had when last asked for */
 };
 
@@ -56,7 +57,8 @@ struct redis_command redis_command_of(const char *const *words);
 #define redis_words(...) redis_command_of((const char *const[]){__VA_ARGS__, NULL})
 
 /* Sets up a closed connection to the first host of url. Both must outlive it. */
-void redis_conn_init(struct redis_conn *conn, const struct redis_url *url, const struct redis_settings *settings);
+void redis_conn_init(struct redis_conn *conn, const struct redis_url *url,
+                     const struct redis_settings *settings);
 
 /* The next connection is made to this server; one to another is closed. */
 void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at);
@@ -74,7 +76,8 @@ void redis_conn_free(struct redis_conn *conn);
  * itself, LOCK_UNAVAILABLE). Login, database and client name are queued, and with
  * masters_only the question for its role, to go out in one write with the first call.
  * LOCK_OK; else as redis_conn_call(). */
-enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound, struct errmsg *why);
+enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound,
+                                 struct errmsg *why);
 
 /* After LOCK_REFUSED: whether it was a certificate, and a renewed one has been read, so
  * that it is worth connecting once more. */
@@ -93,8 +96,9 @@ bool redis_conn_renew(const struct redis_conn *conn);
  * connection is still open, and the commands may have been carried out where it stands.
  * Of all but LOCK_OK, there are no replies, and conn->sent tells whether the commands
  * may have been carried out. */
-enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands, int count,
-                                 redisReply **replies, struct bound bound, struct errmsg *why);
+enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands,
+                                 int count, redisReply **replies, struct bound bound,
+                                 struct errmsg *why);
 
 /* For an answer that makes no sense: closes the connection. LOCK_UNAVAILABLE. */
 enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct errmsg *why);

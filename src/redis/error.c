@@ -40,7 +40,8 @@ static const char *unwrapped(const char *error)
     static const char discarded[] = "EXECABORT Transaction discarded because of: ";
     if (strncmp(error, discarded, strlen(discarded)) == 0)
         return error + strlen(discarded);
-    const char *text = strncmp(error, wrapper, strlen(wrapper)) == 0 ? strstr(error, ": @user_script:") : NULL;
+    const char *text =
+        strncmp(error, wrapper, strlen(wrapper)) == 0 ? strstr(error, ": @user_script:") : NULL;
     text = text != NULL ? text + 2 : error;
     if (strncmp(text, place, strlen(place)) != 0)
         return skip_repeated(text);
@@ -133,11 +134,11 @@ enum lock_result redis_error_result(const char *error, struct errmsg *why)
 {
     static const char *const refused_codes[] = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED", NULL};
     static const char *const refused[] = {
-        "invalid password", /* WRONGPASS before Redis 6 */
-        "Client sent AUTH, but no password is set", /* Redis 5 */
+        "invalid password",                                       /* WRONGPASS before Redis 6 */
+        "Client sent AUTH, but no password is set",               /* Redis 5 */
         "AUTH <password> called without any password configured", /* later */
-        "The user executing the script can't", /* NOPERM inside a script */
-        "ACL failure in script",                /* the same since Redis 7.2 */
+        "The user executing the script can't",                    /* NOPERM inside a script */
+        "ACL failure in script",                                  /* the same since Redis 7.2 */
         "wrong number of arguments for 'auth'", /* how Redis 5 says that it knows no users */
         NULL,
     };
@@ -147,7 +148,7 @@ enum lock_result redis_error_result(const char *error, struct errmsg *why)
         "invalid DB index",
         "SELECT is not allowed in cluster mode",
         "unknown command",
-        "unsupported command", /* Envoy */
+        "unsupported command",               /* Envoy */
         "Unknown Redis command called from", /* the same inside a script */
         "Unknown command called from",       /* Valkey */
         NULL,
@@ -155,9 +156,11 @@ enum lock_result redis_error_result(const char *error, struct errmsg *why)
     /* Before a login it takes no command as long as ours, and says so in its own way. */
     static const char *const nothing[] = {NULL};
     static const char *const unauthenticated[] = {"Protocol error: unauthenticated", NULL};
-    static const char *const no_scripts[] = {"unknown command 'EVALSHA'", "unknown command `EVALSHA`", NULL};
+    static const char *const no_scripts[] = {"unknown command 'EVALSHA'",
+                                             "unknown command `EVALSHA`", NULL};
     const char *text = unwrapped(error);
-    errmsg_set(why, "it answered: %.400s", *error != '\0' ? skip_repeated(error) : "an error without a text");
+    errmsg_set(why, "it answered: %.400s",
+               *error != '\0' ? skip_repeated(error) : "an error without a text");
     if (has_one_of(text, nothing, unauthenticated)) {
         errmsg_set(why, "it wants a user and a password: NOAUTH Authentication required");
         return LOCK_REFUSED;
@@ -165,9 +168,14 @@ enum lock_result redis_error_result(const char *error, struct errmsg *why)
     if (has_one_of(text, refused_codes, refused))
         return LOCK_REFUSED;
     if (has_one_of(text, nothing, no_scripts))
-        errmsg_set(why, "it runs no scripts; if it is a Sentinel, redis+sentinel:// stands in the URL; it answered: %.400s",
-                error);
+        errmsg_set(why,
+                   "it runs no scripts; if it is a Sentinel, redis+sentinel:// stands in the URL; "
+                   "it answered: %.400s",
+                   error);
     if (has_one_of(text, cluster_codes, nothing))
-        errmsg_set(why, "it is a node of a Cluster, for which redis+cluster:// stands in the URL; it answered: %.400s", error);
+        errmsg_set(why,
+                   "it is a node of a Cluster, for which redis+cluster:// stands in the URL; it "
+                   "answered: %.400s",
+                   error);
     return has_one_of(text, cluster_codes, invalid) ? LOCK_INVALID : LOCK_UNAVAILABLE;
 }

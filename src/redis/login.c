@@ -33,7 +33,8 @@ static enum lock_result read_password(struct redis_url *url, const char *path, s
         result = LOCK_INVALID;
     }
     if (result == LOCK_OK)
-        memcpy(url->password, secret.bytes, secret.length); /* the rest is NULs: redis_url_parse() */
+        memcpy(url->password, secret.bytes,
+               secret.length); /* the rest is NULs: redis_url_parse() */
     else
         name_kind(why);
     url->has_password = result == LOCK_OK;
@@ -48,7 +49,8 @@ static enum lock_result read_credential(struct redis_url *url, struct errmsg *wh
     const char *directory = getenv("CREDENTIALS_DIRECTORY");
     if (directory == NULL || *directory != '/')
         return LOCK_OK;
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, credential) >= sizeof path || access(path, F_OK) != 0)
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, credential) >= sizeof path ||
+        access(path, F_OK) != 0)
         return LOCK_OK; /* the service has others */
     url->password_from = "the credential dlock.password";
     return read_password(url, path, why);
@@ -70,7 +72,8 @@ static enum lock_result read_variable(const char *text, struct redis_url *url, s
     return LOCK_OK;
 }
 
-static enum lock_result find(struct redis_url *url, const struct redis_settings *settings, struct errmsg *why)
+static enum lock_result find(struct redis_url *url, const struct redis_settings *settings,
+                             struct errmsg *why)
 {
     enum lock_result result;
     url->password_from = "the URL";
@@ -89,7 +92,9 @@ static enum lock_result find(struct redis_url *url, const struct redis_settings 
 /* Where somebody may wonder why it goes without this outside. */
 static const char *hint(void)
 {
-    return getenv("DLOCK_HELD") != NULL ? " (the command is not told the password of the dlock around it)" : "";
+    return getenv("DLOCK_HELD") != NULL
+               ? " (the command is not told the password of the dlock around it)"
+               : "";
 }
 
 /* A password with a colon in it needs a user, or a colon before it. */
@@ -105,7 +110,8 @@ enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, 
         return secret_leave_no_core(why);
     size_t length = (size_t)(colon - url->password), rest = strlen(colon + 1);
     if (length >= sizeof user || rest == 0) {
-        errmsg_set(why, "the password file %.300s: %s", path, rest == 0 ? "the password is empty" : "the user is too long");
+        errmsg_set(why, "the password file %.300s: %s", path,
+                   rest == 0 ? "the password is empty" : "the user is too long");
         return LOCK_INVALID;
     }
     memcpy(user, url->password, length);
@@ -115,8 +121,8 @@ enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, 
     return secret_leave_no_core(why);
 }
 
-enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings, enum redis_fault *fault,
-                                  struct errmsg *why)
+enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings,
+                                  enum redis_fault *fault, struct errmsg *why)
 {
     *fault = REDIS_FAULT_NONE;
     enum lock_result result = find(url, settings, why);
@@ -124,8 +130,11 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
         return result;
     *fault = REDIS_FAULT_URL;
     if (!url->has_password && *url->user != '\0') {
-        errmsg_set(why, "there is a user but no password: redis://USER:PASSWORD@HOST, --password-file, the credential %s or %s "
-                     "has one%s", credential, variable, hint());
+        errmsg_set(why,
+                   "there is a user but no password: redis://USER:PASSWORD@HOST, --password-file, "
+                   "the credential %s or %s "
+                   "has one%s",
+                   credential, variable, hint());
         return LOCK_INVALID;
     }
     return url->has_password ? secret_leave_no_core(why) : LOCK_OK;
@@ -151,18 +160,20 @@ void redis_login_hide(const struct redis_url *url, char *error)
         *words = '\0';
     if (length < PASSWORD_LEAST || redis_error_result(error, &ignored) == LOCK_REFUSED)
         return;
-    for (char *at = error + strcspn(error, " "); (at = strstr(at, url->password)) != NULL; at += length)
+    for (char *at = error + strcspn(error, " "); (at = strstr(at, url->password)) != NULL;
+         at += length)
         memset(at, '*', length);
 }
 
-static void explain_permission(const char *user, const struct redis_refused *refused, const char *error,
-                               struct errmsg *why)
+static void explain_permission(const char *user, const struct redis_refused *refused,
+                               const char *error, struct errmsg *why)
 {
     static const char advice[] = "; the manual, dlock(1), has the permissions that are needed";
     char what[2 * LOCK_KEY_SIZE] = "", command[32], companions[2 * LOCK_KEY_SIZE], answer[250];
     if (refused->key != NULL && (says(error, " a key") || says(error, " the keys"))) {
         lock_key_companion(companions, sizeof companions, refused->key, "*");
-        snprintf(what, sizeof what, ", who needs the keys %.80s and %.80s", refused->key, companions);
+        snprintf(what, sizeof what, ", who needs the keys %.80s and %.80s", refused->key,
+                 companions);
     } else if (refused->script != NULL && !says(error, "' command") &&
                redis_error_command(error, refused->script, command, sizeof command)) {
         snprintf(what, sizeof what, ", who needs the command %s", command);
@@ -171,24 +182,33 @@ static void explain_permission(const char *user, const struct redis_refused *ref
     errmsg_set(why, "it refuses the user %.60s%s: it answered: %s%s", user, what, answer, advice);
 }
 
-void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused, const char *error,
-                         struct errmsg *why)
+void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused,
+                         const char *error, struct errmsg *why)
 {
     const char *user = *url->user != '\0' ? url->user : "default";
     if (says(error, "wrong number of arguments for 'auth'")) {
-        errmsg_set(why, "it knows no users, as Redis before 6.0: leave the user %.60s out of the URL; it answered: %.200s", user,
-                error);
+        errmsg_set(why,
+                   "it knows no users, as Redis before 6.0: leave the user %.60s out of the URL; "
+                   "it answered: %.200s",
+                   user, error);
     } else if (says(error, "no password is set") || says(error, "without any password")) {
-        errmsg_set(why, "it asks for no password, and %.200s has one: it answered: %.300s", url->password_from, error);
+        errmsg_set(why, "it asks for no password, and %.200s has one: it answered: %.300s",
+                   url->password_from, error);
     } else if (says(error, "WRONGPASS") || says(error, "invalid password")) {
-        errmsg_set(why, "it refuses the user %.60s with the password of %.200s: it answered: %.300s", user,
-                url->password_from, error);
-    } else if (url->is_of_sentinels && !url->has_password && (says(error, "NOAUTH") || says(error, "unauthenticated"))) {
-        errmsg_set(why, "it wants a password of its own: it answered: NOAUTH Authentication required; "
-                     "--sentinel-password-file has it");
+        errmsg_set(why,
+                   "it refuses the user %.60s with the password of %.200s: it answered: %.300s",
+                   user, url->password_from, error);
+    } else if (url->is_of_sentinels && !url->has_password &&
+               (says(error, "NOAUTH") || says(error, "unauthenticated"))) {
+        errmsg_set(why,
+                   "it wants a password of its own: it answered: NOAUTH Authentication required; "
+                   "--sentinel-password-file has it");
     } else if (says(error, "NOAUTH") || says(error, "unauthenticated")) {
-        errmsg_set(why, "it wants a password, and none is configured: it answered: NOAUTH Authentication required; the URL, "
-                     "--password-file, the credential %s or %s has it%s", credential, variable, hint());
+        errmsg_set(why,
+                   "it wants a password, and none is configured: it answered: NOAUTH "
+                   "Authentication required; the URL, "
+                   "--password-file, the credential %s or %s has it%s",
+                   credential, variable, hint());
     } else {
         explain_permission(user, refused, error, why);
     }

@@ -15,8 +15,8 @@
  * LOCK_OK, with or without a password; LOCK_INVALID, LOCK_REFUSED: the file,
  * which *why names, cannot be used or may not be read; LOCK_INVALID: a user
  * without a password, for which *fault is REDIS_FAULT_URL; LOCK_SYSTEM. */
-enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings, enum redis_fault *fault,
-                                  struct errmsg *why);
+enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings,
+                                  enum redis_fault *fault, struct errmsg *why);
 
 /* Takes user and password from a file that holds USER:PASSWORD or PASSWORD.
  * LOCK_OK; LOCK_INVALID, LOCK_REFUSED as above. */
@@ -33,7 +33,7 @@ struct redis_refused {
 
 /* After an error reply that redis_error_result() calls LOCK_REFUSED: the text
  * says who was refused what, and what helps. */
-void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused, const char *error,
-                         struct errmsg *why);
+void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused,
+                         const char *error, struct errmsg *why);
 
 #endif

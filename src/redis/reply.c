@@ -8,7 +8,7 @@
  * elements, three arrays deep. */
 enum {
     REPLY_MOST_ELEMENTS = 1 << 18, /* of a few bytes each, which become a hundred here */
-    REPLY_MOST_DEPTH = 7,          /* as hiredis 0.14; 1.x reads any depth, and frees by recursion */
+    REPLY_MOST_DEPTH = 7, /* as hiredis 0.14; 1.x reads any depth, and frees by recursion */
 };
 
 static int depth(const redisReadTask *task)
@@ -67,13 +67,16 @@ bool redis_reader_has_only_messages(const redisReader *reader)
 
 bool redis_reply_is_message(const redisReply *reply)
 {
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && reply->element[0]->type == REDIS_REPLY_STRING &&
-           strcmp(reply->element[0]->str, "message") == 0 && reply->element[1]->type == REDIS_REPLY_STRING;
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
+           reply->element[0]->type == REDIS_REPLY_STRING &&
+           strcmp(reply->element[0]->str, "message") == 0 &&
+           reply->element[1]->type == REDIS_REPLY_STRING;
 }
 
 bool redis_reply_is(const redisReply *reply, const char *word, size_t elements)
 {
-    return reply->elements == elements && reply->element[0]->len == strlen(word) && strcmp(reply->element[0]->str, word) == 0;
+    return reply->elements == elements && reply->element[0]->len == strlen(word) &&
+           strcmp(reply->element[0]->str, word) == 0;
 }
 
 bool redis_reply_left(const redisReply *element, int64_t least, int64_t *out)
@@ -93,7 +96,8 @@ bool redis_reply_number(const redisReply *element, int64_t least, int64_t most, 
     }
     *out = 0;
     return element->type == REDIS_REPLY_STRING &&
-           (element->len == 0 || (strlen(element->str) == element->len && number_parse(element->str, least, most, out)));
+           (element->len == 0 ||
+            (strlen(element->str) == element->len && number_parse(element->str, least, most, out)));
 }
 
 const char *redis_reply_text(const redisReply *element)

@@ -43,7 +43,8 @@ static void lookup_leave(struct lookup *lookup)
 
 static int get_addresses(const char *host, const char *port, int flags, struct addrinfo **list)
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
+    struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
     return getaddrinfo(host, port, &hints, list);
 }
 
@@ -83,7 +84,8 @@ static enum lock_result start_thread(struct lookup *lookup, struct errmsg *why)
 
 static enum lock_result await(const struct lookup *lookup, struct bound bound, struct errmsg *why)
 {
-    struct pollfd fds[2] = {{.fd = lookup->done_fd, .events = POLLIN}, {.fd = bound.cancel_fd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = lookup->done_fd, .events = POLLIN},
+                            {.fd = bound.cancel_fd, .events = POLLIN}};
     int ready;
     do
         ready = poll(fds, 2, deadline_poll_ms(bound.until));
@@ -100,7 +102,8 @@ static enum lock_result await(const struct lookup *lookup, struct bound bound, s
 static void copy_addresses(struct addresses *found, const struct addrinfo *list)
 {
     found->count = 0;
-    for (const struct addrinfo *one = list; one != NULL && found->count < ADDRESSES_MOST; one = one->ai_next) {
+    for (const struct addrinfo *one = list; one != NULL && found->count < ADDRESSES_MOST;
+         one = one->ai_next) {
         if (one->ai_addrlen > sizeof(struct sockaddr_storage))
             continue;
         struct address *address = &found->list[found->count++];
@@ -109,12 +112,14 @@ static void copy_addresses(struct addresses *found, const struct addrinfo *list)
     }
 }
 
-static enum lock_result collect(struct addresses *found, const struct lookup *lookup, struct errmsg *why)
+static enum lock_result collect(struct addresses *found, const struct lookup *lookup,
+                                struct errmsg *why)
 {
     found->count = 0;
     if (lookup->error != 0) {
         errmsg_set(why, "the name %s cannot be resolved: %s", lookup->host,
-                lookup->error == EAI_SYSTEM ? strerror(lookup->system_error) : gai_strerror(lookup->error));
+                   lookup->error == EAI_SYSTEM ? strerror(lookup->system_error)
+                                               : gai_strerror(lookup->error));
         return LOCK_UNAVAILABLE;
     }
     copy_addresses(found, lookup->list);
@@ -124,8 +129,8 @@ static enum lock_result collect(struct addresses *found, const struct lookup *lo
     return LOCK_UNAVAILABLE;
 }
 
-enum lock_result redis_resolve(struct addresses *found, const char *host, const char *port, struct bound bound,
-                               struct errmsg *why)
+enum lock_result redis_resolve(struct addresses *found, const char *host, const char *port,
+                               struct bound bound, struct errmsg *why)
 {
     struct lookup *lookup = calloc(1, sizeof *lookup);
     if (lookup == NULL || (lookup->done_fd = eventfd(0, EFD_CLOEXEC)) < 0) {

@@ -25,8 +25,8 @@ struct addresses {
  * the order of RFC 6724 that getaddrinfo(3) gives.
  * LOCK_OK with at least one address; LOCK_UNAVAILABLE with *why set;
  * LOCK_CANCELLED; LOCK_SYSTEM. */
-enum lock_result redis_resolve(struct addresses *found, const char *host, const char *port, struct bound bound,
-                               struct errmsg *why);
+enum lock_result redis_resolve(struct addresses *found, const char *host, const char *port,
+                               struct bound bound, struct errmsg *why);
 
 /* The same for what is an address already: no thread, no wait. False, and none
  * found, where it is a name. */

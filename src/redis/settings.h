@@ -8,17 +8,23 @@
 
 /* The texts are the options', and live as long. */
 struct redis_settings {
-    struct duration timeout;         /* of one try: connecting, or one call */
-    const char *cacert, *cert, *key; /* files of TLS; NULL: none */
-    struct redis_tls *tls;           /* what they amount to, the backend's own; NULL: no TLS */
-    const char *password_file;       /* NULL: none */
-    const char *cli_auth;            /* what REDISCLI_AUTH was; NULL: not set */
+    struct duration timeout;            /* of one try: connecting, or one call */
+    const char *cacert, *cert, *key;    /* files of TLS; NULL: none */
+    struct redis_tls *tls;              /* what they amount to, the backend's own; NULL: no TLS */
+    const char *password_file;          /* NULL: none */
+    const char *cli_auth;               /* what REDISCLI_AUTH was; NULL: not set */
     const char *sentinel_password_file; /* NULL: none */
-    int wait_replicas;               /* how many must have a take */
-    bool one_of_several;             /* others are asked at the same time */
+    int wait_replicas;                  /* how many must have a take */
+    bool one_of_several;                /* others are asked at the same time */
 };
 
 /* Which setting cannot be used, for whoever knows where it was made. */
-enum redis_fault { REDIS_FAULT_NONE, REDIS_FAULT_URL, REDIS_FAULT_CACERT, REDIS_FAULT_CERT, REDIS_FAULT_KEY };
+enum redis_fault {
+    REDIS_FAULT_NONE,
+    REDIS_FAULT_URL,
+    REDIS_FAULT_CACERT,
+    REDIS_FAULT_CERT,
+    REDIS_FAULT_KEY
+};
 
 #endif

@@ -58,12 +58,14 @@ static enum lock_result await(const struct redis_socket *sock, short events, str
 /* recv(2) and send(2), or what TLS makes of them. */
 ssize_t redis_socket_take(const struct redis_socket *sock, void *bytes, size_t size)
 {
-    return sock->tls != NULL ? redis_tls_receive(sock->tls, bytes, size) : recv(sock->fd, bytes, size, 0);
+    return sock->tls != NULL ? redis_tls_receive(sock->tls, bytes, size)
+                             : recv(sock->fd, bytes, size, 0);
 }
 
 static ssize_t put_bytes(const struct redis_socket *sock, const void *bytes, size_t size)
 {
-    return sock->tls != NULL ? redis_tls_send(sock->tls, bytes, size) : send(sock->fd, bytes, size, MSG_NOSIGNAL);
+    return sock->tls != NULL ? redis_tls_send(sock->tls, bytes, size)
+                             : send(sock->fd, bytes, size, MSG_NOSIGNAL);
 }
 
 /* Whether what went wrong looks like a server with TLS that was spoken to in
@@ -76,8 +78,9 @@ static bool may_want_tls(const struct redis_socket *sock)
 
 static enum lock_result fail_closed(struct redis_socket *sock, struct errmsg *why, const char *text)
 {
-    static const char hint[] = "before it said a word; a proxy whose server is down does that, and a server with "
-                               "TLS: is it rediss:// that is meant?";
+    static const char hint[] =
+        "before it said a word; a proxy whose server is down does that, and a server with "
+        "TLS: is it rediss:// that is meant?";
     char hinted[200];
     snprintf(hinted, sizeof hinted, "%s %s", text, hint);
     return fail(sock, why, may_want_tls(sock) ? hinted : text);
@@ -92,8 +95,8 @@ static enum lock_result fail_tls(struct redis_socket *sock, struct errmsg *why)
 
 /* After bytes that could not be moved, with errno: LOCK_OK to try again. Else the
  * connection is closed. */
-static enum lock_result await_more(struct redis_socket *sock, short events, const char *too_late, struct bound bound,
-                                   struct errmsg *why)
+static enum lock_result await_more(struct redis_socket *sock, short events, const char *too_late,
+                                   struct bound bound, struct errmsg *why)
 {
     if (errno == EINTR)
         return LOCK_OK;
@@ -103,8 +106,10 @@ static enum lock_result await_more(struct redis_socket *sock, short events, cons
         return fail_closed(sock, why, strerror(errno));
     if (errno != EAGAIN)
         return fail(sock, why, strerror(errno));
-    enum lock_result result = await(sock, sock->tls != NULL ? redis_tls_events(sock->tls) : events, bound);
-    if (result == LOCK_OK && deadline_passed(bound.until)) /* a peer that sends without pause is always ready */
+    enum lock_result result =
+        await(sock, sock->tls != NULL ? redis_tls_events(sock->tls) : events, bound);
+    if (result == LOCK_OK &&
+        deadline_passed(bound.until)) /* a peer that sends without pause is always ready */
         result = LOCK_UNAVAILABLE;
     if (result == LOCK_UNAVAILABLE)
         return fail(sock, why, too_late);
@@ -113,8 +118,8 @@ static enum lock_result await_more(struct redis_socket *sock, short events, cons
     return result;
 }
 
-enum lock_result redis_socket_send(struct redis_socket *sock, const char *bytes, size_t size, struct bound bound,
-                                   struct errmsg *why)
+enum lock_result redis_socket_send(struct redis_socket *sock, const char *bytes, size_t size,
+                                   struct bound bound, struct errmsg *why)
 {
     size_t done = 0;
     while (done < size) {
@@ -125,7 +130,8 @@ enum lock_result redis_socket_send(struct redis_socket *sock, const char *bytes,
         }
         if (errno == EPIPE || errno == ECONNRESET)
             break;
-        enum lock_result result = await_more(sock, POLLOUT, "it took no more bytes in time", bound, why);
+        enum lock_result result =
+            await_more(sock, POLLOUT, "it took no more bytes in time", bound, why);
         if (result != LOCK_OK)
             return result;
     }
@@ -136,7 +142,8 @@ enum lock_result redis_socket_send(struct redis_socket *sock, const char *bytes,
  * host answers in less time than it takes to fall asleep and be woken. */
 static ssize_t receive_some(const struct redis_socket *sock, char *bytes, size_t size)
 {
-    struct deadline moment = deadline_after((struct duration){sock->is_crowded ? 0 : 80 * NS_PER_US});
+    struct deadline moment =
+        deadline_after((struct duration){sock->is_crowded ? 0 : 80 * NS_PER_US});
     ssize_t length;
     do
         length = redis_socket_take(sock, bytes, size);
@@ -144,8 +151,8 @@ static ssize_t receive_some(const struct redis_socket *sock, char *bytes, size_t
     return length;
 }
 
-enum lock_result redis_socket_receive(struct redis_socket *sock, char *bytes, size_t size, size_t *length,
-                                      struct bound bound, struct errmsg *why)
+enum lock_result redis_socket_receive(struct redis_socket *sock, char *bytes, size_t size,
+                                      size_t *length, struct bound bound, struct errmsg *why)
 {
     for (;;) {
         ssize_t received = receive_some(sock, bytes, size);
@@ -179,8 +186,8 @@ static enum lock_result connect_error(bool is_tcp, int error, struct errmsg *why
     return !is_tcp && (error == EACCES || error == EPERM) ? LOCK_REFUSED : LOCK_UNAVAILABLE;
 }
 
-static enum lock_result connect_to(struct redis_socket *sock, const struct address *address, struct bound bound,
-                                   struct errmsg *why)
+static enum lock_result connect_to(struct redis_socket *sock, const struct address *address,
+                                   struct bound bound, struct errmsg *why)
 {
     int error = 0;
     socklen_t size = sizeof error;
@@ -192,7 +199,8 @@ static enum lock_result connect_to(struct redis_socket *sock, const struct addre
     if (connect(sock->fd, (const struct sockaddr *)&address->at, address->size) == 0)
         return LOCK_OK;
     /* EAGAIN: the queue of a Unix socket is full, and no poll(2) waits for it. */
-    enum lock_result result = errno == EINPROGRESS ? await(sock, POLLOUT, bound) : connect_error(sock->is_tcp, errno, why);
+    enum lock_result result = errno == EINPROGRESS ? await(sock, POLLOUT, bound)
+                                                   : connect_error(sock->is_tcp, errno, why);
     if (result == LOCK_OK && getsockopt(sock->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
         error = errno;
     if (result == LOCK_OK && error != 0)
@@ -218,14 +226,16 @@ static void set_tcp_options(int fd)
         {IPPROTO_TCP, TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS},
     };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        (void)setsockopt(fd, options[i].level, options[i].option, &options[i].value, sizeof options[i].value);
+        (void)setsockopt(fd, options[i].level, options[i].option, &options[i].value,
+                         sizeof options[i].value);
 }
 
 /* With the connection as it is: LOCK_OK, or it is closed. */
-static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *tls, const char *host, struct bound bound,
-                                  struct errmsg *why)
+static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *tls,
+                                  const char *host, struct bound bound, struct errmsg *why)
 {
-    static const char hint[] = ": is it redis:// that is meant?"; /* not of a server that has talked TLS before */
+    static const char hint[] =
+        ": is it redis:// that is meant?"; /* not of a server that has talked TLS before */
     const char *suffix = sock->heard ? "" : hint;
     char hung[120], closed[120];
     snprintf(hung, sizeof hung, "the TLS handshake was not answered in time%s", suffix);
@@ -244,15 +254,18 @@ static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *t
 
 /* Each address has its share of the time, so that one which swallows packets
  * does not keep us from the next. */
-enum lock_result redis_socket_connect(struct redis_socket *sock, const struct addresses *addresses, struct redis_tls *tls,
-                                      const char *host, struct bound bound, struct errmsg *why)
+enum lock_result redis_socket_connect(struct redis_socket *sock, const struct addresses *addresses,
+                                      struct redis_tls *tls, const char *host, struct bound bound,
+                                      struct errmsg *why)
 {
     enum lock_result result = LOCK_UNAVAILABLE;
     if (addresses->count == 0)
         errmsg_set(why, "its address is not known");
     for (int i = 0; i < addresses->count; i++) {
         int rest = addresses->count - i;
-        struct bound share = {deadline_after((struct duration){deadline_left(bound.until).ns / rest}), bound.cancel_fd};
+        struct bound share = {
+            deadline_after((struct duration){deadline_left(bound.until).ns / rest}),
+            bound.cancel_fd};
         why->text[0] = '\0';
         sock->is_tcp = addresses->list[i].at.ss_family != AF_UNIX;
         result = connect_to(sock, &addresses->list[i], share, why);

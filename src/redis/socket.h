@@ -30,7 +30,8 @@ struct redis_socket {
  * server that goes by the name `host`.
  * LOCK_OK; LOCK_UNAVAILABLE; LOCK_REFUSED: file permissions, or a certificate;
  * LOCK_CANCELLED; LOCK_SYSTEM. */
-enum lock_result redis_socket_connect(struct redis_socket *socket, const struct addresses *addresses, struct redis_tls *tls,
+enum lock_result redis_socket_connect(struct redis_socket *socket,
+                                      const struct addresses *addresses, struct redis_tls *tls,
                                       const char *host, struct bound bound, struct errmsg *why);
 
 void redis_socket_close(struct redis_socket *socket);
@@ -38,13 +39,13 @@ void redis_socket_close(struct redis_socket *socket);
 /* Sends all of it. LOCK_OK also where the server has closed the connection: why it
  * has may still be there to be read. LOCK_UNAVAILABLE; LOCK_REFUSED: a certificate;
  * LOCK_CANCELLED. */
-enum lock_result redis_socket_send(struct redis_socket *socket, const char *bytes, size_t size, struct bound bound,
-                                   struct errmsg *why);
+enum lock_result redis_socket_send(struct redis_socket *socket, const char *bytes, size_t size,
+                                   struct bound bound, struct errmsg *why);
 
 /* Waits for bytes, and takes in what has come: LOCK_OK with *length, at least 1. Else
  * as redis_socket_send(); the end of the connection is LOCK_UNAVAILABLE. */
-enum lock_result redis_socket_receive(struct redis_socket *socket, char *bytes, size_t size, size_t *length,
-                                      struct bound bound, struct errmsg *why);
+enum lock_result redis_socket_receive(struct redis_socket *socket, char *bytes, size_t size,
+                                      size_t *length, struct bound bound, struct errmsg *why);
 
 /* As recv(2), without waiting. Closes nothing. */
 ssize_t redis_socket_take(const struct redis_socket *socket, void *bytes, size_t size);

@@ -48,9 +48,10 @@ static void look_at_connection(struct redis_listening *listening, const struct r
 /* The answer to (UN)SUBSCRIBE: that word, the channel, how many there are. */
 static bool is_count(const redisReply *reply, const char *word, long long count)
 {
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && reply->element[0]->type == REDIS_REPLY_STRING &&
-           strcmp(reply->element[0]->str, word) == 0 && reply->element[2]->type == REDIS_REPLY_INTEGER &&
-           reply->element[2]->integer == count;
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
+           reply->element[0]->type == REDIS_REPLY_STRING &&
+           strcmp(reply->element[0]->str, word) == 0 &&
+           reply->element[2]->type == REDIS_REPLY_INTEGER && reply->element[2]->integer == count;
 }
 
 static bool is_error(const redisReply *reply)
@@ -77,16 +78,19 @@ struct refusals {
 };
 
 /* Keeps the first one. */
-static void note_refusal(struct refusals *refusals, struct errmsg *refusal, const char *command, const redisReply *error)
+static void note_refusal(struct refusals *refusals, struct errmsg *refusal, const char *command,
+                         const redisReply *error)
 {
     struct errmsg ignored = {""};
-    refusals->pass |= redis_error_has_code(error->str) && redis_error_result(error->str, &ignored) == LOCK_UNAVAILABLE;
+    refusals->pass |= redis_error_has_code(error->str) &&
+                      redis_error_result(error->str, &ignored) == LOCK_UNAVAILABLE;
     if (refusal->text[0] == '\0')
         errmsg_set(refusal, "%s: %.400s", command, error->str);
 }
 
 /* Nobody knows what the connection would take now; another one may do. */
-static enum lock_result give_up(struct redis_conn *conn, const redisReply *error, struct errmsg *why)
+static enum lock_result give_up(struct redis_conn *conn, const redisReply *error,
+                                struct errmsg *why)
 {
     (void)redis_error_result(error->str, why); /* for the text */
     redis_conn_close(conn);
@@ -101,12 +105,13 @@ static bool is_discarded(const redisReply *exec)
 
 /* Asks for the id of the connection, and whether it may do what else is needed: one that
  * could not leave a channel again, or not end a transaction, would be of no use. */
-static enum lock_result ask_id(struct redis_listening *listening, struct redis_conn *conn, struct refusals *refusals,
-                               struct bound bound, struct errmsg *why)
+static enum lock_result ask_id(struct redis_listening *listening, struct redis_conn *conn,
+                               struct refusals *refusals, struct bound bound, struct errmsg *why)
 {
     enum { ID, LEAVE, BEGIN, END, QUESTIONS };
     static const char *const names[QUESTIONS] = {"CLIENT ID", "UNSUBSCRIBE", "MULTI", "EXEC"};
-    const struct redis_command commands[QUESTIONS] = {redis_words("CLIENT", "ID"), redis_words("UNSUBSCRIBE", REDIS_INVALIDATE),
+    const struct redis_command commands[QUESTIONS] = {redis_words("CLIENT", "ID"),
+                                                      redis_words("UNSUBSCRIBE", REDIS_INVALIDATE),
                                                       redis_words("MULTI"), redis_words("EXEC")};
     redisReply *replies[QUESTIONS];
     enum lock_result result = redis_conn_call(conn, commands, QUESTIONS, replies, bound, why);
@@ -148,8 +153,8 @@ static int add(struct batch *batch, struct redis_command command)
 
 /* CLIENT CACHING and ASKING hold for what follows alone, so that there is room
  * for one of them: a touch too many does no harm. */
-static void fill_batch(struct batch *batch, const struct redis_listening *listening, const struct redis_command *script,
-                       struct redis_ears ears, bool asking)
+static void fill_batch(struct batch *batch, const struct redis_listening *listening,
+                       const struct redis_command *script, struct redis_ears ears, bool asking)
 {
     const char *leave[EARS_MOST], *enter[EARS_MOST];
     bool tells = !is_deaf(ears) && !listening->no_touches;
@@ -160,7 +165,8 @@ static void fill_batch(struct batch *batch, const struct redis_listening *listen
         add(batch, redis_words("UNSUBSCRIBE", leave[i]));
     if (tells && !listening->on) {
         snprintf(batch->id, sizeof batch->id, "%lld", listening->id);
-        batch->on = add(batch, redis_words("CLIENT", "TRACKING", "ON", "REDIRECT", batch->id, "OPTOUT", "NOLOOP"));
+        batch->on = add(batch, redis_words("CLIENT", "TRACKING", "ON", "REDIRECT", batch->id,
+                                           "OPTOUT", "NOLOOP"));
     }
     if (asking)
         batch->asking = add(batch, redis_words("ASKING"));
@@ -184,13 +190,17 @@ static redisReply *take_over(redisReply **reply)
 
 /* The answers to MULTI, script, SUBSCRIBE... and EXEC. LOCK_OK with *reply NULL: nothing was
  * carried out. */
-static enum lock_result read_transaction(struct redis_listening *listening, struct redis_conn *conn, struct batch *batch,
-                                         redisReply **reply, struct refusals *refusals, struct errmsg *why)
+static enum lock_result read_transaction(struct redis_listening *listening, struct redis_conn *conn,
+                                         struct batch *batch, redisReply **reply,
+                                         struct refusals *refusals, struct errmsg *why)
 {
-    redisReply *const *queued = &batch->replies[batch->script], *exec = batch->replies[batch->count - 1];
+    redisReply *const *queued = &batch->replies[batch->script],
+                      *exec = batch->replies[batch->count - 1];
     for (int i = 1; is_error(exec) && i <= batch->entered; i++)
         if (is_error(queued[i]))
-            note_refusal(refusals, batch->ears.touches && i == 1 ? &refusals->touches : &refusals->wake, "SUBSCRIBE", queued[i]);
+            note_refusal(refusals,
+                         batch->ears.touches && i == 1 ? &refusals->touches : &refusals->wake,
+                         "SUBSCRIBE", queued[i]);
     if (is_error(exec))
         return is_discarded(exec) ? LOCK_OK : give_up(conn, exec, why);
     bool whole = exec->type == REDIS_REPLY_ARRAY && exec->elements == 1 + (size_t)batch->entered;
@@ -205,8 +215,9 @@ static enum lock_result read_transaction(struct redis_listening *listening, stru
 
 /* Takes in the replies. LOCK_UNAVAILABLE: the connection is closed, since nobody
  * knows what it would take now. */
-static enum lock_result read_batch(struct redis_listening *listening, struct redis_conn *conn, struct batch *batch,
-                                   redisReply **reply, struct refusals *refusals, struct errmsg *why)
+static enum lock_result read_batch(struct redis_listening *listening, struct redis_conn *conn,
+                                   struct batch *batch, redisReply **reply,
+                                   struct refusals *refusals, struct errmsg *why)
 {
     const redisReply *on = batch->on < 0 ? NULL : batch->replies[batch->on];
     const redisReply *spare = batch->spare < 0 ? NULL : batch->replies[batch->spare];
@@ -245,8 +256,9 @@ static void learn(struct redis_listening *listening, const struct refusals *refu
     }
 }
 
-static enum lock_result call(struct redis_listening *listening, struct redis_conn *conn, const struct redis_command *script,
-                             struct redis_ears ears, redisReply **reply, struct bound bound, struct errmsg *why)
+static enum lock_result call(struct redis_listening *listening, struct redis_conn *conn,
+                             const struct redis_command *script, struct redis_ears ears,
+                             redisReply **reply, struct bound bound, struct errmsg *why)
 {
     struct refusals refusals = {.pass = false};
     enum lock_result result = LOCK_OK;
@@ -265,7 +277,8 @@ static enum lock_result call(struct redis_listening *listening, struct redis_con
             break;
         result = read_batch(listening, conn, &batch, reply, &refusals, why);
         /* Without ASKING it is led back and forth; why not, its own error says. */
-        if (*reply != NULL && is_error(*reply) && batch.asking >= 0 && is_error(batch.replies[batch.asking])) {
+        if (*reply != NULL && is_error(*reply) && batch.asking >= 0 &&
+            is_error(batch.replies[batch.asking])) {
             freeReplyObject(*reply);
             *reply = take_over(&batch.replies[batch.asking]);
         }
@@ -277,8 +290,8 @@ static enum lock_result call(struct redis_listening *listening, struct redis_con
 }
 
 enum lock_result redis_subscribe_call(struct redis_listening *listening, struct redis_conn *conn,
-                                      const struct redis_command *script, struct redis_ears ears, redisReply **reply,
-                                      struct bound bound, struct errmsg *why)
+                                      const struct redis_command *script, struct redis_ears ears,
+                                      redisReply **reply, struct bound bound, struct errmsg *why)
 {
     look_at_connection(listening, conn);
     ears.touches = ears.touches && !listening->no_touches;
@@ -292,7 +305,8 @@ enum lock_result redis_subscribe_call(struct redis_listening *listening, struct 
     return result;
 }
 
-struct redis_ears redis_subscribe_to(const struct redis_listening *listening, const struct redis_conn *conn)
+struct redis_ears redis_subscribe_to(const struct redis_listening *listening,
+                                     const struct redis_conn *conn)
 {
     struct redis_ears ears = {0};
     if (is_current(listening, conn))

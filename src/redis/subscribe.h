@@ -25,10 +25,10 @@ struct redis_ears {
 };
 
 struct redis_listening {
-    unsigned serial;        /* of the connection that all but broken is about */
-    long long id;           /* by which the server knows it; 0: not asked yet */
-    bool on;                /* CLIENT TRACKING was accepted */
-    struct redis_ears ears; /* what we listen to: no script runs before UNSUBSCRIBE */
+    unsigned serial;          /* of the connection that all but broken is about */
+    long long id;             /* by which the server knows it; 0: not asked yet */
+    bool on;                  /* CLIENT TRACKING was accepted */
+    struct redis_ears ears;   /* what we listen to: no script runs before UNSUBSCRIBE */
     bool no_touches, no_wake; /* it was tried, and the server does not let us */
     struct errmsg why_touches, why_wake;
     int broken; /* how many connections in a row ended while it was set up */
@@ -39,10 +39,11 @@ struct redis_listening {
  * Where the server does not let us, the script is run all the same. The text
  * of ears->wake must live as long as the connection. */
 enum lock_result redis_subscribe_call(struct redis_listening *listening, struct redis_conn *conn,
-                                      const struct redis_command *script, struct redis_ears ears, redisReply **reply,
-                                      struct bound bound, struct errmsg *why);
+                                      const struct redis_command *script, struct redis_ears ears,
+                                      redisReply **reply, struct bound bound, struct errmsg *why);
 
 /* What the server will tell on this connection. */
-struct redis_ears redis_subscribe_to(const struct redis_listening *listening, const struct redis_conn *conn);
+struct redis_ears redis_subscribe_to(const struct redis_listening *listening,
+                                     const struct redis_conn *conn);
 
 #endif

@@ -41,13 +41,13 @@ struct redis_tls_session {
     SSL *ssl;
     struct redis_tls *tls;
     int fd;
-    size_t vain;          /* bytes that have come since the last one that was given out */
-    int error;            /* errno of the socket; 0: none, or its end */
-    short events;         /* what the last EAGAIN waits for */
-    unsigned long fault;  /* OpenSSL's code of what went wrong; 0: nothing */
-    bool was_asked;       /* the server wants a certificate of ours */
-    bool established;     /* and nothing has failed since */
-    bool is_anonymous;    /* the server has shown no certificate */
+    size_t vain;         /* bytes that have come since the last one that was given out */
+    int error;           /* errno of the socket; 0: none, or its end */
+    short events;        /* what the last EAGAIN waits for */
+    unsigned long fault; /* OpenSSL's code of what went wrong; 0: nothing */
+    bool was_asked;      /* the server wants a certificate of ours */
+    bool established;    /* and nothing has failed since */
+    bool is_anonymous;   /* the server has shown no certificate */
     char host[256];
 };
 
@@ -82,7 +82,8 @@ static int socket_read(BIO *bio, char *bytes, int size)
 static int socket_write(BIO *bio, const char *bytes, int size)
 {
     struct redis_tls_session *session = openssl()->BIO_get_data(bio);
-    return socket_result(bio, session, send(session->fd, bytes, (size_t)size, MSG_NOSIGNAL), BIO_FLAGS_WRITE);
+    return socket_result(bio, session, send(session->fd, bytes, (size_t)size, MSG_NOSIGNAL),
+                         BIO_FLAGS_WRITE);
 }
 
 static long socket_control(BIO *bio, int command, long number, void *data)
@@ -114,15 +115,18 @@ static bool make_method(struct redis_tls *tls)
 /* A host's policy may ask for more than TLS 1.2 (openssl.cnf), and is not undone. */
 static bool make_context(struct redis_tls *tls)
 {
-    const long mode = SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS;
+    const long mode = SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                      SSL_MODE_RELEASE_BUFFERS;
     tls->context = openssl()->SSL_CTX_new(openssl()->TLS_client_method());
     if (tls->context == NULL)
         return false;
     openssl()->SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, NULL);
     openssl()->SSL_CTX_set_cert_cb(tls->context, on_certificate_request, NULL);
     (void)openssl()->SSL_CTX_ctrl(tls->context, SSL_CTRL_MODE, mode, NULL);
-    return openssl()->SSL_CTX_ctrl(tls->context, SSL_CTRL_GET_MIN_PROTO_VERSION, 0, NULL) >= TLS1_2_VERSION ||
-           openssl()->SSL_CTX_ctrl(tls->context, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_2_VERSION, NULL) == 1;
+    return openssl()->SSL_CTX_ctrl(tls->context, SSL_CTRL_GET_MIN_PROTO_VERSION, 0, NULL) >=
+               TLS1_2_VERSION ||
+           openssl()->SSL_CTX_ctrl(tls->context, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_2_VERSION,
+                                   NULL) == 1;
 }
 
 static void look_at_files(const struct redis_tls *tls, struct version found[3])
@@ -156,8 +160,8 @@ static enum lock_result fill(struct redis_tls *tls, enum redis_fault *fault, str
     return redis_tls_load_files(tls->context, &tls->settings, fault, why);
 }
 
-enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_settings *settings, enum redis_fault *fault,
-                                struct errmsg *why)
+enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_settings *settings,
+                                enum redis_fault *fault, struct errmsg *why)
 {
     *fault = REDIS_FAULT_NONE;
     enum lock_result result = openssl_open(OPENSSL_TLS, why);
@@ -219,7 +223,8 @@ static bool copy_host(struct redis_tls_session *session, const char *host)
     unsigned char address[sizeof(struct in6_addr)];
     text_copy(session->host, sizeof session->host, host);
     session->host[strcspn(session->host, "%")] = '\0';
-    if (inet_pton(AF_INET, session->host, address) == 1 || inet_pton(AF_INET6, session->host, address) == 1)
+    if (inet_pton(AF_INET, session->host, address) == 1 ||
+        inet_pton(AF_INET6, session->host, address) == 1)
         return true;
     text_copy(session->host, sizeof session->host, host);
     size_t length = strlen(session->host);
@@ -235,24 +240,27 @@ static bool is_name(const char *host)
 }
 
 /* An IP address is not sent as the name that is wanted. */
-static enum lock_result set_host(struct redis_tls_session *session, const char *host, struct errmsg *why)
+static enum lock_result set_host(struct redis_tls_session *session, const char *host,
+                                 struct errmsg *why)
 {
     bool set;
     if (copy_host(session, host)) {
-        set = openssl()->X509_VERIFY_PARAM_set1_ip_asc(openssl()->SSL_get0_param(session->ssl), session->host) == 1;
+        set = openssl()->X509_VERIFY_PARAM_set1_ip_asc(openssl()->SSL_get0_param(session->ssl),
+                                                       session->host) == 1;
     } else if (!is_name(session->host)) {
         errmsg_set(why, "%.200s is no name that a certificate could be for", host);
         return LOCK_REFUSED;
     } else {
         openssl()->SSL_set_hostflags(session->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
         set = openssl()->SSL_set1_host(session->ssl, session->host) == 1 &&
-              openssl()->SSL_ctrl(session->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, session->host) == 1;
+              openssl()->SSL_ctrl(session->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME,
+                                  TLSEXT_NAMETYPE_host_name, session->host) == 1;
     }
     return set ? LOCK_OK : LOCK_SYSTEM;
 }
 
-static enum lock_result set_up(struct redis_tls_session *session, const struct redis_tls *tls, const char *host,
-                               struct errmsg *why)
+static enum lock_result set_up(struct redis_tls_session *session, const struct redis_tls *tls,
+                               const char *host, struct errmsg *why)
 {
     errmsg_set(why, "no TLS session: out of memory");
     session->ssl = openssl()->SSL_new(tls->context);
@@ -262,11 +270,12 @@ static enum lock_result set_up(struct redis_tls_session *session, const struct r
     openssl()->BIO_set_data(bio, session);
     openssl()->BIO_set_init(bio, 1);
     openssl()->SSL_set_bio(session->ssl, bio, bio); /* which owns it from here on */
-    return openssl()->SSL_set_ex_data(session->ssl, 0, session) == 1 ? set_host(session, host, why) : LOCK_SYSTEM;
+    return openssl()->SSL_set_ex_data(session->ssl, 0, session) == 1 ? set_host(session, host, why)
+                                                                     : LOCK_SYSTEM;
 }
 
-enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redis_tls *tls, int fd, const char *host,
-                                 struct errmsg *why)
+enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redis_tls *tls, int fd,
+                                 const char *host, struct errmsg *why)
 {
     openssl()->ERR_clear_error();
     struct redis_tls_session *made = calloc(1, sizeof *made);
@@ -309,7 +318,8 @@ static int failed(struct redis_tls_session *session, int result)
     session->established = false; /* nothing may be said any more, not even good-bye */
     unsigned long code = openssl()->ERR_peek_error();
     bool is_end = code == 0 ? session->error == 0
-                            : ERR_GET_LIB(code) == ERR_LIB_SSL && ERR_GET_REASON(code) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
+                            : ERR_GET_LIB(code) == ERR_LIB_SSL &&
+                                  ERR_GET_REASON(code) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
     if (is_end)
         return 0;
     session->fault = code;
@@ -321,7 +331,8 @@ static int failed(struct redis_tls_session *session, int result)
  * and then SSL_VERIFY_PEER has nothing to verify. */
 static bool is_proven(const SSL *ssl)
 {
-    return openssl()->SSL_get0_verified_chain(ssl) != NULL && openssl()->SSL_get_verify_result(ssl) == X509_V_OK;
+    return openssl()->SSL_get0_verified_chain(ssl) != NULL &&
+           openssl()->SSL_get_verify_result(ssl) == X509_V_OK;
 }
 
 int redis_tls_handshake(struct redis_tls_session *session)
@@ -399,35 +410,46 @@ static enum lock_result refused_by_us(const struct redis_tls_session *session, s
     long verdict = openssl()->SSL_get_verify_result(session->ssl);
     switch (verdict) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
-        errmsg_set(why, "its certificate, or an issuer's, has expired (or the clock of this host is wrong)");
+        errmsg_set(
+            why,
+            "its certificate, or an issuer's, has expired (or the clock of this host is wrong)");
         break;
     case X509_V_ERR_CERT_NOT_YET_VALID:
-        errmsg_set(why, "its certificate, or an issuer's, is not valid yet (or the clock of this host is wrong)");
+        errmsg_set(why, "its certificate, or an issuer's, is not valid yet (or the clock of this "
+                        "host is wrong)");
         break;
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-        errmsg_set(why, "its certificate is from an unknown issuer (%s); --cacert=FILE has the issuers to trust",
-                openssl()->X509_verify_cert_error_string(verdict));
+        errmsg_set(why,
+                   "its certificate is from an unknown issuer (%s); --cacert=FILE has the issuers "
+                   "to trust",
+                   openssl()->X509_verify_cert_error_string(verdict));
         break;
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
         errmsg_set(why, "its certificate is for another name, not for %s", session->host);
         break;
-    default: errmsg_set(why, "its certificate is not accepted: %s", openssl()->X509_verify_cert_error_string(verdict)); break;
+    default:
+        errmsg_set(why, "its certificate is not accepted: %s",
+                   openssl()->X509_verify_cert_error_string(verdict));
+        break;
     }
     return LOCK_REFUSED;
 }
 
-static enum lock_result refused_by_server(const struct redis_tls_session *session, struct errmsg *why)
+static enum lock_result refused_by_server(const struct redis_tls_session *session,
+                                          struct errmsg *why)
 {
     session->tls->was_refused = true;
     if (has_certificate(session))
-        errmsg_set(why, "it does not accept our certificate (--cert): %s", openssl_reason(session->fault));
+        errmsg_set(why, "it does not accept our certificate (--cert): %s",
+                   openssl_reason(session->fault));
     else
-        errmsg_set(why, "it wants a certificate of ours (--cert and --key): %s", openssl_reason(session->fault));
+        errmsg_set(why, "it wants a certificate of ours (--cert and --key): %s",
+                   openssl_reason(session->fault));
     return LOCK_REFUSED;
 }
 
@@ -443,7 +465,8 @@ static bool is_about_our_certificate(const struct redis_tls_session *session, in
     case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
     case SSL_R_TLSV1_ALERT_ACCESS_DENIED: return session->was_asked;
     /* How TLS 1.2 says that there was none; it may mean other things too. */
-    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE: return session->was_asked && !has_certificate(session);
+    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
+        return session->was_asked && !has_certificate(session);
     default: return false;
     }
 }
@@ -452,7 +475,8 @@ enum lock_result redis_tls_error(const struct redis_tls_session *session, struct
 {
     int reason = ERR_GET_LIB(session->fault) == ERR_LIB_SSL ? ERR_GET_REASON(session->fault) : 0;
     if (session->is_anonymous) {
-        errmsg_set(why, "it shows no certificate, which a cipher of this host's openssl.cnf allows");
+        errmsg_set(why,
+                   "it shows no certificate, which a cipher of this host's openssl.cnf allows");
         return LOCK_REFUSED;
     }
     if (session->vain >= VAIN_MOST_BYTES) {
@@ -488,9 +512,12 @@ void redis_tls_facts(const struct redis_tls_session *session, struct redis_tls_f
         const X509 *one = ssl->OPENSSL_sk_value(chain, i);
         int days = 0, seconds = 0;
         if (i == 0)
-            (void)ssl->X509_NAME_oneline(ssl->X509_get_subject_name(one), facts->subject, sizeof facts->subject);
-        (void)ssl->X509_NAME_oneline(ssl->X509_get_issuer_name(one), facts->issuer, sizeof facts->issuer);
-        if (ssl->ASN1_TIME_diff(&days, &seconds, NULL, ssl->X509_get0_notAfter(one)) == 1 && days < facts->days)
+            (void)ssl->X509_NAME_oneline(ssl->X509_get_subject_name(one), facts->subject,
+                                         sizeof facts->subject);
+        (void)ssl->X509_NAME_oneline(ssl->X509_get_issuer_name(one), facts->issuer,
+                                     sizeof facts->issuer);
+        if (ssl->ASN1_TIME_diff(&days, &seconds, NULL, ssl->X509_get0_notAfter(one)) == 1 &&
+            days < facts->days)
             facts->days = days;
     }
 }

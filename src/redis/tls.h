@@ -21,8 +21,8 @@ struct redis_tls_session;
 /* Opens OpenSSL and reads the files of the settings. LOCK_OK with *tls set, to be
  * closed after its sessions have ended. LOCK_INVALID: *fault says which setting
  * cannot be used. LOCK_REFUSED: a file may not be read. LOCK_SYSTEM. */
-enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_settings *settings, enum redis_fault *fault,
-                                struct errmsg *why);
+enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_settings *settings,
+                                enum redis_fault *fault, struct errmsg *why);
 void redis_tls_close(struct redis_tls *tls);
 
 /* If a certificate has been refused, the server's by us or ours by the server, and the
@@ -33,8 +33,8 @@ bool redis_tls_renew(struct redis_tls *tls);
 /* Begins a session on a connected non-blocking socket with the server that goes by
  * this name or IP address; no byte moves yet. LOCK_OK with *session set;
  * LOCK_REFUSED: no certificate could be for that name; LOCK_SYSTEM. */
-enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redis_tls *tls, int fd, const char *host,
-                                 struct errmsg *why);
+enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redis_tls *tls, int fd,
+                                 const char *host, struct errmsg *why);
 
 /* The handshake, as far as it comes without waiting. 1: it is done. Else as
  * redis_tls_receive(). */
@@ -62,10 +62,10 @@ bool redis_tls_has_unread(const struct redis_tls_session *session);
 /* What was agreed on, for people. The texts live as long as the session. */
 struct redis_tls_facts {
     const char *protocol, *cipher;
-    int certificates;          /* from the server's to that of an issuer that is trusted */
-    char subject[256];         /* of the server's, as "/CN=..." */
-    char issuer[256];          /* of the last one */
-    int days;                  /* until the first of them expires */
+    int certificates;  /* from the server's to that of an issuer that is trusted */
+    char subject[256]; /* of the server's, as "/CN=..." */
+    char issuer[256];  /* of the last one */
+    int days;          /* until the first of them expires */
 };
 
 /* After the handshake. */

@@ -12,13 +12,15 @@
 static enum lock_result unusable(const char *path, const char *what, struct errmsg *why)
 {
     unsigned long code = openssl()->ERR_peek_error();
-    errmsg_set(why, "%s: %s%s%s%s", path, what, code != 0 ? " (" : "", code != 0 ? openssl_reason(code) : "", code != 0 ? ")" : "");
+    errmsg_set(why, "%s: %s%s%s%s", path, what, code != 0 ? " (" : "",
+               code != 0 ? openssl_reason(code) : "", code != 0 ? ")" : "");
     return LOCK_INVALID;
 }
 
 /* OpenSSL's own words for what cannot be opened are of no help. LOCK_OK with the
  * file open; LOCK_REFUSED: it may not be read; LOCK_INVALID. */
-static enum lock_result open_file(const char *path, int *fd, struct stat *status, struct errmsg *why)
+static enum lock_result open_file(const char *path, int *fd, struct stat *status,
+                                  struct errmsg *why)
 {
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (*fd < 0 || fstat(*fd, status) != 0) {
@@ -30,7 +32,8 @@ static enum lock_result open_file(const char *path, int *fd, struct stat *status
     }
     if (!S_ISDIR(status->st_mode))
         return LOCK_OK;
-    errmsg_set(why, "%s: it is a directory; a file with certificates or a key in PEM is wanted", path);
+    errmsg_set(why, "%s: it is a directory; a file with certificates or a key in PEM is wanted",
+               path);
     close(*fd);
     return LOCK_INVALID;
 }
@@ -59,12 +62,14 @@ static enum lock_result load_issuers(SSL_CTX *context, const char *path, struct 
     if (openssl()->SSL_CTX_load_verify_file(context, path) != 1)
         return unusable(path, "there is no certificate in PEM in it", why);
     /* What the file has is trusted, be it no root. */
-    (void)openssl()->X509_VERIFY_PARAM_set_flags(openssl()->SSL_CTX_get0_param(context), X509_V_FLAG_PARTIAL_CHAIN);
+    (void)openssl()->X509_VERIFY_PARAM_set_flags(openssl()->SSL_CTX_get0_param(context),
+                                                 X509_V_FLAG_PARTIAL_CHAIN);
     return LOCK_OK;
 }
 
 /* Nobody is asked for a passphrase. */
-static int no_passphrase(char *bytes, int size, int writes, void *data) /* NOLINT(readability-non-const-parameter) */
+static int no_passphrase(char *bytes, int size, int writes,
+                         void *data) /* NOLINT(readability-non-const-parameter) */
 {
     (void)bytes;
     (void)size;
@@ -103,7 +108,8 @@ static enum lock_result load_key(SSL_CTX *context, const char *path, struct errm
     EVP_PKEY *key = read_key(fd);
     close(fd);
     if (key == NULL)
-        return unusable(path, "there is no private key in PEM in it, or it wants a passphrase", why);
+        return unusable(path, "there is no private key in PEM in it, or it wants a passphrase",
+                        why);
     bool fits = openssl()->SSL_CTX_use_PrivateKey(context, key) == 1 &&
                 openssl()->SSL_CTX_check_private_key(context) == 1;
     openssl()->EVP_PKEY_free(key);
@@ -131,8 +137,8 @@ static enum lock_result load_certificate(SSL_CTX *context, const struct redis_se
     return load_key(context, settings->key != NULL ? settings->key : settings->cert, why);
 }
 
-enum lock_result redis_tls_load_files(SSL_CTX *context, const struct redis_settings *settings, enum redis_fault *fault,
-                                      struct errmsg *why)
+enum lock_result redis_tls_load_files(SSL_CTX *context, const struct redis_settings *settings,
+                                      enum redis_fault *fault, struct errmsg *why)
 {
     *fault = REDIS_FAULT_CACERT;
     enum lock_result result = load_issuers(context, settings->cacert, why);

@@ -9,7 +9,7 @@
 
 /* Reads what the settings name. LOCK_OK; LOCK_INVALID: *fault says which setting cannot
  * be used; LOCK_REFUSED: a file may not be read; LOCK_SYSTEM. */
-enum lock_result redis_tls_load_files(SSL_CTX *context, const struct redis_settings *settings, enum redis_fault *fault,
-                                      struct errmsg *why);
+enum lock_result redis_tls_load_files(SSL_CTX *context, const struct redis_settings *settings,
+                                      enum redis_fault *fault, struct errmsg *why);
 
 #endif

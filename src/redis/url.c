@@ -8,9 +8,10 @@
 static bool fail(struct errmsg *why, const char *text)
 {
     errmsg_set(why,
-            "%s; redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss:// (TLS), redis+sentinel://HOST,HOST/MASTER[/DB], "
-            "redis+cluster://HOST,HOST or unix:///PATH[?db=N] is what fits",
-            text);
+               "%s; redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss:// (TLS), "
+               "redis+sentinel://HOST,HOST/MASTER[/DB], "
+               "redis+cluster://HOST,HOST or unix:///PATH[?db=N] is what fits",
+               text);
     return false;
 }
 
@@ -40,7 +41,8 @@ static bool parse_login(struct redis_url *url, const char *text, size_t length, 
 }
 
 /* "host", "host:port", "[::1]" or "[::1]:port". */
-static bool parse_host(struct redis_endpoint *at, const char *port, const char *text, size_t length, struct errmsg *why)
+static bool parse_host(struct redis_endpoint *at, const char *port, const char *text, size_t length,
+                       struct errmsg *why)
 {
     const char *end = text + length, *host = text, *host_end, *after;
     if (length > 0 && *text == '[') {
@@ -67,17 +69,20 @@ static bool parse_host(struct redis_endpoint *at, const char *port, const char *
     if (*after != ':' || port_length == 0 || port_length >= sizeof at->port)
         return fail(why, "what follows the host is not a port");
     snprintf(at->port, sizeof at->port, "%.*s", (int)port_length, after + 1);
-    return number_parse(at->port, 1, 65535, &number) || fail(why, "the port is not a number from 1 to 65535");
+    return number_parse(at->port, 1, 65535, &number) ||
+           fail(why, "the port is not a number from 1 to 65535");
 }
 
 /* "host,host:port": several only where the topology has them. */
-static bool parse_hosts(struct redis_url *url, const char *text, const char *end, struct errmsg *why)
+static bool parse_hosts(struct redis_url *url, const char *text, const char *end,
+                        struct errmsg *why)
 {
     const char *port = url->topology == REDIS_SENTINEL ? "26379" : "6379";
     if (url->topology == REDIS_ONE && memchr(text, ',', (size_t)(end - text)) != NULL)
         return fail(why, "there are several hosts");
     for (;;) {
-        const char *comma = url->topology == REDIS_ONE ? NULL : memchr(text, ',', (size_t)(end - text));
+        const char *comma =
+            url->topology == REDIS_ONE ? NULL : memchr(text, ',', (size_t)(end - text));
         const char *stop = comma != NULL ? comma : end;
         if (url->host_count == REDIS_HOSTS_MOST)
             return fail(why, "there are too many hosts");
@@ -95,8 +100,10 @@ static bool parse_master(struct redis_url *url, const char **tail, struct errmsg
 {
     if (**tail != '/')
         return fail(why, "the name of the master is missing");
-    size_t length = strcspn(*tail + 1, "/?#@"); /* '@': a login with a slash in it, which is wrong */
-    if (length == 0 || (*tail)[1 + length] == '@' || !percent_decode(url->master, sizeof url->master, *tail + 1, length))
+    size_t length =
+        strcspn(*tail + 1, "/?#@"); /* '@': a login with a slash in it, which is wrong */
+    if (length == 0 || (*tail)[1 + length] == '@' ||
+        !percent_decode(url->master, sizeof url->master, *tail + 1, length))
         return fail(why, "the name of the master is missing, too long or wrongly coded");
     *tail += 1 + length;
     return true;
@@ -105,16 +112,18 @@ static bool parse_master(struct redis_url *url, const char **tail, struct errmsg
 static void show(struct redis_url *url)
 {
     static const char *const kinds[] = {"", "+sentinel", "+cluster"};
-    int used = snprintf(url->shown, sizeof url->shown, "redis%s%s://", url->tls ? "s" : "", kinds[url->topology]);
+    int used = snprintf(url->shown, sizeof url->shown, "redis%s%s://", url->tls ? "s" : "",
+                        kinds[url->topology]);
     for (int i = 0; i < url->host_count && used < (int)sizeof url->shown; i++) {
         const struct redis_endpoint *at = &url->hosts[i];
         bool brackets = strchr(at->host, ':') != NULL;
-        used += snprintf(url->shown + used, sizeof url->shown - (size_t)used, "%s%s%s%s:%s", i > 0 ? "," : "", brackets ? "[" : "",
-                         at->host, brackets ? "]" : "", at->port);
+        used += snprintf(url->shown + used, sizeof url->shown - (size_t)used, "%s%s%s%s:%s",
+                         i > 0 ? "," : "", brackets ? "[" : "", at->host, brackets ? "]" : "",
+                         at->port);
     }
     if (url->topology != REDIS_CLUSTER && used < (int)sizeof url->shown)
-        snprintf(url->shown + used, sizeof url->shown - (size_t)used, "%s%s/%d", *url->master != '\0' ? "/" : "", url->master,
-                 url->database);
+        snprintf(url->shown + used, sizeof url->shown - (size_t)used, "%s%s/%d",
+                 *url->master != '\0' ? "/" : "", url->master, url->database);
 }
 
 static bool parse_tcp(struct redis_url *url, const char *rest, struct errmsg *why)
@@ -153,7 +162,9 @@ static bool parse_unix(struct redis_url *url, const char *rest, struct errmsg *w
     if (*rest != '/')
         return fail(why, "the path of the Unix socket must begin with a slash");
     if (strstr(rest, "://") != NULL) /* with a login, maybe, which `shown` must not have */
-        return fail(why, "another URL stands in the path of the Unix socket: several have blanks between them");
+        return fail(
+            why,
+            "another URL stands in the path of the Unix socket: several have blanks between them");
     char *path = url->hosts[0].path;
     url->host_count = 1;
     if (!percent_decode(path, sizeof url->hosts[0].path, rest, length))
@@ -176,7 +187,8 @@ static bool is_place(const char *text)
     const char *bracket = *text == '[' ? strchr(text, ']') : NULL;
     const char *end = bracket != NULL ? bracket + 1 : text + strspn(text, host);
     size_t digits = *end == ':' ? strspn(end + 1, "0123456789") : 0;
-    bool is_host = end != text && (digits > 0 || bracket != NULL || memchr(text, '.', (size_t)(end - text)) != NULL ||
+    bool is_host = end != text && (digits > 0 || bracket != NULL ||
+                                   memchr(text, '.', (size_t)(end - text)) != NULL ||
                                    strcmp(text, "localhost") == 0);
     return is_host && end[digits > 0 ? 1 + digits : 0] == '\0';
 }
@@ -185,13 +197,19 @@ static bool is_place(const char *text)
 static bool no_scheme(const char *text, struct errmsg *why)
 {
     char named[512];
-    size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
+    size_t scheme =
+        strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
     if (is_place(text))
-        snprintf(named, sizeof named, "'%.200s' begins with none of the schemes; did you mean redis://%.200s?", text, text);
+        snprintf(named, sizeof named,
+                 "'%.200s' begins with none of the schemes; did you mean redis://%.200s?", text,
+                 text);
     else if (*text == '/' && strpbrk(text, "@:") == NULL)
-        snprintf(named, sizeof named, "'%.200s' begins with none of the schemes; did you mean unix://%.200s?", text, text);
+        snprintf(named, sizeof named,
+                 "'%.200s' begins with none of the schemes; did you mean unix://%.200s?", text,
+                 text);
     else if (scheme > 0 && strncmp(text + scheme, "://", 3) == 0)
-        snprintf(named, sizeof named, "%.*s:// is none of the schemes", (int)(scheme < 100 ? scheme : 100), text);
+        snprintf(named, sizeof named, "%.*s:// is none of the schemes",
+                 (int)(scheme < 100 ? scheme : 100), text);
     else
         snprintf(named, sizeof named, "it begins with none of the schemes");
     return fail(why, named);
@@ -204,10 +222,14 @@ bool redis_url_parse(struct redis_url *url, const char *text, struct errmsg *why
         enum redis_topology topology;
         bool tls;
     } schemes[] = {
-        {"redis://", REDIS_ONE, false},           {"rediss://", REDIS_ONE, true},
-        {"valkey://", REDIS_ONE, false},          {"valkeys://", REDIS_ONE, true},
-        {"redis+sentinel://", REDIS_SENTINEL, false}, {"rediss+sentinel://", REDIS_SENTINEL, true},
-        {"redis+cluster://", REDIS_CLUSTER, false},   {"rediss+cluster://", REDIS_CLUSTER, true},
+        {"redis://", REDIS_ONE, false},
+        {"rediss://", REDIS_ONE, true},
+        {"valkey://", REDIS_ONE, false},
+        {"valkeys://", REDIS_ONE, true},
+        {"redis+sentinel://", REDIS_SENTINEL, false},
+        {"rediss+sentinel://", REDIS_SENTINEL, true},
+        {"redis+cluster://", REDIS_CLUSTER, false},
+        {"rediss+cluster://", REDIS_CLUSTER, true},
     };
     *url = (struct redis_url){0};
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {

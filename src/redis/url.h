@@ -19,15 +19,17 @@ struct redis_endpoint {
 
 enum {
     REDIS_HOSTS_MOST = 16,
-    REDIS_PASSWORD_SIZE = 4096, /* the tokens that clouds have for passwords are of some kilobytes */
+    REDIS_PASSWORD_SIZE =
+        4096, /* the tokens that clouds have for passwords are of some kilobytes */
 };
 
 struct redis_url {
     enum redis_topology topology;
     bool tls;
     int host_count;
-    struct redis_endpoint hosts[REDIS_HOSTS_MOST]; /* the server; Sentinels; nodes of the Cluster to begin with */
-    char master[256];                              /* the name that Sentinels know */
+    struct redis_endpoint
+        hosts[REDIS_HOSTS_MOST]; /* the server; Sentinels; nodes of the Cluster to begin with */
+    char master[256];            /* the name that Sentinels know */
     char user[256];
     char password[REDIS_PASSWORD_SIZE];
     bool has_password;

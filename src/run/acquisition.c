@@ -23,8 +23,9 @@ static const struct duration nesting_limit = {3 * NS_PER_S};
 /* How long a release is tried; after that the lease clears by itself. */
 static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
 
-bool acquisition_open(struct acquisition *acquisition, const struct options *options, struct messages *out,
-                      const char *undone, const char *command, pid_t pid, int *status)
+bool acquisition_open(struct acquisition *acquisition, const struct options *options,
+                      struct messages *out, const char *undone, const char *command, pid_t pid,
+                      int *status)
 {
     struct errmsg why = {""};
     *acquisition = (struct acquisition){.options = options, .out = out, .undone = undone};
@@ -37,7 +38,8 @@ bool acquisition_open(struct acquisition *acquisition, const struct options *opt
     acquisition->cancel_fd = acquisition->signals.fd;
     out->key = acquisition->key;
     token_make(acquisition->take_id);
-    snprintf(acquisition->token, sizeof acquisition->token, "%s", options->owner != NULL ? options->owner : acquisition->take_id);
+    snprintf(acquisition->token, sizeof acquisition->token, "%s",
+             options->owner != NULL ? options->owner : acquisition->take_id);
     acquisition->request = (struct lock_request){
         .name = options->name,
         .key = acquisition->key,
@@ -67,27 +69,36 @@ int acquisition_close(struct acquisition *acquisition, int status)
 enum { HOLDER_TEXT_SIZE = 640 };
 
 /* Why the lock was not to be had. Returns text. */
-static const char *holder_format(const struct holder *holder, int slots, char text[HOLDER_TEXT_SIZE])
+static const char *holder_format(const struct holder *holder, int slots,
+                                 char text[HOLDER_TEXT_SIZE])
 {
-    char asked[HOLDER_SLOTS_SIZE], since[HOLDER_SINCE_SIZE], left[DURATION_TEXT_SIZE], lease[DURATION_TEXT_SIZE + 32] = "";
-    const char *how = holder->kept ? "released, and kept by --hold-at-least of" : holder->detached ? "acquired by" : "held by";
+    char asked[HOLDER_SLOTS_SIZE], since[HOLDER_SINCE_SIZE], left[DURATION_TEXT_SIZE],
+        lease[DURATION_TEXT_SIZE + 32] = "";
+    const char *how = holder->kept       ? "released, and kept by --hold-at-least of"
+                      : holder->detached ? "acquired by"
+                                         : "held by";
     if (holder->reserved) {
         snprintf(text, HOLDER_TEXT_SIZE, "free, but others have waited longer");
         return text;
     }
     if (holder->expires)
-        snprintf(lease, sizeof lease, holder->kept ? ", for another %s" : ", whose lease ends in %s",
+        snprintf(lease, sizeof lease,
+                 holder->kept ? ", for another %s" : ", whose lease ends in %s",
                  duration_rounded(holder->left, left, sizeof left));
     if (holder->known)
-        snprintf(text, HOLDER_TEXT_SIZE, "%s%s %s@%s, pid %ld%s, %s%s%s%s", holder_slots_format(holder, slots, asked), how, holder->user, holder->host, (long)holder->pid,
-                 holder_has_died(holder) ? " (has ended)" : "", holder->command,
-                 holder->shares ? ", one of those who share it" : "", holder_since_format(holder, since), lease);
+        snprintf(text, HOLDER_TEXT_SIZE, "%s%s %s@%s, pid %ld%s, %s%s%s%s",
+                 holder_slots_format(holder, slots, asked), how, holder->user, holder->host,
+                 (long)holder->pid, holder_has_died(holder) ? " (has ended)" : "", holder->command,
+                 holder->shares ? ", one of those who share it" : "",
+                 holder_since_format(holder, since), lease);
     else
-        snprintf(text, HOLDER_TEXT_SIZE, "held by %s%s", holder->shares ? "others who share it" : "another client", lease);
+        snprintf(text, HOLDER_TEXT_SIZE, "held by %s%s",
+                 holder->shares ? "others who share it" : "another client", lease);
     return text;
 }
 
-static struct deadline show_wait(void *data, const struct holder *holder, const struct errmsg *why, struct deadline down_until)
+static struct deadline show_wait(void *data, const struct holder *holder, const struct errmsg *why,
+                                 struct deadline down_until)
 {
     struct acquisition *acquisition = data;
     return progress_show(&acquisition->view, holder, why, down_until);
@@ -107,32 +118,38 @@ static void take_anew(void *data)
     token_make(acquisition->take_id);
 }
 
-static int not_taken(struct acquisition *acquisition, enum lock_result result, const struct holder *holder,
-                     const struct waited *waited, const struct errmsg *why)
+static int not_taken(struct acquisition *acquisition, enum lock_result result,
+                     const struct holder *holder, const struct waited *waited,
+                     const struct errmsg *why)
 {
     const struct options *options = acquisition->options;
     const struct messages *out = acquisition->out;
     char time[DURATION_TEXT_SIZE], who[HOLDER_TEXT_SIZE], tried[TRIED_TEXT_SIZE];
     if (acquisition->upgrade)
         return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
-                    "the command that this runs in holds the lock in another mode, and would be waited for without end; %s",
+                    "the command that this runs in holds the lock in another mode, and would be "
+                    "waited for without end; %s",
                     acquisition->undone);
     if (result == LOCK_HELD) {
         bool waits = options->waits_forever || options->wait.ns > 0;
-        return fail(out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status, "%s%s%s", holder_format(holder, acquisition->request.slots, who),
-                    waits ? "; not taken after " : "", waits ? duration_rounded(waited->time, time, sizeof time) : "");
+        return fail(out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status, "%s%s%s",
+                    holder_format(holder, acquisition->request.slots, who),
+                    waits ? "; not taken after " : "",
+                    waits ? duration_rounded(waited->time, time, sizeof time) : "");
     }
     if (result == LOCK_CANCELLED) {
         acquisition->ended_by = signals_ended_by(&acquisition->signals);
         if (acquisition->ended_by != 0)
             return STATUS_SIGNAL_BASE + acquisition->ended_by;
-        return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "process %ld, which the lock was for, has ended; %s",
+        return fail(out, FAIL_SYSTEM, STATUS_SYSTEM,
+                    "process %ld, which the lock was for, has ended; %s",
                     (long)acquisition->request.self.pid, acquisition->undone);
     }
     if (result == LOCK_UNAVAILABLE)
         return fail(out, FAIL_UNAVAILABLE, STATUS_UNAVAILABLE, "%s; %s; %s", why->text,
                     tried_format(waited->takes, waited->time, tried), acquisition->undone);
-    return fail(out, failure_of(result), (int)status_of(result), "%s; %s", why->text, acquisition->undone);
+    return fail(out, failure_of(result), (int)status_of(result), "%s; %s", why->text,
+                acquisition->undone);
 }
 
 /* Whether what an ancestor holds is what is asked for; an exclusive lock serves
@@ -152,7 +169,8 @@ static void found_ancestor(struct acquisition *acquisition, enum lock_mode mode,
 static bool is_ancestor(const struct acquisition *acquisition, const struct holder *holder)
 {
     const struct holder *self = &acquisition->request.self;
-    return nested_by_ancestry(holder, self) && !(acquisition->gave_back && holder_is_process(holder, self));
+    return nested_by_ancestry(holder, self) &&
+           !(acquisition->gave_back && holder_is_process(holder, self));
 }
 
 /* What an outer dlock has told through the environment, or the lock directory, is our
@@ -167,7 +185,8 @@ static bool inside_by_environment(struct acquisition *acquisition)
 {
     struct lease outer = {0};
     struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
-    bool inside = is_for_us(acquisition) && nested_by_environment(acquisition->backend, acquisition->key, &outer, bound);
+    bool inside = is_for_us(acquisition) &&
+                  nested_by_environment(acquisition->backend, acquisition->key, &outer, bound);
     if (inside)
         found_ancestor(acquisition, outer.mode, outer.slots);
     return inside;
@@ -179,7 +198,8 @@ static bool inside_by_attachment(struct acquisition *acquisition)
     struct lease outer = {0};
     struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
     bool inside = is_for_us(acquisition) && !acquisition->searched &&
-                  nested_by_attachment(acquisition->backend, acquisition->options->lock_dir, acquisition->key, &outer, bound);
+                  nested_by_attachment(acquisition->backend, acquisition->options->lock_dir,
+                                       acquisition->key, &outer, bound);
     acquisition->searched = true;
     if (inside)
         found_ancestor(acquisition, outer.mode, outer.slots);
@@ -195,7 +215,8 @@ static void look_for_ancestor(struct acquisition *acquisition)
     if (acquisition->looked)
         return;
     acquisition->looked = true;
-    if (acquisition->backend->look(acquisition->backend, acquisition->key, &state, bound, &ignored) != LOCK_OK)
+    if (acquisition->backend->look(acquisition->backend, acquisition->key, &state, bound,
+                                   &ignored) != LOCK_OK)
         return;
     for (size_t i = 0; i < state.owner_count; i++) {
         if (is_ancestor(acquisition, &state.owners[i].holder)) {
@@ -213,14 +234,15 @@ static bool held_by_ancestor(void *data, const struct holder *holder)
         look_for_ancestor(acquisition);
     else if (!acquisition->nested && is_ancestor(acquisition, holder))
         found_ancestor(acquisition, MODE_EXCLUSIVE, 0);
-    if ((!holder->known || holder->shares) && !holder->reserved && !acquisition->nested && !acquisition->upgrade)
+    if ((!holder->known || holder->shares) && !holder->reserved && !acquisition->nested &&
+        !acquisition->upgrade)
         (void)inside_by_attachment(acquisition);
     return acquisition->nested || acquisition->upgrade;
 }
 
 /* Waits for what is left of --wait after `already`. */
-static enum lock_result wait_on(struct acquisition *acquisition, struct duration already, struct holder *holder,
-                                struct waited *waited, struct errmsg *why)
+static enum lock_result wait_on(struct acquisition *acquisition, struct duration already,
+                                struct holder *holder, struct waited *waited, struct errmsg *why)
 {
     const struct options *options = acquisition->options;
     struct patience patience = {
@@ -234,8 +256,9 @@ static enum lock_result wait_on(struct acquisition *acquisition, struct duration
         .take_anew = take_anew,
         .data = acquisition,
     };
-    enum lock_result result = wait_for_lock(acquisition->backend, &acquisition->request, &patience, acquisition->cancel_fd,
-                                            &acquisition->lease, holder, waited, why);
+    enum lock_result result =
+        wait_for_lock(acquisition->backend, &acquisition->request, &patience,
+                      acquisition->cancel_fd, &acquisition->lease, holder, waited, why);
     progress_hide(&acquisition->view);
     return result;
 }
@@ -247,12 +270,15 @@ static void say_asked(const struct acquisition *acquisition)
     const char *kind = acquisition->backend->kind;
     if (acquisition->out->verbosity < 1) /* making the text costs as well */
         return;
-    enum option_id chosen_by = strcmp(kind, "redis") == 0 ? OPT_REDIS : options->lock_file != NULL ? OPT_LOCK_FILE : OPT_BACKEND;
+    enum option_id chosen_by = strcmp(kind, "redis") == 0   ? OPT_REDIS
+                               : options->lock_file != NULL ? OPT_LOCK_FILE
+                                                            : OPT_BACKEND;
     char ttl[DURATION_TEXT_SIZE], backend_from[ORIGIN_TEXT_SIZE], ttl_from[ORIGIN_TEXT_SIZE];
-    say_verbose(acquisition->out, "asking for %s: %s (%s), ttl %s (%s)", acquisition->key, kind,
-                origin_place(chosen_by, options->origins[chosen_by], backend_from, sizeof backend_from),
-                duration_format(options->ttl, ttl, sizeof ttl),
-                origin_place(OPT_TTL, options->origins[OPT_TTL], ttl_from, sizeof ttl_from));
+    say_verbose(
+        acquisition->out, "asking for %s: %s (%s), ttl %s (%s)", acquisition->key, kind,
+        origin_place(chosen_by, options->origins[chosen_by], backend_from, sizeof backend_from),
+        duration_format(options->ttl, ttl, sizeof ttl),
+        origin_place(OPT_TTL, options->origins[OPT_TTL], ttl_from, sizeof ttl_from));
 }
 
 static void say_taken(const struct acquisition *acquisition, const char *time)
@@ -263,9 +289,11 @@ static void say_taken(const struct acquisition *acquisition, const char *time)
         say_warning(acquisition->out, "%s", backend->warning);
     if (acquisition->out->verbosity < 1)
         return;
-    wall_format_local(wall_now_ms() + deadline_left(acquisition->lease.deadline).ns / NS_PER_MS, until, sizeof until);
-    say_verbose(acquisition->out, "taken (%s, fence %" PRId64 "%s%s) after %s, until %s", backend->kind, acquisition->lease.fence,
-                backend->note != NULL ? ", " : "", backend->note != NULL ? backend->note : "", time, until);
+    wall_format_local(wall_now_ms() + deadline_left(acquisition->lease.deadline).ns / NS_PER_MS,
+                      until, sizeof until);
+    say_verbose(acquisition->out, "taken (%s, fence %" PRId64 "%s%s) after %s, until %s",
+                backend->kind, acquisition->lease.fence, backend->note != NULL ? ", " : "",
+                backend->note != NULL ? backend->note : "", time, until);
 }
 
 bool acquisition_take(struct acquisition *acquisition, int *status)
@@ -317,7 +345,8 @@ static bool pause_release(const struct acquisition *acquisition, struct deadline
 {
     struct pollfd fd = {.fd = acquisition->signals.fd, .events = POLLIN};
     while (!deadline_passed(until))
-        if (poll(&fd, 1, deadline_poll_ms(until)) > 0 && signals_ended_by(&acquisition->signals) != 0)
+        if (poll(&fd, 1, deadline_poll_ms(until)) > 0 &&
+            signals_ended_by(&acquisition->signals) != 0)
             return false;
     return true;
 }
@@ -333,34 +362,39 @@ enum lock_result acquisition_release(struct acquisition *acquisition, struct err
     struct errmsg failure = {""}; /* of the last try that got nowhere */
     (void)signals_ended_by(&acquisition->signals);
     for (;;) {
-        enum lock_result result = backend->release(backend, &acquisition->lease, (struct bound){limit, -1}, why);
-        if (lock_is_lost(result) && failure.text[0] != '\0' && deadline_passed(acquisition->lease.deadline)) {
+        enum lock_result result =
+            backend->release(backend, &acquisition->lease, (struct bound){limit, -1}, why);
+        if (lock_is_lost(result) && failure.text[0] != '\0' &&
+            deadline_passed(acquisition->lease.deadline)) {
             *why = failure;
             return LOCK_UNAVAILABLE;
         }
         if (result != LOCK_UNAVAILABLE && result != LOCK_SYSTEM)
             return result;
         failure = *why;
-        if (!pause_release(acquisition, deadline_after(duration_jittered(release_interval))) || deadline_passed(limit))
+        if (!pause_release(acquisition, deadline_after(duration_jittered(release_interval))) ||
+            deadline_passed(limit))
             return result;
     }
 }
 
-void acquisition_say_released(const struct acquisition *acquisition, enum lock_result result, const struct errmsg *why)
+void acquisition_say_released(const struct acquisition *acquisition, enum lock_result result,
+                              const struct errmsg *why)
 {
     const struct messages *out = acquisition->out;
     char rest[DURATION_TEXT_SIZE], held[DURATION_TEXT_SIZE];
     struct deadline now = deadline_now(), hold = acquisition->lease.hold;
     duration_rounded(deadline_gap(acquisition->lease.taken, now), held, sizeof held);
     if (result == LOCK_OK && deadline_before(now, hold))
-        say_verbose(out, "released after %s; others are kept out for another %s (--hold-at-least)", held,
-                    duration_rounded(deadline_gap(now, hold), rest, sizeof rest));
+        say_verbose(out, "released after %s; others are kept out for another %s (--hold-at-least)",
+                    held, duration_rounded(deadline_gap(now, hold), rest, sizeof rest));
     else if (result == LOCK_OK)
         say_verbose(out, "released after %s", held);
     else if (lock_is_lost(result) || result == LOCK_RELEASED)
         say_verbose(out, "nothing to release: %s", why->text);
     else
-        say_warning(out, "the lock could not be released: %s; it clears when its lease ends", why->text);
+        say_warning(out, "the lock could not be released: %s; it clears when its lease ends",
+                    why->text);
     if (result == LOCK_OK && acquisition->backend->note != NULL)
         say_verbose(out, "%s", acquisition->backend->note);
 }

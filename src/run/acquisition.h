@@ -24,12 +24,12 @@ struct acquisition {
     struct backend *backend; /* NULL: not open */
     struct lease lease;
     struct duration waited;
-    bool nested;  /* an ancestor holds the lock: nothing to take, nothing to release */
-    bool upgrade; /* it does, in another mode: waiting for it would never end */
-    bool looked;  /* whether one of several who share it is an ancestor */
-    bool searched; /* the lock directory, for a lock that is attached to one */
+    bool nested;    /* an ancestor holds the lock: nothing to take, nothing to release */
+    bool upgrade;   /* it does, in another mode: waiting for it would never end */
+    bool looked;    /* whether one of several who share it is an ancestor */
+    bool searched;  /* the lock directory, for a lock that is attached to one */
     bool gave_back; /* a take of ours that came too late, and may still stand */
-    int ended_by; /* the signal; 0: none */
+    int ended_by;   /* the signal; 0: none */
     struct progress view;
 };
 
@@ -37,8 +37,9 @@ struct acquisition {
  * holder is `pid` (0: this process), its command `command` (NULL: its own
  * name). False: told, and *status is the exit status.
  * acquisition_close() if it was true. */
-bool acquisition_open(struct acquisition *acquisition, const struct options *options, struct messages *out,
-                      const char *undone, const char *command, pid_t pid, int *status);
+bool acquisition_open(struct acquisition *acquisition, const struct options *options,
+                      struct messages *out, const char *undone, const char *command, pid_t pid,
+                      int *status);
 
 /* Takes the lock, waiting as the options say, or finds that it is held by an
  * ancestor (`nested`). False: told, and *status is the exit status; or
@@ -51,7 +52,8 @@ bool acquisition_take(struct acquisition *acquisition, int *status);
 enum lock_result acquisition_release(struct acquisition *acquisition, struct errmsg *why);
 
 /* Says what came of it: with -v, or as a warning where the lock stays. */
-void acquisition_say_released(const struct acquisition *acquisition, enum lock_result result, const struct errmsg *why);
+void acquisition_say_released(const struct acquisition *acquisition, enum lock_result result,
+                              const struct errmsg *why);
 
 /* Releases without having done anything, and says why. Returns the exit status. */
 int acquisition_give_back(struct acquisition *acquisition, const char *text);

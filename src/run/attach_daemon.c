@@ -137,7 +137,8 @@ static void release(struct guard *guard)
     guard->lock->lease.lost = guard->end.over;
     enum lock_result result = acquisition_release(guard->lock, &why);
     if (lock_is_lost(result) && !guard->end.over)
-        say_error(guard->lock->out, "the lock was lost before %s ended: %s", guard->target->name, why.text);
+        say_error(guard->lock->out, "the lock was lost before %s ended: %s", guard->target->name,
+                  why.text);
     else
         acquisition_say_released(guard->lock, result, &why);
 }
@@ -205,13 +206,16 @@ static void note_attachment(struct guard *guard)
     snprintf(held.token, sizeof held.token, "%s", lock->lease.token);
     snprintf(held.take_id, sizeof held.take_id, "%s", lock->lease.take_id);
     snprintf(held.key, sizeof held.key, "%s", lock->lease.key);
-    if (!attach_record_add(&guard->attached, lock->options->lock_dir, guard->target->id, id, &held, &why))
-        say_verbose(lock->out, "%s; --extend and --release need the lock's name and --owner", why.text);
+    if (!attach_record_add(&guard->attached, lock->options->lock_dir, guard->target->id, id, &held,
+                           &why))
+        say_verbose(lock->out, "%s; --extend and --release need the lock's name and --owner",
+                    why.text);
 }
 
 static bool paths_are_relative(const struct options *options)
 {
-    const char *const paths[] = {options->lock_dir, options->lock_file, options->cacert, options->cert, options->key};
+    const char *const paths[] = {options->lock_dir, options->lock_file, options->cacert,
+                                 options->cert, options->key};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (paths[i] != NULL && paths[i][0] != '/')
             return true;
@@ -256,11 +260,13 @@ static void start_watch(struct guard *guard)
         .heartbeat = &guard->no_heartbeat,
         .notify = &guard->lock->out->notify,
     };
-    if (watch_open(&guard->watch, &plan, &why) != LOCK_OK || watch_start(&guard->watch, &why) != LOCK_OK)
+    if (watch_open(&guard->watch, &plan, &why) != LOCK_OK ||
+        watch_start(&guard->watch, &why) != LOCK_OK)
         refuse(guard, why.text, 0);
 }
 
-__attribute__((noreturn)) static void tree_guard_run(struct acquisition *lock, const struct target_process *target, int ready_fd)
+__attribute__((noreturn)) static void
+tree_guard_run(struct acquisition *lock, const struct target_process *target, int ready_fd)
 {
     struct guard guard = {
         .lock = lock,
@@ -294,7 +300,8 @@ __attribute__((noreturn)) static void tree_guard_run(struct acquisition *lock, c
 /* What the guard has to say, until the lease or a signal ends the wait. */
 static bool hear(const struct acquisition *lock, int fd, struct errmsg *why)
 {
-    struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = lock->signals.fd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = fd, .events = POLLIN},
+                            {.fd = lock->signals.fd, .events = POLLIN}};
     int ready;
     do
         ready = poll(fds, 2, deadline_poll_ms(lock->lease.deadline));

@@ -11,6 +11,7 @@
  * is its own, and this process may not touch the backend any more, closing it
  * included. False: told, the lock is given back, and *status is the exit
  * status; or lock->ended_by is the signal that came meanwhile. */
-bool attach_daemon_start(struct acquisition *lock, const struct target_process *target, int *status);
+bool attach_daemon_start(struct acquisition *lock, const struct target_process *target,
+                         int *status);
 
 #endif

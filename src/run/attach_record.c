@@ -31,7 +31,12 @@
 
 #define PREFIX ".attached-"
 
-enum { ANCESTORS_MOST = 1024, FOUND_MOST = 1024, TRIES_MOST = 20, LINE_SIZE = 96 + sizeof(struct held) };
+enum {
+    ANCESTORS_MOST = 1024,
+    FOUND_MOST = 1024,
+    TRIES_MOST = 20,
+    LINE_SIZE = 96 + sizeof(struct held)
+};
 
 /* --- the guard's own ----------------------------------------------------- */
 
@@ -40,11 +45,14 @@ static bool make_file(struct attach_record *attached, pid_t pid, const char *id)
 {
     struct stat status;
     for (int tries = 0; tries < TRIES_MOST; tries++) {
-        snprintf(attached->name, sizeof attached->name, PREFIX "%ld-%.40s-%d", (long)pid, id, tries);
-        attached->fd = openat(attached->dir_fd, attached->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        snprintf(attached->name, sizeof attached->name, PREFIX "%ld-%.40s-%d", (long)pid, id,
+                 tries);
+        attached->fd = openat(attached->dir_fd, attached->name,
+                              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (attached->fd < 0)
             return false;
-        if (flock(attached->fd, LOCK_EX | LOCK_NB) == 0 && fstat(attached->fd, &status) == 0 && status.st_nlink > 0)
+        if (flock(attached->fd, LOCK_EX | LOCK_NB) == 0 && fstat(attached->fd, &status) == 0 &&
+            status.st_nlink > 0)
             return true;
         (void)!unlinkat(attached->dir_fd, attached->name, 0);
         close(attached->fd);
@@ -54,19 +62,22 @@ static bool make_file(struct attach_record *attached, pid_t pid, const char *id)
     return false;
 }
 
-static bool write_line(const struct attach_record *attached, struct process_id target, const struct held *held)
+static bool write_line(const struct attach_record *attached, struct process_id target,
+                       const struct held *held)
 {
     char line[LINE_SIZE];
-    int length = snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %" PRId64 " %s %s %s %s\n", target.start, proc_pid_space(),
-                          deadline_now().boot_ns, held->backend, held->token, held->take_id, held->key);
+    int length = snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %" PRId64 " %s %s %s %s\n",
+                          target.start, proc_pid_space(), deadline_now().boot_ns, held->backend,
+                          held->token, held->take_id, held->key);
     ssize_t written = write(attached->fd, line, (size_t)length);
     if (written >= 0 && written < length)
         errno = ENOSPC;
     return written == length;
 }
 
-bool attach_record_add(struct attach_record *attached, const char *lock_dir, struct process_id target, const char *id,
-                  const struct held *held, struct errmsg *why)
+bool attach_record_add(struct attach_record *attached, const char *lock_dir,
+                       struct process_id target, const char *id, const struct held *held,
+                       struct errmsg *why)
 {
     struct lock_dir dir;
     *attached = (struct attach_record){.dir_fd = -1, .fd = -1};
@@ -83,7 +94,8 @@ bool attach_record_add(struct attach_record *attached, const char *lock_dir, str
 void attach_record_remove(struct attach_record *attached)
 {
     if (attached->fd >= 0) {
-        (void)!unlinkat(attached->dir_fd, attached->name, 0); /* it may have been removed with its directory */
+        (void)!unlinkat(attached->dir_fd, attached->name,
+                        0); /* it may have been removed with its directory */
         close(attached->fd);
     }
     if (attached->dir_fd >= 0)
@@ -158,7 +170,8 @@ static bool read_line(int fd, char line[LINE_SIZE])
 
 static void add_found(struct search *search, const struct found *found)
 {
-    struct found *all = list_with_room(search->found, search->found_count, &search->found_room, sizeof *all);
+    struct found *all =
+        list_with_room(search->found, search->found_count, &search->found_room, sizeof *all);
     if (all == NULL)
         return;
     search->found = all;
@@ -168,8 +181,8 @@ static void add_found(struct search *search, const struct found *found)
 /* As holder_is_process(). */
 static bool is_of(const struct found *found, const struct search *search)
 {
-    return found->start == search->ancestors[found->depth].id.start && found->pid_space == search->pid_space &&
-           search->pid_space != 0;
+    return found->start == search->ancestors[found->depth].id.start &&
+           found->pid_space == search->pid_space && search->pid_space != 0;
 }
 
 /* Ours or the ancestor's own, and a guard has it. */
@@ -183,12 +196,13 @@ static void look_at(struct search *search, int dir_fd, const char *name)
         return;
     const struct ancestor *ancestor = found.depth >= 0 ? &search->ancestors[found.depth] : NULL;
     bool ours = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid();
-    bool trusted = ours || (ancestor != NULL && S_ISREG(status.st_mode) && status.st_uid == ancestor->uid);
+    bool trusted =
+        ours || (ancestor != NULL && S_ISREG(status.st_mode) && status.st_uid == ancestor->uid);
     bool stale = trusted && flock(fd, LOCK_SH | LOCK_NB) == 0;
     if (stale && ours)
         (void)!unlinkat(dir_fd, name, 0);
-    if (trusted && !stale && ancestor != NULL && search->found_count < FOUND_MOST && read_line(fd, line) &&
-        parse(line, &found) && is_of(&found, search))
+    if (trusted && !stale && ancestor != NULL && search->found_count < FOUND_MOST &&
+        read_line(fd, line) && parse(line, &found) && is_of(&found, search))
         add_found(search, &found);
     close(fd);
 }
@@ -250,8 +264,9 @@ static void find_all(struct search *search, const char *lock_dir)
         qsort(search->found, search->found_count, sizeof *search->found, innermost_first);
 }
 
-bool attach_record_visit_ancestors(const char *lock_dir, bool (*visit)(void *data, pid_t pid, const struct held *held),
-                             void *data)
+bool attach_record_visit_ancestors(const char *lock_dir,
+                                   bool (*visit)(void *data, pid_t pid, const struct held *held),
+                                   void *data)
 {
     bool done = false;
     struct search *search = calloc(1, sizeof *search);
@@ -259,7 +274,8 @@ bool attach_record_visit_ancestors(const char *lock_dir, bool (*visit)(void *dat
         return false;
     find_all(search, lock_dir);
     for (size_t i = 0; i < search->found_count && !done; i++)
-        done = visit(data, search->ancestors[search->found[i].depth].id.pid, &search->found[i].held);
+        done =
+            visit(data, search->ancestors[search->found[i].depth].id.pid, &search->found[i].held);
     free(search->found);
     free(search);
     return done;

@@ -20,8 +20,9 @@ struct attach_record {
 /* Writes that the lock is attached to the process. `id` is a UUID of this
  * attachment's own; lock_dir as lock_dir_open() takes it. False with *why set:
  * then the lock can still be named by those who look for it. */
-bool attach_record_add(struct attach_record *attached, const char *lock_dir, struct process_id target, const char *id,
-                  const struct held *held, struct errmsg *why);
+bool attach_record_add(struct attach_record *attached, const char *lock_dir,
+                       struct process_id target, const char *id, const struct held *held,
+                       struct errmsg *why);
 void attach_record_remove(struct attach_record *attached);
 
 /* Calls visit() for each lock that is attached to this process or an ancestor,
@@ -30,7 +31,8 @@ void attach_record_remove(struct attach_record *attached);
  * the store alone knows whether the lock still holds. Looks into lock_dir, where
  * that is NULL into the default directories of our user and of the ancestors'
  * users (sudo). */
-bool attach_record_visit_ancestors(const char *lock_dir, bool (*visit)(void *data, pid_t pid, const struct held *held),
-                             void *data);
+bool attach_record_visit_ancestors(const char *lock_dir,
+                                   bool (*visit)(void *data, pid_t pid, const struct held *held),
+                                   void *data);
 
 #endif

@@ -23,12 +23,13 @@ static bool add_held(const struct lease *lease, const char *backend)
     const char *outer = getenv("DLOCK_HELD");
     if (outer == NULL)
         outer = "";
-    size_t size = strlen(outer) + strlen(backend) + strlen(lease->token) + strlen(lease->take_id) + strlen(lease->key) + 5;
+    size_t size = strlen(outer) + strlen(backend) + strlen(lease->token) + strlen(lease->take_id) +
+                  strlen(lease->key) + 5;
     char *held = malloc(size);
     if (held == NULL)
         return false;
-    snprintf(held, size, "%s%s%s %s %s %s", outer, *outer != '\0' ? "\n" : "", backend, lease->token, lease->take_id,
-             lease->key);
+    snprintf(held, size, "%s%s%s %s %s %s", outer, *outer != '\0' ? "\n" : "", backend,
+             lease->token, lease->take_id, lease->key);
     bool set = setenv("DLOCK_HELD", held, 1) == 0;
     free(held);
     return set;
@@ -47,9 +48,12 @@ bool command_env_set(const struct lease *lease, const char *backend)
     char fence[24], ttl[32], expires[32];
     snprintf(fence, sizeof fence, "%" PRId64, lease->fence);
     format_seconds(lease->ttl, ttl, sizeof ttl);
-    wall_format(wall_now_ms() + deadline_left(lease->deadline).ns / NS_PER_MS, expires, sizeof expires);
-    return setenv("DLOCK_NAME", lease->name, 1) == 0 && setenv("DLOCK_LOCK_KEY", lease->key, 1) == 0 &&
-           setenv("DLOCK_LOCK_OWNER", lease->token, 1) == 0 && setenv("DLOCK_LOCK_TTL", ttl, 1) == 0 &&
-           setenv("DLOCK_LOCK_BACKEND", backend, 1) == 0 && setenv("DLOCK_FENCE", fence, 1) == 0 &&
-           setenv("DLOCK_EXPIRES_AT", expires, 1) == 0 && set_slot(lease->slot) && add_held(lease, backend);
+    wall_format(wall_now_ms() + deadline_left(lease->deadline).ns / NS_PER_MS, expires,
+                sizeof expires);
+    return setenv("DLOCK_NAME", lease->name, 1) == 0 &&
+           setenv("DLOCK_LOCK_KEY", lease->key, 1) == 0 &&
+           setenv("DLOCK_LOCK_OWNER", lease->token, 1) == 0 &&
+           setenv("DLOCK_LOCK_TTL", ttl, 1) == 0 && setenv("DLOCK_LOCK_BACKEND", backend, 1) == 0 &&
+           setenv("DLOCK_FENCE", fence, 1) == 0 && setenv("DLOCK_EXPIRES_AT", expires, 1) == 0 &&
+           set_slot(lease->slot) && add_held(lease, backend);
 }

@@ -10,7 +10,8 @@ static const struct duration kill_limit = {10 * NS_PER_S}, kill_interval = {5 * 
 
 void expiry_init(struct expiry *end)
 {
-    end->state = (struct watch_state){.verdict = WATCH_HELD, .deadline = end->lease->deadline, .set = end->lease->set};
+    end->state = (struct watch_state){
+        .verdict = WATCH_HELD, .deadline = end->lease->deadline, .set = end->lease->set};
     end->warn_at = lease_warning_time(end->lease, end->lease->deadline);
 }
 
@@ -27,13 +28,17 @@ static const char *lease_format(const struct expiry *end, char text[LEASE_TEXT_S
 {
     char time[DURATION_TEXT_SIZE];
     struct duration set = end->state.set;
-    int64_t step = set.ns < NS_PER_S / 2 ? 10 * NS_PER_MS : set.ns < 10 * NS_PER_S ? 100 * NS_PER_MS : NS_PER_S;
+    int64_t step = set.ns < NS_PER_S / 2    ? 10 * NS_PER_MS
+                   : set.ns < 10 * NS_PER_S ? 100 * NS_PER_MS
+                                            : NS_PER_S;
     if (lease_is_as_taken(end->lease, set)) {
-        snprintf(text, LEASE_TEXT_SIZE, "the lease of %s", duration_format(end->lease->ttl, time, sizeof time));
+        snprintf(text, LEASE_TEXT_SIZE, "the lease of %s",
+                 duration_format(end->lease->ttl, time, sizeof time));
         return text;
     }
     set.ns = (set.ns + step / 2) / step * step;
-    snprintf(text, LEASE_TEXT_SIZE, "the lease, last set to %s,", duration_format(set, time, sizeof time));
+    snprintf(text, LEASE_TEXT_SIZE, "the lease, last set to %s,",
+             duration_format(set, time, sizeof time));
     return text;
 }
 
@@ -45,7 +50,8 @@ static const char *advice_format(const struct expiry *end, char text[LEASE_TEXT_
     if (lease_is_as_taken(end->lease, end->state.set))
         snprintf(text, LEASE_TEXT_SIZE, " (--ttl sets a longer one)");
     else if (end->state.set.ns <= end->grace.ns)
-        snprintf(text, LEASE_TEXT_SIZE, " (--grace=%s is no shorter)", duration_format(end->grace, grace, sizeof grace));
+        snprintf(text, LEASE_TEXT_SIZE, " (--grace=%s is no shorter)",
+                 duration_format(end->grace, grace, sizeof grace));
     return text;
 }
 
@@ -53,7 +59,9 @@ static void is_over(struct expiry *end)
 {
     if (!end->over) {
         end->over_since = deadline_earlier(deadline_now(), end->state.deadline);
-        say_status(end->out, end->warn_only ? "the lock %s is over, %s runs on" : "the lock %s is over, stopping %s",
+        say_status(end->out,
+                   end->warn_only ? "the lock %s is over, %s runs on"
+                                  : "the lock %s is over, stopping %s",
                    end->lease->name, end->worker.name);
     }
     end->over = true;
@@ -86,10 +94,13 @@ void expiry_say_left(const struct expiry *end, struct process_count left)
 {
     const char *name = end->worker.name;
     if (left.known)
-        say_error(end->out, "%d process%s of %s cannot be killed, one of them is pid %ld", left.found,
-                  left.found == 1 ? "" : "es", name, (long)left.first);
+        say_error(end->out, "%d process%s of %s cannot be killed, one of them is pid %ld",
+                  left.found, left.found == 1 ? "" : "es", name, (long)left.first);
     else
-        say_error(end->out, "processes of %s are left, and /proc, which is not of this pid namespace, does not show them", name);
+        say_error(end->out,
+                  "processes of %s are left, and /proc, which is not of this pid namespace, does "
+                  "not show them",
+                  name);
 }
 
 static void stop(struct expiry *end, struct deadline kill_at)
@@ -108,12 +119,13 @@ static void lost(struct expiry *end)
         return;
     is_over(end);
     if (end->warn_only) {
-        say_error(end->out, "the lock is lost: %s; %s runs on (--on-expire=warn)", end->state.why.text, end->worker.name);
+        say_error(end->out, "the lock is lost: %s; %s runs on (--on-expire=warn)",
+                  end->state.why.text, end->worker.name);
         return;
     }
     stop(end, deadline_earlier(end->state.deadline, deadline_after(grace_of(end))));
-    say_error(end->out, "the lock is lost: %s; stopping %s with %s", end->state.why.text, end->worker.name,
-              signame_format(end->stop_signal, name, sizeof name));
+    say_error(end->out, "the lock is lost: %s; stopping %s with %s", end->state.why.text,
+              end->worker.name, signame_format(end->stop_signal, name, sizeof name));
 }
 
 static void ending(struct expiry *end)
@@ -124,8 +136,9 @@ static void ending(struct expiry *end)
     stop(end, end->state.deadline);
     say_error(end->out, "%s ends in %s%s%s; stopping %s with %s%s", lease_format(end, lease),
               duration_rounded(left, left_text, sizeof left_text),
-              end->state.why.text[0] != '\0' ? " and could not be looked at: " : "", end->state.why.text,
-              end->worker.name, signame_format(end->stop_signal, name, sizeof name), advice_format(end, advice));
+              end->state.why.text[0] != '\0' ? " and could not be looked at: " : "",
+              end->state.why.text, end->worker.name,
+              signame_format(end->stop_signal, name, sizeof name), advice_format(end, advice));
 }
 
 static void ended(struct expiry *end)
@@ -136,11 +149,13 @@ static void ended(struct expiry *end)
     lease_format(end, lease);
     if (end->warn_only) {
         if (!said)
-            say_error(end->out, "%s has ended; %s runs on without the lease (--on-expire=warn)", lease, end->worker.name);
+            say_error(end->out, "%s has ended; %s runs on without the lease (--on-expire=warn)",
+                      lease, end->worker.name);
         return;
     }
     expiry_kill(end);
-    say_error(end->out, "%s has ended; killing %s%s", lease, end->worker.name, advice_format(end, advice));
+    say_error(end->out, "%s has ended; killing %s%s", lease, end->worker.name,
+              advice_format(end, advice));
 }
 
 /* By the worker itself, or by whoever it gave its token to. */
@@ -148,14 +163,16 @@ static void was_released(struct expiry *end)
 {
     end->released = true;
     say_status(end->out, "the lock %s is released, %s runs on", end->lease->name, end->worker.name);
-    say_verbose(end->out, "released with its own token; %s runs on without the lock", end->worker.name);
+    say_verbose(end->out, "released with its own token; %s runs on without the lock",
+                end->worker.name);
 }
 
 static void act_on_lease(struct expiry *end)
 {
     struct deadline now = deadline_now(), deadline = end->state.deadline;
     struct deadline last_answer = watch_last_answer(deadline, grace_of(end));
-    bool said = end->warn_at.boot_ns == INT64_MAX, extended = deadline_before(end->lease->deadline, deadline);
+    bool said = end->warn_at.boot_ns == INT64_MAX,
+         extended = deadline_before(end->lease->deadline, deadline);
     end->lease->set = end->state.set;
     if (extended || !said) /* extended: it may be said anew */
         end->warn_at = lease_warning_time(end->lease, deadline);
@@ -164,12 +181,14 @@ static void act_on_lease(struct expiry *end)
         lost(end);
     } else if (!deadline_before(now, deadline)) {
         ended(end);
-    } else if (!end->warn_only && (end->state.verdict == WATCH_ENDING || !deadline_before(now, last_answer))) {
+    } else if (!end->warn_only &&
+               (end->state.verdict == WATCH_ENDING || !deadline_before(now, last_answer))) {
         ending(end);
     } else if (!deadline_before(now, end->warn_at)) {
         end->warn_at = DEADLINE_NEVER;
         say_warning(end->out, "90 %% of the lease is over and %s still runs%s", end->worker.name,
-                    lease_is_as_taken(end->lease, end->lease->set) ? "; --ttl sets a longer one" : "");
+                    lease_is_as_taken(end->lease, end->lease->set) ? "; --ttl sets a longer one"
+                                                                   : "");
     }
 }
 
@@ -215,7 +234,8 @@ void expiry_judge(struct expiry *end)
         return;
     if (end->state.verdict == WATCH_LOST) {
         is_over(end);
-        say_error(end->out, "the lock was lost before %s ended: %s", end->worker.name, end->state.why.text);
+        say_error(end->out, "the lock was lost before %s ended: %s", end->worker.name,
+                  end->state.why.text);
     } else if (deadline_passed(end->state.deadline)) {
         is_over(end);
         say_error(end->out, "the lease had ended when the end of %s was seen", end->worker.name);

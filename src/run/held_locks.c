@@ -53,7 +53,8 @@ static char *read_environment(pid_t pid)
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return NULL;
-    while (found == NULL && total < ENVIRONMENT_MOST && (length = getdelim(&variable, &size, '\0', file)) > 0) {
+    while (found == NULL && total < ENVIRONMENT_MOST &&
+           (length = getdelim(&variable, &size, '\0', file)) > 0) {
         total += (size_t)length;
         if (strncmp(variable, name, sizeof name - 1) == 0)
             found = strdup(variable + sizeof name - 1);
@@ -105,7 +106,7 @@ static size_t count_told(pid_t pid)
 
 struct attached_list {
     struct held_locks *list;
-    size_t told;  /* how many are in the list by the environment */
+    size_t told; /* how many are in the list by the environment */
     bool done;
 };
 
@@ -168,7 +169,8 @@ bool held_next(const char **at, struct held *held)
 {
     const char *line = *at, *end = line + strcspn(line, "\n");
     *at = *end == '\n' ? end + 1 : NULL;
-    return copy_word(held->backend, sizeof held->backend, &line, end) && copy_word(held->token, sizeof held->token, &line, end) &&
+    return copy_word(held->backend, sizeof held->backend, &line, end) &&
+           copy_word(held->token, sizeof held->token, &line, end) &&
            copy_word(held->take_id, sizeof held->take_id, &line, end) &&
            copy(held->key, sizeof held->key, line, (size_t)(end - line));
 }

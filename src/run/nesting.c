@@ -22,13 +22,15 @@ static bool claim_holds(const struct claim *claim, const struct held *held)
     struct errmsg ignored = {""};
     if (strcmp(held->backend, backend->kind) != 0 || strcmp(held->key, claim->key) != 0)
         return false;
-    *claim->lease = (struct lease){.key = claim->key, .token = held->token, .take_id = held->take_id, .outside = true};
+    *claim->lease = (struct lease){
+        .key = claim->key, .token = held->token, .take_id = held->take_id, .outside = true};
     bool holds = backend->check(backend, claim->lease, claim->bound, &ignored) == LOCK_OK;
     claim->lease->token = claim->lease->take_id = ""; /* they were the claim's own */
     return holds;
 }
 
-bool nested_by_environment(struct backend *backend, const char *key, struct lease *lease, struct bound bound)
+bool nested_by_environment(struct backend *backend, const char *key, struct lease *lease,
+                           struct bound bound)
 {
     struct claim claim = {backend, key, lease, bound};
     struct held held;
@@ -44,7 +46,8 @@ static bool attachment_holds(void *data, pid_t pid, const struct held *held)
     return claim_holds(data, held);
 }
 
-bool nested_by_attachment(struct backend *backend, const char *lock_dir, const char *key, struct lease *lease, struct bound bound)
+bool nested_by_attachment(struct backend *backend, const char *lock_dir, const char *key,
+                          struct lease *lease, struct bound bound)
 {
     struct claim claim = {backend, key, lease, bound};
     return attach_record_visit_ancestors(lock_dir, attachment_holds, &claim);

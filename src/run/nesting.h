@@ -11,10 +11,12 @@
 /* Whether DLOCK_HELD names this key in this kind of store, and its take holds
  * still: an entry that has ended, or is of another server, counts for nothing.
  * *lease is then what the store says of it. */
-bool nested_by_environment(struct backend *backend, const char *key, struct lease *lease, struct bound bound);
+bool nested_by_environment(struct backend *backend, const char *key, struct lease *lease,
+                           struct bound bound);
 
 /* The same for what is attached to this process or an ancestor (run/attach_record.h). */
-bool nested_by_attachment(struct backend *backend, const char *lock_dir, const char *key, struct lease *lease, struct bound bound);
+bool nested_by_attachment(struct backend *backend, const char *lock_dir, const char *key,
+                          struct lease *lease, struct bound bound);
 
 /* Whether the holder is `self`, who asks for the lock (a script that has become
  * a dlock), or an ancestor of it, on this host and since the same start: for

@@ -17,8 +17,8 @@
 /* How often --on-degraded=warn-throttled says it. */
 static const struct duration throttle = {3600 * NS_PER_S};
 
-static enum lock_result configured_wrongly(const struct options *options, enum option_id id, int *status,
-                                           struct errmsg *why)
+static enum lock_result configured_wrongly(const struct options *options, enum option_id id,
+                                           int *status, struct errmsg *why)
 {
     char where[ORIGIN_TEXT_SIZE];
     struct origin origin = options->origins[id];
@@ -29,13 +29,12 @@ static enum lock_result configured_wrongly(const struct options *options, enum o
 }
 
 /* A file that cannot be used is for its host to mend, however it was named. */
-static void blame(const struct options *options, enum redis_fault fault, int *status, struct errmsg *why)
+static void blame(const struct options *options, enum redis_fault fault, int *status,
+                  struct errmsg *why)
 {
     static const enum option_id ids[] = {
-        [REDIS_FAULT_NONE] = OPT_NONE,
-        [REDIS_FAULT_URL] = OPT_REDIS,
-        [REDIS_FAULT_CACERT] = OPT_CACERT,
-        [REDIS_FAULT_CERT] = OPT_CERT,
+        [REDIS_FAULT_NONE] = OPT_NONE,     [REDIS_FAULT_URL] = OPT_REDIS,
+        [REDIS_FAULT_CACERT] = OPT_CACERT, [REDIS_FAULT_CERT] = OPT_CERT,
         [REDIS_FAULT_KEY] = OPT_KEY,
     };
     if (ids[fault] != OPT_NONE)
@@ -44,8 +43,8 @@ static void blame(const struct options *options, enum redis_fault fault, int *st
         *status = STATUS_CONFIG;
 }
 
-static enum lock_result open_redis(struct backend **backend, const struct options *options, int *status,
-                                   struct errmsg *why)
+static enum lock_result open_redis(struct backend **backend, const struct options *options,
+                                   int *status, struct errmsg *why)
 {
     if (options->redis == NULL) {
         errmsg_set(why, "Redis is asked for, but none is configured; --redis=URL says where it is");
@@ -63,12 +62,14 @@ static enum lock_result open_redis(struct backend **backend, const struct option
     };
     bool several = quorum_backend_is_meant(options->redis);
     if (several && options->mode == MODE_SLOTS) {
-        errmsg_set(why, "several servers cannot count holders: a majority each of theirs could be more than N; one server can");
+        errmsg_set(why, "several servers cannot count holders: a majority each of theirs could be "
+                        "more than N; one server can");
         return configured_wrongly(options, OPT_SLOTS, status, why);
     }
     enum redis_fault fault;
-    enum lock_result result = several ? quorum_backend_open(backend, options->redis, &settings, &fault, why)
-                                      : redis_backend_open(backend, options->redis, &settings, &fault, why);
+    enum lock_result result =
+        several ? quorum_backend_open(backend, options->redis, &settings, &fault, why)
+                : redis_backend_open(backend, options->redis, &settings, &fault, why);
     *status = (int)status_of(result);
     if (result == LOCK_INVALID)
         blame(options, fault, status, why);
@@ -76,8 +77,8 @@ static enum lock_result open_redis(struct backend **backend, const struct option
 }
 
 /* A URL that is of no use here may hold a password all the same. */
-static enum lock_result open_file(struct backend **backend, const struct options *options, int *status,
-                                  struct errmsg *why)
+static enum lock_result open_file(struct backend **backend, const struct options *options,
+                                  int *status, struct errmsg *why)
 {
     bool has_secret = options->redis != NULL && url_redact_has_password(options->redis);
     enum lock_result result = has_secret ? secret_leave_no_core(why) : LOCK_OK;
@@ -96,11 +97,15 @@ static void warn_degraded(const struct options *options, const struct messages *
     char places[CONFIG_PLACES_SIZE];
     bool opened = lock_dir_open(&dir, options->lock_dir, &ignored) == LOCK_OK;
     bool shared = opened && lock_dir_is_shared(&dir);
-    bool due = options->on_degraded == DEGRADED_WARN || !opened || lock_dir_stamp_due(&dir, throttle);
+    bool due =
+        options->on_degraded == DEGRADED_WARN || !opened || lock_dir_stamp_due(&dir, throttle);
     lock_dir_close(&dir);
     if (due)
-        say_error(out, "no Redis is configured (%s); this lock holds on this host%s only (--backend=file says that this is meant)",
-                  config_places(&options->settings, OPT_REDIS, places), shared ? "" : " and for this user");
+        say_error(out,
+                  "no Redis is configured (%s); this lock holds on this host%s only "
+                  "(--backend=file says that this is meant)",
+                  config_places(&options->settings, OPT_REDIS, places),
+                  shared ? "" : " and for this user");
 }
 
 /* Inside a file lock it has been said, or was meant, already. */
@@ -112,11 +117,12 @@ static bool inside_file_lock(void)
 
 /* Nothing chose a file: no Redis is configured. Whoever meant that says
  * --backend=file. With `out` NULL nothing is said. */
-static enum lock_result open_degraded(struct backend **backend, const struct options *options, const struct messages *out,
-                                      int *status, struct errmsg *why)
+static enum lock_result open_degraded(struct backend **backend, const struct options *options,
+                                      const struct messages *out, int *status, struct errmsg *why)
 {
     if (options->on_degraded == DEGRADED_FAIL) {
-        errmsg_set(why, "no Redis is configured, and --on-degraded=fail forbids a file lock; --redis=URL says where Redis is");
+        errmsg_set(why, "no Redis is configured, and --on-degraded=fail forbids a file lock; "
+                        "--redis=URL says where Redis is");
         *status = STATUS_CONFIG;
         return LOCK_INVALID;
     }
@@ -128,15 +134,17 @@ static enum lock_result open_degraded(struct backend **backend, const struct opt
     return LOCK_OK;
 }
 
-static bool opened(enum lock_result result, const struct messages *out, int status, const struct errmsg *why)
+static bool opened(enum lock_result result, const struct messages *out, int status,
+                   const struct errmsg *why)
 {
     if (result != LOCK_OK)
-        (void)fail(out, status == STATUS_USAGE ? FAIL_ARGUMENT : failure_of(result), status, "%s", why->text);
+        (void)fail(out, status == STATUS_USAGE ? FAIL_ARGUMENT : failure_of(result), status, "%s",
+                   why->text);
     return result == LOCK_OK;
 }
 
-static enum lock_result choose(struct backend **backend, const struct options *options, const struct messages *out,
-                               int *status, struct errmsg *why)
+static enum lock_result choose(struct backend **backend, const struct options *options,
+                               const struct messages *out, int *status, struct errmsg *why)
 {
     if (options->lock_file != NULL || options->backend == BACKEND_FILE)
         return open_file(backend, options, status, why);
@@ -145,20 +153,22 @@ static enum lock_result choose(struct backend **backend, const struct options *o
     return open_degraded(backend, options, out, status, why);
 }
 
-enum lock_result backend_open(struct backend **backend, const struct options *options, int *status, struct errmsg *why)
+enum lock_result backend_open(struct backend **backend, const struct options *options, int *status,
+                              struct errmsg *why)
 {
     return choose(backend, options, NULL, status, why);
 }
 
-bool backend_choose(struct backend **backend, const struct options *options, const struct messages *out, int *status)
+bool backend_choose(struct backend **backend, const struct options *options,
+                    const struct messages *out, int *status)
 {
     struct errmsg why = {""};
     enum lock_result result = choose(backend, options, out, status, &why);
     return opened(result, out, *status, &why);
 }
 
-bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options, const struct messages *out,
-                     int *status)
+bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options,
+                     const struct messages *out, int *status)
 {
     struct errmsg why = {""};
     enum lock_result result = LOCK_INVALID;
@@ -167,18 +177,22 @@ bool backend_of_kind(struct backend **backend, const char *kind, const struct op
     } else if (options->redis != NULL) {
         result = open_redis(backend, options, status, &why);
     } else {
-        errmsg_set(&why, "the lock is in Redis, and none is configured here: repeat the --redis of the outer dlock, or set DLOCK_REDIS for both");
+        errmsg_set(&why, "the lock is in Redis, and none is configured here: repeat the --redis of "
+                         "the outer dlock, or set DLOCK_REDIS for both");
         *status = STATUS_CONFIG;
     }
     return opened(result, out, *status, &why);
 }
 
-bool backend_fall_back(struct backend **backend, const struct options *options, const struct messages *out,
-                       const struct errmsg *outage, int *status)
+bool backend_fall_back(struct backend **backend, const struct options *options,
+                       const struct messages *out, const struct errmsg *outage, int *status)
 {
     struct errmsg why = {""};
     enum lock_result result = open_file(backend, options, status, &why);
     if (result == LOCK_OK)
-        say_warning(out, "Redis is not to be had (%s): --fallback=file takes a lock that holds on this host alone", outage->text);
+        say_warning(out,
+                    "Redis is not to be had (%s): --fallback=file takes a lock that holds on this "
+                    "host alone",
+                    outage->text);
     return opened(result, out, *status, &why);
 }

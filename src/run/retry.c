@@ -18,12 +18,13 @@ static void pause_for(struct duration d)
 char *tried_format(int tries, struct duration time, char text[TRIED_TEXT_SIZE])
 {
     char in[DURATION_TEXT_SIZE];
-    snprintf(text, TRIED_TEXT_SIZE, "tried %d time%s in %s", tries, tries == 1 ? "" : "s", duration_rounded(time, in, sizeof in));
+    snprintf(text, TRIED_TEXT_SIZE, "tried %d time%s in %s", tries, tries == 1 ? "" : "s",
+             duration_rounded(time, in, sizeof in));
     return text;
 }
 
-enum lock_result retry(enum lock_result (*attempt)(void *data, struct bound, struct errmsg *), void *data,
-                        struct duration outage, struct errmsg *why)
+enum lock_result retry(enum lock_result (*attempt)(void *data, struct bound, struct errmsg *),
+                       void *data, struct duration outage, struct errmsg *why)
 {
     struct deadline start = deadline_now(), end = deadline_plus(start, outage);
     struct duration interval = interval_least;

@@ -9,8 +9,8 @@
 
 /* Calls attempt() until it returns something else than LOCK_UNAVAILABLE, or
  * `outage` is over: then *why says how often that was. */
-enum lock_result retry(enum lock_result (*attempt)(void *data, struct bound, struct errmsg *), void *data,
-                        struct duration outage, struct errmsg *why);
+enum lock_result retry(enum lock_result (*attempt)(void *data, struct bound, struct errmsg *),
+                       void *data, struct duration outage, struct errmsg *why);
 
 /* "tried 3 times in 1.2s". Returns text. */
 #define TRIED_TEXT_SIZE 96

@@ -58,7 +58,9 @@ static void start_watch(struct run *run)
 {
     struct outcome *outcome = run->outcome;
     if (!child_guard_orphans(&run->child))
-        say_warning(run->plan->out, "cannot start the process that would kill what the command has started if dlock is killed: %s",
+        say_warning(run->plan->out,
+                    "cannot start the process that would kill what the command has started if "
+                    "dlock is killed: %s",
                     strerror(errno));
     if (watch_start(&run->watch, &outcome->error) == LOCK_OK) {
         run->watch_at = DEADLINE_NEVER;
@@ -92,7 +94,8 @@ static struct deadline next_event(const struct run *run)
 static void read_heartbeat(const struct run *run)
 {
     const struct supervision *plan = run->plan;
-    if (plan->heartbeat->fd >= 0 && watchdog_read(plan->heartbeat, &plan->out->notify) && is_watched(run))
+    if (plan->heartbeat->fd >= 0 && watchdog_read(plan->heartbeat, &plan->out->notify) &&
+        is_watched(run))
         watch_beat(&run->watch);
 }
 
@@ -128,7 +131,8 @@ static bool is_over(struct run *run)
 static void guard_lost(struct run *run)
 {
     expiry_kill(&run->end);
-    say_error(run->plan->out, "the process that guards the command for --tree was killed; killing what is left of the command");
+    say_error(run->plan->out, "the process that guards the command for --tree was killed; killing "
+                              "what is left of the command");
 }
 
 static void reap(struct run *run)
@@ -138,7 +142,8 @@ static void reap(struct run *run)
     if (run->child.guard_lost && run->end.phase == RUNNING)
         guard_lost(run);
     else if (run->child.command_ended && !had_ended && !run->child.ended)
-        say_verbose(run->plan->out, "the command has ended; waiting for what it has started (--tree)");
+        say_verbose(run->plan->out,
+                    "the command has ended; waiting for what it has started (--tree)");
 }
 
 /* Stopping comes before all else, also on waking from a freeze or a stop. A
@@ -165,8 +170,10 @@ static void watch_command(struct run *run)
 static void say_started(const struct supervision *plan, const struct child *child)
 {
     char until[40];
-    wall_format_local(wall_now_ms() + deadline_left(plan->lease->deadline).ns / NS_PER_MS, until, sizeof until);
-    say_status(plan->out, "holding the lock %s until %s, running %s", plan->lease->name, until, plan->argv[0]);
+    wall_format_local(wall_now_ms() + deadline_left(plan->lease->deadline).ns / NS_PER_MS, until,
+                      sizeof until);
+    say_status(plan->out, "holding the lock %s until %s, running %s", plan->lease->name, until,
+               plan->argv[0]);
     say_verbose(plan->out, "started %s, pid %ld", plan->argv[0], (long)child->command);
     if (plan->heartbeat->fd < 0)
         sd_notify_send(&plan->out->notify, "READY=1");
@@ -210,7 +217,8 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         .notify = &plan->out->notify,
     };
     bool ready = watch_open(&run.watch, &watch, &outcome->error) == LOCK_OK;
-    outcome->started = ready && child_start(&run.child, plan->argv, plan->signals, plan->tree, &outcome->error) == LOCK_OK;
+    outcome->started = ready && child_start(&run.child, plan->argv, plan->signals, plan->tree,
+                                            &outcome->error) == LOCK_OK;
     if (outcome->started) {
         /* The first heartbeat may come at once, and starts nothing by itself. */
         run.watch_at = plan->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);

@@ -17,18 +17,18 @@ struct supervision {
     const char *const *argv;
     struct duration grace; /* negative: lease_grace() */
     int stop_signal;
-    bool warn_only; /* --on-expire=warn */
-    bool tree;      /* --tree */
+    bool warn_only;                   /* --on-expire=warn */
+    bool tree;                        /* --tree */
     const struct watchdog *heartbeat; /* of the command; its fd -1: none */
 };
 
 struct outcome {
-    bool started; /* false: nothing ran, `error` says why */
+    bool started;   /* false: nothing ran, `error` says why */
     int signalled;  /* not started, since this signal came before: dlock is to end by it */
     bool unwatched; /* it was stopped at once, since the lease could not be watched: `error` */
     struct errmsg error;
-    int exec_error; /* errno where the command was not executable */
-    int status;     /* of waitpid(2) */
+    int exec_error;  /* errno where the command was not executable */
+    int status;      /* of waitpid(2) */
     bool released;   /* with its own token, while the command ran: it runs on without the lock */
     bool lease_over; /* the lease ended or was lost while the command ran */
     struct deadline over_since;

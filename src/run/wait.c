@@ -28,12 +28,13 @@ struct waiting {
     int cancel_fd;
     int timer_fd; /* of the pauses; -1: there was none yet */
     struct deadline start;
-    struct deadline end;        /* of the wait */
-    struct deadline tried;      /* when this try has begun */
-    struct deadline outage_end; /* of the tries to reach the store; DEADLINE_NEVER: it was reached */
-    struct duration interval;   /* of asking again for a lock that is held */
-    struct duration retry;      /* of asking again a store that is down */
-    bool uncalled;              /* that it cannot call us has been told */
+    struct deadline end;   /* of the wait */
+    struct deadline tried; /* when this try has begun */
+    struct deadline
+        outage_end;           /* of the tries to reach the store; DEADLINE_NEVER: it was reached */
+    struct duration interval; /* of asking again for a lock that is held */
+    struct duration retry;    /* of asking again a store that is down */
+    bool uncalled;            /* that it cannot call us has been told */
 };
 
 static bool is_never(struct deadline deadline)
@@ -42,10 +43,13 @@ static bool is_never(struct deadline deadline)
 }
 
 /* Shows whoever looks on what is waited for; when to do so again. */
-static struct deadline show(const struct waiting *waiting, const struct holder *holder, const struct errmsg *why)
+static struct deadline show(const struct waiting *waiting, const struct holder *holder,
+                            const struct errmsg *why)
 {
     const struct patience *patience = waiting->patience;
-    return patience->pausing != NULL ? patience->pausing(patience->data, holder, why, waiting->outage_end) : DEADLINE_NEVER;
+    return patience->pausing != NULL
+               ? patience->pausing(patience->data, holder, why, waiting->outage_end)
+               : DEADLINE_NEVER;
 }
 
 static void tell_uncalled(struct waiting *waiting, const struct call *call)
@@ -86,7 +90,8 @@ static struct duration doubled(struct duration d, struct duration most)
 /* The tries end so long after the first that failed has begun. */
 static struct deadline outage_end(const struct waiting *waiting)
 {
-    return is_never(waiting->outage_end) ? deadline_plus(waiting->tried, waiting->patience->outage) : waiting->outage_end;
+    return is_never(waiting->outage_end) ? deadline_plus(waiting->tried, waiting->patience->outage)
+                                         : waiting->outage_end;
 }
 
 /* One try may take as long as the connection's own limit, but should end with
@@ -103,13 +108,15 @@ static struct bound try_bound(const struct waiting *waiting)
 }
 
 /* Until it is worth asking again. */
-static enum lock_result pause_for_call(struct waiting *waiting, struct backend *backend, const struct holder *holder)
+static enum lock_result pause_for_call(struct waiting *waiting, struct backend *backend,
+                                       const struct holder *holder)
 {
     struct call call = backend->listen(backend);
     tell_uncalled(waiting, &call);
     tzset(); /* reads a file: the command's environment will have a date, and must not wait for that then */
     waiting->interval = duration_min(waiting->interval, call.poll_most);
-    struct deadline poll = deadline_earlier(deadline_after(duration_jittered(waiting->interval)), waiting->end);
+    struct deadline poll =
+        deadline_earlier(deadline_after(duration_jittered(waiting->interval)), waiting->end);
     struct deadline shown = deadline_now();
     waiting->interval = doubled(waiting->interval, call.poll_most);
     for (enum lock_result result = LOCK_OK; result == LOCK_OK; call = backend->listen(backend)) {
@@ -125,7 +132,8 @@ static enum lock_result pause_for_call(struct waiting *waiting, struct backend *
 
 /* Held by another. LOCK_OK: it is time to ask again; LOCK_HELD: the wait is
  * over. */
-static enum lock_result wait_for_holder(struct waiting *waiting, struct backend *backend, const struct holder *holder)
+static enum lock_result wait_for_holder(struct waiting *waiting, struct backend *backend,
+                                        const struct holder *holder)
 {
     const struct patience *patience = waiting->patience;
     waiting->outage_end = DEADLINE_NEVER;
@@ -142,7 +150,8 @@ static enum lock_result wait_for_store(struct waiting *waiting, const struct err
     waiting->outage_end = deadline_earlier(outage_end(waiting), waiting->end);
     if (deadline_passed(waiting->outage_end))
         return LOCK_UNAVAILABLE;
-    struct deadline next = deadline_earlier(deadline_after(duration_jittered(waiting->retry)), waiting->outage_end);
+    struct deadline next =
+        deadline_earlier(deadline_after(duration_jittered(waiting->retry)), waiting->outage_end);
     enum lock_result result = LOCK_OK;
     waiting->retry = doubled(waiting->retry, retry_most);
     while (result == LOCK_OK && !deadline_passed(next))
@@ -152,7 +161,8 @@ static enum lock_result wait_for_store(struct waiting *waiting, const struct err
 
 /* A take whose answer never came may have succeeded; and those behind us in the
  * queue should not wait for us. */
-static void abandon(struct backend *backend, const struct lock_request *request, enum lock_result result, struct errmsg *why)
+static void abandon(struct backend *backend, const struct lock_request *request,
+                    enum lock_result result, struct errmsg *why)
 {
     struct lease maybe;
     struct errmsg ignored;
@@ -162,10 +172,15 @@ static void abandon(struct backend *backend, const struct lock_request *request,
     lease_begin(&maybe, request, deadline_now(), 0);
     maybe.hold = deadline_now();
     bool uncertain = backend->uncertain;
-    enum lock_result released = backend->release(backend, &maybe, (struct bound){deadline_after(limit), -1}, &ignored);
-    if (uncertain && result == LOCK_SYSTEM && (released == LOCK_UNAVAILABLE || released == LOCK_SYSTEM)) {
+    enum lock_result released =
+        backend->release(backend, &maybe, (struct bound){deadline_after(limit), -1}, &ignored);
+    if (uncertain && result == LOCK_SYSTEM &&
+        (released == LOCK_UNAVAILABLE || released == LOCK_SYSTEM)) {
         struct errmsg before = *why;
-        errmsg_set(why, "%.400s; the lock may have been taken all the same, and then clears when its lease ends", before.text);
+        errmsg_set(why,
+                   "%.400s; the lock may have been taken all the same, and then clears when its "
+                   "lease ends",
+                   before.text);
     }
 }
 
@@ -174,14 +189,15 @@ static enum lock_result too_late(struct backend *backend, struct lease *lease, s
 {
     struct errmsg ignored;
     lease->hold = deadline_now();
-    (void)backend->release(backend, lease, (struct bound){deadline_after(abandon_limit), -1}, &ignored);
+    (void)backend->release(backend, lease, (struct bound){deadline_after(abandon_limit), -1},
+                           &ignored);
     errmsg_set(why, "the lock was taken, but its lease was over before the answer came");
     return LOCK_UNAVAILABLE;
 }
 
-enum lock_result wait_for_lock(struct backend *backend, const struct lock_request *request, const struct patience *patience,
-                               int cancel_fd, struct lease *lease, struct holder *holder, struct waited *waited,
-                               struct errmsg *why)
+enum lock_result wait_for_lock(struct backend *backend, const struct lock_request *request,
+                               const struct patience *patience, int cancel_fd, struct lease *lease,
+                               struct holder *holder, struct waited *waited, struct errmsg *why)
 {
     struct waiting waiting = {
         .patience = patience,
@@ -208,7 +224,8 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
         if (result == LOCK_OK && lease_as_good_as_over(lease)) {
             result = too_late(backend, lease, why);
             patience->take_anew(patience->data);
-            waiting.tried = deadline_now(); /* the store has answered, only that we were frozen or the like */
+            waiting.tried =
+                deadline_now(); /* the store has answered, only that we were frozen or the like */
         }
         if (result == LOCK_HELD)
             pause = wait_for_holder(&waiting, backend, holder);

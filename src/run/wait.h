@@ -8,12 +8,13 @@ struct patience {
     bool forever;
     struct duration wait;   /* where not for ever; zero: do not wait */
     struct duration outage; /* how long a store that cannot be reached is tried, within `wait` */
-    bool attended; /* somebody looks on (lock_request) */
+    bool attended;          /* somebody looks on (lock_request) */
     /* Called before each pause, and in it when it has asked for that: for the
      * holder, or if that is NULL for the store, which `why` is about and which is
      * tried until `down_until`. Returns when to call again, if the pause lasts so
      * long. NULL: nobody wants to know. */
-    struct deadline (*pausing)(void *data, const struct holder *holder, const struct errmsg *why, struct deadline down_until);
+    struct deadline (*pausing)(void *data, const struct holder *holder, const struct errmsg *why,
+                               struct deadline down_until);
     /* Called once where the store cannot call us, with the reason. NULL: as above. */
     void (*uncalled)(void *data, const char *cannot);
     /* Whether the holder is one that must not be waited for: then the wait ends
@@ -36,8 +37,8 @@ struct waited {
  * be reached.
  * Results are those of the backend's take(); LOCK_HELD: the wait ran out,
  * with *holder filled in. *waited is filled in always. */
-enum lock_result wait_for_lock(struct backend *backend, const struct lock_request *request, const struct patience *patience,
-                               int cancel_fd, struct lease *lease, struct holder *holder, struct waited *waited,
-                               struct errmsg *why);
+enum lock_result wait_for_lock(struct backend *backend, const struct lock_request *request,
+                               const struct patience *patience, int cancel_fd, struct lease *lease,
+                               struct holder *holder, struct waited *waited, struct errmsg *why);
 
 #endif

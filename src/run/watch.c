@@ -74,7 +74,8 @@ static const struct duration news_interval = {10 * NS_PER_MS};
 
 static struct duration check_interval(struct duration ttl)
 {
-    return duration_min(duration_max((struct duration){ttl.ns / 10}, DURATION_S(1)), DURATION_S(10));
+    return duration_min(duration_max((struct duration){ttl.ns / 10}, DURATION_S(1)),
+                        DURATION_S(10));
 }
 
 /* How far apart to look while nothing happens. */
@@ -88,7 +89,8 @@ static struct duration look_interval(const struct watch *watch)
 /* The least time between two extensions. */
 static struct duration beat_interval(struct duration ttl)
 {
-    return duration_min(duration_max((struct duration){ttl.ns / 20}, DURATION_MS(10)), DURATION_S(1));
+    return duration_min(duration_max((struct duration){ttl.ns / 20}, DURATION_MS(10)),
+                        DURATION_S(1));
 }
 
 struct deadline watch_last_answer(struct deadline deadline, struct duration grace)
@@ -101,7 +103,8 @@ struct deadline watch_last_answer(struct deadline deadline, struct duration grac
  * then it is readable; what else fails is tried again. */
 static void tell(int fd)
 {
-    for (int tries = 0; tries < 3 && write(fd, &(uint64_t){1}, sizeof(uint64_t)) < 0 && errno != EAGAIN; tries++)
+    for (int tries = 0;
+         tries < 3 && write(fd, &(uint64_t){1}, sizeof(uint64_t)) < 0 && errno != EAGAIN; tries++)
         continue;
 }
 
@@ -110,14 +113,17 @@ static void tell(int fd)
  * is said after the next look. */
 static bool has_note(struct watch *watch, struct errmsg *note)
 {
-    const char *cannot = watch->backend->news(watch->backend).cannot, *stands = watch->backend->note;
+    const char *cannot = watch->backend->news(watch->backend).cannot,
+               *stands = watch->backend->note;
     char every[DURATION_TEXT_SIZE];
     if (stands == NULL)
         watch->stands.text[0] = '\0';
     if (cannot != NULL && !watch->said_cannot) {
         watch->said_cannot = true;
-        errmsg_set(note, "the store cannot tell at once when the lock is touched (%s); it is looked at every %s", cannot,
-                duration_format(look_interval(watch), every, sizeof every));
+        errmsg_set(
+            note,
+            "the store cannot tell at once when the lock is touched (%s); it is looked at every %s",
+            cannot, duration_format(look_interval(watch), every, sizeof every));
         return true;
     }
     if (stands == NULL || strcmp(stands, watch->stands.text) == 0)
@@ -132,7 +138,8 @@ static void publish(struct watch *watch, enum watch_verdict verdict, const struc
     struct errmsg note = {""};
     bool noted = has_note(watch, &note);
     pthread_mutex_lock(&watch->mutex);
-    bool news = watch->state.verdict != verdict || watch->state.deadline.boot_ns != watch->lease.deadline.boot_ns;
+    bool news = watch->state.verdict != verdict ||
+                watch->state.deadline.boot_ns != watch->lease.deadline.boot_ns;
     if (watch->state.verdict != WATCH_LOST) {
         watch->state.verdict = verdict;
         watch->state.deadline = watch->lease.deadline;
@@ -263,7 +270,8 @@ static void *watch_thread(void *data)
     (void)watch->backend->news(watch->backend); /* from here on it is watched */
     while (!deadline_passed(watch->lease.deadline)) {
         struct looked looked = look(watch);
-        if (lock_is_lost(looked.result) || looked.result == LOCK_RELEASED || looked.result == LOCK_CANCELLED)
+        if (lock_is_lost(looked.result) || looked.result == LOCK_RELEASED ||
+            looked.result == LOCK_CANCELLED)
             break;
         struct deadline next = deadline_after(looked.interval), stop = stop_time(watch);
         if (!looked.last || !deadline_passed(stop))
@@ -287,7 +295,9 @@ enum lock_result watch_open(struct watch *watch, const struct watch_plan *plan, 
         .quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
         .beat_fd = beats ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1,
         .mutex = PTHREAD_MUTEX_INITIALIZER,
-        .state = {.verdict = WATCH_HELD, .deadline = plan->lease->deadline, .set = plan->lease->set},
+        .state = {.verdict = WATCH_HELD,
+                  .deadline = plan->lease->deadline,
+                  .set = plan->lease->set},
     };
     if (watch->news_fd >= 0 && watch->quit_fd >= 0 && (watch->beat_fd >= 0 || !beats))
         return LOCK_OK;
@@ -323,7 +333,8 @@ void watch_beat(const struct watch *watch)
 struct watch_state watch_read(struct watch *watch)
 {
     uint64_t count;
-    (void)!read(watch->news_fd, &count, sizeof count); /* EAGAIN: no news, and the old state stands */
+    (void)!read(watch->news_fd, &count,
+                sizeof count); /* EAGAIN: no news, and the old state stands */
     pthread_mutex_lock(&watch->mutex);
     struct watch_state state = watch->state;
     pthread_mutex_unlock(&watch->mutex);

@@ -10,9 +10,9 @@
 #include <stdatomic.h>
 
 enum watch_verdict {
-    WATCH_HELD,   /* as far as is known, we hold the lock until the deadline */
-    WATCH_ENDING, /* asked once more before the end: nobody has extended it */
-    WATCH_LOST,   /* the store says that it is not ours any more */
+    WATCH_HELD,     /* as far as is known, we hold the lock until the deadline */
+    WATCH_ENDING,   /* asked once more before the end: nobody has extended it */
+    WATCH_LOST,     /* the store says that it is not ours any more */
     WATCH_RELEASED, /* it was released with its own token: by the command itself, that is */
 };
 
@@ -20,25 +20,28 @@ struct watch_state {
     enum watch_verdict verdict;
     struct deadline deadline; /* adopted, where somebody moved it */
     struct duration set;      /* what the lease was last set to */
-    struct errmsg why;           /* of WATCH_LOST and WATCH_RELEASED; of WATCH_ENDING where the store could not be asked */
-    struct errmsg note;          /* the last thing to say with -v */
-    int notes;                /* how many there were */
+    struct errmsg
+        why; /* of WATCH_LOST and WATCH_RELEASED; of WATCH_ENDING where the store could not be asked */
+    struct errmsg note; /* the last thing to say with -v */
+    int notes;          /* how many there were */
 };
 
 struct watch {
     struct backend *backend;
-    struct lease lease;    /* the thread's own copy */
-    struct duration grace; /* it asks once more this long before the deadline; negative: lease_grace() */
+    struct lease lease; /* the thread's own copy */
+    struct duration
+        grace; /* it asks once more this long before the deadline; negative: lease_grace() */
     const struct watchdog *heartbeat;
     const struct notify *notify;
-    int news_fd;           /* to the main thread: the state has changed */
-    int quit_fd;           /* to the watch thread: leave */
-    atomic_bool quit;      /* the same, for who cannot wait for it */
-    int beat_fd;           /* to the watch thread: the command makes progress */
-    bool beat;             /* the thread's own: not acted on yet */
+    int news_fd;              /* to the main thread: the state has changed */
+    int quit_fd;              /* to the watch thread: leave */
+    atomic_bool quit;         /* the same, for who cannot wait for it */
+    int beat_fd;              /* to the watch thread: the command makes progress */
+    bool beat;                /* the thread's own: not acted on yet */
     struct deadline extended; /* the thread's own: when it last tried to extend */
     bool said_cannot;         /* the thread's own: that the store cannot tell at once */
-    struct errmsg stands;        /* the thread's own: the store's note as it was last said; "": nothing is amiss */
+    struct errmsg
+        stands; /* the thread's own: the store's note as it was last said; "": nothing is amiss */
     pthread_mutex_t mutex;
     struct watch_state state; /* guarded by mutex */
     pthread_t thread;
@@ -47,9 +50,9 @@ struct watch {
 struct watch_plan {
     struct backend *backend;
     const struct lease *lease;
-    struct duration grace; /* negative: lease_grace() */
+    struct duration grace;            /* negative: lease_grace() */
     const struct watchdog *heartbeat; /* looked at before the last look; its fd -1: none */
-    const struct notify *notify;       /* to pass on what is found there */
+    const struct notify *notify;      /* to pass on what is found there */
 };
 
 /* Opens all that it needs, so that later only the thread can be missing; what it points to

@@ -51,8 +51,8 @@ bool watchdog_env_set(const struct watchdog *heartbeat, struct duration interval
     if (given != NULL && number_parse(given, 1, INT64_MAX, &manager_us) && manager_us < us)
         us = manager_us;
     snprintf(text, sizeof text, "%" PRId64, us);
-    return setenv("NOTIFY_SOCKET", heartbeat->name, 1) == 0 && setenv("WATCHDOG_USEC", text, 1) == 0 &&
-           unsetenv("WATCHDOG_PID") == 0;
+    return setenv("NOTIFY_SOCKET", heartbeat->name, 1) == 0 &&
+           setenv("WATCHDOG_USEC", text, 1) == 0 && unsetenv("WATCHDOG_PID") == 0;
 }
 
 static bool has_line(const char *text, size_t length, const char *line)
@@ -78,7 +78,8 @@ struct received {
 
 static void read_control(struct received *received, struct msghdr *message)
 {
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL; header = CMSG_NXTHDR(message, header)) {
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL;
+         header = CMSG_NXTHDR(message, header)) {
         size_t length = header->cmsg_len - CMSG_LEN(0);
         if (header->cmsg_level != SOL_SOCKET)
             continue;
@@ -102,7 +103,10 @@ static bool receive(int fd, struct received *received)
         char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(FDS_MOST * sizeof(int))];
     } control;
     struct iovec part = {received->text, sizeof received->text};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
     ssize_t length;
     do
         length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 struct watchdog {
-    int fd; /* readable when the command has sent something; -1: none */
+    int fd;        /* readable when the command has sent something; -1: none */
     char name[64]; /* as NOTIFY_SOCKET says it */
 };
 

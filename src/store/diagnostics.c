@@ -31,7 +31,8 @@ void diagnostics_section(struct diagnostics *findings, const char *section, cons
 
 static struct finding *next_row(struct diagnostics *findings)
 {
-    struct finding *list = list_with_room(findings->list, findings->count, &findings->room, sizeof *list);
+    struct finding *list =
+        list_with_room(findings->list, findings->count, &findings->room, sizeof *list);
     if (list == NULL)
         return NULL;
     findings->list = list;
@@ -45,7 +46,8 @@ static void finding_free(struct finding *finding)
     free(finding->found);
 }
 
-static void add(struct diagnostics *findings, struct finding finding, const char *name, const char *format, va_list args)
+static void add(struct diagnostics *findings, struct finding finding, const char *name,
+                const char *format, va_list args)
 {
     struct finding *row = next_row(findings);
     finding.section = findings->section;
@@ -53,7 +55,8 @@ static void add(struct diagnostics *findings, struct finding finding, const char
     finding.name = strdup(name);
     if (vasprintf(&finding.found, format, args) < 0)
         finding.found = NULL;
-    bool whole = finding.name != NULL && finding.found != NULL && (findings->subject == NULL || finding.subject != NULL);
+    bool whole = finding.name != NULL && finding.found != NULL &&
+                 (findings->subject == NULL || finding.subject != NULL);
     if (row != NULL && whole) {
         *row = finding;
         findings->count++;
@@ -63,21 +66,24 @@ static void add(struct diagnostics *findings, struct finding finding, const char
     }
 }
 
-void diagnostics_add(struct diagnostics *findings, enum finding_result result, const char *name, const char *advice,
-                  const char *format, ...)
+void diagnostics_add(struct diagnostics *findings, enum finding_result result, const char *name,
+                     const char *advice, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     advice = result == FINDING_OK ? NULL : advice;
-    add(findings, (struct finding){.result = result, .status = FINDING_UNTRUSTED, .advice = advice}, name, format, args);
+    add(findings, (struct finding){.result = result, .status = FINDING_UNTRUSTED, .advice = advice},
+        name, format, args);
     va_end(args);
 }
 
-void diagnostics_fail(struct diagnostics *findings, int status, const char *name, const char *advice, const char *format, ...)
+void diagnostics_fail(struct diagnostics *findings, int status, const char *name,
+                      const char *advice, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    add(findings, (struct finding){.result = FINDING_FAIL, .status = status, .advice = advice}, name, format, args);
+    add(findings, (struct finding){.result = FINDING_FAIL, .status = status, .advice = advice},
+        name, format, args);
     va_end(args);
 }
 
@@ -119,7 +125,8 @@ void diagnostics_free(struct diagnostics *findings)
 char *diagnostics_time(struct duration time, char text[FINDINGS_TIME_SIZE])
 {
     double ms = (double)time.ns / (double)NS_PER_MS;
-    snprintf(text, FINDINGS_TIME_SIZE, "%.*f %s", ms < 1000 ? 2 : 1, ms < 1000 ? ms : ms / 1000, ms < 1000 ? "ms" : "s");
+    snprintf(text, FINDINGS_TIME_SIZE, "%.*f %s", ms < 1000 ? 2 : 1, ms < 1000 ? ms : ms / 1000,
+             ms < 1000 ? "ms" : "s");
     return text;
 }
 
@@ -164,8 +171,9 @@ static void print_verdict(const struct diagnostics *findings)
 {
     size_t fails = count_of(findings, FINDING_FAIL), warnings = count_of(findings, FINDING_WARN);
     printf("\n%s: %zu failed, %zu warning%s, %zu note%s\n",
-           fails == 0 ? "A lock can be trusted here" : "A lock can NOT be trusted here", fails, warnings,
-           warnings == 1 ? "" : "s", count_of(findings, FINDING_NOTE), count_of(findings, FINDING_NOTE) == 1 ? "" : "s");
+           fails == 0 ? "A lock can be trusted here" : "A lock can NOT be trusted here", fails,
+           warnings, warnings == 1 ? "" : "s", count_of(findings, FINDING_NOTE),
+           count_of(findings, FINDING_NOTE) == 1 ? "" : "s");
 }
 
 void diagnostics_print(const struct diagnostics *findings, bool terse)
@@ -181,7 +189,8 @@ void diagnostics_print(const struct diagnostics *findings, bool terse)
         const struct finding *finding = &findings->list[i];
         if (!is_shown(finding, terse))
             continue;
-        if (last == NULL || last->section != finding->section || !same_text(last->subject, finding->subject))
+        if (last == NULL || last->section != finding->section ||
+            !same_text(last->subject, finding->subject))
             print_headline(finding, last == NULL);
         print_row(finding, width);
         last = finding;

@@ -44,12 +44,16 @@ void diagnostics_section(struct diagnostics *findings, const char *section, cons
 
 /* Adds a row. `name` is copied; `advice` (NULL: none) is a literal, and dropped
  * where the result is FINDING_OK. */
-__attribute__((format(printf, 5, 6))) void diagnostics_add(struct diagnostics *findings, enum finding_result result,
-                                                        const char *name, const char *advice, const char *format, ...);
+__attribute__((format(printf, 5, 6))) void diagnostics_add(struct diagnostics *findings,
+                                                           enum finding_result result,
+                                                           const char *name, const char *advice,
+                                                           const char *format, ...);
 
 /* The same for FINDING_FAIL with its exit status. */
-__attribute__((format(printf, 5, 6))) void diagnostics_fail(struct diagnostics *findings, int status, const char *name,
-                                                         const char *advice, const char *format, ...);
+__attribute__((format(printf, 5, 6))) void diagnostics_fail(struct diagnostics *findings,
+                                                            int status, const char *name,
+                                                            const char *advice, const char *format,
+                                                            ...);
 
 /* Whether a row from the `from`th on (counted from 0) is a failure. */
 bool diagnostics_failed(const struct diagnostics *findings, size_t from);

@@ -21,10 +21,11 @@ static void format_holder(const struct lock_state *state, char *text, size_t siz
     if (state->owner_count > 1 && !holder->known)
         snprintf(raw, sizeof raw, "%zu holders", state->owner_count);
     else if (state->owner_count > 1)
-        snprintf(raw, sizeof raw, "%zu holders, one is %s@%s, pid %ld, %s", state->owner_count, holder->user, holder->host,
-                 (long)holder->pid, holder->command);
+        snprintf(raw, sizeof raw, "%zu holders, one is %s@%s, pid %ld, %s", state->owner_count,
+                 holder->user, holder->host, (long)holder->pid, holder->command);
     else if (holder->known)
-        snprintf(raw, sizeof raw, "%s@%s, pid %ld, %s", holder->user, holder->host, (long)holder->pid, holder->command);
+        snprintf(raw, sizeof raw, "%s@%s, pid %ld, %s", holder->user, holder->host,
+                 (long)holder->pid, holder->command);
     else
         snprintf(raw, sizeof raw, "another client");
     text_escape(text, size, raw);
@@ -33,7 +34,8 @@ static void format_holder(const struct lock_state *state, char *text, size_t siz
 bool list_table_add(struct list_table *listing, const char *name, const struct lock_state *state)
 {
     char text[4 * LOCK_KEY_SIZE];
-    struct list_table_row *rows = list_with_room(listing->rows, listing->count, &listing->room, sizeof *rows);
+    struct list_table_row *rows =
+        list_with_room(listing->rows, listing->count, &listing->room, sizeof *rows);
     if (rows == NULL)
         return false;
     listing->rows = rows;
@@ -74,8 +76,10 @@ static int larger(int a, int b)
 
 void list_table_print(const struct list_table *listing, int width)
 {
-    static const char name_title[] = "NAME", left_title[] = "ENDS IN", mode_title[] = "MODE", holder_title[] = "HOLDER";
-    int name = (int)strlen(name_title), left = (int)strlen(left_title), mode = (int)strlen(mode_title), holder = 0;
+    static const char name_title[] = "NAME", left_title[] = "ENDS IN", mode_title[] = "MODE",
+                      holder_title[] = "HOLDER";
+    int name = (int)strlen(name_title), left = (int)strlen(left_title),
+        mode = (int)strlen(mode_title), holder = 0;
     if (listing->count == 0)
         return;
     for (size_t i = 0; i < listing->count; i++) {

@@ -38,13 +38,15 @@ enum holder_life holder_life(const struct holder *holder)
     holder_fill_place(&self);
     if (!holder_is_near(holder, &self) || !proc_is_ours())
         return HOLDER_UNKNOWN;
-    bool lives = proc_stat_read(holder->pid, &stat) && stat.start == holder->pid_start && stat.state != 'Z' && stat.state != 'X';
+    bool lives = proc_stat_read(holder->pid, &stat) && stat.start == holder->pid_start &&
+                 stat.state != 'Z' && stat.state != 'X';
     return lives ? HOLDER_LIVES : HOLDER_DEAD;
 }
 
 bool holder_has_died(const struct holder *holder)
 {
-    return !holder->detached && !holder->kept && !holder->reserved && holder_life(holder) == HOLDER_DEAD;
+    return !holder->detached && !holder->kept && !holder->reserved &&
+           holder_life(holder) == HOLDER_DEAD;
 }
 
 /* --- for people ---------------------------------------------------------- */
@@ -84,8 +86,9 @@ const char *lock_owner_format(const struct lock_owner *owner, char text[LOCK_TEX
     if (owner->slot >= 0)
         snprintf(slot, sizeof slot, ", slot %d", owner->slot);
     if (holder->known)
-        snprintf(raw, sizeof raw, "%s@%s, pid %ld%s, %s%s%s%s", holder->user, holder->host, (long)holder->pid, life_text(owner),
-                 holder->command, slot, holder_since_format(&owner->holder, since), end_text(owner, end, sizeof end));
+        snprintf(raw, sizeof raw, "%s@%s, pid %ld%s, %s%s%s%s", holder->user, holder->host,
+                 (long)holder->pid, life_text(owner), holder->command, slot,
+                 holder_since_format(&owner->holder, since), end_text(owner, end, sizeof end));
     else
         snprintf(raw, sizeof raw, "another client%s", end_text(owner, end, sizeof end));
     return text_escape(text, LOCK_TEXT_SIZE, raw);
@@ -108,7 +111,8 @@ static void print_counts(const struct lock_state *state)
     char waited[DURATION_TEXT_SIZE], held[DURATION_TEXT_SIZE];
     duration_rounded((struct duration){counts->waited_ms * NS_PER_MS}, waited, sizeof waited);
     duration_rounded((struct duration){counts->held_ms * NS_PER_MS}, held, sizeof held);
-    printf("  taken %" PRId64 ", conflicts %" PRId64 ", timeouts %" PRId64 ", lost %" PRId64 "; waited %s, held %s in all\n",
+    printf("  taken %" PRId64 ", conflicts %" PRId64 ", timeouts %" PRId64 ", lost %" PRId64
+           "; waited %s, held %s in all\n",
            counts->takes, counts->conflicts, counts->timeouts, counts->losses, waited, held);
 }
 
@@ -215,7 +219,9 @@ void lock_state_json_print(const struct lock_state *state, const char *name, con
         json_number(&json, "slots", state->slots);
     else
         json_null(&json, "slots");
-    owner_members(&json, state->owner_count == 1 && state->mode == MODE_EXCLUSIVE ? &state->owners[0] : &nobody);
+    owner_members(&json, state->owner_count == 1 && state->mode == MODE_EXCLUSIVE
+                             ? &state->owners[0]
+                             : &nobody);
     lock_owners_json(&json, "holders", state);
     if (state->waiters >= 0)
         json_number(&json, "waiters", state->waiters);

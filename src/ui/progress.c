@@ -62,10 +62,12 @@ static bool same_process(const struct holder *a, const struct holder *b)
 
 static bool looks_the_same(const struct holder *a, const struct holder *b)
 {
-    return a->known == b->known && a->expires == b->expires && a->shares == b->shares && a->kept == b->kept &&
-           a->detached == b->detached && a->slots_taken == b->slots_taken && a->reserved == b->reserved && a->ahead == b->ahead &&
-           a->since_wall_ms == b->since_wall_ms && same_process(a, b) && strcmp(a->host, b->host) == 0 &&
-           strcmp(a->user, b->user) == 0 && strcmp(a->command, b->command) == 0;
+    return a->known == b->known && a->expires == b->expires && a->shares == b->shares &&
+           a->kept == b->kept && a->detached == b->detached && a->slots_taken == b->slots_taken &&
+           a->reserved == b->reserved && a->ahead == b->ahead &&
+           a->since_wall_ms == b->since_wall_ms && same_process(a, b) &&
+           strcmp(a->host, b->host) == 0 && strcmp(a->user, b->user) == 0 &&
+           strcmp(a->command, b->command) == 0;
 }
 
 static void note_end(struct progress *view)
@@ -90,7 +92,8 @@ static void note_death(struct progress *view, bool same_one)
 
 static void note_holder(struct progress *view, const struct holder *holder)
 {
-    bool same = looks_the_same(&view->holder, holder), same_one = same_process(&view->holder, holder);
+    bool same = looks_the_same(&view->holder, holder),
+         same_one = same_process(&view->holder, holder);
     /* Between two answers we are shown the same one, and from answer to answer
      * what is left of a lease goes down. */
     if (same && !view->down && view->holder.left.ns == holder->left.ns)
@@ -109,7 +112,8 @@ static void note_outage(struct progress *view, struct deadline until)
     view->down_until = until;
 }
 
-static void describe(const struct progress *view, const struct errmsg *why, struct progress_text *text)
+static void describe(const struct progress *view, const struct errmsg *why,
+                     struct progress_text *text)
 {
     progress_text_begin(text, deadline_gap(view->start, deadline_now()), view->options->name);
     if (view->down)
@@ -124,7 +128,8 @@ static void describe(const struct progress *view, const struct errmsg *why, stru
 static struct deadline next_interval(const struct progress *view, struct duration interval)
 {
     struct duration waited = deadline_gap(view->start, deadline_now());
-    return deadline_plus(view->start, (struct duration){(waited.ns / interval.ns + 1) * interval.ns});
+    return deadline_plus(view->start,
+                         (struct duration){(waited.ns / interval.ns + 1) * interval.ns});
 }
 
 static void draw(struct progress *view, const struct errmsg *why)
@@ -160,7 +165,9 @@ static struct deadline show_live(struct progress *view, const struct errmsg *why
 {
     bool shown = view->last_drawn.boot_ns > 0;
     struct deadline least = deadline_plus(view->last_drawn, line_least);
-    struct deadline due = deadline_before(view->next_look, least) || (shown && view->changed) ? least : view->next_look;
+    struct deadline due = deadline_before(view->next_look, least) || (shown && view->changed)
+                              ? least
+                              : view->next_look;
     if (!deadline_passed(due))
         return due;
     draw(view, why);
@@ -179,7 +186,8 @@ static struct deadline show_lines(struct progress *view, const struct errmsg *wh
 static struct deadline show_holders(struct progress *view, const struct errmsg *why)
 {
     const struct holder *holder = &view->holder;
-    bool is_told = view->told.known && (same_process(&view->told, holder) || !holder->known || view->down);
+    bool is_told =
+        view->told.known && (same_process(&view->told, holder) || !holder->known || view->down);
     if (is_told)
         return DEADLINE_NEVER;
     if (!deadline_passed(view->next_look))
@@ -206,8 +214,8 @@ static struct deadline tell_manager(struct progress *view, const struct errmsg *
     return view->next_status;
 }
 
-struct deadline progress_show(struct progress *view, const struct holder *holder, const struct errmsg *why,
-                               struct deadline down_until)
+struct deadline progress_show(struct progress *view, const struct holder *holder,
+                              const struct errmsg *why, struct deadline down_until)
 {
     struct deadline next = DEADLINE_NEVER;
     bool had_died = view->died;
@@ -231,7 +239,8 @@ void progress_say_uncalled(struct progress *view, const char *cannot)
     if (view->out->verbosity < 1)
         return;
     progress_hide(view);
-    say_verbose(view->out, "the store cannot call those who wait, and is asked at intervals: %s", cannot);
+    say_verbose(view->out, "the store cannot call those who wait, and is asked at intervals: %s",
+                cannot);
 }
 
 void progress_hide(struct progress *view)

@@ -24,8 +24,8 @@ struct progress {
     struct deadline next_status; /* when the service manager is told again */
     struct deadline last_drawn;
     struct holder told; /* the last one that a line of WAIT_VIEW_HOLDERS was about */
-    bool changed; /* the facts have, since they were last drawn */
-    bool down;    /* the store cannot be reached, and is tried until then */
+    bool changed;       /* the facts have, since they were last drawn */
+    bool down;          /* the store cannot be reached, and is tried until then */
     struct deadline down_until;
     struct holder holder; /* who had it when the store last answered */
     int64_t until_ms;     /* when that ends, by the wall clock; 0: not by itself */
@@ -34,15 +34,16 @@ struct progress {
 };
 
 /* A wait begins. */
-void progress_open(struct progress *view, const struct options *options, const struct messages *out);
+void progress_open(struct progress *view, const struct options *options,
+                   const struct messages *out);
 
 /* Whether anybody is to be shown anything; whether a person looks on. */
 bool progress_wanted(const struct progress *view);
 bool progress_attended(const struct progress *view);
 
 /* As patience.pausing, of which it is the work. */
-struct deadline progress_show(struct progress *view, const struct holder *holder, const struct errmsg *why,
-                               struct deadline down_until);
+struct deadline progress_show(struct progress *view, const struct holder *holder,
+                              const struct errmsg *why, struct deadline down_until);
 
 /* The store cannot call those who wait: said with -v. */
 void progress_say_uncalled(struct progress *view, const char *cannot);

@@ -11,7 +11,8 @@
 /* More of a lock's name is of no use beside its holder. */
 enum { NAME_COLUMNS = 40 };
 
-__attribute__((format(printf, 3, 4))) static void set(struct progress_text *text, enum wait_part part, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void set(struct progress_text *text,
+                                                      enum wait_part part, const char *format, ...)
 {
     char raw[sizeof text->parts[part]];
     va_list args;
@@ -34,7 +35,8 @@ void progress_text_begin(struct progress_text *text, struct duration waited, con
     if (waited.ns < NS_PER_S)
         set(text, WAIT_TIME, "waiting");
     else
-        set(text, WAIT_TIME, "waiting %s", duration_format(whole_seconds(waited), time, sizeof time));
+        set(text, WAIT_TIME, "waiting %s",
+            duration_format(whole_seconds(waited), time, sizeof time));
     set(text, WAIT_NAME, " for %s", name);
 }
 
@@ -52,7 +54,8 @@ static void set_place(struct progress_text *text, const struct holder *holder)
     if (holder->ahead == 0)
         set(text, WAIT_PLACE, "; you are next");
     else if (holder->ahead > 0 && holder->ahead < INT32_MAX)
-        set(text, WAIT_PLACE, "; %d%s in line", holder->ahead + 1, ordinal_suffix(holder->ahead + 1));
+        set(text, WAIT_PLACE, "; %d%s in line", holder->ahead + 1,
+            ordinal_suffix(holder->ahead + 1));
 }
 
 static const char *who_text(const struct holder *holder)
@@ -62,7 +65,8 @@ static const char *who_text(const struct holder *holder)
     return holder->detached ? "acquired by " : "held by ";
 }
 
-static void set_who(struct progress_text *text, const struct holder *holder, bool died, const struct options *options)
+static void set_who(struct progress_text *text, const struct holder *holder, bool died,
+                    const struct options *options)
 {
     char slots[HOLDER_SLOTS_SIZE];
     if (holder->reserved) {
@@ -70,7 +74,8 @@ static void set_who(struct progress_text *text, const struct holder *holder, boo
         return;
     }
     if (!holder->known) {
-        set(text, WAIT_WHO, "held by %s", holder->shares ? "others who share it" : "another client");
+        set(text, WAIT_WHO, "held by %s",
+            holder->shares ? "others who share it" : "another client");
         return;
     }
     holder_slots_format(holder, options->mode == MODE_SLOTS ? options->slots : 0, slots);
@@ -84,13 +89,16 @@ static void set_who(struct progress_text *text, const struct holder *holder, boo
             holder->shares ? ", one of those who share it" : "");
 }
 
-const char *holder_slots_format(const struct holder *holder, int asked, char text[HOLDER_SLOTS_SIZE])
+const char *holder_slots_format(const struct holder *holder, int asked,
+                                char text[HOLDER_SLOTS_SIZE])
 {
     text[0] = '\0';
     if (holder->slots > 0 && asked == holder->slots)
-        snprintf(text, HOLDER_SLOTS_SIZE, "%d of %d slots are taken; ", holder->slots_taken, holder->slots);
+        snprintf(text, HOLDER_SLOTS_SIZE, "%d of %d slots are taken; ", holder->slots_taken,
+                 holder->slots);
     else if (holder->slots > 0 && asked > 0)
-        snprintf(text, HOLDER_SLOTS_SIZE, "held with --slots=%d; %d were asked for; ", holder->slots, asked);
+        snprintf(text, HOLDER_SLOTS_SIZE, "held with --slots=%d; %d were asked for; ",
+                 holder->slots, asked);
     return text;
 }
 
@@ -107,7 +115,8 @@ const char *holder_since_format(const struct holder *holder, char text[HOLDER_SI
     return text;
 }
 
-static void set_until(struct progress_text *text, const struct holder *holder, int64_t until_ms, bool died)
+static void set_until(struct progress_text *text, const struct holder *holder, int64_t until_ms,
+                      bool died)
 {
     char time[40];
     if (until_ms == 0) {
@@ -124,7 +133,8 @@ static void set_until(struct progress_text *text, const struct holder *holder, i
 /* As a shell reads it back. */
 static void quote(char *target, size_t size, const char *word)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%_+=:,./-";
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%_+=:,./-";
     size_t used = 0;
     if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
         text_copy(target, size, word);
@@ -153,10 +163,12 @@ static void set_advice(struct progress_text *text, const struct options *options
     char words[1024] = "", word[1024];
     size_t used = 0;
     for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {
-        if (options->origins[repeated[i].id].kind != ORIGIN_COMMAND_LINE || repeated[i].value == NULL)
+        if (options->origins[repeated[i].id].kind != ORIGIN_COMMAND_LINE ||
+            repeated[i].value == NULL)
             continue;
         quote(word, sizeof word, repeated[i].value);
-        int length = snprintf(words + used, sizeof words - used, " --%s=%s", repeated[i].name, word);
+        int length =
+            snprintf(words + used, sizeof words - used, " --%s=%s", repeated[i].name, word);
         used += length > 0 ? (size_t)length : 0;
         if (used >= sizeof words)
             return;
@@ -165,8 +177,8 @@ static void set_advice(struct progress_text *text, const struct options *options
     set(text, WAIT_ADVICE, "; to clear it now: dlock --force-release%s %s", words, word);
 }
 
-void progress_text_holder(struct progress_text *text, const struct holder *holder, int64_t until_ms, bool died,
-                      const struct options *options)
+void progress_text_holder(struct progress_text *text, const struct holder *holder, int64_t until_ms,
+                          bool died, const struct options *options)
 {
     char since[HOLDER_SINCE_SIZE];
     set_who(text, holder, died, options);
@@ -187,12 +199,14 @@ void progress_text_outage(struct progress_text *text, const char *why, struct du
     set(text, WAIT_WHO, "%s", why);
     if (left.ns > 0)
         set(text, WAIT_UNTIL, "; tried for another %s at most",
-            duration_format(whole_seconds((struct duration){left.ns + NS_PER_S - 1}), time, sizeof time));
+            duration_format(whole_seconds((struct duration){left.ns + NS_PER_S - 1}), time,
+                            sizeof time));
 }
 
 /* --- putting together ------------------------------------------------------ */
 
-void progress_text_join(const struct progress_text *text, unsigned without, char joined[WAIT_TEXT_SIZE])
+void progress_text_join(const struct progress_text *text, unsigned without,
+                        char joined[WAIT_TEXT_SIZE])
 {
     size_t used = 0;
     bool begun = false;
@@ -202,12 +216,14 @@ void progress_text_join(const struct progress_text *text, unsigned without, char
         if ((without & (1U << part)) != 0 || text->parts[part][0] == '\0')
             continue;
         begun = true;
-        int length = snprintf(joined + used, WAIT_TEXT_SIZE - used, "%s%s", between, text->parts[part]);
+        int length =
+            snprintf(joined + used, WAIT_TEXT_SIZE - used, "%s%s", between, text->parts[part]);
         used += length > 0 ? (size_t)length : 0;
     }
 }
 
-static int joined_columns(const struct progress_text *text, unsigned without, bool utf8, char joined[WAIT_TEXT_SIZE])
+static int joined_columns(const struct progress_text *text, unsigned without, bool utf8,
+                          char joined[WAIT_TEXT_SIZE])
 {
     char all[WAIT_TEXT_SIZE];
     progress_text_join(text, without, utf8 ? joined : all);
@@ -228,11 +244,12 @@ static void cut(char *text, int columns)
     text_copy(text + length, WAIT_TEXT_SIZE - length, "~");
 }
 
-void progress_text_fit(const struct progress_text *text, int columns, bool utf8, char fitting[WAIT_TEXT_SIZE])
+void progress_text_fit(const struct progress_text *text, int columns, bool utf8,
+                       char fitting[WAIT_TEXT_SIZE])
 {
     /* What matters least goes first; who holds it stays. */
-    static const enum wait_part order[] = {WAIT_ADVICE, WAIT_SINCE, WAIT_UNTIL,   WAIT_PLACE,
-                                           WAIT_NAME,   WAIT_COMMAND, WAIT_PID, WAIT_TIME};
+    static const enum wait_part order[] = {WAIT_ADVICE, WAIT_SINCE,   WAIT_UNTIL, WAIT_PLACE,
+                                           WAIT_NAME,   WAIT_COMMAND, WAIT_PID,   WAIT_TIME};
     unsigned without = mbwidth_of(text->parts[WAIT_NAME]) > NAME_COLUMNS ? 1U << WAIT_NAME : 0;
     int width = joined_columns(text, without, utf8, fitting);
     for (size_t i = 0; width > columns && i < sizeof order / sizeof *order; i++) {

@@ -39,8 +39,8 @@ void progress_text_begin(struct progress_text *text, struct duration waited, con
 /* The lock is held. until_ms is when it ends at the latest by the wall clock of
  * this host (0: it does not, by itself); `died`: its holder has, and the options
  * tell how the lock can be removed. */
-void progress_text_holder(struct progress_text *text, const struct holder *holder, int64_t until_ms, bool died,
-                      const struct options *options);
+void progress_text_holder(struct progress_text *text, const struct holder *holder, int64_t until_ms,
+                          bool died, const struct options *options);
 
 /* The store cannot be reached, as `why` says, and is tried for so long yet. */
 void progress_text_outage(struct progress_text *text, const char *why, struct duration left);
@@ -52,13 +52,16 @@ const char *holder_since_format(const struct holder *holder, char text[HOLDER_SI
 /* What slots the lock is refused for, to stand before its holder: "2 of 2 slots are taken; ", "held with --slots=2; 3
  * were asked for; ", or "". Returns text. */
 #define HOLDER_SLOTS_SIZE 96
-const char *holder_slots_format(const struct holder *holder, int asked, char text[HOLDER_SLOTS_SIZE]);
+const char *holder_slots_format(const struct holder *holder, int asked,
+                                char text[HOLDER_SLOTS_SIZE]);
 
 /* Puts those parts together for which `without` (1 << part) has no bit. */
-void progress_text_join(const struct progress_text *text, unsigned without, char joined[WAIT_TEXT_SIZE]);
+void progress_text_join(const struct progress_text *text, unsigned without,
+                        char joined[WAIT_TEXT_SIZE]);
 
 /* Puts together what fits in so many columns: without the parts that matter
  * least, and where even who holds it is too long, cut. Not utf8: in ASCII. */
-void progress_text_fit(const struct progress_text *text, int columns, bool utf8, char fitting[WAIT_TEXT_SIZE]);
+void progress_text_fit(const struct progress_text *text, int columns, bool utf8,
+                       char fitting[WAIT_TEXT_SIZE]);
 
 #endif

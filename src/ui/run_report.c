@@ -36,9 +36,11 @@ enum lock_result run_report_open(struct report *report, const char *path, struct
     if (report->fd >= 0)
         return LOCK_OK;
     int error = errno;
-    errmsg_set(why, "cannot open the report %s: %s", path,
-            error == ELOOP ? "it is a link that another user has made, or one to itself; name the file itself"
-                           : strerror(error));
+    errmsg_set(
+        why, "cannot open the report %s: %s", path,
+        error == ELOOP
+            ? "it is a link that another user has made, or one to itself; name the file itself"
+            : strerror(error));
     return file_error_result(error);
 }
 

@@ -31,7 +31,8 @@ struct report_run {
 enum lock_result run_report_open(struct report *report, const char *path, struct errmsg *why);
 
 /* Writes the line. False with *why set where that cannot be done. */
-bool run_report_write(const struct report *report, const struct report_run *run, struct errmsg *why);
+bool run_report_write(const struct report *report, const struct report_run *run,
+                      struct errmsg *why);
 
 void run_report_close(struct report *report);
 

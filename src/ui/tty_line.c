@@ -44,7 +44,8 @@ void tty_line_prepare(struct tty_line *line)
 static int width_of_terminal(void)
 {
     struct winsize size;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : COLUMNS_UNKNOWN;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
+                                                                           : COLUMNS_UNKNOWN;
 }
 
 /* Not the last one: there the cursor waits beside the line or below it,
@@ -76,7 +77,8 @@ static const char *erase_old(const struct tty_line *line)
 void tty_line_draw(struct tty_line *line, const char *text)
 {
     char bytes[BYTES_MOST];
-    int length = snprintf(bytes, sizeof bytes, "%s" WRAP_OFF "%s" ERASE_LINE WRAP_ON "\r", erase_old(line), text);
+    int length = snprintf(bytes, sizeof bytes, "%s" WRAP_OFF "%s" ERASE_LINE WRAP_ON "\r",
+                          erase_old(line), text);
     if (length > 0 && (size_t)length < sizeof bytes && write_in_foreground(bytes, (size_t)length))
         line->drawn = mbwidth_of(text);
 }

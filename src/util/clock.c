@@ -2,8 +2,8 @@
 
 #include "util/exit_status.h"
 
-#include <poll.h>
 #include <limits.h>
+#include <poll.h>
 #include <sys/random.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -78,10 +78,12 @@ int deadline_poll_ms(struct deadline d)
 
 int deadline_set_timer(int timer_fd, struct deadline d)
 {
-    struct itimerspec when = {.it_value = {(time_t)(d.boot_ns / NS_PER_S), (long)(d.boot_ns % NS_PER_S)}};
+    struct itimerspec when = {
+        .it_value = {(time_t)(d.boot_ns / NS_PER_S), (long)(d.boot_ns % NS_PER_S)}};
     if (d.boot_ns == INT64_MAX)
         when = (struct itimerspec){0};
-    return timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &when, NULL) == 0 ? -1 : deadline_poll_ms(d);
+    return timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &when, NULL) == 0 ? -1
+                                                                          : deadline_poll_ms(d);
 }
 
 int64_t wall_now_ms(void)

@@ -24,8 +24,8 @@ struct deadline {
 /* As good as no end, and far from any overflow: 100 years. */
 #define DURATION_FOREVER DURATION_S(3155760000)
 #define DURATION_ZERO ((struct duration){0})
-#define DURATION_MS(n) ((struct duration){(n) * NS_PER_MS})
-#define DURATION_S(n) ((struct duration){(n) * NS_PER_S})
+#define DURATION_MS(n) ((struct duration){(n)*NS_PER_MS})
+#define DURATION_S(n) ((struct duration){(n)*NS_PER_S})
 
 /* How long a call may take: until `until`, or until cancel_fd (-1: none)
  * becomes readable. Every wait in dlock has one. */

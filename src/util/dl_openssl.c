@@ -10,10 +10,12 @@
 
 /* Tells packaging tools what the dynamic section does not: UAPI group, "ELF
  * Notes for dlopen metadata"; readelf -p .note.dlopen shows it. */
-#define NOTE_JSON \
-    "[{\"feature\":\"tls\",\"description\":\"TLS to Redis (rediss://)\",\"priority\":\"recommended\"," \
-    "\"soname\":[\"" SSL_SONAME "\"]}," \
-    "{\"feature\":\"crypto\",\"description\":\"TLS to Redis and hashed lock names\",\"priority\":\"recommended\"," \
+#define NOTE_JSON                                                             \
+    "[{\"feature\":\"tls\",\"description\":\"TLS to Redis "                   \
+    "(rediss://)\",\"priority\":\"recommended\","                             \
+    "\"soname\":[\"" SSL_SONAME "\"]},"                                       \
+    "{\"feature\":\"crypto\",\"description\":\"TLS to Redis and hashed lock " \
+    "names\",\"priority\":\"recommended\","                                   \
     "\"soname\":[\"" CRYPTO_SONAME "\"]}]"
 
 struct dlopen_note {
@@ -21,7 +23,8 @@ struct dlopen_note {
     char name[4];
     char json[(sizeof NOTE_JSON + 3) & ~(size_t)3]; /* padded to whole words */
 };
-__attribute__((used, aligned(4), section(".note.dlopen"))) static const struct dlopen_note dlopen_note = {
+__attribute__((used, aligned(4),
+               section(".note.dlopen"))) static const struct dlopen_note dlopen_note = {
     .name_size = sizeof "FDO",
     .json_size = sizeof NOTE_JSON,
     .type = 0x407c0c0a,
@@ -49,13 +52,15 @@ const struct openssl *openssl(void)
 static enum lock_result missing(const char *what, struct errmsg *why)
 {
     const char *error = dlerror();
-    errmsg_set(why, "%s needs OpenSSL 3, in the package libssl3 (Debian, Ubuntu, Alpine) or openssl-libs (Fedora, RHEL): %s",
-            what, error != NULL ? error : "it cannot be opened");
+    errmsg_set(why,
+               "%s needs OpenSSL 3, in the package libssl3 (Debian, Ubuntu, Alpine) or "
+               "openssl-libs (Fedora, RHEL): %s",
+               what, error != NULL ? error : "it cannot be opened");
     return LOCK_INVALID;
 }
 
-static enum lock_result open_library(const char *soname, const char *what, const struct function *list, size_t count,
-                                     struct errmsg *why)
+static enum lock_result open_library(const char *soname, const char *what,
+                                     const struct function *list, size_t count, struct errmsg *why)
 {
     void *library = dlopen(soname, RTLD_LAZY | RTLD_LOCAL);
     if (library == NULL)
@@ -71,8 +76,8 @@ static enum lock_result open_library(const char *soname, const char *what, const
 
 static enum lock_result open_crypto(const char *what, struct errmsg *why)
 {
-    enum lock_result result =
-        open_library(CRYPTO_SONAME, what, crypto_functions, sizeof crypto_functions / sizeof *crypto_functions, why);
+    enum lock_result result = open_library(CRYPTO_SONAME, what, crypto_functions,
+                                           sizeof crypto_functions / sizeof *crypto_functions, why);
     /* Its clean-up at exit only takes time, and would run while a thread that
      * looks up a name may still be there. */
     if (result == LOCK_OK && functions.OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) {
@@ -89,7 +94,8 @@ enum lock_result openssl_open(enum openssl_part part, struct errmsg *why)
     is_open[OPENSSL_CRYPTO] = result == LOCK_OK;
     if (result != LOCK_OK || part == OPENSSL_CRYPTO || is_open[OPENSSL_TLS])
         return result;
-    result = open_library(SSL_SONAME, what, ssl_functions, sizeof ssl_functions / sizeof *ssl_functions, why);
+    result = open_library(SSL_SONAME, what, ssl_functions,
+                          sizeof ssl_functions / sizeof *ssl_functions, why);
     is_open[OPENSSL_TLS] = result == LOCK_OK;
     return result;
 }

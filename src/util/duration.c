@@ -16,9 +16,10 @@ static const struct unit units[] = {
 
 /* And what systemd.time(7) reads as well, which calls no month "m". */
 static const struct unit more_units[] = {
-    {"msec", 1},        {"sec", 1000},     {"second", 1000},  {"seconds", 1000}, {"min", 60000},     {"minute", 60000},
-    {"minutes", 60000}, {"hr", 3600000},   {"hour", 3600000}, {"hours", 3600000}, {"day", 86400000}, {"days", 86400000},
-    {"w", 604800000},   {"week", 604800000}, {"weeks", 604800000},
+    {"msec", 1},       {"sec", 1000},       {"second", 1000},     {"seconds", 1000},
+    {"min", 60000},    {"minute", 60000},   {"minutes", 60000},   {"hr", 3600000},
+    {"hour", 3600000}, {"hours", 3600000},  {"day", 86400000},    {"days", 86400000},
+    {"w", 604800000},  {"week", 604800000}, {"weeks", 604800000},
 };
 
 static bool digit(char c)
@@ -40,7 +41,8 @@ static enum duration_error read_decimal(const char **at, struct decimal *out)
         return DURATION_NOT_A_NUMBER;
     *out = (struct decimal){0, 0};
     for (; digit(*p); p++)
-        if (__builtin_mul_overflow(out->whole, 10, &out->whole) || __builtin_add_overflow(out->whole, *p - '0', &out->whole))
+        if (__builtin_mul_overflow(out->whole, 10, &out->whole) ||
+            __builtin_add_overflow(out->whole, *p - '0', &out->whole))
             return DURATION_OVERFLOW;
     if (*p == '.') {
         int64_t place = NS_PER_S / 10;
@@ -117,9 +119,11 @@ const char *duration_error_text(enum duration_error error)
 {
     switch (error) {
     case DURATION_OK: return "fine";
-    case DURATION_EMPTY: return "it is empty; a duration is needed, such as 90, 1.5s, 250ms or 1h30m";
+    case DURATION_EMPTY:
+        return "it is empty; a duration is needed, such as 90, 1.5s, 250ms or 1h30m";
     case DURATION_NEGATIVE: return "a duration cannot be negative";
-    case DURATION_NOT_A_NUMBER: return "it is not a number with a unit, such as 90, 1.5s, 250ms or 1h30m";
+    case DURATION_NOT_A_NUMBER:
+        return "it is not a number with a unit, such as 90, 1.5s, 250ms or 1h30m";
     case DURATION_UNKNOWN_UNIT: return "the unit is unknown; ms, s, m, h, d and w are known";
     case DURATION_OVERFLOW: return "it is too large";
     }
@@ -166,7 +170,11 @@ char *duration_format(struct duration d, char *text, size_t size)
 char *duration_rounded(struct duration d, char *text, size_t size)
 {
     static const int64_t s = NS_PER_S, h = 3600 * NS_PER_S, day = 24 * 3600 * NS_PER_S;
-    int64_t step = d.ns < s ? NS_PER_MS : d.ns < 10 * s ? s / 10 : d.ns < h ? s : d.ns < day ? 60 * s : h;
+    int64_t step = d.ns < s        ? NS_PER_MS
+                   : d.ns < 10 * s ? s / 10
+                   : d.ns < h      ? s
+                   : d.ns < day    ? 60 * s
+                                   : h;
     if (d.ns > 0 && d.ns < NS_PER_MS)
         snprintf(text, size, "less than 1ms");
     else

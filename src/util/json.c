@@ -10,7 +10,8 @@
 static unsigned code_point(const char *text, size_t length)
 {
     unsigned low = (unsigned char)text[length - 1] & 0x3F, middle = (unsigned char)text[length - 2];
-    return length == 2 ? (middle & 0x1F) << 6 | low : ((unsigned char)text[0] & 0x0FU) << 12 | (middle & 0x3F) << 6 | low;
+    return length == 2 ? (middle & 0x1F) << 6 | low
+                       : ((unsigned char)text[0] & 0x0FU) << 12 | (middle & 0x3F) << 6 | low;
 }
 
 static void string(struct json *json, const char *text)

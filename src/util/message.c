@@ -38,7 +38,8 @@ static ssize_t write_to_pipe(const char *bytes, size_t length)
     close(ends[1]);
     errno = error;
     /* A sandbox may not know it. */
-    return written < 0 && (error == EINVAL || error == ENOSYS) ? write(STDERR_FILENO, bytes, length) : written;
+    return written < 0 && (error == EINVAL || error == ENOSYS) ? write(STDERR_FILENO, bytes, length)
+                                                               : written;
 }
 
 static ssize_t write_to_terminal(const char *bytes, size_t length)
@@ -109,26 +110,29 @@ static const char *priority_text(const struct messages *out, int priority)
 }
 
 /* As syslog(3), which would wait for a logger that hangs. The lease does not. */
-static void tell_syslog(const struct messages *out, int priority, const char *name, const char *text)
+static void tell_syslog(const struct messages *out, int priority, const char *name,
+                        const char *text)
 {
     static const struct sockaddr_un logger = {.sun_family = AF_UNIX, .sun_path = "/dev/log"};
     char line[PIPE_BUF], when[32];
     time_t now = (time_t)(wall_now_ms() / 1000);
     struct tm local;
     int facility = out->terminal ? LOG_USER : LOG_CRON;
-    if (localtime_r(&now, &local) == NULL || strftime(when, sizeof when, "%b %e %H:%M:%S", &local) == 0)
+    if (localtime_r(&now, &local) == NULL ||
+        strftime(when, sizeof when, "%b %e %H:%M:%S", &local) == 0)
         return;
-    int length = snprintf(line, sizeof line, "<%d>%s dlock[%ld]: %s%s%s", facility | priority, when, (long)getpid(), name,
-                          *name != '\0' ? ": " : "", text);
+    int length = snprintf(line, sizeof line, "<%d>%s dlock[%ld]: %s%s%s", facility | priority, when,
+                          (long)getpid(), name, *name != '\0' ? ": " : "", text);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0 && length > 0 && connect(fd, (const struct sockaddr *)&logger, sizeof logger) == 0)
-        (void)!send(fd, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1, MSG_NOSIGNAL);
+        (void)!send(fd, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1,
+                    MSG_NOSIGNAL);
     if (fd >= 0)
         close(fd);
 }
 
-__attribute__((format(printf, 3, 0))) static void say(const struct messages *out, int priority, const char *format,
-                                                      va_list args)
+__attribute__((format(printf, 3, 0))) static void say(const struct messages *out, int priority,
+                                                      const char *format, va_list args)
 {
     char text[2048], escaped[3072], name[256], line[sizeof escaped + sizeof name + 16];
     _Static_assert(sizeof line <= PIPE_BUF, "a line must be written at once");
@@ -136,21 +140,22 @@ __attribute__((format(printf, 3, 0))) static void say(const struct messages *out
         return;
     text_escape(escaped, sizeof escaped, text);
     text_escape(name, sizeof name, out->name != NULL ? out->name : "");
-    int length = snprintf(line, sizeof line, "%sdlock: %s%s%s\n", priority_text(out, priority), name, *name != '\0' ? ": " : "", escaped);
+    int length = snprintf(line, sizeof line, "%sdlock: %s%s%s\n", priority_text(out, priority),
+                          name, *name != '\0' ? ": " : "", escaped);
     if (length > 0)
         (void)message_write(line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
     if (out->syslog)
         tell_syslog(out, priority, name, escaped);
 }
 
-#define SAY_IF(priority, condition)                                                                                              \
-    do {                                                                                                               \
-        if (condition) {                                                                                               \
-            va_list args;                                                                                              \
-            va_start(args, format);                                                                                    \
-            say(out, priority, format, args);                                                                                    \
-            va_end(args);                                                                                              \
-        }                                                                                                              \
+#define SAY_IF(priority, condition)           \
+    do {                                      \
+        if (condition) {                      \
+            va_list args;                     \
+            va_start(args, format);           \
+            say(out, priority, format, args); \
+            va_end(args);                     \
+        }                                     \
     } while (0)
 
 void say_error(const struct messages *out, const char *format, ...)

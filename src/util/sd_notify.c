@@ -31,7 +31,8 @@ void sd_notify_open(struct notify *notify)
         notify->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-static void send_all(const struct notify *notify, const char *text, size_t length, const int *fds, size_t fd_count)
+static void send_all(const struct notify *notify, const char *text, size_t length, const int *fds,
+                     size_t fd_count)
 {
     union {
         struct cmsghdr header;
@@ -39,7 +40,8 @@ static void send_all(const struct notify *notify, const char *text, size_t lengt
     } control = {0};
     struct sockaddr_un to = notify->to;
     struct iovec part = {(void *)(uintptr_t)text, length}; /* sendmsg(2) does not write there */
-    struct msghdr message = {.msg_name = &to, .msg_namelen = notify->size, .msg_iov = &part, .msg_iovlen = 1};
+    struct msghdr message = {
+        .msg_name = &to, .msg_namelen = notify->size, .msg_iov = &part, .msg_iovlen = 1};
     if (fd_count > 0) {
         message.msg_control = control.bytes;
         message.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
@@ -63,10 +65,12 @@ void sd_notify_send(const struct notify *notify, const char *format, ...)
     int length = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (length > 0)
-        send_all(notify, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1, NULL, 0);
+        send_all(notify, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1,
+                 NULL, 0);
 }
 
-void sd_notify_forward(const struct notify *notify, const char *text, size_t length, const int *fds, size_t fd_count)
+void sd_notify_forward(const struct notify *notify, const char *text, size_t length, const int *fds,
+                       size_t fd_count)
 {
     static const char main_pid[] = "MAINPID"; /* and MAINPIDFD, MAINPIDFDID */
     char kept[4096];

@@ -19,12 +19,14 @@ struct notify {
 void sd_notify_open(struct notify *notify);
 
 /* Sends lines of NAME=VALUE. Never waits; what cannot be sent is dropped. */
-void sd_notify_send(const struct notify *notify, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sd_notify_send(const struct notify *notify, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Passes on what was received from the command, with the descriptors that came
  * with it, which stay the caller's. MAINPID lines are left out: for the
  * service manager the main process is dlock. */
-void sd_notify_forward(const struct notify *notify, const char *text, size_t length, const int *fds, size_t fd_count);
+void sd_notify_forward(const struct notify *notify, const char *text, size_t length, const int *fds,
+                       size_t fd_count);
 
 /* Fills in the address of a socket as NOTIFY_SOCKET names it: a path, or an
  * abstract name after '@'. False where it is neither or too long. */

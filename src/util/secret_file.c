@@ -24,7 +24,8 @@ static enum lock_result unusable(const char *path, const char *fault, struct err
 static bool read_all(struct secret *secret, int fd)
 {
     while (secret->length < sizeof secret->bytes) {
-        ssize_t length = read(fd, secret->bytes + secret->length, sizeof secret->bytes - secret->length);
+        ssize_t length =
+            read(fd, secret->bytes + secret->length, sizeof secret->bytes - secret->length);
         if (length == 0)
             return true;
         if (length > 0)
@@ -43,7 +44,8 @@ static void drop_line_end(struct secret *secret)
         secret->length -= length > 1 && bytes[length - 2] == '\r' ? 2 : 1;
 }
 
-static enum lock_result read_from(struct secret *secret, int fd, const char *path, struct errmsg *why)
+static enum lock_result read_from(struct secret *secret, int fd, const char *path,
+                                  struct errmsg *why)
 {
     struct stat status;
     if (fstat(fd, &status) != 0)

@@ -14,15 +14,18 @@ static const struct named_signal {
     const char *name;
     int number;
 } named_signals[] = {
-    {"IOT", SIGABRT},  {"CLD", SIGCHLD},      {"POLL", SIGIO},
+    {"IOT", SIGABRT},      {"CLD", SIGCHLD},      {"POLL", SIGIO},
 #ifdef SIGSTKFLT
     {"STKFLT", SIGSTKFLT},
 #endif
-    {"HUP", SIGHUP},   {"INT", SIGINT},       {"QUIT", SIGQUIT}, {"ILL", SIGILL},   {"TRAP", SIGTRAP}, {"ABRT", SIGABRT},
-    {"BUS", SIGBUS},   {"FPE", SIGFPE},       {"KILL", SIGKILL}, {"USR1", SIGUSR1}, {"SEGV", SIGSEGV}, {"USR2", SIGUSR2},
-    {"PIPE", SIGPIPE}, {"ALRM", SIGALRM},     {"TERM", SIGTERM}, {"CHLD", SIGCHLD}, {"CONT", SIGCONT}, {"STOP", SIGSTOP},
-    {"TSTP", SIGTSTP}, {"TTIN", SIGTTIN},     {"TTOU", SIGTTOU}, {"URG", SIGURG},   {"XCPU", SIGXCPU}, {"XFSZ", SIGXFSZ},
-    {"PROF", SIGPROF}, {"VTALRM", SIGVTALRM}, {"WINCH", SIGWINCH}, {"IO", SIGIO},   {"PWR", SIGPWR},   {"SYS", SIGSYS},
+    {"HUP", SIGHUP},       {"INT", SIGINT},       {"QUIT", SIGQUIT},   {"ILL", SIGILL},
+    {"TRAP", SIGTRAP},     {"ABRT", SIGABRT},     {"BUS", SIGBUS},     {"FPE", SIGFPE},
+    {"KILL", SIGKILL},     {"USR1", SIGUSR1},     {"SEGV", SIGSEGV},   {"USR2", SIGUSR2},
+    {"PIPE", SIGPIPE},     {"ALRM", SIGALRM},     {"TERM", SIGTERM},   {"CHLD", SIGCHLD},
+    {"CONT", SIGCONT},     {"STOP", SIGSTOP},     {"TSTP", SIGTSTP},   {"TTIN", SIGTTIN},
+    {"TTOU", SIGTTOU},     {"URG", SIGURG},       {"XCPU", SIGXCPU},   {"XFSZ", SIGXFSZ},
+    {"PROF", SIGPROF},     {"VTALRM", SIGVTALRM}, {"WINCH", SIGWINCH}, {"IO", SIGIO},
+    {"PWR", SIGPWR},       {"SYS", SIGSYS},
 };
 
 /* "RTMIN", "RTMIN+1", "RTMAX", "RTMAX-1". */
@@ -33,7 +36,8 @@ static int parse_real_time(const char *text)
     if (!from_end && strncasecmp(text, "RTMIN", 5) != 0)
         return 0;
     text += 5;
-    if (*text != '\0' && (*text != (from_end ? '-' : '+') || !number_parse(text + 1, 0, SIGRTMAX - SIGRTMIN, &steps)))
+    if (*text != '\0' && (*text != (from_end ? '-' : '+') ||
+                          !number_parse(text + 1, 0, SIGRTMAX - SIGRTMIN, &steps)))
         return 0;
     return from_end ? SIGRTMAX - (int)steps : SIGRTMIN + (int)steps;
 }

@@ -73,7 +73,8 @@ char *text_escape(char *target, size_t size, const char *source)
     size_t used = 0, left = strlen(source);
     while (left > 0) {
         size_t length = utf8_length(source, left);
-        bool plain = length > 0 && !utf8_is_control(source, length) && !utf8_reorders(source, length);
+        bool plain =
+            length > 0 && !utf8_is_control(source, length) && !utf8_reorders(source, length);
         if (length == 0)
             length = 1;
         if (used + (plain ? length : 4 * length) >= size)

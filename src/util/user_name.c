@@ -12,7 +12,8 @@ bool user_name_local(uid_t uid, char *text, size_t size)
     snprintf(wanted, sizeof wanted, "%lu", (unsigned long)uid);
     while (users != NULL && !found && fgets(line, sizeof line, users) != NULL) {
         bool ends = strchr(line, '\n') != NULL;
-        char *rest = line, *name = strsep(&rest, ":"), *number = (strsep(&rest, ":"), strsep(&rest, ":"));
+        char *rest = line, *name = strsep(&rest, ":"),
+             *number = (strsep(&rest, ":"), strsep(&rest, ":"));
         found = begins && rest != NULL && *name != '\0' && strcmp(number, wanted) == 0;
         if (found)
             snprintf(text, size, "%s", name);

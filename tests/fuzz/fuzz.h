@@ -58,7 +58,11 @@ static inline char *fuzz_line(char **rest)
 static inline size_t fuzz_character(const unsigned char *text, size_t left, uint32_t *code)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t length = *text < 0x80 ? 1 : *text >> 5 == 6 ? 2 : *text >> 4 == 14 ? 3 : *text >> 3 == 30 ? 4 : 0;
+    size_t length = *text < 0x80       ? 1
+                    : *text >> 5 == 6  ? 2
+                    : *text >> 4 == 14 ? 3
+                    : *text >> 3 == 30 ? 4
+                                       : 0;
     if (length == 0 || length > left)
         return 0;
     *code = length == 1 ? *text : *text & (0x7FU >> length);
@@ -67,7 +71,9 @@ static inline size_t fuzz_character(const unsigned char *text, size_t left, uint
             return 0;
         *code = *code << 6 | (text[i] & 0x3FU);
     }
-    return *code < least[length] || *code > 0x10FFFF || (*code >= 0xD800 && *code <= 0xDFFF) ? 0 : length;
+    return *code < least[length] || *code > 0x10FFFF || (*code >= 0xD800 && *code <= 0xDFFF)
+               ? 0
+               : length;
 }
 
 /* Whether any terminal and any log can take it: UTF-8 without control characters
@@ -77,8 +83,9 @@ static inline bool fuzz_shows(const char *text)
     uint32_t code;
     for (size_t left = strlen(text), length; left > 0; text += length, left -= length) {
         length = fuzz_character((const unsigned char *)text, left, &code);
-        if (length == 0 || code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x61C || code == 0x200E || code == 0x200F ||
-            (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069))
+        if (length == 0 || code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x61C ||
+            code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) ||
+            (code >= 0x2066 && code <= 0x2069))
             return false;
     }
     return true;

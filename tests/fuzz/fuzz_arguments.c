@@ -23,7 +23,8 @@ static int split(char *text, char **words, char **copies)
     copies[0] = strdup("dlock");
     for (char *rest = text; rest != NULL && count < WORDS_MOST; count++) {
         const char *word = strsep(&rest, "\n");
-        words[count] = strdup(word); /* apart from each other, so that a look behind one's end is found */
+        words[count] =
+            strdup(word); /* apart from each other, so that a look behind one's end is found */
         copies[count] = strdup(word);
         fuzz_expect(words[count] != NULL && copies[count] != NULL);
     }
@@ -43,8 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_expect(command > 0 && command <= count);
     for (int i = command; i < count; i++)
         fuzz_expect(strcmp(words[i], copies[i]) == 0);
-    if (result == SETTINGS_OK && options.redis != NULL && strstr(options.redis, "://:hunter2@") != NULL &&
-        count_passwords(copies, count) == 1)
+    if (result == SETTINGS_OK && options.redis != NULL &&
+        strstr(options.redis, "://:hunter2@") != NULL && count_passwords(copies, count) == 1)
         fuzz_expect(count_passwords(words, count) == 0);
     options_free(&options);
     while (count > 0) {

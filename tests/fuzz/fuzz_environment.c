@@ -15,7 +15,8 @@ static void set_variables(char *input)
     fuzz_expect(clearenv() == 0 && setenv("HOME", "/nonexistent", 1) == 0);
     for (char *rest = input; rest != NULL;) {
         char *line = strsep(&rest, "\n"), *equals = strchr(line, '=');
-        if (equals == NULL || equals == line || !percent_decode(value, sizeof value, equals + 1, strlen(equals + 1)))
+        if (equals == NULL || equals == line ||
+            !percent_decode(value, sizeof value, equals + 1, strlen(equals + 1)))
             continue;
         *equals = '\0';
         snprintf(variable, sizeof variable, "DLOCK_%s", line);
@@ -27,34 +28,43 @@ static void expect_held(struct held_locks *list)
 {
     fuzz_expect(held_locks_read(list, "/nonexistent"));
     for (size_t i = 0; i < list->count; i++)
-        fuzz_expect(list->list[i].backend[0] != '\0' && list->list[i].token[0] != '\0' && list->list[i].key[0] != '\0' &&
-                    strchr(list->list[i].key, '\n') == NULL && strpbrk(list->list[i].token, " \n") == NULL);
+        fuzz_expect(list->list[i].backend[0] != '\0' && list->list[i].token[0] != '\0' &&
+                    list->list[i].key[0] != '\0' && strchr(list->list[i].key, '\n') == NULL &&
+                    strpbrk(list->list[i].token, " \n") == NULL);
 }
 
 /* What the command of a lock with these options finds. */
 static void expect_inner(const struct options *outer, const char *backend, size_t outside)
 {
-    const struct lease lease = {.name = "job", .key = "dlock:job with blanks", .token = "0b8c9d1e-0000-4000-8000-000000000001",
+    const struct lease lease = {.name = "job",
+                                .key = "dlock:job with blanks",
+                                .token = "0b8c9d1e-0000-4000-8000-000000000001",
                                 .take_id = "0b8c9d1e-0000-4000-8000-000000000002",
-                                .slot = outer->mode == MODE_SLOTS ? 0 : -1, .ttl = outer->ttl, .fence = 1,
+                                .slot = outer->mode == MODE_SLOTS ? 0 : -1,
+                                .ttl = outer->ttl,
+                                .fence = 1,
                                 .deadline = deadline_after(outer->ttl)};
-    char program[] = "dlock", name[] = "job", command[] = "true", *argv[] = {program, name, command, NULL};
+    char program[] = "dlock", name[] = "job", command[] = "true",
+         *argv[] = {program, name, command, NULL};
     struct options inner;
     struct held_locks list;
     struct errmsg why = {""};
     fuzz_expect(command_env_set(&lease, backend));
     expect_held(&list);
     fuzz_expect(list.count == outside + 1 && strcmp(list.list[0].key, lease.key) == 0 &&
-                strcmp(list.list[0].token, lease.token) == 0 && strcmp(list.list[0].backend, backend) == 0);
+                strcmp(list.list[0].token, lease.token) == 0 &&
+                strcmp(list.list[0].backend, backend) == 0);
     held_locks_free(&list);
-    fuzz_expect(options_read(&inner, 3, argv, &why) == SETTINGS_OK && inner.ttl.ns == outer->ttl.ns && inner.mode == outer->mode &&
+    fuzz_expect(options_read(&inner, 3, argv, &why) == SETTINGS_OK &&
+                inner.ttl.ns == outer->ttl.ns && inner.mode == outer->mode &&
                 inner.backend == outer->backend);
     options_free(&inner);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char program[] = "dlock", name[] = "job", command[] = "true", *argv[] = {program, name, command, NULL};
+    char program[] = "dlock", name[] = "job", command[] = "true",
+         *argv[] = {program, name, command, NULL};
     char *input = fuzz_text(data, size);
     struct options options;
     struct held_locks list;

@@ -46,9 +46,12 @@ static void remove_folder(void)
 static void prepare(void)
 {
     /* In memory, where there is such a place. */
-    snprintf(folder, sizeof folder, "%s/fuzz_lock_dir.XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    fuzz_expect(mkdtemp(folder) != NULL && (folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0 &&
-                atexit(remove_folder) == 0 && proc_read_line("/proc/sys/kernel/random/boot_id", boot_id, sizeof boot_id));
+    snprintf(folder, sizeof folder, "%s/fuzz_lock_dir.XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    fuzz_expect(mkdtemp(folder) != NULL &&
+                (folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0 &&
+                atexit(remove_folder) == 0 &&
+                proc_read_line("/proc/sys/kernel/random/boot_id", boot_id, sizeof boot_id));
 }
 
 /* The descriptor stays open. */
@@ -62,7 +65,8 @@ static int make_file(const char *name, const void *bytes, size_t size)
 static void make_lock_file(char *bytes, size_t size)
 {
     char name[LOCK_FILE_NAME_SIZE];
-    for (char *at = bytes; (at = memmem(at, size - (size_t)(at - bytes), no_boot, strlen(no_boot))) != NULL;)
+    for (char *at = bytes;
+         (at = memmem(at, size - (size_t)(at - bytes), no_boot, strlen(no_boot))) != NULL;)
         memcpy(at, boot_id, strlen(no_boot));
     lock_file_name(name, key);
     close(make_file(name, bytes, size));
@@ -89,8 +93,9 @@ static void make_table(const char *bytes, size_t size)
 static bool visit_attached(void *data, pid_t pid, const struct held *held)
 {
     (void)data;
-    fuzz_expect(pid == getpid() && held->backend[0] != '\0' && held->token[0] != '\0' && held->key[0] != '\0' &&
-                strchr(held->key, '\n') == NULL && strpbrk(held->token, " \n") == NULL);
+    fuzz_expect(pid == getpid() && held->backend[0] != '\0' && held->token[0] != '\0' &&
+                held->key[0] != '\0' && strchr(held->key, '\n') == NULL &&
+                strpbrk(held->token, " \n") == NULL);
     return false;
 }
 
@@ -118,17 +123,20 @@ struct run {
     bool taken;
 };
 
-static enum lock_result take(struct run *run, enum lock_mode mode, struct bound bound, struct errmsg *why)
+static enum lock_result take(struct run *run, enum lock_mode mode, struct bound bound,
+                             struct errmsg *why)
 {
     struct holder holder;
     if (run->taken)
         return LOCK_HELD;
     run->request.mode = mode;
     run->request.slots = mode == MODE_SLOTS ? 3 : 0;
-    enum lock_result result = run->backend->take(run->backend, &run->request, &run->lease, &holder, bound, why);
+    enum lock_result result =
+        run->backend->take(run->backend, &run->request, &run->lease, &holder, bound, why);
     run->taken = result == LOCK_OK;
     if (run->taken) {
-        fuzz_expect(run->lease.fence > 0 && (mode != MODE_SLOTS || (run->lease.slot >= 0 && run->lease.slot < 3)));
+        fuzz_expect(run->lease.fence > 0 &&
+                    (mode != MODE_SLOTS || (run->lease.slot >= 0 && run->lease.slot < 3)));
         expect_owner(run->backend, true, true, bound);
     }
     return result;
@@ -149,7 +157,9 @@ static void act(struct run *run, char action)
     case 'c': result = backend->check(backend, &run->lease, bound, &why); break;
     case 'e': result = backend->extend(backend, &run->lease, EXTEND_AT_LEAST, bound, &why); break;
     case 'l': expect_owner(backend, run->taken, true, bound); break;
-    case 'i': result = backend->list(backend, "dlock:", NULL, visit_state, &count, bound, &why); break;
+    case 'i':
+        result = backend->list(backend, "dlock:", NULL, visit_state, &count, bound, &why);
+        break;
     case 'a': (void)attach_record_visit_ancestors(folder, visit_attached, NULL); break;
     case 'r':
         result = backend->release(backend, &run->lease, bound, &why);
@@ -172,7 +182,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *input = fuzz_text(data, size), *parts[4] = {input}, name[64];
     size_t sizes[4] = {size};
-    struct run run = {.request = {.name = "job", .key = key, .token = token, .take_id = "0b8c9d1e-0000-4000-8000-000000000002",
+    struct run run = {.request = {.name = "job",
+                                  .key = key,
+                                  .token = token,
+                                  .take_id = "0b8c9d1e-0000-4000-8000-000000000002",
                                   .ttl = {60 * NS_PER_S}}};
     struct errmsg why = {""};
     int attached = -1;

@@ -15,8 +15,8 @@ static void expect_file_name(const char *key, char name[LOCK_FILE_NAME_SIZE])
     struct errmsg why = {""};
     lock_file_name(name, key);
     size_t length = strlen(name);
-    fuzz_expect(length > 5 && length < LOCK_FILE_NAME_SIZE && name[0] != '.' && strchr(name, '/') == NULL &&
-                strcmp(name + length - 5, ".lock") == 0);
+    fuzz_expect(length > 5 && length < LOCK_FILE_NAME_SIZE && name[0] != '.' &&
+                strchr(name, '/') == NULL && strcmp(name + length - 5, ".lock") == 0);
     if (lock_name_valid(key, "", &why))
         fuzz_expect(lock_name_valid(name, "", &why));
 }
@@ -49,7 +49,8 @@ static void expect_words(const char *text)
         fuzz_expect(strpbrk(text, " \n") == NULL && fuzz_shows(text) && strlen(text) < TOKEN_SIZE);
     if (lock_name_valid(text, "", &why)) {
         lock_key_companion(companion, sizeof companion, text, "meta");
-        fuzz_expect(redis_slot(text) >= 0 && redis_slot(text) < REDIS_SLOTS && strlen(companion) > strlen("meta"));
+        fuzz_expect(redis_slot(text) >= 0 && redis_slot(text) < REDIS_SLOTS &&
+                    strlen(companion) > strlen("meta"));
         fuzz_expect(redis_keys_is_shared(text) || strchr(text, '}') != NULL);
     }
 }
@@ -59,7 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char first[LOCK_FILE_NAME_SIZE], second[LOCK_FILE_NAME_SIZE];
     char *input = fuzz_text(data, size), *rest = input;
     const char *one = fuzz_line(&rest), *two = fuzz_line(&rest);
-    if (*one != '\0' && *two != '\0' && strlen(one) < LOCK_KEY_SIZE && strlen(two) < LOCK_KEY_SIZE) {
+    if (*one != '\0' && *two != '\0' && strlen(one) < LOCK_KEY_SIZE &&
+        strlen(two) < LOCK_KEY_SIZE) {
         expect_file_name(one, first);
         expect_file_name(two, second);
         fuzz_expect((strcmp(one, two) == 0) == (strcmp(first, second) == 0));

@@ -14,18 +14,18 @@ static bool is_fed(const char *path)
 }
 
 /* Files are opened by these names, or with 64-bit offsets by those of glibc. */
-#define REPLACE(open_name, fopen_name)                                                     \
-    int __real_##open_name(const char *path, int flags, ...);                              \
-    int __wrap_##open_name(const char *path, int flags, ...);                              \
-    FILE *__real_##fopen_name(const char *path, const char *mode);                         \
-    FILE *__wrap_##fopen_name(const char *path, const char *mode);                         \
-    int __wrap_##open_name(const char *path, int flags, ...)                               \
-    {                                                                                      \
-        return is_fed(path) ? reopen() : __real_##open_name(path, flags);                  \
-    }                                                                                      \
-    FILE *__wrap_##fopen_name(const char *path, const char *mode)                          \
-    {                                                                                      \
-        return is_fed(path) ? fdopen(reopen(), "r") : __real_##fopen_name(path, mode);     \
+#define REPLACE(open_name, fopen_name)                                                 \
+    int __real_##open_name(const char *path, int flags, ...);                          \
+    int __wrap_##open_name(const char *path, int flags, ...);                          \
+    FILE *__real_##fopen_name(const char *path, const char *mode);                     \
+    FILE *__wrap_##fopen_name(const char *path, const char *mode);                     \
+    int __wrap_##open_name(const char *path, int flags, ...)                           \
+    {                                                                                  \
+        return is_fed(path) ? reopen() : __real_##open_name(path, flags);              \
+    }                                                                                  \
+    FILE *__wrap_##fopen_name(const char *path, const char *mode)                      \
+    {                                                                                  \
+        return is_fed(path) ? fdopen(reopen(), "r") : __real_##fopen_name(path, mode); \
     }
 
 static int reopen(void)
@@ -47,10 +47,12 @@ static void expect_name(const uint8_t *name, size_t size)
     int length = snprintf(text, sizeof text, "4711 (");
     memcpy(text + length, name, size);
     size_t head = (size_t)length + size;
-    length = snprintf(text + head, sizeof text - head, ") S 17 4711 4711 0 -1 4194304 1 1 0 0 0 0 0 0 20 0 3 0 123456 1 1\n");
+    length = snprintf(text + head, sizeof text - head,
+                      ") S 17 4711 4711 0 -1 4194304 1 1 0 0 0 0 0 0 20 0 3 0 123456 1 1\n");
     file = fuzz_file(file, (const uint8_t *)text, head + (size_t)length);
     fuzz_expect(proc_stat_read(4711, &stat));
-    fuzz_expect(stat.state == 'S' && stat.parent == 17 && stat.threads == 3 && stat.start == 123456);
+    fuzz_expect(stat.state == 'S' && stat.parent == 17 && stat.threads == 3 &&
+                stat.start == 123456);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -5,17 +5,20 @@
 
 static bool same_holder(const struct holder *a, const struct holder *b)
 {
-    return a->since_wall_ms == b->since_wall_ms && a->pid == b->pid && a->pid_start == b->pid_start &&
-           a->pid_space == b->pid_space && a->shares == b->shares && strcmp(a->host, b->host) == 0 &&
-           strcmp(a->boot_id, b->boot_id) == 0 && strcmp(a->user, b->user) == 0 && strcmp(a->command, b->command) == 0;
+    return a->since_wall_ms == b->since_wall_ms && a->pid == b->pid &&
+           a->pid_start == b->pid_start && a->pid_space == b->pid_space && a->shares == b->shares &&
+           strcmp(a->host, b->host) == 0 && strcmp(a->boot_id, b->boot_id) == 0 &&
+           strcmp(a->user, b->user) == 0 && strcmp(a->command, b->command) == 0;
 }
 
 static bool same(const struct record *a, const struct record *b)
 {
-    return strcmp(a->key, b->key) == 0 && strcmp(a->token, b->token) == 0 && strcmp(a->take_id, b->take_id) == 0 &&
-           a->mode == b->mode && a->slots == b->slots && a->slot == b->slot && a->fence == b->fence && a->ttl.ns == b->ttl.ns &&
-           a->expires.boot_ns == b->expires.boot_ns && a->hold.boot_ns == b->hold.boot_ns && a->detached == b->detached &&
-           a->released == b->released && same_holder(&a->holder, &b->holder);
+    return strcmp(a->key, b->key) == 0 && strcmp(a->token, b->token) == 0 &&
+           strcmp(a->take_id, b->take_id) == 0 && a->mode == b->mode && a->slots == b->slots &&
+           a->slot == b->slot && a->fence == b->fence && a->ttl.ns == b->ttl.ns &&
+           a->expires.boot_ns == b->expires.boot_ns && a->hold.boot_ns == b->hold.boot_ns &&
+           a->detached == b->detached && a->released == b->released &&
+           same_holder(&a->holder, &b->holder);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

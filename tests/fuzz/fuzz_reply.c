@@ -23,9 +23,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const uint8_t *rest, *end;  /* what the server has to say */
-static const uint8_t *part_end;    /* up to here it has been asked for */
-static bool spoke;                 /* the part was begun */
+static const uint8_t *rest, *end; /* what the server has to say */
+static const uint8_t *part_end;   /* up to here it has been asked for */
+static bool spoke;                /* the part was begun */
 
 static const uint8_t *find_part_end(const uint8_t *from)
 {
@@ -83,9 +83,11 @@ int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout)
     return 0;
 }
 
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *data);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *data);
 
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *data)
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *data)
 {
     (void)thread, (void)attributes, (void)run, (void)data;
     return EAGAIN;
@@ -134,7 +136,8 @@ static void act(struct backend *backend, struct lease *lease, char action)
         (void)backend->listen(backend);
     if (result != LOCK_OK && result != LOCK_HELD && result != LOCK_CANCELLED && why.text[0] == '\0')
         abort(); /* nobody would know why */
-    if (result == LOCK_OK && (action == 't' || action == 'w') && (lease->fence <= 0 || lease->slot < -1))
+    if (result == LOCK_OK && (action == 't' || action == 'w') &&
+        (lease->fence <= 0 || lease->slot < -1))
         abort();
 }
 

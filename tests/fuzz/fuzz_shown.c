@@ -87,8 +87,10 @@ static void expect_line(const struct progress_text *text, bool utf8)
     tty_line_draw(&line, fitting);
     look_on(false);
     size_t length = strlen(fitting);
-    fuzz_expect(shown == strlen(before) + length + strlen(after) && memcmp(screen, before, strlen(before)) == 0 &&
-                memcmp(screen + strlen(before), fitting, length) == 0 && strcmp(screen + strlen(before) + length, after) == 0);
+    fuzz_expect(shown == strlen(before) + length + strlen(after) &&
+                memcmp(screen, before, strlen(before)) == 0 &&
+                memcmp(screen + strlen(before), fitting, length) == 0 &&
+                strcmp(screen + strlen(before) + length, after) == 0);
     look_on(true);
     tty_line_clear(&line);
     look_on(false);
@@ -100,8 +102,13 @@ static void expect_wait(char *const lines[5], unsigned flags)
     static struct progress_text text;
     struct options options = {.name = lines[0], .scope = lines[4], .lock_dir = lines[3]};
     struct holder holder = {
-        .known = (flags & 1) != 0, .shares = (flags & 2) != 0, .detached = (flags & 4) != 0, .kept = (flags & 8) != 0,
-        .reserved = (flags & 16) != 0, .ahead = (int)flags - 8, .pid = 4711,
+        .known = (flags & 1) != 0,
+        .shares = (flags & 2) != 0,
+        .detached = (flags & 4) != 0,
+        .kept = (flags & 8) != 0,
+        .reserved = (flags & 16) != 0,
+        .ahead = (int)flags - 8,
+        .pid = 4711,
     };
     text_copy(holder.user, sizeof holder.user, lines[1]);
     text_copy(holder.host, sizeof holder.host, lines[2]);
@@ -125,7 +132,8 @@ static void expect_message(const char *line, size_t size)
     fuzz_expect(shown >= 8 && screen[shown - 1] == '\n');
     screen[shown - 1] = '\0';
     fuzz_expect(strncmp(screen, "dlock: ", 7) == 0 && fuzz_shows(screen));
-    text_escape(escaped, size < sizeof escaped ? size + 1 : sizeof escaped, line); /* cut anywhere */
+    text_escape(escaped, size < sizeof escaped ? size + 1 : sizeof escaped,
+                line); /* cut anywhere */
     fuzz_expect(fuzz_shows(escaped));
 }
 
@@ -171,7 +179,8 @@ static const char *expect_seconds(const char *at, int64_t ms)
 {
     long long whole;
     int part, length = 0;
-    fuzz_expect(sscanf(at, "%lld.%3d%n", &whole, &part, &length) == 2 && whole == ms / 1000 && part == ms % 1000);
+    fuzz_expect(sscanf(at, "%lld.%3d%n", &whole, &part, &length) == 2 && whole == ms / 1000 &&
+                part == ms % 1000);
     return at + length;
 }
 

@@ -44,7 +44,8 @@ static void keep_input(int number)
 
 static void feed(const uint8_t *bytes, size_t size)
 {
-    uint8_t *copy = malloc(size > 0 ? size : 1); /* no byte more, so that a look behind its end is found */
+    uint8_t *copy =
+        malloc(size > 0 ? size : 1); /* no byte more, so that a look behind its end is found */
     if (copy == NULL)
         abort();
     memcpy(current, bytes, size);
@@ -69,7 +70,9 @@ static struct input read_input(const char *path)
 
 static size_t mutate(uint8_t *bytes, const struct input *from, const struct input *other)
 {
-    static const char *const pieces[] = {"\r\n", "*", "$", "-1", ":", "9223372036854775807", "2147483648", "\n--\n", "%", "@", "]", "="};
+    static const char *const pieces[] = {
+        "\r\n",       "*",      "$", "-1", ":", "9223372036854775807",
+        "2147483648", "\n--\n", "%", "@",  "]", "="};
     size_t size = from->size;
     memcpy(bytes, from->bytes, size);
     for (uint64_t times = 1 + random_below(4); times > 0; times--) {

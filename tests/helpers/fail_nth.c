@@ -96,8 +96,10 @@ static bool fails(int slot, const char *name, const void *caller)
         return false;
     uint64_t number = atomic_fetch_add(&page->slots[slot].calls, 1) + 1;
     if (page->slots[slot].name[0] == '\0')
-        memcpy(page->slots[slot].name, name, strnlen(name, NAME_SIZE - 1)); /* every process writes the same */
-    if (strcmp(name, failing) != 0 || (kind == KIND_REST || kind >= KIND_AHEAD ? number < failing_at : number != failing_at))
+        memcpy(page->slots[slot].name, name,
+               strnlen(name, NAME_SIZE - 1)); /* every process writes the same */
+    if (strcmp(name, failing) != 0 ||
+        (kind == KIND_REST || kind >= KIND_AHEAD ? number < failing_at : number != failing_at))
         return false;
     if (atomic_fetch_add(&page->reached, 1) == 0)
         atomic_store(&page->caller, (uintptr_t)caller - program);
@@ -107,35 +109,35 @@ static bool fails(int slot, const char *name, const void *caller)
 }
 
 /* A definition of `name` that fails where it is its turn. */
-#define WRAP(name, type, failed, parameters, arguments)                                                    \
-    type name parameters                                                                                               \
-    {                                                                                                                  \
-        enum { SLOT = __COUNTER__ };                                                                                   \
-        _Static_assert(SLOT < SLOTS, "too few slots");                                                                 \
-        static type(*_Atomic real) parameters;                                                                         \
-        if (fails(SLOT, #name, __builtin_return_address(0)))                                                         \
-            return failed;                                                                                             \
-        if (real == NULL)                                                                                              \
-            real = (type(*) parameters)(uintptr_t)real_of(#name);                                                      \
-        return real arguments;                                                                                         \
+#define WRAP(name, type, failed, parameters, arguments)           \
+    type name parameters                                          \
+    {                                                             \
+        enum { SLOT = __COUNTER__ };                              \
+        _Static_assert(SLOT < SLOTS, "too few slots");            \
+        static type(*_Atomic real) parameters;                    \
+        if (fails(SLOT, #name, __builtin_return_address(0)))      \
+            return failed;                                        \
+        if (real == NULL)                                         \
+            real = (type(*) parameters)(uintptr_t)real_of(#name); \
+        return real arguments;                                    \
     }
 
 /* As WRAP, for what moves up to `size` bytes. What has nothing to move yet is not
  * counted: dlock looks again and again for some microseconds. */
-#define WRAP_MOVE(name, parameters, arguments, events)                                                                 \
-    ssize_t name parameters                                                                                            \
-    {                                                                                                                  \
-        enum { SLOT = __COUNTER__ };                                                                                   \
-        _Static_assert(SLOT < SLOTS, "too few slots");                                                                 \
-        static ssize_t(*_Atomic real) parameters;                                                                      \
-        bool now = is_due(fd, events) && fails(SLOT, #name, __builtin_return_address(0));                              \
-        if (now && kind != KIND_SHORT)                                                                                 \
-            return broken(fd);                                                                                         \
-        if (now && size > 1 && is_stream(fd))                                                                          \
-            size = 1;                                                                                                  \
-        if (real == NULL)                                                                                              \
-            real = (ssize_t(*) parameters)(uintptr_t)real_of(#name);                                                   \
-        return real arguments;                                                                                         \
+#define WRAP_MOVE(name, parameters, arguments, events)                                    \
+    ssize_t name parameters                                                               \
+    {                                                                                     \
+        enum { SLOT = __COUNTER__ };                                                      \
+        _Static_assert(SLOT < SLOTS, "too few slots");                                    \
+        static ssize_t(*_Atomic real) parameters;                                         \
+        bool now = is_due(fd, events) && fails(SLOT, #name, __builtin_return_address(0)); \
+        if (now && kind != KIND_SHORT)                                                    \
+            return broken(fd);                                                            \
+        if (now && size > 1 && is_stream(fd))                                             \
+            size = 1;                                                                     \
+        if (real == NULL)                                                                 \
+            real = (ssize_t(*) parameters)(uintptr_t)real_of(#name);                      \
+        return real arguments;                                                            \
     }
 
 /* A connection that is reset, or closed by the other side, stays so. Returns -1. */
@@ -156,7 +158,8 @@ static bool is_due(int fd, short events)
     struct timespec none = {0};
     int error = errno;
     long flags = syscall_plain(SYS_fcntl, fd, F_GETFL, 0, 0, 0);
-    bool due = flags < 0 || (flags & O_NONBLOCK) == 0 || syscall_plain(SYS_ppoll, (long)&at, 1, (long)&none, 0, 0) != 0;
+    bool due = flags < 0 || (flags & O_NONBLOCK) == 0 ||
+               syscall_plain(SYS_ppoll, (long)&at, 1, (long)&none, 0, 0) != 0;
     errno = error;
     return due;
 }
@@ -167,29 +170,30 @@ static bool is_stream(int fd)
     int type = 0, error = errno;
     socklen_t size = sizeof type;
     struct stat64 status;
-    bool stream = syscall_plain(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, (long)&type, (long)&size) == 0
-                      ? type == SOCK_STREAM
-                      : syscall_plain(SYS_fstat, fd, (long)&status, 0, 0, 0) == 0 &&
-                            (S_ISREG(status.st_mode) || S_ISFIFO(status.st_mode));
+    bool stream =
+        syscall_plain(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, (long)&type, (long)&size) == 0
+            ? type == SOCK_STREAM
+            : syscall_plain(SYS_fstat, fd, (long)&status, 0, 0, 0) == 0 &&
+                  (S_ISREG(status.st_mode) || S_ISFIFO(status.st_mode));
     errno = error;
     return stream;
 }
 
 /* As WRAP, for what is done even where it fails. */
-#define WRAP_DONE(name, failed, parameters, arguments)                                                                 \
-    int name parameters                                                                                                \
-    {                                                                                                                  \
-        enum { SLOT = __COUNTER__ };                                                                                   \
-        _Static_assert(SLOT < SLOTS, "too few slots");                                                                 \
-        static int(*_Atomic real) parameters;                                                                          \
-        bool now = fails(SLOT, #name, __builtin_return_address(0));                                                    \
-        if (real == NULL)                                                                                              \
-            real = (int(*) parameters)(uintptr_t)real_of(#name);                                                       \
-        int result = real arguments;                                                                                   \
-        if (!now)                                                                                                      \
-            return result;                                                                                             \
-        errno = failing_errno;                                                                                         \
-        return failed;                                                                                                 \
+#define WRAP_DONE(name, failed, parameters, arguments)              \
+    int name parameters                                             \
+    {                                                               \
+        enum { SLOT = __COUNTER__ };                                \
+        _Static_assert(SLOT < SLOTS, "too few slots");              \
+        static int(*_Atomic real) parameters;                       \
+        bool now = fails(SLOT, #name, __builtin_return_address(0)); \
+        if (real == NULL)                                           \
+            real = (int(*) parameters)(uintptr_t)real_of(#name);    \
+        int result = real arguments;                                \
+        if (!now)                                                   \
+            return result;                                          \
+        errno = failing_errno;                                      \
+        return failed;                                              \
     }
 
 /* --- memory -------------------------------------------------------------- */
@@ -198,7 +202,8 @@ WRAP(malloc, void *, NULL, (size_t size), (size))
 WRAP(calloc, void *, NULL, (size_t count, size_t size), (count, size))
 WRAP(realloc, void *, NULL, (void *old, size_t size), (old, size))
 WRAP(reallocarray, void *, NULL, (void *old, size_t count, size_t size), (old, count, size))
-WRAP(mmap64, void *, MAP_FAILED, (void *at, size_t size, int access, int flags, int fd, off64_t offset),
+WRAP(mmap64, void *, MAP_FAILED,
+     (void *at, size_t size, int access, int flags, int fd, off64_t offset),
      (at, size, access, flags, fd, offset))
 WRAP_DONE(munmap, -1, (void *at, size_t size), (at, size))
 
@@ -217,8 +222,10 @@ static void set_error(FILE *file)
     file->_flags |= _IO_ERR_SEEN;
 }
 WRAP(fgets, char *, (set_error(file), NULL), (char *line, int size, FILE *file), (line, size, file))
-WRAP(getdelim, ssize_t, (set_error(file), -1), (char **line, size_t *size, int end, FILE *file), (line, size, end, file))
-WRAP(__getdelim, ssize_t, (set_error(file), -1), (char **line, size_t *size, int end, FILE *file), (line, size, end, file))
+WRAP(getdelim, ssize_t, (set_error(file), -1), (char **line, size_t *size, int end, FILE *file),
+     (line, size, end, file))
+WRAP(__getdelim, ssize_t, (set_error(file), -1), (char **line, size_t *size, int end, FILE *file),
+     (line, size, end, file))
 WRAP(opendir, DIR *, NULL, (const char *path), (path))
 WRAP(fdopendir, DIR *, NULL, (int fd), (fd))
 WRAP(readdir64, struct dirent64 *, NULL, (DIR * directory), (directory))
@@ -230,11 +237,13 @@ WRAP(mkostemp64, int, -1, (char *template, int flags), (template, flags))
 WRAP(chdir, int, -1, (const char *path), (path))
 WRAP(access, int, -1, (const char *path, int mode), (path, mode))
 WRAP(readlink, ssize_t, -1, (const char *path, char *target, size_t size), (path, target, size))
-WRAP(__realpath_chk, char *, NULL, (const char *path, char *whole, size_t size), (path, whole, size))
+WRAP(__realpath_chk, char *, NULL, (const char *path, char *whole, size_t size),
+     (path, whole, size))
 WRAP(fstat64, int, -1, (int fd, struct stat64 *status), (fd, status))
 WRAP(stat64, int, -1, (const char *path, struct stat64 *status), (path, status))
 WRAP(lstat64, int, -1, (const char *path, struct stat64 *status), (path, status))
-WRAP(fstatat64, int, -1, (int at, const char *path, struct stat64 *status, int flags), (at, path, status, flags))
+WRAP(fstatat64, int, -1, (int at, const char *path, struct stat64 *status, int flags),
+     (at, path, status, flags))
 WRAP(lseek64, off64_t, -1, (int fd, off64_t offset, int whence), (fd, offset, whence))
 WRAP(statfs64, int, -1, (const char *path, struct statfs64 *status), (path, status))
 WRAP(fstatfs64, int, -1, (int fd, struct statfs64 *status), (fd, status))
@@ -245,33 +254,35 @@ WRAP(posix_fallocate64, int, failing_errno, (int fd, off64_t at, off64_t size), 
 WRAP(flock, int, -1, (int fd, int operation), (fd, operation))
 WRAP(dup2, int, -1, (int from, int to), (from, to))
 WRAP(pipe2, int, -1, (int ends[2], int flags), (ends, flags))
-WRAP(splice, ssize_t, -1, (int from, off64_t *from_at, int to, off64_t *to_at, size_t size, unsigned flags),
+WRAP(splice, ssize_t, -1,
+     (int from, off64_t *from_at, int to, off64_t *to_at, size_t size, unsigned flags),
      (from, from_at, to, to_at, size, flags))
 WRAP(isatty, int, 0, (int fd), (fd))
 WRAP(tcgetpgrp, pid_t, -1, (int fd), (fd))
 WRAP_MOVE(read, (int fd, void *bytes, size_t size), (fd, bytes, size), POLLIN)
 WRAP_MOVE(write, (int fd, const void *bytes, size_t size), (fd, bytes, size), POLLOUT)
 WRAP_MOVE(pread64, (int fd, void *bytes, size_t size, off64_t at), (fd, bytes, size, at), POLLIN)
-WRAP_MOVE(pwrite64, (int fd, const void *bytes, size_t size, off64_t at), (fd, bytes, size, at), POLLOUT)
+WRAP_MOVE(pwrite64, (int fd, const void *bytes, size_t size, off64_t at), (fd, bytes, size, at),
+          POLLOUT)
 WRAP(inotify_init1, int, -1, (int flags), (flags))
 WRAP(inotify_add_watch, int, -1, (int fd, const char *path, uint32_t mask), (fd, path, mask))
 
 /* What has one more argument, or not: an int, a long or a pointer, which are
  * passed alike on all that Linux runs on. */
-#define WRAP_LAST(name, head, arguments, last)                                                                \
-    int name head                                                                                                      \
-    {                                                                                                                  \
-        enum { SLOT = __COUNTER__ };                                                                                   \
-        static int(*_Atomic real) head;                                                                                \
-        va_list list;                                                                                                  \
-        va_start(list, last);                                                                                          \
-        void *argument = va_arg(list, void *);                                                                         \
-        va_end(list);                                                                                                  \
-        if (fails(SLOT, #name, __builtin_return_address(0)))                                                         \
-            return -1;                                                                                                 \
-        if (real == NULL)                                                                                              \
-            real = (int(*) head)(uintptr_t)real_of(#name);                                                             \
-        return real arguments;                                                                                         \
+#define WRAP_LAST(name, head, arguments, last)               \
+    int name head                                            \
+    {                                                        \
+        enum { SLOT = __COUNTER__ };                         \
+        static int(*_Atomic real) head;                      \
+        va_list list;                                        \
+        va_start(list, last);                                \
+        void *argument = va_arg(list, void *);               \
+        va_end(list);                                        \
+        if (fails(SLOT, #name, __builtin_return_address(0))) \
+            return -1;                                       \
+        if (real == NULL)                                    \
+            real = (int(*) head)(uintptr_t)real_of(#name);   \
+        return real arguments;                               \
     }
 WRAP_LAST(open, (const char *path, int flags, ...), (path, flags, argument), flags)
 WRAP_LAST(open64, (const char *path, int flags, ...), (path, flags, argument), flags)
@@ -284,30 +295,41 @@ WRAP_LAST(ioctl, (int fd, unsigned long command, ...), (fd, command, argument), 
 /* --- sockets and waits --------------------------------------------------- */
 
 WRAP(socket, int, -1, (int family, int type, int protocol), (family, type, protocol))
-WRAP(socketpair, int, -1, (int family, int type, int protocol, int ends[2]), (family, type, protocol, ends))
+WRAP(socketpair, int, -1, (int family, int type, int protocol, int ends[2]),
+     (family, type, protocol, ends))
 WRAP(bind, int, -1, (int fd, const struct sockaddr *address, socklen_t size), (fd, address, size))
-WRAP(connect, int, -1, (int fd, const struct sockaddr *address, socklen_t size), (fd, address, size))
-WRAP(setsockopt, int, -1, (int fd, int level, int option, const void *value, socklen_t size), (fd, level, option, value, size))
-WRAP(getsockopt, int, -1, (int fd, int level, int option, void *value, socklen_t *size), (fd, level, option, value, size))
+WRAP(connect, int, -1, (int fd, const struct sockaddr *address, socklen_t size),
+     (fd, address, size))
+WRAP(setsockopt, int, -1, (int fd, int level, int option, const void *value, socklen_t size),
+     (fd, level, option, value, size))
+WRAP(getsockopt, int, -1, (int fd, int level, int option, void *value, socklen_t *size),
+     (fd, level, option, value, size))
 WRAP(getpeername, int, -1, (int fd, struct sockaddr *address, socklen_t *size), (fd, address, size))
 WRAP(getaddrinfo, int, failing_errno,
-     (const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list), (host, port, hints, list))
+     (const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list),
+     (host, port, hints, list))
 WRAP(getnameinfo, int, failing_errno,
-     (const struct sockaddr *address, socklen_t length, char *host, socklen_t host_size, char *port, socklen_t port_size, int flags),
+     (const struct sockaddr *address, socklen_t length, char *host, socklen_t host_size, char *port,
+      socklen_t port_size, int flags),
      (address, length, host, host_size, port, port_size, flags))
-WRAP_MOVE(send, (int fd, const void *bytes, size_t size, int flags), (fd, bytes, size, flags), POLLOUT)
+WRAP_MOVE(send, (int fd, const void *bytes, size_t size, int flags), (fd, bytes, size, flags),
+          POLLOUT)
 WRAP_MOVE(recv, (int fd, void *bytes, size_t size, int flags), (fd, bytes, size, flags), POLLIN)
 WRAP(sendmsg, ssize_t, -1, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
 WRAP(recvmsg, ssize_t, -1, (int fd, struct msghdr *message, int flags), (fd, message, flags))
 WRAP(poll, int, -1, (struct pollfd * fds, nfds_t count, int timeout), (fds, count, timeout))
-WRAP(ppoll, int, -1, (struct pollfd * fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask),
+WRAP(ppoll, int, -1,
+     (struct pollfd * fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask),
      (fds, count, timeout, mask))
 WRAP(epoll_create1, int, -1, (int flags), (flags))
-WRAP(epoll_ctl, int, -1, (int fd, int operation, int other, struct epoll_event *event), (fd, operation, other, event))
+WRAP(epoll_ctl, int, -1, (int fd, int operation, int other, struct epoll_event *event),
+     (fd, operation, other, event))
 WRAP(eventfd, int, -1, (unsigned count, int flags), (count, flags))
 WRAP(signalfd, int, -1, (int fd, const sigset_t *mask, int flags), (fd, mask, flags))
 WRAP(timerfd_create, int, -1, (clockid_t clock, int flags), (clock, flags))
-WRAP(timerfd_settime, int, -1, (int fd, int flags, const struct itimerspec *when, struct itimerspec *old), (fd, flags, when, old))
+WRAP(timerfd_settime, int, -1,
+     (int fd, int flags, const struct itimerspec *when, struct itimerspec *old),
+     (fd, flags, when, old))
 
 /* --- processes, threads, signals ----------------------------------------- */
 
@@ -315,20 +337,26 @@ WRAP(fork, pid_t, -1, (void), ())
 WRAP(getpgid, pid_t, -1, (pid_t pid), (pid))
 WRAP(setsid, pid_t, -1, (void), ())
 WRAP(waitpid, pid_t, -1, (pid_t pid, int *status, int options), (pid, status, options))
-WRAP(waitid, int, -1, (idtype_t type, id_t id, siginfo_t *info, int options), (type, id, info, options))
+WRAP(waitid, int, -1, (idtype_t type, id_t id, siginfo_t *info, int options),
+     (type, id, info, options))
 WRAP(kill, int, -1, (pid_t pid, int number), (pid, number))
 WRAP(execvp, int, -1, (const char *file, char *const *argv), (file, argv))
 WRAP(setpriority, int, -1, (__priority_which_t which, id_t who, int value), (which, who, value))
 WRAP(getpriority, int, -1, (__priority_which_t which, id_t who), (which, who))
-WRAP(sigaction, int, -1, (int number, const struct sigaction *action, struct sigaction *old), (number, action, old))
+WRAP(sigaction, int, -1, (int number, const struct sigaction *action, struct sigaction *old),
+     (number, action, old))
 WRAP(sigprocmask, int, -1, (int how, const sigset_t *set, sigset_t *old), (how, set, old))
 WRAP(sigpending, int, -1, (sigset_t * set), (set))
 WRAP(pthread_create, int, failing_errno,
-     (pthread_t * thread, const pthread_attr_t *attributes, void *(*start)(void *), void *data), (thread, attributes, start, data))
+     (pthread_t * thread, const pthread_attr_t *attributes, void *(*start)(void *), void *data),
+     (thread, attributes, start, data))
 WRAP(pthread_attr_init, int, failing_errno, (pthread_attr_t * attributes), (attributes))
-WRAP(pthread_attr_setstacksize, int, failing_errno, (pthread_attr_t * attributes, size_t size), (attributes, size))
-WRAP(pthread_mutex_init, int, failing_errno, (pthread_mutex_t * mutex, const pthread_mutexattr_t *attributes), (mutex, attributes))
-WRAP(pthread_sigmask, int, failing_errno, (int how, const sigset_t *set, sigset_t *old), (how, set, old))
+WRAP(pthread_attr_setstacksize, int, failing_errno, (pthread_attr_t * attributes, size_t size),
+     (attributes, size))
+WRAP(pthread_mutex_init, int, failing_errno,
+     (pthread_mutex_t * mutex, const pthread_mutexattr_t *attributes), (mutex, attributes))
+WRAP(pthread_sigmask, int, failing_errno, (int how, const sigset_t *set, sigset_t *old),
+     (how, set, old))
 WRAP(pthread_kill, int, failing_errno, (pthread_t thread, int number), (thread, number))
 
 /* The parent stands still until its child has executed something or ended, as
@@ -338,7 +366,8 @@ pid_t vfork(void)
     enum { SLOT = __COUNTER__ };
     int ends[2];
     char byte;
-    if (fails(SLOT, "vfork", __builtin_return_address(0)) || syscall_plain(SYS_pipe2, (long)ends, O_CLOEXEC, 0, 0, 0) != 0)
+    if (fails(SLOT, "vfork", __builtin_return_address(0)) ||
+        syscall_plain(SYS_pipe2, (long)ends, O_CLOEXEC, 0, 0, 0) != 0)
         return -1;
     pid_t pid = ((pid_t(*)(void))(uintptr_t)real_of("fork"))();
     (void)syscall_plain(SYS_close, ends[pid == 0 ? 0 : 1], 0, 0, 0, 0);
@@ -368,7 +397,8 @@ int prctl(int option, ...)
     va_end(list);
     if (fails(SLOT, "prctl", __builtin_return_address(0)))
         return -1;
-    return (int)syscall_plain(SYS_prctl, option, (long)more[0], (long)more[1], (long)more[2], (long)more[3]);
+    return (int)syscall_plain(SYS_prctl, option, (long)more[0], (long)more[1], (long)more[2],
+                              (long)more[3]);
 }
 
 long syscall(long number, ...)
@@ -390,7 +420,7 @@ long syscall(long number, ...)
 
 /* --- the rest ------------------------------------------------------------ */
 
-WRAP(gettimeofday, int, -1, (struct timeval * restrict now, void *restrict zone), (now, zone))
+WRAP(gettimeofday, int, -1, (struct timeval *restrict now, void *restrict zone), (now, zone))
 WRAP(nanosleep, int, -1, (const struct timespec *time, struct timespec *left), (time, left))
 WRAP(getrandom, ssize_t, -1, (void *bytes, size_t size, unsigned flags), (bytes, size, flags))
 WRAP(gethostname, int, -1, (char *name, size_t size), (name, size))
@@ -430,13 +460,15 @@ static uintptr_t program_base(void)
 
 __attribute__((constructor)) static void begin(void)
 {
-    static const char *const variables[] = {"FAIL_PAGE", "FAIL_CALL", "FAIL_AT", "FAIL_ERRNO", "FAIL_KIND", "LD_PRELOAD"};
+    static const char *const variables[] = {"FAIL_PAGE",  "FAIL_CALL", "FAIL_AT",
+                                            "FAIL_ERRNO", "FAIL_KIND", "LD_PRELOAD"};
     const char *path = getenv("FAIL_PAGE"), *call = getenv("FAIL_CALL"), *at = getenv("FAIL_AT");
     const char *error = getenv("FAIL_ERRNO"), *how = getenv("FAIL_KIND");
     if (path == NULL)
         return;
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    void *shared = fd >= 0 ? mmap64(NULL, FAIL_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    void *shared = fd >= 0 ? mmap64(NULL, FAIL_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                           : MAP_FAILED;
     if (shared == MAP_FAILED)
         abort();
     close(fd);

@@ -1,6 +1,5 @@
 /* Preloaded into dlock by the tests: makes one call of the C library fail, or
  * do what is hard to bring about otherwise. Built once for each FAULT_*. */
-#include <stdatomic.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,8 @@ void *dlopen(const char *file, int mode)
 {
     void *(*real)(const char *, int);
     *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
-    if (file != NULL && (strstr(file, "libssl") != NULL || (strstr(file, "libcrypto") != NULL && getenv("FAULT_NO_CRYPTO") != NULL)))
+    if (file != NULL && (strstr(file, "libssl") != NULL ||
+                         (strstr(file, "libcrypto") != NULL && getenv("FAULT_NO_CRYPTO") != NULL)))
         file = "/nowhere/openssl";
     return real(file, mode);
 }
@@ -49,7 +50,8 @@ static int breaks(int fd)
     int type;
     socklen_t size = sizeof type;
     const char *at = getenv("FAULT_AT");
-    return at != NULL && getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM && unlink(at) == 0;
+    return at != NULL && getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
+           type == SOCK_STREAM && unlink(at) == 0;
 }
 ssize_t send(int fd, const void *bytes, size_t size, int flags)
 {
@@ -96,7 +98,8 @@ long syscall(long number, ...)
     va_end(arguments);
     if (number == SYS_pidfd_send_signal && argument[1] == SIGKILL && getpid() == dlock)
         raise(SIGKILL);
-    return real(number, argument[0], argument[1], argument[2], argument[3], argument[4], argument[5]);
+    return real(number, argument[0], argument[1], argument[2], argument[3], argument[4],
+                argument[5]);
 }
 #elif defined FAULT_parent_dies
 /* dlock is killed when its child has not asked for a signal at its death yet. */
@@ -200,14 +203,16 @@ ssize_t recv(int fd, void *bytes, size_t size, int flags)
     return -1;
 }
 #elif defined FAULT_pthread_create
-int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *data)
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                   void *data)
 {
     (void)thread, (void)attributes, (void)start, (void)data;
     return EAGAIN;
 }
 #elif defined FAULT_pthread_create_stops
 /* The guard of --attach stands still before it watches. */
-int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *data)
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                   void *data)
 {
     int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
@@ -235,7 +240,8 @@ long syscall(long number, ...)
         argument[i] = va_arg(arguments, long);
     va_end(arguments);
     if (number != SYS_pidfd_open)
-        return real(number, argument[0], argument[1], argument[2], argument[3], argument[4], argument[5]);
+        return real(number, argument[0], argument[1], argument[2], argument[3], argument[4],
+                    argument[5]);
     errno = ENOSYS;
     return -1;
 }
@@ -342,7 +348,8 @@ int fstatfs64(int fd, struct statfs64 *status)
 }
 #elif defined FAULT_resolver
 /* A resolver that hangs for a minute. */
-int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list)
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                struct addrinfo **list)
 {
     int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
     *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
@@ -352,7 +359,8 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
 }
 #elif defined FAULT_resolver_again
 /* A resolver that has no answer for now, a few times. */
-int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list)
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                struct addrinfo **list)
 {
     static atomic_int times;
     int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
@@ -374,7 +382,8 @@ int connect(int fd, const struct sockaddr *address, socklen_t size)
 }
 #elif defined FAULT_two_addresses
 /* A name with two addresses, of which the first one refuses. */
-int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **list)
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                struct addrinfo **list)
 {
     int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
     *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
@@ -432,7 +441,8 @@ int open64(const char *path, int flags, ...)
     unsigned mode = (flags & O_CREAT) != 0 ? va_arg(rest, unsigned) : 0;
     va_end(rest);
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
-    bool is_stat = fd >= 0 && strncmp(path, "/proc/", 6) == 0 && name != NULL && strcmp(name, "/stat") == 0;
+    bool is_stat =
+        fd >= 0 && strncmp(path, "/proc/", 6) == 0 && name != NULL && strcmp(name, "/stat") == 0;
     return is_stat ? same_start(fd) : fd;
 }
 int stat64(const char *restrict path, struct stat64 *restrict status)

@@ -35,7 +35,7 @@ static int64_t now(void)
 
 static void work(long ms)
 {
-    struct timespec left = { ms / 1000, ms % 1000 * 1000000 };
+    struct timespec left = {ms / 1000, ms % 1000 * 1000000};
     while (nanosleep(&left, &left) != 0)
         ;
 }
@@ -83,7 +83,7 @@ static void obey(char *word, long found, const char *id)
 
 int main(int argc, char *argv[])
 {
-    struct record record = { .begin = now() };
+    struct record record = {.begin = now()};
     struct stat log;
     int fd = argc < 3 ? -1 : open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &log) != 0)

@@ -70,7 +70,8 @@ __attribute__((format(printf, 2, 3))) static void tell(int64_t at, const char *f
     va_start(arguments, format);
     length += vsnprintf(line + length, sizeof line - (size_t)length, format, arguments);
     va_end(arguments);
-    length += snprintf(line + length, sizeof line - (size_t)length, " run=%s pid=%ld\n", run, (long)getpid());
+    length += snprintf(line + length, sizeof line - (size_t)length, " run=%s pid=%ld\n", run,
+                       (long)getpid());
     if (write(log_fd, line, (size_t)length) != length)
         _exit(BROKEN);
 }
@@ -127,7 +128,8 @@ static void look_for_others(const char *dir)
 
 static void raise_limits(void)
 {
-    static const __typeof__(RLIMIT_NOFILE) limited[] = {RLIMIT_NOFILE, RLIMIT_AS, RLIMIT_NPROC, RLIMIT_STACK, RLIMIT_DATA};
+    static const __typeof__(RLIMIT_NOFILE) limited[] = {RLIMIT_NOFILE, RLIMIT_AS, RLIMIT_NPROC,
+                                                        RLIMIT_STACK, RLIMIT_DATA};
     for (size_t i = 0; i < sizeof limited / sizeof *limited; i++) {
         struct rlimit limit;
         if (getrlimit(limited[i], &limit) == 0) {
@@ -203,7 +205,8 @@ static void work(int64_t end, struct due *due)
         }
         int64_t next = at + BEAT_MS * NS_PER_MS;
         next = least(next, end);
-        struct timespec ts = {(time_t)(next / (1000 * NS_PER_MS)), (long)(next % (1000 * NS_PER_MS))};
+        struct timespec ts = {(time_t)(next / (1000 * NS_PER_MS)),
+                              (long)(next % (1000 * NS_PER_MS))};
         clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &ts, NULL);
         at = now();
         if (at - next >= LATE_MS * NS_PER_MS)
@@ -245,7 +248,8 @@ static int is_number(const char *word, const char *key, int64_t unit, int64_t *v
 
 int main(int argc, char **argv)
 {
-    int64_t begin = now(), length = 0, status = 0, stop = -1, daemon = -1, hydra = -1, extension = -1, beats = -1;
+    int64_t begin = now(), length = 0, status = 0, stop = -1, daemon = -1, hydra = -1,
+            extension = -1, beats = -1;
     int deaf = 0, die = 0;
     if (argc < 4)
         return BROKEN;
@@ -254,17 +258,21 @@ int main(int argc, char **argv)
     for (int i = 4; i < argc; i++) {
         deaf |= strcmp(argv[i], "deaf") == 0;
         die |= strcmp(argv[i], "die") == 0;
-        (void)(is_number(argv[i], "ms", NS_PER_MS, &length) || is_number(argv[i], "exit", 1, &status) ||
-               is_number(argv[i], "stop", NS_PER_MS, &stop) || is_number(argv[i], "daemon", NS_PER_MS, &daemon) ||
+        (void)(is_number(argv[i], "ms", NS_PER_MS, &length) ||
+               is_number(argv[i], "exit", 1, &status) ||
+               is_number(argv[i], "stop", NS_PER_MS, &stop) ||
+               is_number(argv[i], "daemon", NS_PER_MS, &daemon) ||
                is_number(argv[i], "hydra", NS_PER_MS, &hydra) ||
-               is_number(argv[i], "extend", NS_PER_MS, &extension) || is_number(argv[i], "beats", NS_PER_MS, &beats));
+               is_number(argv[i], "extend", NS_PER_MS, &extension) ||
+               is_number(argv[i], "beats", NS_PER_MS, &beats));
     }
     raise_limits();
     sigaction(SIGTERM, &(struct sigaction){.sa_handler = deaf ? SIG_IGN : on_term}, NULL);
     show_life(argv[1]);
     const char *fence = getenv("DLOCK_FENCE");
     const char *slot = getenv("DLOCK_SLOT");
-    tell(begin, "start fence=%s%s%s", fence != NULL ? fence : "0", slot != NULL ? " slot=" : "", slot != NULL ? slot : "");
+    tell(begin, "start fence=%s%s%s", fence != NULL ? fence : "0", slot != NULL ? " slot=" : "",
+         slot != NULL ? slot : "");
     look_for_others(argv[1]);
     if (daemon >= 0)
         leave_daemon(daemon);

@@ -14,7 +14,12 @@ int main(int argc, char **argv)
     static struct progress_text text;
     char joined[WAIT_TEXT_SIZE];
     struct options options = {.name = "job"};
-    struct holder holder = {.known = true, .ahead = -1, .pid = 4711, .host = "web3", .user = "ann", .command = "rollup.sh"};
+    struct holder holder = {.known = true,
+                            .ahead = -1,
+                            .pid = 4711,
+                            .host = "web3",
+                            .user = "ann",
+                            .command = "rollup.sh"};
     int64_t until_ms = 0;
     bool died = false;
     const char *why = NULL;
@@ -28,7 +33,8 @@ int main(int argc, char **argv)
         const struct {
             const char *name;
             bool *flag;
-        } flags[] = {{"known", &holder.known}, {"shares", &holder.shares}, {"kept", &holder.kept}, {"died", &died},
+        } flags[] = {{"known", &holder.known},       {"shares", &holder.shares},
+                     {"kept", &holder.kept},         {"died", &died},
                      {"reserved", &holder.reserved}, {"detached", &holder.detached}};
         for (size_t at = 0; at < sizeof flags / sizeof *flags; at++)
             if (strcmp(argv[i], flags[at].name) == 0)

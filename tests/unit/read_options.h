@@ -59,7 +59,8 @@ static inline void set_variables(const char *variables)
         size_t length = strcspn(variables, " "), equals = strcspn(variables, "=");
         assert_true(equals < length);
         snprintf(name, sizeof name, "DLOCK_%.*s", (int)equals, variables);
-        assert_true(percent_decode(value, sizeof value, variables + equals + 1, length - equals - 1));
+        assert_true(
+            percent_decode(value, sizeof value, variables + equals + 1, length - equals - 1));
         assert_int_equal(setenv(name, value, 1), 0);
         variables += length + (variables[length] == ' ');
     }

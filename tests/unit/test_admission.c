@@ -28,7 +28,8 @@ static const struct {
     {"shared and exclusive", 1, S, 0, 1, false, E, 0, false, false, true},
     {"shared and shared", 1, S, 0, 1, false, S, 0, true, true, false},
     {"shared by many", 1000, S, 0, 1000, false, S, 0, true, true, false},
-    {"shared by as many as there are places", LOCK_PLACES_MOST, S, 0, LOCK_PLACES_MOST, false, S, 0, false, false, false},
+    {"shared by as many as there are places", LOCK_PLACES_MOST, S, 0, LOCK_PLACES_MOST, false, S, 0,
+     false, false, false},
     {"shared and slots", 1, S, 0, 1, false, N, 3, false, false, true},
     {"slots and exclusive", 1, N, 3, 1, false, E, 0, false, false, true},
     {"slots and shared", 1, N, 3, 1, false, S, 0, false, false, true},
@@ -48,12 +49,16 @@ static const struct {
 
 TEST(test_rules)
 {
-    FOR_ROWS(row, cases) {
+    FOR_ROWS(row, cases)
+    {
         static struct admission survey;
-        struct lock_request request = {.mode = (enum lock_mode)row->asked, .slots = row->asked_slots};
-        survey = (struct admission){.held = row->held, .free_place = row->free_place, .same_token = row->same_token};
+        struct lock_request request = {.mode = (enum lock_mode)row->asked,
+                                       .slots = row->asked_slots};
+        survey = (struct admission){
+            .held = row->held, .free_place = row->free_place, .same_token = row->same_token};
         survey.first.known = survey.last.known = row->held > 0 && row->mode >= 0;
-        survey.first.record.mode = survey.last.record.mode = row->mode >= 0 ? (enum lock_mode)row->mode : MODE_EXCLUSIVE;
+        survey.first.record.mode = survey.last.record.mode =
+            row->mode >= 0 ? (enum lock_mode)row->mode : MODE_EXCLUSIVE;
         survey.first.record.slots = survey.last.record.slots = row->slots;
         row_int(row->name, admission_admits(&survey, &request), row->admits);
         row_int(row->name, admission_has_room(&survey, request.mode, request.slots), row->has_room);
@@ -73,9 +78,13 @@ static void put(struct lock_file *file, int place, const char *token, int mode, 
 {
     static struct record record;
     struct errmsg why;
-    record = (struct record){.key = "k", .mode = (enum lock_mode)mode, .slots = mode == N ? 5 : 0, .slot = place,
-                                  .detached = true, .expires = deadline_after(DURATION_S(seconds)),
-                                  .holder = {.known = true, .boot_id = "boot", .pid = 100 + place}};
+    record = (struct record){.key = "k",
+                             .mode = (enum lock_mode)mode,
+                             .slots = mode == N ? 5 : 0,
+                             .slot = place,
+                             .detached = true,
+                             .expires = deadline_after(DURATION_S(seconds)),
+                             .holder = {.known = true, .boot_id = "boot", .pid = 100 + place}};
     snprintf(record.token, sizeof record.token, "%s", token);
     assert_int_equal(lock_file_write(file, place, &record, &why), LOCK_OK);
     file->size = lseek(file->fd, 0, SEEK_END);
@@ -85,7 +94,8 @@ TEST(test_survey)
 {
     static const struct {
         const char *name;
-        int places[4]; /* how many seconds the lease of each has left; 0: it is over; -1: none was there */
+        int places
+            [4]; /* how many seconds the lease of each has left; 0: it is over; -1: none was there */
         int own;
         const char *token; /* that of place N is "N" */
         int held, first, last, free_place;
@@ -103,7 +113,8 @@ TEST(test_survey)
         {"with this token, and over", {50, 0, -1, -1}, -1, "1", 1, 0, 0, 1, false},
         {"with this token, in the own place", {50, 20, -1, -1}, 1, "1", 1, 0, 0, 2, false},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         static struct admission survey;
         char token[2] = "0";
         struct lock_file file = a_file();
@@ -143,7 +154,8 @@ TEST(test_told_holder)
     lock_survey(&file, "boot", "x", -1, unbounded, &survey);
     admission_holder(&survey, &slots, &holder);
     row_int("in the same mode: the one that ends first", holder.pid, 101);
-    row_true("in the same mode: the one that ends first", holder.left.ns > 10 * NS_PER_S && holder.left.ns <= 20 * NS_PER_S);
+    row_true("in the same mode: the one that ends first",
+             holder.left.ns > 10 * NS_PER_S && holder.left.ns <= 20 * NS_PER_S);
     row_true("of this boot", holder.expires);
     row_true("a detached one", holder.detached && !holder.kept);
     row_int("how many come first", holder.ahead, -1);
@@ -155,7 +167,9 @@ TEST(test_told_holder)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        ENTRY("exclusive excludes all, shared goes with shared, slots with as many slots, a token once", test_rules),
+        ENTRY("exclusive excludes all, shared goes with shared, slots with as many slots, a token "
+              "once",
+              test_rules),
         ENTRY("a survey counts who holds places, of this boot, beside the own one", test_survey),
         ENTRY("the holder that is told is the one to wait for", test_told_holder),
     };

@@ -82,7 +82,8 @@ static const struct {
 
 TEST(test_good)
 {
-    FOR_ROWS(row, good) {
+    FOR_ROWS(row, good)
+    {
         struct duration d = {-1};
         row_int(row->text, duration_parse(row->text, &d), DURATION_OK);
         row_int(row->text, d.ns, row->ns);
@@ -91,7 +92,8 @@ TEST(test_good)
 
 TEST(test_bad)
 {
-    FOR_ROWS(row, bad) {
+    FOR_ROWS(row, bad)
+    {
         struct duration d = {-7};
         row_int(row->text, duration_parse(row->text, &d), row->error);
         row_int(row->text, d.ns, -7);
@@ -113,7 +115,7 @@ TEST(test_error_texts)
         {(enum duration_error)99, "not a duration"},
     };
     FOR_ROWS(row, rows)
-        row_has(row->text, duration_error_text(row->error), row->text);
+    row_has(row->text, duration_error_text(row->error), row->text);
 }
 
 TEST(test_format)
@@ -138,9 +140,11 @@ TEST(test_format)
         {INT64_C(3155759999) * NS_PER_S, "36524d23h59m59s"},
     };
     char text[DURATION_TEXT_SIZE];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct duration d, whole = {row->ns / NS_PER_MS * NS_PER_MS};
-        row_text(row->text, duration_format((struct duration){row->ns}, text, sizeof text), row->text);
+        row_text(row->text, duration_format((struct duration){row->ns}, text, sizeof text),
+                 row->text);
         row_int(row->text, duration_parse(text, &d), DURATION_OK);
         row_int(row->text, d.ns, whole.ns);
     }
@@ -172,7 +176,7 @@ TEST(test_rounded)
     };
     char text[DURATION_TEXT_SIZE];
     FOR_ROWS(row, rows)
-        row_text(row->text, duration_rounded((struct duration){row->ns}, text, sizeof text), row->text);
+    row_text(row->text, duration_rounded((struct duration){row->ns}, text, sizeof text), row->text);
 }
 
 TEST(test_deadlines)
@@ -189,7 +193,8 @@ TEST(test_deadlines)
         {"beyond it", INT64_MAX - 5, 6, INT64_MAX, INT64_MAX - 11},
         {"never", INT64_MAX, 1, INT64_MAX, INT64_MAX},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct deadline at = {row->at};
         row_int(row->name, deadline_plus(at, (struct duration){row->by}).boot_ns, row->plus);
         row_int(row->name, deadline_minus(at, (struct duration){row->by}).boot_ns, row->minus);
@@ -207,10 +212,12 @@ TEST(test_gaps)
         {"the wrong way round", 25, 10, 0},
         {"never", 0, INT64_MAX, INT64_MAX},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct deadline a = {row->earlier}, b = {row->later};
         row_int(row->name, deadline_gap(a, b).ns, row->gap);
-        row_int(row->name, deadline_earlier(a, b).boot_ns, a.boot_ns < b.boot_ns ? a.boot_ns : b.boot_ns);
+        row_int(row->name, deadline_earlier(a, b).boot_ns,
+                a.boot_ns < b.boot_ns ? a.boot_ns : b.boot_ns);
         row_int(row->name, deadline_before(a, b), a.boot_ns < b.boot_ns);
     }
     row_int("never", deadline_poll_ms(DEADLINE_NEVER), -1);
@@ -224,7 +231,8 @@ TEST(test_jitter)
 {
     static const int64_t rows[] = {0, 1, 2, NS_PER_MS, 3600 * NS_PER_S};
     char name[32];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         for (int i = 0; i < 50; i++) {
             int64_t some = duration_jittered((struct duration){*row}).ns;
             snprintf(name, sizeof name, "%" PRId64, *row);
@@ -246,7 +254,8 @@ TEST(test_wall)
         {INT64_MAX, "292278994-08-17T07:12:55Z"},
     };
     char text[40];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         wall_format(row->ms, text, sizeof text);
         row_text(row->text, text, row->text);
     }

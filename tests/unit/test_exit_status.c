@@ -25,7 +25,8 @@ TEST(test_results)
         {"the system", LOCK_SYSTEM, 71, FAIL_SYSTEM, false},
         {"cancelled, which nobody is told of", LOCK_CANCELLED, 70, FAIL_SYSTEM, false},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         row_int(row->name, status_of(row->result), row->status);
         row_int(row->name, failure_of(row->result), row->failure);
         row_int(row->name, lock_is_lost(row->result), row->lost);
@@ -38,15 +39,12 @@ TEST(test_exec)
         const char *name;
         int error, status;
     } rows[] = {
-        {"not there", ENOENT, 127},
-        {"below a file", ENOTDIR, 127},
-        {"not permitted", EACCES, 126},
-        {"no program", ENOEXEC, 126},
-        {"too many words", E2BIG, 126},
-        {"short of memory", ENOMEM, 126},
+        {"not there", ENOENT, 127},     {"below a file", ENOTDIR, 127},
+        {"not permitted", EACCES, 126}, {"no program", ENOEXEC, 126},
+        {"too many words", E2BIG, 126}, {"short of memory", ENOMEM, 126},
     };
     FOR_ROWS(row, rows)
-        row_int(row->name, status_of_exec(row->error), row->status);
+    row_int(row->name, status_of_exec(row->error), row->status);
 }
 
 int main(void)

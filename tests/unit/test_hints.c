@@ -49,12 +49,15 @@ TEST(test_near)
         {"nosuchoption", NULL, NULL},
         {"0123456789012345678901234567890123456789", NULL, NULL},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         char text[NEAR_TEXT_SIZE] = "";
-        row_int(row->word, hints_near(text, row->word, strlen(row->word), NEAR_ALL), row->options != NULL);
+        row_int(row->word, hints_near(text, row->word, strlen(row->word), NEAR_ALL),
+                row->options != NULL);
         row_text(row->word, text, row->options != NULL ? row->options : "");
         text[0] = '\0';
-        row_int(row->word, hints_near(text, row->word, strlen(row->word), NEAR_KEYS), row->keys != NULL);
+        row_int(row->word, hints_near(text, row->word, strlen(row->word), NEAR_KEYS),
+                row->keys != NULL);
         row_text(row->word, text, row->keys != NULL ? row->keys : "");
     }
     char text[NEAR_TEXT_SIZE];
@@ -80,21 +83,25 @@ TEST(test_unknown)
         {"--redsi=redis://bob:s3cret@h job true", "--redsi: unknown option; did you mean --redis?"},
         {"-redis=redis://bob:s3cret@h job true", "-redis: a long option has two dashes: --redis"},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         told(row->words, row->why);
         row_true(row->words, strstr(line.why.text, "s3cret") == NULL);
     }
     char letters[512], words[600], why[600];
     snprintf(words, sizeof words, "--%s job true", unit_repeat(letters, sizeof letters, 'x', 400));
-    snprintf(why, sizeof why, "--%s: unknown option; dlock --help", unit_repeat(letters, sizeof letters, 'x', 98));
+    snprintf(why, sizeof why, "--%s: unknown option; dlock --help",
+             unit_repeat(letters, sizeof letters, 'x', 98));
     told(words, why); /* its beginning is shown */
 }
 
 TEST(test_one_dash)
 {
-    static const char *const rows[] = {"shared", "tree", "ttl", "timeout", "close", "command", "wait", "status", "version"};
+    static const char *const rows[] = {"shared",  "tree", "ttl",    "timeout", "close",
+                                       "command", "wait", "status", "version"};
     char words[64], why[64];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         snprintf(why, sizeof why, "-%s: a long option has two dashes: --%s", *row, *row);
         snprintf(words, sizeof words, "-%s job touch ran", *row);
         told(words, why);
@@ -110,7 +117,8 @@ TEST(test_one_dash)
         {"job echo -n --helpp -try=1 -shared", "job"},
         {"-w 5 -c echo%20-tree job", "job"},
     };
-    FOR_ROWS(row, good) {
+    FOR_ROWS(row, good)
+    {
         read_options(&line, "", row->words);
         row_int(row->words, line.result, SETTINGS_OK);
         row_text(row->words, line.options.name, row->name);
@@ -128,10 +136,12 @@ TEST(test_other_programs)
         {"-u 9", "--unlock: there is no open file to unlock"},
         {"-child-exit-code job true", "-child-exit-code: unknown option; leave it out"},
         {"-n=3 job true", "-n: it takes no value; the -n=N of consul lock is --slots=N"},
-        {"-try=10s job true", "-try: unknown option; the -try=TIME of consul lock is --wait=DURATION"},
+        {"-try=10s job true",
+         "-try: unknown option; the -try=TIME of consul lock is --wait=DURATION"},
         {"-monitor-retry=3 job true", "-monitor-retry: unknown option; --outage=DURATION"},
         {"-timeout=10s job true", "-timeout: a long option has two dashes: --timeout"},
-        {"-ca-file=ca.pem job", "-ca-file: unknown option; --cacert=FILE"}, /* not -c a-file=ca.pem */
+        {"-ca-file=ca.pem job",
+         "-ca-file: unknown option; --cacert=FILE"}, /* not -c a-file=ca.pem */
         {"-client-key=key.pem job true", "-client-key: unknown option; --key=FILE"},
         {"--endpoints=http://bob:pw@h:2379 job true", "--endpoints: unknown option; --redis=URL"},
         {"-p 6379 job true", "-p: unknown option; the port stands in --redis=redis://HOST:PORT"},
@@ -145,7 +155,7 @@ TEST(test_other_programs)
         {"--debug job true", "--debug: unknown option; -v says what is done"},
     };
     FOR_ROWS(row, rows)
-        told(row->words, row->why);
+    told(row->words, row->why);
 }
 
 /* "sh" is a program. */
@@ -155,8 +165,11 @@ TEST(test_missing_name)
         const char *words, *why;
         bool hint; /* ...; if sh is the command, the lock's name is missing */
     } rows[] = {
-        {"sh", "no command given; if sh is the command, the lock's name is missing: dlock NAME -- sh", true},
-        {"/bin/sh", "no command given; if /bin/sh is the command, the lock's name is missing", false},
+        {"sh",
+         "no command given; if sh is the command, the lock's name is missing: dlock NAME -- sh",
+         true},
+        {"/bin/sh", "no command given; if /bin/sh is the command, the lock's name is missing",
+         false},
         {"sh -a x y", "-a: unknown option; dlock --help lists them all", true},
         {"sh -t dir x", "--ttl: 'dir': it is not a number", true},
         {"sh -p dir", "-p: unknown option; dlock --help lists them all", true},
@@ -173,9 +186,13 @@ TEST(test_missing_name)
         {"nosuch -t dir sh x", "--ttl: 'dir': it is not a number", false}, /* no program */
         {"nosuch -a x", "-a: unknown option", false},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         told(row->words, row->why);
-        row_int(row->words, strstr(line.why.text, "if sh is the command, the lock's name is missing: dlock NAME -- sh") != NULL,
+        row_int(row->words,
+                strstr(line.why.text,
+                       "if sh is the command, the lock's name is missing: dlock NAME -- sh") !=
+                    NULL,
                 row->hint);
     }
 }
@@ -185,12 +202,15 @@ TEST(test_missing_command)
     static const struct {
         const char *words, *why;
     } rows[] = {
-        {"job", "no command given; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock --status NAME"},
+        {"job", "no command given; usage: dlock [OPTIONS] NAME [--] COMMAND [ARG...], or dlock "
+                "--status NAME"},
         {"help", "no command given; did you mean dlock --help?"},
         {"version", "did you mean dlock --version?"},
         {"list", "did you mean dlock --list?"},
-        {"status", "did you mean dlock --status? (with a lock of that name: dlock status -- COMMAND)"},
-        {"touch%20ran", "no command given; 'touch ran' is taken for the lock's name: dlock NAME -- COMMAND, or dlock NAME -c"},
+        {"status",
+         "did you mean dlock --status? (with a lock of that name: dlock status -- COMMAND)"},
+        {"touch%20ran", "no command given; 'touch ran' is taken for the lock's name: dlock NAME -- "
+                        "COMMAND, or dlock NAME -c"},
         {"9", "dlock locks no descriptor: dlock --attach NAME || exit"},
         {"-n 200", "dlock locks no descriptor"},
         {"/var/lock/foo", "--lock-file=/var/lock/foo locks that file as flock(1) does"},
@@ -198,7 +218,7 @@ TEST(test_missing_command)
         {"unlock", "no command given; usage:"},
     };
     FOR_ROWS(row, rows)
-        told(row->words, row->why);
+    told(row->words, row->why);
 }
 
 /* When it could not be run. */
@@ -214,7 +234,8 @@ TEST(test_not_a_command)
         {"status job x", ""},
         {"job -c nosuchcommand", ""},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct errmsg why = {"cannot run"};
         char wanted[256];
         read_options(&line, "", row->words);

@@ -35,7 +35,8 @@ TEST(test_strings)
         {"control characters", "\n\t\x01\x1F", "\"\\u000a\\u0009\\u0001\\u001f\""},
         {"DEL", "\x7F", "\"\\u007f\""},
         {"C1", "\xC2\x9B", "\"\\u009b\""},
-        {"beyond ASCII", "\xC3\xBC\xE2\x98\x83\xF0\x9F\x98\x80", "\"\xC3\xBC\xE2\x98\x83\xF0\x9F\x98\x80\""},
+        {"beyond ASCII", "\xC3\xBC\xE2\x98\x83\xF0\x9F\x98\x80",
+         "\"\xC3\xBC\xE2\x98\x83\xF0\x9F\x98\x80\""},
         {"U+061C", "\xD8\x9C", "\"\\u061c\""},
         {"U+2028", "\xE2\x80\xA8", "\"\\u2028\""},
         {"U+202E", "\xE2\x80\xAE", "\"\\u202e\""},
@@ -44,7 +45,8 @@ TEST(test_strings)
         {"surrogates", "\xED\xA0\x80", "\"\\ufffd\\ufffd\\ufffd\""},
         {"cut off", "\xE2\x98", "\"\\ufffd\\ufffd\""},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct json json = begin();
         json_text(&json, NULL, row->text);
         row_text(row->name, end(&json), row->json);
@@ -61,9 +63,11 @@ TEST(test_values)
         {1, "1", "1", "0.001", "\"1970-01-01T00:00:00Z\""},
         {1500, "1500", "1500", "1.500", "\"1970-01-01T00:00:01Z\""},
         {60000, "60000", "60000", "60.000", "\"1970-01-01T00:01:00Z\""},
-        {INT64_C(1795230000000), "1795230000000", "1795230000000", "1795230000.000", "\"2026-11-21T03:00:00Z\""},
+        {INT64_C(1795230000000), "1795230000000", "1795230000000", "1795230000.000",
+         "\"2026-11-21T03:00:00Z\""},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct json json = begin();
         json_number(&json, NULL, row->value);
         row_text("number", end(&json), row->number);

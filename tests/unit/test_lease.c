@@ -3,8 +3,8 @@
 
 #include "lock/lease.h"
 
-#define MS(n) ((int64_t)(n) * NS_PER_MS)
-#define S(n) ((int64_t)(n) * NS_PER_S)
+#define MS(n) ((int64_t)(n)*NS_PER_MS)
+#define S(n) ((int64_t)(n)*NS_PER_S)
 
 TEST(test_drift)
 {
@@ -19,7 +19,7 @@ TEST(test_drift)
         {"at most 1s", S(30 * 86400), S(1)},
     };
     FOR_ROWS(row, rows)
-        row_int(row->name, lease_drift((struct duration){row->ttl}).ns, row->drift);
+    row_int(row->name, lease_drift((struct duration){row->ttl}).ns, row->drift);
 }
 
 TEST(test_begin)
@@ -32,11 +32,17 @@ TEST(test_begin)
         {"100ms", MS(100), 0, S(100) + MS(98)},
         {"held for at least 3s", S(10), S(3), S(100) + S(10) - MS(100)},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct lease lease;
-        const struct lock_request request = {.name = "job", .key = "dlock:job", .token = "t", .take_id = "i",
-                                             .ttl = {row->ttl}, .hold_at_least = {row->hold},
-                                             .mode = MODE_SLOTS, .slots = 3};
+        const struct lock_request request = {.name = "job",
+                                             .key = "dlock:job",
+                                             .token = "t",
+                                             .take_id = "i",
+                                             .ttl = {row->ttl},
+                                             .hold_at_least = {row->hold},
+                                             .mode = MODE_SLOTS,
+                                             .slots = 3};
         lease_begin(&lease, &request, (struct deadline){S(100)}, 7);
         row_int(row->name, lease.deadline.boot_ns, row->deadline);
         row_int(row->name, lease.taken.boot_ns, S(100));
@@ -64,7 +70,8 @@ TEST(test_grace)
         {"given for a lease that was cut", S(1), S(5), S(5)},
     };
     FOR_ROWS(row, rows)
-        row_int(row->name, lease_grace((struct duration){row->set}, (struct duration){row->given}).ns, row->grace);
+    row_int(row->name, lease_grace((struct duration){row->set}, (struct duration){row->given}).ns,
+            row->grace);
 }
 
 TEST(test_as_taken)
@@ -82,7 +89,8 @@ TEST(test_as_taken)
         {"10s of an hour", S(3600), S(3590), true},
         {"11s of an hour", S(3600), S(3589), false},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         const struct lease lease = {.ttl = {row->ttl}};
         row_int(row->name, lease_is_as_taken(&lease, (struct duration){row->set}), row->same);
     }
@@ -98,9 +106,11 @@ TEST(test_warning)
         {"of an hour", S(3600), S(5000), S(4640)},
         {"no lease", 0, S(100), S(100)},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         const struct lease lease = {.set = {row->set}};
-        row_int(row->name, lease_warning_time(&lease, (struct deadline){row->deadline}).boot_ns, row->warning);
+        row_int(row->name, lease_warning_time(&lease, (struct deadline){row->deadline}).boot_ns,
+                row->warning);
     }
     struct lease lease = {.set = DURATION_S(20), .deadline = deadline_after(DURATION_S(10))};
     row_false("half of it is left", lease_as_good_as_over(&lease));
@@ -116,8 +126,12 @@ enum { END = 1000000 };
 
 static struct lease a_lease(void)
 {
-    return (struct lease){.ttl = DURATION_S(10), .set = DURATION_S(10), .taken = {S(100)},
-                          .deadline = {MS(109900)}, .granted = {MS(109900)}, .end_ms = END};
+    return (struct lease){.ttl = DURATION_S(10),
+                          .set = DURATION_S(10),
+                          .taken = {S(100)},
+                          .deadline = {MS(109900)},
+                          .granted = {MS(109900)},
+                          .end_ms = END};
 }
 
 TEST(test_adopt)
@@ -129,22 +143,29 @@ TEST(test_adopt)
     } rows[] = {
         {"nothing has changed", S(105), S(105), S(5), END, MS(109900), MS(109900), S(10)},
         {"the answer took a while", S(105), S(106), MS(4500), END, MS(109900), MS(109900), S(10)},
-        {"the clock was read twice", S(105), S(105), MS(5020), END + 20, MS(109900), MS(109900), S(10)},
+        {"the clock was read twice", S(105), S(105), MS(5020), END + 20, MS(109900), MS(109900),
+         S(10)},
         {"and rounded", S(105), S(105), MS(4980), END - 20, MS(109900), MS(109900), S(10)},
-        {"the store's clock was set back by 20s", S(105), S(105), S(25), END, MS(109900), MS(109900), S(10)},
-        {"the store's clock was set ahead by 3s", S(105), S(105), S(2), END, MS(106980), MS(109900), S(10)},
-        {"the store's clock was set beyond the end", S(105), S(105), 0, END, MS(104998), MS(109900), S(10)},
-        {"extended by another by 10s", S(105), S(105), S(15), END + 10000, MS(119850), MS(119850), S(15)},
+        {"the store's clock was set back by 20s", S(105), S(105), S(25), END, MS(109900),
+         MS(109900), S(10)},
+        {"the store's clock was set ahead by 3s", S(105), S(105), S(2), END, MS(106980), MS(109900),
+         S(10)},
+        {"the store's clock was set beyond the end", S(105), S(105), 0, END, MS(104998), MS(109900),
+         S(10)},
+        {"extended by another by 10s", S(105), S(105), S(15), END + 10000, MS(119850), MS(119850),
+         S(15)},
         {"extended to a minute", S(105), S(105), S(60), END + 55000, MS(164400), MS(164400), S(60)},
-        {"extended to a day, counted from the question", S(105), S(106), S(86400), END + 86395000, S(86504), S(86504),
-         S(86400)},
-        {"extended by a little", S(105), S(105), MS(5021), END + 21, NS_PER_US * 109970790, NS_PER_US * 109970790,
-         MS(5021)},
+        {"extended to a day, counted from the question", S(105), S(106), S(86400), END + 86395000,
+         S(86504), S(86504), S(86400)},
+        {"extended by a little", S(105), S(105), MS(5021), END + 21, NS_PER_US * 109970790,
+         NS_PER_US * 109970790, MS(5021)},
         {"cut to a second", S(105), S(105), S(1), END - 4000, MS(105990), MS(105990), S(1)},
         {"cut to nothing", S(105), S(105), 0, END - 5000, MS(104998), MS(104998), 0},
-        {"the answer came after the end", S(105), S(120), MS(4800), END, MS(109900), MS(109900), S(10)},
+        {"the answer came after the end", S(105), S(120), MS(4800), END, MS(109900), MS(109900),
+         S(10)},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct lease lease = a_lease();
         lease_adopt(&lease, (struct deadline){row->before}, (struct deadline){row->after},
                     (struct duration){row->left}, row->end_ms);
@@ -173,22 +194,28 @@ TEST(test_adopt_again)
  * was granted. */
 TEST(test_adopt_is_safe)
 {
-    static const int64_t lefts[] = {0, MS(1), MS(100), S(1), S(5), S(9), S(10), S(11), S(3600), S(30 * 86400)};
+    static const int64_t lefts[] = {0,    MS(1), MS(100), S(1),    S(5),
+                                    S(9), S(10), S(11),   S(3600), S(30 * 86400)};
     static const int64_t ways[] = {0, MS(1), MS(50), S(1), S(8)};
     static const int64_t ends[] = {END - 5000, END - 21, END, END + 21, END + 3600000};
     char name[80];
-    FOR_ROWS(left, lefts) {
-        FOR_ROWS(way, ways) {
-            FOR_ROWS(end, ends) {
+    FOR_ROWS(left, lefts)
+    {
+        FOR_ROWS(way, ways)
+        {
+            FOR_ROWS(end, ends)
+            {
                 struct lease lease = a_lease();
                 struct deadline before = {S(105)}, after = {S(105) + *way};
-                snprintf(name, sizeof name, "left %" PRId64 ", way %" PRId64 ", end %" PRId64, *left, *way, *end);
+                snprintf(name, sizeof name, "left %" PRId64 ", way %" PRId64 ", end %" PRId64,
+                         *left, *way, *end);
                 lease_adopt(&lease, before, after, (struct duration){*left}, *end);
                 row_true(name, lease.deadline.boot_ns <= after.boot_ns + *left);
                 row_true(name, lease.deadline.boot_ns <= lease.granted.boot_ns);
                 struct deadline first = lease.deadline;
                 lease_adopt(&lease, before, after, (struct duration){*left}, *end);
-                row_int(name, lease.deadline.boot_ns, first.boot_ns); /* the same answer changes nothing more */
+                row_int(name, lease.deadline.boot_ns,
+                        first.boot_ns); /* the same answer changes nothing more */
             }
         }
     }
@@ -206,7 +233,8 @@ TEST(test_extend_and_cut)
         {"a promise of less", S(105), S(1), MS(109900), S(10), S(109), S(109)},
         {"cut to what is over", S(105), S(10), MS(114900), S(10), S(1), S(1)},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct lease lease = a_lease();
         lease_extend(&lease, (struct deadline){row->before}, (struct duration){row->least});
         row_int(row->name, lease.deadline.boot_ns, row->deadline);
@@ -226,19 +254,27 @@ TEST(test_modes)
     } rows[] = {{MODE_EXCLUSIVE, "exclusive"}, {MODE_SHARED, "shared"}, {MODE_SLOTS, "slots"}};
     static const char *const none[] = {"", "Shared", "slot", "exclusive "};
     enum lock_mode mode;
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         row_text(row->name, lock_mode_name(row->mode), row->name);
         row_true(row->name, lock_mode_parse(row->name, &mode));
         row_int(row->name, mode, row->mode);
     }
     FOR_ROWS(row, none)
-        row_false(*row, lock_mode_parse(*row, &mode));
+    row_false(*row, lock_mode_parse(*row, &mode));
 }
 
 static struct holder a_holder(void)
 {
-    return (struct holder){.known = true, .pid = 10, .pid_start = 500, .pid_space = 4026531836, .host = "h",
-                           .boot_id = "b", .user = "u", .command = "c", .since_wall_ms = 1000};
+    return (struct holder){.known = true,
+                           .pid = 10,
+                           .pid_start = 500,
+                           .pid_space = 4026531836,
+                           .host = "h",
+                           .boot_id = "b",
+                           .user = "u",
+                           .command = "c",
+                           .since_wall_ms = 1000};
 }
 
 TEST(test_identity)
@@ -251,18 +287,23 @@ TEST(test_identity)
     } rows[] = {
         {"itself", 10, 500, 4026531836, "b", "h", "c", true, true, true, true},
         {"another process", 11, 500, 4026531836, "b", "h", "c", true, true, false, false},
-        {"a later one with the same pid", 10, 501, 4026531836, "b", "h", "c", true, true, false, false},
+        {"a later one with the same pid", 10, 501, 4026531836, "b", "h", "c", true, true, false,
+         false},
         {"another container", 10, 500, 4026531999, "b", "h", "c", true, false, false, false},
         {"another boot", 10, 500, 4026531836, "b2", "h", "c", true, false, false, false},
         {"a boot without an id", 10, 500, 4026531836, "", "h", "c", true, false, false, false},
         {"a pid namespace that is not known", 10, 500, 0, "b", "h", "c", true, false, false, false},
         {"no pid", 0, 0, 4026531836, "b", "h", "c", true, false, false, false},
-        {"of which nothing is told", 10, 500, 4026531836, "b", "h", "c", false, false, false, false},
-        {"another host's name for it", 10, 500, 4026531836, "b", "h2", "c", true, true, true, false},
-        {"that has become another command", 10, 500, 4026531836, "b", "h", "d", true, true, true, false},
+        {"of which nothing is told", 10, 500, 4026531836, "b", "h", "c", false, false, false,
+         false},
+        {"another host's name for it", 10, 500, 4026531836, "b", "h2", "c", true, true, true,
+         false},
+        {"that has become another command", 10, 500, 4026531836, "b", "h", "d", true, true, true,
+         false},
     };
     const struct holder self = a_holder();
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct holder holder = a_holder();
         holder.known = row->known;
         holder.pid = (pid_t)row->pid;
@@ -291,7 +332,8 @@ TEST(test_holder_end)
     holder.left = DURATION_S(5);
     struct deadline before = deadline_now();
     int64_t end = holder_end(&holder).boot_ns;
-    row_true("5s and a moment", end > before.boot_ns + S(5) && end <= deadline_now().boot_ns + S(5) + MS(1));
+    row_true("5s and a moment",
+             end > before.boot_ns + S(5) && end <= deadline_now().boot_ns + S(5) + MS(1));
 }
 
 int main(void)
@@ -302,10 +344,14 @@ int main(void)
         ENTRY("the grace is as given, or a tenth of the lease up to 10s", test_grace),
         ENTRY("a check that came late makes no other lease of it", test_as_taken),
         ENTRY("the warning comes with the last tenth", test_warning),
-        ENTRY("a check adopts what others made of the lease, and not what was made of the store's clock", test_adopt),
+        ENTRY("a check adopts what others made of the lease, and not what was made of the store's "
+              "clock",
+              test_adopt),
         ENTRY("a clock that is set ahead and back, and an extension between", test_adopt_again),
-        ENTRY("no answer lets a lease last longer than the store keeps the lock", test_adopt_is_safe),
-        ENTRY("a lease is extended to no less than it has, and cut to no more", test_extend_and_cut),
+        ENTRY("no answer lets a lease last longer than the store keeps the lock",
+              test_adopt_is_safe),
+        ENTRY("a lease is extended to no less than it has, and cut to no more",
+              test_extend_and_cut),
         ENTRY("modes by name", test_modes),
         ENTRY("a holder is near, a process, the same, by what is known of it", test_identity),
         ENTRY("when a holder's lease will have ended", test_holder_end),

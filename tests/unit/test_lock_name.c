@@ -30,18 +30,23 @@ TEST(test_names)
         {"a\nb", "has a control character at byte 2"},
         {"a\tb", "has a control character at byte 2"},
         {"\x7F", "has a control character at byte 1"},
-        {"ab\xC2\x9B" "c", "has a control character at byte 3"},
+        {"ab\xC2\x9B"
+         "c",
+         "has a control character at byte 3"},
         {"\xC3\xBC\x1B", "has a control character at byte 3"},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct errmsg why = {""};
         row_int(row->name, lock_name_valid(row->name, "the name", &why), row->why == NULL);
         row_has(row->name, why.text, row->why != NULL ? row->why : "");
     }
     static char name[LOCK_NAME_MAX + 2];
     struct errmsg why = {""};
-    row_true("1024 bytes", lock_name_valid(unit_repeat(name, sizeof name, 'n', LOCK_NAME_MAX), "the name", &why));
-    row_false("1025 bytes", lock_name_valid(unit_repeat(name, sizeof name, 'n', LOCK_NAME_MAX + 1), "the name", &why));
+    row_true("1024 bytes",
+             lock_name_valid(unit_repeat(name, sizeof name, 'n', LOCK_NAME_MAX), "the name", &why));
+    row_false("1025 bytes", lock_name_valid(unit_repeat(name, sizeof name, 'n', LOCK_NAME_MAX + 1),
+                                            "the name", &why));
     row_has("1025 bytes", why.text, "the name is 1025 bytes long; at most 1024 are allowed");
 }
 
@@ -62,7 +67,8 @@ TEST(test_keys)
         {"dlock:", NULL, "a}b", "dlock:a}b", "{dlock:a}b}:meta", false},
     };
     char key[LOCK_KEY_SIZE], companion[2 * LOCK_KEY_SIZE];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         lock_key_make(key, row->prefix, row->scope, row->name);
         row_text(row->key, key, row->key);
         lock_key_companion(companion, sizeof companion, key, "meta");
@@ -92,7 +98,7 @@ TEST(test_slots)
         {"{bar", 4015},
     };
     FOR_ROWS(row, rows)
-        row_int(row->key, redis_slot(row->key), row->slot);
+    row_int(row->key, redis_slot(row->key), row->slot);
     row_true("an empty tag is none", redis_slot("foo{}{bar}") != redis_slot("bar"));
     row_true("nor is one that is not closed", redis_slot("{foo") != redis_slot("foo"));
 }
@@ -113,7 +119,8 @@ TEST(test_file_names)
         {"a b", "a b.lock"},
     };
     char file[LOCK_FILE_NAME_SIZE];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         lock_file_name(file, row->key);
         row_text(row->key, file, row->file);
     }
@@ -132,7 +139,8 @@ TEST(test_long_file_names)
     };
     static char key[LOCK_KEY_SIZE], other[LOCK_KEY_SIZE + 1];
     char file[LOCK_FILE_NAME_SIZE], other_file[LOCK_FILE_NAME_SIZE];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         for (size_t shift = 0; shift < 4; shift++) { /* wherever the cut falls */
             memset(key, 'x', shift);
             key[shift] = '\0';
@@ -169,7 +177,8 @@ TEST(test_tokens)
         {"\xC3\xBC", "only printable ASCII"},
         {"dlock:shared", "marks a shared lock and cannot own one"},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct errmsg why = {""};
         row_int(row->token, token_valid(row->token, &why), row->why == NULL);
         row_has(row->token, why.text, row->why != NULL ? row->why : "");
@@ -208,7 +217,8 @@ TEST(test_held)
         {"a backend that is too long", "0123456789abcdef a b c", false, "", "", "", "", false},
         {"a key on the next line", "file a b\nc d e f", false, "", "", "", "", true},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         static struct held held;
         const char *at = row->text;
         row_int(row->name, held_next(&at, &held), row->good);
@@ -229,7 +239,8 @@ int main(void)
         ENTRY("the key of a name, and its companions, which share its slot", test_keys),
         ENTRY("the slot of a key is that of Redis Cluster's specification", test_slots),
         ENTRY("the file of a key is one name that no other key has", test_file_names),
-        ENTRY("a long key's file keeps whole characters, and is told apart by a digest", test_long_file_names),
+        ENTRY("a long key's file keeps whole characters, and is told apart by a digest",
+              test_long_file_names),
         ENTRY("a token is printable, and a fresh one a UUID v4", test_tokens),
         ENTRY("a line of DLOCK_HELD is taken apart, or is none", test_held),
     };

@@ -150,7 +150,8 @@ TEST(test_words)
         {"-h", "help"},
         {"--usage", "usage"},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         read_options(&line, "", row->words);
         row_text(row->words, line.why.text, "");
         row_int(row->words, line.result, SETTINGS_OK);
@@ -226,7 +227,8 @@ TEST(test_values)
         {"-v -q", " verbosity=-1"},
     };
     char words[256], wanted[256];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         snprintf(words, sizeof words, "%s%sjob true", row->words, *row->words != '\0' ? " " : "");
         snprintf(wanted, sizeof wanted, "run name=job command=true%s", row->shown);
         read_options(&line, "", words);
@@ -262,7 +264,8 @@ TEST(test_environment)
         {"COMMAND=ls", "job true", "run name=job command=true"}, /* of the command line alone */
         {"HELP=yes", "job true", "run name=job command=true"},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         read_options(&line, row->variables, row->words);
         row_text(row->variables, line.why.text, "");
         row_text(row->variables, show(&line.options), row->shown);
@@ -282,7 +285,8 @@ TEST(test_wrong_environment)
         {"LOCK_FILE=/f SLOTS=2", "job true", "DLOCK_SLOTS: a --lock-file holds nothing"},
         {"STOP_SIGNAL=NOSUCH", "job true", "DLOCK_STOP_SIGNAL: 'NOSUCH': no such signal"},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         read_options(&line, row->variables, row->words);
         row_int(row->variables, line.result, SETTINGS_BAD_CONFIG);
         row_has(row->variables, line.why.text, row->why);
@@ -320,17 +324,21 @@ TEST(test_files)
         {"\xEF\xBB\xBF[lock job]\nttl = 81\n", "job true", "run name=job command=true ttl=1m21s"},
         {"shared = yes\ntree = on\n", "job true", "run name=job command=true mode=shared tree"},
         {"tree = yes\n[lock job]\ntree = no\n", "job true", "run name=job command=true"},
-        {"[lock cron:*]\nttl = 61\n[lock cron:n*]\nttl = 62\n", "cron:x true", "run name=cron:x command=true ttl=1m1s"},
-        {"[lock cron:*]\nttl = 61\n[lock cron:n*]\nttl = 62\n", "cron:n true", "run name=cron:n command=true ttl=1m2s"},
+        {"[lock cron:*]\nttl = 61\n[lock cron:n*]\nttl = 62\n", "cron:x true",
+         "run name=cron:x command=true ttl=1m1s"},
+        {"[lock cron:*]\nttl = 61\n[lock cron:n*]\nttl = 62\n", "cron:n true",
+         "run name=cron:n command=true ttl=1m2s"},
         {"[lock cron:*]\nttl = 61\n", "other true", "run name=other command=true"},
-        {"ttl = 1\n[lock job]\nttl = 2\n[lock other]\nttl=3\n", "job true", "run name=job command=true ttl=2s"},
+        {"ttl = 1\n[lock job]\nttl = 2\n[lock other]\nttl=3\n", "job true",
+         "run name=job command=true ttl=2s"},
         {"[lock j?b]\nttl = 2\n", "job true", "run name=job command=true ttl=2s"},
         {"nonblock = yes\nwait = 5\n", "job true", "run name=job command=true wait=5s"},
         {"wait = 5\nnonblock = yes\n", "job true", "run name=job command=true wait=0"},
         {"conflict-exit-code = 0\n", "--acquire job", "acquire name=job"},
         {"tree = yes\n", "--status job", "status name=job tree"}, /* meant for others */
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         read_with_file(row->text, row->words);
         row_text(row->text, line.why.text, "");
         row_text(row->text, show(&line.options), row->shown);
@@ -363,13 +371,15 @@ TEST(test_wrong_files)
         {"[lock zzz]\n\n[locks b]", "3: [locks b]: unknown section"},
         {" []\n[lock job]", "1: []: unknown section"},
         {"[lock x\nttl = 5", "1: this is neither"},
-        {"[lock ggggggggggggggggggggggggggggggggggggggggggggg]\nttl = 5", "1: the GLOB of a section cannot be longer than 44 bytes"},
+        {"[lock ggggggggggggggggggggggggggggggggggggggggggggg]\nttl = 5",
+         "1: the GLOB of a section cannot be longer than 44 bytes"},
         {"[lock zzz]\nnosuch = 5", "2: nosuch: unknown key"}, /* though it is not for this name */
         {"[lock [ab]]\nttl = 5", "1: the GLOB of a section cannot hold brackets"},
         {"\xEF\xBB\xBF[locks b]\n", "1: [locks b]: unknown section"},
     };
     char wanted[256];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         read_with_file(row->text, "job true");
         row_int(row->text, line.result, SETTINGS_BAD_CONFIG);
         snprintf(wanted, sizeof wanted, "%s:%s", config_path, row->why);
@@ -403,7 +413,8 @@ TEST(test_wrong_values)
         {"--connect-timeout=0.5ms", "it must be at least 1ms"},
         {"--ttl=10 --grace=10", "--grace: it must be shorter than the lease (--ttl)"},
         {"--ttl=10 --grace=1h", "--grace: it must be shorter than the lease (--ttl)"},
-        {"--ttl=10 --hold-at-least=11", "--hold-at-least: it must not be longer than the lease (--ttl)"},
+        {"--ttl=10 --hold-at-least=11",
+         "--hold-at-least: it must not be longer than the lease (--ttl)"},
         {"-E 256", "--conflict-exit-code: '256': an exit status is a whole number from 0 to 255"},
         {"-E -1", "'-1': an exit status is"},
         {"-E abc", "'abc': an exit status is"},
@@ -447,13 +458,15 @@ TEST(test_wrong_values)
         {"--quiet=loud", "--quiet: it takes no value"},
     };
     char words[256];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         snprintf(words, sizeof words, "%s job true", row->words);
         read_options(&line, "", words);
         row_int(row->words, line.result, SETTINGS_BAD_USAGE);
         row_has(row->words, line.why.text, row->why);
         options_free(&line.options);
-        if (row->words[1] != '-' || strchr(row->words, ' ') != NULL || strstr(row->words, "quiet") != NULL)
+        if (row->words[1] != '-' || strchr(row->words, ' ') != NULL ||
+            strstr(row->words, "quiet") != NULL)
             continue;
         snprintf(words, sizeof words, "job %s true", row->words); /* behind NAME just so */
         read_options(&line, "", words);
@@ -495,14 +508,20 @@ TEST(test_wrong_words)
         {"--wait-free --owner=x job", "--owner: --wait-free does without it"},
         {"--extend --owner=x", "--owner: the lock's name is missing"},
         {"--release --owner-file=/f", "--owner-file: the lock's name is missing"},
-        {"--release --owner-file=/f --owner=x job", "--owner-file: --owner gives the token already"},
+        {"--release --owner-file=/f --owner=x job",
+         "--owner-file: --owner gives the token already"},
         {"--acquire -E 0 job", "--conflict-exit-code: 0 of --acquire says that the lock is held"},
-        {"--wait-free -E 0 job", "--conflict-exit-code: 0 of --wait-free says that the lock is free"},
-        {"--acquire --lock-file=/f job", "--lock-file: there is no record in that file, which --acquire would need"},
-        {"--list --lock-file=/f", "--lock-file: there is no record in that file, which --list would need"},
-        {"--list --hash=sha256 a*", "--list: names are hashed (--hash), and a pattern matches no digest"},
+        {"--wait-free -E 0 job",
+         "--conflict-exit-code: 0 of --wait-free says that the lock is free"},
+        {"--acquire --lock-file=/f job",
+         "--lock-file: there is no record in that file, which --acquire would need"},
+        {"--list --lock-file=/f",
+         "--lock-file: there is no record in that file, which --list would need"},
+        {"--list --hash=sha256 a*",
+         "--list: names are hashed (--hash), and a pattern matches no digest"},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         read_options(&line, "", row->words);
         row_int(row->words, line.result, SETTINGS_BAD_USAGE);
         row_has(row->words, line.why.text, row->why);
@@ -519,13 +538,16 @@ TEST(test_logins)
         {"--redis=redis://:pw@h job true", "dlock --redis=redis://***@h job true", "redis://:pw@h"},
         {"-rredis://:pw@h job true", "dlock -rredis://***@h job true", "redis://:pw@h"},
         {"job -r unix://:pw@/s true", "dlock job -r unix://***@/s true", "unix://:pw@/s"},
-        {"-r redis://h job echo redis://:pw@h", "dlock -r redis://h job echo redis://:pw@h", "redis://h"},
+        {"-r redis://h job echo redis://:pw@h", "dlock -r redis://h job echo redis://:pw@h",
+         "redis://h"},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         char left[256] = "";
         read_options(&line, "", row->words);
         for (int i = 0; i < line.count; i++)
-            snprintf(left + strlen(left), sizeof left - strlen(left), "%s%s", i > 0 ? " " : "", line.words[i]);
+            snprintf(left + strlen(left), sizeof left - strlen(left), "%s%s", i > 0 ? " " : "",
+                     line.words[i]);
         row_text(row->words, left, row->left);
         row_text(row->words, line.options.redis, row->redis);
         options_free(&line.options);
@@ -535,15 +557,18 @@ TEST(test_logins)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        ENTRY("which words are options, the name, the command, and which action they ask for", test_words),
+        ENTRY("which words are options, the name, the command, and which action they ask for",
+              test_words),
         ENTRY("the values of options, and which of two counts", test_values),
         ENTRY("the environment sets what the command line does not", test_environment),
         ENTRY("a wrong variable is named", test_wrong_environment),
         ENTRY("a file sets what neither does, by sections", test_files),
         ENTRY("a wrong line of a file is named", test_wrong_files),
-        ENTRY("a wrong value: the option, the text, what is right; before NAME and behind it", test_wrong_values),
+        ENTRY("a wrong value: the option, the text, what is right; before NAME and behind it",
+              test_wrong_values),
         ENTRY("words and options that are not for this action, or not together", test_wrong_words),
-        ENTRY("logins are blotted where ps(1) would show them, the command's words stay", test_logins),
+        ENTRY("logins are blotted where ps(1) would show them, the command's words stay",
+              test_logins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

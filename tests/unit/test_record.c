@@ -25,8 +25,16 @@ static struct record a_record(void)
         .hold = {INT64_C(1234560000000)},
         .detached = true,
         .released = true,
-        .holder = {.known = true, .shares = true, .since_wall_ms = 1795230000000, .pid = 4711, .pid_start = 99,
-                   .pid_space = 4026531836, .host = "host", .boot_id = "id", .user = "bob", .command = "sleep"},
+        .holder = {.known = true,
+                   .shares = true,
+                   .since_wall_ms = 1795230000000,
+                   .pid = 4711,
+                   .pid_start = 99,
+                   .pid_space = 4026531836,
+                   .host = "host",
+                   .boot_id = "id",
+                   .user = "bob",
+                   .command = "sleep"},
     };
 }
 
@@ -70,7 +78,8 @@ TEST(test_round)
         {"not UTF-8", "a\xFF", "t", "\x80", "\x1B[2J", MODE_EXCLUSIVE, 0, -1},
         {"nothing known of the holder", "k", "t", "", "", MODE_EXCLUSIVE, 0, -1},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         record = a_record();
         snprintf(record.key, sizeof record.key, "%s", row->key);
         snprintf(record.token, sizeof record.token, "%s", row->token);
@@ -129,7 +138,9 @@ TEST(test_garbage)
         {HEAD "token \n" END, false},
         {HEAD "token\n" END, false},
         {HEAD "\ntoken t\n" END, false},
-        {HEAD "token t\n" "end", false},
+        {HEAD "token t\n"
+              "end",
+         false},
         {HEAD "token t\n " END, false},
         {HEAD "token t\nmode strange\n" END, false},
         {HEAD "token t\nfence x\n" END, false},
@@ -145,7 +156,8 @@ TEST(test_garbage)
         {HEAD "token %00\n" END, false},
         {HEAD "token t\nboot 0123456789012345678901234567890123456789\n" END, false},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         row_int(row->text, record_parse(&again, row->text), row->good);
         if (row->good)
             row_int(row->text, again.holder.shares, again.mode != MODE_EXCLUSIVE);
@@ -157,10 +169,16 @@ TEST(test_garbage)
 
 TEST(test_fill)
 {
-    static const struct lock_request request = {.key = "k", .token = "t", .take_id = "i", .ttl = {10 * NS_PER_S},
-                                                .mode = MODE_SLOTS, .slots = 5, .detached = true,
+    static const struct lock_request request = {.key = "k",
+                                                .token = "t",
+                                                .take_id = "i",
+                                                .ttl = {10 * NS_PER_S},
+                                                .mode = MODE_SLOTS,
+                                                .slots = 5,
+                                                .detached = true,
                                                 .self = {.known = true, .pid = 7, .host = "h"}};
-    static const struct lease lease = {.slot = 4, .fence = 9, .ttl = {10 * NS_PER_S}, .taken = {1000}, .hold = {2000}};
+    static const struct lease lease = {
+        .slot = 4, .fence = 9, .ttl = {10 * NS_PER_S}, .taken = {1000}, .hold = {2000}};
     record_fill(&record, &request, &lease);
     row_text("request", record.key, "k");
     row_text("request", record.token, "t");
@@ -201,30 +219,41 @@ TEST(test_place)
         int end; /* which of both its end is, if it is held: 1 expires, 2 hold */
     } rows[] = {
         {"locked, and a record", PLACE_LOCKED, true, false, false, false, FUTURE, 0, true, 1},
-        {"locked, and a lease that is over", PLACE_LOCKED, true, false, false, false, PAST, 0, true, 1},
+        {"locked, and a lease that is over", PLACE_LOCKED, true, false, false, false, PAST, 0, true,
+         1},
         {"all of it locked", PLACE_ALL_LOCKED, true, false, false, false, FUTURE, 0, true, 1},
         {"locked, and no record", PLACE_LOCKED, false, false, false, false, 0, 0, true, 0},
-        {"locked, and released from outside", PLACE_LOCKED, true, false, false, true, FUTURE, 0, false, 0},
-        {"the same, and others are kept out", PLACE_LOCKED, true, false, false, true, FUTURE, FUTURE, true, 2},
+        {"locked, and released from outside", PLACE_LOCKED, true, false, false, true, FUTURE, 0,
+         false, 0},
+        {"the same, and others are kept out", PLACE_LOCKED, true, false, false, true, FUTURE,
+         FUTURE, true, 2},
         {"nobody's", PLACE_UNLOCKED, false, false, false, false, 0, 0, false, 0},
-        {"left behind by one that was killed", PLACE_UNLOCKED, true, false, false, false, FUTURE, 0, false, 0},
-        {"the same, and others are kept out", PLACE_UNLOCKED, true, false, false, false, FUTURE, FUTURE, true, 2},
+        {"left behind by one that was killed", PLACE_UNLOCKED, true, false, false, false, FUTURE, 0,
+         false, 0},
+        {"the same, and others are kept out", PLACE_UNLOCKED, true, false, false, false, FUTURE,
+         FUTURE, true, 2},
         {"others were kept out", PLACE_UNLOCKED, true, false, false, false, FUTURE, PAST, false, 0},
         {"detached", PLACE_UNLOCKED, true, false, true, false, FUTURE, 0, true, 1},
         {"detached, and over", PLACE_UNLOCKED, true, false, true, false, PAST, 0, false, 0},
         {"detached, and released", PLACE_UNLOCKED, true, false, true, true, FUTURE, 0, false, 0},
-        {"detached, over, and others are kept out", PLACE_UNLOCKED, true, false, true, false, PAST, FUTURE, true, 2},
+        {"detached, over, and others are kept out", PLACE_UNLOCKED, true, false, true, false, PAST,
+         FUTURE, true, 2},
         {"it cannot be read", PLACE_UNLOCKED, false, true, false, false, 0, 0, true, 0},
     };
     const struct deadline at[] = {{0}, {1}, deadline_after(DURATION_S(1000))};
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         static struct lock_place place;
-        place = (struct lock_place){.locked = row->locked, .known = row->known, .unreadable = row->unreadable};
-        place.record = (struct record){.detached = row->detached, .released = row->released,
-                                            .expires = at[row->expires], .hold = at[row->hold]};
+        place = (struct lock_place){
+            .locked = row->locked, .known = row->known, .unreadable = row->unreadable};
+        place.record = (struct record){.detached = row->detached,
+                                       .released = row->released,
+                                       .expires = at[row->expires],
+                                       .hold = at[row->hold]};
         row_int(row->name, lock_place_held(&place, ""), row->held);
         if (row->held && row->end != 0)
-            row_int(row->name, lock_place_end(&place).boot_ns, at[row->end == 1 ? row->expires : row->hold].boot_ns);
+            row_int(row->name, lock_place_end(&place).boot_ns,
+                    at[row->end == 1 ? row->expires : row->hold].boot_ns);
     }
 }
 
@@ -248,7 +277,8 @@ TEST(test_boot)
         {"neither, and longer than a lease can last", "", "", 31, false},
         {"neither, and over", "", "", -1, true},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         record = a_record();
         record.expires = (struct deadline){deadline_now().boot_ns + row->days * 86400 * NS_PER_S};
         snprintf(record.holder.boot_id, sizeof record.holder.boot_id, "%s", row->record);

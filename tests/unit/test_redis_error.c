@@ -18,28 +18,35 @@ static const struct {
     {LOCK_UNAVAILABLE, "READONLY You can't write against a read only replica." SCRIPT_7},
     {LOCK_UNAVAILABLE, SCRIPT_5 "-READONLY You can't write against a read only slave."},
     {LOCK_UNAVAILABLE, "ERR Error running script: @user_script:3: -READONLY You cannot"},
-    {LOCK_UNAVAILABLE, "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."},
+    {LOCK_UNAVAILABLE,
+     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."},
     {LOCK_UNAVAILABLE, "CLUSTERDOWN The cluster is down"},
     {LOCK_UNAVAILABLE, "CLUSTERDOWN Hash slot not served"},
     {LOCK_UNAVAILABLE, "TRYAGAIN Multiple keys request during rehashing of slot"},
-    {LOCK_UNAVAILABLE, "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."},
-    {LOCK_UNAVAILABLE, "BUSY Valkey is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."},
+    {LOCK_UNAVAILABLE,
+     "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."},
+    {LOCK_UNAVAILABLE,
+     "BUSY Valkey is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."},
     {LOCK_UNAVAILABLE, "OOM command not allowed when used memory > 'maxmemory'."},
     {LOCK_UNAVAILABLE, "OOM command not allowed when used memory > 'maxmemory'." SCRIPT_7},
     {LOCK_UNAVAILABLE, SCRIPT_5 "-OOM command not allowed when used memory > 'maxmemory'."},
     {LOCK_UNAVAILABLE, "@user_script: 3: -OOM command not allowed when used memory > 'maxmemory'."},
-    {LOCK_UNAVAILABLE, "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk."},
+    {LOCK_UNAVAILABLE, "MISCONF Redis is configured to save RDB snapshots, but it's currently "
+                       "unable to persist to disk."},
     {LOCK_UNAVAILABLE, "NOREPLICAS Not enough good replicas to write."},
-    {LOCK_UNAVAILABLE, "ERR Error running script (call to f_01): @user_script:12: NOREPLICAS Not enough good replicas to write."},
+    {LOCK_UNAVAILABLE, "ERR Error running script (call to f_01): @user_script:12: NOREPLICAS Not "
+                       "enough good replicas to write."},
     {LOCK_UNAVAILABLE, "NOSCRIPT No matching script. Please use EVAL."},
-    {LOCK_UNAVAILABLE, "UNKILLABLE Sorry the script already executed write commands against the dataset."},
+    {LOCK_UNAVAILABLE,
+     "UNKILLABLE Sorry the script already executed write commands against the dataset."},
     {LOCK_UNAVAILABLE, "ERR max number of clients reached"},
     {LOCK_UNAVAILABLE, "ERR max number of clients + cluster connections reached"},
     {LOCK_UNAVAILABLE, "FAILOVER something"},
     {LOCK_UNAVAILABLE, "upstream failure: no password is set"},
 
     /* Words in it that mean something elsewhere: names of keys and hosts. */
-    {LOCK_UNAVAILABLE, "WRONGTYPE Operation against the key NOPERM of NOAUTH holding the wrong kind of value"},
+    {LOCK_UNAVAILABLE,
+     "WRONGTYPE Operation against the key NOPERM of NOAUTH holding the wrong kind of value"},
     {LOCK_UNAVAILABLE, "ERR the key DENIED has MOVED 1 unknown command"},
     {LOCK_UNAVAILABLE, "LOADING Redis is loading the dataset of NOAUTH in memory"},
     {LOCK_UNAVAILABLE, "MASTERDOWN Link with ASK 1 is down"},
@@ -62,29 +69,40 @@ static const struct {
     {LOCK_REFUSED, "WRONGPASS invalid username-password pair or user is disabled."},
     {LOCK_REFUSED, "ERR invalid password"},
     {LOCK_REFUSED, "ERR Client sent AUTH, but no password is set"},
-    {LOCK_REFUSED, "ERR AUTH <password> called without any password configured for the default user. Are you sure?"},
+    {LOCK_REFUSED, "ERR AUTH <password> called without any password configured for the default "
+                   "user. Are you sure?"},
     {LOCK_REFUSED, "ERR wrong number of arguments for 'auth' command"},
     {LOCK_REFUSED, "ERR Protocol error: unauthenticated multibulk length"},
     {LOCK_REFUSED, "ERR Protocol error: unauthenticated bulk length"},
     {LOCK_REFUSED, "DENIED Redis is running in protected mode because protected mode is enabled"},
 
     /* Permissions: Redis 6, 7.0, 7.2 and 8, Valkey 8; of a call, and in a script. */
-    {LOCK_REFUSED, "NOPERM this user has no permissions to run the 'evalsha' command or its subcommand"},
-    {LOCK_REFUSED, "NOPERM this user has no permissions to access one of the keys used as arguments"},
-    {LOCK_REFUSED, SCRIPT_5 "-NOPERM The user executing the script can't run this command or subcommand"},
+    {LOCK_REFUSED,
+     "NOPERM this user has no permissions to run the 'evalsha' command or its subcommand"},
+    {LOCK_REFUSED,
+     "NOPERM this user has no permissions to access one of the keys used as arguments"},
+    {LOCK_REFUSED,
+     SCRIPT_5 "-NOPERM The user executing the script can't run this command or subcommand"},
     {LOCK_REFUSED, SCRIPT_5 "The user executing the script can't run this command or subcommand"},
-    {LOCK_REFUSED, "ERR Error running script (call to f_01): @user_script:3: NOPERM this user has no permissions to access one"},
+    {LOCK_REFUSED, "ERR Error running script (call to f_01): @user_script:3: NOPERM this user has "
+                   "no permissions to access one"},
     {LOCK_REFUSED, "NOPERM this user has no permissions to run the 'evalsha' command"},
-    {LOCK_REFUSED, "ERR The user executing the script can't run this command or subcommand" SCRIPT_7},
-    {LOCK_REFUSED, "ERR The user executing the script can't access at least one of the keys mentioned in the command" SCRIPT_7},
-    {LOCK_REFUSED, "@user_script: 3: The user executing the script can't run this command or subcommand (HMGET)"},
+    {LOCK_REFUSED,
+     "ERR The user executing the script can't run this command or subcommand" SCRIPT_7},
+    {LOCK_REFUSED, "ERR The user executing the script can't access at least one of the keys "
+                   "mentioned in the command" SCRIPT_7},
+    {LOCK_REFUSED,
+     "@user_script: 3: The user executing the script can't run this command or subcommand (HMGET)"},
     {LOCK_REFUSED, "NOPERM User locker has no permissions to run the 'evalsha' command"},
     {LOCK_REFUSED, "NOPERM No permissions to access a key"},
     {LOCK_REFUSED, "NOPERM No permissions to access a channel"},
-    {LOCK_REFUSED, "ERR ACL failure in script: User locker has no permissions to run the 'hset' command" SCRIPT_7},
-    {LOCK_REFUSED, "NOPERM ACL failure in script: User locker has no permissions to run the 'hset' command" SCRIPT_7},
+    {LOCK_REFUSED, "ERR ACL failure in script: User locker has no permissions to run the 'hset' "
+                   "command" SCRIPT_7},
+    {LOCK_REFUSED, "NOPERM ACL failure in script: User locker has no permissions to run the 'hset' "
+                   "command" SCRIPT_7},
     {LOCK_REFUSED, "ERR ACL failure in script: No permissions to access a key (GET)"},
-    {LOCK_REFUSED, "ERR ERR ACL failure in script: No permissions to access a key (ZRANGE)" SCRIPT_7},
+    {LOCK_REFUSED,
+     "ERR ERR ACL failure in script: No permissions to access a key (ZRANGE)" SCRIPT_7},
 
     /* No retry mends these. */
     {LOCK_INVALID, "ERR unknown command `EVALSHA`, with args beginning with: `01`, `3`, `NOPERM`,"},
@@ -107,7 +125,8 @@ static const struct {
 
 TEST(test_results)
 {
-    FOR_ROWS(row, errors) {
+    FOR_ROWS(row, errors)
+    {
         struct errmsg why = {""};
         row_int(row->error, redis_error_result(row->error, &why), row->result);
         row_true(row->error, why.text[0] != '\0');
@@ -125,11 +144,14 @@ TEST(test_texts)
         {"ERR Protocol error: unauthenticated bulk length",
          "it wants a user and a password: NOAUTH Authentication required"},
         {"ERR unknown command 'EVALSHA'",
-         "it runs no scripts; if it is a Sentinel, redis+sentinel:// stands in the URL; it answered: ERR unknown"},
+         "it runs no scripts; if it is a Sentinel, redis+sentinel:// stands in the URL; it "
+         "answered: ERR unknown"},
         {"ERR unknown command 'HSET'", "it answered: ERR unknown command 'HSET'"},
-        {"MOVED 1 h:1", "it is a node of a Cluster, for which redis+cluster:// stands in the URL; it answered: MOVED"},
+        {"MOVED 1 h:1", "it is a node of a Cluster, for which redis+cluster:// stands in the URL; "
+                        "it answered: MOVED"},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct errmsg why = {""};
         (void)redis_error_result(row->error, &why);
         row_has(row->error, why.text, row->why);
@@ -146,12 +168,15 @@ TEST(test_place)
         {"OOM x" SCRIPT_7, "OOM x"},
         {"ERR ERR x (GET)" SCRIPT_7, "ERR x (GET)"},
         {"@user_script: 12: x", "x"},
-        {"ERR Error running script (call to f_01): x", "ERR Error running script (call to f_01): x"},
-        {"ERR a script: of one's own, on @user_script:3.", "ERR a script: of one's own, on @user_script:3."},
+        {"ERR Error running script (call to f_01): x",
+         "ERR Error running script (call to f_01): x"},
+        {"ERR a script: of one's own, on @user_script:3.",
+         "ERR a script: of one's own, on @user_script:3."},
         {"ERR a script: 01, off" SCRIPT_7, "ERR a script: 01, off"},
     };
     char text[128];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         redis_error_text(row->error, text, sizeof text);
         row_text(row->error, text, row->text);
     }
@@ -177,7 +202,8 @@ TEST(test_codes)
         {"", "READONLY", false, false},
         {"Readonly x", "READONLY", false, false},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         row_int(row->error, redis_error_is(row->error, row->code), row->is);
         row_int(row->error, redis_error_has_code(row->error), row->has);
     }
@@ -185,7 +211,8 @@ TEST(test_codes)
 
 TEST(test_command)
 {
-    static const char script[] = "local a = 1\nredis.call('GET', a)\nreturn redis.pcall('HSET',\n 'x')\n";
+    static const char script[] =
+        "local a = 1\nredis.call('GET', a)\nreturn redis.pcall('HSET',\n 'x')\n";
     static const struct {
         const char *error, *command; /* NULL: not known */
     } rows[] = {
@@ -198,7 +225,8 @@ TEST(test_command)
         {"ERR x", NULL},
     };
     char command[16];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         bool known = redis_error_command(row->error, script, command, sizeof command);
         row_int(row->error, known, row->command != NULL);
         if (known)
@@ -211,24 +239,33 @@ TEST(test_logins)
     static const struct {
         const char *user, *error, *why;
     } rows[] = {
-        {"bob", "ERR wrong number of arguments for 'auth' command", "it knows no users, as Redis before 6.0: leave the user bob"},
-        {"", "ERR Client sent AUTH, but no password is set", "it asks for no password, and the URL has one"},
-        {"", "ERR AUTH <password> called without any password configured", "it asks for no password"},
+        {"bob", "ERR wrong number of arguments for 'auth' command",
+         "it knows no users, as Redis before 6.0: leave the user bob"},
+        {"", "ERR Client sent AUTH, but no password is set",
+         "it asks for no password, and the URL has one"},
+        {"", "ERR AUTH <password> called without any password configured",
+         "it asks for no password"},
         {"", "ERR invalid password", "it refuses the user default with the password of the URL"},
-        {"bob", "WRONGPASS invalid", "it refuses the user bob with the password of the URL: it answered: WRONGPASS invalid"},
+        {"bob", "WRONGPASS invalid",
+         "it refuses the user bob with the password of the URL: it answered: WRONGPASS invalid"},
         {"", "NOAUTH Authentication required.", "it wants a password, and none is configured"},
-        {"", "ERR Protocol error: unauthenticated bulk length", "it wants a password, and none is configured"},
+        {"", "ERR Protocol error: unauthenticated bulk length",
+         "it wants a password, and none is configured"},
         {"bob", "NOPERM No permissions to access a key",
-         "it refuses the user bob, who needs the keys dlock:job and {dlock:job}:*: it answered: NOPERM No"},
+         "it refuses the user bob, who needs the keys dlock:job and {dlock:job}:*: it answered: "
+         "NOPERM No"},
         {"bob", "ERR The user executing the script can't run this command" SCRIPT_7,
-         "it refuses the user bob, who needs the command DEL: it answered: ERR The user executing the script can't run this "
+         "it refuses the user bob, who needs the command DEL: it answered: ERR The user executing "
+         "the script can't run this "
          "command; the manual"},
         {"bob", "NOPERM User bob has no permissions to run the 'get' command",
-         "it refuses the user bob: it answered: NOPERM User bob has no permissions to run the 'get' command; the manual"},
+         "it refuses the user bob: it answered: NOPERM User bob has no permissions to run the "
+         "'get' command; the manual"},
     };
     static const struct redis_refused refused = {"\n\nredis.call('DEL', KEYS[1])\n", "dlock:job"};
     static struct redis_url url;
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct errmsg why = {""};
         snprintf(url.user, sizeof url.user, "%s", row->user);
         url.password_from = "the URL";
@@ -249,7 +286,8 @@ TEST(test_repeated)
     };
     static struct redis_url url = {.has_password = true, .password = "hunter2"};
     char text[128];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         snprintf(text, sizeof text, "%s", row->error);
         redis_login_hide(&url, text);
         row_text(row->error, text, row->shown);
@@ -259,7 +297,8 @@ TEST(test_repeated)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        ENTRY("outages, refusals and what is unusable, in the words of Redis 5 to 8 and Valkey 8", test_results),
+        ENTRY("outages, refusals and what is unusable, in the words of Redis 5 to 8 and Valkey 8",
+              test_results),
         ENTRY("the sentence about an error", test_texts),
         ENTRY("people read an error without the place in the script", test_place),
         ENTRY("a code is the word in capitals at the beginning, and nothing else", test_codes),

@@ -53,7 +53,8 @@ TEST(test_protocol)
         {"*9223372036854775807\r\n", NONSENSE, 0, false},
         {"*262144\r\n*262144\r\n*262144\r\n", NONSENSE, 0, false},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct redis_limits limits;
         redisReader *reader = redis_reader_create(&limits);
         redisReply *reply = NULL;
@@ -121,13 +122,15 @@ TEST(test_numbers)
         {"text with more behind it", REDIS_REPLY_STRING, "42x", 3, 0, 0, 100, false, 0},
         {"text with a NUL", REDIS_REPLY_STRING, "42\0", 3, 0, 0, 100, false, 0},
         {"a float", REDIS_REPLY_STRING, "1e3", 3, 0, 0, 10000, false, 0},
-        {"beyond all numbers", REDIS_REPLY_STRING, "99999999999999999999", 20, 0, 0, INT64_MAX, false, 0},
+        {"beyond all numbers", REDIS_REPLY_STRING, "99999999999999999999", 20, 0, 0, INT64_MAX,
+         false, 0},
         {"nothing", REDIS_REPLY_NIL, NULL, 0, 0, 0, 100, false, 0},
         {"a status", REDIS_REPLY_STATUS, "42", 2, 0, 0, 100, false, 0},
         {"an array", REDIS_REPLY_ARRAY, NULL, 0, 0, 0, 100, false, 0},
     };
     char text[32];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         redisReply reply = {.type = row->type, .integer = row->integer, .len = row->length};
         int64_t value = -7;
         if (row->text != NULL) {
@@ -159,9 +162,11 @@ TEST(test_times_left)
         {"longer than a century", REDIS_REPLY_INTEGER, INT64_MAX, 0, true, REDIS_MS_MOST},
         {"text", REDIS_REPLY_STRING, 3600000, 0, false, 0},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         char text[] = "3600000";
-        redisReply reply = {.type = row->type, .integer = row->ms, .str = text, .len = sizeof text - 1};
+        redisReply reply = {
+            .type = row->type, .integer = row->ms, .str = text, .len = sizeof text - 1};
         int64_t left = 0;
         row_int(row->name, redis_reply_left(&reply, row->least, &left), row->good);
         row_int(row->name, left, row->left);

@@ -66,7 +66,7 @@ TEST(test_parse)
         {"RTMAX1", 0},
     };
     FOR_ROWS(row, rows)
-        row_int(row->text, signame_parse(row->text), row->number);
+    row_int(row->text, signame_parse(row->text), row->number);
 }
 
 TEST(test_format)
@@ -75,19 +75,13 @@ TEST(test_format)
         int number;
         const char *text;
     } rows[] = {
-        {SIGTERM, "SIGTERM"},
-        {SIGHUP, "SIGHUP"},
-        {SIGABRT, "SIGABRT"},
-        {SIGIO, "SIGIO"},
-        {SIGKILL, "SIGKILL"},
-        {SIGVTALRM, "SIGVTALRM"},
-        {SIGSYS, "SIGSYS"},
-        {40, "signal 40"},
-        {0, "signal 0"},
+        {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"},   {SIGABRT, "SIGABRT"},
+        {SIGIO, "SIGIO"},     {SIGKILL, "SIGKILL"}, {SIGVTALRM, "SIGVTALRM"},
+        {SIGSYS, "SIGSYS"},   {40, "signal 40"},    {0, "signal 0"},
     };
     char text[32];
     FOR_ROWS(row, rows)
-        row_text(row->text, signame_format(row->number, text, sizeof text), row->text);
+    row_text(row->text, signame_format(row->number, text, sizeof text), row->text);
     for (int number = 1; number < 32; number++) {
         signame_format(number, text, sizeof text);
         row_int(text, signame_parse(text), number);

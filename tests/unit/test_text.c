@@ -44,7 +44,7 @@ TEST(test_utf8)
         {"a fourth byte that continues nothing", "\xF0\x9F\x98(", 4, 0},
     };
     FOR_ROWS(row, rows)
-        row_int(row->name, utf8_length(row->bytes, row->left), row->length);
+    row_int(row->name, utf8_length(row->bytes, row->left), row->length);
 }
 
 TEST(test_escape)
@@ -55,7 +55,8 @@ TEST(test_escape)
     } rows[] = {
         {"plain", "a b", "a b", false, false},
         {"nothing", "", "", true, false},
-        {"beyond ASCII", "\xC3\xBC\xE2\x98\x83\xF0\x9F\x98\x80", "\xC3\xBC\xE2\x98\x83\xF0\x9F\x98\x80", false, false},
+        {"beyond ASCII", "\xC3\xBC\xE2\x98\x83\xF0\x9F\x98\x80",
+         "\xC3\xBC\xE2\x98\x83\xF0\x9F\x98\x80", false, false},
         {"a backslash stays", "a\\x1B", "a\\x1B", false, false},
         {"ESC", "\x1B[31m", "\\x1B[31m", true, false},
         {"newline", "\nx", "\\x0Ax", true, false},
@@ -81,7 +82,8 @@ TEST(test_escape)
         {"one bad byte in good ones", "\xE2\x98(", "\\xE2\\x98(", false, false},
     };
     char text[64];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         row_text(row->name, text_escape(text, sizeof text, row->text), row->shown);
         size_t length = utf8_length(row->text, strlen(row->text) + 1);
         if (length > 0) {
@@ -108,7 +110,8 @@ TEST(test_escape_cut)
         {"\xC2\x9B!", 8, ""},
     };
     char text[64];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         row_text(row->text, text_escape(text, row->size, row->text), row->shown);
         text_copy(text, row->size, "0123456789");
         row_int(row->text, strlen(text), row->size - 1);
@@ -132,7 +135,7 @@ TEST(test_ascii)
     };
     char text[64];
     FOR_ROWS(row, rows)
-        row_text(row->text, text_escape_beyond_ascii(text, row->size, row->text), row->shown);
+    row_text(row->text, text_escape_beyond_ascii(text, row->size, row->text), row->shown);
 }
 
 TEST(test_percent_encode)
@@ -150,8 +153,10 @@ TEST(test_percent_encode)
         {"\xC3\xBC", "/", "\xC3\xBC"},
     };
     char coded[64], text[64];
-    FOR_ROWS(row, rows) {
-        row_int(row->text, percent_encode(coded, sizeof coded, row->text, row->also), strlen(row->coded));
+    FOR_ROWS(row, rows)
+    {
+        row_int(row->text, percent_encode(coded, sizeof coded, row->text, row->also),
+                strlen(row->coded));
         row_text(row->text, coded, row->coded);
         row_true(row->text, percent_decode(text, sizeof text, coded, strlen(coded)));
         row_text(row->text, text, row->text);
@@ -168,26 +173,16 @@ TEST(test_percent_decode)
         size_t size;
         const char *text; /* NULL: it is refused */
     } rows[] = {
-        {"", 1, ""},
-        {"abc", 4, "abc"},
-        {"abc", 3, NULL},
-        {"", 0, NULL},
-        {"%41%7a%7A", 4, "Azz"},
-        {"%2f%2F", 9, "//"},
-        {"%25", 9, "%"},
-        {"%FF", 9, "\xFF"},
-        {"+", 9, "+"},
-        {"%00", 9, NULL},
-        {"a%", 9, NULL},
-        {"a%4", 9, NULL},
-        {"%zz", 9, NULL},
-        {"%4g", 9, NULL},
-        {"%g4", 9, NULL},
-        {"%%41", 9, NULL},
-        {"% 1", 9, NULL},
+        {"", 1, ""},       {"abc", 4, "abc"},       {"abc", 3, NULL},
+        {"", 0, NULL},     {"%41%7a%7A", 4, "Azz"}, {"%2f%2F", 9, "//"},
+        {"%25", 9, "%"},   {"%FF", 9, "\xFF"},      {"+", 9, "+"},
+        {"%00", 9, NULL},  {"a%", 9, NULL},         {"a%4", 9, NULL},
+        {"%zz", 9, NULL},  {"%4g", 9, NULL},        {"%g4", 9, NULL},
+        {"%%41", 9, NULL}, {"% 1", 9, NULL},
     };
     char text[16];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         bool good = percent_decode(text, row->size, row->coded, strlen(row->coded));
         row_int(row->coded, good, row->text != NULL);
         if (good)
@@ -229,7 +224,8 @@ TEST(test_numbers)
         {"7x", 0, 255, false, 0},
         {"\xD9\xA1", 0, 255, false, 0}, /* an Arabic one */
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         int64_t value = 42;
         row_int(row->text, number_parse(row->text, row->least, row->most, &value), row->good);
         row_int(row->text, value, row->good ? row->value : 42);
@@ -242,29 +238,23 @@ TEST(test_sizes)
         uint64_t bytes;
         const char *text;
     } rows[] = {
-        {0, "0 bytes"},
-        {999, "999 bytes"},
-        {1000, "1 kB"},
-        {1099, "1 kB"},
-        {1100, "1.1 kB"},
-        {9999, "9.9 kB"},
-        {10999, "10 kB"},
-        {1250000, "1.2 MB"},
-        {UINT64_C(81752536000), "81 GB"},
+        {0, "0 bytes"},        {999, "999 bytes"},  {1000, "1 kB"},
+        {1099, "1 kB"},        {1100, "1.1 kB"},    {9999, "9.9 kB"},
+        {10999, "10 kB"},      {1250000, "1.2 MB"}, {UINT64_C(81752536000), "81 GB"},
         {UINT64_MAX, "18 EB"},
     };
     char text[SIZE_TEXT_SIZE];
     FOR_ROWS(row, rows)
-        row_text(row->text, size_rounded(row->bytes, text), row->text);
+    row_text(row->text, size_rounded(row->bytes, text), row->text);
 }
 
 TEST(test_width)
 {
     static const struct {
         const char *name, *text;
-        int width;    /* of all of it */
-        int columns;  /* of a field */
-        size_t fits;  /* bytes that fit there */
+        int width;   /* of all of it */
+        int columns; /* of a field */
+        size_t fits; /* bytes that fit there */
         int used;
     } rows[] = {
         {"nothing", "", 0, 5, 0, 0},
@@ -274,13 +264,17 @@ TEST(test_width)
         {"2 bytes, one column", "\xC3\xBC\xC3\xBC", 2, 1, 2, 1},
         {"wide", "\xE6\x97\xA5\xE6\x9C\xAC", 4, 3, 3, 2},
         {"a combining accent belongs to its letter", "e\xCC\x81x", 2, 1, 3, 1},
-        {"a bad byte is a column", "a\xFF" "b", 3, 2, 2, 2},
+        {"a bad byte is a column",
+         "a\xFF"
+         "b",
+         3, 2, 2, 2},
         {"a character that is cut off", "a\xE2\x98", 3, 9, 3, 3},
         {"a control character is a column", "a\x1B", 2, 9, 2, 2},
     };
     if (setlocale(LC_CTYPE, "C.UTF-8") == NULL && setlocale(LC_CTYPE, "en_US.UTF-8") == NULL)
         unit_fail(__FILE__, __LINE__, "no locale with UTF-8");
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         int used = -1;
         row_int(row->name, mbwidth_of(row->text), row->width);
         row_int(row->name, mbwidth_fit(row->text, row->columns, &used), row->fits);

@@ -20,18 +20,21 @@ TEST(test_plain)
         {"valkeys://h", "rediss://h:6379/0", true, "h", "6379", "", "", "", 0},
         {"redis://h/", "redis://h:6379/0", false, "h", "6379", "", "", "", 0},
         {"redis://h:7/2", "redis://h:7/2", false, "h", "7", "", "", "", 2},
-        {"redis://h:65535/1000000", "redis://h:65535/1000000", false, "h", "65535", "", "", "", 1000000},
+        {"redis://h:65535/1000000", "redis://h:65535/1000000", false, "h", "65535", "", "", "",
+         1000000},
         {"rediss://h", "rediss://h:6379/0", true, "h", "6379", "", "", "", 0},
         {"redis://127.0.0.1:1", "redis://127.0.0.1:1/0", false, "127.0.0.1", "1", "", "", "", 0},
         {"redis://[::1]", "redis://[::1]:6379/0", false, "::1", "6379", "", "", "", 0},
         {"redis://[::1]:7/3", "redis://[::1]:7/3", false, "::1", "7", "", "", "", 3},
-        {"rediss://[fe80::1%eth0]", "rediss://[fe80::1%eth0]:6379/0", true, "fe80::1%eth0", "6379", "", "", "", 0},
+        {"rediss://[fe80::1%eth0]", "rediss://[fe80::1%eth0]:6379/0", true, "fe80::1%eth0", "6379",
+         "", "", "", 0},
         {"redis://bob@h", "redis://h:6379/0", false, "h", "6379", "", "bob", "", 0},
         {"redis://:pw@h", "redis://h:6379/0", false, "h", "6379", "", "", "pw", 0},
         {"redis://bob:pw@h:7/2", "redis://h:7/2", false, "h", "7", "", "bob", "pw", 2},
         {"redis://:@h", "redis://h:6379/0", false, "h", "6379", "", "", "", 0},
         {"redis://@h", "redis://h:6379/0", false, "h", "6379", "", "", "", 0},
-        {"redis://b%3Ab:p%40s%2Fw@h", "redis://h:6379/0", false, "h", "6379", "", "b:b", "p@s/w", 0},
+        {"redis://b%3Ab:p%40s%2Fw@h", "redis://h:6379/0", false, "h", "6379", "", "b:b", "p@s/w",
+         0},
         {"redis://bob:p@ss@h", "redis://h:6379/0", false, "h", "6379", "", "bob", "p@ss", 0},
         {"redis://bob:a:b@h", "redis://h:6379/0", false, "h", "6379", "", "bob", "a:b", 0},
         {"redis://bob:pw@[::1]:7", "redis://[::1]:7/0", false, "::1", "7", "", "bob", "pw", 0},
@@ -41,7 +44,8 @@ TEST(test_plain)
         {"unix://:pw@/a@b", "unix:///a@b?db=0", false, "", "", "/a@b", "", "pw", 0},
         {"unix:///a@b/c", "unix:///a@b/c?db=0", false, "", "", "/a@b/c", "", "", 0},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         row_true(row->text, redis_url_parse(&url, row->text, &why));
         row_int(row->text, url.topology, REDIS_ONE);
         row_int(row->text, url.host_count, 1);
@@ -65,24 +69,30 @@ TEST(test_lists)
         bool tls;
         const char *shown, *hosts, *master;
     } rows[] = {
-        {"redis+sentinel://a/m", REDIS_SENTINEL, false, "redis+sentinel://a:26379/m/0", "a:26379 ", "m"},
-        {"redis+sentinel://a,b:7,[::1]:8/m/3", REDIS_SENTINEL, false, "redis+sentinel://a:26379,b:7,[::1]:8/m/3",
-         "a:26379 b:7 ::1:8 ", "m"},
-        {"redis+sentinel://a/my%20m", REDIS_SENTINEL, false, "redis+sentinel://a:26379/my m/0", "a:26379 ", "my m"},
-        {"rediss+sentinel://bob:pw@a,b/m", REDIS_SENTINEL, true, "rediss+sentinel://a:26379,b:26379/m/0",
-         "a:26379 b:26379 ", "m"},
+        {"redis+sentinel://a/m", REDIS_SENTINEL, false, "redis+sentinel://a:26379/m/0", "a:26379 ",
+         "m"},
+        {"redis+sentinel://a,b:7,[::1]:8/m/3", REDIS_SENTINEL, false,
+         "redis+sentinel://a:26379,b:7,[::1]:8/m/3", "a:26379 b:7 ::1:8 ", "m"},
+        {"redis+sentinel://a/my%20m", REDIS_SENTINEL, false, "redis+sentinel://a:26379/my m/0",
+         "a:26379 ", "my m"},
+        {"rediss+sentinel://bob:pw@a,b/m", REDIS_SENTINEL, true,
+         "rediss+sentinel://a:26379,b:26379/m/0", "a:26379 b:26379 ", "m"},
         {"redis+cluster://a", REDIS_CLUSTER, false, "redis+cluster://a:6379", "a:6379 ", ""},
-        {"redis+cluster://a,b:7/", REDIS_CLUSTER, false, "redis+cluster://a:6379,b:7", "a:6379 b:7 ", ""},
-        {"redis+cluster://a,b/0", REDIS_CLUSTER, false, "redis+cluster://a:6379,b:6379", "a:6379 b:6379 ", ""},
-        {"rediss+cluster://:pw@[::1],[::2]:7", REDIS_CLUSTER, true, "rediss+cluster://[::1]:6379,[::2]:7",
-         "::1:6379 ::2:7 ", ""},
+        {"redis+cluster://a,b:7/", REDIS_CLUSTER, false, "redis+cluster://a:6379,b:7",
+         "a:6379 b:7 ", ""},
+        {"redis+cluster://a,b/0", REDIS_CLUSTER, false, "redis+cluster://a:6379,b:6379",
+         "a:6379 b:6379 ", ""},
+        {"rediss+cluster://:pw@[::1],[::2]:7", REDIS_CLUSTER, true,
+         "rediss+cluster://[::1]:6379,[::2]:7", "::1:6379 ::2:7 ", ""},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         char hosts[256] = "";
         row_true(row->text, redis_url_parse(&url, row->text, &why));
         for (int i = 0; i < url.host_count; i++) {
             size_t used = strlen(hosts);
-            snprintf(hosts + used, sizeof hosts - used, "%s:%s ", url.hosts[i].host, url.hosts[i].port);
+            snprintf(hosts + used, sizeof hosts - used, "%s:%s ", url.hosts[i].host,
+                     url.hosts[i].port);
         }
         row_int(row->text, url.topology, row->topology);
         row_int(row->text, url.tls, row->tls);
@@ -150,11 +160,13 @@ TEST(test_wrong)
         {"unix:///s,redis://:secret@h", "another URL stands in the path"},
         {"unix://bob:@/s", "the password is empty"},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         why.text[0] = '\0';
         row_false(row->text, redis_url_parse(&url, row->text, &why));
         row_has(row->text, why.text, row->why);
-        row_has(row->text, why.text, "redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]"); /* what is right */
+        row_has(row->text, why.text,
+                "redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]"); /* what is right */
         row_true(row->text, strstr(why.text, "sec") == NULL && strstr(why.text, "s%") == NULL);
     }
 }
@@ -174,10 +186,12 @@ TEST(test_sizes)
         {"unix:///", 'p', 106, "", "the path of the Unix socket is too long"},
     };
     static char text[8192], letters[8192];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         for (size_t more = 0; more < 2; more++) {
             snprintf(text, sizeof text, "%s%s%s", row->before,
-                     unit_repeat(letters, sizeof letters, row->letter, row->most + more), row->after);
+                     unit_repeat(letters, sizeof letters, row->letter, row->most + more),
+                     row->after);
             row_int(row->why, redis_url_parse(&url, text, &why), more == 0);
         }
         row_has(row->why, why.text, row->why);
@@ -208,21 +222,24 @@ TEST(test_logins)
         {"redis://bob:@h", false, "redis://bob@h", "redis://****@h"},
         {"redis://bob:p@s@h", true, "redis://bob@h", "redis://*******@h"},
         {"redis://bob:a/b@h", true, "redis://bob@h", "redis://*******@h"},
-        {"redis+sentinel://u:pw@a,b/m", true, "redis+sentinel://u@a,b/m", "redis+sentinel://****@a,b/m"},
+        {"redis+sentinel://u:pw@a,b/m", true, "redis+sentinel://u@a,b/m",
+         "redis+sentinel://****@a,b/m"},
         {"unix://bob:pw@/run/s", true, "unix://bob@/run/s", "unix://******@/run/s"},
         {"unix://:pw@/a@b", true, "unix:///a@b", "unix://***@/a@b"},
         {"unix:///a@b", false, "unix:///a@b", "unix:///a@b"},
         {"unix:///a:b@c", false, "unix:///a:b@c", "unix:///a:b@c"},
         {"unix:///s,redis://:pw@h", false, "unix:///s,redis://:pw@h", "unix:///s,redis://***@h"},
         {"redis://:a@h redis://b:c@i", true, "redis://h redis://b@i", "redis://**@h redis://***@i"},
-        {"redis://:a@h\tunix://x:y@/s", true, "redis://h\tunix://x@/s", "redis://**@h\tunix://***@/s"},
+        {"redis://:a@h\tunix://x:y@/s", true, "redis://h\tunix://x@/s",
+         "redis://**@h\tunix://***@/s"},
         {" redis://:a@h ", true, " redis://h ", " redis://**@h "},
         {"redis://bob:a b@h", true, "redis://bob@h", "redis://*******@h"},
         {"bob:pw@h", true, "bob@h", "******@h"},
         {"foo://bob:pw@h", true, "foo://bob@h", "foo://******@h"},
     };
     char text[128];
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         row_int(row->text, url_redact_has_password(row->text), row->has_password);
         snprintf(text, sizeof text, "%s", row->text);
         url_redact_passwords(text);

@@ -10,8 +10,9 @@ static struct quorum quorum;
 static enum lock_result result_of(char letter)
 {
     static const char letters[] = "OHGFLURISC";
-    static const enum lock_result results[] = {LOCK_OK,          LOCK_HELD,    LOCK_GONE,    LOCK_FOREIGN, LOCK_RELEASED,
-                                               LOCK_UNAVAILABLE, LOCK_REFUSED, LOCK_INVALID, LOCK_SYSTEM,  LOCK_CANCELLED};
+    static const enum lock_result results[] = {
+        LOCK_OK,          LOCK_HELD,    LOCK_GONE,    LOCK_FOREIGN, LOCK_RELEASED,
+        LOCK_UNAVAILABLE, LOCK_REFUSED, LOCK_INVALID, LOCK_SYSTEM,  LOCK_CANCELLED};
     const char *at = strchr(letters, letter);
     assert_non_null(at);
     return results[at - letters];
@@ -44,7 +45,8 @@ TEST(test_counts)
         {"UCO", {.ok = 1, .silent = 2}},
         {"OOHHUURRG", {.ok = 2, .held = 2, .silent = 2, .bad = 2, .lost = 1}},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         say(row->results, NULL);
         struct quorum_count count = quorum_count_all(&quorum);
         row_int(row->results, count.ok, row->count.ok);
@@ -68,7 +70,8 @@ TEST(test_answer)
         {"OOU", false, LOCK_OK, ""},
         {"OOUUO", false, LOCK_OK, ""},
         {"OOO", true, LOCK_OK, ""},
-        {"OUU", false, LOCK_UNAVAILABLE, "2 of 3 servers cannot be asked, and 2 are needed: server 2; server 3"},
+        {"OUU", false, LOCK_UNAVAILABLE,
+         "2 of 3 servers cannot be asked, and 2 are needed: server 2; server 3"},
         {"UUU", false, LOCK_UNAVAILABLE, "3 of 3 servers"},
         {"OUU", true, LOCK_CANCELLED, ""},
         {"OOUUU", false, LOCK_UNAVAILABLE, "3 of 5 servers cannot be asked, and 3 are needed"},
@@ -80,9 +83,11 @@ TEST(test_answer)
         {"OSS", false, LOCK_SYSTEM, "2 of 3 servers"},
         {"OOIIR", false, LOCK_REFUSED, "3 of 5 servers"},
         {"OOIIU", false, LOCK_UNAVAILABLE, "3 of 5 servers"},
-        {"OHU", false, LOCK_UNAVAILABLE, "1 of 3 servers cannot be asked, and 2 are needed: server 3"},
+        {"OHU", false, LOCK_UNAVAILABLE,
+         "1 of 3 servers cannot be asked, and 2 are needed: server 3"},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct errmsg why = {""};
         say(row->results, NULL);
         row_int(row->results, quorum_answer(&quorum, row->cancelled, &why), row->answer);
@@ -101,15 +106,19 @@ TEST(test_verdict)
         {"all have it", "OOO", "+++", false, LOCK_OK, ""},
         {"one has lost it", "OOG", "+++", false, LOCK_OK, ""},
         {"one does not answer", "OOU", "+++", false, LOCK_OK, ""},
-        {"two do not answer: they may have it", "OUU", "+++", false, LOCK_UNAVAILABLE, "2 of 3 servers cannot be asked"},
+        {"two do not answer: they may have it", "OUU", "+++", false, LOCK_UNAVAILABLE,
+         "2 of 3 servers cannot be asked"},
         {"none answers", "UUU", "+++", false, LOCK_UNAVAILABLE, "3 of 3"},
         {"the same, cut short by the caller", "OUU", "+++", true, LOCK_CANCELLED, ""},
-        {"two have lost it", "OGG", "+++", false, LOCK_GONE, "2 of 3 servers do not grant it: server 2; server 3"},
+        {"two have lost it", "OGG", "+++", false, LOCK_GONE,
+         "2 of 3 servers do not grant it: server 2; server 3"},
         {"all have lost it", "GGG", "+++", false, LOCK_GONE, "3 of 3"},
         {"one is another's", "OGF", "+++", false, LOCK_FOREIGN, "2 of 3"},
         {"two are others'", "OFF", "+++", false, LOCK_FOREIGN, "2 of 3"},
-        {"one has lost it, one does not answer", "OGU", "+++", false, LOCK_UNAVAILABLE, "1 of 3 servers cannot be asked"},
-        {"one of a bare majority has lost it, the third never had it", "OGU", "++-", false, LOCK_GONE, "2 of 3"},
+        {"one has lost it, one does not answer", "OGU", "+++", false, LOCK_UNAVAILABLE,
+         "1 of 3 servers cannot be asked"},
+        {"one of a bare majority has lost it, the third never had it", "OGU", "++-", false,
+         LOCK_GONE, "2 of 3"},
         {"the third never had it, and says nothing", "OOU", "++-", false, LOCK_OK, ""},
         {"one of a bare majority does not answer", "OUU", "++-", false, LOCK_UNAVAILABLE, "2 of 3"},
         {"a server that never granted it does now", "OGO", "++-", false, LOCK_OK, ""},
@@ -119,19 +128,25 @@ TEST(test_verdict)
         {"released on two, lost on the third", "LLG", "+++", false, LOCK_RELEASED, "3 of 3"},
         {"released on one, another's on another", "OLF", "+++", false, LOCK_FOREIGN, "2 of 3"},
         {"released on one alone, lost on another later", "OLG", "+-+", false, LOCK_GONE, "2 of 3"},
-        {"released long ago on one, and now on another", "OLL", "+-+", false, LOCK_RELEASED, "2 of 3"},
-        {"released on one, and one does not answer", "OLU", "+++", false, LOCK_UNAVAILABLE, "1 of 3"},
+        {"released long ago on one, and now on another", "OLL", "+-+", false, LOCK_RELEASED,
+         "2 of 3"},
+        {"released on one, and one does not answer", "OLU", "+++", false, LOCK_UNAVAILABLE,
+         "1 of 3"},
         {"five: three have it", "OOOGG", "+++++", false, LOCK_OK, ""},
         {"five: two have it", "OOGGG", "+++++", false, LOCK_GONE, "3 of 5"},
-        {"five: two have it, one does not answer", "OOGGU", "+++++", false, LOCK_UNAVAILABLE, "1 of 5"},
-        {"five: two have it, one never had it and is down", "OOGGU", "++++-", false, LOCK_GONE, "3 of 5"},
+        {"five: two have it, one does not answer", "OOGGU", "+++++", false, LOCK_UNAVAILABLE,
+         "1 of 5"},
+        {"five: two have it, one never had it and is down", "OOGGU", "++++-", false, LOCK_GONE,
+         "3 of 5"},
         {"a login that is refused may have it", "ORR", "+++", false, LOCK_REFUSED, "2 of 3"},
         {"held by another where it was never granted", "OOH", "++-", false, LOCK_OK, ""},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         struct errmsg why = {""};
         say(row->results, row->had);
-        row_int(row->name, quorum_verdict(&quorum, quorum_grants, row->cancelled, &why), row->verdict);
+        row_int(row->name, quorum_verdict(&quorum, quorum_grants, row->cancelled, &why),
+                row->verdict);
         row_has(row->name, why.text, row->why);
     }
 }
@@ -155,7 +170,8 @@ TEST(test_majority_has)
         {"one of three was asked", {5}, 3, 1, 5},
         {"never", {INT64_MAX, 1, INT64_MAX}, 3, 3, INT64_MAX},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         int64_t values[5];
         memcpy(values, row->values, sizeof values);
         quorum.count = row->servers;
@@ -179,19 +195,25 @@ TEST(test_notes)
         {"OOO", false, NULL, NULL, NULL},
         {"OOO", true, "on 3 of 3 servers", NULL, NULL},
         {"OOU", true, "on 2 of 3 servers; server 3", NULL,
-         "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: server 3"},
+         "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: "
+         "server 3"},
         {"OOU", false, "on 2 of 3 servers; server 3", NULL,
-         "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: server 3"},
+         "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: "
+         "server 3"},
         {"OOG", false, "on 2 of 3 servers; server 3", NULL, NULL},
         {"OOR", true, "on 2 of 3 servers", "server 3",
-         "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: server 3"},
+         "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: "
+         "server 3"},
         {"OOR", false, "on 2 of 3 servers; server 3", "server 3",
-         "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: server 3"},
+         "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: "
+         "server 3"},
         {"OOIRU", true, "on 2 of 5 servers; server 5", "server 3; server 4",
-         "the release has not reached 3 of 5 servers, where the lock clears when its lease ends: server 3; server 4; "
+         "the release has not reached 3 of 5 servers, where the lock clears when its lease ends: "
+         "server 3; server 4; "
          "server 5"},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         say(row->results, NULL);
         quorum_note(&quorum, row->taken);
         row_text(row->results, quorum.base.note, row->note);
@@ -236,13 +258,15 @@ TEST(test_judge)
         {"two are not asked", "?..", 0, 0},
     };
     static struct fanout crew;
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         say("OOOOO", NULL);
         quorum.count = crew.count = (int)strlen(row->results);
         quorum.need = quorum.count / 2 + 1;
         for (int i = 0; i < quorum.count; i++) {
             char letter = row->results[i];
-            crew.workers[i] = (struct fanout_worker){.wanted = letter != '.', .done = letter != '?' && letter != '.'};
+            crew.workers[i] = (struct fanout_worker){.wanted = letter != '.',
+                                                     .done = letter != '?' && letter != '.'};
             if (crew.workers[i].done)
                 crew.workers[i].result = result_of(letter);
         }
@@ -250,7 +274,8 @@ TEST(test_judge)
         if (row->least_ms < 0)
             row_int(row->name, waits, CREW_WAITS.ns);
         else
-            row_true(row->name, waits >= row->least_ms * NS_PER_MS && waits <= row->most_ms * NS_PER_MS);
+            row_true(row->name,
+                     waits >= row->least_ms * NS_PER_MS && waits <= row->most_ms * NS_PER_MS);
     }
 }
 
@@ -268,9 +293,11 @@ TEST(test_rounds)
         {"a pace that makes no sense", INT64_MAX, 5, 200 * NS_PER_MS, NS_PER_S},
         {"nothing known", 0, 5, 200 * NS_PER_MS, 200 * NS_PER_MS},
     };
-    FOR_ROWS(row, rows) {
+    FOR_ROWS(row, rows)
+    {
         quorum.pace = (struct duration){row->pace};
-        row_int(row->name, quorum_rounds(&quorum, row->rounds, (struct duration){row->least}).ns, row->time);
+        row_int(row->name, quorum_rounds(&quorum, row->rounds, (struct duration){row->least}).ns,
+                row->time);
     }
 }
 
@@ -278,8 +305,10 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         ENTRY("answers are counted by what they mean", test_counts),
-        ENTRY("a majority does it, or why not: an outage unless the others would not do either", test_answer),
-        ENTRY("a lease is lost once those that may have it are no majority, and not before", test_verdict),
+        ENTRY("a majority does it, or why not: an outage unless the others would not do either",
+              test_answer),
+        ENTRY("a lease is lost once those that may have it are no majority, and not before",
+              test_verdict),
         ENTRY("of a deadline or a fence a majority has no less", test_majority_has),
         ENTRY("what -v notes of a minority, and what is warned of", test_notes),
         ENTRY("a note stays as long as it is about the same servers", test_same_note),

@@ -24,7 +24,10 @@
 
 /* A function of tests, and its entry in the list of main(): what it shows, as a sentence. */
 #define TEST(function) static void function(void **state __attribute__((unused)))
-#define ENTRY(sentence, function) {sentence, function, NULL, NULL, NULL}
+#define ENTRY(sentence, function)            \
+    {                                        \
+        sentence, function, NULL, NULL, NULL \
+    }
 
 /* Each fails with the text `row` unless `got` is as it should be. */
 #define row_int(row, got, wanted) \

@@ -7,8 +7,8 @@ static bool ends_before(const struct lock_place *a, const struct lock_place *b)
     return a->known && (!b->known || deadline_before(lock_place_end(a), lock_place_end(b)));
 }
 
-void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own, struct bound bound,
-                 struct admission *survey)
+void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own,
+                 struct bound bound, struct admission *survey)
 {
     struct lock_place place = lock_file_places(bound);
     *survey = (struct admission){.free_place = -1};
@@ -62,9 +62,11 @@ bool admission_admits(const struct admission *survey, const struct lock_request 
     return !survey->same_token && admission_has_room(survey, request->mode, request->slots);
 }
 
-void admission_holder(const struct admission *survey, const struct lock_request *request, struct holder *holder)
+void admission_holder(const struct admission *survey, const struct lock_request *request,
+                      struct holder *holder)
 {
-    const struct lock_place *place = admission_conflicts(survey, request) ? &survey->last : &survey->first;
+    const struct lock_place *place =
+        admission_conflicts(survey, request) ? &survey->last : &survey->first;
     *holder = (struct holder){.ahead = -1};
     if (survey->held == 0 || !place->known)
         return;
@@ -75,5 +77,6 @@ void admission_holder(const struct admission *survey, const struct lock_request 
     holder->detached = place->record.detached;
     holder->expires = record_may_be_of(&place->record, request->self.boot_id);
     holder->left = deadline_left(lock_place_end(place));
-    holder->kept = place->record.released || (place->locked == PLACE_UNLOCKED && !place->record.detached);
+    holder->kept =
+        place->record.released || (place->locked == PLACE_UNLOCKED && !place->record.detached);
 }

@@ -13,8 +13,8 @@
 #include "store/file/file.h"
 
 struct admission {
-    int held;                      /* how many hold it, not counting the own place */
-    int released;                  /* how many have not noticed yet that their lock was released: their places are locked */
+    int held; /* how many hold it, not counting the own place */
+    int released; /* how many have not noticed yet that their lock was released: their places are locked */
     struct lock_place first, last; /* those of them whose lease ends first and last */
     bool unreadable;               /* of some it is not known whether they hold it */
     bool same_token;               /* one of them has the token that was asked about */
@@ -22,8 +22,8 @@ struct admission {
 };
 
 /* Looks at all places but `own` (-1: none), as far as the bound allows. */
-void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own, struct bound bound,
-                 struct admission *survey);
+void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own,
+                 struct bound bound, struct admission *survey);
 
 /* Whether the lock is held in a mode that would have to end before the request
  * could be granted, and is one that several share. */
@@ -37,6 +37,7 @@ bool admission_admits(const struct admission *survey, const struct lock_request 
 
 /* Tells of a holder that the request is refused for: the one that it has to wait
  * for, if none gives up its lock sooner. */
-void admission_holder(const struct admission *survey, const struct lock_request *request, struct holder *holder);
+void admission_holder(const struct admission *survey, const struct lock_request *request,
+                      struct holder *holder);
 
 #endif

@@ -43,7 +43,8 @@ static void *wait_thread(void *data)
     return NULL;
 }
 
-bool blocking_thread_start(struct blocking_thread *wait, blocking_thread_call *call, int fd, int64_t argument)
+bool blocking_thread_start(struct blocking_thread *wait, blocking_thread_call *call, int fd,
+                           int64_t argument)
 {
     struct sigaction action = {.sa_handler = do_nothing};
     sigemptyset(&action.sa_mask);

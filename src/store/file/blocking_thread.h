@@ -29,7 +29,8 @@ struct blocking_thread {
 
 /* Starts waiting: call(fd, argument), in a thread. False: there is no thread to be
  * had. The descriptor must stay open until the wait is over or stopped. */
-bool blocking_thread_start(struct blocking_thread *wait, blocking_thread_call *call, int fd, int64_t argument);
+bool blocking_thread_start(struct blocking_thread *wait, blocking_thread_call *call, int fd,
+                           int64_t argument);
 
 /* Whether the thread has come to its end. */
 bool blocking_thread_has_ended(const struct blocking_thread *wait);

@@ -23,8 +23,8 @@ static int open_socket(attach_call *attach, int file_fd, const char *take_id, en
     struct stat file;
     if (fstat(file_fd, &file) != 0)
         return -1;
-    snprintf(name, sizeof name, "@dlock-claim %jx %jx %" PRIx64 " %s", (uintmax_t)file.st_dev, (uintmax_t)file.st_ino,
-             text_hash(take_id), lock_mode_name(mode));
+    snprintf(name, sizeof name, "@dlock-claim %jx %jx %" PRIx64 " %s", (uintmax_t)file.st_dev,
+             (uintmax_t)file.st_ino, text_hash(take_id), lock_mode_name(mode));
     if (!sd_notify_address(&address, &size, name))
         return -1;
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -60,8 +60,11 @@ static enum lock_result judge(const struct lock_dir *dir, struct errmsg *why)
     if (open_to_others && !sticky)
         return refuse(dir, "can be written to by others; chmod go-w or +t helps", why);
     if (fs_type_of(dir->fd, &type) && type.kind == FS_WHOLE_FILE) {
-        errmsg_set(why, "the lock directory %.300s is on %s, where flock(2) is a lock of all bytes of a file: "
-                     "a --lock-dir on a local disk or tmpfs, --lock-file or Redis can be used", dir->path, type.name);
+        errmsg_set(
+            why,
+            "the lock directory %.300s is on %s, where flock(2) is a lock of all bytes of a file: "
+            "a --lock-dir on a local disk or tmpfs, --lock-file or Redis can be used",
+            dir->path, type.name);
         return LOCK_REFUSED;
     }
     return LOCK_OK;
@@ -95,8 +98,11 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct er
         int error = errno;
         if (lstat(dir->path, &status) == 0 && S_ISLNK(status.st_mode))
             return refuse(dir, "is a link; name the directory itself", why);
-        errmsg_set(why, "cannot open or make the lock directory %.300s: %s%s", dir->path, strerror(error),
-                error == EROFS && path == NULL ? "; --lock-dir names another one, ReadWritePaths=/run/lock lets a unit use it" : "");
+        errmsg_set(
+            why, "cannot open or make the lock directory %.300s: %s%s", dir->path, strerror(error),
+            error == EROFS && path == NULL
+                ? "; --lock-dir names another one, ReadWritePaths=/run/lock lets a unit use it"
+                : "");
         return file_error_result(error);
     }
     enum lock_result result = judge(dir, why);
@@ -133,7 +139,10 @@ int lock_dir_open_own(const struct lock_dir *dir, const char *what, bool make)
     char name[LOCK_DIR_OWN_SIZE];
     lock_dir_own_name(name, what);
     struct stat status;
-    int fd = openat(dir->fd, name, (make ? O_RDWR | O_CREAT : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    int fd = openat(dir->fd, name,
+                    (make ? O_RDWR | O_CREAT : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY |
+                        O_NONBLOCK,
+                    0600);
     if (fd >= 0 && (fstat(fd, &status) != 0 || !lock_dir_may_write(&status))) {
         close(fd);
         errno = EPERM;

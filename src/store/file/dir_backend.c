@@ -99,8 +99,9 @@ static void start_anew(struct file_backend *backend)
 
 /* The lock is free for us. LOCK_HELD: flock(1) has the file, or somebody whose
  * lock was released has not noticed yet. */
-static enum lock_result settle(struct file_backend *backend, const struct lock_request *request, int place,
-                               struct deadline before, struct lease *lease, struct errmsg *why)
+static enum lock_result settle(struct file_backend *backend, const struct lock_request *request,
+                               int place, struct deadline before, struct lease *lease,
+                               struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
     struct record record;
@@ -109,7 +110,8 @@ static enum lock_result settle(struct file_backend *backend, const struct lock_r
         errmsg_set(why, "cannot lock %s: %s", file->path, strerror(errno));
         return errno == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE;
     }
-    enum lock_result result = shared_table_open(&backend->store.table, &backend->store.dir, true, why);
+    enum lock_result result =
+        shared_table_open(&backend->store.table, &backend->store.dir, true, why);
     if (result == LOCK_OK)
         result = shared_table_next_fence(&backend->store.table, &fence, why);
     if (result != LOCK_OK)
@@ -122,7 +124,8 @@ static enum lock_result settle(struct file_backend *backend, const struct lock_r
     if (request->mode == MODE_EXCLUSIVE && file->size > LOCK_RECORD_SIZE)
         (void)!ftruncate(file->fd, LOCK_RECORD_SIZE);
     result = lock_file_write(file, place, &record, why);
-    if (result == LOCK_OK && !request->detached && !lock_file_lock_place(file, request->mode, place)) {
+    if (result == LOCK_OK && !request->detached &&
+        !lock_file_lock_place(file, request->mode, place)) {
         errmsg_set(why, "cannot lock %s: %s", file->path, strerror(errno));
         result = LOCK_CANT_CREATE;
     }
@@ -135,13 +138,16 @@ static bool may_have_it(struct file_backend *backend, const struct lock_request 
                         const struct admission *survey, struct shared_entry *entry)
 {
     bool admitted = admission_admits(survey, request);
-    backend->reserved = admitted && !ticket_queue_lets(&backend->file, entry, &backend->waiter.ticket, survey);
+    backend->reserved =
+        admitted && !ticket_queue_lets(&backend->file, entry, &backend->waiter.ticket, survey);
     return admitted && !backend->reserved;
 }
 
 /* LOCK_OK: the lock is free for us; LOCK_HELD; LOCK_UNAVAILABLE. */
-static enum lock_result survey_places(struct file_backend *backend, const struct lock_request *request,
-                                      struct shared_entry *entry, struct admission *survey, struct bound bound, struct errmsg *why)
+static enum lock_result survey_places(struct file_backend *backend,
+                                      const struct lock_request *request,
+                                      struct shared_entry *entry, struct admission *survey,
+                                      struct bound bound, struct errmsg *why)
 {
     lock_survey(&backend->file, backend->store.boot_id, request->token, -1, bound, survey);
     if (survey->unreadable && bound_is_cancelled(bound))
@@ -178,9 +184,11 @@ static bool is_held_by_released(const struct lock_file *file, const struct admis
     return proc_locks_holders(&open_file, found, HOLDERS_MOST) <= (size_t)survey->released;
 }
 
-static enum lock_result take_in_section(struct file_backend *backend, const struct lock_request *request,
-                                        struct shared_entry *entry, struct admission *survey, struct deadline before,
-                                        struct lease *lease, struct bound bound, struct errmsg *why)
+static enum lock_result take_in_section(struct file_backend *backend,
+                                        const struct lock_request *request,
+                                        struct shared_entry *entry, struct admission *survey,
+                                        struct deadline before, struct lease *lease,
+                                        struct bound bound, struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
     enum lock_result result = lock_file_verify(file, why);
@@ -200,20 +208,23 @@ static enum lock_result take_in_section(struct file_backend *backend, const stru
         if (result != LOCK_OK)
             return result;
     }
-    if (result != LOCK_OK && result != LOCK_HELD && survey->held == 0 && ticket_queue_is_empty(file))
+    if (result != LOCK_OK && result != LOCK_HELD && survey->held == 0 &&
+        ticket_queue_is_empty(file))
         (void)store_remove(file);
     return result;
 }
 
 /* LOCK_GONE: the file was removed meanwhile, or before. */
-static enum lock_result try_once(struct file_backend *backend, const struct lock_request *request, struct shared_entry *entry,
-                                 struct admission *survey, struct lease *lease, struct bound bound, struct errmsg *why)
+static enum lock_result try_once(struct file_backend *backend, const struct lock_request *request,
+                                 struct shared_entry *entry, struct admission *survey,
+                                 struct lease *lease, struct bound bound, struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
     struct deadline before = deadline_now();
     *survey = (struct admission){0};
     backend->reserved = false;
-    enum lock_result result = file->fd >= 0 ? lock_file_verify(file, why) : lock_file_open(file, LOCK_FILE_TO_TAKE, why);
+    enum lock_result result =
+        file->fd >= 0 ? lock_file_verify(file, why) : lock_file_open(file, LOCK_FILE_TO_TAKE, why);
     /* Whoever is to be refused need not keep others out of the section for that. */
     if (result == LOCK_OK && file->size > 0)
         result = survey_places(backend, request, entry, survey, bound, why);
@@ -240,8 +251,9 @@ static void stop_waiting(struct file_backend *backend)
     close_left(backend);
 }
 
-static void refuse(struct file_backend *backend, const struct lock_request *request, struct shared_entry *entry,
-                   const struct admission *survey, struct holder *holder)
+static void refuse(struct file_backend *backend, const struct lock_request *request,
+                   struct shared_entry *entry, const struct admission *survey,
+                   struct holder *holder)
 {
     const struct ticket *ticket = &backend->waiter.ticket;
     bool gives_up = !request->waits || request->last, head = false;
@@ -253,8 +265,11 @@ static void refuse(struct file_backend *backend, const struct lock_request *requ
     if (!gives_up && aside)
         file_waiter_wait_aside(&backend->waiter, &backend->file, holder_end(holder));
     else if (!gives_up)
-        head = file_waiter_wait(&backend->waiter, &backend->file, entry, request, holder_end(holder));
-    holder->ahead = head ? 0 : request->attended ? ticket_queue_count(&backend->file, entry, ticket) : -1;
+        head =
+            file_waiter_wait(&backend->waiter, &backend->file, entry, request, holder_end(holder));
+    holder->ahead = head                ? 0
+                    : request->attended ? ticket_queue_count(&backend->file, entry, ticket)
+                                        : -1;
     close_left(backend);
     if (gives_up) {
         shared_entry_refused(entry, request->waits, request->waited);
@@ -262,8 +277,8 @@ static void refuse(struct file_backend *backend, const struct lock_request *requ
     }
 }
 
-static void begin(struct file_backend *backend, const struct lock_request *request, struct shared_entry *entry,
-                  const struct lease *lease)
+static void begin(struct file_backend *backend, const struct lock_request *request,
+                  struct shared_entry *entry, const struct lease *lease)
 {
     shared_entry_taken(entry, request->token, lease->fence, request->waited);
     if (backend->waiter.ticket.number > 0) {
@@ -275,8 +290,9 @@ static void begin(struct file_backend *backend, const struct lock_request *reque
         lease_ops_let_go(backend);
 }
 
-static enum lock_result file_take(struct backend *base, const struct lock_request *request, struct lease *lease,
-                                  struct holder *holder, struct bound bound, struct errmsg *why)
+static enum lock_result file_take(struct backend *base, const struct lock_request *request,
+                                  struct lease *lease, struct holder *holder, struct bound bound,
+                                  struct errmsg *why)
 {
     struct file_backend *backend = file_of(base);
     struct admission survey;
@@ -310,41 +326,46 @@ static struct call file_listen(struct backend *base)
 
 /* --- the interface ---------------------------------------------------------------- */
 
-static enum lock_result file_check(struct backend *base, struct lease *lease, struct bound bound, struct errmsg *why)
+static enum lock_result file_check(struct backend *base, struct lease *lease, struct bound bound,
+                                   struct errmsg *why)
 {
     struct file_backend *backend = file_of(base);
-    return backend->place >= 0 ? lease_ops_check(backend, lease, why) : lease_ops_outside_check(&backend->store, lease, bound, why);
+    return backend->place >= 0 ? lease_ops_check(backend, lease, why)
+                               : lease_ops_outside_check(&backend->store, lease, bound, why);
 }
 
-static enum lock_result file_extend(struct backend *base, struct lease *lease, enum extend_how how, struct bound bound,
-                                    struct errmsg *why)
+static enum lock_result file_extend(struct backend *base, struct lease *lease, enum extend_how how,
+                                    struct bound bound, struct errmsg *why)
 {
     struct file_backend *backend = file_of(base);
     return backend->place >= 0 ? lease_ops_extend(backend, lease, how, bound, why)
                                : lease_ops_outside_extend(&backend->store, lease, how, bound, why);
 }
 
-static enum lock_result file_release(struct backend *base, const struct lease *lease, struct bound bound, struct errmsg *why)
+static enum lock_result file_release(struct backend *base, const struct lease *lease,
+                                     struct bound bound, struct errmsg *why)
 {
     struct file_backend *backend = file_of(base);
-    return backend->place >= 0 ? lease_ops_release(backend, lease, bound, why) : lease_ops_outside_release(&backend->store, lease, bound, why);
+    return backend->place >= 0 ? lease_ops_release(backend, lease, bound, why)
+                               : lease_ops_outside_release(&backend->store, lease, bound, why);
 }
 
-static enum lock_result file_look(struct backend *base, const char *key, struct lock_state *state, struct bound bound,
-                                  struct errmsg *why)
+static enum lock_result file_look(struct backend *base, const char *key, struct lock_state *state,
+                                  struct bound bound, struct errmsg *why)
 {
     return look_read(&file_of(base)->store, key, state, bound, why);
 }
 
-static enum lock_result file_force_release(struct backend *base, const char *key, struct lock_state *was, struct bound bound,
+static enum lock_result file_force_release(struct backend *base, const char *key,
+                                           struct lock_state *was, struct bound bound,
                                            struct errmsg *why)
 {
     return look_force(&file_of(base)->store, key, was, bound, why);
 }
 
 static enum lock_result file_list(struct backend *base, const char *prefix, const char *pattern,
-                                  bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
-                                  struct errmsg *why)
+                                  bool (*visit)(void *data, const struct lock_state *), void *data,
+                                  struct bound bound, struct errmsg *why)
 {
     return look_list(&file_of(base)->store, prefix, pattern, visit, data, bound, why);
 }
@@ -360,7 +381,8 @@ static struct news file_news(struct backend *base)
     return lock_file_news_of(waiter->news_fd);
 }
 
-static bool file_examine(struct backend *base, const struct lock_request *request, struct diagnostics *findings, struct bound bound)
+static bool file_examine(struct backend *base, const struct lock_request *request,
+                         struct diagnostics *findings, struct bound bound)
 {
     const struct lock_dir *dir = &file_of(base)->store.dir;
     (void)request, (void)bound;
@@ -384,7 +406,8 @@ enum lock_result dir_backend_open(struct backend **opened, const char *dir, stru
         errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
-    backend->store.dir.fd = backend->waiter.news_fd = backend->left_fd = backend->file.fd = backend->place = -1;
+    backend->store.dir.fd = backend->waiter.news_fd = backend->left_fd = backend->file.fd =
+        backend->place = -1;
     backend->file.path = backend->path;
     backend->base = (struct backend){
         .kind = "file",

@@ -34,8 +34,10 @@ static const char *whose(const struct stat *status, char *text, size_t size)
     char name[USER_NAME_SIZE];
     *text = '\0';
     if (S_ISREG(status->st_mode) && status->st_uid != geteuid())
-        snprintf(text, size, "; it belongs to user %.100s; locks of several users need --lock-file=PATH or Redis",
-                 user_name(status->st_uid, name, sizeof name));
+        snprintf(
+            text, size,
+            "; it belongs to user %.100s; locks of several users need --lock-file=PATH or Redis",
+            user_name(status->st_uid, name, sizeof name));
     return text;
 }
 
@@ -47,7 +49,8 @@ static enum lock_result cannot_open(const char *path, int error, struct errmsg *
     char owner[256];
     if (error != EACCES || lstat(path, &status) != 0)
         status = (struct stat){0};
-    errmsg_set(why, "cannot open the lock file %.300s: %s%s", path, strerror(error), whose(&status, owner, sizeof owner));
+    errmsg_set(why, "cannot open the lock file %.300s: %s%s", path, strerror(error),
+               whose(&status, owner, sizeof owner));
     return file_error_result(error);
 }
 
@@ -73,7 +76,8 @@ enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, 
     }
     if (!lock_dir_may_write(&status)) {
         errmsg_set(why, "the lock file %.300s is not a regular file of ours%s%s", file->path,
-                status.st_nlink > 1 ? ", with this name alone" : "", whose(&status, owner, sizeof owner));
+                   status.st_nlink > 1 ? ", with this name alone" : "",
+                   whose(&status, owner, sizeof owner));
         lock_file_close(file);
         return LOCK_REFUSED;
     }
@@ -97,19 +101,18 @@ enum lock_file_standing lock_file_standing(struct lock_file *file)
     if (found != 0 || fstat(file->fd, &ours) != 0)
         return LOCK_FILE_UNKNOWN;
     file->size = ours.st_size;
-    return ours.st_dev == there.st_dev && ours.st_ino == there.st_ino ? LOCK_FILE_STANDS : LOCK_FILE_GONE;
+    return ours.st_dev == there.st_dev && ours.st_ino == there.st_ino ? LOCK_FILE_STANDS
+                                                                      : LOCK_FILE_GONE;
 }
 
 enum lock_result lock_file_verify(struct lock_file *file, struct errmsg *why)
 {
     switch (lock_file_standing(file)) {
-    case LOCK_FILE_STANDS:
-        return LOCK_OK;
+    case LOCK_FILE_STANDS: return LOCK_OK;
     case LOCK_FILE_GONE:
         errmsg_set(why, "the lock file %s was removed or replaced", file->path);
         return LOCK_GONE;
-    case LOCK_FILE_UNKNOWN:
-        break;
+    case LOCK_FILE_UNKNOWN: break;
     }
     errmsg_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
     return LOCK_UNAVAILABLE;
@@ -123,14 +126,16 @@ bool lock_file_set(const struct lock_file *file, short type, int64_t start, int6
     return fcntl(file->fd, F_OFD_SETLK, &lock) == 0;
 }
 
-bool lock_file_find(const struct lock_file *file, short type, int64_t start, int64_t length, struct flock *lock)
+bool lock_file_find(const struct lock_file *file, short type, int64_t start, int64_t length,
+                    struct flock *lock)
 {
     *lock = (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
     errno = 0;
     return fcntl(file->fd, F_OFD_GETLK, lock) == 0 && lock->l_type != F_UNLCK;
 }
 
-enum lock_result lock_file_enter(const struct lock_file *file, struct bound bound, struct errmsg *why)
+enum lock_result lock_file_enter(const struct lock_file *file, struct bound bound,
+                                 struct errmsg *why)
 {
     struct deadline until = deadline_earlier(deadline_after(section_limit), bound.until);
     struct pollfd cancel = {.fd = bound.cancel_fd, .events = POLLIN};
@@ -141,7 +146,8 @@ enum lock_result lock_file_enter(const struct lock_file *file, struct bound boun
             return LOCK_CANT_CREATE;
         }
         if (deadline_passed(until)) {
-            errmsg_set(why, "another process does not finish what it does to the lock file %s", file->path);
+            errmsg_set(why, "another process does not finish what it does to the lock file %s",
+                       file->path);
             return LOCK_UNAVAILABLE;
         }
         if (ppoll(&cancel, 1, &pause, NULL) > 0)
@@ -186,7 +192,8 @@ static bool read_text(const struct lock_file *file, int place, char text[LOCK_RE
     size_t used = 0;
     ssize_t length;
     do {
-        length = pread(file->fd, text + used, LOCK_RECORD_SIZE - 1 - used, (off_t)place * LOCK_RECORD_SIZE + (off_t)used);
+        length = pread(file->fd, text + used, LOCK_RECORD_SIZE - 1 - used,
+                       (off_t)place * LOCK_RECORD_SIZE + (off_t)used);
         used += length > 0 ? (size_t)length : 0;
         text[used] = '\0';
     } while (length > 0 && used < LOCK_RECORD_SIZE - 1 && !record_is_whole(text));
@@ -199,7 +206,8 @@ bool lock_file_read(const struct lock_file *file, int place, struct record *reco
     return read_text(file, place, text) && record_parse(record, text);
 }
 
-enum lock_result lock_file_write(const struct lock_file *file, int place, const struct record *record, struct errmsg *why)
+enum lock_result lock_file_write(const struct lock_file *file, int place,
+                                 const struct record *record, struct errmsg *why)
 {
     char text[LOCK_RECORD_SIZE];
     size_t length = record_format(record, text);
@@ -210,7 +218,8 @@ enum lock_result lock_file_write(const struct lock_file *file, int place, const 
     ssize_t written = pwrite(file->fd, text, length, (off_t)place * LOCK_RECORD_SIZE);
     if (written == (ssize_t)length)
         return LOCK_OK;
-    errmsg_set(why, "cannot write the lock file %s: %s", file->path, strerror(written < 0 ? errno : ENOSPC));
+    errmsg_set(why, "cannot write the lock file %s: %s", file->path,
+               strerror(written < 0 ? errno : ENOSPC));
     return LOCK_CANT_CREATE;
 }
 
@@ -246,7 +255,9 @@ static void read_place(const struct lock_file *file, struct lock_place *place)
 
 struct lock_place lock_file_places(struct bound bound)
 {
-    return (struct lock_place){.number = -1, .bound = {deadline_earlier(deadline_after(places_limit), bound.until), bound.cancel_fd}};
+    return (struct lock_place){
+        .number = -1,
+        .bound = {deadline_earlier(deadline_after(places_limit), bound.until), bound.cancel_fd}};
 }
 
 /* The place behind a hole of the file, which may be of gigabytes, from this one on:
@@ -257,7 +268,9 @@ static int behind_hole(const struct lock_file *file, int number, int places)
     off_t data = lseek(file->fd, (off_t)number * LOCK_RECORD_SIZE, SEEK_DATA);
     off_t next = data >= 0 ? data / LOCK_RECORD_SIZE : errno == ENXIO ? places : number;
     int behind = next < places ? (int)next : places;
-    bool empty = behind > number && !lock_file_find(file, F_WRLCK, FIRST_PLACE + number, behind - number, &lock) && errno == 0;
+    bool empty = behind > number &&
+                 !lock_file_find(file, F_WRLCK, FIRST_PLACE + number, behind - number, &lock) &&
+                 errno == 0;
     return empty ? behind : number;
 }
 
@@ -274,7 +287,8 @@ bool lock_file_next_place(const struct lock_file *file, struct lock_place *place
         place->number = behind_hole(file, place->number, places);
     if (!first && place->number >= places)
         return false;
-    place->over = place->number % LOOK_UP == LOOK_UP - 1 && (deadline_passed(place->bound.until) || bound_is_cancelled(place->bound));
+    place->over = place->number % LOOK_UP == LOOK_UP - 1 &&
+                  (deadline_passed(place->bound.until) || bound_is_cancelled(place->bound));
     if (place->over) {
         place->unreadable = true;
         place->known = false;
@@ -296,14 +310,16 @@ bool lock_place_held(const struct lock_place *place, const char *boot_id)
         return true;
     if (place->known && record->released)
         return false;
-    return place->locked != PLACE_UNLOCKED || (same_boot && record->detached && !deadline_passed(record->expires));
+    return place->locked != PLACE_UNLOCKED ||
+           (same_boot && record->detached && !deadline_passed(record->expires));
 }
 
 struct deadline lock_place_end(const struct lock_place *place)
 {
     const struct record *record = &place->record;
     bool only_held_on = record->released || (place->locked == PLACE_UNLOCKED && !record->detached);
-    return only_held_on || deadline_before(record->expires, record->hold) ? record->hold : record->expires;
+    return only_held_on || deadline_before(record->expires, record->hold) ? record->hold
+                                                                          : record->expires;
 }
 
 /* --- news ----------------------------------------------------------------------- */
@@ -327,7 +343,8 @@ int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_new
     uint32_t change = use == NEWS_FOR_HOLDER ? IN_MODIFY : IN_CLOSE;
     int fd = news_fd >= 0 ? news_fd : inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
-    if (fd >= 0 && inotify_add_watch(fd, path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | change) < 0) {
+    if (fd >= 0 &&
+        inotify_add_watch(fd, path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | change) < 0) {
         close(fd);
         fd = -1;
     }
@@ -340,7 +357,8 @@ struct news lock_file_news_of(int news_fd)
 {
     if (news_fd >= 0)
         return (struct news){.fd = news_fd};
-    return (struct news){.fd = -1, .cannot = "no inotify(7) instance or watch is left", .every = DURATION_S(1)};
+    return (struct news){
+        .fd = -1, .cannot = "no inotify(7) instance or watch is left", .every = DURATION_S(1)};
 }
 
 bool lock_file_drain_news(int news_fd)

@@ -56,7 +56,8 @@ enum lock_result lock_file_verify(struct lock_file *file, struct errmsg *why);
 
 /* LOCK_OK; LOCK_UNAVAILABLE with *why set where somebody stays in it for a
  * second; LOCK_CANCELLED; LOCK_CANT_CREATE where nothing can be locked. */
-enum lock_result lock_file_enter(const struct lock_file *file, struct bound bound, struct errmsg *why);
+enum lock_result lock_file_enter(const struct lock_file *file, struct bound bound,
+                                 struct errmsg *why);
 void lock_file_leave(const struct lock_file *file);
 
 /* --- locks of holders and waiters ------------------------------------------- */
@@ -81,7 +82,8 @@ bool lock_file_set(const struct lock_file *file, short type, int64_t start, int6
 /* Whether another has something locked there that would keep out `type`: *lock is
  * then one of the locks. False with errno: 0 where nobody has, else it could not
  * be found out. */
-bool lock_file_find(const struct lock_file *file, short type, int64_t start, int64_t length, struct flock *lock);
+bool lock_file_find(const struct lock_file *file, short type, int64_t start, int64_t length,
+                    struct flock *lock);
 
 /* --- places ------------------------------------------------------------------ */
 
@@ -89,7 +91,7 @@ enum place_lock { PLACE_UNLOCKED, PLACE_LOCKED, PLACE_ALL_LOCKED };
 
 struct lock_place {
     int number;
-    struct bound bound; /* of going through them */
+    struct bound bound;     /* of going through them */
     enum place_lock locked; /* by another than this open file */
     bool known;             /* there is a record of it */
     bool over;              /* time was up: the others were not looked at */
@@ -102,7 +104,8 @@ struct lock_place {
 bool lock_file_read(const struct lock_file *file, int place, struct record *record);
 
 /* Writes it. LOCK_OK; LOCK_CANT_CREATE, LOCK_INVALID with *why set. */
-enum lock_result lock_file_write(const struct lock_file *file, int place, const struct record *record, struct errmsg *why);
+enum lock_result lock_file_write(const struct lock_file *file, int place,
+                                 const struct record *record, struct errmsg *why);
 
 /* Goes through the places that may have a holder, from lock_file_places(). Where the
  * bound, or a few seconds, are over, the next place is unreadable, and the last. False

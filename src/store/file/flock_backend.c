@@ -68,15 +68,17 @@ static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
  * after that was looked at. Else it may have ended, and left the lock to others
  * that have the file open, and its pid to anybody, even to us. It may be us, since before
  * the exec of dlock, but not by what the thread has just locked through own_fd. */
-static bool find_process(int own_fd, const struct flock_file *file, pid_t pid, struct proc_stat *process)
+static bool find_process(int own_fd, const struct flock_file *file, pid_t pid,
+                         struct proc_stat *process)
 {
     struct proc_stat later;
     return pid > 0 && proc_is_ours() && proc_stat_read(pid, process) &&
-           proc_locks_is_held_by(file, pid, pid == getpid() ? own_fd : -1) && proc_stat_read(pid, &later) &&
-           later.start == process->start;
+           proc_locks_is_held_by(file, pid, pid == getpid() ? own_fd : -1) &&
+           proc_stat_read(pid, &later) && later.start == process->start;
 }
 
-static void fill_holder(struct holder *holder, int own_fd, const struct flock_file *file, const struct flock_holder *found)
+static void fill_holder(struct holder *holder, int own_fd, const struct flock_file *file,
+                        const struct flock_holder *found)
 {
     struct proc_stat process;
     struct stat status;
@@ -145,7 +147,8 @@ static void let_go(struct exact_backend *backend)
 }
 
 /* LOCK_HELD with why set, and errno. */
-static enum lock_result try_lock(struct exact_backend *backend, const struct lock_request *request, struct errmsg *why)
+static enum lock_result try_lock(struct exact_backend *backend, const struct lock_request *request,
+                                 struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
     int error = EWOULDBLOCK;
@@ -162,7 +165,8 @@ static enum lock_result try_lock(struct exact_backend *backend, const struct loc
 }
 
 /* LOCK_GONE: the path leads elsewhere; LOCK_UNAVAILABLE: nobody can say where. */
-static enum lock_result try_once(struct exact_backend *backend, const struct lock_request *request, struct errmsg *why)
+static enum lock_result try_once(struct exact_backend *backend, const struct lock_request *request,
+                                 struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
     enum lock_result result = file->fd >= 0 ? lock_file_verify(file, why) : open_exact(file, why);
@@ -173,12 +177,13 @@ static enum lock_result try_once(struct exact_backend *backend, const struct loc
 
 /* Who stands in the queue looks around later, and not each time anew: many who wait
  * would read the list of all locks again and again. */
-static void refuse(struct exact_backend *backend, const struct lock_request *request, struct holder *holder)
+static void refuse(struct exact_backend *backend, const struct lock_request *request,
+                   struct holder *holder)
 {
     bool waits = request->waits && !request->last, waited = backend->queued.running;
     if (waits && !waited)
         (void)blocking_thread_start(&backend->queued, wait_in_kernel, backend->file.fd,
-                                request->mode == MODE_EXCLUSIVE ? LOCK_EX : LOCK_SH);
+                                    request->mode == MODE_EXCLUSIVE ? LOCK_EX : LOCK_SH);
     if (!waited || request->attended || request->last)
         find_holder(&backend->file, &backend->holder);
     *holder = backend->holder;
@@ -186,8 +191,9 @@ static void refuse(struct exact_backend *backend, const struct lock_request *req
         let_go(backend);
 }
 
-static enum lock_result exact_take(struct backend *base, const struct lock_request *request, struct lease *lease,
-                                   struct holder *holder, struct bound bound, struct errmsg *why)
+static enum lock_result exact_take(struct backend *base, const struct lock_request *request,
+                                   struct lease *lease, struct holder *holder, struct bound bound,
+                                   struct errmsg *why)
 {
     struct exact_backend *backend = exact_of(base);
     struct deadline before = deadline_now();
@@ -195,7 +201,8 @@ static enum lock_result exact_take(struct backend *base, const struct lock_reque
     (void)bound; /* nothing here waits */
     *holder = (struct holder){.ahead = -1};
     if (request->mode == MODE_SLOTS || request->detached) {
-        errmsg_set(why, "a --lock-file %s", request->detached ? "is held by a process alone" : "has no slots");
+        errmsg_set(why, "a --lock-file %s",
+                   request->detached ? "is held by a process alone" : "has no slots");
         return LOCK_INVALID;
     }
     for (int tries = 0; result == LOCK_GONE && tries < TRIES_MOST; tries++) {
@@ -257,19 +264,22 @@ static enum lock_result check_own(struct exact_backend *backend, struct errmsg *
 }
 
 /* When its lease ends is not known. */
-static enum lock_result check_claim(struct exact_backend *backend, struct lease *lease, struct errmsg *why)
+static enum lock_result check_claim(struct exact_backend *backend, struct lease *lease,
+                                    struct errmsg *why)
 {
     struct lock_file file = {.path = backend->path, .follow = true, .fd = -1};
     enum lock_result result = open_to_look(&file, why);
     if (result == LOCK_OK && !claim_find(file.fd, lease->take_id, &lease->mode)) {
-        errmsg_set(why, "no process below which this one runs holds the lock file %s", backend->path);
+        errmsg_set(why, "no process below which this one runs holds the lock file %s",
+                   backend->path);
         result = LOCK_GONE;
     }
     lock_file_close(&file);
     return result;
 }
 
-static enum lock_result exact_check(struct backend *base, struct lease *lease, struct bound bound, struct errmsg *why)
+static enum lock_result exact_check(struct backend *base, struct lease *lease, struct bound bound,
+                                    struct errmsg *why)
 {
     struct exact_backend *backend = exact_of(base);
     (void)bound;
@@ -277,8 +287,8 @@ static enum lock_result exact_check(struct backend *base, struct lease *lease, s
 }
 
 /* The deadline is ours alone. */
-static enum lock_result exact_extend(struct backend *base, struct lease *lease, enum extend_how how, struct bound bound,
-                                     struct errmsg *why)
+static enum lock_result exact_extend(struct backend *base, struct lease *lease, enum extend_how how,
+                                     struct bound bound, struct errmsg *why)
 {
     enum lock_result result = check_own(exact_of(base), why);
     (void)bound;
@@ -290,7 +300,8 @@ static enum lock_result exact_extend(struct backend *base, struct lease *lease, 
 
 /* Where the path cannot be looked at, the file stays open for another try: whether
  * the lock was lost is asked then. It ends with the process at the latest. */
-static enum lock_result exact_release(struct backend *base, const struct lease *lease, struct bound bound, struct errmsg *why)
+static enum lock_result exact_release(struct backend *base, const struct lease *lease,
+                                      struct bound bound, struct errmsg *why)
 {
     struct exact_backend *backend = exact_of(base);
     enum lock_result result = check_own(backend, why);
@@ -302,8 +313,9 @@ static enum lock_result exact_release(struct backend *base, const struct lease *
 
 /* --- looking ----------------------------------------------------------------- */
 
-static enum lock_result fill_state(struct lock_state *state, const char *key, int own_fd, const struct flock_file *file,
-                                   const struct flock_holder *found, size_t count, struct errmsg *why)
+static enum lock_result fill_state(struct lock_state *state, const char *key, int own_fd,
+                                   const struct flock_file *file, const struct flock_holder *found,
+                                   size_t count, struct errmsg *why)
 {
     if (!lock_state_init(state, key, count)) {
         errmsg_set(why, "out of memory");
@@ -317,8 +329,8 @@ static enum lock_result fill_state(struct lock_state *state, const char *key, in
     return LOCK_OK;
 }
 
-static enum lock_result exact_look(struct backend *base, const char *key, struct lock_state *state, struct bound bound,
-                                   struct errmsg *why)
+static enum lock_result exact_look(struct backend *base, const char *key, struct lock_state *state,
+                                   struct bound bound, struct errmsg *why)
 {
     struct lock_file file = {.path = exact_of(base)->path, .follow = true, .fd = -1};
     struct flock_file open_file = {0};
@@ -344,7 +356,8 @@ static enum lock_result exact_look(struct backend *base, const char *key, struct
 /* In /proc/locks there are those alone whose pid is to be seen in our pid namespace,
  * and none of another host. A request that is refused does not pass by one of them;
  * for a moment it keeps others out. */
-static enum lock_result exact_probe(struct backend *base, const char *key, struct lock_state *state, struct errmsg *why)
+static enum lock_result exact_probe(struct backend *base, const char *key, struct lock_state *state,
+                                    struct errmsg *why)
 {
     struct lock_file file = {.path = exact_of(base)->path, .follow = true, .fd = -1};
     struct flock_holder unseen = {0};
@@ -361,11 +374,13 @@ static enum lock_result exact_probe(struct backend *base, const char *key, struc
         return fill_state(state, key, -1, NULL, &unseen, 1, why);
     if (error == 0)
         return result;
-    errmsg_set(why, "cannot find out whether the lock file %s is locked: %s", file.path, strerror(error));
+    errmsg_set(why, "cannot find out whether the lock file %s is locked: %s", file.path,
+               strerror(error));
     return LOCK_REFUSED;
 }
 
-static enum lock_result exact_force_release(struct backend *base, const char *key, struct lock_state *was, struct bound bound,
+static enum lock_result exact_force_release(struct backend *base, const char *key,
+                                            struct lock_state *was, struct bound bound,
                                             struct errmsg *why)
 {
     (void)base, (void)key, (void)was, (void)bound;
@@ -373,8 +388,8 @@ static enum lock_result exact_force_release(struct backend *base, const char *ke
 }
 
 static enum lock_result exact_list(struct backend *base, const char *prefix, const char *pattern,
-                                   bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
-                                   struct errmsg *why)
+                                   bool (*visit)(void *data, const struct lock_state *), void *data,
+                                   struct bound bound, struct errmsg *why)
 {
     (void)base, (void)prefix, (void)pattern, (void)visit, (void)data, (void)bound;
     return invalid("is one lock: there is nothing to list", why);
@@ -390,8 +405,8 @@ static struct news exact_news(struct backend *base)
     return lock_file_news_of(backend->news_fd);
 }
 
-static bool exact_examine(struct backend *base, const struct lock_request *request, struct diagnostics *findings,
-                          struct bound bound)
+static bool exact_examine(struct backend *base, const struct lock_request *request,
+                          struct diagnostics *findings, struct bound bound)
 {
     (void)request, (void)bound;
     return file_doctor_exact(exact_of(base)->path, findings);

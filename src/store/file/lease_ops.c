@@ -17,8 +17,8 @@ void lease_ops_let_go(struct file_backend *backend)
 /* LOCK_OK with *known telling whether *record is filled in. A record that cannot
  * be read changes nothing: the kernel's lock holds. LOCK_UNAVAILABLE where the file
  * cannot be looked at: that is no loss. */
-static enum lock_result look_at_own(struct file_backend *backend, const struct lease *lease, struct record *record,
-                                    bool *known, struct errmsg *why)
+static enum lock_result look_at_own(struct file_backend *backend, const struct lease *lease,
+                                    struct record *record, bool *known, struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
     (void)lock_file_drain_news(backend->waiter.news_fd);
@@ -42,7 +42,8 @@ static void adopt(struct lease *lease, struct deadline expires)
     lease_adopt(lease, now, now, deadline_gap(now, expires), expires.boot_ns / NS_PER_MS);
 }
 
-enum lock_result lease_ops_check(struct file_backend *backend, struct lease *lease, struct errmsg *why)
+enum lock_result lease_ops_check(struct file_backend *backend, struct lease *lease,
+                                 struct errmsg *why)
 {
     struct record record;
     bool known;
@@ -57,8 +58,8 @@ enum lock_result lease_ops_check(struct file_backend *backend, struct lease *lea
 }
 
 /* The kernel's lock has no end of its own: the deadline is that of the record. */
-enum lock_result lease_ops_extend(struct file_backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
-                                 struct errmsg *why)
+enum lock_result lease_ops_extend(struct file_backend *backend, struct lease *lease,
+                                  enum extend_how how, struct bound bound, struct errmsg *why)
 {
     struct record record;
     bool known;
@@ -70,7 +71,8 @@ enum lock_result lease_ops_extend(struct file_backend *backend, struct lease *le
     if (!known)
         record.expires = deadline_plus(now, lease->ttl);
     else if (result == LOCK_OK)
-        result = store_extend(&backend->file, backend->place, &record, lease->ttl, how == EXTEND_EXACTLY, why);
+        result = store_extend(&backend->file, backend->place, &record, lease->ttl,
+                              how == EXTEND_EXACTLY, why);
     lock_file_leave(&backend->file);
     if (result == LOCK_RELEASED)
         lease_ops_let_go(backend);
@@ -81,8 +83,9 @@ enum lock_result lease_ops_extend(struct file_backend *backend, struct lease *le
 
 /* In the section. Whatever becomes of the record, the kernel's lock ends with
  * the file. */
-static void give_back(struct file_backend *backend, const struct lease *lease, struct record *record, bool known,
-                      struct shared_entry *entry, struct bound bound)
+static void give_back(struct file_backend *backend, const struct lease *lease,
+                      struct record *record, bool known, struct shared_entry *entry,
+                      struct bound bound)
 {
     struct lock_file *file = &backend->file;
     struct errmsg ignored = {""};
@@ -99,12 +102,13 @@ static void give_back(struct file_backend *backend, const struct lease *lease, s
     if (!held_on && wanted) /* it is noted whose turn it is */
         (void)ticket_queue_lets(file, entry, &(struct ticket){0}, &survey);
     shared_entry_released(entry, lease->token, lease->take_id,
-                        known ? record_age(record) : deadline_gap(lease->taken, deadline_now()));
+                          known ? record_age(record) : deadline_gap(lease->taken, deadline_now()));
     if (lease->lost)
         shared_entry_lost(entry);
 }
 
-enum lock_result lease_ops_release(struct file_backend *backend, const struct lease *lease, struct bound bound, struct errmsg *why)
+enum lock_result lease_ops_release(struct file_backend *backend, const struct lease *lease,
+                                   struct bound bound, struct errmsg *why)
 {
     struct record record;
     bool known;
@@ -129,8 +133,8 @@ struct outside {
     char path[LOCK_FILE_PATH_SIZE];
     struct lock_file file;
     struct lock_place place;
-    bool known; /* what became of the lease is written in the file */
-    bool others; /* hold the lock */
+    bool known;      /* what became of the lease is written in the file */
+    bool others;     /* hold the lock */
     bool unreadable; /* some of the places */
 };
 
@@ -141,7 +145,8 @@ static bool is_meant(const struct lock_place *place, const struct lease *lease)
 }
 
 /* What the record says of the lease that it is about. */
-static enum lock_result judge(struct store *store, const struct lock_place *place, struct errmsg *why)
+static enum lock_result judge(struct store *store, const struct lock_place *place,
+                              struct errmsg *why)
 {
     const struct record *record = &place->record;
     bool same_boot = record_may_be_of(record, store_boot_id(store));
@@ -174,7 +179,8 @@ static enum lock_result search(struct store *store, const struct lease *lease, s
             continue;
         }
         enum lock_result judged = judge(store, &place, &reason);
-        if (judged == LOCK_OK || !outside->known || place.record.fence > outside->place.record.fence) {
+        if (judged == LOCK_OK || !outside->known ||
+            place.record.fence > outside->place.record.fence) {
             result = judged;
             *why = reason;
             outside->place = place;
@@ -188,7 +194,8 @@ static enum lock_result search(struct store *store, const struct lease *lease, s
     return result;
 }
 
-static enum lock_result not_found(struct store *store, const struct lease *lease, bool others, struct errmsg *why)
+static enum lock_result not_found(struct store *store, const struct lease *lease, bool others,
+                                  struct errmsg *why)
 {
     const struct shared_entry *entry = store_entry(store, lease->key, false);
     if (shared_entry_was_released(entry, lease->token, lease->take_id)) {
@@ -228,7 +235,8 @@ static void fill_lease(struct lease *lease, const struct record *record)
     lease->deadline = deadline_minus(record->expires, lease_drift(lease->ttl));
 }
 
-enum lock_result lease_ops_outside_check(struct store *store, struct lease *lease, struct bound bound, struct errmsg *why)
+enum lock_result lease_ops_outside_check(struct store *store, struct lease *lease,
+                                         struct bound bound, struct errmsg *why)
 {
     struct outside outside;
     enum lock_result result = find(store, lease, LOCK_FILE_TO_LOOK, bound, &outside, why);
@@ -238,16 +246,17 @@ enum lock_result lease_ops_outside_check(struct store *store, struct lease *leas
     return result;
 }
 
-enum lock_result lease_ops_outside_extend(struct store *store, struct lease *lease, enum extend_how how, struct bound bound,
-                                     struct errmsg *why)
+enum lock_result lease_ops_outside_extend(struct store *store, struct lease *lease,
+                                          enum extend_how how, struct bound bound,
+                                          struct errmsg *why)
 {
     struct outside outside;
     struct record *record = &outside.place.record;
     enum lock_result result = find(store, lease, LOCK_FILE_TO_CHANGE, bound, &outside, why);
     if (result == LOCK_OK)
-        result = store_extend(&outside.file, outside.place.number, record,
-                                   lease->ttl.ns > 0 ? lease->ttl : record->ttl,
-                                   how == EXTEND_EXACTLY, why);
+        result =
+            store_extend(&outside.file, outside.place.number, record,
+                         lease->ttl.ns > 0 ? lease->ttl : record->ttl, how == EXTEND_EXACTLY, why);
     if (result == LOCK_OK)
         fill_lease(lease, record);
     lock_file_close(&outside.file);
@@ -265,14 +274,15 @@ static enum lock_result give_up(struct store *store, struct outside *outside, st
     record->released = true;
     bool marked = lock_file_write(file, outside->place.number, record, why) == LOCK_OK;
     bool wanted = !ticket_queue_is_empty(file) && outside->place.locked == PLACE_UNLOCKED;
-    bool removed = deadline_passed(record->hold) && !wanted && store_unheld(store, file, outside->place.number, bound) &&
-                   store_remove(file);
+    bool removed = deadline_passed(record->hold) && !wanted &&
+                   store_unheld(store, file, outside->place.number, bound) && store_remove(file);
     return marked || removed ? LOCK_OK : LOCK_UNAVAILABLE;
 }
 
 /* The caller says of a take of its own how long others are kept out; otherwise it is
  * what the taker asked for. */
-enum lock_result lease_ops_outside_release(struct store *store, const struct lease *lease, struct bound bound, struct errmsg *why)
+enum lock_result lease_ops_outside_release(struct store *store, const struct lease *lease,
+                                           struct bound bound, struct errmsg *why)
 {
     struct outside outside;
     struct record *record = &outside.place.record;
@@ -282,7 +292,8 @@ enum lock_result lease_ops_outside_release(struct store *store, const struct lea
             record->hold = deadline_earlier(record->hold, lease->hold);
         result = give_up(store, &outside, record, bound, why);
         if (result == LOCK_OK)
-            shared_entry_released(store_entry(store, lease->key, true), record->token, record->take_id, record_age(record));
+            shared_entry_released(store_entry(store, lease->key, true), record->token,
+                                  record->take_id, record_age(record));
     }
     lock_file_close(&outside.file);
     return result;

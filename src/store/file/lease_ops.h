@@ -11,19 +11,24 @@
 void lease_ops_let_go(struct file_backend *backend);
 
 /* As check(), extend() and release() of struct backend, with a place that is ours. */
-enum lock_result lease_ops_check(struct file_backend *backend, struct lease *lease, struct errmsg *why);
-enum lock_result lease_ops_extend(struct file_backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
+enum lock_result lease_ops_check(struct file_backend *backend, struct lease *lease,
                                  struct errmsg *why);
-enum lock_result lease_ops_release(struct file_backend *backend, const struct lease *lease, struct bound bound, struct errmsg *why);
+enum lock_result lease_ops_extend(struct file_backend *backend, struct lease *lease,
+                                  enum extend_how how, struct bound bound, struct errmsg *why);
+enum lock_result lease_ops_release(struct file_backend *backend, const struct lease *lease,
+                                   struct bound bound, struct errmsg *why);
 
 /* A lease that another process took, by its token: check, extend, release as in
  * struct backend. */
 
-enum lock_result lease_ops_outside_check(struct store *store, struct lease *lease, struct bound bound, struct errmsg *why);
+enum lock_result lease_ops_outside_check(struct store *store, struct lease *lease,
+                                         struct bound bound, struct errmsg *why);
 
-enum lock_result lease_ops_outside_extend(struct store *store, struct lease *lease, enum extend_how how, struct bound bound,
-                                     struct errmsg *why);
+enum lock_result lease_ops_outside_extend(struct store *store, struct lease *lease,
+                                          enum extend_how how, struct bound bound,
+                                          struct errmsg *why);
 
-enum lock_result lease_ops_outside_release(struct store *store, const struct lease *lease, struct bound bound, struct errmsg *why);
+enum lock_result lease_ops_outside_release(struct store *store, const struct lease *lease,
+                                           struct bound bound, struct errmsg *why);
 
 #endif

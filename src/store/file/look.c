@@ -16,7 +16,8 @@
 
 /* --- one lock ---------------------------------------------------------------- */
 
-static void fill_owner(struct lock_owner *owner, const struct lock_place *place, const char *boot_id)
+static void fill_owner(struct lock_owner *owner, const struct lock_place *place,
+                       const char *boot_id)
 {
     const struct record *record = &place->record;
     if (!place->known)
@@ -31,7 +32,8 @@ static void fill_owner(struct lock_owner *owner, const struct lock_place *place,
     owner->ttl = record->ttl;
     owner->detached = owner->holder.detached = record->detached;
     /* One that was killed is not heard of any more either. */
-    owner->released = owner->holder.kept = record->released || (place->locked == PLACE_UNLOCKED && !record->detached);
+    owner->released = owner->holder.kept =
+        record->released || (place->locked == PLACE_UNLOCKED && !record->detached);
     owner->hold_left = same_boot ? deadline_left(record->hold) : DURATION_ZERO;
     owner->holds_on = owner->hold_left.ns > 0;
 }
@@ -45,7 +47,8 @@ static bool is_locked_by_others(const struct lock_file *file)
     return proc_locks_holders(&open_file, &holder, 1) > 0;
 }
 
-static size_t count_held(const struct lock_file *file, const char *boot_id, struct bound bound, bool *any_locked)
+static size_t count_held(const struct lock_file *file, const char *boot_id, struct bound bound,
+                         bool *any_locked)
 {
     struct lock_place place = lock_file_places(bound);
     size_t count = 0;
@@ -57,7 +60,8 @@ static size_t count_held(const struct lock_file *file, const char *boot_id, stru
 }
 
 /* Those who came since they were counted are not told of. */
-static void fill_owners(const struct lock_file *file, const char *boot_id, struct bound bound, struct lock_state *state)
+static void fill_owners(const struct lock_file *file, const char *boot_id, struct bound bound,
+                        struct lock_state *state)
 {
     struct lock_place place = lock_file_places(bound);
     size_t count = 0;
@@ -105,21 +109,22 @@ static bool has_acquired_lease(const struct lock_file *file, struct bound bound)
 
 /* What an expired --hold-at-least, or a holder that was killed, has left: else it would stay for ever. An empty file is
  * one that is just being taken. */
-static void remove_left(struct store *store, const struct lock_file *seen, const struct lock_state *state)
+static void remove_left(struct store *store, const struct lock_file *seen,
+                        const struct lock_state *state)
 {
     struct lock_file file = {.path = seen->path, .fd = -1};
     struct bound bound = {deadline_after(DURATION_MS(100)), -1};
     struct errmsg ignored = {""};
-    if (seen->fd < 0 || seen->size == 0 || state->locked || state->owner_count > 0 || state->waiters > 0 ||
-        has_acquired_lease(seen, bound))
+    if (seen->fd < 0 || seen->size == 0 || state->locked || state->owner_count > 0 ||
+        state->waiters > 0 || has_acquired_lease(seen, bound))
         return;
     if (store_open_file(&file, LOCK_FILE_TO_CHANGE, bound, &ignored) == LOCK_OK)
         store_tidy(store, &file, bound);
     lock_file_close(&file);
 }
 
-enum lock_result look_read(struct store *store, const char *key, struct lock_state *state, struct bound bound,
-                           struct errmsg *why)
+enum lock_result look_read(struct store *store, const char *key, struct lock_state *state,
+                           struct bound bound, struct errmsg *why)
 {
     char path[LOCK_FILE_PATH_SIZE];
     struct lock_file file = {.path = path, .fd = -1};
@@ -135,14 +140,15 @@ enum lock_result look_read(struct store *store, const char *key, struct lock_sta
 
 /* A process that is frozen in the section is not waited for: what it was about to
  * take it loses. */
-enum lock_result look_force(struct store *store, const char *key, struct lock_state *was, struct bound bound,
-                            struct errmsg *why)
+enum lock_result look_force(struct store *store, const char *key, struct lock_state *was,
+                            struct bound bound, struct errmsg *why)
 {
     char path[LOCK_FILE_PATH_SIZE];
     struct lock_file file = {.path = path, .fd = -1};
     store_path(store, path, key);
     enum lock_result result = store_open_file(&file, LOCK_FILE_TO_CHANGE, bound, why);
-    bool there = result == LOCK_OK || (result == LOCK_UNAVAILABLE && lock_file_standing(&file) == LOCK_FILE_STANDS);
+    bool there = result == LOCK_OK ||
+                 (result == LOCK_UNAVAILABLE && lock_file_standing(&file) == LOCK_FILE_STANDS);
     if (there || result == LOCK_GONE)
         result = look_at(store, &file, key, was, bound, why);
     if (there && result == LOCK_OK && !store_remove(&file)) {
@@ -189,7 +195,8 @@ static bool key_of(const struct store *store, const char *name, char key[LOCK_KE
 {
     static const char suffix[] = ".lock";
     size_t length = strlen(name), tail = strlen(suffix);
-    if (length <= tail || length >= LOCK_FILE_NAME_SIZE || strcmp(name + length - tail, suffix) != 0)
+    if (length <= tail || length >= LOCK_FILE_NAME_SIZE ||
+        strcmp(name + length - tail, suffix) != 0)
         return false;
     if (strchr(name, '~') != NULL && key_in_record(store, name, key))
         return true;
@@ -199,17 +206,19 @@ static bool key_of(const struct store *store, const char *name, char key[LOCK_KE
 static bool is_asked_for(const char *key, const char *prefix, const char *pattern)
 {
     size_t length = strlen(prefix);
-    return strncmp(key, prefix, length) == 0 && (pattern == NULL || fnmatch(pattern, key + length, 0) == 0);
+    return strncmp(key, prefix, length) == 0 &&
+           (pattern == NULL || fnmatch(pattern, key + length, 0) == 0);
 }
 
-static enum lock_result cannot_list(const struct store *store, enum lock_result result, int error, struct errmsg *why)
+static enum lock_result cannot_list(const struct store *store, enum lock_result result, int error,
+                                    struct errmsg *why)
 {
     errmsg_set(why, "cannot list the lock directory %s: %s", store->dir.path, strerror(error));
     return result;
 }
 
-static enum lock_result read_keys(const struct store *store, DIR *names, const char *prefix, const char *pattern,
-                                  struct key_list *list, struct errmsg *why)
+static enum lock_result read_keys(const struct store *store, DIR *names, const char *prefix,
+                                  const char *pattern, struct key_list *list, struct errmsg *why)
 {
     char key[LOCK_KEY_SIZE];
     for (;;) {
@@ -217,14 +226,15 @@ static enum lock_result read_keys(const struct store *store, DIR *names, const c
         const struct dirent *entry = readdir(names);
         if (entry == NULL)
             return errno == 0 ? LOCK_OK : cannot_list(store, LOCK_UNAVAILABLE, errno, why);
-        if (key_of(store, entry->d_name, key) && is_asked_for(key, prefix, pattern) && !key_list_add(list, key))
+        if (key_of(store, entry->d_name, key) && is_asked_for(key, prefix, pattern) &&
+            !key_list_add(list, key))
             return cannot_list(store, LOCK_SYSTEM, ENOMEM, why);
     }
 }
 
 /* LOCK_OK with *list to be freed. */
-static enum lock_result find_keys(const struct store *store, const char *prefix, const char *pattern,
-                                  struct key_list *list, struct errmsg *why)
+static enum lock_result find_keys(const struct store *store, const char *prefix,
+                                  const char *pattern, struct key_list *list, struct errmsg *why)
 {
     *list = (struct key_list){0};
     int fd = openat(store->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -245,8 +255,8 @@ static enum lock_result find_keys(const struct store *store, const char *prefix,
 }
 
 enum lock_result look_list(struct store *store, const char *prefix, const char *pattern,
-                           bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
-                           struct errmsg *why)
+                           bool (*visit)(void *data, const struct lock_state *), void *data,
+                           struct bound bound, struct errmsg *why)
 {
     struct key_list list;
     bool more = true;

@@ -40,7 +40,8 @@ static bool device_in(const char *line, uint64_t mount, uint64_t *device)
         return false;
     (void)strtoull(end, &end, 10); /* the mount that it is in */
     const char *at = end;
-    unsigned major_number = (unsigned)number_after(&at, ' ', 10), minor_number = (unsigned)number_after(&at, ':', 10);
+    unsigned major_number = (unsigned)number_after(&at, ' ', 10),
+             minor_number = (unsigned)number_after(&at, ':', 10);
     *device = makedev(major_number, minor_number);
     return at != NULL;
 }
@@ -95,10 +96,12 @@ static bool holder_in(const char *line, const struct flock_file *file, struct fl
     unsigned major_number = (unsigned)number_after(&at, ' ', 16);
     unsigned minor_number = (unsigned)number_after(&at, ':', 16);
     unsigned long long inode = number_after(&at, ':', 10);
-    return at != NULL && inode == file->inode && makedev(major_number, minor_number) == file->device;
+    return at != NULL && inode == file->inode &&
+           makedev(major_number, minor_number) == file->device;
 }
 
-static size_t holders_in(const char *path, const struct flock_file *file, struct flock_holder *holders, size_t room)
+static size_t holders_in(const char *path, const struct flock_file *file,
+                         struct flock_holder *holders, size_t room)
 {
     char *line = NULL;
     size_t size = 0, count = 0;
@@ -130,7 +133,8 @@ bool proc_locks_is_held_by(const struct flock_file *file, pid_t pid, int except)
         return false;
     for (const struct dirent *entry; !held && (entry = readdir(files)) != NULL;) {
         snprintf(path, sizeof path, "/proc/%ld/fdinfo/%s", (long)pid, entry->d_name);
-        held = entry->d_name[0] != '.' && (except < 0 || strtol(entry->d_name, NULL, 10) != except) &&
+        held = entry->d_name[0] != '.' &&
+               (except < 0 || strtol(entry->d_name, NULL, 10) != except) &&
                holders_in(path, file, &holder, 1) > 0;
     }
     closedir(files);

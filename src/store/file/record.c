@@ -14,34 +14,39 @@ static const char last_line[] = "end\n";
 struct raw {
     struct record record;
     char mode[16];
-    int64_t fence, ttl, expires, hold, since, pid, start, pid_space, slots, slot, detached, released;
+    int64_t fence, ttl, expires, hold, since, pid, start, pid_space, slots, slot, detached,
+        released;
 };
 
-#define TEXT_FIELD(name, member) {name, offsetof(struct raw, member), sizeof((struct raw *)0)->member}
+#define TEXT_FIELD(name, member)                                            \
+    {                                                                       \
+        name, offsetof(struct raw, member), sizeof((struct raw *)0)->member \
+    }
 static const struct text_field {
     const char *name;
     size_t offset, size;
 } text_fields[] = {
-    TEXT_FIELD("key", record.key),
-    TEXT_FIELD("token", record.token),
-    TEXT_FIELD("take", record.take_id),
-    TEXT_FIELD("mode", mode),
-    TEXT_FIELD("host", record.holder.host),
-    TEXT_FIELD("boot", record.holder.boot_id),
-    TEXT_FIELD("user", record.holder.user),
-    TEXT_FIELD("command", record.holder.command),
+    TEXT_FIELD("key", record.key),          TEXT_FIELD("token", record.token),
+    TEXT_FIELD("take", record.take_id),     TEXT_FIELD("mode", mode),
+    TEXT_FIELD("host", record.holder.host), TEXT_FIELD("boot", record.holder.boot_id),
+    TEXT_FIELD("user", record.holder.user), TEXT_FIELD("command", record.holder.command),
 };
 enum { TEXT_FIELDS = sizeof text_fields / sizeof *text_fields };
 
-#define NUMBER_FIELD(name, member) {name, offsetof(struct raw, member)}
+#define NUMBER_FIELD(name, member)         \
+    {                                      \
+        name, offsetof(struct raw, member) \
+    }
 static const struct number_field {
     const char *name;
     size_t offset;
 } number_fields[] = {
-    NUMBER_FIELD("fence", fence),       NUMBER_FIELD("ttl", ttl),     NUMBER_FIELD("expires", expires),
-    NUMBER_FIELD("hold", hold),         NUMBER_FIELD("since", since), NUMBER_FIELD("pid", pid),
-    NUMBER_FIELD("start", start),       NUMBER_FIELD("slots", slots), NUMBER_FIELD("slot", slot),
-    NUMBER_FIELD("detached", detached), NUMBER_FIELD("released", released), NUMBER_FIELD("pid_space", pid_space),
+    NUMBER_FIELD("fence", fence),       NUMBER_FIELD("ttl", ttl),
+    NUMBER_FIELD("expires", expires),   NUMBER_FIELD("hold", hold),
+    NUMBER_FIELD("since", since),       NUMBER_FIELD("pid", pid),
+    NUMBER_FIELD("start", start),       NUMBER_FIELD("slots", slots),
+    NUMBER_FIELD("slot", slot),         NUMBER_FIELD("detached", detached),
+    NUMBER_FIELD("released", released), NUMBER_FIELD("pid_space", pid_space),
 };
 enum { NUMBER_FIELDS = sizeof number_fields / sizeof *number_fields };
 
@@ -52,7 +57,8 @@ static int64_t *number_at(struct raw *raw, size_t field)
 
 static struct deadline later(struct deadline from, int64_t ns)
 {
-    return ns >= 0 ? deadline_plus(from, (struct duration){ns}) : deadline_minus(from, (struct duration){-ns});
+    return ns >= 0 ? deadline_plus(from, (struct duration){ns})
+                   : deadline_minus(from, (struct duration){-ns});
 }
 
 static void to_raw(const struct record *record, struct raw *raw)
@@ -79,7 +85,8 @@ static void to_raw(const struct record *record, struct raw *raw)
 static bool from_raw(const struct raw *raw, struct record *record)
 {
     *record = raw->record;
-    if (record->token[0] == '\0' || raw->pid > INT32_MAX || raw->slots > INT32_MAX || raw->slot > INT32_MAX ||
+    if (record->token[0] == '\0' || raw->pid > INT32_MAX || raw->slots > INT32_MAX ||
+        raw->slot > INT32_MAX ||
         (raw->mode[0] != '\0' && !lock_mode_parse(raw->mode, &record->mode)))
         return false;
     record->fence = raw->fence;
@@ -99,7 +106,8 @@ static bool from_raw(const struct raw *raw, struct record *record)
     return true;
 }
 
-void record_fill(struct record *record, const struct lock_request *request, const struct lease *lease)
+void record_fill(struct record *record, const struct lock_request *request,
+                 const struct lease *lease)
 {
     *record = (struct record){
         .mode = request->mode,
@@ -129,11 +137,12 @@ size_t record_format(const struct record *record, char text[LOCK_RECORD_SIZE])
         const char *value = (const char *)&raw + text_fields[i].offset;
         if (percent_encode(coded, sizeof coded, value, "") >= sizeof coded)
             return 0;
-        used += (size_t)snprintf(text + used, LOCK_RECORD_SIZE - used, "%s %s\n", text_fields[i].name, coded);
+        used += (size_t)snprintf(text + used, LOCK_RECORD_SIZE - used, "%s %s\n",
+                                 text_fields[i].name, coded);
     }
     for (size_t i = 0; i < NUMBER_FIELDS && used < LOCK_RECORD_SIZE; i++)
-        used += (size_t)snprintf(text + used, LOCK_RECORD_SIZE - used, "%s %" PRId64 "\n", number_fields[i].name,
-                                 *number_at(&raw, i));
+        used += (size_t)snprintf(text + used, LOCK_RECORD_SIZE - used, "%s %" PRId64 "\n",
+                                 number_fields[i].name, *number_at(&raw, i));
     if (used < LOCK_RECORD_SIZE)
         used += (size_t)snprintf(text + used, LOCK_RECORD_SIZE - used, "%s", last_line);
     return used < LOCK_RECORD_SIZE ? used : 0;
@@ -149,11 +158,14 @@ static bool parse_line(struct raw *raw, const char *line, size_t length)
     const char *value = space + 1;
     size_t value_length = length - name_length - 1;
     for (size_t i = 0; i < TEXT_FIELDS; i++)
-        if (strlen(text_fields[i].name) == name_length && memcmp(text_fields[i].name, line, name_length) == 0)
-            return percent_decode((char *)raw + text_fields[i].offset, text_fields[i].size, value, value_length);
+        if (strlen(text_fields[i].name) == name_length &&
+            memcmp(text_fields[i].name, line, name_length) == 0)
+            return percent_decode((char *)raw + text_fields[i].offset, text_fields[i].size, value,
+                                  value_length);
     for (size_t i = 0; i < NUMBER_FIELDS; i++) {
         char digits[24];
-        if (strlen(number_fields[i].name) != name_length || memcmp(number_fields[i].name, line, name_length) != 0)
+        if (strlen(number_fields[i].name) != name_length ||
+            memcmp(number_fields[i].name, line, name_length) != 0)
             continue;
         if (value_length >= sizeof digits)
             return false;

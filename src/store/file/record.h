@@ -18,16 +18,19 @@ struct record {
     int slots; /* of MODE_SLOTS, else 0 */
     int slot;  /* -1: none */
     int64_t fence;
-    struct duration ttl;     /* with which it was taken */
-    struct deadline expires; /* on the boot clock of holder.boot_id; written as that of the first time namespace */
-    struct deadline hold;    /* likewise: others are kept out until then, also when nobody has the file locked */
-    bool detached;           /* it holds until `expires` though nobody has the file locked */
-    bool released;           /* from here on only `hold` counts */
+    struct duration ttl; /* with which it was taken */
+    struct deadline
+        expires; /* on the boot clock of holder.boot_id; written as that of the first time namespace */
+    struct deadline
+        hold; /* likewise: others are kept out until then, also when nobody has the file locked */
+    bool detached; /* it holds until `expires` though nobody has the file locked */
+    bool released; /* from here on only `hold` counts */
     struct holder holder;
 };
 
 /* That of a lock which is taken now. */
-void record_fill(struct record *record, const struct lock_request *request, const struct lease *lease);
+void record_fill(struct record *record, const struct lock_request *request,
+                 const struct lease *lease);
 
 /* Writes the record as text. Returns its length, 0 where it does not fit. */
 size_t record_format(const struct record *record, char text[LOCK_RECORD_SIZE]);

@@ -59,7 +59,8 @@ struct table_map {
     uint64_t reserved[30];
     struct shared_entry entries[ENTRIES];
 };
-_Static_assert(sizeof(struct shared_entry) == 256 && sizeof(struct table_map) == 256UL * (ENTRIES + 1),
+_Static_assert(sizeof(struct shared_entry) == 256 &&
+                   sizeof(struct table_map) == 256UL * (ENTRIES + 1),
                "the format of the table must not change unseen");
 
 static const uint64_t magic = UINT64_C(0x31656C6261746B64); /* "dktable1" */
@@ -77,7 +78,8 @@ uint64_t text_hash(const char *text)
 static bool is_whole(const struct shared_table *table)
 {
     struct stat status;
-    return table->map != NULL && fstat(table->fd, &status) == 0 && status.st_size >= (off_t)sizeof *table->map;
+    return table->map != NULL && fstat(table->fd, &status) == 0 &&
+           status.st_size >= (off_t)sizeof *table->map;
 }
 
 /* Sets errno. */
@@ -99,7 +101,8 @@ static struct table_map *map_file(int fd, bool make)
 {
     if (!make_whole(fd, make))
         return NULL;
-    void *map = mmap(NULL, sizeof(struct table_map), make ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+    void *map = mmap(NULL, sizeof(struct table_map), make ? PROT_READ | PROT_WRITE : PROT_READ,
+                     MAP_SHARED, fd, 0);
     return map == MAP_FAILED ? NULL : map;
 }
 
@@ -123,7 +126,8 @@ static enum lock_result restore(const struct shared_table *table)
 }
 
 /* Sets errno. LOCK_GONE: it is no table. */
-static enum lock_result try_open(struct shared_table *table, const struct lock_dir *dir, bool make, struct stat *status)
+static enum lock_result try_open(struct shared_table *table, const struct lock_dir *dir, bool make,
+                                 struct stat *status)
 {
     int fd = lock_dir_open_own(dir, "table", make);
     if (fd < 0)
@@ -153,7 +157,8 @@ static void remove_other(const struct lock_dir *dir, const struct stat *bad)
         (void)unlinkat(dir->fd, name, 0);
 }
 
-enum lock_result shared_table_open(struct shared_table *table, const struct lock_dir *dir, bool make, struct errmsg *why)
+enum lock_result shared_table_open(struct shared_table *table, const struct lock_dir *dir,
+                                   bool make, struct errmsg *why)
 {
     struct stat status = {0};
     enum lock_result result;
@@ -187,7 +192,8 @@ void shared_table_close(struct shared_table *table)
 
 /* --- fence and entries --------------------------------------------------- */
 
-enum lock_result shared_table_next_fence(const struct shared_table *table, int64_t *fence, struct errmsg *why)
+enum lock_result shared_table_next_fence(const struct shared_table *table, int64_t *fence,
+                                         struct errmsg *why)
 {
     int64_t last = atomic_load(&table->map->fence), now = wall_now_us();
     do
@@ -210,8 +216,9 @@ static struct shared_entry *find(struct table_map *map, uint64_t key, bool *ther
         uint64_t found = atomic_load(&entry->key);
         if (found == key)
             return entry;
-        if (oldest == NULL || (atomic_load(&oldest->key) != 0 &&
-                               (found == 0 || atomic_load(&entry->used) < atomic_load(&oldest->used))))
+        if (oldest == NULL ||
+            (atomic_load(&oldest->key) != 0 &&
+             (found == 0 || atomic_load(&entry->used) < atomic_load(&oldest->used))))
             oldest = entry;
     }
     *there = false;
@@ -220,8 +227,9 @@ static struct shared_entry *find(struct table_map *map, uint64_t key, bool *ther
 
 static void clear(struct shared_entry *entry)
 {
-    _Atomic int64_t *numbers[] = {&entry->takes,     &entry->conflicts, &entry->timeouts,         &entry->losses,
-                                  &entry->waited_ms, &entry->held_ms,   &entry->released_wall_ms, &entry->fence};
+    _Atomic int64_t *numbers[] = {
+        &entry->takes,     &entry->conflicts, &entry->timeouts,         &entry->losses,
+        &entry->waited_ms, &entry->held_ms,   &entry->released_wall_ms, &entry->fence};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         atomic_store(numbers[i], 0);
     atomic_store(&entry->turn, 0);
@@ -231,7 +239,8 @@ static void clear(struct shared_entry *entry)
         atomic_store(&entry->released[i].token, 0);
 }
 
-struct shared_entry *shared_table_entry(const struct shared_table *table, const char *key, bool make)
+struct shared_entry *shared_table_entry(const struct shared_table *table, const char *key,
+                                        bool make)
 {
     uint64_t hash = text_hash(key);
     bool there = false;
@@ -268,7 +277,8 @@ static void store_owner(struct shared_entry *entry, const char *token)
 }
 
 /* A token that was used before is held anew. */
-void shared_entry_taken(struct shared_entry *entry, const char *token, int64_t fence, struct duration waited)
+void shared_entry_taken(struct shared_entry *entry, const char *token, int64_t fence,
+                        struct duration waited)
 {
     if (entry == NULL)
         return;
@@ -299,7 +309,8 @@ void shared_entry_lost(struct shared_entry *entry)
         atomic_fetch_add(&entry->losses, 1);
 }
 
-void shared_entry_released(struct shared_entry *entry, const char *token, const char *take_id, struct duration held)
+void shared_entry_released(struct shared_entry *entry, const char *token, const char *take_id,
+                           struct duration held)
 {
     if (entry == NULL)
         return;
@@ -318,7 +329,8 @@ void shared_entry_forced(struct shared_entry *entry)
         atomic_store(&entry->released_wall_ms, wall_now_ms());
 }
 
-bool shared_entry_was_released(const struct shared_entry *entry, const char *token, const char *take_id)
+bool shared_entry_was_released(const struct shared_entry *entry, const char *token,
+                               const char *take_id)
 {
     uint64_t token_hash = text_hash(token), take_hash = text_hash(take_id);
     for (size_t i = 0; entry != NULL && i < RELEASED_KEPT; i++)

@@ -27,21 +27,25 @@ struct shared_table {
  * there or is no such table; or only to be read. One that is open already stays
  * as it is where that will do, and one that has been cut short since is made whole:
  * entries of it that were found before stay good. LOCK_OK; LOCK_CANT_CREATE, LOCK_REFUSED, LOCK_SYSTEM with *why set. */
-enum lock_result shared_table_open(struct shared_table *table, const struct lock_dir *dir, bool make, struct errmsg *why);
+enum lock_result shared_table_open(struct shared_table *table, const struct lock_dir *dir,
+                                   bool make, struct errmsg *why);
 
 void shared_table_close(struct shared_table *table);
 
 /* The next fence of the directory: max(last + 1, the wall clock in
  * microseconds). LOCK_OK; LOCK_CANT_CREATE with *why set. */
-enum lock_result shared_table_next_fence(const struct shared_table *table, int64_t *fence, struct errmsg *why);
+enum lock_result shared_table_next_fence(const struct shared_table *table, int64_t *fence,
+                                         struct errmsg *why);
 
 /* What it knows of this key; with `make` that begins now, if it must. NULL
  * where it knows nothing, is not open or was cut short: all that follows takes
  * that. Not to be kept: to use it after the file was cut short is a SIGBUS. */
-struct shared_entry *shared_table_entry(const struct shared_table *table, const char *key, bool make);
+struct shared_entry *shared_table_entry(const struct shared_table *table, const char *key,
+                                        bool make);
 
 /* A take after so long a wait. */
-void shared_entry_taken(struct shared_entry *entry, const char *token, int64_t fence, struct duration waited);
+void shared_entry_taken(struct shared_entry *entry, const char *token, int64_t fence,
+                        struct duration waited);
 
 /* It was not to be had: at once, or until a wait was over. */
 void shared_entry_refused(struct shared_entry *entry, bool had_waited, struct duration waited);
@@ -51,13 +55,15 @@ void shared_entry_lost(struct shared_entry *entry);
 
 /* Released with its own token, and by whom it had been taken that long ago. The
  * last few are remembered. */
-void shared_entry_released(struct shared_entry *entry, const char *token, const char *take_id, struct duration held);
+void shared_entry_released(struct shared_entry *entry, const char *token, const char *take_id,
+                           struct duration held);
 
 /* Released by force. */
 void shared_entry_forced(struct shared_entry *entry);
 
 /* Whether this take, or where its id is "" any with this token, was released. */
-bool shared_entry_was_released(const struct shared_entry *entry, const char *token, const char *take_id);
+bool shared_entry_was_released(const struct shared_entry *entry, const char *token,
+                               const char *take_id);
 
 /* Whose turn it is of those who wait: a word that store/file/ticket_queue.c reads and writes.
  * 0: nothing is known. */

@@ -37,7 +37,8 @@ struct shared_entry *store_entry(struct store *store, const char *key, bool make
     return shared_table_entry(&store->table, key, make);
 }
 
-enum lock_result store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound, struct errmsg *why)
+enum lock_result store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound,
+                                 struct errmsg *why)
 {
     for (int tries = 0; tries < TRIES_MOST; tries++) {
         enum lock_result result = lock_file_open(file, use, why);
@@ -71,13 +72,13 @@ bool store_remove(struct lock_file *file)
 /* flock(1) may have it. Others may have written records behind its end as we knew it. */
 void store_tidy(struct store *store, struct lock_file *file, struct bound bound)
 {
-    if (lock_file_standing(file) == LOCK_FILE_STANDS && ticket_queue_is_empty(file) && store_unheld(store, file, -1, bound) &&
-        lock_file_flock(file, MODE_EXCLUSIVE))
+    if (lock_file_standing(file) == LOCK_FILE_STANDS && ticket_queue_is_empty(file) &&
+        store_unheld(store, file, -1, bound) && lock_file_flock(file, MODE_EXCLUSIVE))
         (void)store_remove(file);
 }
 
-enum lock_result store_extend(const struct lock_file *file, int place, struct record *record, struct duration ttl,
-                                   bool may_shorten, struct errmsg *why)
+enum lock_result store_extend(const struct lock_file *file, int place, struct record *record,
+                              struct duration ttl, bool may_shorten, struct errmsg *why)
 {
     struct deadline expires = deadline_after(ttl);
     if (!may_shorten && !deadline_before(record->expires, expires))

@@ -28,7 +28,8 @@ struct shared_entry *store_entry(struct store *store, const char *key, bool make
 /* Opens a lock's file that is there, to look at it, or to change it: then in its
  * section. Results of lock_file_open() and lock_file_enter(); in any case the
  * file may be open. */
-enum lock_result store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound, struct errmsg *why);
+enum lock_result store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound,
+                                 struct errmsg *why);
 
 /* In the section: nobody but the place `own` (-1: none) holds the lock. */
 bool store_unheld(struct store *store, const struct lock_file *file, int own, struct bound bound);
@@ -44,8 +45,8 @@ void store_tidy(struct store *store, struct lock_file *file, struct bound bound)
 /* In the section: the record's deadline becomes `ttl` from now, sooner than it was
  * only if that may be. LOCK_OK; LOCK_UNAVAILABLE where that cannot be written: it
  * stands as it was. */
-enum lock_result store_extend(const struct lock_file *file, int place, struct record *record, struct duration ttl,
-                                   bool may_shorten, struct errmsg *why);
+enum lock_result store_extend(const struct lock_file *file, int place, struct record *record,
+                              struct duration ttl, bool may_shorten, struct errmsg *why);
 
 /* How long ago the lock was taken. */
 struct duration record_age(const struct record *record);

@@ -51,19 +51,23 @@ static int64_t kind_of(enum lock_mode mode, int slots)
 
 static bool lock_ticket(const struct lock_file *file, const struct ticket *ticket)
 {
-    return lock_file_set(file, F_WRLCK, LOCK_FILE_QUEUE + ticket->number * BLOCK, kind_of(ticket->mode, ticket->slots) + 1);
+    return lock_file_set(file, F_WRLCK, LOCK_FILE_QUEUE + ticket->number * BLOCK,
+                         kind_of(ticket->mode, ticket->slots) + 1);
 }
 
 /* One of those that others have from `from` to before `to`. */
 static bool find(const struct lock_file *file, int64_t from, int64_t to, struct ticket *found)
 {
     struct flock lock;
-    if (from >= to || !lock_file_find(file, F_RDLCK, LOCK_FILE_QUEUE + from * BLOCK, (to - from) * BLOCK, &lock))
+    if (from >= to ||
+        !lock_file_find(file, F_RDLCK, LOCK_FILE_QUEUE + from * BLOCK, (to - from) * BLOCK, &lock))
         return false;
     int64_t kind = lock.l_len - 1;
     *found = (struct ticket){
         .number = (lock.l_start - LOCK_FILE_QUEUE) / BLOCK,
-        .mode = kind >= 2 ? MODE_SLOTS : kind == 1 ? MODE_SHARED : MODE_EXCLUSIVE,
+        .mode = kind >= 2   ? MODE_SLOTS
+                : kind == 1 ? MODE_SHARED
+                            : MODE_EXCLUSIVE,
         .slots = kind >= 2 ? (int)(kind - 2) : 0,
     };
     return found->number >= from && found->number < to; /* else it is no ticket of ours */
@@ -122,13 +126,16 @@ static struct turn read_turn(const struct shared_entry *entry, uint64_t *word)
 {
     *word = shared_entry_turn(entry);
     uint32_t low = (uint32_t)*word;
-    return (struct turn){(int64_t)(*word >> 32), (low & MS_MASK) == 0, low > MS_MASK, low & MS_MASK};
+    return (struct turn){(int64_t)(*word >> 32), (low & MS_MASK) == 0, low > MS_MASK,
+                         low & MS_MASK};
 }
 
 /* False where another has written it since. */
-static bool write_turn(struct shared_entry *entry, uint64_t word, int64_t number, bool room, uint32_t ms)
+static bool write_turn(struct shared_entry *entry, uint64_t word, int64_t number, bool room,
+                       uint32_t ms)
 {
-    return shared_entry_set_turn(entry, word, (uint64_t)number << 32 | (room ? UINT64_C(1) << 31 : 0) | ms);
+    return shared_entry_set_turn(entry, word,
+                                 (uint64_t)number << 32 | (room ? UINT64_C(1) << 31 : 0) | ms);
 }
 
 /* The lowest number that counts. */
@@ -162,7 +169,8 @@ static struct duration turn_of(int place)
     return turns[place < TURNS ? place : TURNS - 1];
 }
 
-struct deadline ticket_queue_turn_end(const struct lock_file *file, const struct shared_entry *entry, const struct ticket *own)
+struct deadline ticket_queue_turn_end(const struct lock_file *file,
+                                      const struct shared_entry *entry, const struct ticket *own)
 {
     uint64_t word;
     struct turn known = read_turn(entry, &word);
@@ -173,19 +181,22 @@ struct deadline ticket_queue_turn_end(const struct lock_file *file, const struct
         return DEADLINE_NEVER;
     for (; count < TURNS && find_first(file, from, own->number, &before); count++)
         from = before.number + 1;
-    return count > 0 ? deadline_plus(deadline_minus(deadline_now(), since(&known)), turn_of(count - 1)) : DEADLINE_NEVER;
+    return count > 0
+               ? deadline_plus(deadline_minus(deadline_now(), since(&known)), turn_of(count - 1))
+               : DEADLINE_NEVER;
 }
 
 /* Whether the turn of one behind the head goes by that of the head: there has been room
  * for both since then. */
-static bool goes_along(const struct turn *known, const struct ticket *head, const struct ticket *behind)
+static bool goes_along(const struct turn *known, const struct ticket *head,
+                       const struct ticket *behind)
 {
     bool same_kind = behind->mode == head->mode && behind->slots == head->slots;
     return known->room && (head->mode == MODE_EXCLUSIVE || same_kind);
 }
 
-bool ticket_queue_lets(const struct lock_file *file, struct shared_entry *entry, const struct ticket *own,
-                     const struct admission *survey)
+bool ticket_queue_lets(const struct lock_file *file, struct shared_entry *entry,
+                       const struct ticket *own, const struct admission *survey)
 {
     struct ticket head = {0}, next;
     uint64_t word;
@@ -201,7 +212,8 @@ bool ticket_queue_lets(const struct lock_file *file, struct shared_entry *entry,
                 return false;
             }
         } else if (!goes_along(&known, &head, &next)) {
-            (void)write_turn(entry, word, from - 1, false, 0); /* its own turn begins with the next who asks */
+            (void)write_turn(entry, word, from - 1, false,
+                             0); /* its own turn begins with the next who asks */
             return false;
         }
         if (since(&known).ns < turn_of(place).ns)
@@ -226,11 +238,12 @@ static int64_t next_number(const struct lock_file *file, struct shared_entry *en
     return (last > known.number ? last : known.number) + 1;
 }
 
-void ticket_queue_join(const struct lock_file *file, struct shared_entry *entry, const struct lock_request *request,
-                     struct ticket *own)
+void ticket_queue_join(const struct lock_file *file, struct shared_entry *entry,
+                       const struct lock_request *request, struct ticket *own)
 {
     enum { TRIES_MOST = 1000 };
-    *own = (struct ticket){.number = next_number(file, entry), .mode = request->mode, .slots = request->slots};
+    *own = (struct ticket){
+        .number = next_number(file, entry), .mode = request->mode, .slots = request->slots};
     for (int tries = 0; tries < TRIES_MOST && own->number < NUMBERS; tries++, own->number++) {
         if (lock_ticket(file, own)) {
             if (!ticket_queue_passed_over(entry, own))
@@ -252,8 +265,8 @@ void ticket_queue_leave(const struct lock_file *file, struct ticket *own)
 
 /* --- looking --------------------------------------------------------------- */
 
-bool ticket_queue_before(const struct lock_file *file, const struct shared_entry *entry, const struct ticket *own,
-                       struct ticket *before)
+bool ticket_queue_before(const struct lock_file *file, const struct shared_entry *entry,
+                         const struct ticket *own, struct ticket *before)
 {
     uint64_t word;
     struct turn known = read_turn(entry, &word);
@@ -262,7 +275,10 @@ bool ticket_queue_before(const struct lock_file *file, const struct shared_entry
 
 int ticket_queue_await(int fd, int64_t number)
 {
-    struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = LOCK_FILE_QUEUE + number * BLOCK, .l_len = 1};
+    struct flock lock = {.l_type = F_RDLCK,
+                         .l_whence = SEEK_SET,
+                         .l_start = LOCK_FILE_QUEUE + number * BLOCK,
+                         .l_len = 1};
     if (fcntl(fd, F_OFD_SETLKW, &lock) != 0)
         return errno;
     lock.l_type = F_UNLCK;
@@ -286,7 +302,8 @@ static int count(const struct lock_file *file, int64_t from, int64_t to)
     return sum;
 }
 
-int ticket_queue_count(const struct lock_file *file, const struct shared_entry *entry, const struct ticket *own)
+int ticket_queue_count(const struct lock_file *file, const struct shared_entry *entry,
+                       const struct ticket *own)
 {
     uint64_t word;
     struct turn known = read_turn(entry, &word);

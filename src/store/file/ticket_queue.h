@@ -23,8 +23,8 @@ struct ticket {
 };
 
 /* Stands at the end. The number stays 0 where that is impossible. */
-void ticket_queue_join(const struct lock_file *file, struct shared_entry *entry, const struct lock_request *request,
-                     struct ticket *own);
+void ticket_queue_join(const struct lock_file *file, struct shared_entry *entry,
+                       const struct lock_request *request, struct ticket *own);
 
 /* Stands there no more. */
 void ticket_queue_leave(const struct lock_file *file, struct ticket *own);
@@ -35,19 +35,20 @@ bool ticket_queue_passed_over(const struct shared_entry *entry, const struct tic
 /* Whether nobody who waits comes before this one (its number 0: it does not wait;
  * then all do), for whom there is room. Whoever does is noted for its two
  * seconds, and passed over once they are up, with those behind it soon after. */
-bool ticket_queue_lets(const struct lock_file *file, struct shared_entry *entry, const struct ticket *own,
-                     const struct admission *survey);
+bool ticket_queue_lets(const struct lock_file *file, struct shared_entry *entry,
+                       const struct ticket *own, const struct admission *survey);
 
 /* The head has asked and has to wait: its two seconds begin anew. */
 void ticket_queue_alive(struct shared_entry *entry, const struct ticket *own);
 
 /* The one right before this one. False: it is the head. */
-bool ticket_queue_before(const struct lock_file *file, const struct shared_entry *entry, const struct ticket *own,
-                       struct ticket *before);
+bool ticket_queue_before(const struct lock_file *file, const struct shared_entry *entry,
+                         const struct ticket *own, struct ticket *before);
 
 /* When all before this one have lost their turn, if none of them acts; DEADLINE_NEVER
  * where it is not noted that it is the head's turn. */
-struct deadline ticket_queue_turn_end(const struct lock_file *file, const struct shared_entry *entry, const struct ticket *own);
+struct deadline ticket_queue_turn_end(const struct lock_file *file,
+                                      const struct shared_entry *entry, const struct ticket *own);
 
 /* Waits, without end, until this one has left. 0, or an errno: EINTR where a
  * signal has come. */
@@ -56,6 +57,7 @@ int ticket_queue_await(int fd, int64_t number);
 bool ticket_queue_is_empty(const struct lock_file *file);
 
 /* How many wait before this one (its number 0: in all). */
-int ticket_queue_count(const struct lock_file *file, const struct shared_entry *entry, const struct ticket *own);
+int ticket_queue_count(const struct lock_file *file, const struct shared_entry *entry,
+                       const struct ticket *own);
 
 #endif

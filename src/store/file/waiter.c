@@ -24,7 +24,8 @@ static const struct duration after_ring[] = {
 enum { RINGS_MOST = sizeof after_ring / sizeof *after_ring };
 
 /* How far apart to ask: near the head, behind, and where nobody calls. */
-static const struct duration poll_near = {1 * NS_PER_S}, poll_behind = {1800 * NS_PER_MS}, poll_alone = {200 * NS_PER_MS};
+static const struct duration poll_near = {1 * NS_PER_S}, poll_behind = {1800 * NS_PER_MS},
+                             poll_alone = {200 * NS_PER_MS};
 
 static struct call uncalled(const char *cannot)
 {
@@ -64,8 +65,8 @@ void file_waiter_ask(struct file_waiter *waiter, struct lock_file *file, struct 
         hear(waiter, file);
 }
 
-static struct call wait_behind(struct file_waiter *waiter, const struct lock_file *file, const struct shared_entry *entry,
-                               const struct ticket *before)
+static struct call wait_behind(struct file_waiter *waiter, const struct lock_file *file,
+                               const struct shared_entry *entry, const struct ticket *before)
 {
     struct ticket other;
     if (!waiter->behind.running || waiter->behind_number != before->number) {
@@ -74,7 +75,8 @@ static struct call wait_behind(struct file_waiter *waiter, const struct lock_fil
         if (!blocking_thread_start(&waiter->behind, ticket_queue_await, file->fd, before->number))
             return uncalled("a thread that waits cannot be started");
     }
-    struct call call = {.fd = waiter->behind.over_fd, .by = DEADLINE_NEVER, .poll_most = poll_behind};
+    struct call call = {
+        .fd = waiter->behind.over_fd, .by = DEADLINE_NEVER, .poll_most = poll_behind};
     if (!ticket_queue_before(file, entry, before, &other))
         call.poll_most = poll_near;
     struct deadline turn_end = ticket_queue_turn_end(file, entry, &waiter->ticket);
@@ -83,7 +85,8 @@ static struct call wait_behind(struct file_waiter *waiter, const struct lock_fil
     return call;
 }
 
-static struct call wait_for_news(struct file_waiter *waiter, const struct lock_file *file, struct deadline ends)
+static struct call wait_for_news(struct file_waiter *waiter, const struct lock_file *file,
+                                 struct deadline ends)
 {
     bool heard = waiter->hears;
     (void)blocking_thread_stop(&waiter->behind);
@@ -98,8 +101,9 @@ static struct call wait_for_news(struct file_waiter *waiter, const struct lock_f
     return call;
 }
 
-bool file_waiter_wait(struct file_waiter *waiter, const struct lock_file *file, struct shared_entry *entry,
-                      const struct lock_request *request, struct deadline ends)
+bool file_waiter_wait(struct file_waiter *waiter, const struct lock_file *file,
+                      struct shared_entry *entry, const struct lock_request *request,
+                      struct deadline ends)
 {
     struct ticket before;
     if (waiter->ticket.number == 0)
@@ -111,11 +115,13 @@ bool file_waiter_wait(struct file_waiter *waiter, const struct lock_file *file, 
     bool behind = ticket_queue_before(file, entry, &waiter->ticket, &before);
     if (!behind)
         ticket_queue_alive(entry, &waiter->ticket);
-    waiter->call = behind ? wait_behind(waiter, file, entry, &before) : wait_for_news(waiter, file, ends);
+    waiter->call =
+        behind ? wait_behind(waiter, file, entry, &before) : wait_for_news(waiter, file, ends);
     return !behind;
 }
 
-void file_waiter_wait_aside(struct file_waiter *waiter, const struct lock_file *file, struct deadline ends)
+void file_waiter_wait_aside(struct file_waiter *waiter, const struct lock_file *file,
+                            struct deadline ends)
 {
     (void)blocking_thread_stop(&waiter->behind);
     if (waiter->ticket.number > 0)

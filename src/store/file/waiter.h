@@ -11,9 +11,9 @@ struct file_waiter {
     bool hears;  /* it tells of the file that is waited for */
     struct ticket ticket;
     struct blocking_thread behind; /* waits for the one before us to leave */
-    int64_t behind_number;     /* that is this one */
-    int rings;                 /* how often it was asked since the file was closed by somebody; 0: that is over */
-    struct call call;          /* the next answer, but for what has come since */
+    int64_t behind_number;         /* that is this one */
+    int rings; /* how often it was asked since the file was closed by somebody; 0: that is over */
+    struct call call; /* the next answer, but for what has come since */
 };
 
 /* Before the lock is asked for again: who has lost its turn stands at the end. */
@@ -22,12 +22,14 @@ void file_waiter_ask(struct file_waiter *waiter, struct lock_file *file, struct 
 
 /* The request was refused: finds its place in the queue, and sees to it that it is
  * woken. `ends`: when the lock may be free. Returns whether it is the head. */
-bool file_waiter_wait(struct file_waiter *waiter, const struct lock_file *file, struct shared_entry *entry,
-                      const struct lock_request *request, struct deadline ends);
+bool file_waiter_wait(struct file_waiter *waiter, const struct lock_file *file,
+                      struct shared_entry *entry, const struct lock_request *request,
+                      struct deadline ends);
 
 /* The request was refused since its own owner token holds the lock, though there is
  * room for others: it waits in nobody's way, and joins the queue later. */
-void file_waiter_wait_aside(struct file_waiter *waiter, const struct lock_file *file, struct deadline ends);
+void file_waiter_wait_aside(struct file_waiter *waiter, const struct lock_file *file,
+                            struct deadline ends);
 
 /* As listen() of struct backend. */
 struct call file_waiter_listen(struct file_waiter *waiter);

@@ -82,7 +82,8 @@ static bool wants_join(const struct quorum *quorum, const struct quorum_member *
  * away. One that stays down is asked ever more rarely, until there is another. */
 static void plan_join(struct quorum *quorum)
 {
-    struct duration next = duration_max(quorum_join_interval, (struct duration){2 * quorum->join_pause.ns});
+    struct duration next =
+        duration_max(quorum_join_interval, (struct duration){2 * quorum->join_pause.ns});
     int lacking = 0;
     for (int i = 0; i < quorum->count; i++)
         lacking += lacks_lock(&quorum->members[i]);
@@ -151,8 +152,8 @@ static void forget_lost(struct quorum *quorum)
     }
 }
 
-static enum lock_result ask_lease(struct quorum *quorum, fanout_ask *ask, struct lease *lease, struct bound bound,
-                                  struct errmsg *why)
+static enum lock_result ask_lease(struct quorum *quorum, fanout_ask *ask, struct lease *lease,
+                                  struct bound bound, struct errmsg *why)
 {
     struct fanout crew;
     if (fanout_open(&crew, quorum->count, quorum) != LOCK_OK) {
@@ -178,13 +179,14 @@ static enum lock_result ask_lease(struct quorum *quorum, fanout_ask *ask, struct
     return result;
 }
 
-static enum lock_result quorum_check(struct backend *backend, struct lease *lease, struct bound bound, struct errmsg *why)
+static enum lock_result quorum_check(struct backend *backend, struct lease *lease,
+                                     struct bound bound, struct errmsg *why)
 {
     return ask_lease(quorum_of(backend), ask_check, lease, bound, why);
 }
 
-static enum lock_result quorum_extend(struct backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
-                                      struct errmsg *why)
+static enum lock_result quorum_extend(struct backend *backend, struct lease *lease,
+                                      enum extend_how how, struct bound bound, struct errmsg *why)
 {
     quorum_of(backend)->how = how;
     return ask_lease(quorum_of(backend), ask_extend, lease, bound, why);
@@ -193,7 +195,8 @@ static enum lock_result quorum_extend(struct backend *backend, struct lease *lea
 /* --- release ------------------------------------------------------------- */
 
 /* Ours, where it stands and where it may stand. */
-static enum lock_result release_own(struct quorum *quorum, struct quorum_member *member, struct bound bound)
+static enum lock_result release_own(struct quorum *quorum, struct quorum_member *member,
+                                    struct bound bound)
 {
     struct lease lease = quorum->lease;
     if (!quorum_grants(quorum, member) && member->store->uncertain)
@@ -254,13 +257,14 @@ static void prepare_release(struct quorum *quorum, const struct lease *lease)
     }
 }
 
-static enum lock_result quorum_release(struct backend *backend, const struct lease *lease, struct bound bound,
-                                       struct errmsg *why)
+static enum lock_result quorum_release(struct backend *backend, const struct lease *lease,
+                                       struct bound bound, struct errmsg *why)
 {
     struct quorum *quorum = quorum_of(backend);
     bool cancelled = false;
     prepare_release(quorum, lease);
-    enum lock_result result = quorum_ask(quorum, ask_release, judge_release, bound, not_released, &cancelled, why);
+    enum lock_result result =
+        quorum_ask(quorum, ask_release, judge_release, bound, not_released, &cancelled, why);
     if (result != LOCK_OK)
         return result;
     quorum_note_left(quorum);
@@ -298,7 +302,8 @@ static struct news quorum_news(struct backend *backend)
         all.due |= news.due;
         all.by = sooner(all.by, news.by);
         all.cannot = all.cannot != NULL ? all.cannot : news.cannot;
-        if (news.fd >= 0 && quorum->news_fd >= 0 && epoll_ctl(quorum->news_fd, EPOLL_CTL_ADD, news.fd, &event) == 0)
+        if (news.fd >= 0 && quorum->news_fd >= 0 &&
+            epoll_ctl(quorum->news_fd, EPOLL_CTL_ADD, news.fd, &event) == 0)
             all.fd = quorum->news_fd;
     }
     if (quorum->join_pause.ns > 0)
@@ -340,7 +345,8 @@ bool quorum_backend_is_meant(const char *urls)
 
 static bool is_same_endpoint(const struct redis_endpoint *a, const struct redis_endpoint *b)
 {
-    return strcasecmp(a->host, b->host) == 0 && strcmp(a->port, b->port) == 0 && strcmp(a->path, b->path) == 0;
+    return strcasecmp(a->host, b->host) == 0 && strcmp(a->port, b->port) == 0 &&
+           strcmp(a->path, b->path) == 0;
 }
 
 /* Databases of one server live and die together. What has two names is not
@@ -368,8 +374,9 @@ static bool next_word(const char **at, char *word, size_t size)
 }
 
 /* Parsed once more by each member's own backend; here, to compare them. */
-static enum lock_result add_member(struct quorum *quorum, struct redis_url urls[QUORUM_MOST], const char *text,
-                                   const struct redis_settings *settings, enum redis_fault *fault, struct errmsg *why)
+static enum lock_result add_member(struct quorum *quorum, struct redis_url urls[QUORUM_MOST],
+                                   const char *text, const struct redis_settings *settings,
+                                   enum redis_fault *fault, struct errmsg *why)
 {
     int number = quorum->count;
     char place[48];
@@ -382,7 +389,8 @@ static enum lock_result add_member(struct quorum *quorum, struct redis_url urls[
     enum lock_result result = redis_url_parse(&urls[number], text, why) ? LOCK_OK : LOCK_INVALID;
     for (int i = 0; result == LOCK_OK && i < number; i++) {
         if (is_same_server(&urls[i], &urls[number])) {
-            errmsg_set(why, "%s is the server of URL %d again, and would count twice", urls[number].shown, i + 1);
+            errmsg_set(why, "%s is the server of URL %d again, and would count twice",
+                       urls[number].shown, i + 1);
             result = LOCK_INVALID;
         }
     }
@@ -397,8 +405,9 @@ static enum lock_result add_member(struct quorum *quorum, struct redis_url urls[
     return LOCK_OK;
 }
 
-static enum lock_result add_members(struct quorum *quorum, const char *texts, const struct redis_settings *settings,
-                                    enum redis_fault *fault, struct errmsg *why)
+static enum lock_result add_members(struct quorum *quorum, const char *texts,
+                                    const struct redis_settings *settings, enum redis_fault *fault,
+                                    struct errmsg *why)
 {
     struct redis_url *urls = calloc(QUORUM_MOST, sizeof *urls);
     enum lock_result result = urls != NULL ? LOCK_OK : LOCK_SYSTEM;
@@ -413,8 +422,10 @@ static enum lock_result add_members(struct quorum *quorum, const char *texts, co
         errmsg_set(why, "URL %d is too long", quorum->count + 1);
         result = LOCK_INVALID;
     } else if (result == LOCK_OK && quorum->count < QUORUM_LEAST) {
-        errmsg_set(why, "%d servers are no quorum, since the loss of either would end it; one, three or five are",
-                quorum->count);
+        errmsg_set(why,
+                   "%d servers are no quorum, since the loss of either would end it; one, three or "
+                   "five are",
+                   quorum->count);
         result = LOCK_INVALID;
     }
     explicit_bzero(text, sizeof text);
@@ -424,8 +435,9 @@ static enum lock_result add_members(struct quorum *quorum, const char *texts, co
     return result;
 }
 
-enum lock_result quorum_backend_open(struct backend **backend, const char *urls, const struct redis_settings *settings,
-                                     enum redis_fault *fault, struct errmsg *why)
+enum lock_result quorum_backend_open(struct backend **backend, const char *urls,
+                                     const struct redis_settings *settings, enum redis_fault *fault,
+                                     struct errmsg *why)
 {
     struct quorum *quorum = calloc(1, sizeof *quorum);
     if (quorum == NULL) {

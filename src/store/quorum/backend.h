@@ -20,7 +20,8 @@ bool quorum_backend_is_meant(const char *urls);
 
 /* Opens the backend for the servers of `urls`, with white space between them,
  * which are not yet connected. As redis_backend_open(). */
-enum lock_result quorum_backend_open(struct backend **backend, const char *urls, const struct redis_settings *settings,
-                                     enum redis_fault *fault, struct errmsg *why);
+enum lock_result quorum_backend_open(struct backend **backend, const char *urls,
+                                     const struct redis_settings *settings, enum redis_fault *fault,
+                                     struct errmsg *why);
 
 #endif

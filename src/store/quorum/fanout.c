@@ -52,7 +52,8 @@ static void cut_by(struct fanout *crew, struct duration more)
     crew->cut = cut;
     crew->decided = deadline_earlier(crew->decided, deadline_now());
     more = duration_max(more, (struct duration){1}); /* 0 would disarm it */
-    struct itimerspec time = {.it_value = {(time_t)(more.ns / NS_PER_S), (long)(more.ns % NS_PER_S)}};
+    struct itimerspec time = {
+        .it_value = {(time_t)(more.ns / NS_PER_S), (long)(more.ns % NS_PER_S)}};
     (void)timerfd_settime(crew->cut_fd, 0, &time, NULL);
 }
 
@@ -81,7 +82,8 @@ enum lock_result fanout_open(struct fanout *crew, int count, void *data)
     *crew = (struct fanout){.count = count, .data = data};
     crew->cut_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC);
     crew->cancel_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (crew->cut_fd < 0 || crew->cancel_fd < 0 || epoll_ctl(crew->cancel_fd, EPOLL_CTL_ADD, crew->cut_fd, &event) != 0) {
+    if (crew->cut_fd < 0 || crew->cancel_fd < 0 ||
+        epoll_ctl(crew->cancel_fd, EPOLL_CTL_ADD, crew->cut_fd, &event) != 0) {
         int error = errno;
         if (crew->cut_fd >= 0)
             close(crew->cut_fd);
@@ -123,7 +125,8 @@ bool fanout_run(struct fanout *crew, fanout_ask *ask, fanout_judge *judge, struc
     if (own == NULL)
         return is_readable(bound.cancel_fd);
     if (bound.cancel_fd >= 0)
-        (void)epoll_ctl(crew->cancel_fd, EPOLL_CTL_ADD, bound.cancel_fd, &event); /* it may be there from another round */
+        (void)epoll_ctl(crew->cancel_fd, EPOLL_CTL_ADD, bound.cancel_fd,
+                        &event); /* it may be there from another round */
     crew->ask = ask;
     crew->judge = judge;
     crew->bound = (struct bound){bound.until, crew->cancel_fd};

@@ -102,24 +102,28 @@ static void merge_history(struct lock_state *to, const struct lock_state *from)
     counts->held_ms = larger(counts->held_ms, from->counts.held_ms);
 }
 
-static void say_part(const struct quorum *quorum, const struct owner_count *owner, const char *means, struct errmsg *why)
+static void say_part(const struct quorum *quorum, const struct owner_count *owner,
+                     const char *means, struct errmsg *why)
 {
     char who[400] = "another client";
     if (owner->best != NULL && owner->best->holder.known) {
         const struct holder *holder = &owner->best->holder;
         snprintf(who, sizeof who, "%s@%s, pid %ld", holder->user, holder->host, (long)holder->pid);
     }
-    errmsg_set(why, "on %d of %d servers it stands for %s, which %s", owner->count, quorum->count, who, means);
+    errmsg_set(why, "on %d of %d servers it stands for %s, which %s", owner->count, quorum->count,
+               who, means);
 }
 
 /* Of one who has too few servers: LOCK_OK where it is no lock, whatever those say
  * that do not answer. Else nobody knows, and it is not to be taken for free. */
-static enum lock_result judge_part(struct quorum *quorum, const struct owner_count *owner, struct errmsg *why)
+static enum lock_result judge_part(struct quorum *quorum, const struct owner_count *owner,
+                                   struct errmsg *why)
 {
     int unknown = quorum->count - quorum_count_all(quorum).ok;
     if (owner->count + unknown >= quorum->need) {
         char means[64];
-        snprintf(means, sizeof means, "may be a lock: %d of %d servers cannot be asked", unknown, quorum->count);
+        snprintf(means, sizeof means, "may be a lock: %d of %d servers cannot be asked", unknown,
+                 quorum->count);
         say_part(quorum, owner, means, why);
         return LOCK_UNAVAILABLE;
     }
@@ -129,7 +133,8 @@ static enum lock_result judge_part(struct quorum *quorum, const struct owner_cou
 }
 
 /* Those who hold it on `least` servers; in a list, who may hold it, too. */
-static enum lock_result merge(const struct look *look, int least, struct lock_state *to, struct errmsg *why)
+static enum lock_result merge(const struct look *look, int least, struct lock_state *to,
+                              struct errmsg *why)
 {
     struct quorum *quorum = look->quorum;
     size_t room = 0;
@@ -175,8 +180,8 @@ static bool has_answered(const struct quorum *quorum, const struct quorum_member
 
 enum look_for { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
 
-static enum lock_result run_look(struct backend *backend, const char *key, enum look_for what, struct lock_state *state,
-                                 struct bound bound, struct errmsg *why)
+static enum lock_result run_look(struct backend *backend, const char *key, enum look_for what,
+                                 struct lock_state *state, struct bound bound, struct errmsg *why)
 {
     struct quorum *quorum = quorum_of(backend);
     struct look *look = calloc(1, sizeof *look);
@@ -186,8 +191,10 @@ static enum lock_result run_look(struct backend *backend, const char *key, enum 
         free(look);
         return LOCK_SYSTEM;
     }
-    *look = (struct look){.quorum = quorum, .key = key, .removes = what == LOOK_REMOVE, .lists = what == LOOK_LIST};
-    bool cancelled = quorum_round(quorum, &crew, ask_look, judge_look, bound, look->lists ? has_answered : NULL);
+    *look = (struct look){
+        .quorum = quorum, .key = key, .removes = what == LOOK_REMOVE, .lists = what == LOOK_LIST};
+    bool cancelled =
+        quorum_round(quorum, &crew, ask_look, judge_look, bound, look->lists ? has_answered : NULL);
     fanout_close(&crew);
     for (int i = 0; i < quorum->count; i++)
         if (quorum->members[i].result != LOCK_OK)
@@ -202,13 +209,14 @@ static enum lock_result run_look(struct backend *backend, const char *key, enum 
     return result;
 }
 
-enum lock_result quorum_look(struct backend *backend, const char *key, struct lock_state *state, struct bound bound,
-                             struct errmsg *why)
+enum lock_result quorum_look(struct backend *backend, const char *key, struct lock_state *state,
+                             struct bound bound, struct errmsg *why)
 {
     return run_look(backend, key, LOOK_AT, state, bound, why);
 }
 
-enum lock_result quorum_force_release(struct backend *backend, const char *key, struct lock_state *was, struct bound bound,
+enum lock_result quorum_force_release(struct backend *backend, const char *key,
+                                      struct lock_state *was, struct bound bound,
                                       struct errmsg *why)
 {
     return run_look(backend, key, LOOK_REMOVE, was, bound, why);
@@ -240,8 +248,8 @@ static enum lock_result ask_list(void *data, int number, struct bound bound)
     struct search *search = data;
     struct quorum_member *member = &search->quorum->members[number];
     struct found *found = &search->found[number];
-    enum lock_result result =
-        member->store->list(member->store, search->prefix, search->pattern, copy_key, found, bound, &member->why);
+    enum lock_result result = member->store->list(member->store, search->prefix, search->pattern,
+                                                  copy_key, found, bound, &member->why);
     if (!found->short_of_memory)
         return result;
     errmsg_set(&member->why, "out of memory");
@@ -251,13 +259,14 @@ static enum lock_result ask_list(void *data, int number, struct bound bound)
 static struct duration judge_list(const void *data, const struct fanout *crew)
 {
     const struct search *search = data;
-    return quorum_count_fanout(search->quorum, crew).ok >= search->quorum->need ? DURATION_S(1) : CREW_WAITS;
+    return quorum_count_fanout(search->quorum, crew).ok >= search->quorum->need ? DURATION_S(1)
+                                                                                : CREW_WAITS;
 }
 
 /* Of all that a server has named; who holds it is asked anew. */
 static enum lock_result visit_all(struct backend *backend, const struct key_list *all,
-                                  bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
-                                  struct errmsg *why)
+                                  bool (*visit)(void *data, const struct lock_state *), void *data,
+                                  struct bound bound, struct errmsg *why)
 {
     bool more = true;
     for (size_t i = 0; more && i < all->count; i++) {
@@ -271,7 +280,8 @@ static enum lock_result visit_all(struct backend *backend, const struct key_list
     return LOCK_OK;
 }
 
-static bool join_lists(const struct quorum *quorum, const struct search *search, struct key_list *all)
+static bool join_lists(const struct quorum *quorum, const struct search *search,
+                       struct key_list *all)
 {
     for (int i = 0; i < quorum->count; i++) {
         const struct key_list *list = &search->found[i].list;
@@ -284,8 +294,8 @@ static bool join_lists(const struct quorum *quorum, const struct search *search,
 }
 
 enum lock_result quorum_list(struct backend *backend, const char *prefix, const char *pattern,
-                             bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
-                             struct errmsg *why)
+                             bool (*visit)(void *data, const struct lock_state *), void *data,
+                             struct bound bound, struct errmsg *why)
 {
     struct quorum *quorum = quorum_of(backend);
     struct search search = {.quorum = quorum, .prefix = prefix, .pattern = pattern};
@@ -314,7 +324,8 @@ enum lock_result quorum_list(struct backend *backend, const char *prefix, const 
 
 /* One after the other, for rows in their order. What is wrong with a minority is
  * no more than a warning. */
-bool quorum_examine(struct backend *backend, const struct lock_request *request, struct diagnostics *findings, struct bound bound)
+bool quorum_examine(struct backend *backend, const struct lock_request *request,
+                    struct diagnostics *findings, struct bound bound)
 {
     const struct quorum *quorum = quorum_of(backend);
     size_t from[QUORUM_MOST + 1];
@@ -328,14 +339,17 @@ bool quorum_examine(struct backend *backend, const struct lock_request *request,
     from[quorum->count] = findings->count;
     diagnostics_section(findings, "quorum", NULL);
     if (good < quorum->need) {
-        diagnostics_fail(findings, FINDING_UNTRUSTED, "majority", "what is said of the servers above",
-                      "%d of %d servers can be trusted; %d are needed", good, quorum->count, quorum->need);
+        diagnostics_fail(
+            findings, FINDING_UNTRUSTED, "majority", "what is said of the servers above",
+            "%d of %d servers can be trusted; %d are needed", good, quorum->count, quorum->need);
         return false;
     }
     for (int i = 0; i < quorum->count; i++)
         diagnostics_excuse(findings, from[i], from[i + 1]);
-    diagnostics_add(findings, good < quorum->count ? FINDING_WARN : FINDING_OK, "majority", "what is said of the servers above",
-                 "%d of %d servers can be trusted; %d are needed", good, quorum->count, quorum->need);
+    diagnostics_add(findings, good < quorum->count ? FINDING_WARN : FINDING_OK, "majority",
+                    "what is said of the servers above",
+                    "%d of %d servers can be trusted; %d are needed", good, quorum->count,
+                    quorum->need);
     return true;
 }
 

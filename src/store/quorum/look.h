@@ -6,16 +6,18 @@
 
 /* look(), force_release() and list() of store/backend.h. What a minority has is no
  * lock: look() says so in base.note, force_release() removes it too. */
-enum lock_result quorum_look(struct backend *backend, const char *key, struct lock_state *state, struct bound bound,
-                             struct errmsg *why);
-enum lock_result quorum_force_release(struct backend *backend, const char *key, struct lock_state *was, struct bound bound,
+enum lock_result quorum_look(struct backend *backend, const char *key, struct lock_state *state,
+                             struct bound bound, struct errmsg *why);
+enum lock_result quorum_force_release(struct backend *backend, const char *key,
+                                      struct lock_state *was, struct bound bound,
                                       struct errmsg *why);
 enum lock_result quorum_list(struct backend *backend, const char *prefix, const char *pattern,
-                             bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
-                             struct errmsg *why);
+                             bool (*visit)(void *data, const struct lock_state *), void *data,
+                             struct bound bound, struct errmsg *why);
 
 /* examine() and forget() of store/backend.h. */
-bool quorum_examine(struct backend *backend, const struct lock_request *request, struct diagnostics *findings, struct bound bound);
+bool quorum_examine(struct backend *backend, const struct lock_request *request,
+                    struct diagnostics *findings, struct bound bound);
 void quorum_forget(struct backend *backend, const char *key, struct bound bound);
 
 #endif

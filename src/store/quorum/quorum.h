@@ -22,16 +22,16 @@ enum member_standing {
 /* One of the servers, and what is known of it. */
 struct quorum_member {
     struct backend *store;
-    char url[sizeof ((struct redis_url *)0)->shown]; /* as it is shown */
-    enum lock_result result; /* of the last round that asked it */
-    struct errmsg why;          /* of the result */
-    struct holder holder;    /* if it is LOCK_HELD */
+    char url[sizeof((struct redis_url *)0)->shown]; /* as it is shown */
+    enum lock_result result;                        /* of the last round that asked it */
+    struct errmsg why;                              /* of the result */
+    struct holder holder;                           /* if it is LOCK_HELD */
     enum member_standing standing;
-    struct lease lease;      /* as this server has it; deadline 0: it does not */
-    bool chosen;             /* for the round */
-    struct duration worth;   /* how long a release waits for it, once there is a verdict */
-    struct deadline joins;   /* when to try again to have the lock here as well */
-    char owed[TOKEN_SIZE];   /* MEMBER_OWES: the id of that take */
+    struct lease lease;    /* as this server has it; deadline 0: it does not */
+    bool chosen;           /* for the round */
+    struct duration worth; /* how long a release waits for it, once there is a verdict */
+    struct deadline joins; /* when to try again to have the lock here as well */
+    char owed[TOKEN_SIZE]; /* MEMBER_OWES: the id of that take */
 };
 
 struct quorum {
@@ -39,21 +39,23 @@ struct quorum {
     int count;
     int need; /* a majority */
     struct quorum_member members[QUORUM_MOST];
-    struct lock_request request;  /* the last one, with our own take id */
-    char first_id[TOKEN_SIZE], take_id[TOKEN_SIZE]; /* of the first and of the last take: the one begins as the other */
+    struct lock_request request; /* the last one, with our own take id */
+    char first_id[TOKEN_SIZE],
+        take_id[TOKEN_SIZE]; /* of the first and of the last take: the one begins as the other */
     int takes;
-    struct lease lease;           /* what a round is about */
-    enum extend_how how;          /* of extend() */
-    struct deadline start;        /* of the round */
-    struct duration pace;         /* how long the last one took to its verdict */
-    bool has_others;              /* of the round: where one fails, another may do */
-    int splits;                   /* how often in a row it was refused since nobody has one */
-    struct deadline again;        /* when to ask next for a lock that is held */
-    struct errmsg note, warning;     /* what base.note and base.warning point to */
-    unsigned noted;               /* which members the note is about, bit by bit */
-    struct duration join_pause;   /* until those that do not have the lock are asked again; 0: all have it */
-    int lacking;                  /* how many these were last */
-    int news_fd;                  /* an epoll(7) of the members' own; -1: none */
+    struct lease lease;          /* what a round is about */
+    enum extend_how how;         /* of extend() */
+    struct deadline start;       /* of the round */
+    struct duration pace;        /* how long the last one took to its verdict */
+    bool has_others;             /* of the round: where one fails, another may do */
+    int splits;                  /* how often in a row it was refused since nobody has one */
+    struct deadline again;       /* when to ask next for a lock that is held */
+    struct errmsg note, warning; /* what base.note and base.warning point to */
+    unsigned noted;              /* which members the note is about, bit by bit */
+    struct duration
+        join_pause; /* until those that do not have the lock are asked again; 0: all have it */
+    int lacking;    /* how many these were last */
+    int news_fd;    /* an epoll(7) of the members' own; -1: none */
 };
 
 static inline struct quorum *quorum_of(struct backend *backend)
@@ -87,7 +89,8 @@ typedef bool quorum_wanted(const struct quorum *quorum, const struct quorum_memb
  * `may_have` it, before their standing changes by it. With *why set: LOCK_OK;
  * LOCK_GONE, LOCK_FOREIGN or LOCK_RELEASED if those that have not lost it are no
  * majority; otherwise why nobody knows. */
-enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_have, bool cancelled, struct errmsg *why);
+enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_have,
+                                bool cancelled, struct errmsg *why);
 
 /* Whether our take has the lock there. */
 bool quorum_grants(const struct quorum *quorum, const struct quorum_member *member);
@@ -115,12 +118,13 @@ struct duration quorum_judge(const void *data, const struct fanout *crew);
 
 /* Asks those that are wanted (NULL: all) and keeps their results; the others
  * keep theirs. Returns whether the caller was cancelled. */
-bool quorum_round(struct quorum *quorum, struct fanout *crew, fanout_ask *ask, fanout_judge *judge, struct bound bound,
-                  quorum_wanted *wanted);
+bool quorum_round(struct quorum *quorum, struct fanout *crew, fanout_ask *ask, fanout_judge *judge,
+                  struct bound bound, quorum_wanted *wanted);
 
 /* A round of its own. LOCK_OK; LOCK_SYSTEM with *why set: nobody was asked. */
-enum lock_result quorum_ask(struct quorum *quorum, fanout_ask *ask, fanout_judge *judge, struct bound bound,
-                            quorum_wanted *wanted, bool *cancelled, struct errmsg *why);
+enum lock_result quorum_ask(struct quorum *quorum, fanout_ask *ask, fanout_judge *judge,
+                            struct bound bound, quorum_wanted *wanted, bool *cancelled,
+                            struct errmsg *why);
 
 /* How much longer the slow ones may take: as long as the others have taken since
  * `start`, within these. */

@@ -64,7 +64,8 @@ static bool is_settled(enum lock_result result)
     return result == LOCK_OK || result == LOCK_RELEASED || lock_is_lost(result);
 }
 
-enum lock_result quorum_settle(struct quorum *quorum, struct quorum_member *member, struct bound bound)
+enum lock_result quorum_settle(struct quorum *quorum, struct quorum_member *member,
+                               struct bound bound)
 {
     struct lease maybe;
     struct lock_request request = quorum->request;
@@ -80,10 +81,12 @@ enum lock_result quorum_settle(struct quorum *quorum, struct quorum_member *memb
 }
 
 /* A take on a server that owes us nothing. */
-static enum lock_result take_on(struct quorum *quorum, struct quorum_member *member, const struct lock_request *request,
-                                struct lease *lease, struct holder *holder, struct bound bound)
+static enum lock_result take_on(struct quorum *quorum, struct quorum_member *member,
+                                const struct lock_request *request, struct lease *lease,
+                                struct holder *holder, struct bound bound)
 {
-    enum lock_result result = quorum_owes(quorum, member) ? quorum_settle(quorum, member, bound) : LOCK_OK;
+    enum lock_result result =
+        quorum_owes(quorum, member) ? quorum_settle(quorum, member, bound) : LOCK_OK;
     if (is_settled(result))
         result = member->store->take(member->store, request, lease, holder, bound, &member->why);
     if (result == LOCK_OK)
@@ -118,8 +121,10 @@ static enum lock_result ask_take(void *data, int number, struct bound bound)
 {
     struct quorum *quorum = data;
     struct quorum_member *member = &quorum->members[number];
-    enum lock_result result = take_on(quorum, member, &quorum->request, &member->lease, &member->holder, bound);
-    return result == LOCK_HELD && is_own_take(quorum, &member->holder) ? refuse_self(quorum, member) : result;
+    enum lock_result result =
+        take_on(quorum, member, &quorum->request, &member->lease, &member->holder, bound);
+    return result == LOCK_HELD && is_own_take(quorum, &member->holder) ? refuse_self(quorum, member)
+                                                                       : result;
 }
 
 /* What has been granted stands in others' way as long as this lasts. Whoever does not ask again is not to go without
@@ -130,7 +135,8 @@ static struct duration split_grace(const struct quorum *quorum)
     if (quorum->request.last)
         return quorum_grace(quorum->start, DURATION_S(1), DURATION_S(5));
     int doubled = quorum->splits < DOUBLED_MOST ? quorum->splits : DOUBLED_MOST;
-    return quorum_grace(quorum->start, (struct duration){(100 * NS_PER_MS) << doubled}, DURATION_S(5));
+    return quorum_grace(quorum->start, (struct duration){(100 * NS_PER_MS) << doubled},
+                        DURATION_S(5));
 }
 
 static struct duration judge_take(const void *data, const struct fanout *crew)
@@ -162,11 +168,13 @@ static struct duration judge_settle(const void *data, const struct fanout *crew)
     return quorum_rounds(quorum, 2, settle_least);
 }
 
-enum lock_result quorum_raise_on(const struct quorum *quorum, struct quorum_member *member, struct bound bound)
+enum lock_result quorum_raise_on(const struct quorum *quorum, struct quorum_member *member,
+                                 struct bound bound)
 {
     struct lease lease = member->lease;
     lease.fence = quorum->lease.fence;
-    enum lock_result result = member->store->raise_fence(member->store, &lease, bound, &member->why);
+    enum lock_result result =
+        member->store->raise_fence(member->store, &lease, bound, &member->why);
     if (result == LOCK_OK)
         member->lease = lease;
     return result;
@@ -180,7 +188,8 @@ static enum lock_result ask_raise(void *data, int number, struct bound bound)
 
 static bool has_fence(const struct quorum *quorum, const struct quorum_member *member)
 {
-    return quorum_grants(quorum, member) && member->result == LOCK_OK && member->lease.fence == quorum->lease.fence;
+    return quorum_grants(quorum, member) && member->result == LOCK_OK &&
+           member->lease.fence == quorum->lease.fence;
 }
 
 static int count_fences(const struct quorum *quorum)
@@ -205,7 +214,8 @@ static int choose(struct quorum *quorum, int most)
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
         bool fit = member->result == LOCK_OK || member->result == LOCK_CANCELLED;
-        member->chosen = chosen < most && quorum_grants(quorum, member) && fit && !has_fence(quorum, member);
+        member->chosen =
+            chosen < most && quorum_grants(quorum, member) && fit && !has_fence(quorum, member);
         chosen += member->chosen;
     }
     return chosen;
@@ -261,7 +271,8 @@ static void give_up(struct quorum *quorum, struct fanout *crew, struct bound bou
 
 /* How many have the same holder as this one, which is told with what is left of
  * its lease on a majority. */
-static int count_same_holder(const struct quorum *quorum, const struct quorum_member *member, struct holder *holder)
+static int count_same_holder(const struct quorum *quorum, const struct quorum_member *member,
+                             struct holder *holder)
 {
     int64_t left[QUORUM_MOST];
     int same = 0;
@@ -328,8 +339,8 @@ static void begin(struct quorum *quorum, const struct lock_request *request)
     }
     if (quorum->takes == 0)
         text_copy(quorum->first_id, sizeof quorum->first_id, request->take_id);
-    snprintf(quorum->take_id, sizeof quorum->take_id, quorum->takes > 0 ? "%.200s+%d" : "%.200s", quorum->first_id,
-             quorum->takes);
+    snprintf(quorum->take_id, sizeof quorum->take_id, quorum->takes > 0 ? "%.200s+%d" : "%.200s",
+             quorum->first_id, quorum->takes);
     quorum->takes++;
     quorum->request = *request;
     quorum->request.take_id = quorum->take_id;
@@ -337,8 +348,8 @@ static void begin(struct quorum *quorum, const struct lock_request *request)
 }
 
 /* LOCK_OK: a majority has the highest fence. LOCK_HELD: somebody has taken the lock away since. */
-static enum lock_result raise_all(struct quorum *quorum, struct fanout *crew, struct bound bound, bool *cancelled,
-                                  struct errmsg *why)
+static enum lock_result raise_all(struct quorum *quorum, struct fanout *crew, struct bound bound,
+                                  bool *cancelled, struct errmsg *why)
 {
     *cancelled = raise_fences(quorum, crew, bound);
     if (*cancelled)
@@ -349,7 +360,8 @@ static enum lock_result raise_all(struct quorum *quorum, struct fanout *crew, st
     if (count.lost > 0 && quorum->count - count.bad - count.silent >= quorum->need)
         return LOCK_HELD;
     enum lock_result result = quorum_verdict(quorum, quorum_grants, false, why);
-    return result == LOCK_OK || result == LOCK_RELEASED || lock_is_lost(result) ? LOCK_UNAVAILABLE : result;
+    return result == LOCK_OK || result == LOCK_RELEASED || lock_is_lost(result) ? LOCK_UNAVAILABLE
+                                                                                : result;
 }
 
 /* A member's own lease is no longer than that which counts from the beginning. */
@@ -368,8 +380,8 @@ static enum lock_result refuse(struct quorum *quorum, struct holder *holder)
     return LOCK_HELD;
 }
 
-static enum lock_result ask_all(struct quorum *quorum, struct fanout *crew, struct holder *holder, struct bound bound,
-                                bool *cancelled, struct errmsg *why)
+static enum lock_result ask_all(struct quorum *quorum, struct fanout *crew, struct holder *holder,
+                                struct bound bound, bool *cancelled, struct errmsg *why)
 {
     struct deadline before = deadline_now();
     *cancelled = quorum_round(quorum, crew, ask_take, judge_take, bound, NULL);
@@ -389,8 +401,9 @@ static enum lock_result ask_all(struct quorum *quorum, struct fanout *crew, stru
     return refuse(quorum, holder);
 }
 
-enum lock_result quorum_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
-                             struct holder *holder, struct bound bound, struct errmsg *why)
+enum lock_result quorum_take(struct backend *backend, const struct lock_request *request,
+                             struct lease *lease, struct holder *holder, struct bound bound,
+                             struct errmsg *why)
 {
     struct quorum *quorum = quorum_of(backend);
     struct fanout crew;
@@ -412,7 +425,8 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
 /* Where the answer to an earlier try was lost, the server knows its id. The lease
  * ends where it ends on the others: to settle and to connect does not make it
  * longer, or it would creep on where one server after the other forgets it. */
-enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member, struct bound bound)
+enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member,
+                             struct bound bound)
 {
     enum { LEFT_LEAST_MS = 100 };
     struct lock_request request = quorum->request;

@@ -5,8 +5,9 @@
 #include "store/quorum/quorum.h"
 
 /* take() of store/backend.h. */
-enum lock_result quorum_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
-                             struct holder *holder, struct bound bound, struct errmsg *why);
+enum lock_result quorum_take(struct backend *backend, const struct lock_request *request,
+                             struct lease *lease, struct holder *holder, struct bound bound,
+                             struct errmsg *why);
 
 /* Between two tries to have a server join, and before the first where it has lost
  * the lock. */
@@ -14,15 +15,18 @@ extern const struct duration quorum_join_interval;
 
 /* Has a server that does not have our lock take it as well, for the rest of the
  * lease, which is no longer for that. Results as of check(), and LOCK_HELD. */
-enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member, struct bound bound);
+enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member,
+                             struct bound bound);
 
 /* Has the fence of a server that has our lock be no lower than the lease's. Results
  * as of check(). */
-enum lock_result quorum_raise_on(const struct quorum *quorum, struct quorum_member *member, struct bound bound);
+enum lock_result quorum_raise_on(const struct quorum *quorum, struct quorum_member *member,
+                                 struct bound bound);
 
 /* Releases what an earlier take may have left on this server. Results as of
  * release(); it owes us nothing any more where it knows what became of it. */
-enum lock_result quorum_settle(struct quorum *quorum, struct quorum_member *member, struct bound bound);
+enum lock_result quorum_settle(struct quorum *quorum, struct quorum_member *member,
+                               struct bound bound);
 
 /* Whether there is anything to settle. */
 bool quorum_owes(const struct quorum *quorum, const struct quorum_member *member);

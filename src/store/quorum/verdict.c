@@ -32,7 +32,9 @@ struct quorum_count quorum_count_fanout(const struct quorum *quorum, const struc
         else if (worker->wanted)
             count_one(&count, worker->result);
         else
-            count_one(&count, quorum->members[i].standing == MEMBER_RELEASED ? quorum->members[i].result : LOCK_GONE);
+            count_one(&count, quorum->members[i].standing == MEMBER_RELEASED
+                                  ? quorum->members[i].result
+                                  : LOCK_GONE);
     }
     return count;
 }
@@ -72,7 +74,8 @@ static bool is_failure(enum lock_result result)
 }
 
 /* "URL: why; URL: why" behind what stands there. */
-static void add_members(const struct quorum *quorum, bool (*which)(enum lock_result), const char *before, struct errmsg *why)
+static void add_members(const struct quorum *quorum, bool (*which)(enum lock_result),
+                        const char *before, struct errmsg *why)
 {
     for (int i = 0; i < quorum->count; i++) {
         const struct quorum_member *member = &quorum->members[i];
@@ -134,8 +137,10 @@ void quorum_note_left(struct quorum *quorum)
     quorum->base.note = quorum->base.warning = NULL;
     if (count.bad + count.silent == 0)
         return;
-    errmsg_set(&quorum->note, "the release has not reached %d of %d servers, where the lock clears when its lease ends",
-            count.bad + count.silent, quorum->count);
+    errmsg_set(
+        &quorum->note,
+        "the release has not reached %d of %d servers, where the lock clears when its lease ends",
+        count.bad + count.silent, quorum->count);
     add_members(quorum, is_failure, ": ", &quorum->note);
     quorum->base.note = quorum->note.text;
 }
@@ -146,8 +151,8 @@ enum lock_result quorum_failure(const struct quorum *quorum, struct errmsg *why)
 {
     struct quorum_count count = quorum_count_all(quorum);
     int refused = count_result(quorum, LOCK_REFUSED), invalid = count_result(quorum, LOCK_INVALID);
-    errmsg_set(why, "%d of %d servers cannot be asked, and %d are needed", count.bad + count.silent, quorum->count,
-            quorum->need);
+    errmsg_set(why, "%d of %d servers cannot be asked, and %d are needed", count.bad + count.silent,
+               quorum->count, quorum->need);
     add_members(quorum, is_failure, ": ", why);
     if (quorum->count - count.bad >= quorum->need)
         return LOCK_UNAVAILABLE;
@@ -170,7 +175,8 @@ bool quorum_grants(const struct quorum *quorum, const struct quorum_member *memb
 /* A lease that was released with its own token lets the command run on: that
  * must be what most of them say that had it until now, not one that a release has
  * reached, now or long ago, when the others lost their keys. */
-static enum lock_result loss(const struct quorum *quorum, quorum_wanted *may_have, int missing, struct errmsg *why)
+static enum lock_result loss(const struct quorum *quorum, quorum_wanted *may_have, int missing,
+                             struct errmsg *why)
 {
     int gone = 0, foreign = 0, released = 0;
     const char *before = ": ";
@@ -192,14 +198,16 @@ static enum lock_result loss(const struct quorum *quorum, quorum_wanted *may_hav
 }
 
 /* One that cannot be asked may have it yet; one that never granted it keeps nobody out. */
-enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_have, bool cancelled, struct errmsg *why)
+enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_have,
+                                bool cancelled, struct errmsg *why)
 {
     int may = 0;
     for (int i = 0; i < quorum->count; i++) {
         const struct quorum_member *member = &quorum->members[i];
         may += member->result == LOCK_OK || (may_have(quorum, member) && !is_lost(member->result));
     }
-    return may < quorum->need ? loss(quorum, may_have, quorum->count - may, why) : quorum_answer(quorum, cancelled, why);
+    return may < quorum->need ? loss(quorum, may_have, quorum->count - may, why)
+                              : quorum_answer(quorum, cancelled, why);
 }
 
 static int higher_first(const void *a, const void *b)
@@ -264,8 +272,8 @@ static void keep(struct quorum_member *member, const struct fanout_worker *worke
         errmsg_set(&member->why, "%s: it is held by another there", member->url);
 }
 
-bool quorum_round(struct quorum *quorum, struct fanout *crew, fanout_ask *ask, fanout_judge *judge, struct bound bound,
-                  quorum_wanted *wanted)
+bool quorum_round(struct quorum *quorum, struct fanout *crew, fanout_ask *ask, fanout_judge *judge,
+                  struct bound bound, quorum_wanted *wanted)
 {
     bool asked[QUORUM_MOST] = {false};
     for (int i = 0; i < quorum->count; i++) {
@@ -281,8 +289,9 @@ bool quorum_round(struct quorum *quorum, struct fanout *crew, fanout_ask *ask, f
     return cancelled;
 }
 
-enum lock_result quorum_ask(struct quorum *quorum, fanout_ask *ask, fanout_judge *judge, struct bound bound,
-                            quorum_wanted *wanted, bool *cancelled, struct errmsg *why)
+enum lock_result quorum_ask(struct quorum *quorum, fanout_ask *ask, fanout_judge *judge,
+                            struct bound bound, quorum_wanted *wanted, bool *cancelled,
+                            struct errmsg *why)
 {
     struct fanout crew;
     if (fanout_open(&crew, quorum->count, quorum) != LOCK_OK) {

@@ -19,12 +19,14 @@
 
 /* {"gone", "ended" or ""}, {"other", ...}, {"released", ...}: LOCK_OK for
  * anything else. */
-static enum lock_result read_loss(const redisReply *reply, const struct lease *lease, struct errmsg *why)
+static enum lock_result read_loss(const redisReply *reply, const struct lease *lease,
+                                  struct errmsg *why)
 {
     const char *key = lease->key;
     if (redis_reply_is(reply, "gone", 2)) {
         bool ended = lease->outside && strcmp(redis_reply_text(reply->element[1]), "ended") == 0;
-        errmsg_set(why, "the key %s is gone%s", key, ended ? ": the lease has ended, or somebody has removed it" : "");
+        errmsg_set(why, "the key %s is gone%s", key,
+                   ended ? ": the lease has ended, or somebody has removed it" : "");
         return LOCK_GONE;
     }
     if (redis_reply_is(reply, "other", 2)) {
@@ -39,8 +41,9 @@ static enum lock_result read_loss(const redisReply *reply, const struct lease *l
 }
 
 /* {"ours", left, mode, slots, slot, end}. At least `least` was asked for. */
-static enum lock_result read_check(struct redis_backend *redis, const redisReply *reply, struct deadline before,
-                                   struct duration least, struct lease *lease, struct errmsg *why)
+static enum lock_result read_check(struct redis_backend *redis, const redisReply *reply,
+                                   struct deadline before, struct duration least,
+                                   struct lease *lease, struct errmsg *why)
 {
     int64_t left_ms, slots, slot, end_ms;
     enum lock_result result = read_loss(reply, lease, why);
@@ -48,7 +51,8 @@ static enum lock_result read_check(struct redis_backend *redis, const redisReply
         return result;
     if (!redis_reply_is(reply, "ours", 6) || !redis_reply_left(reply->element[1], -1, &left_ms) ||
         !lock_mode_parse(redis_reply_text(reply->element[2]), &lease->mode) ||
-        !redis_reply_number(reply->element[3], 0, INT32_MAX, &slots) || !redis_reply_number(reply->element[4], -1, INT32_MAX, &slot) ||
+        !redis_reply_number(reply->element[3], 0, INT32_MAX, &slots) ||
+        !redis_reply_number(reply->element[4], -1, INT32_MAX, &slot) ||
         !redis_reply_number(reply->element[5], -1, INT64_MAX, &end_ms))
         return redis_conn_nonsense(&redis->conn, why);
     lease->slots = (int)slots;
@@ -61,8 +65,9 @@ static enum lock_result read_check(struct redis_backend *redis, const redisReply
 }
 
 /* Runs a script that answers as store/redis/scripts/check.lua does. */
-static enum lock_result run_check(struct redis_backend *redis, struct redis_call *call, struct duration least,
-                                  struct lease *lease, struct bound bound, struct errmsg *why)
+static enum lock_result run_check(struct redis_backend *redis, struct redis_call *call,
+                                  struct duration least, struct lease *lease, struct bound bound,
+                                  struct errmsg *why)
 {
     redisReply *reply;
     struct deadline before = deadline_now();
@@ -77,7 +82,8 @@ static enum lock_result run_check(struct redis_backend *redis, struct redis_call
     return redis_script_end(redis, result, why);
 }
 
-static enum lock_result redis_check(struct backend *backend, struct lease *lease, struct bound bound, struct errmsg *why)
+static enum lock_result redis_check(struct backend *backend, struct lease *lease,
+                                    struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
@@ -98,8 +104,8 @@ static bool may_hit_another(const struct redis_backend *redis, const struct leas
     return lease->outside && redis->url.database != 0;
 }
 
-static enum lock_result redis_extend(struct backend *backend, struct lease *lease, enum extend_how how, struct bound bound,
-                                     struct errmsg *why)
+static enum lock_result redis_extend(struct backend *backend, struct lease *lease,
+                                     enum extend_how how, struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
@@ -114,7 +120,8 @@ static enum lock_result redis_extend(struct backend *backend, struct lease *leas
     return run_check(redis, &call, lease->ttl, lease, bound, why);
 }
 
-static enum lock_result redis_raise_fence(struct backend *backend, struct lease *lease, struct bound bound, struct errmsg *why)
+static enum lock_result redis_raise_fence(struct backend *backend, struct lease *lease,
+                                          struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
@@ -136,7 +143,8 @@ static void add_request(struct redis_backend *redis, struct redis_call *call)
 }
 
 /* A release whose reply was lost is sent again, and finds what it has done. */
-static enum lock_result redis_release(struct backend *backend, const struct lease *lease, struct bound bound, struct errmsg *why)
+static enum lock_result redis_release(struct backend *backend, const struct lease *lease,
+                                      struct bound bound, struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
@@ -148,9 +156,11 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     call.by_text = redis->base.uncertain; /* it may be carried out after we are gone */
     redis->conn.sent = false;
     enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
-    redis->release_sent = redis->release_sent || call.sent_before || (result != LOCK_OK && redis->conn.sent);
+    redis->release_sent =
+        redis->release_sent || call.sent_before || (result != LOCK_OK && redis->conn.sent);
     if (result == LOCK_OK) {
-        bool now = redis_reply_is(reply, "released", 2) && strcmp(redis_reply_text(reply->element[1]), "now") == 0;
+        bool now = redis_reply_is(reply, "released", 2) &&
+                   strcmp(redis_reply_text(reply->element[1]), "now") == 0;
         if (!now)
             result = read_loss(reply, lease, why);
         if (!now && result == LOCK_OK)
@@ -166,8 +176,9 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
 
 /* --- looking ------------------------------------------------------------- */
 
-static enum lock_result run_look(struct redis_backend *redis, struct redis_call *call, const char *key,
-                                 struct lock_state *state, struct bound bound, struct errmsg *why)
+static enum lock_result run_look(struct redis_backend *redis, struct redis_call *call,
+                                 const char *key, struct lock_state *state, struct bound bound,
+                                 struct errmsg *why)
 {
     redisReply *reply;
     if (redis->base.queued) /* one who waits is called on */
@@ -180,16 +191,17 @@ static enum lock_result run_look(struct redis_backend *redis, struct redis_call 
     return redis_script_end(redis, result, why);
 }
 
-static enum lock_result redis_look(struct backend *backend, const char *key, struct lock_state *state, struct bound bound,
-                                   struct errmsg *why)
+static enum lock_result redis_look(struct backend *backend, const char *key,
+                                   struct lock_state *state, struct bound bound, struct errmsg *why)
 {
     struct redis_call call;
     redis_script_begin(&call, &redis_look_script, KEYS_ALL, key);
     return run_look(redis_of(backend), &call, key, state, bound, why);
 }
 
-static enum lock_result redis_force_release(struct backend *backend, const char *key, struct lock_state *was,
-                                            struct bound bound, struct errmsg *why)
+static enum lock_result redis_force_release(struct backend *backend, const char *key,
+                                            struct lock_state *was, struct bound bound,
+                                            struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
@@ -203,13 +215,15 @@ static enum lock_result redis_force_release(struct backend *backend, const char 
 static redis_open_node open_node;
 
 static enum lock_result redis_list(struct backend *backend, const char *prefix, const char *pattern,
-                                   bool (*visit)(void *data, const struct lock_state *), void *data, struct bound bound,
-                                   struct errmsg *why)
+                                   bool (*visit)(void *data, const struct lock_state *), void *data,
+                                   struct bound bound, struct errmsg *why)
 {
     struct key_list keys = {0};
     if (redis_of(backend)->url.topology == REDIS_CLUSTER)
-        return redis_cluster_list(redis_of(backend), open_node, prefix, pattern, visit, data, bound, why);
-    enum lock_result result = redis_keys_find(redis_of(backend), prefix, pattern, &keys, bound, why);
+        return redis_cluster_list(redis_of(backend), open_node, prefix, pattern, visit, data, bound,
+                                  why);
+    enum lock_result result =
+        redis_keys_find(redis_of(backend), prefix, pattern, &keys, bound, why);
     bool more = true;
     for (size_t i = 0; result == LOCK_OK && more && i < keys.count; i++) {
         struct lock_state state = {0};
@@ -231,9 +245,11 @@ static struct news redis_news(struct backend *backend)
     struct redis_backend *redis = redis_of(backend);
     redis->watched = true;
     bool moved = redis_sentinel_moved(redis);
-    struct news news = {.fd = -1, .cannot = redis->listening.no_touches ? redis->listening.why_touches.text : NULL};
+    struct news news = {
+        .fd = -1, .cannot = redis->listening.no_touches ? redis->listening.why_touches.text : NULL};
     if (redis_subscribe_to(&redis->listening, &redis->conn).touches)
-        news = (struct news){.fd = redis->conn.socket.fd, .due = redis_conn_has_unread(&redis->conn)};
+        news =
+            (struct news){.fd = redis->conn.socket.fd, .due = redis_conn_has_unread(&redis->conn)};
     news.due = news.due || moved;
     news.fd = redis_sentinel_join(redis, news.fd);
     news.by = redis_sentinel_asks(redis);
@@ -288,8 +304,9 @@ static void begin(struct redis_backend *redis, const struct redis_settings *sett
     redis->conn.message_data = redis;
 }
 
-enum lock_result redis_backend_open(struct backend **backend, const char *url, const struct redis_settings *settings,
-                                    enum redis_fault *fault, struct errmsg *why)
+enum lock_result redis_backend_open(struct backend **backend, const char *url,
+                                    const struct redis_settings *settings, enum redis_fault *fault,
+                                    struct errmsg *why)
 {
     struct redis_backend *redis = make(why);
     *fault = REDIS_FAULT_URL;
@@ -320,7 +337,8 @@ static enum lock_result open_node(struct redis_backend **node, const struct redi
     redis->url = first->url;
     redis->url.hosts[0] = *at;
     redis->url.host_count = 1;
-    snprintf(redis->url.shown, sizeof redis->url.shown, "redis%s+cluster://%s:%s", redis->url.tls ? "s" : "", at->host, at->port);
+    snprintf(redis->url.shown, sizeof redis->url.shown, "redis%s+cluster://%s:%s",
+             redis->url.tls ? "s" : "", at->host, at->port);
     begin(redis, &first->settings);
     *node = redis;
     return LOCK_OK;

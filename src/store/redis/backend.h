@@ -9,7 +9,8 @@
 /* Opens the backend for the server at `url`, which is not yet connected.
  * LOCK_OK with *backend set, to be closed with its close(); LOCK_INVALID:
  * what *fault says cannot be used; LOCK_SYSTEM. */
-enum lock_result redis_backend_open(struct backend **backend, const char *url, const struct redis_settings *settings,
-                                    enum redis_fault *fault, struct errmsg *why);
+enum lock_result redis_backend_open(struct backend **backend, const char *url,
+                                    const struct redis_settings *settings, enum redis_fault *fault,
+                                    struct errmsg *why);
 
 #endif

@@ -63,10 +63,10 @@ struct node {
 struct redis_cluster {
     struct node nodes[NODES_MOST];
     int count, own;
-    int oldest;       /* the next one to make room */
-    int current;      /* to which the connection was made last; -1: none yet */
-    int next;         /* where a redirection leads; -1: nowhere */
-    bool asking;      /* and it was ASK */
+    int oldest;  /* the next one to make room */
+    int current; /* to which the connection was made last; -1: none yet */
+    int next;    /* where a redirection leads; -1: nowhere */
+    bool asking; /* and it was ASK */
 };
 
 static struct redis_cluster *cluster_of(struct redis_backend *redis, struct errmsg *why)
@@ -98,7 +98,8 @@ static void blame(const struct redis_endpoint *at, struct errmsg *why)
 {
     char name[sizeof at->host + sizeof at->port + 16];
     bool brackets = strchr(at->host, ':') != NULL;
-    snprintf(name, sizeof name, "node %s%s%s:%s", brackets ? "[" : "", at->host, brackets ? "]" : "", at->port);
+    snprintf(name, sizeof name, "node %s%s%s:%s", brackets ? "[" : "", at->host,
+             brackets ? "]" : "", at->port);
     errmsg_prefix(why, name);
 }
 
@@ -107,7 +108,8 @@ static void blame(const struct redis_endpoint *at, struct errmsg *why)
 static int find_node(struct redis_cluster *cluster, const struct redis_endpoint *at)
 {
     for (int i = 0; i < cluster->count; i++)
-        if (strcmp(cluster->nodes[i].at.host, at->host) == 0 && strcmp(cluster->nodes[i].at.port, at->port) == 0)
+        if (strcmp(cluster->nodes[i].at.host, at->host) == 0 &&
+            strcmp(cluster->nodes[i].at.port, at->port) == 0)
             return i;
     int place = cluster->count;
     if (place < NODES_MOST) {
@@ -147,20 +149,24 @@ static bool is_to_be_named(const struct redis_backend *redis, const struct node 
 /* Which node to try next, of those not tried yet: where a redirection leads,
  * where we were, and then in turn, those that have just failed last. -1: none is
  * left. */
-static int choose(const struct redis_backend *redis, const struct redis_cluster *cluster, const bool *tried)
+static int choose(const struct redis_backend *redis, const struct redis_cluster *cluster,
+                  const bool *tried)
 {
     if (cluster->next >= 0)
         return cluster->next;
-    if (cluster->current >= 0 && !tried[cluster->current] && !rests(&cluster->nodes[cluster->current]))
+    if (cluster->current >= 0 && !tried[cluster->current] &&
+        !rests(&cluster->nodes[cluster->current]))
         return cluster->current;
     for (int late = 0; late < 2; late++)
         for (int i = 0; i < cluster->count; i++)
-            if (!tried[i] && (!rests(&cluster->nodes[i]) || (late && !is_to_be_named(redis, &cluster->nodes[i]))))
+            if (!tried[i] && (!rests(&cluster->nodes[i]) ||
+                              (late && !is_to_be_named(redis, &cluster->nodes[i]))))
                 return i;
     return -1;
 }
 
-static enum lock_result connect_to(struct redis_backend *redis, struct node *node, struct bound bound, struct errmsg *why)
+static enum lock_result connect_to(struct redis_backend *redis, struct node *node,
+                                   struct bound bound, struct errmsg *why)
 {
     struct redis_conn *conn = &redis->conn;
     bool named = is_to_be_named(redis, node), resolve = named || !redis->leased;
@@ -187,8 +193,8 @@ static struct bound share_of(struct bound bound, int others)
     return bound;
 }
 
-static enum lock_result connect_to_some(struct redis_backend *redis, struct redis_cluster *cluster, struct bound bound,
-                                        struct errmsg *why)
+static enum lock_result connect_to_some(struct redis_backend *redis, struct redis_cluster *cluster,
+                                        struct bound bound, struct errmsg *why)
 {
     bool tried[NODES_MOST] = {false};
     enum lock_result result = LOCK_UNAVAILABLE;
@@ -201,7 +207,8 @@ static enum lock_result connect_to_some(struct redis_backend *redis, struct redi
             break;
         cluster->next = -1;
         tried[at] = true;
-        result = connect_to(redis, &cluster->nodes[at], share_of(bound, cluster->count - count - 1), why);
+        result = connect_to(redis, &cluster->nodes[at], share_of(bound, cluster->count - count - 1),
+                            why);
         redis->conn.asking = asking;
         cluster->current = at;
     }
@@ -213,14 +220,17 @@ static enum lock_result connect_to_some(struct redis_backend *redis, struct redi
     return result;
 }
 
-enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key, struct bound bound, struct errmsg *why)
+enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key,
+                                    struct bound bound, struct errmsg *why)
 {
     struct redis_cluster *cluster = cluster_of(redis, why);
     if (cluster == NULL)
         return LOCK_SYSTEM;
     if (key != NULL && !redis_keys_is_shared(key)) {
-        errmsg_set(why, "the key %.400s cannot be a lock in a Cluster: with a '}' and no {tag} in it, "
-                "what belongs to the lock would be in another slot", key);
+        errmsg_set(why,
+                   "the key %.400s cannot be a lock in a Cluster: with a '}' and no {tag} in it, "
+                   "what belongs to the lock would be in another slot",
+                   key);
         return LOCK_INVALID;
     }
     if (redis->conn.socket.fd >= 0)
@@ -238,8 +248,8 @@ void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct err
 
 /* --- redirections -------------------------------------------------------- */
 
-bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoint *here, const char *host, size_t length,
-                            const char *port)
+bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoint *here,
+                            const char *host, size_t length, const char *port)
 {
     int64_t number;
     *at = (struct redis_endpoint){.host = ""};
@@ -248,7 +258,8 @@ bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoi
         length -= 2;
     }
     /* "?" is a node that is to be named and has no name. */
-    if (length >= sizeof at->host || (length == 1 && *host == '?') || !number_parse(port, 1, UINT16_MAX, &number))
+    if (length >= sizeof at->host || (length == 1 && *host == '?') ||
+        !number_parse(port, 1, UINT16_MAX, &number))
         return false;
     for (size_t i = 0; i < length; i++)
         if ((unsigned char)host[i] <= ' ' || host[i] == 0x7F)
@@ -262,14 +273,17 @@ bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoi
 }
 
 /* The port is behind the last colon: an IPv6 address has more, and no brackets. */
-static bool read_address(struct redis_endpoint *at, const struct redis_endpoint *here, const char *text)
+static bool read_address(struct redis_endpoint *at, const struct redis_endpoint *here,
+                         const char *text)
 {
     const char *colon = strrchr(text, ':');
-    return colon != NULL && redis_cluster_endpoint(at, here, text, (size_t)(colon - text), colon + 1);
+    return colon != NULL &&
+           redis_cluster_endpoint(at, here, text, (size_t)(colon - text), colon + 1);
 }
 
 /* "MOVED 3999 127.0.0.1:6381": for our slot and no other. */
-static bool read_redirection(struct redis_endpoint *at, const struct redis_endpoint *here, const char *text, const char *key)
+static bool read_redirection(struct redis_endpoint *at, const struct redis_endpoint *here,
+                             const char *text, const char *key)
 {
     char slot[8];
     int64_t number;
@@ -301,7 +315,8 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
     }
     bool late = deadline_passed(deadline_plus(detour->start, redis->settings.timeout));
     if (late || detour->redirections == REDIRECTIONS_MOST) {
-        errmsg_set(why, "redirected %d times%s, and now by: %.300s", detour->redirections, late ? " until time was out" : "", error);
+        errmsg_set(why, "redirected %d times%s, and now by: %.300s", detour->redirections,
+                   late ? " until time was out" : "", error);
         blame(&here, why);
         return LOCK_UNAVAILABLE;
     }
@@ -322,8 +337,10 @@ static enum lock_result pause_before_again(struct redis_detour *detour, struct b
 {
     if (deadline_passed(bound.until))
         return LOCK_UNAVAILABLE;
-    detour->pause = duration_min(pause_most, duration_max(pause_least, (struct duration){2 * detour->pause.ns}));
-    struct deadline end = deadline_earlier(bound.until, deadline_after(duration_jittered(detour->pause)));
+    detour->pause = duration_min(
+        pause_most, duration_max(pause_least, (struct duration){2 * detour->pause.ns}));
+    struct deadline end =
+        deadline_earlier(bound.until, deadline_after(duration_jittered(detour->pause)));
     struct pollfd fd = {.fd = bound.cancel_fd, .events = POLLIN};
     while (!deadline_passed(end))
         if (poll(&fd, 1, deadline_poll_ms(end)) > 0)
@@ -331,18 +348,22 @@ static enum lock_result pause_before_again(struct redis_detour *detour, struct b
     return LOCK_OK;
 }
 
-enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *key, const char *error,
-                                     struct redis_detour *detour, struct bound bound, struct errmsg *why)
+enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *key,
+                                     const char *error, struct redis_detour *detour,
+                                     struct bound bound, struct errmsg *why)
 {
     struct redis_cluster *cluster = redis->cluster;
-    bool cannot = begins(error, "CLUSTERDOWN") || begins(error, "LOADING") || begins(error, "MASTERDOWN");
-    bool away = begins(error, "MOVED ") || begins(error, "ASK "), moving = begins(error, "TRYAGAIN");
+    bool cannot =
+        begins(error, "CLUSTERDOWN") || begins(error, "LOADING") || begins(error, "MASTERDOWN");
+    bool away = begins(error, "MOVED ") || begins(error, "ASK "),
+         moving = begins(error, "TRYAGAIN");
     if (cannot || away || moving)
         redis->conn.sent = false; /* nothing was carried out */
     if (away)
         return redirect(redis, key, error, detour, why);
     if (moving) {
-        bound.until = deadline_earlier(bound.until, deadline_plus(detour->start, redis->settings.timeout));
+        bound.until =
+            deadline_earlier(bound.until, deadline_plus(detour->start, redis->settings.timeout));
         enum lock_result paused = pause_before_again(detour, bound);
         if (paused != LOCK_UNAVAILABLE)
             return paused;

@@ -8,13 +8,15 @@
 /* Connects if need be, to the node where the key (NULL: any node will do) was
  * last, else to whichever can be reached. As redis_conn_open(), but the limit is
  * for all of them; LOCK_INVALID: the key cannot be a lock in a Cluster. */
-enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key, struct bound bound, struct errmsg *why);
+enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key,
+                                    struct bound bound, struct errmsg *why);
 
 /* What an error reply to a script means. LOCK_OK: the script was not run, and is
  * to be sent again where redis_cluster_open() leads now. Else as
  * redis_error_result(). */
-enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *key, const char *error,
-                                     struct redis_detour *detour, struct bound bound, struct errmsg *why);
+enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *key,
+                                     const char *error, struct redis_detour *detour,
+                                     struct bound bound, struct errmsg *why);
 
 /* A call has failed, and *why names the node then. Other nodes are asked first
  * for a while if time ran out for this one. */
@@ -22,8 +24,8 @@ void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct err
 
 /* Reads an address that a node has told: no host means that of `here`. False where
  * it is none. */
-bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoint *here, const char *host, size_t length,
-                            const char *port);
+bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoint *here,
+                            const char *host, size_t length, const char *port);
 
 void redis_cluster_free(struct redis_backend *redis);
 

@@ -26,9 +26,11 @@ struct masters {
 static bool add_master(struct masters *masters, const struct redis_endpoint *at)
 {
     for (size_t i = 0; i < masters->count; i++)
-        if (strcmp(masters->list[i].at.host, at->host) == 0 && strcmp(masters->list[i].at.port, at->port) == 0)
+        if (strcmp(masters->list[i].at.host, at->host) == 0 &&
+            strcmp(masters->list[i].at.port, at->port) == 0)
             return true;
-    struct master *list = list_with_room(masters->list, masters->count, &masters->room, sizeof *list);
+    struct master *list =
+        list_with_room(masters->list, masters->count, &masters->room, sizeof *list);
     if (list == NULL)
         return false;
     masters->list = list;
@@ -50,7 +52,8 @@ static void free_masters(struct masters *masters)
 
 /* {first slot, last slot, {host, port, ...}, ...} of CLUSTER SLOTS, where the
  * master comes before its replicas; no host: it is that of the node asked. */
-static bool read_range(const redisReply *range, const struct redis_endpoint *here, struct redis_endpoint *at, int64_t *slots)
+static bool read_range(const redisReply *range, const struct redis_endpoint *here,
+                       struct redis_endpoint *at, int64_t *slots)
 {
     int64_t first, last, number;
     char port[8];
@@ -58,8 +61,9 @@ static bool read_range(const redisReply *range, const struct redis_endpoint *her
         return false;
     const redisReply *node = range->element[2];
     if (!redis_reply_number(range->element[0], 0, REDIS_SLOTS - 1, &first) ||
-        !redis_reply_number(range->element[1], first, REDIS_SLOTS - 1, &last) || node->type != REDIS_REPLY_ARRAY ||
-        node->elements < 2 || !redis_reply_number(node->element[1], 1, UINT16_MAX, &number))
+        !redis_reply_number(range->element[1], first, REDIS_SLOTS - 1, &last) ||
+        node->type != REDIS_REPLY_ARRAY || node->elements < 2 ||
+        !redis_reply_number(node->element[1], 1, UINT16_MAX, &number))
         return false;
     const char *host = redis_reply_text(node->element[0]);
     *slots += last - first + 1;
@@ -67,8 +71,8 @@ static bool read_range(const redisReply *range, const struct redis_endpoint *her
     return redis_cluster_endpoint(at, here, host, strlen(host), port);
 }
 
-static enum lock_result read_slots(struct redis_backend *redis, const redisReply *reply, struct masters *masters,
-                                   struct errmsg *why)
+static enum lock_result read_slots(struct redis_backend *redis, const redisReply *reply,
+                                   struct masters *masters, struct errmsg *why)
 {
     int64_t slots = 0;
     if (reply->type == REDIS_REPLY_ERROR) {
@@ -90,12 +94,13 @@ static enum lock_result read_slots(struct redis_backend *redis, const redisReply
     }
     if (slots == REDIS_SLOTS)
         return LOCK_OK;
-    errmsg_set(why, "of the %d slots of the Cluster %d have a master: not all locks can be listed", REDIS_SLOTS, (int)slots);
+    errmsg_set(why, "of the %d slots of the Cluster %d have a master: not all locks can be listed",
+               REDIS_SLOTS, (int)slots);
     return LOCK_UNAVAILABLE;
 }
 
-static enum lock_result find_masters(struct redis_backend *redis, struct masters *masters, struct bound bound,
-                                     struct errmsg *why)
+static enum lock_result find_masters(struct redis_backend *redis, struct masters *masters,
+                                     struct bound bound, struct errmsg *why)
 {
     const struct redis_command command = redis_words("CLUSTER", "SLOTS");
     redisReply *reply;
@@ -111,11 +116,14 @@ static enum lock_result find_masters(struct redis_backend *redis, struct masters
 
 /* --- their locks --------------------------------------------------------- */
 
-static enum lock_result find_keys(const struct redis_backend *redis, redis_open_node *open_node, struct master *master,
-                                  const char *prefix, const char *pattern, struct bound bound, struct errmsg *why)
+static enum lock_result find_keys(const struct redis_backend *redis, redis_open_node *open_node,
+                                  struct master *master, const char *prefix, const char *pattern,
+                                  struct bound bound, struct errmsg *why)
 {
     enum lock_result result = open_node(&master->redis, redis, &master->at, why);
-    return result == LOCK_OK ? redis_keys_find(master->redis, prefix, pattern, &master->keys, bound, why) : result;
+    return result == LOCK_OK
+               ? redis_keys_find(master->redis, prefix, pattern, &master->keys, bound, why)
+               : result;
 }
 
 /* The master whose next key comes first; NULL: there is none left. */
@@ -134,8 +142,9 @@ static struct master *first_of(const struct masters *masters)
 /* In the order of the keys over all masters. A key may come twice: while its slot
  * is moved two masters have known it. One that can be no lock of ours
  * (redis_keys_is_shared()) is another client's, and cannot be looked at. */
-static enum lock_result visit_keys(const struct masters *masters, bool (*visit)(void *data, const struct lock_state *),
-                                   void *data, struct bound bound, struct errmsg *why)
+static enum lock_result visit_keys(const struct masters *masters,
+                                   bool (*visit)(void *data, const struct lock_state *), void *data,
+                                   struct bound bound, struct errmsg *why)
 {
     const char *last = "";
     for (struct master *master; (master = first_of(masters)) != NULL;) {
@@ -156,9 +165,10 @@ static enum lock_result visit_keys(const struct masters *masters, bool (*visit)(
     return LOCK_OK;
 }
 
-enum lock_result redis_cluster_list(struct redis_backend *redis, redis_open_node *open_node, const char *prefix,
-                                    const char *pattern, bool (*visit)(void *data, const struct lock_state *), void *data,
-                                    struct bound bound, struct errmsg *why)
+enum lock_result redis_cluster_list(struct redis_backend *redis, redis_open_node *open_node,
+                                    const char *prefix, const char *pattern,
+                                    bool (*visit)(void *data, const struct lock_state *),
+                                    void *data, struct bound bound, struct errmsg *why)
 {
     struct masters masters = {0};
     enum lock_result result = find_masters(redis, &masters, bound, why);

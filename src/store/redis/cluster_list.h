@@ -7,14 +7,16 @@
 /* Makes a store for another node of the Cluster of `first`, which must outlive it:
  * its login and its TLS are the same. It begins there, and follows a key that moves.
  * LOCK_OK with *node, to be closed as any backend; LOCK_SYSTEM. */
-typedef enum lock_result redis_open_node(struct redis_backend **node, const struct redis_backend *first,
+typedef enum lock_result redis_open_node(struct redis_backend **node,
+                                         const struct redis_backend *first,
                                          const struct redis_endpoint *at, struct errmsg *why);
 
 /* As the list() of a backend (store/backend.h). Every master is asked, on a connection
  * of its own; where one cannot be, or slots are without a master, the list would
  * not be whole: LOCK_UNAVAILABLE. */
-enum lock_result redis_cluster_list(struct redis_backend *redis, redis_open_node *open_node, const char *prefix,
-                                    const char *pattern, bool (*visit)(void *data, const struct lock_state *), void *data,
-                                    struct bound bound, struct errmsg *why);
+enum lock_result redis_cluster_list(struct redis_backend *redis, redis_open_node *open_node,
+                                    const char *prefix, const char *pattern,
+                                    bool (*visit)(void *data, const struct lock_state *),
+                                    void *data, struct bound bound, struct errmsg *why);
 
 #endif

@@ -18,7 +18,8 @@ enum { SLOW_MS = 100, SLOW_NAME_MS = 500, PINGS = 10 };
 
 static struct bound one_call(const struct redis_settings *settings, struct bound bound)
 {
-    return (struct bound){deadline_earlier(bound.until, deadline_after(settings->timeout)), bound.cancel_fd};
+    return (struct bound){deadline_earlier(bound.until, deadline_after(settings->timeout)),
+                          bound.cancel_fd};
 }
 
 /* --- names --------------------------------------------------------------- */
@@ -36,14 +37,16 @@ static void format_addresses(const struct addresses *addresses, char *text, size
     for (int i = 0; i < addresses->count && used < size; i++) {
         char host[INET6_ADDRSTRLEN + IF_NAMESIZE] = "?";
         const struct address *address = &addresses->list[i];
-        (void)getnameinfo((const struct sockaddr *)&address->at, address->size, host, sizeof host, NULL, 0, NI_NUMERICHOST);
+        (void)getnameinfo((const struct sockaddr *)&address->at, address->size, host, sizeof host,
+                          NULL, 0, NI_NUMERICHOST);
         int length = snprintf(text + used, size - used, "%s%s", i > 0 ? ", " : "", host);
         used += length > 0 ? (size_t)length : 0;
     }
 }
 
 /* Of several hosts one may be missing. */
-static bool examine_name(const struct redis_endpoint *host, bool only, struct diagnostics *findings, struct bound bound)
+static bool examine_name(const struct redis_endpoint *host, bool only, struct diagnostics *findings,
+                         struct bound bound)
 {
     struct addresses addresses = {0};
     struct errmsg why = {""};
@@ -54,19 +57,23 @@ static bool examine_name(const struct redis_endpoint *host, bool only, struct di
     if (result == LOCK_CANCELLED)
         return false;
     if (result != LOCK_OK && only)
-        diagnostics_fail(findings, (int)status_of(result), "name", "a name that DNS or hosts(5) knows", "%s", why.text);
+        diagnostics_fail(findings, (int)status_of(result), "name",
+                         "a name that DNS or hosts(5) knows", "%s", why.text);
     else if (result != LOCK_OK)
-        diagnostics_add(findings, FINDING_WARN, "name", "a name that DNS or hosts(5) knows", "%s", why.text);
+        diagnostics_add(findings, FINDING_WARN, "name", "a name that DNS or hosts(5) knows", "%s",
+                        why.text);
     if (result != LOCK_OK)
         return !only;
     format_addresses(&addresses, list, sizeof list);
     bool slow = took.ns > SLOW_NAME_MS * NS_PER_MS;
-    diagnostics_add(findings, slow ? FINDING_WARN : FINDING_OK, "name", "each run waits for this first", "%s is %s (%s)",
-                 host->host, list, diagnostics_time(took, time));
+    diagnostics_add(findings, slow ? FINDING_WARN : FINDING_OK, "name",
+                    "each run waits for this first", "%s is %s (%s)", host->host, list,
+                    diagnostics_time(took, time));
     return true;
 }
 
-static bool examine_names(const struct redis_backend *redis, struct diagnostics *findings, struct bound bound)
+static bool examine_names(const struct redis_backend *redis, struct diagnostics *findings,
+                          struct bound bound)
 {
     const struct redis_url *url = &redis->url;
     for (int i = 0; i < url->host_count; i++) {
@@ -118,12 +125,15 @@ static bool examine_connection(struct redis_patient *patient)
         return false;
     if (result != LOCK_OK) {
         diagnostics_fail(findings, (int)status_of(result), "connect",
-                      result == LOCK_UNAVAILABLE ? "is it running, and does a firewall let us through?" : NULL, "%s", why.text);
+                         result == LOCK_UNAVAILABLE
+                             ? "is it running, and does a firewall let us through?"
+                             : NULL,
+                         "%s", why.text);
         return false;
     }
     bool slow = took.ns > SLOW_MS * NS_PER_MS;
-    diagnostics_add(findings, slow ? FINDING_WARN : FINDING_OK, "connect", "each run waits for this first", "%s",
-                 diagnostics_time(took, time));
+    diagnostics_add(findings, slow ? FINDING_WARN : FINDING_OK, "connect",
+                    "each run waits for this first", "%s", diagnostics_time(took, time));
     return true;
 }
 
@@ -134,9 +144,10 @@ static void add_tls(struct diagnostics *findings, const struct redis_tls_session
     redis_tls_facts(session, &facts);
     diagnostics_add(findings, FINDING_OK, "tls", NULL, "%s, %s", facts.protocol, facts.cipher);
     diagnostics_add(findings, facts.days < SOON_DAYS ? FINDING_WARN : FINDING_OK, "certificate",
-                 "a new certificate at the server, in time", "%s, by %s (%d certificate%s); the first expires in %d day%s",
-                 facts.subject, facts.issuer, facts.certificates, facts.certificates == 1 ? "" : "s", facts.days,
-                 facts.days == 1 ? "" : "s");
+                    "a new certificate at the server, in time",
+                    "%s, by %s (%d certificate%s); the first expires in %d day%s", facts.subject,
+                    facts.issuer, facts.certificates, facts.certificates == 1 ? "" : "s",
+                    facts.days, facts.days == 1 ? "" : "s");
 }
 
 static void examine_tls(struct redis_patient *patient)
@@ -145,10 +156,12 @@ static void examine_tls(struct redis_patient *patient)
     if (patient->conn.socket.tls != NULL)
         add_tls(patient->findings, patient->conn.socket.tls);
     else if (!is_remote(&patient->conn))
-        diagnostics_add(patient->findings, FINDING_OK, "tls", NULL, "not used; nothing leaves this host");
+        diagnostics_add(patient->findings, FINDING_OK, "tls", NULL,
+                        "not used; nothing leaves this host");
     else
-        diagnostics_add(patient->findings, sends_password ? FINDING_WARN : FINDING_NOTE, "tls", "a rediss:// URL",
-                     "not used: %sowner tokens can be read on the way", sends_password ? "password and " : "");
+        diagnostics_add(patient->findings, sends_password ? FINDING_WARN : FINDING_NOTE, "tls",
+                        "a rediss:// URL", "not used: %sowner tokens can be read on the way",
+                        sends_password ? "password and " : "");
 }
 
 /* The first call of the connection: its greeting is judged with it. */
@@ -158,8 +171,10 @@ static bool examine_login(struct redis_patient *patient)
     struct diagnostics *findings = patient->findings;
     struct errmsg why = {""};
     redisReply *reply;
-    enum lock_result result = redis_conn_call(&patient->conn, &whoami, 1, &reply, patient->bound, &why);
-    if (result == LOCK_OK && reply->type == REDIS_REPLY_ERROR && strstr(reply->str, "NOAUTH") != NULL) {
+    enum lock_result result =
+        redis_conn_call(&patient->conn, &whoami, 1, &reply, patient->bound, &why);
+    if (result == LOCK_OK && reply->type == REDIS_REPLY_ERROR &&
+        strstr(reply->str, "NOAUTH") != NULL) {
         (void)redis_error_result(reply->str, &why);
         freeReplyObject(reply);
         result = LOCK_REFUSED;
@@ -167,16 +182,21 @@ static bool examine_login(struct redis_patient *patient)
     if (result == LOCK_OK) {
         const char *user = patient->url->user[0] != '\0' ? patient->url->user : "default";
         bool known = reply->type == REDIS_REPLY_STRING;
-        bool proven =
-            patient->url->has_password || patient->settings->password_file != NULL || patient->settings->cert != NULL;
+        bool proven = patient->url->has_password || patient->settings->password_file != NULL ||
+                      patient->settings->cert != NULL;
         bool open = !proven && is_remote(&patient->conn);
-        diagnostics_add(findings, open ? FINDING_WARN : FINDING_OK, "login",
-                     "a user and a password for dlock (dlock(1), REDIS)", "user %.200s%s", known ? reply->str : user,
-                     open ? ", without a password: whoever reaches this server can take every lock away" : "");
+        diagnostics_add(
+            findings, open ? FINDING_WARN : FINDING_OK, "login",
+            "a user and a password for dlock (dlock(1), REDIS)", "user %.200s%s",
+            known ? reply->str : user,
+            open ? ", without a password: whoever reaches this server can take every lock away"
+                 : "");
         freeReplyObject(reply);
     } else if (result != LOCK_CANCELLED) {
-        diagnostics_fail(findings, (int)status_of(result), result == LOCK_UNAVAILABLE ? "answer" : "login",
-                      result == LOCK_REFUSED ? "user and password as the server has them" : NULL, "%s", why.text);
+        diagnostics_fail(findings, (int)status_of(result),
+                         result == LOCK_UNAVAILABLE ? "answer" : "login",
+                         result == LOCK_REFUSED ? "user and password as the server has them" : NULL,
+                         "%s", why.text);
     }
     return result == LOCK_OK;
 }
@@ -231,17 +251,21 @@ static int compare_durations(const void *a, const void *b)
 static void add_clock(struct diagnostics *findings, const struct timing *timing)
 {
     char text[FINDINGS_TIME_SIZE], give[FINDINGS_TIME_SIZE];
-    struct duration off = {(timing->ahead_us < 0 ? -timing->ahead_us : timing->ahead_us) * NS_PER_US};
+    struct duration off = {(timing->ahead_us < 0 ? -timing->ahead_us : timing->ahead_us) *
+                           NS_PER_US};
     const char *side = timing->ahead_us < 0 ? "behind" : "ahead of";
-    enum finding_result result = off.ns > 60 * NS_PER_S ? FINDING_WARN : off.ns > NS_PER_S ? FINDING_NOTE : FINDING_OK;
+    enum finding_result result = off.ns > 60 * NS_PER_S ? FINDING_WARN
+                                 : off.ns > NS_PER_S    ? FINDING_NOTE
+                                                        : FINDING_OK;
     if (!timing->clock_known) {
         diagnostics_add(findings, FINDING_NOTE, "clock", NULL, "unknown: TIME is not answered");
         return;
     }
     diagnostics_time((struct duration){timing->best.ns / 2}, give);
-    diagnostics_add(findings, result, "clock",
-                 "NTP; no lease depends on it, but fences may jump when another server takes over", "%s %s ours (+-%s)",
-                 diagnostics_time(off, text), side, give);
+    diagnostics_add(
+        findings, result, "clock",
+        "NTP; no lease depends on it, but fences may jump when another server takes over",
+        "%s %s ours (+-%s)", diagnostics_time(off, text), side, give);
 }
 
 static bool examine_time(struct redis_patient *patient)
@@ -256,9 +280,9 @@ static bool examine_time(struct redis_patient *patient)
     struct duration middle = timing.list[timing.count / 2];
     bool slow = middle.ns > SLOW_MS * NS_PER_MS || middle.ns > patient->request->ttl.ns / 100;
     diagnostics_add(patient->findings, slow ? FINDING_WARN : FINDING_OK, "latency",
-                 "a longer --ttl, or a server that is nearer", "min %s, median %s, max %s of %d",
-                 diagnostics_time(timing.list[0], least), diagnostics_time(middle, median),
-                 diagnostics_time(timing.list[timing.count - 1], most), timing.count);
+                    "a longer --ttl, or a server that is nearer", "min %s, median %s, max %s of %d",
+                    diagnostics_time(timing.list[0], least), diagnostics_time(middle, median),
+                    diagnostics_time(timing.list[timing.count - 1], most), timing.count);
     add_clock(patient->findings, &timing);
     return true;
 }
@@ -267,7 +291,8 @@ static bool examine_time(struct redis_patient *patient)
 
 /* Asks for the key, and goes where that leads. A server that refuses to say is the
  * right one as far as is known: what it refuses, the next rows tell. */
-static enum lock_result follow_key(struct redis_backend *redis, const char *key, struct bound bound, struct errmsg *why)
+static enum lock_result follow_key(struct redis_backend *redis, const char *key, struct bound bound,
+                                   struct errmsg *why)
 {
     const struct redis_command command = redis_words("GET", key);
     struct redis_detour detour = {.start = deadline_now()};
@@ -291,8 +316,8 @@ static enum lock_result follow_key(struct redis_backend *redis, const char *key,
 }
 
 /* Which server has the key. False: told. */
-static bool find_server(struct redis_backend *redis, const char *key, struct redis_endpoint *at, struct diagnostics *findings,
-                        struct bound bound)
+static bool find_server(struct redis_backend *redis, const char *key, struct redis_endpoint *at,
+                        struct diagnostics *findings, struct bound bound)
 {
     static const char *const names[] = {"one server", "the master that Sentinels name",
                                         "the node of a Cluster that has the key"};
@@ -309,10 +334,11 @@ static bool find_server(struct redis_backend *redis, const char *key, struct red
             return false;
     }
     if (at->path[0] != '\0')
-        diagnostics_add(findings, FINDING_OK, "topology", NULL, "%s: %s", names[redis->url.topology], at->path);
+        diagnostics_add(findings, FINDING_OK, "topology", NULL, "%s: %s",
+                        names[redis->url.topology], at->path);
     else
-        diagnostics_add(findings, FINDING_OK, "topology", NULL, "%s: %s, port %s", names[redis->url.topology], at->host,
-                     at->port);
+        diagnostics_add(findings, FINDING_OK, "topology", NULL, "%s: %s, port %s",
+                        names[redis->url.topology], at->host, at->port);
     return true;
 }
 
@@ -328,8 +354,8 @@ static bool examine_server(struct redis_patient *patient)
     return redis_doctor_access(patient);
 }
 
-bool redis_examine(struct backend *backend, const struct lock_request *request, struct diagnostics *findings,
-                   struct bound bound)
+bool redis_examine(struct backend *backend, const struct lock_request *request,
+                   struct diagnostics *findings, struct bound bound)
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_patient patient = {
@@ -365,16 +391,17 @@ void redis_forget(struct backend *backend, const char *key, struct bound bound)
         redis_command_add(&command, companions[i]);
     }
     if (redis_topology_open(redis, key, bound, &ignored) == LOCK_OK &&
-        redis_subscribe_call(&redis->listening, &redis->conn, &command, (struct redis_ears){0}, &reply, bound, &ignored) ==
-            LOCK_OK)
+        redis_subscribe_call(&redis->listening, &redis->conn, &command, (struct redis_ears){0},
+                             &reply, bound, &ignored) == LOCK_OK)
         freeReplyObject(reply);
 }
 
-bool redis_patient_ask(struct redis_patient *patient, const char *name, const struct redis_command *command,
-                       redisReply **reply)
+bool redis_patient_ask(struct redis_patient *patient, const char *name,
+                       const struct redis_command *command, redisReply **reply)
 {
     struct errmsg why = {""};
-    enum lock_result result = redis_conn_call(&patient->conn, command, 1, reply, patient->bound, &why);
+    enum lock_result result =
+        redis_conn_call(&patient->conn, command, 1, reply, patient->bound, &why);
     if (result != LOCK_OK && result != LOCK_CANCELLED)
         diagnostics_fail(patient->findings, (int)status_of(result), name, NULL, "%s", why.text);
     return result == LOCK_OK;
@@ -382,6 +409,7 @@ bool redis_patient_ask(struct redis_patient *patient, const char *name, const st
 
 void redis_patient_unknown(struct redis_patient *patient, const char *name, const redisReply *reply)
 {
-    diagnostics_add(patient->findings, FINDING_NOTE, name, "the permissions for --doctor in dlock(1)", "unknown: %.300s",
-                 reply->type == REDIS_REPLY_ERROR ? reply->str : "the answer makes no sense");
+    diagnostics_add(patient->findings, FINDING_NOTE, name,
+                    "the permissions for --doctor in dlock(1)", "unknown: %.300s",
+                    reply->type == REDIS_REPLY_ERROR ? reply->str : "the answer makes no sense");
 }

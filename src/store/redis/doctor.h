@@ -10,8 +10,8 @@
 #include <stdbool.h>
 
 /* examine() and forget() of store/backend.h. */
-bool redis_examine(struct backend *backend, const struct lock_request *request, struct diagnostics *findings,
-                   struct bound bound);
+bool redis_examine(struct backend *backend, const struct lock_request *request,
+                   struct diagnostics *findings, struct bound bound);
 void redis_forget(struct backend *backend, const char *key, struct bound bound);
 
 /* One Redis server under --doctor: a connection of its own, so that what is tried
@@ -21,7 +21,8 @@ void redis_forget(struct backend *backend, const char *key, struct bound bound);
 struct redis_patient {
     const struct redis_url *url;
     const struct redis_settings *settings;
-    const struct lock_request *request; /* its key is nobody's; ttl and the like are those of the options */
+    const struct lock_request
+        *request; /* its key is nobody's; ttl and the like are those of the options */
     struct redis_conn conn;
     struct diagnostics *findings;
     struct bound bound;
@@ -29,11 +30,12 @@ struct redis_patient {
 
 /* Sends the command, and waits for its reply, to be freed. False: there is none, a
  * row `name` tells why, and its exit status is that of a run. */
-bool redis_patient_ask(struct redis_patient *patient, const char *name, const struct redis_command *command,
-                       redisReply **reply);
+bool redis_patient_ask(struct redis_patient *patient, const char *name,
+                       const struct redis_command *command, redisReply **reply);
 
 /* Adds a row for a question that was not answered: "unknown: NOPERM ...". */
-void redis_patient_unknown(struct redis_patient *patient, const char *name, const redisReply *reply);
+void redis_patient_unknown(struct redis_patient *patient, const char *name,
+                           const redisReply *reply);
 
 /* store/redis/doctor_info.c: version, role, memory, persistence, replicas, by INFO and
  * CONFIG GET. */

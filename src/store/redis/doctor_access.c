@@ -23,7 +23,8 @@ static const struct {
     [SHARING] = {"shared, slots", "--shared and --slots fail", denied, FINDING_WARN},
     [QUEUEING] = {"queue", "who waits asks again and again, in no order", denied, FINDING_WARN},
     [COUNTING] = {"counters", "conflicts are not counted", NULL, FINDING_NOTE},
-    [CALLING] = {"wake channel", "who waits is not called, and asks again and again", blocked, FINDING_WARN},
+    [CALLING] = {"wake channel", "who waits is not called, and asks again and again", blocked,
+                 FINDING_WARN},
     [TRACKING] = {"tracking", "a lost lock is seen at the next check only", blocked, FINDING_WARN},
     [LISTING] = {"--list", "--list fails", NULL, FINDING_NOTE},
 };
@@ -104,7 +105,9 @@ static struct redis_command trial_command(size_t trial, const struct scratch *sc
     for (size_t i = 0; i < WORDS_MOST && trials[trial].words[i] != NULL; i++) {
         const char *word = trials[trial].words[i];
         int place = *word < '\b' ? *word : 0;
-        redis_command_add(&command, place == 0 ? word : place == 1 ? scratch->key : scratch->companions[place - 2]);
+        redis_command_add(&command, place == 0   ? word
+                                    : place == 1 ? scratch->key
+                                                 : scratch->companions[place - 2]);
     }
     return command;
 }
@@ -119,29 +122,34 @@ struct verdict {
 static void judge(struct verdict *verdict, const char *command, const redisReply *reply)
 {
     struct errmsg ignored = {""};
-    if (reply->type != REDIS_REPLY_ERROR || strncmp(reply->str, "NOSCRIPT", 8) == 0 || verdict->refused++ > 0)
+    if (reply->type != REDIS_REPLY_ERROR || strncmp(reply->str, "NOSCRIPT", 8) == 0 ||
+        verdict->refused++ > 0)
         return;
     verdict->result = redis_error_result(reply->str, &ignored);
     snprintf(verdict->first, sizeof verdict->first, "%s: %.300s", command, reply->str);
 }
 
-static void add_verdict(struct diagnostics *findings, enum purpose purpose, const struct verdict *verdict)
+static void add_verdict(struct diagnostics *findings, enum purpose purpose,
+                        const struct verdict *verdict)
 {
-    const char *name = purposes[purpose].name, *lost = purposes[purpose].lost, *advice = purposes[purpose].advice;
+    const char *name = purposes[purpose].name, *lost = purposes[purpose].lost,
+               *advice = purposes[purpose].advice;
     char more[32] = "";
     if (verdict->refused > 1)
         snprintf(more, sizeof more, ", and %d more", verdict->refused - 1);
     if (verdict->refused == 0)
         diagnostics_add(findings, FINDING_OK, name, NULL, "allowed");
     else if (purposes[purpose].result == FINDING_FAIL)
-        diagnostics_fail(findings, (int)status_of(verdict->result), name, advice, "%s: %s%s", lost, verdict->first, more);
+        diagnostics_fail(findings, (int)status_of(verdict->result), name, advice, "%s: %s%s", lost,
+                         verdict->first, more);
     else
-        diagnostics_add(findings, purposes[purpose].result, name, advice, "%s: %s%s", lost, verdict->first, more);
+        diagnostics_add(findings, purposes[purpose].result, name, advice, "%s: %s%s", lost,
+                        verdict->first, more);
 }
 
 /* Sends those from `first` up to `end`, and judges the answers. */
-static enum lock_result try_commands(struct redis_patient *patient, size_t first, size_t end, struct verdict *verdicts,
-                                     struct errmsg *why)
+static enum lock_result try_commands(struct redis_patient *patient, size_t first, size_t end,
+                                     struct verdict *verdicts, struct errmsg *why)
 {
     struct scratch scratch;
     struct redis_command commands[TRIALS];
@@ -149,8 +157,8 @@ static enum lock_result try_commands(struct redis_patient *patient, size_t first
     scratch_make(&scratch, patient->request->key);
     for (size_t i = first; i < end; i++)
         commands[i] = trial_command(i, &scratch);
-    enum lock_result result =
-        redis_conn_call(&patient->conn, commands + first, (int)(end - first), replies + first, patient->bound, why);
+    enum lock_result result = redis_conn_call(&patient->conn, commands + first, (int)(end - first),
+                                              replies + first, patient->bound, why);
     for (size_t i = first; result == LOCK_OK && i < end; i++) {
         judge(&verdicts[trials[i].purpose], trials[i].words[0], replies[i]);
         freeReplyObject(replies[i]);
@@ -169,19 +177,22 @@ static bool try_listening(struct redis_patient *patient, struct verdict *verdict
     const enum purpose lost[] = {CALLING, TRACKING};
     for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
         verdicts[lost[i]] = (struct verdict){.refused = 1, .result = result};
-        snprintf(verdicts[lost[i]].first, sizeof verdicts->first, "SUBSCRIBE and the like: %.300s", why.text);
+        snprintf(verdicts[lost[i]].first, sizeof verdicts->first, "SUBSCRIBE and the like: %.300s",
+                 why.text);
     }
     return true;
 }
 
 /* What --list asks a Cluster for, and no other server knows. */
-static enum lock_result try_slots(struct redis_patient *patient, struct verdict *verdicts, struct errmsg *why)
+static enum lock_result try_slots(struct redis_patient *patient, struct verdict *verdicts,
+                                  struct errmsg *why)
 {
     const struct redis_command command = redis_words("CLUSTER", "SLOTS");
     redisReply *reply;
     if (patient->url->topology != REDIS_CLUSTER)
         return LOCK_OK;
-    enum lock_result result = redis_conn_call(&patient->conn, &command, 1, &reply, patient->bound, why);
+    enum lock_result result =
+        redis_conn_call(&patient->conn, &command, 1, &reply, patient->bound, why);
     if (result != LOCK_OK)
         return result;
     judge(&verdicts[LISTING], "CLUSTER SLOTS", reply);
@@ -197,7 +208,8 @@ bool redis_doctor_access(struct redis_patient *patient)
     if (result == LOCK_OK)
         result = try_slots(patient, verdicts, &why);
     if (result != LOCK_OK && result != LOCK_CANCELLED)
-        diagnostics_fail(patient->findings, (int)status_of(result), "commands", NULL, "%s", why.text);
+        diagnostics_fail(patient->findings, (int)status_of(result), "commands", NULL, "%s",
+                         why.text);
     if (result != LOCK_OK || !try_listening(patient, verdicts))
         return false;
     for (enum purpose purpose = 0; purpose < PURPOSES; purpose++)

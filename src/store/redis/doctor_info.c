@@ -39,7 +39,8 @@ static bool number_field(const char *info, const char *name, int64_t *number)
 /* The value of CONFIG GET; NULL where it was not told. */
 static const char *setting(const redisReply *reply)
 {
-    bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 && reply->element[1]->type == REDIS_REPLY_STRING;
+    bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+                reply->element[1]->type == REDIS_REPLY_STRING;
     return told ? reply->element[1]->str : NULL;
 }
 
@@ -69,15 +70,17 @@ static void add_version(struct diagnostics *findings, const char *info)
     if (strcmp(kinds[kind].name, "KeyDB") == 0)
         snprintf(own, sizeof own, "%s", version);
     if (major < 5)
-        diagnostics_fail(findings, FINDING_UNTRUSTED, "version", "Redis 6.0 or later, or Valkey", "%s %s: the scripts need 5.0",
-                      kinds[kind].name, own);
+        diagnostics_fail(findings, FINDING_UNTRUSTED, "version", "Redis 6.0 or later, or Valkey",
+                         "%s %s: the scripts need 5.0", kinds[kind].name, own);
     else if (major < 6)
         diagnostics_add(findings, FINDING_WARN, "version", "Redis 6.0 or later, or Valkey",
-                     "%s %s: it cannot tell when a key is touched, and a loss is seen at the next check only",
-                     kinds[kind].name, own);
+                        "%s %s: it cannot tell when a key is touched, and a loss is seen at the "
+                        "next check only",
+                        kinds[kind].name, own);
     else
-        diagnostics_add(findings, kinds[kind].tried ? FINDING_OK : FINDING_NOTE, "version", NULL, "%s %s%s", kinds[kind].name,
-                     own, kinds[kind].tried ? "" : ", with which dlock was not tried");
+        diagnostics_add(findings, kinds[kind].tried ? FINDING_OK : FINDING_NOTE, "version", NULL,
+                        "%s %s%s", kinds[kind].name, own,
+                        kinds[kind].tried ? "" : ", with which dlock was not tried");
 }
 
 static void add_role(struct diagnostics *findings, const char *info)
@@ -86,8 +89,9 @@ static void add_role(struct diagnostics *findings, const char *info)
     (void)field(info, "role", role);
     if (strcmp(role, "slave") == 0 || strcmp(role, "replica") == 0) {
         bool told = field(info, "master_host", master);
-        diagnostics_fail(findings, STATUS_UNAVAILABLE, "role", "the URL of the master, or redis+sentinel://",
-                      "replica of %s: it takes no locks", told ? master : "another server");
+        diagnostics_fail(findings, STATUS_UNAVAILABLE, "role",
+                         "the URL of the master, or redis+sentinel://",
+                         "replica of %s: it takes no locks", told ? master : "another server");
     } else if (strcmp(role, "master") == 0) {
         diagnostics_add(findings, FINDING_OK, "role", NULL, "master");
     } else {
@@ -101,10 +105,10 @@ static void add_mode(struct diagnostics *findings, const char *info, const struc
     (void)field(info, "redis_mode", mode);
     if (strcmp(mode, "sentinel") == 0)
         diagnostics_fail(findings, STATUS_CONFIG, "mode", "redis+sentinel://HOST,.../MASTER",
-                      "it is a Sentinel, which keeps no locks");
+                         "it is a Sentinel, which keeps no locks");
     else if (strcmp(mode, "cluster") == 0 && url->topology != REDIS_CLUSTER)
         diagnostics_add(findings, FINDING_WARN, "mode", "redis+cluster://",
-                     "one node of a Cluster: it refuses the keys that others have");
+                        "one node of a Cluster: it refuses the keys that others have");
 }
 
 /* --- whether locks stay -------------------------------------------------- */
@@ -122,49 +126,58 @@ static void add_eviction(struct diagnostics *findings, const char *info)
     bool limit_known = number_field(info, "maxmemory", &most);
     static const char advice[] = "maxmemory-policy noeviction; or a server for locks alone";
     if (!field(info, "maxmemory_policy", policy))
-        diagnostics_add(findings, FINDING_NOTE, "eviction", "the provider knows; it has to be noeviction",
-                     "unknown: INFO does not tell");
+        diagnostics_add(findings, FINDING_NOTE, "eviction",
+                        "the provider knows; it has to be noeviction",
+                        "unknown: INFO does not tell");
     else if (evicts(policy) && limit_known && most == 0)
-        diagnostics_add(findings, FINDING_WARN, "eviction", advice, "%s: locks are evicted as soon as there is a maxmemory",
-                     policy);
+        diagnostics_add(findings, FINDING_WARN, "eviction", advice,
+                        "%s: locks are evicted as soon as there is a maxmemory", policy);
     else if (evicts(policy))
-        diagnostics_fail(findings, FINDING_UNTRUSTED, "eviction", advice,
-                      "%s: when memory is short a lock that is held is removed, and another gets it", policy);
+        diagnostics_fail(
+            findings, FINDING_UNTRUSTED, "eviction", advice,
+            "%s: when memory is short a lock that is held is removed, and another gets it", policy);
     else
-        diagnostics_add(findings, strcmp(policy, "noeviction") == 0 ? FINDING_OK : FINDING_NOTE, "eviction", NULL, "%s",
-                     policy);
+        diagnostics_add(findings, strcmp(policy, "noeviction") == 0 ? FINDING_OK : FINDING_NOTE,
+                        "eviction", NULL, "%s", policy);
     if (!limit_known || !number_field(info, "used_memory", &used))
         return;
     bool near = most > 0 && used >= most - most / 10;
     if (most == 0)
-        diagnostics_add(findings, FINDING_OK, "memory", NULL, "%s used, no limit", size_rounded((uint64_t)used, used_text));
+        diagnostics_add(findings, FINDING_OK, "memory", NULL, "%s used, no limit",
+                        size_rounded((uint64_t)used, used_text));
     else
-        diagnostics_add(findings, near ? FINDING_WARN : FINDING_OK, "memory", "when it is full no lock can be taken",
-                     "%s used of %s", size_rounded((uint64_t)used, used_text), size_rounded((uint64_t)most, most_text));
+        diagnostics_add(findings, near ? FINDING_WARN : FINDING_OK, "memory",
+                        "when it is full no lock can be taken", "%s used of %s",
+                        size_rounded((uint64_t)used, used_text),
+                        size_rounded((uint64_t)most, most_text));
 }
 
-static void add_persistence(const struct redis_patient *patient, const char *info, const char *save, const char *fsync)
+static void add_persistence(const struct redis_patient *patient, const char *info, const char *save,
+                            const char *fsync)
 {
     struct diagnostics *findings = patient->findings;
     char aof[FIELD_SIZE], last[FIELD_SIZE];
-    bool aof_known = field(info, "aof_enabled", aof), replicated = patient->settings->wait_replicas > 0;
+    bool aof_known = field(info, "aof_enabled", aof),
+         replicated = patient->settings->wait_replicas > 0;
     if (aof_known && strcmp(aof, "1") == 0)
         diagnostics_add(findings, FINDING_OK, "persistence", NULL, "append-only file, fsync %.100s",
-                     fsync != NULL ? fsync : "unknown");
+                        fsync != NULL ? fsync : "unknown");
     else if (save != NULL && *save != '\0')
         diagnostics_add(findings, FINDING_NOTE, "persistence", "appendonly yes",
-                     "snapshots alone (%.100s): a crash loses later locks", save);
+                        "snapshots alone (%.100s): a crash loses later locks", save);
     else if (aof_known && save != NULL)
         diagnostics_add(findings, FINDING_WARN, "persistence", "appendonly yes",
-                     "none: a restart loses all locks%s", replicated ? ", and replicas copy the empty server" : "");
+                        "none: a restart loses all locks%s",
+                        replicated ? ", and replicas copy the empty server" : "");
     else
         diagnostics_add(findings, FINDING_NOTE, "persistence", NULL, "unknown: %s",
-                     aof_known ? "no append-only file, and CONFIG GET save is not answered" : "INFO does not tell");
+                        aof_known ? "no append-only file, and CONFIG GET save is not answered"
+                                  : "INFO does not tell");
     static const char *const writes[] = {"rdb_last_bgsave_status", "aof_last_write_status"};
     for (size_t i = 0; i < sizeof writes / sizeof *writes; i++)
         if (field(info, writes[i], last) && strcmp(last, "ok") != 0)
-            diagnostics_add(findings, FINDING_WARN, writes[i], "disk space and the server's log; it may refuse to write", "%s",
-                         last);
+            diagnostics_add(findings, FINDING_WARN, writes[i],
+                            "disk space and the server's log; it may refuse to write", "%s", last);
 }
 
 /* slave0:ip=...,port=...,state=online,... */
@@ -190,16 +203,18 @@ static void add_replicas(const struct redis_patient *patient, const char *info, 
     if (!number_field(info, "connected_slaves", &connected))
         diagnostics_add(findings, FINDING_NOTE, "replicas", NULL, "unknown: INFO does not tell");
     else if (online < wanted)
-        diagnostics_fail(findings, STATUS_UNAVAILABLE, "replicas", "more replicas, or a lower --wait-replicas",
-                      "%d online, and --wait-replicas asks for %d", online, wanted);
+        diagnostics_fail(findings, STATUS_UNAVAILABLE, "replicas",
+                         "more replicas, or a lower --wait-replicas",
+                         "%d online, and --wait-replicas asks for %d", online, wanted);
     else if (online > 0 && wanted == 0)
         diagnostics_add(findings, FINDING_NOTE, "replicas", "--wait-replicas",
-                     "%d online: a failover loses what has not reached them", online);
+                        "%d online: a failover loses what has not reached them", online);
     else
         diagnostics_add(findings, FINDING_OK, "replicas", NULL, "%d online", online);
     if (least != NULL && number_parse(least, 1, INT32_MAX, &needed))
-        diagnostics_add(findings, online < needed ? FINDING_WARN : FINDING_OK, "min-replicas-to-write",
-                     "more replicas; the server takes no locks as it is", "%" PRId64, needed);
+        diagnostics_add(findings, online < needed ? FINDING_WARN : FINDING_OK,
+                        "min-replicas-to-write",
+                        "more replicas; the server takes no locks as it is", "%" PRId64, needed);
 }
 
 /* --- asking -------------------------------------------------------------- */
@@ -213,15 +228,18 @@ static bool ask_config(struct redis_patient *patient, redisReply *replies[QUESTI
     struct errmsg why = {""};
     for (int i = 0; i < QUESTIONS; i++)
         commands[i] = redis_words("CONFIG", "GET", names[i]);
-    enum lock_result result = redis_conn_call(&patient->conn, commands, QUESTIONS, replies, patient->bound, &why);
+    enum lock_result result =
+        redis_conn_call(&patient->conn, commands, QUESTIONS, replies, patient->bound, &why);
     if (result == LOCK_OK && replies[SAVE]->type == REDIS_REPLY_ERROR)
         redis_patient_unknown(patient, "settings", replies[SAVE]);
     if (result != LOCK_OK && result != LOCK_CANCELLED)
-        diagnostics_fail(patient->findings, (int)status_of(result), "settings", NULL, "%s", why.text);
+        diagnostics_fail(patient->findings, (int)status_of(result), "settings", NULL, "%s",
+                         why.text);
     return result == LOCK_OK;
 }
 
-static void judge(const struct redis_patient *patient, const char *info, redisReply *const replies[QUESTIONS])
+static void judge(const struct redis_patient *patient, const char *info,
+                  redisReply *const replies[QUESTIONS])
 {
     add_version(patient->findings, info);
     add_role(patient->findings, info);

@@ -40,16 +40,17 @@ struct redis_backend {
     struct backend base;
     struct redis_url url;
     struct redis_settings settings;
-    bool owns_tls; /* settings.tls is ours to close */
+    bool owns_tls;   /* settings.tls is ours to close */
     const char *key; /* of the lock that is taken; NULL: none yet */
     struct redis_conn conn;
     struct redis_sentinel *sentinel; /* NULL: the URL names none */
-    struct redis_cluster *cluster; /* its nodes; NULL: none is known yet, or it is no Cluster */
+    struct redis_cluster *cluster;   /* its nodes; NULL: none is known yet, or it is no Cluster */
     struct redis_listening listening;
     struct redis_place place;
-    bool watched;      /* the checks ask to be told at once */
-    bool touched;      /* we were told that somebody has touched the lock */
-    struct deadline fresh; /* until when the last answer stands, as long as we are told of touches */
+    bool watched; /* the checks ask to be told at once */
+    bool touched; /* we were told that somebody has touched the lock */
+    struct deadline
+        fresh;         /* until when the last answer stands, as long as we are told of touches */
     bool leased;       /* addresses are settled: from here on no name is looked up */
     bool release_sent; /* and its reply never came */
     char request[TOKEN_SIZE]; /* id of the removal that was asked for without a take id; "": none */

@@ -13,17 +13,37 @@
 
 /* Where things stand in the answers of store/redis/scripts/state.lua. */
 enum { MODE = 1, SLOTS, WAITERS, FENCE, LAST_OWNER, RELEASED, COUNTS, OWNERS = COUNTS + 6 };
-enum { TOKEN, LEFT, KNOWN, ITS_FENCE, SLOT, TTL, DETACHED, ITS_RELEASED, HOLD, HOST, BOOT, PID, START, SPACE, USER, COMMAND, SINCE,
-       OWNER_SIZE };
+enum {
+    TOKEN,
+    LEFT,
+    KNOWN,
+    ITS_FENCE,
+    SLOT,
+    TTL,
+    DETACHED,
+    ITS_RELEASED,
+    HOLD,
+    HOST,
+    BOOT,
+    PID,
+    START,
+    SPACE,
+    USER,
+    COMMAND,
+    SINCE,
+    OWNER_SIZE
+};
 
 static bool read_owner(const redisReply *reply, struct lock_owner *owner)
 {
     struct holder *holder = &owner->holder;
     int64_t left_ms, slot, ttl_ms, hold_ms, pid;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != OWNER_SIZE || !redis_reply_left(reply->element[LEFT], -2, &left_ms))
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != OWNER_SIZE ||
+        !redis_reply_left(reply->element[LEFT], -2, &left_ms))
         return false;
     text_copy(owner->token, sizeof owner->token, redis_reply_text(reply->element[TOKEN]));
-    *holder = (struct holder){.expires = left_ms >= 0, .left = {left_ms >= 0 ? left_ms * NS_PER_MS : 0}};
+    *holder =
+        (struct holder){.expires = left_ms >= 0, .left = {left_ms >= 0 ? left_ms * NS_PER_MS : 0}};
     if (redis_reply_text(reply->element[KNOWN])[0] == '\0')
         return true;
     if (!redis_reply_number(reply->element[ITS_FENCE], 0, INT64_MAX, &owner->fence) ||
@@ -65,8 +85,8 @@ static void read_counts(const redisReply *reply, struct lock_counts *counts)
         *fields[i] = number_or_zero(reply->element[COUNTS + i]);
 }
 
-enum lock_result redis_state_read(struct redis_backend *redis, const redisReply *reply, const char *key,
-                                  struct lock_state *state, struct errmsg *why)
+enum lock_result redis_state_read(struct redis_backend *redis, const redisReply *reply,
+                                  const char *key, struct lock_state *state, struct errmsg *why)
 {
     int64_t waiters;
     if (reply->elements < OWNERS || strcmp(redis_reply_text(reply->element[0]), "lock") != 0 ||
@@ -89,7 +109,8 @@ enum lock_result redis_state_read(struct redis_backend *redis, const redisReply 
     state->waiters = (int)waiters;
     state->last_fence = number_or_zero(reply->element[FENCE]);
     state->released_wall_ms = number_or_zero(reply->element[RELEASED]);
-    text_copy(state->last_owner, sizeof state->last_owner, redis_reply_text(reply->element[LAST_OWNER]));
+    text_copy(state->last_owner, sizeof state->last_owner,
+              redis_reply_text(reply->element[LAST_OWNER]));
     read_counts(reply, &state->counts);
     return LOCK_OK;
 }
@@ -130,8 +151,9 @@ struct scan {
 };
 
 /* {cursor, {key...}}: LOCK_OK with the cursor copied. */
-static enum lock_result read_step(struct redis_backend *redis, const redisReply *reply, const char *prefix,
-                                  const char *pattern, struct key_list *keys, struct scan *scan, struct errmsg *why)
+static enum lock_result read_step(struct redis_backend *redis, const redisReply *reply,
+                                  const char *prefix, const char *pattern, struct key_list *keys,
+                                  struct scan *scan, struct errmsg *why)
 {
     if (reply->type == REDIS_REPLY_ERROR) {
         enum lock_result result = redis_error_result(reply->str, why);
@@ -139,18 +161,22 @@ static enum lock_result read_step(struct redis_backend *redis, const redisReply 
             redis_login_explain(&redis->url, &(struct redis_refused){NULL, NULL}, reply->str, why);
         return result;
     }
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || reply->element[0]->type != REDIS_REPLY_STRING ||
-        reply->element[0]->len >= sizeof scan->cursor || reply->element[1]->type != REDIS_REPLY_ARRAY)
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+        reply->element[0]->type != REDIS_REPLY_STRING ||
+        reply->element[0]->len >= sizeof scan->cursor ||
+        reply->element[1]->type != REDIS_REPLY_ARRAY)
         return redis_conn_nonsense(&redis->conn, why);
     text_copy(scan->cursor, sizeof scan->cursor, reply->element[0]->str);
     for (size_t i = 0; i < reply->element[1]->elements; i++) {
         const char *key = redis_reply_text(reply->element[1]->element[i]);
         size_t length = strlen(prefix);
-        if (strncmp(key, prefix, length) != 0 || key[length] == '\0' || strlen(key) >= LOCK_KEY_SIZE || is_companion(key) ||
+        if (strncmp(key, prefix, length) != 0 || key[length] == '\0' ||
+            strlen(key) >= LOCK_KEY_SIZE || is_companion(key) ||
             (pattern != NULL && fnmatch(pattern, key + length, 0) != 0))
             continue;
         if (keys->count >= KEYS_MOST) {
-            errmsg_set(why, "there are more than %d keys with the prefix %.200s", KEYS_MOST, prefix);
+            errmsg_set(why, "there are more than %d keys with the prefix %.200s", KEYS_MOST,
+                       prefix);
             return LOCK_SYSTEM;
         }
         if (!key_list_add(keys, key)) {
@@ -173,8 +199,9 @@ static bool is_endless(struct scan *scan)
     return false;
 }
 
-enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix, const char *pattern,
-                                 struct key_list *keys, struct bound bound, struct errmsg *why)
+enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix,
+                                 const char *pattern, struct key_list *keys, struct bound bound,
+                                 struct errmsg *why)
 {
     char escaped[2 * LOCK_KEY_SIZE], match[sizeof escaped + 1];
     struct scan scan = {.cursor = "0"};
@@ -182,7 +209,8 @@ enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix
     snprintf(match, sizeof match, "%s*", escaped);
     enum lock_result result;
     do {
-        const struct redis_command command = redis_words("SCAN", scan.cursor, "MATCH", match, "COUNT", scan_count);
+        const struct redis_command command =
+            redis_words("SCAN", scan.cursor, "MATCH", match, "COUNT", scan_count);
         redisReply *reply;
         result = redis_topology_open(redis, NULL, bound, why);
         if (result == LOCK_OK)

@@ -12,9 +12,11 @@
 
 #include "store/redis/scripts/embedded.h"
 
-const char *const redis_companion_names[REDIS_COMPANIONS] = {"meta", "holders", "counts", "queue", "waiters"};
+const char *const redis_companion_names[REDIS_COMPANIONS] = {"meta", "holders", "counts", "queue",
+                                                             "waiters"};
 
-void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys, const char *key)
+void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys,
+                        const char *key)
 {
     *call = (struct redis_call){.script = script, .keys = keys};
     snprintf(call->count, sizeof call->count, "%d", keys);
@@ -48,25 +50,31 @@ static void set_word(struct redis_command *command, int at, const char *word)
     command->lengths[at] = strlen(word);
 }
 
-enum lock_result redis_script_send(struct redis_backend *redis, struct redis_call *call, bool by_text, redisReply **reply,
-                                   struct bound bound, struct errmsg *why)
+enum lock_result redis_script_send(struct redis_backend *redis, struct redis_call *call,
+                                   bool by_text, redisReply **reply, struct bound bound,
+                                   struct errmsg *why)
 {
     set_word(&call->words, 0, by_text ? "EVAL" : "EVALSHA");
     set_word(&call->words, 1, by_text ? call->script->text : call->script->sha1);
-    return redis_subscribe_call(&redis->listening, &redis->conn, &call->words, call->ears, reply, bound, why);
+    return redis_subscribe_call(&redis->listening, &redis->conn, &call->words, call->ears, reply,
+                                bound, why);
 }
 
 static bool is_answer(const redisReply *reply)
 {
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 && reply->element[0]->type == REDIS_REPLY_STRING;
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+           reply->element[0]->type == REDIS_REPLY_STRING;
 }
 
 static void shed_keys(struct redis_call *call)
 {
     struct redis_command *words = &call->words;
-    int more = call->least_keys > 0 ? call->keys - call->least_keys : 0, rest = REDIS_CALL_KEY + call->keys;
-    memmove(&words->words[rest - more], &words->words[rest], (size_t)(words->count - rest) * sizeof *words->words);
-    memmove(&words->lengths[rest - more], &words->lengths[rest], (size_t)(words->count - rest) * sizeof *words->lengths);
+    int more = call->least_keys > 0 ? call->keys - call->least_keys : 0,
+        rest = REDIS_CALL_KEY + call->keys;
+    memmove(&words->words[rest - more], &words->words[rest],
+            (size_t)(words->count - rest) * sizeof *words->words);
+    memmove(&words->lengths[rest - more], &words->lengths[rest],
+            (size_t)(words->count - rest) * sizeof *words->lengths);
     words->count -= more;
     call->keys -= more;
     snprintf(call->count, sizeof call->count, "%d", call->keys);
@@ -74,12 +82,13 @@ static void shed_keys(struct redis_call *call)
 }
 
 /* By its digest; by its text where the server does not know that yet. */
-static enum lock_result run_here(struct redis_backend *redis, struct redis_call *call, redisReply **reply, struct bound bound,
-                                 struct errmsg *why)
+static enum lock_result run_here(struct redis_backend *redis, struct redis_call *call,
+                                 redisReply **reply, struct bound bound, struct errmsg *why)
 {
     struct deadline late = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
     enum lock_result result = redis_script_send(redis, call, call->by_text, reply, bound, why);
-    if (result == LOCK_OK && (*reply)->type == REDIS_REPLY_ERROR && strncmp((*reply)->str, "NOSCRIPT", 8) == 0) {
+    if (result == LOCK_OK && (*reply)->type == REDIS_REPLY_ERROR &&
+        strncmp((*reply)->str, "NOSCRIPT", 8) == 0) {
         freeReplyObject(*reply);
         result = redis_script_send(redis, call, true, reply, bound, why);
     }
@@ -89,25 +98,29 @@ static enum lock_result run_here(struct redis_backend *redis, struct redis_call 
 }
 
 /* LOCK_OK: it is to be run again. */
-static enum lock_result judge(struct redis_backend *redis, const struct redis_call *call, const char *error,
-                              struct redis_detour *detour, struct bound bound, struct errmsg *why)
+static enum lock_result judge(struct redis_backend *redis, const struct redis_call *call,
+                              const char *error, struct redis_detour *detour, struct bound bound,
+                              struct errmsg *why)
 {
     const char *key = call->words.words[REDIS_CALL_KEY];
     char command[32], answer[250];
     enum lock_result result = redis_topology_judge(redis, key, error, detour, bound, why);
     if (result == LOCK_REFUSED)
-        redis_login_explain(&redis->url, &(struct redis_refused){call->script->text, key}, error, why);
-    if (result == LOCK_INVALID && redis_error_command(error, call->script->text, command, sizeof command)) {
+        redis_login_explain(&redis->url, &(struct redis_refused){call->script->text, key}, error,
+                            why);
+    if (result == LOCK_INVALID &&
+        redis_error_command(error, call->script->text, command, sizeof command)) {
         redis_error_text(error, answer, sizeof answer);
         errmsg_set(why, "it does not know the command %s: it answered: %s", command, answer);
     }
-    if (redis_error_is(error, "READONLY")) /* it was the master once: who is now is to be found out */
+    if (redis_error_is(error,
+                       "READONLY")) /* it was the master once: who is now is to be found out */
         redis_conn_close(&redis->conn);
     return result;
 }
 
-enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call, redisReply **reply, struct bound bound,
-                                  struct errmsg *why)
+enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call,
+                                  redisReply **reply, struct bound bound, struct errmsg *why)
 {
     struct redis_detour detour = {.start = deadline_now()};
     enum lock_result result;
@@ -135,19 +148,21 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call
     return result;
 }
 
-enum lock_result redis_script_run_again(struct redis_backend *redis, struct redis_call *call, redisReply **reply,
-                                        struct bound bound, struct errmsg *why)
+enum lock_result redis_script_run_again(struct redis_backend *redis, struct redis_call *call,
+                                        redisReply **reply, struct bound bound, struct errmsg *why)
 {
     bool reused = redis->conn.socket.fd >= 0;
     enum lock_result result = redis_script_run(redis, call, reply, bound, why);
-    if (result == LOCK_UNAVAILABLE && reused && redis->conn.socket.fd < 0 && !deadline_passed(bound.until)) {
+    if (result == LOCK_UNAVAILABLE && reused && redis->conn.socket.fd < 0 &&
+        !deadline_passed(bound.until)) {
         call->sent_before = redis->conn.sent;
         result = redis_script_run(redis, call, reply, bound, why);
     }
     return result;
 }
 
-enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result, struct errmsg *why)
+enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result,
+                                  struct errmsg *why)
 {
     if (redis->conn.greeting_failed)
         redis_conn_close(&redis->conn);

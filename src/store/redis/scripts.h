@@ -12,8 +12,8 @@ struct redis_script {
     const char *text;
 };
 
-extern const struct redis_script redis_take_script, redis_check_script, redis_extend_script, redis_release_script,
-    redis_look_script, redis_force_script;
+extern const struct redis_script redis_take_script, redis_check_script, redis_extend_script,
+    redis_release_script, redis_look_script, redis_force_script;
 
 /* How many of the lock's keys a script is given, lock and meta first (see
  * store/redis/scripts/common.lua). */
@@ -35,13 +35,15 @@ struct redis_call {
     char companions[REDIS_COMPANIONS][COMPANION_SIZE];
     char numbers[NUMBERS_MOST][24]; /* those that are words */
     int number_count;
-    bool careful;     /* not sent before login and database are known to be right */
-    bool by_text;     /* sent with its text at once: nobody will be there to send it again */
-    int keys, least_keys; /* that it is given, and can do with while its slot is moved (0: with none less) */
+    bool careful; /* not sent before login and database are known to be right */
+    bool by_text; /* sent with its text at once: nobody will be there to send it again */
+    int keys,
+        least_keys; /* that it is given, and can do with while its slot is moved (0: with none less) */
     bool sent_before; /* redis_script_run_again() has sent it twice */
 };
 
-void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys, const char *key);
+void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys,
+                        const char *key);
 
 /* With how many keys a script does that is about this lease: an exclusive lock of
  * our own needs lock and meta, and has both. While a Cluster moves its slot, a
@@ -54,21 +56,23 @@ void redis_script_add_number(struct redis_call *call, int64_t number);
 
 /* Connects if need be and runs the script. LOCK_OK with an array that begins
  * with a word in *reply, to be freed; else as redis_conn_call(). */
-enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call, redisReply **reply, struct bound bound,
-                                  struct errmsg *why);
+enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call,
+                                  redisReply **reply, struct bound bound, struct errmsg *why);
 
 /* The same for what may be run twice. Where a connection that has been idle
  * turns out to be broken, it is made anew at once: what was asked is urgent. */
-enum lock_result redis_script_run_again(struct redis_backend *redis, struct redis_call *call, redisReply **reply,
-                                        struct bound bound, struct errmsg *why);
+enum lock_result redis_script_run_again(struct redis_backend *redis, struct redis_call *call,
+                                        redisReply **reply, struct bound bound, struct errmsg *why);
 
 /* Sends it where the connection stands, even if its login was refused. As
  * redis_conn_call(). */
-enum lock_result redis_script_send(struct redis_backend *redis, struct redis_call *call, bool by_text, redisReply **reply,
-                                   struct bound bound, struct errmsg *why);
+enum lock_result redis_script_send(struct redis_backend *redis, struct redis_call *call,
+                                   bool by_text, redisReply **reply, struct bound bound,
+                                   struct errmsg *why);
 
 /* Every failure names the server that it came from; a connection whose login or
  * SELECT failed stands before the wrong database, and serves nobody else. */
-enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result, struct errmsg *why);
+enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result,
+                                  struct errmsg *why);
 
 #endif

@@ -48,8 +48,8 @@
 /* How often to ask a Sentinel that tells us anyway, and to look for one that
  * does; how long that may take; how long names may be looked up that nobody needs
  * yet. */
-static const struct duration ask_interval = {10 * NS_PER_S}, retry_interval = {1 * NS_PER_S}, attend_limit = {1 * NS_PER_S},
-                             names_limit = {500 * NS_PER_MS};
+static const struct duration ask_interval = {10 * NS_PER_S}, retry_interval = {1 * NS_PER_S},
+                             attend_limit = {1 * NS_PER_S}, names_limit = {500 * NS_PER_MS};
 
 static const char switch_channel[] = "+switch-master";
 
@@ -62,9 +62,9 @@ struct redis_sentinel {
     struct redis_endpoint master; /* as the last answer has it */
     unsigned subscribed;          /* the serial of the connection that is; 0: none */
     bool mute[REDIS_HOSTS_MOST];  /* the ones at which we may not subscribe */
-    bool moved; /* redis_sentinel_moved() */
-    struct deadline tried; /* when we last asked to be told */
-    int epoll_fd;          /* -1: not needed yet */
+    bool moved;                   /* redis_sentinel_moved() */
+    struct deadline tried;        /* when we last asked to be told */
+    int epoll_fd;                 /* -1: not needed yet */
 };
 
 /* --- what a Sentinel says ------------------------------------------------ */
@@ -86,7 +86,8 @@ static void on_switch(void *data, const char *channel, const redisReply *payload
     const char *text = redis_reply_text(payload), *name = redis->url.master;
     char here[sizeof redis->conn.at.host + sizeof redis->conn.at.port + 2];
     size_t length = strlen(name), here_length;
-    if (strcmp(channel, switch_channel) != 0 || strncmp(text, name, length) != 0 || text[length] != ' ')
+    if (strcmp(channel, switch_channel) != 0 || strncmp(text, name, length) != 0 ||
+        text[length] != ' ')
         return;
     snprintf(here, sizeof here, " %s %s", redis->conn.at.host, redis->conn.at.port);
     here_length = strlen(here);
@@ -97,22 +98,26 @@ static void on_switch(void *data, const char *channel, const redisReply *payload
 }
 
 /* {host, port}; nil: LOCK_GONE, there is no such master. */
-static enum lock_result read_master(struct redis_sentinel *sentinel, const redisReply *reply, struct errmsg *why)
+static enum lock_result read_master(struct redis_sentinel *sentinel, const redisReply *reply,
+                                    struct errmsg *why)
 {
     struct redis_endpoint *master = &sentinel->master;
     int64_t port;
     if (reply->type == REDIS_REPLY_ERROR) {
         enum lock_result result = redis_error_result(reply->str, why);
         if (result == LOCK_REFUSED)
-            redis_login_explain(&sentinel->url, &(struct redis_refused){NULL, NULL}, reply->str, why);
+            redis_login_explain(&sentinel->url, &(struct redis_refused){NULL, NULL}, reply->str,
+                                why);
         return result;
     }
     if (reply->type == REDIS_REPLY_NIL)
         return LOCK_GONE;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || !redis_reply_number(reply->element[1], 1, 65535, &port))
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+        !redis_reply_number(reply->element[1], 1, 65535, &port))
         return redis_conn_nonsense(&sentinel->conn, why);
     const char *host = redis_reply_text(reply->element[0]);
-    if (*host == '\0' || strlen(host) >= sizeof master->host || strlen(host) != (size_t)reply->element[0]->len)
+    if (*host == '\0' || strlen(host) >= sizeof master->host ||
+        strlen(host) != (size_t)reply->element[0]->len)
         return redis_conn_nonsense(&sentinel->conn, why);
     *master = (struct redis_endpoint){.host = ""};
     text_copy(master->host, sizeof master->host, host);
@@ -122,8 +127,8 @@ static enum lock_result read_master(struct redis_sentinel *sentinel, const redis
 
 /* Asks the Sentinel that we are connected to, the one of that number. LOCK_OK with
  * sentinel->master; LOCK_GONE; or as redis_conn_call(). */
-static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char *name, bool listens, struct bound bound,
-                            struct errmsg *why)
+static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char *name, bool listens,
+                            struct bound bound, struct errmsg *why)
 {
     struct redis_command commands[3];
     redisReply *replies[3];
@@ -136,7 +141,8 @@ static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char 
     listens = listens && !sentinel->mute[at];
     if (listens)
         commands[count++] = redis_words("SUBSCRIBE", switch_channel);
-    enum lock_result result = redis_conn_call(&sentinel->conn, commands, count, replies, bound, why);
+    enum lock_result result =
+        redis_conn_call(&sentinel->conn, commands, count, replies, bound, why);
     sentinel->subscribed = 0;
     if (result != LOCK_OK)
         return result;
@@ -158,7 +164,8 @@ static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char 
 /* --- which one to ask ---------------------------------------------------- */
 
 /* A connection that has been idle may have ended: it is made anew at once. */
-static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens, struct bound bound, struct errmsg *why)
+static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens,
+                               struct bound bound, struct errmsg *why)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
     redis_conn_go_to(&sentinel->conn, &sentinel->url.hosts[at]);
@@ -186,52 +193,62 @@ struct search {
     struct errmsg unknown_to;               /* those that know no such master */
 };
 
-enum { ENDPOINT_TEXT_SIZE = sizeof((struct redis_endpoint *)0)->host + sizeof((struct redis_endpoint *)0)->port + 3 };
+enum {
+    ENDPOINT_TEXT_SIZE =
+        sizeof((struct redis_endpoint *)0)->host + sizeof((struct redis_endpoint *)0)->port + 3
+};
 
 static void endpoint_text(const struct redis_endpoint *at, char text[ENDPOINT_TEXT_SIZE])
 {
     bool brackets = strchr(at->host, ':') != NULL;
-    snprintf(text, ENDPOINT_TEXT_SIZE, "%s%s%s:%s", brackets ? "[" : "", at->host, brackets ? "]" : "", at->port);
+    snprintf(text, ENDPOINT_TEXT_SIZE, "%s%s%s:%s", brackets ? "[" : "", at->host,
+             brackets ? "]" : "", at->port);
 }
 
-static void note(struct search *vain, enum lock_result result, const struct redis_endpoint *at, const struct errmsg *why)
+static void note(struct search *vain, enum lock_result result, const struct redis_endpoint *at,
+                 const struct errmsg *why)
 {
     char text[ENDPOINT_TEXT_SIZE];
     endpoint_text(at, text);
     if (result == LOCK_GONE) {
         struct errmsg before = vain->unknown_to;
-        errmsg_set(&vain->unknown_to, "%s%s%s", before.text, before.text[0] != '\0' ? ", " : "", text);
+        errmsg_set(&vain->unknown_to, "%s%s%s", before.text, before.text[0] != '\0' ? ", " : "",
+                   text);
         return;
     }
     vain->down += result == LOCK_UNAVAILABLE;
-    struct errmsg *kept = result == LOCK_REFUSED ? &vain->refused : result == LOCK_INVALID ? &vain->invalid : &vain->failed;
+    struct errmsg *kept = result == LOCK_REFUSED   ? &vain->refused
+                          : result == LOCK_INVALID ? &vain->invalid
+                                                   : &vain->failed;
     errmsg_set(kept, "Sentinel %s: %.400s", text, why->text);
 }
 
 /* Who refuses us will go on; who cannot be reached may answer differently later. */
-static enum lock_result verdict(const struct search *vain, const char *name, int count, struct errmsg *why)
+static enum lock_result verdict(const struct search *vain, const char *name, int count,
+                                struct errmsg *why)
 {
     if (vain->refused.text[0] != '\0') {
         *why = vain->refused;
         return LOCK_REFUSED;
     }
     if (vain->down > 0) {
-        errmsg_set(why, "%d Sentinel%s asked for the master %.200s in vain; %s", count, count > 1 ? "s were" : " was", name,
-                vain->failed.text);
+        errmsg_set(why, "%d Sentinel%s asked for the master %.200s in vain; %s", count,
+                   count > 1 ? "s were" : " was", name, vain->failed.text);
         return LOCK_UNAVAILABLE;
     }
     if (vain->invalid.text[0] != '\0')
         *why = vain->invalid;
     else
-        errmsg_set(why, "there is no master called %.200s, say the Sentinels: %.400s", name, vain->unknown_to.text);
+        errmsg_set(why, "there is no master called %.200s, say the Sentinels: %.400s", name,
+                   vain->unknown_to.text);
     return LOCK_INVALID;
 }
 
 /* Asks those that are left, in turn, beginning with the one that answered last. Each
  * has a share of the time, and one share is left for the master. Who wants to be told
  * asks on until one lets us listen; if none does, the first answer counts. */
-static enum lock_result find_master(struct redis_backend *redis, struct search *search, bool listens, struct bound bound,
-                                    struct errmsg *why)
+static enum lock_result find_master(struct redis_backend *redis, struct search *search,
+                                    bool listens, struct bound bound, struct errmsg *why)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
     struct redis_endpoint found = {.host = ""};
@@ -240,7 +257,9 @@ static enum lock_result find_master(struct redis_backend *redis, struct search *
         sentinel->tried = deadline_now();
     while (search->asked < count) {
         int at = (search->from + search->asked) % count, shares = count - search->asked + 1;
-        struct bound share = {deadline_after((struct duration){deadline_left(bound.until).ns / shares}), bound.cancel_fd};
+        struct bound share = {
+            deadline_after((struct duration){deadline_left(bound.until).ns / shares}),
+            bound.cancel_fd};
         struct errmsg one = {""};
         search->asked++;
         if (found.host[0] != '\0' && sentinel->mute[at])
@@ -274,7 +293,8 @@ static void look_up_names(struct redis_backend *redis, struct bound bound)
     bound.until = deadline_earlier(bound.until, deadline_after(names_limit));
     for (int i = 0; !sentinel->knows_names && i < sentinel->url.host_count; i++) {
         const struct redis_endpoint *at = &sentinel->url.hosts[i];
-        if (sentinel->known[i].count == 0 && !redis_resolve_numeric(&sentinel->known[i], at->host, at->port))
+        if (sentinel->known[i].count == 0 &&
+            !redis_resolve_numeric(&sentinel->known[i], at->host, at->port))
             (void)redis_resolve(&sentinel->known[i], at->host, at->port, bound, &ignored);
     }
     sentinel->knows_names = true;
@@ -288,7 +308,8 @@ static bool wants_to_be_told(const struct redis_backend *redis)
 }
 
 /* Connects to the server that a Sentinel has just named. */
-static enum lock_result open_master(struct redis_backend *redis, struct bound bound, struct errmsg *why)
+static enum lock_result open_master(struct redis_backend *redis, struct bound bound,
+                                    struct errmsg *why)
 {
     const struct redis_endpoint *master = &redis->sentinel->master;
     redis_conn_go_to(&redis->conn, master);
@@ -309,7 +330,8 @@ static void set_alarm(struct redis_backend *redis)
     redis->conn.socket.alarm_fd = is_subscribed(sentinel) ? sentinel->conn.socket.fd : -1;
 }
 
-static enum lock_result find_next(struct redis_backend *redis, struct search *search, struct bound bound, struct errmsg *why)
+static enum lock_result find_next(struct redis_backend *redis, struct search *search,
+                                  struct bound bound, struct errmsg *why)
 {
     enum lock_result result = find_master(redis, search, wants_to_be_told(redis), bound, why);
     redis->sentinel->moved = false; /* what was heard meanwhile is older than the answer */
@@ -320,7 +342,8 @@ static enum lock_result find_next(struct redis_backend *redis, struct search *se
 }
 
 /* A master that cannot be reached may be one for this Sentinel alone. */
-static enum lock_result open_anew(struct redis_backend *redis, struct bound bound, struct errmsg *why)
+static enum lock_result open_anew(struct redis_backend *redis, struct bound bound,
+                                  struct errmsg *why)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
     struct search search = {.from = sentinel->first};
@@ -341,12 +364,14 @@ static enum lock_result open_anew(struct redis_backend *redis, struct bound boun
             failed = sentinel->master;
             redis_sentinel_failed(redis);
         }
-        if (search.asked == sentinel->url.host_count || sentinel->moved || deadline_passed(bound.until))
+        if (search.asked == sentinel->url.host_count || sentinel->moved ||
+            deadline_passed(bound.until))
             return LOCK_UNAVAILABLE;
     }
 }
 
-enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound bound, struct errmsg *why)
+enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound bound,
+                                     struct errmsg *why)
 {
     (void)redis_sentinel_hear(redis);
     bound.until = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
@@ -372,7 +397,8 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
     struct errmsg ignored;
     if (sentinel == NULL || redis->conn.socket.fd < 0)
         return;
-    struct deadline next = deadline_plus(sentinel->tried, is_subscribed(sentinel) ? ask_interval : retry_interval);
+    struct deadline next =
+        deadline_plus(sentinel->tried, is_subscribed(sentinel) ? ask_interval : retry_interval);
     if (sentinel->tried.boot_ns > 0 && !deadline_passed(next))
         return;
     /* Half: the answer of the master is still to be told above, in time. */
@@ -382,7 +408,8 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
     struct redis_ears ears = redis_subscribe_to(&redis->listening, &redis->conn);
     sentinel->conn.socket.alarm_fd = ears.touches || ears.wake != NULL ? redis->conn.socket.fd : -1;
     struct search search = {.from = sentinel->first};
-    if (find_master(redis, &search, true, bound, &ignored) == LOCK_OK && !is_same(&sentinel->master, &redis->conn.at)) {
+    if (find_master(redis, &search, true, bound, &ignored) == LOCK_OK &&
+        !is_same(&sentinel->master, &redis->conn.at)) {
         redis_conn_close(&redis->conn);
         sentinel->moved = true;
     }
@@ -418,31 +445,38 @@ bool redis_sentinel_moved(struct redis_backend *redis)
 }
 
 /* `agreed` is what the first one said, "" until then. */
-static void add_answer(const struct redis_sentinel *sentinel, int at, const char *master, char agreed[ENDPOINT_TEXT_SIZE],
-                       struct diagnostics *findings)
+static void add_answer(const struct redis_sentinel *sentinel, int at, const char *master,
+                       char agreed[ENDPOINT_TEXT_SIZE], struct diagnostics *findings)
 {
     char text[ENDPOINT_TEXT_SIZE];
     endpoint_text(&sentinel->url.hosts[at], text);
     if (agreed[0] == '\0')
         text_copy(agreed, ENDPOINT_TEXT_SIZE, master);
     if (strcmp(agreed, master) != 0)
-        diagnostics_fail(findings, FINDING_UNTRUSTED, "sentinel",
-                      "the same masters, by the same names or addresses, at all Sentinels (SENTINEL RESET)",
-                      "%s knows %s as the master, and another one %s", text, master, agreed);
+        diagnostics_fail(
+            findings, FINDING_UNTRUSTED, "sentinel",
+            "the same masters, by the same names or addresses, at all Sentinels (SENTINEL RESET)",
+            "%s knows %s as the master, and another one %s", text, master, agreed);
     else if (sentinel->mute[at])
-        diagnostics_add(findings, FINDING_WARN, "sentinel", "+subscribe and &+switch-master for the user at the Sentinel",
-                     "%s: the master is %s, but it does not let us listen", text, master);
+        diagnostics_add(findings, FINDING_WARN, "sentinel",
+                        "+subscribe and &+switch-master for the user at the Sentinel",
+                        "%s: the master is %s, but it does not let us listen", text, master);
     else
-        diagnostics_add(findings, FINDING_OK, "sentinel", NULL, "%s: the master is %s", text, master);
+        diagnostics_add(findings, FINDING_OK, "sentinel", NULL, "%s: the master is %s", text,
+                        master);
 }
 
-void redis_sentinel_examine(struct redis_backend *redis, struct diagnostics *findings, struct bound bound)
+void redis_sentinel_examine(struct redis_backend *redis, struct diagnostics *findings,
+                            struct bound bound)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
     char agreed[ENDPOINT_TEXT_SIZE] = "", text[ENDPOINT_TEXT_SIZE];
     enum lock_result result = LOCK_OK;
-    for (int i = 0; sentinel != NULL && i < sentinel->url.host_count && result != LOCK_CANCELLED; i++) {
-        struct bound share = {deadline_earlier(bound.until, deadline_after(redis->settings.timeout)), bound.cancel_fd};
+    for (int i = 0; sentinel != NULL && i < sentinel->url.host_count && result != LOCK_CANCELLED;
+         i++) {
+        struct bound share = {
+            deadline_earlier(bound.until, deadline_after(redis->settings.timeout)),
+            bound.cancel_fd};
         struct errmsg why = {""};
         result = ask_at(redis, i, true, share, &why);
         endpoint_text(result == LOCK_OK ? &sentinel->master : &sentinel->url.hosts[i], text);
@@ -451,8 +485,9 @@ void redis_sentinel_examine(struct redis_backend *redis, struct diagnostics *fin
         else if (result == LOCK_GONE)
             add_answer(sentinel, i, "none", agreed, findings);
         else if (result != LOCK_CANCELLED)
-            diagnostics_add(findings, FINDING_WARN, "sentinel", "is it running, and does a firewall let us through?", "%s: %s",
-                         text, why.text);
+            diagnostics_add(findings, FINDING_WARN, "sentinel",
+                            "is it running, and does a firewall let us through?", "%s: %s", text,
+                            why.text);
     }
 }
 
@@ -475,14 +510,16 @@ int redis_sentinel_join(struct redis_backend *redis, int fd)
         sentinel->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (sentinel->epoll_fd < 0)
         return fd;
-    if (fd < 0 && redis->conn.socket.fd >= 0) /* its end would wake us, and nobody would look at it */
+    if (fd < 0 &&
+        redis->conn.socket.fd >= 0) /* its end would wake us, and nobody would look at it */
         (void)epoll_ctl(sentinel->epoll_fd, EPOLL_CTL_DEL, redis->conn.socket.fd, NULL);
     watch_fd(sentinel->epoll_fd, fd);
     watch_fd(sentinel->epoll_fd, sentinel->conn.socket.fd);
     return sentinel->epoll_fd;
 }
 
-enum lock_result redis_sentinel_init(struct redis_backend *redis, enum redis_fault *fault, struct errmsg *why)
+enum lock_result redis_sentinel_init(struct redis_backend *redis, enum redis_fault *fault,
+                                     struct errmsg *why)
 {
     if (redis->url.topology != REDIS_SENTINEL)
         return LOCK_OK;

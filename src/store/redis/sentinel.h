@@ -10,14 +10,16 @@
 /* Makes the backend's sentinel from its URL and settings. LOCK_OK;
  * LOCK_INVALID, LOCK_REFUSED: the file with the login, as *why says; LOCK_SYSTEM. To be freed
  * with redis_sentinel_free() in any case. */
-enum lock_result redis_sentinel_init(struct redis_backend *redis, enum redis_fault *fault, struct errmsg *why);
+enum lock_result redis_sentinel_init(struct redis_backend *redis, enum redis_fault *fault,
+                                     struct errmsg *why);
 
 void redis_sentinel_free(struct redis_backend *redis);
 
 /* Connects to the master if need be, which the Sentinels name, and which has to
  * say itself that it is one (masters_only). As redis_conn_open(), and
  * LOCK_INVALID where all Sentinels say that there is no master of this name. */
-enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound bound, struct errmsg *why);
+enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound bound,
+                                     struct errmsg *why);
 
 /* For one who holds or waits, after each question to the master: sees to it
  * that a Sentinel tells of the next master, and asks for it from time to
@@ -47,7 +49,8 @@ bool redis_sentinel_moved(struct redis_backend *redis);
 
 /* For --doctor: asks each Sentinel, and adds a row for it: one that does not answer is
  * a warning, since the others do; two that know different masters lead to two holders. */
-void redis_sentinel_examine(struct redis_backend *redis, struct diagnostics *findings, struct bound bound);
+void redis_sentinel_examine(struct redis_backend *redis, struct diagnostics *findings,
+                            struct bound bound);
 
 /* One descriptor for what the master tells on `fd` (-1: nothing) and for what the
  * Sentinel tells. The backend's own. */

@@ -56,7 +56,8 @@ static bool is_set(const redisReply *element)
 static void read_slots(struct holder *holder, redisReply *const *from)
 {
     int64_t slots = 0, taken = 0;
-    if (!redis_reply_number(from[HELD_SLOTS], 1, INT32_MAX, &slots) || !redis_reply_number(from[HELD_SLOTS_TAKEN], 1, INT32_MAX, &taken))
+    if (!redis_reply_number(from[HELD_SLOTS], 1, INT32_MAX, &slots) ||
+        !redis_reply_number(from[HELD_SLOTS_TAKEN], 1, INT32_MAX, &taken))
         return;
     holder->slots = (int)slots;
     holder->slots_taken = (int)taken;
@@ -68,13 +69,15 @@ static bool read_holder(struct holder *holder, const redisReply *reply)
     redisReply *const *from = reply->element;
     if (!redis_reply_left(from[HELD_LEFT], -2, &left_ms))
         return false;
-    *holder = (struct holder){.expires = left_ms >= 0, .left = {left_ms >= 0 ? left_ms * NS_PER_MS : 0}};
+    *holder =
+        (struct holder){.expires = left_ms >= 0, .left = {left_ms >= 0 ? left_ms * NS_PER_MS : 0}};
     text_copy(holder->take_id, sizeof holder->take_id, redis_reply_text(from[HELD_TAKE]));
     text_copy(holder->host, sizeof holder->host, redis_reply_text(from[HELD_HOST]));
     text_copy(holder->boot_id, sizeof holder->boot_id, redis_reply_text(from[HELD_BOOT]));
     text_copy(holder->user, sizeof holder->user, redis_reply_text(from[HELD_USER]));
     text_copy(holder->command, sizeof holder->command, redis_reply_text(from[HELD_COMMAND]));
-    holder->known = redis_reply_text(from[HELD_PID])[0] != '\0' && redis_reply_number(from[HELD_PID], 0, INT32_MAX, &pid) &&
+    holder->known = redis_reply_text(from[HELD_PID])[0] != '\0' &&
+                    redis_reply_number(from[HELD_PID], 0, INT32_MAX, &pid) &&
                     redis_reply_number(from[HELD_START], 0, INT64_MAX, &start) &&
                     redis_reply_number(from[HELD_SINCE], 0, INT64_MAX, &since) &&
                     redis_reply_number(from[HELD_SPACE], 0, INT64_MAX, &space);
@@ -106,7 +109,8 @@ static bool read_place(struct redis_backend *redis, struct holder *holder, const
     struct redis_place *place = &redis->place;
     const char *mute = redis_reply_text(reply->element[HELD_MUTE]);
     int64_t ahead, came, ask_ms;
-    if (!redis_reply_left(reply->element[HELD_ASK], -2, &ask_ms) || !redis_reply_number(reply->element[HELD_AHEAD], -1, INT32_MAX, &ahead) ||
+    if (!redis_reply_left(reply->element[HELD_ASK], -2, &ask_ms) ||
+        !redis_reply_number(reply->element[HELD_AHEAD], -1, INT32_MAX, &ahead) ||
         !redis_reply_number(reply->element[HELD_CAME], 0, INT64_MAX, &came))
         return false;
     place->ahead = holder->ahead = (int)ahead;
@@ -120,12 +124,16 @@ static bool read_place(struct redis_backend *redis, struct holder *holder, const
     return true;
 }
 
-static enum lock_result read_take(struct redis_backend *redis, const redisReply *reply, const struct lock_request *request,
-                                  struct deadline before, struct lease *lease, struct holder *holder, struct errmsg *why)
+static enum lock_result read_take(struct redis_backend *redis, const redisReply *reply,
+                                  const struct lock_request *request, struct deadline before,
+                                  struct lease *lease, struct holder *holder, struct errmsg *why)
 {
     int64_t left_ms, fence, slot, end_ms;
-    if (redis_reply_is(reply, "taken", 5) && redis_reply_number(reply->element[1], 1, INT64_MAX, &fence) &&
-        redis_reply_left(reply->element[2], 0, &left_ms) && redis_reply_number(reply->element[3], -1, INT32_MAX, &slot) && redis_reply_number(reply->element[4], 1, INT64_MAX, &end_ms)) {
+    if (redis_reply_is(reply, "taken", 5) &&
+        redis_reply_number(reply->element[1], 1, INT64_MAX, &fence) &&
+        redis_reply_left(reply->element[2], 0, &left_ms) &&
+        redis_reply_number(reply->element[3], -1, INT32_MAX, &slot) &&
+        redis_reply_number(reply->element[4], 1, INT64_MAX, &end_ms)) {
         lease_begin(lease, request, before, fence);
         lease->slot = (int)slot;
         /* Less than the TTL where an earlier try had taken it. */
@@ -138,10 +146,12 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
         return LOCK_OK;
     }
     /* Still uncertain, where it was: the lost take may be carried out late. */
-    if (redis_reply_is(reply, "held", HELD_COUNT) && read_holder(holder, reply) && read_place(redis, holder, reply))
+    if (redis_reply_is(reply, "held", HELD_COUNT) && read_holder(holder, reply) &&
+        read_place(redis, holder, reply))
         return LOCK_HELD;
     if (redis_reply_is(reply, "unusable", 3)) {
-        errmsg_set(why, "the key %s cannot be used: %s", redis_reply_text(reply->element[1]), redis_reply_text(reply->element[2]));
+        errmsg_set(why, "the key %s cannot be used: %s", redis_reply_text(reply->element[1]),
+                   redis_reply_text(reply->element[2]));
         return LOCK_INVALID;
     }
     redis->base.uncertain = true;
@@ -170,14 +180,17 @@ static void begin_release(struct redis_call *call, const struct lease *lease, bo
 
 /* Where a try of the take had no answer this may overtake it, on another connection; whatever became of those that
  * came after it. */
-void redis_release_begin(const struct redis_backend *redis, struct redis_call *call, const struct lease *lease)
+void redis_release_begin(const struct redis_backend *redis, struct redis_call *call,
+                         const struct lease *lease)
 {
-    begin_release(call, lease, lease->take_id[0] != '\0' && strcmp(lease->take_id, redis->unanswered) == 0);
+    begin_release(call, lease,
+                  lease->take_id[0] != '\0' && strcmp(lease->take_id, redis->unanswered) == 0);
 }
 
 /* The take went out in one write with a greeting that was refused, and may
  * have been carried out where that left us: it is released in the same place. */
-static void undo_take(struct redis_backend *redis, const struct lock_request *request, struct bound bound)
+static void undo_take(struct redis_backend *redis, const struct lock_request *request,
+                      struct bound bound)
 {
     struct redis_call call;
     struct lease lease;
@@ -207,7 +220,8 @@ static struct duration ttl_now(const struct lock_request *request)
     return duration_max(duration_min(request->ttl, deadline_left(request->end)), DURATION_MS(1));
 }
 
-static void begin_take(struct redis_call *call, const struct redis_backend *redis, const struct lock_request *request, bool queues)
+static void begin_take(struct redis_call *call, const struct redis_backend *redis,
+                       const struct lock_request *request, bool queues)
 {
     const struct holder *self = &request->self;
     redis_script_begin(call, &redis_take_script, KEYS_ALL, request->key);
@@ -240,8 +254,9 @@ static bool wants_touches(const struct redis_backend *redis)
     return redis->place.ahead == 0 || redis->place.called;
 }
 
-static enum lock_result ask(struct redis_backend *redis, const struct lock_request *request, bool queues, struct lease *lease,
-                            struct holder *holder, struct bound bound, struct errmsg *why)
+static enum lock_result ask(struct redis_backend *redis, const struct lock_request *request,
+                            bool queues, struct lease *lease, struct holder *holder,
+                            struct bound bound, struct errmsg *why)
 {
     struct redis_call call;
     redisReply *reply;
@@ -295,8 +310,9 @@ static bool is_deaf(const struct redis_backend *redis)
     return !ears.touches && !redis->listening.no_touches && wants_touches(redis);
 }
 
-enum lock_result redis_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
-                            struct holder *holder, struct bound bound, struct errmsg *why)
+enum lock_result redis_take(struct backend *backend, const struct lock_request *request,
+                            struct lease *lease, struct holder *holder, struct bound bound,
+                            struct errmsg *why)
 {
     struct redis_backend *redis = redis_of(backend);
     bool stays = request->waits && !request->last, queues = stays && redis->place.came > 0;
@@ -325,7 +341,8 @@ static bool is_companion(const struct redis_backend *redis, const char *key, con
  * of the lock. */
 static bool is_about_queue(const struct redis_backend *redis, const char *key)
 {
-    return is_companion(redis, key, "queue") || is_companion(redis, key, "waiters") || is_companion(redis, key, "counts");
+    return is_companion(redis, key, "queue") || is_companion(redis, key, "waiters") ||
+           is_companion(redis, key, "counts");
 }
 
 /* An array of keys, or nothing where all have gone, which everybody is told.
@@ -359,7 +376,9 @@ static void hear_call(struct redis_place *place, const char *text)
     if (held)
         place->ahead = 0;
     if (held || strcmp(text, "near") == 0)
-        place->changes = deadline_earlier(place->changes, deadline_after(duration_jittered(held ? DURATION_S(1) : near_interval)));
+        place->changes = deadline_earlier(
+            place->changes,
+            deadline_after(duration_jittered(held ? DURATION_S(1) : near_interval)));
 }
 
 void redis_hear(void *data, const char *channel, const redisReply *payload)
@@ -405,7 +424,8 @@ struct call redis_listen(struct backend *backend)
         call.fd = redis->conn.socket.fd;
         call.now = place->called || redis_socket_has_unread(&redis->conn.socket);
         /* A Cluster may have moved the lock to another node, where nobody calls us until we ask. */
-        if (place->ahead >= NEAR_PLACES && !place->attended && redis->url.topology != REDIS_CLUSTER && !redis_sentinel_is_deaf(redis))
+        if (place->ahead >= NEAR_PLACES && !place->attended &&
+            redis->url.topology != REDIS_CLUSTER && !redis_sentinel_is_deaf(redis))
             call.poll_most = far_interval;
     } else if (redis->listening.no_wake) {
         call.cannot = redis->listening.why_wake.text;
@@ -436,7 +456,8 @@ static int64_t wait_ms(struct deadline until)
     return ms > 0 ? ms : 1;
 }
 
-static enum lock_result read_count(struct redis_backend *redis, const redisReply *reply, struct errmsg *why)
+static enum lock_result read_count(struct redis_backend *redis, const redisReply *reply,
+                                   struct errmsg *why)
 {
     int wanted = redis->settings.wait_replicas;
     if (reply->type == REDIS_REPLY_ERROR) {
@@ -453,8 +474,8 @@ static enum lock_result read_count(struct redis_backend *redis, const redisReply
     return LOCK_UNAVAILABLE;
 }
 
-enum lock_result redis_replicas_await(struct redis_backend *redis, const struct lease *lease, struct bound bound,
-                                      struct errmsg *why)
+enum lock_result redis_replicas_await(struct redis_backend *redis, const struct lease *lease,
+                                      struct bound bound, struct errmsg *why)
 {
     struct redis_command command = {0};
     redisReply *reply;
@@ -469,8 +490,8 @@ enum lock_result redis_replicas_await(struct redis_backend *redis, const struct 
     redis_command_add(&command, wanted);
     redis_command_add(&command, ms);
     /* Whoever was called is subscribed still, and then takes no WAIT. */
-    enum lock_result result =
-        redis_subscribe_call(&redis->listening, &redis->conn, &command, (struct redis_ears){0}, &reply, bound, why);
+    enum lock_result result = redis_subscribe_call(&redis->listening, &redis->conn, &command,
+                                                   (struct redis_ears){0}, &reply, bound, why);
     if (result == LOCK_OK) {
         result = read_count(redis, reply, why);
         freeReplyObject(reply);

@@ -7,8 +7,9 @@
 
 /* take() of store/backend.h. Where it refuses one who waits, we stand in the queue
  * and the server calls us, if it lets us listen. */
-enum lock_result redis_take(struct backend *backend, const struct lock_request *request, struct lease *lease,
-                            struct holder *holder, struct bound bound, struct errmsg *why);
+enum lock_result redis_take(struct backend *backend, const struct lock_request *request,
+                            struct lease *lease, struct holder *holder, struct bound bound,
+                            struct errmsg *why);
 
 /* listen() of store/backend.h. */
 struct call redis_listen(struct backend *backend);
@@ -21,7 +22,8 @@ void redis_hear(void *data, const char *channel, const redisReply *payload);
 bool redis_is_fresh(struct redis_backend *redis);
 
 /* Begins the call that releases the lease, or gives its take up. */
-void redis_release_begin(const struct redis_backend *redis, struct redis_call *call, const struct lease *lease);
+void redis_release_begin(const struct redis_backend *redis, struct redis_call *call,
+                         const struct lease *lease);
 
 /* --wait-replicas: a take counts once enough replicas have it. */
 
@@ -30,7 +32,7 @@ void redis_release_begin(const struct redis_backend *redis, struct redis_call *c
  * have it, in three quarters of the time that is left; or as redis_conn_call(),
  * and LOCK_REFUSED. Then the lock is still taken, and uncertain: the next take
  * with this request finds it and waits again, and who gives up releases it. */
-enum lock_result redis_replicas_await(struct redis_backend *redis, const struct lease *lease, struct bound bound,
-                                      struct errmsg *why);
+enum lock_result redis_replicas_await(struct redis_backend *redis, const struct lease *lease,
+                                      struct bound bound, struct errmsg *why);
 
 #endif

@@ -3,7 +3,8 @@
 #include "store/redis/cluster.h"
 #include "store/redis/sentinel.h"
 
-static enum lock_result open_once(struct redis_backend *redis, const char *key, struct bound bound, struct errmsg *why)
+static enum lock_result open_once(struct redis_backend *redis, const char *key, struct bound bound,
+                                  struct errmsg *why)
 {
     switch (redis->url.topology) {
     case REDIS_SENTINEL: return redis_sentinel_open(redis, bound, why);
@@ -13,7 +14,8 @@ static enum lock_result open_once(struct redis_backend *redis, const char *key, 
     return redis_conn_open(&redis->conn, !redis->leased, bound, why);
 }
 
-enum lock_result redis_topology_open(struct redis_backend *redis, const char *key, struct bound bound, struct errmsg *why)
+enum lock_result redis_topology_open(struct redis_backend *redis, const char *key,
+                                     struct bound bound, struct errmsg *why)
 {
     enum lock_result result = open_once(redis, key, bound, why);
     if (result == LOCK_REFUSED && redis_conn_renew(&redis->conn))
@@ -21,8 +23,9 @@ enum lock_result redis_topology_open(struct redis_backend *redis, const char *ke
     return result;
 }
 
-enum lock_result redis_topology_judge(struct redis_backend *redis, const char *key, const char *error,
-                                   struct redis_detour *detour, struct bound bound, struct errmsg *why)
+enum lock_result redis_topology_judge(struct redis_backend *redis, const char *key,
+                                      const char *error, struct redis_detour *detour,
+                                      struct bound bound, struct errmsg *why)
 {
     if (redis->url.topology == REDIS_CLUSTER)
         return redis_cluster_judge(redis, key, error, detour, bound, why);

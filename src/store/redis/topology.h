@@ -7,13 +7,15 @@
 
 /* Connects if need be, to the server that has the key (NULL: any that will
  * do). As redis_conn_open(). */
-enum lock_result redis_topology_open(struct redis_backend *redis, const char *key, struct bound bound, struct errmsg *why);
+enum lock_result redis_topology_open(struct redis_backend *redis, const char *key,
+                                     struct bound bound, struct errmsg *why);
 
 /* What an error reply to a script with this key means. LOCK_OK: it was not run,
  * and is to be sent again where redis_topology_open() leads now; `detour` is that of
  * this call, zero but for its start at first. Else as redis_error_result(). */
-enum lock_result redis_topology_judge(struct redis_backend *redis, const char *key, const char *error,
-                                   struct redis_detour *detour, struct bound bound, struct errmsg *why);
+enum lock_result redis_topology_judge(struct redis_backend *redis, const char *key,
+                                      const char *error, struct redis_detour *detour,
+                                      struct bound bound, struct errmsg *why);
 
 /* The call that redis_topology_open() led to has failed, and *why says why; where
  * there are several servers, it names this one then. too_late: time ran out for
