@@ -16,30 +16,22 @@
 
 /* The functions in use. What is a macro in OpenSSL's headers stands here as the
  * function behind it. */
-#define OPENSSL_CRYPTO_FUNCTIONS(F)                                                               \
-    F(ASN1_TIME_diff)                                                                             \
-    F(BIO_clear_flags) F(BIO_free) F(BIO_get_data) F(BIO_meth_free) F(BIO_meth_new)               \
-        F(BIO_meth_set_ctrl) F(BIO_meth_set_read) F(BIO_meth_set_write) F(BIO_new) F(BIO_new_fd)  \
-            F(BIO_set_data) F(BIO_set_flags) F(BIO_set_init) F(ERR_clear_error) F(ERR_peek_error) \
-                F(ERR_reason_error_string) F(EVP_Digest) F(EVP_PKEY_free) F(EVP_sha256) F(HMAC)   \
-                    F(OPENSSL_init_crypto) F(OPENSSL_sk_num) F(OPENSSL_sk_value)                  \
-                        F(PEM_read_bio_PrivateKey) F(X509_NAME_oneline)                           \
-                            F(X509_VERIFY_PARAM_set1_ip_asc) F(X509_VERIFY_PARAM_set_flags)       \
-                                F(X509_get0_notAfter) F(X509_get_issuer_name)                     \
-                                    F(X509_get_subject_name) F(X509_verify_cert_error_string)
-#define OPENSSL_SSL_FUNCTIONS(F)                                                                   \
-    F(SSL_CIPHER_get_name)                                                                         \
-    F(SSL_get0_verified_chain) F(SSL_get_current_cipher) F(SSL_get_version)                        \
-        F(SSL_CTX_check_private_key) F(SSL_CTX_ctrl) F(SSL_CTX_free) F(SSL_CTX_get0_param)         \
-            F(SSL_CTX_load_verify_file) F(SSL_CTX_new) F(SSL_CTX_set_cert_cb)                      \
-                F(SSL_CTX_set_default_verify_paths) F(SSL_CTX_set_verify)                          \
-                    F(SSL_CTX_use_PrivateKey) F(SSL_CTX_use_certificate_chain_file) F(SSL_connect) \
-                        F(SSL_free) F(SSL_get0_param) F(SSL_get_error) F(SSL_get_ex_data)          \
-                            F(SSL_get_verify_result) F(SSL_new) F(SSL_pending) F(SSL_read)         \
-                                F(SSL_set1_host) F(SSL_set_bio) F(SSL_ctrl) F(SSL_set_ex_data)     \
-                                    F(SSL_set_hostflags) F(SSL_shutdown) F(SSL_write)              \
-                                        F(TLS_client_method)
+/* clang-format off */
+#define OPENSSL_CRYPTO_FUNCTIONS(F) \
+    F(ASN1_TIME_diff) F(BIO_clear_flags) F(BIO_free) F(BIO_get_data) F(BIO_meth_free) F(BIO_meth_new) F(BIO_meth_set_ctrl) \
+    F(BIO_meth_set_read) F(BIO_meth_set_write) F(BIO_new) F(BIO_new_fd) F(BIO_set_data) F(BIO_set_flags) F(BIO_set_init) \
+    F(ERR_clear_error) F(ERR_peek_error) F(ERR_reason_error_string) F(EVP_Digest) F(EVP_PKEY_free) F(EVP_sha256) F(HMAC) \
+    F(OPENSSL_init_crypto) F(OPENSSL_sk_num) F(OPENSSL_sk_value) F(PEM_read_bio_PrivateKey) F(X509_NAME_oneline) F(X509_VERIFY_PARAM_set1_ip_asc) F(X509_VERIFY_PARAM_set_flags) \
+    F(X509_get0_notAfter) F(X509_get_issuer_name) F(X509_get_subject_name) F(X509_verify_cert_error_string)
+#define OPENSSL_SSL_FUNCTIONS(F) \
+    F(SSL_CIPHER_get_name) F(SSL_get0_verified_chain) F(SSL_get_current_cipher) F(SSL_get_version) \
+    F(SSL_CTX_check_private_key) F(SSL_CTX_ctrl) F(SSL_CTX_free) F(SSL_CTX_get0_param) F(SSL_CTX_load_verify_file) F(SSL_CTX_new) \
+    F(SSL_CTX_set_cert_cb) F(SSL_CTX_set_default_verify_paths) F(SSL_CTX_set_verify) F(SSL_CTX_use_PrivateKey) \
+    F(SSL_CTX_use_certificate_chain_file) F(SSL_connect) F(SSL_free) F(SSL_get0_param) F(SSL_get_error) \
+    F(SSL_get_ex_data) F(SSL_get_verify_result) F(SSL_new) F(SSL_pending) F(SSL_read) F(SSL_set1_host) F(SSL_set_bio) \
+    F(SSL_ctrl) F(SSL_set_ex_data) F(SSL_set_hostflags) F(SSL_shutdown) F(SSL_write) F(TLS_client_method)
 
+/* clang-format on */
 #define OPENSSL_MEMBER(name) __typeof__(name) *name; /* NOLINT(bugprone-macro-parentheses) */
 struct openssl {
     OPENSSL_CRYPTO_FUNCTIONS(OPENSSL_MEMBER)
