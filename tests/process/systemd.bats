@@ -50,13 +50,13 @@ told() { grep -qE -- "$1" "$T/told"; }
     unset NOTIFY_SOCKET
     hold_lock job -t 60s
     NOTIFY_SOCKET=$T/notify dlock job true 2>/dev/null 3>&- 4>&- &
-    local dlock=$!
-    wait_until 10 told '^STATUS=waiting for job: held by .*, pid [0-9]+, .*, since [0-9:]{8}, until ([0-9-]{10} )?[0-9:]{8} at the latest'
+    local dlock=$! clock='([0-9-]{10} )?[0-9:]{8} [+-][0-9]{4}'
+    wait_until 10 told '^STATUS=waiting for job: held by .*, pid [0-9]+, .*, since '"$clock, until $clock"' at the latest'
     wait_until 10 told '^EXTEND_TIMEOUT_USEC=[1-9][0-9]{7}$'
     not told READY
     end_hold
     wait "$dlock"
-    wait_until 10 told '^STATUS=holding the lock job until 2[0-9-]{9}T[0-9:]{8}Z, running true'
+    wait_until 10 told '^STATUS=holding the lock job until '"$clock"', running true$'
     wait_until 10 told '^READY=1$'
     not told MAINPID
 }
