@@ -16,11 +16,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How long to ask whether an outer lock holds; where there is no answer it is
- * asked for like any other. */
+/* How long to ask whether an outer lock still holds. Without an answer, the
+ * lock is requested like any other. */
 static const struct duration nesting_limit = {3 * NS_PER_S};
 
-/* How long a release is tried; after that the lease clears by itself. */
+/* How long to retry a release; after that the lease expires by itself. */
 static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
 
 bool acquisition_open(struct acquisition *acquisition, const struct options *options,
@@ -68,7 +68,7 @@ int acquisition_close(struct acquisition *acquisition, int status)
 
 enum { HOLDER_TEXT_SIZE = 640 };
 
-/* Why the lock was not to be had. Returns text. */
+/* Why the lock could not be acquired. Returns text. */
 static const char *holder_format(const struct holder *holder, int slots,
                                  char text[HOLDER_TEXT_SIZE])
 {
@@ -110,7 +110,7 @@ static void say_uncalled(void *data, const char *cannot)
     progress_say_uncalled(&acquisition->view, cannot);
 }
 
-/* The last take was given back: the next one is another. */
+/* The last take was released again: the next one needs a new take id. */
 static void take_anew(void *data)
 {
     struct acquisition *acquisition = data;
@@ -152,8 +152,8 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
                 acquisition->undone);
 }
 
-/* Whether what an ancestor holds is what is asked for; an exclusive lock serves
- * who would share it. */
+/* True if the mode that an ancestor holds covers the requested one; an
+ * exclusive lock also covers a shared request. */
 static void found_ancestor(struct acquisition *acquisition, enum lock_mode mode, int slots)
 {
     const struct lock_request *request = &acquisition->request;
@@ -162,10 +162,10 @@ static void found_ancestor(struct acquisition *acquisition, enum lock_mode mode,
     acquisition->upgrade = !acquisition->nested;
 }
 
-/* Where the release of a take that came too late was lost, that take refuses us
- * until its lease ends: no lock that we run under, since it would not have been
- * granted inside of one, but a holder to wait for. Since when it is would not tell
- * the two apart: clocks are set. */
+/* If the release of a take that came too late was lost, that take refuses us
+ * until its lease ends. It is then a holder to wait for, not a lock that we run
+ * under, since it would not have been granted inside of one. The time of the
+ * take cannot tell the two apart, because clocks are set. */
 static bool is_ancestor(const struct acquisition *acquisition, const struct holder *holder)
 {
     const struct holder *self = &acquisition->request.self;
@@ -173,8 +173,9 @@ static bool is_ancestor(const struct acquisition *acquisition, const struct hold
            !(acquisition->gave_back && holder_is_process(holder, self));
 }
 
-/* What an outer dlock has told through the environment, or the lock directory, is our
- * caller's: it says nothing of another process that the lock is for (--attach=PID). */
+/* What an outer dlock has passed through the environment or the lock directory
+ * is about our caller; it says nothing about another process that the lock is
+ * for (--attach=PID). */
 static bool is_for_us(const struct acquisition *acquisition)
 {
     pid_t pid = acquisition->request.self.pid;
@@ -192,7 +193,7 @@ static bool inside_by_environment(struct acquisition *acquisition)
     return inside;
 }
 
-/* Looked for once: a directory is read. */
+/* Looked for only once, because it reads a directory. */
 static bool inside_by_attachment(struct acquisition *acquisition)
 {
     struct lease outer = {0};
@@ -206,7 +207,7 @@ static bool inside_by_attachment(struct acquisition *acquisition)
     return inside;
 }
 
-/* Of several who share the lock, whoever refuses us names one. */
+/* If several share the lock, the refusal names one of them. */
 static void look_for_ancestor(struct acquisition *acquisition)
 {
     struct lock_state state;
@@ -263,12 +264,12 @@ static enum lock_result wait_on(struct acquisition *acquisition, struct duration
     return result;
 }
 
-/* Which lock is asked for, and who has said so. */
+/* Which lock is requested, and which setting says so. */
 static void say_asked(const struct acquisition *acquisition)
 {
     const struct options *options = acquisition->options;
     const char *kind = acquisition->backend->kind;
-    if (acquisition->out->verbosity < 1) /* making the text costs as well */
+    if (acquisition->out->verbosity < 1) /* building the text costs time too */
         return;
     enum option_id chosen_by = strcmp(kind, "redis") == 0   ? OPT_REDIS
                                : options->lock_file != NULL ? OPT_LOCK_FILE
@@ -306,8 +307,8 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
     if (!backend_choose(&acquisition->backend, options, out, status))
         return false;
     say_asked(acquisition);
-    /* A share would be given to us once more; who asks for all is refused, by a holder that
-     * is named, or may be anybody. */
+    /* A shared request would be granted once more; an exclusive one is refused,
+     * and the holder in the refusal may be any of them. */
     if (!inside_by_environment(acquisition) && acquisition->request.mode != MODE_EXCLUSIVE &&
         !inside_by_attachment(acquisition))
         look_for_ancestor(acquisition);
@@ -340,7 +341,7 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
 
 /* --- releasing ----------------------------------------------------------- */
 
-/* Waits for `until`. False where a signal has come that would end a program. */
+/* Waits for `until`. False if a signal has come that would end a program. */
 static bool pause_release(const struct acquisition *acquisition, struct deadline until)
 {
     struct pollfd fd = {.fd = acquisition->signals.fd, .events = POLLIN};
@@ -351,10 +352,10 @@ static bool pause_release(const struct acquisition *acquisition, struct deadline
     return true;
 }
 
-/* Who sends a signal meanwhile does not want to wait for a store that is down:
- * no further try is made. Signals from before were for the command. A lock that
- * is gone when the first try got no answer and the lease has ended since has
- * cleared by itself: that is told as LOCK_UNAVAILABLE. */
+/* A signal that comes meanwhile ends the tries: its sender does not want to
+ * wait for a store that is down. Signals from before were for the command. If
+ * the first try got no answer, the lease has ended since and the lock is gone,
+ * then it has expired by itself: the result is LOCK_UNAVAILABLE. */
 enum lock_result acquisition_release(struct acquisition *acquisition, struct errmsg *why)
 {
     struct backend *backend = acquisition->backend;

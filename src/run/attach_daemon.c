@@ -1,32 +1,32 @@
-/* Two processes, and who has the lock (its file, its connection) when.
+/* Two processes, and which one owns the lock (its file, its connection) when.
  *
- *   dlock   until the fork; and again where the guard says in the pipe why it
+ *   dlock   until the fork; and again if the guard reports through the pipe why it
  *           cannot watch, or ends without a word.
- *   guard   from the fork on, until the lock is released. dlock touches the
- *           backend no more, and leaves it open when it ends: a file lock belongs
- *           to the open file, of which the guard has a copy.
+ *   guard   from the fork on, until the lock is released. dlock no longer touches
+ *           the backend, and leaves it open when it ends: a file lock belongs to
+ *           the open file, of which the guard has a copy.
  *
  * Orders at the start:
- *   1. The guard says that it watches: dlock ends with 0.
- *   2. It cannot: it says why before its watch thread has touched the backend,
- *      and dlock gives the lock back.
- *   3. It is killed before, or a signal for dlock comes first, or the lease is
- *      over: dlock kills it and gives the lock back.
- *   4. dlock is killed: its caller takes the lock for not taken. The guard finds
- *      nobody at the pipe, and gives it back. Killed after the guard's word was
- *      written: the guard holds the lock for as long as the target lives, and
- *      the caller's `|| exit` ends that.
+ *   1. The guard reports that it watches -> dlock ends with 0.
+ *   2. The guard cannot watch -> it reports why before its watch thread has touched
+ *      the backend -> dlock releases the lock.
+ *   3. The guard is killed before that, or a signal for dlock comes first, or the
+ *      lease ends -> dlock kills the guard and releases the lock.
+ *   4. dlock is killed -> its caller assumes that the lock was not taken. The guard
+ *      finds no reader at the pipe, and releases the lock. If dlock is killed after
+ *      the guard has written its word, the guard holds the lock for as long as the
+ *      target lives, and the caller's `|| exit` ends that.
  *
  * Orders at the end:
- *   1. The target ends first: released at once, whatever it has left behind.
- *   2. The lease ends or is lost first: the target and its family are stopped,
- *      and killed (run/expiry.c); released when nobody of them is left.
- *   3. Both were frozen, and the target ends before the guard wakes: the boot
- *      clock tells that it ended too late, and the guard says so.
+ *   1. The target ends first -> released at once, whatever it has left behind.
+ *   2. The lease ends or is lost first -> the target and its family are stopped,
+ *      and killed (run/expiry.c) -> released when none of them is left.
+ *   3. Both were frozen, and the target ends before the guard wakes -> the boot
+ *      clock shows that it ended too late, and the guard reports that.
  *   4. The lock is released with its own token, as by dlock --release in the
- *      script: the guard goes away.
- *   5. The guard is killed: nobody stops the target, and the lock clears by
- *      itself (a file lock at once). There is nobody left to do more.
+ *      script -> the guard exits.
+ *   5. The guard is killed -> nothing stops the target, and the lock expires by
+ *      itself (a file lock at once). No process is left that could do more.
  */
 #include "run/attach_daemon.h"
 
@@ -47,7 +47,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How often to look whether a family that was told to end has done so. */
+/* How often to check whether a family that was asked to end has done so. */
 static const struct duration look_interval = {20 * NS_PER_MS};
 
 struct guard {
@@ -65,7 +65,7 @@ struct guard {
 
 /* --- the end of the lease ------------------------------------------------ */
 
-/* Where /proc shows nobody, at least the target itself. */
+/* If /proc shows no process, at least the target itself. */
 static void stop_target(void *data, int number, struct deadline until)
 {
     struct guard *guard = data;
@@ -82,7 +82,7 @@ static void kill_target(void *data)
         target_process_signal(guard->target, SIGKILL);
 }
 
-/* Nobody who was stopped may be left. */
+/* None of the stopped processes may be left. */
 static bool is_over(struct guard *guard)
 {
     bool ended = target_process_has_ended(guard->target);
@@ -145,7 +145,7 @@ static void release(struct guard *guard)
 
 /* --- the start ----------------------------------------------------------- */
 
-/* Tells dlock, in one write, why there is no guard; "": there is one. */
+/* Reports to dlock, in one write, why there is no guard; "": there is one. */
 static bool tell_dlock(const struct guard *guard, const char *text)
 {
     size_t length = strlen(text) + 1;
@@ -175,8 +175,8 @@ __attribute__((noreturn)) static void refuse(struct guard *guard, const char *wh
     _exit(STATUS_SYSTEM);
 }
 
-/* The script's own service manager is told nothing more; and its stderr may be
- * another one now. */
+/* The script's own service manager gets no more messages, and its stderr may be
+ * another one by now. */
 static void adjust_messages(struct messages *out)
 {
     if (out->notify.fd >= 0)
@@ -185,8 +185,8 @@ static void adjust_messages(struct messages *out)
     messages_open(out);
 }
 
-/* All signals are blocked, and what was sent to dlock is none of the guard's
- * business: the release is not cut short by it. */
+/* All signals are blocked, and signals sent to dlock do not concern the guard:
+ * they do not cut the release short. */
 static void forget_signals(struct acquisition *lock)
 {
     close(lock->cancel_fd);
@@ -200,7 +200,7 @@ static void note_attachment(struct guard *guard)
     struct acquisition *lock = guard->lock;
     struct errmsg why = {""};
     struct held held;
-    char id[TOKEN_SIZE]; /* everybody sees it in the file's name: not the owner token */
+    char id[TOKEN_SIZE]; /* the file's name is public, so this is not the owner token */
     token_make(id);
     snprintf(held.backend, sizeof held.backend, "%s", lock->backend->kind);
     snprintf(held.token, sizeof held.token, "%s", lock->lease.token);
@@ -284,7 +284,7 @@ tree_guard_run(struct acquisition *lock, const struct target_process *target, in
     if (wanted)
         watch_target(&guard);
     else
-        lock->lease.hold = deadline_now(); /* nothing has been done under it */
+        lock->lease.hold = deadline_now(); /* nothing was done under the lock */
     guard.end.state = watch_stop(&guard.watch);
     watch_close(&guard.watch);
     if (wanted && guard.end.phase == RUNNING)
@@ -297,7 +297,7 @@ tree_guard_run(struct acquisition *lock, const struct target_process *target, in
 
 /* --- dlock's own side ---------------------------------------------------- */
 
-/* What the guard has to say, until the lease or a signal ends the wait. */
+/* Waits for the guard's report, until the lease or a signal ends the wait. */
 static bool hear(const struct acquisition *lock, int fd, struct errmsg *why)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN},
@@ -318,7 +318,7 @@ static bool hear(const struct acquisition *lock, int fd, struct errmsg *why)
     return length == 1;
 }
 
-/* It has the lock's file as well, which would stay locked with it. */
+/* The guard has the lock's file open too, and would keep it locked. */
 static void end_guard(pid_t pid)
 {
     kill(pid, SIGKILL);

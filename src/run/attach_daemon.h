@@ -7,9 +7,9 @@
 
 #include <stdbool.h>
 
-/* Starts it and waits until it watches lease and target: from then on the lock
- * is its own, and this process may not touch the backend any more, closing it
- * included. False: told, the lock is given back, and *status is the exit
+/* Starts it and waits until it watches lease and target. From then on the lock
+ * belongs to it, and this process may not touch the backend any more, not even
+ * close it. False: reported, the lock is released, and *status is the exit
  * status; or lock->ended_by is the signal that came meanwhile. */
 bool attach_daemon_start(struct acquisition *lock, const struct target_process *target,
                          int *status);

@@ -2,14 +2,14 @@
  * TAKE KEY": the start time of the process and its pid namespace (containers may share the
  * directory), and when this was written, on the boot clock.
  *
- * A guard has its file locked (flock(2)) for as long as it lives, so a file that
- * can be locked is nobody's. Who meets one removes it, in each order:
- *   met between the guard's open() and its flock()    the guard finds its file
- *                    without a name, or locked by who looks, and makes another
- *   met before the line is written, or half of it     it is locked and no line:
- *                    nobody is told of it
- *   met by two at once    both may lock it (LOCK_SH), both unlink; the name is
- *                    not used again, so that neither removes another file
+ * A guard keeps its file locked (flock(2)) for as long as it lives, so a file that
+ * can be locked has no owner. A process that finds such a file removes it:
+ *   found between the guard's open() and its flock() -> the guard finds its file
+ *                    without a name, or locked by the finder, and makes another
+ *   found before the line is written, or half of it -> it is locked and has no
+ *                    complete line: it is not reported
+ *   found by two at once -> both may lock it (LOCK_SH), both unlink; the name is
+ *                    not used again, so neither removes another file
  */
 #include "run/attach_record.h"
 
@@ -38,9 +38,9 @@ enum {
     LINE_SIZE = 96 + sizeof(struct held)
 };
 
-/* --- the guard's own ----------------------------------------------------- */
+/* --- the guard's own record ---------------------------------------------- */
 
-/* Made, locked, and still there. */
+/* True if the file was created and locked, and still exists. */
 static bool make_file(struct attach_record *attached, pid_t pid, const char *id)
 {
     struct stat status;
@@ -160,7 +160,7 @@ static bool parse(char *line, struct found *found)
     return held_next(&rest, &found->held);
 }
 
-/* Only a line that has come whole ends in a newline. */
+/* Only a complete line ends in a newline. */
 static bool read_line(int fd, char line[LINE_SIZE])
 {
     ssize_t length = read(fd, line, LINE_SIZE - 1);
@@ -185,7 +185,7 @@ static bool is_of(const struct found *found, const struct search *search)
            found->pid_space == search->pid_space && search->pid_space != 0;
 }
 
-/* Ours or the ancestor's own, and a guard has it. */
+/* True if the record is ours or the ancestor's own, and a guard has it locked. */
 static void look_at(struct search *search, int dir_fd, const char *name)
 {
     struct found found = {.depth = depth_of(search, name)};
@@ -222,7 +222,7 @@ static void search_dir(struct search *search, const char *path)
     closedir(dir);
 }
 
-/* Both defaults of store/file/dir.h: which of them it was may have changed since. */
+/* Both defaults of store/file/dir.h: which of them was used may have changed since. */
 static void search_dirs_of(struct search *search, uid_t uid)
 {
     static const char *const parents[] = {"/run/lock", "/tmp"};

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whole seconds where they are whole, else down to the millisecond. */
+/* Whole seconds if possible, otherwise down to the millisecond. */
 static void format_seconds(struct duration d, char *text, size_t size)
 {
     int64_t ms = d.ns / NS_PER_MS;
@@ -17,7 +17,7 @@ static void format_seconds(struct duration d, char *text, size_t size)
         snprintf(text, size, "%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
 }
 
-/* The innermost lock stands last. */
+/* The innermost lock comes last. */
 static bool add_held(const struct lease *lease, const char *backend)
 {
     const char *outer = getenv("DLOCK_HELD");
@@ -35,7 +35,7 @@ static bool add_held(const struct lease *lease, const char *backend)
     return set;
 }
 
-/* An outer lock's slot is none of this one. */
+/* An outer lock's slot does not apply to this lock. */
 static bool set_slot(int slot)
 {
     char text[16];

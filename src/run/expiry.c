@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* How long to go on with what even KILL does not end (it hangs in the kernel). */
+/* How long to keep trying to kill what even SIGKILL does not end (it hangs in the kernel). */
 static const struct duration kill_limit = {10 * NS_PER_S}, kill_interval = {5 * NS_PER_MS};
 
 void expiry_init(struct expiry *end)
@@ -22,8 +22,8 @@ static struct duration grace_of(const struct expiry *end)
 
 enum { LEASE_TEXT_SIZE = DURATION_TEXT_SIZE + 32 };
 
-/* "the lease of 1h"; where somebody has changed that, what it was changed to: the
- * store tells what is left, a moment later. Returns text. */
+/* "the lease of 1h"; if the lease was changed from outside, its new length,
+ * which the store reports a moment later. Returns text. */
 static const char *lease_format(const struct expiry *end, char text[LEASE_TEXT_SIZE])
 {
     char time[DURATION_TEXT_SIZE];
@@ -42,7 +42,7 @@ static const char *lease_format(const struct expiry *end, char text[LEASE_TEXT_S
     return text;
 }
 
-/* What would help; of a lease that somebody has changed, --ttl would not. Returns text. */
+/* What would help; --ttl would not if the lease was changed from outside. Returns text. */
 static const char *advice_format(const struct expiry *end, char text[LEASE_TEXT_SIZE])
 {
     char grace[DURATION_TEXT_SIZE];
@@ -110,8 +110,8 @@ static void stop(struct expiry *end, struct deadline kill_at)
     end->worker.stop(end->worker.data, end->stop_signal, kill_at);
 }
 
-/* Each of these acts first and speaks afterwards: whoever reads what we say may
- * be slow. */
+/* Each of these acts first and reports afterwards, because the reader of the
+ * messages may be slow. */
 static void lost(struct expiry *end)
 {
     char name[32];
@@ -158,7 +158,7 @@ static void ended(struct expiry *end)
               advice_format(end, advice));
 }
 
-/* By the worker itself, or by whoever it gave its token to. */
+/* By the worker itself, or by a process that has its token. */
 static void was_released(struct expiry *end)
 {
     end->released = true;
@@ -174,7 +174,7 @@ static void act_on_lease(struct expiry *end)
     bool said = end->warn_at.boot_ns == INT64_MAX,
          extended = deadline_before(end->lease->deadline, deadline);
     end->lease->set = end->state.set;
-    if (extended || !said) /* extended: it may be said anew */
+    if (extended || !said) /* extended: it may be reported again */
         end->warn_at = lease_warning_time(end->lease, deadline);
     end->lease->deadline = deadline;
     if (end->state.verdict == WATCH_LOST) {

@@ -1,5 +1,5 @@
-/* What becomes of those who work under a lease when it ends or is lost: they
- * are warned, stopped, killed. */
+/* Warns, stops and kills the processes that work under a lease when it ends or
+ * is lost. */
 #ifndef DLOCK_RUN_EXPIRY_H
 #define DLOCK_RUN_EXPIRY_H
 
@@ -10,10 +10,10 @@
 
 #include <stdbool.h>
 
-/* Who works under the lease: the command, or the process that a lock is
- * attached to; each with all that it has started. */
+/* The process that works under the lease: the command, or the process that a
+ * lock is attached to; each with all that it has started. */
 struct worker {
-    const char *name; /* as it stands in a sentence: "the command" */
+    const char *name; /* as used in a sentence: "the command" */
     void (*stop)(void *data, int number, struct deadline until);
     void (*kill)(void *data);
     void *data;
@@ -23,12 +23,12 @@ struct worker {
 enum stop_phase {
     RUNNING,  /* nothing to do */
     STOPPING, /* the stop signal was sent to all of them; KILL follows at kill_at */
-    KILLING,  /* all are stopped and killed, again and again until nobody is left:
+    KILLING,  /* all are stopped and killed, again and again until none is left:
                * what is forked during one walk is found by the next */
 };
 
 struct expiry {
-    /* The caller's: */
+    /* Set by the caller: */
     const struct messages *out;
     struct lease *lease; /* its deadline follows what the watch adopts */
     struct worker worker;
@@ -36,13 +36,13 @@ struct expiry {
     int stop_signal;
     bool warn_only;           /* --on-expire=warn */
     struct watch_state state; /* the last that was read */
-    /* For the caller to look at: */
+    /* Results for the caller: */
     enum stop_phase phase;
     bool released; /* with its own token, by the worker: it runs on without the lock */
     bool over;     /* the lease ended or was lost while the worker ran */
     struct deadline over_since;
     /* run/expiry.c's own: */
-    int notes;               /* how many of those of the watch were said */
+    int notes;               /* how many messages of the watch were printed */
     struct deadline kill_at; /* of STOPPING */
     struct deadline give_up; /* of KILLING */
     struct deadline next_kill;
@@ -52,26 +52,26 @@ struct expiry {
 /* Starts the clock; the caller's members but for `state` are set. */
 void expiry_init(struct expiry *end);
 
-/* Does what the boot clock and end->state ask for at this moment. The caller
- * looks first whether the worker has ended, so that one which did so by itself
- * is not called stopped. */
+/* Does what the boot clock and end->state require at this moment. The caller
+ * first checks whether the worker has ended, so that one which ended by itself
+ * is not reported as stopped. */
 void expiry_act(struct expiry *end);
 
-/* When expiry_act() has something to do by the clock. */
+/* When expiry_act() next has to act by the clock. */
 struct deadline expiry_next(const struct expiry *end);
 
 /* Kills the worker, whatever the lease says. */
 void expiry_kill(struct expiry *end);
 
-/* Whether the killing has gone on for as long as it makes sense: what is left
- * hangs in the kernel, or is out of our reach. */
+/* True if killing has gone on for as long as it makes sense: what is left hangs
+ * in the kernel, or is out of our reach. */
 bool expiry_gives_up(const struct expiry *end);
 
-/* Says who is left of the worker then. */
+/* Reports which processes of the worker are left then. */
 void expiry_say_left(const struct expiry *end, struct process_count left);
 
-/* The worker has ended, and was not stopped. It may have done so too late, seen
- * by the clock: dlock was frozen with it or beside it. */
+/* The worker has ended, and was not stopped. By the clock it may still have
+ * ended too late, if dlock was frozen with it or beside it. */
 void expiry_judge(struct expiry *end);
 
 #endif

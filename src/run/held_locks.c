@@ -21,7 +21,7 @@ static bool add(struct held_locks *list, const struct held *held)
     return true;
 }
 
-/* The innermost stands last in DLOCK_HELD. */
+/* The innermost comes last in DLOCK_HELD. */
 static void reverse(struct held_locks *list)
 {
     for (size_t i = 0; i < list->count / 2; i++) {
@@ -41,8 +41,8 @@ static bool read_lines(struct held_locks *list, const char *lines)
     return true;
 }
 
-/* DLOCK_HELD in the environment with which that process was executed; to be
- * freed, NULL where there is none. proc(5) */
+/* DLOCK_HELD in the environment with which that process was executed; the
+ * caller frees it, NULL if there is none. proc(5) */
 static char *read_environment(pid_t pid)
 {
     static const char name[] = "DLOCK_HELD=";
@@ -92,7 +92,7 @@ static bool read_told(struct held_locks *list)
     return done;
 }
 
-/* How many locks that process was told of when it was executed. */
+/* How many locks were in that process's environment when it was executed. */
 static size_t count_told(pid_t pid)
 {
     size_t count = 0;
@@ -106,13 +106,14 @@ static size_t count_told(pid_t pid)
 
 struct attached_list {
     struct held_locks *list;
-    size_t told; /* how many are in the list by the environment */
+    size_t told; /* how many of the list come from the environment */
     bool done;
 };
 
-/* What a script was told of lies outside of what is attached to it, and what
- * has been told since lies inside: so it is put before the former, and behind
- * those attached ones that are further inside. */
+/* Locks that a script got through its environment lie outside of those attached
+ * to it, and locks added to the environment since then lie inside. So an
+ * attached lock goes before the former, and behind the attached locks that are
+ * further inside. */
 static bool add_attached(void *data, pid_t pid, const struct held *held)
 {
     struct attached_list *attached = data;
@@ -154,7 +155,7 @@ static bool copy(char *target, size_t size, const char *from, size_t length)
     return true;
 }
 
-/* Copies the word at *at, which moves on behind the space that ends it. */
+/* Copies the word at *at, and moves *at behind the space that ends it. */
 static bool copy_word(char *target, size_t size, const char **at, const char *end)
 {
     const char *word = *at, *space = memchr(word, ' ', (size_t)(end - word));
@@ -164,7 +165,7 @@ static bool copy_word(char *target, size_t size, const char **at, const char *en
     return copy(target, size, word, (size_t)(space - word));
 }
 
-/* A key may have spaces in it, and so stands last. */
+/* A key may contain spaces, and so comes last. */
 bool held_next(const char **at, struct held *held)
 {
     const char *line = *at, *end = line + strcspn(line, "\n");

@@ -1,6 +1,6 @@
-/* The locks that this process runs under: what the dlocks above it have told,
- * through the environment, and the guards of --attach beside them. All of it is
- * a claim: the store knows whether it is so still. */
+/* The locks that this process runs under, as the outer dlocks describe them in
+ * the environment and the guards of --attach in their records. All of it is a
+ * claim: only the store knows whether it still holds. */
 #ifndef DLOCK_RUN_HELD_LOCKS_H
 #define DLOCK_RUN_HELD_LOCKS_H
 
@@ -15,17 +15,17 @@ struct held_locks {
     size_t count, room;
 };
 
-/* Finds them: by DLOCK_HELD, or where the environment was scrubbed (sudo) by
- * that of the nearest ancestor which has it and lets itself be read; and those
- * that are attached to ancestors (run/attach_record.h, for lock_dir). False where memory
- * is short. held_locks_free() in any case. */
+/* Finds them: by DLOCK_HELD, or, if the environment was scrubbed (sudo), by
+ * that of the nearest ancestor that has it and whose environment we may read;
+ * and those that are attached to ancestors (run/attach_record.h, for lock_dir).
+ * False if memory is short. Call held_locks_free() in any case. */
 bool held_locks_read(struct held_locks *list, const char *lock_dir);
 void held_locks_free(struct held_locks *list);
 
-/* What a dlock tells those below it of its lock: a line of DLOCK_HELD. */
+/* How a dlock describes its lock to the processes below it: a line of DLOCK_HELD. */
 
-/* One line of DLOCK_HELD: "BACKEND TOKEN TAKE KEY". The id of the take tells the
- * lock apart from that of a later run with the same --owner. */
+/* One line of DLOCK_HELD: "BACKEND TOKEN TAKE KEY". The id of the take
+ * distinguishes the lock from that of a later run with the same --owner. */
 struct held {
     char backend[16];
     char token[TOKEN_SIZE];
@@ -33,8 +33,8 @@ struct held {
     char key[LOCK_KEY_SIZE];
 };
 
-/* Reads the line at *at, which moves on to the next one (NULL after the last).
- * False for a line that is none. */
+/* Reads the line at *at, and moves *at to the next one (NULL after the last).
+ * False if it is not a valid line. */
 bool held_next(const char **at, struct held *held);
 
 #endif

@@ -8,21 +8,22 @@
 
 #include <stdbool.h>
 
-/* Whether DLOCK_HELD names this key in this kind of store, and its take holds
- * still: an entry that has ended, or is of another server, counts for nothing.
- * *lease is then what the store says of it. */
+/* True if DLOCK_HELD names this key in this kind of store, and its take still
+ * holds: an entry that has ended, or belongs to another server, does not count.
+ * *lease is then what the store reports about it. */
 bool nested_by_environment(struct backend *backend, const char *key, struct lease *lease,
                            struct bound bound);
 
-/* The same for what is attached to this process or an ancestor (run/attach_record.h). */
+/* The same for locks attached to this process or an ancestor (run/attach_record.h). */
 bool nested_by_attachment(struct backend *backend, const char *lock_dir, const char *key,
                           struct lease *lease, struct bound bound);
 
-/* Whether the holder is `self`, who asks for the lock (a script that has become
- * a dlock), or an ancestor of it, on this host and since the same start: for
- * where the environment was scrubbed (sudo), or could not be set (--attach). An
- * ancestor in another pid namespace (unshare(1), a container that the command
- * starts) is not seen in ours: there DLOCK_HELD alone tells of it. */
+/* True if the holder is `self`, the process that requests the lock (a script
+ * that has become a dlock), or an ancestor of it, on this host and with the
+ * same start time. This covers an environment that was scrubbed (sudo), or
+ * could not be set (--attach). An ancestor in another pid namespace
+ * (unshare(1), a container that the command starts) is not visible in ours:
+ * there only DLOCK_HELD shows it. */
 bool nested_by_ancestry(const struct holder *holder, const struct holder *self);
 
 #endif

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How often --on-degraded=warn-throttled says it. */
+/* How often --on-degraded=warn-throttled warns. */
 static const struct duration throttle = {3600 * NS_PER_S};
 
 static enum lock_result configured_wrongly(const struct options *options, enum option_id id,
@@ -28,7 +28,7 @@ static enum lock_result configured_wrongly(const struct options *options, enum o
     return LOCK_INVALID;
 }
 
-/* A file that cannot be used is for its host to mend, however it was named. */
+/* A file that cannot be used must be fixed on its host, however it was named. */
 static void blame(const struct options *options, enum redis_fault fault, int *status,
                   struct errmsg *why)
 {
@@ -76,7 +76,7 @@ static enum lock_result open_redis(struct backend **backend, const struct option
     return result;
 }
 
-/* A URL that is of no use here may hold a password all the same. */
+/* A URL that is useless here may still contain a password. */
 static enum lock_result open_file(struct backend **backend, const struct options *options,
                                   int *status, struct errmsg *why)
 {
@@ -89,7 +89,8 @@ static enum lock_result open_file(struct backend **backend, const struct options
     return result;
 }
 
-/* Says that a file was taken for want of Redis: with -q too, since hosts that think they exclude each other do not. */
+/* Warns that a file was taken because Redis is unavailable; even with -q, since
+ * hosts that think they exclude each other do not. */
 static void warn_degraded(const struct options *options, const struct messages *out)
 {
     struct lock_dir dir;
@@ -108,15 +109,15 @@ static void warn_degraded(const struct options *options, const struct messages *
                   shared ? "" : " and for this user");
 }
 
-/* Inside a file lock it has been said, or was meant, already. */
+/* Inside a file lock this was already reported, or was intended. */
 static bool inside_file_lock(void)
 {
     const char *held = getenv("DLOCK_HELD"), *backend = getenv("DLOCK_LOCK_BACKEND");
     return held != NULL && *held != '\0' && backend != NULL && strcmp(backend, "file") == 0;
 }
 
-/* Nothing chose a file: no Redis is configured. Whoever meant that says
- * --backend=file. With `out` NULL nothing is said. */
+/* No option chose a file: no Redis is configured. --backend=file makes that
+ * choice explicit. With `out` NULL nothing is printed. */
 static enum lock_result open_degraded(struct backend **backend, const struct options *options,
                                       const struct messages *out, int *status, struct errmsg *why)
 {

@@ -1,4 +1,4 @@
-/* Which backend the options mean. */
+/* Which backend the options select. */
 #ifndef DLOCK_RUN_OPEN_BACKEND_H
 #define DLOCK_RUN_OPEN_BACKEND_H
 
@@ -6,22 +6,23 @@
 #include "store/backend.h"
 #include "util/message.h"
 
-/* Opens the backend that --backend, --redis and --lock-file choose, to be closed
- * with its close(); where that is a file because no Redis is configured, does
- * what --on-degraded says. False: told, and *status is the exit status. */
+/* Opens the backend that --backend, --redis and --lock-file choose; the caller
+ * closes it with its close(). If that is a file because no Redis is configured,
+ * does what --on-degraded says. False: reported, and *status is the exit
+ * status. */
 bool backend_choose(struct backend **backend, const struct options *options,
                     const struct messages *out, int *status);
 
-/* The same, told nobody: LOCK_OK; else *why says it and *status is the exit
- * status. */
+/* The same, without printing: LOCK_OK; otherwise *why holds the reason and
+ * *status the exit status. */
 enum lock_result backend_open(struct backend **backend, const struct options *options, int *status,
                               struct errmsg *why);
 
-/* The file lock of --fallback, said loudly. As above. */
+/* The file lock of --fallback, with a warning. As above. */
 bool backend_fall_back(struct backend **backend, const struct options *options,
                        const struct messages *out, const struct errmsg *outage, int *status);
 
-/* As backend_choose(), of this kind ("redis" or "file") whatever --backend
+/* Like backend_choose(), for this kind ("redis" or "file") whatever --backend
  * says, and silently: the store in which an outer dlock has its lock. */
 bool backend_of_kind(struct backend **backend, const char *kind, const struct options *options,
                      const struct messages *out, int *status);

@@ -8,7 +8,7 @@
 
 static const struct duration interval_least = {100 * NS_PER_MS}, interval_most = {2 * NS_PER_S};
 
-/* A signal ends dlock: nothing here is worth being finished. */
+/* A signal ends dlock: nothing here needs to be finished first. */
 static void pause_for(struct duration d)
 {
     struct timespec time = {(time_t)(d.ns / NS_PER_S), (long)(d.ns % NS_PER_S)};

@@ -7,8 +7,8 @@
 #include "util/exit_status.h"
 #include "util/message.h"
 
-/* Calls attempt() until it returns something else than LOCK_UNAVAILABLE, or
- * `outage` is over: then *why says how often that was. */
+/* Calls attempt() until it returns something other than LOCK_UNAVAILABLE, or
+ * `outage` is over: then *why says how many tries there were. */
 enum lock_result retry(enum lock_result (*attempt)(void *data, struct bound, struct errmsg *),
                        void *data, struct duration outage, struct errmsg *why);
 

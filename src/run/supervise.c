@@ -1,14 +1,13 @@
-/* The watch thread starts when the command has run for a moment. For one that
- * is over at once it would cost more than all the rest: a thread, two round
- * trips to Redis, and 15 ms for closing an inotify descriptor. What happened
- * before it started it finds in its first look. Its descriptors are open before
- * the command is started: if there are too few, nothing is run.
+/* The watch thread starts when the command has run for a moment. For a command
+ * that ends at once it would cost more than everything else: a thread, two
+ * round trips to Redis, and 15 ms for closing an inotify descriptor. Its first
+ * look finds whatever happened before it started. Its descriptors are opened
+ * before the command is started: if there are too few, nothing is run.
  *
  * One loop: signals, news from the watch thread, the guard and the command's
  * heartbeat, and a timer on the boot clock, which goes off at once after a
- * suspend that outlasted it. What is done at the end of the lease, and in
- * which phases, is run/expiry.c's.
- */
+ * suspend that outlasted it. run/expiry.c decides what is done at the end of
+ * the lease, and in which phases. */
 #include "run/supervise.h"
 
 #include "process/child.h"
@@ -30,7 +29,7 @@ struct run {
     struct child child;
     struct job_control job;
     struct watch watch;
-    struct deadline watch_at; /* when it starts; NEVER: it has */
+    struct deadline watch_at; /* when it starts; NEVER: it already has */
     struct expiry end;
     int timer_fd;
     struct outcome *outcome;
@@ -53,7 +52,7 @@ static bool is_watched(const struct run *run)
     return run->watch_at.boot_ns == INT64_MAX;
 }
 
-/* A command that nobody watches may not run. */
+/* A command that is not watched may not run. */
 static void start_watch(struct run *run)
 {
     struct outcome *outcome = run->outcome;
@@ -71,7 +70,7 @@ static void start_watch(struct run *run)
 }
 
 /* The command is reaped first, so that one which has ended by itself is not
- * called stopped. */
+ * reported as stopped. */
 static void act(struct run *run)
 {
     if (is_watched(run))
@@ -89,8 +88,8 @@ static struct deadline next_event(const struct run *run)
 
 /* --- the loop ------------------------------------------------------------ */
 
-/* Read as long as the command runs, whatever has become of the lease: who
- * sends a notification waits until there is room for it. */
+/* Read as long as the command runs, whatever has become of the lease: the
+ * sender of a notification blocks until there is room for it. */
 static void read_heartbeat(const struct run *run)
 {
     const struct supervision *plan = run->plan;
@@ -114,7 +113,7 @@ static void wait_for_event(const struct run *run)
         continue;
 }
 
-/* The command has ended; where it was stopped, nobody of its tree may be left. */
+/* The command has ended; if it was stopped, no process of its tree may be left. */
 static bool is_over(struct run *run)
 {
     if (!run->child.ended || run->end.phase == RUNNING)
@@ -127,7 +126,8 @@ static bool is_over(struct run *run)
     return true;
 }
 
-/* The kernel has killed the command with its guard; what it has started fell to us. */
+/* The kernel has killed the command with its guard; dlock is now the parent of
+ * what the command has started. */
 static void guard_lost(struct run *run)
 {
     expiry_kill(&run->end);
@@ -146,9 +146,8 @@ static void reap(struct run *run)
                     "the command has ended; waiting for what it has started (--tree)");
 }
 
-/* Stopping comes before all else, also on waking from a freeze or a stop. A
- * SIGCHLD that is read may tell of a change since the last look: then one looks
- * again. */
+/* Stopping takes precedence, even on waking from a freeze or a stop. A SIGCHLD
+ * that is read may report a change since the last look: then look again. */
 static void watch_command(struct run *run)
 {
     for (;;) {
@@ -165,7 +164,7 @@ static void watch_command(struct run *run)
     }
 }
 
-/* A command with --heartbeat speaks to the service manager itself, and knows
+/* A command with --heartbeat talks to the service manager itself, and knows
  * when it is ready. */
 static void say_started(const struct supervision *plan, const struct child *child)
 {
@@ -192,14 +191,14 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         .warn_only = plan->warn_only,
     };
     expiry_init(&run.end);
-    /* Frozen between take and here, or answered too late: nothing may start. */
+    /* Frozen between the take and this point, or answered too late: nothing may start. */
     if (lease_as_good_as_over(plan->lease)) {
         outcome->lease_over = true;
         errmsg_set(&outcome->error, "the lease was over before the command could be started");
         return;
     }
-    /* What is sent to the whole group from the fork on, the command has as well.
-     * (A key typed in the microseconds until then is lost.) */
+    /* From the fork on, the command also receives what is sent to the whole
+     * group. (A key typed in the microseconds before that is lost.) */
     outcome->signalled = signals_ended_by(plan->signals);
     if (outcome->signalled != 0)
         return;
@@ -220,7 +219,7 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
     outcome->started = ready && child_start(&run.child, plan->argv, plan->signals, plan->tree,
                                             &outcome->error) == LOCK_OK;
     if (outcome->started) {
-        /* The first heartbeat may come at once, and starts nothing by itself. */
+        /* The first heartbeat may come at once, and does not start the watch by itself. */
         run.watch_at = plan->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);
         if (run.child.page->exec_errno == 0)
             say_started(plan, &run.child);

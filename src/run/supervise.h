@@ -1,4 +1,4 @@
-/* From the start of the command to its end, with an eye on the lease. */
+/* Runs the command from start to end while watching the lease. */
 #ifndef DLOCK_RUN_SUPERVISE_H
 #define DLOCK_RUN_SUPERVISE_H
 
@@ -24,10 +24,10 @@ struct supervision {
 
 struct outcome {
     bool started;   /* false: nothing ran, `error` says why */
-    int signalled;  /* not started, since this signal came before: dlock is to end by it */
+    int signalled;  /* not started, since this signal came before: dlock must end by it */
     bool unwatched; /* it was stopped at once, since the lease could not be watched: `error` */
     struct errmsg error;
-    int exec_error;  /* errno where the command was not executable */
+    int exec_error;  /* the errno if the command was not executable */
     int status;      /* of waitpid(2) */
     bool released;   /* with its own token, while the command ran: it runs on without the lock */
     bool lease_over; /* the lease ended or was lost while the command ran */
@@ -35,7 +35,7 @@ struct outcome {
 };
 
 /* Runs the command and stops it when the lease ends or is lost. Returns once
- * the command has ended and, where it was stopped, all its descendants. */
+ * the command has ended and, if it was stopped, all its descendants. */
 void supervise(const struct supervision *plan, struct outcome *outcome);
 
 #endif

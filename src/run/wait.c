@@ -1,13 +1,14 @@
-/* Waiting is asking again: when the store calls us, when it has said that
- * something will change, and, as a net under what gets lost, at a jittered
+/* Waiting means asking again: when the store notifies us, when the store has
+ * said that something will change, and, in case a notice is lost, at a jittered
  * interval that grows.
  *
- * The store may call before, during or after the moment at which we fall
- * asleep: what it tells stays to be read on its descriptor until listen() takes
- * it in, and each pause begins with that.
+ * The store may notify us before, during or after the moment at which we fall
+ * asleep: the notice stays readable on its descriptor until listen() takes it
+ * in, and each pause begins with that.
  *
- * The pauses end by a timer on the boot clock: the timeout of poll(2) stands still
- * in a suspend, and a lock that is free by then would wait for the rest of it. */
+ * The pauses end by a timer on the boot clock: the timeout of poll(2) does not
+ * advance during a suspend, and a lock that is free by then would wait for the
+ * rest of it. */
 #include "run/wait.h"
 
 #include <errno.h>
@@ -16,15 +17,15 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long the release of a lock may take that may be ours unknown to us, and
- * how long to leave a queue, which notices by itself in the end. */
+/* How long to try to release a lock that may be ours without our knowledge, and
+ * to leave a queue, which notices by itself in the end. */
 static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 * NS_PER_MS};
 /* The shortest and the longest pause between tries of a store that is down. */
 static const struct duration retry_least = {100 * NS_PER_MS}, retry_most = {2 * NS_PER_S};
 
 struct waiting {
     const struct patience *patience;
-    struct lock_request request; /* the caller's, and how this try stands in the wait */
+    struct lock_request request; /* the caller's, with the state of this try in the wait */
     int cancel_fd;
     int timer_fd; /* of the pauses; -1: there was none yet */
     struct deadline start;
@@ -34,7 +35,7 @@ struct waiting {
         outage_end;           /* of the tries to reach the store; DEADLINE_NEVER: it was reached */
     struct duration interval; /* of asking again for a lock that is held */
     struct duration retry;    /* of asking again a store that is down */
-    bool uncalled;            /* that it cannot call us has been told */
+    bool uncalled;            /* the caller knows that the store cannot notify us */
 };
 
 static bool is_never(struct deadline deadline)
@@ -42,7 +43,7 @@ static bool is_never(struct deadline deadline)
     return deadline.boot_ns == DEADLINE_NEVER.boot_ns;
 }
 
-/* Shows whoever looks on what is waited for; when to do so again. */
+/* Shows the user what is waited for; returns when to do so again. */
 static struct deadline show(const struct waiting *waiting, const struct holder *holder,
                             const struct errmsg *why)
 {
@@ -87,7 +88,7 @@ static struct duration doubled(struct duration d, struct duration most)
     return duration_min((struct duration){d.ns * 2}, most);
 }
 
-/* The tries end so long after the first that failed has begun. */
+/* The tries end this long after the start of the first that failed. */
 static struct deadline outage_end(const struct waiting *waiting)
 {
     return is_never(waiting->outage_end) ? deadline_plus(waiting->tried, waiting->patience->outage)
@@ -95,9 +96,10 @@ static struct deadline outage_end(const struct waiting *waiting)
 }
 
 /* One try may take as long as the connection's own limit, but should end with
- * the wait, and with the outage. Each still gets a second, or the last one, and
- * a short --wait, would call a store unreachable that answers; and -n, and an
- * outage of 0, which allows one try, set no limit at all. */
+ * the wait, and with the outage. Each try still gets a second; otherwise the
+ * last one, or a short --wait, would report a store as unreachable that
+ * answers. And -n, and an outage of 0, which allows one try, set no limit at
+ * all. */
 static struct bound try_bound(const struct waiting *waiting)
 {
     struct deadline until = waiting->patience->outage.ns > 0 ? outage_end(waiting) : DEADLINE_NEVER;
@@ -107,13 +109,13 @@ static struct bound try_bound(const struct waiting *waiting)
     return (struct bound){deadline_before(until, second) ? second : until, waiting->cancel_fd};
 }
 
-/* Until it is worth asking again. */
+/* Pauses until it is worth asking again. */
 static enum lock_result pause_for_call(struct waiting *waiting, struct backend *backend,
                                        const struct holder *holder)
 {
     struct call call = backend->listen(backend);
     tell_uncalled(waiting, &call);
-    tzset(); /* reads a file: the command's environment will have a date, and must not wait for that then */
+    tzset(); /* reads a file: the command's environment needs the time zone later, and must not wait for it then */
     waiting->interval = duration_min(waiting->interval, call.poll_most);
     struct deadline poll =
         deadline_earlier(deadline_after(duration_jittered(waiting->interval)), waiting->end);
@@ -144,7 +146,7 @@ static enum lock_result wait_for_holder(struct waiting *waiting, struct backend 
     return pause_for_call(waiting, backend, holder);
 }
 
-/* The store is down: LOCK_UNAVAILABLE: it has been tried long enough. */
+/* The store is down. LOCK_UNAVAILABLE: it has been tried long enough. */
 static enum lock_result wait_for_store(struct waiting *waiting, const struct errmsg *why)
 {
     waiting->outage_end = deadline_earlier(outage_end(waiting), waiting->end);
@@ -159,8 +161,8 @@ static enum lock_result wait_for_store(struct waiting *waiting, const struct err
     return result;
 }
 
-/* A take whose answer never came may have succeeded; and those behind us in the
- * queue should not wait for us. */
+/* A take whose answer never came may have succeeded; and the waiters behind us
+ * in the queue should not wait for us. */
 static void abandon(struct backend *backend, const struct lock_request *request,
                     enum lock_result result, struct errmsg *why)
 {
@@ -184,7 +186,7 @@ static void abandon(struct backend *backend, const struct lock_request *request,
     }
 }
 
-/* Taken, but the answer took so long that the lease is as good as over. */
+/* Taken, but the answer took so long that the lease is almost over. */
 static enum lock_result too_late(struct backend *backend, struct lease *lease, struct errmsg *why)
 {
     struct errmsg ignored;
@@ -225,7 +227,7 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
             result = too_late(backend, lease, why);
             patience->take_anew(patience->data);
             waiting.tried =
-                deadline_now(); /* the store has answered, only that we were frozen or the like */
+                deadline_now(); /* the store has answered; only this process was frozen or slow */
         }
         if (result == LOCK_HELD)
             pause = wait_for_holder(&waiting, backend, holder);

@@ -6,22 +6,22 @@
 
 struct patience {
     bool forever;
-    struct duration wait;   /* where not for ever; zero: do not wait */
+    struct duration wait;   /* if not for ever; zero: do not wait */
     struct duration outage; /* how long a store that cannot be reached is tried, within `wait` */
-    bool attended;          /* somebody looks on (lock_request) */
-    /* Called before each pause, and in it when it has asked for that: for the
-     * holder, or if that is NULL for the store, which `why` is about and which is
-     * tried until `down_until`. Returns when to call again, if the pause lasts so
-     * long. NULL: nobody wants to know. */
+    bool attended;          /* a user is watching (lock_request) */
+    /* Called before each pause, and during it if it has asked for that: for the
+     * holder, or, if that is NULL, for the store, which `why` is about and
+     * which is tried until `down_until`. Returns when to call again, if the
+     * pause lasts that long. NULL: no reports. */
     struct deadline (*pausing)(void *data, const struct holder *holder, const struct errmsg *why,
                                struct deadline down_until);
-    /* Called once where the store cannot call us, with the reason. NULL: as above. */
+    /* Called once if the store cannot notify us, with the reason. NULL: as above. */
     void (*uncalled)(void *data, const char *cannot);
-    /* Whether the holder is one that must not be waited for: then the wait ends
-     * at once with LOCK_HELD. NULL: there is none. */
+    /* True if the wait for this holder would never end: then it ends at once
+     * with LOCK_HELD. NULL: there is no such holder. */
     bool (*is_own)(void *data, const struct holder *holder);
-    /* A take that succeeded too late was released: the next one needs a take id of
-     * its own, written where the request points to. */
+    /* A take that succeeded too late was released: the next one needs its own
+     * take id, written to where the request points. */
     void (*take_anew)(void *data);
     void *data;
 };
@@ -31,12 +31,11 @@ struct waited {
     int takes; /* how often the store was asked */
 };
 
-/* Takes the lock, waiting for its holder and for the store as patience says.
- * cancel_fd becoming readable ends it at once with LOCK_CANCELLED. On every
- * result but LOCK_OK nothing of ours is left in the store, as far as it can
- * be reached.
- * Results are those of the backend's take(); LOCK_HELD: the wait ran out,
- * with *holder filled in. *waited is filled in always. */
+/* Takes the lock, waiting for its holder and for the store as `patience` says.
+ * If cancel_fd becomes readable, it ends at once with LOCK_CANCELLED. On every
+ * result but LOCK_OK nothing of ours is left in the store, as far as it can be
+ * reached. Results are those of the backend's take(); LOCK_HELD: the wait ran
+ * out, with *holder filled in. *waited is always filled in. */
 enum lock_result wait_for_lock(struct backend *backend, const struct lock_request *request,
                                const struct patience *patience, int cancel_fd, struct lease *lease,
                                struct holder *holder, struct waited *waited, struct errmsg *why);

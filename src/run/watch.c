@@ -1,58 +1,57 @@
-/* Two threads, and who owns what when.
+/* Two threads, and what each owns when.
  *
  *   backend (its connection, its file)  the main thread until watch_start(), the
  *                            watch thread until watch_stop() has joined it, the
  *                            main thread again. Never both: no lock is needed.
  *   watch->lease             the watch thread's own copy.
  *   watch->state             both, under the mutex. Written by the watch thread
- *                            alone; news_fd says that there is something to read.
+ *                            alone; news_fd shows that there is something to read.
  *   watch->quit              both: set once, before quit_fd is written.
- *   the heartbeat's socket   both: who reads a message has it, and no message is
- *                            read twice.
+ *   the heartbeat's socket   both: the thread that reads a message owns it, and no
+ *                            message is read twice.
  *   the command              the main thread alone: it sends every signal and
  *                            reaps, so that no pid is signalled once it is free.
  *   the deadline's timer     the main thread: a watch thread that hangs on a
  *                            network cannot delay the stop.
  *
  * Orders at the end of a lease, with stop = deadline - grace:
- *   1. At `stop` the watch asks once more. Extended: the new deadline is in the
- *      state before the main thread's own limit (watch_last_answer()), which it
- *      computes anew from it. Not extended, or no answer by half of the grace:
+ *   1. `stop` is reached -> the watch asks once more. Extended: the new deadline is
+ *      in the state before the main thread's own limit (watch_last_answer()), which
+ *      it computes anew from it. Not extended, or no answer by half of the grace:
  *      WATCH_ENDING, and the main thread stops the command.
- *   2. An earlier look has had no answer until `stop`: it is not the last one, and
- *      the store is asked once more right then.
- *   3. The watch is late or stuck: the main thread stops the command at
- *      watch_last_answer() all the same, and kills at the deadline that it last
- *      read.
- *   4. The lock is lost meanwhile: WATCH_LOST, final; a later state never takes
+ *   2. An earlier look has had no answer until `stop` -> it is not the last one, and
+ *      the watch asks the store once more right then.
+ *   3. The watch is late or stuck -> the main thread still stops the command at
+ *      watch_last_answer(), and kills at the deadline that it last read.
+ *   4. The lock is lost meanwhile -> WATCH_LOST, final; a later state never takes
  *      it back.
- *   5. The command, or whoever has its token, releases the lock: WATCH_RELEASED,
- *      final too. There is nothing left to watch, and nothing to stop for.
- *   6. The command ends: watch_stop() writes quit_fd, on which every wait of the
+ *   5. The command, or another process with its token, releases the lock ->
+ *      WATCH_RELEASED, final too. There is nothing left to watch, or to stop for.
+ *   6. The command ends -> watch_stop() writes quit_fd, on which every wait of the
  *      thread ends, joins, and reads the last state: a loss found in the very
  *      last check still counts.
- *   7. All of the process was frozen: main's timer and the thread's wait are both
+ *   7. The whole process was frozen -> main's timer and the thread's wait are both
  *      over on waking; whichever runs first, the main thread looks at the boot
- *      clock before it believes in any end of the command.
+ *      clock before it accepts any end of the command.
  *
  * News from the store only says "look"; the look decides. In this order:
- *   1. The backend is told that the lock is watched, then comes the first look:
- *      it finds what happened before, and from it on the store tells.
- *   2. What is told during a look shows after it, on the descriptor or as
+ *   1. The backend learns that the lock is watched -> the first look follows: it
+ *      finds what happened before, and from then on the store reports.
+ *   2. News during a look -> it shows after the look, on the descriptor or as
  *      news.due, so that nothing falls between two looks.
- *   3. A look may close the descriptor and open another one (a broken
- *      connection ends in a look, which makes it anew): it is asked for before
- *      each wait and never kept over a look.
- *   4. The first news in a while is looked into at once, the next news_interval
- *      after the last look. Without a connection there is no descriptor either,
- *      and retry_interval holds.
+ *   3. A look closes the descriptor and opens another one (a broken connection ends
+ *      in a look, which makes it anew) -> the descriptor is requested before each
+ *      wait and never kept over a look.
+ *   4. The first news in a while -> a look at once, the next one news_interval
+ *      after it. Without a connection there is no descriptor either, and
+ *      retry_interval holds.
  *
  * A heartbeat of the command (watch_beat()) makes the next look an extension:
- *   1. Many beats in a short time are one extension, beat_interval() after the
+ *   1. Many beats in a short time -> one extension, beat_interval() after the
  *      last one; none is forgotten, since `beat` stays set until one succeeds.
- *   2. A beat before the last look, at `stop`: that look extends.
- *   3. A beat after it: the store is told, but a main thread that has sent the
- *      stop signal never takes that back.
+ *   2. A beat before the last look, at `stop` -> that look extends.
+ *   3. A beat after it -> it is sent to the store, but a main thread that has sent
+ *      the stop signal never takes that back.
  */
 #include "run/watch.h"
 
@@ -65,11 +64,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* A check that fails for want of a connection is repeated sooner. */
+/* A check that fails because there is no connection is repeated sooner. */
 static const struct duration retry_interval = {500 * NS_PER_MS};
 
-/* Between two looks, whatever the store says: somebody who touches the lock
- * again and again does not keep us busy. */
+/* The least pause between two looks, whatever the store reports: a client that
+ * touches the lock again and again does not keep us busy. */
 static const struct duration news_interval = {10 * NS_PER_MS};
 
 static struct duration check_interval(struct duration ttl)
@@ -99,8 +98,8 @@ struct deadline watch_last_answer(struct deadline deadline, struct duration grac
     return deadline_plus(deadline_minus(deadline, grace), half);
 }
 
-/* Makes an eventfd readable. That fails only where 2^64 - 1 events are unread, and
- * then it is readable; what else fails is tried again. */
+/* Makes an eventfd readable. That fails only if 2^64 - 1 events are unread, and
+ * then it is readable; any other failure is retried. */
 static void tell(int fd)
 {
     for (int tries = 0;
@@ -108,9 +107,9 @@ static void tell(int fd)
         continue;
 }
 
-/* What there is to say with -v that was not said before: once that the store cannot
- * tell, and each time that the lock stands otherwise. One at a time: what comes second
- * is said after the next look. */
+/* Sets what is new to report with -v: once that the store cannot notify us, and
+ * each time that the state of the lock has changed. One message at a time: the
+ * second one is reported after the next look. */
 static bool has_note(struct watch *watch, struct errmsg *note)
 {
     const char *cannot = watch->backend->news(watch->backend).cannot,
@@ -161,7 +160,7 @@ static struct duration grace_of(const struct watch *watch)
     return lease_grace(watch->lease.set, watch->grace);
 }
 
-/* As long as the lease stands as it does now. */
+/* As long as the lease is unchanged. */
 static struct deadline stop_time(const struct watch *watch)
 {
     return deadline_minus(watch->lease.deadline, grace_of(watch));
@@ -178,9 +177,9 @@ static void take_beat(struct watch *watch)
     watch->beat |= read(watch->beat_fd, &count, sizeof count) == (ssize_t)sizeof count;
 }
 
-/* Waits for `until`, for news_fd (-1: none), until a heartbeat is to be acted
- * on, or to be told to quit. Returns false for the last; *told is set where
- * there is news. */
+/* Waits for `until`, for news_fd (-1: none), until a heartbeat needs action, or
+ * for the request to quit. Returns false for the last; *told is set if there is
+ * news. */
 static bool wait_until(struct watch *watch, struct deadline until, int news_fd, bool *told)
 {
     for (;;) {
@@ -202,9 +201,9 @@ static bool wait_until(struct watch *watch, struct deadline until, int news_fd, 
     }
 }
 
-/* Waits until the next look is due: at `until`, or once the store says that
- * something has happened, but not right after the last look. Returns false
- * when told to quit. */
+/* Waits until the next look is due: at `until`, or once the store reports that
+ * something has happened, but not right after the last look. Returns false on
+ * the request to quit. */
 static bool pause_until(struct watch *watch, struct deadline until)
 {
     struct deadline soonest = deadline_after(news_interval);
@@ -217,12 +216,12 @@ static bool pause_until(struct watch *watch, struct deadline until)
     return !told || wait_until(watch, deadline_earlier(until, soonest), -1, &told);
 }
 
-/* Asks the store, and extends the lease where the command has asked for that. */
+/* Asks the store, and extends the lease if the command has asked for that. */
 static enum lock_result ask(struct watch *watch, bool last, struct bound bound, struct errmsg *why)
 {
     struct backend *backend = watch->backend;
     take_beat(watch);
-    /* What was sent in time counts, though the main thread has not read it yet. */
+    /* A beat that was sent in time counts, even if the main thread has not read it yet. */
     if (last && watch->heartbeat->fd >= 0)
         watch->beat |= watchdog_read(watch->heartbeat, watch->notify);
     if (!watch->beat || (!last && !deadline_passed(beat_due(watch))))
@@ -247,7 +246,7 @@ static struct looked look(struct watch *watch)
     struct looked looked = {.last = deadline_passed(until)};
     if (looked.last)
         until = watch_last_answer(watch->lease.deadline, grace_of(watch));
-    if (looked.last && deadline_passed(until)) /* with --on-expire=warn one goes on looking */
+    if (looked.last && deadline_passed(until)) /* with --on-expire=warn the looks go on */
         until = watch->lease.deadline;
     looked.result = ask(watch, looked.last, (struct bound){until, watch->quit_fd}, &why);
     looked.interval = looked.result == LOCK_OK ? look_interval(watch) : retry_interval;
@@ -262,8 +261,8 @@ static struct looked look(struct watch *watch)
     return looked;
 }
 
-/* After the last look there is nothing more to find out that would change what
- * happens: the main thread is stopping the command, or warned that it runs on. */
+/* After the last look nothing can be found that would change what happens: the
+ * main thread is stopping the command, or has warned that it runs on. */
 static void *watch_thread(void *data)
 {
     struct watch *watch = data;
@@ -334,7 +333,7 @@ struct watch_state watch_read(struct watch *watch)
 {
     uint64_t count;
     (void)!read(watch->news_fd, &count,
-                sizeof count); /* EAGAIN: no news, and the old state stands */
+                sizeof count); /* EAGAIN: no news, and the old state still holds */
     pthread_mutex_lock(&watch->mutex);
     struct watch_state state = watch->state;
     pthread_mutex_unlock(&watch->mutex);

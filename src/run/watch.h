@@ -11,18 +11,18 @@
 
 enum watch_verdict {
     WATCH_HELD,     /* as far as is known, we hold the lock until the deadline */
-    WATCH_ENDING,   /* asked once more before the end: nobody has extended it */
-    WATCH_LOST,     /* the store says that it is not ours any more */
-    WATCH_RELEASED, /* it was released with its own token: by the command itself, that is */
+    WATCH_ENDING,   /* asked once more before the end: the lease was not extended */
+    WATCH_LOST,     /* the store reports that it is not ours any more */
+    WATCH_RELEASED, /* it was released with its own token, i.e. by the command itself */
 };
 
 struct watch_state {
     enum watch_verdict verdict;
-    struct deadline deadline; /* adopted, where somebody moved it */
+    struct deadline deadline; /* adopted, if it was changed from outside */
     struct duration set;      /* what the lease was last set to */
     struct errmsg
-        why; /* of WATCH_LOST and WATCH_RELEASED; of WATCH_ENDING where the store could not be asked */
-    struct errmsg note; /* the last thing to say with -v */
+        why; /* of WATCH_LOST and WATCH_RELEASED; of WATCH_ENDING if the store could not be asked */
+    struct errmsg note; /* the last message for -v */
     int notes;          /* how many there were */
 };
 
@@ -35,13 +35,13 @@ struct watch {
     const struct notify *notify;
     int news_fd;              /* to the main thread: the state has changed */
     int quit_fd;              /* to the watch thread: leave */
-    atomic_bool quit;         /* the same, for who cannot wait for it */
+    atomic_bool quit;         /* the same, for code that cannot wait for it */
     int beat_fd;              /* to the watch thread: the command makes progress */
     bool beat;                /* the thread's own: not acted on yet */
     struct deadline extended; /* the thread's own: when it last tried to extend */
-    bool said_cannot;         /* the thread's own: that the store cannot tell at once */
+    bool said_cannot;         /* the thread's own: that the store cannot notify us at once */
     struct errmsg
-        stands; /* the thread's own: the store's note as it was last said; "": nothing is amiss */
+        stands; /* the thread's own: the store's note as last reported; "": nothing is wrong */
     pthread_mutex_t mutex;
     struct watch_state state; /* guarded by mutex */
     pthread_t thread;
@@ -52,11 +52,12 @@ struct watch_plan {
     const struct lease *lease;
     struct duration grace;            /* negative: lease_grace() */
     const struct watchdog *heartbeat; /* looked at before the last look; its fd -1: none */
-    const struct notify *notify;      /* to pass on what is found there */
+    const struct notify *notify;      /* to pass on the messages that it receives */
 };
 
-/* Opens all that it needs, so that later only the thread can be missing; what it points to
- * stays where it is. LOCK_OK; LOCK_SYSTEM with *why set, and nothing is open. */
+/* Opens all that it needs, so that later only the thread can fail to start;
+ * what it points to stays where it is. LOCK_OK; LOCK_SYSTEM with *why set, and
+ * nothing is open. */
 enum lock_result watch_open(struct watch *watch, const struct watch_plan *plan, struct errmsg *why);
 void watch_close(struct watch *watch);
 
@@ -67,15 +68,16 @@ enum lock_result watch_start(struct watch *watch, struct errmsg *why);
 /* What is known at this moment; drains news_fd. */
 struct watch_state watch_read(struct watch *watch);
 
-/* The command makes progress: its lease is to be extended by its TTL. */
+/* The command makes progress: extends its lease by its TTL. */
 void watch_beat(const struct watch *watch);
 
 /* Ends the thread, cutting short what it waits for, and gives the backend
  * back. Returns the last state. */
 struct watch_state watch_stop(struct watch *watch);
 
-/* How long before the deadline the watch has its last answer at the latest;
- * until then the main thread leaves it the decision to stop the command. */
+/* When the watch has its last answer at the latest, before the deadline; until
+ * then the main thread leaves it to the watch to decide on stopping the
+ * command. */
 struct deadline watch_last_answer(struct deadline deadline, struct duration grace);
 
 #endif

@@ -18,8 +18,8 @@ static bool fail(struct watchdog *heartbeat, struct errmsg *why)
     return false;
 }
 
-/* An abstract name: nothing is left in a directory when dlock is killed. Anyone
- * on this host can send to it, so that the kernel is asked who did. */
+/* An abstract name: nothing is left in a directory when dlock is killed. Any
+ * process on this host can send to it, so the kernel is asked for the sender. */
 bool watchdog_open(struct watchdog *heartbeat, const char *id, struct errmsg *why)
 {
     struct sockaddr_un at;
@@ -41,8 +41,8 @@ void watchdog_close(struct watchdog *heartbeat)
     heartbeat->fd = -1;
 }
 
-/* A service manager's WATCHDOG_USEC is for dlock's pid alone (WATCHDOG_PID);
- * it is the command that has to meet it, since its messages are passed on. */
+/* A service manager's WATCHDOG_USEC is for dlock's pid alone (WATCHDOG_PID); it
+ * is the command that has to meet it, since its messages are passed on. */
 bool watchdog_env_set(const struct watchdog *heartbeat, struct duration interval)
 {
     const char *given = getenv("WATCHDOG_USEC");
@@ -94,8 +94,8 @@ static void read_control(struct received *received, struct msghdr *message)
     }
 }
 
-/* False where nothing more is there. A message too long for the protocol is
- * cut off, and then counts for nothing. */
+/* False if no message is left. A message too long for the protocol is
+ * truncated, and then does not count. */
 static bool receive(int fd, struct received *received)
 {
     union {
@@ -122,7 +122,7 @@ static bool receive(int fd, struct received *received)
     return true;
 }
 
-/* Who sends without pause does not keep us here: the rest is for next time. */
+/* A process that sends without pause does not keep us here: the rest waits for the next call. */
 bool watchdog_read(const struct watchdog *heartbeat, const struct notify *to)
 {
     struct received received;

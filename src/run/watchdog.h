@@ -11,22 +11,20 @@
 
 struct watchdog {
     int fd;        /* readable when the command has sent something; -1: none */
-    char name[64]; /* as NOTIFY_SOCKET says it */
+    char name[64]; /* in the form of NOTIFY_SOCKET */
 };
 
-/* Opens the socket under a name that nobody else has: `id` is part of it.
- * False with *why set. */
+/* Opens the socket under a unique name: `id` is part of it. False with *why set. */
 bool watchdog_open(struct watchdog *heartbeat, const char *id, struct errmsg *why);
 void watchdog_close(struct watchdog *heartbeat);
 
-/* Puts NOTIFY_SOCKET and WATCHDOG_USEC into the environment: `interval`, or
- * the service manager's own where that is shorter. False where memory is
- * short. */
+/* Puts NOTIFY_SOCKET and WATCHDOG_USEC into the environment: `interval`, or the
+ * service manager's own if that is shorter. False if memory is short. */
 bool watchdog_env_set(const struct watchdog *heartbeat, struct duration interval);
 
-/* Takes in all that has been sent, and passes it on to the service manager.
- * True where a WATCHDOG=1 was among it. Messages from other users than dlock's
- * own and root count for nothing. */
+/* Reads all that has been sent, and passes it on to the service manager. True
+ * if a WATCHDOG=1 was among it. Messages from users other than dlock's own and
+ * root do not count. */
 bool watchdog_read(const struct watchdog *heartbeat, const struct notify *to);
 
 #endif
