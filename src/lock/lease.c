@@ -145,7 +145,8 @@ void holder_fill(struct holder *holder, pid_t pid, const char *command)
     holder_fill_place(holder);
     if (proc_stat_read(pid, &stat))
         holder->pid_start = stat.start;
-    /* Containers and units of root's have neither. Not getpwuid(3): it may load and ask a directory service at every run. */
+    /* Containers and root's units have neither. Not getpwuid(3): it may load
+     * and ask a directory service at every run. */
     const char *user = getenv("LOGNAME");
     if (user == NULL || *user == '\0')
         user = getenv("USER");
@@ -161,7 +162,7 @@ void holder_fill(struct holder *holder, pid_t pid, const char *command)
     }
 }
 
-/* Whatever they stand for. */
+/* Whatever they mean. */
 static bool has_same_numbers(const struct holder *a, const struct holder *b)
 {
     return a->pid == b->pid && a->pid_start == b->pid_start;

@@ -1,5 +1,5 @@
-/* A lease: a lock that we hold until a deadline. And what a backend is asked
- * to take, and who holds what we could not get. */
+/* A lease: a lock that we hold until a deadline. Also the request to a backend,
+ * and the holder of a lock that we could not acquire. */
 #ifndef DLOCK_LOCK_LEASE_H
 #define DLOCK_LOCK_LEASE_H
 
@@ -23,26 +23,27 @@ enum lock_mode {
 /* "exclusive", "shared", "slots": as in records, keys and --json. */
 const char *lock_mode_name(enum lock_mode mode);
 
-/* The mode of this name; false where there is none. */
+/* The mode of this name; false if there is none. */
 bool lock_mode_parse(const char *name, enum lock_mode *mode);
 
-/* Who holds a lock, for people to read and for records. All of it is foreign
- * text where it comes from a server or a file. */
+/* The holder of a lock, for people to read and for records. All of it is
+ * foreign text if it comes from a server or a file. */
 struct holder {
-    bool known;    /* false: another client's lock, of which nothing is told */
-    bool expires;  /* whether `left` says anything */
+    bool known;    /* false: another client's lock, with no details */
+    bool expires;  /* true if `left` is known */
     bool shares;   /* one of several, in a mode other than MODE_EXCLUSIVE */
     bool detached; /* no process holds it: --acquire */
     bool kept;     /* it has released the lock, or ended: only --hold-at-least keeps others out */
-    bool reserved; /* nobody holds it: those who have waited longer come first */
+    bool reserved; /* no holder: earlier waiters come first */
     int ahead;     /* how many waiters do; -1: not known */
     int slots,
         slots_taken; /* in force, and how many of them have a holder; 0: it is held in another mode */
     struct duration left;
-    int64_t since_wall_ms;    /* 0: unknown */
-    pid_t pid;                /* 0: unknown */
-    int64_t pid_start;        /* field 22 of /proc/PID/stat: told apart from a later pid */
-    int64_t pid_space;        /* proc_pid_space() of whoever gave the pid; 0: unknown */
+    int64_t since_wall_ms; /* 0: unknown */
+    pid_t pid;             /* 0: unknown */
+    int64_t
+        pid_start; /* field 22 of /proc/PID/stat: distinguishes it from a later process with its pid */
+    int64_t pid_space;        /* proc_pid_space() of the process that gave the pid; 0: unknown */
     char take_id[TOKEN_SIZE]; /* of the take that has the lock; "": unknown */
     char host[256];
     char boot_id[40];
@@ -50,8 +51,8 @@ struct holder {
     char command[128]; /* the command's argv[0] */
 };
 
-/* What a backend is asked for. The strings belong to the caller and live as
- * long as the backend does. */
+/* The request to a backend. The strings belong to the caller and live as long
+ * as the backend does. */
 struct lock_request {
     const char *name;
     const char *key;
@@ -59,14 +60,14 @@ struct lock_request {
     const char *take_id; /* no other run has it; the token may be one that the user chose */
     struct duration ttl;
     struct deadline
-        end; /* of a lease that goes on elsewhere: cuts the TTL as it is sent; 0: nothing does */
+        end; /* of a lease that goes on elsewhere: shortens the TTL as it is sent; 0: nothing does */
     struct duration hold_at_least; /* others are kept out this long, however soon it is released */
     enum lock_mode mode;
     int slots; /* of MODE_SLOTS */
     bool
         detached; /* no process of ours stays to hold it: it lasts until its deadline or its release */
-    bool waits;             /* whoever is refused asks again, and stands in the queue */
-    bool attended;          /* somebody looks on: what is told of the holder should be fresh */
+    bool waits;             /* if refused, the caller asks again, and is in the queue */
+    bool attended;          /* a user is watching: what is shown of the holder should be fresh */
     bool last;              /* if this is refused, it is given up: counted as conflict or timeout */
     struct duration waited; /* so far */
     struct holder self;
@@ -76,14 +77,14 @@ struct lease {
     const char *name;
     const char *key;
     const char *token;
-    const char *take_id; /* "": not known, the token alone tells that it is ours */
+    const char *take_id; /* "": not known, the token alone shows that it is ours */
     bool outside;        /* another process took it: its mode and hold are not known here */
     enum lock_mode mode;
     int slots; /* of MODE_SLOTS */
     int slot;  /* 0 to slots - 1; -1: none */
     struct duration ttl;
     struct duration
-        set; /* how long it lasted when it was last set: the TTL, or what another has made of it since */
+        set; /* how long it lasted when it was last set: the TTL, or what another client has changed it to */
     int64_t fence;            /* rises with every take of the lock */
     struct deadline taken;    /* before the take was sent */
     struct deadline deadline; /* from which on we may not hold it any more */
@@ -95,35 +96,35 @@ struct lease {
     bool lost; /* it ended or was lost before the command did: counted at the release */
 };
 
-/* What a lease is cut by at its end, since two clocks never run alike: 1 % of
- * the TTL, at least 2 ms, at most 1 s. (As in Redlock's validity time:
- * redis.io, "Distributed Locks with Redis".) */
+/* By how much a lease is shortened at its end, since two clocks never run
+ * alike: 1 % of the TTL, at least 2 ms, at most 1 s. (As in Redlock's validity
+ * time: redis.io, "Distributed Locks with Redis".) */
 struct duration lease_drift(struct duration ttl);
 
 /* Starts the lease at `before`, the moment before its take was sent. */
 void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before,
                  int64_t fence);
 
-/* How long before its end those who work under a lease are told to stop: as
- * --grace says, or where that is negative a tenth of the lease as it was last
- * set, at most 10 s. */
+/* How long before its end the worker under a lease is asked to stop: as --grace
+ * says, or, if that is negative, a tenth of the lease as it was last set, at
+ * most 10 s. */
 struct duration lease_grace(struct duration set, struct duration given);
 
-/* Whether a lease that was last set to this lasts, more or less, as long as it
- * was taken for: what a check that came late tells of an extension is less. */
+/* True if a lease that was last set to this lasts, more or less, as long as it
+ * was taken for: a check that came late reports an extension as less. */
 bool lease_is_as_taken(const struct lease *lease, struct duration set);
 
 /* When the last tenth of a lease that ends at `deadline` begins. */
 struct deadline lease_warning_time(const struct lease *lease, struct deadline deadline);
 
-/* Whether no more than that is left: too little to start a command with. */
+/* True if no more than that is left: too little to start a command with. */
 bool lease_as_good_as_over(const struct lease *lease);
 
-/* Takes in what a check said: asked at `before`, answered at `after`, the store
+/* Takes in what a check reported: asked at `before`, answered at `after`, the store
  * keeps the lock `left` longer, until end_ms of its own clock.
  *
- *   end_ms differs      somebody set the lease to another length: that counts
- *   end_ms is the same  nobody did; if `left` differs, the store's clock was set:
+ *   end_ms differs      the lease was set to another length: that counts
+ *   end_ms is the same  it was not; if `left` differs, the store's clock was set:
  *     `left` is more      the deadline stays
  *     `left` is less      the store keeps the lock no longer than that: the deadline
  *                         is sooner, until the clock is set back */
@@ -140,25 +141,26 @@ void lease_cut(struct lease *lease, struct deadline end);
 struct deadline holder_end(const struct holder *holder);
 
 /* Fills in host, boot id, pid, its start time, user and the command's name
- * (NULL: that of the process). pid 0 is this process. What cannot be found
+ * (NULL: that of the process). pid 0 is this process. Whatever cannot be found
  * stays empty: it is for display. */
 void holder_fill(struct holder *holder, pid_t pid, const char *command);
 
-/* Fills in what its pid is to be understood by: this boot, and our pid namespace. */
+/* Fills in what gives its pid a meaning: this boot, and our pid namespace. */
 void holder_fill_place(struct holder *holder);
 
-/* Whether the holder's pid means to us what it means to it: it is of our boot, and
- * of our pid namespace. Containers share the boot, dlock is pid 1 in many, and two
- * that start within 10 ms have the same start time. Where one of both is unknown,
- * in a record or on this host, it is not: whoever is taken for another waits, and
- * whoever takes another for itself has no lock. */
+/* True if the holder's pid means the same to us as to it: it is of our boot,
+ * and of our pid namespace. Containers share the boot, dlock is pid 1 in many,
+ * and two that start within 10 ms have the same start time. If one of both is
+ * unknown, in a record or on this host, the answer is no: a process that is
+ * wrongly taken for another waits, but one that wrongly takes another for
+ * itself has no lock. */
 bool holder_is_near(const struct holder *holder, const struct holder *self);
 
-/* Whether it is that very process. */
+/* True if it is that very process. */
 bool holder_is_process(const struct holder *holder, const struct holder *self);
 
-/* Whether two stores tell of the same holder, however little. Since when it is may
- * differ by what passes between two takes. */
+/* True if two stores report the same holder, even with little detail. The start
+ * of the holding may differ by the time between two takes. */
 bool holder_is_same(const struct holder *a, const struct holder *b);
 
 #endif

@@ -37,8 +37,8 @@ void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *scop
     snprintf(key, LOCK_KEY_SIZE, "%s%s%s%s", prefix, scope ? scope : "", scope ? ":" : "", name);
 }
 
-/* The first '{' and what follows it up to the first '}' after it: of which Redis
- * Cluster takes the slot, unless there is nothing between them. */
+/* The first '{' and what follows it up to the first '}' after it: Redis Cluster
+ * computes the slot from that, unless there is nothing between them. */
 static size_t hash_tag(const char *key, const char **tag)
 {
     const char *open = strchr(key, '{'), *close = open != NULL ? strchr(open, '}') : NULL;
@@ -59,7 +59,7 @@ void lock_key_companion(char *companion, size_t size, const char *key, const cha
 void lock_file_name(char name[LOCK_FILE_NAME_SIZE], const char *key)
 {
     static const char suffix[] = ".lock";
-    /* A leading dot is coded, so that no lock's name meets dlock's own files. */
+    /* A leading dot is encoded, so that no lock's name collides with dlock's own files. */
     const char *dot = *key == '.' ? "%2E" : "";
     char coded[3 * LOCK_KEY_SIZE];
     size_t length = percent_encode(coded, sizeof coded, key + (*dot != '\0'), "/");
@@ -71,7 +71,7 @@ void lock_file_name(char name[LOCK_FILE_NAME_SIZE], const char *key)
     char digest_text[UUID_STR_LEN];
     uuid_generate_sha1(digest, *uuid_get_template("oid"), key, strlen(key));
     uuid_unparse_lower(digest, digest_text);
-    /* Cut at a whole character, so that the name stays UTF-8 and no code is halved. */
+    /* Cut at a whole character, so that the name stays UTF-8 and no escape is halved. */
     size_t head = LOCK_FILE_NAME_SIZE - sizeof suffix - UUID_STR_LEN - strlen(dot);
     while (head > 0 && ((unsigned char)coded[head] & 0xC0) == 0x80)
         head--;

@@ -1,4 +1,4 @@
-/* What a lock may be called, and the key and file name made of that. */
+/* The valid names of locks, and the key and file name made of them. */
 #ifndef DLOCK_LOCK_LOCK_NAME_H
 #define DLOCK_LOCK_LOCK_NAME_H
 
@@ -8,12 +8,12 @@
 #include <stddef.h>
 
 enum {
-    LOCK_NAME_MAX = 1024, /* bytes; also the most of a prefix and of a scope */
+    LOCK_NAME_MAX = 1024, /* bytes; also the maximum of a prefix and of a scope */
     LOCK_KEY_SIZE = 3 * LOCK_NAME_MAX + 16,
 };
 
-/* 1 to 1024 bytes of valid UTF-8 without control characters. False with
- * *why set otherwise; `what` begins that text ("the lock name"). */
+/* 1 to 1024 bytes of valid UTF-8 without control characters. Otherwise false
+ * with *why set; `what` begins that text ("the lock name"). */
 bool lock_name_valid(const char *name, const char *what, struct errmsg *why);
 
 /* PREFIX + [SCOPE + ":"] + NAME; scope may be NULL. The parts have passed
@@ -22,14 +22,14 @@ void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *scop
                    const char *name);
 
 /* The key of the lock's companion `part` ("meta"), which Redis Cluster puts
- * into the same slot: {KEY}:part, or where KEY has a hash tag already, TAGKEY:part.
- * It begins with a brace, as no key does that has a prefix without one. (Redis
- * Cluster specification, "Hash tags". A key with a '}' but no tag has no such
- * companion; only Cluster minds.) */
+ * into the same slot: {KEY}:part, or, if KEY has a hash tag already,
+ * TAGKEY:part. It begins with a brace, as no key does that has a prefix without
+ * one. (Redis Cluster specification, "Hash tags". A key with a '}' but no tag
+ * has no such companion; only Cluster minds.) */
 void lock_key_companion(char *companion, size_t size, const char *key, const char *part);
 
-/* The name of the lock's file: the key percent-encoded, plus ".lock". One
- * that would be longer than a file name may be keeps a readable head, and a
+/* The name of the lock's file: the key percent-encoded, plus ".lock". If that
+ * would be longer than a file name may be, it keeps a readable head, and a
  * digest (an RFC 4122 version 5 UUID of the key) makes it distinct. */
 #define LOCK_FILE_NAME_SIZE 256
 void lock_file_name(char name[LOCK_FILE_NAME_SIZE], const char *key);

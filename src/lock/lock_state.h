@@ -1,5 +1,5 @@
-/* What a store knows of a lock, for those who look at it: --status, --list,
- * --force-release. All text in it is foreign. */
+/* What a store knows about a lock, for --status, --list and --force-release.
+ * All text in it is foreign. */
 #ifndef DLOCK_LOCK_LOCK_STATE_H
 #define DLOCK_LOCK_LOCK_STATE_H
 
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One of those who hold a lock. */
+/* One of the holders of a lock. */
 struct lock_owner {
     char token[TOKEN_SIZE];
     struct holder holder; /* known: false for another client's lock */
@@ -27,18 +27,18 @@ struct lock_counts {
     int64_t takes;     /* how often it was taken */
     int64_t conflicts; /* not taken: held, and the asker did not wait */
     int64_t timeouts;  /* not taken: held until the asker's wait was over */
-    int64_t losses;    /* a holder found that the lock was not its any more */
-    int64_t waited_ms; /* by all who asked */
-    int64_t held_ms;   /* by all who released */
+    int64_t losses;    /* a holder found that it had lost the lock */
+    int64_t waited_ms; /* by all waiters */
+    int64_t held_ms;   /* by all holders that released */
 };
 
 struct lock_state {
     char key[LOCK_KEY_SIZE];
     bool locked;
-    enum lock_mode mode;       /* in force; MODE_EXCLUSIVE where it is free or another client's */
-    int slots;                 /* of MODE_SLOTS, else 0 */
-    int waiters;               /* who ask for it again and again; -1: not to be known */
-    struct lock_owner *owners; /* none where it is free */
+    enum lock_mode mode;       /* in force; MODE_EXCLUSIVE if it is free or another client's */
+    int slots;                 /* of MODE_SLOTS, otherwise 0 */
+    int waiters;               /* processes that ask for it again and again; -1: unknown */
+    struct lock_owner *owners; /* none if it is free */
     size_t owner_count;
     int64_t last_fence;       /* of the last take; 0: unknown */
     int64_t released_wall_ms; /* of the last release; 0: unknown */
@@ -46,13 +46,13 @@ struct lock_state {
     struct lock_counts counts;
 };
 
-/* Room for `count` owners, empty. False where memory is short. */
+/* Room for `count` owners, empty. False if memory is short. */
 bool lock_state_init(struct lock_state *state, const char *key, size_t count);
 
 /* Frees what it points to. */
 void lock_state_free(struct lock_state *state);
 
-/* The owner with this token; NULL where there is none. */
+/* The owner with this token; NULL if there is none. */
 const struct lock_owner *lock_state_owner(const struct lock_state *state, const char *token);
 
 #endif

@@ -23,7 +23,7 @@ bool token_valid(const char *token, struct errmsg *why)
             return false;
         }
     }
-    /* What the plain key holds while several share the lock. */
+    /* The value of the plain key while several share the lock. */
     if (strcmp(token, "dlock:shared") == 0) {
         errmsg_set(why, "this text marks a shared lock and cannot own one");
         return false;

@@ -1,4 +1,4 @@
-/* Owner tokens: what proves that a lock is ours. */
+/* Owner tokens: the proof that a lock is ours. */
 #ifndef DLOCK_LOCK_TOKEN_H
 #define DLOCK_LOCK_TOKEN_H
 
@@ -12,7 +12,7 @@
 void token_make(char token[TOKEN_SIZE]);
 
 /* A token given by the user: 1 to 256 printable ASCII characters without a
- * space, since it stands in DLOCK_HELD between spaces. */
+ * space, since spaces separate it in DLOCK_HELD. */
 bool token_valid(const char *token, struct errmsg *why);
 
 #endif

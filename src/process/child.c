@@ -22,16 +22,17 @@ static enum lock_result fail(struct child *child, const char *text, int error, s
     return LOCK_SYSTEM;
 }
 
-/* It is left to be reaped. */
+/* It is left unreaped. */
 static bool has_ended(pid_t pid)
 {
     siginfo_t info = {.si_pid = 0};
     return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | WNOHANG) != 0 || info.si_pid != 0;
 }
 
-/* Returns 0 or an errno. The guard's first word is that the command runs; where it
- * ends without one, nothing does. A word that could not be read is not waited for:
- * what it says stands in the page, where the guard's last store is seen after its end. */
+/* Returns 0 or an errno. The guard's first word is that the command runs; if
+ * the guard ends without one, nothing runs. A word that could not be read is
+ * not waited for: the page holds the same, since the guard's last store is
+ * visible after its end. */
 static int start_guard(struct child *child, const char *const *argv, const struct signals *signals)
 {
     int ends[2];
@@ -98,7 +99,7 @@ static void stop_orphan_guard(struct child *child)
     child->orphan_guard = -1;
 }
 
-/* With --tree there is a guard already. */
+/* With --tree there already is a guard. */
 bool child_guard_orphans(struct child *child)
 {
     if (child->guard_fd >= 0)
@@ -126,7 +127,7 @@ void child_close(struct child *child)
     child->guard_fd = -1;
 }
 
-/* --- what has happened --------------------------------------------------- */
+/* --- reaping ------------------------------------------------------------- */
 
 static void command_ended(struct child *child, int status)
 {
@@ -164,7 +165,7 @@ static void own_child_changed(struct child *child, int status)
     if (guarded)
         read_guard(child);
     child->guard_lost = guarded && (WIFSIGNALED(status) || !child->command_ended);
-    /* A guard that has just ended says nothing of the command, which is killed now. */
+    /* A guard that has just ended tells us nothing about the command, which is being killed. */
     if (!guarded || child->guard_lost)
         command_ended(child, guarded && WIFEXITED(status) ? SIGKILL : status);
 }
@@ -190,7 +191,7 @@ void child_reap(struct child *child)
         read_guard(child);
 }
 
-/* Whether walks find nobody. */
+/* True if walks find no process. */
 static bool nobody_found(struct child *child)
 {
     struct process_count left = {0};
@@ -203,11 +204,11 @@ static bool nobody_found(struct child *child)
     return left.found == 0;
 }
 
-/* All descendants whose parents have ended are our children, so who has no
- * child has no descendant; and the kernel says that in one call, where a walk
- * can miss one that changes its parent meanwhile. Only where dlock has
- * children of its own from before the command one has to look; and before it
- * ends the guard, which is our child too. */
+/* All descendants whose parents have ended are our children, so a process
+ * without children has no descendants; and the kernel reports that in one call,
+ * while a walk can miss one that changes its parent meanwhile. A walk is only
+ * needed if dlock has children of its own from before the command, and before
+ * it ends the guard, which is our child too. */
 bool child_tree_gone(struct child *child)
 {
     child_reap(child);
@@ -244,8 +245,8 @@ void child_signal(const struct child *child, int number)
         kill(child->pid, number);
 }
 
-/* Where /proc shows nothing, at least our own child; and a stop signal is for
- * the command, since the guard takes none. */
+/* If /proc shows nothing, at least our own child; and a stop signal is for the
+ * command, since the guard takes none. */
 static void signal_child(const struct child *child, int number, struct process_count count)
 {
     if (count.found > 0 || child->ended)

@@ -36,7 +36,7 @@ struct child {
 enum lock_result child_start(struct child *child, const char *const *argv,
                              const struct signals *signals, bool tree, struct errmsg *why);
 
-/* From now on what the command has started is killed even if dlock is killed
+/* From now on, what the command has started is killed even if dlock is killed
  * (orphan_guard.h). No other thread may run yet. False with errno set. */
 bool child_guard_orphans(struct child *child);
 
@@ -51,18 +51,18 @@ bool child_tree_gone(struct child *child);
 struct process_count child_tree_left(const struct child *child);
 
 /* Sends the signal to the command and to every descendant of ours that can be
- * found until `until`, and continues those that are stopped. */
+ * found until `until`, and continues the stopped ones. */
 void child_signal_tree(struct child *child, int number, struct deadline until);
 
 /* Sends SIGKILL to all of them. */
 void child_kill_tree(struct child *child);
 
-/* Sends it to the command alone; once that has ended, to those that the guard
- * still waits for. */
+/* Sends it to the command alone; once that has ended, to the processes that the
+ * guard still waits for. */
 void child_signal(const struct child *child, int number);
 
-/* Whether the command is stopped at this moment, by /proc; false where that
- * cannot be seen. */
+/* True if the command is stopped at this moment, by /proc; false if that cannot
+ * be seen. */
 bool child_is_stopped(const struct child *child);
 
 void child_close(struct child *child);

@@ -8,10 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FDS_MOST = 4096 }; /* to look at where /proc does not list them */
+enum { FDS_MOST = 4096 }; /* the highest to look at if /proc does not list them */
 
-/* Whatever dlock opens is closed on exec, so what is not has come through the
- * exec of dlock, from its caller. */
+/* Whatever dlock opens is close-on-exec, so any other descriptor has come
+ * through the exec of dlock, from its caller. */
 static void close_if_inherited(int fd)
 {
     int flags = fd > STDERR_FILENO ? fcntl(fd, F_GETFD) : -1;
@@ -52,7 +52,7 @@ static int open_stderr_of(pid_t target)
     return open(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-/* Puts fd, which is closed, in place of another one. */
+/* Replaces another descriptor by fd, which is closed. */
 static bool move_fd(int fd, int to)
 {
     bool moved = fd >= 0 && dup2(fd, to) == to;

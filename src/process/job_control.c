@@ -1,5 +1,5 @@
 /* dlock, the command and what it starts are one process group on one terminal.
- * Who sends what:
+ * Where signals come from:
  *
  *   the terminal (Ctrl-C, Ctrl-\, Ctrl-Z, its size, its end) sends to the group:
  *       the command has the signal already, unless it has left the group (timeout,
@@ -8,30 +8,30 @@
  *       (exec dlock, ssh -t HOST dlock), it is passed on.
  *   the kernel, to dlock alone (an alarm(2) from before its exec, SIGXCPU):
  *       passed on; without dlock it would have ended the command.
- *   a process, to dlock alone: passed on. It may have sent to all of the group
- *       (kill %1 in a shell, systemd's KillMode=control-group), which nothing
- *       tells apart; then the command has it twice.
+ *   a process, to dlock alone: passed on. It may have sent to the whole group
+ *       (kill %1 in a shell, systemd's KillMode=control-group), which cannot be
+ *       distinguished; then the command has it twice.
  *   the command, or what it has started, most often by kill(0): not passed on.
- *       A command whose TERM handler ends with `kill 0` would else be sent TERM
+ *       Otherwise a command whose TERM handler ends with `kill 0` would be sent TERM
  *       for ever. A sender that has ended already is not known any more.
  *
  * A job is stopped when its processes are. So dlock stops when the command has,
  * and when the stop was one of the whole group: Ctrl-Z, an editor that sends
- * SIGTSTP to its group, a read from the terminal in the background. A command
- * that handles SIGTSTP and runs on is watched on. A command that is stopped
- * alone (SIGSTOP, a debugger) is not followed: whoever did that may continue it
- * alone, and it would run unwatched. Orders in which that can happen:
+ * SIGTSTP to its group, a read from the terminal in the background. If a command
+ * handles SIGTSTP and runs on, dlock goes on watching it. dlock does not follow a
+ * command that is stopped alone (SIGSTOP, a debugger): whoever stopped it may
+ * continue it alone, and it would run unwatched. Orders in which that can happen:
  *
- *   1. SIGTSTP to both, the command stops, dlock is told of it: it stops. Either
+ *   1. SIGTSTP to both -> the command stops -> dlock learns of it and stops. Either
  *      news may come first; a stop that is not followed in stop_window is not
  *      followed any more.
- *   2. The command is continued before dlock gets to stop: SIGCONT, that came to
+ *   2. The command is continued before dlock gets to stop -> SIGCONT, which came to
  *      both, takes the stop back, and dlock asks /proc right before it stops.
- *   3. dlock is continued alone: it continues the command.
- *   4. The command is continued alone: with --tree the guard continues dlock;
- *      without, nobody can (the manual says so).
- *   5. dlock is in a script that was stopped with it, so that the shell has taken
- *      the terminal back already: dlock has no need to stop, and goes on. */
+ *   3. dlock is continued alone -> it continues the command.
+ *   4. The command is continued alone -> with --tree the guard continues dlock;
+ *      without, no process can (the manual says so).
+ *   5. dlock is in a script that was stopped with it, so that the shell has already
+ *      taken the terminal back -> dlock need not stop, and goes on. */
 #include "process/job_control.h"
 
 #include "util/signames.h"
@@ -40,8 +40,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* How long after SIGTSTP the stop of the command is the one that was asked for:
- * it may want to restore the screen first. */
+/* How long after SIGTSTP a stop of the command still belongs to it: the command
+ * may want to restore the screen first. */
 static const struct duration stop_window = {2 * NS_PER_S};
 
 static bool terminal_has_told(const struct child *child, int number)
@@ -82,7 +82,7 @@ bool job_pass_signals_on(struct job_control *job, struct child *child)
             child->stopped_by = 0;
         if (!is_for_command(job, child, &event))
             continue;
-        /* fg has continued the whole group; kill -CONT, dlock alone. */
+        /* fg has continued the whole group; kill -CONT only dlock. */
         bool again = event.number == SIGCONT && job->resumed;
         if (again)
             job->resumed = false;
@@ -105,8 +105,8 @@ static bool in_foreground(void)
     return foreground;
 }
 
-/* SIGTTIN and SIGTTOU are blocked: where they were for the whole group, they
- * are waiting for dlock too. */
+/* SIGTTIN and SIGTTOU are blocked: if they were sent to the whole group, they
+ * are pending for dlock too. */
 static bool is_pending(int number)
 {
     sigset_t pending;

@@ -1,20 +1,20 @@
 /* If dlock is killed by what cannot be caught, the kernel kills the command
- * (PR_SET_PDEATHSIG), but not what the command has started. That falls to init
- * then, and its descent can no longer be seen. The guard knows it by two marks:
+ * (PR_SET_PDEATHSIG), but not what the command has started. Init becomes its
+ * parent, and its descent can no longer be seen. The guard knows it by two marks:
  *
  *   it was seen below dlock: the guard looks from time to time, and remembers.
  *   it has our line of DLOCK_HELD in its environment, and is no older than dlock.
  *
- * What has cleared its environment and was never seen escapes; so does what was
- * started by a dlock that is killed before it has started its guard. With --tree
- * there is another guard, which misses nothing (tree_guard.c).
+ * A process that has cleared its environment and was never seen escapes; so does
+ * one that was started by a dlock that is killed before it has started its guard.
+ * With --tree there is another guard, which misses nothing (tree_guard.c).
  *
- *   dlock is killed: the guard is woken by the kernel, and kills all of them until
+ *   dlock is killed -> the kernel wakes the guard, which kills all of them until
  *       none is left. It shares the lock file, so a file lock stays held until then.
- *   dlock stops the command: dlock kills the same processes; the guard waits.
- *   dlock is killed while it does that: the guard kills those that it has stopped.
- *   the command ends: dlock ends the guard before it releases the lock.
- *   the guard is killed: dlock goes on without it. */
+ *   dlock stops the command -> dlock kills the same processes; the guard waits.
+ *   dlock is killed while it does that -> the guard kills those that it has stopped.
+ *   the command ends -> dlock ends the guard before it releases the lock.
+ *   the guard is killed -> dlock goes on without it. */
 #include "process/orphan_guard.h"
 
 #include "process/daemonize.h"
@@ -71,7 +71,7 @@ static void add_marked(struct orphan_guard *guard)
     free(all.list);
 }
 
-/* What was seen goes first: to look at all processes takes its time. */
+/* Processes that were already seen go first: looking at all processes takes time. */
 static void kill_orphans(struct orphan_guard *guard)
 {
     (void)process_family_kill(&guard->family);

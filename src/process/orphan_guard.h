@@ -8,12 +8,12 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Forks it; no other thread may run yet. It shares what is open now: a file lock
- * stays held until it ends. It leaves `except` alone. Returns its pid; -1 with
- * errno set. */
+/* Forks it; no other thread may run yet. It shares what is open now: a file
+ * lock stays held until it ends. It does not kill `except`. Returns its pid; -1
+ * with errno set. */
 pid_t orphan_guard_start(const struct process_except *except, struct process_spare *spare);
 
-/* Ends it, and reaps it: what is left is left on purpose. */
+/* Ends and reaps it: processes that are left now are meant to stay. */
 void orphan_guard_stop(pid_t pid);
 
 #endif

@@ -1,17 +1,17 @@
 /* The order of the signals.
  *
- * A stop goes to parents before their children. A shell whose child ends before
- * its own signal is there starts its next command, and the lock is gone by then;
- * so the signal is pending with the parent first: a shell without a trap dies of
- * it, one with a trap runs that. All are found and pinned before the first is
- * signalled, since who ends leaves its children elsewhere. Of siblings the
- * younger goes first: in a pipeline it reads what the older one writes, and
- * would take its end for the end of the data.
+ * A stop goes to parents before their children. If a child ended before its
+ * shell's own signal had arrived, the shell would start its next command, and the
+ * lock would be gone by then. So the signal is pending with the parent first: a
+ * shell without a trap dies of it, one with a trap runs that. All are found and
+ * pinned before the first is signalled, since a process that ends leaves its
+ * children elsewhere. Of siblings the younger goes first: in a pipeline it reads
+ * what the older one writes, and would take its end for the end of the data.
  *
- * They are not frozen for it, as for a kill: whoever waits for a stopped process
- * is told so, and a shell above would take the terminal back from it.
+ * They are not frozen for a stop, as they are for a kill: a stopped process is
+ * reported to its parent, and a shell above would take the terminal back from it.
  *
- * A kill freezes parents before their children, so that nobody forks any more,
+ * A kill freezes parents before their children, so that none can fork any more,
  * and then ends them in the same order. */
 #include "process/process_tree.h"
 
@@ -31,15 +31,15 @@
 #include <unistd.h>
 
 enum {
-    DEPTH_MOST = 128,  /* deeper than any tree that is no accident; it bounds our own stack */
-    FREEZE_MOST = 200, /* walks that stop a tree before it is killed all the same */
-    FIND_MOST = 4,     /* walks that find a tree before it is signalled all the same */
+    DEPTH_MOST = 128,  /* deeper than any intended tree; it bounds our own stack */
+    FREEZE_MOST = 200, /* walks that stop a tree; after them it is killed anyway */
+    FIND_MOST = 4,     /* walks that find a tree; after them it is signalled anyway */
 };
 
-/* How long those walks may put the signal off: a last one may still be begun then. */
+/* How long those walks may delay the signal: a last one may still begin then. */
 static const struct duration find_limit = {10 * NS_PER_MS};
 
-/* One that is to be signalled. */
+/* A process that will be signalled. */
 struct mark {
     struct process_id id;
     int pidfd; /* -1: no descriptor is left, or the kernel has none */
@@ -52,8 +52,8 @@ struct marks {
 };
 
 struct walk {
-    int number;          /* 0: nobody is signalled */
-    struct marks *marks; /* NULL: nobody is marked */
+    int number;          /* 0: no process is signalled */
+    struct marks *marks; /* NULL: no process is marked */
     bool listed;         /* the kernel lists the children of each process */
     struct deadline until;
     pid_t root; /* whose descendants; 0: the family's */
@@ -69,7 +69,7 @@ struct process_member {
     bool lives;
 };
 
-/* Whose children are looked at. */
+/* The process whose children are looked at. */
 struct parent {
     pid_t pid;
     int pidfd; /* -1: this process, or the kernel has none */
@@ -104,7 +104,7 @@ void process_spare_free(struct process_spare *spare)
     *spare = PROCESS_SPARE_NONE;
 }
 
-/* Whether what has to be read next can be: a list of threads, and a file of one. */
+/* True if what has to be read next can be read: a list of threads, and a file of one. */
 static bool can_open_two(int fd)
 {
     int first = fcntl(fd, F_DUPFD_CLOEXEC, 0), second = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -115,8 +115,8 @@ static bool can_open_two(int fd)
     return second >= 0;
 }
 
-/* Linux before 5.3, and some sandboxes, have no pidfds. And none takes the last
- * descriptors. */
+/* Linux before 5.3, and some sandboxes, have no pidfds. And no pidfd takes one
+ * of the last descriptors. */
 static int pin(pid_t pid)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -136,15 +136,15 @@ static void signal_pinned(int pidfd, pid_t pid, int number)
         kill(pid, number);
 }
 
-/* A pid is free for others once its process has ended, though a pidfd is open. */
+/* A pid may be reused once its process has ended, though a pidfd is open. */
 static bool has_ended(int pidfd)
 {
     struct pollfd fd = {.fd = pidfd, .events = POLLIN};
     return pidfd >= 0 && poll(&fd, 1, 0) > 0;
 }
 
-/* Looked at after the child, so that it was the child's parent then. Who has
- * left its own children behind has left them to us. */
+/* Looked at after the child, so that it was the child's parent then. A process
+ * that has ended has left its children to us. */
 static bool is_child_of(const struct walk *walk, const struct parent *parent,
                         const struct proc_stat *child)
 {
@@ -159,7 +159,7 @@ static bool is_dead(const struct proc_stat *stat)
 
 static void walk_below(struct walk *walk, const struct parent *parent);
 
-/* The pidfd is the marks' from now on. False where memory is short. */
+/* The pidfd belongs to the marks from now on. False if memory is short. */
 static bool mark(struct marks *marks, pid_t pid, int pidfd, const struct proc_stat *stat)
 {
     struct mark *list = list_with_room(marks->list, marks->count, &marks->room, sizeof *list);
@@ -192,7 +192,7 @@ static void signal_marks(const struct marks *marks, int number)
         signal_mark(&marks->list[i], number);
 }
 
-/* What is stopped sees no other signal than KILL until it goes on. */
+/* A stopped process acts on no signal but KILL until it is continued. */
 static void continue_stopped(const struct marks *marks)
 {
     for (size_t i = 0; i < marks->count; i++)
@@ -200,8 +200,8 @@ static void continue_stopped(const struct marks *marks)
             signal_mark(&marks->list[i], SIGCONT);
 }
 
-/* The process is pinned, and is the one that is meant. Returns whether the pidfd
- * is to be closed. */
+/* The process is pinned, and is the right one. Returns true if the caller must
+ * close the pidfd. */
 static bool take_with_children(struct walk *walk, pid_t pid, int pidfd,
                                const struct proc_stat *stat, int depth)
 {
@@ -264,7 +264,7 @@ bool process_tree_inherited(struct process_except *except)
     struct pids children = {0};
     siginfo_t info;
     *except = (struct process_except){0};
-    /* Nearly always there are none, and that is cheap to know. */
+    /* Nearly always there are none, and finding that out is cheap. */
     if ((waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) ||
         !proc_is_ours())
         return true;
@@ -307,7 +307,7 @@ struct tree {
 static struct process_count walk_any(const struct tree *tree, int number, struct marks *marks,
                                      struct deadline until);
 
-/* Linux: of this thread. Where it may. */
+/* Linux: of this thread. If permitted. */
 static int take_precedence(void)
 {
     int priority = getpriority(PRIO_PROCESS, 0);
@@ -430,7 +430,7 @@ void process_family_forget(struct process_family *family)
     *family = (struct process_family){0};
 }
 
-/* Remembers who was met. False where this walk has seen it before. */
+/* Remembers a process that was met. False if this walk has seen it before. */
 static bool family_meets(struct process_family *family, struct process_id id)
 {
     size_t at = family_find(family, id);
@@ -456,8 +456,8 @@ static void visit_member(struct walk *walk, struct process_id id)
         close(pidfd);
 }
 
-/* The head is the first; those that a walk adds it has visited. A walk that was
- * broken off forgets nobody. */
+/* The head is the first; members that a walk adds have been visited by it. A
+ * walk that was broken off forgets no process. */
 static struct process_count walk_family(struct walk walk)
 {
     struct process_family *family = walk.family;

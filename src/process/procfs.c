@@ -19,7 +19,7 @@ static bool read_file(const char *path, char *text, size_t size)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     size_t used = 0;
     ssize_t length = fd < 0 ? -1 : 1;
-    /* A part of a line would be another one; a newline may also be in a name. */
+    /* A truncated line would be a different one; a newline may also be in a name. */
     while (length != 0 && fd >= 0 && used < size - 1 && (used == 0 || text[used - 1] != '\n')) {
         length = read(fd, text + used, size - 1 - used);
         if (length < 0 && errno != EINTR)
@@ -39,9 +39,9 @@ bool proc_read_line(const char *path, char *text, size_t size)
     return there;
 }
 
-/* The numbers of the fields, as proc(5) counts them; state comes first after the
- * command's name, which stands in parentheses and may itself contain any
- * character, a newline too: so it is no line that is read. */
+/* The numbers of the fields, as proc(5) counts them. State comes first after
+ * the command's name, which is in parentheses and may itself contain any
+ * character, even a newline: so this cannot be read as a line. */
 enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_THREADS = 20, FIELD_START = 22 };
 
 bool proc_stat_read(pid_t pid, struct proc_stat *stat)
@@ -89,8 +89,8 @@ bool proc_environ_has(pid_t pid, const char *name, const char *lines)
     return has;
 }
 
-/* What lies over the kernel's own file, as container managers put it there, is on
- * another file system. */
+/* A file mounted over the kernel's own, as container managers do, is on another
+ * file system. */
 void proc_boot_id(char *text, size_t size)
 {
     static const char path[] = "/proc/sys/kernel/random/boot_id";
@@ -104,8 +104,9 @@ void proc_boot_id(char *text, size_t size)
         text[0] = '\0';
 }
 
-/* time_namespaces(7). The file is about the namespace that children will be in: until it
- * forks or executes a program, a process that has made one may still be in the first. */
+/* time_namespaces(7). The file describes the namespace that children will be
+ * in: until it forks or executes a program, a process that has made one may
+ * still be in the first. */
 static int64_t read_boot_offset(void)
 {
     static const ino_t first_space = 0xEFFFFFFA; /* PROC_TIME_INIT_INO */
@@ -197,7 +198,7 @@ void proc_list(struct pids *all)
         closedir(list);
 }
 
-/* Where the kernel does not list them (no CONFIG_PROC_CHILDREN; gVisor): all
+/* If the kernel does not list them (no CONFIG_PROC_CHILDREN; gVisor): all
  * processes whose parent it is. */
 static void search_children(pid_t pid, struct pids *children)
 {
@@ -211,7 +212,7 @@ static void search_children(pid_t pid, struct pids *children)
     free(all.list);
 }
 
-/* Our own are always there to be asked for, where any are. */
+/* Our own lists are always readable, if the kernel has any. */
 bool proc_children_listed(void)
 {
     char path[64];

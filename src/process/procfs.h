@@ -1,4 +1,4 @@
-/* What the kernel tells in /proc. Source of the formats: proc(5). */
+/* What the kernel reports in /proc. Source of the formats: proc(5). */
 #ifndef DLOCK_PROCESS_PROCFS_H
 #define DLOCK_PROCESS_PROCFS_H
 
@@ -12,36 +12,37 @@ struct proc_stat {
     pid_t parent;
     int threads;
     int64_t
-        start; /* clock ticks since boot, the same in all time namespaces: tells a process from a later one with its pid */
+        start; /* clock ticks since boot, the same in all time namespaces: distinguishes a process from a later one with its pid */
 };
 
-/* The first line of a small file; "" and false where it cannot be read. */
+/* The first line of a small file; "" and false if it cannot be read. */
 bool proc_read_line(const char *path, char *text, size_t size);
 
-/* Of the process itself with pid 0. False where there is no such process. */
+/* Of the process itself with pid 0. False if there is no such process. */
 bool proc_stat_read(pid_t pid, struct proc_stat *stat);
 
-/* Whether /proc knows this process by its own pid: not where it was mounted
- * for another pid namespace than ours. */
+/* True if /proc knows this process by its own pid: not if it was mounted for a
+ * pid namespace other than ours. */
 bool proc_is_ours(void);
 
-/* Whether the process was executed with a variable `name` in its environment whose
- * first lines are `lines`. False if we may not look. */
+/* True if the process was executed with a variable `name` in its environment
+ * whose first lines are `lines`. False if we may not look. */
 bool proc_environ_has(pid_t pid, const char *name, const char *lines);
 
-/* The id of this boot; "" where it is not to be had. A container may have been given
- * another one, which says nothing of the kernel: that begins with '~'. */
+/* The id of this boot; "" if it is not available. A container may have been
+ * given another one, which does not identify the kernel's boot: that begins
+ * with '~'. */
 void proc_boot_id(char *text, size_t size);
 
-/* By how many nanoseconds CLOCK_BOOTTIME is ahead of that of other time namespaces:
- * of the first one's, whatever ours is. */
+/* By how many nanoseconds CLOCK_BOOTTIME is ahead of that of other time
+ * namespaces: ahead of the first one's, whichever is ours. */
 int64_t proc_boot_offset(void);
 
-/* A number for the pid namespace that this process is in: on one boot nobody in
- * another one has it at the same time. 0: unknown. */
+/* A number for the pid namespace that this process is in: on one boot no other
+ * namespace has it at the same time. 0: unknown. */
 int64_t proc_pid_space(void);
 
-/* Whose children are whose, by /proc. Source of the formats: proc(5). */
+/* The parent of each process, by /proc. Source of the formats: proc(5). */
 
 struct pids {
     pid_t *list; /* the caller's to free */
@@ -49,15 +50,15 @@ struct pids {
     bool short_of_memory; /* some are left out */
 };
 
-/* Whether the kernel lists the children of each process; else all processes are
- * asked for their parents. */
+/* True if the kernel lists the children of each process; otherwise all
+ * processes are asked for their parents. */
 bool proc_children_listed(void);
 
 /* Adds all processes. */
 void proc_list(struct pids *all);
 
 /* Adds the children that the process has at this moment. `threads`: how many it
- * has, 1 or more, 0 where that is not known; `listed` as above. */
+ * has, 1 or more, 0 if that is not known; `listed` as above. */
 void proc_children_list(pid_t pid, int threads, bool listed, struct pids *children);
 
 #endif

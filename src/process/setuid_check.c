@@ -6,9 +6,9 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* AT_SECURE alone says too little: SELinux also sets it where a service begins in a
- * domain of its own, which gives it no right that it should not have. With it, a file
- * whose capabilities nobody can tell (no /proc) may have some. */
+/* AT_SECURE alone is not enough: SELinux also sets it if a service begins in a
+ * domain of its own, which gives it no right that it should not have. With it,
+ * a file whose capabilities cannot be determined (no /proc) may have some. */
 static bool may_have_file_capabilities(void)
 {
     return getauxval(AT_SECURE) != 0 &&

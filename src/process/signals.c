@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* All that end a process by default, the real-time signals too; but not those by
- * which the kernel tells of a fault in this process. */
+/* All that end a process by default, even the real-time signals; but not those
+ * by which the kernel reports a fault in this process. */
 static const int ending[] = {SIGTERM, SIGINT,    SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2, SIGABRT,
                              SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGIO,   SIGPWR};
 static const int passed_on[] = {SIGWINCH, SIGCONT, SIGTSTP};
@@ -16,8 +16,8 @@ static const int blocked_beside_command[] = {SIGTTIN, SIGTTOU};
 static const int blocked_for_good[] = {SIGPIPE, SIGXFSZ};
 static const int of_terminal[] = {SIGINT, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT, SIGTSTP};
 
-/* A signal that is ignored (nohup, a shell's background job) would be queued
- * all the same once it is blocked, and end us. */
+/* A signal that is ignored (nohup, a shell's background job) would still be
+ * queued once it is blocked, and would end us. */
 static bool is_ignored(int number)
 {
     struct sigaction action;
@@ -65,7 +65,7 @@ bool signals_open(struct signals *signals, struct errmsg *why)
         errmsg_set(why, "cannot block signals: %s", strerror(errno));
         return false;
     }
-    /* Where SIGCHLD is ignored, the kernel would throw away the command's status. */
+    /* If SIGCHLD were ignored, the kernel would discard the command's status. */
     signals->chld_ignored = sigaction(SIGCHLD, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
     if (signals->chld_ignored)
         signal(SIGCHLD, SIG_DFL);
@@ -166,7 +166,7 @@ void signals_stop_here(int number)
 int signals_die_by(int number)
 {
     sigset_t set;
-    /* Not a core file of a program that did what it should. */
+    /* No core file for a program that did what it should. */
     prctl(PR_SET_DUMPABLE, 0);
     signal(number, SIG_DFL);
     sigemptyset(&set);

@@ -8,14 +8,14 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* In the child of vfork(2), which runs on our memory while we stand still:
- * only what is async-signal-safe, and nothing of ours changes but the errno
- * in the shared page. */
+/* In the child of vfork(2), which runs on our memory while we are suspended:
+ * only what is async-signal-safe, and nothing of ours changes but the errno in
+ * the shared page. */
 __attribute__((noreturn)) static void become(int *exec_errno, const char *const *argv,
                                              const struct signals *signals, pid_t parent)
 {
-    /* The parent may have died before prctl(2) took effect: then nobody would
-     * send the signal any more. Where the parent cannot be seen, nor can that. */
+    /* The parent may have died before prctl(2) took effect: then the signal would
+     * never be sent. If the parent cannot be seen, nor can that. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0) {
         errno = SPAWN_UNSEEN;
         if (getppid() == parent) {
@@ -28,8 +28,8 @@ __attribute__((noreturn)) static void become(int *exec_errno, const char *const 
 }
 
 /* vfork(2), since copying the page tables of what is about to exec takes a
- * tenth of the whole run of a short command. That we stand still until exec is
- * no loss: where exec hangs (a dead network file system), no command runs.
+ * tenth of the whole run of a short command. That we are suspended until exec
+ * is no loss: if exec hangs (a dead network file system), no command runs.
  * exec_errno is in shared memory, so that the child may as well be a fork, as
  * sanitizers and valgrind make it. */
 pid_t spawn(const char *const *argv, const struct signals *signals, int *exec_errno)

@@ -1,4 +1,4 @@
-/* Starting the command: fork and exec with nothing in between that can fail
+/* Starts the command: fork and exec with nothing in between that can fail
  * unseen. */
 #ifndef DLOCK_PROCESS_SPAWN_H
 #define DLOCK_PROCESS_SPAWN_H
@@ -15,8 +15,8 @@
 /* Executes argv (found along PATH) in a child of the calling thread, in its
  * process group, on its terminal, with its environment; with the signal mask
  * and dispositions that dlock was given and none of its descriptors; killed
- * when the calling thread ends. Where it cannot be executed, the child exits
- * with 126 or 127 and *exec_errno, which is in shared memory, says why.
+ * when the calling thread ends. If it cannot be executed, the child exits with
+ * 126 or 127 and *exec_errno, which is in shared memory, holds the reason.
  * Returns its pid; -1 with errno set. */
 pid_t spawn(const char *const *argv, const struct signals *signals, int *exec_errno);
 

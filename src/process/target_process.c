@@ -1,12 +1,12 @@
-/* Between fork and this place our parent may have ended; and between getppid(2)
+/* Between fork and this point our parent may have ended; and between getppid(2)
  * and pidfd_open(2) its pid may have become another process's. In each order:
  *
- *   ended before getppid()     our parent is pid 1, which is never meant unless
- *                              it is named; or a subreaper (a service manager),
- *                              which is told by its session: a caller is of ours
- *   ended before pidfd_open()  no such process; or another one, and then
- *                              getppid() says something else from now on
- *   ended later                the pidfd is readable
+ *   ended before getppid() -> our parent is pid 1, which is never meant unless
+ *                             it is named; or a subreaper (a service manager),
+ *                             which its session reveals: a caller is of ours
+ *   ended before pidfd_open() -> no such process; or another one, and then
+ *                             getppid() returns something else from now on
+ *   ended later            -> the pidfd is readable
  */
 #include "process/target_process.h"
 

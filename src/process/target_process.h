@@ -13,16 +13,16 @@ struct target_process {
     char name[160]; /* "deploy.sh (pid 7)" */
 };
 
-/* Pins the process `pid` (0: our parent), and judges whether a lock can be
- * attached to it. False: told, and *status is the exit status.
+/* Pins the process `pid` (0: our parent), and checks whether a lock can be
+ * attached to it. False: reported, and *status is the exit status. Call
  * target_process_close() in any case. */
 bool target_process_open(struct target_process *target, pid_t pid, const struct messages *out,
                          int *status);
 
-/* Whether it has ended, reaped or not. */
+/* True if it has ended, reaped or not. */
 bool target_process_has_ended(const struct target_process *target);
 
-/* Sends it the signal, and to nobody else, whoever has its pid by now. */
+/* Sends it the signal, and never to another process that has its pid by now. */
 void target_process_signal(const struct target_process *target, int number);
 
 void target_process_close(struct target_process *target);

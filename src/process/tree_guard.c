@@ -1,13 +1,13 @@
-/* dlock may be killed by what nobody can catch: SIGKILL, the OOM killer, a
+/* dlock may be killed by what no process can catch: SIGKILL, the OOM killer, a
  * crash. The command then gets SIGKILL from the kernel (PR_SET_PDEATHSIG), but
- * not what the command has started. So with --tree a second process stands
- * between them, and is the reaper of the tree:
+ * not what the command has started. So with --tree there is a second process
+ * between them, which is the reaper of the tree:
  *
- *   dlock is killed: the socket ends, and the guard kills the tree. It shares
- *       dlock's lock file, so that a file lock stays held until nobody is left.
- *   the guard is killed: the kernel kills the command, its descendants fall to
- *       dlock, who kills them (run/supervise.c).
- *   both at once: the kernel kills the command; its descendants live on.
+ *   dlock is killed -> the socket ends, and the guard kills the tree. It shares
+ *       dlock's lock file, so that a file lock stays held until none of it is left.
+ *   the guard is killed -> the kernel kills the command, its descendants become
+ *       dlock's, and dlock kills them (run/supervise.c).
+ *   both at once -> the kernel kills the command; its descendants live on.
  *
  * The guard takes no signal: what the terminal sends reaches the command
  * anyway, and what is sent to dlock comes through the socket. */
@@ -34,8 +34,8 @@ struct guard {
     struct guard_page *page;
 };
 
-/* Where the socket is full dlock has a byte to read already; where dlock is
- * gone the loop finds out. */
+/* If the socket is full, dlock has a byte to read already; if dlock is gone,
+ * the loop finds out. */
 static void tell(const struct guard *guard)
 {
     (void)!send(guard->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -49,7 +49,7 @@ static void command_changed(const struct guard *guard, int status)
         atomic_fetch_add(&page->stops, 1);
     } else if (WIFCONTINUED(status)) {
         atomic_store(&page->stopped_by, 0);
-        /* A dlock that has stopped with it does not leave it to run alone. */
+        /* If dlock was stopped with the command, the command is not left to run alone. */
         kill(guard->dlock, SIGCONT);
     } else {
         atomic_store(&page->status, status);
@@ -58,8 +58,8 @@ static void command_changed(const struct guard *guard, int status)
     tell(guard);
 }
 
-/* False once no child is left: the command has ended, and all that fell to us
- * when their parents did. */
+/* False once no child is left: the command has ended, and so have all
+ * descendants that became ours when their parents ended. */
 static bool reap(const struct guard *guard)
 {
     for (;;) {
@@ -74,7 +74,7 @@ static bool reap(const struct guard *guard)
     }
 }
 
-/* Returns false where dlock is gone. */
+/* Returns false if dlock is gone. */
 static bool pass_on(const struct guard *guard)
 {
     int number;

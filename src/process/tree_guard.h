@@ -6,8 +6,8 @@
 
 #include <stdatomic.h>
 
-/* What the guard and the command's process tell dlock, in shared memory: a
- * message could be lost where the socket is full. Zero at the start. */
+/* What the guard and the command's process report to dlock, in shared memory,
+ * since a message could be lost if the socket is full. Zero at the start. */
 struct guard_page {
     int exec_errno;        /* written before exec(3) fails in the command's process */
     atomic_int command;    /* its pid, 0: not started */
@@ -19,10 +19,9 @@ struct guard_page {
 };
 
 /* Runs the command, in a process that was forked for it. Ends when the command
- * and every descendant of it have ended; where dlock ends before, kills them
- * all. fd is a SOCK_SEQPACKET socket whose other end only dlock has: a byte
- * from the guard says that the page has news, an int from dlock is a signal
- * that is to be passed on. */
+ * and every descendant of it have ended; if dlock ends before, kills them all.
+ * fd is a SOCK_SEQPACKET socket whose other end only dlock has: a byte from the
+ * guard says that the page has news, an int from dlock is a signal to pass on. */
 __attribute__((noreturn)) void tree_guard_run(int fd, const char *const *argv,
                                               const struct signals *signals,
                                               struct guard_page *page);
