@@ -14,10 +14,10 @@ enum finding_result {
     FINDING_OK,
     FINDING_NOTE, /* worth knowing, or not to be known */
     FINDING_WARN, /* a lock holds, but something near it will hurt */
-    FINDING_FAIL, /* a lock cannot be had here, or not be trusted */
+    FINDING_FAIL, /* a lock cannot be acquired here, or cannot be trusted */
 };
 
-/* A lock could be had, and must not be trusted: no run says so by a status. */
+/* A lock can be acquired, but must not be trusted: no exit status of a run says so. */
 enum { FINDING_UNTRUSTED = 1 };
 
 struct finding {
@@ -26,7 +26,7 @@ struct finding {
     const char *section;
     char *subject; /* of the section: the server, the directory; NULL: none */
     char *name, *found;
-    const char *advice; /* what to do; NULL: nothing */
+    const char *advice; /* what to do; NULL: no advice */
 };
 
 /* Begins as {0}. */
@@ -38,12 +38,12 @@ struct diagnostics {
     bool short_of_memory; /* rows are missing */
 };
 
-/* What is added from here on belongs to this section, a literal, and to a subject
- * of it (NULL: none), which is copied. */
+/* Rows that are added from here on belong to this section, a literal, and to one of its
+ * subjects (NULL: none), which is copied. */
 void diagnostics_section(struct diagnostics *findings, const char *section, const char *subject);
 
-/* Adds a row. `name` is copied; `advice` (NULL: none) is a literal, and dropped
- * where the result is FINDING_OK. */
+/* Adds a row. `name` is copied; `advice` (NULL: none) is a literal, and is dropped if the
+ * result is FINDING_OK. */
 __attribute__((format(printf, 5, 6))) void diagnostics_add(struct diagnostics *findings,
                                                            enum finding_result result,
                                                            const char *name, const char *advice,
@@ -61,8 +61,8 @@ bool diagnostics_failed(const struct diagnostics *findings, size_t from);
 /* Makes warnings of such failures: others make up for what is missing there. */
 void diagnostics_excuse(struct diagnostics *findings, size_t from, size_t end);
 
-/* 0 where nothing failed; else the status that a run would have had: that of the
- * first row that failed so; else FINDING_UNTRUSTED. */
+/* 0 if nothing failed; otherwise the exit status of a run, taken from the first failed
+ * row that has one; otherwise FINDING_UNTRUSTED. */
 int diagnostics_status(const struct diagnostics *findings);
 
 /* On stdout. `terse`: only warnings and failures. Counts columns by the locale

@@ -1,12 +1,13 @@
-/* Who holds a lock file, and whether somebody who asks may have it too: the
- * rules of the modes.
+/* The holders of a lock file, and whether a request may join them: the rules of the
+ * modes.
  *
- *   Exclusive waits for all, and all wait for it. Shared goes with shared alone;
- *   slots with slots, if both say how many there are in all.
- *   The mode in force is that of those who hold the lock. While the first of those
- *   who wait (store/file/ticket_queue.h) wants another one, nobody more gets in, so that the
- *   last one leaves some day.
- *   One owner token holds a lock once. */
+ *   An exclusive request waits for all holders, and all requests wait for an exclusive
+ *     holder. Shared goes with shared alone; slots go with slots, if both give the same
+ *     total.
+ *   The mode in force is that of the holders. While the first waiter
+ *     (store/file/ticket_queue.h) wants another mode, no further holder is admitted, so
+ *     that the last holder eventually leaves.
+ *   An owner token holds a lock at most once. */
 #ifndef DLOCK_STORE_FILE_ADMISSION_H
 #define DLOCK_STORE_FILE_ADMISSION_H
 
@@ -18,7 +19,7 @@ struct admission {
     struct lock_place first, last; /* those of them whose lease ends first and last */
     bool unreadable;               /* of some it is not known whether they hold it */
     bool same_token;               /* one of them has the token that was asked about */
-    int free_place;                /* the lowest that nobody has locked or holds */
+    int free_place;                /* the lowest place that is neither locked nor held */
 };
 
 /* Looks at all places but `own` (-1: none), as far as the bound allows. */
@@ -29,14 +30,14 @@ void lock_survey(const struct lock_file *file, const char *boot_id, const char *
  * could be granted, and is one that several share. */
 bool admission_conflicts(const struct admission *survey, const struct lock_request *request);
 
-/* Whether there is room for one more in this mode, whoever it is. */
+/* True if there is room for one more in this mode, for any owner. */
 bool admission_has_room(const struct admission *survey, enum lock_mode mode, int slots);
 
-/* Whether the request may be granted; who else waits is not looked at. */
+/* True if the request may be granted; other waiters are not considered. */
 bool admission_admits(const struct admission *survey, const struct lock_request *request);
 
-/* Tells of a holder that the request is refused for: the one that it has to wait
- * for, if none gives up its lock sooner. */
+/* Describes a holder that blocks the request: the one it has to wait for if no other
+ * releases sooner. */
 void admission_holder(const struct admission *survey, const struct lock_request *request,
                       struct holder *holder);
 

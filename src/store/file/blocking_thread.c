@@ -1,18 +1,18 @@
-/* The main thread starts the other one, and joins it before it does anything else
- * that counts: takes, gives up, runs a command. The thread touches the descriptor,
- * which is the main thread's, with its one call alone.
+/* The main thread starts the helper thread, and joins it before it does anything else
+ * that matters: take the lock, give up, run a command. The descriptor is the main
+ * thread's; the helper touches it with its one call only.
  *
- * Calling it back: its call ends with EINTR when a signal comes for the thread. In
- * whichever order:
- *   it is in the call: EINTR, and it sees that it was cancelled.
- *   it has not looked yet whether it was: it sees it, and makes no call.
- *   it has looked, and is not in the call yet: the signal is lost, and the next one
- *     comes a millisecond later, until it has said that it ends.
- *   it has what it waited for: it ends by itself, and the caller is told.
+ * Cancelling: the helper's call ends with EINTR when a signal arrives. Orders:
+ *   the helper is in the call -> EINTR -> it sees that it was cancelled.
+ *   it has not yet checked for cancellation -> it sees it -> it makes no call.
+ *   it has checked, and is not in the call yet -> the signal is lost -> another is sent
+ *     every millisecond until the helper says that it is ending.
+ *   it already has what it waited for -> it ends by itself -> the caller learns that the
+ *     wait succeeded.
  *
- * The signal is SIGURG, which nobody minds that is lost to us. It has a handler, that
- * does nothing, while there is such a thread, and is as before when a command
- * starts. */
+ * The signal is SIGURG, so that losing one to dlock harms no other use. While the helper
+ * exists the signal has a handler that does nothing; the old disposition is back before a
+ * command starts. */
 #include "store/file/blocking_thread.h"
 
 #include "util/thread.h"

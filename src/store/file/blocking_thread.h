@@ -1,6 +1,5 @@
-/* A wait that only the kernel can do, and in which a thread stands still: for a
- * lock of fcntl(2) or flock(2). It is there only while others are waited for, and
- * has ended before any other thread begins. */
+/* Runs a blocking fcntl(2) or flock(2) call in a helper thread. The thread exists only
+ * during a wait for others, and has ended before any other thread begins. */
 #ifndef DLOCK_STORE_FILE_BLOCKING_THREAD_H
 #define DLOCK_STORE_FILE_BLOCKING_THREAD_H
 
@@ -10,13 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* 0: what was waited for has happened; EINTR: it is to be called again; else it
- * cannot be waited for. */
+/* 0: the wait has succeeded; EINTR: call again; any other errno: waiting is impossible. */
 typedef int blocking_thread_call(int fd, int64_t argument);
 
 struct blocking_thread {
     bool running;
-    int over_fd; /* where it runs: readable when the wait is over */
+    int over_fd; /* while the thread runs: readable when the wait is over */
     pthread_t thread;
     struct sigaction old; /* of the signal that calls the thread back */
     /* The thread's: */
@@ -27,20 +25,19 @@ struct blocking_thread {
     int error; /* once it has ended */
 };
 
-/* Starts waiting: call(fd, argument), in a thread. False: there is no thread to be
- * had. The descriptor must stay open until the wait is over or stopped. */
+/* Starts waiting: call(fd, argument), in a thread. False: no thread can be created. The
+ * descriptor must stay open until the wait is over or stopped. */
 bool blocking_thread_start(struct blocking_thread *wait, blocking_thread_call *call, int fd,
                            int64_t argument);
 
 /* Whether the thread has come to its end. */
 bool blocking_thread_has_ended(const struct blocking_thread *wait);
 
-/* Whether the wait is over; then it is as before the start, and *error tells how
- * it ended. */
+/* True if the wait is over; then *wait is as before the start, and *error is the call's
+ * result. */
 bool blocking_thread_is_over(struct blocking_thread *wait, int *error);
 
-/* Calls it off, if it runs. True: it was over before that, and had what it waited
- * for. */
+/* Cancels the wait, if it runs. True: it had already succeeded. */
 bool blocking_thread_stop(struct blocking_thread *wait);
 
 #endif

@@ -1,6 +1,6 @@
-/* A claim is a socket with an abstract name, unix(7): made of the file, the id of
- * the take and the mode. Nobody ever writes to it. The kernel frees the name with the socket. In
- * another network namespace it is not found, and the lock is waited for. */
+/* A claim is a socket with an abstract name, unix(7), made of the file, the take's id and
+ * the mode. Nothing is ever written to it. The kernel frees the name with the socket.
+ * From another network namespace it cannot be found, and the process waits for the lock. */
 #include "store/file/claim.h"
 
 #include "store/file/shared_table.h"
@@ -14,7 +14,7 @@
 
 typedef int attach_call(int fd, const struct sockaddr *address, socklen_t size);
 
-/* A socket that is bound, or connected, to the name; -1 where it cannot be. */
+/* A socket that is bound, or connected, to the name; -1 if this fails. */
 static int open_socket(attach_call *attach, int file_fd, const char *take_id, enum lock_mode mode)
 {
     char name[100];

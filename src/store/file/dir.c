@@ -14,7 +14,7 @@ enum lock_result file_error_result(int error)
     switch (error) {
     case EACCES:
     case EPERM:
-    case ELOOP: /* a link where O_NOFOLLOW was asked for */ return LOCK_REFUSED;
+    case ELOOP: /* a link, though O_NOFOLLOW was given */ return LOCK_REFUSED;
     case EMFILE:
     case ENFILE:
     case ENOMEM: return LOCK_SYSTEM;
@@ -70,7 +70,7 @@ static enum lock_result judge(const struct lock_dir *dir, struct errmsg *why)
     return LOCK_OK;
 }
 
-/* Opens the directory, made first where it is not there. Sets errno. */
+/* Opens the directory, creating it if it is missing. Sets errno. */
 static int open_or_make(const char *path)
 {
     static const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;

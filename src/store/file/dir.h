@@ -15,11 +15,11 @@ struct lock_dir {
     char path[4096];
 };
 
-/* Opens `path`, or where it is NULL the default: /run/lock/dlock for root,
- * /run/lock/dlock-UID for others, /tmp/dlock-UID where /run/lock is missing or its
- * mode lets not everybody write to it. Makes it (0700) where it is not there. Refuses a
- * link, another user's directory, and one that others may write to without
- * the sticky bit; a sticky one of root's is fine for everybody.
+/* Opens `path`, or the default if it is NULL: /run/lock/dlock for root,
+ * /run/lock/dlock-UID for others, /tmp/dlock-UID if /run/lock is missing or its mode does
+ * not let all users write to it. Creates it (0700) if it is missing. Refuses a link,
+ * another user's directory, and a directory that others may write to without the sticky
+ * bit; a sticky one owned by root is accepted for all users.
  * LOCK_OK; LOCK_REFUSED, LOCK_CANT_CREATE, LOCK_SYSTEM with *why set. */
 enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct errmsg *why);
 
@@ -33,21 +33,19 @@ bool lock_dir_is_shared(const struct lock_dir *dir);
 #define LOCK_DIR_OWN_SIZE 64
 void lock_dir_own_name(char name[LOCK_DIR_OWN_SIZE], const char *what);
 
-/* Whether an open file is one that we may write: a regular one of ours, without a second name. In a
- * directory that is open to all somebody else may have made it first, or, where the
- * kernel lets him (fs.protected_hardlinks), have put another file of ours there. */
+/* True if we may write to this open file: a regular file of ours with a single link. In a
+ * directory that is open to all, another user may have made it first, or have linked
+ * another file of ours there, if the kernel allows it (fs.protected_hardlinks). */
 bool lock_dir_may_write(const struct stat *status);
 
-/* Opens it: to read and write, made where
- * it is not there; or to read alone. -1 with errno. */
+/* Opens it read-write, creating it if it is missing, or read-only. -1 with errno. */
 int lock_dir_open_own(const struct lock_dir *dir, const char *what, bool make);
 
-/* Whether the last time that this said true is at least `interval` ago, for
- * warnings that should not come at every run. True where that cannot be
- * found out. */
+/* True if this last returned true at least `interval` ago, for warnings that should not
+ * appear at every run. True if that cannot be found out. */
 bool lock_dir_stamp_due(const struct lock_dir *dir, struct duration interval);
 
-/* What an errno of opening or making a file means. */
+/* The result for an errno from opening or creating a file. */
 enum lock_result file_error_result(int error);
 
 #endif

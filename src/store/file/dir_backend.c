@@ -1,59 +1,58 @@
-/* Locks in a directory: who does what to a lock file, and in which order.
+/* Locks in a directory: which process does what to a lock file, and in which order.
  *
- * What counts is what the kernel has locked for a process that lives, and a
- * record whose deadline has not passed where no process is there: a detached
- * lease, or --hold-at-least. All that changes records, places or the path is
- * done in the section of the file (lock_file_enter()), by who has made sure in
- * it that the path still leads there. Looking needs no section.
+ * A lock is held if the kernel has it locked for a live process, or if a record without a
+ * process (a detached lease, or --hold-at-least) has a deadline that has not passed. All
+ * changes to records, places or the path are made in the file's section
+ * (lock_file_enter()), by a process that has verified inside it that the path still leads
+ * to the file. Looking needs no section.
  *
- * The last one to leave removes the file, so that none pile up. A process that
- * opened it before then has a file that nobody else will ever find. With A
- * removing (its release, or --release and --force-release from outside) and B
- * taking:
+ * The last process to leave removes the file, so that files do not pile up. A process
+ * that opened it before that has a file that no other process will ever find. A removes
+ * (its release, or --release and --force-release from outside), B takes:
  *
- *   B opens before A removes, enters after it: the path differs, B starts anew.
- *   B enters before A: A finds B's place held when it looks who is left, and
- *     does not remove; or, with --force-release, removes: B's first check finds
- *     that its file is gone.
- *   B opens after A has removed: a new file, which A does not touch. A's command
- *     has ended, or gave the lock up, or is being stopped by its watch.
+ *   B opens before A removes and enters after -> the path differs -> B starts anew.
+ *   B enters before A -> A finds B's place held when it checks for remaining holders -> A
+ *     does not remove; with --force-release it does, and B's first check finds its file
+ *     gone.
+ *   B opens after A has removed -> B has a new file, which A does not touch. A's command
+ *     has ended, or has given up the lock, or is being stopped by its watch.
  *
- * A is killed in the section: the kernel opens it. Its record may be there and
- *   its place not locked: nobody holds it. A detached one is held from the moment
- *   that its record is whole.
- * A is frozen in the section: others are refused after a second, and only
- *   --force-release goes on without it. A looks at the path once more before it
- *   leaves the section, and starts anew; frozen after that it is a holder like
- *   any other, whose watch finds the loss. Frozen between its very last look and
- *   the removal of its own file, it removes another's when it runs again: nothing
- *   can do both at once. That one's watch finds that.
- * A looks while B writes: a torn record is read again, and then is of a holder
- *   of whom nothing is known. B writes before it locks its place, so that no
- *   earlier holder's record is taken for B's.
+ * A is killed in the section -> the kernel opens the section. A's record may be there
+ * with its place not locked: then it is not held. A detached lease is held from the
+ * moment its record is complete.
+ * A is frozen in the section -> others are refused after a second, and only
+ * --force-release proceeds without it. A looks at the path once more before it leaves the
+ * section, and starts anew if it differs. If A is frozen after that, it is a holder like
+ * any other, and its watch finds the loss. If A is frozen between its very last look and
+ * the removal of its own file, it removes another's file when it runs again, because no
+ * call does both at once; the watch of that file's holder finds the loss.
+ * A looks while B writes -> A reads the torn record again, and then treats it as that of
+ * an unknown holder. B writes before it locks its place, so that no earlier holder's
+ * record is taken for B's.
  *
- * A was released from outside: its record says so from before the file is
- *   removed, so that its check, which the removal wakes, tells a release from a
- *   loss. Until then, at most, A has its place locked: nobody gets its slot
- *   sooner. Among others that share the lock A does not count any more. Once nobody
- *   else holds it, who takes it removes the file under A, which may be frozen.
+ * A was released from outside -> its record says so before the file is removed, so that
+ * A's check, which the removal wakes, can tell a release from a loss. Until that check,
+ * at the latest, A keeps its place locked, and its slot is not given to others sooner.
+ * Among others that share the lock A no longer counts. Once no other process holds the
+ * lock, the next taker removes the file under A, which may be frozen.
  *
- * Who waits has a ticket in the file (store/file/ticket_queue.c), and the last holder to leave
- * keeps the file for that. With W waiting:
+ * A waiter has a ticket in the file (store/file/ticket_queue.c), and the last holder to
+ * leave keeps the file for it. With W waiting:
  *
- *   W joins after A has looked whether anybody waits: A removes the file. W hears of
- *     the file from then on, asks once more, and starts anew with the new file.
- *   The file is removed under many who wait, by force or by hand: the head is told,
- *     and starts anew. Its ticket in the old file goes only when it has its place in
- *     the new one, so that the one behind it, which is woken by that, comes after it.
- *   W gives up: it removes the file in the section, if nobody holds the lock and
- *     nobody else waits: A, still in the section, sees W's ticket and keeps the file;
- *     then W finds nobody. Who joins after W has looked is woken when W's ticket goes,
- *     and starts anew. Killed just then W leaves the file behind, as a killed holder
- *     does, for the next one to take over.
- *   W is frozen before it enters the section to give up, and others take the lock: it
+ *   W joins after A has checked for waiters -> A removes the file -> W, which is watching
+ *     the file by then, asks once more and starts anew with the new file.
+ *   The file is removed under many waiters, by force or by hand -> the head is notified
+ *     and starts anew. It drops its ticket in the old file only once it has its place in
+ *     the new one -> the waiter behind it, which that wakes, comes after it.
+ *   W gives up -> in the section it removes the file, if the lock has no holder and no
+ *     other waiter. If A is still in the section, A sees W's ticket and keeps the file ->
+ *     W then finds no holder. A process that joins after W has looked is woken when W's
+ *     ticket goes, and starts anew. If W is killed at that moment it leaves the file
+ *     behind, as a killed holder does, for the next process to take over.
+ *   W is frozen before it enters the section to give up, and others take the lock -> W
  *     looks at the file anew in the section, and leaves theirs alone.
- *   A leaves: it unlocks all before it closes the file, which wakes the head.
- *   A leaves while the head is frozen: it has noted that it is the head's turn. */
+ *   A leaves -> it unlocks everything before it closes the file, which wakes the head.
+ *   A leaves while the head is frozen -> A has noted that it is the head's turn. */
 #include "store/file/dir_backend.h"
 
 #include "store/file/doctor.h"
@@ -70,7 +69,7 @@
 
 enum { TRIES_MOST = 100 };
 
-/* How long who gives up waiting tries to enter the section, to leave no file behind. */
+/* How long a waiter that gives up tries to enter the section, to leave no file behind. */
 static const struct duration tidy_limit = {100 * NS_PER_MS};
 
 static struct file_backend *file_of(struct backend *backend)
@@ -97,8 +96,8 @@ static void start_anew(struct file_backend *backend)
 
 /* --- take ---------------------------------------------------------------- */
 
-/* The lock is free for us. LOCK_HELD: flock(1) has the file, or somebody whose
- * lock was released has not noticed yet. */
+/* The lock is free for us. LOCK_HELD: flock(1) has the file, or a holder has not yet
+ * noticed that its lock was released. */
 static enum lock_result settle(struct file_backend *backend, const struct lock_request *request,
                                int place, struct deadline before, struct lease *lease,
                                struct errmsg *why)
@@ -120,7 +119,7 @@ static enum lock_result settle(struct file_backend *backend, const struct lock_r
     lease->slot = request->mode == MODE_SLOTS ? place : -1;
     record_fill(&record, request, lease);
     lease->end_ms = record.expires.boot_ns / NS_PER_MS;
-    /* What is left of earlier holders would only be read again and again. */
+    /* Records of earlier holders would only be read again and again. */
     if (request->mode == MODE_EXCLUSIVE && file->size > LOCK_RECORD_SIZE)
         (void)!ftruncate(file->fd, LOCK_RECORD_SIZE);
     result = lock_file_write(file, place, &record, why);
@@ -159,7 +158,7 @@ static enum lock_result survey_places(struct file_backend *backend,
     return may_have_it(backend, request, survey, entry) ? LOCK_OK : LOCK_HELD;
 }
 
-/* What has just been taken, nobody knows in which file, is released again. */
+/* Releases what was just taken, since it is unknown in which file that was. */
 static void withdraw(struct file_backend *backend, int place)
 {
     struct record record;
@@ -171,8 +170,8 @@ static void withdraw(struct file_backend *backend, int place)
     }
 }
 
-/* The kernel's lock of the file, which refuses us, is that of such holders alone; or else
- * flock(1) may have it, too. */
+/* True if the kernel's lock on the file, which refuses us, belongs only to such holders;
+ * otherwise flock(1) may have it as well. */
 static bool is_held_by_released(const struct lock_file *file, const struct admission *survey)
 {
     enum { HOLDERS_MOST = 64 };
@@ -225,7 +224,7 @@ static enum lock_result try_once(struct file_backend *backend, const struct lock
     backend->reserved = false;
     enum lock_result result =
         file->fd >= 0 ? lock_file_verify(file, why) : lock_file_open(file, LOCK_FILE_TO_TAKE, why);
-    /* Whoever is to be refused need not keep others out of the section for that. */
+    /* A request that will be refused need not keep others out of the section. */
     if (result == LOCK_OK && file->size > 0)
         result = survey_places(backend, request, entry, survey, bound, why);
     if (result != LOCK_OK)
@@ -370,7 +369,7 @@ static enum lock_result file_list(struct backend *base, const char *prefix, cons
     return look_list(&file_of(base)->store, prefix, pattern, visit, data, bound, why);
 }
 
-/* Where inotify is not to be had, more checks find out. */
+/* Without inotify, more frequent checks find out. */
 static struct news file_news(struct backend *base)
 {
     struct file_backend *backend = file_of(base);

@@ -5,9 +5,9 @@
 
 #include "store/backend.h"
 
-/* Opens the backend for lock files in `dir` (NULL: the default of store/file/dir.h),
- * each with a lease record and removed at its release.
- * LOCK_OK with *backend set, to be closed with its close(); else as
+/* Opens the backend for lock files in `dir` (NULL: the default of store/file/dir.h); each
+ * file has a lease record and is removed at its release.
+ * LOCK_OK with *backend set, which the caller closes with its close(); otherwise as
  * lock_dir_open(). */
 enum lock_result dir_backend_open(struct backend **opened, const char *dir, struct errmsg *why);
 

@@ -1,4 +1,4 @@
-/* Locks in a directory: what the files of this store have in common. */
+/* Locks in a directory: declarations that the files of this store share. */
 #ifndef DLOCK_STORE_FILE_DIR_INT_H
 #define DLOCK_STORE_FILE_DIR_INT_H
 
@@ -13,7 +13,7 @@ struct file_backend {
     struct lock_file file; /* the one that we hold, or wait for */
     int place;             /* ours in it; -1: we hold nothing */
     struct file_waiter waiter;
-    int left_fd; /* the file that we waited for before: who is behind us in it comes after us; -1: none */
+    int left_fd; /* the file that we waited for before: waiters behind us in it come after us; -1: none */
     bool reserved; /* refused only since others have waited longer */
     bool watched;  /* the waiter's news are of what we hold */
 };

@@ -1,4 +1,4 @@
-/* --doctor: what is good and bad about a place for file locks. */
+/* --doctor: the findings about a place for file locks. */
 #ifndef DLOCK_STORE_FILE_DOCTOR_H
 #define DLOCK_STORE_FILE_DOCTOR_H
 
@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-/* Adds the section "files" for the lock directory `path`, which is open as `fd`.
- * True where a lock can be tried there. */
+/* Adds the section "files" for the lock directory `path`, which is open as `fd`. True if
+ * a lock can be tried there. */
 bool file_doctor_directory(int fd, const char *path, struct diagnostics *findings);
 
 /* The same for exactly this file of --lock-file. False: it is not tried, since that

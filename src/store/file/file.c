@@ -15,12 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the bytes stand for that are locked; nothing is ever written there. */
+/* The meanings of the locked bytes; nothing is ever written there. */
 #define SECTION_BYTE (INT64_C(1) << 60)
 #define FIRST_PLACE (SECTION_BYTE + (INT64_C(1) << 32))
 
-/* How long somebody may be in the section: what is done there takes far less
- * than a millisecond, unless the process is frozen. */
+/* How long a process may be in the section: the work there takes far less than a
+ * millisecond, unless the process is frozen. */
 static const struct duration section_limit = {1 * NS_PER_S};
 
 /* How long to go through the places at most. */
@@ -28,7 +28,7 @@ static const struct duration places_limit = {3 * NS_PER_S};
 
 /* --- opening --------------------------------------------------------------- */
 
-/* What is to be said of a file that is another user's; else "". Returns text. */
+/* The text that describes a file owned by another user; otherwise "". Returns text. */
 static const char *whose(const struct stat *status, char *text, size_t size)
 {
     char name[USER_NAME_SIZE];
@@ -177,7 +177,8 @@ bool lock_file_lock_place(const struct lock_file *file, enum lock_mode mode, int
 
 void lock_file_unlock(const struct lock_file *file)
 {
-    /* Who gets flock(2) counts on the places: it has written its record by then. */
+    /* A process that gets flock(2) relies on the places: it has written its record by
+     * then. */
     (void)lock_file_set(file, F_UNLCK, FIRST_PLACE, 0); /* to the end of all */
     (void)flock(file->fd, LOCK_UN);
     lock_file_leave(file);
@@ -185,8 +186,8 @@ void lock_file_unlock(const struct lock_file *file)
 
 /* --- records and places ------------------------------------------------------- */
 
-/* Up to the end of the record, of the file or of the buffer, whichever comes
- * first. False with errno where it cannot be read. */
+/* Reads up to the end of the record, of the file or of the buffer, whichever comes first.
+ * False with errno if it cannot be read. */
 static bool read_text(const struct lock_file *file, int place, char text[LOCK_RECORD_SIZE])
 {
     size_t used = 0;
@@ -223,7 +224,7 @@ enum lock_result lock_file_write(const struct lock_file *file, int place,
     return LOCK_CANT_CREATE;
 }
 
-/* False where the kernel does not say; then it counts as locked. */
+/* False if the kernel does not say; then it counts as locked. */
 static bool find_lock(const struct lock_file *file, struct lock_place *place)
 {
     struct flock lock;
@@ -234,10 +235,10 @@ static bool find_lock(const struct lock_file *file, struct lock_place *place)
     return place->locked != PLACE_LOCKED || errno == 0;
 }
 
-/* A record is written before its place is locked, and looked at after it: so
- * the one that is found is that of whoever has the place locked, or a later
- * one's. It may be written anew at this very moment. One that cannot be read, or
- * of which the kernel does not say whether it is locked, may be anybody's. */
+/* A record is written before its place is locked, and read after the lock is looked at:
+ * so the record found is that of the process that has the place locked, or a later one's.
+ * It may be rewritten at this very moment. If it cannot be read, or the kernel does not
+ * say whether its place is locked, it may belong to any process. */
 static void read_place(const struct lock_file *file, struct lock_place *place)
 {
     enum { TRIES = 3 };
@@ -281,7 +282,7 @@ bool lock_file_next_place(const struct lock_file *file, struct lock_place *place
     int places = most < LOCK_PLACES_MOST ? (int)most : LOCK_PLACES_MOST;
     bool first = place->number < 0, over = place->over;
     if (over || (!first && place->locked == PLACE_ALL_LOCKED))
-        return false; /* what stands behind it is from before */
+        return false; /* what follows is from an earlier record */
     place->number++;
     if (!first && place->number < places && place->locked == PLACE_UNLOCKED && !place->known)
         place->number = behind_hole(file, place->number, places);
@@ -324,15 +325,15 @@ struct deadline lock_place_end(const struct lock_place *place)
 
 /* --- news ----------------------------------------------------------------------- */
 
-/* Whoever moves the directory takes the file out of the path, too: the file itself
- * does not tell. A directory further up that is moved is found by the checks at
- * their intervals; so is this one where it cannot be watched. */
+/* Moving the directory takes the file out of the path as well, and the file itself does
+ * not report that. A moved directory further up is found by the checks at their
+ * intervals; so is this one if it cannot be watched. */
 static void watch_directory(int fd, const char *path)
 {
     char *copy = strdup(path);
     if (copy == NULL)
         return;
-    /* Mask: what is locked may be a directory, and this one itself ("/"). */
+    /* Mask: the locked path may be a directory, and this one itself ("/"). */
     (void)!inotify_add_watch(fd, dirname(copy), IN_MOVE_SELF | IN_DELETE_SELF | IN_MASK_ADD);
     free(copy);
 }

@@ -1,15 +1,14 @@
-/* One lock file: what the kernel locks in it, and the records that it holds.
+/* One lock file: the kernel's locks on it, and the records in it.
  *
- * A lock has places, of which an exclusive holder has all and any other holder
- * one; those who share a lock in slots have the place of their slot's number.
- * The record of a place stands at place * LOCK_RECORD_SIZE; the exclusive one's
- * at 0. Besides there is flock(2) on the file, exclusive or shared, so that
- * flock(1) and lslocks(8) see what is going on.
+ * A lock has places. An exclusive holder has all of them and any other holder has one;
+ * holders of slots have the place of their slot's number. The record of a place is at
+ * place * LOCK_RECORD_SIZE; the exclusive holder's is at 0. In addition flock(2) is held
+ * on the file, exclusive or shared, so that flock(1) and lslocks(8) see what is going on.
  *
- * What is locked beyond the end of the file are open file description locks
- * (fcntl(2)): like those of flock(2) they belong to the open file, outlive a
- * fork, and are freed by the kernel. And they can be looked at without taking
- * any, so that who looks is in nobody's way. */
+ * The locks beyond the end of the file are open file description locks (fcntl(2)): like
+ * those of flock(2) they belong to the open file, survive a fork, and are freed by the
+ * kernel. They can be inspected without taking any, so that looking blocks no other
+ * process. */
 #ifndef DLOCK_STORE_FILE_FILE_H
 #define DLOCK_STORE_FILE_FILE_H
 
@@ -27,15 +26,15 @@ enum { LOCK_PLACES_MOST = 1 << 20 };
 
 struct lock_file {
     const char *path; /* the caller's */
-    bool follow;      /* links may stand in the path */
+    bool follow;      /* links are allowed in the path */
     int fd;           /* -1: not open */
     off_t size;       /* when it was last opened or found to stand */
 };
 
 enum lock_file_use { LOCK_FILE_TO_LOOK, LOCK_FILE_TO_CHANGE, LOCK_FILE_TO_TAKE };
 
-/* Opens it; to take it, it is made where it is not there. LOCK_OK; LOCK_GONE:
- * there is none; LOCK_REFUSED, LOCK_SYSTEM, LOCK_CANT_CREATE with *why set. */
+/* Opens the file; to take the lock, it is created if it is missing. LOCK_OK; LOCK_GONE:
+ * there is no file; LOCK_REFUSED, LOCK_SYSTEM, LOCK_CANT_CREATE with *why set. */
 enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, struct errmsg *why);
 
 /* Lets go of all that is locked in it, too. */
@@ -52,36 +51,36 @@ enum lock_file_standing lock_file_standing(struct lock_file *file);
 /* The same as a result: LOCK_OK; LOCK_GONE or LOCK_UNAVAILABLE with *why set. */
 enum lock_result lock_file_verify(struct lock_file *file, struct errmsg *why);
 
-/* --- the section: who changes records, places or the path is alone in it ---- */
+/* --- the section: exclusive access for changes to records, places or the path ---- */
 
-/* LOCK_OK; LOCK_UNAVAILABLE with *why set where somebody stays in it for a
- * second; LOCK_CANCELLED; LOCK_CANT_CREATE where nothing can be locked. */
+/* LOCK_OK; LOCK_UNAVAILABLE with *why set if another process stays in the section for a
+ * second; LOCK_CANCELLED; LOCK_CANT_CREATE if nothing can be locked. */
 enum lock_result lock_file_enter(const struct lock_file *file, struct bound bound,
                                  struct errmsg *why);
 void lock_file_leave(const struct lock_file *file);
 
 /* --- locks of holders and waiters ------------------------------------------- */
 
-/* flock(2) in this mode. False with errno, EWOULDBLOCK where another has it. */
+/* flock(2) in this mode. False with errno, EWOULDBLOCK if another process has it. */
 bool lock_file_flock(const struct lock_file *file, enum lock_mode mode);
 
-/* Locks the place, or for MODE_EXCLUSIVE all. False where another has it. */
+/* Locks the place, or for MODE_EXCLUSIVE all places. False if another process has it. */
 bool lock_file_lock_place(const struct lock_file *file, enum lock_mode mode, int place);
 
-/* Unlocks all of it, and leaves the section, before the file is closed: who is
- * woken by that finds the lock free. */
+/* Unlocks everything, and leaves the section, before the file is closed: a process that
+ * the close wakes finds the lock free. */
 void lock_file_unlock(const struct lock_file *file);
 
-/* What those who wait have locked is store/file/ticket_queue.c's: it begins at this byte. */
+/* Locks of waiters belong to store/file/ticket_queue.c: they begin at this byte. */
 #define LOCK_FILE_QUEUE (INT64_C(1) << 61)
 
-/* Locks these bytes (F_WRLCK), or unlocks them (F_UNLCK). False where another
- * has some of them. */
+/* Locks these bytes (F_WRLCK), or unlocks them (F_UNLCK). False if another process has
+ * some of them. */
 bool lock_file_set(const struct lock_file *file, short type, int64_t start, int64_t length);
 
-/* Whether another has something locked there that would keep out `type`: *lock is
- * then one of the locks. False with errno: 0 where nobody has, else it could not
- * be found out. */
+/* True if another process has a lock there that would keep out `type`: *lock is then one
+ * of these locks. False with errno: 0 if there is none, otherwise the error that
+ * prevented finding out. */
 bool lock_file_find(const struct lock_file *file, short type, int64_t start, int64_t length,
                     struct flock *lock);
 
@@ -95,21 +94,20 @@ struct lock_place {
     enum place_lock locked; /* by another than this open file */
     bool known;             /* there is a record of it */
     bool over;              /* time was up: the others were not looked at */
-    bool unreadable;        /* nobody knows whether there is one, or whether it is locked */
+    bool unreadable; /* it is unknown whether there is a record, or whether its place is locked */
     struct record record;
 };
 
-/* Reads the place's record. False where there is none, a garbled one, or one that
- * cannot be read. */
+/* Reads the place's record. False if there is none, or it is garbled or cannot be read. */
 bool lock_file_read(const struct lock_file *file, int place, struct record *record);
 
 /* Writes it. LOCK_OK; LOCK_CANT_CREATE, LOCK_INVALID with *why set. */
 enum lock_result lock_file_write(const struct lock_file *file, int place,
                                  const struct record *record, struct errmsg *why);
 
-/* Goes through the places that may have a holder, from lock_file_places(). Where the
- * bound, or a few seconds, are over, the next place is unreadable, and the last. False
- * after the last. */
+/* Iterates over the places that may have a holder, starting from lock_file_places(). If
+ * the bound, or a few seconds, are over, the next place is unreadable, and is the last.
+ * False after the last. */
 struct lock_place lock_file_places(struct bound bound);
 bool lock_file_next_place(const struct lock_file *file, struct lock_place *place);
 
@@ -122,16 +120,16 @@ struct deadline lock_place_end(const struct lock_place *place);
 
 /* --- news --------------------------------------------------------------------- */
 
-/* What is to be told of: who holds the lock wants to know when the file is
- * written, who waits for it when somebody closes it; both when it is removed,
- * moved or replaced, or its directory moved. */
+/* The events to report: the holder wants to know when the file is written, the waiter
+ * when it is closed by a process; both when it is removed, moved or replaced, or its
+ * directory moved. */
 enum lock_file_news_for { NEWS_FOR_HOLDER, NEWS_FOR_WAITER };
 
-/* A descriptor that becomes readable then (inotify(7)), or news_fd (-1: none)
- * made such a one; -1 where that is not to be had. */
+/* A descriptor that becomes readable at these events (inotify(7)): news_fd, or a new one
+ * if it is -1; -1 if this fails. */
 int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_news_for use);
 
-/* What there is to say of it to who watches the lock. */
+/* The news of the file for a process that watches the lock. */
 struct news lock_file_news_of(int news_fd);
 
 /* Whether there were any. */

@@ -1,15 +1,19 @@
-/* The kernel's lock is all that there is: it ends with its holder, and others
- * learn of it from /proc/locks alone, or since they are refused. Its queue is the kernel's too, in which flock(1)
- * stands as we do: a thread waits there for the descriptor that is then the holder's.
+/* The kernel's lock is all that there is: it ends with its holder, and others learn of it
+ * only from /proc/locks or by being refused. The queue is the kernel's too, and flock(1)
+ * waits in it as we do: a thread waits there for the descriptor that is then the
+ * holder's.
  *
- * The path may lead to another file meanwhile. The thread waits on, and has the old
- * file or not; at each try the path is looked at, and we start anew with the new file.
- * When the wait runs out as the kernel gives us the lock, it is ours: whether the
- * thread has it is asked for once it has ended. Until then the kernel may call us the
- * holder, while we look whom we wait for: what the thread has locked does not count.
+ * Orders:
+ *   The path leads to another file meanwhile -> the thread waits on, and gets the old
+ *     file or not -> at each try the path is looked at, and we start anew with the new
+ *     file.
+ *   The wait runs out as the kernel gives us the lock -> the lock is ours: once the
+ *     thread has ended, it is asked whether it got the lock. Until then the kernel may
+ *     name us as the holder while we look for the holder we wait for: a lock of our
+ *     thread does not count.
  *
- * Those below a holder find its claim (claim.h), which is there from before the
- * command starts until the file is closed. */
+ * Descendants of a holder find its claim (claim.h), which exists from before the command
+ * starts until the file is closed. */
 #include "store/file/flock_backend.h"
 
 #include "process/procfs.h"
@@ -36,7 +40,7 @@ struct exact_backend {
     char path[4096];
     struct lock_file file; /* the one that we hold, or wait for */
     struct blocking_thread queued;
-    struct holder holder; /* whom we wait for, when that was last looked at */
+    struct holder holder; /* the holder we wait for, when that was last looked at */
     int news_fd;          /* inotify; -1: none */
     int claim_fd;         /* while we hold it; -1: none */
 };
@@ -64,10 +68,11 @@ static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
     return file_error_result(errno);
 }
 
-/* The process that took the lock, if it has it still and is the same before and
- * after that was looked at. Else it may have ended, and left the lock to others
- * that have the file open, and its pid to anybody, even to us. It may be us, since before
- * the exec of dlock, but not by what the thread has just locked through own_fd. */
+/* The process that took the lock, if it still has it and is the same before and after
+ * that was looked at. Otherwise it may have ended, leaving the lock to other processes
+ * that have the file open, and its pid to any process, even to us. It may be us, from
+ * before dlock was executed, but not by the lock that the thread has just taken through
+ * own_fd. */
 static bool find_process(int own_fd, const struct flock_file *file, pid_t pid,
                          struct proc_stat *process)
 {
@@ -164,7 +169,7 @@ static enum lock_result try_lock(struct exact_backend *backend, const struct loc
     return error == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE;
 }
 
-/* LOCK_GONE: the path leads elsewhere; LOCK_UNAVAILABLE: nobody can say where. */
+/* LOCK_GONE: the path leads elsewhere; LOCK_UNAVAILABLE: it is unknown where it leads. */
 static enum lock_result try_once(struct exact_backend *backend, const struct lock_request *request,
                                  struct errmsg *why)
 {
@@ -175,8 +180,8 @@ static enum lock_result try_once(struct exact_backend *backend, const struct loc
     return result == LOCK_OK ? lock_file_verify(file, why) : result;
 }
 
-/* Who stands in the queue looks around later, and not each time anew: many who wait
- * would read the list of all locks again and again. */
+/* A waiter in the queue looks for the holder later, and not at each try: many waiters
+ * would otherwise read the list of all locks again and again. */
 static void refuse(struct exact_backend *backend, const struct lock_request *request,
                    struct holder *holder)
 {
@@ -209,7 +214,7 @@ static enum lock_result exact_take(struct backend *base, const struct lock_reque
         before = deadline_now();
         result = try_once(backend, request, why);
         if (result == LOCK_GONE)
-            let_go(backend); /* somebody has just removed or replaced it */
+            let_go(backend); /* another process has just removed or replaced it */
     }
     if (result == LOCK_OK) {
         lease_begin(lease, request, before, wall_now_us());
@@ -241,8 +246,8 @@ static enum lock_result invalid(const char *text, struct errmsg *why)
     return LOCK_INVALID;
 }
 
-/* Opens it to look at what is locked: nothing is made, and who may not read it learns
- * what the kernel tells of it. LOCK_GONE: there is none. */
+/* Opens the file to look at its locks: nothing is created, and a user who may not read
+ * the file still sees what the kernel reports of it. LOCK_GONE: there is no file. */
 static enum lock_result open_to_look(struct lock_file *file, struct errmsg *why)
 {
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -298,8 +303,8 @@ static enum lock_result exact_extend(struct backend *base, struct lease *lease, 
     return result;
 }
 
-/* Where the path cannot be looked at, the file stays open for another try: whether
- * the lock was lost is asked then. It ends with the process at the latest. */
+/* If the path cannot be looked at, the file stays open for another try, which finds out
+ * whether the lock was lost. The lock ends with the process at the latest. */
 static enum lock_result exact_release(struct backend *base, const struct lease *lease,
                                       struct bound bound, struct errmsg *why)
 {
@@ -353,9 +358,9 @@ static enum lock_result exact_look(struct backend *base, const char *key, struct
     return result;
 }
 
-/* In /proc/locks there are those alone whose pid is to be seen in our pid namespace,
- * and none of another host. A request that is refused does not pass by one of them;
- * for a moment it keeps others out. */
+/* /proc/locks lists only holders whose pid is visible in our pid namespace, and none of
+ * another host. A request that is refused does not overlook them; for a moment it keeps
+ * others out. */
 static enum lock_result exact_probe(struct backend *base, const char *key, struct lock_state *state,
                                     struct errmsg *why)
 {

@@ -4,10 +4,9 @@
 
 #include "store/backend.h"
 
-/* Opens the backend for the one file at `path`, made empty where it is not
- * there, neither written nor removed: so that flock(1) and dlock exclude each
- * other. It keeps no record: there is no lease of another process's to be found
- * by its token.
+/* Opens the backend for the one file at `path`. The file is created empty if it is
+ * missing, and is neither written nor removed, so that flock(1) and dlock exclude each
+ * other. It keeps no record: another process's lease cannot be found by its token.
  * LOCK_OK with *backend set; LOCK_SYSTEM, LOCK_INVALID with *why set. */
 enum lock_result flock_backend_open(struct backend **opened, const char *path, struct errmsg *why);
 

@@ -1,4 +1,4 @@
-/* What kind of file system a lock is on. */
+/* The kind of file system that a lock is on. */
 #ifndef DLOCK_STORE_FILE_FS_TYPE_H
 #define DLOCK_STORE_FILE_FS_TYPE_H
 

@@ -14,9 +14,9 @@ void lease_ops_let_go(struct file_backend *backend)
     backend->watched = false;
 }
 
-/* LOCK_OK with *known telling whether *record is filled in. A record that cannot
- * be read changes nothing: the kernel's lock holds. LOCK_UNAVAILABLE where the file
- * cannot be looked at: that is no loss. */
+/* LOCK_OK; *known says whether *record is filled in. A record that cannot be read changes
+ * nothing: the kernel's lock holds. LOCK_UNAVAILABLE if the file cannot be looked at:
+ * that is no loss. */
 static enum lock_result look_at_own(struct file_backend *backend, const struct lease *lease,
                                     struct record *record, bool *known, struct errmsg *why)
 {
@@ -48,7 +48,7 @@ enum lock_result lease_ops_check(struct file_backend *backend, struct lease *lea
     struct record record;
     bool known;
     enum lock_result result = look_at_own(backend, lease, &record, &known, why);
-    /* The place is for others from now on: whoever released it meant that. */
+    /* The place is free for others from now on: that is what the release was for. */
     if (result == LOCK_RELEASED)
         lease_ops_let_go(backend);
     if (result != LOCK_OK || !known)
@@ -133,7 +133,7 @@ struct outside {
     char path[LOCK_FILE_PATH_SIZE];
     struct lock_file file;
     struct lock_place place;
-    bool known;      /* what became of the lease is written in the file */
+    bool known;      /* the lease's outcome is written in the file */
     bool others;     /* hold the lock */
     bool unreadable; /* some of the places */
 };
@@ -144,7 +144,7 @@ static bool is_meant(const struct lock_place *place, const struct lease *lease)
            (lease->take_id[0] == '\0' || strcmp(place->record.take_id, lease->take_id) == 0);
 }
 
-/* What the record says of the lease that it is about. */
+/* The result that the record gives for its lease. */
 static enum lock_result judge(struct store *store, const struct lock_place *place,
                               struct errmsg *why)
 {
@@ -164,8 +164,8 @@ static enum lock_result judge(struct store *store, const struct lock_place *plac
     return LOCK_GONE;
 }
 
-/* The place that is held comes before those that the same token once had; of
- * these the last one taken tells what became of it. */
+/* The place that is held has priority over those that the same token once had; of these
+ * the last one taken says what became of the lease. */
 static enum lock_result search(struct store *store, const struct lease *lease, struct bound bound,
                                struct outside *outside, struct errmsg *why)
 {
@@ -263,10 +263,10 @@ enum lock_result lease_ops_outside_extend(struct store *store, struct lease *lea
     return result;
 }
 
-/* Its record says so from before the file goes: a holder that has the file open
- * still is woken by that, and tells a release from a loss. It may be frozen, and
- * those who wait are not to wait for it: the file goes under them, and they start
- * anew. Else it stays for them. */
+/* The record says so before the file goes: a holder that still has the file open is woken
+ * by the removal, and can tell a release from a loss. That holder may be frozen, and
+ * waiters must not wait for it: then the file is removed under them, and they start anew.
+ * Otherwise the file stays for the waiters. */
 static enum lock_result give_up(struct store *store, struct outside *outside, struct record *record,
                                 struct bound bound, struct errmsg *why)
 {
@@ -279,8 +279,8 @@ static enum lock_result give_up(struct store *store, struct outside *outside, st
     return marked || removed ? LOCK_OK : LOCK_UNAVAILABLE;
 }
 
-/* The caller says of a take of its own how long others are kept out; otherwise it is
- * what the taker asked for. */
+/* For a take of its own the caller says how long others are kept out; otherwise the value
+ * that the taker asked for is used. */
 enum lock_result lease_ops_outside_release(struct store *store, const struct lease *lease,
                                            struct bound bound, struct errmsg *why)
 {

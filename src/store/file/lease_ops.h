@@ -1,5 +1,5 @@
-/* What a holder does to its own lock file, which it has open and locked. Who has
- * another process's token, and not its file, comes through store/file/lease_ops.h. */
+/* The operations of a holder on its own lock file, which it has open and locked. A caller
+ * that has the token of another process, but not its file, uses lease_ops_outside_*(). */
 #ifndef DLOCK_STORE_FILE_LEASE_OPS_H
 #define DLOCK_STORE_FILE_LEASE_OPS_H
 
@@ -7,7 +7,7 @@
 #include "store/file/dir_int.h"
 #include "store/file/store.h"
 
-/* Unlocks and closes the file that we hold, or wait for; what it says stays. */
+/* Unlocks and closes the file that we hold, or wait for; its contents stay. */
 void lease_ops_let_go(struct file_backend *backend);
 
 /* As check(), extend() and release() of struct backend, with a place that is ours. */

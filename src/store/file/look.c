@@ -38,7 +38,7 @@ static void fill_owner(struct lock_owner *owner, const struct lock_place *place,
     owner->holds_on = owner->hold_left.ns > 0;
 }
 
-/* flock(1) has it locked, or something else that is not dlock. */
+/* flock(1) or another program that is not dlock has it locked. */
 static bool is_locked_by_others(const struct lock_file *file)
 {
     struct flock_file open_file;
@@ -59,7 +59,7 @@ static size_t count_held(const struct lock_file *file, const char *boot_id, stru
     return count;
 }
 
-/* Those who came since they were counted are not told of. */
+/* Holders that came after the count are left out. */
 static void fill_owners(const struct lock_file *file, const char *boot_id, struct bound bound,
                         struct lock_state *state)
 {
@@ -97,7 +97,7 @@ static enum lock_result look_at(struct store *store, const struct lock_file *fil
     return LOCK_OK;
 }
 
-/* Its record tells --extend and --release what has become of the lease. */
+/* The record tells --extend and --release what became of the lease. */
 static bool has_acquired_lease(const struct lock_file *file, struct bound bound)
 {
     struct lock_place place = lock_file_places(bound);
@@ -107,8 +107,8 @@ static bool has_acquired_lease(const struct lock_file *file, struct bound bound)
     return found;
 }
 
-/* What an expired --hold-at-least, or a holder that was killed, has left: else it would stay for ever. An empty file is
- * one that is just being taken. */
+/* Left by an expired --hold-at-least or by a killed holder: it would otherwise stay for
+ * ever. An empty file is one that is just being taken. */
 static void remove_left(struct store *store, const struct lock_file *seen,
                         const struct lock_state *state)
 {
@@ -138,8 +138,8 @@ enum lock_result look_read(struct store *store, const char *key, struct lock_sta
     return result;
 }
 
-/* A process that is frozen in the section is not waited for: what it was about to
- * take it loses. */
+/* A process that is frozen in the section is not waited for: it loses the lock that it
+ * was about to take. */
 enum lock_result look_force(struct store *store, const char *key, struct lock_state *was,
                             struct bound bound, struct errmsg *why)
 {
@@ -189,8 +189,8 @@ static bool key_in_record(const struct store *store, const char *name, char key[
     return found;
 }
 
-/* The key that a file's name stands for. One that was too long for a name is
- * written in the file alone; another that only looks like it is decoded too. */
+/* The key that a file's name represents. A key that was too long for a name is written
+ * only in the file; a name that merely looks like that is decoded too. */
 static bool key_of(const struct store *store, const char *name, char key[LOCK_KEY_SIZE])
 {
     static const char suffix[] = ".lock";

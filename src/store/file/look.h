@@ -1,5 +1,5 @@
-/* Looking at locks from outside, whoever has them: that locks nothing. And taking
- * them away. */
+/* Looking at locks from outside, regardless of their holder, which locks nothing; and
+ * removing them. */
 #ifndef DLOCK_STORE_FILE_LOOK_H
 #define DLOCK_STORE_FILE_LOOK_H
 
@@ -13,8 +13,8 @@ enum lock_result look_read(struct store *store, const char *key, struct lock_sta
 enum lock_result look_force(struct store *store, const char *key, struct lock_state *was,
                             struct bound bound, struct errmsg *why);
 
-/* As list() of struct backend. What is no lock file of dlock's, or another user's, is
- * passed over. */
+/* As list() of struct backend. Skips files that are not lock files of dlock's, or are
+ * another user's. */
 enum lock_result look_list(struct store *store, const char *prefix, const char *pattern,
                            bool (*visit)(void *data, const struct lock_state *), void *data,
                            struct bound bound, struct errmsg *why);

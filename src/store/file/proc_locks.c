@@ -22,7 +22,7 @@ static unsigned long long number_after(const char **at, char separator, int base
 
 /* --- the file -------------------------------------------------------------- */
 
-/* The number after the word that a line begins with. False where it is another line. */
+/* The number after the word that a line begins with. False if it is a different line. */
 static bool number_of(const char *line, const char *word, uint64_t *number)
 {
     size_t length = strlen(word);
@@ -59,7 +59,7 @@ static void find_device(uint64_t mount, uint64_t *device)
         fclose(mounts);
 }
 
-/* What is not told there is as stat(2) has it. Linux before 5.14 tells no inode. */
+/* Values missing there are taken from stat(2). Linux before 5.14 reports no inode. */
 void proc_locks_file_of(int fd, struct flock_file *file)
 {
     char path[64], *line = NULL;
@@ -81,9 +81,9 @@ void proc_locks_file_of(int fd, struct flock_file *file)
 
 /* --- its holders ----------------------------------------------------------- */
 
-/* "12: FLOCK  ADVISORY  WRITE 4711 08:01:131074 0 EOF"; a waiter's line has an
- * arrow before its kind. The pid may be 0: of another pid namespace. proc(5),
- * /proc/locks. False where the line is about something else. */
+/* "12: FLOCK  ADVISORY  WRITE 4711 08:01:131074 0 EOF"; a waiter's line has an arrow
+ * before its kind. The pid may be 0: of another pid namespace. proc(5), /proc/locks.
+ * False if the line is about something different. */
 static bool holder_in(const char *line, const struct flock_file *file, struct flock_holder *holder)
 {
     const char *at = strstr(line, ": FLOCK "), *access = at;
@@ -120,8 +120,8 @@ size_t proc_locks_holders(const struct flock_file *file, struct flock_holder *ho
     return holders_in("/proc/locks", file, holders, room);
 }
 
-/* The same lines, after "lock:", tell of each open file what is locked through
- * it. proc(5), /proc/PID/fdinfo. */
+/* The same lines, after "lock:", list for each open file the locks taken through it.
+ * proc(5), /proc/PID/fdinfo. */
 bool proc_locks_is_held_by(const struct flock_file *file, pid_t pid, int except)
 {
     char path[512];

@@ -1,4 +1,4 @@
-/* Who has locked a file with flock(2), by /proc/locks. */
+/* The holders of flock(2) locks on a file, from /proc/locks. */
 #ifndef DLOCK_STORE_FILE_PROC_LOCKS_H
 #define DLOCK_STORE_FILE_PROC_LOCKS_H
 
@@ -13,7 +13,7 @@ struct flock_file {
     uint64_t device, inode;
 };
 
-/* Of an open file, also one that was opened with O_PATH alone. */
+/* The file behind an open descriptor, even one opened with O_PATH. */
 void proc_locks_file_of(int fd, struct flock_file *file);
 
 struct flock_holder {
@@ -21,14 +21,14 @@ struct flock_holder {
     bool shares; /* LOCK_SH */
 };
 
-/* The locks on this file. Each belongs to an open file, which other processes
- * may have inherited, but is listed under the process that took it. In another
- * pid namespace than the first, the kernel keeps back those whose pid is not to
- * be seen there. Returns how many stand in `holders`. */
+/* The locks on this file. Each belongs to an open file, which other processes may have
+ * inherited, but is listed under the process that took it. In a pid namespace other than
+ * the first, the kernel omits those whose pid is not visible there. Returns the number of
+ * entries in `holders`. */
 size_t proc_locks_holders(const struct flock_file *file, struct flock_holder *holders, size_t room);
 
-/* Whether that process has a lock on this file now, by its open files but `except`
- * (-1: none). False too where we may not look at them. */
+/* True if that process has a lock on this file now, through any of its open files but
+ * `except` (-1: none). False too if we may not look at them. */
 bool proc_locks_is_held_by(const struct flock_file *file, pid_t pid, int except);
 
 #endif

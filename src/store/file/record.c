@@ -81,7 +81,7 @@ static void to_raw(const struct record *record, struct raw *raw)
     text_copy(raw->mode, sizeof raw->mode, lock_mode_name(record->mode));
 }
 
-/* False where it makes no sense. A record of no mode is of an exclusive lock. */
+/* False if it makes no sense. A record without a mode is that of an exclusive lock. */
 static bool from_raw(const struct raw *raw, struct record *record)
 {
     *record = raw->record;

@@ -15,15 +15,15 @@ struct record {
     char token[TOKEN_SIZE];
     char take_id[TOKEN_SIZE]; /* of lock_request */
     enum lock_mode mode;
-    int slots; /* of MODE_SLOTS, else 0 */
+    int slots; /* of MODE_SLOTS, otherwise 0 */
     int slot;  /* -1: none */
     int64_t fence;
     struct duration ttl; /* with which it was taken */
     struct deadline
         expires; /* on the boot clock of holder.boot_id; written as that of the first time namespace */
     struct deadline
-        hold; /* likewise: others are kept out until then, also when nobody has the file locked */
-    bool detached; /* it holds until `expires` though nobody has the file locked */
+        hold; /* likewise: others are kept out until then, even if no process has the file locked */
+    bool detached; /* it holds until `expires` though no process has the file locked */
     bool released; /* from here on only `hold` counts */
     struct holder holder;
 };
@@ -32,20 +32,21 @@ struct record {
 void record_fill(struct record *record, const struct lock_request *request,
                  const struct lease *lease);
 
-/* Writes the record as text. Returns its length, 0 where it does not fit. */
+/* Writes the record as text. Returns its length, 0 if it does not fit. */
 size_t record_format(const struct record *record, char text[LOCK_RECORD_SIZE]);
 
-/* Reads it back. Unknown fields are passed over, for a later version to add,
- * and so is what follows the record. False where it is not a whole one of ours. */
+/* Reads it back. Skips unknown fields, which a later version may add, and whatever
+ * follows the record. False if it is not a complete record of ours. */
 bool record_parse(struct record *record, const char *text);
 
 /* Whether the text has the end of a record. */
 bool record_is_whole(const char *text);
 
-/* Whether the deadlines in it may be of this boot. A boot whose id could not be
- * read, "", or is a container's own (proc_boot_id()), may be any: else a lock that is held would count as free. But it is
- * none in which the lease would last longer than a lease can: where no boot has an
- * id, a lock is not kept for as long as the host once was up. */
+/* True if the deadlines in it may be of this boot. A boot id that could not be read, "",
+ * or that is a container's own (proc_boot_id()), may be any boot's: otherwise a lock that
+ * is held would count as free. But it is not this boot if the lease would then last
+ * longer than a lease can: if there is no boot id, a lock is not kept for as long as the
+ * host was once up. */
 bool record_may_be_of(const struct record *record, const char *boot_id);
 
 #endif

@@ -1,24 +1,24 @@
 /* Orders in which processes meet here:
  *
- *   Two takes get a fence: each reads the last one, computes, and swaps only if
- *   the last one is still what it read; else it reads again. So no two get the
- *   same, and whoever swaps later gets more.
+ *   Two takes get a fence -> each reads the last one, computes, and swaps only if the
+ *     last one is still what it read; otherwise it reads again -> no two get the same,
+ *     and the later swap gets the higher fence.
  *
- *   Two begin an entry: the place in the table belongs to the one that swaps its
- *   key in; the other one finds that key there, or goes on looking.
+ *   Two begin an entry -> the place in the table belongs to the process that swaps its
+ *     key in -> the other one finds that key there, or goes on searching.
  *
- *   One replaces the entry that another has just found: the other one's counts
- *   go to the wrong lock, or nowhere, and those who wait for that lock may lose their
- *   order once. That is so rare, and so little, that no order is kept: an entry makes
- *   way only if 15 others were used later, and who waits uses it every second.
+ *   One replaces the entry that another has just found -> the other one's counts go to
+ *     the wrong lock, or are lost, and waiters for that lock may lose their order once.
+ *     That is so rare, and so small a harm, that no order is kept: an entry is replaced
+ *     only if 15 others were used later, and a waiter uses it every second.
  *
- *   A file that is no such table is replaced by a new one; who has the old one
- *   mapped still counts there. The fence goes on from the clock.
+ *   A file is not a valid table -> it is replaced by a new one -> processes that have the
+ *     old one mapped still count there. The fence goes on from the clock.
  *
- *   One cuts the file short, which only its own user can: whoever has it mapped
- *   looks at its size each time before it uses the map. Between that look and the
- *   use it still dies of a SIGBUS: there are microseconds, unless it waits for the
- *   section of a lock file in between. */
+ *   One cuts the file short, which only its own user can -> each process that has it
+ *     mapped checks its size before each use of the map. Between that check and the use
+ *     the process still dies of a SIGBUS: a window of microseconds, unless it waits for
+ *     the section of a lock file in between. */
 #include "store/file/shared_table.h"
 
 #include "util/text.h"
@@ -47,7 +47,7 @@ struct shared_entry {
     _Atomic int64_t fence, released_wall_ms;
     _Atomic uint64_t turn; /* store/file/ticket_queue.c */
     _Atomic uint64_t releases;
-    _Atomic uint64_t owner[OWNER_WORDS]; /* the last one's token, where it is short enough */
+    _Atomic uint64_t owner[OWNER_WORDS]; /* the last owner's token, if it is short enough */
     struct {
         _Atomic uint64_t token, take;
     } released[RELEASED_KEPT]; /* a ring: `releases` counts on */
@@ -205,8 +205,8 @@ enum lock_result shared_table_next_fence(const struct shared_table *table, int64
     return LOCK_CANT_CREATE;
 }
 
-/* The place with this key, else the one to be given to it: a free one, or the
- * one that was used the longest time ago. */
+/* The place with this key, otherwise the place to use for it: a free one, or the one that
+ * was unused for the longest time. */
 static struct shared_entry *find(struct table_map *map, uint64_t key, bool *there)
 {
     struct shared_entry *oldest = NULL;
@@ -260,7 +260,7 @@ struct shared_entry *shared_table_entry(const struct shared_table *table, const 
     return NULL; /* others fill it as fast as we look */
 }
 
-/* --- what happens to a lock ---------------------------------------------- */
+/* --- recording events of a lock ------------------------------------------ */
 
 static void add_ms(_Atomic int64_t *sum, struct duration more)
 {

@@ -1,5 +1,5 @@
-/* A directory of locks: the files, what is remembered beside them, and the steps
- * that whoever holds, releases or takes away a lock has in common. */
+/* A directory of locks: the files, what is remembered beside them, and the steps that
+ * holding, releasing and removing a lock have in common. */
 #ifndef DLOCK_STORE_FILE_STORE_H
 #define DLOCK_STORE_FILE_STORE_H
 
@@ -22,7 +22,7 @@ void store_path(const struct store *store, char path[LOCK_FILE_PATH_SIZE], const
 /* To which the deadlines belong that are written now. */
 const char *store_boot_id(struct store *store);
 
-/* What is remembered of the lock; with `make` also from now on. NULL: nothing. */
+/* What is remembered of the lock; `make` starts an entry if there is none. NULL: nothing. */
 struct shared_entry *store_entry(struct store *store, const char *key, bool make);
 
 /* Opens a lock's file that is there, to look at it, or to change it: then in its
@@ -31,20 +31,21 @@ struct shared_entry *store_entry(struct store *store, const char *key, bool make
 enum lock_result store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound,
                                  struct errmsg *why);
 
-/* In the section: nobody but the place `own` (-1: none) holds the lock. */
+/* In the section: true if the lock has no holder but the place `own` (-1: none). */
 bool store_unheld(struct store *store, const struct lock_file *file, int own, struct bound bound);
 
-/* In the section: removes the file, if the path still leads to it. False with errno
- * where the directory cannot be written to any more: then the file stays behind,
- * and the next holder takes it over. */
+/* In the section: removes the file, if the path still leads to it. False with errno if
+ * the directory is no longer writable: then the file stays behind, and the next holder
+ * takes it over. */
 bool store_remove(struct lock_file *file);
 
-/* In the section: removes the file, if nobody holds, waits for or has locked the lock. */
+/* In the section: removes the file, if the lock has no holder and no waiter, and is not
+ * locked. */
 void store_tidy(struct store *store, struct lock_file *file, struct bound bound);
 
-/* In the section: the record's deadline becomes `ttl` from now, sooner than it was
- * only if that may be. LOCK_OK; LOCK_UNAVAILABLE where that cannot be written: it
- * stands as it was. */
+/* In the section: sets the record's deadline to `ttl` from now; earlier than it was only
+ * if that is allowed. LOCK_OK; LOCK_UNAVAILABLE if it cannot be written: the deadline is
+ * unchanged. */
 enum lock_result store_extend(const struct lock_file *file, int place, struct record *record,
                               struct duration ttl, bool may_shorten, struct errmsg *why);
 

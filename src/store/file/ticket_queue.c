@@ -1,32 +1,32 @@
-/* A ticket is BLOCK bytes from LOCK_FILE_QUEUE + number * BLOCK on, of which as many
- * are locked for writing as its kind says. Who waits for it asks for its first byte
- * for reading. All looking asks what would keep out a reader, so that one who has
- * just got that byte is not taken for a ticket.
+/* A ticket is BLOCK bytes from LOCK_FILE_QUEUE + number * BLOCK on, of which as many are
+ * locked for writing as its kind requires. The waiter behind it requests a read lock on
+ * its first byte. Every look asks for locks that would keep out a reader, so that a
+ * waiter that has just got that byte is not taken for a ticket.
  *
- * The word: the head's number, whether there was room for it, and since when that
- * stands (milliseconds of the boot clock, as it is in the first time namespace; they
- * may wrap around: a word from weeks ago costs two seconds at most). No time: it has
- * lost its turn. All below that number have lost theirs, too. A word from an older dlock, or of tickets long gone,
- * ends with the first one that joins an empty queue.
+ * The word: the head's number, whether there was room for it, and since when this has
+ * been so (milliseconds of the boot clock, as in the first time namespace; they may wrap
+ * around: a word from weeks ago costs two seconds at most). No time: the head has lost
+ * its turn. All numbers below it have lost theirs, too. A word from an older dlock, or of
+ * tickets long gone, ends with the first waiter that joins an empty queue.
  *
  * Orders:
- *   Two join: both look for the highest number; one locks the next one, the other is
- *   refused that and locks the one behind it.
- *   N joins, and is held up between its look and its lock; meanwhile others come and
- *   go, and the word is past N's number: it looks at the word once more when it has
- *   its ticket, and joins anew. Held up after that, it finds out at its next try.
- *   H, the head, acts at the same time as O finds its time up: O's word comes first:
- *   H finds that it was passed over and joins anew. Else both are in the section one
- *   after the other, and the later one finds the lock held.
- *   H was frozen, is passed over and holds its bytes: nobody counts them, and numbers
- *   go on above them.
- *   H takes the lock: its ticket goes after its record and place are there. Who comes
- *   in between is refused for the one or the other.
- *   H dies: the one behind it is woken and finds itself the head.
- *   O is woken since the one before it, B, has left, and others are still before B:
- *   it waits for the one before B from then on.
- *   The entry of the table goes to another lock, or there is none: nobody loses its
- *   turn, or two seconds later. */
+ *   Two join -> both look for the highest number; one locks the next one -> the other is
+ *     refused that and locks the one behind it.
+ *   N joins, and is held up between its look and its lock; meanwhile others come and go,
+ *     and the word is past N's number -> N looks at the word once more when it has its
+ *     ticket, and joins anew. Held up after that, it finds out at its next try.
+ *   H, the head, acts at the same time as O finds its time up -> if O's word comes first,
+ *     H finds that it was passed over and joins anew; otherwise both are in the section
+ *     one after the other, and the later one finds the lock held.
+ *   H was frozen, is passed over and holds its bytes -> they are ignored, and numbers go
+ *     on above them.
+ *   H takes the lock -> its ticket goes only once its record and place are there -> a
+ *     request in between is refused for the one or the other.
+ *   H dies -> the waiter behind it is woken and finds itself the head.
+ *   O is woken since the waiter before it, B, has left, and others are still before B ->
+ *     O waits for the one before B from then on.
+ *   The entry of the table goes to another lock, or there is none -> a turn is not lost,
+ *     or is lost two seconds later. */
 #include "store/file/ticket_queue.h"
 
 #include "process/procfs.h"
@@ -70,7 +70,7 @@ static bool find(const struct lock_file *file, int64_t from, int64_t to, struct 
                             : MODE_EXCLUSIVE,
         .slots = kind >= 2 ? (int)(kind - 2) : 0,
     };
-    return found->number >= from && found->number < to; /* else it is no ticket of ours */
+    return found->number >= from && found->number < to; /* otherwise it is no ticket of ours */
 }
 
 /* The kernel names them in no certain order, mostly the lowest first. */
@@ -111,8 +111,8 @@ static int64_t highest(const struct lock_file *file, int64_t from)
 struct turn {
     int64_t number; /* of the head that it is about */
     bool lost;      /* it has lost its turn */
-    bool room;      /* there was room for it; else it keeps others out until there is */
-    uint32_t ms;    /* since when; 0 where it is lost */
+    bool room;      /* there was room for it; if not, it keeps others out until there is */
+    uint32_t ms;    /* since when; 0 if it is lost */
 };
 
 #define MS_MASK ((UINT32_C(1) << 31) - 1)
@@ -130,7 +130,7 @@ static struct turn read_turn(const struct shared_entry *entry, uint64_t *word)
                          low & MS_MASK};
 }
 
-/* False where another has written it since. */
+/* False if another process has written it since. */
 static bool write_turn(struct shared_entry *entry, uint64_t word, int64_t number, bool room,
                        uint32_t ms)
 {
@@ -213,7 +213,7 @@ bool ticket_queue_lets(const struct lock_file *file, struct shared_entry *entry,
             }
         } else if (!goes_along(&known, &head, &next)) {
             (void)write_turn(entry, word, from - 1, false,
-                             0); /* its own turn begins with the next who asks */
+                             0); /* its own turn begins when the next waiter asks */
             return false;
         }
         if (since(&known).ns < turn_of(place).ns)

@@ -1,15 +1,15 @@
-/* Those who wait for a lock, in the order in which they came. Each has a ticket:
- * a number, higher than all that wait already, under which it has bytes of the
- * lock file locked. The kernel frees them when it dies. How many bytes these are
- * tells what it wants, so that everybody can judge whether it is its turn.
+/* The waiters for a lock, in order of arrival. Each has a ticket: a number, higher than
+ * those of all present waiters, under which it has bytes of the lock file locked. The
+ * kernel frees them when it dies. The number of these bytes says what the waiter wants,
+ * so that every process can judge whether it is its turn.
  *
- * The lowest number is the head. Everyone else waits for the one before it alone
- * to leave, whether it has taken the lock, given up or died: one is woken for each
- * that leaves.
+ * The lowest number is the head. Every other waiter waits only for the one before it to
+ * leave, whether that one has taken the lock, given up or died: each departure wakes one
+ * waiter.
  *
- * The head has two seconds to act. What is known of it is the entry's word in the
- * lock table, which everybody changes that sees something new; a head that has lost
- * its turn stands at the end again, when it runs again. */
+ * The head has two seconds to act. What is known of it is the entry's word in the lock
+ * table, which every process updates when it sees something new; a head that has lost its
+ * turn joins the end of the queue when it runs again. */
 #ifndef DLOCK_STORE_FILE_TICKET_QUEUE_H
 #define DLOCK_STORE_FILE_TICKET_QUEUE_H
 
@@ -22,19 +22,19 @@ struct ticket {
     int slots;
 };
 
-/* Stands at the end. The number stays 0 where that is impossible. */
+/* Joins at the end. The number stays 0 if that is impossible. */
 void ticket_queue_join(const struct lock_file *file, struct shared_entry *entry,
                        const struct lock_request *request, struct ticket *own);
 
-/* Stands there no more. */
+/* Leaves the queue. */
 void ticket_queue_leave(const struct lock_file *file, struct ticket *own);
 
 /* Whether this one, which waits, has lost its turn: it has to join anew. */
 bool ticket_queue_passed_over(const struct shared_entry *entry, const struct ticket *own);
 
-/* Whether nobody who waits comes before this one (its number 0: it does not wait;
- * then all do), for whom there is room. Whoever does is noted for its two
- * seconds, and passed over once they are up, with those behind it soon after. */
+/* True if no earlier waiter that there is room for comes before this one (number 0: not a
+ * waiter; then all come before it). Such an earlier waiter is noted for its two seconds,
+ * and passed over once they are up, with those behind it soon after. */
 bool ticket_queue_lets(const struct lock_file *file, struct shared_entry *entry,
                        const struct ticket *own, const struct admission *survey);
 
@@ -45,13 +45,13 @@ void ticket_queue_alive(struct shared_entry *entry, const struct ticket *own);
 bool ticket_queue_before(const struct lock_file *file, const struct shared_entry *entry,
                          const struct ticket *own, struct ticket *before);
 
-/* When all before this one have lost their turn, if none of them acts; DEADLINE_NEVER
- * where it is not noted that it is the head's turn. */
+/* When all waiters before this one will have lost their turn, if none of them acts;
+ * DEADLINE_NEVER if it is not noted that it is the head's turn. */
 struct deadline ticket_queue_turn_end(const struct lock_file *file,
                                       const struct shared_entry *entry, const struct ticket *own);
 
-/* Waits, without end, until this one has left. 0, or an errno: EINTR where a
- * signal has come. */
+/* Waits, without limit, until this one has left. 0, or an errno: EINTR if a signal has
+ * arrived. */
 int ticket_queue_await(int fd, int64_t number);
 
 bool ticket_queue_is_empty(const struct lock_file *file);

@@ -1,20 +1,20 @@
-/* Who wakes whom:
+/* What wakes which waiter:
  *
- *   The head hears when anybody closes the file: whoever holds the lock does when it
- *   ends, however it ends, and so does who releases, extends or takes away a lease
- *   from outside. It hears when the file goes, and knows when a lease without a
- *   process ends. From when it hears on, it asks once more: what happened before is
- *   found by that.
- *   Everyone else is woken by the kernel when the one before it leaves.
+ *   The file is closed by any process -> the head is notified: a holder closes it when it
+ *     ends, however it ends, and so does a process that releases, extends or removes a
+ *     lease from outside. The head is also notified when the file is removed, and knows
+ *     when a lease without a process ends. Once it is being notified, it asks once more:
+ *     that finds whatever happened before.
+ *   A waiter leaves -> the kernel wakes the one behind it.
  *
- * A holder that releases has unlocked everything before it closes the file. One that
- * is killed closes it first, and then the kernel unlocks it, at once if it has a
- * processor; so the head asks a few more times.
+ * A holder that releases has unlocked everything before it closes the file. When a holder
+ * is killed, its file is closed first and then unlocked by the kernel, at once if it has
+ * a processor; so the head asks a few more times.
  *
- * What is not told of: the head is frozen, and maybe others behind it. So everyone looks
- * every two seconds, and the one behind the head every second: whoever finds that it is
- * the head's turn comes again when all before it have lost theirs. That is 3 s later at
- * most, so that a lock is free for 5 s at most, whatever is frozen. */
+ * Not notified: the head is frozen, and maybe others behind it. So every waiter looks
+ * every two seconds, and the one behind the head every second: a waiter that finds that
+ * it is the head's turn comes again when all before it have lost theirs. That is 3 s
+ * later at most, so a lock is free for 5 s at most, whatever is frozen. */
 #include "store/file/waiter.h"
 
 /* How long after it was rung for the head asks once more. */
@@ -23,7 +23,7 @@ static const struct duration after_ring[] = {
 };
 enum { RINGS_MOST = sizeof after_ring / sizeof *after_ring };
 
-/* How far apart to ask: near the head, behind, and where nobody calls. */
+/* Polling intervals: near the head, behind it, and without notifications. */
 static const struct duration poll_near = {1 * NS_PER_S}, poll_behind = {1800 * NS_PER_MS},
                              poll_alone = {200 * NS_PER_MS};
 
@@ -40,7 +40,7 @@ void file_waiter_stop(struct file_waiter *waiter)
     waiter->ticket.number = 0;
 }
 
-/* Where that is not to be had, it is tried again the next time. */
+/* If this fails, it is tried again the next time. */
 static void hear(struct file_waiter *waiter, const struct lock_file *file)
 {
     if (!waiter->hears)
@@ -52,7 +52,7 @@ void file_waiter_ask(struct file_waiter *waiter, struct lock_file *file, struct 
                      const struct lock_request *request)
 {
     struct ticket before;
-    /* What is known of turns is about the file that stands. */
+    /* What is known of turns is about the file that is now at the path. */
     if (waiter->ticket.number == 0 || lock_file_standing(file) != LOCK_FILE_STANDS)
         return;
     if (ticket_queue_passed_over(entry, &waiter->ticket)) {
@@ -133,7 +133,7 @@ struct call file_waiter_listen(struct file_waiter *waiter)
 {
     struct call call = waiter->call;
     int error;
-    waiter->call.now = false; /* what it calls for comes next */
+    waiter->call.now = false; /* the request that it calls for comes next */
     if (waiter->behind.running) {
         if (blocking_thread_is_over(&waiter->behind, &error)) {
             waiter->call = uncalled(NULL);

@@ -1,4 +1,4 @@
-/* One who waits for a lock file: its place in the queue, and what wakes it there. */
+/* A waiter for a lock file: its place in the queue, and what wakes it there. */
 #ifndef DLOCK_STORE_FILE_WAITER_H
 #define DLOCK_STORE_FILE_WAITER_H
 
@@ -8,15 +8,16 @@
 
 struct file_waiter {
     int news_fd; /* inotify; -1: none */
-    bool hears;  /* it tells of the file that is waited for */
+    bool hears;  /* it reports events of the file that is waited for */
     struct ticket ticket;
     struct blocking_thread behind; /* waits for the one before us to leave */
     int64_t behind_number;         /* that is this one */
-    int rings; /* how often it was asked since the file was closed by somebody; 0: that is over */
+    int rings;        /* how often we have asked since a process closed the file; 0: that is over */
     struct call call; /* the next answer, but for what has come since */
 };
 
-/* Before the lock is asked for again: who has lost its turn stands at the end. */
+/* Called before the lock is asked for again: a waiter that has lost its turn joins the
+ * end of the queue. */
 void file_waiter_ask(struct file_waiter *waiter, struct lock_file *file, struct shared_entry *entry,
                      const struct lock_request *request);
 
@@ -26,8 +27,8 @@ bool file_waiter_wait(struct file_waiter *waiter, const struct lock_file *file,
                       struct shared_entry *entry, const struct lock_request *request,
                       struct deadline ends);
 
-/* The request was refused since its own owner token holds the lock, though there is
- * room for others: it waits in nobody's way, and joins the queue later. */
+/* The request was refused because its own owner token holds the lock, though there is
+ * room for others: it waits without blocking others, and joins the queue later. */
 void file_waiter_wait_aside(struct file_waiter *waiter, const struct lock_file *file,
                             struct deadline ends);
 
