@@ -164,11 +164,27 @@ static bool apply_path(const char **path, const char *text, struct errmsg *why)
     return *text != '\0';
 }
 
+/* Options with a word out of a list. */
+static bool apply_listed(struct options *options, enum option_id id, const char *text,
+                         struct errmsg *why)
+{
+    int choice = 0;
+    if (!apply_choice(id, &choice, text, why))
+        return false;
+    switch ((int)id) {
+    case OPT_HASH: options->hash = (enum name_hash)choice; break;
+    case OPT_BACKEND: options->backend = (enum backend_choice)choice; break;
+    case OPT_ON_DEGRADED: options->on_degraded = (enum on_degraded)choice; break;
+    case OPT_FALLBACK: options->fallback_to_file = choice == 1; break;
+    default: options->warn_on_expire = choice == 1; break; /* OPT_ON_EXPIRE */
+    }
+    return true;
+}
+
 /* The text outlives the options: it is the setting's own. */
 static bool apply_value(struct options *options, enum option_id id, const char *text,
                         struct errmsg *why)
 {
-    int choice = 0;
     switch ((int)id) {
     case OPT_WAIT: return apply_wait(options, text, why);
     case OPT_CONFLICT_EXIT_CODE: return apply_conflict_status(options, text, why);
@@ -192,34 +208,14 @@ static bool apply_value(struct options *options, enum option_id id, const char *
     case OPT_SECRET_FILE: return apply_path(&options->secret_file, text, why);
     case OPT_WAIT_REPLICAS: return apply_replicas(options, text, why);
     case OPT_HASH:
-        if (!apply_choice(id, &choice, text, why))
-            return false;
-        options->hash = (enum name_hash)choice;
-        return true;
     case OPT_BACKEND:
-        if (!apply_choice(id, &choice, text, why))
-            return false;
-        options->backend = (enum backend_choice)choice;
-        return true;
+    case OPT_ON_DEGRADED:
+    case OPT_FALLBACK:
+    case OPT_ON_EXPIRE: return apply_listed(options, id, text, why);
     case OPT_LOCK_DIR: return apply_path(&options->lock_dir, text, why);
     case OPT_LOCK_FILE: return apply_path(&options->lock_file, text, why);
-    case OPT_ON_DEGRADED:
-        if (!apply_choice(id, &choice, text, why))
-            return false;
-        options->on_degraded = (enum on_degraded)choice;
-        return true;
-    case OPT_FALLBACK:
-        if (!apply_choice(id, &choice, text, why))
-            return false;
-        options->fallback_to_file = choice == 1;
-        return true;
     case OPT_CONNECT_TIMEOUT: return apply_connect_timeout(&options->connect_timeout, text, why);
     case OPT_OUTAGE: return apply_duration(&options->outage, text, why);
-    case OPT_ON_EXPIRE:
-        if (!apply_choice(id, &choice, text, why))
-            return false;
-        options->warn_on_expire = choice == 1;
-        return true;
     case OPT_STOP_SIGNAL: return apply_signal(options, text, why);
     case OPT_GRACE: return apply_duration(&options->grace, text, why);
     case OPT_CONFIG: return true; /* it has been read */

@@ -68,8 +68,8 @@ static enum lock_result load_issuers(SSL_CTX *context, const char *path, struct 
 }
 
 /* Nobody is asked for a passphrase. */
-static int no_passphrase(char *bytes, int size, int writes,
-                         void *data) /* NOLINT(readability-non-const-parameter) */
+/* NOLINTNEXTLINE(readability-non-const-parameter) */
+static int no_passphrase(char *bytes, int size, int writes, void *data)
 {
     (void)bytes;
     (void)size;

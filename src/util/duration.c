@@ -169,7 +169,8 @@ char *duration_format(struct duration d, char *text, size_t size)
 
 char *duration_rounded(struct duration d, char *text, size_t size)
 {
-    static const int64_t s = NS_PER_S, h = 3600 * NS_PER_S, day = 24 * 3600 * NS_PER_S;
+    static const int64_t s = NS_PER_S, h = INT64_C(3600) * NS_PER_S,
+                         day = INT64_C(86400) * NS_PER_S;
     int64_t step = d.ns < s        ? NS_PER_MS
                    : d.ns < 10 * s ? s / 10
                    : d.ns < h      ? s
