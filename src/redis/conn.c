@@ -17,7 +17,7 @@ enum {
     REPLY_MOST_BYTES =
         1 << 24, /* nothing that we ask for comes near it: ten thousand holders have 4 MB */
     MESSAGE_MOST_BYTES = 1 << 20,
-    MESSAGES_AT_ONCE = 1 << 16, /* bytes; then whoever reads them looks at the clock */
+    MESSAGES_AT_ONCE = 1 << 16, /* bytes; after that the reader checks the clock */
 };
 
 void redis_command_add(struct redis_command *command, const char *word)
@@ -236,8 +236,7 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
                                  struct errmsg *why)
 {
     if (conn->socket.fd >= 0)
-        redis_conn_read_messages(
-            conn); /* a reply that nobody has asked for is not to be the next one */
+        redis_conn_read_messages(conn); /* an unexpected reply must not be taken for the next one */
     if (conn->socket.fd >= 0)
         return LOCK_OK;
     bound.until = deadline_earlier(bound.until, deadline_after(conn->settings->timeout));
@@ -268,9 +267,9 @@ bool redis_conn_renew(const struct redis_conn *conn)
 
 /* --- calls --------------------------------------------------------------- */
 
-/* What a server says that does not serve us at all, as its answer to the very
- * first command, before it closes the connection: "ERR max number of clients
- * reached", "DENIED Redis is running in protected mode ...". */
+/* An error with which a server answers the very first command before it closes the
+ * connection, because it does not serve us at all: "ERR max number of clients reached",
+ * "DENIED Redis is running in protected mode ...". */
 struct dismissal {
     enum lock_result result; /* LOCK_OK: it has said nothing of the kind */
     struct errmsg why;
@@ -280,7 +279,7 @@ static void note_dismissal(struct dismissal *dismissal, const char *error)
 {
     enum lock_result result = redis_error_result(error, &dismissal->why);
     if (result == LOCK_UNAVAILABLE ||
-        redis_error_is(error, "DENIED")) /* else it is about the command */
+        redis_error_is(error, "DENIED")) /* otherwise it is about the command */
         dismissal->result = result;
 }
 
@@ -298,9 +297,9 @@ static enum lock_result read_role(const struct redis_conn *conn, const redisRepl
     return LOCK_UNAVAILABLE;
 }
 
-/* Reads the replies to the greeting, all of them, so that the reply to the
- * command is the next one even where the greeting was refused. A server or an
- * ACL without CLIENT SETNAME is fine: the name is only for CLIENT LIST. */
+/* Reads all replies to the greeting, so that the reply to the command is the next one
+ * even if the greeting was refused. A server or an ACL without CLIENT SETNAME is fine:
+ * the name is only for CLIENT LIST. */
 static enum lock_result receive_greetings(struct redis_conn *conn, struct dismissal *dismissal,
                                           struct bound bound, struct errmsg *why)
 {

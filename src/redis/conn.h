@@ -1,6 +1,6 @@
-/* One connection to a Redis server: greeting, calls, messages; a deadline on every
- * wait. hiredis formats the commands and parses the replies; redis/socket.c moves the
- * bytes, since hiredis 0.14 lets nobody else do it. */
+/* One connection to a Redis server: greeting, calls, messages; a deadline on every wait.
+ * hiredis formats the commands and parses the replies; redis/socket.c moves the bytes,
+ * because hiredis 0.14 does not let its users replace that part. */
 #ifndef DLOCK_REDIS_CONN_H
 #define DLOCK_REDIS_CONN_H
 
@@ -17,29 +17,29 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What the server says unasked on a channel. */
+/* A message that the server sends on a channel. */
 typedef void redis_message(void *data, const char *channel, const redisReply *payload);
 
 struct redis_conn {
     const struct redis_url *url;
     const struct redis_settings *settings;
-    struct redis_endpoint at;  /* where it connects to; set with redis_conn_go_to() */
+    struct redis_endpoint at;  /* the target of the connection; set with redis_conn_go_to() */
     bool masters_only;         /* a server that is not the master serves nothing */
-    redis_message *on_message; /* NULL: nobody wants to know */
+    redis_message *on_message; /* NULL: messages are dropped */
     void *message_data;
     struct redis_socket socket;
     unsigned serial; /* rises with each connection that is made */
     redisReader *reader;
     struct redis_limits limits; /* of the reader */
-    char *out;                  /* what is to be written */
+    char *out;                  /* the bytes to send */
     size_t out_used, out_size;
     size_t received; /* bytes: in this call, and of a message that is not whole after it */
     bool
         asking; /* each script is led by ASKING: the slot is on its way to this node of a Cluster */
-    int greetings;        /* replies to AUTH, SELECT, ROLE, CLIENT SETNAME still to come */
-    bool greeting_failed; /* one of these was an error: the connection is not where it should be */
-    bool sent;            /* whether the last call may have reached the server */
-    struct addresses addresses; /* that the name had when last asked for */
+    int greetings;              /* replies to AUTH, SELECT, ROLE, CLIENT SETNAME still to come */
+    bool greeting_failed;       /* one was an error: the database or login is the wrong one */
+    bool sent;                  /* whether the last call may have reached the server */
+    struct addresses addresses; /* of the name, from the last look-up */
 };
 
 /* A command as words; a length of its own for each, since keys may hold any
@@ -70,12 +70,12 @@ void redis_conn_close(struct redis_conn *conn);
 /* Closes it and frees everything. */
 void redis_conn_free(struct redis_conn *conn);
 
-/* Connects if it is closed, or has ended, or says what nobody has asked for; tries
- * each address of the host in turn. With `resolve` a name is looked up anew;
- * without, addresses found earlier are used (if there are none and it is no address
- * itself, LOCK_UNAVAILABLE). Login, database and client name are queued, and with
+/* Connects if the connection is closed, has ended, or has received something unexpected;
+ * tries each address of the host in turn. With `resolve` a name is looked up anew;
+ * without, addresses found earlier are used (if there are none and the host is not an
+ * address itself, LOCK_UNAVAILABLE). Login, database and client name are queued, and with
  * masters_only the question for its role, to go out in one write with the first call.
- * LOCK_OK; else as redis_conn_call(). */
+ * LOCK_OK; otherwise as redis_conn_call(). */
 enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound,
                                  struct errmsg *why);
 
@@ -83,19 +83,18 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
  * that it is worth connecting once more. */
 bool redis_conn_renew(const struct redis_conn *conn);
 
-/* Sends `count` commands in one write (0: the greeting alone, if it is due) and waits
- * for a reply to each, which the caller frees with freeReplyObject(); a reply that is
- * an error is the caller's to judge (redis_error_result()). Messages that come in
- * between go to on_message. The limit is settings->timeout, cut by bound, and so many
- * bytes for all of it.
- * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time, nonsense for one, or
- * more than was asked for; LOCK_REFUSED: the server takes no client like us;
- * LOCK_CANCELLED; LOCK_SYSTEM: the connection is closed. Where the login or the
- * database was refused, greeting_failed is set and the result is what
- * redis_error_result() says, or LOCK_UNAVAILABLE where it is not the master; then the
- * connection is still open, and the commands may have been carried out where it stands.
- * Of all but LOCK_OK, there are no replies, and conn->sent tells whether the commands
- * may have been carried out. */
+/* Sends `count` commands in one write (0: the greeting alone, if it is due) and waits for
+ * a reply to each, which the caller frees with freeReplyObject(). The caller judges error
+ * replies (redis_error_result()). Messages that arrive in between go to on_message. The
+ * limits are settings->timeout, cut by bound, and a maximum of bytes, for all of it.
+ * LOCK_OK; LOCK_UNAVAILABLE: no connection, no answer in time, nonsense for an answer, or
+ * more than was asked for; LOCK_REFUSED: the server accepts no client like us;
+ * LOCK_CANCELLED; LOCK_SYSTEM: the connection is closed. If the login or the database was
+ * refused, greeting_failed is set and the result is that of redis_error_result(), or
+ * LOCK_UNAVAILABLE if the server is not the master; then the connection is still open,
+ * and the commands may have been carried out at the database it was at. Without LOCK_OK
+ * there are no replies, and conn->sent says whether the commands may have been carried
+ * out. */
 enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_command *commands,
                                  int count, redisReply **replies, struct bound bound,
                                  struct errmsg *why);
@@ -107,9 +106,8 @@ enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct errmsg *why
  * descriptor shows it. */
 bool redis_conn_has_unread(const struct redis_conn *conn);
 
-/* Takes in the messages that have come, without waiting for any; of a flood, a part.
- * Where the connection has ended, or something else comes that nobody has asked for,
- * it is closed. */
+/* Reads the messages that have arrived, without waiting for any; of a flood, a part. If
+ * the connection has ended, or anything unexpected arrives, it is closed. */
 void redis_conn_read_messages(struct redis_conn *conn);
 
 #endif

@@ -1,5 +1,5 @@
-/* By the code, and by the words right behind "ERR"; never by what stands
- * anywhere in the text, where names of keys and hosts stand too. */
+/* Errors are recognized by the code, and by the words right after "ERR"; never by text
+ * further on, which includes names of keys and hosts. */
 #include "redis/error.h"
 
 #include <stdio.h>
@@ -29,11 +29,12 @@ static const char *skip_repeated(const char *text)
     return text;
 }
 
-/* Redis 5 and 6 put before the error of a call inside a script where it
- * happened, once or twice, and leave the '-' of the protocol there:
- * "ERR Error running script (call to f_SHA1): @user_script:3: @user_script: 3: -READONLY You can't ...".
+/* Redis 5 and 6 prefix the error of a call inside a script with its place, once or twice,
+ * and leave the '-' of the protocol there:
+ * "ERR Error running script (call to f_SHA1): @user_script:3: @user_script: 3: -READONLY
+ * You can't ...".
  * An error that the script returns has only "@user_script: 3: " before it.
- * Redis 7 and Valkey put it behind: "READONLY You can't ... script: SHA1, on @user_script:3." */
+ * Redis 7 and Valkey append it: "READONLY You can't ... script: SHA1, on @user_script:3." */
 static const char *unwrapped(const char *error)
 {
     static const char wrapper[] = "ERR Error running script", place[] = "@user_script:";

@@ -1,4 +1,4 @@
-/* What an error reply of a Redis server means for us. */
+/* The results that error replies of a Redis server lead to. */
 #ifndef DLOCK_REDIS_ERROR_H
 #define DLOCK_REDIS_ERROR_H
 

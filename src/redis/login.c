@@ -12,9 +12,9 @@
 
 static const char credential[] = "dlock.password", variable[] = "REDISCLI_AUTH";
 
-/* --- where the password comes from --------------------------------------- */
+/* --- finding the password ------------------------------------------------ */
 
-/* Where *why begins with the path. */
+/* For a *why that begins with the path. */
 static void name_kind(struct errmsg *why)
 {
     struct errmsg bare = *why;
@@ -56,7 +56,7 @@ static enum lock_result read_credential(struct redis_url *url, struct errmsg *wh
     return read_password(url, path, why);
 }
 
-/* The string stays where it is, for the next URL. */
+/* The string stays in place, for the next URL. */
 static enum lock_result read_variable(const char *text, struct redis_url *url, struct errmsg *why)
 {
     if (text == NULL || *text == '\0')
@@ -89,7 +89,7 @@ static enum lock_result find(struct redis_url *url, const struct redis_settings 
     return result;
 }
 
-/* Where somebody may wonder why it goes without this outside. */
+/* For a nested dlock: its user may wonder why the same works outside. */
 static const char *hint(void)
 {
     return getenv("DLOCK_HELD") != NULL
@@ -140,16 +140,16 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
     return url->has_password ? secret_leave_no_core(why) : LOCK_OK;
 }
 
-/* --- what a refusal means ------------------------------------------------ */
+/* --- explaining a refusal ------------------------------------------------ */
 
 static bool says(const char *error, const char *words)
 {
     return strstr(error, words) != NULL;
 }
 
-/* "ERR unknown command 'AUTH', with args beginning with: 'user' 'password'", and a
- * long password is cut short there. What others may say is searched for a whole
- * one; one of few bytes is found in any text, and may be a part of "unknown". */
+/* "ERR unknown command 'AUTH', with args beginning with: 'user' 'password'", in which a
+ * long password is cut short. Other errors are searched only for a complete password; one
+ * of few bytes is found in any text, and may be a part of "unknown". */
 void redis_login_hide(const struct redis_url *url, char *error)
 {
     enum { PASSWORD_LEAST = 4 };

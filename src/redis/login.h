@@ -7,14 +7,13 @@
 #include "util/errmsg.h"
 #include "util/exit_status.h"
 
-/* Where the URL has no password, takes the first there is of: the file of
- * --password-file, the service's credential "dlock.password", REDISCLI_AUTH,
- * which is then gone from the environment. With a password, from wherever, this
- * process leaves no core file any more. To be called by the main thread,
- * before there is another.
- * LOCK_OK, with or without a password; LOCK_INVALID, LOCK_REFUSED: the file,
- * which *why names, cannot be used or may not be read; LOCK_INVALID: a user
- * without a password, for which *fault is REDIS_FAULT_URL; LOCK_SYSTEM. */
+/* If the URL has no password, takes the first available of: the file of --password-file,
+ * the service's credential "dlock.password", REDISCLI_AUTH, which is then removed from
+ * the environment. Once there is a password, from any source, this process no longer
+ * leaves a core file. The main thread must call this before it starts another thread.
+ * LOCK_OK, with or without a password; LOCK_INVALID, LOCK_REFUSED: the file, which *why
+ * names, cannot be used or may not be read; LOCK_INVALID: a user without a password, for
+ * which *fault is REDIS_FAULT_URL; LOCK_SYSTEM. */
 enum lock_result redis_login_find(struct redis_url *url, const struct redis_settings *settings,
                                   enum redis_fault *fault, struct errmsg *why);
 
@@ -22,17 +21,17 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
  * LOCK_OK; LOCK_INVALID, LOCK_REFUSED as above. */
 enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, struct errmsg *why);
 
-/* Takes what a server repeats of AUTH out of its error, where it knows no AUTH. */
+/* Removes the parts of AUTH that a server without AUTH repeats in its error. */
 void redis_login_hide(const struct redis_url *url, char *error);
 
-/* What was asked for when a refusal came. */
+/* The request that was refused. */
 struct redis_refused {
     const char *script; /* text; NULL: none */
     const char *key;    /* of the lock; NULL: none */
 };
 
-/* After an error reply that redis_error_result() calls LOCK_REFUSED: the text
- * says who was refused what, and what helps. */
+/* After an error reply that redis_error_result() calls LOCK_REFUSED: the text says which
+ * user was refused what, and what helps. */
 void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused,
                          const char *error, struct errmsg *why);
 

@@ -87,7 +87,7 @@ bool redis_reply_left(const redisReply *element, int64_t least, int64_t *out)
     return true;
 }
 
-/* The fence and what else may exceed an integer reply comes as text. */
+/* The fence and other values that may exceed an integer reply are sent as text. */
 bool redis_reply_number(const redisReply *element, int64_t least, int64_t most, int64_t *out)
 {
     if (element->type == REDIS_REPLY_INTEGER) {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a reader needs as long as it lives, at a place of its own. */
+/* Data that a reader needs as long as it lives, at an address of its own. */
 struct redis_limits {
     size_t elements; /* that the arrays of the reply which is being read claim */
     redisReplyObjectFunctions functions;
@@ -32,8 +32,7 @@ static inline size_t redis_reader_left(const redisReader *reader)
 /* Whether nothing but messages, as far as can be seen, is left. */
 bool redis_reader_has_only_messages(const redisReader *reader);
 
-/* What the server says unasked, on a channel to which we have subscribed:
- * {"message", channel, anything}. */
+/* A message on a channel that we have subscribed to: {"message", channel, anything}. */
 bool redis_reply_is_message(const redisReply *reply);
 
 /* Reading what scripts answer. No answer is trusted: each word is looked at. */
@@ -41,8 +40,8 @@ bool redis_reply_is_message(const redisReply *reply);
 /* Whether the answer is this word and has so many elements. */
 bool redis_reply_is(const redisReply *reply, const char *word, size_t elements);
 
-/* A century: what no time is longer than that is taken from a server. Another
- * client may have set an expiry that no clock here can count to. */
+/* A century: the longest time accepted from a server. Another client may have set an
+ * expiry that no clock here can count to. */
 #define REDIS_MS_MOST (INT64_C(100) * 365 * 86400 * 1000)
 
 /* A PTTL of at least `least`, cut to REDIS_MS_MOST. */
@@ -51,7 +50,7 @@ bool redis_reply_left(const redisReply *element, int64_t least, int64_t *out);
 /* A whole number that comes as text, or as an integer; "" is 0. */
 bool redis_reply_number(const redisReply *element, int64_t least, int64_t most, int64_t *out);
 
-/* The text of an element; "" for anything else. */
+/* The text of an element; "" for any other type. */
 const char *redis_reply_text(const redisReply *element);
 
 #endif

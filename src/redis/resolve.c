@@ -1,13 +1,13 @@
-/* getaddrinfo(3) cannot be interrupted, and a resolver that hangs holds it for
- * many seconds. So a name (not a numeric address) is looked up by a thread of
- * its own, and whoever asked may walk away from it.
+/* getaddrinfo(3) cannot be interrupted, and a resolver that hangs holds it for many
+ * seconds. So a name (not a numeric address) is looked up by a thread of its own, and the
+ * asking thread may abandon it.
  *
- * Who owns what: struct lookup belongs to both threads, counted by `owners`.
- * The thread writes `error`, `system_error` and `list`, then `done_fd`; the asker reads them
- * only after they have read done_fd. Either order of leaving is fine: the last
- * one frees. This happens before the command is started or not at all: while
- * it runs, the addresses that are known are used. (But for a node of a Cluster that
- * is first named then: see store/redis/cluster.c.) */
+ * Ownership: struct lookup belongs to both threads, counted by `owners`. The thread
+ * writes `error`, `system_error` and `list`, then `done_fd`; the asker reads them only
+ * after it has read done_fd. They may leave in either order: the last one frees. This
+ * happens before the command is started or not at all: while it runs, the known addresses
+ * are used. (The exception is a node of a Cluster that is first named then: see
+ * store/redis/cluster.c.) */
 #include "redis/resolve.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ struct lookup {
     atomic_int owners;
     int done_fd;
     int error;        /* of getaddrinfo(3) */
-    int system_error; /* errno, where that is EAI_SYSTEM */
+    int system_error; /* errno, if `error` is EAI_SYSTEM */
     struct addrinfo *list;
     char host[256], port[8];
 };

@@ -13,12 +13,12 @@
 
 enum { TLS_ALERT = 21 }; /* first byte of such a record, and of no reply of Redis: RFC 8446, 5.1 */
 
-/* A server that is gone without a word is noticed after KEEP_IDLE and KEEP_COUNT
- * lost probes: 9 s, sooner than the longest interval between two checks (10 s)
- * and far sooner than a waiter that rests asks again. One lost probe is not enough,
- * as it would be with a TCP_USER_TIMEOUT below KEEP_IDLE: where that is set, it and
- * not the count ends the connection (tcp(7); "When TCP sockets refuse to die",
- * blog.cloudflare.com). It is for bytes that nobody acknowledges, too. */
+/* A server that has silently gone is noticed after KEEP_IDLE and KEEP_COUNT lost probes:
+ * 9 s, sooner than the longest interval between two checks (10 s) and far sooner than a
+ * resting waiter asks again. One lost probe is not enough, as it would be with a
+ * TCP_USER_TIMEOUT below KEEP_IDLE: if that is set, it ends the connection instead of the
+ * count (tcp(7); "When TCP sockets refuse to die", blog.cloudflare.com). It also covers
+ * bytes that are never acknowledged. */
 enum { KEEP_IDLE_S = 5, KEEP_INTERVAL_S = 1, KEEP_COUNT = 4, UNACKNOWLEDGED_MS = 9000 };
 
 void redis_socket_close(struct redis_socket *sock)
@@ -93,7 +93,7 @@ static enum lock_result fail_tls(struct redis_socket *sock, struct errmsg *why)
     return result;
 }
 
-/* After bytes that could not be moved, with errno: LOCK_OK to try again. Else the
+/* After bytes that could not be moved, with errno: LOCK_OK to try again. Otherwise the
  * connection is closed. */
 static enum lock_result await_more(struct redis_socket *sock, short events, const char *too_late,
                                    struct bound bound, struct errmsg *why)

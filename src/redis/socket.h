@@ -36,14 +36,13 @@ enum lock_result redis_socket_connect(struct redis_socket *socket,
 
 void redis_socket_close(struct redis_socket *socket);
 
-/* Sends all of it. LOCK_OK also where the server has closed the connection: why it
- * has may still be there to be read. LOCK_UNAVAILABLE; LOCK_REFUSED: a certificate;
- * LOCK_CANCELLED. */
+/* Sends all of it. LOCK_OK even if the server has closed the connection: its reason may
+ * still be there to read. LOCK_UNAVAILABLE; LOCK_REFUSED: a certificate; LOCK_CANCELLED. */
 enum lock_result redis_socket_send(struct redis_socket *socket, const char *bytes, size_t size,
                                    struct bound bound, struct errmsg *why);
 
-/* Waits for bytes, and takes in what has come: LOCK_OK with *length, at least 1. Else
- * as redis_socket_send(); the end of the connection is LOCK_UNAVAILABLE. */
+/* Waits for bytes, and reads those that have arrived: LOCK_OK with *length, at least 1.
+ * Otherwise as redis_socket_send(); the end of the connection is LOCK_UNAVAILABLE. */
 enum lock_result redis_socket_receive(struct redis_socket *socket, char *bytes, size_t size,
                                       size_t *length, struct bound bound, struct errmsg *why);
 

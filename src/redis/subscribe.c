@@ -15,7 +15,7 @@ static bool is_current(const struct redis_listening *listening, const struct red
 
 enum { EARS_MOST = 2 };
 
-/* The channels of these ears. */
+/* The channels for these notifications. */
 static int channels(struct redis_ears ears, const char *names[EARS_MOST])
 {
     int count = 0;
@@ -31,7 +31,7 @@ static bool is_deaf(struct redis_ears ears)
     return !ears.touches && ears.wake == NULL;
 }
 
-/* Where the connection is another one, all of it begins anew. */
+/* On a different connection, all of it begins anew. */
 static void look_at_connection(struct redis_listening *listening, const struct redis_conn *conn)
 {
     if (is_current(listening, conn))
@@ -71,7 +71,7 @@ static void free_replies(redisReply **replies, int count)
         freeReplyObject(replies[--count]);
 }
 
-/* What the server has refused in the course of one call. */
+/* The refusals of the server during one call. */
 struct refusals {
     struct errmsg touches, wake;
     bool pass; /* one of them is due to a trouble that passes: nothing is learnt from it */
@@ -88,7 +88,7 @@ static void note_refusal(struct refusals *refusals, struct errmsg *refusal, cons
         errmsg_set(refusal, "%s: %.400s", command, error->str);
 }
 
-/* Nobody knows what the connection would take now; another one may do. */
+/* It is unknown what the connection would accept now; another one may do. */
 static enum lock_result give_up(struct redis_conn *conn, const redisReply *error,
                                 struct errmsg *why)
 {
@@ -103,8 +103,9 @@ static bool is_discarded(const redisReply *exec)
     return is_error(exec) && strncmp(exec->str, "EXECABORT", strlen("EXECABORT")) == 0;
 }
 
-/* Asks for the id of the connection, and whether it may do what else is needed: one that
- * could not leave a channel again, or not end a transaction, would be of no use. */
+/* Asks for the id of the connection, and for permission for the other commands: a
+ * connection that could not leave a channel again, or not end a transaction, would be of
+ * no use. */
 static enum lock_result ask_id(struct redis_listening *listening, struct redis_conn *conn,
                                struct refusals *refusals, struct bound bound, struct errmsg *why)
 {
@@ -133,10 +134,10 @@ static enum lock_result ask_id(struct redis_listening *listening, struct redis_c
     return result;
 }
 
-/* What goes out in one write; the places of its parts, -1 where one is not
- * needed. Tracking is turned on at the first call that listens to anything, so
- * that this does not have to be done when it is urgent; a script of which the
- * touches do not matter is spared. */
+/* The commands that go out in one write; the indexes of its parts, -1 for a part that is
+ * not needed. Tracking is turned on at the first call that listens to anything, so that
+ * this need not be done when it is urgent; a script whose touches do not matter is not
+ * tracked. */
 struct batch {
     struct redis_command commands[2 * EARS_MOST + 5];
     redisReply *replies[2 * EARS_MOST + 5];
@@ -213,8 +214,8 @@ static enum lock_result read_transaction(struct redis_listening *listening, stru
     return LOCK_OK;
 }
 
-/* Takes in the replies. LOCK_UNAVAILABLE: the connection is closed, since nobody
- * knows what it would take now. */
+/* Reads the replies. LOCK_UNAVAILABLE: the connection is closed, since it is unknown what
+ * it would accept now. */
 static enum lock_result read_batch(struct redis_listening *listening, struct redis_conn *conn,
                                    struct batch *batch, redisReply **reply,
                                    struct refusals *refusals, struct errmsg *why)

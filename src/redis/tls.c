@@ -1,13 +1,12 @@
-/* The bytes of a session go through a BIO of our own: OpenSSL's writes to a
- * socket with write(2), where a server that has gone would end an action by
- * SIGPIPE, whose disposition is the caller's; ours does so with MSG_NOSIGNAL.
- * (A pair of memory BIOs would do too, for one more copy and a second place
- * where bytes wait unseen by poll(2).)
+/* The bytes of a session go through a BIO of our own: OpenSSL's writes to a socket with
+ * write(2), so a server that has gone would end an action by SIGPIPE, whose disposition
+ * is the caller's; ours sends with MSG_NOSIGNAL. (A pair of memory BIOs would do too, for
+ * one more copy and a second place in which bytes wait unseen by poll(2).)
  *
- * A context and its sessions belong to whoever has the connection (run/watch.c): one
- * thread at a time. A child is made by vfork(2) and only executes; the guard of
- * --attach is a fork that goes on with a session which its parent leaves alone.
- * The socket is closed on exec. */
+ * A context and its sessions belong to the thread that has the connection (run/watch.c),
+ * one at a time. A child is made by vfork(2) and only executes; the guard of --attach is
+ * a fork that goes on with a session which its parent leaves alone. The socket is closed
+ * on exec. */
 #include "redis/tls.h"
 
 #include "redis/tls_certs.h"
@@ -43,7 +42,7 @@ struct redis_tls_session {
     int fd;
     size_t vain;         /* bytes that have come since the last one that was given out */
     int error;           /* errno of the socket; 0: none, or its end */
-    short events;        /* what the last EAGAIN waits for */
+    short events;        /* the events to wait for after the last EAGAIN */
     unsigned long fault; /* OpenSSL's code of what went wrong; 0: nothing */
     bool was_asked;      /* the server wants a certificate of ours */
     bool established;    /* and nothing has failed since */
@@ -94,7 +93,7 @@ static long socket_control(BIO *bio, int command, long number, void *data)
     return command == BIO_CTRL_FLUSH; /* nothing is kept back */
 }
 
-/* --- what connections share ---------------------------------------------- */
+/* --- shared by all connections ------------------------------------------- */
 
 static int on_certificate_request(SSL *ssl, void *data)
 {
@@ -216,7 +215,7 @@ void redis_tls_close(struct redis_tls *tls)
 
 /* --- sessions ------------------------------------------------------------ */
 
-/* Whom the certificate must be for: a certificate has no zone of an IPv6 address
+/* The name that the certificate must have: a certificate has no zone of an IPv6 address
  * (fe80::1%eth0), and no dot at the end of a name. True: it is an address. */
 static bool copy_host(struct redis_tls_session *session, const char *host)
 {
@@ -299,7 +298,7 @@ void redis_tls_end(struct redis_tls_session *session)
     if (session->established)
         (void)openssl()->SSL_shutdown(session->ssl);
     openssl()->SSL_free(session->ssl);
-    openssl()->ERR_clear_error(); /* of what nobody has asked for */
+    openssl()->ERR_clear_error(); /* errors that were never read */
     free(session);
 }
 
@@ -363,8 +362,8 @@ ssize_t redis_tls_receive(struct redis_tls_session *session, void *bytes, size_t
     return result;
 }
 
-/* A server that refuses our certificate says so and closes, and what we send then
- * fails: what it said is still there to be read. */
+/* A server that refuses our certificate reports that and closes, and our next send fails:
+ * its alert can still be read. */
 static void look_for_alert(struct redis_tls_session *session)
 {
     char byte;
@@ -397,7 +396,7 @@ bool redis_tls_has_unread(const struct redis_tls_session *session)
     return openssl()->SSL_pending(session->ssl) > 0;
 }
 
-/* --- what went wrong ----------------------------------------------------- */
+/* --- errors -------------------------------------------------------------- */
 
 static bool has_certificate(const struct redis_tls_session *session)
 {

@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* What all connections of a backend share: the issuers that are trusted and the
- * certificate of ours. */
+/* The data that all connections of a backend share: the trusted issuers and our
+ * certificate. */
 struct redis_tls;
 
 /* TLS of one connection. */
@@ -27,7 +27,7 @@ void redis_tls_close(struct redis_tls *tls);
 
 /* If a certificate has been refused, the server's by us or ours by the server, and the
  * files have changed since they were read, reads them again. True: the next connection
- * goes by them. What cannot be used as it is now changes nothing. */
+ * uses them. Files that are unusable now change nothing. */
 bool redis_tls_renew(struct redis_tls *tls);
 
 /* Begins a session on a connected non-blocking socket with the server that goes by
@@ -36,22 +36,22 @@ bool redis_tls_renew(struct redis_tls *tls);
 enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redis_tls *tls, int fd,
                                  const char *host, struct errmsg *why);
 
-/* The handshake, as far as it comes without waiting. 1: it is done. Else as
+/* The handshake, as far as it comes without waiting. 1: it is done. Otherwise as
  * redis_tls_receive(). */
 int redis_tls_handshake(struct redis_tls_session *session);
 
-/* Tells the server, if the socket takes that at once, and frees it; the socket
- * stays open. NULL is fine. */
+/* Notifies the server, if the socket accepts that at once, and frees the session; the
+ * socket stays open. NULL is fine. */
 void redis_tls_end(struct redis_tls_session *session);
 
-/* As recv(2) and send(2) with MSG_NOSIGNAL. With EAGAIN, redis_tls_events() is
- * what to poll(2) for; with EPROTO, redis_tls_error() has the rest. */
+/* As recv(2) and send(2) with MSG_NOSIGNAL. After EAGAIN, redis_tls_events() has the
+ * events for poll(2); after EPROTO, redis_tls_error() has the rest. */
 ssize_t redis_tls_receive(struct redis_tls_session *session, void *bytes, size_t size);
 ssize_t redis_tls_send(struct redis_tls_session *session, const void *bytes, size_t size);
 short redis_tls_events(const struct redis_tls_session *session);
 
-/* LOCK_REFUSED where a certificate is not accepted: the server's by us, or by it
- * ours or that there is none, which may show at the first read alone; else
+/* LOCK_REFUSED if a certificate is not accepted: we refuse the server's, or the server
+ * refuses ours or the lack of one, which may show only at the first read; otherwise
  * LOCK_UNAVAILABLE. */
 enum lock_result redis_tls_error(const struct redis_tls_session *session, struct errmsg *why);
 
@@ -59,7 +59,7 @@ enum lock_result redis_tls_error(const struct redis_tls_session *session, struct
  * given out yet: no poll(2) shows them. */
 bool redis_tls_has_unread(const struct redis_tls_session *session);
 
-/* What was agreed on, for people. The texts live as long as the session. */
+/* The negotiated parameters, for people. The texts live as long as the session. */
 struct redis_tls_facts {
     const char *protocol, *cipher;
     int certificates;  /* from the server's to that of an issuer that is trusted */

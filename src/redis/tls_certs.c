@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What was wrong with the file; LOCK_INVALID. */
+/* Sets the reason why the file is unusable; LOCK_INVALID. */
 static enum lock_result unusable(const char *path, const char *what, struct errmsg *why)
 {
     unsigned long code = openssl()->ERR_peek_error();
@@ -52,7 +52,7 @@ static enum lock_result load_issuers(SSL_CTX *context, const char *path, struct 
 {
     openssl()->ERR_clear_error();
     if (path == NULL) {
-        /* A store that is missing trusts nobody, and each server is refused. */
+        /* A missing store trusts no issuer, and each server is refused. */
         (void)openssl()->SSL_CTX_set_default_verify_paths(context);
         return LOCK_OK;
     }
@@ -61,13 +61,13 @@ static enum lock_result load_issuers(SSL_CTX *context, const char *path, struct 
         return result;
     if (openssl()->SSL_CTX_load_verify_file(context, path) != 1)
         return unusable(path, "there is no certificate in PEM in it", why);
-    /* What the file has is trusted, be it no root. */
+    /* Certificates in the file are trusted, even if they are no roots. */
     (void)openssl()->X509_VERIFY_PARAM_set_flags(openssl()->SSL_CTX_get0_param(context),
                                                  X509_V_FLAG_PARTIAL_CHAIN);
     return LOCK_OK;
 }
 
-/* Nobody is asked for a passphrase. */
+/* There is no prompt for a passphrase. */
 /* NOLINTNEXTLINE(readability-non-const-parameter) */
 static int no_passphrase(char *bytes, int size, int writes, void *data)
 {

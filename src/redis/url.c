@@ -24,8 +24,8 @@ static bool parse_database(struct redis_url *url, const char *text, struct errms
     return true;
 }
 
-/* "password@", ":password@" or "user:password@", as redis-cli reads them: a
- * lone word is a password where ':' leads it, else a user. */
+/* "password@", ":password@" or "user:password@", as redis-cli reads them: a lone word is
+ * a password if ':' precedes it, otherwise a user. */
 static bool parse_login(struct redis_url *url, const char *text, size_t length, struct errmsg *why)
 {
     const char *colon = memchr(text, ':', length);
@@ -73,7 +73,7 @@ static bool parse_host(struct redis_endpoint *at, const char *port, const char *
            fail(why, "the port is not a number from 1 to 65535");
 }
 
-/* "host,host:port": several only where the topology has them. */
+/* "host,host:port": several only if the topology allows it. */
 static bool parse_hosts(struct redis_url *url, const char *text, const char *end,
                         struct errmsg *why)
 {
@@ -95,7 +95,7 @@ static bool parse_hosts(struct redis_url *url, const char *text, const char *end
     }
 }
 
-/* "/master[/db]"; what is left of tail is the database. */
+/* "/master[/db]"; the remaining tail is the database. */
 static bool parse_master(struct redis_url *url, const char **tail, struct errmsg *why)
 {
     if (**tail != '/')

@@ -1,7 +1,7 @@
-/* Where Redis is: redis://[user[:password]@]host[:port][/db] or
- * unix:///path[?db=N] (IANA's provisional registration of "redis"); several
- * hosts with commas between them in redis+sentinel://.../master[/db] and
- * redis+cluster://; with TLS rediss://, rediss+sentinel:// and rediss+cluster://. */
+/* The address of Redis: redis://[user[:password]@]host[:port][/db] or unix:///path[?db=N]
+ * (IANA's provisional registration of "redis"); several hosts with commas between them in
+ * redis+sentinel://.../master[/db] and redis+cluster://; with TLS rediss://,
+ * rediss+sentinel:// and rediss+cluster://. */
 #ifndef DLOCK_REDIS_URL_H
 #define DLOCK_REDIS_URL_H
 
@@ -39,9 +39,9 @@ struct redis_url {
     char shown[384]; /* for messages: without user and password */
 };
 
-/* Parses text; user, password and path are percent-decoded. A user without a
- * password is for redis_login_find() to judge. False with *why
- * set, which never holds the text itself: a password may stand in it. */
+/* Parses text; user, password and path are percent-decoded. redis_login_find() judges a
+ * user without a password. False with *why set, which never contains the text itself: it
+ * may include a password. */
 bool redis_url_parse(struct redis_url *url, const char *text, struct errmsg *why);
 
 #endif

@@ -19,16 +19,16 @@ static const char *last_of(const char *begin, const char *end, const char *text)
 }
 
 /* The login in the URL that text begins with, which ends at `stop`. An '@' may be the
- * password's own, where somebody has not coded it; one in the path of a
- * Unix socket is none. There may be a "@/" in either: `most` is to take it for the
- * password's, who does not is as redis/url.c reads it. */
+ * password's own, if it was not percent-encoded; one in the path of a Unix socket is
+ * none. A "@/" may be in either: with `most` it is taken as part of the password;
+ * without, as redis/url.c reads it. */
 static bool find(const char *text, const char *stop, bool most, struct login *login)
 {
     const char *slashes = memmem(text, (size_t)(stop - text), "//", 2), *at = NULL;
     const char *begin = slashes != NULL ? slashes + 2 : text;
     bool is_unix = strncmp(text, "unix:", 5) == 0;
     if (is_unix && begin < stop && *begin == '/') {
-        /* Another URL behind its path, where somebody has not put a blank. */
+        /* Another URL after its path, if the blank between them is missing. */
         const char *another = most ? memmem(begin, (size_t)(stop - begin), "://", 3) : NULL;
         if (another == NULL)
             return false;
@@ -99,7 +99,7 @@ static bool cut_passwords(char *text)
     return any;
 }
 
-/* What is left of one URL may belong to the one before it, and have another end then. */
+/* The remains of one URL may belong to the one before it, and then have another end. */
 void url_redact_passwords(char *text)
 {
     while (cut_passwords(text))

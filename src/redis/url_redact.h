@@ -1,6 +1,6 @@
-/* Where in the text of a URL its login stands, "user:password@", so that it can
- * be hidden. The text may be wrong, or hold several URLs with white space
- * between them: what hides a login hides rather too much. */
+/* Finds the login of a URL, "user:password@", in a text, so that it can be hidden. The
+ * text may be wrong, or hold several URLs with white space between them: code that hides
+ * a login hides too much rather than too little. */
 #ifndef DLOCK_REDIS_URL_REDACT_H
 #define DLOCK_REDIS_URL_REDACT_H
 
@@ -9,11 +9,11 @@
 /* Whether there is a password in it. */
 bool url_redact_has_password(const char *text);
 
-/* Writes '*' over each login, and changes nothing else. */
+/* Writes '*' over each login, and leaves the rest unchanged. */
 void url_redact_logins(char *text);
 
-/* Cuts each password out: "//user@host" is left, or "//host". What that makes
- * room for at the end is filled with NULs. */
+/* Cuts each password out, leaving "//user@host" or "//host". The room that this leaves at
+ * the end is filled with NULs. */
 void url_redact_passwords(char *text);
 
 #endif

@@ -1,25 +1,25 @@
-/* Each call asks all servers at once and goes by what a majority says; the
- * server's own backend does what is to be done there. Who owns what when is told
- * in store/quorum/fanout.c, every order in which a take can go in store/quorum/take.c.
+/* Each call asks all servers at once and goes by what a majority says; the server's own
+ * backend does the work there. store/quorum/fanout.c says who owns what when,
+ * store/quorum/take.c lists every order of events of a take.
  *
  * While the lock is held:
- *   a minority says that it is gone, is down or lies    a majority still grants it,
- *                    and nobody else can have one; the check asks that minority to
- *                    take the lock again, for the rest of the lease
+ *   a minority says that it is gone, is down or lies -> a majority still grants it, and
+ *     no other client can have one -> the check asks that minority to take the lock
+ *     again, for the rest of the lease
  *   so many say that it is gone that those that have granted it, and have not lost it,
- *                    are no majority    lost, at once: the others may grant it to another,
- *                    though we cannot ask them
- *   it was released on so many, with its own token    the command runs on, if most of
- *                    those say so that end the majority; that a release has reached
- *                    others before does not count
- *   so many are down that neither is so    the deadline stands that a majority gave
- *   its fence is on a bare majority since the take, or a server has lost it
- *                    the first check there raises it
- *   it was extended on some    the lease ends when it does not stand on a majority any more
- *   it is released on a majority    done; the others are given a moment, and clear
- *                    by themselves when the lease ends, which is told with -v: they
- *                    hold up nobody as long as a majority of the servers is free
- */
+ *     are no majority -> lost, at once: the others may grant it to another, though we
+ *     cannot ask them
+ *   it was released on so many, with its own token -> the command runs on, if most of the
+ *     servers that end the majority say so; servers that a release reached earlier do not
+ *     count
+ *   so many are down that neither is certain -> the deadline that a majority gave stays
+ *     in force
+ *   its fence is on a bare majority since the take, or a server has lost it -> the first
+ *     check there raises it
+ *   it was extended on some -> the lease ends when a majority no longer has it
+ *   it is released on a majority -> done; the others are given a moment, and clear by
+ *     themselves when the lease ends, which -v reports: they block no client as long as a
+ *     majority of the servers is free */
 #include "store/quorum/backend.h"
 
 #include "store/quorum/look.h"
@@ -66,7 +66,7 @@ static enum lock_result ask_join(void *data, int number, struct bound bound)
     return quorum_join(quorum, &quorum->members[number], bound);
 }
 
-/* Not if somebody has released it: the release may be on its way to the others. */
+/* False if it was released: the release may be on its way to the others. */
 static bool lacks_lock(const struct quorum_member *member)
 {
     return member->standing == MEMBER_WITHOUT || member->standing == MEMBER_OWES;
@@ -78,8 +78,9 @@ static bool wants_join(const struct quorum *quorum, const struct quorum_member *
     return lacks_lock(member) && deadline_passed(member->joins);
 }
 
-/* One more that forgets the lock may let somebody else have it: that is not left to the next check, which may be 10 s
- * away. One that stays down is asked ever more rarely, until there is another. */
+/* If one more server forgets the lock, another client may get it: so this does not wait
+ * for the next check, which may be 10 s away. A server that stays down is asked ever more
+ * rarely, until there is another. */
 static void plan_join(struct quorum *quorum)
 {
     struct duration next =
@@ -111,7 +112,7 @@ static struct duration judge_join(const void *data, const struct fanout *crew)
     return quorum_rounds(quorum, 6, DURATION_MS(200));
 }
 
-/* What of the lease goes by a majority of those that have it. */
+/* The parts of the lease that go by a majority of the servers that have it. */
 static void take_in(const struct quorum *quorum, struct lease *lease)
 {
     for (int i = 0; i < quorum->count; i++) {
@@ -136,9 +137,10 @@ static void prepare(struct quorum *quorum, const struct lease *lease)
         quorum->members[i].lease = *lease;
 }
 
-/* No server grants anything to those that it has forgotten, or never knew. Who
- * removes the lock everywhere does not reach all at the same moment: where it has
- * just gone it is not taken again at once, or it would never be lost. */
+/* No server grants anything to those that it has forgotten, or never knew. A client that
+ * removes the lock everywhere does not reach all servers at the same moment: a server
+ * that has just lost the lock is not asked to take it again at once, or the lock would
+ * never be lost. */
 static void forget_lost(struct quorum *quorum)
 {
     for (int i = 0; i < quorum->count; i++) {
@@ -194,7 +196,7 @@ static enum lock_result quorum_extend(struct backend *backend, struct lease *lea
 
 /* --- release ------------------------------------------------------------- */
 
-/* Ours, where it stands and where it may stand. */
+/* Releases our lock if the server has it or may have it. */
 static enum lock_result release_own(struct quorum *quorum, struct quorum_member *member,
                                     struct bound bound)
 {
@@ -349,8 +351,8 @@ static bool is_same_endpoint(const struct redis_endpoint *a, const struct redis_
            strcmp(a->path, b->path) == 0;
 }
 
-/* Databases of one server live and die together. What has two names is not
- * found out: there the second take finds the key of the first. */
+/* Databases of one server live and die together. A server with two names is not
+ * recognized here: the second take on it finds the key of the first. */
 static bool is_same_server(const struct redis_url *a, const struct redis_url *b)
 {
     for (int i = 0; i < a->host_count; i++)
@@ -360,7 +362,7 @@ static bool is_same_server(const struct redis_url *a, const struct redis_url *b)
     return false;
 }
 
-/* The next word; false where there is none, or no room for it. */
+/* The next word; false if there is none, or no room for it. */
 static bool next_word(const char **at, char *word, size_t size)
 {
     *at += strspn(*at, blank);

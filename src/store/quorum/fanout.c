@@ -1,28 +1,28 @@
-/* Who owns what when.
+/* Ownership:
  *
- *   member i, its backend    the thread that asks it, while it lives; the caller
- *                            before the round and after it.
- *   done, result, cut, decided  under the mutex while a round is on.
- *   the rest of struct fanout  written by the caller before it starts a thread.
- *   cut_fd                   set under the mutex; disarmed by the caller when no
- *                            round is on. Every wait of a member is over once it
- *                            is readable, or the caller's own cancel descriptor.
+ *   member i, its backend    the thread that asks it, while it lives; the caller before
+ *                            the round and after it.
+ *   done, result, cut,
+ *   decided                  under the mutex during a round.
+ *   the rest of struct
+ *   fanout                   written by the caller before it starts a thread.
+ *   cut_fd                   set under the mutex; disarmed by the caller when no round is
+ *                            on. Every wait of a member is over once it is readable, or
+ *                            the caller's own cancel descriptor.
  *
- * Orders in which it can happen:
- *   all answer               each thread ends when it has, and the caller joins them.
- *   enough answer            whoever is the last of these sets the time that the
- *                            judge gives the others. It passes: all their waits
- *                            end, and each says what it knows, so that nobody is
- *                            ever left behind in a round. What came too late for
- *                            the verdict counts all the same.
- *   the bound passes         each keeps to it by itself.
- *   the caller is cancelled  all are, at the same moment.
- *   none can be started      the caller asks that server after its own: as many
- *                            processes as a user may have are no reason to leave a
- *                            lock behind.
+ * Orders of events:
+ *   all answer -> each thread ends when it has -> the caller joins them.
+ *   enough answer -> the last of these sets the time that the judge gives the others ->
+ *     it passes -> all their waits end, and each reports what it knows, so that no thread
+ *     is ever left behind in a round. Answers too late for the verdict count all the
+ *     same.
+ *   the bound passes -> each thread keeps to it by itself.
+ *   the caller is cancelled -> all are, at the same moment.
+ *   no thread can be started -> the caller asks that server after its own: reaching the
+ *     user's limit of processes is no reason to leave a lock behind.
  *
- * All are joined before a round returns: the fork of the command, or of a guard,
- * finds no thread but its own. */
+ * All are joined before a round returns: the fork of the command, or of a guard, finds no
+ * thread but its own. */
 #include "store/quorum/fanout.h"
 
 #include "util/thread.h"

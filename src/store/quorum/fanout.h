@@ -17,8 +17,8 @@ struct fanout;
 /* Asks the server of this number. Runs in its thread. */
 typedef enum lock_result fanout_ask(void *data, int number, struct bound bound);
 
-/* How much longer to wait for those that have not answered. Called each time when
- * one has, by whoever it is, with the crew's mutex held. */
+/* How much longer to wait for those that have not answered. Called after each answer, by
+ * the thread that got it, with the fan-out's mutex held. */
 typedef struct duration fanout_judge(const void *data, const struct fanout *crew);
 
 #define CREW_WAITS ((struct duration){INT64_MAX})
@@ -30,13 +30,13 @@ struct fanout_worker {
     bool started; /* a thread of its own */
     bool wanted;  /* in this round */
     bool done;
-    enum lock_result result; /* where done */
+    enum lock_result result; /* if done */
 };
 
 struct fanout {
     int count;
     int cut_fd;    /* a timerfd: from then on what is not done is not waited for */
-    int cancel_fd; /* to all who wait: an epoll(7) of cut_fd and of the caller's own */
+    int cancel_fd; /* for all waits: an epoll(7) of cut_fd and of the caller's own */
     void *data;    /* for ask and judge */
     pthread_mutex_t mutex;
     fanout_ask *ask; /* of the round */
@@ -50,7 +50,7 @@ struct fanout {
 /* Starts nothing yet. LOCK_OK; LOCK_SYSTEM with errno set: no descriptors. */
 enum lock_result fanout_open(struct fanout *crew, int count, void *data);
 
-/* Who is asked in the next round. */
+/* Adds a member to the next round. */
 void fanout_want(struct fanout *crew, int number);
 
 /* Asks all that are wanted, the last of them in the caller's thread, and waits

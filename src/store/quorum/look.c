@@ -36,7 +36,7 @@ static struct duration judge_look(const void *data, const struct fanout *crew)
     return quorum_judge(look->quorum, crew);
 }
 
-/* How an owner stands over all servers. */
+/* The standing of an owner over all servers. */
 struct owner_count {
     const struct lock_owner *best; /* the record that knows the most */
     int count;
@@ -69,8 +69,8 @@ static struct owner_count count_owner(const struct look *look, const char *token
     return owner;
 }
 
-/* What a majority grants. It has the holder's fence: others have what their own
- * clocks gave, lower ones from the take, higher ones where they joined later. */
+/* The values that a majority grants. The fence is the holder's: servers have what their
+ * own clocks gave, lower ones from the take, higher ones if they joined later. */
 static void add_owner(const struct quorum *quorum, struct lock_state *to, struct owner_count *owner)
 {
     struct lock_owner *added = &to->owners[to->owner_count++];
@@ -114,8 +114,9 @@ static void say_part(const struct quorum *quorum, const struct owner_count *owne
                who, means);
 }
 
-/* Of one who has too few servers: LOCK_OK where it is no lock, whatever those say
- * that do not answer. Else nobody knows, and it is not to be taken for free. */
+/* For an owner on too few servers: LOCK_OK if it is no lock, whatever the servers that do
+ * not answer would say. Otherwise this is unknown, and the lock must not be taken for
+ * free. */
 static enum lock_result judge_part(struct quorum *quorum, const struct owner_count *owner,
                                    struct errmsg *why)
 {
@@ -132,7 +133,7 @@ static enum lock_result judge_part(struct quorum *quorum, const struct owner_cou
     return LOCK_OK;
 }
 
-/* Those who hold it on `least` servers; in a list, who may hold it, too. */
+/* The owners that hold it on `least` servers; in a list, possible holders too. */
 static enum lock_result merge(const struct look *look, int least, struct lock_state *to,
                               struct errmsg *why)
 {
@@ -263,7 +264,7 @@ static struct duration judge_list(const void *data, const struct fanout *crew)
                                                                                 : CREW_WAITS;
 }
 
-/* Of all that a server has named; who holds it is asked anew. */
+/* Visits all keys that a server has named; each one's holder is asked for anew. */
 static enum lock_result visit_all(struct backend *backend, const struct key_list *all,
                                   bool (*visit)(void *data, const struct lock_state *), void *data,
                                   struct bound bound, struct errmsg *why)
@@ -322,8 +323,8 @@ enum lock_result quorum_list(struct backend *backend, const char *prefix, const 
 
 /* --- the doctor ---------------------------------------------------------- */
 
-/* One after the other, for rows in their order. What is wrong with a minority is
- * no more than a warning. */
+/* One after the other, so that the rows keep their order. A problem of a minority is only
+ * a warning. */
 bool quorum_examine(struct backend *backend, const struct lock_request *request,
                     struct diagnostics *findings, struct bound bound)
 {

@@ -4,8 +4,8 @@
 
 #include "store/backend.h"
 
-/* look(), force_release() and list() of store/backend.h. What a minority has is no
- * lock: look() says so in base.note, force_release() removes it too. */
+/* look(), force_release() and list() of store/backend.h. A lock on a minority is no lock:
+ * look() reports it in base.note, force_release() removes it too. */
 enum lock_result quorum_look(struct backend *backend, const char *key, struct lock_state *state,
                              struct bound bound, struct errmsg *why);
 enum lock_result quorum_force_release(struct backend *backend, const char *key,

@@ -1,5 +1,5 @@
-/* Several stores that keep one lock together: it is held by whoever has it in a
- * majority of them. What the files of the quorum have in common. */
+/* Several stores that keep one lock together: it is held by the client that has it in a
+ * majority of them. Declarations that the files of the quorum share. */
 #ifndef DLOCK_STORE_QUORUM_QUORUM_H
 #define DLOCK_STORE_QUORUM_QUORUM_H
 
@@ -9,9 +9,9 @@
 
 enum { QUORUM_LEAST = 3, QUORUM_MOST = CREW_MOST };
 
-/* How our lease stands on one of the servers. It is a lock as long as a majority
- * grants it, whether or not these can be asked at the moment; a server that has never
- * granted it, or has lost it, may grant it to another. */
+/* The standing of our lease on one of the servers. It is a lock as long as a majority
+ * grants it, even if these cannot be asked at the moment; a server that has never granted
+ * it, or has lost it, may grant it to another. */
 enum member_standing {
     MEMBER_WITHOUT, /* nothing of ours is there: it was never granted, or it is lost */
     MEMBER_OWES,    /* a take of ours may be carried out yet, and must be released */
@@ -43,13 +43,13 @@ struct quorum {
     char first_id[TOKEN_SIZE],
         take_id[TOKEN_SIZE]; /* of the first and of the last take: the one begins as the other */
     int takes;
-    struct lease lease;          /* what a round is about */
-    enum extend_how how;         /* of extend() */
-    struct deadline start;       /* of the round */
-    struct duration pace;        /* how long the last one took to its verdict */
-    bool has_others;             /* of the round: where one fails, another may do */
-    int splits;                  /* how often in a row it was refused since nobody has one */
-    struct deadline again;       /* when to ask next for a lock that is held */
+    struct lease lease;    /* the lease that a round is about */
+    enum extend_how how;   /* of extend() */
+    struct deadline start; /* of the round */
+    struct duration pace;  /* how long the last one took to its verdict */
+    bool has_others;       /* of the round: if one fails, another may do */
+    int splits;            /* how often in a row it was refused though no client has a majority */
+    struct deadline again; /* when to ask next for a lock that is held */
     struct errmsg note, warning; /* what base.note and base.warning point to */
     unsigned noted;              /* which members the note is about, bit by bit */
     struct duration
@@ -85,22 +85,22 @@ enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, stru
 
 typedef bool quorum_wanted(const struct quorum *quorum, const struct quorum_member *member);
 
-/* What a majority says of a lease after a round that has asked all servers that
- * `may_have` it, before their standing changes by it. With *why set: LOCK_OK;
- * LOCK_GONE, LOCK_FOREIGN or LOCK_RELEASED if those that have not lost it are no
- * majority; otherwise why nobody knows. */
+/* A majority's verdict on a lease after a round that has asked all servers that
+ * `may_have` it, before their standing changes by it. With *why set: LOCK_OK; LOCK_GONE,
+ * LOCK_FOREIGN or LOCK_RELEASED if those that have not lost it are no majority; otherwise
+ * the reason why it is unknown. */
 enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_have,
                                 bool cancelled, struct errmsg *why);
 
 /* Whether our take has the lock there. */
 bool quorum_grants(const struct quorum *quorum, const struct quorum_member *member);
 
-/* Where too few answer: LOCK_REFUSED, LOCK_INVALID or LOCK_SYSTEM where there
- * would be no majority if all others came back; else LOCK_UNAVAILABLE. */
+/* If too few answer: LOCK_REFUSED, LOCK_INVALID or LOCK_SYSTEM if there would be no
+ * majority even if all others came back; otherwise LOCK_UNAVAILABLE. */
 enum lock_result quorum_failure(const struct quorum *quorum, struct errmsg *why);
 
-/* Of what so many servers have (a deadline, a fence): what a majority has no less
- * of, or as many as there are; sorts them. */
+/* Of `count` servers' values (a deadline, a fence): the highest that a majority reaches,
+ * or all of them if they are fewer; sorts the values. */
 int64_t quorum_has(const struct quorum *quorum, int64_t *values, int count);
 
 /* Until when a majority grants the lease. */
@@ -121,7 +121,7 @@ struct duration quorum_judge(const void *data, const struct fanout *crew);
 bool quorum_round(struct quorum *quorum, struct fanout *crew, fanout_ask *ask, fanout_judge *judge,
                   struct bound bound, quorum_wanted *wanted);
 
-/* A round of its own. LOCK_OK; LOCK_SYSTEM with *why set: nobody was asked. */
+/* A round of its own. LOCK_OK; LOCK_SYSTEM with *why set: no server was asked. */
 enum lock_result quorum_ask(struct quorum *quorum, fanout_ask *ask, fanout_judge *judge,
                             struct bound bound, quorum_wanted *wanted, bool *cancelled,
                             struct errmsg *why);
@@ -130,8 +130,8 @@ enum lock_result quorum_ask(struct quorum *quorum, fanout_ask *ask, fanout_judge
  * `start`, within these. */
 struct duration quorum_grace(struct deadline start, struct duration least, struct duration most);
 
-/* What is fixed in milliseconds where the servers are near would cut short all that
- * are far: time for so many rounds of the others, least to 1 s. */
+/* A limit in milliseconds that suits near servers would cut short all distant ones: time
+ * for so many rounds of the others, least to 1 s. */
 struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct duration least);
 
 /* After a round that has asked all for a verdict. */

@@ -1,37 +1,36 @@
-/* Every order in which a take can go. N servers, of which `need` are a majority.
+/* Every order of events of a take. N servers, of which `need` are a majority.
  *
- *   A majority grants it: the slow ones are waited for as long again as the others
- *     took, then cut short; each check asks those that do not have the lock to
- *     join (quorum_join()), so that it does not stand on a bare majority for long.
- *   A majority grants it, but one of these was so slow that the lease is nearly
- *     over: the lease counts from before each was asked, and whoever waits for the
- *     lock gives such a lease back (run/wait.c).
- *   The fences differ, as they do since each comes from a clock: the highest is
- *     written to as many others as make a majority before the take counts. The next
- *     holder's majority has a server in common with these, which then gives a higher
- *     one, wherever its clock stands. (A read of a register kept by a majority
- *     writes back what it has read for the same reason: Attiya, Bar-Noy and Dolev,
- *     1995.) It does not reach a majority: not taken.
- *   It is taken away between the take and the fence: as if another had got a part,
- *     as long as enough servers can be asked.
- *   One holder has a majority: refused. What we got of the others is released
- *     within the same call, so that a minority never keeps others out.
- *   Several ask at once and each gets a part: all release, and each asks again
- *     after a random time, which is longer each time in a row. No order of arrival
- *     is kept: the servers' queues would have different ones, and who is first
- *     on one could stand in the way of who is first on two others for ever.
- *     Those that have not answered by then may be just those that are missing, or
- *     down: they are given as long again as the others took, and longer each time
- *     in a row, so that neither one that hangs holds up all who contend, nor one
- *     that is far is never heard; at least a second where this is the last time.
- *   A minority is down: it counts as not granted. A majority is: released where it
- *     was granted, and told as an outage.
- *   A take got no answer, or was cut short: it may have been carried out, or
- *     may be still. It is "owed": released at once, before the next take on that
- *     server, or when the wait is given up; and each take has an id of its own,
- *     so that an old one that is late is never taken for the next.
- *   The caller is cancelled: all is owed, and its release() settles it.
- */
+ *   A majority grants it -> the slow ones are waited for as long again as the others
+ *     took, then cut short -> each check asks those that do not have the lock to join
+ *     (quorum_join()), so that it does not remain on a bare majority for long.
+ *   A majority grants it, but one of these was so slow that the lease is nearly over ->
+ *     the lease counts from before each was asked -> the waiter gives such a lease back
+ *     (run/wait.c).
+ *   The fences differ, as they do since each comes from a clock -> the highest is written
+ *     to as many others as make a majority before the take counts -> the next holder's
+ *     majority has a server in common with these, which then gives a higher one, whatever
+ *     its clock shows. (A read of a register kept by a majority writes back what it has
+ *     read for the same reason: Attiya, Bar-Noy and Dolev, 1995.) If it does not reach a
+ *     majority: not taken.
+ *   It is taken away between the take and the fence -> as if another had got a part, as
+ *     long as enough servers can be asked.
+ *   One holder has a majority -> refused -> what we got of the others is released within
+ *     the same call, so that a minority never keeps others out.
+ *   Several ask at once and each gets a part -> all release -> each asks again after a
+ *     random time, which is longer each time in a row. No order of arrival is kept: the
+ *     servers' queues would have different ones, and the first waiter on one server could
+ *     block the first on two others for ever. Those that have not answered by then may be
+ *     just those that are missing, or down -> they are given as long again as the others
+ *     took, and longer each time in a row, so that a hanging server does not hold up all
+ *     contenders, and a distant one is still heard; at least a second if this is the last
+ *     time.
+ *   A minority is down -> it counts as not granted. A majority is down -> the lock is
+ *     released wherever it was granted, and an outage is reported.
+ *   A take got no answer, or was cut short -> it may have been carried out, or may be
+ *     still -> it is "owed": released at once, before the next take on that server, or
+ *     when the wait is given up; and each take has an id of its own, so that an old one
+ *     that is late is never taken for the next.
+ *   The caller is cancelled -> all is owed -> its release() settles it. */
 #include "store/quorum/take.h"
 
 #include "util/text.h"
@@ -39,8 +38,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How long what could not be had may take to be given back, before that is left
- * for later. */
+/* How long giving back a partial take may take, before that is left for later. */
 static const struct duration settle_least = {100 * NS_PER_MS};
 
 const struct duration quorum_join_interval = {1 * NS_PER_S};
@@ -103,9 +101,9 @@ static bool is_own_take(const struct quorum *quorum, const struct holder *holder
     return strncmp(holder->take_id, quorum->first_id, strlen(quorum->first_id)) == 0;
 }
 
-/* It is our own take that stands there. Either an earlier one came late, which
- * must not pass for an ancestor of ours that holds the lock; or this server is
- * asked under another name as well. */
+/* The lock on the server is our own take. Either an earlier one came late, which must not
+ * pass for an ancestor of ours that holds the lock; or this server is asked under another
+ * name as well. */
 static enum lock_result refuse_self(const struct quorum *quorum, struct quorum_member *member)
 {
     struct holder *holder = &member->holder;
@@ -127,8 +125,8 @@ static enum lock_result ask_take(void *data, int number, struct bound bound)
                                                                        : result;
 }
 
-/* What has been granted stands in others' way as long as this lasts. Whoever does not ask again is not to go without
- * the lock for a server that is just far. */
+/* The partial take blocks others as long as this lasts. A request that does not ask again
+ * must not be denied the lock just because a server is far away. */
 static struct duration split_grace(const struct quorum *quorum)
 {
     enum { DOUBLED_MOST = 5 };
@@ -144,7 +142,7 @@ static struct duration judge_take(const void *data, const struct fanout *crew)
     const struct quorum *quorum = data;
     struct quorum_count count = quorum_count_fanout(quorum, crew);
     int spare = quorum->count - quorum->need;
-    /* Who stays can have a slow one join later. */
+    /* A holder that stays can have a slow server join later. */
     struct duration least = quorum->request.detached ? DURATION_MS(50) : DURATION_MS(1);
     if (count.ok >= quorum->need)
         return quorum_grace(quorum->start, least, DURATION_MS(100));
@@ -221,7 +219,7 @@ static int choose(struct quorum *quorum, int most)
     return chosen;
 }
 
-/* Those that are just enough may be slow, where there are others. */
+/* Those that are just enough may be slow, if there are others. */
 static struct duration judge_raise(const void *data, const struct fanout *crew)
 {
     const struct quorum *quorum = data;
@@ -249,7 +247,7 @@ static bool raise_fences(struct quorum *quorum, struct fanout *crew, struct boun
     return cancelled;
 }
 
-/* Where something of ours may stand, or come to stand. */
+/* Releases wherever our lock may be, or may still arrive. */
 static void give_up(struct quorum *quorum, struct fanout *crew, struct bound bound, bool cancelled)
 {
     quorum->base.uncertain = false;
@@ -269,8 +267,8 @@ static void give_up(struct quorum *quorum, struct fanout *crew, struct bound bou
 
 /* --- refused ------------------------------------------------------------- */
 
-/* How many have the same holder as this one, which is told with what is left of
- * its lease on a majority. */
+/* How many servers have the same holder as this one, which is reported with what is left
+ * of its lease on a majority. */
 static int count_same_holder(const struct quorum *quorum, const struct quorum_member *member,
                              struct holder *holder)
 {
@@ -288,9 +286,9 @@ static int count_same_holder(const struct quorum *quorum, const struct quorum_me
     return same;
 }
 
-/* Whom we wait for: who has a majority. Somebody who has less is just another
- * who asks, not to be named, and above all not to be taken for an ancestor of
- * ours that holds the lock. */
+/* The holder we wait for: the one with a majority. An owner that has less is just another
+ * contender: it must not be named, and above all not be taken for an ancestor of ours
+ * that holds the lock. */
 static void find_holder(struct quorum *quorum, struct holder *holder)
 {
     int most = 0;
@@ -309,8 +307,7 @@ static void find_holder(struct quorum *quorum, struct holder *holder)
     quorum->splits = most < quorum->need ? quorum->splits + 1 : 0;
 }
 
-/* All who wait know the end of the holder's lease, and should not come at the
- * same moment. */
+/* All waiters know the end of the holder's lease, and should not come at the same moment. */
 static struct deadline time_to_ask(const struct quorum *quorum, const struct holder *holder)
 {
     enum { DOUBLED_MOST = 5 };
@@ -325,8 +322,8 @@ static struct deadline time_to_ask(const struct quorum *quorum, const struct hol
 
 /* --- all of it ----------------------------------------------------------- */
 
-/* No server keeps a place in a queue for us. An earlier lease that was given back
- * may stand where the release got no answer. */
+/* No server keeps a place in a queue for us. An earlier lease that was given back may
+ * still exist if the release got no answer. */
 static void begin(struct quorum *quorum, const struct lock_request *request)
 {
     for (int i = 0; i < quorum->count; i++) {
@@ -347,7 +344,8 @@ static void begin(struct quorum *quorum, const struct lock_request *request)
     quorum->request.waits = request->waits && request->last;
 }
 
-/* LOCK_OK: a majority has the highest fence. LOCK_HELD: somebody has taken the lock away since. */
+/* LOCK_OK: a majority has the highest fence. LOCK_HELD: the lock has been taken away
+ * since. */
 static enum lock_result raise_all(struct quorum *quorum, struct fanout *crew, struct bound bound,
                                   bool *cancelled, struct errmsg *why)
 {
@@ -422,9 +420,9 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
     return result;
 }
 
-/* Where the answer to an earlier try was lost, the server knows its id. The lease
- * ends where it ends on the others: to settle and to connect does not make it
- * longer, or it would creep on where one server after the other forgets it. */
+/* If the answer to an earlier try was lost, the server knows its id. The lease ends when
+ * it ends on the others: the time to settle and to connect does not make it longer, or it
+ * would creep on if one server after the other forgets it. */
 enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member,
                              struct bound bound)
 {

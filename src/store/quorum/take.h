@@ -9,8 +9,7 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
                              struct lease *lease, struct holder *holder, struct bound bound,
                              struct errmsg *why);
 
-/* Between two tries to have a server join, and before the first where it has lost
- * the lock. */
+/* Between two tries to have a server join, and before the first if it has lost the lock. */
 extern const struct duration quorum_join_interval;
 
 /* Has a server that does not have our lock take it as well, for the rest of the
@@ -23,8 +22,8 @@ enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member
 enum lock_result quorum_raise_on(const struct quorum *quorum, struct quorum_member *member,
                                  struct bound bound);
 
-/* Releases what an earlier take may have left on this server. Results as of
- * release(); it owes us nothing any more where it knows what became of it. */
+/* Releases what an earlier take may have left on this server. Results as of release();
+ * nothing is owed any more if the server knows what became of it. */
 enum lock_result quorum_settle(struct quorum *quorum, struct quorum_member *member,
                                struct bound bound);
 

@@ -73,7 +73,7 @@ static bool is_failure(enum lock_result result)
     return result != LOCK_OK && result != LOCK_HELD && !is_lost(result);
 }
 
-/* "URL: why; URL: why" behind what stands there. */
+/* Appends "URL: why; URL: why". */
 static void add_members(const struct quorum *quorum, bool (*which)(enum lock_result),
                         const char *before, struct errmsg *why)
 {
@@ -109,9 +109,9 @@ static unsigned missing(const struct quorum *quorum)
     return bits;
 }
 
-/* What no retry mends is for everybody to hear; that a minority is down, or
- * has lost its keys, is what a quorum is for. The note stays the same as long as it
- * is about the same members, whatever they answer. */
+/* A problem that no retry mends is always reported; a minority that is down, or has lost
+ * its keys, is what a quorum is for. The note stays the same as long as it is about the
+ * same members, whatever they answer. */
 void quorum_note(struct quorum *quorum, bool taken)
 {
     struct quorum_count count = quorum_count_all(quorum);
@@ -130,7 +130,7 @@ void quorum_note(struct quorum *quorum, bool taken)
         quorum->base.warning = quorum->warning.text;
 }
 
-/* A minority holds up nobody but where others are down as well. */
+/* An unreleased minority only matters if other servers are down too. */
 void quorum_note_left(struct quorum *quorum)
 {
     struct quorum_count count = quorum_count_all(quorum);
@@ -172,9 +172,9 @@ bool quorum_grants(const struct quorum *quorum, const struct quorum_member *memb
     return member->standing == MEMBER_GRANTS;
 }
 
-/* A lease that was released with its own token lets the command run on: that
- * must be what most of them say that had it until now, not one that a release has
- * reached, now or long ago, when the others lost their keys. */
+/* A lease that was released with its own token lets the command run on: so most of the
+ * servers that had it until now must say so, not just one that a release has reached, now
+ * or long ago, when the others lost their keys. */
 static enum lock_result loss(const struct quorum *quorum, quorum_wanted *may_have, int missing,
                              struct errmsg *why)
 {
@@ -197,7 +197,8 @@ static enum lock_result loss(const struct quorum *quorum, quorum_wanted *may_hav
     return foreign > 0 ? LOCK_FOREIGN : LOCK_GONE;
 }
 
-/* One that cannot be asked may have it yet; one that never granted it keeps nobody out. */
+/* A server that cannot be asked may still have it; one that never granted it keeps no
+ * client out. */
 enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_have,
                                 bool cancelled, struct errmsg *why)
 {
@@ -246,7 +247,8 @@ struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct du
 void quorum_learn_pace(struct quorum *quorum, const struct fanout *crew)
 {
     struct quorum_count count = quorum_count_all(quorum);
-    if (count.ok + count.held >= quorum->need) /* else it says how long one waits for the dead */
+    if (count.ok + count.held >=
+        quorum->need) /* otherwise it would measure the wait for servers that are down */
         quorum->pace = deadline_gap(quorum->start, deadline_earlier(crew->decided, deadline_now()));
 }
 

@@ -17,8 +17,8 @@
 
 /* --- check, extend, release ---------------------------------------------- */
 
-/* {"gone", "ended" or ""}, {"other", ...}, {"released", ...}: LOCK_OK for
- * anything else. */
+/* {"gone", "ended" or ""}, {"other", ...}, {"released", ...}: LOCK_OK for any other
+ * reply. */
 static enum lock_result read_loss(const redisReply *reply, const struct lease *lease,
                                   struct errmsg *why)
 {
@@ -57,7 +57,7 @@ static enum lock_result read_check(struct redis_backend *redis, const redisReply
         return redis_conn_nonsense(&redis->conn, why);
     lease->slots = (int)slots;
     lease->slot = (int)slot;
-    /* Without an expiry, which somebody took away, our own deadline stands. */
+    /* Without an expiry, which another client removed, our own deadline remains in force. */
     if (left_ms >= 0)
         lease_adopt(lease, before, deadline_now(), (struct duration){left_ms * NS_PER_MS}, end_ms);
     lease_extend(lease, before, least);
@@ -97,8 +97,8 @@ static enum lock_result redis_check(struct backend *backend, struct lease *lease
     return run_check(redis, &call, DURATION_ZERO, lease, bound, why);
 }
 
-/* A token that somebody chose may be that of a lock in database 0 as well, where
- * the script would run if SELECT is refused. */
+/* A token that the user chose may be that of a lock in database 0 as well, where the
+ * script would run if SELECT is refused. */
 static bool may_hit_another(const struct redis_backend *redis, const struct lease *lease)
 {
     return lease->outside && redis->url.database != 0;
@@ -134,7 +134,8 @@ static enum lock_result redis_raise_fence(struct backend *backend, struct lease 
     return run_check(redis, &call, DURATION_ZERO, lease, bound, why);
 }
 
-/* What goes by the token alone would do the same to the next holder when it is sent again. */
+/* A call that goes by the token alone would do the same to the next holder if it is sent
+ * again. */
 static void add_request(struct redis_backend *redis, struct redis_call *call)
 {
     if (redis->request[0] == '\0')
@@ -170,7 +171,7 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
         freeReplyObject(reply);
     }
     if (result == LOCK_OK)
-        redis->leased = false; /* who goes on waiting has new addresses */
+        redis->leased = false; /* a waiter that goes on waiting has new addresses */
     return redis_script_end(redis, result, why);
 }
 
@@ -181,7 +182,7 @@ static enum lock_result run_look(struct redis_backend *redis, struct redis_call 
                                  struct errmsg *why)
 {
     redisReply *reply;
-    if (redis->base.queued) /* one who waits is called on */
+    if (redis->base.queued) /* a waiter must still get calls */
         call->ears = redis_subscribe_to(&redis->listening, &redis->conn);
     enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
     if (result == LOCK_OK) {
@@ -206,7 +207,7 @@ static enum lock_result redis_force_release(struct backend *backend, const char 
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
     redis_script_begin(&call, &redis_force_script, KEYS_ALL, key);
-    call.careful = true; /* where SELECT is refused it would hit a lock of another database */
+    call.careful = true; /* if SELECT is refused it would hit a lock of another database */
     redis_script_add_number(&call, wall_now_ms());
     add_request(redis, &call);
     return run_look(redis, &call, key, was, bound, why);

@@ -1,35 +1,34 @@
-/* For one lock no map of the Cluster is needed: any node answers MOVED with the
- * right one, which costs one round trip more at the first call and none later,
- * while the map would cost one in any case, grow with the Cluster, and be out of
- * date just when it matters.
+/* One lock needs no map of the Cluster: any node answers MOVED with the right one. This
+ * costs one more round trip at the first call and none later, while the map would always
+ * cost one, grow with the Cluster, and be out of date just when it matters.
  *
- * What a node may say instead of running a script, and what is done about it.
- * None of it has run the script, so that a take is not sent twice:
+ * Replies of a node that has not run the script (so a take is not sent twice), and the
+ * reaction to each:
  *   MOVED slot host:port   The slot is there from now on: we go there, and stay.
- *   ASK slot host:port     It is being moved there, and none of our keys is here
- *                          any more. We go there and stay, and begin each script
- *                          with ASKING; once the slot is there for good, or the
- *                          move is given up, that does nothing, or we are told
- *                          MOVED. No key of the slot can come to be at the old
- *                          node meanwhile: whoever would make it is told ASK too.
- *   TRYAGAIN               It is being moved, and of our keys some are not here:
- *                          at the other node, or nowhere (most locks have no
- *                          queue). It ends with the move of the slot, so that it
- *                          is worth a few tries; then it is an outage like others.
- *                          Nobody can take the lock meanwhile, nor lose it.
+ *   ASK slot host:port     The slot is being moved there, and none of our keys is here
+ *                          any more. We go there and stay, and begin each script with
+ *                          ASKING. Once the slot is there for good, or the move is given
+ *                          up, ASKING does nothing, or we get MOVED. No key of the slot
+ *                          can be created at the old node meanwhile: a client that tries
+ *                          gets ASK too.
+ *   TRYAGAIN               The slot is being moved, and some of our keys are not here:
+ *                          they are at the other node, or nowhere (most locks have no
+ *                          queue). It ends with the move of the slot, so it is worth a
+ *                          few tries; after that it is an outage like others. Meanwhile
+ *                          the lock can be neither taken nor lost.
  *   CLUSTERDOWN, LOADING,  This node cannot serve us, or is cut off from the
- *   MASTERDOWN             others: the next try is another one's.
- * A replica that we begin with says MOVED. One that is promoted is found by
- * that as well: when its master is not to be reached, the other nodes are asked.
+ *   MASTERDOWN             others: the next try goes to another one.
+ * If we begin with a replica, it says MOVED. A replica that is promoted is found that way
+ * as well: when its master cannot be reached, the other nodes are asked.
  *
- * What is told on channels goes to every node of a Cluster, but who tells it learns
- * only how many have heard it at the same node. Since all who want a lock talk to
- * the same node, that is right, but for a moment after a move: a waiter who is not
- * heard loses its place in the queue, is told all the same, asks, is led to the new
- * node, and has its place again.
+ * A message on a channel goes to every node of a Cluster, but its sender learns only how
+ * many heard it at the same node. All clients that want a lock talk to the same node, so
+ * that is right, except for a moment after a move: a waiter that was not counted loses
+ * its place in the queue -> it still gets the message -> it asks -> it is led to the new
+ * node -> it has its place again.
  *
- * Who leads whom in circles, names nonsense, or a node that was just found dead,
- * is an outage: it passes, and the lease's own deadline stands. */
+ * Redirections in circles, nonsense addresses, and redirections to a node that was just
+ * found dead are an outage: it passes, and the lease's own deadline remains in force. */
 #include "store/redis/cluster.h"
 
 #include "store/redis/keys.h"
@@ -45,7 +44,7 @@ enum {
     REDIRECTIONS_MOST = 16, /* of one call: a slot on its way round needs two or three */
 };
 
-/* A node that failed is not asked again for so long where there are others. */
+/* A node that failed is not asked again for this long if there are others. */
 static const struct duration rest_time = {1 * NS_PER_S}, rest_time_name = {10 * NS_PER_S};
 
 /* Between two tries while a slot is on its way. */
@@ -53,19 +52,19 @@ static const struct duration pause_least = {20 * NS_PER_MS}, pause_most = {500 *
 
 struct node {
     struct redis_endpoint at;
-    struct addresses addresses; /* that its name had when last asked for */
+    struct addresses addresses; /* of its name, from the last look-up */
     struct deadline rests;      /* until then others are asked first */
     char reason[128];           /* why */
 };
 
-/* Whoever has the backend has this (run/watch.c). The URL's own nodes come first and stay; of those that were named since, the oldest
- * makes room. */
+/* Owned by the thread that has the backend (run/watch.c). The URL's own nodes come first
+ * and stay; of those that were named since, the oldest is replaced first. */
 struct redis_cluster {
     struct node nodes[NODES_MOST];
     int count, own;
     int oldest;  /* the next one to make room */
     int current; /* to which the connection was made last; -1: none yet */
-    int next;    /* where a redirection leads; -1: nowhere */
+    int next;    /* the target of a redirection; -1: none */
     bool asking; /* and it was ASK */
 };
 
@@ -136,19 +135,18 @@ static void let_rest(struct node *node, struct duration time, const char *reason
     snprintf(node->reason, sizeof node->reason, "%.120s", reason);
 }
 
-/* While the command runs, addresses that are known are used, as everywhere. But a
- * replica that was promoted may have a name that nobody has told us before, and
- * without it the lock could neither be checked nor extended nor released: that
- * one is looked up, but once in a while only, since each try may leave a thread
- * behind that hangs (redis/resolve.c). An address in digits is not looked up. */
+/* While the command runs, only known addresses are used, as everywhere. But a replica
+ * that was promoted may have a name that we have not seen before, and without it the lock
+ * could be neither checked nor extended nor released: that name is looked up, but only
+ * once in a while, since each try may leave a hanging thread behind (redis/resolve.c). A
+ * numeric address is not looked up. */
 static bool is_to_be_named(const struct redis_backend *redis, const struct node *node)
 {
     return redis->leased && node->addresses.count == 0;
 }
 
-/* Which node to try next, of those not tried yet: where a redirection leads,
- * where we were, and then in turn, those that have just failed last. -1: none is
- * left. */
+/* The node to try next, of those not tried yet: the target of a redirection, the node we
+ * were at, then the others in turn, those that have just failed last. -1: none is left. */
 static int choose(const struct redis_backend *redis, const struct redis_cluster *cluster,
                   const bool *tried)
 {
@@ -183,8 +181,8 @@ static enum lock_result connect_to(struct redis_backend *redis, struct node *nod
     return result;
 }
 
-/* What one node may take of the time that is left where others may have to be
- * asked as well: one that swallows packets does not keep us from them. */
+/* The share of the remaining time for one node if others may have to be asked as well: a
+ * node that swallows packets does not keep us from them. */
 static struct bound share_of(struct bound bound, int others)
 {
     struct duration left = deadline_left(bound.until);
@@ -257,7 +255,7 @@ bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoi
         host++;
         length -= 2;
     }
-    /* "?" is a node that is to be named and has no name. */
+    /* "?" is a node without a name that ought to have one. */
     if (length >= sizeof at->host || (length == 1 && *host == '?') ||
         !number_parse(port, 1, UINT16_MAX, &number))
         return false;
@@ -307,7 +305,7 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
     struct redis_conn *conn = &redis->conn;
     struct redis_endpoint at, here = conn->at;
     bool asking = begins(error, "ASK ");
-    redis_conn_close(conn); /* also where it leads here again: a proxy may have others behind it */
+    redis_conn_close(conn); /* even if it leads here again: a proxy may have others behind it */
     if (!read_redirection(&at, &here, strchr(error, ' ') + 1, key)) {
         errmsg_set(why, "its redirection makes no sense: %.300s", error);
         blame(&here, why);

@@ -5,14 +5,14 @@
 
 #include "store/redis/internal.h"
 
-/* Connects if need be, to the node where the key (NULL: any node will do) was
- * last, else to whichever can be reached. As redis_conn_open(), but the limit is
- * for all of them; LOCK_INVALID: the key cannot be a lock in a Cluster. */
+/* Connects if necessary, to the node that last had the key (NULL: any node will do),
+ * otherwise to whichever can be reached. As redis_conn_open(), but the limit is for all
+ * of them; LOCK_INVALID: the key cannot be a lock in a Cluster. */
 enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key,
                                     struct bound bound, struct errmsg *why);
 
-/* What an error reply to a script means. LOCK_OK: the script was not run, and is
- * to be sent again where redis_cluster_open() leads now. Else as
+/* The meaning of an error reply to a script. LOCK_OK: the script was not run, and must be
+ * sent again to the node that redis_cluster_open() now leads to. Otherwise as
  * redis_error_result(). */
 enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *key,
                                      const char *error, struct redis_detour *detour,
@@ -22,8 +22,8 @@ enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *ke
  * for a while if time ran out for this one. */
 void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct errmsg *why);
 
-/* Reads an address that a node has told: no host means that of `here`. False where
- * it is none. */
+/* Reads an address from a node's reply: without a host, that of `here` is used. False if
+ * it is not an address. */
 bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoint *here,
                             const char *host, size_t length, const char *port);
 

@@ -48,10 +48,10 @@ static void free_masters(struct masters *masters)
     free(masters->list);
 }
 
-/* --- who they are -------------------------------------------------------- */
+/* --- finding the masters ------------------------------------------------- */
 
-/* {first slot, last slot, {host, port, ...}, ...} of CLUSTER SLOTS, where the
- * master comes before its replicas; no host: it is that of the node asked. */
+/* {first slot, last slot, {host, port, ...}, ...} of CLUSTER SLOTS, in which the master
+ * comes before its replicas; no host: it is that of the node asked. */
 static bool read_range(const redisReply *range, const struct redis_endpoint *here,
                        struct redis_endpoint *at, int64_t *slots)
 {

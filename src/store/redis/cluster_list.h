@@ -11,9 +11,9 @@ typedef enum lock_result redis_open_node(struct redis_backend **node,
                                          const struct redis_backend *first,
                                          const struct redis_endpoint *at, struct errmsg *why);
 
-/* As the list() of a backend (store/backend.h). Every master is asked, on a connection
- * of its own; where one cannot be, or slots are without a master, the list would
- * not be whole: LOCK_UNAVAILABLE. */
+/* As the list() of a backend (store/backend.h). Every master is asked, on a connection of
+ * its own; if one cannot be asked, or slots have no master, the list would be incomplete:
+ * LOCK_UNAVAILABLE. */
 enum lock_result redis_cluster_list(struct redis_backend *redis, redis_open_node *open_node,
                                     const char *prefix, const char *pattern,
                                     bool (*visit)(void *data, const struct lock_state *),

@@ -289,8 +289,8 @@ static bool examine_time(struct redis_patient *patient)
 
 /* --- all of it ----------------------------------------------------------- */
 
-/* Asks for the key, and goes where that leads. A server that refuses to say is the
- * right one as far as is known: what it refuses, the next rows tell. */
+/* Asks for the key, and follows redirections. A server that refuses to answer is assumed
+ * to be the right one: the next rows report its refusals. */
 static enum lock_result follow_key(struct redis_backend *redis, const char *key, struct bound bound,
                                    struct errmsg *why)
 {
@@ -315,7 +315,7 @@ static enum lock_result follow_key(struct redis_backend *redis, const char *key,
     return led && (result == LOCK_REFUSED || result == LOCK_INVALID) ? LOCK_OK : result;
 }
 
-/* Which server has the key. False: told. */
+/* Finds the server that has the key. False: a row says why. */
 static bool find_server(struct redis_backend *redis, const char *key, struct redis_endpoint *at,
                         struct diagnostics *findings, struct bound bound)
 {

@@ -14,22 +14,22 @@ bool redis_examine(struct backend *backend, const struct lock_request *request,
                    struct diagnostics *findings, struct bound bound);
 void redis_forget(struct backend *backend, const char *key, struct bound bound);
 
-/* One Redis server under --doctor: a connection of its own, so that what is tried
- * there is in nobody's way, and the checks that are made on it. Each check adds
- * its rows; false: the connection is gone, or there is no use in going on. */
+/* One Redis server under --doctor: a connection of its own, so that the tries there are
+ * in no other client's way, and the checks that are made on it. Each check adds its rows;
+ * false: the connection is gone, or there is no use in going on. */
 
 struct redis_patient {
     const struct redis_url *url;
     const struct redis_settings *settings;
     const struct lock_request
-        *request; /* its key is nobody's; ttl and the like are those of the options */
+        *request; /* its key is otherwise unused; ttl and the like are those of the options */
     struct redis_conn conn;
     struct diagnostics *findings;
     struct bound bound;
 };
 
-/* Sends the command, and waits for its reply, to be freed. False: there is none, a
- * row `name` tells why, and its exit status is that of a run. */
+/* Sends the command, and waits for its reply, which the caller frees. False: there is no
+ * reply; row `name` says why, with the exit status that a run would have. */
 bool redis_patient_ask(struct redis_patient *patient, const char *name,
                        const struct redis_command *command, redisReply **reply);
 
@@ -41,8 +41,8 @@ void redis_patient_unknown(struct redis_patient *patient, const char *name,
  * CONFIG GET. */
 bool redis_doctor_info(struct redis_patient *patient);
 
-/* store/redis/doctor_access.c: whether the user may do what the scripts do, and listen.
- * Leaves nothing behind, where it may. The connection is subscribed then. */
+/* store/redis/doctor_access.c: checks that the user may do what the scripts do, and
+ * listen. Leaves nothing behind, if permitted. The connection is subscribed afterwards. */
 bool redis_doctor_access(struct redis_patient *patient);
 
 #endif

@@ -1,7 +1,7 @@
-/* Whether the user may do what the scripts do. ACL DRYRUN would tell, but is for
- * administrators; so each command is sent on keys that nobody else
- * uses and that go away by themselves where they cannot be deleted. An error names
- * the command that was refused, which one inside a script does not. */
+/* Checks that the user may do what the scripts do. ACL DRYRUN would report that, but is
+ * for administrators; so each command is sent on keys that are otherwise unused, and that
+ * expire by themselves if they cannot be deleted. The error then names the refused
+ * command, which an error inside a script does not. */
 #include "store/redis/doctor.h"
 
 #include "store/redis/scripts.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a command is for: the worst that is missing for it is one row. */
+/* The purposes of the commands: the worst that is missing for a purpose is one row. */
 enum purpose { TAKING, SHARING, QUEUEING, COUNTING, CALLING, TRACKING, LISTING, PURPOSES };
 
 static const char denied[] = "the permissions in dlock(1), REDIS";
@@ -17,7 +17,7 @@ static const char blocked[] = "the permissions in dlock(1), REDIS; a proxy may b
 
 static const struct {
     const char *name, *lost, *advice;
-    enum finding_result result; /* where it is refused */
+    enum finding_result result; /* if it is refused */
 } purposes[PURPOSES] = {
     [TAKING] = {"take, release", "no lock can be taken", denied, FINDING_FAIL},
     [SHARING] = {"shared, slots", "--shared and --slots fail", denied, FINDING_WARN},
@@ -85,7 +85,7 @@ static const struct {
 };
 enum { TRIALS = sizeof trials / sizeof *trials, LISTENING = TRIALS - 13 };
 
-/* What the characters of the table stand for. */
+/* The values of the characters in the table. */
 struct scratch {
     const char *key;
     char companions[REDIS_COMPANIONS + 1][COMPANION_SIZE]; /* and a channel */
@@ -112,7 +112,7 @@ static struct redis_command trial_command(size_t trial, const struct scratch *sc
     return command;
 }
 
-/* What is missing for a purpose: the first error, and how many. */
+/* The permissions missing for a purpose: the first error, and how many. */
 struct verdict {
     char first[400];
     int refused;
@@ -166,8 +166,7 @@ static enum lock_result try_commands(struct redis_patient *patient, size_t first
     return result;
 }
 
-/* A proxy may close the connection instead of saying no: a lock can be had all the
- * same. */
+/* A proxy may close the connection instead of refusing: a lock can still be acquired. */
 static bool try_listening(struct redis_patient *patient, struct verdict *verdicts)
 {
     struct errmsg why = {""};

@@ -1,5 +1,5 @@
-/* What INFO and CONFIG GET say of a server that is to keep locks. Providers rename
- * CONFIG, and an ACL may allow neither: what is not known is no failure. */
+/* Findings from INFO and CONFIG GET about a server that keeps locks. Providers rename
+ * CONFIG, and an ACL may allow neither: an unknown value is no failure. */
 #include "store/redis/doctor.h"
 
 #include "util/text.h"
@@ -13,7 +13,7 @@ enum { FIELD_SIZE = 384 }; /* that of a replica has the name of its host */
 
 /* --- fields -------------------------------------------------------------- */
 
-/* The value of a line "field:value". False, and "", where there is none. */
+/* The value of a line "field:value". False, and "", if there is none. */
 static bool field(const char *info, const char *name, char value[FIELD_SIZE])
 {
     size_t length = strlen(name);
@@ -36,7 +36,7 @@ static bool number_field(const char *info, const char *name, int64_t *number)
     return field(info, name, value) && number_parse(value, 0, INT64_MAX, number);
 }
 
-/* The value of CONFIG GET; NULL where it was not told. */
+/* The value of CONFIG GET; NULL if there is none. */
 static const char *setting(const redisReply *reply)
 {
     bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
@@ -44,13 +44,13 @@ static const char *setting(const redisReply *reply)
     return told ? reply->element[1]->str : NULL;
 }
 
-/* --- what it is ---------------------------------------------------------- */
+/* --- the server's kind --------------------------------------------------- */
 
 static void add_version(struct diagnostics *findings, const char *info)
 {
     static const struct {
         const char *field, *name;
-        bool tried; /* what dlock is made for */
+        bool tried; /* dlock is made for it */
     } kinds[] = {
         {"valkey_version", "Valkey", true},
         {"dragonfly_version", "Dragonfly", false},

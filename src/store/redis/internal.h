@@ -1,5 +1,5 @@
 /* A Redis server, or several behind one URL, and the lock that is taken there:
- * what the parts of the backend share. */
+ * declarations that the parts of the backend share. */
 #ifndef DLOCK_STORE_REDIS_INTERNAL_H
 #define DLOCK_STORE_REDIS_INTERNAL_H
 
@@ -12,23 +12,23 @@
 
 enum { COMPANION_SIZE = 2 * LOCK_KEY_SIZE };
 
-/* Where we stand in the queue for the lock, and what we were told there. */
+/* Our place in the queue for the lock, and what the server reported about it. */
 struct redis_place {
     char wake[COMPANION_SIZE]; /* our channel; "": we have not asked yet */
     int64_t came;              /* when we first asked (server, us); 0: not yet */
     int ahead;                 /* how many come before us; -1: not known */
-    bool attended;             /* somebody looks on */
-    bool listens;              /* what the server knows of us: that we can be called */
+    bool attended;             /* a user is watching */
+    bool listens;              /* the server knows that we can be called */
     bool called;               /* it is our turn */
     struct deadline asked;     /* when we asked last */
-    struct deadline touched;   /* when to ask since somebody has touched the lock */
+    struct deadline touched;   /* when to ask, since another client has touched the lock */
     struct deadline changes;   /* when to ask since a lease ends, or a turn */
 };
 
 struct redis_sentinel;
 struct redis_cluster;
 
-/* What became of one call on its way to the right node of a Cluster. */
+/* The progress of one call on its way to the right node of a Cluster. */
 struct redis_detour {
     struct deadline start;
     int redirections;
@@ -47,14 +47,14 @@ struct redis_backend {
     struct redis_cluster *cluster;   /* its nodes; NULL: none is known yet, or it is no Cluster */
     struct redis_listening listening;
     struct redis_place place;
-    bool watched; /* the checks ask to be told at once */
-    bool touched; /* we were told that somebody has touched the lock */
+    bool watched; /* the checks request notifications */
+    bool touched; /* the server reported that a client has touched the lock */
     struct deadline
-        fresh;         /* until when the last answer stands, as long as we are told of touches */
+        fresh;         /* until when the last answer is valid, as long as touches are reported */
     bool leased;       /* addresses are settled: from here on no name is looked up */
     bool release_sent; /* and its reply never came */
     char request[TOKEN_SIZE]; /* id of the removal that was asked for without a take id; "": none */
-    char unanswered[TOKEN_SIZE]; /* id of a take of which a try had no answer; "": none */
+    char unanswered[TOKEN_SIZE]; /* id of a take of which a try got no answer; "": none */
 };
 
 static inline struct redis_backend *redis_of(struct backend *backend)

@@ -10,8 +10,8 @@ enum { REDIS_SLOTS = 16384 };
  * (Redis Cluster specification, "Key distribution model"). */
 int redis_slot(const char *key);
 
-/* Whether the companions of a lock with this key are in its slot. They are not
- * where the key has no hash tag, but a '}' (lock_key_companion()). */
+/* True if the companions of a lock with this key are in its slot. They are not if the key
+ * has no hash tag, but a '}' (lock_key_companion()). */
 bool redis_keys_is_shared(const char *key);
 
 #endif

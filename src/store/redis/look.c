@@ -11,7 +11,7 @@
 
 /* --- one lock ------------------------------------------------------------ */
 
-/* Where things stand in the answers of store/redis/scripts/state.lua. */
+/* Indexes into the answers of store/redis/scripts/state.lua. */
 enum { MODE = 1, SLOTS, WAITERS, FENCE, LAST_OWNER, RELEASED, COUNTS, OWNERS = COUNTS + 6 };
 enum {
     TOKEN,
@@ -54,7 +54,7 @@ static bool read_owner(const redisReply *reply, struct lock_owner *owner)
         !redis_reply_number(reply->element[START], 0, INT64_MAX, &holder->pid_start) ||
         !redis_reply_number(reply->element[SPACE], 0, INT64_MAX, &holder->pid_space) ||
         !redis_reply_number(reply->element[SINCE], 0, INT64_MAX, &holder->since_wall_ms))
-        return true; /* somebody wrote into meta: the lock is held all the same */
+        return true; /* another client wrote into meta: the lock is still held */
     holder->known = true;
     holder->pid = (pid_t)pid;
     text_copy(holder->host, sizeof holder->host, redis_reply_text(reply->element[HOST]));
@@ -69,8 +69,8 @@ static bool read_owner(const redisReply *reply, struct lock_owner *owner)
     return true;
 }
 
-/* Of a lock that dlock never had there is nothing; what somebody wrote there
- * that is no number counts as 0. */
+/* A lock that dlock never had has no such number; a value that is no number, written
+ * there by another client, counts as 0. */
 static int64_t number_or_zero(const redisReply *element)
 {
     int64_t number;
@@ -120,7 +120,7 @@ enum lock_result redis_state_read(struct redis_backend *redis, const redisReply 
 /* Keys that a step of SCAN looks at: some 100 us of the server's time. */
 static const char scan_count[] = "1000";
 
-/* Far more than anybody has: a thousand million keys to look at, a million to list. */
+/* Far more than any user has: a thousand million keys to look at, a million to list. */
 enum { STEPS_MOST = 1 << 20, KEYS_MOST = 1 << 20 };
 
 /* A prefix of the user's own is no pattern. */

@@ -1,4 +1,4 @@
-/* What a Redis server knows of locks: one of them, or all of a name's kind. */
+/* Looking at the locks on a Redis server: at one of them, or at all whose names match. */
 #ifndef DLOCK_STORE_REDIS_LOOK_H
 #define DLOCK_STORE_REDIS_LOOK_H
 

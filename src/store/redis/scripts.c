@@ -81,7 +81,7 @@ static void shed_keys(struct redis_call *call)
     set_word(words, REDIS_CALL_KEY - 1, call->count);
 }
 
-/* By its digest; by its text where the server does not know that yet. */
+/* By its digest; by its text if the server does not know the digest yet. */
 static enum lock_result run_here(struct redis_backend *redis, struct redis_call *call,
                                  redisReply **reply, struct bound bound, struct errmsg *why)
 {
@@ -97,7 +97,7 @@ static enum lock_result run_here(struct redis_backend *redis, struct redis_call 
     return result;
 }
 
-/* LOCK_OK: it is to be run again. */
+/* LOCK_OK: the script must be run again. */
 static enum lock_result judge(struct redis_backend *redis, const struct redis_call *call,
                               const char *error, struct redis_detour *detour, struct bound bound,
                               struct errmsg *why)
@@ -114,7 +114,7 @@ static enum lock_result judge(struct redis_backend *redis, const struct redis_ca
         errmsg_set(why, "it does not know the command %s: it answered: %s", command, answer);
     }
     if (redis_error_is(error,
-                       "READONLY")) /* it was the master once: who is now is to be found out */
+                       "READONLY")) /* it was the master once: the current one must be found */
         redis_conn_close(&redis->conn);
     return result;
 }

@@ -22,7 +22,7 @@ enum { KEYS_OWNED = 2, KEYS_WATCHED = 3, KEYS_ALL = 6, REDIS_COMPANIONS = KEYS_A
 /* The parts of lock_key_companion() for all but the lock itself, in this order. */
 extern const char *const redis_companion_names[REDIS_COMPANIONS];
 
-/* Where the lock's key stands among the words of a call. */
+/* The index of the lock's key among the words of a call. */
 enum { REDIS_CALL_KEY = 3, NUMBERS_MOST = 10 };
 
 /* A call of a script; begun with redis_script_begin(), its arguments added to
@@ -36,7 +36,7 @@ struct redis_call {
     char numbers[NUMBERS_MOST][24]; /* those that are words */
     int number_count;
     bool careful; /* not sent before login and database are known to be right */
-    bool by_text; /* sent with its text at once: nobody will be there to send it again */
+    bool by_text; /* sent with its text at once: no process will be there to send it again */
     int keys,
         least_keys; /* that it is given, and can do with while its slot is moved (0: with none less) */
     bool sent_before; /* redis_script_run_again() has sent it twice */
@@ -45,33 +45,33 @@ struct redis_call {
 void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys,
                         const char *key);
 
-/* With how many keys a script does that is about this lease: an exclusive lock of
- * our own needs lock and meta, and has both. While a Cluster moves its slot, a
- * script is put off as long as one of the keys it is given is not there; what the
- * others are for (calling those who wait) nobody could make use of then. */
+/* The minimum number of keys for a script about this lease: an exclusive lock of our own
+ * needs lock and meta, and has both. While a Cluster moves its slot, a script is put off
+ * as long as one of its keys is missing; the purpose of the other keys (calling waiters)
+ * cannot be served then anyway. */
 int redis_least_keys(const struct lease *lease);
 
 /* Adds a number as a word. */
 void redis_script_add_number(struct redis_call *call, int64_t number);
 
-/* Connects if need be and runs the script. LOCK_OK with an array that begins
- * with a word in *reply, to be freed; else as redis_conn_call(). */
+/* Connects if necessary and runs the script. LOCK_OK with an array that begins with a
+ * word in *reply, which the caller frees; otherwise as redis_conn_call(). */
 enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call,
                                   redisReply **reply, struct bound bound, struct errmsg *why);
 
-/* The same for what may be run twice. Where a connection that has been idle
- * turns out to be broken, it is made anew at once: what was asked is urgent. */
+/* The same for a script that may be run twice. If a connection that has been idle turns
+ * out to be broken, it is made anew at once: the question is urgent. */
 enum lock_result redis_script_run_again(struct redis_backend *redis, struct redis_call *call,
                                         redisReply **reply, struct bound bound, struct errmsg *why);
 
-/* Sends it where the connection stands, even if its login was refused. As
+/* Sends it on the connection as it is, even if its login was refused. As
  * redis_conn_call(). */
 enum lock_result redis_script_send(struct redis_backend *redis, struct redis_call *call,
                                    bool by_text, redisReply **reply, struct bound bound,
                                    struct errmsg *why);
 
-/* Every failure names the server that it came from; a connection whose login or
- * SELECT failed stands before the wrong database, and serves nobody else. */
+/* Every failure names the server that it came from; a connection whose login or SELECT
+ * failed is at the wrong database, and must not be used again. */
 enum lock_result redis_script_end(struct redis_backend *redis, enum lock_result result,
                                   struct errmsg *why);
 

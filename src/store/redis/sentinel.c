@@ -1,37 +1,37 @@
-/* One connection to one Sentinel beside the one to the master. It is used by
- * the thread that has the backend (redis/conn.c), from the same calls, never by
- * another.
+/* One connection to one Sentinel beside the one to the master. It is used by the thread
+ * that has the backend (redis/conn.c), from the same calls, and by no other.
  *
- * Until somebody holds or waits, a Sentinel is asked once and listened to no
- * further. From then on the connection is subscribed to +switch-master, and asks
- * as redis/subscribe.c does: UNSUBSCRIBE, the question and SUBSCRIBE in one
- * write. A message only says "look": it closes the connection to the old master,
- * and the next call asks a Sentinel. In every order of events:
- *   1. The old master dies. Its connection ends, or the alarm ends the wait for
- *      an answer (below). The Sentinels still name it, until they have agreed:
- *      each try fails, and is an outage. Then they name the new one.
- *   2. The old master lives, cut off from all but us, and answers as a master
- *      for ever. The message alone tells.
- *   3. The message comes while a call waits for an old master that hangs: the
- *      Sentinel's descriptor is the alarm of that connection, the wait ends as
- *      in an outage, and the call is made again to the new one.
- *   4. The message comes between the Sentinel's answer and SUBSCRIBE, or the
- *      Sentinel is cut off itself: attend() asks anew every `ask_interval`.
- *   5. The Sentinel that we listen to ends: that wakes us, and attend() turns to
- *      the next one. The lock is looked at first, and is not lost by that.
- *   6. A Sentinel that has not heard of the failover yet names the old master,
- *      which is a replica now: it says so itself, and serves nothing. Then, or if
- *      what it names cannot be reached, the next Sentinel is asked. Not if one has
- *      just told of the new master: that one is asked, and not another which may
- *      not know it yet.
- *   7. A Sentinel lets us ask and not listen: the next one is tried, and that one is
- *      not listened to again. If none lets us, attend() asks every `retry_interval`.
+ * Before the lock is held or waited for, a Sentinel is asked once and not listened to
+ * further. From then on the connection is subscribed to +switch-master, and asks as
+ * redis/subscribe.c does: UNSUBSCRIBE, the question and SUBSCRIBE in one write. A message
+ * only says "look": it closes the connection to the old master, and the next call asks a
+ * Sentinel. Orders of events:
+ *   1. The old master dies -> its connection ends, or the alarm ends the wait for an
+ *     answer (below). The Sentinels still name it until they have agreed: each try fails,
+ *     and is an outage -> then they name the new one.
+ *   2. The old master lives, cut off from all but us, and answers as a master for ever ->
+ *     only the message reports the new one.
+ *   3. The message arrives while a call waits for an old master that hangs -> the
+ *     Sentinel's descriptor is the alarm of that connection -> the wait ends as in an
+ *     outage -> the call is made again to the new one.
+ *   4. The message arrives between the Sentinel's answer and SUBSCRIBE, or the Sentinel
+ *     is cut off itself -> attend() asks anew every `ask_interval`.
+ *   5. The Sentinel that we listen to ends -> that wakes us -> attend() turns to the next
+ *     one. The lock is looked at first, and is not lost by that.
+ *   6. A Sentinel that has not heard of the failover yet names the old master, which is a
+ *     replica now -> the replica says so itself, and serves nothing. Then, or if the
+ *     named server cannot be reached, the next Sentinel is asked. But if a Sentinel has
+ *     just reported the new master, that one is asked, and not another which may not know
+ *     it yet.
+ *   7. A Sentinel lets us ask but not listen -> the next one is tried, and the first is
+ *     not listened to again. If none lets us listen, attend() asks every
+ *     `retry_interval`.
  *
- * Names of Sentinels are looked up before the lease, all of them, since any of
- * them may be needed while it is held. A master that is named by a name (sentinel
- * announce-hostnames) and takes over during the lease cannot be looked up then:
- * that is an outage until the lease ends. One named by its address, as Sentinels
- * do by default, needs no look-up. */
+ * The names of all Sentinels are looked up before the lease, since any of them may be
+ * needed while it is held. If a master that takes over during the lease is known by a
+ * name (sentinel announce-hostnames), it cannot be looked up then: that is an outage
+ * until the lease ends. A master known by its address, the default of Sentinels, needs no
+ * look-up. */
 #include "store/redis/sentinel.h"
 
 #include "redis/login.h"
@@ -45,9 +45,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* How often to ask a Sentinel that tells us anyway, and to look for one that
- * does; how long that may take; how long names may be looked up that nobody needs
- * yet. */
+/* How often to ask a Sentinel that notifies us anyway, and to look for one that does; how
+ * long that may take; how long to look up names that are not needed yet. */
 static const struct duration ask_interval = {10 * NS_PER_S}, retry_interval = {1 * NS_PER_S},
                              attend_limit = {1 * NS_PER_S}, names_limit = {500 * NS_PER_MS};
 
@@ -63,11 +62,11 @@ struct redis_sentinel {
     unsigned subscribed;          /* the serial of the connection that is; 0: none */
     bool mute[REDIS_HOSTS_MOST];  /* the ones at which we may not subscribe */
     bool moved;                   /* redis_sentinel_moved() */
-    struct deadline tried;        /* when we last asked to be told */
+    struct deadline tried;        /* when we last requested notifications */
     int epoll_fd;                 /* -1: not needed yet */
 };
 
-/* --- what a Sentinel says ------------------------------------------------ */
+/* --- reading a Sentinel's answer ----------------------------------------- */
 
 static bool is_subscribed(const struct redis_sentinel *sentinel)
 {
@@ -223,7 +222,8 @@ static void note(struct search *vain, enum lock_result result, const struct redi
     errmsg_set(kept, "Sentinel %s: %.400s", text, why->text);
 }
 
-/* Who refuses us will go on; who cannot be reached may answer differently later. */
+/* A Sentinel that refuses us will go on doing so; one that cannot be reached may answer
+ * differently later. */
 static enum lock_result verdict(const struct search *vain, const char *name, int count,
                                 struct errmsg *why)
 {
@@ -244,9 +244,9 @@ static enum lock_result verdict(const struct search *vain, const char *name, int
     return LOCK_INVALID;
 }
 
-/* Asks those that are left, in turn, beginning with the one that answered last. Each
- * has a share of the time, and one share is left for the master. Who wants to be told
- * asks on until one lets us listen; if none does, the first answer counts. */
+/* Asks the remaining Sentinels in turn, beginning with the one that answered last. Each
+ * has a share of the time, and one share is left for the master. A caller that wants
+ * notifications asks on until one lets us listen; if none does, the first answer counts. */
 static enum lock_result find_master(struct redis_backend *redis, struct search *search,
                                     bool listens, struct bound bound, struct errmsg *why)
 {
@@ -334,7 +334,7 @@ static enum lock_result find_next(struct redis_backend *redis, struct search *se
                                   struct bound bound, struct errmsg *why)
 {
     enum lock_result result = find_master(redis, search, wants_to_be_told(redis), bound, why);
-    redis->sentinel->moved = false; /* what was heard meanwhile is older than the answer */
+    redis->sentinel->moved = false; /* messages received meanwhile are older than the answer */
     if (result == LOCK_OK && !redis->leased)
         look_up_names(redis, bound);
     set_alarm(redis);
@@ -401,10 +401,10 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
         deadline_plus(sentinel->tried, is_subscribed(sentinel) ? ask_interval : retry_interval);
     if (sentinel->tried.boot_ns > 0 && !deadline_passed(next))
         return;
-    /* Half: the answer of the master is still to be told above, in time. */
+    /* Half: the master's answer must still be reported to the caller in time. */
     struct duration half = {deadline_left(bound.until).ns / 2};
     bound.until = deadline_after(duration_min(half, attend_limit));
-    /* What the master tells is more urgent than a Sentinel that hangs. */
+    /* The master's messages are more urgent than a Sentinel that hangs. */
     struct redis_ears ears = redis_subscribe_to(&redis->listening, &redis->conn);
     sentinel->conn.socket.alarm_fd = ears.touches || ears.wake != NULL ? redis->conn.socket.fd : -1;
     struct search search = {.from = sentinel->first};
@@ -435,7 +435,7 @@ struct deadline redis_sentinel_asks(const struct redis_backend *redis)
     return redis_sentinel_is_deaf(redis) ? deadline_after(retry_interval) : (struct deadline){0};
 }
 
-/* What came in one piece with an answer makes no descriptor readable. */
+/* A message that came in one piece with an answer makes no descriptor readable. */
 bool redis_sentinel_moved(struct redis_backend *redis)
 {
     const struct redis_sentinel *sentinel = redis->sentinel;
@@ -491,8 +491,8 @@ void redis_sentinel_examine(struct redis_backend *redis, struct diagnostics *fin
     }
 }
 
-/* That it is there already is no failure; else nothing is told, and asking in
- * turn finds out. */
+/* It is no failure if it is there already; otherwise there are no notifications, and
+ * polling finds out. */
 static void watch_fd(int epoll_fd, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -510,8 +510,7 @@ int redis_sentinel_join(struct redis_backend *redis, int fd)
         sentinel->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (sentinel->epoll_fd < 0)
         return fd;
-    if (fd < 0 &&
-        redis->conn.socket.fd >= 0) /* its end would wake us, and nobody would look at it */
+    if (fd < 0 && redis->conn.socket.fd >= 0) /* its end would wake us, and would not be handled */
         (void)epoll_ctl(sentinel->epoll_fd, EPOLL_CTL_DEL, redis->conn.socket.fd, NULL);
     watch_fd(sentinel->epoll_fd, fd);
     watch_fd(sentinel->epoll_fd, sentinel->conn.socket.fd);

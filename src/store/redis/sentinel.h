@@ -1,7 +1,6 @@
-/* Redis Sentinel: which server is the master, and being told when another one
- * takes over. Follows "Guidelines for Redis clients with support for Redis
- * Sentinel" (redis.io). For a backend whose URL names no Sentinels all of this
- * does nothing. */
+/* Redis Sentinel: finding the master, and being notified when another server takes over.
+ * Follows "Guidelines for Redis clients with support for Redis Sentinel" (redis.io). For
+ * a backend whose URL names no Sentinels all of this does nothing. */
 #ifndef DLOCK_STORE_REDIS_SENTINEL_H
 #define DLOCK_STORE_REDIS_SENTINEL_H
 
@@ -15,32 +14,31 @@ enum lock_result redis_sentinel_init(struct redis_backend *redis, enum redis_fau
 
 void redis_sentinel_free(struct redis_backend *redis);
 
-/* Connects to the master if need be, which the Sentinels name, and which has to
- * say itself that it is one (masters_only). As redis_conn_open(), and
- * LOCK_INVALID where all Sentinels say that there is no master of this name. */
+/* Connects, if necessary, to the master that the Sentinels name, and which must itself
+ * say that it is one (masters_only). As redis_conn_open(), and LOCK_INVALID if all
+ * Sentinels say that there is no master of this name. */
 enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound bound,
                                      struct errmsg *why);
 
-/* For one who holds or waits, after each question to the master: sees to it
- * that a Sentinel tells of the next master, and asks for it from time to
- * time. Where it is another one already, the connection is closed, and
- * redis_sentinel_moved() is true. No failure of it matters. */
+/* For a holder or waiter, after each question to the master: makes sure that a Sentinel
+ * reports the next master, and asks for it from time to time. If the master has changed,
+ * the connection is closed, and redis_sentinel_moved() is true. No failure of it matters. */
 void redis_sentinel_attend(struct redis_backend *redis, struct bound bound);
 
-/* Takes in what a Sentinel has told, without waiting. The connection to what is
- * the master no more is closed. True where the Sentinel has just left us: another
+/* Reads what a Sentinel has reported, without waiting. If the server is no longer the
+ * master, its connection is closed. True if the Sentinel has just left us: another
  * question to the master turns to the next one. */
 bool redis_sentinel_hear(struct redis_backend *redis);
 
 /* The master was no master, or could not be asked: the next time another Sentinel is
- * asked first, unless one has just told of a new master. */
+ * asked first, unless one has just reported a new master. */
 void redis_sentinel_failed(struct redis_backend *redis);
 
 /* Whether there are Sentinels and none of them would tell us of a new master. */
 bool redis_sentinel_is_deaf(const struct redis_backend *redis);
 
-/* When one who holds the lock must attend to them at the latest because none would
- * tell; 0: at any check. */
+/* When a holder must attend to them at the latest because none accepts our subscription;
+ * 0: at any check. */
 struct deadline redis_sentinel_asks(const struct redis_backend *redis);
 
 /* Whether another server is the master, which has not been asked yet; the
@@ -52,8 +50,8 @@ bool redis_sentinel_moved(struct redis_backend *redis);
 void redis_sentinel_examine(struct redis_backend *redis, struct diagnostics *findings,
                             struct bound bound);
 
-/* One descriptor for what the master tells on `fd` (-1: nothing) and for what the
- * Sentinel tells. The backend's own. */
+/* One descriptor for the reports of the master on `fd` (-1: none) and of the Sentinel. It
+ * belongs to the backend. */
 int redis_sentinel_join(struct redis_backend *redis, int fd);
 
 #endif

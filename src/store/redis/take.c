@@ -9,14 +9,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An answer stands for so long, if we are told of every touch since. */
+/* An answer is valid for this long, if every touch since is reported to us. */
 static const struct duration fresh_time = {500 * NS_PER_MS};
 
 /* Between two questions, however often the lock is touched. */
 static const struct duration touch_interval = {10 * NS_PER_MS};
 
-/* The first in the queue look at the lock so often, in case that those before them are
- * frozen or nobody calls; as many as queue.lua calls near. The others rest. */
+/* The first in the queue look at the lock this often, in case those before them are
+ * frozen or no client calls; they are as many as queue.lua calls near. The others look
+ * less often. */
 static const struct duration near_interval = {3 * NS_PER_S}, far_interval = {30 * NS_PER_S};
 enum { NEAR_PLACES = 8 };
 
@@ -52,7 +53,7 @@ static bool is_set(const redisReply *element)
     return redis_reply_text(element)[0] == '1';
 }
 
-/* For people alone: what cannot be read is not told. */
+/* For people alone: values that cannot be read are omitted. */
 static void read_slots(struct holder *holder, redisReply *const *from)
 {
     int64_t slots = 0, taken = 0;
@@ -93,8 +94,8 @@ static bool read_holder(struct holder *holder, const redisReply *reply)
     return true;
 }
 
-/* All who wait would ask at the moment when the holder's lease ends, or a turn:
- * those in front come first, and the others see what has become of it. */
+/* All waiters would ask at the moment when the holder's lease ends, or a turn: those in
+ * front come first, and the others see what has become of it. */
 static struct deadline ask_time(int64_t ask_ms, int64_t ahead)
 {
     enum { STEP_MS = 20, STEPS_MOST = 500 };
@@ -136,7 +137,7 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
         redis_reply_number(reply->element[4], 1, INT64_MAX, &end_ms)) {
         lease_begin(lease, request, before, fence);
         lease->slot = (int)slot;
-        /* Less than the TTL where an earlier try had taken it. */
+        /* Less than the TTL if an earlier try had taken it. */
         struct deadline end = deadline_plus(before, (struct duration){left_ms * NS_PER_MS});
         lease_cut(lease, deadline_minus(end, lease_drift(lease->ttl)));
         lease->end_ms = end_ms;
@@ -145,7 +146,7 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
         redis->fresh = deadline_plus(before, fresh_time);
         return LOCK_OK;
     }
-    /* Still uncertain, where it was: the lost take may be carried out late. */
+    /* Still uncertain, if it was before: the lost take may be carried out late. */
     if (redis_reply_is(reply, "held", HELD_COUNT) && read_holder(holder, reply) &&
         read_place(redis, holder, reply))
         return LOCK_HELD;
@@ -160,8 +161,8 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
 
 /* --- asking -------------------------------------------------------------- */
 
-/* The hold is the holder's own to know; where another process has taken the
- * lock, the store knows it. */
+/* The hold is known to the holder; if another process has taken the lock, the store knows
+ * it. */
 static void begin_release(struct redis_call *call, const struct lease *lease, bool may_come)
 {
     redis_script_begin(call, &redis_release_script, KEYS_ALL, lease->key);
@@ -178,8 +179,8 @@ static void begin_release(struct redis_call *call, const struct lease *lease, bo
     redis_command_add(&call->words, may_come ? "1" : "");
 }
 
-/* Where a try of the take had no answer this may overtake it, on another connection; whatever became of those that
- * came after it. */
+/* If a try of the take had no answer, the release may overtake it, on another connection;
+ * whatever became of the tries after it. */
 void redis_release_begin(const struct redis_backend *redis, struct redis_call *call,
                          const struct lease *lease)
 {
@@ -187,8 +188,8 @@ void redis_release_begin(const struct redis_backend *redis, struct redis_call *c
                   lease->take_id[0] != '\0' && strcmp(lease->take_id, redis->unanswered) == 0);
 }
 
-/* The take went out in one write with a greeting that was refused, and may
- * have been carried out where that left us: it is released in the same place. */
+/* The take went out in one write with a greeting that was refused, and may have been
+ * carried out in the database that this left us in: it is released there. */
 static void undo_take(struct redis_backend *redis, const struct lock_request *request,
                       struct bound bound)
 {
@@ -212,7 +213,7 @@ static const char *refusal_word(const struct lock_request *request, bool queues)
     return request->waits ? "timeout" : "conflict";
 }
 
-/* Once it is connected: what is left of a lease gets less meanwhile. */
+/* Computed once it is connected: the rest of a lease shrinks meanwhile. */
 static struct duration ttl_now(const struct lock_request *request)
 {
     if (request->end.boot_ns == 0)
@@ -247,8 +248,8 @@ static void begin_take(struct redis_call *call, const struct redis_backend *redi
     redis_script_add_number(call, self->pid_space);
 }
 
-/* The head of the queue is told of touches as well: a client of another kind
- * calls nobody. So is who was called, and may have the lock after this. */
+/* The head of the queue gets reports of touches as well: a client of another kind does
+ * not call waiters. So does a waiter that was called, and may have the lock after this. */
 static bool wants_touches(const struct redis_backend *redis)
 {
     return redis->place.ahead == 0 || redis->place.called;
@@ -297,9 +298,9 @@ static void find_place(struct redis_backend *redis, const struct lock_request *r
     redis->key = request->key;
 }
 
-/* At the head of the queue since others have left, and not told of touches; or
- * in the queue as one who listens, where the server has just refused that: what
- * can be had is asked for next. */
+/* At the head of the queue since others have left, and without reports of touches; or in
+ * the queue as a listener, though the server has just refused that: the next call asks
+ * for what is possible. */
 static bool is_deaf(const struct redis_backend *redis)
 {
     struct redis_ears ears = redis_subscribe_to(&redis->listening, &redis->conn);
@@ -328,7 +329,7 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
     return result;
 }
 
-/* --- what the server tells ----------------------------------------------- */
+/* --- messages of the server ---------------------------------------------- */
 
 static bool is_companion(const struct redis_backend *redis, const char *key, const char *part)
 {
@@ -337,16 +338,16 @@ static bool is_companion(const struct redis_backend *redis, const char *key, con
     return strcmp(key, companion) == 0;
 }
 
-/* Scripts of ours read the queue as well, and are told of it, which says nothing
- * of the lock. */
+/* Our own scripts read the queue as well, so touches of it are reported too, but say
+ * nothing about the lock. */
 static bool is_about_queue(const struct redis_backend *redis, const char *key)
 {
     return is_companion(redis, key, "queue") || is_companion(redis, key, "waiters") ||
            is_companion(redis, key, "counts");
 }
 
-/* An array of keys, or nothing where all have gone, which everybody is told.
- * Somebody who touches the lock again and again does not keep us busy. */
+/* An array of keys, or nothing if all are gone, which is reported to all clients. A
+ * client that touches the lock again and again does not keep us busy. */
 static void hear_touch(struct redis_backend *redis, const redisReply *keys)
 {
     const struct duration rush = {redis->place.ahead > 0 ? 500 * NS_PER_MS : 0};
@@ -363,8 +364,9 @@ static void hear_touch(struct redis_backend *redis, const redisReply *keys)
         redis->place.touched = deadline_plus(redis->place.asked, touch_interval);
 }
 
-/* "turn"; "held MS": we are the first now, who is to be told of touches; where hands
- * change quickly it is called before it asks. "near": we are one of the first now. */
+/* "turn": it is our turn; "held MS": we are now the first, which gets reports of touches;
+ * if the lock changes hands quickly, the first is called before it asks. "near": we are
+ * now one of the first. */
 static void hear_call(struct redis_place *place, const char *text)
 {
     bool held = strncmp(text, "held ", 5) == 0;
@@ -385,7 +387,7 @@ void redis_hear(void *data, const char *channel, const redisReply *payload)
 {
     struct redis_backend *redis = data;
     if (redis->key == NULL)
-        redis->touched = true; /* not a lock that we take: whoever asks looks */
+        redis->touched = true; /* not a lock that we take: its caller looks anyway */
     else if (strcmp(channel, REDIS_INVALIDATE) == 0)
         hear_touch(redis, payload);
     else if (strcmp(channel, redis->place.wake) == 0)
@@ -401,8 +403,8 @@ bool redis_is_fresh(struct redis_backend *redis)
     return redis->conn.socket.fd >= 0 && !redis->touched && !deadline_passed(redis->fresh);
 }
 
-/* Where the connection has ended, all who wait find that at the same moment, and
- * should not come at the same moment. */
+/* If the connection has ended, all waiters notice it at the same moment, and should not
+ * come at the same moment. */
 static struct deadline after_rush(void)
 {
     struct duration random = duration_jittered(DURATION_S(1));
@@ -423,7 +425,8 @@ struct call redis_listen(struct backend *backend)
     if (listened && redis->conn.socket.fd >= 0) {
         call.fd = redis->conn.socket.fd;
         call.now = place->called || redis_socket_has_unread(&redis->conn.socket);
-        /* A Cluster may have moved the lock to another node, where nobody calls us until we ask. */
+        /* A Cluster may have moved the lock to another node, which does not call us until
+         * we ask. */
         if (place->ahead >= NEAR_PLACES && !place->attended &&
             redis->url.topology != REDIS_CLUSTER && !redis_sentinel_is_deaf(redis))
             call.poll_most = far_interval;
@@ -436,15 +439,15 @@ struct call redis_listen(struct backend *backend)
     return call;
 }
 
-/* WAIT goes out by itself once the lock is taken, not in one write with the
- * script. It blocks the connection, and the server serves others meanwhile: with
- * SUBSCRIBE behind it, one who waits in the queue would be called before it
- * listens, and be dropped as dead. And one who is refused has nothing to wait for.
+/* WAIT goes out by itself once the lock is taken, not in one write with the script. It
+ * blocks the connection, and the server serves others meanwhile: with SUBSCRIBE behind
+ * it, a waiter in the queue would be called before it listens, and be dropped as dead.
+ * And a waiter that is refused has nothing to WAIT for.
  *
- * Neither an extension nor a release waits. An extension that a failover loses
- * leaves the lease shorter, which the next look adopts; a release that it loses
- * leaves the lock in others' way until the lease ends. Both are on the safe side,
- * while a take that it loses is a lock that two have. */
+ * Neither an extension nor a release waits. If a failover loses an extension, the lease
+ * is shorter, and the next look adopts that; if it loses a release, the lock blocks
+ * others until the lease ends. Both are on the safe side, while losing a take gives one
+ * lock to two holders. */
 
 /* The server is to answer before we stop listening to it; its own clock for this
  * ticks every 100 ms (hz 10). 0 would be for ever. */
@@ -489,7 +492,7 @@ enum lock_result redis_replicas_await(struct redis_backend *redis, const struct 
     redis_command_add(&command, "WAIT");
     redis_command_add(&command, wanted);
     redis_command_add(&command, ms);
-    /* Whoever was called is subscribed still, and then takes no WAIT. */
+    /* A waiter that was called is still subscribed, and cannot send WAIT then. */
     enum lock_result result = redis_subscribe_call(&redis->listening, &redis->conn, &command,
                                                    (struct redis_ears){0}, &reply, bound, why);
     if (result == LOCK_OK) {

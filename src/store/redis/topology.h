@@ -10,16 +10,15 @@
 enum lock_result redis_topology_open(struct redis_backend *redis, const char *key,
                                      struct bound bound, struct errmsg *why);
 
-/* What an error reply to a script with this key means. LOCK_OK: it was not run,
- * and is to be sent again where redis_topology_open() leads now; `detour` is that of
- * this call, zero but for its start at first. Else as redis_error_result(). */
+/* The meaning of an error reply to a script with this key. LOCK_OK: it was not run, and
+ * must be sent again to the server that redis_topology_open() now leads to; `detour` is
+ * that of this call, zero but for its start at first. Otherwise as redis_error_result(). */
 enum lock_result redis_topology_judge(struct redis_backend *redis, const char *key,
                                       const char *error, struct redis_detour *detour,
                                       struct bound bound, struct errmsg *why);
 
-/* The call that redis_topology_open() led to has failed, and *why says why; where
- * there are several servers, it names this one then. too_late: time ran out for
- * it. */
+/* The call to the server that redis_topology_open() led to has failed, and *why says why;
+ * if there are several servers, it then names this one. too_late: time ran out for it. */
 void redis_topology_failed(struct redis_backend *redis, bool too_late, struct errmsg *why);
 
 #endif

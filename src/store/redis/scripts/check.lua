@@ -1,8 +1,9 @@
--- Whether the lock is still ours, and for how long.
+-- Checks whether the lock is still ours, and for how long.
 --
 -- KEYS: lock, meta, holders
--- ARGV: token, take id ("": the token alone counts), a fence that the lock's is to be
---       no lower than (missing: none)
+-- ARGV: token, take id ("": the token alone counts), the least value that the lock's
+--       fence must have
+--       (missing: none)
 -- Returns as say_ours(), {"gone", "ended" or ""}, {"other", ...} or {"released", ""}
 
 local how, left, record, ends = standing(ARGV[1], ARGV[2])

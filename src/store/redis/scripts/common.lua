@@ -1,17 +1,18 @@
--- What the scripts have in common; store/redis/scripts/embed.sh puts it before each of them.
+-- Functions common to the scripts; store/redis/scripts/embed.sh puts it before each of
+-- them.
 --
--- KEYS: lock, meta, holders, counts, queue, waiters; a script is given as many of
--- them as it needs, from the left, since what it is given is what is watched
+-- KEYS: lock, meta, holders, counts, queue, waiters; a script is given as many of them as
+-- it needs, from the left, because all keys given to it are watched
 --
 -- lock     the owner's token, or SHARED while several hold the lock
--- meta     hash: who holds it exclusively, or the mode in force and a field
---          "holder TOKEN" (JSON) for each who shares it; the last fence; the
---          last releases, takes that were withdrawn before they came, and what
---          was done on request; takes, losses, waited_ms, held_ms
+-- meta     hash: the exclusive holder, or the mode in force and a field "holder TOKEN"
+--          (JSON) for each shared holder; the last fence; the last releases, takes that
+--          were withdrawn before they came, and what was done on request; takes, losses,
+--          waited_ms, held_ms
 -- holders  sorted set: token -> when its lease ends (server, ms)
--- counts   hash, for those who do not get it: conflicts, timeouts, losses,
+-- counts   hash, for clients that are refused the lock: conflicts, timeouts, losses,
 --          waited_ms (a write to meta would wake the holder)
--- queue    sorted set: those who wait, in the order in which they came
+-- queue    sorted set: the waiters, in order of arrival
 -- waiters  hash: what is known of them (store/redis/scripts/queue.lua)
 
 local lock, meta, holders, counts, queue, waiters = unpack(KEYS)
@@ -33,15 +34,15 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
--- Something else than a string at the key is another client's lock of some
--- kind, in the way until it is gone: '' is nobody's token.
+-- A value at the key that is not a string is another client's lock of some kind, which
+-- blocks ours until it is gone: no owner token is ''.
 local value = redis.pcall('GET', lock)
 if type(value) == 'table' and value.err then
   if not is_wrong_type(value) then return {err = value.err .. ' (GET)'} end
   value = ''
 end
 
--- What meta says: what any of the scripts needs, and the rest for those who look.
+-- The contents of meta: what all scripts need, and the rest for those that look.
 local known = {}
 local function learn(...)
   local fields = {...}
@@ -53,7 +54,7 @@ local no_meta = learn('owner', 'take', 'fence', 'mode', 'slots', 'since', 'hold'
   'waited_ms', 'held_ms')
 if no_meta and not is_wrong_type(no_meta) then return {err = no_meta.err .. ' (HMGET)'} end
 
--- Who holds it exclusively.
+-- The exclusive holder.
 local function learn_owner()
   learn('ttl', 'detached', 'space', 'host', 'boot', 'pid', 'start', 'user', 'command')
   return known
@@ -84,17 +85,18 @@ local function is_withdrawn(take)
   return string.find(known.withdrawn or '', take .. '\n', 1, true) ~= nil
 end
 
--- Whoever is gone cannot release what its take, still on its way, will find free. Those that were withdrawn are apart
--- from the releases: of a lock that is wanted much, eight are soon over, and a crowd may give up at once.
+-- A client that has gone cannot release a lock that its take, still on its way, will find
+-- free. Withdrawn takes are kept apart from the releases: a contended lock soon has more
+-- than eight of those, and a crowd may give up at once.
 local function withdraw(take)
   if no_meta or is_withdrawn(take) then return end
   redis.pcall('HSET', meta, 'withdrawn', string.sub(take .. '\n' .. (known.withdrawn or ''), 1, WITHDRAWN_BYTES))
   if not known.fence then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
 end
 
--- What was removed for somebody who has no take id is not removed once more where the
--- answer was lost and it is asked again: another may have the lock by then. Lines of
--- "ID ANSWER", by the id of the request, newest first.
+-- If a removal's answer was lost and it is requested again, for a client that has no take
+-- id, it must not be done twice: another client may have the lock by then. Lines of "ID
+-- ANSWER", by the id of the request, newest first.
 local function answer_to(request)
   learn('requests')
   for id, answer in string.gmatch(known.requests or '', '(%S+) ([^\n]*)\n') do
@@ -107,7 +109,7 @@ local function remember(request, answer)
   if not known.fence and not no_meta then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
 end
 
--- What the fields of a record are, if they are there: text, unless it says otherwise.
+-- The types of a record's fields, if present: text, unless listed here.
 local RECORD_TYPES = {slot = 'number', released = 'boolean'}
 
 local function is_record(record)
@@ -119,8 +121,7 @@ local function is_record(record)
   return slot >= -1 and slot < 2147483648 and slot % 1 == 0
 end
 
--- What meta knows of one who shares the lock; nil if that is nothing, or nothing that
--- we would write.
+-- What meta knows of a shared holder; nil if that is nothing, or not what we would write.
 local function record_of(token)
   local text = redis.pcall('HGET', meta, 'holder ' .. token)
   if type(text) ~= 'string' then return nil end
@@ -128,8 +129,8 @@ local function record_of(token)
   return decoded and is_record(record) and record or nil
 end
 
--- What an ACL says no to, with the command; false for all else. Redis before 7, 7.0,
--- and since 7.2.
+-- The ACL's error, with the command; false for any other reply. Redis before 7, 7.0, and
+-- since 7.2.
 local function denial(reply, command)
   local err = type(reply) == 'table' and reply.err
   for _, words in ipairs({'NOPERM', 'user executing the script', 'ACL failure'}) do
@@ -138,7 +139,7 @@ local function denial(reply, command)
   return false
 end
 
--- Of what must be known: where an ACL says no, there is no answer.
+-- For replies that must be known: if an ACL denies the command, there is no answer.
 local function allowed(reply, command)
   if type(reply) == 'table' and reply.err and not is_wrong_type(reply) then error(reply.err .. ' (' .. command .. ')', 0) end
   return reply
@@ -154,13 +155,13 @@ local function score_of(token)
   return type(score) == 'string' and read_end(score) or nil
 end
 
--- How the lock stands to somebody with this token and take id ('': the token
--- alone counts): 'ours', for one who shares it with what is left (ms), the record,
--- and when it ends (server, ms); 'released', with that token; 'other'; 'gone', with 'ended'
--- where it was theirs.
+-- The standing of the lock for this token and take id ('': the token alone counts):
+-- 'ours', for a shared holder with what is left (ms), the record, and when it ends
+-- (server, ms); 'released', with that token; 'other'; 'gone', with 'ended' if it was that
+-- owner's.
 local function standing(token, take)
   if value == token then
-    -- Where meta is gone or another client's, the token is all that there is.
+    -- If meta is gone or another client's, the token is all that there is.
     if known.owner == token and take ~= '' and known.take ~= take then
       return is_spent(take, token) and 'released' or 'other'
     end
@@ -201,7 +202,7 @@ local function say_ours(left, record, ends)
   return {'ours', left, 'exclusive', '0', '-1', ends}
 end
 
--- Those who share the lock: {token, end}, the first to end first.
+-- The shared holders: {token, end}, the first to end first.
 local function list_holders()
   local flat, list = allowed(redis.pcall('ZRANGE', holders, 0, -1, 'WITHSCORES'), 'ZRANGE'), {}
   if flat.err then return list end
@@ -209,11 +210,11 @@ local function list_holders()
   return list
 end
 
--- The key lasts as long as the last of them; nobody left, or nobody whose lease has
--- not ended: it goes at once, for who waits to be called now.
+-- The key lasts as long as the last of them; if no holder with an unexpired lease is
+-- left, it goes at once, so that the waiters can be called now.
 local function settle_shared(now)
-  -- In a Cluster that is moving the slot, the set of which the last has just been
-  -- removed cannot be read; where it cannot for another reason, somebody may be left.
+  -- In a Cluster that is moving the slot, the set cannot be read once its last member has
+  -- just been removed; if it cannot be read for another reason, a holder may be left.
   local last = redis.pcall('ZRANGE', holders, -1, -1, 'WITHSCORES')
   if last.err and not string.find(last.err, 'non local key', 1, true) then error(last.err .. ' (ZRANGE)', 0) end
   local ends = #last > 0 and read_end(last[2]) or 0
@@ -228,12 +229,12 @@ local function settle_shared(now)
   redis.call('PEXPIRE', holders, left)
 end
 
--- What a number in meta is with so much more.
+-- The sum of a number in meta and `number`.
 local function plus(field, number)
   return whole((tonumber(known[field]) or 0) + number)
 end
 
--- For people: where it cannot be written, what is done is done all the same.
+-- For people: if it cannot be written, the operation still goes on.
 local function count(field, number)
   redis.pcall('HINCRBY', counts, field, whole(number))
   redis.pcall('PEXPIRE', counts, META_KEPT_MS)

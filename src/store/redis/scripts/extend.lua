@@ -1,8 +1,8 @@
--- Extends the lease if the lock is still ours. A key whose expiry somebody took
--- away has one again.
+-- Extends the lease if the lock is still ours. A key whose expiry another client removed
+-- gets one again.
 --
 -- KEYS: lock, meta, holders
--- ARGV: token, take id, ttl from now (ms), "1" where it may be shortened
+-- ARGV: token, take id, ttl from now (ms), "1" if it may be shortened
 -- Returns as store/redis/scripts/check.lua
 
 local token, ttl, exactly = ARGV[1], tonumber(ARGV[3]), ARGV[4] == '1'
@@ -21,6 +21,6 @@ if left < ttl or exactly then
     redis.call('PEXPIRE', meta, whole(ttl + META_KEPT_MS))
   end
 end
--- Read last, so that the server tells of what comes after our own change.
+-- Read last, so that the server reports what comes after our own change.
 redis.call('GET', lock)
 return say_ours(left, record, ends)

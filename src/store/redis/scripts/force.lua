@@ -1,4 +1,4 @@
--- Removes the lock, whoever holds it.
+-- Removes the lock, regardless of its holder.
 --
 -- KEYS: all (store/redis/scripts/common.lua)
 -- ARGV: now (wall clock, ms), id of the request

@@ -1,37 +1,37 @@
--- The queue of those who wait; store/redis/scripts/embed.sh puts it behind store/redis/scripts/common.lua for scripts
--- that use it.
+-- The queue of waiters; store/redis/scripts/embed.sh puts it after
+-- store/redis/scripts/common.lua for scripts that use it.
 --
 -- queue    sorted set: take id of a waiter -> when it came (server, us)
--- waiters  hash: take id -> "LISTENS ASKED TURN MODE SLOTS": whether it listens on
---          its channel, when it asked last (ms), until when it is its turn (ms; 0:
---          it was not called since it asked), and what for; or "gone": it gave up
---          a take that may yet come
+-- waiters  hash: take id -> "LISTENS ASKED TURN MODE SLOTS": whether it listens on its
+--          channel, when it asked last (ms), until when it is its turn (ms; 0: it was not called
+--          since it asked), and what for; or "gone": it gave up a take that may yet come
 --
--- Whoever makes the lock free, or finds it free, calls the first in the queue on
--- a channel of its own ("turn"); from then on nobody else may take it, for a
--- while. A waiter that listens lives as long as somebody is on its channel,
--- whatever a clock says: it subscribes in the same transaction as it asks, so
--- there is no moment at which it is in the queue and not heard. Each order of events:
+-- A client that frees the lock, or finds it free, calls the first waiter in the queue on
+-- that waiter's own channel ("turn"); from then on no other client may take it, for a
+-- while. A waiter that listens counts as alive as long as its channel has a subscriber,
+-- whatever a clock says: it subscribes in the same transaction as it asks, so at no
+-- moment is it in the queue and not listening. Orders of events:
 --
---   The one called asks -> it takes the lock, and the new first one is told ("held").
---   Another client, who knows no queue, was faster -> the one called is refused, its
---     turn is over, and it waits on in its place.
---   The one called is frozen, or cut off and its connection still stands -> the next
---     that asks after its turn drops it, and those that follow have a short turn each.
---     Back again, it asks, and has its place by when it came.
---   The first is dead: nobody is on its channel -> the next that asks, calls or
---     tells drops it, and goes on to the one behind.
---   The first leaves, or is dropped, while somebody has the lock -> the new first one
---     is told, since it has to listen for touches by clients that know no queue.
---   One that asks leaves its channel for the moment before its transaction and is
---     called in that moment -> it is dropped as if dead, and is back in its place as
---     its transaction comes; who was called in its stead asks, and calls it.
---   It gives up -> it hands the call on.
---   It may not listen -> it counts until it should have asked again.
---   Nobody calls, or the queue is gone (a holder that is killed, FLUSHALL, another
---     server) -> the first NEAR ask every 3 s, the others by and by. Whoever comes
---     among the first NEAR since others have left is told ("near"), so it is enough
---     that one of these lives.
+--   The called waiter asks -> it takes the lock -> the new first one is notified
+--     ("held").
+--   Another client, which knows no queue, was faster -> the called waiter is refused ->
+--     its turn is over, and it waits on in its place.
+--   The called waiter is frozen, or cut off with its connection still open -> the next
+--     waiter that asks after its turn drops it -> those that follow have a short turn
+--     each. Back again, it asks, and has its place by when it came.
+--   The first is dead: its channel has no subscriber -> the next client that asks, calls
+--     or notifies drops it -> and goes on to the one behind.
+--   The first leaves, or is dropped, while the lock is held -> the new first one is
+--     notified, since it has to listen for touches by clients that know no queue.
+--   A waiter that asks leaves its channel for the moment before its transaction and is
+--     called in that moment -> it is dropped as if dead -> it is back in its place when
+--     its transaction comes; the waiter called in its stead asks, and calls it.
+--   The called waiter gives up -> it hands the call on.
+--   A waiter may not listen -> it counts until it should have asked again.
+--   No client calls, or the queue is gone (a holder that is killed, FLUSHALL, another
+--     server) -> the first NEAR ask every 3 s, the others at longer intervals. A waiter
+--     that comes among the first NEAR since others have left is notified ("near"), so it
+--     is enough that one of these is alive.
 
 local TURN_MS, HURRIED_MS, REST_MS = 1500, 100, 1000
 local POLLER_MS, KEPT_MS, NEAR = 4500, 3600000, 8
@@ -48,13 +48,13 @@ local function tell(id, message)
   redis.pcall('PUBLISH', channel_of(id), message)
 end
 
--- True where it cannot be known. What PUBLISH counts has those who listen to a pattern.
+-- True if it cannot be known. What PUBLISH counts includes subscribers to a pattern.
 local function is_heard(id)
   return redis.pcall('PUBSUB', 'NUMSUB', channel_of(id))[2] ~= 0
 end
 
--- Whether it is gone: where nothing can be written (a replica, a full disk, an
--- ACL) it stays, and whoever goes through the queue has to stop there.
+-- Returns whether it is gone: if nothing can be written (a replica, a full disk, an ACL)
+--         it stays, and the caller that goes through the queue must stop there.
 local function remove(id)
   if redis.pcall('ZREM', queue, id) ~= 1 then return false end
   redis.pcall('HDEL', waiters, id)
@@ -63,7 +63,7 @@ local function remove(id)
   return true
 end
 
--- The first is to know that it is, and until when somebody has the lock.
+-- The first must know that it is the first, and until when the lock is held.
 local function tell_first(id)
   local left = redis.pcall('PTTL', lock)
   tell(id, 'held ' .. whole(type(left) == 'number' and left or -1))
@@ -77,8 +77,8 @@ local function tell_head(now)
   if id and not is_heard(id) then open_queue().first_alive(now) end
 end
 
--- Somebody has left the lock, or the head of the queue: calls whoever may have the
--- lock now, or tells the new head.
+-- A client has left the lock, or the head of the queue: calls the waiter that may have
+-- the lock now, or notifies the new head.
 local function hand_on(now)
   if value and value ~= SHARED then
     tell_head(now)
@@ -92,8 +92,8 @@ local function leave(id, now)
   if remove(id) and first == id then hand_on(now) end
 end
 
--- The rest of it, for those who find a queue; most runs of a script find none,
--- and making the functions takes longer than what they do.
+-- The rest of it, for scripts that find a queue; most runs find none, and making the
+-- functions takes longer than running them.
 function open_queue()
   local function waiter_of(id)
     local text = redis.pcall('HGET', waiters, id)
@@ -133,9 +133,9 @@ function open_queue()
     end
   end
 
-  -- Comes, or shows that it still waits. Why nobody can be called: who may not call
-  -- cannot be called either, since the same user releases the lock; nor who may
-  -- not stand in the queue.
+  -- Joins the queue, or shows that it still waits. Returns why waiters cannot be called:
+  -- a client that may not call cannot be called either, since the same user releases the
+  -- lock; nor can one that may not join the queue.
   local function join(id, came, listens, now, mode, slots)
     local called = redis.pcall('PUBLISH', channel_of(id), '')
     local mute = type(called) == 'table' and called.err and 'PUBLISH: ' .. called.err
@@ -149,7 +149,7 @@ function open_queue()
     return mute or ''
   end
 
-  -- What a waiter wants fits beside those who hold the lock.
+  -- True if a waiter's request fits beside the present holders.
   local function fits(waiter, now)
     if not value then return true end
     if waiter.mode ~= known.mode or waiter.slots ~= known.slots then return false end
@@ -157,10 +157,10 @@ function open_queue()
     return waiter.mode == 'shared' or (tonumber(held) or 0) < (tonumber(waiter.slots) or 0)
   end
 
-  -- Calls the first waiter that lives, if what it wants fits and it has not been called
-  -- already. Returns its id, and until when it is its turn; the asker's (nil: there is
-  -- none) without a call. One that has to wait for something else has to show that it
-  -- lives, if it has not for long and somebody else asks.
+  -- Calls the first live waiter, if its request fits and it has not been called already.
+  -- Returns its id, and until when it is its turn; the asker's (nil: there is none)
+  -- without a call. A waiter that is blocked for another reason must show that it lives,
+  -- if it has not for long and another client asks.
   local function call_next(now, asker)
     local turn_ms = TURN_MS
     while true do

@@ -1,14 +1,13 @@
 -- Releases the lock if it is still ours: compare-and-delete.
 --
 -- KEYS: all (store/redis/scripts/common.lua)
--- ARGV: token, take id ("": the token alone counts), now (wall clock of the
---       holder, ms), hold (ms for which others are still to be kept out, 0:
---       none, "": what was asked for at the take), "lost" where the lease was
---       over before its command, "held" where it was not; "": given up, and not
---       even known whether it was taken; "1" where a try of the take had no answer,
---       and may come yet, id of the request if another process took it
--- Returns {"released", "now"}, {"released", ""}: it had been before, {"gone",
---         "ended" or ""} or {"other", ...}
+-- ARGV: token, take id ("": the token alone counts), now (wall clock of the holder, ms),
+--       hold (ms for which others must still be kept out, 0: none, "": what was asked for at
+--       the take), "lost" if the lease was over before its command, "held" if it was not; "":
+--       given up, and not even known whether it was taken; "1" if a try of the take had no
+--       answer, and may come yet, id of the request if another process took it
+-- Returns {"released", "now"}, {"released", ""}: it had been before, {"gone", "ended" or
+--         ""} or {"other", ...}
 
 local token, id, wall, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4])
 local outside = ARGV[7]
@@ -17,8 +16,8 @@ local how, left, record = standing(token, id)
 if outside and answer_to(outside) then how, left, record = 'released', nil, nil end
 local given_up = not outside and ARGV[5] == ''
 if given_up then
-  -- With --owner others have this token as well: where nothing says that the take
-  -- happened, the lock is theirs.
+  -- With --owner other takes have this token as well: unless something says that this
+  -- take happened, the lock is theirs.
   if how == 'ours' and (record or known).take ~= id then how, left, record = 'other', nil, nil end
   leave(id, now_ms())
 end
@@ -55,12 +54,12 @@ else
   value = false
 end
 
--- What meta says is for people, except the fence; if it cannot be written the
--- lock is released all the same.
+-- The contents of meta are for people, except the fence; if they cannot be written the
+-- lock is still released.
 local held = who.since and math.max(0, wall - (tonumber(who.since) or 0)) or 0
 redis.pcall('HSET', meta, 'last_owner', token, 'released', ARGV[3], 'spent', line_before('spent', take, token),
   'held_ms', plus('held_ms', held), 'losses', plus('losses', ARGV[5] == 'lost' and 1 or 0))
--- Whoever watches this lease is to learn what became of it, however often others
+-- The process that watches this lease must learn what became of it, however often others
 -- have the lock meanwhile.
 if outside then
   redis.pcall('HSET', meta, 'returned', line_before('returned', take, token))

@@ -1,11 +1,11 @@
--- What is known of the lock: for store/redis/scripts/look.lua and store/redis/scripts/force.lua, after store/redis/scripts/common.lua.
+-- What is known of the lock: for store/redis/scripts/look.lua and
+-- store/redis/scripts/force.lua, after store/redis/scripts/common.lua.
 --
--- {"lock", mode in force ("" where it is free), slots, waiters (-1: not to be
--- known), last fence, last owner, released (wall clock, ms), takes, conflicts,
--- timeouts, losses, waited (ms), held (ms), owner...}, each owner {token, left
--- (ms; -1: no expiry), "1" where the rest is known, fence, slot, ttl (ms),
--- detached ("1"), released ("1"), hold left (ms), host, boot id, pid, start,
--- pid space, user, command, since (wall clock, ms)}
+-- {"lock", mode in force ("" if it is free), slots, waiters (-1: unknown), last fence,
+-- last owner, released (wall clock, ms), takes, conflicts, timeouts, losses, waited (ms),
+-- held (ms), owner...}, each owner {token, left (ms; -1: no expiry), "1" if the rest is
+-- known, fence, slot, ttl (ms), detached ("1"), released ("1"), hold left (ms), host,
+-- boot id, pid, start, pid space, user, command, since (wall clock, ms)}
 
 local function owner_state(token, left, who, released, now)
   local record = who or {}
@@ -35,7 +35,7 @@ local function state()
   for i, field in ipairs(COUNTED) do answer[#answer + 1] = plus(field, not numbers.err and tonumber(numbers[i]) or 0) end
   if value == SHARED then
     answer[2], answer[3] = known.mode or 'shared', known.slots or '0'
-    -- Somebody has removed the set: the key is in the way until it ends.
+    -- Another client has removed the set: the key blocks others until it ends.
     local list = list_holders()
     if #list == 0 then answer[#answer + 1] = owner_state('', redis.call('PTTL', lock), nil, false, now) end
     for _, holder in ipairs(list) do

@@ -1,30 +1,27 @@
--- Takes the lock, or tells who has it.
+-- Takes the lock, or returns its holder.
 --
 -- KEYS: all (store/redis/scripts/common.lua)
--- ARGV: token, ttl (ms), take id, again ("1": an earlier take with this id got
---       no reply), then the holder: host, boot id, pid, its start time, user,
---       command, since (wall clock, ms); mode, slots, hold (ms), detached ("1"),
---       what a refusal means ("asks": it is asked for again; "queues": and a place
---       in the queue kept for it; "conflict" or "timeout": it is given up), ms
---       waited, when it came first (server, us; 0: now), "1" where it will
+-- ARGV: token, ttl (ms), take id, again ("1": an earlier take with this id got no reply),
+--       then the holder: host, boot id, pid, its start time, user, command, since (wall clock,
+--       ms); mode, slots, hold (ms), detached ("1"), what a refusal means ("asks": it is asked
+--       for again; "queues": and a place in the queue kept for it; "conflict" or "timeout": it
+--       is given up), ms waited, when it came first (server, us; 0: now), "1" if it will
 --       listen, the holder's pid namespace
 -- Returns {"taken", fence, left (ms), slot (-1: none), when it ends (server, ms)}
---      or {"held", left (ms; -1: no expiry), when to ask again at the latest (ms
---          from now; -1: not known), host, boot id, pid, start, user, command,
---          since, mode in force, "1" where it is detached, "1" where it is
---          released and kept for its hold, pid namespace, "1" where nobody has it
---          but those who came first are asked, how many these are (-1: not known),
---          when we came first, why nobody can be called, slots in force and
---          taken ("": another mode), take id}, with empty strings for another
---          client's lock
---      or {"unusable", key, what is wrong with it}
+--   or {"held", left (ms; -1: no expiry), when to ask again at the latest (ms from now;
+--     -1: not known), host, boot id, pid, start, user, command, since, mode in force, "1"
+--     if it is detached, "1" if it is released and kept for its hold, pid namespace, "1"
+--     if it is free but earlier waiters are asked first, how many these are (-1: not
+--     known), when we came first, why waiters cannot be called, slots in force and taken
+--     ("": another mode), take id}, with empty strings for another client's lock
+--   or {"unusable", key, what is wrong with it}
 
 local token, ttl, id, again = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
 local mode, slots, hold, refusal, waited = ARGV[12], ARGV[13], tonumber(ARGV[14]), ARGV[16], tonumber(ARGV[17])
 local came, listens, space = tonumber(ARGV[18]) or 0, ARGV[19] == '1', ARGV[20]
 
 if no_meta then return {'unusable', meta, 'it is not a hash'} end
--- Held up on its way, and given up meanwhile: nobody is there to release it.
+-- Held up on its way, and given up meanwhile: no process is left to release it.
 if is_spent(id, '') or is_withdrawn(id) then return {'unusable', lock, 'this take was given up'} end
 
 local time = redis.call('TIME')
@@ -33,7 +30,7 @@ local now = math.floor(now_us / 1000)
 
 if came <= 0 or came > now_us then came = now_us end
 
--- How many come before us, and why nobody can be called.
+-- How many come before us, and why waiters cannot be called.
 local function note_refusal()
   if refusal == 'conflict' or refusal == 'timeout' then
     count(refusal .. 's', 1)
@@ -57,10 +54,10 @@ local function refuse(left, ask, who, mode_in_force, reserved)
     mode_in_force == 'slots' and redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf') or '', who.take or ''}
 end
 
--- Whether somebody waits.
+-- True if there are waiters.
 local crowded = false
 
--- Whether it is our turn; else until when it is somebody else's.
+-- Whether it is our turn; if not, until when it is another waiter's.
 local function may_go()
   local first = waiter_at(0)
   crowded = first ~= nil
@@ -78,8 +75,8 @@ local function next_fence()
   return whole(math.max(now_us, last + 1))
 end
 
--- Those who shared it until it ended, or until somebody removed the key, do not
--- hold it any more.
+-- The shared holders from before it ended, or before another client removed the key, no
+-- longer hold it.
 local function forget_old_holders()
   if mode == 'exclusive' and (known.mode or 'exclusive') == 'exclusive' then return end
   redis.pcall('DEL', holders)
@@ -88,9 +85,9 @@ local function forget_old_holders()
   end
 end
 
--- What every take writes into meta. That goes with the clock only once the clock
--- has passed the fence, or a later fence would be lower: a server's clock may
--- have been far ahead.
+-- The fields that every take writes into meta. That goes with the clock only once the
+-- clock has passed the fence, or a later fence would be lower: a server's clock may have
+-- been far ahead.
 local function note_take(fence, ...)
   redis.call('HSET', meta, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1),
     'waited_ms', plus('waited_ms', waited), ...)
@@ -116,7 +113,7 @@ local function take_exclusive()
   redis.call('SET', lock, token, 'PX', ARGV[2])
   value = token
   if crowded then leave(id, now) end
-  redis.call('GET', lock) -- read last, so that the server tells of what comes after our own change
+  redis.call('GET', lock) -- read last, so that the server reports what comes after our own change
   return {'taken', fence, ttl, -1, now + ttl}
 end
 
@@ -141,7 +138,7 @@ local function forget_holder(holder)
   redis.pcall('ZREM', holders, holder)
 end
 
--- Slots: the lowest that is free. Where somebody's is not known, none is free.
+-- Slots: the lowest that is free. If a holder's slot is unknown, none is free.
 local function free_slot(list)
   local taken = {}
   for _, holder in ipairs(list) do
@@ -154,15 +151,15 @@ local function free_slot(list)
   end
 end
 
--- Everybody who shares the lock is alive as long as its own lease. The mode in
--- force, and the number of slots, is that of those who hold it.
+-- Every shared holder is alive as long as its own lease. The mode in force, and the
+-- number of slots, is that of the holders.
 local function join()
   local list = {}
   for _, holder in ipairs(list_holders()) do
     if holder[2] <= now then forget_holder(holder[1]) else list[#list + 1] = holder end
   end
   local left, first, last = redis.call('PTTL', lock), list[1], list[#list]
-  if not last then return refuse(left, left, nil, 'shared') end -- somebody has removed the set
+  if not last then return refuse(left, left, nil, 'shared') end -- another client has removed the set
   local mine = score_of(token)
   local record = mine and record_of(token)
   if mine and again and record and record.take == id and not record.released then
@@ -181,8 +178,8 @@ local function join()
   return take_share(slot)
 end
 
--- The take whose reply was lost did happen, and what meta said of it is gone (evicted). A token
--- that nobody chose is ours alone: the lock is given back, and asked for anew.
+-- The take whose reply was lost did happen, and its record in meta is gone (evicted). A
+-- token that no user chose is ours alone: the lock is released, and asked for anew.
 if again and token == id then
   if value == token and known.owner ~= token then
     redis.call('DEL', lock)
