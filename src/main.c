@@ -34,7 +34,7 @@ static int print(enum option_action action)
     return fflush(stdout) == 0 && ferror(stdout) == 0 ? STATUS_OK : STATUS_CANT_CREATE;
 }
 
-/* Who says nothing at all wants to know what there is to say. */
+/* A call without any arguments prints the usage. */
 static int print_short_usage(void)
 {
     fputs("Usage: dlock [OPTIONS] NAME -- COMMAND [ARG...]   run COMMAND while the lock NAME is "
@@ -45,10 +45,10 @@ static int print_short_usage(void)
     return STATUS_USAGE;
 }
 
-/* Where one of the three is closed, the next file or socket that is opened
- * would have its number, and what is printed would go there. What is put there
- * cannot be read from, or written to, any more than what was closed. The command
- * finds it closed, as it was. */
+/* If one of the three is closed, the next file or socket that is opened would
+ * have its number, and output would go there. The replacement cannot be read
+ * from, or written to, any more than the closed one. The command finds it
+ * closed, as it was. */
 static bool fill_standard_fds(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -64,7 +64,7 @@ static void warn_of_variable(const char *name, const char *near, void *out)
         say_warning(out, "%s: unknown variable; did you mean %s?", name, near);
 }
 
-/* Once: not by a dlock that runs below another, nor where a row of --doctor says it. */
+/* Once: not by a dlock that runs below another, nor if a row of --doctor reports it. */
 static void warn_of_variables(const struct options *options, struct messages *out)
 {
     if (options->action != ACTION_DOCTOR && getenv("DLOCK_HELD") == NULL)
@@ -78,7 +78,7 @@ static bool takes_lock(enum option_action action)
 
 static int act(const struct options *options, struct messages *out)
 {
-    /* A limit on the size of files is then an error like any other. Where a
+    /* A limit on the size of files is then an error like any other. If a
      * command is run, process/signals.c sees to that, and the command does not inherit it. */
     if (!takes_lock(options->action))
         (void)signal(SIGXFSZ, SIG_IGN);
@@ -126,7 +126,7 @@ int main(int argc, char **argv)
         return print_short_usage();
     struct options options;
     struct errmsg why = {""};
-    if (setuid_check_borrowed(&why)) { /* before anything that a caller says is read */
+    if (setuid_check_borrowed(&why)) { /* before any input of the caller is read */
         const struct messages plain = {.notify = {.fd = -1}, .waited = {-1}};
         return fail(&plain, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED, "%s", why.text);
     }

@@ -20,7 +20,7 @@ struct attach {
     int cancel_fd; /* -1: not open */
 };
 
-/* The wait ends with a signal, as ever, and with the process that the lock is
+/* The wait ends with a signal, as always, and with the process that the lock is
  * for. */
 static bool cancel_with_target(struct attach *attach, int *status)
 {
@@ -43,7 +43,7 @@ static int print_lease(const struct attach *attach, const struct lease *lease)
     return flushed(attach->out, STATUS_OK);
 }
 
-/* Nothing to take, and nothing to guard. */
+/* Nothing to acquire, and nothing to guard. */
 static int attach_nested(const struct attach *attach)
 {
     const struct lock_request *request = &attach->lock.request;
@@ -64,8 +64,8 @@ static void say_attached(const struct attach *attach)
     say_verbose(attach->out, "attached to %s, released when it ends", attach->target.name);
 }
 
-/* The lock is taken, and is the guard's from here on. This process ends without
- * closing what it has of it. */
+/* The lock is taken, and belongs to the guard from here on. This process ends
+ * without closing its own copies. */
 static int hand_over(struct attach *attach)
 {
     struct acquisition *lock = &attach->lock;

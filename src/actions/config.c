@@ -16,13 +16,13 @@ enum { ORIGIN_COLUMN = 48 };
 struct row {
     const char *name;
     char value[2048];
-    bool has_value; /* false: not set, or it is not told */
+    bool has_value; /* false: not set, or it must not be shown */
     char from[ORIGIN_TEXT_SIZE];
     const char *note; /* NULL: none */
 };
 
-/* The URLs without their logins. False where one cannot be read: a text that is
- * no URL may hold a password as well. */
+/* The URLs without their logins. False if one cannot be read: a text that is no
+ * URL may still contain a password. */
 static bool show_urls(const char *text, char *shown, size_t size)
 {
     char *copy = strdup(text), *rest = copy;
@@ -66,7 +66,7 @@ static void row_fill(struct row *row, const struct options *options, enum option
     bool is_flag = !option_has_value(option_by_id(id)) && *value == '\0';
     if (id == OPT_REDIS)
         row->has_value = show_urls(value, row->value, sizeof row->value);
-    else if (id != OPT_OWNER) { /* who knows it may release the lock */
+    else if (id != OPT_OWNER) { /* anyone who knows it can release the lock */
         row->has_value = true;
         text_copy(row->value, sizeof row->value, is_flag ? "yes" : value);
     }

@@ -14,10 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Longer than any step takes; what is left by a dlock that is killed goes soon. */
+/* Longer than any step takes; yet short, so that the lock of a dlock that is
+ * killed expires soon. */
 static const struct duration trial_ttl = {30 * NS_PER_S};
 
-/* The lock that is tried. Its name cannot be a user's: nobody knows it. */
+/* The lock for the trial. Its name is random and unknown, so it cannot be a user's. */
 struct scratch {
     char name[TOKEN_SIZE + sizeof "doctor:"];
     char key[LOCK_KEY_SIZE];
@@ -40,7 +41,7 @@ static void scratch_make(struct scratch *scratch, const struct options *options)
     holder_fill(&scratch->request.self, 0, "dlock --doctor");
 }
 
-/* Why it is this one. */
+/* Why this store was chosen. */
 static void add_choice(const struct options *options, const struct backend *backend,
                        struct diagnostics *findings)
 {
@@ -64,7 +65,7 @@ static void add_choice(const struct options *options, const struct backend *back
                          config_places(&options->settings, OPT_REDIS, places));
 }
 
-/* The one that waits is another process elsewhere: it has a backend of its own. */
+/* The waiter is another process elsewhere: it has a backend of its own. */
 static void try_lock(const struct options *options, struct backend *holder, struct scratch *scratch,
                      struct diagnostics *findings, struct bound bound)
 {
@@ -86,7 +87,7 @@ static void examine(const struct options *options, struct diagnostics *findings,
     struct scratch scratch = {.name = ""};
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    /* Each call has a limit of its own as well. */
+    /* Each call also has a limit of its own. */
     struct bound bound = {deadline_plus(deadline_after(options->outage), options->connect_timeout),
                           cancel_fd};
     scratch_make(&scratch, options);

@@ -11,7 +11,7 @@
 
 /* --- values -------------------------------------------------------------- */
 
-/* What is worth knowing though nobody has set it. */
+/* Options that are worth showing even if they are not set. */
 static bool matters_by_default(enum option_id id)
 {
     switch ((int)id) {
@@ -60,7 +60,7 @@ const char *config_default(const struct options *options, enum option_id id,
     }
 }
 
-/* The one that was said last. */
+/* The last one. */
 static const struct setting *last_of(const struct options *options, enum option_id one,
                                      enum option_id other)
 {
@@ -95,7 +95,7 @@ static const char *default_text(const struct options *options, enum option_id id
     return text != NULL ? text : "none";
 }
 
-/* A URL without its login; a text that is no URL may hold a password as well. */
+/* A URL without its login; a text that is no URL may still contain a password. */
 static void add_url(const char *text, const char *where, struct diagnostics *findings)
 {
     struct redis_url url;
@@ -109,7 +109,7 @@ static void add_url(const char *text, const char *where, struct diagnostics *fin
     explicit_bzero(&url, sizeof url);
 }
 
-/* Those of several servers have white space between them. */
+/* Several servers have white space between them. */
 static void add_urls(const char *text, const char *where, struct diagnostics *findings)
 {
     size_t size = strlen(text) + 1;
@@ -143,7 +143,7 @@ static void add_option(const struct options *options, enum option_id id,
         add_urls(value, where, findings);
         return;
     }
-    if (id == OPT_OWNER) /* who knows it may release the lock */
+    if (id == OPT_OWNER) /* anyone who knows it can release the lock */
         snprintf(text, sizeof text, "given");
     else
         snprintf(text, sizeof text, "%.500s", flag && *value == '\0' ? "yes" : value);
@@ -170,7 +170,7 @@ static void add_unknown_variable(const char *name, const char *near, void *data)
                         "this variable is no setting");
 }
 
-/* --- what does not go together ------------------------------------------- */
+/* --- conflicts ----------------------------------------------------------- */
 
 static void add_doubts(const struct options *options, struct diagnostics *findings)
 {
@@ -188,7 +188,7 @@ static void add_doubts(const struct options *options, struct diagnostics *findin
                         duration_format(options->wait, time, sizeof time));
 }
 
-/* What hashes names must be there for any name. */
+/* The hash function must be available for any name. */
 static void add_key(const struct options *options, struct diagnostics *findings)
 {
     struct options tried = *options;

@@ -1,4 +1,4 @@
-/* --doctor: the configuration in force, and where it comes from. */
+/* --doctor: the configuration in force, and its origin. */
 #ifndef DLOCK_ACTIONS_DOCTOR_CONFIG_H
 #define DLOCK_ACTIONS_DOCTOR_CONFIG_H
 
@@ -6,17 +6,17 @@
 #include "store/diagnostics.h"
 #include "util/duration.h"
 
-/* What counts where nobody has set this option, as dlock.conf(5) would have it;
- * NULL: nothing. May use `text`. */
+/* The default of this option, in the form of dlock.conf(5); NULL: none. May use
+ * `text`. */
 const char *config_default(const struct options *options, enum option_id id,
                            char text[DURATION_TEXT_SIZE]);
 
 /* Adds the section "configuration". A secret is never shown. */
 void doctor_config(const struct options *options, struct diagnostics *findings);
 
-/* The setting that makes this option what it is, with its value in *text ("" for a
- * flag on the command line); NULL where nobody has set it. Of --nonblock and
- * --wait the last one counts, and says what the other is. */
+/* The setting that decides this option, with its value in *text ("" for a flag
+ * on the command line); NULL if it is not set. Of --nonblock and --wait the
+ * last one counts, and determines the other. */
 const struct setting *config_in_force(const struct options *options, enum option_id id,
                                       const char **text);
 

@@ -7,19 +7,19 @@
 #include <poll.h>
 #include <string.h>
 
-/* How long the store may take to tell something, and to be left clean. */
+/* How long the store may take to send a notice, and to be cleaned up. */
 static const struct duration tell_limit = {500 * NS_PER_MS}, clean_limit = {2 * NS_PER_S};
 
-/* Where a proxy closes the connection of one who wants to be told, a few tries go by
- * until it is not asked for any more: those who watch and who wait do the same. */
+/* If a proxy closes the connection of a subscriber, a few tries go by until no
+ * subscription is requested any more: watches and waiters do the same. */
 enum { TRIES = 4 };
 
-/* One of the two who are after the lock. */
+/* One of the two that want the lock. */
 struct party {
     struct backend *backend;
     struct lock_request request;
     struct lease lease;
-    struct holder other; /* that it was refused for */
+    struct holder other; /* for which it was refused */
     char token[TOKEN_SIZE], take_id[TOKEN_SIZE];
     bool holds;
 };
@@ -28,7 +28,7 @@ struct trial {
     struct party holder, waiter;
     struct diagnostics *findings;
     struct bound bound;
-    struct deadline start; /* of the step that is being made */
+    struct deadline start; /* of the current step */
 };
 
 /* --- rows ---------------------------------------------------------------- */
@@ -38,7 +38,7 @@ static void step_begin(struct trial *trial)
     trial->start = deadline_now();
 }
 
-/* The step was made, or not, which is a failure. */
+/* Reports that the step succeeded, or a failure. */
 static bool step_end(struct trial *trial, const char *name, enum lock_result result,
                      const struct errmsg *why)
 {
@@ -95,7 +95,7 @@ static bool take(struct trial *trial)
     return step_end(trial, "take", result, &why);
 }
 
-/* What all of it is for. */
+/* The purpose of it all. */
 static bool is_exclusive(struct trial *trial)
 {
     struct errmsg why = {""};
@@ -124,7 +124,7 @@ static struct deadline tell_end(const struct trial *trial)
     return deadline_earlier(deadline_after(tell_limit), trial->bound.until);
 }
 
-/* Whether the descriptor is readable before `end`. */
+/* True if the descriptor is readable before `end`. */
 static bool is_told(const struct trial *trial, int fd, struct deadline end)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN},
@@ -136,7 +136,7 @@ static bool is_told(const struct trial *trial, int fd, struct deadline end)
     return ready > 0 && fds[0].revents != 0;
 }
 
-/* The lock is touched from elsewhere: the holder is to hear of it. */
+/* The lock is touched from elsewhere: the holder must learn of it. */
 static bool watch(struct trial *trial)
 {
     struct backend *backend = trial->holder.backend, *other = trial->waiter.backend;
@@ -190,8 +190,9 @@ static bool release(struct trial *trial)
     return step_end(trial, "release", result, &why);
 }
 
-/* Whether the waiter is called, or told that the lock was touched: then it is to
- * ask a moment later. What is told and cannot be read stays to be read for ever. */
+/* True if the waiter is notified of the release, or that the lock was touched:
+ * then it must ask a moment later. A notice that cannot be read stays readable
+ * for ever. */
 static bool is_called(struct trial *trial)
 {
     struct backend *backend = trial->waiter.backend;
@@ -282,7 +283,7 @@ static void give_back(struct party *party, struct bound bound)
     (void)backend->release(backend, &party->lease, bound, &ignored);
 }
 
-/* Of servers that are not one, as they should be, each remembers something. */
+/* Independent servers, as they should be, each remember something. */
 static void forget(const struct party *party, struct bound bound)
 {
     if (party->backend->forget != NULL)

@@ -23,7 +23,7 @@
 
 enum { FREE_STATUS = 1, NONE_STATUS = 1 };
 
-/* The store, one lock in it, and what came of looking at it. */
+/* The store, one lock in it, and the result of looking at it. */
 struct looking {
     const struct options *options;
     struct messages *out;
@@ -90,10 +90,10 @@ int action_status(const struct options *options, struct messages *out)
 
 /* --- wait-free ----------------------------------------------------------- */
 
-/* Where nobody tells us of the release. */
+/* How often to look if the store cannot notify us of the release. */
 static const struct duration look_most = {1 * NS_PER_S};
 
-/* Of several holders the first stands for all. */
+/* Of several holders the first represents all. */
 static struct holder first_holder(const struct lock_state *state)
 {
     const struct lock_owner *owner = &state->owners[0];
@@ -101,19 +101,19 @@ static struct holder first_holder(const struct lock_state *state)
     holder.kept = owner->released;
     holder.detached = owner->detached;
     holder.shares = state->mode != MODE_EXCLUSIVE;
-    holder.ahead = -1; /* we do not stand in line */
+    holder.ahead = -1; /* we are not in the queue */
     return holder;
 }
 
-/* Signals are taken in here alone: they end dlock, but not before the line that
- * is shown is gone. */
+/* Signals are read only here: they end dlock, but not before the live line is
+ * removed. */
 static void pause_until(struct deadline until, const struct lock_state *state,
                         struct progress *view)
 {
     struct holder holder = first_holder(state);
     struct signals signals = {.fd = -1};
     struct errmsg ignored = {""};
-    (void)signals_open(&signals, &ignored); /* where that fails, they end it at once */
+    (void)signals_open(&signals, &ignored); /* if that fails, they end it at once */
     struct pollfd fd = {.fd = signals.fd, .events = POLLIN};
     while (!deadline_passed(until)) {
         struct deadline shown = progress_wanted(view)
@@ -124,7 +124,7 @@ static void pause_until(struct deadline until, const struct lock_state *state,
         if (ended_by == 0)
             continue;
         progress_hide(view);
-        exit(signals_die_by(ended_by)); /* as pid 1 one does not die by a signal */
+        exit(signals_die_by(ended_by)); /* pid 1 does not die by a signal */
     }
     signals_restore(&signals);
     if (signals.fd >= 0)
@@ -154,7 +154,7 @@ static int still_held(const struct looking *looking, struct duration waited)
                 waits ? duration_rounded(waited, time, sizeof time) : "");
 }
 
-/* Nobody waits for themselves for ever. */
+/* True if an ancestor holds the lock: a wait for it would never end. */
 static bool held_by_ancestor(const struct looking *looking)
 {
     const struct lock_state *state = &looking->state;
@@ -170,8 +170,8 @@ static bool held_by_ancestor(const struct looking *looking)
                                 bound);
 }
 
-/* An outage lasts no longer than the wait; but each look has a second, as each try
- * of a wait for a lock, and with -n what a connection has. */
+/* An outage lasts no longer than the wait. But each look has a second, like
+ * each try of a wait for a lock, and with -n the connection's own limit. */
 static enum lock_result look_within(struct looking *looking, struct deadline end,
                                     struct errmsg *why)
 {
@@ -265,7 +265,7 @@ int action_list(const struct options *options, struct messages *out)
         return status;
     out->name = out->key = NULL;
     (void)setlocale(LC_CTYPE, "");
-    /* What has been printed as JSON cannot be taken back by another try. */
+    /* After JSON has been printed, another try cannot take it back. */
     enum lock_result result = options->json
                                   ? list_all(&list, (struct bound){DEADLINE_NEVER, -1}, &why)
                                   : retry(list_all, &list, options->outage, &why);
@@ -302,7 +302,7 @@ static void print_current(const struct current *current)
     const struct lease *lease = &current->lease;
     struct json json = {.to = stdout};
     struct duration left = deadline_left(lease->deadline);
-    bool ends = lease->deadline.boot_ns != 0; /* that is known: not of a --lock-file */
+    bool ends = lease->deadline.boot_ns != 0; /* if it is known: not of a --lock-file */
     lock_name_of(name, sizeof name, lease->key, current->options);
     if (!current->options->json) {
         printf("%s (%s)", text_escape(escaped, sizeof escaped, name), current->backend->kind);
@@ -325,7 +325,7 @@ static void print_current(const struct current *current)
     putchar('\n');
 }
 
-/* LOCK_OK: it holds. LOCK_GONE: it does not. Else told, with *status. */
+/* LOCK_OK: it holds. LOCK_GONE: it does not. Otherwise reported, with *status. */
 static enum lock_result show_held(const struct options *options, struct messages *out,
                                   const struct held *held, int *status)
 {

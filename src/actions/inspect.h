@@ -1,5 +1,5 @@
-/* Looking at locks: --status, --list, --wait-free and --current. None of them
- * takes a lock or is in anybody's way. Each returns the exit status. */
+/* Looks at locks: --status, --list, --wait-free and --current. None of them
+ * takes a lock or gets in another process's way. Each returns the exit status. */
 #ifndef DLOCK_ACTIONS_INSPECT_H
 #define DLOCK_ACTIONS_INSPECT_H
 

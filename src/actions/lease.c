@@ -18,7 +18,7 @@
 
 /* --- acquire ------------------------------------------------------------- */
 
-/* A token that nobody was told is a lock that nobody can release. */
+/* If the token could not be printed, the lock could never be released. */
 static int hand_over(struct acquisition *lock, struct token_file *file)
 {
     const struct options *options = lock->options;
@@ -82,8 +82,8 @@ struct target {
     struct messages *out;
     struct backend *backend;
     char key[LOCK_KEY_SIZE];
-    char name[LOCK_KEY_SIZE]; /* where no name is given */
-    char token[TOKEN_SIZE];   /* "": to be found in the store */
+    char name[LOCK_KEY_SIZE]; /* used if no name is given */
+    char token[TOKEN_SIZE];   /* "": to look up in the store */
     char take_id[TOKEN_SIZE]; /* "": not known */
     struct lease lease;
     struct duration hold_left; /* of --hold-at-least */
@@ -149,7 +149,7 @@ static bool read_token(struct target *target, int *status)
     return true;
 }
 
-/* Which lock, in which store, with which token. False: told. */
+/* Which lock, in which store, with which token. False: reported. */
 static bool target_open(struct target *target, const struct options *options, struct messages *out,
                         int *status)
 {
@@ -184,8 +184,8 @@ static void target_close(struct target *target)
     target->out->key = NULL;
 }
 
-/* The lock as the store knows it: whose it is, where nobody has told us; and
- * with which TTL it was taken. */
+/* The lock as the store knows it: its owner, unless it was given, and the TTL
+ * with which it was taken. */
 static enum lock_result look(void *data, struct bound bound, struct errmsg *why)
 {
     struct target *target = data;
@@ -209,7 +209,7 @@ static enum lock_result look(void *data, struct bound bound, struct errmsg *why)
     return LOCK_OK;
 }
 
-/* False: told. */
+/* False: reported. */
 static bool find_owner(struct target *target, int *status)
 {
     struct errmsg why = {""};
@@ -247,7 +247,7 @@ static void print_extended(const struct target *target)
     putchar('\n');
 }
 
-/* Others are kept out for --hold-at-least, which a lease is no shorter than. */
+/* --hold-at-least keeps others out for that long; a lease is never shorter. */
 static int refuse_shorter_than_hold(const struct target *target)
 {
     char hold[DURATION_TEXT_SIZE];
@@ -256,8 +256,8 @@ static int refuse_shorter_than_hold(const struct target *target)
                 duration_rounded(target->hold_left, hold, sizeof hold));
 }
 
-/* By the --ttl of the command line, which may shorten it; else by that with
- * which it was taken. */
+/* By the --ttl of the command line, which may shorten it; otherwise by the TTL
+ * with which it was taken. */
 static int extend_target(struct target *target)
 {
     const struct options *options = target->options;

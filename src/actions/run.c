@@ -77,7 +77,7 @@ static void say_ended(const struct run *run, const struct outcome *outcome)
         say_verbose(run->out, "the command ended with status %d", WEXITSTATUS(outcome->status));
 }
 
-/* The exit status where the lease was over while the command ran. */
+/* The exit status if the lease was over while the command ran. */
 static int lease_over_status(const struct run *run, const struct outcome *outcome,
                              struct deadline end)
 {
@@ -91,9 +91,8 @@ static int lease_over_status(const struct run *run, const struct outcome *outcom
     return command_status(run, outcome);
 }
 
-/* The compare-and-delete is the last look at the lock: where it is not ours,
- * it was lost before the command ended, or there is no telling that it was
- * not. */
+/* The compare-and-delete is the last look at the lock: if the lock is not ours,
+ * it was lost before the command ended, or at least that cannot be ruled out. */
 static int finish(struct run *run, struct outcome *outcome)
 {
     struct errmsg why = {""};
@@ -155,12 +154,12 @@ static void write_report(const struct run *run, bool taken, int status)
 
 /* --- the beginning ------------------------------------------------------- */
 
-/* The command is to be heard of before the stop signal is due. */
+/* The command's heartbeat is due before the stop signal is. */
 static bool open_heartbeat(struct run *run, struct errmsg *why)
 {
     const struct options *options = run->options;
     struct duration interval = {options->ttl.ns - lease_grace(options->ttl, options->grace).ns};
-    char id[TOKEN_SIZE]; /* everybody sees it: not the owner token */
+    char id[TOKEN_SIZE]; /* public, so not the owner token */
     token_make(id);
     if (!watchdog_open(&run->heartbeat, id, why))
         return false;
@@ -170,8 +169,8 @@ static bool open_heartbeat(struct run *run, struct errmsg *why)
     return set;
 }
 
-/* An ancestor has the lock, watches it and releases it: there is nothing left
- * to do but to become the command. */
+/* An ancestor holds the lock, watches it and releases it: all that remains is
+ * to become the command. */
 static int run_nested(struct run *run)
 {
     say_verbose(run->out,

@@ -1,5 +1,5 @@
-/* --owner-file: the owner token in a file, for whoever extends or releases the
- * lock later, such as the ExecStopPost= of a service. */
+/* --owner-file: the owner token in a file, for the process that extends or
+ * releases the lock later, such as the ExecStopPost= of a service. */
 #ifndef DLOCK_ACTIONS_TOKEN_FILE_H
 #define DLOCK_ACTIONS_TOKEN_FILE_H
 
@@ -9,21 +9,21 @@
 
 #include <stdbool.h>
 
-/* A file that is there only once the lock is taken: until then it has another
+/* A file that exists only once the lock is taken: until then it has another
  * name. */
 struct token_file {
     const char *path;
     char temporary[4096];
 };
 
-/* Makes it beside `path`, readable by its owner alone. LOCK_OK, to be ended with
- * token_file_keep() or token_file_drop(); LOCK_REFUSED, LOCK_CANT_CREATE,
- * LOCK_SYSTEM with *why set. */
+/* Creates it beside `path`, readable by its owner alone. LOCK_OK: the caller
+ * ends it with token_file_keep() or token_file_drop(); LOCK_REFUSED,
+ * LOCK_CANT_CREATE, LOCK_SYSTEM with *why set. */
 enum lock_result token_file_make(struct token_file *file, const char *path, const char *token,
                                  struct errmsg *why);
 
-/* Gives it its name, instead of a file that may have had it before. As above;
- * on failure it is gone. */
+/* Gives it its name, replacing any file that had it before. As above; on
+ * failure it is gone. */
 enum lock_result token_file_keep(struct token_file *file, struct errmsg *why);
 
 void token_file_drop(struct token_file *file);

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Blots out the login of each URL where it stands in argv, for all to see in
- * ps(1). The command's own words are not ours to change. */
+/* Blots out the login of each URL in argv, which ps(1) shows to every user. The
+ * command's own words are left alone. */
 static void hide_logins(const struct settings *settings, int argc, char **argv)
 {
     for (const struct setting *setting = settings->first; setting != NULL;
@@ -30,9 +30,9 @@ static void hide_logins(const struct settings *settings, int argc, char **argv)
     }
 }
 
-/* Stands behind all words, and is no name, option or value: where popt gets no
- * memory, it loses values and words without a word of its own. A lock of another
- * name would be taken. */
+/* A marker behind all words, which is no name, option or value. If popt gets no
+ * memory, it silently loses values and words, and a lock of another name would
+ * be taken. */
 static const char after_all[] = "\001";
 
 /* --no-NAME for each option of the table that a file or a variable can set. */
@@ -63,8 +63,9 @@ static const struct poptOption *with_no_options(void)
     return all_options;
 }
 
-/* An option whose value may be missing is not for popt, which would take the next word for it, the lock's name:
- * --attach=PID is --attach-pid=PID to it, --tree=no is --no-tree. False if the word is neither. */
+/* popt cannot handle an option whose value may be missing: it would take the
+ * next word for it, the lock's name. So --attach=PID is --attach-pid=PID to
+ * popt, and --tree=no is --no-tree. False if the word is neither. */
 enum { SPELLED_OUT_SIZE = 64 };
 static bool spell_out(const char *word, char text[SPELLED_OUT_SIZE])
 {
@@ -83,8 +84,8 @@ static bool spell_out(const char *word, char text[SPELLED_OUT_SIZE])
                     option_by_id((enum option_id)option->val)->longName) > 0;
 }
 
-/* Returns a copy of argv, to be freed, that points into it, with after_all behind the last word; NULL if memory is
- * short. */
+/* Returns a copy of argv, which the caller frees, that points into it, with
+ * after_all behind the last word; NULL if memory is short. */
 static const char **words_for_popt(int argc, char **argv)
 {
     char text[SPELLED_OUT_SIZE];
@@ -106,11 +107,11 @@ static const char **words_for_popt(int argc, char **argv)
     return words;
 }
 
-/* Whether popt is at work. */
+/* True while popt is running. */
 static bool in_popt;
 
-/* popt ends the program with status 1 where it gets no memory, which of --status
- * would mean that the lock is free. It has told why. */
+/* If popt gets no memory it prints that and ends the program with status 1,
+ * which for --status would mean that the lock is free. */
 static void exit_from_popt(void)
 {
     if (in_popt)
@@ -129,8 +130,8 @@ static int wrong_word(const char *word, int fault, bool behind_name, struct errm
     return WORDS_WRONG;
 }
 
-/* Reads options from argv[1] on, up to the first word that is none. Returns
- * its index (argc where there is none), or what is wrong. */
+/* Reads options from argv[1] on, up to the first word that is none. Returns its
+ * index (argc if there is none), or the error. */
 static int read_with_popt(struct settings *settings, poptContext context, int argc,
                           const char *const *words, bool behind_name, struct errmsg *why)
 {

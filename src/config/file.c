@@ -1,9 +1,8 @@
-/* INI by inih, with four differences that its reader callback makes: lines
- * are counted, so that an error can name one; a line too long for inih's
- * buffer is an error, where inih would cut it in two; white space before a
- * key is passed over, where inih would take the line for more of the last
- * value; and sections are judged where they begin, where inih tells of none that
- * has no keys. */
+/* INI by inih, with four differences that its reader callback makes. Lines are
+ * counted, so that an error can name one. A line too long for inih's buffer is
+ * an error; inih would cut it in two. White space before a key is skipped; inih
+ * would take the line for a continuation of the last value. And sections are
+ * checked at their beginning; inih does not report a section without keys. */
 #include "config/file.h"
 
 #include "config.h"
@@ -28,7 +27,7 @@ struct reading {
     FILE *file;
     const char *path;
     bool others_can_read;
-    int line, section; /* where the section begins that the line is in; 0: before all of them */
+    int line, section; /* line of the section that the current line is in; 0: before all sections */
     enum settings_result result;
     struct errmsg *why;
     /* Settings of matching sections come after those for every lock. */
@@ -37,14 +36,14 @@ struct reading {
 
 static const char lock_section[] = "lock ";
 
-/* inih ends a section's name at the first bracket and drops the rest, and it
- * keeps 49 characters of it, without a word. */
+/* inih ends a section's name at the first bracket and silently drops the rest,
+ * and it keeps only 49 characters of it. */
 static bool section_fits(const struct reading *reading, const char *line)
 {
     enum { SECTION_MOST = 49 };
     const char *name = line + 1, *close = strchr(line, ']');
     if (close == NULL)
-        return true; /* inih says so itself */
+        return true; /* inih reports that itself */
     if (strncmp(name, lock_section, strlen(lock_section)) != 0 ||
         name + strlen(lock_section) == close)
         errmsg_set(reading->why, "%s:%d: [%.*s]: unknown section; [lock GLOB] is the only kind",
@@ -111,8 +110,8 @@ static int unknown_key(struct reading *reading, const char *key)
 static int take_setting(void *data, const char *section, const char *key, const char *value)
 {
     struct reading *reading = data;
-    const char *glob =
-        *section != '\0' ? section + strlen(lock_section) : NULL; /* as section_fits() has seen */
+    const char *glob = *section != '\0' ? section + strlen(lock_section)
+                                        : NULL; /* section_fits() has checked that */
     if (reading->result != SETTINGS_OK)
         return 0;
     const struct poptOption *option = option_by_name(key, strlen(key));
@@ -126,7 +125,7 @@ static int take_setting(void *data, const char *section, const char *key, const 
     if (glob != NULL && fnmatch(glob, reading->name, 0) != 0)
         return 1;
     struct origin origin = {.kind = ORIGIN_FILE, .file = reading->path, .line = reading->line};
-    /* Each line names one more server, as each --redis does. */
+    /* Each line adds one more server, like each --redis. */
     bool added =
         option->val == OPT_REDIS
             ? settings_add_line(reading->settings, OPT_REDIS, value, origin, reading->section)
@@ -154,7 +153,7 @@ static enum settings_result read_pass(struct reading *reading)
     return reading->result;
 }
 
-/* Where the user's file is: the value of this variable, and what comes below it. */
+/* The directory of the user's file: the value of this variable, and the path below it. */
 struct base {
     const char *variable, *path, *below;
 };
@@ -168,8 +167,8 @@ static struct base user_base(void)
     return base;
 }
 
-/* sudo(8), su(1) and runuser(1) may leave a HOME that is another user's: then it is not the
- * file that is to be mended. */
+/* sudo(8), su(1) and runuser(1) may leave another user's HOME: then that user's
+ * file is not the one to correct. */
 static void cannot_read(const struct settings *settings, const char *path, int error,
                         struct errmsg *why)
 {
@@ -186,8 +185,9 @@ static void cannot_read(const struct settings *settings, const char *path, int e
         errmsg_set(why, "%s: cannot read it: %s", path, strerror(error));
 }
 
-/* Whoever writes there decides where locks are, and where reports go. Of a group of one's
- * own, as many hosts give each user, nobody else is a member. NULL: it may be read. */
+/* A user who can write to this file decides where locks are, and where reports
+ * go. In a user's own group, as many hosts have, there are no other members.
+ * NULL: it may be read. */
 static const char *distrusted(const struct settings *settings, const char *path,
                               const struct stat *status, char *text, size_t size)
 {
@@ -210,7 +210,7 @@ static enum settings_result read_file(struct settings *settings, const char *nam
 {
     struct stat status;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY |
-                            O_NONBLOCK); /* a pipe is told of, not waited for */
+                            O_NONBLOCK); /* a pipe is reported, not waited for */
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR) && !settings->file_named)
         return SETTINGS_OK;
@@ -259,8 +259,8 @@ static bool user_path(char **path)
     return *path != NULL;
 }
 
-/* Adds an option's DLOCK_ variable where it is set. One that is set to nothing is as
- * good as unset, as shells and units often can do no better. */
+/* Adds an option's DLOCK_ variable if it is set. An empty one counts as unset,
+ * because shells and units often cannot unset it. */
 static bool read_variable(const struct poptOption *option, const void *data)
 {
     struct settings *const *to = data;
@@ -272,7 +272,8 @@ static bool read_variable(const struct poptOption *option, const void *data)
     char *value = getenv(origin_format(id, origin, name, sizeof name));
     bool added = value == NULL || *value == '\0' || settings_add(*to, id, value, origin);
     if (value != NULL && id == OPT_REDIS)
-        url_redact_passwords(value); /* in its place: the command inherits it, and ps(1) shows it */
+        url_redact_passwords(
+            value); /* overwritten in place: the command inherits it, and ps(1) shows it */
     return !added;
 }
 
@@ -314,7 +315,8 @@ enum settings_result config_read(struct settings *settings, const char *name,
 {
     const char *path = config != NULL ? config->text : getenv("DLOCK_CONFIG");
     if (config != NULL &&
-        *path == '\0') { /* a variable of a script that is not set: other locks than are meant */
+        *path ==
+            '\0') { /* an unset variable of a script: it would name other locks than intended */
         errmsg_set(why, "--config: '': the path is empty");
         return SETTINGS_BAD_USAGE;
     }
@@ -341,9 +343,9 @@ char *config_places(const struct settings *settings, enum option_id id,
     return text;
 }
 
-/* --- variables that are no setting ----------------------------------------- */
+/* --- variables that are not settings --------------------------------------- */
 
-/* And what is read, but is no key. */
+/* Variables that are read, but are not keys. */
 static const char *const set_for_commands[] = {
     "DLOCK_NAME",   "DLOCK_FENCE",    "DLOCK_EXPIRES_AT", "DLOCK_HELD",     "DLOCK_SLOT",
     "DLOCK_CONFIG", "DLOCK_LOCK_KEY", "DLOCK_LOCK_OWNER", "DLOCK_LOCK_TTL", "DLOCK_LOCK_BACKEND",

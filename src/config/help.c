@@ -1,6 +1,7 @@
-/* popt would begin every text behind the longest of all options and their values:
- * 22 columns for each would be left, and twice the lines. Here a text begins in a
- * fixed column, on a line of its own where the option reaches so far. */
+/* popt would begin every text behind the longest of all options and their
+ * values: only 22 columns would be left for each, and twice the lines. Here a
+ * text begins in a fixed column, on a line of its own if the option reaches
+ * that far. */
 #include "config/help.h"
 
 #include "config/option_table.h"
@@ -12,7 +13,7 @@
 
 enum { TEXT_COLUMN = 30, WIDTH = 80 };
 
-/* The cursor stands at the column where the text begins. */
+/* The cursor is at the column where the text begins. */
 static void print_text(const char *text)
 {
     int column = TEXT_COLUMN;

@@ -1,4 +1,4 @@
-/* What --help and --usage print. */
+/* Prints --help and --usage. */
 #ifndef DLOCK_CONFIG_HELP_H
 #define DLOCK_CONFIG_HELP_H
 

@@ -12,7 +12,7 @@
 
 /* --- options of other programs ------------------------------------------- */
 
-/* Without their dashes. One that is as good here under the same name is not listed. */
+/* Without their dashes. An option that has the same name and meaning here is not listed. */
 static const struct habit {
     const char *word, *advice;
 } habits[] = {
@@ -134,7 +134,7 @@ void hints_bad_option(const char *word, int fault, bool behind_name, struct errm
 
 /* --- one dash ------------------------------------------------------------- */
 
-/* -help is read as -h, and does what is meant. */
+/* -help is read as -h, and has the intended effect. */
 static bool one_dash_right(const char *word, struct errmsg *why)
 {
     size_t length = name_length(word + 1);
@@ -188,7 +188,7 @@ static bool is_program(const char *word)
     return false;
 }
 
-/* The action, or --help or its like, that this word is the name of; NULL: none. */
+/* The action, or --help or a similar option, that has this word as its name; NULL: none. */
 static const char *verb(const char *word)
 {
     const struct poptOption *option = option_by_name(word, strlen(word));
@@ -292,9 +292,10 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* How many letters have to be put in, left out, changed, or swapped with the next
- * one to make b of a. F. J. Damerau, "A technique for computer detection and
- * correction of spelling errors", CACM 7 (1964); no letter is changed twice. */
+/* How many letters have to be inserted, left out, changed, or swapped with the
+ * next one to make b of a. F. J. Damerau, "A technique for computer detection
+ * and correction of spelling errors", CACM 7 (1964); no letter is changed
+ * twice. */
 static int distance(const char *a, const char *b)
 {
     int rows[3][NEAR_SIZE], *before = rows[0], *last = rows[1], *row = rows[2];
@@ -316,7 +317,8 @@ static int distance(const char *a, const char *b)
     return last[length];
 }
 
-/* An abbreviation is as near as can be; then one letter in four may differ; then a word may stand behind: redis-url. */
+/* An abbreviation is nearest; then one letter in four may differ; then a word
+ * may follow: redis-url. */
 static int option_distance(const char *word, const char *name)
 {
     size_t length = strlen(word);
@@ -351,7 +353,7 @@ static bool note_near(const struct poptOption *option, const void *data)
     return false;
 }
 
-/* Words that begin too many options, or are near too many, are near none. */
+/* A word that begins too many options, or is near too many, gives no hint. */
 static bool find_near(const char *name, size_t length, struct near *near)
 {
     near->distance = NEAR_SIZE - 1;

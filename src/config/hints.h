@@ -1,5 +1,5 @@
-/* What people write who know another program, or mistype: what each of them
- * needs to be told. Looked at where a line is refused, or is about to be. */
+/* Hints for users who know another program, or mistype. Used if a command line
+ * is refused, or is about to be refused. */
 #ifndef DLOCK_CONFIG_HINTS_H
 #define DLOCK_CONFIG_HINTS_H
 
@@ -9,48 +9,48 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Looks through the options from argv[1] on for a word that popt would take
- * apart into letters, though it is a long name with one dash ("-tree", which is
- * -t ree to popt) or an option of another program ("-try=10s"). False with *why
- * set where there is one. */
+/* Looks through the options from argv[1] on for a word that popt would split
+ * into letters, though it is a long name with one dash ("-tree", which is -t
+ * ree to popt) or an option of another program ("-try=10s"). False with *why
+ * set if there is one. */
 bool hints_dashes_right(int argc, char **argv, struct errmsg *why);
 
-/* Sets *why for an option that popt refuses with this error: of one that is unknown
- * what is near it, or what it is called here. Of `word` no value is told: it may be
- * a URL with a password. Behind NAME a letter is no hint at another program like
- * dlock: NAME may be the command, and the letter its own. */
+/* Sets *why for an option that popt refuses with this error: for an unknown
+ * one, which options are near it, or its name here. The value of `word` is not
+ * shown: it may be a URL with a password. After NAME a letter is no hint at
+ * another program like dlock: NAME may be the command, and the letter its own. */
 void hints_bad_option(const char *word, int fault, bool behind_name, struct errmsg *why);
 
-/* Sets *why where there is a NAME, which may be something else that was meant,
+/* Sets *why if there is a NAME, which may have been meant as something else,
  * but no command. */
 void hints_no_command(const char *name, struct errmsg *why);
 
-/* Adds to *why what else may be meant where the words after NAME are no command
- * that can be run. Nothing where there is no guess. */
+/* Adds to *why what else may be meant if the words after NAME are no command
+ * that can be run. Adds nothing if there is no guess. */
 void hints_not_a_command(const struct options *options, struct errmsg *why);
 
 /* Adds to *why, which refuses an option after NAME, that NAME may be the command. */
 void hints_name_is_command(const char *name, struct errmsg *why);
 
-/* The same for an option that was set there, nothing for one of another place. */
+/* The same for an option that was set there; nothing for one from another place. */
 void hints_behind_name(const struct options *options, struct origin origin, struct errmsg *why);
 
-/* Whether NAME is the path of a file that flock(1) would lock, and dlock does not. */
+/* True if NAME is the path of a file that flock(1) would lock, and dlock does not. */
 bool hints_name_is_file(const struct options *options);
 
-/* Which options may be meant by a name that is none: mistyped, or abbreviated. */
+/* Which options may be meant by an unknown name: mistyped, or abbreviated. */
 
 /* Room for three of the longest names. */
 enum { NEAR_TEXT_SIZE = 128 };
 
 enum near_kind {
-    NEAR_ALL,       /* as they stand on the command line, with their dashes */
-    NEAR_KEYS,      /* as they stand in a configuration file */
-    NEAR_VARIABLES, /* as they stand in the environment; the name is without DLOCK_ */
+    NEAR_ALL,       /* as on the command line, with their dashes */
+    NEAR_KEYS,      /* as in a configuration file */
+    NEAR_VARIABLES, /* as in the environment; the name is without DLOCK_ */
 };
 
 /* Writes those that are near the first `length` bytes of name, as "A, B or C".
- * False where there are none, or so many that it is no help. */
+ * False if there are none, or too many to be of help. */
 bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum near_kind kind);
 
 #endif

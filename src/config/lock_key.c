@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In files on this host names are no secret: ps(1) shows them. */
+/* For files on this host names are no secret: ps(1) shows them. */
 static void say_guessable(const struct options *options, const struct messages *out)
 {
     if (options->hash == HASH_SHA256 && options->redis != NULL && options->backend != BACKEND_FILE)
@@ -15,7 +15,7 @@ static void say_guessable(const struct options *options, const struct messages *
                          "prevents that");
 }
 
-/* The secret is in memory no longer than this takes. */
+/* The secret stays in memory no longer than this call. */
 static enum lock_result find_digest(char digest[NAME_DIGEST_SIZE], const struct options *options,
                                     struct errmsg *why)
 {

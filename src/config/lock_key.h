@@ -1,4 +1,4 @@
-/* The key that the options mean. */
+/* The lock key that results from the options. */
 #ifndef DLOCK_CONFIG_LOCK_KEY_H
 #define DLOCK_CONFIG_LOCK_KEY_H
 
@@ -11,16 +11,16 @@
 
 #include <stdbool.h>
 
-/* PREFIX + [SCOPE + ":"] + NAME or its digest (--hash). LOCK_OK; else as
+/* PREFIX + [SCOPE + ":"] + NAME or its digest (--hash). LOCK_OK; otherwise like
  * secret_read() and name_digest(). */
 enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *options,
                              struct errmsg *why);
 
-/* The same. False: told, and *status is the exit status. */
+/* The same. False: reported, and *status is the exit status. */
 bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options,
                    const struct messages *out, int *status);
 
-/* A lock's name as its digest, for keys that do not tell it. */
+/* A lock's name as its digest, for keys that do not reveal it. */
 
 enum { NAME_DIGEST_SIZE = 64 + 1 };
 
@@ -30,7 +30,7 @@ enum { NAME_DIGEST_SIZE = 64 + 1 };
 enum lock_result name_digest(char digest[NAME_DIGEST_SIZE], const char *name,
                              const struct secret *secret, struct errmsg *why);
 
-/* Whether the text looks like one. */
+/* True if the text looks like one. */
 bool name_is_digest(const char *text);
 
 #endif

@@ -21,7 +21,7 @@
     {                                                                                    \
         long_name, '\0', POPT_ARG_STRING | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL \
     }
-/* Another letter for the entry before it, one that is refused, or one that nobody needs to see. */
+/* Another letter for the entry before it, or one that is refused or hidden from --help. */
 #define FLAG_LETTER(long_name, short_name, id)                                               \
     {                                                                                        \
         long_name, short_name, POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL \
@@ -219,7 +219,7 @@ static bool has_letter(const struct poptOption *option, const void *data)
     return option->shortName != '\0' && option->shortName == *(const char *)data;
 }
 
-/* Whether the next word is the value of this one. */
+/* True if the next word is the value of this one. */
 static bool takes_next(const char *word)
 {
     if (word[1] == '-') {

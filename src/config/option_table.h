@@ -1,5 +1,5 @@
 /* The options: one popt table that the command line, the environment, the
- * configuration files, --help and the tests all go by. */
+ * configuration files, --help and the tests all use. */
 #ifndef DLOCK_CONFIG_OPTION_TABLE_H
 #define DLOCK_CONFIG_OPTION_TABLE_H
 
@@ -73,26 +73,27 @@ enum option_id {
 
 extern const struct poptOption option_table[];
 
-/* The entry with this long name (`length` bytes of it); NULL where there is
- * none. Finds aliases too. */
+/* The entry with this long name (`length` bytes of it); NULL if there is none.
+ * Finds aliases too. */
 const struct poptOption *option_by_name(const char *name, size_t length);
 
 /* The entry that is shown in --help for this id. */
 const struct poptOption *option_by_id(enum option_id id);
 
 /* Calls visit for every entry of the table and its groups, in order, until it
- * returns true; returns that entry, else NULL. */
+ * returns true; returns that entry, otherwise NULL. */
 const struct poptOption *option_find(bool (*visit)(const struct poptOption *, const void *),
                                      const void *data);
 
-/* Whether it takes a value. */
+/* True if it takes a value. */
 bool option_has_value(const struct poptOption *option);
 
-/* Which word of argv is the next option after the one at `index` (0: after none), whose
- * value may be a word of its own; argc where options end there. */
+/* The index of the next option in argv after the one at `index` (0: after
+ * none), whose value may be a word of its own; argc if there are no more
+ * options. */
 int option_next(int argc, char *const *argv, int index);
 
-/* Whether it may stand in a configuration file or the environment. */
+/* True if it is allowed in a configuration file or the environment. */
 bool option_configurable(enum option_id id);
 
 #endif

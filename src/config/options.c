@@ -139,7 +139,7 @@ static bool apply_signal(struct options *options, const char *text, struct errms
     return options->stop_signal != 0;
 }
 
-/* Words are those of the option's help, "auto|redis|file"; *index is which. */
+/* The words are those of the option's help, "auto|redis|file"; *index is which one matched. */
 static bool apply_choice(enum option_id id, int *index, const char *text, struct errmsg *why)
 {
     const char *words = option_by_id(id)->argDescrip;
@@ -181,7 +181,7 @@ static bool apply_listed(struct options *options, enum option_id id, const char 
     return true;
 }
 
-/* The text outlives the options: it is the setting's own. */
+/* The text outlives the options: it belongs to the setting. */
 static bool apply_value(struct options *options, enum option_id id, const char *text,
                         struct errmsg *why)
 {
@@ -199,7 +199,7 @@ static bool apply_value(struct options *options, enum option_id id, const char *
     case OPT_PREFIX:
         options->prefix = text;
         return *text == '\0' || lock_name_valid(text, "the prefix", why);
-    case OPT_REDIS: options->redis = text; return true; /* redis/url.c judges it */
+    case OPT_REDIS: options->redis = text; return true; /* redis/url.c checks it */
     case OPT_CACERT: return apply_path(&options->cacert, text, why);
     case OPT_CERT: return apply_path(&options->cert, text, why);
     case OPT_KEY: return apply_path(&options->key, text, why);
@@ -224,7 +224,7 @@ static bool apply_value(struct options *options, enum option_id id, const char *
     }
 }
 
-/* On the command line a flag has no text, or a no that undoes a yes of a weaker source. */
+/* On the command line a flag has no text, or a no that overrides a yes of a weaker source. */
 static bool flag_is_set(const struct setting *setting, bool *set, struct errmsg *why)
 {
     *set = true;
@@ -235,7 +235,7 @@ static bool flag_is_set(const struct setting *setting, bool *set, struct errmsg 
     return false;
 }
 
-/* ACTION_RUN where it is no action. */
+/* ACTION_RUN if it is not an action. */
 static enum option_action action_of(enum option_id id)
 {
     switch ((int)id) {
@@ -288,7 +288,7 @@ static bool apply_flag(struct options *options, const struct setting *setting, s
         break;
     case OPT_JSON: options->json = set; break;
     case OPT_SYSLOG: options->syslog = set; break;
-    default: break; /* OPT_CLOSE: what it says is so anyway; actions */
+    default: break; /* OPT_CLOSE: always in effect; actions */
     }
     return true;
 }
@@ -323,7 +323,7 @@ static enum settings_result wrong_words(int index)
     return index == WORDS_NO_MEMORY ? SETTINGS_NO_MEMORY : SETTINGS_BAD_USAGE;
 }
 
-/* The path of --lock-file, which stands for a NAME that is missing; NULL if there is none. */
+/* The path of --lock-file, which replaces a missing NAME; NULL if there is none. */
 static const char *name_of_lock_file(const struct settings *settings)
 {
     const struct setting *file = setting_in_force(settings, OPT_LOCK_FILE);
@@ -339,7 +339,8 @@ static bool has_action(const struct settings *settings)
 }
 
 /* [OPTIONS] NAME [OPTIONS] [--] COMMAND... : two runs of options, with NAME
- * between them. A "--" before NAME ends the options for good; behind a --lock-file it stands before the command. */
+ * between them. A "--" before NAME ends the options for good; after a
+ * --lock-file it precedes the command. */
 static enum settings_result read_command_line(struct options *options, int argc, char **argv,
                                               struct errmsg *why)
 {
@@ -366,8 +367,8 @@ static enum settings_result read_command_line(struct options *options, int argc,
     return SETTINGS_OK;
 }
 
-/* Actions are of the command line alone. --help and its like must work whatever
- * else is wrong. */
+/* Only the command line can name an action. --help and the like must work even
+ * if something else is wrong. */
 static enum settings_result choose_action(struct options *options, struct errmsg *why)
 {
     enum option_id chosen = OPT_NONE;
@@ -398,7 +399,7 @@ static enum settings_result choose_action(struct options *options, struct errmsg
     return twice ? SETTINGS_BAD_USAGE : SETTINGS_OK;
 }
 
-/* Where the command line could not be read to its end. */
+/* For a command line that could not be read to its end. */
 static bool asks_for_json(int argc, char **argv)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -453,7 +454,7 @@ static enum settings_result read_all(struct options *options, int argc, char **a
     return result == SETTINGS_OK ? validate_options(options, why) : result;
 }
 
-/* A failure is told as the environment wants it also where it is not applied yet. */
+/* A failure is reported as the environment asks, even if the environment is not applied yet. */
 enum settings_result options_read(struct options *options, int argc, char **argv,
                                   struct errmsg *why)
 {

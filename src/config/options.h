@@ -1,4 +1,4 @@
-/* What dlock is to do: the options of all sources, judged and put together. */
+/* What dlock should do: the options of all sources, checked and merged. */
 #ifndef DLOCK_CONFIG_OPTIONS_H
 #define DLOCK_CONFIG_OPTIONS_H
 
@@ -35,16 +35,15 @@ enum option_action {
 struct options {
     enum option_action action;
     pid_t attach_pid;          /* of ACTION_ATTACH; 0: our parent */
-    const char *name;          /* NULL where the action does without; of ACTION_LIST: the pattern */
+    const char *name;          /* NULL if the action needs none; of ACTION_LIST: the pattern */
     char **command;            /* NULL-terminated, from the given argv; NULL with -c */
     const char *shell_command; /* -c */
     enum lock_mode mode;
     int slots; /* of MODE_SLOTS */
     bool waits_forever;
-    bool nonblock; /* -n; --wait after it undoes it */
+    bool nonblock; /* -n; a later --wait overrides it */
     int conflict_status;
-    struct duration
-        wait; /* where it does not wait for ever; zero, also with nonblock: do not wait */
+    struct duration wait; /* if it does not wait for ever; zero, or with nonblock: do not wait */
     struct duration ttl;
     struct duration hold_at_least; /* <= ttl */
     const char *owner;             /* NULL: a fresh one, or that of the action's lock */

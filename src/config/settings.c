@@ -26,14 +26,14 @@ bool settings_add(struct settings *settings, enum option_id id, const char *text
     return true;
 }
 
-/* The values may hold logins. */
+/* The values may contain logins. */
 static void forget(struct setting *setting)
 {
     explicit_bzero(setting->text, strlen(setting->text));
     free(setting);
 }
 
-/* In place of what *at points to stands what it said with `more` behind it. */
+/* Appends `more` to the string at *at. */
 static bool add_behind(struct setting **at, const char *more)
 {
     struct setting *first = *at;
@@ -137,7 +137,7 @@ void settings_free(struct settings *settings)
 {
     while (settings->first != NULL) {
         struct setting *next = settings->first->next;
-        if (settings->first->id == OPT_REDIS) /* there may be a password in it */
+        if (settings->first->id == OPT_REDIS) /* it may contain a password */
             explicit_bzero(settings->first->text, strlen(settings->first->text));
         free(settings->first);
         settings->first = next;

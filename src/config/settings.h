@@ -1,6 +1,6 @@
-/* What each source says of each option, before it is judged. Sources are added
- * from the weakest to the strongest, so that the last word wins when they are
- * applied in order. */
+/* The settings of each source for each option, before they are checked. Sources
+ * are added from the weakest to the strongest, so that the last one wins when
+ * they are applied in order. */
 #ifndef DLOCK_CONFIG_SETTINGS_H
 #define DLOCK_CONFIG_SETTINGS_H
 
@@ -16,14 +16,14 @@ struct origin {
     enum origin_kind kind;
     const char *file; /* of ORIGIN_FILE; lives as long as the settings */
     int line;
-    bool behind_name; /* of ORIGIN_COMMAND_LINE: it stands between NAME and the command */
+    bool behind_name; /* of ORIGIN_COMMAND_LINE: it is between NAME and the command */
 };
 
 struct setting {
     struct setting *next;
     enum option_id id;
     struct origin origin;
-    bool unset;  /* --no-OPTION: what was said before it, and elsewhere, does not count */
+    bool unset;  /* --no-OPTION: earlier settings, and those of other sources, do not count */
     char text[]; /* "" for a flag on the command line; a yes or a no otherwise */
 };
 
@@ -31,35 +31,36 @@ struct settings {
     struct setting *first;
     char *user_file; /* path of the user's file, for origins to point to */
     bool file_named; /* user_file is that of --config, and there is no other */
-    bool system_file_read, user_file_read; /* false: it is not there */
+    bool system_file_read, user_file_read; /* false: it does not exist */
 };
 
 enum settings_result { SETTINGS_OK, SETTINGS_BAD_USAGE, SETTINGS_BAD_CONFIG, SETTINGS_NO_MEMORY };
 
-/* Adds one at the end. `text` (NULL for a flag) is copied. False where memory
- * is short. */
+/* Adds one at the end. `text` (NULL for a flag) is copied. False if memory is
+ * short. */
 bool settings_add(struct settings *settings, enum option_id id, const char *text,
                   struct origin origin);
 
-/* As settings_add(), for a line of a file whose section begins at the line `section`;
- * but behind what the same section has said already, with a space between. */
+/* Like settings_add(), for a line of a file whose section begins at the line
+ * `section`; but appended to the value from the same section, with a space
+ * between. */
 bool settings_add_line(struct settings *settings, enum option_id id, const char *text,
                        struct origin origin, int section);
 
-/* Makes of all values of this option one, with spaces between them. False where
+/* Joins all values of this option into one, with spaces between them. False if
  * memory is short. */
 bool settings_join(struct settings *settings, enum option_id id);
 
-/* Adds, for a flag, a no; for an option, that nothing said of it before counts. */
+/* For a flag, adds a no; for an option, that no earlier setting of it counts. */
 bool settings_add_no(struct settings *settings, enum option_id id, struct origin origin);
 
-/* Drops what does not count for a later --no-OPTION; and `all`: these as well. */
+/* Drops the settings that a later --no-OPTION cancels; with `all`, the --no-OPTION ones too. */
 void settings_drop_unset(struct settings *settings, bool all);
 
 /* Reads a yes or a no. False if the text is neither. */
 bool flag_parse(const char *text, bool *set);
 
-/* Moves all of `more` behind what is there. */
+/* Moves all of `more` behind the existing settings. */
 void settings_append(struct settings *settings, struct settings *more);
 
 void settings_free(struct settings *settings);
@@ -71,11 +72,11 @@ enum settings_result origin_result(struct origin origin);
 char *origin_format(enum option_id id, struct origin origin, char *text, size_t size);
 #define ORIGIN_TEXT_SIZE 320
 
-/* The same; "default" where nobody has set it. */
+/* The same; "default" if it was not set. */
 char *origin_place(enum option_id id, struct origin origin, char *text, size_t size);
 
-/* The setting that counts, which the strongest source has said last; NULL where
- * nobody has. */
+/* The setting that counts, the last one of the strongest source; NULL if there
+ * is none. */
 const struct setting *setting_in_force(const struct settings *settings, enum option_id id);
 
 #endif

@@ -11,9 +11,10 @@
 
 enum words { NEEDED, OPTIONAL, REFUSED };
 
-/* What each action goes by, apart from where the lock lives and what is said.
- * An option that an action does without is refused on the command line: who
- * gives it expects something of it. In a file it is meant for others. */
+/* Which options each action uses, apart from those for the lock's store and for
+ * messages. An option that an action does not use is refused on the command
+ * line, because the user expects something of it. In a file it is meant for
+ * other actions. */
 static const enum option_id taking[] = {
     OPT_EXCLUSIVE,          OPT_SHARED, OPT_SLOTS,         OPT_NONBLOCK, OPT_WAIT,
     OPT_CONFLICT_EXIT_CODE, OPT_TTL,    OPT_HOLD_AT_LEAST, OPT_OWNER,    OPT_FALLBACK,
@@ -60,7 +61,7 @@ static void runs_no_command(const struct options *options, struct errmsg *why)
     const struct setting *action =
         setting_in_force(&options->settings, actions[options->action].id);
     errmsg_set(why, "--%s runs no command; the lock's name is its last word", action_name(options));
-    if (action != NULL) /* it is --attach=PID else */
+    if (action != NULL) /* otherwise it is --attach=PID */
         hints_behind_name(options, action->origin, why);
 }
 
@@ -144,7 +145,7 @@ static enum settings_result check_action(const struct options *options, struct e
     return SETTINGS_OK;
 }
 
-/* --- all else ------------------------------------------------------------ */
+/* --- other rules --------------------------------------------------------- */
 
 static bool keeps_records(enum option_action action)
 {
@@ -183,9 +184,9 @@ static enum settings_result check_command(const struct options *options, struct 
     return SETTINGS_OK;
 }
 
-/* A secret that the options have but do not use would leave names guessable that
- * somebody means to hide. Passing over one of a weaker source is meant, and what
- * one file says in several places is for its sections to decide. */
+/* A secret that is configured but not used would leave names guessable that the
+ * user wants to hide. Overriding one of a weaker source is intended, and if one
+ * file sets it in several places, its sections decide. */
 static bool passes_over_secret(const struct options *options)
 {
     enum origin_kind secret = options->origins[OPT_SECRET_FILE].kind,
@@ -212,8 +213,8 @@ static enum settings_result check_hash(struct options *options, struct errmsg *w
     return SETTINGS_OK;
 }
 
-/* Of these actions 0 says that the lock is had, or is free: a script goes on. Who
- * writes 0 into a file means commands that are not to run. */
+/* For these actions 0 means that the lock is held, or free: a script goes on. A
+ * user who writes 0 into a file means commands that should not run. */
 static enum settings_result check_conflict_status(struct options *options, struct errmsg *why)
 {
     bool is_answer = options->action == ACTION_ACQUIRE || options->action == ACTION_ATTACH ||

@@ -27,7 +27,7 @@ struct child {
     bool childless;     /* dlock has no child of any kind: seen by the last child_reap() */
     bool guard_lost;    /* the guard was killed, the command with it, and others may be left */
     int status;         /* of waitpid(2), once the command has ended */
-    int exec_error;     /* the errno for which an ended command was never executed, else 0 */
+    int exec_error;     /* the errno for which an ended command was never executed, otherwise 0 */
 };
 
 /* Starts argv as spawn() does; with `tree` behind a guard (process/tree_guard.h).
@@ -44,7 +44,7 @@ bool child_guard_orphans(struct child *child);
  * the guard's news. Never waits. */
 void child_reap(struct child *child);
 
-/* Whether no descendant is left. Reaps as child_reap(). */
+/* True if no descendant is left. Reaps as child_reap(). */
 bool child_tree_gone(struct child *child);
 
 /* Those that are left, as far as can be seen. */

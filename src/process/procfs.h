@@ -34,8 +34,8 @@ bool proc_environ_has(pid_t pid, const char *name, const char *lines);
  * with '~'. */
 void proc_boot_id(char *text, size_t size);
 
-/* By how many nanoseconds CLOCK_BOOTTIME is ahead of that of other time
- * namespaces: ahead of the first one's, whichever is ours. */
+/* By how many nanoseconds our CLOCK_BOOTTIME is ahead of that of the first time
+ * namespace, whichever ours is. */
 int64_t proc_boot_offset(void);
 
 /* A number for the pid namespace that this process is in: on one boot no other

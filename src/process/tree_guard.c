@@ -49,7 +49,7 @@ static void command_changed(const struct guard *guard, int status)
         atomic_fetch_add(&page->stops, 1);
     } else if (WIFCONTINUED(status)) {
         atomic_store(&page->stopped_by, 0);
-        /* If dlock was stopped with the command, the command is not left to run alone. */
+        /* dlock may have stopped with the command, which must not run alone. */
         kill(guard->dlock, SIGCONT);
     } else {
         atomic_store(&page->status, status);

@@ -13,7 +13,7 @@
 
 enum { NAME_LEAST = 16, GAP = 2 };
 
-/* Ours, as far as there is one: "ann@host, pid 12, backup". */
+/* Our own holder, if there is one: "ann@host, pid 12, backup". */
 static void format_holder(const struct lock_state *state, char *text, size_t size)
 {
     char raw[1024];

@@ -17,16 +17,16 @@ struct list_table {
     size_t count, room;
 };
 
-/* Adds a row. False where memory is short. */
+/* Adds a row. False if memory is short. */
 bool list_table_add(struct list_table *listing, const char *name, const struct lock_state *state);
 
-/* Prints the rows under a headline, cut to `width` columns (0: not cut). Counts
- * by the locale that setlocale(3) has set. */
+/* Prints the rows below a header, cut to `width` columns (0: not cut). Counts
+ * columns by the locale that setlocale(3) has set. */
 void list_table_print(const struct list_table *listing, int width);
 
 void list_table_free(struct list_table *listing);
 
-/* The columns of the terminal that stdout is; 0 where it is none. */
+/* The columns of the terminal on stdout; 0 if stdout is no terminal. */
 int list_table_width(void);
 
 #endif

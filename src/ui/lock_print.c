@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The name of the lock that this runs under, of which the key tells no more than
- * a digest; NULL: it is another one. */
+/* The name of the lock that this runs under, if its key contains only a digest;
+ * NULL: it is another one. */
 static const char *hashed_name(const char *key, const char *rest)
 {
     const char *outer_key = getenv("DLOCK_LOCK_KEY");
@@ -204,7 +204,7 @@ static void count_members(struct json *json, const struct lock_counts *counts)
     json_end(json, '}');
 }
 
-/* What is told of the one holder of an exclusive lock stands at the top too. */
+/* The details of the one holder of an exclusive lock also appear at the top level. */
 void lock_state_json_print(const struct lock_state *state, const char *name, const char *backend)
 {
     static const struct lock_owner nobody = {.slot = -1};

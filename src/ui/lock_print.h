@@ -1,4 +1,4 @@
-/* Locks and their holders as people and programs read them. What is foreign is
+/* Prints locks and their holders for people and programs. Foreign text is
  * escaped. */
 #ifndef DLOCK_UI_LOCK_PRINT_H
 #define DLOCK_UI_LOCK_PRINT_H
@@ -12,14 +12,15 @@
 /* Enough for each of these texts. */
 enum { LOCK_TEXT_SIZE = 2048 };
 
-/* The NAME that the options make this key of; the whole key where they make
- * another one. Returns text. */
+/* The NAME from which the options make this key; the whole key if they would
+ * make another one. Returns text. */
 const char *lock_name_of(char *text, size_t size, const char *key, const struct options *options);
 
 /* "ann@host, pid 12 (running), backup, since ..., lease ends in 5m". Returns text. */
 const char *lock_owner_format(const struct lock_owner *owner, char text[LOCK_TEXT_SIZE]);
 
-/* Prints what is known of the lock in some lines to stdout. A token can release the lock: logs should not have it. */
+/* Prints what is known about the lock in some lines to stdout. A token can
+ * release the lock: logs should not contain it. */
 void lock_state_print(const struct lock_state *state, const char *name, bool with_tokens);
 
 /* Prints it as one line of JSON to stdout. */
@@ -30,19 +31,19 @@ void lock_owners_json(struct json *json, const char *name, const struct lock_sta
 
 enum holder_life { HOLDER_UNKNOWN, HOLDER_LIVES, HOLDER_DEAD };
 
-/* Whether the holder's process lives: known on its own host alone, and in its own
- * pid namespace. */
+/* Whether the holder's process lives: known only on its own host, and in its
+ * own pid namespace. */
 enum holder_life holder_life(const struct holder *holder);
 
-/* Whether it is known that the holder's process, which should have released the
+/* True if it is known that the holder's process, which should have released the
  * lock, has ended. */
 bool holder_has_died(const struct holder *holder);
 
-/* A lease as --json shows it. */
+/* A lease in the form of --json. */
 
 /* Prints the object of --acquire and --attach to stdout, in one line: key,
  * full_key, acquired, owner, scope (may be NULL), fence, acquired_at,
- * expires_at, mode, and slot where there is one. What is not known of the lease
+ * expires_at, mode, and slot if there is one. What is not known about the lease
  * (token "", fence 0, times 0) is null. */
 void lease_json_print(const struct lease *lease, const char *scope);
 

@@ -6,18 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A wait that is over sooner is not shown on a terminal: it would only flicker. */
+/* A wait that ends sooner is not shown on a terminal: it would only flicker. */
 static const struct duration shown_after = {300 * NS_PER_MS};
-/* Between two drawings of the live line: because of the time waited, and at
+/* Between two drawings of the live line: when only the time has changed, and at
  * least. */
 static const struct duration line_interval = {NS_PER_S}, line_least = {NS_PER_S / 4};
-/* Nor is it in a log of CI. */
+/* Nor is it shown in a CI log. */
 static const struct duration lasts_after = {NS_PER_S};
 /* Between two lines. */
 static const struct duration lines_interval = {60 * NS_PER_S};
 static const struct duration status_interval = {2 * NS_PER_S};
-/* How far the ends of a lease may differ that two answers tell of, and be the
- * same one: the ways to the store and back took longer or shorter. */
+/* How far the ends of a lease in two answers may differ and still be the same
+ * one: the ways to the store and back took longer or shorter. */
 enum { SAME_END_MS = 1000 };
 
 static enum progress_kind choose_kind(const struct options *options, const struct messages *out)
@@ -26,7 +26,8 @@ static enum progress_kind choose_kind(const struct options *options, const struc
         return tty_line_possible() ? WAIT_VIEW_LIVE : WAIT_VIEW_LINES;
     if (out->verbosity > 0)
         return WAIT_VIEW_LINES;
-    /* Set to something by every CI service: a job that seems to hang is looked at there. Cron must stay mute. */
+    /* Set to something by every CI service: its users look there if a job seems
+     * to hang. Cron jobs must stay silent. */
     const char *ci = getenv("CI");
     bool is_ci = ci != NULL && *ci != '\0' && strcmp(ci, "false") != 0;
     return is_ci && out->verbosity == 0 && !options->json ? WAIT_VIEW_HOLDERS : WAIT_VIEW_NONE;
@@ -80,8 +81,8 @@ static void note_end(struct progress *view)
     view->until_ms = until_ms;
 }
 
-/* A holder that has released the lock and ended since we were answered looks
- * like one that has died with it: only the next answer tells. */
+/* A holder that has released the lock and ended since the store answered looks
+ * like one that has died with it: only the next answer can tell them apart. */
 static void note_death(struct progress *view, bool same_one)
 {
     bool gone = holder_has_died(&view->holder), died = gone && same_one && view->seems_dead;
@@ -95,7 +96,7 @@ static void note_holder(struct progress *view, const struct holder *holder)
     bool same = looks_the_same(&view->holder, holder),
          same_one = same_process(&view->holder, holder);
     /* Between two answers we are shown the same one, and from answer to answer
-     * what is left of a lease goes down. */
+     * what is left of a lease decreases. */
     if (same && !view->down && view->holder.left.ns == holder->left.ns)
         return;
     view->changed |= !same || view->down;
@@ -148,7 +149,7 @@ static void draw(struct progress *view, const struct errmsg *why)
     tty_line_draw(&view->line, fitting);
 }
 
-/* What should be read at leisure, and copied, does not go with the live line. */
+/* Text that should be read at leisure, and copied, does not disappear with the live line. */
 static void say_once(struct progress *view, const struct errmsg *why)
 {
     struct progress_text text;
@@ -198,8 +199,8 @@ static struct deadline show_holders(struct progress *view, const struct errmsg *
     return DEADLINE_NEVER;
 }
 
-/* A unit that waits for its lock is starting: systemd's TimeoutStartSec is put
- * off, by more than the longest pause between two tries. */
+/* A unit that waits for its lock is starting: this delays systemd's
+ * TimeoutStartSec by more than the longest pause between two tries. */
 static struct deadline tell_manager(struct progress *view, const struct errmsg *why)
 {
     struct progress_text text;

@@ -1,6 +1,6 @@
-/* Shows a wait to whoever looks on: a live line on a terminal; a line a minute
- * with -v, or where the terminal knows no live ones; a line for each holder in the
- * logs of CI; STATUS= for the service manager. */
+/* Shows a wait to the user: a live line on a terminal; a line a minute with -v,
+ * or if the terminal cannot show live ones; a line for each holder in CI logs;
+ * STATUS= for the service manager. */
 #ifndef DLOCK_UI_PROGRESS_H
 #define DLOCK_UI_PROGRESS_H
 
@@ -20,35 +20,35 @@ struct progress {
     enum progress_kind kind;
     struct tty_line line;
     struct deadline start;
-    struct deadline next_look;   /* when the live line, or a line, is due by time alone */
-    struct deadline next_status; /* when the service manager is told again */
+    struct deadline next_look;   /* when time alone makes a new live line, or a line, due */
+    struct deadline next_status; /* when to update the service manager */
     struct deadline last_drawn;
     struct holder told; /* the last one that a line of WAIT_VIEW_HOLDERS was about */
-    bool changed;       /* the facts have, since they were last drawn */
-    bool down;          /* the store cannot be reached, and is tried until then */
+    bool changed;       /* the facts have changed since they were last drawn */
+    bool down;          /* the store cannot be reached, and is retried until then */
     struct deadline down_until;
-    struct holder holder; /* who had it when the store last answered */
-    int64_t until_ms;     /* when that ends, by the wall clock; 0: not by itself */
+    struct holder holder; /* the holder when the store last answered */
+    int64_t until_ms;     /* when its lease ends, by the wall clock; 0: not by itself */
     bool seems_dead;      /* its process was gone after the last answer */
-    bool died;            /* and the store names it still in a later one */
+    bool died;            /* and a later answer of the store still names it */
 };
 
 /* A wait begins. */
 void progress_open(struct progress *view, const struct options *options,
                    const struct messages *out);
 
-/* Whether anybody is to be shown anything; whether a person looks on. */
+/* True if there is anything to show to anyone; true if a user is watching. */
 bool progress_wanted(const struct progress *view);
 bool progress_attended(const struct progress *view);
 
-/* As patience.pausing, of which it is the work. */
+/* The implementation of patience.pausing. */
 struct deadline progress_show(struct progress *view, const struct holder *holder,
                               const struct errmsg *why, struct deadline down_until);
 
-/* The store cannot call those who wait: said with -v. */
+/* The store cannot notify waiters: printed with -v. */
 void progress_say_uncalled(struct progress *view, const char *cannot);
 
-/* The wait is over, or something else is to be said: the live line goes. */
+/* The wait is over, or another message follows: removes the live line. */
 void progress_hide(struct progress *view);
 
 #endif

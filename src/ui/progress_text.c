@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* More of a lock's name is of no use beside its holder. */
+/* More of a lock's name is useless beside its holder. */
 enum { NAME_COLUMNS = 40 };
 
 __attribute__((format(printf, 3, 4))) static void set(struct progress_text *text,
@@ -102,7 +102,7 @@ const char *holder_slots_format(const struct holder *holder, int asked,
     return text;
 }
 
-/* The clock is the holder's: one that is ahead of ours would only confuse. */
+/* The clock is the holder's: a time ahead of ours would only confuse. */
 const char *holder_since_format(const struct holder *holder, char text[HOLDER_SINCE_SIZE])
 {
     char time[40];
@@ -130,7 +130,7 @@ static void set_until(struct progress_text *text, const struct holder *holder, i
         set(text, WAIT_UNTIL, ", until %s%s", time, holder->kept ? "" : " at the latest");
 }
 
-/* As a shell reads it back. */
+/* Quoted as a shell reads it back. */
 static void quote(char *target, size_t size, const char *word)
 {
     static const char plain[] =
@@ -146,9 +146,8 @@ static void quote(char *target, size_t size, const char *word)
     text_copy(target + used, size - used, "'");
 }
 
-/* Those options that say which lock it is, where they stand on the command line:
- * what the environment and the files say, they will say again. The URL may have
- * a password in it. */
+/* The options on the command line that determine which lock it is. The
+ * environment and the files need no repetition. The URL may contain a password. */
 static void set_advice(struct progress_text *text, const struct options *options)
 {
     const struct {
@@ -188,7 +187,7 @@ void progress_text_holder(struct progress_text *text, const struct holder *holde
     set_until(text, holder, until_ms, died);
     if (holder->known && !died)
         set(text, WAIT_SINCE, "%s", holder_since_format(holder, since));
-    /* That would end the leases of those who share it as well. */
+    /* That would also end the leases of the other holders. */
     if (died && !holder->shares)
         set_advice(text, options);
 }
@@ -203,7 +202,7 @@ void progress_text_outage(struct progress_text *text, const char *why, struct du
                             sizeof time));
 }
 
-/* --- putting together ------------------------------------------------------ */
+/* --- joining --------------------------------------------------------------- */
 
 void progress_text_join(const struct progress_text *text, unsigned without,
                         char joined[WAIT_TEXT_SIZE])
@@ -247,7 +246,7 @@ static void cut(char *text, int columns)
 void progress_text_fit(const struct progress_text *text, int columns, bool utf8,
                        char fitting[WAIT_TEXT_SIZE])
 {
-    /* What matters least goes first; who holds it stays. */
+    /* The least important part goes first; the holder stays. */
     static const enum wait_part order[] = {WAIT_ADVICE, WAIT_SINCE,   WAIT_UNTIL, WAIT_PLACE,
                                            WAIT_NAME,   WAIT_COMMAND, WAIT_PID,   WAIT_TIME};
     unsigned without = mbwidth_of(text->parts[WAIT_NAME]) > NAME_COLUMNS ? 1U << WAIT_NAME : 0;

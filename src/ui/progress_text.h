@@ -1,5 +1,5 @@
-/* What is said of a wait, in parts that can be left out where there is little
- * room. What is foreign in them is escaped. */
+/* The text about a wait, in parts that can be left out if there is little room.
+ * Foreign text in them is escaped. */
 #ifndef DLOCK_UI_PROGRESS_TEXT_H
 #define DLOCK_UI_PROGRESS_TEXT_H
 
@@ -27,40 +27,41 @@ enum wait_part {
 };
 
 struct progress_text {
-    char parts[WAIT_PARTS][1600]; /* "": there is nothing to say */
+    char parts[WAIT_PARTS][1600]; /* "": nothing to show */
 };
 
-/* Enough for all parts that progress_text_join() puts together. */
+/* Enough for all parts that progress_text_join() joins. */
 enum { WAIT_TEXT_SIZE = 2560 };
 
-/* The wait as a whole: for how long, and for what. */
+/* The wait as a whole: how long, and for what. */
 void progress_text_begin(struct progress_text *text, struct duration waited, const char *name);
 
 /* The lock is held. until_ms is when it ends at the latest by the wall clock of
- * this host (0: it does not, by itself); `died`: its holder has, and the options
- * tell how the lock can be removed. */
+ * this host (0: it does not, by itself); `died`: its holder has died, and the
+ * options determine how the lock can be removed. */
 void progress_text_holder(struct progress_text *text, const struct holder *holder, int64_t until_ms,
                           bool died, const struct options *options);
 
-/* The store cannot be reached, as `why` says, and is tried for so long yet. */
+/* The store cannot be reached, as `why` says, and is retried for that much longer. */
 void progress_text_outage(struct progress_text *text, const char *why, struct duration left);
 
 /* ", since 02:59:58 +0100"; "" if it is not known, kept after the end, or in the future by our clock. Returns text. */
 #define HOLDER_SINCE_SIZE 64
 const char *holder_since_format(const struct holder *holder, char text[HOLDER_SINCE_SIZE]);
 
-/* What slots the lock is refused for, to stand before its holder: "2 of 2 slots are taken; ", "held with --slots=2; 3
- * were asked for; ", or "". Returns text. */
+/* For which slots the lock is refused, as a text before its holder: "2 of 2
+ * slots are taken; ", "held with --slots=2; 3 were asked for; ", or "". Returns
+ * text. */
 #define HOLDER_SLOTS_SIZE 96
 const char *holder_slots_format(const struct holder *holder, int asked,
                                 char text[HOLDER_SLOTS_SIZE]);
 
-/* Puts those parts together for which `without` (1 << part) has no bit. */
+/* Joins those parts for which `without` (1 << part) has no bit. */
 void progress_text_join(const struct progress_text *text, unsigned without,
                         char joined[WAIT_TEXT_SIZE]);
 
-/* Puts together what fits in so many columns: without the parts that matter
- * least, and where even who holds it is too long, cut. Not utf8: in ASCII. */
+/* Joins what fits in this many columns: without the least important parts, and
+ * cut if even the holder is too long. Not utf8: in ASCII. */
 void progress_text_fit(const struct progress_text *text, int columns, bool utf8,
                        char fitting[WAIT_TEXT_SIZE]);
 

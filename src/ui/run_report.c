@@ -11,8 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* In a directory that is open to all another user may have put a link to a file that
- * only we can write to. Links of ours and of root's are followed: /dev/stderr is one. */
+/* In a directory that is open to all, another user may have put a link to a
+ * file that only we can write to. Links of ours and of root's are followed:
+ * /dev/stderr is one. */
 static int open_report(const char *path)
 {
     static const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
@@ -74,8 +75,8 @@ static void print_run(FILE *to, const struct report *report, const struct report
     putc('\n', to);
 }
 
-/* Returns the line, to be freed, or NULL. A stream that gets no memory at its end
- * may say nothing of it. */
+/* Returns the line, which the caller frees, or NULL. A stream that gets no
+ * memory at its end may not report it. */
 static char *format_run(const struct report *report, const struct report_run *run, size_t *length)
 {
     char *line = NULL;
@@ -91,7 +92,7 @@ static char *format_run(const struct report *report, const struct report_run *ru
     return NULL;
 }
 
-/* In one write, where the system does not cut it in two. Returns 0 or an errno. */
+/* In one write, unless the system splits it. Returns 0 or an errno. */
 static int write_whole(int fd, const char *bytes, size_t length)
 {
     while (length > 0) {

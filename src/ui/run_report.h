@@ -15,7 +15,7 @@ struct report {
     const char *error; /* code of the failure (util/error_code.h); NULL: none */
 };
 
-/* What a run came to. */
+/* The outcome of a run. */
 struct report_run {
     const char *name, *key, *backend; /* backend may be NULL */
     const struct holder *self;
@@ -30,7 +30,7 @@ struct report_run {
  * LOCK_SYSTEM with *why set. */
 enum lock_result run_report_open(struct report *report, const char *path, struct errmsg *why);
 
-/* Writes the line. False with *why set where that cannot be done. */
+/* Writes the line. False with *why set if that fails. */
 bool run_report_write(const struct report *report, const struct report_run *run,
                       struct errmsg *why);
 

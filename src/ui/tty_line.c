@@ -14,9 +14,9 @@
 
 enum { COLUMNS_UNKNOWN = 80, BYTES_MOST = 3072 };
 
-/* ECMA-48's EL and ED, from the cursor on; and DEC's DECAWM, so that a character
- * that this terminal takes for a wider one than the C library does is cut off at
- * the margin and makes no second line. */
+/* ECMA-48's EL and ED, from the cursor on; and DEC's DECAWM, so that a
+ * character that this terminal shows wider than the C library reports is cut
+ * off at the margin and makes no second line. */
 #define ERASE_LINE "\033[K"
 #define ERASE_BELOW "\033[J"
 #define WRAP_OFF "\033[?7l"
@@ -49,14 +49,14 @@ static int width_of_terminal(void)
 }
 
 /* Not the last one: there the cursor waits beside the line or below it,
- * as the terminal likes. */
+     * depending on the terminal. */
 int tty_line_room(void)
 {
     return width_of_terminal() - 1;
 }
 
-/* SIGTTOU is blocked: between the look at who is in the foreground and the write
- * a Ctrl-Z and bg may come, and `stty tostop` would stop us for it. */
+/* SIGTTOU is blocked: a Ctrl-Z and bg may come between the check for the
+ * foreground and the write, and `stty tostop` would stop us for it. */
 static bool write_in_foreground(const char *bytes, size_t length)
 {
     sigset_t stop, before;

@@ -1,4 +1,4 @@
-/* Lists that grow in an array, of whatever type. */
+/* Lists of any type that grow in an array. */
 #ifndef DLOCK_UTIL_ARRAY_H
 #define DLOCK_UTIL_ARRAY_H
 
@@ -7,8 +7,8 @@
 
 /* Makes room for one more element behind the `count` that `list` has, by
  * doubling. `room` is how many fit, 0 with a NULL list at first; `size` is that
- * of one element. Returns the list, which may have moved; NULL where memory is
- * short, and the old one is as it was. The caller frees it with free(3). */
+ * of one element. Returns the list, which may have moved; NULL if memory is
+ * short, and the old one is unchanged. The caller frees it with free(3). */
 void *list_with_room(void *list, size_t count, size_t *room, size_t size);
 
 /* The keys of locks that a search has found, before each is looked at. */
@@ -18,13 +18,13 @@ struct key_list {
     size_t count, room;
 };
 
-/* Adds a copy of `key`. False where memory is short. */
+/* Adds a copy of `key`. False if memory is short. */
 bool key_list_add(struct key_list *list, const char *key);
 
-/* In the order of their bytes, and each once. */
+/* Sorts them by their bytes, and removes duplicates. */
 void key_list_sort(struct key_list *list);
 
-/* Frees what is in it, and leaves it empty. */
+/* Frees its contents, and leaves it empty. */
 void key_list_free(struct key_list *list);
 
 #endif

@@ -9,9 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* It cannot fail for the two clocks that we ask for, unless somebody filters
- * system calls. Who cannot tell when a lease ends may not hold one: the command
- * is killed with us, and the lock clears by itself. */
+/* It cannot fail for the two clocks that we ask for, unless a filter blocks
+ * system calls. A process that cannot tell when a lease ends may not hold one:
+ * the command is killed with us, and the lock expires by itself. */
 __attribute__((noreturn)) static void end_without_clock(void)
 {
     static const char text[] = "dlock: the clock cannot be read; without it no lease can be kept\n";
@@ -123,7 +123,7 @@ void wall_format_local(int64_t wall_ms, char *text, size_t size)
 struct duration duration_jittered(struct duration d)
 {
     uint64_t random = 0;
-    /* Without entropy everyone waits the longest: late, never wrong. */
+    /* Without entropy every waiter waits the longest: late, never wrong. */
     if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
         return d;
     uint64_t half = (uint64_t)d.ns / 2;

@@ -1,4 +1,4 @@
-/* Time inside dlock: nanoseconds of CLOCK_BOOTTIME, which runs on through a
+/* Time inside dlock: nanoseconds of CLOCK_BOOTTIME, which continues during a
  * suspend and is never set. The wall clock is for display alone. */
 #ifndef DLOCK_UTIL_CLOCK_H
 #define DLOCK_UTIL_CLOCK_H
@@ -15,13 +15,13 @@ struct duration {
     int64_t ns; /* never negative */
 };
 
-/* A point of the boot clock. */
+/* A point in time on the boot clock. */
 struct deadline {
     int64_t boot_ns;
 };
 
 #define DEADLINE_NEVER ((struct deadline){INT64_MAX})
-/* As good as no end, and far from any overflow: 100 years. */
+/* Practically no end, and far from any overflow: 100 years. */
 #define DURATION_FOREVER DURATION_S(3155760000)
 #define DURATION_ZERO ((struct duration){0})
 #define DURATION_MS(n) ((struct duration){(n)*NS_PER_MS})
@@ -34,7 +34,7 @@ struct bound {
     int cancel_fd;
 };
 
-/* Whether cancel_fd is readable. */
+/* True if cancel_fd is readable. */
 bool bound_is_cancelled(struct bound bound);
 
 struct deadline deadline_now(void);
@@ -66,15 +66,15 @@ static inline bool deadline_passed(struct deadline d)
 /* What remains until d, zero once it has passed. */
 struct duration deadline_left(struct deadline d);
 
-/* later - earlier, zero where that is negative. */
+/* later - earlier, zero if that is negative. */
 struct duration deadline_gap(struct deadline earlier, struct deadline later);
 
 /* The timeout for poll(2): what remains, rounded up; -1 for DEADLINE_NEVER. */
 int deadline_poll_ms(struct deadline d);
 
-/* Sets a timer of timerfd_create(2) on the boot clock, NEVER: stops it. Returns
- * the timeout for the poll(2) that waits for it: -1, or, where the timer cannot
- * be set, as above. */
+/* Sets a timer of timerfd_create(2) on the boot clock; NEVER stops it. Returns
+ * the timeout for the poll(2) that waits for it: -1, or, if the timer cannot be
+ * set, as above. */
 int deadline_set_timer(int timer_fd, struct deadline d);
 
 static inline struct duration duration_min(struct duration a, struct duration b)
@@ -91,16 +91,16 @@ static inline struct duration duration_max(struct duration a, struct duration b)
 int64_t wall_now_ms(void);
 int64_t wall_now_us(void);
 
-/* Writes wall_ms as ISO 8601 in UTC ("2026-11-21T03:00:00Z"); "" where the
- * buffer or the calendar does not hold it. */
+/* Writes wall_ms as ISO 8601 in UTC ("2026-11-21T03:00:00Z"); "" if the buffer
+ * or the calendar cannot hold it. */
 void wall_format(int64_t wall_ms, char *text, size_t size);
 
-/* Writes wall_ms as people on this host read their clocks: "03:59:58 +0100", and with
- * the date before it where that is not today's. "" as above. */
+/* Writes wall_ms in the local time of this host: "03:59:58 +0100", and with the
+ * date before it if that is not today's. "" as above. */
 void wall_format_local(int64_t wall_ms, char *text, size_t size);
 
-/* A random share of d: from half of it up to all of it, so that many who
- * wait for the same thing do not ask all at once. */
+/* A random share of d, from half of it up to all of it, so that many waiters do
+ * not all ask at once. */
 struct duration duration_jittered(struct duration d);
 
 #endif

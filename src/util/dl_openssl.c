@@ -8,8 +8,8 @@
 #define CRYPTO_SONAME "libcrypto.so.3"
 #define SSL_SONAME "libssl.so.3"
 
-/* Tells packaging tools what the dynamic section does not: UAPI group, "ELF
- * Notes for dlopen metadata"; readelf -p .note.dlopen shows it. */
+/* Shows packaging tools what the dynamic section does not: UAPI group, "ELF
+ * Notes for dlopen metadata"; readelf -p .note.dlopen prints it. */
 #define NOTE_JSON                                                             \
     "[{\"feature\":\"tls\",\"description\":\"TLS to Redis "                   \
     "(rediss://)\",\"priority\":\"recommended\","                             \
@@ -40,7 +40,7 @@ struct function {
 static const struct function crypto_functions[] = {OPENSSL_CRYPTO_FUNCTIONS(FUNCTION)};
 static const struct function ssl_functions[] = {OPENSSL_SSL_FUNCTIONS(FUNCTION)};
 
-/* Of the whole process, as the libraries are. */
+/* One for the whole process, like the libraries. */
 static struct openssl functions;
 static bool is_open[2];
 
@@ -79,7 +79,7 @@ static enum lock_result open_crypto(const char *what, struct errmsg *why)
     enum lock_result result = open_library(CRYPTO_SONAME, what, crypto_functions,
                                            sizeof crypto_functions / sizeof *crypto_functions, why);
     /* Its clean-up at exit only takes time, and would run while a thread that
-     * looks up a name may still be there. */
+     * looks up a name may still be running. */
     if (result == LOCK_OK && functions.OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) {
         errmsg_set(why, "%s needs OpenSSL 3, which does not start", what);
         result = LOCK_INVALID;

@@ -1,6 +1,6 @@
-/* OpenSSL 3, opened when TLS or a hashed name asks for it and not before:
- * loading it takes as long as all the rest of a short run. Nothing else in the
- * program calls dlopen(3). */
+/* OpenSSL 3, opened only when TLS or a hashed name needs it: loading it takes
+ * as long as all the rest of a short run. Nothing else in the program calls
+ * dlopen(3). */
 #ifndef DLOCK_UTIL_DL_OPENSSL_H
 #define DLOCK_UTIL_DL_OPENSSL_H
 
@@ -14,7 +14,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
-/* The functions in use. What is a macro in OpenSSL's headers stands here as the
+/* The functions in use. For a macro in OpenSSL's headers, this lists the
  * function behind it. */
 /* clang-format off */
 #define OPENSSL_CRYPTO_FUNCTIONS(F) \
@@ -41,16 +41,16 @@ struct openssl {
 
 enum openssl_part { OPENSSL_CRYPTO, OPENSSL_TLS }; /* libcrypto alone; libssl as well */
 
-/* Opens what is not open yet, for as long as the process lives. By one thread,
- * before others use it. LOCK_OK; LOCK_INVALID, with *why naming the package that
- * is missing: that is for whoever set up this host to mend, as a wrong
- * configuration is, and no retry does. */
+/* Opens what is not open yet, for as long as the process lives. Called by one
+ * thread, before others use it. LOCK_OK; LOCK_INVALID, with *why naming the
+ * missing package: like a wrong configuration, only the administrator of this
+ * host can fix that, and no retry helps. */
 enum lock_result openssl_open(enum openssl_part part, struct errmsg *why);
 
 /* The functions of the parts that are open. */
 const struct openssl *openssl(void);
 
-/* An error code of OpenSSL in words. */
+/* The text of an OpenSSL error code. */
 static inline const char *openssl_reason(unsigned long code)
 {
     const char *reason = openssl()->ERR_reason_error_string(code);

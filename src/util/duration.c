@@ -9,12 +9,12 @@ struct unit {
     int64_t ms;
 };
 
-/* What duration_format() writes. */
+/* The units that duration_format() writes. */
 static const struct unit units[] = {
     {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000},
 };
 
-/* And what systemd.time(7) reads as well, which calls no month "m". */
+/* And those that systemd.time(7) reads as well, which calls no month "m". */
 static const struct unit more_units[] = {
     {"msec", 1},       {"sec", 1000},       {"second", 1000},     {"seconds", 1000},
     {"min", 60000},    {"minute", 60000},   {"minutes", 60000},   {"hr", 3600000},

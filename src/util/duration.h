@@ -21,17 +21,18 @@ enum duration_error {
  * a nanosecond are cut. *out is set only on DURATION_OK. */
 enum duration_error duration_parse(const char *text, struct duration *out);
 
-/* What is wrong and what would be right, for a message. */
+/* What is wrong and what is valid, for a message. */
 const char *duration_error_text(enum duration_error error);
 
 /* Writes d the way duration_parse() reads it, shortest form: "1h30m", "1.5s", "250ms"; "infinity" from DURATION_FOREVER on.
  * Below a millisecond it is "0". Returns text. */
 char *duration_format(struct duration d, char *text, size_t size);
 
-/* The same for what was measured, cut to what a person reads: "250ms", "1.2s", "59m18s", "1h30m", "2d5h". */
+/* The same for a measured duration, rounded down to what a person reads:
+ * "250ms", "1.2s", "59m18s", "1h30m", "2d5h". */
 char *duration_rounded(struct duration d, char *text, size_t size);
 
-/* Enough for any of both. */
+/* Enough for either of them. */
 #define DURATION_TEXT_SIZE 48
 
 #endif

@@ -17,7 +17,7 @@ void errmsg_prefix(struct errmsg *why, const char *prefix)
 {
     char old[sizeof why->text];
     memcpy(old, why->text, sizeof old);
-    /* What does not fit is cut: the beginning says the most. */
+    /* Text that does not fit is cut: the beginning says the most. */
     size_t room = sizeof why->text;
     int length = snprintf(why->text, room, "%s: ", prefix);
     if (length > 0 && (size_t)length < room)

@@ -1,5 +1,5 @@
-/* The sentence for people that goes with a failure, built where the facts are
- * known and said where it is decided that it matters. */
+/* The sentence for people that explains a failure. It is built where the facts
+ * are known and printed where it is known to matter. */
 #ifndef DLOCK_UTIL_ERRMSG_H
 #define DLOCK_UTIL_ERRMSG_H
 
@@ -8,10 +8,10 @@ struct errmsg {
 };
 
 /* Sets the text, cut to what fits. Foreign text in it is escaped when it is
- * said (util/message.h), not here. */
+ * printed (util/message.h), not here. */
 __attribute__((format(printf, 2, 3))) void errmsg_set(struct errmsg *why, const char *format, ...);
 
-/* Puts text before what is there already: "PREFIX: OLD". */
+/* Puts text before the existing one: "PREFIX: OLD". */
 void errmsg_prefix(struct errmsg *why, const char *prefix);
 
 #endif

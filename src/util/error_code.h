@@ -1,5 +1,5 @@
-/* Failures as a program reads them: a code with --json, on stdout; and as
- * people do, a line on stderr. */
+/* Reports failures: to a program as a code with --json, on stdout; to people as
+ * a line on stderr. */
 #ifndef DLOCK_UTIL_ERROR_CODE_H
 #define DLOCK_UTIL_ERROR_CODE_H
 
@@ -21,11 +21,12 @@ enum failure {
     FAIL_SYSTEM,        /* SYSTEM_ERROR: the system refused, or an internal error */
 };
 
-/* What a result other than LOCK_OK is called. */
+/* The code for a result other than LOCK_OK. */
 enum failure failure_of(enum lock_result result);
 
-/* Tells of the failure: with out->json an object on stdout, else as say_error()
- * does, FAIL_TIMEOUT as say_notice() and FAIL_HELD as say_conflict(). Returns `status`. */
+/* Reports the failure: with out->json an object on stdout, otherwise like
+ * say_error(); FAIL_TIMEOUT like say_notice() and FAIL_HELD like
+ * say_conflict(). Returns `status`. */
 __attribute__((format(printf, 4, 5))) int fail(const struct messages *out, enum failure failure,
                                                int status, const char *format, ...);
 
@@ -33,11 +34,11 @@ __attribute__((format(printf, 4, 5))) int fail(const struct messages *out, enum 
  * status. */
 int fail_result(const struct messages *out, enum lock_result result, const struct errmsg *why);
 
-/* After what was printed on stdout: `status`, or where it could not be written
- * STATUS_CANT_CREATE, and told. */
+/* After printing on stdout. Returns `status`; if the output could not be
+ * written, reports that and returns STATUS_CANT_CREATE. */
 int flushed(const struct messages *out, int status);
 
-/* As fail(), where people have been told already. */
+/* Like fail(), if the message for people was printed already. */
 void fail_json(const struct messages *out, enum failure failure, const char *text);
 
 #endif

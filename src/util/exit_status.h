@@ -25,36 +25,36 @@ enum exit_status {
     STATUS_SIGNAL_BASE = 128, /* plus the number of the signal that ended the command */
 };
 
-/* The exit status where a command could not be executed for this errno. */
+/* The exit status if a command could not be executed for this errno. */
 static inline enum exit_status status_of_exec(int error)
 {
     return error == ENOENT || error == ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
 }
 
-/* What came of asking a backend for something, sorted by what the asker can
- * do about it. The text for people stands in the struct errmsg beside it. */
+/* The result of a request to a backend, sorted by what the caller can do about
+ * it. The text for people is in the struct errmsg beside it. */
 enum lock_result {
     LOCK_OK,          /* done: taken, still ours, released */
     LOCK_HELD,        /* another has it: wait or give up */
-    LOCK_GONE,        /* it is not ours any more: nobody has it */
+    LOCK_GONE,        /* it is not ours any more: it has no holder */
     LOCK_FOREIGN,     /* it is not ours: it is held under another token */
     LOCK_RELEASED,    /* it was ours, and was released with its own token */
     LOCK_UNAVAILABLE, /* the service did not answer usably: try again */
     LOCK_REFUSED,     /* the service or file permissions refuse us: pointless to retry */
-    LOCK_INVALID,     /* what we were told to use cannot be used: configuration */
-    LOCK_CANT_CREATE, /* the lock file cannot be made */
+    LOCK_INVALID,     /* what is configured cannot be used */
+    LOCK_CANT_CREATE, /* the lock file cannot be created */
     LOCK_CANCELLED,   /* the caller's own cancel descriptor became readable */
     LOCK_SYSTEM,      /* out of memory, descriptors, ... */
 };
 
-/* Whether a lock that we had was taken from us, or has run out. */
+/* True if a lock that we had was taken from us, or has expired. */
 static inline bool lock_is_lost(enum lock_result result)
 {
     return result == LOCK_GONE || result == LOCK_FOREIGN;
 }
 
-/* Returns the exit status for a result other than LOCK_OK where no command
- * ran. LOCK_HELD gives STATUS_CONFLICT, before -E. */
+/* Returns the exit status for a result other than LOCK_OK if no command ran.
+ * LOCK_HELD gives STATUS_CONFLICT, before -E. */
 static inline enum exit_status status_of(enum lock_result result)
 {
     switch (result) {

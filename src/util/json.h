@@ -1,5 +1,5 @@
-/* Writing JSON (RFC 8259), one value after the other. What is no UTF-8 becomes
- * U+FFFD. A write that fails shows in ferror(3) of the stream. */
+/* Writes JSON (RFC 8259), one value after the other. Bytes that are not UTF-8
+ * become U+FFFD. A failed write shows in ferror(3) of the stream. */
 #ifndef DLOCK_UTIL_JSON_H
 #define DLOCK_UTIL_JSON_H
 
@@ -9,7 +9,7 @@
 
 struct json {
     FILE *to;
-    bool more; /* a comma stands before the next value */
+    bool more; /* the next value needs a comma before it */
 };
 
 /* Each writes a member `name`, or with NULL an element of an array or the

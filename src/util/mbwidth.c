@@ -3,7 +3,7 @@
 #include <string.h>
 #include <wchar.h>
 
-/* Reads the next character: its bytes, and in *columns how wide it is. */
+/* Reads the next character: its bytes, and in *columns its width. */
 static size_t next_character(const char *text, size_t left, int *columns)
 {
     wchar_t wide;

@@ -18,13 +18,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long to wait for a stderr that takes nothing: a pager, Ctrl-S, a logger
+/* How long to wait for a stderr that is not read: a pager, Ctrl-S, a logger
  * that hangs. The lease does not wait for them: this is less than the grace of
  * all but the shortest leases. */
 static const struct duration patience = {20 * NS_PER_MS};
 
-/* The pipe may be another user's, which cannot be opened anew, but whatever
- * has it open can splice(2) to it without waiting. */
+/* The pipe may be another user's, which cannot be opened anew, but a process
+ * that has it open can splice(2) to it without waiting. */
 static ssize_t write_to_pipe(const char *bytes, size_t length)
 {
     int ends[2];
@@ -53,8 +53,8 @@ static ssize_t write_to_terminal(const char *bytes, size_t length)
     return written;
 }
 
-/* The command and others write to the same open file, and it is theirs whether that
- * blocks. They may have filled it since there was room. */
+/* The command and others write to the same open file, and whether it blocks is
+ * their choice. They may have filled it since there was room. */
 static ssize_t write_without_waiting(const char *bytes, size_t length)
 {
     struct stat file = {0};
@@ -67,8 +67,8 @@ static ssize_t write_without_waiting(const char *bytes, size_t length)
     return write(STDERR_FILENO, bytes, length);
 }
 
-/* In one piece of less than PIPE_BUF, so that lines of many processes do not mix.
- * If stderr is gone or full there is nobody to tell, and the line is dropped. */
+/* In one piece of less than PIPE_BUF, so that lines of many processes do not
+ * mix. If stderr is closed or full, the line is dropped. */
 bool message_write(const char *bytes, size_t length)
 {
     struct deadline until = deadline_after(patience);
@@ -109,7 +109,7 @@ static const char *priority_text(const struct messages *out, int priority)
     return out->journal ? texts[priority] : "";
 }
 
-/* As syslog(3), which would wait for a logger that hangs. The lease does not. */
+/* Like syslog(3), which would wait for a logger that hangs. The lease does not wait. */
 static void tell_syslog(const struct messages *out, int priority, const char *name,
                         const char *text)
 {

@@ -1,5 +1,5 @@
-/* What dlock says to people: on stderr, one line an event in one write(2),
- * prefixed "dlock: NAME: ", with whatever is foreign in it escaped. */
+/* dlock's messages to people: on stderr, one line an event in one write(2),
+ * prefixed "dlock: NAME: ", with all foreign text escaped. */
 #ifndef DLOCK_UTIL_MESSAGE_H
 #define DLOCK_UTIL_MESSAGE_H
 
@@ -12,20 +12,20 @@
 struct messages {
     const char *name;       /* of the lock; NULL until it is known */
     int verbosity;          /* -1: -q, 0: normal, 1: -v, 2: -vv */
-    bool terminal;          /* whether stderr is one */
-    bool journal;           /* whether it goes to systemd's journal: lines carry their priority */
-    bool syslog;            /* whether syslog(3) is told as well */
+    bool terminal;          /* true if stderr is one */
+    bool journal;           /* true if it goes to systemd's journal: lines carry their priority */
+    bool syslog;            /* true if messages also go to syslog(3) */
     struct notify notify;   /* the service manager */
-    bool json;              /* failures are told as JSON on stdout */
+    bool json;              /* failures are reported as JSON on stdout */
     const char *key;        /* of the lock in its store; NULL: not known yet */
-    const char **code;      /* where the code of a failure is noted; NULL: nowhere */
-    struct duration waited; /* for the lock; negative: nobody has waited */
+    const char **code;      /* where to note the code of a failure; NULL: nowhere */
+    struct duration waited; /* for the lock; negative: there was no wait */
 };
 
-/* Fills in what can be known of stderr and of the service manager. */
+/* Fills in what can be found out about stderr and the service manager. */
 void messages_open(struct messages *out);
 
-/* A failure that ends dlock or stops the command: always said. */
+/* A failure that ends dlock or stops the command: always printed. */
 __attribute__((format(printf, 2, 3))) void say_error(const struct messages *out, const char *format,
                                                      ...);
 
@@ -33,12 +33,12 @@ __attribute__((format(printf, 2, 3))) void say_error(const struct messages *out,
 __attribute__((format(printf, 2, 3))) void say_warning(const struct messages *out,
                                                        const char *format, ...);
 
-/* Something that is worth a line and no fault: not with -q. */
+/* An event that is worth a line but is not a fault: not with -q. */
 __attribute__((format(printf, 2, 3))) void say_notice(const struct messages *out,
                                                       const char *format, ...);
 
-/* That the lock was not to be had at once: with -v or on a terminal alone, since a
- * crontab on thirty hosts must not send twenty-nine mails. */
+/* That the lock could not be acquired at once: only with -v or on a terminal,
+ * since a crontab on thirty hosts must not send twenty-nine mails. */
 __attribute__((format(printf, 2, 3))) void say_conflict(const struct messages *out,
                                                         const char *format, ...);
 
@@ -46,11 +46,11 @@ __attribute__((format(printf, 2, 3))) void say_conflict(const struct messages *o
 __attribute__((format(printf, 2, 3))) void say_verbose(const struct messages *out,
                                                        const char *format, ...);
 
-/* Writes these bytes, fewer than PIPE_BUF, to stderr as they are, at once. False
- * where it does not take them; waits a moment for that. */
+/* Writes these bytes, fewer than PIPE_BUF, to stderr unchanged, at once. False
+ * if stderr does not take them after a short wait. */
 bool message_write(const char *bytes, size_t length);
 
-/* What dlock is doing at this time, for the service manager alone (STATUS=). */
+/* What dlock is doing now, for the service manager alone (STATUS=). */
 __attribute__((format(printf, 2, 3))) void say_status(const struct messages *out,
                                                       const char *format, ...);
 

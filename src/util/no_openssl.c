@@ -1,4 +1,4 @@
-/* In place of util/dl_openssl.c in a static build, which cannot load a library. */
+/* Replaces util/dl_openssl.c in a static build, which cannot load a library. */
 #include "util/dl_openssl.h"
 
 const struct openssl *openssl(void)

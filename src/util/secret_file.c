@@ -1,10 +1,10 @@
-/* A password or a private key is in the memory of this process for as long as it
- * may have to connect anew, and on its way there it comes through places that are not ours
- * to wipe: the argument and the environment as the kernel keeps them, buffers of
- * popt, inih, stdio and OpenSSL. So there is no core file at all, as with ssh-agent(1):
- * PR_SET_DUMPABLE also keeps other processes of the same user from reading
- * memory and environment through /proc. The command is not affected, since
- * execve(2) sets it anew. */
+/* A password or a private key is in the memory of this process for as long as
+ * it may have to connect anew. On its way there it passes through places that
+ * we cannot wipe: the argument and the environment as the kernel keeps them,
+ * buffers of popt, inih, stdio and OpenSSL. So there is no core file at all, as
+ * with ssh-agent(1): PR_SET_DUMPABLE also keeps other processes of the same
+ * user from reading memory and environment through /proc. The command is not
+ * affected, since execve(2) sets it anew. */
 #include "util/secret_file.h"
 
 #include <errno.h>
@@ -64,7 +64,7 @@ static enum lock_result read_from(struct secret *secret, int fd, const char *pat
     return LOCK_OK;
 }
 
-/* A pipe to which nobody writes is empty, and not waited for. */
+/* A pipe without a writer is empty, and not waited for. */
 enum lock_result secret_read(struct secret *secret, const char *path, struct errmsg *why)
 {
     secret->length = 0;

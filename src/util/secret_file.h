@@ -11,20 +11,21 @@ enum { SECRET_MOST = 4096 };
 
 struct secret {
     size_t length;
-    char bytes[SECRET_MOST + 3]; /* any; with room for a line end, and to see that there are more */
+    char bytes[SECRET_MOST + 3]; /* any; with room for a line end, and to detect longer files */
 };
 
-/* Reads a regular file, or what a pipe gives up to its end. One newline at the
- * end is the editor's and not part of it; nor is a carriage return before that.
- * LOCK_OK with 1 to SECRET_MOST bytes. Else *why begins with the path:
- * LOCK_REFUSED: it may not be read; LOCK_INVALID: it cannot be used, since others
- * can read it, for one. To be wiped with secret_wipe() in any case. */
+/* Reads a regular file, or a pipe up to its end. One newline at the end comes
+ * from the editor and is not part of the secret; nor is a carriage return
+ * before that. LOCK_OK with 1 to SECRET_MOST bytes. Otherwise *why begins with
+ * the path: LOCK_REFUSED: it may not be read; LOCK_INVALID: it cannot be used,
+ * for example because others can read it. Wipe it with secret_wipe() in any
+ * case. */
 enum lock_result secret_read(struct secret *secret, const char *path, struct errmsg *why);
 
 void secret_wipe(struct secret *secret);
 
-/* From here on this process leaves no core file, nor can others read its memory.
- * LOCK_OK; LOCK_SYSTEM. */
+/* From now on this process leaves no core file, and others cannot read its
+ * memory. LOCK_OK; LOCK_SYSTEM. */
 enum lock_result secret_leave_no_core(struct errmsg *why);
 
 #endif

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* sigabbrev_np(3) is glibc's alone. Of the names of one signal the last is the one
- * that is shown. */
+/* Only glibc has sigabbrev_np(3). Of several names of one signal the last one
+ * is shown. */
 static const struct named_signal {
     const char *name;
     int number;

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* Returns the signal's number, 0 where there is no such signal. */
+/* Returns the signal's number, 0 if there is no such signal. */
 int signame_parse(const char *text);
 
 /* Writes "SIGTERM", or "signal 40" for one without a name. Returns text. */

@@ -50,7 +50,7 @@ bool utf8_is_control(const char *text, size_t length)
     const unsigned char *b = (const unsigned char *)text;
     if (length == 1)
         return b[0] < 0x20 || b[0] == 0x7F;
-    /* U+0080 to U+009F, which some terminals obey. */
+    /* U+0080 to U+009F, which some terminals interpret. */
     return length == 2 && b[0] == 0xC2 && b[1] < 0xA0;
 }
 

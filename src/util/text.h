@@ -1,5 +1,5 @@
-/* Small work on text that several files share: bounded building, UTF-8,
- * escaping of what is foreign, percent-coding. No allocation. */
+/* Small text functions that several files share: bounded building, UTF-8,
+ * escaping of foreign text, percent-encoding. No allocation. */
 #ifndef DLOCK_UTIL_TEXT_H
 #define DLOCK_UTIL_TEXT_H
 
@@ -11,39 +11,39 @@
 char *text_copy(char *target, size_t size, const char *source);
 
 /* Length in bytes (1 to 4) of the valid UTF-8 character at text, which ends
- * after `left` bytes; 0 where there is none (overlong, surrogate, cut off). */
+ * after `left` bytes; 0 if there is none (overlong, surrogate, cut off). */
 size_t utf8_length(const char *text, size_t left);
 
-/* Whether the valid character of `length` bytes at text is C0, DEL or C1. */
+/* True if the valid character of `length` bytes at text is C0, DEL or C1. */
 bool utf8_is_control(const char *text, size_t length);
 
-/* Whether it is not seen, but moves others about. Such characters have 2 or 3 bytes. */
+/* True if it is invisible, but moves other characters. Such characters have 2 or 3 bytes. */
 bool utf8_reorders(const char *text, size_t length);
 
 /* Writes source so that it cannot disturb a terminal or a log: control
- * characters, those that change the direction of writing, and bytes that are no
- * UTF-8 become \xHH, a backslash stays.
- * Cut to what fits; always ends in NUL. Returns target. */
+ * characters, those that change the direction of writing, and bytes that are
+ * not UTF-8 become \xHH; a backslash stays. Cut to what fits; always ends in
+ * NUL. Returns target. */
 char *text_escape(char *target, size_t size, const char *source);
 
-/* Writes each byte that is not ASCII as \xHH, for who can show nothing else. Cut
- * to what fits; always ends in NUL. Returns target. */
+/* Writes each byte that is not ASCII as \xHH, for terminals that can show
+ * nothing else. Cut to what fits; always ends in NUL. Returns target. */
 char *text_escape_beyond_ascii(char *target, size_t size, const char *source);
 
-/* Percent-codes every byte that is a control character, '%', or in `also`.
+/* Percent-encodes every byte that is a control character, '%', or in `also`.
  * Returns the length that the whole needs, as snprintf(3) does. */
 size_t percent_encode(char *target, size_t size, const char *source, const char *also);
 
-/* Decodes %HH in length bytes of source. False for a bad code, a NUL in what
- * results, or where it does not fit. */
+/* Decodes %HH in length bytes of source. False for a bad code, a NUL in the
+ * result, or if the result does not fit. */
 bool percent_decode(char *target, size_t size, const char *source, size_t length);
 
-/* Writes a number of bytes as people read it: "80 GB", "1.2 MB". Returns text. */
+/* Writes a number of bytes in readable form: "80 GB", "1.2 MB". Returns text. */
 #define SIZE_TEXT_SIZE 32
 char *size_rounded(uint64_t bytes, char text[SIZE_TEXT_SIZE]);
 
-/* Reads a whole decimal number, nothing before or after it. False where it is
- * none or outside least..most. */
+/* Reads a whole decimal number, with nothing before or after it. False if it is
+ * not one or is outside least..most. */
 bool number_parse(const char *text, int64_t least, int64_t most, int64_t *out);
 
 #endif
