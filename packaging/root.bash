@@ -27,9 +27,11 @@ archive() {
 }
 
 # make_root FOLDER SUITE [ARCHITECTURE]: MIRROR is another archive than this machine's.
+# In a mount namespace of its own: what debootstrap cannot unmount because it is busy
+# would be copied with the root (/proc fills the disk), or removed with it.
 make_root() {
     local mirror=${MIRROR:-$(archive)}
-    debootstrap --variant=minbase --include=ca-certificates ${3:+"--arch=$3"} "$2" "$1" ${mirror:+"$mirror"} || return
+    unshare --mount -- debootstrap --variant=minbase --include=ca-certificates ${3:+"--arch=$3"} "$2" "$1" ${mirror:+"$mirror"} || return
     cp -L /etc/resolv.conf "$1/etc/resolv.conf"
     [ -e "$1/etc/hosts" ] || printf '127.0.0.1 localhost\n::1 localhost\n' >"$1/etc/hosts"
     echo 'Acquire::Retries "3";' >"$1/etc/apt/apt.conf.d/80retries"

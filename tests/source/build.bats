@@ -308,3 +308,21 @@ copy_tree() {
     fails_with 1 'configure.ac has another version than 77' packaging/release 77
     fails_with 1 'something that is not committed' packaging/release "$(dlock --version | sed 's/^dlock \([^ ]*\).*/\1/')"
 }
+
+@test "a new root for tests: what debootstrap leaves mounted is not copied with it" {
+    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
+    mkdir -p "$T/bin"
+    cat >"$T/bin/debootstrap" <<'END'
+#!/bin/sh
+while [ "${1#--}" != "$1" ]; do shift; done
+mkdir -p "$2/proc" "$2/etc/apt/apt.conf.d" "$2/usr/sbin"
+mount -t tmpfs none "$2/proc"
+touch "$2/proc/mounted"
+END
+    chmod +x "$T/bin/debootstrap"
+    # In a mount namespace of the test's own, so that nothing stays mounted if it fails.
+    PATH=$T/bin:$PATH run unshare -m bash -euc '. "$1/packaging/root.bash"
+        MIRROR=none make_root "$2/root" stable
+        [ ! -e "$2/root/proc/mounted" ]' bash "$SRC" "$T"
+    equals "$status" 0
+}
