@@ -154,7 +154,7 @@ static void write_report(const struct run *run, bool taken, int status)
 
 /* --- the beginning ------------------------------------------------------- */
 
-/* The command's heartbeat is due before the stop signal is. */
+/* The interval of the heartbeat ends before the stop signal is due. */
 static bool open_heartbeat(struct run *run, struct errmsg *why)
 {
     const struct options *options = run->options;

@@ -110,8 +110,8 @@ static int unknown_key(struct reading *reading, const char *key)
 static int take_setting(void *data, const char *section, const char *key, const char *value)
 {
     struct reading *reading = data;
-    const char *glob = *section != '\0' ? section + strlen(lock_section)
-                                        : NULL; /* section_fits() has checked that */
+    const char *glob =
+        *section != '\0' ? section + strlen(lock_section) : NULL; /* by section_fits() */
     if (reading->result != SETTINGS_OK)
         return 0;
     const struct poptOption *option = option_by_name(key, strlen(key));
@@ -272,8 +272,7 @@ static bool read_variable(const struct poptOption *option, const void *data)
     char *value = getenv(origin_format(id, origin, name, sizeof name));
     bool added = value == NULL || *value == '\0' || settings_add(*to, id, value, origin);
     if (value != NULL && id == OPT_REDIS)
-        url_redact_passwords(
-            value); /* overwritten in place: the command inherits it, and ps(1) shows it */
+        url_redact_passwords(value); /* in place: ps(1) and the command see it */
     return !added;
 }
 
@@ -315,8 +314,7 @@ enum settings_result config_read(struct settings *settings, const char *name,
 {
     const char *path = config != NULL ? config->text : getenv("DLOCK_CONFIG");
     if (config != NULL &&
-        *path ==
-            '\0') { /* an unset variable of a script: it would name other locks than intended */
+        *path == '\0') { /* a script's unset variable: other locks than intended */
         errmsg_set(why, "--config: '': the path is empty");
         return SETTINGS_BAD_USAGE;
     }

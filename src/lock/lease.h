@@ -17,7 +17,7 @@ enum { LEASE_MOST_DAYS = 30 };
 enum lock_mode {
     MODE_EXCLUSIVE, /* one holder */
     MODE_SHARED,    /* any number of holders, no exclusive one */
-    MODE_SLOTS,     /* at most so many holders, each in a slot of its own */
+    MODE_SLOTS,     /* at most this many holders, each in a slot of its own */
 };
 
 /* "exclusive", "shared", "slots": as in records, keys and --json. */
@@ -35,15 +35,14 @@ struct holder {
     bool detached; /* no process holds it: --acquire */
     bool kept;     /* it has released the lock, or ended: only --hold-at-least keeps others out */
     bool reserved; /* no holder: earlier waiters come first */
-    int ahead;     /* how many waiters do; -1: not known */
+    int ahead;     /* how many earlier waiters; -1: not known */
     int slots,
         slots_taken; /* in force, and how many of them have a holder; 0: it is held in another mode */
     struct duration left;
     int64_t since_wall_ms; /* 0: unknown */
     pid_t pid;             /* 0: unknown */
-    int64_t
-        pid_start; /* field 22 of /proc/PID/stat: distinguishes it from a later process with its pid */
-    int64_t pid_space;        /* proc_pid_space() of the process that gave the pid; 0: unknown */
+    int64_t pid_start; /* field 22 of /proc/PID/stat: a later process with its pid has another */
+    int64_t pid_space; /* proc_pid_space() of the process that gave the pid; 0: unknown */
     char take_id[TOKEN_SIZE]; /* of the take that has the lock; "": unknown */
     char host[256];
     char boot_id[40];
@@ -83,10 +82,9 @@ struct lease {
     int slots; /* of MODE_SLOTS */
     int slot;  /* 0 to slots - 1; -1: none */
     struct duration ttl;
-    struct duration
-        set; /* how long it lasted when it was last set: the TTL, or what another client has changed it to */
-    int64_t fence;            /* rises with every take of the lock */
-    struct deadline taken;    /* before the take was sent */
+    struct duration set;   /* its length as last set: the TTL, or another client's change of it */
+    int64_t fence;         /* rises with every take of the lock */
+    struct deadline taken; /* before the take was sent */
     struct deadline deadline; /* from which on we may not hold it any more */
     struct deadline
         granted; /* that, as it was last set; the deadline is sooner while the store's clock is ahead */

@@ -25,8 +25,8 @@ struct lock_owner {
 /* Since the store keeps them: 30 days after the last take on Redis. */
 struct lock_counts {
     int64_t takes;     /* how often it was taken */
-    int64_t conflicts; /* not taken: held, and the asker did not wait */
-    int64_t timeouts;  /* not taken: held until the asker's wait was over */
+    int64_t conflicts; /* not taken: held, and the caller did not wait */
+    int64_t timeouts;  /* not taken: held until the caller's wait was over */
     int64_t losses;    /* a holder found that it had lost the lock */
     int64_t waited_ms; /* by all waiters */
     int64_t held_ms;   /* by all holders that released */

@@ -19,8 +19,8 @@
  * and when the stop was one of the whole group: Ctrl-Z, an editor that sends
  * SIGTSTP to its group, a read from the terminal in the background. If a command
  * handles SIGTSTP and runs on, dlock goes on watching it. dlock does not follow a
- * command that is stopped alone (SIGSTOP, a debugger): whoever stopped it may
- * continue it alone, and it would run unwatched. Orders in which that can happen:
+ * command that is stopped alone (SIGSTOP, a debugger): its sender may continue it
+ * alone, and it would run unwatched. Orders in which that can happen:
  *
  *   1. SIGTSTP to both -> the command stops -> dlock learns of it and stops. Either
  *      news may come first; a stop that is not followed in stop_window is not

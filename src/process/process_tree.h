@@ -48,8 +48,8 @@ struct process_id {
 /* Another process with all its descendants; the process itself comes first, as
  * long as it lives. */
 struct process_family {
-    const struct process_except *
-        except; /* the caller's: children of members that do not belong to the family; NULL: there are none */
+    const struct process_except
+        *except; /* the caller's: children that do not belong to the family; NULL: none */
     struct process_member *members;
     size_t count, room;
 };

@@ -11,8 +11,9 @@ struct proc_stat {
     char state; /* R, S, D, T, Z, ... */
     pid_t parent;
     int threads;
-    int64_t
-        start; /* clock ticks since boot, the same in all time namespaces: distinguishes a process from a later one with its pid */
+    /* In clock ticks since boot, the same in all time namespaces. A later process with
+     * the same pid has another one. */
+    int64_t start;
 };
 
 /* The first line of a small file; "" and false if it cannot be read. */

@@ -16,8 +16,8 @@ struct signals {
 
 struct signal_event {
     int number;
-    bool
-        typed; /* at a terminal, or sent at its end: all of its process group has it, or the leader of the session alone */
+    /* by a terminal or at its end: sent to its process group, or to the session leader alone */
+    bool typed;
     pid_t sender; /* 0: the kernel (alarm(2), a limit), or one in another pid namespace */
 };
 

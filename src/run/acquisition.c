@@ -264,7 +264,7 @@ static enum lock_result wait_on(struct acquisition *acquisition, struct duration
     return result;
 }
 
-/* Which lock is requested, and which setting says so. */
+/* Reports which lock is requested, and which settings chose store and TTL. */
 static void say_asked(const struct acquisition *acquisition)
 {
     const struct options *options = acquisition->options;

@@ -1,5 +1,5 @@
 /* The sentence for people that explains a failure. It is built where the facts
- * are known and printed where it is known to matter. */
+ * are known and printed by code that knows whether it matters. */
 #ifndef DLOCK_UTIL_ERRMSG_H
 #define DLOCK_UTIL_ERRMSG_H
 
