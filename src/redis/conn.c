@@ -15,7 +15,7 @@
 
 enum {
     REPLY_MOST_BYTES =
-        1 << 24, /* nothing that we ask for comes near it: ten thousand holders have 4 MB */
+        1 << 24, /* no expected reply comes near it: ten thousand holders have 4 MB */
     MESSAGE_MOST_BYTES = 1 << 20,
     MESSAGES_AT_ONCE = 1 << 16, /* bytes; after that the reader checks the clock */
 };
@@ -140,8 +140,8 @@ static void hear(const struct redis_conn *conn, redisReply *message)
     freeReplyObject(message);
 }
 
-/* A whole reply among what was read: LOCK_OK with *reply set, NULL: there is none
- * yet. Messages before it are heard. */
+/* Looks for a complete reply in the bytes read: LOCK_OK with *reply set, NULL: there is
+ * none yet. Messages before it are handled. */
 static enum lock_result take_reply(struct redis_conn *conn, redisReply **reply, struct errmsg *why)
 {
     for (;;) {
@@ -185,8 +185,7 @@ static enum lock_result receive(struct redis_conn *conn, redisReply **reply, str
         conn->received += length;
         if (redisReaderFeed(conn->reader, bytes, length) != REDIS_OK)
             return fail(conn, why, "out of memory for its reply");
-        late =
-            deadline_passed(bound.until); /* there is no wait for bytes that never cease to come */
+        late = deadline_passed(bound.until); /* do not wait for bytes that never stop arriving */
     }
 }
 
@@ -271,7 +270,7 @@ bool redis_conn_renew(const struct redis_conn *conn)
  * connection, because it does not serve us at all: "ERR max number of clients reached",
  * "DENIED Redis is running in protected mode ...". */
 struct dismissal {
-    enum lock_result result; /* LOCK_OK: it has said nothing of the kind */
+    enum lock_result result; /* LOCK_OK: there was no such error */
     struct errmsg why;
 };
 

@@ -24,7 +24,7 @@ struct redis_conn {
     const struct redis_url *url;
     const struct redis_settings *settings;
     struct redis_endpoint at;  /* the target of the connection; set with redis_conn_go_to() */
-    bool masters_only;         /* a server that is not the master serves nothing */
+    bool masters_only;         /* a server that is not the master is not used */
     redis_message *on_message; /* NULL: messages are dropped */
     void *message_data;
     struct redis_socket socket;
@@ -35,15 +35,14 @@ struct redis_conn {
     size_t out_used, out_size;
     size_t received; /* bytes: in this call, and of a message that is not whole after it */
     bool
-        asking; /* each script is led by ASKING: the slot is on its way to this node of a Cluster */
+        asking; /* each script is preceded by ASKING: the slot is moving to this node of a Cluster */
     int greetings;              /* replies to AUTH, SELECT, ROLE, CLIENT SETNAME still to come */
     bool greeting_failed;       /* one was an error: the database or login is the wrong one */
     bool sent;                  /* whether the last call may have reached the server */
     struct addresses addresses; /* of the name, from the last look-up */
 };
 
-/* A command as words; a length of its own for each, since keys may hold any
- * byte. */
+/* A command as words; each has its own length, since keys may hold any byte. */
 struct redis_command {
     int count;
     const char *words[32];
@@ -63,8 +62,8 @@ void redis_conn_init(struct redis_conn *conn, const struct redis_url *url,
 /* The next connection is made to this server; one to another is closed. */
 void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at);
 
-/* Closes the socket and forgets what was half read or written. The
- * connection may be used again: the next call connects anew. */
+/* Closes the socket and discards partial input and output. The connection may be used
+ * again: the next call connects anew. */
 void redis_conn_close(struct redis_conn *conn);
 
 /* Closes it and frees everything. */
@@ -79,8 +78,8 @@ void redis_conn_free(struct redis_conn *conn);
 enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound,
                                  struct errmsg *why);
 
-/* After LOCK_REFUSED: whether it was a certificate, and a renewed one has been read, so
- * that it is worth connecting once more. */
+/* After LOCK_REFUSED: true if a certificate was refused and a renewed one has been read,
+ * so that it is worth connecting once more. */
 bool redis_conn_renew(const struct redis_conn *conn);
 
 /* Sends `count` commands in one write (0: the greeting alone, if it is due) and waits for
@@ -99,11 +98,11 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
                                  int count, redisReply **replies, struct bound bound,
                                  struct errmsg *why);
 
-/* For an answer that makes no sense: closes the connection. LOCK_UNAVAILABLE. */
+/* For a reply that makes no sense: closes the connection. LOCK_UNAVAILABLE. */
 enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct errmsg *why);
 
-/* Whether more was read than the last call asked for: no poll(2) on the
- * descriptor shows it. */
+/* True if more was read than the last call asked for: poll(2) on the descriptor does not
+ * show it. */
 bool redis_conn_has_unread(const struct redis_conn *conn);
 
 /* Reads the messages that have arrived, without waiting for any; of a flood, a part. If

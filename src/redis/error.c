@@ -69,8 +69,8 @@ void redis_error_text(const char *error, char *text, size_t size)
     snprintf(text, size, "%.*s", (int)length_without_place(error), error);
 }
 
-/* Servers before Redis 7.2 do not say which command of a script they refuse, and none
- * says which one it does not know, but in which line, "@user_script:31". */
+/* Servers before Redis 7.2 do not say which command of a script they refuse, and no
+ * server says which command it does not know; they only name the line, "@user_script:31". */
 bool redis_error_command(const char *error, const char *script, char *command, size_t size)
 {
     const char *mark = NULL, *line = script, *call;
@@ -140,7 +140,7 @@ enum lock_result redis_error_result(const char *error, struct errmsg *why)
         "AUTH <password> called without any password configured", /* later */
         "The user executing the script can't",                    /* NOPERM inside a script */
         "ACL failure in script",                                  /* the same since Redis 7.2 */
-        "wrong number of arguments for 'auth'", /* how Redis 5 says that it knows no users */
+        "wrong number of arguments for 'auth'", /* the message of Redis 5, which has no users */
         NULL,
     };
     static const char *const cluster_codes[] = {"MOVED", "ASK", "CROSSSLOT", NULL};
@@ -154,7 +154,8 @@ enum lock_result redis_error_result(const char *error, struct errmsg *why)
         "Unknown command called from",       /* Valkey */
         NULL,
     };
-    /* Before a login it takes no command as long as ours, and says so in its own way. */
+    /* Before a login it accepts no command as long as ours, and has a different error for
+     * that. */
     static const char *const nothing[] = {NULL};
     static const char *const unauthenticated[] = {"Protocol error: unauthenticated", NULL};
     static const char *const no_scripts[] = {"unknown command 'EVALSHA'",

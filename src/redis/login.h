@@ -1,4 +1,4 @@
-/* With which user and password we come to Redis, and what its refusal means. */
+/* The user and password for Redis, and explanations of its refusals. */
 #ifndef DLOCK_REDIS_LOGIN_H
 #define DLOCK_REDIS_LOGIN_H
 

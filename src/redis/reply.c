@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* Nothing that we ask for comes near these: ten thousand holders are 170,000
- * elements, three arrays deep. */
+/* No expected reply comes near these: ten thousand holders are 170,000 elements, three
+ * arrays deep. */
 enum {
     REPLY_MOST_ELEMENTS = 1 << 18, /* of a few bytes each, which become a hundred here */
     REPLY_MOST_DEPTH = 7, /* as hiredis 0.14; 1.x reads any depth, and frees by recursion */

@@ -1,4 +1,4 @@
-/* hiredis's parser, with limits of ours: a reply may claim anything. No I/O. */
+/* hiredis's parser, with limits of our own: a reply may claim any size. No I/O. */
 #ifndef DLOCK_REDIS_REPLY_H
 #define DLOCK_REDIS_REPLY_H
 
@@ -9,35 +9,35 @@
 
 /* Data that a reader needs as long as it lives, at an address of its own. */
 struct redis_limits {
-    size_t elements; /* that the arrays of the reply which is being read claim */
+    size_t elements; /* claimed by the arrays of the reply that is being read */
     redisReplyObjectFunctions functions;
     const redisReplyObjectFunctions *hiredis_functions;
 };
 
-/* To be freed with redisReaderFree(), and fed with redisReaderFeed(); NULL: out
- * of memory. */
+/* The caller frees it with redisReaderFree() and feeds it with redisReaderFeed(); NULL:
+ * out of memory. */
 redisReader *redis_reader_create(struct redis_limits *limits);
 
-/* The next whole reply, or message, of what was fed, to be freed with
- * freeReplyObject(); NULL in *reply: there is none yet. False: it is not the
- * Redis protocol, or too many elements or levels. */
+/* The next complete reply, or message, of the bytes fed, which the caller frees with
+ * freeReplyObject(); NULL in *reply: there is none yet. False: it is not the Redis
+ * protocol, or has too many elements or levels. */
 bool redis_reader_next(redisReader *reader, redisReply **reply);
 
-/* Bytes that are part of no reply yet; of no reader (NULL), none. */
+/* The number of bytes that belong to no complete reply yet; 0 without a reader (NULL). */
 static inline size_t redis_reader_left(const redisReader *reader)
 {
     return reader != NULL ? reader->len - reader->pos : 0;
 }
 
-/* Whether nothing but messages, as far as can be seen, is left. */
+/* True if only messages, as far as can be seen, are left. */
 bool redis_reader_has_only_messages(const redisReader *reader);
 
 /* A message on a channel that we have subscribed to: {"message", channel, anything}. */
 bool redis_reply_is_message(const redisReply *reply);
 
-/* Reading what scripts answer. No answer is trusted: each word is looked at. */
+/* Reading the answers of scripts. No answer is trusted: each word is checked. */
 
-/* Whether the answer is this word and has so many elements. */
+/* True if the answer is this word and has this many elements. */
 bool redis_reply_is(const redisReply *reply, const char *word, size_t elements);
 
 /* A century: the longest time accepted from a server. Another client may have set an

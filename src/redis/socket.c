@@ -55,7 +55,7 @@ static enum lock_result await(const struct redis_socket *sock, short events, str
     return ready > 0 && fds[0].revents != 0 ? LOCK_OK : LOCK_UNAVAILABLE;
 }
 
-/* recv(2) and send(2), or what TLS makes of them. */
+/* recv(2) and send(2), or their TLS equivalents. */
 ssize_t redis_socket_take(const struct redis_socket *sock, void *bytes, size_t size)
 {
     return sock->tls != NULL ? redis_tls_receive(sock->tls, bytes, size)
@@ -68,9 +68,8 @@ static ssize_t put_bytes(const struct redis_socket *sock, const void *bytes, siz
                              : send(sock->fd, bytes, size, MSG_NOSIGNAL);
 }
 
-/* Whether what went wrong looks like a server with TLS that was spoken to in
- * plain: it hangs up, or answers with a record of TLS. One that has answered before
- * is none. */
+/* True if the failure looks like a TLS server that was sent plain text: it hangs up, or
+ * answers with a TLS record. A server that has answered before is not one. */
 static bool may_want_tls(const struct redis_socket *sock)
 {
     return sock->tls == NULL && sock->is_tcp && !sock->heard;
@@ -178,8 +177,8 @@ bool redis_socket_has_unread(const struct redis_socket *sock)
 
 /* --- connecting ---------------------------------------------------------- */
 
-/* A file permission on a Unix socket is a refusal; the rest may pass, as what a
- * firewall on the way says of one of several addresses. */
+/* A file permission on a Unix socket is a refusal; other errors may pass, such as a
+ * firewall's rejection of one of several addresses. */
 static enum lock_result connect_error(bool is_tcp, int error, struct errmsg *why)
 {
     errmsg_set(why, "%s", strerror(error));
@@ -198,7 +197,7 @@ static enum lock_result connect_to(struct redis_socket *sock, const struct addre
     }
     if (connect(sock->fd, (const struct sockaddr *)&address->at, address->size) == 0)
         return LOCK_OK;
-    /* EAGAIN: the queue of a Unix socket is full, and no poll(2) waits for it. */
+    /* EAGAIN: the queue of a Unix socket is full, and poll(2) cannot wait for it. */
     enum lock_result result = errno == EINPROGRESS ? await(sock, POLLOUT, bound)
                                                    : connect_error(sock->is_tcp, errno, why);
     if (result == LOCK_OK && getsockopt(sock->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
@@ -212,7 +211,7 @@ static enum lock_result connect_to(struct redis_socket *sock, const struct addre
     return result;
 }
 
-/* Without these all is only slower, so that a failure does not matter. */
+/* Without these options everything is only slower, so a failure does not matter. */
 static void set_tcp_options(int fd)
 {
     static const struct {
@@ -235,7 +234,7 @@ static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *t
                                   const char *host, struct bound bound, struct errmsg *why)
 {
     static const char hint[] =
-        ": is it redis:// that is meant?"; /* not of a server that has talked TLS before */
+        ": is it redis:// that is meant?"; /* not from a server that has spoken TLS before */
     const char *suffix = sock->heard ? "" : hint;
     char hung[120], closed[120];
     snprintf(hung, sizeof hung, "the TLS handshake was not answered in time%s", suffix);
@@ -252,8 +251,8 @@ static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *t
     return result;
 }
 
-/* Each address has its share of the time, so that one which swallows packets
- * does not keep us from the next. */
+/* Each address has its share of the time, so that one that swallows packets does not keep
+ * us from the next. */
 enum lock_result redis_socket_connect(struct redis_socket *sock, const struct addresses *addresses,
                                       struct redis_tls *tls, const char *host, struct bound bound,
                                       struct errmsg *why)

@@ -1,6 +1,5 @@
-/* The socket to a Redis server: TCP, plain or with TLS, or a Unix socket. It moves
- * bytes, with a deadline on every wait, and knows nothing of what they mean.
- * Whatever fails closes it. */
+/* The socket to a Redis server: TCP, plain or with TLS, or a Unix socket. It moves bytes,
+ * with a deadline on every wait, and does not interpret them. Every failure closes it. */
 #ifndef DLOCK_REDIS_SOCKET_H
 #define DLOCK_REDIS_SOCKET_H
 
@@ -21,8 +20,8 @@ struct redis_socket {
     struct redis_tls_session *tls; /* NULL: plain */
     bool is_tcp;
     bool heard;      /* the server has sent something, on this connection or an earlier one */
-    bool is_crowded; /* others have use for the processor: it is not spent on looking for a reply */
-    int alarm_fd;    /* readable: it is useless to wait on for this server; -1: none */
+    bool is_crowded; /* others need the processor: do not busy-poll for a reply */
+    int alarm_fd;    /* readable: waiting for this server is useless; -1: none */
 };
 
 /* Connects a closed socket to one of the addresses, each in turn with its share of
@@ -49,7 +48,7 @@ enum lock_result redis_socket_receive(struct redis_socket *socket, char *bytes, 
 /* As recv(2), without waiting. Closes nothing. */
 ssize_t redis_socket_take(const struct redis_socket *socket, void *bytes, size_t size);
 
-/* Whether bytes have come that no poll(2) on the descriptor shows. */
+/* True if bytes have arrived that poll(2) on the descriptor does not show. */
 bool redis_socket_has_unread(const struct redis_socket *socket);
 
 #endif

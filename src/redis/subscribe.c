@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A server, or a proxy before it, that closes the connection instead of saying
- * no is not asked for ever: the lock must still be looked at. One connection
- * may have ended by itself. */
+/* A server, or a proxy before it, that closes the connection instead of refusing is not
+ * asked for ever: the lock must still be looked at. A single connection may have ended by
+ * itself. */
 enum { BROKEN_MOST = 2 };
 
 static bool is_current(const struct redis_listening *listening, const struct redis_conn *conn)
@@ -45,7 +45,7 @@ static void look_at_connection(struct redis_listening *listening, const struct r
     }
 }
 
-/* The answer to (UN)SUBSCRIBE: that word, the channel, how many there are. */
+/* The reply to (UN)SUBSCRIBE: that word, the channel, the number of subscriptions. */
 static bool is_count(const redisReply *reply, const char *word, long long count)
 {
     return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
@@ -74,7 +74,7 @@ static void free_replies(redisReply **replies, int count)
 /* The refusals of the server during one call. */
 struct refusals {
     struct errmsg touches, wake;
-    bool pass; /* one of them is due to a trouble that passes: nothing is learnt from it */
+    bool pass; /* one of them is caused by a passing problem: nothing is learnt from it */
 };
 
 /* Keeps the first one. */
@@ -97,7 +97,8 @@ static enum lock_result give_up(struct redis_conn *conn, const redisReply *error
     return LOCK_UNAVAILABLE;
 }
 
-/* Servers before Redis 6.2 leave a transaction open that they do not carry out for another reason. */
+/* Servers before Redis 6.2 leave a transaction open if they do not execute it for another
+ * reason. */
 static bool is_discarded(const redisReply *exec)
 {
     return is_error(exec) && strncmp(exec->str, "EXECABORT", strlen("EXECABORT")) == 0;
@@ -152,8 +153,8 @@ static int add(struct batch *batch, struct redis_command command)
     return batch->count++;
 }
 
-/* CLIENT CACHING and ASKING hold for what follows alone, so that there is room
- * for one of them: a touch too many does no harm. */
+/* CLIENT CACHING and ASKING apply only to the next command, so there is room for one of
+ * them: an unneeded report of a touch does no harm. */
 static void fill_batch(struct batch *batch, const struct redis_listening *listening,
                        const struct redis_command *script, struct redis_ears ears, bool asking)
 {
@@ -189,8 +190,8 @@ static redisReply *take_over(redisReply **reply)
     return taken;
 }
 
-/* The answers to MULTI, script, SUBSCRIBE... and EXEC. LOCK_OK with *reply NULL: nothing was
- * carried out. */
+/* The replies to MULTI, script, SUBSCRIBE... and EXEC. LOCK_OK with *reply NULL: nothing
+ * was carried out. */
 static enum lock_result read_transaction(struct redis_listening *listening, struct redis_conn *conn,
                                          struct batch *batch, redisReply **reply,
                                          struct refusals *refusals, struct errmsg *why)
@@ -268,8 +269,8 @@ static enum lock_result call(struct redis_listening *listening, struct redis_con
         result = ask_id(listening, conn, &refusals, bound, why);
     ears.touches = ears.touches && refusals.touches.text[0] == '\0';
     ears.wake = refusals.wake.text[0] == '\0' ? ears.wake : NULL;
-    /* A channel that is refused, a server that is full or busy, a slot that has moved: the script by
-     * itself may be carried out all the same, or says why not. */
+    /* A channel is refused, the server is full or busy, or the slot has moved: the script
+     * by itself may still be carried out, or its error says why not. */
     for (; result == LOCK_OK && *reply == NULL; ears = (struct redis_ears){0}) {
         struct batch batch;
         fill_batch(&batch, listening, script, ears, conn->asking);
@@ -277,7 +278,8 @@ static enum lock_result call(struct redis_listening *listening, struct redis_con
         if (result != LOCK_OK)
             break;
         result = read_batch(listening, conn, &batch, reply, &refusals, why);
-        /* Without ASKING it is led back and forth; why not, its own error says. */
+        /* Without ASKING the call is redirected back and forth; the script's own error
+         * says why it fails. */
         if (*reply != NULL && is_error(*reply) && batch.asking >= 0 &&
             is_error(batch.replies[batch.asking])) {
             freeReplyObject(*reply);

@@ -24,11 +24,11 @@ struct redis_ears {
 };
 
 struct redis_listening {
-    unsigned serial;          /* of the connection that all but broken is about */
-    long long id;             /* by which the server knows it; 0: not asked yet */
+    unsigned serial;          /* the connection that all fields but `broken` are about */
+    long long id;             /* the server's id of it; 0: not asked yet */
     bool on;                  /* CLIENT TRACKING was accepted */
     struct redis_ears ears;   /* what we listen to: no script runs before UNSUBSCRIBE */
-    bool no_touches, no_wake; /* it was tried, and the server does not let us */
+    bool no_touches, no_wake; /* it was tried, and the server does not permit it */
     struct errmsg why_touches, why_wake;
     int broken; /* how many connections in a row ended while it was set up */
 };

@@ -22,7 +22,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-/* Which version of a file was read. */
+/* The version of a file that was read. */
 struct version {
     struct timespec time;
     ino_t inode;
@@ -40,11 +40,11 @@ struct redis_tls_session {
     SSL *ssl;
     struct redis_tls *tls;
     int fd;
-    size_t vain;         /* bytes that have come since the last one that was given out */
+    size_t vain;         /* bytes received since the last byte that was passed on */
     int error;           /* errno of the socket; 0: none, or its end */
     short events;        /* the events to wait for after the last EAGAIN */
-    unsigned long fault; /* OpenSSL's code of what went wrong; 0: nothing */
-    bool was_asked;      /* the server wants a certificate of ours */
+    unsigned long fault; /* OpenSSL's error code; 0: none */
+    bool was_asked;      /* the server requires a certificate of ours */
     bool established;    /* and nothing has failed since */
     bool is_anonymous;   /* the server has shown no certificate */
     char host[256];
@@ -61,10 +61,10 @@ static int socket_result(BIO *bio, struct redis_tls_session *session, ssize_t le
     return (int)length;
 }
 
-/* A peer may send for ever what OpenSSL passes over in a loop of its own, which no
- * deadline ends: HelloRequests, even before it has shown a certificate, KeyUpdates,
- * tickets. A chain of certificates may have 100 KB (SSL_CTX_set_max_cert_list(3)), a
- * record 16 KB. */
+/* OpenSSL handles some messages in a loop of its own, which no deadline ends, and a peer
+ * may send them for ever: HelloRequests, even before it has shown a certificate,
+ * KeyUpdates, tickets. A chain of certificates may have 100 KB
+ * (SSL_CTX_set_max_cert_list(3)), a record 16 KB. */
 enum { VAIN_MOST_BYTES = 1 << 18 };
 
 static int socket_read(BIO *bio, char *bytes, int size)
@@ -111,7 +111,7 @@ static bool make_method(struct redis_tls *tls)
            openssl()->BIO_meth_set_ctrl(tls->method, socket_control) == 1;
 }
 
-/* A host's policy may ask for more than TLS 1.2 (openssl.cnf), and is not undone. */
+/* A host's policy may require more than TLS 1.2 (openssl.cnf), and is respected. */
 static bool make_context(struct redis_tls *tls)
 {
     const long mode = SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
@@ -148,7 +148,8 @@ static bool have_changed(const struct version *before, const struct version *now
     return false;
 }
 
-/* The versions are those of before, so that what changes while it is read is read again. */
+/* The versions are taken before reading, so that a file that changes during the read is
+ * read again. */
 static enum lock_result fill(struct redis_tls *tls, enum redis_fault *fault, struct errmsg *why)
 {
     look_at_files(tls, tls->read);
@@ -232,13 +233,14 @@ static bool copy_host(struct redis_tls_session *session, const char *host)
     return false;
 }
 
-/* To OpenSSL no name at all is any name, and one with a dot before it all below it. */
+/* To OpenSSL an empty name matches any name, and one with a leading dot all names below
+ * it. */
 static bool is_name(const char *host)
 {
     return *host != '\0' && *host != '.' && strpbrk(host, "*%") == NULL;
 }
 
-/* An IP address is not sent as the name that is wanted. */
+/* An IP address is not sent as the server name (SNI). */
 static enum lock_result set_host(struct redis_tls_session *session, const char *host,
                                  struct errmsg *why)
 {
@@ -314,7 +316,7 @@ static int failed(struct redis_tls_session *session, int result)
     }
     if (error == SSL_ERROR_ZERO_RETURN)
         return 0;
-    session->established = false; /* nothing may be said any more, not even good-bye */
+    session->established = false; /* nothing may be sent any more, not even a close_notify */
     unsigned long code = openssl()->ERR_peek_error();
     bool is_end = code == 0 ? session->error == 0
                             : ERR_GET_LIB(code) == ERR_LIB_SSL &&

@@ -55,15 +55,15 @@ short redis_tls_events(const struct redis_tls_session *session);
  * LOCK_UNAVAILABLE. */
 enum lock_result redis_tls_error(const struct redis_tls_session *session, struct errmsg *why);
 
-/* Whether bytes have been taken from the socket that redis_tls_receive() has not
- * given out yet: no poll(2) shows them. */
+/* True if bytes have been taken from the socket that redis_tls_receive() has not returned
+ * yet: poll(2) does not show them. */
 bool redis_tls_has_unread(const struct redis_tls_session *session);
 
 /* The negotiated parameters, for people. The texts live as long as the session. */
 struct redis_tls_facts {
     const char *protocol, *cipher;
-    int certificates;  /* from the server's to that of an issuer that is trusted */
-    char subject[256]; /* of the server's, as "/CN=..." */
+    int certificates;  /* from the server's certificate to a trusted issuer's */
+    char subject[256]; /* of the server's certificate, as "/CN=..." */
     char issuer[256];  /* of the last one */
     int days;          /* until the first of them expires */
 };

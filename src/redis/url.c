@@ -101,7 +101,7 @@ static bool parse_master(struct redis_url *url, const char **tail, struct errmsg
     if (**tail != '/')
         return fail(why, "the name of the master is missing");
     size_t length =
-        strcspn(*tail + 1, "/?#@"); /* '@': a login with a slash in it, which is wrong */
+        strcspn(*tail + 1, "/?#@"); /* '@': a login with a slash in it, which is an error */
     if (length == 0 || (*tail)[1 + length] == '@' ||
         !percent_decode(url->master, sizeof url->master, *tail + 1, length))
         return fail(why, "the name of the master is missing, too long or wrongly coded");
@@ -161,7 +161,7 @@ static bool parse_unix(struct redis_url *url, const char *rest, struct errmsg *w
     size_t length = strcspn(rest, "?");
     if (*rest != '/')
         return fail(why, "the path of the Unix socket must begin with a slash");
-    if (strstr(rest, "://") != NULL) /* with a login, maybe, which `shown` must not have */
+    if (strstr(rest, "://") != NULL) /* perhaps with a login, which must not get into `shown` */
         return fail(
             why,
             "another URL stands in the path of the Unix socket: several have blanks between them");
@@ -180,7 +180,8 @@ static bool parse_unix(struct redis_url *url, const char *rest, struct errmsg *w
     return true;
 }
 
-/* "host", "host:port" or "[::1]:port": nothing that could be a password, which an '@' or a word behind the colon may be. */
+/* "host", "host:port" or "[::1]:port": nothing that could be a password, as an '@' or a
+ * word after the colon might be. */
 static bool is_place(const char *text)
 {
     static const char host[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
@@ -193,7 +194,7 @@ static bool is_place(const char *text)
     return is_host && end[digits > 0 ? 1 + digits : 0] == '\0';
 }
 
-/* Names what is there, if it cannot be a password, and what may be meant. */
+/* Names what was found, if it cannot be a password, and what may be meant. */
 static bool no_scheme(const char *text, struct errmsg *why)
 {
     char named[512];

@@ -19,22 +19,20 @@ struct redis_endpoint {
 
 enum {
     REDIS_HOSTS_MOST = 16,
-    REDIS_PASSWORD_SIZE =
-        4096, /* the tokens that clouds have for passwords are of some kilobytes */
+    REDIS_PASSWORD_SIZE = 4096, /* cloud providers' password tokens have several kilobytes */
 };
 
 struct redis_url {
     enum redis_topology topology;
     bool tls;
     int host_count;
-    struct redis_endpoint
-        hosts[REDIS_HOSTS_MOST]; /* the server; Sentinels; nodes of the Cluster to begin with */
-    char master[256];            /* the name that Sentinels know */
+    struct redis_endpoint hosts[REDIS_HOSTS_MOST]; /* the server, Sentinels or Cluster nodes */
+    char master[256];                              /* the master's name, known to the Sentinels */
     char user[256];
     char password[REDIS_PASSWORD_SIZE];
     bool has_password;
     const char *password_from; /* for messages; redis_login_find() sets it */
-    bool is_of_sentinels;      /* their login, which the URL has not */
+    bool is_of_sentinels;      /* their login, which is not in the URL */
     int database;
     char shown[384]; /* for messages: without user and password */
 };

@@ -48,8 +48,8 @@ static bool find(const char *text, const char *stop, bool most, struct login *lo
     return true;
 }
 
-/* A word that does not begin like a URL belongs to the one before it: there may be
- * a blank in a password. */
+/* A word that does not begin like a URL belongs to the one before it: a password may
+ * contain a blank. */
 static const char *url_end(const char *url)
 {
     const char *end = url + strcspn(url, blanks);

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-/* Whether there is a password in it. */
+/* True if it contains a password. */
 bool url_redact_has_password(const char *text);
 
 /* Writes '*' over each login, and leaves the rest unchanged. */

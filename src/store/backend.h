@@ -18,19 +18,19 @@
 
 /* How a store reports that a check is needed ahead of time. */
 struct news {
-    int fd;             /* readable then; -1: it does not tell at this time */
-    bool due;           /* it is time already, though fd does not show it */
-    struct deadline by; /* check then at the latest: there is something to mend; 0: when it suits */
-    const char *cannot; /* why it cannot report at all; NULL: it can, or this is unknown */
+    int fd;                /* readable when there are news; -1: it reports nothing at this time */
+    bool due;              /* a check is due already, though fd does not show it */
+    struct deadline by;    /* latest time of the next check: something must be mended; 0: any */
+    const char *cannot;    /* why it cannot report at all; NULL: it can, or this is unknown */
     struct duration every; /* longest interval between checks then, if a check is cheap; 0: any */
 };
 
 /* What a store reports to a waiter. */
 struct call {
-    int fd;                    /* readable when there is more; -1: nothing ever comes */
+    int fd;                    /* readable when there is more; -1: nothing ever arrives */
     bool now;                  /* it is worth asking at once */
-    struct deadline by;        /* ask then at the latest: the store knows that something changes */
-    struct duration poll_most; /* how far apart to ask uncalled, as a net under what gets lost */
+    struct deadline by;        /* latest time to ask: the store knows of a change then */
+    struct duration poll_most; /* longest polling interval without a call, in case one gets lost */
     const char *cannot; /* why the store cannot wake a waiter; NULL: it can, or this is unknown */
 };
 
@@ -39,7 +39,7 @@ enum extend_how { EXTEND_AT_LEAST, EXTEND_EXACTLY };
 struct backend {
     const char *kind; /* "redis" or "file", as in DLOCK_LOCK_BACKEND */
     bool never_calls; /* the store never wakes waiters: they poll, which is not an error */
-    struct duration poll_least; /* how soon to ask again, the first time, for a lock that is held */
+    struct duration poll_least; /* the first polling interval for a lock that is held */
     /* A take was sent and got no answer, so the lock may be ours, now or later: a caller
      * that gives up must release it. */
     bool uncertain;
@@ -68,9 +68,9 @@ struct backend {
      * LOCK_HELD. */
     enum lock_result (*check)(struct backend *, struct lease *, struct bound, struct errmsg *);
 
-    /* Makes the lease last for its TTL from now on, if the lock is still ours.
-     * The new deadline counts from before it was asked for. EXTEND_AT_LEAST
-     * never shortens it. Results as of check(). */
+    /* Makes the lease last for its TTL from now on, if the lock is still ours. The new
+     * deadline counts from before the request was sent. EXTEND_AT_LEAST never shortens
+     * it. Results as of check(). */
     enum lock_result (*extend)(struct backend *, struct lease *, enum extend_how, struct bound,
                                struct errmsg *);
 
@@ -88,8 +88,8 @@ struct backend {
     enum lock_result (*release)(struct backend *, const struct lease *, struct bound,
                                 struct errmsg *);
 
-    /* Looks at the lock, and changes nothing: LOCK_OK with *state filled in, to
-     * be freed with lock_state_free(). */
+    /* Looks at the lock, and changes nothing: LOCK_OK with *state filled in, which the
+     * caller frees with lock_state_free(). */
     enum lock_result (*look)(struct backend *, const char *key, struct lock_state *, struct bound,
                              struct errmsg *);
 
@@ -107,10 +107,10 @@ struct backend {
     enum lock_result (*force_release)(struct backend *, const char *key, struct lock_state *was,
                                       struct bound, struct errmsg *);
 
-    /* Looks at all locks whose keys begin with `prefix` and go on with what
-     * matches the glob(7) `pattern` (NULL: anything), in the order of their
-     * keys; visit() is called for each that is held, and ends it with false.
-     * The bound holds for each step. LOCK_OK; LOCK_UNAVAILABLE and so on. */
+    /* Looks at all locks whose keys are `prefix` followed by a match of the glob(7)
+     * `pattern` (NULL: anything), in the order of their keys; calls visit() for each that
+     * is held, which ends it by returning false. The bound applies to each step. LOCK_OK;
+     * LOCK_UNAVAILABLE and so on. */
     enum lock_result (*list)(struct backend *, const char *prefix, const char *pattern,
                              bool (*visit)(void *data, const struct lock_state *), void *data,
                              struct bound, struct errmsg *);

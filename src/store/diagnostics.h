@@ -1,6 +1,6 @@
-/* What --doctor finds, one row a check, in the order in which it was found: as a
- * table for people, as JSON for programs, and as an exit status. Texts may be
- * foreign: they are escaped when they are printed. */
+/* The findings of --doctor, one row a check, in the order in which they were found: as a
+ * table for people, as JSON for programs, and as an exit status. Texts may be foreign:
+ * they are escaped when they are printed. */
 #ifndef DLOCK_STORE_DIAGNOSTICS_H
 #define DLOCK_STORE_DIAGNOSTICS_H
 

@@ -14,8 +14,8 @@
 #include "store/file/file.h"
 
 struct admission {
-    int held; /* how many hold it, not counting the own place */
-    int released; /* how many have not noticed yet that their lock was released: their places are locked */
+    int held;                      /* the number of holders, not counting our own place */
+    int released;                  /* released, but unaware of it: their places are still locked */
     struct lock_place first, last; /* those of them whose lease ends first and last */
     bool unreadable;               /* of some it is not known whether they hold it */
     bool same_token;               /* one of them has the token that was asked about */
@@ -26,8 +26,8 @@ struct admission {
 void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own,
                  struct bound bound, struct admission *survey);
 
-/* Whether the lock is held in a mode that would have to end before the request
- * could be granted, and is one that several share. */
+/* True if the lock is held in a mode that several share, and that would have to end
+ * before the request could be granted. */
 bool admission_conflicts(const struct admission *survey, const struct lock_request *request);
 
 /* True if there is room for one more in this mode, for any owner. */

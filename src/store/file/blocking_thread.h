@@ -16,7 +16,7 @@ struct blocking_thread {
     bool running;
     int over_fd; /* while the thread runs: readable when the wait is over */
     pthread_t thread;
-    struct sigaction old; /* of the signal that calls the thread back */
+    struct sigaction old; /* of the signal that cancels the thread's call */
     /* The thread's: */
     blocking_thread_call *call;
     int fd;
@@ -30,7 +30,7 @@ struct blocking_thread {
 bool blocking_thread_start(struct blocking_thread *wait, blocking_thread_call *call, int fd,
                            int64_t argument);
 
-/* Whether the thread has come to its end. */
+/* True if the thread has come to its end. */
 bool blocking_thread_has_ended(const struct blocking_thread *wait);
 
 /* True if the wait is over; then *wait is as before the start, and *error is the call's

@@ -11,7 +11,7 @@
  * then none is found. */
 int claim_make(int file_fd, const char *take_id, enum lock_mode mode);
 
-/* Whether a holder of the open file claims it for this take, and in which mode. */
+/* True if a holder of the open file claims it for this take; the mode in which it does. */
 bool claim_find(int file_fd, const char *take_id, enum lock_mode *mode);
 
 #endif

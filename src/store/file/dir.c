@@ -22,10 +22,10 @@ enum lock_result file_error_result(int error)
     }
 }
 
-/* Not $XDG_RUNTIME_DIR: cron and services do not have it, a login shell does,
- * and it goes away at logout; two runs by one user would not see each other's
- * locks. Nor does it depend on what this very process may write to: a unit for which
- * /run/lock is read-only would have other locks than its user's shell. */
+/* Not $XDG_RUNTIME_DIR: cron and services lack it, a login shell has it, and it is
+ * removed at logout; two runs by one user would not see each other's locks. Nor does it
+ * depend on what this process may write to: a unit with a read-only /run/lock would have
+ * other locks than its user's shell. */
 static void default_path(struct lock_dir *dir)
 {
     uid_t uid = geteuid();
@@ -162,7 +162,7 @@ bool lock_dir_stamp_due(const struct lock_dir *dir, struct duration interval)
                wall_now_ms() - (int64_t)status.st_mtime * 1000 >= interval.ns / NS_PER_MS ||
                (int64_t)status.st_mtime * 1000 > wall_now_ms() + 1000;
     if (due)
-        (void)!pwrite(fd, "\n", 1, 0); /* fails: it is due next time too */
+        (void)!pwrite(fd, "\n", 1, 0); /* if it fails: it is due next time too */
     close(fd);
     return due;
 }

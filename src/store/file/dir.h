@@ -1,4 +1,4 @@
-/* The directory of lock files: which one, and whether it can be trusted. */
+/* The directory of lock files: its path, and whether it can be trusted. */
 #ifndef DLOCK_STORE_FILE_DIR_H
 #define DLOCK_STORE_FILE_DIR_H
 

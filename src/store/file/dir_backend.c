@@ -237,7 +237,7 @@ static enum lock_result try_once(struct file_backend *backend, const struct lock
     return result;
 }
 
-/* No more interest in the file that we have waited for. */
+/* Stops waiting for the file. */
 static void stop_waiting(struct file_backend *backend)
 {
     struct lock_file *file = &backend->file;

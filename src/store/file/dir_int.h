@@ -10,12 +10,12 @@ struct file_backend {
     struct backend base;
     struct store store;
     char path[LOCK_FILE_PATH_SIZE];
-    struct lock_file file; /* the one that we hold, or wait for */
-    int place;             /* ours in it; -1: we hold nothing */
+    struct lock_file file; /* the file that we hold, or wait for */
+    int place;             /* our place in it; -1: we hold nothing */
     struct file_waiter waiter;
     int left_fd; /* the file that we waited for before: waiters behind us in it come after us; -1: none */
-    bool reserved; /* refused only since others have waited longer */
-    bool watched;  /* the waiter's news are of what we hold */
+    bool reserved; /* refused only because others have waited longer */
+    bool watched;  /* the waiter's notifications are about the file that we hold */
 };
 
 #endif

@@ -51,7 +51,7 @@ static void add_type(struct diagnostics *findings, const struct fs_type *type)
 static void add_space(struct diagnostics *findings, const struct statvfs *space)
 {
     uint64_t free_kb = (uint64_t)space->f_bavail * (space->f_frsize / 512) / 2;
-    bool counts_inodes = space->f_files > 0; /* btrfs has as many as it likes */
+    bool counts_inodes = space->f_files > 0; /* btrfs has no fixed number of inodes */
     bool full = free_kb < FREE_LEAST_KB || (counts_inodes && space->f_favail < INODES_LEAST);
     char inodes[64] = "", size[SIZE_TEXT_SIZE];
     if (counts_inodes)
@@ -61,7 +61,7 @@ static void add_space(struct diagnostics *findings, const struct statvfs *space)
                     size_rounded(free_kb * 1024, size), inodes);
 }
 
-/* store/file/dir.c has refused what others could spoil. */
+/* store/file/dir.c has refused directories that others could tamper with. */
 static void add_owner(struct diagnostics *findings, const struct stat *status)
 {
     char name[USER_NAME_SIZE];

@@ -23,7 +23,7 @@
  * millisecond, unless the process is frozen. */
 static const struct duration section_limit = {1 * NS_PER_S};
 
-/* How long to go through the places at most. */
+/* The time limit for going through the places. */
 static const struct duration places_limit = {3 * NS_PER_S};
 
 /* --- opening --------------------------------------------------------------- */
@@ -261,8 +261,8 @@ struct lock_place lock_file_places(struct bound bound)
         .bound = {deadline_earlier(deadline_after(places_limit), bound.until), bound.cancel_fd}};
 }
 
-/* The place behind a hole of the file, which may be of gigabytes, from this one on:
- * nothing is written in it or locked. */
+/* The place after a hole of the file, which may have gigabytes, from this one on: nothing
+ * in a hole is written or locked. */
 static int behind_hole(const struct lock_file *file, int number, int places)
 {
     struct flock lock;
@@ -299,8 +299,8 @@ bool lock_file_next_place(const struct lock_file *file, struct lock_place *place
     return true;
 }
 
-/* Nothing that is known of a place which is locked speaks against its holder
- * but that the lock was released under it; a hold outlives holder and release. */
+/* A holder whose place is locked is valid unless the record says that the lock was
+ * released under it; a hold outlives holder and release. */
 bool lock_place_held(const struct lock_place *place, const char *boot_id)
 {
     const struct record *record = &place->record;

@@ -28,7 +28,7 @@ struct lock_file {
     const char *path; /* the caller's */
     bool follow;      /* links are allowed in the path */
     int fd;           /* -1: not open */
-    off_t size;       /* when it was last opened or found to stand */
+    off_t size;       /* when the path was last known to lead to it */
 };
 
 enum lock_file_use { LOCK_FILE_TO_LOOK, LOCK_FILE_TO_CHANGE, LOCK_FILE_TO_TAKE };
@@ -37,10 +37,10 @@ enum lock_file_use { LOCK_FILE_TO_LOOK, LOCK_FILE_TO_CHANGE, LOCK_FILE_TO_TAKE }
  * there is no file; LOCK_REFUSED, LOCK_SYSTEM, LOCK_CANT_CREATE with *why set. */
 enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, struct errmsg *why);
 
-/* Lets go of all that is locked in it, too. */
+/* Releases all locks on it, too. */
 void lock_file_close(struct lock_file *file);
 
-/* Whether the path still leads to the file that is open. */
+/* True if the path still leads to the open file. */
 enum lock_file_standing {
     LOCK_FILE_STANDS,
     LOCK_FILE_GONE,
@@ -93,7 +93,7 @@ struct lock_place {
     struct bound bound;     /* of going through them */
     enum place_lock locked; /* by another than this open file */
     bool known;             /* there is a record of it */
-    bool over;              /* time was up: the others were not looked at */
+    bool over;              /* time was up: the other places were not looked at */
     bool unreadable; /* it is unknown whether there is a record, or whether its place is locked */
     struct record record;
 };
@@ -111,11 +111,11 @@ enum lock_result lock_file_write(const struct lock_file *file, int place,
 struct lock_place lock_file_places(struct bound bound);
 bool lock_file_next_place(const struct lock_file *file, struct lock_place *place);
 
-/* Whether the place is held: the boot that the deadlines in its record belong
- * to has to be this one. */
+/* True if the place is held: the deadlines in its record count only if they belong to
+ * this boot. */
 bool lock_place_held(const struct lock_place *place, const char *boot_id);
 
-/* Until when a place that is held is, as far as can be known. */
+/* The end of the hold on a place, as far as it can be known. */
 struct deadline lock_place_end(const struct lock_place *place);
 
 /* --- news --------------------------------------------------------------------- */

@@ -45,7 +45,7 @@ struct exact_backend {
     int claim_fd;         /* while we hold it; -1: none */
 };
 
-/* How far apart to look whether the path still leads to the file. */
+/* How often to check that the path still leads to the file. */
 static const struct duration look_interval = {1 * NS_PER_S}, poll_alone = {200 * NS_PER_MS};
 
 static struct exact_backend *exact_of(struct backend *backend)
@@ -58,8 +58,8 @@ static struct exact_backend *exact_of(struct backend *backend)
 static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
 {
     file->fd = open(file->path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
-    /* flock(1) takes directories too. And in a sticky directory another user's file may be
-     * opened only by a call that would not make it (fs.protected_regular). */
+    /* flock(1) takes directories too. And in a sticky directory another user's file can
+     * be opened only by a call without O_CREAT (fs.protected_regular). */
     if (file->fd < 0 && (errno == EISDIR || errno == EACCES))
         file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (file->fd >= 0)
@@ -96,7 +96,7 @@ static void fill_holder(struct holder *holder, int own_fd, const struct flock_fi
     holder->pid_start = process.start;
     if (gethostname(holder->host, sizeof holder->host - 1) != 0)
         holder->host[0] = '\0';
-    holder_fill_place(holder); /* /proc/locks has no pids but those of our namespace */
+    holder_fill_place(holder); /* /proc/locks has only the pids of our namespace */
     snprintf(path, sizeof path, "/proc/%ld", (long)found->pid);
     if (stat(path, &status) == 0)
         snprintf(holder->user, sizeof holder->user, "%ld", (long)status.st_uid);
@@ -125,8 +125,8 @@ static bool reopen_to_write(struct lock_file *file)
     return true;
 }
 
-/* 0, or an errno. On NFS an exclusive lock is one of fcntl(2), which wants the file
- * to be open for writing. */
+/* 0, or an errno. On NFS an exclusive lock is one of fcntl(2), which requires the file to
+ * be open for writing. */
 static int lock_now(struct lock_file *file, enum lock_mode mode)
 {
     if (lock_file_flock(file, mode))
@@ -268,7 +268,7 @@ static enum lock_result check_own(struct exact_backend *backend, struct errmsg *
     return lock_file_verify(&backend->file, why);
 }
 
-/* When its lease ends is not known. */
+/* The end of its lease is unknown. */
 static enum lock_result check_claim(struct exact_backend *backend, struct lease *lease,
                                     struct errmsg *why)
 {

@@ -8,9 +8,9 @@
 enum fs_kind {
     FS_LOCAL,
     FS_MEMORY,
-    FS_CONTAINER, /* a container's own */
-    FS_NETWORK,   /* what flock(2) does depends on the server, and on how it is mounted */
-    FS_WHOLE_FILE, /* as FS_NETWORK, and flock(2) is there a lock of all bytes, which keeps out those of fcntl(2) */
+    FS_CONTAINER,  /* a container's own */
+    FS_NETWORK,    /* the effect of flock(2) depends on the server and on the mount options */
+    FS_WHOLE_FILE, /* as FS_NETWORK, and flock(2) locks all bytes, which excludes fcntl(2) locks */
     FS_UNKNOWN,
 };
 

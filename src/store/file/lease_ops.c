@@ -206,8 +206,8 @@ static enum lock_result not_found(struct store *store, const struct lease *lease
     return others ? LOCK_FOREIGN : LOCK_GONE;
 }
 
-/* Finds the lease that another process took. LOCK_OK: the file is open, and to
- * change it we are in its section. */
+/* Finds the lease that another process took. LOCK_OK: the file is open, and for a change
+ * we are in its section. */
 static enum lock_result find(struct store *store, const struct lease *lease, enum lock_file_use use,
                              struct bound bound, struct outside *outside, struct errmsg *why)
 {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A file as the kernel names it there. stat(2) may name another device (btrfs,
+/* A file as the kernel names it there. stat(2) may give another device (btrfs,
  * overlayfs), or another inode. */
 struct flock_file {
     uint64_t device, inode;
@@ -17,7 +17,7 @@ struct flock_file {
 void proc_locks_file_of(int fd, struct flock_file *file);
 
 struct flock_holder {
-    pid_t pid;   /* which called flock(2): it may have ended, and another may have its pid */
+    pid_t pid; /* the process that called flock(2): it may have ended, and its pid may be reused */
     bool shares; /* LOCK_SH */
 };
 

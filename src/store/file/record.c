@@ -10,7 +10,7 @@
 static const char first_line[] = "dlock 1\n";
 static const char last_line[] = "end\n";
 
-/* A record and its fields in the form in which they are written. */
+/* A record and its fields in written form. */
 struct raw {
     struct record record;
     char mode[16];
@@ -129,7 +129,7 @@ void record_fill(struct record *record, const struct lock_request *request,
 size_t record_format(const struct record *record, char text[LOCK_RECORD_SIZE])
 {
     struct raw raw;
-    /* Room for the longest is kept: the key, coded, thrice its length. */
+    /* Leaves room for the longest field: the key, encoded, three times its length. */
     char coded[LOCK_RECORD_SIZE];
     to_raw(record, &raw);
     size_t used = (size_t)snprintf(text, LOCK_RECORD_SIZE, "%s", first_line);
@@ -148,7 +148,7 @@ size_t record_format(const struct record *record, char text[LOCK_RECORD_SIZE])
     return used < LOCK_RECORD_SIZE ? used : 0;
 }
 
-/* Takes in one "field value" line of length bytes without its newline. */
+/* Parses one "field value" line of length bytes without its newline. */
 static bool parse_line(struct raw *raw, const char *line, size_t length)
 {
     const char *space = memchr(line, ' ', length);

@@ -1,5 +1,5 @@
-/* The lease record that a lock file holds: lines of "field value", from
- * "dlock 1" to "end", so that a record cut off halfway is seen as such. */
+/* The lease record in a lock file: lines of "field value", from "dlock 1" to "end", so
+ * that a truncated record is recognized. */
 #ifndef DLOCK_STORE_FILE_RECORD_H
 #define DLOCK_STORE_FILE_RECORD_H
 
@@ -28,7 +28,7 @@ struct record {
     struct holder holder;
 };
 
-/* That of a lock which is taken now. */
+/* The record of a lock that is taken now. */
 void record_fill(struct record *record, const struct lock_request *request,
                  const struct lease *lease);
 
@@ -39,7 +39,7 @@ size_t record_format(const struct record *record, char text[LOCK_RECORD_SIZE]);
  * follows the record. False if it is not a complete record of ours. */
 bool record_parse(struct record *record, const char *text);
 
-/* Whether the text has the end of a record. */
+/* True if the text contains the end of a record. */
 bool record_is_whole(const char *text);
 
 /* True if the deadlines in it may be of this boot. A boot id that could not be read, "",

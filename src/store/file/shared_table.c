@@ -106,7 +106,7 @@ static struct table_map *map_file(int fd, bool make)
     return map == MAP_FAILED ? NULL : map;
 }
 
-/* Whether it is a table: one that was just made becomes one. */
+/* True if it is a table: a file that was just made becomes one. */
 static bool is_table(struct table_map *map, bool make)
 {
     uint64_t found = 0;
@@ -115,8 +115,8 @@ static bool is_table(struct table_map *map, bool make)
     return atomic_load(&map->magic) == magic;
 }
 
-/* One that was cut short under us is an empty table again, in the same place. Sets
- * errno. */
+/* A table that was cut short under us becomes an empty table again, at the same address.
+ * Sets errno. */
 static enum lock_result restore(const struct shared_table *table)
 {
     if (!make_whole(table->fd, true))

@@ -44,14 +44,14 @@ enum lock_result shared_table_next_fence(const struct shared_table *table, int64
 struct shared_entry *shared_table_entry(const struct shared_table *table, const char *key,
                                         bool make);
 
-/* A take after so long a wait. */
+/* A take after a wait of this length. */
 void shared_entry_taken(struct shared_entry *entry, const char *token, int64_t fence,
                         struct duration waited);
 
 /* The lock could not be acquired: at once, or by the end of a wait. */
 void shared_entry_refused(struct shared_entry *entry, bool had_waited, struct duration waited);
 
-/* Its holder found that it was not its own any more. */
+/* Its holder found that it no longer had the lock. */
 void shared_entry_lost(struct shared_entry *entry);
 
 /* Released with its own token by the process that took it `held` ago. The last few

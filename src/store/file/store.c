@@ -69,7 +69,7 @@ bool store_remove(struct lock_file *file)
     return unlink(file->path) == 0 || errno == ENOENT;
 }
 
-/* flock(1) may have it. Others may have written records behind its end as we knew it. */
+/* flock(1) may have it. Others may have written records past the end that we knew. */
 void store_tidy(struct store *store, struct lock_file *file, struct bound bound)
 {
     if (lock_file_standing(file) == LOCK_FILE_STANDS && ticket_queue_is_empty(file) &&

@@ -19,15 +19,14 @@ void store_close(struct store *store);
 
 void store_path(const struct store *store, char path[LOCK_FILE_PATH_SIZE], const char *key);
 
-/* To which the deadlines belong that are written now. */
+/* The boot that deadlines written now belong to. */
 const char *store_boot_id(struct store *store);
 
 /* What is remembered of the lock; `make` starts an entry if there is none. NULL: nothing. */
 struct shared_entry *store_entry(struct store *store, const char *key, bool make);
 
-/* Opens a lock's file that is there, to look at it, or to change it: then in its
- * section. Results of lock_file_open() and lock_file_enter(); in any case the
- * file may be open. */
+/* Opens a lock's existing file, to look at it, or to change it: then in its section.
+ * Results of lock_file_open() and lock_file_enter(); in any case the file may be open. */
 enum lock_result store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound,
                                  struct errmsg *why);
 

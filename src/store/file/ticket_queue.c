@@ -38,7 +38,8 @@
 #define BLOCK (INT64_C(1) << 22)
 _Static_assert(BLOCK > LOCK_PLACES_MOST + 3, "each kind of ticket must have bytes of its own");
 
-/* Since it was the head's turn: when the head loses it, the one behind it, and all others. */
+/* Counted from when it was the head's turn: when the head loses it, the one behind it,
+ * and all others. */
 static const struct duration turns[] = {{2 * NS_PER_S}, {2750 * NS_PER_MS}, {3 * NS_PER_S}};
 enum { TURNS = sizeof turns / sizeof *turns };
 
@@ -55,7 +56,7 @@ static bool lock_ticket(const struct lock_file *file, const struct ticket *ticke
                          kind_of(ticket->mode, ticket->slots) + 1);
 }
 
-/* One of those that others have from `from` to before `to`. */
+/* Another process's ticket with a number from `from` to before `to`. */
 static bool find(const struct lock_file *file, int64_t from, int64_t to, struct ticket *found)
 {
     struct flock lock;
@@ -73,7 +74,7 @@ static bool find(const struct lock_file *file, int64_t from, int64_t to, struct 
     return found->number >= from && found->number < to; /* otherwise it is no ticket of ours */
 }
 
-/* The kernel names them in no certain order, mostly the lowest first. */
+/* The kernel returns them in no certain order, mostly the lowest first. */
 static bool find_first(const struct lock_file *file, int64_t from, int64_t to, struct ticket *first)
 {
     bool found = find(file, from, to, first);
@@ -95,7 +96,7 @@ static bool find_last(const struct lock_file *file, int64_t from, int64_t to, st
     return found;
 }
 
-/* The highest number of those above `from`, which is one. */
+/* The highest ticket number above `from`, which is a ticket itself. */
 static int64_t highest(const struct lock_file *file, int64_t from)
 {
     struct ticket found = {.number = from};
@@ -109,7 +110,7 @@ static int64_t highest(const struct lock_file *file, int64_t from)
 /* --- the word -------------------------------------------------------------- */
 
 struct turn {
-    int64_t number; /* of the head that it is about */
+    int64_t number; /* the head's, which it is about */
     bool lost;      /* it has lost its turn */
     bool room;      /* there was room for it; if not, it keeps others out until there is */
     uint32_t ms;    /* since when; 0 if it is lost */
@@ -186,8 +187,8 @@ struct deadline ticket_queue_turn_end(const struct lock_file *file,
                : DEADLINE_NEVER;
 }
 
-/* Whether the turn of one behind the head goes by that of the head: there has been room
- * for both since then. */
+/* True if the turn of this waiter behind the head is counted with the head's: there has
+ * been room for both since then. */
 static bool goes_along(const struct turn *known, const struct ticket *head,
                        const struct ticket *behind)
 {
@@ -292,7 +293,7 @@ bool ticket_queue_is_empty(const struct lock_file *file)
     return !find(file, 0, NUMBERS, &any);
 }
 
-/* Below the one that the kernel names there are few, mostly none. */
+/* Below the one that the kernel returns there are few, mostly none. */
 static int count(const struct lock_file *file, int64_t from, int64_t to)
 {
     struct ticket found;

@@ -29,7 +29,7 @@ void ticket_queue_join(const struct lock_file *file, struct shared_entry *entry,
 /* Leaves the queue. */
 void ticket_queue_leave(const struct lock_file *file, struct ticket *own);
 
-/* Whether this one, which waits, has lost its turn: it has to join anew. */
+/* True if this waiter has lost its turn and must join anew. */
 bool ticket_queue_passed_over(const struct shared_entry *entry, const struct ticket *own);
 
 /* True if no earlier waiter that there is room for comes before this one (number 0: not a
@@ -38,10 +38,10 @@ bool ticket_queue_passed_over(const struct shared_entry *entry, const struct tic
 bool ticket_queue_lets(const struct lock_file *file, struct shared_entry *entry,
                        const struct ticket *own, const struct admission *survey);
 
-/* The head has asked and has to wait: its two seconds begin anew. */
+/* The head has asked and must wait: its two seconds begin anew. */
 void ticket_queue_alive(struct shared_entry *entry, const struct ticket *own);
 
-/* The one right before this one. False: it is the head. */
+/* The ticket right before this one. False: it is the head. */
 bool ticket_queue_before(const struct lock_file *file, const struct shared_entry *entry,
                          const struct ticket *own, struct ticket *before);
 
@@ -56,7 +56,7 @@ int ticket_queue_await(int fd, int64_t number);
 
 bool ticket_queue_is_empty(const struct lock_file *file);
 
-/* How many wait before this one (its number 0: in all). */
+/* The number of waiters before this one (its number 0: of all). */
 int ticket_queue_count(const struct lock_file *file, const struct shared_entry *entry,
                        const struct ticket *own);
 

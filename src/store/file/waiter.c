@@ -17,7 +17,7 @@
  * later at most, so a lock is free for 5 s at most, whatever is frozen. */
 #include "store/file/waiter.h"
 
-/* How long after it was rung for the head asks once more. */
+/* How long after an event the head asks once more. */
 static const struct duration after_ring[] = {
     {1 * NS_PER_MS}, {4 * NS_PER_MS}, {15 * NS_PER_MS}, {50 * NS_PER_MS}, {150 * NS_PER_MS},
 };
@@ -60,7 +60,7 @@ void file_waiter_ask(struct file_waiter *waiter, struct lock_file *file, struct 
         ticket_queue_leave(file, &waiter->ticket);
         ticket_queue_join(file, entry, request, &waiter->ticket);
     }
-    /* The head hears from before it asks: then it need not ask twice. */
+    /* The head is notified from before it asks: then it need not ask twice. */
     if (!waiter->behind.running && !ticket_queue_before(file, entry, &waiter->ticket, &before))
         hear(waiter, file);
 }

@@ -13,7 +13,7 @@ struct file_waiter {
     struct blocking_thread behind; /* waits for the one before us to leave */
     int64_t behind_number;         /* that is this one */
     int rings;        /* how often we have asked since a process closed the file; 0: that is over */
-    struct call call; /* the next answer, but for what has come since */
+    struct call call; /* the next answer, except for later events */
 };
 
 /* Called before the lock is asked for again: a waiter that has lost its turn joins the
@@ -21,8 +21,8 @@ struct file_waiter {
 void file_waiter_ask(struct file_waiter *waiter, struct lock_file *file, struct shared_entry *entry,
                      const struct lock_request *request);
 
-/* The request was refused: finds its place in the queue, and sees to it that it is
- * woken. `ends`: when the lock may be free. Returns whether it is the head. */
+/* The request was refused: finds its place in the queue, and makes sure that it is woken.
+ * `ends`: when the lock may be free. Returns whether it is the head. */
 bool file_waiter_wait(struct file_waiter *waiter, const struct lock_file *file,
                       struct shared_entry *entry, const struct lock_request *request,
                       struct deadline ends);
@@ -35,7 +35,7 @@ void file_waiter_wait_aside(struct file_waiter *waiter, const struct lock_file *
 /* As listen() of struct backend. */
 struct call file_waiter_listen(struct file_waiter *waiter);
 
-/* Waits no more in this file; the ticket goes with the file, or ticket_queue_leave(). */
+/* Stops waiting in this file; the ticket goes with the file, or by ticket_queue_leave(). */
 void file_waiter_stop(struct file_waiter *waiter);
 
 #endif

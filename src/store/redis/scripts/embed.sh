@@ -1,6 +1,6 @@
 #!/bin/sh
 # Turns Lua scripts into a C header: the text without its comments, and its
-# SHA-1, by which EVALSHA calls it. store/redis/scripts/common.lua stands before each of them,
+# SHA-1, by which EVALSHA calls it. store/redis/scripts/common.lua precedes each of them,
 # store/redis/scripts/queue.lua before those that hand the lock on, store/redis/scripts/state.lua before those that
 # call state().
 #
