@@ -1,4 +1,4 @@
-/* What dlock should do: the options of all sources, checked and merged. */
+/* The options of all sources, checked and merged: all that dlock should do. */
 #ifndef DLOCK_CONFIG_OPTIONS_H
 #define DLOCK_CONFIG_OPTIONS_H
 

@@ -1,4 +1,4 @@
-/* What a store knows about a lock, for --status, --list and --force-release.
+/* The state of a lock as its store knows it, for --status, --list and --force-release.
  * All text in it is foreign. */
 #ifndef DLOCK_LOCK_LOCK_STATE_H
 #define DLOCK_LOCK_LOCK_STATE_H

@@ -334,7 +334,7 @@ static struct process_count freeze_and_kill(const struct tree *tree)
     return count;
 }
 
-/* Walks until no more are found than before: what was forked meanwhile. */
+/* Walks until no more are found than before, since a process may be forked meanwhile. */
 static struct process_count find(const struct tree *tree, struct marks *marks,
                                  struct deadline until)
 {

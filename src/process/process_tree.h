@@ -54,7 +54,7 @@ struct process_family {
     size_t count, room;
 };
 
-/* What one walk over the tree found alive. */
+/* The processes that one walk over the tree found alive. */
 struct process_count {
     int found;
     int ended;   /* had ended when they were looked at: their children may have been missed */

@@ -1,5 +1,5 @@
 /* Signals are blocked from the start on and read from a signalfd(2); no
- * handler ever runs. What the command inherits is what dlock was given. */
+ * handler ever runs. The command inherits what dlock was given. */
 #ifndef DLOCK_PROCESS_SIGNALS_H
 #define DLOCK_PROCESS_SIGNALS_H
 

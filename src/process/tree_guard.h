@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-/* What the guard and the command's process report to dlock, in shared memory,
+/* Reports of the guard and the command's process to dlock, in shared memory,
  * since a message could be lost if the socket is full. Zero at the start. */
 struct guard_page {
     int exec_errno;        /* written before exec(3) fails in the command's process */

@@ -1,5 +1,4 @@
-/* Acquiring a lock and releasing it: what running a command, --acquire and
- * --attach have in common. */
+/* Acquires and releases a lock, for running a command, --acquire and --attach. */
 #ifndef DLOCK_RUN_ACQUISITION_H
 #define DLOCK_RUN_ACQUISITION_H
 

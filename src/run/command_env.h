@@ -1,4 +1,4 @@
-/* What the command can read about its lock in its environment. */
+/* Puts the facts about its lock into the command's environment. */
 #ifndef DLOCK_RUN_COMMAND_ENV_H
 #define DLOCK_RUN_COMMAND_ENV_H
 

@@ -42,7 +42,8 @@ static const char *lease_format(const struct expiry *end, char text[LEASE_TEXT_S
     return text;
 }
 
-/* What would help; --ttl would not if the lease was changed from outside. Returns text. */
+/* Advice on how to avoid it; --ttl does not help if the lease was changed from outside. Returns
+ * text. */
 static const char *advice_format(const struct expiry *end, char text[LEASE_TEXT_SIZE])
 {
     char grace[DURATION_TEXT_SIZE];

@@ -65,7 +65,7 @@ void watch_close(struct watch *watch);
  * LOCK_OK; LOCK_SYSTEM with *why set. */
 enum lock_result watch_start(struct watch *watch, struct errmsg *why);
 
-/* What is known at this moment; drains news_fd. */
+/* The state at this moment; drains news_fd. */
 struct watch_state watch_read(struct watch *watch);
 
 /* The command makes progress: extends its lease by its TTL. */

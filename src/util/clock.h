@@ -63,7 +63,7 @@ static inline bool deadline_passed(struct deadline d)
     return !deadline_before(deadline_now(), d);
 }
 
-/* What remains until d, zero once it has passed. */
+/* The time left until d, zero once it has passed. */
 struct duration deadline_left(struct deadline d);
 
 /* later - earlier, zero if that is negative. */

@@ -21,7 +21,7 @@ enum duration_error {
  * a nanosecond are cut. *out is set only on DURATION_OK. */
 enum duration_error duration_parse(const char *text, struct duration *out);
 
-/* What is wrong and what is valid, for a message. */
+/* The fault and the valid form, for a message. */
 const char *duration_error_text(enum duration_error error);
 
 /* Writes d the way duration_parse() reads it, shortest form: "1h30m", "1.5s", "250ms"; "infinity" from DURATION_FOREVER on.

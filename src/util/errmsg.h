@@ -1,5 +1,5 @@
-/* The sentence for people that explains a failure. It is built where the facts
- * are known and printed by code that knows whether it matters. */
+/* The sentence for people that explains a failure. The code that knows the
+ * facts builds it, and the code that knows whether it matters prints it. */
 #ifndef DLOCK_UTIL_ERRMSG_H
 #define DLOCK_UTIL_ERRMSG_H
 

@@ -41,7 +41,7 @@ enum lock_result {
     LOCK_RELEASED,    /* it was ours, and was released with its own token */
     LOCK_UNAVAILABLE, /* the service did not answer usably: try again */
     LOCK_REFUSED,     /* the service or file permissions refuse us: pointless to retry */
-    LOCK_INVALID,     /* what is configured cannot be used */
+    LOCK_INVALID,     /* the configuration cannot be used */
     LOCK_CANT_CREATE, /* the lock file cannot be created */
     LOCK_CANCELLED,   /* the caller's own cancel descriptor became readable */
     LOCK_SYSTEM,      /* out of memory, descriptors, ... */

@@ -50,7 +50,7 @@ __attribute__((format(printf, 2, 3))) void say_verbose(const struct messages *ou
  * if stderr does not take them after a short wait. */
 bool message_write(const char *bytes, size_t length);
 
-/* What dlock is doing now, for the service manager alone (STATUS=). */
+/* The current activity of dlock, for the service manager alone (STATUS=). */
 __attribute__((format(printf, 2, 3))) void say_status(const struct messages *out,
                                                       const char *format, ...);
 
