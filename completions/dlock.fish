@@ -76,7 +76,7 @@ function __dlock_fact
     set -l option (string replace -r '^-r$' -- --redis $argv[1])
     set -l value $argv[2]
     switch $option
-        case --backend --config --lock-dir --prefix --scope --redis --cacert --cert --key --password-file --sentinel-password-file
+        case --backend --config --lock-dir --prefix --redis --cacert --cert --key --password-file --sentinel-password-file
             set -l variable (string match -r '^\$([A-Za-z_][A-Za-z_0-9]*)$' -- $value)
             if set -q variable[2]
                 set -l name $variable[2]
@@ -183,7 +183,6 @@ complete -c dlock -n __dlock_takes_options -l owner -x -d 'Owner token'
 complete -c dlock -n __dlock_takes_options -l owner-file -r -F -d 'File for the owner token'
 complete -c dlock -n __dlock_takes_options -l hash -x -a 'none sha256 hmac-sha256' -d 'NAME stands in the key as its digest'
 complete -c dlock -n __dlock_takes_options -l secret-file -r -F -d 'File with the secret of hmac-sha256'
-complete -c dlock -n __dlock_takes_options -l scope -x -d 'The key is PREFIX + SCOPE: + NAME'
 complete -c dlock -n __dlock_takes_options -l prefix -x -d 'What keys begin with'
 complete -c dlock -n __dlock_takes_options -s r -l redis -x -a 'redis:// rediss:// valkey:// valkeys:// unix:// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster://' -d 'The Redis server'
 complete -c dlock -n __dlock_takes_options -l backend -x -a 'auto redis file' -d 'Where the lock lives'

@@ -39,7 +39,7 @@ static bool cancel_with_target(struct attach *attach, int *status)
 static int print_lease(const struct attach *attach, const struct lease *lease)
 {
     if (attach->options->json)
-        lease_json_print(lease, attach->options->scope);
+        lease_json_print(lease);
     return flushed(attach->out, STATUS_OK);
 }
 

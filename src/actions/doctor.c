@@ -30,7 +30,7 @@ static void scratch_make(struct scratch *scratch, const struct options *options)
     char token[TOKEN_SIZE];
     token_make(token);
     snprintf(scratch->name, sizeof scratch->name, "doctor:%s", token);
-    lock_key_make(scratch->key, options->prefix, options->scope, scratch->name);
+    lock_key_make(scratch->key, options->prefix, scratch->name);
     scratch->request = (struct lock_request){
         .name = scratch->name,
         .key = scratch->key,

@@ -38,7 +38,7 @@ static bool looking_open(struct looking *looking, const struct options *options,
 {
     *looking = (struct looking){.options = options, .out = out, .until = DEADLINE_NEVER};
     if (options->action == ACTION_LIST)
-        lock_key_make(looking->key, options->prefix, options->scope, "");
+        lock_key_make(looking->key, options->prefix, "");
     else if (!lock_key_find(looking->key, options, out, status))
         return false;
     out->key = looking->key;

@@ -28,7 +28,7 @@ static int hand_over(struct acquisition *lock, struct token_file *file)
         return STATUS_CANT_CREATE;
     }
     if (options->json)
-        lease_json_print(&lock->lease, options->scope);
+        lease_json_print(&lock->lease);
     else if (file->path == NULL || lock->out->verbosity >= 0)
         puts(lock->token);
     int status = flushed(lock->out, STATUS_OK);

@@ -46,8 +46,7 @@ enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *opti
     enum lock_result result =
         options->hash == HASH_NONE ? LOCK_OK : find_digest(digest, options, why);
     if (result == LOCK_OK)
-        lock_key_make(key, options->prefix, options->scope,
-                      options->hash == HASH_NONE ? options->name : digest);
+        lock_key_make(key, options->prefix, options->hash == HASH_NONE ? options->name : digest);
     return result;
 }
 

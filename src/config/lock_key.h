@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-/* PREFIX + [SCOPE + ":"] + NAME or its digest (--hash). LOCK_OK; otherwise like
+/* PREFIX + NAME or its digest (--hash). LOCK_OK; otherwise like
  * secret_read() and name_digest(). */
 enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *options,
                              struct errmsg *why);

@@ -89,7 +89,6 @@ static struct poptOption taking[] = {
           "none|sha256|hmac-sha256"),
     VALUE("secret-file", '\0', OPT_SECRET_FILE,
           "file with the secret of hmac-sha256, 16 bytes or more", "FILE"),
-    VALUE("scope", '\0', OPT_SCOPE, "the key is PREFIX + SCOPE: + NAME", "TEXT"),
     VALUE("prefix", '\0', OPT_PREFIX, "what keys begin with (default: dlock:)", "TEXT"),
     POPT_TABLEEND,
 };

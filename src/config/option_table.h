@@ -34,7 +34,6 @@ enum option_id {
     OPT_OWNER_FILE,
     OPT_HASH,
     OPT_SECRET_FILE,
-    OPT_SCOPE,
     OPT_PREFIX,
     OPT_REDIS,
     OPT_BACKEND,

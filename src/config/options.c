@@ -195,7 +195,6 @@ static bool apply_value(struct options *options, enum option_id id, const char *
     case OPT_OWNER_FILE: return apply_path(&options->owner_file, text, why);
     case OPT_REPORT: options->report = *text != '\0' ? text : NULL; return true;
     case OPT_OWNER: options->owner = text; return token_valid(text, why);
-    case OPT_SCOPE: options->scope = text; return lock_name_valid(text, "the scope", why);
     case OPT_PREFIX:
         options->prefix = text;
         return *text == '\0' || lock_name_valid(text, "the prefix", why);

@@ -48,7 +48,6 @@ struct options {
     struct duration hold_at_least; /* <= ttl */
     const char *owner;             /* NULL: a fresh one, or that of the action's lock */
     const char *owner_file;        /* NULL: none */
-    const char *scope;             /* NULL: none */
     const char *prefix;
     enum name_hash hash;
     const char *secret_file;            /* NULL: none */

@@ -32,9 +32,9 @@ bool lock_name_valid(const char *name, const char *what, struct errmsg *why)
     return true;
 }
 
-void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *scope, const char *name)
+void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *name)
 {
-    snprintf(key, LOCK_KEY_SIZE, "%s%s%s%s", prefix, scope ? scope : "", scope ? ":" : "", name);
+    snprintf(key, LOCK_KEY_SIZE, "%s%s", prefix, name);
 }
 
 /* The first '{' and what follows it up to the first '}' after it: Redis Cluster

@@ -8,18 +8,17 @@
 #include <stddef.h>
 
 enum {
-    LOCK_NAME_MAX = 1024, /* bytes; also the maximum of a prefix and of a scope */
-    LOCK_KEY_SIZE = 3 * LOCK_NAME_MAX + 16,
+    LOCK_NAME_MAX = 1024, /* bytes; also the maximum of a prefix */
+    LOCK_KEY_SIZE = 2 * LOCK_NAME_MAX + 16,
 };
 
 /* 1 to 1024 bytes of valid UTF-8 without control characters. Otherwise false
  * with *why set; `what` begins that text ("the lock name"). */
 bool lock_name_valid(const char *name, const char *what, struct errmsg *why);
 
-/* PREFIX + [SCOPE + ":"] + NAME; scope may be NULL. The parts have passed
- * lock_name_valid() (the prefix may be empty), so it fits. */
-void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *scope,
-                   const char *name);
+/* PREFIX + NAME. Both have passed lock_name_valid() (the prefix may be empty), so
+ * it fits. */
+void lock_key_make(char key[LOCK_KEY_SIZE], const char *prefix, const char *name);
 
 /* The key of the lock's companion `part` ("meta"), which Redis Cluster puts
  * into the same slot: {KEY}:part, or, if KEY has a hash tag already,

@@ -24,7 +24,7 @@ static const char *hashed_name(const char *key, const char *rest)
 const char *lock_name_of(char *text, size_t size, const char *key, const struct options *options)
 {
     char begin[LOCK_KEY_SIZE];
-    lock_key_make(begin, options->prefix, options->scope, "");
+    lock_key_make(begin, options->prefix, "");
     size_t length = strlen(begin);
     bool ours = strncmp(key, begin, length) == 0 && key[length] != '\0';
     const char *name = ours ? hashed_name(key, key + length) : NULL;
@@ -243,7 +243,7 @@ static int64_t wall_ms_of(struct deadline when)
     return wall_now_ms() + (when.boot_ns - deadline_now().boot_ns) / NS_PER_MS;
 }
 
-void lease_json_print(const struct lease *lease, const char *scope)
+void lease_json_print(const struct lease *lease)
 {
     struct json json = {.to = stdout};
     json_begin(&json, NULL, '{');
@@ -251,7 +251,6 @@ void lease_json_print(const struct lease *lease, const char *scope)
     json_text(&json, "full_key", lease->key);
     json_bool(&json, "acquired", true);
     json_text(&json, "owner", lease->token);
-    json_text(&json, "scope", scope);
     if (lease->fence != 0)
         json_number(&json, "fence", lease->fence);
     else

@@ -42,9 +42,9 @@ bool holder_has_died(const struct holder *holder);
 /* A lease in the form of --json. */
 
 /* Prints the object of --acquire and --attach to stdout, in one line: key,
- * full_key, acquired, owner, scope (may be NULL), fence, acquired_at,
- * expires_at, mode, and slot if there is one. What is not known about the lease
- * (token "", fence 0, times 0) is null. */
-void lease_json_print(const struct lease *lease, const char *scope);
+ * full_key, acquired, owner, fence, acquired_at, expires_at, mode, and slot if
+ * there is one. What is not known about the lease (token "", fence 0, times 0) is
+ * null. */
+void lease_json_print(const struct lease *lease);
 
 #endif

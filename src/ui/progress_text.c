@@ -154,7 +154,6 @@ static void set_advice(struct progress_text *text, const struct options *options
         enum option_id id;
         const char *name, *value;
     } repeated[] = {
-        {OPT_SCOPE, "scope", options->scope},
         {OPT_PREFIX, "prefix", options->prefix},
         {OPT_REDIS, "redis", "..."},
         {OPT_LOCK_DIR, "lock-dir", options->lock_dir},

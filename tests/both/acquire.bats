@@ -44,9 +44,9 @@ print(json.dumps(state, sort_keys=True))'
 }
 
 @test "--acquire --json: what was acquired, and until when" {
-    run dlock --acquire --json --scope=s --owner=me -t 60s job
+    run dlock --acquire --json --prefix=dlock:s: --owner=me -t 60s job
     equals "$status" 0
-    equals "$(field "$output" key) $(field "$output" full_key) $(field "$output" owner) $(field "$output" scope)" 'job dlock:s:job me s'
+    equals "$(field "$output" key) $(field "$output" full_key) $(field "$output" owner)" 'job dlock:s:job me'
     equals "$(field "$output" acquired)" true
     [[ $(field "$output" fence) =~ ^[0-9]+$ ]]
     python3 - "$output" <<'PY'
@@ -56,7 +56,7 @@ at, end = (calendar.timegm(time.strptime(lease[x], "%Y-%m-%dT%H:%M:%SZ")) for x 
 assert abs(at - time.time()) < 60, lease
 assert 50 <= end - at <= 61, lease
 PY
-    dlock --release --scope=s --owner=me job
+    dlock --release --prefix=dlock:s: --owner=me job
 }
 
 @test "--acquire waits, and tells a conflict from a timeout" {
@@ -111,7 +111,7 @@ PY
     before=$(state_of job)
     code 2 LOCK_OWNERSHIP_MISMATCH dlock --release --owner=other job
     code 2 LOCK_OWNERSHIP_MISMATCH dlock --release --owner=me2 job
-    code 1 LOCK_NOT_FOUND dlock --release --owner=me --scope=s job
+    code 1 LOCK_NOT_FOUND dlock --release --owner=me --prefix=dlock:s: job
     equals "$(state_of job)" "$before"
     run dlock --release --owner=me job --json
     equals "$status $(field "$output" released) $(field "$output" owner)" '0 true me'

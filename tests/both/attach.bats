@@ -260,7 +260,7 @@ released() {
 }
 
 @test "--json prints the lease, also where it is held already" {
-    script job <<<'dlock --json --attach --owner=me --scope=s job || exit; dlock --json --attach --scope=s job'
+    script job <<<'dlock --json --attach --owner=me --prefix=dlock:s: job || exit; dlock --json --attach --prefix=dlock:s: job'
     run "$T/job"
     equals "$status" 0
     run python3 - "${lines[@]}" <<'P'
@@ -270,8 +270,8 @@ begin, end = (datetime.datetime.fromisoformat(lease.pop(name).replace("Z", "+00:
 print(abs((end - begin).total_seconds() - 3600) < 3, lease.pop("fence") > 1000000, lease)
 print(again)
 P
-    equals "$output" "True True {'key': 'job', 'full_key': 'dlock:s:job', 'acquired': True, 'owner': 'me', 'scope': 's', 'mode': 'exclusive'}
-{'key': 'job', 'full_key': 'dlock:s:job', 'acquired': True, 'owner': None, 'scope': 's', 'fence': None, 'acquired_at': None, 'expires_at': None, 'mode': 'exclusive'}"
+    equals "$output" "True True {'key': 'job', 'full_key': 'dlock:s:job', 'acquired': True, 'owner': 'me', 'mode': 'exclusive'}
+{'key': 'job', 'full_key': 'dlock:s:job', 'acquired': True, 'owner': None, 'fence': None, 'acquired_at': None, 'expires_at': None, 'mode': 'exclusive'}"
     released s:job
 }
 

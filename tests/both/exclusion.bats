@@ -72,11 +72,9 @@ load backend
     is_clean job
 }
 
-@test "other names, scopes and prefixes are other locks" {
+@test "other names and prefixes are other locks" {
     hold_lock job
     run dlock -n job2 true
-    [ "$status" -eq 0 ]
-    run dlock -n --scope=s job true
     [ "$status" -eq 0 ]
     run dlock -n --prefix=p: job true
     [ "$status" -eq 0 ]

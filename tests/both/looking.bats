@@ -116,7 +116,7 @@ sees_waiters() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1"
     sees_waiters 0 job
 }
 
-@test "--list: what is held, as a table, by pattern, scope and prefix; nothing held, nothing said" {
+@test "--list: what is held, as a table, by pattern and prefix; nothing held, nothing said" {
     run dlock --list
     equals "$status $output" '0 '
     dlock free true
@@ -125,17 +125,17 @@ sees_waiters() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1"
     dlock --acquire -s -t 60s deploy >/dev/null
     dlock --acquire -s -t 60s deploy >/dev/null
     dlock --acquire --slots=3 -t 60s gpu >/dev/null
-    dlock --acquire --scope=s -t 60s scoped >/dev/null
+    dlock --acquire --prefix=dlock:s: -t 60s deeper >/dev/null
     dlock --acquire --prefix=p: -t 60s elsewhere >/dev/null
     run dlock --list
     equals "$status" 0
     [[ ${lines[0]} =~ ^NAME\ +ENDS\ IN\ +MODE\ +HOLDER$ ]]
-    equals "$(awk 'NR > 1 { printf "%s ", $1 }' <<<"$output")" 'cron:a cron:b deploy gpu s:scoped '
+    equals "$(awk 'NR > 1 { printf "%s ", $1 }' <<<"$output")" 'cron:a cron:b deploy gpu s:deeper '
     [[ ${lines[3]} == *shared*'2 holders, one is '* ]]
     [[ ${lines[4]} == *'slots 1/3'* ]]
     equals "$(dlock --list 'cron:*' | awk 'NR > 1 { print $1 }')" $'cron:a\ncron:b'
     equals "$(dlock --list 'cron:[a]' | awk 'NR > 1 { print $1 }')" cron:a
-    equals "$(dlock --list --scope=s | awk 'NR > 1 { print $1 }')" scoped
+    equals "$(dlock --list --prefix=dlock:s: | awk 'NR > 1 { print $1 }')" deeper
     equals "$(dlock --list --prefix=p: | awk 'NR > 1 { print $1 }')" elsewhere
     equals "$(dlock --list nothing)" ''
     equals "$(dlock --list --json | query 's["key"]' 2>&1 | tail -1 | cut -c-10)" 'json.decod' # more than one line

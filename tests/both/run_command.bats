@@ -81,7 +81,7 @@ load backend
 }
 
 @test "the command is told of its lock" {
-    run dlock --scope=team --prefix=p: -t 90s --owner=me job -- env
+    run dlock --prefix=p:team: -t 90s --owner=me job -- env
     grep -qx 'DLOCK_NAME=job' <<<"$output"
     grep -qx 'DLOCK_LOCK_KEY=p:team:job' <<<"$output"
     grep -qx 'DLOCK_LOCK_OWNER=me' <<<"$output"

@@ -213,7 +213,7 @@ complete_line() {
             equals "$(offered "$shell" "dlock ${AT[*]} $place d")" "$(lines deploy:pre deploy:prod)"
         done
         equals "$(offered "$shell" "dlock ${AT[*]} ")" "$(lines deploy:pre deploy:prod other)"
-        for place in --current --owner "--lock-file=$T/x" "--lock-dir $T/none" --scope=none '--status other' '--prefix=`touch ran`'; do
+        for place in --current --owner "--lock-file=$T/x" "--lock-dir $T/none" --prefix=none '--status other' '--prefix=`touch ran`'; do
             not grep other <<<"$(offered "$shell" "dlock ${AT[*]} $place ")"
         done
         [ "$shell" != fish ] || continue
@@ -229,20 +229,20 @@ complete_line() {
     [[ $(dlock --lock-dir="$LOCKS" free -- true 2>&1) == *'no Redis'* ]]
 }
 
-@test "the list is that of the server, the prefix and the scope that the line says" {
+@test "the list is that of the server and the prefix that the line says" {
     local shell line
     start_redis
     export SERVER=unix://$T/redis.sock
     AT=(--redis="$SERVER")
     held one
-    AT+=(--prefix=my: --scope='a b')
+    AT+=(--prefix='my: a b:')
     held two
     for shell in $(shells); do
         equals "$(offered "$shell" "dlock --redis=unix://$T/redis.sock --status ")" one
         equals "$(offered "$shell" "dlock -nr unix://$T/redis.sock ")" one
         equals "$(offered "$shell" "dlock -nrunix://$T/redis.sock ")" one
         equals "$(offered "$shell" 'dlock -r $T/redis.sock ')" ''
-        for line in "--prefix my: --scope 'a b'" "--scope=a\\ b --prefix=\"my:\""; do
+        for line in "--prefix 'my: a b:'" "--prefix=my:\\ a\\ b:" "--prefix=\"my: a b:\""; do
             equals "$(offered "$shell" "dlock -r unix://$T/redis.sock $line ")" two
         done
         equals "$(offered "$shell" 'dlock -r $SERVER ')" one

@@ -109,13 +109,13 @@ waits_as() {
 }
 
 @test "a line that is too long is an error, not two lines" {
-    printf 'backend = file\nscope = %s\n' "$(printf 's%.0s' {1..300})" >"$CONF"
+    printf 'backend = file\nprefix = %s\n' "$(printf 's%.0s' {1..300})" >"$CONF"
     fails_with 78 "$CONF:2: the line is longer than 198 characters" dlock job touch "$T/ran"
-    printf 'backend = file\nscope = %s' "$(printf 's%.0s' {1..190})" >"$CONF"
+    printf 'backend = file\nprefix = %s' "$(printf 's%.0s' {1..189})" >"$CONF"
     run dlock job true
     [ "$status" -eq 0 ]
     # The last line needs no newline, even where it just fits.
-    printf 'backend = file\nscope = %s' "$(printf 's%.0s' {1..191})" >"$CONF"
+    printf 'backend = file\nprefix = %s' "$(printf 's%.0s' {1..190})" >"$CONF"
     run dlock job true
     [ "$status" -eq 0 ]
 }
@@ -164,7 +164,6 @@ wait 1
 conflict-exit-code 3
 ttl 5
 owner me
-scope s
 prefix p
 redis unix:///nowhere
 backend file

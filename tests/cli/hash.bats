@@ -24,9 +24,9 @@ secret() {
 
 # --- the key -----------------------------------------------------------------
 
-@test "a hashed name is its SHA-256; prefix and scope stay as they are" {
+@test "a hashed name is its SHA-256; the prefix stays as it is" {
     equals "$(key abc --hash=sha256)" dlock:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad
-    equals "$(key abc --hash=sha256 --prefix=p: --scope=s)" p:s:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad
+    equals "$(key abc --hash=sha256 --prefix=p:s:)" p:s:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad
     equals "$(key abc --hash=none)" dlock:abc
     equals "$(DLOCK_HASH=sha256 key "$(printf 'x%.0s' {1..1024})")" "dlock:$(printf 'x%.0s' {1..1024} | sha256sum | cut -d' ' -f1)"
 }

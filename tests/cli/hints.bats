@@ -106,14 +106,14 @@ END
     mkdir -p "$T/home/.config/dlock"
     printf '%s\n' 'ttl = 6h' 'outage = 4s' '[lock cron:*]' 'hold-at-least = 45s' >"$T/home/.config/dlock/dlock.conf"
     local file=$T/home/.config/dlock/dlock.conf
-    DLOCK_SCOPE=team run dlock --print-config -t 7h --owner=s3cret -r 'rediss://bob:s3cret@host:7/2' cron:x
+    DLOCK_PREFIX=team: run dlock --print-config -t 7h --owner=s3cret -r 'rediss://bob:s3cret@host:7/2' cron:x
     equals "$status" 0
     [[ $output != *s3cret* ]]
     [[ $output == *"; $file: read"* ]]
     grep -qxE 'ttl = 7h +; --ttl' <<<"$output"
     grep -qxE "outage = 4s +; $file:2: outage" <<<"$output"
     grep -qxE "hold-at-least = 45s +; $file:4: hold-at-least" <<<"$output"
-    grep -qxE 'scope = team +; DLOCK_SCOPE' <<<"$output"
+    grep -qxE 'prefix = team: +; DLOCK_PREFIX' <<<"$output"
     grep -qxE 'conflict-exit-code = 75 +; default' <<<"$output"
     grep -qxE 'redis = rediss://host:7/2 +; --redis' <<<"$output"
     grep -qxE '; owner +; --owner' <<<"$output"
@@ -144,7 +144,7 @@ assert settings["conflict-exit-code"]["note"] == "75 with --acquire, --attach an
 
 @test "--print-config has every setting, and dlock.conf takes its lines back" {
     mkdir -p "$T/home/.config/dlock"
-    run dlock --print-config -t 3m --shared --scope=x --grace=2s --on-expire=warn --tree --stop-signal=INT -w 3 job
+    run dlock --print-config -t 3m --shared --prefix=x: --grace=2s --on-expire=warn --tree --stop-signal=INT -w 3 job
     printf '%s\n' "$output" >"$T/home/.config/dlock/dlock.conf"
     env -u DLOCK_BACKEND -u DLOCK_LOCK_DIR dlock --print-config job | sed 's/ *;.*//; /^$/d' >"$T/again"
     sed 's/ *;.*//; /^$/d' <<<"$output" >"$T/before"

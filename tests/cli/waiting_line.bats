@@ -271,7 +271,7 @@ for name, pattern in (
 @test "a holder on this host that has died is named, with what to do" {
     cat >"$T/script" <<'S'
 #!/bin/sh
-dlock --attach --scope=nightly -t 5m job || exit
+dlock --attach --prefix=nightly: -t 5m job || exit
 touch "$T/attached"
 while :; do sleep 0.1; done
 S
@@ -280,16 +280,16 @@ S
     local script=$! guard
     echo $script >"$T/script.pid"
     wait_until 10 test -e "$T/attached"
-    guard=$(pgrep -f -- "--attach --scope=nightly" | head -1)
+    guard=$(pgrep -f -- "--attach --prefix=nightly:" | head -1)
     echo "$guard" >"$T/guard.pid"
     kill -STOP "$guard"
     SCRIPT=$script terminal '
-t = Terminal(["dlock", "--scope=nightly", "job", "true"], 300)
+t = Terminal(["dlock", "--prefix=nightly:", "job", "true"], 300)
 t.until_draws(1)
 script = os.environ["SCRIPT"]
 assert f", pid {script}, " in t.last() and "ended" not in t.last(), t.last()
 os.kill(int(script), 9)
-text = rf"held by ann@\S*, pid {script}, which has ended without releasing it; it clears at .*\d\d:\d\d:\d\d \+0000; you are next; to clear it now: dlock --force-release --scope=nightly job"
+text = rf"held by ann@\S*, pid {script}, which has ended without releasing it; it clears at .*\d\d:\d\d:\d\d \+0000; you are next; to clear it now: dlock --force-release --prefix=nightly: job"
 t.until(lambda t: re.fullmatch(rf"waiting( \d+s)? for job: {text}", t.last()))
 assert re.fullmatch(rf"dlock: job: waiting( \d+s)?: {text}", t.screen()[0]), t.screen()
 t.type(b"\x03")
@@ -375,7 +375,7 @@ says() {
 
 @test "what is to be done about a holder that has died can be pasted into a shell" {
     says 0 2 died=1 until=60 -- 'waiting 2s for job: held by ann@web3, pid 4711, which has ended without releasing it; it clears at .*; to clear it now: dlock --force-release job'
-    says 0 2 died=1 until=60 "name=it's a job" scope='a b' -- ".*; to clear it now: dlock --force-release --scope='a b' 'it'.''s a job'"
+    says 0 2 died=1 until=60 "name=it's a job" prefix='a b' -- ".*; to clear it now: dlock --force-release --prefix='a b' 'it'.''s a job'"
     says 0 2 died=1 until=60 shares=1 -- '.*; it clears at [^;]*'
 }
 

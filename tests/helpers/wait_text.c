@@ -47,12 +47,12 @@ int main(int argc, char **argv)
             until_ms = wall_now_ms() + atoll(value) * 1000;
         else if (strcmp(argv[i], "name") == 0)
             options.name = value;
-        else if (strcmp(argv[i], "scope") == 0)
-            options.scope = value;
+        else if (strcmp(argv[i], "prefix") == 0)
+            options.prefix = value;
         else if (strcmp(argv[i], "why") == 0)
             why = value;
     }
-    options.origins[OPT_SCOPE].kind = ORIGIN_COMMAND_LINE;
+    options.origins[OPT_PREFIX].kind = ORIGIN_COMMAND_LINE;
     progress_text_begin(&text, DURATION_S(atoll(argv[2])), options.name);
     if (why != NULL)
         progress_text_outage(&text, why, DURATION_S(4));

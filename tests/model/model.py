@@ -50,7 +50,7 @@ STATUS_OF = {NOT_FOUND: 1, RELEASED: 1, MISMATCH: 2}
 # Faults that are known and not looked for until they are mended; --strict looks for them, too.
 KNOWN = set()
 
-LOCKS = [(None, "j1"), (None, "j2"), (None, "j3"), ("s", "j1"), ("s", "j2")]
+LOCKS = [("dlock:", "j1"), ("dlock:", "j2"), ("dlock:", "j3"), ("dlock:s:", "j1"), ("dlock:s:", "j2")]
 TOKENS = "ABCDE"
 HOLDER_TTL, HOLDER_GRACE = 86400.0, 0.1
 SAY_WHAT_IS_HELD = 'echo "$DLOCK_LOCK_OWNER $DLOCK_FENCE ${DLOCK_SLOT:--}"; '
@@ -171,11 +171,10 @@ class Lease:
 class Lock:
     """How a lock must look."""
 
-    def __init__(self, scope, name, generation=0):
-        self.scope, self.base, self.generation = scope, name, generation
+    def __init__(self, prefix, name, generation=0):
+        self.prefix, self.base, self.generation = prefix, name, generation
         self.name = name + (".%d" % generation if generation else "")
-        self.full = (scope + ":" if scope else "") + self.name
-        self.key = "dlock:" + self.full
+        self.key = prefix + self.name
         self.mode, self.slots = None, None
         self.leases = {}                      # token -> Lease, in the order of their takes
         self.outcomes = {}                    # token -> what became of its last lease: "released", "ended"
@@ -189,7 +188,7 @@ class Lock:
         self.last_exclusive, self.exclusive_release = None, None  # who had it so, and how many releases there were then
 
     def words(self):
-        return (["--scope=" + self.scope] if self.scope else []) + [self.name]
+        return ["--prefix=" + self.prefix, self.name]
 
     def settle(self):
         """What has ended is gone."""
@@ -306,7 +305,7 @@ def swap_code(seen, _lock):
 def to_success(seen, lock):
     seen.status = 0
     seen.documents = [{"key": lock.name, "full_key": lock.key, "acquired": True, "owner": "A", "fence": lock.last_fence + 1,
-                       "scope": lock.scope, "mode": lock.mode, "slot": 0}]
+                       "mode": lock.mode, "slot": 0}]
 
 
 def to_free(seen, _lock):
@@ -451,7 +450,7 @@ class World:
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith("DLOCK_") and name not in ("NOTIFY_SOCKET", "XDG_CONFIG_HOME")}
         self.environment.update(store.environment, HOME=work, SHELL="/bin/sh", LC_ALL="C.UTF-8")
-        self.locks = [Lock(scope, name) for scope, name in LOCKS]
+        self.locks = [Lock(prefix, name) for prefix, name in LOCKS]
         self.loose = []          # holders whose lock was released with their token
         self.holders = []        # all others that live
         self.counts = collections.Counter()
@@ -569,7 +568,7 @@ class World:
         told = seen.document
         if step["token"] and told.get("owner") != step["token"]:
             raise Wrong("owner", "it says %s" % told.get("owner"))
-        if told.get("mode") != mode or told.get("scope") != lock.scope:
+        if told.get("mode") != mode:
             raise Wrong("mode", "it says %s" % told)
         self.new_lease(lock, mode, slots, Lease(told["owner"], told["fence"], told.get("slot"), step["ttl"] / 1000, seen.span,
                                                 step["hold"] / 1000))
@@ -819,19 +818,18 @@ class World:
             raise Wrong("status", "%s, though it is free" % seen.status)
 
     def do_list(self, lock, step):
-        scope, pattern = step["list"]
-        words = ["--list", "--json"] + (["--scope=" + scope] if scope else []) + ([pattern] if pattern else [])
+        prefix, pattern = step["list"]
+        words = ["--list", "--json", "--prefix=" + prefix] + ([pattern] if pattern else [])
         self.wait_for_clarity(*self.locks)
         seen = self.call("list", lock, words)
         if any(span.is_near() or span.is_over() for one in self.locks for span in one.times()):
             raise Unclear
-        begin = scope + ":" if scope else ""
-        wanted = sorted(one.full for one in self.locks if one.leases and one.full.startswith(begin)
-                        and fnmatch.fnmatchcase(one.full[len(begin):], pattern or "*"))
-        told = [begin + str(row.get("key")) for row in seen.documents]
+        wanted = sorted(one.key for one in self.locks if one.leases and one.key.startswith(prefix)
+                        and fnmatch.fnmatchcase(one.key[len(prefix):], pattern or "*"))
+        told = [prefix + str(row.get("key")) for row in seen.documents]
         if seen.status != 0 or told != wanted:
             raise Wrong("list", "%s %s, wanted %s" % (seen.status, told, wanted))
-        by_name = {one.full: one for one in self.locks}
+        by_name = {one.key: one for one in self.locks}
         for name, row in zip(told, seen.documents):
             self.compare(by_name[name], row, seen.span)
 
@@ -919,7 +917,7 @@ class World:
                 self.holders.remove(lease.process)
                 lease.process.destroy()
         self.call("force", lock, ["--force-release"] + lock.words())
-        self.locks[self.locks.index(lock)] = Lock(lock.scope, lock.base, lock.generation + 1)
+        self.locks[self.locks.index(lock)] = Lock(lock.prefix, lock.base, lock.generation + 1)
 
     def lock_of(self, step):
         """Most steps are of more use with a lock that somebody has."""
@@ -973,7 +971,7 @@ class World:
         """Removes what a lease that ended by itself has left for the next one who takes the lock."""
         command = [self.options.dlock, "-n"] + lock.words() + ["true"]
         if subprocess.run(command, env=self.environment, stdin=subprocess.DEVNULL, timeout=60, check=False).returncode != 0:
-            raise Wrong("not free", lock.full)
+            raise Wrong("not free", lock.key)
 
     def finish(self):
         """Ends all, and looks for what is left."""
@@ -1028,7 +1026,7 @@ def draw_step(rng):
     step["who"] = (rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0], rng.random())
     step["command"] = rng.choices(("true", "false", "dies", "release", "extend", "current", "nested", "upgrade"),
                                   (40, 20, 5, 8, 8, 8, 8, 3))[0]
-    step["list"] = rng.choice(((None, None), (None, "j*"), ("s", None), ("s", "*1"), (None, "[js]*")))
+    step["list"] = rng.choice((("dlock:", None), ("dlock:", "j*"), ("dlock:s:", None), ("dlock:s:", "*1"), ("dlock:", "[js]*")))
     if do == "extend":
         step["ttl"] = rng.choices((0, SHORT, LONG, 3 * LONG), (40, 4, 30, 26))[0]
     if step["hold"] > step["ttl"] or step["command"] in ("release", "dies") and do == "run":

@@ -47,7 +47,7 @@ by_hand() {
     THEM=("$CLIENTS/by_hand.sh" "$1") THEIRS=$2 KEY=$2 US=("${@:3}")
 }
 a_shell_script() { by_hand shell lock:reports --prefix=lock: reports; }
-shedlock() { by_hand "$1" job-lock:production:reports --prefix=job-lock: --scope=production reports; }
+shedlock() { by_hand "$1" job-lock:production:reports --prefix=job-lock:production: reports; }
 parse() {
     local digest
     digest=$(printf %s cron:nightly-rollup | sha256sum | cut -d' ' -f1)

@@ -53,23 +53,23 @@ TEST(test_names)
 TEST(test_keys)
 {
     static const struct {
-        const char *prefix, *scope, *name, *key, *meta;
+        const char *prefix, *name, *key, *meta;
         bool shares_slot;
     } rows[] = {
-        {"dlock:", NULL, "job", "dlock:job", "{dlock:job}:meta", true},
-        {"dlock:", "team", "job", "dlock:team:job", "{dlock:team:job}:meta", true},
-        {"", NULL, "job", "job", "{job}:meta", true},
-        {"dlock:", NULL, "{tag}x", "dlock:{tag}x", "{tag}dlock:{tag}x:meta", true},
-        {"{t}:", NULL, "job", "{t}:job", "{t}{t}:job:meta", true},
-        {"dlock:", NULL, "a{b}c{d}", "dlock:a{b}c{d}", "{b}dlock:a{b}c{d}:meta", true},
-        {"dlock:", NULL, "a{}b", "dlock:a{}b", "{dlock:a{}b}:meta", false},
-        {"dlock:", NULL, "a{b", "dlock:a{b", "{dlock:a{b}:meta", true},
-        {"dlock:", NULL, "a}b", "dlock:a}b", "{dlock:a}b}:meta", false},
+        {"dlock:", "job", "dlock:job", "{dlock:job}:meta", true},
+        {"dlock:team:", "job", "dlock:team:job", "{dlock:team:job}:meta", true},
+        {"", "job", "job", "{job}:meta", true},
+        {"dlock:", "{tag}x", "dlock:{tag}x", "{tag}dlock:{tag}x:meta", true},
+        {"{t}:", "job", "{t}:job", "{t}{t}:job:meta", true},
+        {"dlock:", "a{b}c{d}", "dlock:a{b}c{d}", "{b}dlock:a{b}c{d}:meta", true},
+        {"dlock:", "a{}b", "dlock:a{}b", "{dlock:a{}b}:meta", false},
+        {"dlock:", "a{b", "dlock:a{b", "{dlock:a{b}:meta", true},
+        {"dlock:", "a}b", "dlock:a}b", "{dlock:a}b}:meta", false},
     };
     char key[LOCK_KEY_SIZE], companion[2 * LOCK_KEY_SIZE];
     FOR_ROWS(row, rows)
     {
-        lock_key_make(key, row->prefix, row->scope, row->name);
+        lock_key_make(key, row->prefix, row->name);
         row_text(row->key, key, row->key);
         lock_key_companion(companion, sizeof companion, key, "meta");
         row_text(row->key, companion, row->meta);

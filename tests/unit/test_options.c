@@ -81,7 +81,6 @@ static const char *show(const struct options *options)
     add_duration("connect-timeout", options->connect_timeout, DURATION_S(3));
     add_text("owner", options->owner, NULL);
     add_text("owner-file", options->owner_file, NULL);
-    add_text("scope", options->scope, NULL);
     add_text("prefix", options->prefix, "dlock:");
     add_text("hash", hashes[options->hash], NULL);
     add_text("secret-file", options->secret_file, NULL);
@@ -195,7 +194,6 @@ TEST(test_values)
         {"--outage=0", " outage=0"},
         {"--connect-timeout=1ms", " connect-timeout=1ms"},
         {"--owner=a-b", " owner=a-b"},
-        {"--scope=team", " scope=team"},
         {"--prefix=", " prefix="},
         {"--hash=sha256", " hash=sha256"},
         {"--hash=none", ""},
@@ -445,8 +443,6 @@ TEST(test_wrong_values)
         {"--owner=", "--owner: it is 0 bytes long"},
         {"--owner=a%20b", "--owner: only printable ASCII"},
         {"--owner=dlock:shared", "--owner: this text marks a shared lock"},
-        {"--scope=", "--scope: the scope is empty"},
-        {"--scope=a%0A", "--scope: the scope 'a\n' has a control character"},
         {"--prefix=%09", "--prefix: the prefix '\t' has a control character"},
         {"--lock-file=/f --backend=redis", "--lock-file: it needs the file backend"},
         {"--lock-file=/f --slots=2", "--slots: a --lock-file holds nothing that could tell of it"},
