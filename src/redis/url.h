@@ -26,7 +26,7 @@ struct redis_url {
     enum redis_topology topology;
     bool tls;
     int host_count;
-    struct redis_endpoint hosts[REDIS_HOSTS_MOST]; /* the server, Sentinels or Cluster nodes */
+    struct redis_endpoint hosts[REDIS_HOSTS_MOST]; /* server, Sentinels, or first Cluster nodes */
     char master[256];                              /* the master's name, known to the Sentinels */
     char user[256];
     char password[REDIS_PASSWORD_SIZE];

@@ -18,7 +18,7 @@
 
 /* How a store reports that a check is needed ahead of time. */
 struct news {
-    int fd;                /* readable when there are news; -1: it reports nothing at this time */
+    int fd;                /* readable when there is news; -1: it reports nothing at this time */
     bool due;              /* a check is due already, though fd does not show it */
     struct deadline by;    /* latest time of the next check: something must be mended; 0: any */
     const char *cannot;    /* why it cannot report at all; NULL: it can, or this is unknown */

@@ -93,7 +93,7 @@ static void plan_join(struct quorum *quorum)
     quorum->lacking = lacking;
 }
 
-/* A lease of another process is only known by its token. */
+/* A lease of another process is known only by its token. */
 static bool may_hold(const struct quorum *quorum, const struct quorum_member *member)
 {
     return quorum_grants(quorum, member) || !is_own(&quorum->lease);
@@ -104,7 +104,7 @@ static bool lost_there(const struct quorum_member *member)
     return lock_is_lost(member->result) || member->result == LOCK_RELEASED;
 }
 
-/* It is not needed for the answer that is waited for. Connect, take, raise. */
+/* Not needed for the answer that the caller waits for. Connect, take, raise. */
 static struct duration judge_join(const void *data, const struct fanout *crew)
 {
     const struct quorum *quorum = data;
@@ -165,7 +165,7 @@ static enum lock_result ask_lease(struct quorum *quorum, fanout_ask *ask, struct
     prepare(quorum, lease);
     bool cancelled = quorum_round(quorum, &crew, ask, quorum_judge, bound, may_hold);
     quorum_learn_pace(quorum, &crew);
-    quorum_note(quorum, false); /* of one that has to join, too */
+    quorum_note(quorum, false); /* including a member that must still join */
     enum lock_result result = quorum_verdict(quorum, may_hold, cancelled, why);
     forget_lost(quorum);
     if (result == LOCK_OK)
@@ -246,8 +246,8 @@ static bool may_have(const struct quorum *quorum, const struct quorum_member *me
     return may_hold(quorum, member) || quorum_owes(quorum, member);
 }
 
-/* One that has the lock would keep it to the end of the lease: it is worth some
- * time, and one that may have it a little. */
+/* A server that has the lock would keep it to the end of the lease: it is worth some
+ * time; one that may have it is worth a little. */
 static void prepare_release(struct quorum *quorum, const struct lease *lease)
 {
     struct duration a_little = quorum_rounds(quorum, 2, DURATION_MS(50));
@@ -290,7 +290,7 @@ static struct deadline sooner(struct deadline a, struct deadline b)
     return a.boot_ns == 0 || (b.boot_ns > 0 && deadline_before(b, a)) ? b : a;
 }
 
-/* One of them is enough to ask all. */
+/* News of a single member is enough to ask all. */
 static struct news quorum_news(struct backend *backend)
 {
     struct quorum *quorum = quorum_of(backend);
@@ -375,7 +375,7 @@ static bool next_word(const char **at, char *word, size_t size)
     return true;
 }
 
-/* Parsed once more by each member's own backend; here, to compare them. */
+/* Each member's own backend parses them once more; here they are compared. */
 static enum lock_result add_member(struct quorum *quorum, struct redis_url urls[QUORUM_MOST],
                                    const char *text, const struct redis_settings *settings,
                                    enum redis_fault *fault, struct errmsg *why)

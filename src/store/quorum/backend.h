@@ -15,11 +15,11 @@
 
 #include <stdbool.h>
 
-/* Whether this value of --redis names several servers. */
+/* True if this value of --redis names several servers. */
 bool quorum_backend_is_meant(const char *urls);
 
-/* Opens the backend for the servers of `urls`, with white space between them,
- * which are not yet connected. As redis_backend_open(). */
+/* Opens the backend for the servers of `urls`, with white space between them; it does not
+ * connect yet. As redis_backend_open(). */
 enum lock_result quorum_backend_open(struct backend **backend, const char *urls,
                                      const struct redis_settings *settings, enum redis_fault *fault,
                                      struct errmsg *why);

@@ -1,6 +1,6 @@
-/* A thread for each server of a quorum but one, which the caller's own asks, for
- * the length of one round: all are asked at the same time, and those that are slow
- * are cut short once enough have answered. */
+/* A thread for each server of a quorum but one, which the caller's thread asks, for the
+ * length of one round: all are asked at the same time, and the slow ones are cut short
+ * once enough have answered. */
 #ifndef DLOCK_STORE_QUORUM_FANOUT_H
 #define DLOCK_STORE_QUORUM_FANOUT_H
 
@@ -35,7 +35,7 @@ struct fanout_worker {
 
 struct fanout {
     int count;
-    int cut_fd;    /* a timerfd: from then on what is not done is not waited for */
+    int cut_fd;    /* a timerfd: when it expires, unfinished members are no longer waited for */
     int cancel_fd; /* for all waits: an epoll(7) of cut_fd and of the caller's own */
     void *data;    /* for ask and judge */
     pthread_mutex_t mutex;
@@ -53,9 +53,9 @@ enum lock_result fanout_open(struct fanout *crew, int count, void *data);
 /* Adds a member to the next round. */
 void fanout_want(struct fanout *crew, int number);
 
-/* Asks all that are wanted, the last of them in the caller's thread, and waits
- * for them as long as `judge` says, cut by the bound. Then each has a result:
- * LOCK_CANCELLED for those cut short. Returns whether the bound's own cancel descriptor is readable. */
+/* Asks all wanted members, the last of them in the caller's thread, and waits for them as
+ * long as `judge` says, cut by the bound. Then each has a result: LOCK_CANCELLED for
+ * those cut short. Returns whether the bound's own cancel descriptor is readable. */
 bool fanout_run(struct fanout *crew, fanout_ask *ask, fanout_judge *judge, struct bound bound);
 
 void fanout_close(struct fanout *crew);

@@ -9,7 +9,7 @@
 
 /* --- one lock ------------------------------------------------------------ */
 
-/* A round that looks: the states are the workers' until it is over. */
+/* A round that looks: the states belong to the worker threads until it is over. */
 struct look {
     struct quorum *quorum;
     const char *key;
@@ -38,7 +38,7 @@ static struct duration judge_look(const void *data, const struct fanout *crew)
 
 /* The standing of an owner over all servers. */
 struct owner_count {
-    const struct lock_owner *best; /* the record that knows the most */
+    const struct lock_owner *best; /* the most complete record */
     int count;
     int64_t left[QUORUM_MOST], fences[QUORUM_MOST];
 };
@@ -172,7 +172,7 @@ static enum lock_result merge(const struct look *look, int least, struct lock_st
     return LOCK_OK;
 }
 
-/* One that hangs is not waited for at each key of a list. */
+/* A server that hangs is not waited for at each key of a list. */
 static bool has_answered(const struct quorum *quorum, const struct quorum_member *member)
 {
     (void)quorum;
@@ -225,7 +225,7 @@ enum lock_result quorum_force_release(struct backend *backend, const char *key,
 
 /* --- all locks ----------------------------------------------------------- */
 
-/* The keys that one server has, while it is asked its worker's own. */
+/* The keys of one server; while it is asked, they belong to its worker. */
 struct found {
     struct key_list list;
     bool short_of_memory;

@@ -13,24 +13,24 @@ enum { QUORUM_LEAST = 3, QUORUM_MOST = CREW_MOST };
  * grants it, even if these cannot be asked at the moment; a server that has never granted
  * it, or has lost it, may grant it to another. */
 enum member_standing {
-    MEMBER_WITHOUT, /* nothing of ours is there: it was never granted, or it is lost */
-    MEMBER_OWES,    /* a take of ours may be carried out yet, and must be released */
+    MEMBER_WITHOUT, /* it has no lock of ours: it never granted one, or has lost it */
+    MEMBER_OWES,    /* a take of ours may still be carried out, and must be released */
     MEMBER_GRANTS,
-    MEMBER_RELEASED, /* by us, or by another with our token: it is not taken there again */
+    MEMBER_RELEASED, /* by us, or by another process with our token: it is not taken there again */
 };
 
-/* One of the servers, and what is known of it. */
+/* One of the servers, and what is known about it. */
 struct quorum_member {
     struct backend *store;
     char url[sizeof((struct redis_url *)0)->shown]; /* as it is shown */
-    enum lock_result result;                        /* of the last round that asked it */
+    enum lock_result result;                        /* from the last round that asked it */
     struct errmsg why;                              /* of the result */
     struct holder holder;                           /* if it is LOCK_HELD */
     enum member_standing standing;
-    struct lease lease;    /* as this server has it; deadline 0: it does not */
+    struct lease lease;    /* as this server has it; deadline 0: it has none */
     bool chosen;           /* for the round */
     struct duration worth; /* how long a release waits for it, once there is a verdict */
-    struct deadline joins; /* when to try again to have the lock here as well */
+    struct deadline joins; /* when to try again to acquire the lock here as well */
     char owed[TOKEN_SIZE]; /* MEMBER_OWES: the id of that take */
 };
 
@@ -46,16 +46,15 @@ struct quorum {
     struct lease lease;    /* the lease that a round is about */
     enum extend_how how;   /* of extend() */
     struct deadline start; /* of the round */
-    struct duration pace;  /* how long the last one took to its verdict */
+    struct duration pace;  /* time from start to verdict of the last round */
     bool has_others;       /* of the round: if one fails, another may do */
     int splits;            /* how often in a row it was refused though no client has a majority */
-    struct deadline again; /* when to ask next for a lock that is held */
+    struct deadline again; /* when to ask again for a lock that is held */
     struct errmsg note, warning; /* what base.note and base.warning point to */
-    unsigned noted;              /* which members the note is about, bit by bit */
-    struct duration
-        join_pause; /* until those that do not have the lock are asked again; 0: all have it */
-    int lacking;    /* how many these were last */
-    int news_fd;    /* an epoll(7) of the members' own; -1: none */
+    unsigned noted;              /* the members that the note is about, one bit each */
+    struct duration join_pause;  /* when to ask members without the lock again; 0: all have it */
+    int lacking;                 /* how many these were last */
+    int news_fd;                 /* an epoll(7) of the members' own; -1: none */
 };
 
 static inline struct quorum *quorum_of(struct backend *backend)
@@ -63,7 +62,7 @@ static inline struct quorum *quorum_of(struct backend *backend)
     return (struct quorum *)(void *)backend;
 }
 
-/* How the members of the last round stand. */
+/* The results of the members in the last round. */
 struct quorum_count {
     int ok;
     int held;   /* by another */
@@ -73,14 +72,14 @@ struct quorum_count {
     int open;   /* still asked */
 };
 
-/* During the crew's round. One that is not asked has nothing of ours, or was released
- * before. */
+/* During a round of the fan-out. A member that is not asked has no lock of ours, or was
+ * released before. */
 struct quorum_count quorum_count_fanout(const struct quorum *quorum, const struct fanout *crew);
 
 /* By the last results of all members. */
 struct quorum_count quorum_count_all(const struct quorum *quorum);
 
-/* LOCK_OK if a majority has done what the last round asked; otherwise, with *why set, why not. */
+/* LOCK_OK if a majority has done what the last round asked; otherwise *why says why not. */
 enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, struct errmsg *why);
 
 typedef bool quorum_wanted(const struct quorum *quorum, const struct quorum_member *member);
@@ -92,7 +91,7 @@ typedef bool quorum_wanted(const struct quorum *quorum, const struct quorum_memb
 enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_have,
                                 bool cancelled, struct errmsg *why);
 
-/* Whether our take has the lock there. */
+/* True if our take has the lock there. */
 bool quorum_grants(const struct quorum *quorum, const struct quorum_member *member);
 
 /* If too few answer: LOCK_REFUSED, LOCK_INVALID or LOCK_SYSTEM if there would be no
@@ -106,18 +105,18 @@ int64_t quorum_has(const struct quorum *quorum, int64_t *values, int count);
 /* Until when a majority grants the lease. */
 struct deadline quorum_deadline(const struct quorum *quorum);
 
-/* Says in base.note and base.warning which of the members are not as they should be. */
+/* Reports in base.note and base.warning the members that have a problem. */
 void quorum_note(struct quorum *quorum, bool taken);
 
-/* The same after a release: which of them it has not reached. */
+/* The same after a release: the members that it has not reached. */
 void quorum_note_left(struct quorum *quorum);
 
-/* The judge for a question that may take its time: the slow ones are given a
- * while once there is a verdict. */
+/* The judge for a question that may take its time: once there is a verdict, the slow
+ * members get some more time. */
 struct duration quorum_judge(const void *data, const struct fanout *crew);
 
-/* Asks those that are wanted (NULL: all) and keeps their results; the others
- * keep theirs. Returns whether the caller was cancelled. */
+/* Asks the wanted members (NULL: all) and keeps their results; the others keep theirs.
+ * Returns whether the caller was cancelled. */
 bool quorum_round(struct quorum *quorum, struct fanout *crew, fanout_ask *ask, fanout_judge *judge,
                   struct bound bound, quorum_wanted *wanted);
 
@@ -126,8 +125,8 @@ enum lock_result quorum_ask(struct quorum *quorum, fanout_ask *ask, fanout_judge
                             struct bound bound, quorum_wanted *wanted, bool *cancelled,
                             struct errmsg *why);
 
-/* How much longer the slow ones may take: as long as the others have taken since
- * `start`, within these. */
+/* How much more time the slow members get: as much as the others have taken since
+ * `start`, within these limits. */
 struct duration quorum_grace(struct deadline start, struct duration least, struct duration most);
 
 /* A limit in milliseconds that suits near servers would cut short all distant ones: time

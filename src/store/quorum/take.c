@@ -56,7 +56,7 @@ void quorum_owe(const struct quorum *quorum, struct quorum_member *member)
     member->standing = MEMBER_OWES;
 }
 
-/* Whatever was there of ours is there no more. */
+/* No lock of ours is there any more. */
 static bool is_settled(enum lock_result result)
 {
     return result == LOCK_OK || result == LOCK_RELEASED || lock_is_lost(result);
@@ -94,8 +94,8 @@ static enum lock_result take_on(struct quorum *quorum, struct quorum_member *mem
 
 /* --- the rounds ---------------------------------------------------------- */
 
-/* By its id: this process may hold the lock from before, with --attach, or since dlock
- * has become another. */
+/* By its id: this process may hold the lock from before, with --attach, or because dlock
+ * has executed another dlock. */
 static bool is_own_take(const struct quorum *quorum, const struct holder *holder)
 {
     return strncmp(holder->take_id, quorum->first_id, strlen(quorum->first_id)) == 0;
@@ -227,7 +227,7 @@ static struct duration judge_raise(const void *data, const struct fanout *crew)
     return quorum->has_others ? quorum_rounds(quorum, 2, DURATION_MS(20)) : CREW_WAITS;
 }
 
-/* A majority is enough, and first just that is asked. Returns whether the caller
+/* A majority is enough, and at first only a majority is asked. Returns whether the caller
  * was cancelled. */
 static bool raise_fences(struct quorum *quorum, struct fanout *crew, struct bound bound)
 {
@@ -362,7 +362,7 @@ static enum lock_result raise_all(struct quorum *quorum, struct fanout *crew, st
                                                                                 : result;
 }
 
-/* A member's own lease is no longer than that which counts from the beginning. */
+/* A member's own lease is no longer than the one that counts from the beginning. */
 static void begin_lease(struct quorum *quorum, struct deadline before)
 {
     lease_begin(&quorum->lease, &quorum->request, before, quorum->lease.fence);
@@ -442,8 +442,8 @@ enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member
     if (result == LOCK_OK) {
         member->lease = lease;
         lease_cut(&member->lease, quorum->lease.deadline);
-        member->lease.ttl = quorum->lease.ttl; /* by which a later extension is measured */
-        member->lease.set = quorum->lease.set; /* it was taken for the rest of that */
+        member->lease.ttl = quorum->lease.ttl; /* the base for the length of a later extension */
+        member->lease.set = quorum->lease.set; /* it was taken for the rest of the lease */
         result = quorum_raise_on(quorum, member, bound);
     }
     return result;

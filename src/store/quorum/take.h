@@ -12,13 +12,13 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
 /* Between two tries to have a server join, and before the first if it has lost the lock. */
 extern const struct duration quorum_join_interval;
 
-/* Has a server that does not have our lock take it as well, for the rest of the
- * lease, which is no longer for that. Results as of check(), and LOCK_HELD. */
+/* Makes a server without our lock take it as well, for the rest of the lease, which does
+ * not become longer. Results as of check(), and LOCK_HELD. */
 enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member,
                              struct bound bound);
 
-/* Has the fence of a server that has our lock be no lower than the lease's. Results
- * as of check(). */
+/* Raises the fence of a server that has our lock to at least the lease's. Results as of
+ * check(). */
 enum lock_result quorum_raise_on(const struct quorum *quorum, struct quorum_member *member,
                                  struct bound bound);
 
@@ -27,10 +27,10 @@ enum lock_result quorum_raise_on(const struct quorum *quorum, struct quorum_memb
 enum lock_result quorum_settle(struct quorum *quorum, struct quorum_member *member,
                                struct bound bound);
 
-/* Whether there is anything to settle. */
+/* True if there is anything to settle. */
 bool quorum_owes(const struct quorum *quorum, const struct quorum_member *member);
 
-/* From now on, for the last take, if no earlier one is owed. */
+/* Called for the last take, if no earlier one is owed: it is owed from now on. */
 void quorum_owe(const struct quorum *quorum, struct quorum_member *member);
 
 #endif

@@ -252,8 +252,8 @@ void quorum_learn_pace(struct quorum *quorum, const struct fanout *crew)
         quorum->pace = deadline_gap(quorum->start, deadline_earlier(crew->decided, deadline_now()));
 }
 
-/* One that has to connect again: to the address, perhaps with TLS, and for the
- * tracking. */
+/* The round trips of a member that must connect again: the connection, perhaps TLS, and
+ * the tracking. */
 enum { CONNECTED_ROUNDS = 5 };
 
 struct duration quorum_judge(const void *data, const struct fanout *crew)

@@ -64,7 +64,7 @@ static enum lock_result read_check(struct redis_backend *redis, const redisReply
     return LOCK_OK;
 }
 
-/* Runs a script that answers as store/redis/scripts/check.lua does. */
+/* Runs a script whose answers are those of store/redis/scripts/check.lua. */
 static enum lock_result run_check(struct redis_backend *redis, struct redis_call *call,
                                   struct duration least, struct lease *lease, struct bound bound,
                                   struct errmsg *why)
@@ -143,7 +143,7 @@ static void add_request(struct redis_backend *redis, struct redis_call *call)
     redis_command_add(&call->words, redis->request);
 }
 
-/* A release whose reply was lost is sent again, and finds what it has done. */
+/* A release whose reply was lost is sent again, and finds its own result. */
 static enum lock_result redis_release(struct backend *backend, const struct lease *lease,
                                       struct bound bound, struct errmsg *why)
 {
@@ -154,7 +154,7 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     if (lease->outside)
         add_request(redis, &call);
     call.careful = may_hit_another(redis, lease);
-    call.by_text = redis->base.uncertain; /* it may be carried out after we are gone */
+    call.by_text = redis->base.uncertain; /* it may be carried out after this process has ended */
     redis->conn.sent = false;
     enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
     redis->release_sent =

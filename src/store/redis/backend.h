@@ -6,9 +6,9 @@
 #include "redis/settings.h"
 #include "store/backend.h"
 
-/* Opens the backend for the server at `url`, which is not yet connected.
- * LOCK_OK with *backend set, to be closed with its close(); LOCK_INVALID:
- * what *fault says cannot be used; LOCK_SYSTEM. */
+/* Opens the backend for the server at `url`; it does not connect yet. LOCK_OK with
+ * *backend set, which the caller closes with its close(); LOCK_INVALID: the setting
+ * *fault cannot be used; LOCK_SYSTEM. */
 enum lock_result redis_backend_open(struct backend **backend, const char *url,
                                     const struct redis_settings *settings, enum redis_fault *fault,
                                     struct errmsg *why);

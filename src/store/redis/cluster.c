@@ -13,8 +13,8 @@
  *                          gets ASK too.
  *   TRYAGAIN               The slot is being moved, and some of our keys are not here:
  *                          they are at the other node, or nowhere (most locks have no
- *                          queue). It ends with the move of the slot, so it is worth a
- *                          few tries; after that it is an outage like others. Meanwhile
+ *                          queue). It ends with the move of the slot: hence a few
+ *                          tries; after that it is an outage like others. Meanwhile
  *                          the lock can be neither taken nor lost.
  *   CLUSTERDOWN, LOADING,  This node cannot serve us, or is cut off from the
  *   MASTERDOWN             others: the next try goes to another one.
@@ -41,19 +41,19 @@
 
 enum {
     NODES_MOST = 2 * REDIS_HOSTS_MOST,
-    REDIRECTIONS_MOST = 16, /* of one call: a slot on its way round needs two or three */
+    REDIRECTIONS_MOST = 16, /* of one call: a slot that is being moved needs two or three */
 };
 
 /* A node that failed is not asked again for this long if there are others. */
 static const struct duration rest_time = {1 * NS_PER_S}, rest_time_name = {10 * NS_PER_S};
 
-/* Between two tries while a slot is on its way. */
+/* The pause between two tries while a slot is being moved. */
 static const struct duration pause_least = {20 * NS_PER_MS}, pause_most = {500 * NS_PER_MS};
 
 struct node {
     struct redis_endpoint at;
     struct addresses addresses; /* of its name, from the last look-up */
-    struct deadline rests;      /* until then others are asked first */
+    struct deadline rests;      /* until then other nodes are asked first */
     char reason[128];           /* why */
 };
 
@@ -62,8 +62,8 @@ struct node {
 struct redis_cluster {
     struct node nodes[NODES_MOST];
     int count, own;
-    int oldest;  /* the next one to make room */
-    int current; /* to which the connection was made last; -1: none yet */
+    int oldest;  /* the next node to be replaced */
+    int current; /* the node of the last connection; -1: none yet */
     int next;    /* the target of a redirection; -1: none */
     bool asking; /* and it was ASK */
 };
@@ -92,7 +92,7 @@ void redis_cluster_free(struct redis_backend *redis)
     redis->cluster = NULL;
 }
 
-/* Puts the node's name before what is there. */
+/* Puts the node's name before the text. */
 static void blame(const struct redis_endpoint *at, struct errmsg *why)
 {
     char name[sizeof at->host + sizeof at->port + 16];
@@ -270,7 +270,7 @@ bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoi
     return true;
 }
 
-/* The port is behind the last colon: an IPv6 address has more, and no brackets. */
+/* The port follows the last colon: an IPv6 address has more, and no brackets. */
 static bool read_address(struct redis_endpoint *at, const struct redis_endpoint *here,
                          const char *text)
 {

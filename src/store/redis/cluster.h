@@ -18,8 +18,8 @@ enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *ke
                                      const char *error, struct redis_detour *detour,
                                      struct bound bound, struct errmsg *why);
 
-/* A call has failed, and *why names the node then. Other nodes are asked first
- * for a while if time ran out for this one. */
+/* After a failed call: *why then names the node. If time ran out for this one, other
+ * nodes are asked first for a while. */
 void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct errmsg *why);
 
 /* Reads an address from a node's reply: without a host, that of `here` is used. False if

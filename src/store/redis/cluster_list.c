@@ -126,7 +126,7 @@ static enum lock_result find_keys(const struct redis_backend *redis, redis_open_
                : result;
 }
 
-/* The master whose next key comes first; NULL: there is none left. */
+/* The master with the lowest next key; NULL: there is none left. */
 static struct master *first_of(const struct masters *masters)
 {
     struct master *first = NULL;
@@ -139,8 +139,8 @@ static struct master *first_of(const struct masters *masters)
     return first;
 }
 
-/* In the order of the keys over all masters. A key may come twice: while its slot
- * is moved two masters have known it. One that can be no lock of ours
+/* In the order of the keys over all masters. A key may come twice: while its slot is
+ * moved two masters may know it. A key that cannot be a lock of ours
  * (redis_keys_is_shared()) is another client's, and cannot be looked at. */
 static enum lock_result visit_keys(const struct masters *masters,
                                    bool (*visit)(void *data, const struct lock_state *), void *data,

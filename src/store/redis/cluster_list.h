@@ -1,12 +1,12 @@
-/* All locks of a Redis Cluster: each node knows its own alone. */
+/* All locks of a Redis Cluster: each node knows only its own. */
 #ifndef DLOCK_STORE_REDIS_CLUSTER_LIST_H
 #define DLOCK_STORE_REDIS_CLUSTER_LIST_H
 
 #include "store/redis/internal.h"
 
-/* Makes a store for another node of the Cluster of `first`, which must outlive it:
- * its login and its TLS are the same. It begins there, and follows a key that moves.
- * LOCK_OK with *node, to be closed as any backend; LOCK_SYSTEM. */
+/* Opens a store for another node of the Cluster of `first`, which must outlive it: its
+ * login and its TLS are the same. It starts there, and follows a key that moves. LOCK_OK
+ * with *node, which is closed as any backend; LOCK_SYSTEM. */
 typedef enum lock_result redis_open_node(struct redis_backend **node,
                                          const struct redis_backend *first,
                                          const struct redis_endpoint *at, struct errmsg *why);

@@ -44,7 +44,7 @@ static void format_addresses(const struct addresses *addresses, char *text, size
     }
 }
 
-/* Of several hosts one may be missing. */
+/* Of several hosts one may be down. */
 static bool examine_name(const struct redis_endpoint *host, bool only, struct diagnostics *findings,
                          struct bound bound)
 {
@@ -87,7 +87,7 @@ static bool examine_names(const struct redis_backend *redis, struct diagnostics 
 
 /* --- connection and login ------------------------------------------------ */
 
-/* Whether what is sent leaves this host. */
+/* True if the traffic leaves this host. */
 static bool is_remote(const struct redis_conn *conn)
 {
     struct sockaddr_storage peer = {0};
@@ -115,7 +115,7 @@ static bool examine_connection(struct redis_patient *patient)
     struct diagnostics *findings = patient->findings;
     struct bound share = one_call(patient->settings, patient->bound);
     enum lock_result result = LOCK_OK;
-    if (conn->at.path[0] == '\0') /* apart, so that it does not count */
+    if (conn->at.path[0] == '\0') /* separate, so that it is not counted */
         result = redis_resolve(&conn->addresses, conn->at.host, conn->at.port, share, &why);
     struct deadline start = deadline_now();
     if (result == LOCK_OK)
@@ -164,7 +164,7 @@ static void examine_tls(struct redis_patient *patient)
                         sends_password ? "password and " : "");
 }
 
-/* The first call of the connection: its greeting is judged with it. */
+/* The first call of the connection: it judges the greeting as well. */
 static bool examine_login(struct redis_patient *patient)
 {
     const struct redis_command whoami = redis_words("ACL", "WHOAMI");
@@ -222,7 +222,7 @@ static bool read_time(const redisReply *reply, int64_t *us)
     return true;
 }
 
-/* By the quickest of several questions, as Cristian's algorithm does. */
+/* By the fastest of several questions, as in Cristian's algorithm. */
 static bool ask_time(struct redis_patient *patient, struct timing *timing)
 {
     const struct redis_command command = redis_words("TIME");
@@ -342,7 +342,7 @@ static bool find_server(struct redis_backend *redis, const char *key, struct red
     return true;
 }
 
-/* From the cheapest to what changes something: each needs the one before. */
+/* From the cheapest to those that change something: each needs the one before. */
 static bool examine_server(struct redis_patient *patient)
 {
     if (!examine_connection(patient))

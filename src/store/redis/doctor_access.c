@@ -31,9 +31,9 @@ static const struct {
 
 enum { WORDS_MOST = 8 };
 
-/* 1 to 7 are the lock, its meta, holders, counts, queue and waiters, and a channel.
- * An absent script is not found, and that is an answer. PX and PEXPIRE see to it
- * that nothing stays for long. */
+/* 1 to 7 are the lock, its meta, holders, counts, queue and waiters, and a channel. An
+ * unknown script is reported as missing, which counts as an answer. PX and PEXPIRE make
+ * sure that nothing remains for long. */
 static const struct {
     enum purpose purpose;
     const char *words[WORDS_MOST];
@@ -147,7 +147,7 @@ static void add_verdict(struct diagnostics *findings, enum purpose purpose,
                         verdict->first, more);
 }
 
-/* Sends those from `first` up to `end`, and judges the answers. */
+/* Sends the commands from `first` up to `end`, and judges the answers. */
 static enum lock_result try_commands(struct redis_patient *patient, size_t first, size_t end,
                                      struct verdict *verdicts, struct errmsg *why)
 {
@@ -182,7 +182,7 @@ static bool try_listening(struct redis_patient *patient, struct verdict *verdict
     return true;
 }
 
-/* What --list asks a Cluster for, and no other server knows. */
+/* The commands that --list sends to a Cluster, and that other servers do not know. */
 static enum lock_result try_slots(struct redis_patient *patient, struct verdict *verdicts,
                                   struct errmsg *why)
 {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIELD_SIZE = 384 }; /* that of a replica has the name of its host */
+enum { FIELD_SIZE = 384 }; /* a replica's has the name of its host */
 
 /* --- fields -------------------------------------------------------------- */
 
@@ -58,7 +58,7 @@ static void add_version(struct diagnostics *findings, const char *info)
         {"redis_version", "Redis", true},
     };
     char version[FIELD_SIZE], own[FIELD_SIZE];
-    /* Of Redis, with which the others say that they are compatible. */
+    /* The Redis version, with which other servers claim compatibility. */
     long major = field(info, "redis_version", version) ? strtol(version, NULL, 10) : 0;
     if (major <= 0) {
         diagnostics_add(findings, FINDING_NOTE, "version", NULL, "unknown: INFO does not tell");

@@ -16,13 +16,13 @@ enum { COMPANION_SIZE = 2 * LOCK_KEY_SIZE };
 struct redis_place {
     char wake[COMPANION_SIZE]; /* our channel; "": we have not asked yet */
     int64_t came;              /* when we first asked (server, us); 0: not yet */
-    int ahead;                 /* how many come before us; -1: not known */
+    int ahead;                 /* how many waiters are before us; -1: unknown */
     bool attended;             /* a user is watching */
     bool listens;              /* the server knows that we can be called */
     bool called;               /* it is our turn */
     struct deadline asked;     /* when we asked last */
     struct deadline touched;   /* when to ask, since another client has touched the lock */
-    struct deadline changes;   /* when to ask since a lease ends, or a turn */
+    struct deadline changes;   /* when to ask because a lease or a turn ends */
 };
 
 struct redis_sentinel;
@@ -40,7 +40,7 @@ struct redis_backend {
     struct backend base;
     struct redis_url url;
     struct redis_settings settings;
-    bool owns_tls;   /* settings.tls is ours to close */
+    bool owns_tls;   /* the backend closes settings.tls */
     const char *key; /* of the lock that is taken; NULL: none yet */
     struct redis_conn conn;
     struct redis_sentinel *sentinel; /* NULL: the URL names none */
@@ -53,7 +53,7 @@ struct redis_backend {
         fresh;         /* until when the last answer is valid, as long as touches are reported */
     bool leased;       /* addresses are settled: from here on no name is looked up */
     bool release_sent; /* and its reply never came */
-    char request[TOKEN_SIZE]; /* id of the removal that was asked for without a take id; "": none */
+    char request[TOKEN_SIZE]; /* id of the removal that was requested without a take id; "": none */
     char unanswered[TOKEN_SIZE]; /* id of a take of which a try got no answer; "": none */
 };
 

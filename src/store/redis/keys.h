@@ -1,4 +1,4 @@
-/* Which slot of a Redis Cluster a key is in. */
+/* The slot of a key in a Redis Cluster. */
 #ifndef DLOCK_STORE_REDIS_KEYS_H
 #define DLOCK_STORE_REDIS_KEYS_H
 

@@ -123,7 +123,7 @@ static const char scan_count[] = "1000";
 /* Far more than any user has: a thousand million keys to look at, a million to list. */
 enum { STEPS_MOST = 1 << 20, KEYS_MOST = 1 << 20 };
 
-/* A prefix of the user's own is no pattern. */
+/* The user's own prefix is not a pattern. */
 static void escape_glob(const char *text, char *escaped, size_t size)
 {
     size_t used = 0;
@@ -187,8 +187,8 @@ static enum lock_result read_step(struct redis_backend *redis, const redisReply 
     return LOCK_OK;
 }
 
-/* A cursor only ever moves on. One that comes back is found in a few rounds by
- * what Brent's algorithm does: the one to compare with is replaced at each power of two. */
+/* A cursor only ever moves on. One that repeats is found in a few rounds, as in Brent's
+ * algorithm: the reference cursor is replaced at each power of two. */
 static bool is_endless(struct scan *scan)
 {
     scan->steps++;

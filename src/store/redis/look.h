@@ -5,15 +5,15 @@
 #include "store/redis/scripts.h"
 #include "util/array.h"
 
-/* Reads the answer of store/redis/scripts/look.lua. LOCK_OK with *state to be freed;
- * LOCK_UNAVAILABLE for nonsense; LOCK_SYSTEM. */
+/* Reads the answer of store/redis/scripts/look.lua. LOCK_OK with *state, which the caller
+ * frees; LOCK_UNAVAILABLE for nonsense; LOCK_SYSTEM. */
 enum lock_result redis_state_read(struct redis_backend *redis, const redisReply *reply,
                                   const char *key, struct lock_state *state, struct errmsg *why);
 
-/* Finds the keys that begin with `prefix` and go on with what matches the glob
- * (NULL: anything), apart from the companions of locks, by SCAN in steps
- * that do not hold up the server, and sorts them; `bound` holds for each step. Frees nothing on
- * failure: key_list_free() in any case. */
+/* Finds the keys that are `prefix` followed by a match of the glob (NULL: anything),
+ * except the companions of locks, by SCAN in steps that do not hold up the server, and
+ * sorts them; `bound` applies to each step. Frees nothing on failure: call
+ * key_list_free() in any case. */
 enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix,
                                  const char *pattern, struct key_list *keys, struct bound bound,
                                  struct errmsg *why);

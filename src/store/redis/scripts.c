@@ -130,7 +130,8 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call
             result = redis_conn_call(&redis->conn, NULL, 0, NULL, bound, why);
         if (result == LOCK_OK)
             result = run_here(redis, call, reply, bound, why);
-        /* With TLS 1.3 a server refuses a certificate after the handshake, and nothing has been carried out. */
+        /* With TLS 1.3 a server refuses a certificate after the handshake; the script has
+         * not run. */
         if (result == LOCK_REFUSED && redis_conn_renew(&redis->conn)) {
             result = LOCK_OK;
             continue;

@@ -15,18 +15,18 @@ struct redis_script {
 extern const struct redis_script redis_take_script, redis_check_script, redis_extend_script,
     redis_release_script, redis_look_script, redis_force_script;
 
-/* How many of the lock's keys a script is given, lock and meta first (see
+/* The number of the lock's keys that a script is given, lock and meta first (see
  * store/redis/scripts/common.lua). */
 enum { KEYS_OWNED = 2, KEYS_WATCHED = 3, KEYS_ALL = 6, REDIS_COMPANIONS = KEYS_ALL - 1 };
 
-/* The parts of lock_key_companion() for all but the lock itself, in this order. */
+/* The parts of lock_key_companion() for all keys but the lock itself, in this order. */
 extern const char *const redis_companion_names[REDIS_COMPANIONS];
 
 /* The index of the lock's key among the words of a call. */
 enum { REDIS_CALL_KEY = 3, NUMBERS_MOST = 10 };
 
-/* A call of a script; begun with redis_script_begin(), its arguments added to
- * `words` with redis_command_add(), which must live until it has run. */
+/* A call of a script; begun with redis_script_begin(). Its arguments are added to `words`
+ * with redis_command_add(), and must live until it has run. */
 struct redis_call {
     const struct redis_script *script;
     struct redis_ears ears; /* what to listen to from then on */

@@ -54,13 +54,13 @@ static const char switch_channel[] = "+switch-master";
 
 struct redis_sentinel {
     struct redis_url url;   /* the Sentinels, and our login there */
-    struct redis_conn conn; /* to the one that answered last */
+    struct redis_conn conn; /* to the Sentinel that answered last */
     struct addresses known[REDIS_HOSTS_MOST];
     bool knows_names;
     int first;                    /* which one to ask first */
-    struct redis_endpoint master; /* as the last answer has it */
-    unsigned subscribed;          /* the serial of the connection that is; 0: none */
-    bool mute[REDIS_HOSTS_MOST];  /* the ones at which we may not subscribe */
+    struct redis_endpoint master; /* according to the last answer */
+    unsigned subscribed;          /* the serial of the present connection; 0: none */
+    bool mute[REDIS_HOSTS_MOST];  /* the Sentinels at which we may not subscribe */
     bool moved;                   /* redis_sentinel_moved() */
     struct deadline tried;        /* when we last requested notifications */
     int epoll_fd;                 /* -1: not needed yet */
@@ -91,7 +91,7 @@ static void on_switch(void *data, const char *channel, const redisReply *payload
     snprintf(here, sizeof here, " %s %s", redis->conn.at.host, redis->conn.at.port);
     here_length = strlen(here);
     if (strlen(text) > here_length && strcmp(text + strlen(text) - here_length, here) == 0)
-        return; /* we have heard of it already */
+        return; /* we know of it already */
     redis_conn_close(&redis->conn);
     redis->sentinel->moved = true;
 }
@@ -124,8 +124,8 @@ static enum lock_result read_master(struct redis_sentinel *sentinel, const redis
     return LOCK_OK;
 }
 
-/* Asks the Sentinel that we are connected to, the one of that number. LOCK_OK with
- * sentinel->master; LOCK_GONE; or as redis_conn_call(). */
+/* Asks the connected Sentinel, which has that number. LOCK_OK with sentinel->master;
+ * LOCK_GONE; or as redis_conn_call(). */
 static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char *name, bool listens,
                             struct bound bound, struct errmsg *why)
 {
@@ -185,11 +185,11 @@ static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens
     return result;
 }
 
-/* How far a search has come, and what came of those that have been asked in vain. */
+/* The progress of a search, and the results of the Sentinels that were asked in vain. */
 struct search {
     int from, asked, down;
     struct errmsg refused, failed, invalid; /* the last of each kind; "": none */
-    struct errmsg unknown_to;               /* those that know no such master */
+    struct errmsg unknown_to;               /* the Sentinels that know no such master */
 };
 
 enum {
@@ -284,8 +284,8 @@ static enum lock_result find_master(struct redis_backend *redis, struct search *
     return found.host[0] != '\0' ? LOCK_OK : verdict(search, redis->url.master, count, why);
 }
 
-/* A Sentinel whose name cannot be looked up now is not there for the lease; that
- * is no reason to fail. */
+/* A Sentinel whose name cannot be looked up now is unavailable during the lease; that is
+ * no reason to fail. */
 static void look_up_names(struct redis_backend *redis, struct bound bound)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
@@ -323,7 +323,8 @@ static enum lock_result open_master(struct redis_backend *redis, struct bound bo
     return result;
 }
 
-/* For connecting and the calls that follow: until the next time here, no Sentinel is asked. */
+/* For connecting and the calls that follow: until the next call of this function, no
+ * Sentinel is asked. */
 static void set_alarm(struct redis_backend *redis)
 {
     const struct redis_sentinel *sentinel = redis->sentinel;
@@ -341,7 +342,7 @@ static enum lock_result find_next(struct redis_backend *redis, struct search *se
     return result;
 }
 
-/* A master that cannot be reached may be one for this Sentinel alone. */
+/* A master that cannot be reached may be the master for this Sentinel alone. */
 static enum lock_result open_anew(struct redis_backend *redis, struct bound bound,
                                   struct errmsg *why)
 {
@@ -444,7 +445,7 @@ bool redis_sentinel_moved(struct redis_backend *redis)
     return sentinel != NULL && sentinel->moved;
 }
 
-/* `agreed` is what the first one said, "" until then. */
+/* `agreed` is the first answer, "" until then. */
 static void add_answer(const struct redis_sentinel *sentinel, int at, const char *master,
                        char agreed[ENDPOINT_TEXT_SIZE], struct diagnostics *findings)
 {
@@ -500,7 +501,7 @@ static void watch_fd(int epoll_fd, int fd)
         (void)epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
-/* Descriptors that are closed leave the set by themselves. */
+/* Closed descriptors leave the set by themselves. */
 int redis_sentinel_join(struct redis_backend *redis, int fd)
 {
     struct redis_sentinel *sentinel = redis->sentinel;

@@ -6,8 +6,8 @@
 
 #include "store/redis/internal.h"
 
-/* Makes the backend's sentinel from its URL and settings. LOCK_OK;
- * LOCK_INVALID, LOCK_REFUSED: the file with the login, as *why says; LOCK_SYSTEM. To be freed
+/* Makes the backend's sentinel from its URL and settings. LOCK_OK; LOCK_INVALID,
+ * LOCK_REFUSED: the file with the login, as *why says; LOCK_SYSTEM. The caller frees it
  * with redis_sentinel_free() in any case. */
 enum lock_result redis_sentinel_init(struct redis_backend *redis, enum redis_fault *fault,
                                      struct errmsg *why);
@@ -34,19 +34,19 @@ bool redis_sentinel_hear(struct redis_backend *redis);
  * asked first, unless one has just reported a new master. */
 void redis_sentinel_failed(struct redis_backend *redis);
 
-/* Whether there are Sentinels and none of them would tell us of a new master. */
+/* True if there are Sentinels and none of them would report a new master. */
 bool redis_sentinel_is_deaf(const struct redis_backend *redis);
 
 /* When a holder must attend to them at the latest because none accepts our subscription;
  * 0: at any check. */
 struct deadline redis_sentinel_asks(const struct redis_backend *redis);
 
-/* Whether another server is the master, which has not been asked yet; the
- * connection to the old one is closed then. */
+/* True if another server is the master, and has not been asked yet; the connection to the
+ * old one is closed then. */
 bool redis_sentinel_moved(struct redis_backend *redis);
 
-/* For --doctor: asks each Sentinel, and adds a row for it: one that does not answer is
- * a warning, since the others do; two that know different masters lead to two holders. */
+/* For --doctor: asks each Sentinel, and adds a row for it: one that does not answer is a
+ * warning, since the others do; two that know different masters lead to two holders. */
 void redis_sentinel_examine(struct redis_backend *redis, struct diagnostics *findings,
                             struct bound bound);
 

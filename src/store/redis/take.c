@@ -12,7 +12,7 @@
 /* An answer is valid for this long, if every touch since is reported to us. */
 static const struct duration fresh_time = {500 * NS_PER_MS};
 
-/* Between two questions, however often the lock is touched. */
+/* The least time between two questions, however often the lock is touched. */
 static const struct duration touch_interval = {10 * NS_PER_MS};
 
 /* The first in the queue look at the lock this often, in case those before them are
@@ -116,7 +116,7 @@ static bool read_place(struct redis_backend *redis, struct holder *holder, const
         return false;
     place->ahead = holder->ahead = (int)ahead;
     place->came = came;
-    /* The first two see to the end of a lease. */
+    /* The first two watch for the end of a lease. */
     place->changes = ahead > 1 && holder->expires ? DEADLINE_NEVER : ask_time(ask_ms, ahead);
     if (*mute != '\0') {
         redis->listening.no_wake = true;
@@ -174,7 +174,7 @@ static void begin_release(struct redis_call *call, const struct lease *lease, bo
         redis_command_add(&call->words, "");
     else
         redis_script_add_number(call, deadline_left(lease->hold).ns / NS_PER_MS);
-    /* A take that is given up, unknown whether it happened, is no loss. */
+    /* Giving up a take that may not have happened is no loss. */
     redis_command_add(&call->words, lease->lost ? "lost" : lease->fence > 0 ? "held" : "");
     redis_command_add(&call->words, may_come ? "1" : "");
 }
@@ -205,7 +205,7 @@ static void undo_take(struct redis_backend *redis, const struct lock_request *re
             freeReplyObject(reply);
 }
 
-/* Asked once, to see whether it is free; from then on from the queue. */
+/* Asked once, to see whether it is free; after that from the queue. */
 static const char *refusal_word(const struct lock_request *request, bool queues)
 {
     if (!request->last)
@@ -449,8 +449,8 @@ struct call redis_listen(struct backend *backend)
  * others until the lease ends. Both are on the safe side, while losing a take gives one
  * lock to two holders. */
 
-/* The server is to answer before we stop listening to it; its own clock for this
- * ticks every 100 ms (hz 10). 0 would be for ever. */
+/* The server must answer before we stop listening to it; its own clock for this ticks
+ * every 100 ms (hz 10). 0 would be for ever. */
 static int64_t wait_ms(struct deadline until)
 {
     enum { TICK_MS = 150 };

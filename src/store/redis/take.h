@@ -1,5 +1,5 @@
 /* Taking a lock in Redis, and waiting for it in the queue that the server keeps
- * (scripts/queue.lua has its rules, and every order in which things happen). */
+ * (scripts/queue.lua has its rules, and every order of events). */
 #ifndef DLOCK_STORE_REDIS_TAKE_H
 #define DLOCK_STORE_REDIS_TAKE_H
 
@@ -21,7 +21,7 @@ void redis_hear(void *data, const char *channel, const redisReply *payload);
  * and the server reports every touch. */
 bool redis_is_fresh(struct redis_backend *redis);
 
-/* Begins the call that releases the lease, or gives its take up. */
+/* Begins the call that releases the lease, or gives up its take. */
 void redis_release_begin(const struct redis_backend *redis, struct redis_call *call,
                          const struct lease *lease);
 

@@ -1,12 +1,12 @@
-/* Which server a call goes to: the one of the URL, the master that Sentinels
- * name, or the node of a Cluster that has the key's slot. */
+/* The server for a call: the one of the URL, the master that Sentinels name, or the node
+ * of a Cluster that has the key's slot. */
 #ifndef DLOCK_STORE_REDIS_TOPOLOGY_H
 #define DLOCK_STORE_REDIS_TOPOLOGY_H
 
 #include "store/redis/internal.h"
 
-/* Connects if need be, to the server that has the key (NULL: any that will
- * do). As redis_conn_open(). */
+/* Connects if necessary, to the server that has the key (NULL: any suitable one). As
+ * redis_conn_open(). */
 enum lock_result redis_topology_open(struct redis_backend *redis, const char *key,
                                      struct bound bound, struct errmsg *why);
 

@@ -29,7 +29,7 @@ local function now_ms()
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
--- "%d" would cut a time in milliseconds to 32 bits on a server that has no more.
+-- "%d" would cut a time in milliseconds to 32 bits on a 32-bit server.
 local function whole(number)
   return string.format('%.0f', number)
 end
@@ -60,9 +60,9 @@ local function learn_owner()
   return known
 end
 
--- The last releases, newest first: lines of "TAKE TOKEN". A take has an id of
--- its own, since --owner lets many have the same token. Those by another process
--- than the taker are in "returned" as well.
+-- The last releases, newest first: lines of "TAKE TOKEN". A take has an id of its own,
+-- since with --owner many takes have the same token. Releases by a process other than the
+-- taker are in "returned" as well.
 local function has_line(field, take, token)
   local lines = known[field]
   if not lines or not take or not string.find(lines, take ~= '' and take or token, 1, true) then return false end
@@ -145,7 +145,8 @@ local function allowed(reply, command)
   return reply
 end
 
--- The end of a lease: "inf", which others may write, can be neither counted with nor sent.
+-- The end of a lease: "inf", which other clients may write, can be neither used in
+-- arithmetic nor sent.
 local function read_end(score)
   return math.min(tonumber(score), 9007199254740992)
 end
@@ -188,14 +189,14 @@ local function standing(token, take)
   return value and 'other' or 'gone'
 end
 
--- Until when the lock's key lasts: ms that are left, and server, ms (-1: no expiry).
+-- The end of the lock's key: ms left, and as server time, ms (-1: no expiry).
 local function key_end()
   local now, left = now_ms(), redis.call('PTTL', lock)
   return left, left < 0 and -1 or now + left
 end
 
 -- {"ours", left (ms; -1: no expiry), mode, slots, slot, when it ends (server, ms; -1:
--- not)}, by what standing() has said.
+-- never)}, from the results of standing().
 local function say_ours(left, record, ends)
   if record then return {'ours', left, known.mode or 'shared', known.slots or '0', tostring(record.slot or -1), ends} end
   left, ends = key_end()

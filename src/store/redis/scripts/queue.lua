@@ -106,7 +106,7 @@ function open_queue()
     return redis.pcall('HSET', waiters, id, table.concat({listens and 1 or 0, whole(asked), whole(turn), mode, slots}, ' '))
   end
 
-  -- Times that are ahead are from before the server's clock was set back.
+  -- Times in the future are from before the server's clock was set back.
   local function has_asked(waiter, now, within)
     return waiter.asked <= now and waiter.asked + within > now
   end
@@ -117,7 +117,8 @@ function open_queue()
     return is_heard(id)
   end
 
-  -- The first that lives, or the asker, and what is known of it; those before are dropped.
+  -- The first live waiter, or the asker, and what is known of it; dead ones before it are
+  -- dropped.
   local function first_alive(now, asker)
     local dropped = false
     while true do

@@ -12,7 +12,7 @@
 local token, id, wall, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4])
 local outside = ARGV[7]
 local how, left, record = standing(token, id)
--- With --owner the next one may have the same token.
+-- With --owner the next holder may have the same token.
 if outside and answer_to(outside) then how, left, record = 'released', nil, nil end
 local given_up = not outside and ARGV[5] == ''
 if given_up then

@@ -15,7 +15,7 @@ local function owner_state(token, left, who, released, now)
     record.pid or '', record.start or '', record.space or '', record.user or '', record.command or '', record.since or ''}
 end
 
--- Those that live, as far as can be known: -1: not at all.
+-- The number of live waiters, as far as it can be known; -1: unknown.
 local function count_waiters(now)
   local ids, number = redis.pcall('ZRANGE', queue, 0, -1), 0
   if ids.err then return -1 end

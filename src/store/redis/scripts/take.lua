@@ -66,9 +66,9 @@ local function may_go()
   return not called or called == id, ends
 end
 
--- Fences rise over lost keys and emptied servers by the clock, and over a clock
--- that steps back by the last fence. Lua counts whole numbers exactly up to
--- 2^53, which microseconds reach in the year 2255.
+-- Fences rise by the clock if keys are lost or the server is emptied, and by the last
+-- fence if a clock steps back. Lua counts whole numbers exactly up to 2^53, which
+-- microseconds reach in the year 2255.
 local function next_fence()
   local last = known.fence and tonumber(known.fence) or 0
   if not (last < 9007199254740991) then return nil end
@@ -95,15 +95,15 @@ local function note_take(fence, ...)
   redis.call('PEXPIRE', meta, whole(ttl + META_KEPT_MS + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
 end
 
--- WAIT counts the replicas that have what its own connection wrote last, and the
--- take was written on another one.
+-- WAIT counts the replicas that have what its own connection wrote last, and the take was
+-- written on another connection.
 local function write_again(field, text)
   redis.call('HSET', meta, field, text)
 end
 
 local AT_THE_END = {'unusable', meta, 'its fence is at the end of what can be counted'}
 
--- The lock itself comes last: whatever fails before it leaves no lock behind.
+-- The lock itself comes last: a failure before it leaves no lock behind.
 local function take_exclusive()
   local fence = next_fence()
   if not fence then return AT_THE_END end
