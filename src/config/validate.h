@@ -4,11 +4,11 @@
 
 #include "config/options.h"
 
-/* True if the words of the command line are what the action needs: a lock's
+/* Checks that the words of the command line are what the action needs: a lock's
  * name, a command, neither. */
 enum settings_result validate_words(const struct options *options, struct errmsg *why);
 
-/* True if the options agree with each other and with the action; fills in what
+/* Checks that the options agree with each other and with the action; fills in what
  * follows from others. Called once all are read. */
 enum settings_result validate_options(struct options *options, struct errmsg *why);
 

@@ -212,7 +212,7 @@ static void search_children(pid_t pid, struct pids *children)
     free(all.list);
 }
 
-/* Our own lists are always readable, if the kernel has any. */
+/* Our own list always exists if the kernel has such lists. */
 bool proc_children_listed(void)
 {
     char path[64];

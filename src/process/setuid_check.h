@@ -1,4 +1,4 @@
-/* True if this process has rights that its caller does not have: set-user-ID,
+/* Detects whether this process has rights that its caller does not have: set-user-ID,
  * set-group-ID, capabilities of the program's file. dlock runs any command,
  * reads configuration and writes files that its environment names: with such
  * rights it would hand them to every user of the host. */
@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* True with *why set if it has, or if that cannot be found out. */
+/* True with *why set if it has such rights, or if that cannot be found out. */
 bool setuid_check_borrowed(struct errmsg *why);
 
 #endif

@@ -152,7 +152,7 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
                 acquisition->undone);
 }
 
-/* True if the mode that an ancestor holds covers the requested one; an
+/* Decides whether the mode that an ancestor holds covers the requested one; an
  * exclusive lock also covers a shared request. */
 static void found_ancestor(struct acquisition *acquisition, enum lock_mode mode, int slots)
 {

@@ -185,7 +185,7 @@ static bool is_of(const struct found *found, const struct search *search)
            found->pid_space == search->pid_space && search->pid_space != 0;
 }
 
-/* True if the record is ours or the ancestor's own, and a guard has it locked. */
+/* Adds the record if it is ours or the ancestor's own, and a guard has it locked. */
 static void look_at(struct search *search, int dir_fd, const char *name)
 {
     struct found found = {.depth = depth_of(search, name)};
