@@ -337,8 +337,8 @@ EOF
     [ "$(left held)" -gt 50000 ]
     dlock --extend -t 40s --owner=hold held
     start=$(now)
-    dlock --acquire --owner=me -t 60s --hold-at-least=9s job >/dev/null
-    [ "$(dlock --status --json job | python3 -c 'import json, sys; s = json.load(sys.stdin); print(int(0 < s["hold_remaining"] <= 9 and not s["released"]))')" = 1 ]
+    dlock --acquire --owner=me -t 60s --hold-at-least=15s job >/dev/null
+    [ "$(dlock --status --json job | python3 -c 'import json, sys; s = json.load(sys.stdin); print(int(0 < s["hold_remaining"] <= 15 and not s["released"]))')" = 1 ]
     dlock --release --owner=me job
     fails_with 75 '' dlock -n job echo wrong
     [[ $(dlock --status job) == *'released and kept for another '*'(--hold-at-least)'* ]]
@@ -352,7 +352,7 @@ EOF
 }
 
 @test "what makes no sense together is refused, and nothing is changed" {
-    dlock --acquire --owner=me -t 60s job >/dev/null
+    dlock --acquire --owner=me -t 1h job >/dev/null
     local before
     before=$(state_of job)
     code 64 INVALID_ARGUMENT dlock --release --extend --owner=me job
