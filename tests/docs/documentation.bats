@@ -58,10 +58,19 @@ dlock --help | --usage | --version'
     [ -z "$output" ]
 }
 
+@test "a page of the manual has at most 500 lines on a terminal of 80 columns" {
+    command -v mandoc >/dev/null || skip 'no mandoc'
+    local page lines
+    for page in "$SRC"/doc/*.[157]; do
+        lines=$(mandoc -T ascii -O width=80 "$page" | wc -l)
+        [ "$lines" -le 500 ] || { echo "$page: $lines lines"; false; }
+    done
+}
+
 @test "the manual's cross references lead to sections that there are" {
     local page section
     for page in "$SRC"/doc/*.[157]; do
-        sed -nE 's/^\.S[hs] //p' "$page" | sort -u >"$T/sections"
+        sed -nE 's/^\.S[hs] (.*[^\\&]).*/\1/p' "$page" | sort -u >"$T/sections"
         while read -r section; do
             grep -qxF -- "$section" "$T/sections" || { echo "$page: no section: $section"; false; }
         done < <(sed -nE 's/^\.(Pq |Po )?Sx (.*)$/\2/p' "$page" | sed -E 's/( [).,;:]| , .*)+$//' | sort -u)

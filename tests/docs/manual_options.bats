@@ -71,7 +71,7 @@ same = {  # where a list and a page say the same in other words
 in_page = {
     "fallback": "off : exit with status 69", "lock-dir": "in Sx FILES",
     "cacert": "those that OpenSSL trusts on this host", "key": "the file of -cert",
-    "grace": "a tenth of the TTL, but at most 10s", "hash": "none , and hmac-sha256 where there is a secret",
+    "grace": "a tenth of the TTL, but at most 10s", "hash": "none , and hmac-sha256 if there is a secret",
 }
 without = ("slots", "owner-file", "command", "config")  # they ask for something, or name a file that is needed
 for name, option in told.items():

@@ -196,6 +196,7 @@ copy_tree() {
 644 usr/share/man/man5/dlock-json.5
 644 usr/share/man/man5/dlock.conf.5
 644 usr/share/man/man7/dlock-leases.7
+644 usr/share/man/man7/dlock-process.7
 644 usr/share/man/man7/dlock-redis.7
 644 usr/share/zsh/site-functions/_dlock'
     # What is copied from there runs the program that was installed.
