@@ -2,8 +2,21 @@
 
 #include "util/text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+void lock_forcer(char text[FORCER_SIZE])
+{
+    struct holder self;
+    holder_fill(&self, 0, "");
+    snprintf(text, FORCER_SIZE, "%s@%s", self.user, self.host);
+}
+
+void lock_forced(struct errmsg *why, const char *by)
+{
+    errmsg_set(why, "it was taken away by --force-release of %.350s", by);
+}
 
 bool lock_state_init(struct lock_state *state, const char *key, size_t count)
 {

@@ -46,6 +46,13 @@ struct lock_state {
     struct lock_counts counts;
 };
 
+/* Whoever uses --force-release now: "USER@HOST". */
+#define FORCER_SIZE (sizeof((struct holder *)0)->user + sizeof((struct holder *)0)->host)
+void lock_forcer(char text[FORCER_SIZE]);
+
+/* What is said of a lock that "USER@HOST" took away. */
+void lock_forced(struct errmsg *why, const char *by);
+
 /* Room for `count` owners, empty. False if memory is short. */
 bool lock_state_init(struct lock_state *state, const char *key, size_t count);
 

@@ -280,6 +280,45 @@ EOF
     code 1 LOCK_NOT_FOUND dlock --release --owner=me job
 }
 
+@test "a loss by --force-release says so and by whom: to the holder, and later to its token" {
+    local by="taken away by --force-release of eve\\\\x1B\\[31m@$(hostname)"
+    hold_lock job -t 60s --owner=me
+    LOGNAME=$'eve\e[31m' dlock --force-release job
+    status=0
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    grep -qE "the lock is lost: .*$by; stopping" "$T/held.err"
+    fails_with 1 "$by" dlock --extend --owner=me job
+    fails_with 1 "$by" dlock --release --owner=me job
+    # Also if others have the lock since.
+    hold_lock job -t 60s --owner=you
+    dlock -w 20 job -- sh -c 'sleep 0.2' 3>&- 4>&- &
+    local waiter=$!
+    wait_until 20 eval 'dlock --status --json job | grep -q "\"waiters\":1,"'
+    LOGNAME=bob dlock --force-release job
+    status=0
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    grep -q "the lock is lost: .*taken away by --force-release of bob@$(hostname); stopping" "$T/held.err"
+    wait "$waiter"
+    dlock --acquire --owner=third -t 60s job
+    fails_with 2 'taken away by --force-release of bob@' dlock --release --owner=you job
+    dlock --release --owner=third job
+    # What its token takes anew is another lock.
+    dlock --acquire --owner=you -t 60s job
+    dlock --release --owner=you job
+    fails_with 1 'released' dlock --release --owner=you job
+}
+
+@test "--force-release of a shared lock says so to each token" {
+    dlock --acquire -s --owner=a -t 60s job
+    dlock --acquire -s --owner=b -t 60s job
+    LOGNAME=eve dlock --force-release job
+    fails_with 1 'taken away by --force-release of eve@' dlock --extend --owner=a job
+    fails_with 1 'taken away by --force-release of eve@' dlock --release --owner=b job
+    fails_with 1 'nobody holds it|is gone$' dlock --release --owner=c job
+}
+
 @test "--owner-file: made 0600 once the lock is taken, read by --extend and --release" {
     umask 0
     run dlock --acquire --owner-file="$T/token" -t 60s job

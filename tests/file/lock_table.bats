@@ -38,14 +38,14 @@ counts() { dlock --status --json "${1:-job}" | grep -o '"counts":{[^}]*}'; }
 import struct, sys
 with open(sys.argv[1], "r+b") as f:
     for i in range(1, 1025):
-        f.seek(256 * i)
+        f.seek(256 + 384 * (i - 1))
         f.write(struct.pack("<QqqQ", i * 7919 + 1, i, 5, 5))
 P
     dlock job true
     [[ $(counts) == *'"takes":1,'* ]]
     dlock job true
     [[ $(counts) == *'"takes":2,'* ]]
-    equals "$(stat -c %s "$TABLE")" $((256 * 1025))
+    equals "$(stat -c %s "$TABLE")" $((256 + 384 * 1024))
 }
 
 @test "a full table: a lock that somebody waits for does not make way for others" {
@@ -86,15 +86,19 @@ P
     fails_with 1 'nobody holds it' dlock --release --owner=you job
     fails_with 1 'nobody holds it' dlock --release --owner=me other
     dlock --acquire --owner=me -t 1h job
-    dlock --force-release job
+    LOGNAME=eve dlock --force-release job
+    fails_with 1 'nobody holds it' dlock --release --owner=you job
+    fails_with 1 "taken away by --force-release of eve@$(hostname)" dlock --release --owner=me job
+    dlock --acquire --owner=me -t 1h job
+    rm "$DLOCK_LOCK_DIR"/*job.lock
     fails_with 1 'nobody holds it' dlock --release --owner=me job
 }
 
 @test "the fence rises over a table that is removed, short, sparse, empty or garbage" {
     local last next damage
     last=$(fence)
-    for damage in 'rm "$TABLE"' ': >"$TABLE"' 'truncate -s 100 "$TABLE"' 'truncate -s 0 "$TABLE"; truncate -s 262400 "$TABLE"' \
-        'head -c 262400 /dev/urandom >"$TABLE"' 'head -c 5000 /dev/urandom >"$TABLE"' 'head -c 262400 /dev/zero >"$TABLE"' \
+    for damage in 'rm "$TABLE"' ': >"$TABLE"' 'truncate -s 100 "$TABLE"' 'truncate -s 0 "$TABLE"; truncate -s 393472 "$TABLE"' \
+        'head -c 393472 /dev/urandom >"$TABLE"' 'head -c 5000 /dev/urandom >"$TABLE"' 'head -c 393472 /dev/zero >"$TABLE"' \
         'yes >"$TABLE.new" & sleep 0.02; kill $!; mv "$TABLE.new" "$TABLE"'; do
         eval "$damage"
         run dlock --status job
@@ -123,12 +127,12 @@ P
     end_hold
     wait "$HOLDER" "$waiter"
     [ "$(fence)" -gt "$(cat "$T/waited")" ]
-    equals "$(stat -c %s "$TABLE")" $((256 * 1025))
+    equals "$(stat -c %s "$TABLE")" $((256 + 384 * 1024))
 }
 
 @test "entries of garbage under a good head: told as they are, nothing fails" {
     dlock job true
-    head -c 262144 /dev/urandom | dd of="$TABLE" conv=notrunc bs=256 seek=1 status=none
+    head -c 393216 /dev/urandom | dd of="$TABLE" conv=notrunc bs=256 seek=1 status=none
     run dlock --status --json job
     equals "$status" 1
     run dlock job echo ok
@@ -155,7 +159,7 @@ P
         unshare -m sh -c "mount -t tmpfs -o size=64k,mode=700 none '$T/locks' && exec dlock job touch '$T/ran'"
     # A table with holes on a disk that has filled up since.
     fails_with 73 'cannot keep the fence .*No space left' unshare -m sh -c "mount -t tmpfs -o size=64k,mode=700 none '$T/locks' &&
-        truncate -s 262400 '$TABLE' && exec dlock job touch '$T/ran'"
+        truncate -s 393472 '$TABLE' && exec dlock job touch '$T/ran'"
     [ ! -e "$T/ran" ]
 }
 

@@ -19,7 +19,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-enum { TABLE_ENTRIES = 1024, ENTRY_SIZE = 256 };
+enum { TABLE_ENTRIES = 1024, TABLE_HEAD = 256, ENTRY_SIZE = 384 };
 
 static const char key[] = "dlock:job", token[] = "0b8c9d1e-0000-4000-8000-000000000001";
 static const char no_boot[] = "00000000-0000-4000-8000-000000000000";
@@ -74,17 +74,17 @@ static void make_lock_file(char *bytes, size_t size)
 
 static void make_table(const char *bytes, size_t size)
 {
-    static char table[(TABLE_ENTRIES + 1) * ENTRY_SIZE];
+    static char table[TABLE_HEAD + TABLE_ENTRIES * ENTRY_SIZE];
     char name[LOCK_DIR_OWN_SIZE];
     uint64_t hash = text_hash(key);
-    char *entry = table + (1 + hash % TABLE_ENTRIES) * ENTRY_SIZE;
+    char *entry = table + TABLE_HEAD + hash % TABLE_ENTRIES * ENTRY_SIZE;
     lock_dir_own_name(name, "table");
     if (*bytes == '!') {
         close(make_file(name, bytes + 1, size - 1));
         return;
     }
     memset(table, 0, sizeof table);
-    memcpy(table, "dktable1", 8);
+    memcpy(table, "dktable2", 8);
     memcpy(entry, bytes, size < ENTRY_SIZE ? size : ENTRY_SIZE);
     memcpy(entry, &hash, sizeof hash);
     close(make_file(name, table, sizeof table));

@@ -498,6 +498,16 @@ ahead() {
     [ ! -e "$T/ran" ]
 }
 
+@test "a loss by --force-release says so and by whom" {
+    quorum 3
+    hold_lock job -t 60s --owner=me
+    LOGNAME=eve dlock --force-release job
+    ends_with 124 "$HOLDER"
+    grep -q "the lock is lost: .*taken away by --force-release of eve@$(hostname)" "$T/held.err"
+    fails_with 1 "taken away by --force-release of eve@$(hostname)" dlock --extend --owner=me job
+    fails_with 1 "taken away by --force-release of eve@$(hostname)" dlock --release --owner=me job
+}
+
 @test "the replies to --force-release are lost on a majority: who has the lock there by then keeps it, and the first is named" {
     quorum 3
     fails_with 1 'nobody holds' dlock --force-release other

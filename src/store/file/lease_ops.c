@@ -14,6 +14,17 @@ void lease_ops_let_go(struct file_backend *backend)
     backend->watched = false;
 }
 
+/* Whether it was taken away by force, and *why says by whom. */
+static bool is_forced(struct store *store, const struct lease *lease, struct errmsg *why)
+{
+    char by[FORCER_SIZE];
+    if (!shared_entry_was_forced(store_entry(store, lease->key, false), lease->token,
+                                 lease->take_id, by))
+        return false;
+    lock_forced(why, by);
+    return true;
+}
+
 /* LOCK_OK; *known says whether *record is filled in. A record that cannot be read changes
  * nothing: the kernel's lock holds. LOCK_UNAVAILABLE if the file cannot be looked at:
  * that is no loss. */
@@ -29,6 +40,8 @@ static enum lock_result look_at_own(struct file_backend *backend, const struct l
         return LOCK_RELEASED;
     }
     enum lock_result result = lock_file_verify(file, why);
+    if (result == LOCK_GONE)
+        (void)is_forced(&backend->store, lease, why);
     if (result != LOCK_OK || !*known || ours)
         return result;
     errmsg_set(why, "the lock file %s is held under another token", file->path);
@@ -202,7 +215,8 @@ static enum lock_result not_found(struct store *store, const struct lease *lease
         errmsg_set(why, "it was released already");
         return LOCK_RELEASED;
     }
-    errmsg_set(why, others ? "it is held under another token" : "nobody holds it");
+    if (!is_forced(store, lease, why))
+        errmsg_set(why, others ? "it is held under another token" : "nobody holds it");
     return others ? LOCK_FOREIGN : LOCK_GONE;
 }
 

@@ -138,6 +138,19 @@ enum lock_result look_read(struct store *store, const char *key, struct lock_sta
     return result;
 }
 
+/* Said before the file goes, which wakes those who hold it. */
+static void mark_forced(struct store *store, const struct lock_file *file, const char *key,
+                        struct bound bound)
+{
+    struct lock_place place = lock_file_places(bound);
+    char forcer[FORCER_SIZE];
+    lock_forcer(forcer);
+    while (lock_file_next_place(file, &place))
+        if (place.known && !place.record.released && lock_place_held(&place, store_boot_id(store)))
+            shared_entry_mark_forced(store_entry(store, key, true), place.record.token,
+                                     place.record.take_id, forcer);
+}
+
 /* A process that is frozen in the section is not waited for: it loses the lock that it
  * was about to take. */
 enum lock_result look_force(struct store *store, const char *key, struct lock_state *was,
@@ -151,6 +164,8 @@ enum lock_result look_force(struct store *store, const char *key, struct lock_st
                  (result == LOCK_UNAVAILABLE && lock_file_standing(&file) == LOCK_FILE_STANDS);
     if (there || result == LOCK_GONE)
         result = look_at(store, &file, key, was, bound, why);
+    if (there && result == LOCK_OK)
+        mark_forced(store, &file, key, bound);
     if (there && result == LOCK_OK && !store_remove(&file)) {
         errmsg_set(why, "cannot remove the lock file %s: %s", path, strerror(errno));
         lock_state_free(was);

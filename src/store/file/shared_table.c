@@ -15,6 +15,9 @@
  *   A file is not a valid table -> it is replaced by a new one -> processes that have the
  *     old one mapped still count there. The fence goes on from the clock.
  *
+ *   Two take a lock away by force -> each writes its name and marks the leases -> what is
+ *     said of both is the later name, or parts of both.
+ *
  *   One cuts the file short, which only its own user can -> each process that has it
  *     mapped checks its size before each use of the map. Between that check and the use
  *     the process still dies of a SIGBUS: a window of microseconds, unless it waits for
@@ -37,6 +40,8 @@ enum {
     WINDOW = 16,       /* places that a key may have, from the one that its hash names */
     RELEASED_KEPT = 6, /* releases that are remembered for each lock */
     OWNER_WORDS = 8,
+    FORCER_WORDS = 10,
+    TEXT_WORDS = FORCER_WORDS, /* the longer of them */
 };
 
 /* Zero is "not yet" in all of it, so that a file of zeros is an empty table. */
@@ -49,8 +54,9 @@ struct shared_entry {
     _Atomic uint64_t releases;
     _Atomic uint64_t owner[OWNER_WORDS]; /* the last owner's token, if it is short enough */
     struct {
-        _Atomic uint64_t token, take;
-    } released[RELEASED_KEPT]; /* a ring: `releases` counts on */
+        _Atomic uint64_t token, take, forced; /* forced: 1: by --force-release */
+    } released[RELEASED_KEPT];                /* a ring: `releases` counts on */
+    _Atomic uint64_t forcer[FORCER_WORDS];    /* of the last --force-release, cut */
 };
 
 struct table_map {
@@ -59,11 +65,11 @@ struct table_map {
     uint64_t reserved[30];
     struct shared_entry entries[ENTRIES];
 };
-_Static_assert(sizeof(struct shared_entry) == 256 &&
-                   sizeof(struct table_map) == 256UL * (ENTRIES + 1),
+_Static_assert(sizeof(struct shared_entry) == 384 &&
+                   sizeof(struct table_map) == 256 + 384UL * ENTRIES,
                "the format of the table must not change unseen");
 
-static const uint64_t magic = UINT64_C(0x31656C6261746B64); /* "dktable1" */
+static const uint64_t magic = UINT64_C(0x32656C6261746B64); /* "dktable2" */
 
 uint64_t text_hash(const char *text)
 {
@@ -267,13 +273,50 @@ static void add_ms(_Atomic int64_t *sum, struct duration more)
     atomic_fetch_add(sum, more.ns / NS_PER_MS);
 }
 
+static void store_text(_Atomic uint64_t *to, size_t count, const char *text)
+{
+    uint64_t words[TEXT_WORDS] = {0};
+    memcpy(words, text, strnlen(text, count * sizeof *words));
+    for (size_t i = 0; i < count; i++)
+        atomic_store(&to[i], words[i]);
+}
+
+/* The text ends in NUL. */
+static void load_text(const _Atomic uint64_t *from, size_t count, uint64_t words[TEXT_WORDS + 1])
+{
+    memset(words, 0, (TEXT_WORDS + 1) * sizeof *words);
+    for (size_t i = 0; i < count; i++)
+        words[i] = atomic_load(&from[i]);
+}
+
 static void store_owner(struct shared_entry *entry, const char *token)
 {
-    uint64_t words[OWNER_WORDS] = {0};
-    if (strlen(token) < sizeof words)
-        memcpy(words, token, strlen(token));
-    for (size_t i = 0; i < OWNER_WORDS; i++)
-        atomic_store(&entry->owner[i], words[i]);
+    store_text(entry->owner, OWNER_WORDS,
+               strlen(token) < OWNER_WORDS * sizeof(uint64_t) ? token : "");
+}
+
+/* Until the token is there, nobody finds it. */
+static void remember_end(struct shared_entry *entry, const char *token, const char *take_id,
+                         bool forced)
+{
+    size_t place = atomic_fetch_add(&entry->releases, 1) % RELEASED_KEPT;
+    atomic_store(&entry->released[place].token, 0);
+    atomic_store(&entry->released[place].take, text_hash(take_id));
+    atomic_store(&entry->released[place].forced, forced);
+    atomic_store(&entry->released[place].token, text_hash(token));
+    atomic_store(&entry->used, wall_now_ms());
+}
+
+static bool has_ended(const struct shared_entry *entry, const char *token, const char *take_id,
+                      bool forced)
+{
+    uint64_t token_hash = text_hash(token), take_hash = text_hash(take_id);
+    for (size_t i = 0; entry != NULL && i < RELEASED_KEPT; i++)
+        if (atomic_load(&entry->released[i].token) == token_hash &&
+            (atomic_load(&entry->released[i].forced) != 0) == forced &&
+            (*take_id == '\0' || atomic_load(&entry->released[i].take) == take_hash))
+            return true;
+    return false;
 }
 
 /* A token that was used before is held anew. */
@@ -314,13 +357,19 @@ void shared_entry_released(struct shared_entry *entry, const char *token, const 
 {
     if (entry == NULL)
         return;
-    size_t place = atomic_fetch_add(&entry->releases, 1) % RELEASED_KEPT;
-    atomic_store(&entry->released[place].take, text_hash(take_id));
-    atomic_store(&entry->released[place].token, text_hash(token));
-    atomic_store(&entry->used, wall_now_ms());
+    remember_end(entry, token, take_id, false);
     atomic_store(&entry->released_wall_ms, wall_now_ms());
     add_ms(&entry->held_ms, held);
     store_owner(entry, token);
+}
+
+void shared_entry_mark_forced(struct shared_entry *entry, const char *token, const char *take_id,
+                              const char *by)
+{
+    if (entry == NULL)
+        return;
+    store_text(entry->forcer, FORCER_WORDS, by);
+    remember_end(entry, token, take_id, true);
 }
 
 void shared_entry_forced(struct shared_entry *entry)
@@ -332,12 +381,18 @@ void shared_entry_forced(struct shared_entry *entry)
 bool shared_entry_was_released(const struct shared_entry *entry, const char *token,
                                const char *take_id)
 {
-    uint64_t token_hash = text_hash(token), take_hash = text_hash(take_id);
-    for (size_t i = 0; entry != NULL && i < RELEASED_KEPT; i++)
-        if (atomic_load(&entry->released[i].token) == token_hash &&
-            (*take_id == '\0' || atomic_load(&entry->released[i].take) == take_hash))
-            return true;
-    return false;
+    return has_ended(entry, token, take_id, false);
+}
+
+bool shared_entry_was_forced(const struct shared_entry *entry, const char *token,
+                             const char *take_id, char by[FORCER_SIZE])
+{
+    uint64_t forcer[TEXT_WORDS + 1];
+    if (!has_ended(entry, token, take_id, true))
+        return false;
+    load_text(entry->forcer, FORCER_WORDS, forcer);
+    text_copy(by, FORCER_SIZE, (const char *)forcer);
+    return true;
 }
 
 uint64_t shared_entry_turn(const struct shared_entry *entry)
@@ -355,11 +410,10 @@ bool shared_entry_set_turn(struct shared_entry *entry, uint64_t from, uint64_t t
 
 void shared_entry_read(const struct shared_entry *entry, struct lock_state *state)
 {
-    uint64_t owner[OWNER_WORDS + 1] = {0};
+    uint64_t owner[TEXT_WORDS + 1];
     if (entry == NULL)
         return;
-    for (size_t i = 0; i < OWNER_WORDS; i++)
-        owner[i] = atomic_load(&entry->owner[i]);
+    load_text(entry->owner, OWNER_WORDS, owner);
     text_copy(state->last_owner, sizeof state->last_owner, (const char *)owner);
     state->last_fence = atomic_load(&entry->fence);
     state->released_wall_ms = atomic_load(&entry->released_wall_ms);

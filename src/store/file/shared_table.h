@@ -59,8 +59,17 @@ void shared_entry_lost(struct shared_entry *entry);
 void shared_entry_released(struct shared_entry *entry, const char *token, const char *take_id,
                            struct duration held);
 
+/* "USER@HOST" is about to take this one away by force: remembered as releases are. */
+void shared_entry_mark_forced(struct shared_entry *entry, const char *token, const char *take_id,
+                              const char *by);
+
 /* Released by force. */
 void shared_entry_forced(struct shared_entry *entry);
+
+/* True if this take, or any take with this token if its id is "", was taken away by
+ * force; `by` says who last took this lock away. */
+bool shared_entry_was_forced(const struct shared_entry *entry, const char *token,
+                             const char *take_id, char by[FORCER_SIZE]);
 
 /* True if this take, or any take with this token if its id is "", was released. */
 bool shared_entry_was_released(const struct shared_entry *entry, const char *token,

@@ -17,19 +17,26 @@
 
 /* --- check, extend, release ---------------------------------------------- */
 
-/* {"gone", "ended" or ""}, {"other", ...}, {"released", ...}: LOCK_OK for any other
- * reply. */
+/* {"gone" or "other", "forced USER@HOST", "ended" or ""}, {"released", ...}: LOCK_OK for
+ * any other reply. */
 static enum lock_result read_loss(const redisReply *reply, const struct lease *lease,
                                   struct errmsg *why)
 {
+    static const char forced[] = "forced ";
     const char *key = lease->key;
-    if (redis_reply_is(reply, "gone", 2)) {
-        bool ended = lease->outside && strcmp(redis_reply_text(reply->element[1]), "ended") == 0;
+    bool gone = redis_reply_is(reply, "gone", 2), other = redis_reply_is(reply, "other", 2);
+    const char *how = gone || other ? redis_reply_text(reply->element[1]) : "";
+    if (strncmp(how, forced, strlen(forced)) == 0) {
+        lock_forced(why, how + strlen(forced));
+        return gone ? LOCK_GONE : LOCK_FOREIGN;
+    }
+    if (gone) {
+        bool ended = lease->outside && strcmp(how, "ended") == 0;
         errmsg_set(why, "the key %s is gone%s", key,
                    ended ? ": the lease has ended, or somebody has removed it" : "");
         return LOCK_GONE;
     }
-    if (redis_reply_is(reply, "other", 2)) {
+    if (other) {
         errmsg_set(why, "the key %s is held under another token", key);
         return LOCK_FOREIGN;
     }
@@ -206,10 +213,13 @@ static enum lock_result redis_force_release(struct backend *backend, const char 
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
+    char forcer[FORCER_SIZE];
+    lock_forcer(forcer);
     redis_script_begin(&call, &redis_force_script, KEYS_ALL, key);
     call.careful = true; /* if SELECT is refused it would hit a lock of another database */
     redis_script_add_number(&call, wall_now_ms());
     add_request(redis, &call);
+    redis_command_add(&call.words, forcer);
     return run_look(redis, &call, key, was, bound, why);
 }
 

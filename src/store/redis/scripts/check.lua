@@ -4,7 +4,8 @@
 -- ARGV: token, take id ("": the token alone counts), the least value that the lock's
 --       fence must have
 --       (missing: none)
--- Returns as say_ours(), {"gone", "ended" or ""}, {"other", ...} or {"released", ""}
+-- Returns as say_ours(), {"gone" or "other", "forced USER@HOST", "ended" or ""} or
+--         {"released", ...}
 
 local how, left, record, ends = standing(ARGV[1], ARGV[2])
 if how ~= 'ours' then return {how, left or ''} end

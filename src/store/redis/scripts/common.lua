@@ -6,9 +6,9 @@
 --
 -- lock     the owner's token, or SHARED while several hold the lock
 -- meta     hash: the exclusive holder, or the mode in force and a field "holder TOKEN"
---          (JSON) for each shared holder; the last fence; the last releases, takes that
---          were withdrawn before they came, and what was done on request; takes, losses,
---          waited_ms, held_ms
+--          (JSON) for each shared holder; the last fence; the last releases,
+--          leases taken away by force, takes that were withdrawn before they came, and
+--          what was done on request; takes, losses, waited_ms, held_ms
 -- holders  sorted set: token -> when its lease ends (server, ms)
 -- counts   hash, for clients that are refused the lock: conflicts, timeouts, losses,
 --          waited_ms (a write to meta would wake the holder)
@@ -18,6 +18,7 @@
 local lock, meta, holders, counts, queue, waiters = unpack(KEYS)
 local SHARED = 'dlock:shared'
 local LINES_KEPT, WITHDRAWN_BYTES = 8, 40000 -- a thousand of them
+local FORCED_BYTES = 8000
 local META_KEPT_MS = 2592000000 -- 30 days beyond the lease
 
 local function is_wrong_type(reply)
@@ -79,6 +80,14 @@ end
 local function line_before(field, take, token)
   local all = take .. ' ' .. token .. '\n' .. (known[field] or '')
   return string.match(all, '^' .. string.rep('[^\n]*\n', LINES_KEPT)) or all
+end
+
+-- Who took a lease away: lines of "TAKE TOKEN USER@HOST" by store/redis/scripts/force.lua, newest first.
+local function forced_by(take, token)
+  learn('forced')
+  for id, owner, by in string.gmatch(known.forced or '', '(%S+) (%S+) ([^\n]*)\n') do
+    if owner == token and (take == '' or take == id) then return 'forced ' .. by end
+  end
 end
 
 local function is_withdrawn(take)
@@ -158,13 +167,13 @@ end
 
 -- The standing of the lock for this token and take id ('': the token alone counts):
 -- 'ours', for a shared holder with what is left (ms), the record, and when it ends
--- (server, ms); 'released', with that token; 'other'; 'gone', with 'ended' if it was that
--- owner's.
+-- (server, ms); 'released', with that token; 'other' or 'gone', with 'forced USER@HOST' if
+-- it was taken away by force, or 'ended' if it was that owner's.
 local function standing(token, take)
   if value == token then
     -- If meta is gone or another client's, the token is all that there is.
     if known.owner == token and take ~= '' and known.take ~= take then
-      return is_spent(take, token) and 'released' or 'other'
+      return is_spent(take, token) and 'released' or 'other', forced_by(take, token)
     end
     if known.owner == token and is_spent(known.take, '') then return 'released' end
     return 'ours'
@@ -175,18 +184,16 @@ local function standing(token, take)
     record = record_of(token)
     if score and score > now then
       if record and take ~= '' and record.take ~= take then
-        return is_spent(take, token) and 'released' or 'other'
+        return is_spent(take, token) and 'released' or 'other', forced_by(take, token)
       end
       if record and record.released then return 'released' end
       return 'ours', score - now, record or {}, score
     end
   end
-  local ended = known.owner == token and (take == '' or known.take == take) and known.take or record and record.take
-  if ended and not is_spent(ended, '') then
-    return value and value ~= SHARED and 'other' or 'gone', 'ended'
-  end
-  if is_spent(take, token) then return 'released' end
-  return value and 'other' or 'gone'
+  local own = known.owner == token and (take == '' or known.take == take) and known.take or record and record.take
+  local ended = own and not is_spent(own, '')
+  if not ended and is_spent(take, token) then return 'released' end
+  return value and not (ended and value == SHARED) and 'other' or 'gone', forced_by(own or take, token) or ended and 'ended' or nil
 end
 
 -- The end of the lock's key: ms left, and as server time, ms (-1: no expiry).

@@ -1,20 +1,31 @@
 -- Removes the lock, regardless of its holder.
 --
 -- KEYS: all (store/redis/scripts/common.lua)
--- ARGV: now (wall clock, ms), id of the request
+-- ARGV: now (wall clock, ms), id of the request, USER@HOST of whoever removes it
 -- Returns state() as it was before this request.
 
 local answered, earlier = pcall(cjson.decode, answer_to(ARGV[2]) or '')
 if answered and type(earlier) == 'table' then return earlier end
 local was = state()
+local by, forced = string.gsub(ARGV[3], '\n', ' '), ''
+local function take_away(token, record)
+  if record and record.take then forced = forced .. record.take .. ' ' .. token .. ' ' .. by .. '\n' end
+end
+
 if value then
+  if value == SHARED then
+    for _, holder in ipairs(list_holders()) do take_away(holder[1], record_of(holder[1])) end
+  elseif known.owner == value then
+    take_away(value, known)
+  end
+  learn('forced')
   local answer = cjson.encode(was)
   redis.call('DEL', lock, holders)
   value = false
   for _, field in ipairs(redis.pcall('HKEYS', meta)) do
     if string.sub(field, 1, 7) == 'holder ' then redis.pcall('HDEL', meta, field) end
   end
-  redis.pcall('HSET', meta, 'released', ARGV[1])
+  redis.pcall('HSET', meta, 'released', ARGV[1], 'forced', string.sub(forced .. (known.forced or ''), 1, FORCED_BYTES))
   remember(ARGV[2], answer)
   hand_on(now_ms())
 end

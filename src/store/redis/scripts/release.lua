@@ -6,8 +6,8 @@
 --       the take), "lost" if the lease was over before its command, "held" if it was not; "":
 --       given up, and not even known whether it was taken; "1" if a try of the take had no
 --       answer, and may come yet, id of the request if another process took it
--- Returns {"released", "now"}, {"released", ""}: it had been before, {"gone", "ended" or
---         ""} or {"other", ...}
+-- Returns {"released", "now"}, {"released", ""}: it had been before, {"gone" or "other",
+--         "forced USER@HOST", "ended" or ""}
 
 local token, id, wall, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4])
 local outside = ARGV[7]
