@@ -42,9 +42,9 @@ static const struct habit {
     {"dial-timeout", "--connect-timeout=DURATION limits one try to reach Redis"},
     {"command-timeout",
      "--wait=DURATION limits the wait for the lock, --outage=DURATION that for Redis"},
-    {"user", "the user stands in --redis=redis://USER@HOST, the password in --password-file=FILE"},
+    {"user", "the user goes into --redis=redis://USER@HOST, the password in --password-file=FILE"},
     /* redis-cli(1) */
-    {"p", "the port stands in --redis=redis://HOST:PORT"},
+    {"p", "the port goes into --redis=redis://HOST:PORT"},
     {"a", "--password-file=FILE has the password for Redis"},
     {"pass", "--password-file=FILE has the password for Redis"},
     {"host", "--redis=redis://HOST:PORT says where the locks are"},
@@ -77,7 +77,7 @@ static const struct habit {
     {"keepalive",
      "nothing is renewed by itself; --heartbeat lets the command, and --extend is for scripts"},
     {"retries",
-     "--wait=DURATION says how long to wait; who waits is called, and does not count tries"},
+     "--wait=DURATION says how long to wait; a waiter is called, and does not count tries"},
     {"debug", "-v says what is done"},
     {"?", "did you mean --help?"},
 };

@@ -159,11 +159,9 @@ static enum settings_result check_lock_file(const struct options *options, struc
         return disagree(options, OPT_LOCK_FILE,
                         "it needs the file backend, and --backend=redis asks for Redis", why);
     if (options->hold_at_least.ns > 0)
-        return disagree(options, OPT_HOLD_AT_LEAST,
-                        "a --lock-file holds nothing that could tell of it", why);
+        return disagree(options, OPT_HOLD_AT_LEAST, "a --lock-file has no record of it", why);
     if (options->mode == MODE_SLOTS)
-        return disagree(options, OPT_SLOTS, "a --lock-file holds nothing that could tell of it",
-                        why);
+        return disagree(options, OPT_SLOTS, "a --lock-file has no record of it", why);
     if (keeps_records(options->action)) {
         errmsg_set(why, "--lock-file: there is no record in that file, which --%s would need",
                    action_name(options));

@@ -50,7 +50,7 @@ static bool cannot_pin(pid_t pid, int error, const struct messages *out, int *st
     *status = fail(
         out, FAIL_SYSTEM, STATUS_SYSTEM, "cannot watch process %ld: %s%s; nothing is locked",
         (long)pid,
-        error == ENOSYS || error == EPERM ? "pidfd_open(2) (Linux 5.3) is not to be had: " : "",
+        error == ENOSYS || error == EPERM ? "pidfd_open(2) (Linux 5.3) is not available: " : "",
         strerror(error));
     return false;
 }

@@ -192,7 +192,7 @@ bool backend_fall_back(struct backend **backend, const struct options *options,
     enum lock_result result = open_file(backend, options, status, &why);
     if (result == LOCK_OK)
         say_warning(out,
-                    "Redis is not to be had (%s): --fallback=file takes a lock that holds on this "
+                    "Redis is unreachable (%s): --fallback=file takes a lock that holds on this "
                     "host alone",
                     outage->text);
     return opened(result, out, *status, &why);

@@ -411,7 +411,7 @@ time.sleep(60)' 3>&- 4>&- &
 }
 
 @test "a kernel that cannot pin a process: 71, and why" {
-    fails_with 71 'cannot watch process [0-9]+: pidfd_open\(2\) \(Linux 5.3\) is not to be had: .*; nothing is locked' \
+    fails_with 71 'cannot watch process [0-9]+: pidfd_open\(2\) \(Linux 5.3\) is not available: .*; nothing is locked' \
         env LD_PRELOAD="$HELPERS/fault_pidfd_open.so" dlock --attach job
     released
 }

@@ -77,7 +77,7 @@ load backend
 
 @test "--hold-at-least: longer than the lease, or with --lock-file: refused, nothing run" {
     fails_with 64 '--hold-at-least: it must not be longer than the lease' dlock --hold-at-least=2m -t 1m job touch "$T/ran"
-    fails_with 64 '--hold-at-least: a --lock-file holds nothing' env -u DLOCK_REDIS dlock --lock-file="$T/x" --hold-at-least=1s job touch "$T/ran"
+    fails_with 64 '--hold-at-least: a --lock-file has no record of it' env -u DLOCK_REDIS dlock --lock-file="$T/x" --hold-at-least=1s job touch "$T/ran"
     fails_with 64 '--hold-at-least' dlock --hold-at-least=-1s job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }

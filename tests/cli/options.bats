@@ -71,7 +71,7 @@ teardown() { common_teardown; }
 
 @test "what belongs to other actions, or to no lock file, is refused with where it belongs" {
     fails_with 64 'owner-file: it is for --acquire, --extend and --release' dlock --owner-file="$T/token" job touch "$T/ran"
-    fails_with 64 'slots: a --lock-file holds nothing' dlock --lock-file="$T/file" --slots=2 job touch "$T/ran"
+    fails_with 64 'slots: a --lock-file has no record of it' dlock --lock-file="$T/file" --slots=2 job touch "$T/ran"
     fails_with 64 "hash: 'md5': it must be none.sha256.hmac-sha256" dlock --hash=md5 job touch "$T/ran"
     local hosts
     hosts=$(printf 'h%d,' {1..17})

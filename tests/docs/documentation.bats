@@ -102,9 +102,10 @@ dlock --help | --usage | --version'
 }
 
 @test "the version is the same wherever it is said" {
-    local version
+    local version page
     version=$(dlock --version | sed 's/^dlock \([^ ]*\).*/\1/')
     grep -q "AC_INIT(\[dlock\], \[$version\])" "$SRC/configure.ac"
+    for page in "$SRC"/doc/*.[1-7]; do grep -qx "\.Os \"dlock $version\"" "$page" || { echo "$page"; false; }; done
     head -1 "$SRC/NEWS" | grep -q "^dlock $version"
     head -1 "$SRC/debian/changelog" | grep -qF "dlock ($version) "
     grep -qx "Version: *$version" "$SRC/packaging/dlock.spec"

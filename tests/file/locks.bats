@@ -461,7 +461,7 @@ holder_is_found() {
     [ ! -e "$T/ran" ]
     run dlock -r "unix://$T/nowhere" --outage=0 --lock-dir="$D" --fallback=file job -- sh -c 'echo $DLOCK_LOCK_BACKEND'
     equals "$status" 0
-    [[ $output == *'Redis is not to be had ('*'No such file'*'): --fallback=file takes a lock that holds on this host alone'*$'\nfile' ]]
+    [[ $output == *'Redis is unreachable ('*'No such file'*'): --fallback=file takes a lock that holds on this host alone'*$'\nfile' ]]
     # The wait goes on, it does not begin anew.
     dlock --lock-dir="$D" --backend=file job -- sh -c "touch '$T/in'; exec sleep 600" 2>/dev/null 3>&- &
     echo $! >"$T/file.pid"

@@ -144,7 +144,7 @@ TEST(test_other_programs)
          "-ca-file: unknown option; --cacert=FILE"}, /* not -c a-file=ca.pem */
         {"-client-key=key.pem job true", "-client-key: unknown option; --key=FILE"},
         {"--endpoints=http://bob:pw@h:2379 job true", "--endpoints: unknown option; --redis=URL"},
-        {"-p 6379 job true", "-p: unknown option; the port stands in --redis=redis://HOST:PORT"},
+        {"-p 6379 job true", "-p: unknown option; the port goes into --redis=redis://HOST:PORT"},
         {"-a x cp", "-a: unknown option; --password-file=FILE has the password for Redis"},
         {"-k 5 job true", "-k: unknown option; --grace=DURATION"},
         {"-j 4 job true", "-j: unknown option; --slots=N"},

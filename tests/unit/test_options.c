@@ -280,7 +280,7 @@ TEST(test_wrong_environment)
         {"SHARED=perhaps", "job true", "DLOCK_SHARED: 'perhaps': it must be yes or no"},
         {"GRACE=1h", "-t 10 job true", "DLOCK_GRACE: it must be shorter than the lease (--ttl)"},
         {"HASH=hmac-sha256", "job true", "DLOCK_HASH: hmac-sha256 needs a secret"},
-        {"LOCK_FILE=/f SLOTS=2", "job true", "DLOCK_SLOTS: a --lock-file holds nothing"},
+        {"LOCK_FILE=/f SLOTS=2", "job true", "DLOCK_SLOTS: a --lock-file has no record of it"},
         {"STOP_SIGNAL=NOSUCH", "job true", "DLOCK_STOP_SIGNAL: 'NOSUCH': no such signal"},
     };
     FOR_ROWS(row, rows)
@@ -445,8 +445,8 @@ TEST(test_wrong_values)
         {"--owner=dlock:shared", "--owner: this text marks a shared lock"},
         {"--prefix=%09", "--prefix: the prefix '\t' has a control character"},
         {"--lock-file=/f --backend=redis", "--lock-file: it needs the file backend"},
-        {"--lock-file=/f --slots=2", "--slots: a --lock-file holds nothing that could tell of it"},
-        {"--lock-file=/f --hold-at-least=1", "--hold-at-least: a --lock-file holds nothing"},
+        {"--lock-file=/f --slots=2", "--slots: a --lock-file has no record of it"},
+        {"--lock-file=/f --hold-at-least=1", "--hold-at-least: a --lock-file has no record of it"},
         {"--owner-file=/f", "--owner-file: it is for --acquire, --extend and --release"},
         {"-c ls", "--command: it is the whole command; no further words may follow"},
         {"-F", "--no-fork: dlock stays beside the command"},

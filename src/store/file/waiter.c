@@ -93,7 +93,7 @@ static struct call wait_for_news(struct file_waiter *waiter, const struct lock_f
     hear(waiter, file);
     struct call call = {.fd = waiter->news_fd, .now = !heard, .by = ends, .poll_most = poll_near};
     if (!waiter->hears) {
-        call = uncalled("inotify(7) is not to be had");
+        call = uncalled("inotify(7) is not available");
         call.by = ends;
     }
     if (waiter->rings > 0 && waiter->rings <= RINGS_MOST)
