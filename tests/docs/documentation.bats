@@ -77,6 +77,16 @@ dlock --help | --usage | --version'
     done
 }
 
+@test "make html makes a page of each, which lead to each other" {
+    command -v mandoc >/dev/null || skip 'no mandoc'
+    [ -e "$(dirname "$DLOCK")/../Makefile" ] || skip 'not built here'
+    local build
+    build=$(realpath "$(dirname "$DLOCK")/..")
+    make -s -C "$build" html
+    equals "$(cd "$build/doc/html" && ls)" "$(cd "$SRC/doc" && ls ./*.[1-7] | sed 's,^\./,,; s/$/.html/')"
+    grep -q 'href="dlock-redis.7.html"' "$build/doc/html/dlock.1.html"
+}
+
 @test "the pages of the manual lead to pages that there are" {
     local page name section
     for page in "$SRC"/doc/*.[157]; do
