@@ -12,7 +12,7 @@ common_setup() {
     mkdir -p "$T/home" "$T/bin"
     local variable
     for variable in $(compgen -e | grep '^DLOCK_'); do unset "$variable"; done
-    unset XDG_CONFIG_HOME REDISCLI_AUTH NOTIFY_SOCKET
+    unset XDG_CONFIG_HOME REDISCLI_AUTH NOTIFY_SOCKET CI
     # Sanitizers want to be loaded before what a test preloads.
     export ASAN_OPTIONS=verify_asan_link_order=0
     export HOME=$T/home SHELL=/bin/sh LC_ALL=C.UTF-8 T
