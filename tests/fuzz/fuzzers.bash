@@ -8,6 +8,6 @@ fuzzer_wraps() {
     case $1 in
         reply) echo -Wl,--wrap=connect,--wrap=send,--wrap=recv,--wrap=poll,--wrap=pthread_create ;;
         proc) echo -Wl,--wrap=open,--wrap=fopen,--wrap=open64,--wrap=fopen64 ;;
-        shown) echo -Wl,--wrap=tcgetpgrp,--wrap=ioctl,--wrap=poll,--wrap=write ;;
+        shown) echo -Wl,--wrap=tcgetpgrp,--wrap=ioctl,--wrap=poll,--wrap=write,--wrap=splice ;;
     esac
 }
