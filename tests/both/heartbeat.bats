@@ -112,14 +112,14 @@ s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
 dlock = os.getppid()
 begin = time.monotonic()
-time.sleep(1.5)
+time.sleep(2)
 os.kill(dlock, signal.SIGSTOP)
 time.sleep(0.1)
 s.send(b"WATCHDOG=1")
-time.sleep(1.5) # the stop was due at 2.9 s
+time.sleep(4.5) # the stop was due at 5.9 s
 os.kill(dlock, signal.SIGCONT)
-time.sleep(2) # beyond the first lease
+time.sleep(3) # beyond the first lease
 E
-    run dlock --heartbeat -t 5s --grace=2s job -- python3 "$T/late.py"
+    run dlock --heartbeat -t 9s --grace=3s job -- python3 "$T/late.py"
     equals "$status $output" '0 '
 }
