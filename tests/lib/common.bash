@@ -177,6 +177,7 @@ hold() { printf '#!/bin/sh\necho $$ >"%s.tmp" && mv "%s.tmp" "%s"\nwhile [ ! -e 
 hold_lock() {
     local name=$1
     shift
+    rm -f "$T/held" "$T/held.end" # of one that held before
     hold held
     dlock "$@" "$name" -- "$T/held.sh" >/dev/null 2>"$T/held.err" 3>&- 4>&- &
     HOLDER=$!

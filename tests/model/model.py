@@ -180,6 +180,7 @@ class Lock:
         self.outcomes = {}                    # token -> what became of its last lease: "released", "ended"
         self.ended = set()                    # tokens of which ever a lease ended without a release
         self.releases = []                    # tokens, the last one last
+        self.forced = False                   # ever: on files that takes the place of a release
         self.takes = self.conflicts = self.timeouts = 0
         self.losses = 0                       # None: as the next look tells
         self.last_fence = self.last_owner = None
@@ -247,7 +248,7 @@ class Lock:
         codes = [MISMATCH if self.leases else NOT_FOUND]
         outcome = self.outcomes.get(token)
         if outcome == "released" and token in self.releases[-REMEMBERED:]:
-            return [RELEASED]
+            return [RELEASED] + (codes if self.forced else [])
         if outcome == "released" and token in self.releases[-REMEMBERED_MOST:]:
             codes.append(RELEASED)
         # That a lease has ended may be told though others hold the lock by now; and what became of the
@@ -678,6 +679,11 @@ class World:
         self.counts["holders killed"] += 1
         if self.store.freed_at_death:
             lock.drop(lease, "ended")
+            end = now() + 10  # the guard has the file locked until what the command left has ended
+            while now() < end:
+                seen = self.call("status", lock, ["--status", "--json"] + lock.words())
+                if len((seen.document or {}).get("holders") or []) <= len(lock.leases):
+                    break
 
     def do_shorten(self, lock, step):
         """A lease that somebody makes end soon takes its command along."""
@@ -798,6 +804,7 @@ class World:
         was = sorted(owner["owner"] for owner in seen.document["was"])
         if was != sorted(lock.leases):
             raise Wrong("answer", "it was not held by %s but by %s" % (was, sorted(lock.leases)))
+        lock.forced = True
         for lease in list(lock.leases.values()):
             if lease.process is not None:
                 self.expect_stopped(lock, lease)
