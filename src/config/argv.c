@@ -124,9 +124,9 @@ static int no_memory(struct errmsg *why)
     return WORDS_NO_MEMORY;
 }
 
-static int wrong_word(const char *word, int fault, bool behind_name, struct errmsg *why)
+static int wrong_word(const char *word, int fault, struct errmsg *why)
 {
-    hints_bad_option(word, fault, behind_name, why);
+    hints_bad_option(word, fault, why);
     return WORDS_WRONG;
 }
 
@@ -146,7 +146,7 @@ static int read_with_popt(struct settings *settings, poptContext context, int ar
         char *text = poptGetOptArg(context);
         if (text != NULL && strcmp(text, after_all) == 0) {
             free(text);
-            return wrong_word(words[argc - 1], POPT_ERROR_NOARG, behind_name, why);
+            return wrong_word(words[argc - 1], POPT_ERROR_NOARG, why);
         }
         bool complete = text != NULL || !option_has_value(option_by_id((enum option_id)id));
         bool added = complete && settings_add(settings, (enum option_id)id, text, origin);
@@ -159,7 +159,7 @@ static int read_with_popt(struct settings *settings, poptContext context, int ar
     if (id == POPT_ERROR_MALLOC || (id >= -1 && poptPeekArg(context) == NULL))
         return no_memory(why);
     if (id < -1)
-        return wrong_word(poptBadOption(context, POPT_BADOPTION_NOALIAS), id, behind_name, why);
+        return wrong_word(poptBadOption(context, POPT_BADOPTION_NOALIAS), id, why);
     int index = argc + 1;
     for (const char **rest = poptGetArgs(context); *rest != NULL; rest++)
         index--;

@@ -10,102 +10,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- options of other programs ------------------------------------------- */
-
-/* Without their dashes. An option that has the same name and meaning here is not listed. */
-static const struct habit {
-    const char *word, *advice;
-} habits[] = {
-    /* flock(1) */
-    {"fcntl", "file locks are those of flock(2) here, which --fcntl would not meet"},
-    /* consul lock */
-    {"try", "the -try=TIME of consul lock is --wait=DURATION"},
-    {"child-exit-code", "leave it out: the exit status is always the command's"},
-    {"monitor-retry",
-     "--outage=DURATION says how long Redis may be down when the lock is asked for"},
-    {"pass-stdin", "leave it out: the command always has the standard input"},
-    {"http-addr", "--redis=URL says where the locks are"},
-    {"ca-file", "--cacert=FILE has the issuers to trust"},
-    {"ca-path", "--cacert=FILE has the issuers to trust"},
-    {"client-cert", "--cert=FILE has the certificate for a server that asks for one"},
-    {"client-key", "--key=FILE has the private key of --cert"},
-    {"tls-server-name",
-     "the name in a certificate is compared with the host in --redis=rediss://HOST"},
-    {"datacenter", "--redis=URL says where the locks are"},
-    {"stale", "leave it out: a lock is only ever taken from the master"},
-    {"token-file",
-     "--password-file=FILE has the password for Redis, --owner-file=FILE the lock's owner token"},
-    {"token",
-     "--password-file=FILE has the password for Redis, --owner=TOKEN sets the lock's owner token"},
-    /* etcdctl lock */
-    {"endpoints", "--redis=URL says where the locks are"},
-    {"dial-timeout", "--connect-timeout=DURATION limits one try to reach Redis"},
-    {"command-timeout",
-     "--wait=DURATION limits the wait for the lock, --outage=DURATION that for Redis"},
-    {"user", "the user goes into --redis=redis://USER@HOST, the password in --password-file=FILE"},
-    /* redis-cli(1) */
-    {"p", "the port goes into --redis=redis://HOST:PORT"},
-    {"a", "--password-file=FILE has the password for Redis"},
-    {"pass", "--password-file=FILE has the password for Redis"},
-    {"host", "--redis=redis://HOST:PORT says where the locks are"},
-    {"port", "--redis=redis://HOST:PORT says where the locks are"},
-    {"url", "--redis=URL says where the locks are"},
-    {"tls", "with TLS the URL begins with rediss://"},
-    {"insecure", "a certificate is always verified; --cacert=FILE has the issuers to trust"},
-    /* timeout(1), sem(1) of GNU parallel, cronlock and others */
-    {"k", "--grace=DURATION says how long before the end of the lease the first signal is sent"},
-    {"kill-after",
-     "--grace=DURATION says how long before the end of the lease the first signal is sent"},
-    {"signal", "--stop-signal=SIG is the first signal to the command"},
-    {"preserve-status",
-     "leave it out: a command that ends within its lease has its own exit status"},
-    {"foreground", "leave it out: the command has dlock's terminal and process group"},
-    {"fg", "leave it out: dlock always waits for the command"},
-    {"j", "--slots=N allows N holders"},
-    {"jobs", "--slots=N allows N holders"},
-    {"id", "the lock's name is a word of its own: dlock NAME -- COMMAND"},
-    {"name", "the lock's name is a word of its own: dlock NAME -- COMMAND"},
-    {"shell", "-c STRING runs a shell; dlock NAME -- COMMAND runs none"},
-    {"expire", "--ttl=DURATION says how long the lock holds"},
-    {"expires", "--ttl=DURATION says how long the lock holds"},
-    {"lease", "--ttl=DURATION says how long the lock holds"},
-    {"max-time", "--ttl=DURATION says how long the command may run"},
-    {"renew",
-     "nothing is renewed by itself; --heartbeat lets the command, and --extend is for scripts"},
-    {"refresh",
-     "nothing is renewed by itself; --heartbeat lets the command, and --extend is for scripts"},
-    {"keepalive",
-     "nothing is renewed by itself; --heartbeat lets the command, and --extend is for scripts"},
-    {"retries",
-     "--wait=DURATION says how long to wait; a waiter is called, and does not count tries"},
-    {"debug", "-v says what is done"},
-    {"?", "did you mean --help?"},
-};
-
 /* The word up to its value. */
 static size_t name_length(const char *word)
 {
     return strcspn(word, "=:");
 }
 
-static const char *habit_advice(const char *name, size_t length)
-{
-    for (size_t i = 0; i < sizeof habits / sizeof *habits; i++)
-        if (strlen(habits[i].word) == length && memcmp(habits[i].word, name, length) == 0)
-            return habits[i].advice;
-    return NULL;
-}
-
-static void unknown_option(const char *word, bool behind_name, struct errmsg *why)
+static void unknown_option(const char *word, struct errmsg *why)
 {
     size_t dashes = strspn(word, "-"), length = name_length(word + dashes);
     const char *name = word + dashes;
-    bool of_command = behind_name && length == 1 && isalpha((unsigned char)*name);
-    const char *advice = of_command ? NULL : habit_advice(name, length);
     int shown = (int)(dashes + length < 100 ? dashes + length : 100);
     char near[NEAR_TEXT_SIZE];
-    if (advice != NULL)
-        errmsg_set(why, "%.*s: unknown option; %s", shown, word, advice);
+    if (strncmp(word, "--fcntl", (size_t)shown) == 0 && length == strlen("fcntl"))
+        errmsg_set(why, "--fcntl: unknown option; file locks are those of flock(2) here, which "
+                        "--fcntl would not meet");
     else if (dashes > 1 && hints_near(near, name, length, NEAR_ALL))
         errmsg_set(why, "%.*s: unknown option; did you mean %s?", shown, word, near);
     else
@@ -119,7 +38,7 @@ static bool takes_yes_or_no(const char *word)
     return option != NULL && option_configurable((enum option_id)option->val);
 }
 
-void hints_bad_option(const char *word, int fault, bool behind_name, struct errmsg *why)
+void hints_bad_option(const char *word, int fault, struct errmsg *why)
 {
     const char *text =
         fault == POPT_ERROR_NOARG ? "it needs a value"
@@ -127,7 +46,7 @@ void hints_bad_option(const char *word, int fault, bool behind_name, struct errm
             ? takes_yes_or_no(word) ? "it takes no value but yes or no" : "it takes no value"
             : poptStrerror(fault);
     if (fault == POPT_ERROR_BADOPT)
-        unknown_option(word, behind_name, why);
+        unknown_option(word, why);
     else
         errmsg_set(why, "%.*s: %s", (int)name_length(word), word, text);
 }
@@ -139,17 +58,10 @@ static bool one_dash_right(const char *word, struct errmsg *why)
 {
     size_t length = name_length(word + 1);
     const char *name = word + 1;
-    const char *advice = length > 1 ? habit_advice(name, length) : NULL;
-    if (strncmp(word, "-n=", 3) == 0)
-        errmsg_set(why, "-n: it takes no value; the -n=N of consul lock is --slots=N");
-    else if (advice != NULL)
-        errmsg_set(why, "-%.*s: unknown option; %s", (int)length, name, advice);
-    else if (length > 2 && option_by_name(name, length) != NULL &&
-             strncmp(name, "help", length) != 0)
-        errmsg_set(why, "-%.*s: a long option has two dashes: --%.*s", (int)length, name,
-                   (int)length, name);
-    else
+    if (length <= 2 || option_by_name(name, length) == NULL || strncmp(name, "help", length) == 0)
         return true;
+    errmsg_set(why, "-%.*s: a long option has two dashes: --%.*s", (int)length, name, (int)length,
+               name);
     return false;
 }
 

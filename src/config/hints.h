@@ -1,5 +1,5 @@
-/* Hints for users who know another program, or mistype. Used if a command line
- * is refused, or is about to be refused. */
+/* Hints for users who mistype. Used if a command line is refused, or is about to
+ * be refused. */
 #ifndef DLOCK_CONFIG_HINTS_H
 #define DLOCK_CONFIG_HINTS_H
 
@@ -11,15 +11,13 @@
 
 /* Looks through the options from argv[1] on for a word that popt would split
  * into letters, though it is a long name with one dash ("-tree", which is -t
- * ree to popt) or an option of another program ("-try=10s"). False with *why
- * set if there is one. */
+ * ree to popt). False with *why set if there is one. */
 bool hints_dashes_right(int argc, char **argv, struct errmsg *why);
 
 /* Sets *why for an option that popt refuses with this error: for an unknown
- * one, which options are near it, or its name here. The value of `word` is not
- * shown: it may be a URL with a password. After NAME a letter is no hint at
- * another program like dlock: NAME may be the command, and the letter its own. */
-void hints_bad_option(const char *word, int fault, bool behind_name, struct errmsg *why);
+ * one, which options are near it. The value of `word` is not shown: it may be a
+ * URL with a password. */
+void hints_bad_option(const char *word, int fault, struct errmsg *why);
 
 /* Sets *why if there is a NAME, which may have been meant as something else,
  * but no command. */

@@ -25,7 +25,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -307,20 +306,11 @@ struct tree {
 static struct process_count walk_any(const struct tree *tree, int number, struct marks *marks,
                                      struct deadline until);
 
-/* Linux: of this thread. If permitted. */
-static int take_precedence(void)
-{
-    int priority = getpriority(PRIO_PROCESS, 0);
-    (void)setpriority(PRIO_PROCESS, 0, -20);
-    return priority;
-}
-
 /* See process_tree_kill(). */
 static struct process_count freeze_and_kill(const struct tree *tree)
 {
     struct process_count count = {0};
     struct marks marks = {0};
-    int priority = take_precedence();
     for (int walks = 0, before = -1; walks < FREEZE_MOST && count.found > before; walks++) {
         before = count.found;
         marks_forget(&marks);
@@ -330,7 +320,6 @@ static struct process_count freeze_and_kill(const struct tree *tree)
     if (!count.known)
         count = walk_any(tree, SIGKILL, NULL, DEADLINE_NEVER);
     marks_forget(&marks);
-    (void)setpriority(PRIO_PROCESS, 0, priority);
     return count;
 }
 
@@ -356,14 +345,12 @@ static struct process_count find_and_signal(const struct tree *tree, int number,
     struct marks marks = {0};
     if (number == 0)
         return walk_any(tree, 0, NULL, until);
-    int priority = take_precedence();
     struct process_count count = find(tree, &marks, until);
     signal_marks(&marks, number);
     continue_stopped(&marks);
     if (!count.known)
         count = walk_any(tree, number, NULL, until);
     marks_forget(&marks);
-    (void)setpriority(PRIO_PROCESS, 0, priority);
     return count;
 }
 

@@ -87,8 +87,7 @@ struct process_count process_tree_signal(int number, const struct process_except
 /* Kills them all, even if they fork faster than they can be walked. First all
  * are stopped, parents before their children, until a walk finds no more than
  * the one before; then none can fork any more, and they are killed. Killing
- * while some still fork would only give their slots to new ones. Takes
- * precedence over other processes meanwhile, if permitted. */
+ * while some still fork would only give their slots to new ones. */
 struct process_count process_tree_kill(const struct process_except *except);
 
 /* Begins with the process alone. False if memory is short; call

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Those who mistype, or who know another program, are told what they need: in one
+# Those who mistype are told what they need: in one
 # line, with status 64, and nothing is run.
 load ../lib/common
 setup() { common_setup; export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks; cd "$T" || return; }
@@ -20,10 +20,9 @@ hint() {
     [[ ${lines[0]} == 'Usage: dlock [OPTIONS] NAME -- COMMAND'* && ${lines[2]} == *'dlock --help'*'dlock(1)' ]]
 }
 
-# What is near which word, and what other programs call things, is in tests/unit/test_hints.c.
+# What is near which word is in tests/unit/test_hints.c.
 @test "what may be meant by a mistyped option, a forgotten name or command; a value, which may be a password, is not repeated" {
     hint '^dlock: --helpp: unknown option; did you mean --help\?$' dlock --helpp job touch ran
-    hint '^dlock: -try: unknown option; .* --wait=DURATION' dlock -try=10s job touch ran
     hint 'no command given; did you mean dlock --status\?' dlock status
     hint "^dlock: ls: -al: unknown option; .*; if ls is the command, the lock's name is missing: dlock NAME -- ls$" dlock ls -al
     hint '--redsi: unknown option; did you mean --redis\?$' dlock --redsi=redis://bob:s3cret@host job touch ran
@@ -52,13 +51,6 @@ hint() {
     fails_with 0 '^$' dlock deploy/shop true
     run dlock -v --lock-file="$T/file" "$T/file" true
     [[ $output != *'this name is'* ]]
-}
-
-@test "no option of ours is taken for one of another program" {
-    local option
-    for option in $(sed -n '/^} habits/,/^};/p' "$TESTS/../src/config/hints.c" | sed -nE 's/^    \{"([a-z-]{2,})".*/\1/p'); do
-        [[ $(dlock "--$option" x 2>&1) == *'unknown option; '* ]] || { echo "known: $option"; false; }
-    done
 }
 
 @test "with --json every failure is an object on stdout, wherever JSON was asked for" {

@@ -56,7 +56,7 @@ ERRORS = {
     errno.EINVAL: "munmap setsockopt getpeername bind timerfd_settime prctl sigaction sigprocmask sigpending "
     "splice pthread_attr_setstacksize pthread_sigmask pthread_kill gettimeofday nanosleep gethostname clock_gettime",
     errno.ENOSYS: "syscall getrandom",
-    errno.EPERM: "kill setsid getpgid setpriority getpriority syscall prctl",
+    errno.EPERM: "kill setsid getpgid syscall prctl",
     errno.ECHILD: "waitpid waitid",
     EAI_AGAIN: "getaddrinfo",
     EAI_MEMORY: "getaddrinfo getnameinfo",

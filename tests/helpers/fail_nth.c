@@ -38,7 +38,6 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -341,8 +340,6 @@ WRAP(waitid, int, -1, (idtype_t type, id_t id, siginfo_t *info, int options),
      (type, id, info, options))
 WRAP(kill, int, -1, (pid_t pid, int number), (pid, number))
 WRAP(execvp, int, -1, (const char *file, char *const *argv), (file, argv))
-WRAP(setpriority, int, -1, (__priority_which_t which, id_t who, int value), (which, who, value))
-WRAP(getpriority, int, -1, (__priority_which_t which, id_t who), (which, who))
 WRAP(sigaction, int, -1, (int number, const struct sigaction *action, struct sigaction *old),
      (number, action, old))
 WRAP(sigprocmask, int, -1, (int how, const sigset_t *set, sigset_t *old), (how, set, old))

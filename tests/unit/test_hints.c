@@ -1,4 +1,4 @@
-/* What those are told who mistype, or who know another program. */
+/* What those are told who mistype, or who know flock(1). */
 #include "read_options.h"
 
 #include "config/hints.h"
@@ -77,7 +77,7 @@ TEST(test_unknown)
         {"--xyzzy job true", "--xyzzy: unknown option; dlock --help lists them all"},
         {"--h job true", "--h: unknown option; dlock --help lists them all"},
         {"-Z job true", "-Z: unknown option; dlock --help lists them all"},
-        {"-? job true", "-?: unknown option; did you mean --help?"},
+        {"-? job true", "-?: unknown option; dlock --help lists them all"},
         {"--quiet=loud job true", "--quiet: it takes no value"},
         {"-w", "-w: it needs a value"},
         {"--redsi=redis://bob:s3cret@h job true", "--redsi: unknown option; did you mean --redis?"},
@@ -114,7 +114,7 @@ TEST(test_one_dash)
         {"--prefix -shared -w 5 job echo -tree", "job"}, /* a value, and the command's own */
         {"-nx job true", "job"},
         {"-help", NULL},
-        {"job echo -n --helpp -try=1 -shared", "job"},
+        {"job echo -n --helpp -shared", "job"},
         {"-w 5 -c echo%20-tree job", "job"},
     };
     FOR_ROWS(row, good)
@@ -126,7 +126,7 @@ TEST(test_one_dash)
     }
 }
 
-TEST(test_other_programs)
+TEST(test_flock)
 {
     static const struct {
         const char *words, *why;
@@ -134,25 +134,6 @@ TEST(test_other_programs)
         {"--fcntl job true", "--fcntl: unknown option; file locks are those of flock(2)"},
         {"-F job true", "--no-fork: dlock stays beside the command"},
         {"-u 9", "--unlock: there is no open file to unlock"},
-        {"-child-exit-code job true", "-child-exit-code: unknown option; leave it out"},
-        {"-n=3 job true", "-n: it takes no value; the -n=N of consul lock is --slots=N"},
-        {"-try=10s job true",
-         "-try: unknown option; the -try=TIME of consul lock is --wait=DURATION"},
-        {"-monitor-retry=3 job true", "-monitor-retry: unknown option; --outage=DURATION"},
-        {"-timeout=10s job true", "-timeout: a long option has two dashes: --timeout"},
-        {"-ca-file=ca.pem job",
-         "-ca-file: unknown option; --cacert=FILE"}, /* not -c a-file=ca.pem */
-        {"-client-key=key.pem job true", "-client-key: unknown option; --key=FILE"},
-        {"--endpoints=http://bob:pw@h:2379 job true", "--endpoints: unknown option; --redis=URL"},
-        {"-p 6379 job true", "-p: unknown option; the port goes into --redis=redis://HOST:PORT"},
-        {"-a x cp", "-a: unknown option; --password-file=FILE has the password for Redis"},
-        {"-k 5 job true", "-k: unknown option; --grace=DURATION"},
-        {"-j 4 job true", "-j: unknown option; --slots=N"},
-        {"--id foo true", "--id: unknown option; the lock's name is a word of its own"},
-        {"--renew job true", "--renew: unknown option; nothing is renewed by itself; --heartbeat"},
-        {"--token=x job true", "--token: unknown option; --password-file=FILE"},
-        {"--shell=sh job true", "--shell: unknown option; -c STRING runs a shell"},
-        {"--debug job true", "--debug: unknown option; -v says what is done"},
     };
     FOR_ROWS(row, rows)
     told(row->words, row->why);
@@ -179,7 +160,7 @@ TEST(test_missing_name)
         {"sh --list x", "--list runs no command", true},
         {"sh --status --list x", "--status and --list: only one", true},
         {"sh --owner-file=x y", "--owner-file: it is for --acquire", true},
-        {"sh -name x", "-name: unknown option; the lock's name", true},
+        {"sh -name x", "-name: unknown option; dlock --help", true},
         {"sh -al", "-al: unknown option", true},
         {"-t dir sh x", "--ttl: 'dir': it is not a number", false}, /* it stands before the name */
         {"--status sh --list", "--status and --list: only one of them can be done", false},
@@ -253,7 +234,7 @@ int main(void)
         ENTRY("what is near a word: mistyped, abbreviated, and not too many", test_near),
         ENTRY("an unknown option: what is near it, and never its value", test_unknown),
         ENTRY("a long option with one dash is no row of letters", test_one_dash),
-        ENTRY("options of other programs are called by their name here", test_other_programs),
+        ENTRY("options of flock that have no place here: why", test_flock),
         ENTRY("a forgotten name is told of, if what stands there is a program", test_missing_name),
         ENTRY("a name alone: what may be meant", test_missing_command),
         ENTRY("a command that cannot be run: what may be meant", test_not_a_command),
