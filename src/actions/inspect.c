@@ -251,8 +251,8 @@ static enum lock_result list_all(void *data, struct bound bound, struct errmsg *
     struct list *list = data;
     const struct looking *looking = list->looking;
     list_table_free(&list->listing);
-    return looking->backend->list(looking->backend, looking->key, looking->options->name, list_one,
-                                  list, bound, why);
+    return looking->backend->list(looking->backend, looking->key, looking->options->name, false,
+                                  list_one, list, bound, why);
 }
 
 int action_list(const struct options *options, struct messages *out)

@@ -58,6 +58,7 @@ void lease_begin(struct lease *lease, const struct lock_request *request, struct
         .fence = fence,
         .taken = before,
         .hold = deadline_plus(before, request->hold_at_least),
+        .remember = request->remember,
         .deadline = lease_deadline(before, request->ttl),
         .granted = lease_deadline(before, request->ttl),
     };

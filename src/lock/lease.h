@@ -4,6 +4,7 @@
 #define DLOCK_LOCK_LEASE_H
 
 #include "lock/lock_name.h"
+#include "lock/run_memory.h"
 #include "lock/token.h"
 #include "util/clock.h"
 
@@ -35,6 +36,7 @@ struct holder {
     bool detached; /* no process holds it: --acquire */
     bool kept;     /* it has released the lock, or ended: only --hold-at-least keeps others out */
     bool reserved; /* no holder: earlier waiters come first */
+    bool done;     /* refused by once_per; since_wall_ms, host: of the run that was a success */
     int ahead;     /* how many earlier waiters; -1: not known */
     int slots,
         slots_taken; /* in force, and how many of them have a holder; 0: it is held in another mode */
@@ -61,6 +63,8 @@ struct lock_request {
     struct deadline
         end; /* of a lease that goes on elsewhere: shortens the TTL as it is sent; 0: nothing does */
     struct duration hold_at_least; /* others are kept out this long, however soon it is released */
+    struct duration once_per; /* refused if the last success began less than that ago; 0: never */
+    struct duration remember; /* how long the run is remembered; 0: not at all */
     enum lock_mode mode;
     int slots; /* of MODE_SLOTS */
     bool
@@ -92,6 +96,8 @@ struct lease {
     struct deadline
         hold;  /* until which others are kept out after the release; in the past: not at all */
     bool lost; /* it ended or was lost before the command did: counted at the release */
+    struct duration remember; /* as requested */
+    struct run_end end;       /* of its run: to be remembered at the release */
 };
 
 /* By how much a lease is shortened at its end, since two clocks never run

@@ -39,6 +39,11 @@ void lock_state_free(struct lock_state *state)
     *state = (struct lock_state){0};
 }
 
+bool lock_state_is_listed(const struct lock_state *state, bool all)
+{
+    return state->locked || (all && state->memory.last.end.how != RUN_NONE);
+}
+
 const struct lock_owner *lock_state_owner(const struct lock_state *state, const char *token)
 {
     for (size_t i = 0; i < state->owner_count; i++)

@@ -4,6 +4,7 @@
 #define DLOCK_LOCK_LOCK_STATE_H
 
 #include "lock/lease.h"
+#include "lock/run_memory.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,6 +45,7 @@ struct lock_state {
     int64_t released_wall_ms; /* of the last release; 0: unknown */
     char last_owner[TOKEN_SIZE];
     struct lock_counts counts;
+    struct run_memory memory; /* a holder whose lease has ended without a release counts as lost */
 };
 
 /* Whoever uses --force-release now: "USER@HOST". */
@@ -58,6 +60,9 @@ bool lock_state_init(struct lock_state *state, const char *key, size_t count);
 
 /* Frees what it points to. */
 void lock_state_free(struct lock_state *state);
+
+/* True if a list shows it: it is held, or, with `all`, remembers a run. */
+bool lock_state_is_listed(const struct lock_state *state, bool all);
 
 /* The owner with this token; NULL if there is none. */
 const struct lock_owner *lock_state_owner(const struct lock_state *state, const char *token);

@@ -49,7 +49,8 @@ struct backend {
     bool queued; /* in the store's queue: a caller that gives up must leave it, with a release */
 
     /* Asks once for the lock. Never waits for its holder.
-     * LOCK_OK: *lease is filled in. LOCK_HELD: *holder is. Otherwise *why is set:
+     * LOCK_OK: *lease is filled in. LOCK_HELD: *holder is; with `done` it was refused by
+     * once_per, which the store decides in the same step as the take. Otherwise *why is set:
      * LOCK_UNAVAILABLE, LOCK_REFUSED, LOCK_INVALID, LOCK_CANT_CREATE, LOCK_CANCELLED,
      * LOCK_SYSTEM. After LOCK_UNAVAILABLE it may be called again with the same request,
      * and finds a lock that the previous call took without knowing it. */
@@ -84,6 +85,7 @@ struct backend {
      * the future stays until then, and others find it held; if another process took the
      * lock, the hold is the one it asked for. May be called again after LOCK_UNAVAILABLE,
      * and removes nothing more if the previous call removed the lock without knowing it.
+     * lease->end is remembered as the end of the run, once however often it is called.
      * Results as of check(). */
     enum lock_result (*release)(struct backend *, const struct lease *, struct bound,
                                 struct errmsg *);
@@ -109,9 +111,9 @@ struct backend {
 
     /* Looks at all locks whose keys are `prefix` followed by a match of the glob(7)
      * `pattern` (NULL: anything), in the order of their keys; calls visit() for each that
-     * is held, which ends it by returning false. The bound applies to each step. LOCK_OK;
-     * LOCK_UNAVAILABLE and so on. */
-    enum lock_result (*list)(struct backend *, const char *prefix, const char *pattern,
+     * is held, and with `all` for those that remember a run, which ends it by returning
+     * false. The bound applies to each step. LOCK_OK; LOCK_UNAVAILABLE and so on. */
+    enum lock_result (*list)(struct backend *, const char *prefix, const char *pattern, bool all,
                              bool (*visit)(void *data, const struct lock_state *), void *data,
                              struct bound, struct errmsg *);
 

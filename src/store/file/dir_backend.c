@@ -363,10 +363,10 @@ static enum lock_result file_force_release(struct backend *base, const char *key
 }
 
 static enum lock_result file_list(struct backend *base, const char *prefix, const char *pattern,
-                                  bool (*visit)(void *data, const struct lock_state *), void *data,
-                                  struct bound bound, struct errmsg *why)
+                                  bool all, bool (*visit)(void *data, const struct lock_state *),
+                                  void *data, struct bound bound, struct errmsg *why)
 {
-    return look_list(&file_of(base)->store, prefix, pattern, visit, data, bound, why);
+    return look_list(&file_of(base)->store, prefix, pattern, all, visit, data, bound, why);
 }
 
 /* Without inotify, more frequent checks find out. */

@@ -393,10 +393,10 @@ static enum lock_result exact_force_release(struct backend *base, const char *ke
 }
 
 static enum lock_result exact_list(struct backend *base, const char *prefix, const char *pattern,
-                                   bool (*visit)(void *data, const struct lock_state *), void *data,
-                                   struct bound bound, struct errmsg *why)
+                                   bool all, bool (*visit)(void *data, const struct lock_state *),
+                                   void *data, struct bound bound, struct errmsg *why)
 {
-    (void)base, (void)prefix, (void)pattern, (void)visit, (void)data, (void)bound;
+    (void)base, (void)prefix, (void)pattern, (void)all, (void)visit, (void)data, (void)bound;
     return invalid("is one lock: there is nothing to list", why);
 }
 

@@ -269,7 +269,7 @@ static enum lock_result find_keys(const struct store *store, const char *prefix,
     return result;
 }
 
-enum lock_result look_list(struct store *store, const char *prefix, const char *pattern,
+enum lock_result look_list(struct store *store, const char *prefix, const char *pattern, bool all,
                            bool (*visit)(void *data, const struct lock_state *), void *data,
                            struct bound bound, struct errmsg *why)
 {
@@ -282,7 +282,7 @@ enum lock_result look_list(struct store *store, const char *prefix, const char *
         if (result == LOCK_REFUSED) { /* another user's */
             result = LOCK_OK;
         } else if (result == LOCK_OK) {
-            more = !state.locked || visit(data, &state);
+            more = !lock_state_is_listed(&state, all) || visit(data, &state);
             lock_state_free(&state);
         }
     }

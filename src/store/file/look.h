@@ -15,7 +15,7 @@ enum lock_result look_force(struct store *store, const char *key, struct lock_st
 
 /* As list() of struct backend. Skips files that are not lock files of dlock's, or are
  * another user's. */
-enum lock_result look_list(struct store *store, const char *prefix, const char *pattern,
+enum lock_result look_list(struct store *store, const char *prefix, const char *pattern, bool all,
                            bool (*visit)(void *data, const struct lock_state *), void *data,
                            struct bound bound, struct errmsg *why);
 

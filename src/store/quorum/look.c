@@ -234,6 +234,7 @@ struct found {
 struct search {
     struct quorum *quorum;
     const char *prefix, *pattern;
+    bool all;
     struct found found[QUORUM_MOST];
 };
 
@@ -249,8 +250,9 @@ static enum lock_result ask_list(void *data, int number, struct bound bound)
     struct search *search = data;
     struct quorum_member *member = &search->quorum->members[number];
     struct found *found = &search->found[number];
-    enum lock_result result = member->store->list(member->store, search->prefix, search->pattern,
-                                                  copy_key, found, bound, &member->why);
+    enum lock_result result =
+        member->store->list(member->store, search->prefix, search->pattern, search->all, copy_key,
+                            found, bound, &member->why);
     if (!found->short_of_memory)
         return result;
     errmsg_set(&member->why, "out of memory");
@@ -265,17 +267,17 @@ static struct duration judge_list(const void *data, const struct fanout *crew)
 }
 
 /* Visits all keys that a server has named; each one's holder is asked for anew. */
-static enum lock_result visit_all(struct backend *backend, const struct key_list *all,
+static enum lock_result visit_all(struct backend *backend, const struct key_list *keys, bool all,
                                   bool (*visit)(void *data, const struct lock_state *), void *data,
                                   struct bound bound, struct errmsg *why)
 {
     bool more = true;
-    for (size_t i = 0; more && i < all->count; i++) {
+    for (size_t i = 0; more && i < keys->count; i++) {
         struct lock_state state;
-        enum lock_result result = run_look(backend, all->keys[i], LOOK_LIST, &state, bound, why);
+        enum lock_result result = run_look(backend, keys->keys[i], LOOK_LIST, &state, bound, why);
         if (result != LOCK_OK)
             return result;
-        more = !state.locked || visit(data, &state);
+        more = !lock_state_is_listed(&state, all) || visit(data, &state);
         lock_state_free(&state);
     }
     return LOCK_OK;
@@ -295,12 +297,12 @@ static bool join_lists(const struct quorum *quorum, const struct search *search,
 }
 
 enum lock_result quorum_list(struct backend *backend, const char *prefix, const char *pattern,
-                             bool (*visit)(void *data, const struct lock_state *), void *data,
-                             struct bound bound, struct errmsg *why)
+                             bool all, bool (*visit)(void *data, const struct lock_state *),
+                             void *data, struct bound bound, struct errmsg *why)
 {
     struct quorum *quorum = quorum_of(backend);
-    struct search search = {.quorum = quorum, .prefix = prefix, .pattern = pattern};
-    struct key_list all = {0};
+    struct search search = {.quorum = quorum, .prefix = prefix, .pattern = pattern, .all = all};
+    struct key_list keys = {0};
     struct fanout crew;
     if (fanout_open(&crew, quorum->count, &search) != LOCK_OK) {
         errmsg_set(why, "no descriptors to ask the servers with");
@@ -309,15 +311,15 @@ enum lock_result quorum_list(struct backend *backend, const char *prefix, const 
     bool cancelled = quorum_round(quorum, &crew, ask_list, judge_list, bound, NULL);
     fanout_close(&crew);
     enum lock_result result = quorum_answer(quorum, cancelled, why);
-    if (result == LOCK_OK && !join_lists(quorum, &search, &all)) {
+    if (result == LOCK_OK && !join_lists(quorum, &search, &keys)) {
         errmsg_set(why, "out of memory");
         result = LOCK_SYSTEM;
     }
     if (result == LOCK_OK)
-        result = visit_all(backend, &all, visit, data, bound, why);
+        result = visit_all(backend, &keys, all, visit, data, bound, why);
     for (int i = 0; i < quorum->count; i++)
         key_list_free(&search.found[i].list);
-    key_list_free(&all);
+    key_list_free(&keys);
     return result;
 }
 

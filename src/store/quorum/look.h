@@ -12,8 +12,8 @@ enum lock_result quorum_force_release(struct backend *backend, const char *key,
                                       struct lock_state *was, struct bound bound,
                                       struct errmsg *why);
 enum lock_result quorum_list(struct backend *backend, const char *prefix, const char *pattern,
-                             bool (*visit)(void *data, const struct lock_state *), void *data,
-                             struct bound bound, struct errmsg *why);
+                             bool all, bool (*visit)(void *data, const struct lock_state *),
+                             void *data, struct bound bound, struct errmsg *why);
 
 /* examine() and forget() of store/backend.h. */
 bool quorum_examine(struct backend *backend, const struct lock_request *request,

@@ -226,22 +226,22 @@ static enum lock_result redis_force_release(struct backend *backend, const char 
 static redis_open_node open_node;
 
 static enum lock_result redis_list(struct backend *backend, const char *prefix, const char *pattern,
-                                   bool (*visit)(void *data, const struct lock_state *), void *data,
-                                   struct bound bound, struct errmsg *why)
+                                   bool all, bool (*visit)(void *data, const struct lock_state *),
+                                   void *data, struct bound bound, struct errmsg *why)
 {
     struct key_list keys = {0};
     if (redis_of(backend)->url.topology == REDIS_CLUSTER)
-        return redis_cluster_list(redis_of(backend), open_node, prefix, pattern, visit, data, bound,
-                                  why);
+        return redis_cluster_list(redis_of(backend), open_node, prefix, pattern, all, visit, data,
+                                  bound, why);
     enum lock_result result =
-        redis_keys_find(redis_of(backend), prefix, pattern, &keys, bound, why);
+        redis_keys_find(redis_of(backend), prefix, pattern, all, &keys, bound, why);
     bool more = true;
     for (size_t i = 0; result == LOCK_OK && more && i < keys.count; i++) {
         struct lock_state state = {0};
         result = redis_look(backend, keys.keys[i], &state, bound, why);
         if (result != LOCK_OK)
             break;
-        more = !state.locked || visit(data, &state);
+        more = !lock_state_is_listed(&state, all) || visit(data, &state);
         lock_state_free(&state);
     }
     key_list_free(&keys);

@@ -118,11 +118,11 @@ static enum lock_result find_masters(struct redis_backend *redis, struct masters
 
 static enum lock_result find_keys(const struct redis_backend *redis, redis_open_node *open_node,
                                   struct master *master, const char *prefix, const char *pattern,
-                                  struct bound bound, struct errmsg *why)
+                                  bool all, struct bound bound, struct errmsg *why)
 {
     enum lock_result result = open_node(&master->redis, redis, &master->at, why);
     return result == LOCK_OK
-               ? redis_keys_find(master->redis, prefix, pattern, &master->keys, bound, why)
+               ? redis_keys_find(master->redis, prefix, pattern, all, &master->keys, bound, why)
                : result;
 }
 
@@ -142,7 +142,7 @@ static struct master *first_of(const struct masters *masters)
 /* In the order of the keys over all masters. A key may come twice: while its slot is
  * moved two masters may know it. A key that cannot be a lock of ours
  * (redis_keys_is_shared()) is another client's, and cannot be looked at. */
-static enum lock_result visit_keys(const struct masters *masters,
+static enum lock_result visit_keys(const struct masters *masters, bool all,
                                    bool (*visit)(void *data, const struct lock_state *), void *data,
                                    struct bound bound, struct errmsg *why)
 {
@@ -157,7 +157,7 @@ static enum lock_result visit_keys(const struct masters *masters,
         enum lock_result result = backend->look(backend, key, &state, bound, why);
         if (result != LOCK_OK)
             return result;
-        bool more = !state.locked || visit(data, &state);
+        bool more = !lock_state_is_listed(&state, all) || visit(data, &state);
         lock_state_free(&state);
         if (!more)
             break;
@@ -166,16 +166,16 @@ static enum lock_result visit_keys(const struct masters *masters,
 }
 
 enum lock_result redis_cluster_list(struct redis_backend *redis, redis_open_node *open_node,
-                                    const char *prefix, const char *pattern,
+                                    const char *prefix, const char *pattern, bool all,
                                     bool (*visit)(void *data, const struct lock_state *),
                                     void *data, struct bound bound, struct errmsg *why)
 {
     struct masters masters = {0};
     enum lock_result result = find_masters(redis, &masters, bound, why);
     for (size_t i = 0; result == LOCK_OK && i < masters.count; i++)
-        result = find_keys(redis, open_node, &masters.list[i], prefix, pattern, bound, why);
+        result = find_keys(redis, open_node, &masters.list[i], prefix, pattern, all, bound, why);
     if (result == LOCK_OK)
-        result = visit_keys(&masters, visit, data, bound, why);
+        result = visit_keys(&masters, all, visit, data, bound, why);
     free_masters(&masters);
     return result;
 }

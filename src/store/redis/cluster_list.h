@@ -15,7 +15,7 @@ typedef enum lock_result redis_open_node(struct redis_backend **node,
  * its own; if one cannot be asked, or slots have no master, the list would be incomplete:
  * LOCK_UNAVAILABLE. */
 enum lock_result redis_cluster_list(struct redis_backend *redis, redis_open_node *open_node,
-                                    const char *prefix, const char *pattern,
+                                    const char *prefix, const char *pattern, bool all,
                                     bool (*visit)(void *data, const struct lock_state *),
                                     void *data, struct bound bound, struct errmsg *why);
 

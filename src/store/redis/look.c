@@ -145,9 +145,31 @@ static bool is_companion(const char *key)
     return false;
 }
 
+/* The lock whose companion {KEY}:meta, or, if the key has a hash tag, {TAG}KEY:meta, this
+ * is; false if it is none. */
+static bool lock_of_meta(const char *companion, char key[LOCK_KEY_SIZE])
+{
+    static const char suffix[] = ":meta";
+    char again[COMPANION_SIZE];
+    size_t length = strlen(companion), tail = strlen(suffix);
+    const char *tag_end = strchr(companion, '}');
+    if (*companion != '{' || tag_end == NULL || length <= tail || length >= sizeof again ||
+        strcmp(companion + length - tail, suffix) != 0)
+        return false;
+    int whole = (int)(length - tail - 2), rest = (int)(companion + length - tail - tag_end) - 1;
+    snprintf(key, LOCK_KEY_SIZE, "%.*s", whole, companion + 1);
+    lock_key_companion(again, sizeof again, key, "meta");
+    if (strcmp(again, companion) == 0)
+        return true;
+    snprintf(key, LOCK_KEY_SIZE, "%.*s", rest, tag_end + 1);
+    lock_key_companion(again, sizeof again, key, "meta");
+    return strcmp(again, companion) == 0;
+}
+
 struct scan {
     char cursor[32], earlier[32];
     int steps;
+    bool all;
 };
 
 /* {cursor, {key...}}: LOCK_OK with the cursor copied. */
@@ -168,8 +190,11 @@ static enum lock_result read_step(struct redis_backend *redis, const redisReply 
         return redis_conn_nonsense(&redis->conn, why);
     text_copy(scan->cursor, sizeof scan->cursor, reply->element[0]->str);
     for (size_t i = 0; i < reply->element[1]->elements; i++) {
+        char of_meta[LOCK_KEY_SIZE];
         const char *key = redis_reply_text(reply->element[1]->element[i]);
         size_t length = strlen(prefix);
+        if (scan->all && lock_of_meta(key, of_meta))
+            key = of_meta;
         if (strncmp(key, prefix, length) != 0 || key[length] == '\0' ||
             strlen(key) >= LOCK_KEY_SIZE || is_companion(key) ||
             (pattern != NULL && fnmatch(pattern, key + length, 0) != 0))
@@ -200,13 +225,13 @@ static bool is_endless(struct scan *scan)
 }
 
 enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix,
-                                 const char *pattern, struct key_list *keys, struct bound bound,
-                                 struct errmsg *why)
+                                 const char *pattern, bool all, struct key_list *keys,
+                                 struct bound bound, struct errmsg *why)
 {
-    char escaped[2 * LOCK_KEY_SIZE], match[sizeof escaped + 1];
-    struct scan scan = {.cursor = "0"};
+    char escaped[2 * LOCK_KEY_SIZE], match[sizeof escaped + 2];
+    struct scan scan = {.cursor = "0", .all = all};
     escape_glob(prefix, escaped, sizeof escaped);
-    snprintf(match, sizeof match, "%s*", escaped);
+    snprintf(match, sizeof match, "%s%s*", all ? "*" : "", escaped);
     enum lock_result result;
     do {
         const struct redis_command command =

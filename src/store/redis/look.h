@@ -11,11 +11,11 @@ enum lock_result redis_state_read(struct redis_backend *redis, const redisReply 
                                   const char *key, struct lock_state *state, struct errmsg *why);
 
 /* Finds the keys that are `prefix` followed by a match of the glob (NULL: anything),
- * except the companions of locks, by SCAN in steps that do not hold up the server, and
+ * except the companions of locks; with `all` those of which only {KEY}:meta is left, too; by SCAN in steps that do not hold up the server, and
  * sorts them; `bound` applies to each step. Frees nothing on failure: call
  * key_list_free() in any case. */
 enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix,
-                                 const char *pattern, struct key_list *keys, struct bound bound,
-                                 struct errmsg *why);
+                                 const char *pattern, bool all, struct key_list *keys,
+                                 struct bound bound, struct errmsg *why);
 
 #endif
