@@ -1,7 +1,7 @@
 #include "actions/attach.h"
 
+#include "actions/plan.h"
 #include "process/target_process.h"
-#include "run/acquisition.h"
 #include "run/attach_daemon.h"
 #include "ui/lock_print.h"
 #include "util/error_code.h"
@@ -64,11 +64,22 @@ static void say_attached(const struct attach *attach)
     say_verbose(attach->out, "attached to %s, released when it ends", attach->target.name);
 }
 
+static bool paths_are_relative(const struct options *options)
+{
+    const char *const paths[] = {options->lock_dir, options->lock_file, options->cacert,
+                                 options->cert, options->key};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (paths[i] != NULL && paths[i][0] != '/')
+            return true;
+    return false;
+}
+
 /* The lock is taken, and belongs to the guard from here on. This process ends
  * without closing its own copies. */
 static int hand_over(struct attach *attach)
 {
     struct acquisition *lock = &attach->lock;
+    struct attach_plan plan = {plan_expiry(attach->options), paths_are_relative(attach->options)};
     int status;
     if (target_process_has_ended(&attach->target))
         return acquisition_give_back(lock, "the process that the lock was for has ended");
@@ -78,7 +89,7 @@ static int hand_over(struct attach *attach)
         (void)acquisition_give_back(lock, "what was taken could not be printed");
         return STATUS_CANT_CREATE;
     }
-    if (!attach_daemon_start(lock, &attach->target, &status))
+    if (!attach_daemon_start(lock, &attach->target, &plan, &status))
         return status;
     say_attached(attach);
     _exit(STATUS_OK);
@@ -89,9 +100,9 @@ int action_attach(const struct options *options, struct messages *out)
     struct attach attach = {.options = options, .out = out, .cancel_fd = -1};
     int status = STATUS_INTERNAL;
     if (target_process_open(&attach.target, options->attach_pid, out, &status) &&
-        acquisition_open(&attach.lock, options, out, "nothing is locked", NULL,
+        plan_acquisition(&attach.lock, options, out, "nothing is locked", NULL,
                          attach.target.id.pid, &status)) {
-        if (cancel_with_target(&attach, &status) && acquisition_take(&attach.lock, &status))
+        if (cancel_with_target(&attach, &status) && plan_take(&attach.lock, options, &status))
             status = attach.lock.nested ? attach_nested(&attach) : hand_over(&attach);
         status = acquisition_close(&attach.lock, status);
     }

@@ -2,10 +2,10 @@
 
 #include "actions/doctor_config.h"
 #include "actions/doctor_trial.h"
+#include "actions/open_backend.h"
 #include "config/file.h"
 #include "lock/lock_name.h"
 #include "process/signals.h"
-#include "run/open_backend.h"
 #include "store/diagnostics.h"
 #include "util/error_code.h"
 

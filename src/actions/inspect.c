@@ -1,11 +1,11 @@
 #include "actions/inspect.h"
 
+#include "actions/open_backend.h"
+#include "actions/plan.h"
 #include "config/lock_key.h"
 #include "process/signals.h"
-#include "run/acquisition.h"
 #include "run/held_locks.h"
 #include "run/nesting.h"
-#include "run/open_backend.h"
 #include "run/retry.h"
 #include "ui/list_table.h"
 #include "ui/lock_print.h"
@@ -193,8 +193,9 @@ int action_wait_free(const struct options *options, struct messages *out)
                                                       ? DEADLINE_NEVER
                                                       : deadline_plus(start, options->wait);
     struct duration interval = looking.backend->poll_least;
+    struct awaited_lock awaited = plan_awaited(options);
     struct progress view;
-    progress_open(&view, options, out);
+    progress_open(&view, &awaited, options->waits_forever || options->wait.ns > 0, out);
     for (bool done = false, asked = false; !done; asked = true) {
         bool last = deadline_passed(end);
         enum lock_result result = look_within(&looking, end, &why);
@@ -238,7 +239,7 @@ static bool list_one(void *data, const struct lock_state *state)
     struct list *list = data;
     const struct options *options = list->looking->options;
     char name[LOCK_KEY_SIZE];
-    lock_name_of(name, sizeof name, state->key, options);
+    lock_name_of(name, sizeof name, state->key, options->prefix);
     if (options->json)
         lock_state_json_print(state, name, list->looking->backend->kind);
     else
@@ -303,7 +304,7 @@ static void print_current(const struct current *current)
     struct json json = {.to = stdout};
     struct duration left = deadline_left(lease->deadline);
     bool ends = lease->deadline.boot_ns != 0; /* if it is known: not of a --lock-file */
-    lock_name_of(name, sizeof name, lease->key, current->options);
+    lock_name_of(name, sizeof name, lease->key, current->options->prefix);
     if (!current->options->json) {
         printf("%s (%s)", text_escape(escaped, sizeof escaped, name), current->backend->kind);
         if (ends)

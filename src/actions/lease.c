@@ -1,11 +1,11 @@
 #include "actions/lease.h"
 
+#include "actions/open_backend.h"
+#include "actions/plan.h"
 #include "actions/token_file.h"
 #include "config/lock_key.h"
-#include "run/acquisition.h"
 #include "run/held_locks.h"
 #include "run/nesting.h"
-#include "run/open_backend.h"
 #include "run/retry.h"
 #include "ui/lock_print.h"
 #include "util/duration.h"
@@ -21,13 +21,12 @@
 /* If the token could not be printed, the lock could never be released. */
 static int hand_over(struct acquisition *lock, struct token_file *file)
 {
-    const struct options *options = lock->options;
     struct errmsg why = {""};
     if (file->path != NULL && token_file_keep(file, &why) != LOCK_OK) {
         (void)acquisition_give_back(lock, why.text);
         return STATUS_CANT_CREATE;
     }
-    if (options->json)
+    if (lock->out->json)
         lease_json_print(&lock->lease);
     else if (file->path == NULL || lock->out->verbosity >= 0)
         puts(lock->token);
@@ -54,7 +53,7 @@ int action_acquire(const struct options *options, struct messages *out)
     struct token_file file = {0};
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    if (!acquisition_open(&lock, options, out, "the lock was not acquired", NULL, 0, &status))
+    if (!plan_acquisition(&lock, options, out, "the lock was not acquired", NULL, 0, &status))
         return status;
     if (options->owner_file != NULL) {
         enum lock_result made = token_file_make(&file, options->owner_file, lock.token, &why);
@@ -62,7 +61,7 @@ int action_acquire(const struct options *options, struct messages *out)
             return acquisition_close(&lock, fail(out, failure_of(made), (int)status_of(made),
                                                  "%s; %s", why.text, lock.undone));
     }
-    if (!acquisition_take(&lock, &status)) {
+    if (!plan_take(&lock, options, &status)) {
         if (file.path != NULL)
             token_file_drop(&file);
     } else if (lock.nested) {
@@ -164,7 +163,7 @@ static bool target_open(struct target *target, const struct options *options, st
     if (!opened)
         return false;
     if (options->name == NULL)
-        out->name = lock_name_of(target->name, sizeof target->name, target->key, options);
+        out->name = lock_name_of(target->name, sizeof target->name, target->key, options->prefix);
     out->key = target->key;
     target->lease = (struct lease){
         .name = out->name,

@@ -1,8 +1,8 @@
 #include "actions/run.h"
 
+#include "actions/plan.h"
 #include "config/hints.h"
 #include "process/spawn.h"
-#include "run/acquisition.h"
 #include "run/command_env.h"
 #include "run/supervise.h"
 #include "run/watchdog.h"
@@ -201,9 +201,7 @@ static int run_command(struct run *run)
         .signals = &lock->signals,
         .out = run->out,
         .argv = run->argv,
-        .grace = run->options->grace,
-        .stop_signal = run->options->stop_signal,
-        .warn_only = run->options->warn_on_expire,
+        .end = plan_expiry(run->options),
         .tree = run->options->tree,
         .heartbeat = &run->heartbeat,
     };
@@ -228,9 +226,9 @@ int action_run(const struct options *options, struct messages *out)
                     "this name is the path of a file, which flock(1) would lock, and dlock does "
                     "not; --lock-file=%s does",
                     options->name);
-    if (acquisition_open(&run.lock, options, out, "the command was not run", run.argv[0], 0,
+    if (plan_acquisition(&run.lock, options, out, "the command was not run", run.argv[0], 0,
                          &status)) {
-        bool taken = acquisition_take(&run.lock, &status);
+        bool taken = plan_take(&run.lock, options, &status);
         if (taken)
             status = run.lock.nested ? run_nested(&run) : run_command(&run);
         write_report(&run, taken && !run.lock.nested, status);

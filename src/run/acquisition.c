@@ -1,10 +1,9 @@
 #include "run/acquisition.h"
 
-#include "config/lock_key.h"
 #include "run/nesting.h"
-#include "run/open_backend.h"
 #include "run/retry.h"
 #include "run/wait.h"
+#include "store/file/dir_backend.h"
 #include "ui/lock_print.h"
 #include "ui/progress_text.h"
 #include "util/duration.h"
@@ -23,34 +22,22 @@ static const struct duration nesting_limit = {3 * NS_PER_S};
 /* How long to retry a release; after that the lease expires by itself. */
 static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
 
-bool acquisition_open(struct acquisition *acquisition, const struct options *options,
-                      struct messages *out, const char *undone, const char *command, pid_t pid,
-                      int *status)
+bool acquisition_open(struct acquisition *acquisition, const char *owner, const char *command,
+                      pid_t pid, int *status)
 {
     struct errmsg why = {""};
-    *acquisition = (struct acquisition){.options = options, .out = out, .undone = undone};
-    if (!lock_key_find(acquisition->key, options, out, status))
-        return false;
     if (!signals_open(&acquisition->signals, &why)) {
-        *status = fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; %s", why.text, undone);
+        *status = fail(acquisition->out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; %s", why.text,
+                       acquisition->undone);
         return false;
     }
     acquisition->cancel_fd = acquisition->signals.fd;
-    out->key = acquisition->key;
+    acquisition->out->key = acquisition->request.key = acquisition->key;
     token_make(acquisition->take_id);
     snprintf(acquisition->token, sizeof acquisition->token, "%s",
-             options->owner != NULL ? options->owner : acquisition->take_id);
-    acquisition->request = (struct lock_request){
-        .name = options->name,
-        .key = acquisition->key,
-        .token = acquisition->token,
-        .take_id = acquisition->take_id,
-        .ttl = options->ttl,
-        .hold_at_least = options->hold_at_least,
-        .mode = options->mode,
-        .slots = options->mode == MODE_SLOTS ? options->slots : 0,
-        .detached = options->action == ACTION_ACQUIRE,
-    };
+             owner != NULL ? owner : acquisition->take_id);
+    acquisition->request.token = acquisition->token;
+    acquisition->request.take_id = acquisition->take_id;
     holder_fill(&acquisition->request.self, pid, command);
     return true;
 }
@@ -122,7 +109,6 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
                      const struct holder *holder, const struct waited *waited,
                      const struct errmsg *why)
 {
-    const struct options *options = acquisition->options;
     const struct messages *out = acquisition->out;
     char time[DURATION_TEXT_SIZE], who[HOLDER_TEXT_SIZE], tried[TRIED_TEXT_SIZE];
     if (acquisition->upgrade)
@@ -131,8 +117,8 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
                     "waited for without end; %s",
                     acquisition->undone);
     if (result == LOCK_HELD) {
-        bool waits = options->waits_forever || options->wait.ns > 0;
-        return fail(out, waits ? FAIL_TIMEOUT : FAIL_HELD, options->conflict_status, "%s%s%s",
+        bool waits = acquisition->waits_forever || acquisition->wait.ns > 0;
+        return fail(out, waits ? FAIL_TIMEOUT : FAIL_HELD, acquisition->conflict_status, "%s%s%s",
                     holder_format(holder, acquisition->request.slots, who),
                     waits ? "; not taken after " : "",
                     waits ? duration_rounded(waited->time, time, sizeof time) : "");
@@ -199,7 +185,7 @@ static bool inside_by_attachment(struct acquisition *acquisition)
     struct lease outer = {0};
     struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
     bool inside = is_for_us(acquisition) && !acquisition->searched &&
-                  nested_by_attachment(acquisition->backend, acquisition->options->lock_dir,
+                  nested_by_attachment(acquisition->backend, acquisition->lock_dir,
                                        acquisition->key, &outer, bound);
     acquisition->searched = true;
     if (inside)
@@ -245,11 +231,11 @@ static bool held_by_ancestor(void *data, const struct holder *holder)
 static enum lock_result wait_on(struct acquisition *acquisition, struct duration already,
                                 struct holder *holder, struct waited *waited, struct errmsg *why)
 {
-    const struct options *options = acquisition->options;
+    struct duration wait = acquisition->wait;
     struct patience patience = {
-        .forever = options->waits_forever,
-        .wait = {options->wait.ns > already.ns ? options->wait.ns - already.ns : 0},
-        .outage = options->outage,
+        .forever = acquisition->waits_forever,
+        .wait = {wait.ns > already.ns ? wait.ns - already.ns : 0},
+        .outage = acquisition->outage,
         .attended = progress_attended(&acquisition->view),
         .pausing = progress_wanted(&acquisition->view) ? show_wait : NULL,
         .uncalled = say_uncalled,
@@ -262,24 +248,6 @@ static enum lock_result wait_on(struct acquisition *acquisition, struct duration
                       acquisition->cancel_fd, &acquisition->lease, holder, waited, why);
     progress_hide(&acquisition->view);
     return result;
-}
-
-/* Reports which lock is requested, and which settings chose store and TTL. */
-static void say_asked(const struct acquisition *acquisition)
-{
-    const struct options *options = acquisition->options;
-    const char *kind = acquisition->backend->kind;
-    if (acquisition->out->verbosity < 1) /* building the text costs time too */
-        return;
-    enum option_id chosen_by = strcmp(kind, "redis") == 0   ? OPT_REDIS
-                               : options->lock_file != NULL ? OPT_LOCK_FILE
-                                                            : OPT_BACKEND;
-    char ttl[DURATION_TEXT_SIZE], backend_from[ORIGIN_TEXT_SIZE], ttl_from[ORIGIN_TEXT_SIZE];
-    say_verbose(
-        acquisition->out, "asking for %s: %s (%s), ttl %s (%s)", acquisition->key, kind,
-        origin_place(chosen_by, options->origins[chosen_by], backend_from, sizeof backend_from),
-        duration_format(options->ttl, ttl, sizeof ttl),
-        origin_place(OPT_TTL, options->origins[OPT_TTL], ttl_from, sizeof ttl_from));
 }
 
 static void say_taken(const struct acquisition *acquisition, const char *time)
@@ -297,16 +265,30 @@ static void say_taken(const struct acquisition *acquisition, const char *time)
                 backend->note != NULL ? backend->note : "", time, until);
 }
 
+/* The file lock of --fallback, with a warning. False: reported. */
+static bool fall_back(struct acquisition *acquisition, const struct errmsg *outage, int *status)
+{
+    struct errmsg why = {""};
+    acquisition->backend->close(acquisition->backend);
+    acquisition->backend = NULL;
+    acquisition->looked = false; /* not there */
+    enum lock_result result = dir_backend_open(&acquisition->backend, acquisition->lock_dir, &why);
+    if (result == LOCK_OK)
+        say_warning(acquisition->out,
+                    "Redis is unreachable (%s): --fallback=file takes a lock that holds on this "
+                    "host alone",
+                    outage->text);
+    else
+        *status = fail_result(acquisition->out, result, &why);
+    return result == LOCK_OK;
+}
+
 bool acquisition_take(struct acquisition *acquisition, int *status)
 {
-    const struct options *options = acquisition->options;
     struct messages *out = acquisition->out;
     struct holder holder = {0};
     struct waited waited = {0};
     struct errmsg why = {""};
-    if (!backend_choose(&acquisition->backend, options, out, status))
-        return false;
-    say_asked(acquisition);
     /* A shared request would be granted once more; an exclusive one is refused,
      * and the holder in the refusal may be any of them. */
     if (!inside_by_environment(acquisition) && acquisition->request.mode != MODE_EXCLUSIVE &&
@@ -316,14 +298,13 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
         *status = not_taken(acquisition, LOCK_HELD, &holder, &waited, &why);
     if (acquisition->upgrade || acquisition->nested)
         return acquisition->nested;
-    progress_open(&acquisition->view, options, out);
+    progress_open(&acquisition->view, &acquisition->awaited,
+                  acquisition->waits_forever || acquisition->wait.ns > 0, out);
     enum lock_result result = wait_on(acquisition, DURATION_ZERO, &holder, &waited, &why);
-    if (result == LOCK_UNAVAILABLE && options->fallback_to_file) {
+    if (result == LOCK_UNAVAILABLE && acquisition->fallback_to_file &&
+        strcmp(acquisition->backend->kind, "redis") == 0) {
         struct duration already = waited.time;
-        acquisition->backend->close(acquisition->backend);
-        acquisition->backend = NULL;
-        acquisition->looked = false; /* not there */
-        if (!backend_fall_back(&acquisition->backend, options, out, &why, status))
+        if (!fall_back(acquisition, &why, status))
             return false;
         result = wait_on(acquisition, already, &holder, &waited, &why);
         waited.time.ns += already.ns;

@@ -2,7 +2,6 @@
 #ifndef DLOCK_RUN_ACQUISITION_H
 #define DLOCK_RUN_ACQUISITION_H
 
-#include "config/options.h"
 #include "process/signals.h"
 #include "store/backend.h"
 #include "ui/progress.h"
@@ -11,16 +10,24 @@
 #include <stdbool.h>
 
 struct acquisition {
-    const struct options *options;
+    /* Set by the caller: */
     struct messages *out;
     const char *undone; /* what did not happen if there is no lock: "the command was not run" */
+    char key[LOCK_KEY_SIZE];
+    struct lock_request request; /* but for what acquisition_open() makes */
+    struct awaited_lock awaited;
+    bool waits_forever;
+    struct duration wait, outage; /* as in struct patience */
+    int conflict_status;
+    const char *lock_dir; /* NULL: the default */
+    bool fallback_to_file;
+    struct backend *backend; /* for acquisition_take(), and closed here; NULL: not open */
+
+    /* Its own: */
     struct signals signals;
     int cancel_fd; /* ends the wait: signals.fd, unless the caller sets another */
-    char key[LOCK_KEY_SIZE];
     char token[TOKEN_SIZE];
     char take_id[TOKEN_SIZE];
-    struct lock_request request;
-    struct backend *backend; /* NULL: not open */
     struct lease lease;
     struct duration waited;
     bool nested;    /* an ancestor holds the lock: nothing to acquire or release */
@@ -32,15 +39,14 @@ struct acquisition {
     struct progress view;
 };
 
-/* Opens the signals and builds the request: key, token and take id; the holder
- * is `pid` (0: this process), its command `command` (NULL: its own name).
- * False: reported, and *status is the exit status. If it was true, call
- * acquisition_close(). */
-bool acquisition_open(struct acquisition *acquisition, const struct options *options,
-                      struct messages *out, const char *undone, const char *command, pid_t pid,
-                      int *status);
+/* Opens the signals and completes the request: the token is `owner` (NULL: a
+ * fresh one); the holder is `pid` (0: this process), its command `command` (NULL:
+ * its own name). False: reported, and *status is the exit status. If it was
+ * true, call acquisition_close(). */
+bool acquisition_open(struct acquisition *acquisition, const char *owner, const char *command,
+                      pid_t pid, int *status);
 
-/* Takes the lock, waiting as the options say, or finds that an ancestor holds
+/* Takes the lock, waiting for it as the caller has set, or finds that an ancestor holds
  * it (`nested`). False: reported, and *status is the exit status; or `ended_by`
  * is the signal that ended the wait. If cancel_fd ended it and there is no
  * signal, the process that was to become the holder has ended. */

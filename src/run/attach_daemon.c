@@ -32,7 +32,6 @@
 
 #include "process/daemonize.h"
 #include "run/attach_record.h"
-#include "run/expiry.h"
 #include "util/error_code.h"
 
 #include <errno.h>
@@ -53,6 +52,7 @@ static const struct duration look_interval = {20 * NS_PER_MS};
 struct guard {
     struct acquisition *lock;
     const struct target_process *target;
+    const struct attach_plan *plan;
     int ready_fd; /* to dlock */
     int timer_fd;
     struct process_spare spare;
@@ -206,27 +206,15 @@ static void note_attachment(struct guard *guard)
     snprintf(held.token, sizeof held.token, "%s", lock->lease.token);
     snprintf(held.take_id, sizeof held.take_id, "%s", lock->lease.take_id);
     snprintf(held.key, sizeof held.key, "%s", lock->lease.key);
-    if (!attach_record_add(&guard->attached, lock->options->lock_dir, guard->target->id, id, &held,
-                           &why))
+    if (!attach_record_add(&guard->attached, lock->lock_dir, guard->target->id, id, &held, &why))
         say_verbose(lock->out, "%s; --extend and --release need the lock's name and --owner",
                     why.text);
-}
-
-static bool paths_are_relative(const struct options *options)
-{
-    const char *const paths[] = {options->lock_dir, options->lock_file, options->cacert,
-                                 options->cert, options->key};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-        if (paths[i] != NULL && paths[i][0] != '/')
-            return true;
-    return false;
 }
 
 static void prepare(struct guard *guard)
 {
     struct acquisition *lock = guard->lock;
-    const struct options *options = lock->options;
-    if (!daemonize(guard->target->id.pid, paths_are_relative(options)))
+    if (!daemonize(guard->target->id.pid, guard->plan->in_place))
         refuse(guard, "cannot leave the caller's session", errno);
     (void)prctl(PR_SET_NAME, "dlock-attach");
     adjust_messages(lock->out);
@@ -242,9 +230,7 @@ static void prepare(struct guard *guard)
         .out = lock->out,
         .lease = &lock->lease,
         .worker = {guard->target->name, stop_target, kill_target, guard},
-        .grace = options->grace,
-        .stop_signal = options->stop_signal,
-        .warn_only = options->warn_on_expire,
+        .plan = guard->plan->end,
     };
     expiry_init(&guard->end);
     note_attachment(guard);
@@ -256,7 +242,7 @@ static void start_watch(struct guard *guard)
     struct watch_plan plan = {
         .backend = guard->lock->backend,
         .lease = &guard->lock->lease,
-        .grace = guard->lock->options->grace,
+        .grace = guard->plan->end.grace,
         .heartbeat = &guard->no_heartbeat,
         .notify = &guard->lock->out->notify,
     };
@@ -265,12 +251,14 @@ static void start_watch(struct guard *guard)
         refuse(guard, why.text, 0);
 }
 
-__attribute__((noreturn)) static void
-tree_guard_run(struct acquisition *lock, const struct target_process *target, int ready_fd)
+__attribute__((noreturn)) static void tree_guard_run(struct acquisition *lock,
+                                                     const struct target_process *target,
+                                                     const struct attach_plan *plan, int ready_fd)
 {
     struct guard guard = {
         .lock = lock,
         .target = target,
+        .plan = plan,
         .ready_fd = ready_fd,
         .timer_fd = -1,
         .spare = PROCESS_SPARE_NONE,
@@ -332,14 +320,15 @@ static int give_back(struct acquisition *lock, const char *text)
     return acquisition_give_back(lock, text);
 }
 
-bool attach_daemon_start(struct acquisition *lock, const struct target_process *target, int *status)
+bool attach_daemon_start(struct acquisition *lock, const struct target_process *target,
+                         const struct attach_plan *plan, int *status)
 {
     struct errmsg why = {""};
     int ends[2] = {-1, -1};
     pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
     if (pid == 0) {
         close(ends[0]);
-        tree_guard_run(lock, target, ends[1]);
+        tree_guard_run(lock, target, plan, ends[1]);
     }
     if (pid < 0)
         errmsg_set(&why, "cannot start a process that guards the lock: %s", strerror(errno));

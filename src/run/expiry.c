@@ -17,7 +17,7 @@ void expiry_init(struct expiry *end)
 
 static struct duration grace_of(const struct expiry *end)
 {
-    return lease_grace(end->state.set, end->grace);
+    return lease_grace(end->state.set, end->plan.grace);
 }
 
 enum { LEASE_TEXT_SIZE = DURATION_TEXT_SIZE + 32 };
@@ -50,9 +50,9 @@ static const char *advice_format(const struct expiry *end, char text[LEASE_TEXT_
     text[0] = '\0';
     if (lease_is_as_taken(end->lease, end->state.set))
         snprintf(text, LEASE_TEXT_SIZE, " (--ttl sets a longer one)");
-    else if (end->state.set.ns <= end->grace.ns)
+    else if (end->state.set.ns <= end->plan.grace.ns)
         snprintf(text, LEASE_TEXT_SIZE, " (--grace=%s is no shorter)",
-                 duration_format(end->grace, grace, sizeof grace));
+                 duration_format(end->plan.grace, grace, sizeof grace));
     return text;
 }
 
@@ -61,8 +61,8 @@ static void is_over(struct expiry *end)
     if (!end->over) {
         end->over_since = deadline_earlier(deadline_now(), end->state.deadline);
         say_status(end->out,
-                   end->warn_only ? "the lock %s is over, %s runs on"
-                                  : "the lock %s is over, stopping %s",
+                   end->plan.warn_only ? "the lock %s is over, %s runs on"
+                                       : "the lock %s is over, stopping %s",
                    end->lease->name, end->worker.name);
     }
     end->over = true;
@@ -108,7 +108,7 @@ static void stop(struct expiry *end, struct deadline kill_at)
 {
     end->phase = STOPPING;
     end->kill_at = kill_at;
-    end->worker.stop(end->worker.data, end->stop_signal, kill_at);
+    end->worker.stop(end->worker.data, end->plan.stop_signal, kill_at);
 }
 
 /* Each of these acts first and reports afterwards, because the reader of the
@@ -119,14 +119,14 @@ static void lost(struct expiry *end)
     if (end->over)
         return;
     is_over(end);
-    if (end->warn_only) {
+    if (end->plan.warn_only) {
         say_error(end->out, "the lock is lost: %s; %s runs on (--on-expire=warn)",
                   end->state.why.text, end->worker.name);
         return;
     }
     stop(end, deadline_earlier(end->state.deadline, deadline_after(grace_of(end))));
     say_error(end->out, "the lock is lost: %s; stopping %s with %s", end->state.why.text,
-              end->worker.name, signame_format(end->stop_signal, name, sizeof name));
+              end->worker.name, signame_format(end->plan.stop_signal, name, sizeof name));
 }
 
 static void ending(struct expiry *end)
@@ -139,7 +139,7 @@ static void ending(struct expiry *end)
               duration_rounded(left, left_text, sizeof left_text),
               end->state.why.text[0] != '\0' ? " and could not be looked at: " : "",
               end->state.why.text, end->worker.name,
-              signame_format(end->stop_signal, name, sizeof name), advice_format(end, advice));
+              signame_format(end->plan.stop_signal, name, sizeof name), advice_format(end, advice));
 }
 
 static void ended(struct expiry *end)
@@ -148,7 +148,7 @@ static void ended(struct expiry *end)
     bool said = end->over;
     is_over(end);
     lease_format(end, lease);
-    if (end->warn_only) {
+    if (end->plan.warn_only) {
         if (!said)
             say_error(end->out, "%s has ended; %s runs on without the lease (--on-expire=warn)",
                       lease, end->worker.name);
@@ -182,7 +182,7 @@ static void act_on_lease(struct expiry *end)
         lost(end);
     } else if (!deadline_before(now, deadline)) {
         ended(end);
-    } else if (!end->warn_only &&
+    } else if (!end->plan.warn_only &&
                (end->state.verdict == WATCH_ENDING || !deadline_before(now, last_answer))) {
         ending(end);
     } else if (!deadline_before(now, end->warn_at)) {
@@ -221,7 +221,7 @@ struct deadline expiry_next(const struct expiry *end)
     }
     if (end->released)
         return DEADLINE_NEVER;
-    if (end->warn_only)
+    if (end->plan.warn_only)
         next = end->over ? DEADLINE_NEVER : deadline;
     else
         next = deadline_earlier(deadline, watch_last_answer(deadline, grace_of(end)));

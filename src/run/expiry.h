@@ -27,14 +27,18 @@ enum stop_phase {
                * what is forked during one walk is found by the next */
 };
 
+struct expiry_plan {
+    struct duration grace; /* negative: lease_grace() */
+    int stop_signal;
+    bool warn_only; /* --on-expire=warn */
+};
+
 struct expiry {
     /* Set by the caller: */
     const struct messages *out;
     struct lease *lease; /* its deadline follows what the watch adopts */
     struct worker worker;
-    struct duration grace; /* negative: lease_grace() */
-    int stop_signal;
-    bool warn_only;           /* --on-expire=warn */
+    struct expiry_plan plan;
     struct watch_state state; /* the last that was read */
     /* Results for the caller: */
     enum stop_phase phase;

@@ -12,7 +12,6 @@
 
 #include "process/child.h"
 #include "process/job_control.h"
-#include "run/expiry.h"
 #include "run/watch.h"
 
 #include <errno.h>
@@ -186,9 +185,7 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         .out = plan->out,
         .lease = plan->lease,
         .worker = {"the command", stop_command, kill_command, &run},
-        .grace = plan->grace,
-        .stop_signal = plan->stop_signal,
-        .warn_only = plan->warn_only,
+        .plan = plan->end,
     };
     expiry_init(&run.end);
     /* Frozen between the take and this point, or answered too late: nothing may start. */
@@ -211,7 +208,7 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
     struct watch_plan watch = {
         .backend = plan->backend,
         .lease = plan->lease,
-        .grace = plan->grace,
+        .grace = plan->end.grace,
         .heartbeat = plan->heartbeat,
         .notify = &plan->out->notify,
     };

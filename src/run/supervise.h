@@ -3,6 +3,7 @@
 #define DLOCK_RUN_SUPERVISE_H
 
 #include "process/signals.h"
+#include "run/expiry.h"
 #include "run/watchdog.h"
 #include "store/backend.h"
 #include "util/message.h"
@@ -15,9 +16,7 @@ struct supervision {
     const struct signals *signals;
     const struct messages *out;
     const char *const *argv;
-    struct duration grace; /* negative: lease_grace() */
-    int stop_signal;
-    bool warn_only;                   /* --on-expire=warn */
+    struct expiry_plan end;
     bool tree;                        /* --tree */
     const struct watchdog *heartbeat; /* of the command; its fd -1: none */
 };

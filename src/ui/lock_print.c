@@ -21,12 +21,10 @@ static const char *hashed_name(const char *key, const char *rest)
     return is_outer ? getenv("DLOCK_NAME") : NULL;
 }
 
-const char *lock_name_of(char *text, size_t size, const char *key, const struct options *options)
+const char *lock_name_of(char *text, size_t size, const char *key, const char *prefix)
 {
-    char begin[LOCK_KEY_SIZE];
-    lock_key_make(begin, options->prefix, "");
-    size_t length = strlen(begin);
-    bool ours = strncmp(key, begin, length) == 0 && key[length] != '\0';
+    size_t length = strlen(prefix);
+    bool ours = strncmp(key, prefix, length) == 0 && key[length] != '\0';
     const char *name = ours ? hashed_name(key, key + length) : NULL;
     return text_copy(text, size, name != NULL ? name : ours ? key + length : key);
 }

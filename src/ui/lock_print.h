@@ -3,7 +3,6 @@
 #ifndef DLOCK_UI_LOCK_PRINT_H
 #define DLOCK_UI_LOCK_PRINT_H
 
-#include "config/options.h"
 #include "lock/lease.h"
 #include "lock/lock_state.h"
 #include "util/duration.h"
@@ -12,9 +11,9 @@
 /* Enough for each of these texts. */
 enum { LOCK_TEXT_SIZE = 2048 };
 
-/* The NAME from which the options make this key; the whole key if they would
- * make another one. Returns text. */
-const char *lock_name_of(char *text, size_t size, const char *key, const struct options *options);
+/* The NAME that makes this key with the prefix; the whole key if none does.
+ * Returns text. */
+const char *lock_name_of(char *text, size_t size, const char *key, const char *prefix);
 
 /* "ann@host, pid 12 (running), backup, since ..., lease ends in 5m". Returns text. */
 const char *lock_owner_format(const struct lock_owner *owner, char text[LOCK_TEXT_SIZE]);

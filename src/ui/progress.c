@@ -1,7 +1,6 @@
 #include "ui/progress.h"
 
 #include "ui/lock_print.h"
-#include "ui/progress_text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +19,9 @@ static const struct duration status_interval = {2 * NS_PER_S};
  * one: the ways to the store and back took longer or shorter. */
 enum { SAME_END_MS = 1000 };
 
-static enum progress_kind choose_kind(const struct options *options, const struct messages *out)
+static enum progress_kind choose_kind(const struct messages *out)
 {
-    if (out->terminal && out->verbosity >= 0 && !options->json)
+    if (out->terminal && out->verbosity >= 0 && !out->json)
         return tty_line_possible() ? WAIT_VIEW_LIVE : WAIT_VIEW_LINES;
     if (out->verbosity > 0)
         return WAIT_VIEW_LINES;
@@ -30,14 +29,15 @@ static enum progress_kind choose_kind(const struct options *options, const struc
      * to hang. Cron jobs must stay silent. */
     const char *ci = getenv("CI");
     bool is_ci = ci != NULL && *ci != '\0' && strcmp(ci, "false") != 0;
-    return is_ci && out->verbosity == 0 && !options->json ? WAIT_VIEW_HOLDERS : WAIT_VIEW_NONE;
+    return is_ci && out->verbosity == 0 && !out->json ? WAIT_VIEW_HOLDERS : WAIT_VIEW_NONE;
 }
 
-void progress_open(struct progress *view, const struct options *options, const struct messages *out)
+void progress_open(struct progress *view, const struct awaited_lock *lock, bool waits,
+                   const struct messages *out)
 {
-    *view = (struct progress){.options = options, .out = out, .start = deadline_now()};
-    if (options->waits_forever || options->wait.ns > 0)
-        view->kind = choose_kind(options, out);
+    *view = (struct progress){.lock = lock, .out = out, .start = deadline_now()};
+    if (waits)
+        view->kind = choose_kind(out);
     view->next_look = out->terminal ? deadline_plus(view->start, shown_after) : view->start;
     if (view->kind == WAIT_VIEW_HOLDERS)
         view->next_look = deadline_plus(view->start, lasts_after);
@@ -116,11 +116,11 @@ static void note_outage(struct progress *view, struct deadline until)
 static void describe(const struct progress *view, const struct errmsg *why,
                      struct progress_text *text)
 {
-    progress_text_begin(text, deadline_gap(view->start, deadline_now()), view->options->name);
+    progress_text_begin(text, deadline_gap(view->start, deadline_now()), view->lock->name);
     if (view->down)
         progress_text_outage(text, why->text, deadline_left(view->down_until));
     else
-        progress_text_holder(text, &view->holder, view->until_ms, view->died, view->options);
+        progress_text_holder(text, &view->holder, view->until_ms, view->died, view->lock);
 }
 
 /* --- showing --------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 #ifndef DLOCK_UI_PROGRESS_H
 #define DLOCK_UI_PROGRESS_H
 
-#include "config/options.h"
+#include "ui/progress_text.h"
 #include "ui/tty_line.h"
 #include "util/errmsg.h"
 #include "util/message.h"
@@ -15,7 +15,7 @@
 enum progress_kind { WAIT_VIEW_NONE, WAIT_VIEW_LIVE, WAIT_VIEW_LINES, WAIT_VIEW_HOLDERS };
 
 struct progress {
-    const struct options *options;
+    const struct awaited_lock *lock;
     const struct messages *out;
     enum progress_kind kind;
     struct tty_line line;
@@ -33,8 +33,8 @@ struct progress {
     bool died;            /* and a later answer of the store still names it */
 };
 
-/* A wait begins. */
-void progress_open(struct progress *view, const struct options *options,
+/* A wait begins; or, if not `waits`, the lock is asked for only once. */
+void progress_open(struct progress *view, const struct awaited_lock *lock, bool waits,
                    const struct messages *out);
 
 /* True if there is anything to show to anyone; true if a user is watching. */

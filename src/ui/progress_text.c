@@ -66,7 +66,7 @@ static const char *who_text(const struct holder *holder)
 }
 
 static void set_who(struct progress_text *text, const struct holder *holder, bool died,
-                    const struct options *options)
+                    const struct awaited_lock *lock)
 {
     char slots[HOLDER_SLOTS_SIZE];
     if (holder->reserved) {
@@ -78,7 +78,7 @@ static void set_who(struct progress_text *text, const struct holder *holder, boo
             holder->shares ? "others who share it" : "another client");
         return;
     }
-    holder_slots_format(holder, options->mode == MODE_SLOTS ? options->slots : 0, slots);
+    holder_slots_format(holder, lock->slots, slots);
     set(text, WAIT_WHO, "%s%s%s@%s", slots, who_text(holder), holder->user, holder->host);
     if (holder->pid > 0)
         set(text, WAIT_PID, ", pid %ld", (long)holder->pid);
@@ -147,22 +147,16 @@ static void quote(char *target, size_t size, const char *word)
 }
 
 /* The options on the command line that determine which lock it is. The
- * environment and the files need no repetition. The URL may contain a password. */
-static void set_advice(struct progress_text *text, const struct options *options)
+ * environment and the files need no repetition. */
+static void set_advice(struct progress_text *text, const struct awaited_lock *lock)
 {
     const struct {
-        enum option_id id;
         const char *name, *value;
-    } repeated[] = {
-        {OPT_PREFIX, "prefix", options->prefix},
-        {OPT_REDIS, "redis", "..."},
-        {OPT_LOCK_DIR, "lock-dir", options->lock_dir},
-    };
+    } repeated[] = {{"prefix", lock->prefix}, {"redis", lock->redis}, {"lock-dir", lock->lock_dir}};
     char words[1024] = "", word[1024];
     size_t used = 0;
     for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {
-        if (options->origins[repeated[i].id].kind != ORIGIN_COMMAND_LINE ||
-            repeated[i].value == NULL)
+        if (repeated[i].value == NULL)
             continue;
         quote(word, sizeof word, repeated[i].value);
         int length =
@@ -171,15 +165,15 @@ static void set_advice(struct progress_text *text, const struct options *options
         if (used >= sizeof words)
             return;
     }
-    quote(word, sizeof word, options->name);
+    quote(word, sizeof word, lock->name);
     set(text, WAIT_ADVICE, "; to clear it now: dlock --force-release%s %s", words, word);
 }
 
 void progress_text_holder(struct progress_text *text, const struct holder *holder, int64_t until_ms,
-                          bool died, const struct options *options)
+                          bool died, const struct awaited_lock *lock)
 {
     char since[HOLDER_SINCE_SIZE];
-    set_who(text, holder, died, options);
+    set_who(text, holder, died, lock);
     set_place(text, holder);
     if (holder->reserved)
         return;
@@ -188,7 +182,7 @@ void progress_text_holder(struct progress_text *text, const struct holder *holde
         set(text, WAIT_SINCE, "%s", holder_since_format(holder, since));
     /* That would also end the leases of the other holders. */
     if (died && !holder->shares)
-        set_advice(text, options);
+        set_advice(text, lock);
 }
 
 void progress_text_outage(struct progress_text *text, const char *why, struct duration left)

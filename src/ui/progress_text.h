@@ -3,7 +3,6 @@
 #ifndef DLOCK_UI_PROGRESS_TEXT_H
 #define DLOCK_UI_PROGRESS_TEXT_H
 
-#include "config/options.h"
 #include "lock/lease.h"
 
 #include <stdbool.h>
@@ -26,6 +25,13 @@ enum wait_part {
     WAIT_PARTS,
 };
 
+/* The lock that is waited for. */
+struct awaited_lock {
+    const char *name;
+    int slots;                             /* of MODE_SLOTS; otherwise 0 */
+    const char *prefix, *redis, *lock_dir; /* to repeat, as the command line gives them; or NULL */
+};
+
 struct progress_text {
     char parts[WAIT_PARTS][1600]; /* "": nothing to show */
 };
@@ -37,10 +43,10 @@ enum { WAIT_TEXT_SIZE = 2560 };
 void progress_text_begin(struct progress_text *text, struct duration waited, const char *name);
 
 /* The lock is held. until_ms is when it ends at the latest by the wall clock of
- * this host (0: it does not, by itself); `died`: its holder has died, and the
- * options determine how the lock can be removed. */
+ * this host (0: it does not, by itself); `died`: its holder has died, and how the
+ * lock can be removed is shown. */
 void progress_text_holder(struct progress_text *text, const struct holder *holder, int64_t until_ms,
-                          bool died, const struct options *options);
+                          bool died, const struct awaited_lock *lock);
 
 /* The store cannot be reached, as `why` says, and is retried for that much longer. */
 void progress_text_outage(struct progress_text *text, const char *why, struct duration left);

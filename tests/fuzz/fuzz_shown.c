@@ -109,7 +109,7 @@ static void expect_line(const struct progress_text *text, bool utf8)
 static void expect_wait(char *const lines[5], unsigned flags)
 {
     static struct progress_text text;
-    struct options options = {.name = lines[0], .prefix = lines[4], .lock_dir = lines[3]};
+    struct awaited_lock lock = {.name = lines[0], .prefix = lines[4], .lock_dir = lines[3]};
     struct holder holder = {
         .known = (flags & 1) != 0,
         .shares = (flags & 2) != 0,
@@ -122,12 +122,11 @@ static void expect_wait(char *const lines[5], unsigned flags)
     text_copy(holder.user, sizeof holder.user, lines[1]);
     text_copy(holder.host, sizeof holder.host, lines[2]);
     text_copy(holder.command, sizeof holder.command, lines[3]);
-    options.origins[OPT_PREFIX].kind = options.origins[OPT_LOCK_DIR].kind = ORIGIN_COMMAND_LINE;
     progress_text_begin(&text, DURATION_S(flags), lines[0]);
     if ((flags & 32) != 0)
         progress_text_outage(&text, lines[4], DURATION_S(2));
     else
-        progress_text_holder(&text, &holder, (int64_t)flags * 1000, (flags & 64) != 0, &options);
+        progress_text_holder(&text, &holder, (int64_t)flags * 1000, (flags & 64) != 0, &lock);
     expect_line(&text, (flags & 128) != 0);
 }
 

@@ -13,7 +13,7 @@ int main(int argc, char **argv)
 {
     static struct progress_text text;
     char joined[WAIT_TEXT_SIZE];
-    struct options options = {.name = "job"};
+    struct awaited_lock lock = {.name = "job"};
     struct holder holder = {.known = true,
                             .ahead = -1,
                             .pid = 4711,
@@ -46,18 +46,17 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "until") == 0)
             until_ms = wall_now_ms() + atoll(value) * 1000;
         else if (strcmp(argv[i], "name") == 0)
-            options.name = value;
+            lock.name = value;
         else if (strcmp(argv[i], "prefix") == 0)
-            options.prefix = value;
+            lock.prefix = value;
         else if (strcmp(argv[i], "why") == 0)
             why = value;
     }
-    options.origins[OPT_PREFIX].kind = ORIGIN_COMMAND_LINE;
-    progress_text_begin(&text, DURATION_S(atoll(argv[2])), options.name);
+    progress_text_begin(&text, DURATION_S(atoll(argv[2])), lock.name);
     if (why != NULL)
         progress_text_outage(&text, why, DURATION_S(4));
     else
-        progress_text_holder(&text, &holder, until_ms, died, &options);
+        progress_text_holder(&text, &holder, until_ms, died, &lock);
     if (atoi(argv[1]) == 0)
         progress_text_join(&text, 0, joined);
     else

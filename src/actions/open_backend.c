@@ -1,4 +1,4 @@
-#include "run/open_backend.h"
+#include "actions/open_backend.h"
 
 #include "config/file.h"
 #include "config/hints.h"
@@ -182,18 +182,5 @@ bool backend_of_kind(struct backend **backend, const char *kind, const struct op
                          "the outer dlock, or set DLOCK_REDIS for both");
         *status = STATUS_CONFIG;
     }
-    return opened(result, out, *status, &why);
-}
-
-bool backend_fall_back(struct backend **backend, const struct options *options,
-                       const struct messages *out, const struct errmsg *outage, int *status)
-{
-    struct errmsg why = {""};
-    enum lock_result result = open_file(backend, options, status, &why);
-    if (result == LOCK_OK)
-        say_warning(out,
-                    "Redis is unreachable (%s): --fallback=file takes a lock that holds on this "
-                    "host alone",
-                    outage->text);
     return opened(result, out, *status, &why);
 }

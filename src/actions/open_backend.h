@@ -1,6 +1,6 @@
 /* Which backend the options select. */
-#ifndef DLOCK_RUN_OPEN_BACKEND_H
-#define DLOCK_RUN_OPEN_BACKEND_H
+#ifndef DLOCK_ACTIONS_OPEN_BACKEND_H
+#define DLOCK_ACTIONS_OPEN_BACKEND_H
 
 #include "config/options.h"
 #include "store/backend.h"
@@ -17,10 +17,6 @@ bool backend_choose(struct backend **backend, const struct options *options,
  * *status the exit status. */
 enum lock_result backend_open(struct backend **backend, const struct options *options, int *status,
                               struct errmsg *why);
-
-/* The file lock of --fallback, with a warning. As above. */
-bool backend_fall_back(struct backend **backend, const struct options *options,
-                       const struct messages *out, const struct errmsg *outage, int *status);
 
 /* Like backend_choose(), for this kind ("redis" or "file") whatever --backend
  * says, and silently: the store in which an outer dlock has its lock. */

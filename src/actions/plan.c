@@ -1,0 +1,81 @@
+#include "actions/plan.h"
+
+#include "actions/open_backend.h"
+#include "config/lock_key.h"
+#include "util/duration.h"
+
+#include <string.h>
+
+static const char *if_told(const struct options *options, enum option_id id, const char *value)
+{
+    return options->origins[id].kind == ORIGIN_COMMAND_LINE ? value : NULL;
+}
+
+struct awaited_lock plan_awaited(const struct options *options)
+{
+    return (struct awaited_lock){
+        .name = options->name,
+        .slots = options->mode == MODE_SLOTS ? options->slots : 0,
+        .prefix = if_told(options, OPT_PREFIX, options->prefix),
+        .redis = if_told(options, OPT_REDIS, "..."), /* the URL may contain a password */
+        .lock_dir = if_told(options, OPT_LOCK_DIR, options->lock_dir),
+    };
+}
+
+struct expiry_plan plan_expiry(const struct options *options)
+{
+    return (struct expiry_plan){
+        .grace = options->grace,
+        .stop_signal = options->stop_signal,
+        .warn_only = options->warn_on_expire,
+    };
+}
+
+bool plan_acquisition(struct acquisition *lock, const struct options *options, struct messages *out,
+                      const char *undone, const char *command, pid_t pid, int *status)
+{
+    *lock = (struct acquisition){
+        .out = out,
+        .undone = undone,
+        .request = {.name = options->name,
+                    .ttl = options->ttl,
+                    .hold_at_least = options->hold_at_least,
+                    .mode = options->mode,
+                    .slots = options->mode == MODE_SLOTS ? options->slots : 0,
+                    .detached = options->action == ACTION_ACQUIRE},
+        .awaited = plan_awaited(options),
+        .waits_forever = options->waits_forever,
+        .wait = options->wait,
+        .outage = options->outage,
+        .conflict_status = options->conflict_status,
+        .lock_dir = options->lock_dir,
+        .fallback_to_file = options->fallback_to_file,
+    };
+    return lock_key_find(lock->key, options, out, status) &&
+           acquisition_open(lock, options->owner, command, pid, status);
+}
+
+/* Reports which lock is requested, and which settings chose store and TTL. */
+static void say_asked(const struct acquisition *lock, const struct options *options)
+{
+    const char *kind = lock->backend->kind;
+    if (lock->out->verbosity < 1) /* building the text costs time too */
+        return;
+    enum option_id chosen_by = strcmp(kind, "redis") == 0   ? OPT_REDIS
+                               : options->lock_file != NULL ? OPT_LOCK_FILE
+                                                            : OPT_BACKEND;
+    char ttl[DURATION_TEXT_SIZE], backend_from[ORIGIN_TEXT_SIZE], ttl_from[ORIGIN_TEXT_SIZE];
+    say_verbose(
+        lock->out, "asking for %s: %s (%s), ttl %s (%s)", lock->key, kind,
+        origin_place(chosen_by, options->origins[chosen_by], backend_from, sizeof backend_from),
+        duration_format(options->ttl, ttl, sizeof ttl),
+        origin_place(OPT_TTL, options->origins[OPT_TTL], ttl_from, sizeof ttl_from));
+}
+
+bool plan_take(struct acquisition *lock, const struct options *options, int *status)
+{
+    if (!backend_choose(&lock->backend, options, lock->out, status))
+        return false;
+    say_asked(lock, options);
+    return acquisition_take(lock, status);
+}
