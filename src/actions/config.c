@@ -1,8 +1,8 @@
 #include "actions/config.h"
 
-#include "actions/doctor_config.h"
 #include "config/file.h"
 #include "redis/url.h"
+#include "util/duration.h"
 #include "util/error_code.h"
 #include "util/json.h"
 #include "util/text.h"
@@ -20,6 +20,74 @@ struct row {
     char from[ORIGIN_TEXT_SIZE];
     const char *note; /* NULL: none */
 };
+
+static const char *duration_default(struct duration duration, char *text)
+{
+    return duration_format(duration, text, DURATION_TEXT_SIZE);
+}
+
+static const char *number_default(int number, char *text)
+{
+    snprintf(text, DURATION_TEXT_SIZE, "%d", number);
+    return text;
+}
+
+/* The default of this option, in the form of dlock.conf(5); NULL: none. May use
+ * `text`. */
+static const char *config_default(const struct options *options, enum option_id id,
+                                  char text[DURATION_TEXT_SIZE])
+{
+    switch ((int)id) {
+    case OPT_TTL: return duration_default(options->ttl, text);
+    case OPT_HOLD_AT_LEAST: return duration_default(options->hold_at_least, text);
+    case OPT_CONNECT_TIMEOUT: return duration_default(options->connect_timeout, text);
+    case OPT_OUTAGE: return duration_default(options->outage, text);
+    case OPT_GRACE: return duration_default(lease_grace(options->ttl, options->grace), text);
+    case OPT_CONFLICT_EXIT_CODE: return number_default(options->conflict_status, text);
+    case OPT_WAIT_REPLICAS: return number_default(options->wait_replicas, text);
+    case OPT_PREFIX: return options->prefix;
+    case OPT_HASH: return options->hash == HASH_HMAC_SHA256 ? "hmac-sha256" : "none";
+    case OPT_BACKEND: return "auto";
+    case OPT_WAIT: return "infinity";
+    case OPT_FALLBACK: return "off";
+    case OPT_ON_DEGRADED: return "warn";
+    case OPT_ON_EXPIRE: return "stop";
+    case OPT_STOP_SIGNAL: return "TERM";
+    case OPT_EXCLUSIVE: return options->mode == MODE_EXCLUSIVE ? "yes" : "no";
+    default: return option_has_value(option_by_id(id)) ? NULL : "no";
+    }
+}
+
+/* The last one. */
+static const struct setting *last_of(const struct options *options, enum option_id one,
+                                     enum option_id other)
+{
+    const struct setting *found = NULL;
+    for (const struct setting *setting = options->settings.first; setting != NULL;
+         setting = setting->next)
+        if (setting->id == one || setting->id == other)
+            found = setting;
+    return found;
+}
+
+/* The setting that decides this option, with its value in *text ("" for a flag
+ * on the command line); NULL if it is not set. Of --nonblock and --wait the
+ * last one counts, and determines the other. */
+static const struct setting *config_in_force(const struct options *options, enum option_id id,
+                                             const char **text)
+{
+    const struct setting *setting = setting_in_force(&options->settings, id);
+    if (setting == NULL)
+        return NULL;
+    *text = setting->text;
+    const struct setting *last = last_of(options, OPT_NONBLOCK, OPT_WAIT);
+    bool passed_over = (id == OPT_NONBLOCK && last != NULL && last->id == OPT_WAIT) ||
+                       (id == OPT_WAIT && options->nonblock);
+    if (!passed_over)
+        return setting;
+    *text = id == OPT_WAIT ? "0" : "no";
+    return last;
+}
 
 /* The URLs without their logins. False if one cannot be read: a text that is no
  * URL may still contain a password. */

@@ -1,9 +1,9 @@
 #include "actions/doctor.h"
 
-#include "actions/doctor_config.h"
 #include "actions/doctor_trial.h"
 #include "actions/open_backend.h"
 #include "config/file.h"
+#include "config/lock_key.h"
 #include "lock/lock_name.h"
 #include "process/signals.h"
 #include "store/diagnostics.h"
@@ -39,6 +39,53 @@ static void scratch_make(struct scratch *scratch, const struct options *options)
         .ttl = options->ttl,
     };
     holder_fill(&scratch->request.self, 0, "dlock --doctor");
+}
+
+static void add_unknown_variable(const char *name, const char *near, void *data)
+{
+    if (near != NULL)
+        diagnostics_add(data, FINDING_WARN, name,
+                        "variables are the long options in capitals; dlock(1) lists them",
+                        "this variable is no setting; did you mean %s?", near);
+    else
+        diagnostics_add(data, FINDING_NOTE, name,
+                        "variables are the long options in capitals; dlock(1) lists them",
+                        "this variable is no setting");
+}
+
+static void add_doubts(const struct options *options, struct diagnostics *findings)
+{
+    if (options->fallback_to_file)
+        diagnostics_add(findings, FINDING_WARN, "fallback",
+                        "without --fallback no command runs while Redis is down",
+                        "while Redis is down, locks hold on this host alone, and hosts that reach "
+                        "it are not kept out");
+    if (options->warn_on_expire)
+        diagnostics_add(findings, FINDING_WARN, "on-expire", "--on-expire=stop",
+                        "a command runs on without its lock when the lease ends or is lost");
+}
+
+/* The hash function must be available for any name. */
+static void add_key(const struct options *options, struct diagnostics *findings)
+{
+    struct options tried = *options;
+    struct errmsg why = {""};
+    char key[LOCK_KEY_SIZE];
+    if (options->name == NULL)
+        tried.name = "doctor";
+    enum lock_result result = lock_key_of(key, &tried, &why);
+    if (result != LOCK_OK)
+        diagnostics_fail(findings, (int)status_of(result), "key", NULL, "%s", why.text);
+    else if (options->name != NULL)
+        diagnostics_add(findings, FINDING_OK, "key", NULL, "%s", key);
+}
+
+static void add_config(const struct options *options, struct diagnostics *findings)
+{
+    diagnostics_section(findings, "configuration", NULL);
+    config_unknown_variables(add_unknown_variable, findings);
+    add_doubts(options, findings);
+    add_key(options, findings);
 }
 
 /* Why this store was chosen. */
@@ -91,7 +138,7 @@ static void examine(const struct options *options, struct diagnostics *findings,
     struct bound bound = {deadline_plus(deadline_after(options->outage), options->connect_timeout),
                           cancel_fd};
     scratch_make(&scratch, options);
-    doctor_config(options, findings);
+    add_config(options, findings);
     if (backend_open(&backend, options, &status, &why) != LOCK_OK) {
         diagnostics_section(findings, "backend", NULL);
         diagnostics_fail(findings, status, "store", NULL, "%s", why.text);

@@ -47,7 +47,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     # Where the machine is busy, what takes time may be called slow.
     [ -z "$(grep -vE ' ok: |^redis (connect|latency) warn' <<<"$output")" ]
     for check in 'redis topology' 'redis tls' 'redis login' 'redis version' 'redis role' 'redis eviction' 'redis memory' \
-        'redis persistence' 'redis replicas' 'redis clock' 'permissions take, release' 'permissions queue' \
+        'redis persistence' 'redis replicas' 'permissions take, release' 'permissions queue' \
         'permissions tracking' 'trial take' 'trial second take refused' 'trial told of a touch' 'trial extend' 'trial release' \
         'trial handed over' 'trial look' 'trial release by force'; do
         says "^$check ok: "
@@ -59,7 +59,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     start_redis
     run dlock --doctor -r "$URL"
     equals "$status" 0
-    [[ $output == configuration$'\n'*$'\n\n'backend$'\n'*$'\n\n'"redis unix://"*$'\n\n'permissions$'\n'*$'\n\n'trial$'\n'* ]]
+    [[ $output == backend$'\n'*$'\n\n'"redis unix://"*$'\n\n'permissions$'\n'*$'\n\n'trial$'\n'* ]]
     says '^  ok    version +(Redis [1-9]|Valkey )'
     says '^  warn  persistence +none: a restart loses all locks$'
     says '^ +-> appendonly yes$'
@@ -73,35 +73,20 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     [[ ${lines[-1]} == 'A lock can NOT be trusted here: 1 failed, '[0-9]*', 0 notes' ]]
 }
 
-@test "each value of the configuration is told with where it comes from; no secret is" {
+@test "the key is shown, and variables that are no setting; no secret is" {
     start_redis redis --requirepass topsecret
-    export XDG_CONFIG_HOME=$T/config SYSTEM_CONF=$T/system.conf LD_PRELOAD=$HELPERS/fault_system_conf.so
-    mkdir -p "$T/config/dlock"
-    printf 'grace = 1s\nwait = 7m\n' >"$SYSTEM_CONF"
-    printf 'redis = unix://:topsecret@%s\noutage = 8s\n[lock job*]\nttl = 6m\n' "$T/redis.sock" >"$T/config/dlock/dlock.conf"
-    chmod 600 "$T/config/dlock/dlock.conf"
-    DLOCK_CONNECT_TIMEOUT=2s DLOCK_REDSI=x DLOCK_TIMEOUT=3 DLOCK_LOCK_KEY=/x doctor --tree --owner=hidden -x job 2>/dev/null
-    equals "$status" 64
-    DLOCK_CONNECT_TIMEOUT=2s DLOCK_REDSI=x DLOCK_TIMEOUT=3 DLOCK_LOCK_KEY=/x DLOCK_HOST=x doctor --owner=hidden -x jobs
+    export DLOCK_REDIS="unix://:topsecret@$T/redis.sock"
+    DLOCK_REDSI=x DLOCK_TIMEOUT=3 DLOCK_LOCK_KEY=/x DLOCK_HOST=x doctor --owner=hidden jobs
     equals "$status" 0
-    says '^configuration file ok: .*/dlock.conf: read ->'
-    says "^configuration file ok: $T/config/dlock/dlock.conf: read"
-    says '^configuration wait ok: 7m \(.*/dlock.conf:2: wait\)'
-    says '^configuration grace ok: 1s \(.*/dlock.conf:1: grace\)'
-    says "^configuration outage ok: 8s \($T/config/dlock/dlock.conf:2: outage\)"
-    says "^configuration ttl ok: 6m \($T/config/dlock/dlock.conf:4: ttl\)"
-    says '^configuration connect-timeout ok: 2s \(DLOCK_CONNECT_TIMEOUT\)'
-    says '^configuration exclusive ok: yes \(--exclusive\)'
-    says "^configuration redis ok: unix://$T/redis.sock\?db=0, with a password \($T/config"
-    says '^configuration backend ok: auto \(default\)'
     says '^configuration key ok: dlock:jobs'
     says '^configuration DLOCK_REDSI warn: this variable is no setting; did you mean DLOCK_REDIS\? '
     says '^configuration DLOCK_TIMEOUT warn: .*DLOCK_WAIT'
     says '^configuration DLOCK_HOST note: '
     [[ $output != *DLOCK_LOCK_KEY* && $output != *secret* && $output != *hidden* && $json != *topsecret* ]]
-    doctor # without a name its section says nothing
-    says '^configuration ttl ok: 1h \(default\)'
-    [[ $output != *'configuration key'* ]]
+    doctor --tree 2>/dev/null # without a name there is no key to show
+    equals "$status" 64
+    doctor
+    [[ $output != *configuration* ]]
 }
 
 @test "what lets go of the lock on purpose is told" {
@@ -116,18 +101,11 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     fails_with 64 'report: --doctor does without it' dlock --doctor --report="$T/x" job
     DLOCK_REDIS=http://topsecret@x finds 78 '^backend store fail: DLOCK_REDIS: .*none of the schemes'
     [[ $json != *topsecret* ]]
-    DLOCK_REDIS='redis://:topsecret@[::1]:1 redis://x:topsecret@127.0.0.1:1/2' doctor
-    says '^configuration redis ok: redis://\[::1\]:1/0, with a password \(DLOCK_REDIS\)'
-    says '^configuration redis ok: redis://127.0.0.1:1/2, with a password'
-    [[ $json != *topsecret* ]]
 }
 
 @test "file locks: taken for real, the directory is judged, nothing is left but its table" {
     finds 0 '^backend file note: --backend=file asks for it; a lock holds on this host alone' --backend=file --lock-dir="$T/locks"
-    says '^files owner ok: .*, mode 0700'
     says '^files other users note: they have another directory'
-    says '^files free space ok: ([0-9]{2,3}|[0-9](\.[0-9])?) [MGT]B'
-    says '^files file system (ok|note|warn): '
     says '^trial second take refused ok: '
     says '^trial told of a touch ok: '
     says '^trial handed over ok: '
@@ -138,14 +116,6 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     finds 78 '^backend store fail: .*--on-degraded=fail forbids' --lock-dir="$T/locks" --on-degraded=fail
     chmod 777 "$T/locks"
     finds 77 '^backend store fail: .*can be written to by others' --backend=file --lock-dir="$T/locks"
-}
-
-@test "what is special about the file system is told" {
-    [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ] || skip 'no tmpfs in /dev/shm'
-    local dir=/dev/shm/dlock-test-$$
-    doctor --backend=file --lock-dir="$dir"
-    rm -rf "$dir"
-    says '^files file system ok: tmpfs: in memory'
 }
 
 @test "a directory for all users is told from one's own" {
@@ -160,7 +130,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     touch "$T/exact"
     flock "$T/exact" sleep 60 3>&- 4>&- &
     echo $! >"$T/flock.pid"
-    finds 0 '^files owner ok: ' --lock-file="$T/exact" job
+    finds 0 '^files lock file ok: can be opened' --lock-file="$T/exact" job
     [[ $output != *trial* ]]
 }
 
@@ -343,18 +313,6 @@ without() {
     finds 0 '^redis version note: Dragonfly df-v1\.2, with which' -r "unix://$T/fake.sock"
 }
 
-@test "a server's clock that is off is told, one that is far off is warned of" {
-    start_redis
-    local at
-    for at in "120 warn" "-90 warn" "30 note"; do
-        set -- $at
-        printf -v time '%s' $(($(date +%s) + $1))
-        fake_redis "instead=TIME=*2\\r\\n\$10\\r\\n$time\\r\\n\$1\\r\\n0\\r\\n" "$T/redis.sock"
-        finds 0 "^redis clock $2: [0-9.]+ m?s (ahead of|behind) ours" -r "unix://$T/fake.sock"
-        kill "$(cat "$T/fake.pid")"
-    done
-}
-
 @test "a Sentinel, and a node of a Cluster, are told by their mode" {
     start_redis
     fake_redis 'instead=INFO=bulk:redis_version:7.0.0\r\nredis_mode:sentinel' "$T/redis.sock"
@@ -376,7 +334,7 @@ without() {
     for text in '$-1\r\n' '*-1\r\n' ':9223372036854775807\r\n' '*2\r\n*0\r\n:1\r\n' '-ERR \x07no\r\n' \
         'bulk:maxmemory:99999999999999999999\r\nrole:\r\nredis_version:x\x1b[31m\r\nslave0:\r\nconnected_slaves:-1'; do
         fake_redis "instead=ACL,INFO,CONFIG,TIME=$text" "$T/redis.sock"
-        finds 0 '^redis clock note: unknown' -r "unix://$T/fake.sock" --connect-timeout=2
+        finds 0 '^redis latency (ok|warn): ' -r "unix://$T/fake.sock" --connect-timeout=2
         is_json
         kill "$(cat "$T/fake.pid")"
     done
@@ -453,9 +411,9 @@ without() {
     finds 69 '^quorum majority fail: 1 of 3 servers can be trusted; 2 are needed' -r "unix://$T/a.sock unix://$T/b.sock unix://$T/none.sock"
 }
 
-@test "a lock directory on a network or an unknown file system is warned of" {
+@test "a lock directory on a network file system, or in a container, is warned of" {
     local type
-    for type in 'ceph=0x00C36400 warn: ceph: what flock' 'overlay=0x794C7630 note: overlay.*a container.s own' 'none=0x1234 note: of a kind .0x1234'; do
+    for type in 'ceph=0x00C36400 warn: ceph: what flock' 'overlay=0x794C7630 note: overlay.*a container.s own'; do
         FAULT_TYPE=$(sed 's/[^=]*=\([^ ]*\) .*/\1/' <<<"$type") LD_PRELOAD=$HELPERS/fault_fstatfs.so doctor --lock-dir="$T/locks"
         says "^files file system ${type#* }"
     done

@@ -232,10 +232,10 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     equals "$(dlock gpu printenv DLOCK_SLOT)" 0
     dlock --acquire cron:x >/dev/null
     fails_with 0 '^$' dlock cron:x echo ran
-    dlock --doctor deploy:x >"$T/doctor" || true
-    grep -qE 'wait +10m ' "$T/doctor"
-    grep -qE 'stop-signal +INT ' "$T/doctor"
-    grep -qE 'grace +30s ' "$T/doctor"
+    dlock --print-config deploy:x >"$T/settings"
+    grep -qE '^wait = 10m ' "$T/settings"
+    grep -qE '^stop-signal = INT ' "$T/settings"
+    grep -qE '^grace = 30s ' "$T/settings"
 }
 
 @test "examples: a shell command with its fencing token, and a lock shared with flock" {

@@ -91,13 +91,15 @@ for name, option in told.items():
 
 @test "the defaults of the manual are those of the program" {
     default() { with_options "print(page['$1'].default)"; }
-    dlock --doctor --backend=file >"$T/doctor"
+    dlock --print-config --backend=file >"$T/settings"
     local option
-    for option in ttl redis connect-timeout outage; do
-        grep -qE "^ +ok +$option +$(default "$option") \(default\)$" "$T/doctor" ||
-            { grep " $option " "$T/doctor"; false; }
+    for option in ttl connect-timeout outage; do
+        grep -qE "^$option = $(default "$option") +; default$" "$T/settings" ||
+            { grep "$option " "$T/settings"; false; }
     done
-    grep -qE '^ +ok +wait +infinity \(default\)$' "$T/doctor"
+    equals "$(default redis)" none
+    grep -qE '^; redis +; not set$' "$T/settings"
+    grep -qE '^wait = infinity +; default$' "$T/settings"
     dlock --backend=file --acquire --owner=other job >/dev/null
     fails_with "$(default conflict-exit-code)" '' dlock --backend=file -n job true
     # shellcheck disable=SC2016
@@ -122,7 +124,7 @@ for name in told:
     mkdir -p "$HOME/.config/dlock"
     while read -r name variable; do
         [ "$name" != config ] || continue # names the file
-        # A value that fits nothing; what takes any text is set all the same, and --doctor tells where.
+        # A value that fits nothing; what takes any text is set all the same.
         printf '%s = \001\n' "$name" >"$HOME/.config/dlock/dlock.conf"
         run dlock --doctor
         key=read

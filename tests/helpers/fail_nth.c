@@ -41,7 +41,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
@@ -246,7 +245,6 @@ WRAP(fstatat64, int, -1, (int at, const char *path, struct stat64 *status, int f
 WRAP(lseek64, off64_t, -1, (int fd, off64_t offset, int whence), (fd, offset, whence))
 WRAP(statfs64, int, -1, (const char *path, struct statfs64 *status), (path, status))
 WRAP(fstatfs64, int, -1, (int fd, struct statfs64 *status), (fd, status))
-WRAP(fstatvfs64, int, -1, (int fd, struct statvfs64 *status), (fd, status))
 WRAP(ftruncate, int, -1, (int fd, off_t size), (fd, size))
 WRAP(ftruncate64, int, -1, (int fd, off64_t size), (fd, size))
 WRAP(posix_fallocate64, int, failing_errno, (int fd, off64_t at, off64_t size), (fd, at, size))

@@ -3,20 +3,16 @@
 #define DLOCK_STORE_FILE_FS_TYPE_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 enum fs_kind {
-    FS_LOCAL,
-    FS_MEMORY,
+    FS_LOCAL,      /* or not known */
     FS_CONTAINER,  /* a container's own */
     FS_NETWORK,    /* the effect of flock(2) depends on the server and on the mount options */
     FS_WHOLE_FILE, /* as FS_NETWORK, and flock(2) locks all bytes, which excludes fcntl(2) locks */
-    FS_UNKNOWN,
 };
 
 struct fs_type {
     const char *name;
-    uint32_t magic;
     enum fs_kind kind;
 };
 

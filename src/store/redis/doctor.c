@@ -201,46 +201,7 @@ static bool examine_login(struct redis_patient *patient)
     return result == LOCK_OK;
 }
 
-/* --- time ---------------------------------------------------------------- */
-
-struct timing {
-    struct duration list[PINGS]; /* how long a call took */
-    int count;
-    bool clock_known;
-    struct duration best; /* the call that the next two are of */
-    int64_t ahead_us;     /* the server's clock, of ours; give or take half of `best` */
-};
-
-static bool read_time(const redisReply *reply, int64_t *us)
-{
-    int64_t seconds, micros;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        !redis_reply_number(reply->element[0], 1, INT64_C(100000000000), &seconds) ||
-        !redis_reply_number(reply->element[1], 0, 999999, &micros))
-        return false;
-    *us = seconds * 1000000 + micros;
-    return true;
-}
-
-/* By the fastest of several questions, as in Cristian's algorithm. */
-static bool ask_time(struct redis_patient *patient, struct timing *timing)
-{
-    const struct redis_command command = redis_words("TIME");
-    redisReply *reply;
-    int64_t server_us, before_us = wall_now_us();
-    struct deadline start = deadline_now();
-    if (!redis_patient_ask(patient, "latency", &command, &reply))
-        return false;
-    struct duration took = deadline_gap(start, deadline_now());
-    timing->list[timing->count++] = took;
-    if (read_time(reply, &server_us) && (!timing->clock_known || took.ns < timing->best.ns)) {
-        timing->clock_known = true;
-        timing->best = took;
-        timing->ahead_us = server_us - before_us - took.ns / NS_PER_US / 2;
-    }
-    freeReplyObject(reply);
-    return true;
-}
+/* --- latency ------------------------------------------------------------- */
 
 static int compare_durations(const void *a, const void *b)
 {
@@ -248,42 +209,28 @@ static int compare_durations(const void *a, const void *b)
     return (first->ns > second->ns) - (first->ns < second->ns);
 }
 
-static void add_clock(struct diagnostics *findings, const struct timing *timing)
+static bool examine_latency(struct redis_patient *patient)
 {
-    char text[FINDINGS_TIME_SIZE], give[FINDINGS_TIME_SIZE];
-    struct duration off = {(timing->ahead_us < 0 ? -timing->ahead_us : timing->ahead_us) *
-                           NS_PER_US};
-    const char *side = timing->ahead_us < 0 ? "behind" : "ahead of";
-    enum finding_result result = off.ns > 60 * NS_PER_S ? FINDING_WARN
-                                 : off.ns > NS_PER_S    ? FINDING_NOTE
-                                                        : FINDING_OK;
-    if (!timing->clock_known) {
-        diagnostics_add(findings, FINDING_NOTE, "clock", NULL, "unknown: TIME is not answered");
-        return;
-    }
-    diagnostics_time((struct duration){timing->best.ns / 2}, give);
-    diagnostics_add(
-        findings, result, "clock",
-        "NTP; no lease depends on it, but fences may jump when another server takes over",
-        "%s %s ours (+-%s)", diagnostics_time(off, text), side, give);
-}
-
-static bool examine_time(struct redis_patient *patient)
-{
-    struct timing timing = {0};
+    const struct redis_command command = redis_words("TIME");
+    struct duration took[PINGS]; /* by each call */
+    int count = 0;
     struct deadline enough = deadline_after(DURATION_S(1));
-    while (timing.count < PINGS && (timing.count == 0 || !deadline_passed(enough)))
-        if (!ask_time(patient, &timing))
+    while (count < PINGS && (count == 0 || !deadline_passed(enough))) {
+        redisReply *reply;
+        struct deadline start = deadline_now();
+        if (!redis_patient_ask(patient, "latency", &command, &reply))
             return false;
-    qsort(timing.list, (size_t)timing.count, sizeof timing.list[0], compare_durations);
+        took[count++] = deadline_gap(start, deadline_now());
+        freeReplyObject(reply);
+    }
+    qsort(took, (size_t)count, sizeof took[0], compare_durations);
     char least[FINDINGS_TIME_SIZE], median[FINDINGS_TIME_SIZE], most[FINDINGS_TIME_SIZE];
-    struct duration middle = timing.list[timing.count / 2];
+    struct duration middle = took[count / 2];
     bool slow = middle.ns > SLOW_MS * NS_PER_MS || middle.ns > patient->request->ttl.ns / 100;
     diagnostics_add(patient->findings, slow ? FINDING_WARN : FINDING_OK, "latency",
                     "a longer --ttl, or a server that is nearer", "min %s, median %s, max %s of %d",
-                    diagnostics_time(timing.list[0], least), diagnostics_time(middle, median),
-                    diagnostics_time(timing.list[timing.count - 1], most), timing.count);
-    add_clock(patient->findings, &timing);
+                    diagnostics_time(took[0], least), diagnostics_time(middle, median),
+                    diagnostics_time(took[count - 1], most), count);
     return true;
 }
 
@@ -348,7 +295,7 @@ static bool examine_server(struct redis_patient *patient)
     if (!examine_connection(patient))
         return false;
     examine_tls(patient);
-    if (!examine_login(patient) || !redis_doctor_info(patient) || !examine_time(patient))
+    if (!examine_login(patient) || !redis_doctor_info(patient) || !examine_latency(patient))
         return false;
     diagnostics_section(patient->findings, "permissions", NULL);
     return redis_doctor_access(patient);
