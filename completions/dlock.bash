@@ -3,7 +3,7 @@
 
 _dlock_actions='--acquire --attach --extend --release --force-release --status --wait-free --list --current --doctor --print-config'
 _dlock_flags='--exclusive --shared --nonblock --tree --heartbeat --close --verbose --quiet --json --syslog --version --help --usage'
-_dlock_valued=(--slots --wait --conflict-exit-code --ttl --hold-at-least --owner --owner-file --hash --secret-file --prefix --redis --backend --lock-dir --lock-file
+_dlock_valued=(--slots --wait --conflict-exit-code --ttl --hold-at-least --message --owner --owner-file --hash --secret-file --prefix --redis --backend --lock-dir --lock-file
     --on-degraded --fallback --cacert --cert --key --password-file --sentinel-password-file --wait-replicas --connect-timeout --outage --on-expire --stop-signal --grace --command --report --config)
 _dlock_short='-x -s -n -w -E -t -r -c -o -v -q -V -h'
 _dlock_signals='HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD CONT STOP TSTP TTIN TTOU

@@ -179,6 +179,7 @@ complete -c dlock -n __dlock_takes_options -s w -l wait -x -a '(__dlock_duration
 complete -c dlock -n __dlock_takes_options -s E -l conflict-exit-code -x -d 'Exit status if another holds the lock'
 complete -c dlock -n __dlock_takes_options -s t -l ttl -x -a '(__dlock_durations)' -d 'The lease: how long the lock holds'
 complete -c dlock -n __dlock_takes_options -l hold-at-least -x -a '(__dlock_durations)' -d 'Keep others out this long'
+complete -c dlock -n __dlock_takes_options -l message -x -d 'Why, shown to waiters'
 complete -c dlock -n __dlock_takes_options -l owner -x -d 'Owner token'
 complete -c dlock -n __dlock_takes_options -l owner-file -r -F -d 'File for the owner token'
 complete -c dlock -n __dlock_takes_options -l hash -x -a 'none sha256 hmac-sha256' -d 'put the digest of NAME into the key'

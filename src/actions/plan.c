@@ -3,6 +3,7 @@
 #include "actions/open_backend.h"
 #include "config/lock_key.h"
 #include "util/duration.h"
+#include "util/text.h"
 
 #include <string.h>
 
@@ -51,8 +52,12 @@ bool plan_acquisition(struct acquisition *lock, const struct options *options, s
         .lock_dir = options->lock_dir,
         .fallback_to_file = options->fallback_to_file,
     };
-    return lock_key_find(lock->key, options, out, status) &&
-           acquisition_open(lock, options->owner, command, pid, status);
+    if (!lock_key_find(lock->key, options, out, status) ||
+        !acquisition_open(lock, options->owner, command, pid, status))
+        return false;
+    if (options->message != NULL)
+        text_copy(lock->request.self.message, sizeof lock->request.self.message, options->message);
+    return true;
 }
 
 /* Reports which lock is requested, and which settings chose store and TTL. */

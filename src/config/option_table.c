@@ -81,6 +81,8 @@ static struct poptOption taking[] = {
           "at most N holders, each with a DLOCK_SLOT of its own, 0 to N-1", "N"),
     VALUE("hold-at-least", '\0', OPT_HOLD_AT_LEAST,
           "keep others out this long, even after a faster command (default: 0)", "DURATION"),
+    VALUE("message", '\0', OPT_MESSAGE,
+          "why, at most 256 bytes: shown to waiters, by --status and by --list", "TEXT"),
     VALUE("owner", '\0', OPT_OWNER, "owner token (default: a fresh UUID v4)", "TOKEN"),
     VALUE("owner-file", '\0', OPT_OWNER_FILE,
           "file for the owner token: written by --acquire, read by --extend and --release", "FILE"),

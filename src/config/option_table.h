@@ -30,6 +30,7 @@ enum option_id {
     OPT_CONFLICT_EXIT_CODE,
     OPT_TTL,
     OPT_HOLD_AT_LEAST,
+    OPT_MESSAGE,
     OPT_OWNER,
     OPT_OWNER_FILE,
     OPT_HASH,

@@ -164,6 +164,25 @@ static bool apply_path(const char **path, const char *text, struct errmsg *why)
     return *text != '\0';
 }
 
+/* Control characters are escaped when it is shown. */
+static bool apply_message(const char **message, const char *text, struct errmsg *why)
+{
+    size_t size = strlen(text), length = 1;
+    *message = text;
+    if (size > MESSAGE_MOST) {
+        errmsg_set(why, "it is %zu bytes long; at most %d are allowed", size, MESSAGE_MOST);
+        return false;
+    }
+    for (size_t at = 0; at < size; at += length) {
+        length = utf8_length(text + at, size - at);
+        if (length == 0) {
+            errmsg_set(why, "'%.200s' is not valid UTF-8 at byte %zu", text, at + 1);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Options with a word out of a list. */
 static bool apply_listed(struct options *options, enum option_id id, const char *text,
                          struct errmsg *why)
@@ -194,6 +213,7 @@ static bool apply_value(struct options *options, enum option_id id, const char *
     case OPT_ATTACH_PID: return apply_pid(options, text, why);
     case OPT_OWNER_FILE: return apply_path(&options->owner_file, text, why);
     case OPT_REPORT: options->report = *text != '\0' ? text : NULL; return true;
+    case OPT_MESSAGE: return apply_message(&options->message, text, why);
     case OPT_OWNER: options->owner = text; return token_valid(text, why);
     case OPT_PREFIX:
         options->prefix = text;

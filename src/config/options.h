@@ -46,6 +46,7 @@ struct options {
     struct duration wait; /* if it does not wait for ever; zero, or with nonblock: do not wait */
     struct duration ttl;
     struct duration hold_at_least; /* <= ttl */
+    const char *message;           /* NULL: none */
     const char *owner;             /* NULL: a fresh one, or that of the action's lock */
     const char *owner_file;        /* NULL: none */
     const char *prefix;

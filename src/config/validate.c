@@ -16,9 +16,9 @@ enum words { NEEDED, OPTIONAL, REFUSED };
  * line, because the user expects something of it. In a file it is meant for
  * other actions. */
 static const enum option_id taking[] = {
-    OPT_EXCLUSIVE,          OPT_SHARED, OPT_SLOTS,         OPT_NONBLOCK, OPT_WAIT,
-    OPT_CONFLICT_EXIT_CODE, OPT_TTL,    OPT_HOLD_AT_LEAST, OPT_OWNER,    OPT_FALLBACK,
-    OPT_WAIT_REPLICAS,      OPT_NONE,
+    OPT_EXCLUSIVE,          OPT_SHARED,  OPT_SLOTS,         OPT_NONBLOCK, OPT_WAIT,
+    OPT_CONFLICT_EXIT_CODE, OPT_TTL,     OPT_HOLD_AT_LEAST, OPT_OWNER,    OPT_FALLBACK,
+    OPT_WAIT_REPLICAS,      OPT_MESSAGE, OPT_NONE,
 };
 static const enum option_id supervising[] = {OPT_ON_EXPIRE, OPT_STOP_SIGNAL, OPT_GRACE, OPT_NONE};
 static const enum option_id running[] = {OPT_TREE,  OPT_HEARTBEAT, OPT_COMMAND,

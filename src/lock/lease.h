@@ -15,6 +15,9 @@
 /* No lease is longer than this when it is taken or extended. */
 enum { LEASE_MOST_DAYS = 30 };
 
+/* Of --message, in bytes. */
+enum { MESSAGE_MOST = 256 };
+
 enum lock_mode {
     MODE_EXCLUSIVE, /* one holder */
     MODE_SHARED,    /* any number of holders, no exclusive one */
@@ -50,6 +53,7 @@ struct holder {
     char boot_id[40];
     char user[64];
     char command[128]; /* the command's argv[0] */
+    char message[MESSAGE_MOST + 1];
 };
 
 /* The request to a backend. The strings belong to the caller and live as long

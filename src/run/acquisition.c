@@ -53,7 +53,7 @@ int acquisition_close(struct acquisition *acquisition, int status)
 
 /* --- taking -------------------------------------------------------------- */
 
-enum { HOLDER_TEXT_SIZE = 640 };
+enum { HOLDER_TEXT_SIZE = 960 };
 
 /* Why the lock could not be acquired. Returns text. */
 static const char *holder_format(const struct holder *holder, int slots,
@@ -73,11 +73,12 @@ static const char *holder_format(const struct holder *holder, int slots,
                  holder->kept ? ", for another %s" : ", whose lease ends in %s",
                  duration_rounded(holder->left, left, sizeof left));
     if (holder->known)
-        snprintf(text, HOLDER_TEXT_SIZE, "%s%s %s@%s, pid %ld%s, %s%s%s%s",
+        snprintf(text, HOLDER_TEXT_SIZE, "%s%s %s@%s, pid %ld%s, %s%s%s%s%s%s",
                  holder_slots_format(holder, slots, asked), how, holder->user, holder->host,
                  (long)holder->pid, holder_has_died(holder) ? " (has ended)" : "", holder->command,
                  holder->shares ? ", one of those who share it" : "",
-                 holder_since_format(holder, since), lease);
+                 holder_since_format(holder, since), lease, holder->message[0] != '\0' ? ": " : "",
+                 holder->message);
     else
         snprintf(text, HOLDER_TEXT_SIZE, "held by %s%s",
                  holder->shares ? "others who share it" : "another client", lease);

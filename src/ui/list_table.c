@@ -18,14 +18,16 @@ static void format_holder(const struct lock_state *state, char *text, size_t siz
 {
     char raw[1024];
     const struct holder *holder = &state->owners[0].holder;
+    const char *before = holder->message[0] != '\0' ? ": " : "";
     if (state->owner_count > 1 && !holder->known)
         snprintf(raw, sizeof raw, "%zu holders", state->owner_count);
     else if (state->owner_count > 1)
-        snprintf(raw, sizeof raw, "%zu holders, one is %s@%s, pid %ld, %s", state->owner_count,
-                 holder->user, holder->host, (long)holder->pid, holder->command);
+        snprintf(raw, sizeof raw, "%zu holders, one is %s@%s, pid %ld, %s%s%s", state->owner_count,
+                 holder->user, holder->host, (long)holder->pid, holder->command, before,
+                 holder->message);
     else if (holder->known)
-        snprintf(raw, sizeof raw, "%s@%s, pid %ld, %s", holder->user, holder->host,
-                 (long)holder->pid, holder->command);
+        snprintf(raw, sizeof raw, "%s@%s, pid %ld, %s%s%s", holder->user, holder->host,
+                 (long)holder->pid, holder->command, before, holder->message);
     else
         snprintf(raw, sizeof raw, "another client");
     text_escape(text, size, raw);

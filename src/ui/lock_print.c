@@ -84,9 +84,10 @@ const char *lock_owner_format(const struct lock_owner *owner, char text[LOCK_TEX
     if (owner->slot >= 0)
         snprintf(slot, sizeof slot, ", slot %d", owner->slot);
     if (holder->known)
-        snprintf(raw, sizeof raw, "%s@%s, pid %ld%s, %s%s%s%s", holder->user, holder->host,
+        snprintf(raw, sizeof raw, "%s@%s, pid %ld%s, %s%s%s%s%s%s", holder->user, holder->host,
                  (long)holder->pid, life_text(owner), holder->command, slot,
-                 holder_since_format(&owner->holder, since), end_text(owner, end, sizeof end));
+                 holder_since_format(&owner->holder, since), end_text(owner, end, sizeof end),
+                 holder->message[0] != '\0' ? ": " : "", holder->message);
     else
         snprintf(raw, sizeof raw, "another client%s", end_text(owner, end, sizeof end));
     return text_escape(text, LOCK_TEXT_SIZE, raw);
@@ -173,6 +174,7 @@ static void owner_members(struct json *json, const struct lock_owner *owner)
         json_null(json, "pid");
     json_text(json, "user", holder->user);
     json_text(json, "command", holder->command);
+    json_text(json, "message", holder->message);
     if (owner->detached || life == HOLDER_UNKNOWN)
         json_null(json, "alive");
     else

@@ -180,6 +180,8 @@ void progress_text_holder(struct progress_text *text, const struct holder *holde
     set_until(text, holder, until_ms, died);
     if (holder->known && !died)
         set(text, WAIT_SINCE, "%s", holder_since_format(holder, since));
+    if (holder->known && holder->message[0] != '\0')
+        set(text, WAIT_MESSAGE, ": %s", holder->message);
     /* That would also end the leases of the other holders. */
     if (died && !holder->shares)
         set_advice(text, lock);
@@ -240,8 +242,9 @@ void progress_text_fit(const struct progress_text *text, int columns, bool utf8,
                        char fitting[WAIT_TEXT_SIZE])
 {
     /* The least important part goes first; the holder stays. */
-    static const enum wait_part order[] = {WAIT_ADVICE, WAIT_SINCE,   WAIT_UNTIL, WAIT_PLACE,
-                                           WAIT_NAME,   WAIT_COMMAND, WAIT_PID,   WAIT_TIME};
+    static const enum wait_part order[] = {WAIT_ADVICE,  WAIT_SINCE, WAIT_UNTIL,
+                                           WAIT_PLACE,   WAIT_NAME,  WAIT_MESSAGE,
+                                           WAIT_COMMAND, WAIT_PID,   WAIT_TIME};
     unsigned without = mbwidth_of(text->parts[WAIT_NAME]) > NAME_COLUMNS ? 1U << WAIT_NAME : 0;
     int width = joined_columns(text, without, utf8, fitting);
     for (size_t i = 0; width > columns && i < sizeof order / sizeof *order; i++) {

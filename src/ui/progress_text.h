@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* In the order in which they are read: "waiting 12s", " for NAME", "held by
- * ann@host", ", pid 12", ", backup", ", since 02:59:58", ", until 03:59:58 at the
+ * ann@host", ", pid 12", ", backup", ": a message", ", since 02:59:58", ", until 03:59:58 at the
  * latest", "; 3rd in line", "; to clear it now: ..." */
 enum wait_part {
     WAIT_TIME,
@@ -18,6 +18,7 @@ enum wait_part {
     WAIT_WHO,
     WAIT_PID,
     WAIT_COMMAND,
+    WAIT_MESSAGE,
     WAIT_SINCE,
     WAIT_UNTIL,
     WAIT_PLACE,

@@ -26,10 +26,15 @@ static const struct text_field {
     const char *name;
     size_t offset, size;
 } text_fields[] = {
-    TEXT_FIELD("key", record.key),          TEXT_FIELD("token", record.token),
-    TEXT_FIELD("take", record.take_id),     TEXT_FIELD("mode", mode),
-    TEXT_FIELD("host", record.holder.host), TEXT_FIELD("boot", record.holder.boot_id),
-    TEXT_FIELD("user", record.holder.user), TEXT_FIELD("command", record.holder.command),
+    TEXT_FIELD("key", record.key),
+    TEXT_FIELD("token", record.token),
+    TEXT_FIELD("take", record.take_id),
+    TEXT_FIELD("mode", mode),
+    TEXT_FIELD("host", record.holder.host),
+    TEXT_FIELD("boot", record.holder.boot_id),
+    TEXT_FIELD("user", record.holder.user),
+    TEXT_FIELD("command", record.holder.command),
+    TEXT_FIELD("message", record.holder.message),
 };
 enum { TEXT_FIELDS = sizeof text_fields / sizeof *text_fields };
 
@@ -78,6 +83,8 @@ static void to_raw(const struct record *record, struct raw *raw)
         .detached = record->detached,
         .released = record->released,
     };
+    if (record->released)
+        raw->record.holder.message[0] = '\0';
     text_copy(raw->mode, sizeof raw->mode, lock_mode_name(record->mode));
 }
 

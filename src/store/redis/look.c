@@ -31,6 +31,7 @@ enum {
     USER,
     COMMAND,
     SINCE,
+    MESSAGE,
     OWNER_SIZE
 };
 
@@ -61,6 +62,7 @@ static bool read_owner(const redisReply *reply, struct lock_owner *owner)
     text_copy(holder->boot_id, sizeof holder->boot_id, redis_reply_text(reply->element[BOOT]));
     text_copy(holder->user, sizeof holder->user, redis_reply_text(reply->element[USER]));
     text_copy(holder->command, sizeof holder->command, redis_reply_text(reply->element[COMMAND]));
+    text_copy(holder->message, sizeof holder->message, redis_reply_text(reply->element[MESSAGE]));
     owner->slot = (int)slot;
     owner->ttl.ns = ttl_ms * NS_PER_MS;
     owner->detached = holder->detached = redis_reply_text(reply->element[DETACHED])[0] == '1';

@@ -45,6 +45,7 @@ enum {
     HELD_SLOTS,
     HELD_SLOTS_TAKEN,
     HELD_TAKE,
+    HELD_MESSAGE,
     HELD_COUNT,
 };
 
@@ -77,6 +78,7 @@ static bool read_holder(struct holder *holder, const redisReply *reply)
     text_copy(holder->boot_id, sizeof holder->boot_id, redis_reply_text(from[HELD_BOOT]));
     text_copy(holder->user, sizeof holder->user, redis_reply_text(from[HELD_USER]));
     text_copy(holder->command, sizeof holder->command, redis_reply_text(from[HELD_COMMAND]));
+    text_copy(holder->message, sizeof holder->message, redis_reply_text(from[HELD_MESSAGE]));
     holder->known = redis_reply_text(from[HELD_PID])[0] != '\0' &&
                     redis_reply_number(from[HELD_PID], 0, INT32_MAX, &pid) &&
                     redis_reply_number(from[HELD_START], 0, INT64_MAX, &start) &&
@@ -246,6 +248,7 @@ static void begin_take(struct redis_call *call, const struct redis_backend *redi
     redis_script_add_number(call, redis->place.came);
     redis_command_add(&call->words, queues && !redis->listening.no_wake ? "1" : "0");
     redis_script_add_number(call, self->pid_space);
+    redis_command_add(&call->words, self->message);
 }
 
 /* The head of the queue gets reports of touches as well: a client of another kind does

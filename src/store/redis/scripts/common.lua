@@ -57,7 +57,7 @@ if no_meta and not is_wrong_type(no_meta) then return {err = no_meta.err .. ' (H
 
 -- The exclusive holder.
 local function learn_owner()
-  learn('ttl', 'detached', 'space', 'host', 'boot', 'pid', 'start', 'user', 'command')
+  learn('ttl', 'detached', 'space', 'host', 'boot', 'pid', 'start', 'user', 'command', 'message')
   return known
 end
 

@@ -38,7 +38,7 @@ end
 if record then
   local now = now_ms()
   if hold > 0 then
-    record.released = true
+    record.released, record.message = true, nil
     if left > hold then redis.call('ZADD', holders, whole(now + hold), token) end
     redis.pcall('HSET', meta, 'holder ' .. token, cjson.encode(record))
   else
@@ -57,7 +57,7 @@ end
 -- The contents of meta are for people, except the fence; if they cannot be written the
 -- lock is still released.
 local held = who.since and math.max(0, wall - (tonumber(who.since) or 0)) or 0
-redis.pcall('HSET', meta, 'last_owner', token, 'released', ARGV[3], 'spent', line_before('spent', take, token),
+redis.pcall('HSET', meta, 'message', '', 'last_owner', token, 'released', ARGV[3], 'spent', line_before('spent', take, token),
   'held_ms', plus('held_ms', held), 'losses', plus('losses', ARGV[5] == 'lost' and 1 or 0))
 -- The process that watches this lease must learn what became of it, however often others
 -- have the lock meanwhile.

@@ -5,14 +5,16 @@
 -- last owner, released (wall clock, ms), takes, conflicts, timeouts, losses, waited (ms),
 -- held (ms), owner...}, each owner {token, left (ms; -1: no expiry), "1" if the rest is
 -- known, fence, slot, ttl (ms), detached ("1"), released ("1"), hold left (ms), host,
--- boot id, pid, start, pid space, user, command, since (wall clock, ms)}
+-- boot id, pid, start, pid space, user, command, since (wall clock, ms),
+-- message}
 
 local function owner_state(token, left, who, released, now)
   local record = who or {}
   local hold = tonumber(record.hold) or 0
   return {token, left, who and '1' or '', record.fence or '', tostring(record.slot or -1), record.ttl or '',
     record.detached or '', released and '1' or '', whole(math.max(0, hold - now)), record.host or '', record.boot or '',
-    record.pid or '', record.start or '', record.space or '', record.user or '', record.command or '', record.since or ''}
+    record.pid or '', record.start or '', record.space or '', record.user or '', record.command or '', record.since or '',
+    record.message or ''}
 end
 
 -- The number of live waiters, as far as it can be known; -1: unknown.

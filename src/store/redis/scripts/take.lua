@@ -6,19 +6,19 @@
 --       ms); mode, slots, hold (ms), detached ("1"), what a refusal means ("asks": it is asked
 --       for again; "queues": and a place in the queue kept for it; "conflict" or "timeout": it
 --       is given up), ms waited, when it came first (server, us; 0: now), "1" if it will
---       listen, the holder's pid namespace
+--       listen, the holder's pid namespace, message
 -- Returns {"taken", fence, left (ms), slot (-1: none), when it ends (server, ms)}
 --   or {"held", left (ms; -1: no expiry), when to ask again at the latest (ms from now;
 --     -1: not known), host, boot id, pid, start, user, command, since, mode in force, "1"
 --     if it is detached, "1" if it is released and kept for its hold, pid namespace, "1"
 --     if it is free but earlier waiters are asked first, how many these are (-1: not
 --     known), when we came first, why waiters cannot be called, slots in force and taken
---     ("": another mode), take id}, with empty strings for another client's lock
+--     ("": another mode), take id, message}, with empty strings for another client's lock
 --   or {"unusable", key, what is wrong with it}
 
 local token, ttl, id, again = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
 local mode, slots, hold, refusal, waited = ARGV[12], ARGV[13], tonumber(ARGV[14]), ARGV[16], tonumber(ARGV[17])
-local came, listens, space = tonumber(ARGV[18]) or 0, ARGV[19] == '1', ARGV[20]
+local came, listens, space, message = tonumber(ARGV[18]) or 0, ARGV[19] == '1', ARGV[20], ARGV[21]
 
 if no_meta then return {'unusable', meta, 'it is not a hash'} end
 -- Held up on its way, and given up meanwhile: no process is left to release it.
@@ -51,7 +51,7 @@ local function refuse(left, ask, who, mode_in_force, reserved)
   return {'held', left, ask or left, who.host or '', who.boot or '', who.pid or '', who.start or '', who.user or '', who.command or '',
     who.since or '', mode_in_force, who.detached or '', who.take and is_spent(who.take, '') and '1' or '', who.space or '',
     reserved or '', place, whole(came), mute, mode_in_force == 'slots' and known.slots or '',
-    mode_in_force == 'slots' and redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf') or '', who.take or ''}
+    mode_in_force == 'slots' and redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf') or '', who.take or '', who.message or ''}
 end
 
 -- True if there are waiters.
@@ -109,7 +109,7 @@ local function take_exclusive()
   if not fence then return AT_THE_END end
   note_take(fence, 'owner', token, 'take', id, 'host', ARGV[5], 'boot', ARGV[6], 'pid', ARGV[7], 'start', ARGV[8],
     'user', ARGV[9], 'command', ARGV[10], 'since', ARGV[11], 'ttl', ARGV[2], 'hold', hold > 0 and whole(now + hold) or '0',
-    'detached', ARGV[15], 'space', space)
+    'detached', ARGV[15], 'space', space, 'message', message)
   redis.call('SET', lock, token, 'PX', ARGV[2])
   value = token
   if crowded then leave(id, now) end
@@ -123,7 +123,7 @@ local function take_share(slot)
   if known.owner == token then redis.call('HDEL', meta, 'owner', 'take') end -- that take is history
   note_take(fence, 'holder ' .. token, cjson.encode({take = id, fence = fence, slot = slot,
     host = ARGV[5], boot = ARGV[6], pid = ARGV[7], start = ARGV[8], user = ARGV[9], command = ARGV[10],
-    since = ARGV[11], ttl = ARGV[2], hold = hold > 0 and whole(now + hold) or '0', detached = ARGV[15], space = space}))
+    since = ARGV[11], ttl = ARGV[2], hold = hold > 0 and whole(now + hold) or '0', detached = ARGV[15], space = space, message = message}))
   redis.call('ZADD', holders, whole(now + ttl), token)
   settle_shared(now)
   if not value then redis.call('SET', lock, SHARED, 'PX', ARGV[2]) end

@@ -1,0 +1,58 @@
+#!/usr/bin/env bats
+# --message: why the lock is held, for those who wait and look.
+load backend
+
+member() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
+
+@test "--message is shown to waiters, by --status, --list and JSON, and is gone with the release" {
+    hold_lock job -t 60s --message='ticket 42: new index'
+    fails_with 75 'lease ends in [0-9a-z]+: ticket 42: new index$' dlock -v -n job true
+    fails_with 75 'ticket 42: new index' dlock --wait-free -v -n job
+    [[ $(dlock --status job) == *': ticket 42: new index'* ]]
+    [[ $(dlock --list) == *': ticket 42: new index' ]]
+    equals "$(dlock --status --json job | member message)" 'ticket 42: new index'
+    dlock -v -w 20 job true 2>"$T/waiter" 3>&- 4>&- &
+    local waiter=$!
+    wait_until 10 grep -q ': ticket 42: new index' "$T/waiter"
+    end_hold
+    wait "$HOLDER"
+    wait "$waiter"
+    not grep -q ticket <<<"$(dlock --status job)"
+    equals "$(dlock --status --json job | member message)" None
+    [ "$BACKEND" = file ] || not grep -q ticket <<<"$(redis hgetall '{dlock:job}:meta')"
+}
+
+@test "--message of a shared holder, and of one that keeps the lock after its release" {
+    hold_lock shared -t 60s -s --message=reading
+    fails_with 75 ': reading$' dlock -v -n shared true
+    end_hold
+    wait "$HOLDER"
+    dlock --hold-at-least=50s -t 60s --message='over soon' kept true
+    run dlock --status kept
+    [[ $status = 0 && $output == *'released and kept'* && $output != *'over soon'* ]]
+    dlock -s --hold-at-least=50s -t 60s --message='over soon' both true
+    run dlock --status both
+    [[ $status = 0 && $output == *'released and kept'* && $output != *'over soon'* ]]
+}
+
+@test "DLOCK_MESSAGE, and --no-message" {
+    DLOCK_MESSAGE=from-ci dlock --acquire job >/dev/null
+    equals "$(dlock --status --json job | member message)" from-ci
+    DLOCK_MESSAGE=from-ci dlock --acquire --no-message other >/dev/null
+    equals "$(dlock --status --json other | member message)" None
+}
+
+@test "--message has at most 256 bytes of UTF-8; control characters are escaped when it is shown" {
+    local most
+    most=$(printf '%0256d' 0)
+    fails_with 64 '--message: it is 257 bytes long; at most 256 are allowed' dlock --message="${most}1" job true
+    fails_with 64 "--message: .* is not valid UTF-8 at byte 3" dlock --message=$'ab\377' job true
+    fails_with 64 '--message: --status does without it' dlock --status --message=why job
+    dlock --acquire -t 60s --message="$most" long >/dev/null
+    equals "$(dlock --status --json long | member message)" "$most"
+    fails_with 75 "$most" dlock -v -n long true
+    dlock --acquire -t 60s --message=$'red \e[31m\nroot@host: free' ugly >/dev/null
+    [[ $(dlock --status ugly) == *': red \x1B[31m\x0Aroot@host: free'* ]]
+    fails_with 75 ': red \\x1B\[31m\\x0Aroot' dlock -v -n ugly true
+    [[ $(dlock --list 'ugly') == *'red \x1B[31m\x0Aroot'* ]]
+}
