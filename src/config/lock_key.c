@@ -1,6 +1,5 @@
 #include "config/lock_key.h"
 
-#include "util/dl_openssl.h"
 #include "util/error_code.h"
 #include "util/secret_file.h"
 
@@ -16,14 +15,14 @@ static void say_guessable(const struct options *options, const struct messages *
 }
 
 /* The secret stays in memory no longer than this call. */
-static enum lock_result find_digest(char digest[NAME_DIGEST_SIZE], const struct options *options,
-                                    struct errmsg *why)
+static enum lock_result find_digest(char digest[LOCK_NAME_DIGEST_SIZE],
+                                    const struct options *options, struct errmsg *why)
 {
     enum { SECRET_LEAST = 16 };
     struct secret secret;
     char where[ORIGIN_TEXT_SIZE];
     if (options->hash == HASH_SHA256)
-        return name_digest(digest, options->name, NULL, why);
+        return lock_name_digest(digest, options->name, NULL, why);
     enum lock_result result = secret_read(&secret, options->secret_file, why);
     if (result == LOCK_OK && secret.length < SECRET_LEAST) {
         errmsg_set(why, "%.300s: the secret has %zu bytes, and should have %d or more",
@@ -34,7 +33,7 @@ static enum lock_result find_digest(char digest[NAME_DIGEST_SIZE], const struct 
         errmsg_prefix(why, origin_format(OPT_SECRET_FILE, options->origins[OPT_SECRET_FILE], where,
                                          sizeof where));
     else
-        result = name_digest(digest, options->name, &secret, why);
+        result = lock_name_digest(digest, options->name, &secret, why);
     secret_wipe(&secret);
     return result;
 }
@@ -42,7 +41,7 @@ static enum lock_result find_digest(char digest[NAME_DIGEST_SIZE], const struct 
 enum lock_result lock_key_of(char key[LOCK_KEY_SIZE], const struct options *options,
                              struct errmsg *why)
 {
-    char digest[NAME_DIGEST_SIZE];
+    char digest[LOCK_NAME_DIGEST_SIZE];
     enum lock_result result =
         options->hash == HASH_NONE ? LOCK_OK : find_digest(digest, options, why);
     if (result == LOCK_OK)
@@ -60,43 +59,4 @@ bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options,
     else
         *status = fail_result(out, result, &why);
     return result == LOCK_OK;
-}
-
-enum { DIGEST_BYTES = (NAME_DIGEST_SIZE - 1) / 2 };
-
-static bool compute(unsigned char bytes[EVP_MAX_MD_SIZE], const char *name,
-                    const struct secret *secret)
-{
-    const struct openssl *crypto = openssl();
-    const EVP_MD *sha256 = crypto->EVP_sha256();
-    unsigned length = 0;
-    bool done;
-    if (secret == NULL)
-        done = crypto->EVP_Digest(name, strlen(name), bytes, &length, sha256, NULL) == 1;
-    else
-        done = crypto->HMAC(sha256, secret->bytes, (int)secret->length, (const unsigned char *)name,
-                            strlen(name), bytes, &length) != NULL;
-    return done && length == DIGEST_BYTES;
-}
-
-enum lock_result name_digest(char digest[NAME_DIGEST_SIZE], const char *name,
-                             const struct secret *secret, struct errmsg *why)
-{
-    unsigned char bytes[EVP_MAX_MD_SIZE];
-    enum lock_result result = openssl_open(OPENSSL_CRYPTO, why);
-    if (result != LOCK_OK)
-        return result;
-    if (!compute(bytes, name, secret)) {
-        errmsg_set(why, "OpenSSL gives no SHA-256");
-        return LOCK_SYSTEM;
-    }
-    for (size_t i = 0; i < DIGEST_BYTES; i++)
-        snprintf(digest + 2 * i, 3, "%02x", bytes[i]);
-    return LOCK_OK;
-}
-
-bool name_is_digest(const char *text)
-{
-    return strlen(text) == NAME_DIGEST_SIZE - 1 &&
-           strspn(text, "0123456789abcdef") == NAME_DIGEST_SIZE - 1;
 }

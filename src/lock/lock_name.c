@@ -1,5 +1,6 @@
 #include "lock/lock_name.h"
 
+#include "util/dl_openssl.h"
 #include "util/text.h"
 
 #include <stdio.h>
@@ -80,4 +81,43 @@ void lock_file_name(char name[LOCK_FILE_NAME_SIZE], const char *key)
     else if (head > 2 && coded[head - 2] == '%')
         head -= 2;
     snprintf(name, LOCK_FILE_NAME_SIZE, "%s%.*s~%s%s", dot, (int)head, coded, digest_text, suffix);
+}
+
+enum { DIGEST_BYTES = (LOCK_NAME_DIGEST_SIZE - 1) / 2 };
+
+static bool compute_digest(unsigned char bytes[EVP_MAX_MD_SIZE], const char *name,
+                           const struct secret *secret)
+{
+    const struct openssl *crypto = openssl();
+    const EVP_MD *sha256 = crypto->EVP_sha256();
+    unsigned length = 0;
+    bool done;
+    if (secret == NULL)
+        done = crypto->EVP_Digest(name, strlen(name), bytes, &length, sha256, NULL) == 1;
+    else
+        done = crypto->HMAC(sha256, secret->bytes, (int)secret->length, (const unsigned char *)name,
+                            strlen(name), bytes, &length) != NULL;
+    return done && length == DIGEST_BYTES;
+}
+
+enum lock_result lock_name_digest(char digest[LOCK_NAME_DIGEST_SIZE], const char *name,
+                                  const struct secret *secret, struct errmsg *why)
+{
+    unsigned char bytes[EVP_MAX_MD_SIZE];
+    enum lock_result result = openssl_open(OPENSSL_CRYPTO, why);
+    if (result != LOCK_OK)
+        return result;
+    if (!compute_digest(bytes, name, secret)) {
+        errmsg_set(why, "OpenSSL gives no SHA-256");
+        return LOCK_SYSTEM;
+    }
+    for (size_t i = 0; i < DIGEST_BYTES; i++)
+        snprintf(digest + 2 * i, 3, "%02x", bytes[i]);
+    return LOCK_OK;
+}
+
+bool lock_name_is_digest(const char *text)
+{
+    return strlen(text) == LOCK_NAME_DIGEST_SIZE - 1 &&
+           strspn(text, "0123456789abcdef") == LOCK_NAME_DIGEST_SIZE - 1;
 }

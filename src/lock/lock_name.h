@@ -3,6 +3,8 @@
 #define DLOCK_LOCK_LOCK_NAME_H
 
 #include "util/errmsg.h"
+#include "util/exit_status.h"
+#include "util/secret_file.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +34,18 @@ void lock_key_companion(char *companion, size_t size, const char *key, const cha
  * digest (an RFC 4122 version 5 UUID of the key) makes it distinct. */
 #define LOCK_FILE_NAME_SIZE 256
 void lock_file_name(char name[LOCK_FILE_NAME_SIZE], const char *key);
+
+/* A lock's name as its digest, for keys that do not reveal it. */
+
+enum { LOCK_NAME_DIGEST_SIZE = 64 + 1 };
+
+/* SHA-256 of the name's bytes (FIPS 180-4), or with a secret HMAC-SHA-256 under it
+ * (RFC 2104), in lower-case hexadecimal. LOCK_OK; LOCK_INVALID: there is no
+ * OpenSSL here; LOCK_SYSTEM. */
+enum lock_result lock_name_digest(char digest[LOCK_NAME_DIGEST_SIZE], const char *name,
+                                  const struct secret *secret, struct errmsg *why);
+
+/* True if the text looks like one. */
+bool lock_name_is_digest(const char *text);
 
 #endif

@@ -1,6 +1,5 @@
 #include "ui/lock_print.h"
 
-#include "config/lock_key.h"
 #include "process/procfs.h"
 #include "ui/progress_text.h"
 #include "util/duration.h"
@@ -17,7 +16,7 @@
 static const char *hashed_name(const char *key, const char *rest)
 {
     const char *outer_key = getenv("DLOCK_LOCK_KEY");
-    bool is_outer = name_is_digest(rest) && outer_key != NULL && strcmp(outer_key, key) == 0;
+    bool is_outer = lock_name_is_digest(rest) && outer_key != NULL && strcmp(outer_key, key) == 0;
     return is_outer ? getenv("DLOCK_NAME") : NULL;
 }
 

@@ -38,6 +38,10 @@ END
     equals "$(upward "$T/src")" 'util/clock.c: run/wait.h'
 }
 
+@test "the options of all verbs are known to config/ and actions/ alone" {
+    equals "$(cd "$SRC" && grep -rl --include='*.[ch]' 'struct options' | cut -d/ -f1 | sort -u)" $'actions\nconfig\nmain.c'
+}
+
 @test "no folder has more than 20 files of C" {
     local folder count
     for folder in $(floors); do
