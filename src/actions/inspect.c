@@ -319,7 +319,7 @@ static void print_current(const struct current *current)
     json_text(&json, "owner", lease->token);
     json_text(&json, "mode", lock_mode_name(lease->mode));
     if (ends) {
-        json_time(&json, "expires_at", wall_now_ms() + left.ns / NS_PER_MS);
+        json_time(&json, "expires_at", wall_after_ms(left));
         json_seconds(&json, "ttl_remaining", left.ns / NS_PER_MS);
     }
     json_end(&json, '}');

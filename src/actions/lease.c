@@ -233,15 +233,15 @@ static enum lock_result extend(void *data, struct bound bound, struct errmsg *wh
 static void print_extended(const struct target *target)
 {
     struct json json = {.to = stdout};
-    int64_t left = deadline_left(target->lease.deadline).ns / NS_PER_MS;
+    struct duration left = deadline_left(target->lease.deadline);
     json_begin(&json, NULL, '{');
     json_text(&json, "key", target->out->name);
     json_text(&json, "full_key", target->key);
     json_bool(&json, "extended", true);
     json_text(&json, "owner", target->token);
     json_fence(&json, "fence", target->lease.fence);
-    json_time(&json, "expires_at", wall_now_ms() + left);
-    json_seconds(&json, "ttl_remaining", left);
+    json_time(&json, "expires_at", wall_after_ms(left));
+    json_seconds(&json, "ttl_remaining", left.ns / NS_PER_MS);
     json_end(&json, '}');
     putchar('\n');
 }

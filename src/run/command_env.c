@@ -48,8 +48,7 @@ bool command_env_set(const struct lease *lease, const char *backend)
     char fence[24], ttl[32], expires[32];
     snprintf(fence, sizeof fence, "%" PRId64, lease->fence);
     format_seconds(lease->ttl, ttl, sizeof ttl);
-    wall_format(wall_now_ms() + deadline_left(lease->deadline).ns / NS_PER_MS, expires,
-                sizeof expires);
+    wall_format(wall_after_ms(deadline_left(lease->deadline)), expires, sizeof expires);
     return setenv("DLOCK_NAME", lease->name, 1) == 0 &&
            setenv("DLOCK_LOCK_KEY", lease->key, 1) == 0 &&
            setenv("DLOCK_LOCK_OWNER", lease->token, 1) == 0 &&

@@ -168,8 +168,7 @@ static void watch_command(struct run *run)
 static void say_started(const struct supervision *plan, const struct child *child)
 {
     char until[40];
-    wall_format_local(wall_now_ms() + deadline_left(plan->lease->deadline).ns / NS_PER_MS, until,
-                      sizeof until);
+    wall_format_local(wall_after_ms(deadline_left(plan->lease->deadline)), until, sizeof until);
     say_status(plan->out, "holding the lock %s until %s, running %s", plan->lease->name, until,
                plan->argv[0]);
     say_verbose(plan->out, "started %s, pid %ld", plan->argv[0], (long)child->command);

@@ -152,7 +152,7 @@ static void owner_members(struct json *json, const struct lock_owner *owner)
     json_text(json, "owner", owner->token);
     json_time(json, "acquired_at", holder->since_wall_ms);
     if (holder->expires) {
-        json_time(json, "expires_at", wall_now_ms() + left);
+        json_time(json, "expires_at", wall_after_ms(holder->left));
         json_seconds(json, "ttl_remaining", left);
     } else {
         json_null(json, "expires_at");

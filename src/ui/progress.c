@@ -74,7 +74,7 @@ static bool looks_the_same(const struct holder *a, const struct holder *b)
 static void note_end(struct progress *view)
 {
     const struct holder *holder = &view->holder;
-    int64_t until_ms = holder->expires ? wall_now_ms() + holder->left.ns / NS_PER_MS : 0;
+    int64_t until_ms = holder->expires ? wall_after_ms(holder->left) : 0;
     if (until_ms != 0 && view->until_ms != 0 && llabs(until_ms - view->until_ms) < SAME_END_MS)
         return;
     view->changed |= until_ms != view->until_ms;

@@ -91,6 +91,11 @@ static inline struct duration duration_max(struct duration a, struct duration b)
 int64_t wall_now_ms(void);
 int64_t wall_now_us(void);
 
+static inline int64_t wall_after_ms(struct duration from_now)
+{
+    return wall_now_ms() + from_now.ns / NS_PER_MS;
+}
+
 /* Writes wall_ms as ISO 8601 in UTC ("2026-11-21T03:00:00Z"); "" if the buffer
  * or the calendar cannot hold it. */
 void wall_format(int64_t wall_ms, char *text, size_t size);
