@@ -113,10 +113,11 @@ static void note_outage(struct progress *view, struct deadline until)
     view->down_until = until;
 }
 
-static void describe(const struct progress *view, const struct errmsg *why,
+/* `name`: NULL in a message, which begins with it. */
+static void describe(const struct progress *view, const struct errmsg *why, const char *name,
                      struct progress_text *text)
 {
-    progress_text_begin(text, deadline_gap(view->start, deadline_now()), view->lock->name);
+    progress_text_begin(text, deadline_gap(view->start, deadline_now()), name);
     if (view->down)
         progress_text_outage(text, why->text, deadline_left(view->down_until));
     else
@@ -136,7 +137,6 @@ static struct deadline next_interval(const struct progress *view, struct duratio
 static void draw(struct progress *view, const struct errmsg *why)
 {
     struct progress_text text;
-    char fitting[WAIT_TEXT_SIZE];
     view->changed = false;
     view->last_drawn = deadline_now();
     view->next_look = next_interval(view, line_interval);
@@ -144,22 +144,20 @@ static void draw(struct progress *view, const struct errmsg *why)
     if (room < 1 || !tty_line_is_ours())
         return;
     tty_line_prepare(&view->line);
-    describe(view, why, &text);
-    progress_text_fit(&text, room, view->line.utf8, fitting);
-    tty_line_draw(&view->line, fitting);
+    describe(view, why, view->lock->name, &text);
+    progress_text_fit(&text, room, view->line.utf8);
+    tty_line_draw(&view->line, text.line);
 }
 
 /* Text that should be read at leisure, and copied, does not disappear with the live line. */
 static void say_once(struct progress *view, const struct errmsg *why)
 {
     struct progress_text text;
-    char joined[WAIT_TEXT_SIZE];
     if (view->out->terminal && !tty_line_is_ours())
         return;
-    describe(view, why, &text);
-    progress_text_join(&text, 1U << WAIT_NAME, joined);
+    describe(view, why, NULL, &text);
     progress_hide(view);
-    say_notice(view->out, "%s", joined);
+    say_notice(view->out, "%s", text.line);
 }
 
 static struct deadline show_live(struct progress *view, const struct errmsg *why)
@@ -204,13 +202,11 @@ static struct deadline show_holders(struct progress *view, const struct errmsg *
 static struct deadline tell_manager(struct progress *view, const struct errmsg *why)
 {
     struct progress_text text;
-    char joined[WAIT_TEXT_SIZE];
     if (!deadline_passed(view->next_status))
         return view->next_status;
     view->next_status = deadline_after(status_interval);
-    describe(view, why, &text);
-    progress_text_join(&text, 0, joined);
-    say_status(view->out, "%s", joined);
+    describe(view, why, view->lock->name, &text);
+    say_status(view->out, "%s", text.line);
     sd_notify_send(&view->out->notify, "EXTEND_TIMEOUT_USEC=%d", 30 * 1000 * 1000);
     return view->next_status;
 }

@@ -8,18 +8,19 @@
 #include <stdio.h>
 #include <string.h>
 
-/* More of a lock's name is useless beside its holder. */
+/* More of a lock's name would only push its holder out of sight. */
 enum { NAME_COLUMNS = 40 };
 
-__attribute__((format(printf, 3, 4))) static void set(struct progress_text *text,
-                                                      enum wait_part part, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add(struct progress_text *text,
+                                                      const char *format, ...)
 {
-    char raw[sizeof text->parts[part]];
+    char raw[1600];
+    size_t used = strlen(text->line);
     va_list args;
     va_start(args, format);
     int length = vsnprintf(raw, sizeof raw, format, args);
     va_end(args);
-    text_escape(text->parts[part], sizeof text->parts[part], length >= 0 ? raw : "");
+    text_escape(text->line + used, sizeof text->line - used, length >= 0 ? raw : "");
 }
 
 static struct duration whole_seconds(struct duration d)
@@ -30,14 +31,16 @@ static struct duration whole_seconds(struct duration d)
 void progress_text_begin(struct progress_text *text, struct duration waited, const char *name)
 {
     char time[DURATION_TEXT_SIZE];
-    for (int part = 0; part < WAIT_PARTS; part++)
-        text->parts[part][0] = '\0';
-    if (waited.ns < NS_PER_S)
-        set(text, WAIT_TIME, "waiting");
-    else
-        set(text, WAIT_TIME, "waiting %s",
-            duration_format(whole_seconds(waited), time, sizeof time));
-    set(text, WAIT_NAME, " for %s", name);
+    text->line[0] = '\0';
+    add(text, "waiting");
+    if (waited.ns >= NS_PER_S)
+        add(text, " %s", duration_format(whole_seconds(waited), time, sizeof time));
+    if (name != NULL) {
+        int columns;
+        size_t fits = mbwidth_fit(name, NAME_COLUMNS, &columns);
+        add(text, " for %.*s%s", (int)fits, name, name[fits] != '\0' ? "~" : "");
+    }
+    add(text, ": ");
 }
 
 /* --- the holder ------------------------------------------------------------ */
@@ -49,13 +52,12 @@ static const char *ordinal_suffix(int number)
     return number % 10 == 1 ? "st" : number % 10 == 2 ? "nd" : number % 10 == 3 ? "rd" : "th";
 }
 
-static void set_place(struct progress_text *text, const struct holder *holder)
+static void add_place(struct progress_text *text, const struct holder *holder)
 {
     if (holder->ahead == 0)
-        set(text, WAIT_PLACE, "; you are next");
+        add(text, "; you are next");
     else if (holder->ahead > 0 && holder->ahead < INT32_MAX)
-        set(text, WAIT_PLACE, "; %d%s in line", holder->ahead + 1,
-            ordinal_suffix(holder->ahead + 1));
+        add(text, "; %d%s in line", holder->ahead + 1, ordinal_suffix(holder->ahead + 1));
 }
 
 static const char *who_text(const struct holder *holder)
@@ -65,27 +67,26 @@ static const char *who_text(const struct holder *holder)
     return holder->detached ? "acquired by " : "held by ";
 }
 
-static void set_who(struct progress_text *text, const struct holder *holder, bool died,
+static void add_who(struct progress_text *text, const struct holder *holder, bool died,
                     const struct awaited_lock *lock)
 {
     char slots[HOLDER_SLOTS_SIZE];
     if (holder->reserved) {
-        set(text, WAIT_WHO, "free, but others have waited longer");
+        add(text, "free, but others have waited longer");
         return;
     }
     if (!holder->known) {
-        set(text, WAIT_WHO, "held by %s",
-            holder->shares ? "others who share it" : "another client");
+        add(text, "held by %s", holder->shares ? "others who share it" : "another client");
         return;
     }
     holder_slots_format(holder, lock->slots, slots);
-    set(text, WAIT_WHO, "%s%s%s@%s", slots, who_text(holder), holder->user, holder->host);
+    add(text, "%s%s%s@%s", slots, who_text(holder), holder->user, holder->host);
     if (holder->pid > 0)
-        set(text, WAIT_PID, ", pid %ld", (long)holder->pid);
+        add(text, ", pid %ld", (long)holder->pid);
     if (died)
-        set(text, WAIT_COMMAND, ", which has ended without releasing it");
+        add(text, ", which has ended without releasing it");
     else
-        set(text, WAIT_COMMAND, "%s%s%s", holder->command[0] != '\0' ? ", " : "", holder->command,
+        add(text, "%s%s%s", holder->command[0] != '\0' ? ", " : "", holder->command,
             holder->shares ? ", one of those who share it" : "");
 }
 
@@ -115,19 +116,19 @@ const char *holder_since_format(const struct holder *holder, char text[HOLDER_SI
     return text;
 }
 
-static void set_until(struct progress_text *text, const struct holder *holder, int64_t until_ms,
+static void add_until(struct progress_text *text, const struct holder *holder, int64_t until_ms,
                       bool died)
 {
     char time[40];
     if (until_ms == 0) {
-        set(text, WAIT_UNTIL, ", without an end of its own");
+        add(text, ", without an end of its own");
         return;
     }
     wall_format_local(until_ms + 999, time, sizeof time);
     if (died)
-        set(text, WAIT_UNTIL, "; it clears at %s", time);
+        add(text, "; it clears at %s", time);
     else
-        set(text, WAIT_UNTIL, ", until %s%s", time, holder->kept ? "" : " at the latest");
+        add(text, ", until %s%s", time, holder->kept ? "" : " at the latest");
 }
 
 /* Quoted as a shell reads it back. */
@@ -148,7 +149,7 @@ static void quote(char *target, size_t size, const char *word)
 
 /* The options on the command line that determine which lock it is. The
  * environment and the files need no repetition. */
-static void set_advice(struct progress_text *text, const struct awaited_lock *lock)
+static void add_advice(struct progress_text *text, const struct awaited_lock *lock)
 {
     const struct {
         const char *name, *value;
@@ -166,91 +167,45 @@ static void set_advice(struct progress_text *text, const struct awaited_lock *lo
             return;
     }
     quote(word, sizeof word, lock->name);
-    set(text, WAIT_ADVICE, "; to clear it now: dlock --force-release%s %s", words, word);
+    add(text, "; to clear it now: dlock --force-release%s %s", words, word);
 }
 
 void progress_text_holder(struct progress_text *text, const struct holder *holder, int64_t until_ms,
                           bool died, const struct awaited_lock *lock)
 {
     char since[HOLDER_SINCE_SIZE];
-    set_who(text, holder, died, lock);
-    set_place(text, holder);
-    if (holder->reserved)
-        return;
-    set_until(text, holder, until_ms, died);
-    if (holder->known && !died)
-        set(text, WAIT_SINCE, "%s", holder_since_format(holder, since));
-    if (holder->known && holder->message[0] != '\0')
-        set(text, WAIT_MESSAGE, ": %s", holder->message);
+    add_who(text, holder, died, lock);
+    if (holder->known && holder->message[0] != '\0' && !holder->reserved)
+        add(text, ": %s", holder->message);
+    if (holder->known && !died && !holder->reserved)
+        add(text, "%s", holder_since_format(holder, since));
+    if (!holder->reserved)
+        add_until(text, holder, until_ms, died);
+    add_place(text, holder);
     /* That would also end the leases of the other holders. */
-    if (died && !holder->shares)
-        set_advice(text, lock);
+    if (died && !holder->shares && !holder->reserved)
+        add_advice(text, lock);
 }
 
 void progress_text_outage(struct progress_text *text, const char *why, struct duration left)
 {
     char time[DURATION_TEXT_SIZE];
-    set(text, WAIT_WHO, "%s", why);
+    add(text, "%s", why);
     if (left.ns > 0)
-        set(text, WAIT_UNTIL, "; tried for another %s at most",
+        add(text, "; tried for another %s at most",
             duration_format(whole_seconds((struct duration){left.ns + NS_PER_S - 1}), time,
                             sizeof time));
 }
 
-/* --- joining --------------------------------------------------------------- */
-
-void progress_text_join(const struct progress_text *text, unsigned without,
-                        char joined[WAIT_TEXT_SIZE])
-{
-    size_t used = 0;
-    bool begun = false;
-    joined[0] = '\0';
-    for (unsigned part = 0; part < WAIT_PARTS && used < WAIT_TEXT_SIZE; part++) {
-        const char *between = part == WAIT_WHO && begun ? ": " : "";
-        if ((without & (1U << part)) != 0 || text->parts[part][0] == '\0')
-            continue;
-        begun = true;
-        int length =
-            snprintf(joined + used, WAIT_TEXT_SIZE - used, "%s%s", between, text->parts[part]);
-        used += length > 0 ? (size_t)length : 0;
-    }
-}
-
-static int joined_columns(const struct progress_text *text, unsigned without, bool utf8,
-                          char joined[WAIT_TEXT_SIZE])
-{
-    char all[WAIT_TEXT_SIZE];
-    progress_text_join(text, without, utf8 ? joined : all);
-    if (!utf8)
-        text_escape_beyond_ascii(joined, WAIT_TEXT_SIZE, all);
-    return mbwidth_of(joined);
-}
-
-/* Cuts at a character, and shows that. */
-static void cut(char *text, int columns)
+void progress_text_fit(struct progress_text *text, int columns, bool utf8)
 {
     int used;
-    if (columns < 1) {
-        text[0] = '\0';
+    if (!utf8) {
+        struct progress_text all = *text;
+        text_escape_beyond_ascii(text->line, sizeof text->line, all.line);
+    }
+    if (mbwidth_of(text->line) <= columns)
         return;
-    }
-    size_t length = mbwidth_fit(text, columns - 1, &used);
-    text_copy(text + length, WAIT_TEXT_SIZE - length, "~");
-}
-
-void progress_text_fit(const struct progress_text *text, int columns, bool utf8,
-                       char fitting[WAIT_TEXT_SIZE])
-{
-    /* The least important part goes first; the holder stays. */
-    static const enum wait_part order[] = {WAIT_ADVICE,  WAIT_SINCE, WAIT_UNTIL,
-                                           WAIT_PLACE,   WAIT_NAME,  WAIT_MESSAGE,
-                                           WAIT_COMMAND, WAIT_PID,   WAIT_TIME};
-    unsigned without = mbwidth_of(text->parts[WAIT_NAME]) > NAME_COLUMNS ? 1U << WAIT_NAME : 0;
-    int width = joined_columns(text, without, utf8, fitting);
-    for (size_t i = 0; width > columns && i < sizeof order / sizeof *order; i++) {
-        without |= 1U << order[i];
-        width = joined_columns(text, without, utf8, fitting);
-    }
-    if (width > columns)
-        cut(fitting, columns);
+    size_t fits = columns > 0 ? mbwidth_fit(text->line, columns - 1, &used) : 0;
+    text_copy(text->line + fits, sizeof text->line - fits, columns > 0 ? "~" : "");
 }

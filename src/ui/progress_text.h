@@ -1,5 +1,6 @@
-/* The text about a wait, in parts that can be left out if there is little room.
- * Foreign text in them is escaped. */
+/* The text about a wait: "waiting 12s for NAME: held by ann@host, pid 12, backup:
+ * a message, since 02:59:58, until 03:59:58 at the latest; 3rd in line; to clear it now: ..."
+ * Foreign text in it is escaped. */
 #ifndef DLOCK_UI_PROGRESS_TEXT_H
 #define DLOCK_UI_PROGRESS_TEXT_H
 
@@ -9,23 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In the order in which they are read: "waiting 12s", " for NAME", "held by
- * ann@host", ", pid 12", ", backup", ": a message", ", since 02:59:58", ", until 03:59:58 at the
- * latest", "; 3rd in line", "; to clear it now: ..." */
-enum wait_part {
-    WAIT_TIME,
-    WAIT_NAME,
-    WAIT_WHO,
-    WAIT_PID,
-    WAIT_COMMAND,
-    WAIT_MESSAGE,
-    WAIT_SINCE,
-    WAIT_UNTIL,
-    WAIT_PLACE,
-    WAIT_ADVICE,
-    WAIT_PARTS,
-};
-
 /* The lock that is waited for. */
 struct awaited_lock {
     const char *name;
@@ -34,22 +18,19 @@ struct awaited_lock {
 };
 
 struct progress_text {
-    char parts[WAIT_PARTS][1600]; /* "": nothing to show */
+    char line[2560];
 };
 
-/* Enough for all parts that progress_text_join() joins. */
-enum { WAIT_TEXT_SIZE = 2560 };
-
-/* The wait as a whole: how long, and for what. */
+/* Begins with how long the wait has lasted, and for what (NULL: left out). */
 void progress_text_begin(struct progress_text *text, struct duration waited, const char *name);
 
-/* The lock is held. until_ms is when it ends at the latest by the wall clock of
+/* Adds that the lock is held. until_ms is when it ends at the latest by the wall clock of
  * this host (0: it does not, by itself); `died`: its holder has died, and how the
  * lock can be removed is shown. */
 void progress_text_holder(struct progress_text *text, const struct holder *holder, int64_t until_ms,
                           bool died, const struct awaited_lock *lock);
 
-/* The store cannot be reached, as `why` says, and is retried for that much longer. */
+/* Adds that the store cannot be reached, as `why` says, and is retried for that much longer. */
 void progress_text_outage(struct progress_text *text, const char *why, struct duration left);
 
 /* ", since 02:59:58 +0100"; "" if it is not known, kept after the end, or in the future by our clock. Returns text. */
@@ -63,13 +44,8 @@ const char *holder_since_format(const struct holder *holder, char text[HOLDER_SI
 const char *holder_slots_format(const struct holder *holder, int asked,
                                 char text[HOLDER_SLOTS_SIZE]);
 
-/* Joins those parts for which `without` (1 << part) has no bit. */
-void progress_text_join(const struct progress_text *text, unsigned without,
-                        char joined[WAIT_TEXT_SIZE]);
-
-/* Joins what fits in this many columns: without the least important parts, and
- * cut if even the holder is too long. Not utf8: in ASCII. */
-void progress_text_fit(const struct progress_text *text, int columns, bool utf8,
-                       char fitting[WAIT_TEXT_SIZE]);
+/* Cuts the line at a character to this many columns, and shows that with '~'. Not
+ * utf8: in ASCII. */
+void progress_text_fit(struct progress_text *text, int columns, bool utf8);
 
 #endif

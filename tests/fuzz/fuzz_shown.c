@@ -82,13 +82,13 @@ static void look_on(bool on)
 
 /* --- the terminal ---------------------------------------------------------- */
 
-static void expect_line(const struct progress_text *text, bool utf8)
+static void expect_line(struct progress_text *text, bool utf8)
 {
     static const char before[] = "\r\033[?7l", after[] = "\033[K\033[?7h\r", cleared[] = "\r\033[K";
     struct tty_line line = {.ready = true, .utf8 = utf8};
-    char fitting[WAIT_TEXT_SIZE];
+    const char *fitting = text->line;
     int room = tty_line_room();
-    progress_text_fit(text, room, utf8, fitting);
+    progress_text_fit(text, room, utf8);
     fuzz_expect(mbwidth_of(fitting) <= room && fuzz_shows(fitting));
     for (const char *c = fitting; !utf8 && *c != '\0'; c++)
         fuzz_expect((unsigned char)*c < 0x80);

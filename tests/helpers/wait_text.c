@@ -12,7 +12,6 @@
 int main(int argc, char **argv)
 {
     static struct progress_text text;
-    char joined[WAIT_TEXT_SIZE];
     struct awaited_lock lock = {.name = "job"};
     struct holder holder = {.known = true,
                             .ahead = -1,
@@ -57,10 +56,8 @@ int main(int argc, char **argv)
         progress_text_outage(&text, why, DURATION_S(4));
     else
         progress_text_holder(&text, &holder, until_ms, died, &lock);
-    if (atoi(argv[1]) == 0)
-        progress_text_join(&text, 0, joined);
-    else
-        progress_text_fit(&text, atoi(argv[1]), true, joined);
-    puts(joined);
+    if (atoi(argv[1]) != 0)
+        progress_text_fit(&text, atoi(argv[1]), true);
+    puts(text.line);
     return 0;
 }
