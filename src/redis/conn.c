@@ -175,7 +175,7 @@ static enum lock_result receive(struct redis_conn *conn, redisReply **reply, str
             return fail(conn, why, "it did not answer in time");
         if (conn->received > REPLY_MOST_BYTES)
             return fail(conn, why, "its reply has no end");
-        char bytes[16384];
+        char bytes[4096];
         size_t length;
         result = redis_socket_receive(&conn->socket, bytes, sizeof bytes, &length, bound, why);
         if (result != LOCK_OK) {

@@ -115,8 +115,6 @@ static enum lock_result pause_for_call(struct waiting *waiting, struct backend *
 {
     struct call call = backend->listen(backend);
     tell_uncalled(waiting, &call);
-    /* Reads a file: the date in the command's environment needs it, and must not wait for it then. */
-    tzset();
     waiting->interval = duration_min(waiting->interval, call.poll_most);
     struct deadline poll =
         deadline_earlier(deadline_after(duration_jittered(waiting->interval)), waiting->end);

@@ -2,8 +2,10 @@
 
 #include "util/exit_status.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdio.h>
 #include <sys/random.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -96,13 +98,22 @@ int64_t wall_now_us(void)
     return read_clock(CLOCK_REALTIME) / NS_PER_US;
 }
 
+/* Not gmtime(3), whose first call reads the file of the local time zone. The year of this
+ * calculation begins in March, so that the leap day is its last. */
 void wall_format(int64_t wall_ms, char *text, size_t size)
 {
-    time_t seconds = (time_t)(wall_ms / 1000);
-    struct tm utc;
-    if (size == 0)
-        return;
-    if (gmtime_r(&seconds, &utc) == NULL || strftime(text, size, "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
+    enum { DAY = 86400, DAYS_OF_400_YEARS = 146097, DAYS_BEFORE_1970 = 719468 };
+    int64_t second = wall_ms / 1000 % DAY, day = wall_ms / 1000 / DAY + DAYS_BEFORE_1970;
+    int64_t year = day / DAYS_OF_400_YEARS * 400;
+    day %= DAYS_OF_400_YEARS;
+    int64_t of_400 = (day - day / 1460 + day / 36524 - day / 146096) / 365;
+    day -= 365 * of_400 + of_400 / 4 - of_400 / 100;
+    int month = (int)(5 * day + 2) / 153, mday = (int)day - (153 * month + 2) / 5 + 1;
+    year += of_400 + (month >= 10);
+    int length = snprintf(text, size, "%04" PRId64 "-%02d-%02dT%02d:%02d:%02dZ", year,
+                          month < 10 ? month + 3 : month - 9, mday, (int)(second / 3600),
+                          (int)(second / 60 % 60), (int)(second % 60));
+    if (size > 0 && (wall_ms < 0 || length < 0 || (size_t)length >= size))
         text[0] = '\0';
 }
 

@@ -96,12 +96,13 @@ static inline int64_t wall_after_ms(struct duration from_now)
     return wall_now_ms() + from_now.ns / NS_PER_MS;
 }
 
-/* Writes wall_ms as ISO 8601 in UTC ("2026-11-21T03:00:00Z"); "" if the buffer
- * or the calendar cannot hold it. */
+/* Writes wall_ms as ISO 8601 in UTC ("2026-11-21T03:00:00Z"); "" before
+ * 1970, or if the buffer cannot hold it. */
 void wall_format(int64_t wall_ms, char *text, size_t size);
 
 /* Writes wall_ms in the local time of this host: "03:59:58 +0100", and with the
- * date before it if that is not today's. "" as above. */
+ * date before it if that is not today's; "" if the buffer or the calendar cannot
+ * hold it. Its first call reads the file of the time zone. */
 void wall_format_local(int64_t wall_ms, char *text, size_t size);
 
 /* A random share of d, from half of it up to all of it, so that many waiters do

@@ -1,5 +1,6 @@
 #include "util/thread.h"
 
+#include <malloc.h>
 #include <signal.h>
 
 enum { STACK_BYTES = 256 * 1024 };
@@ -11,6 +12,8 @@ int thread_start(pthread_t *thread, void *(*run)(void *), void *data)
     int error = pthread_attr_init(&attributes);
     if (error != 0)
         return error;
+    /* Otherwise glibc gives each thread a heap of its own. */
+    (void)mallopt(M_ARENA_MAX, 1);
     sigfillset(&all);
     error = pthread_attr_setstacksize(&attributes, STACK_BYTES);
     if (error == 0)

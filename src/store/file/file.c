@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,17 +29,17 @@ static const struct duration places_limit = {3 * NS_PER_S};
 
 /* --- opening --------------------------------------------------------------- */
 
-/* The text that describes a file owned by another user; otherwise "". Returns text. */
-static const char *whose(const struct stat *status, char *text, size_t size)
+/* The text that describes a file owned by another user; otherwise "". Returns into. */
+static const char *whose(const struct stat *status, char *into, size_t size)
 {
     char name[USER_NAME_SIZE];
-    *text = '\0';
+    *into = '\0';
     if (S_ISREG(status->st_mode) && status->st_uid != geteuid())
         snprintf(
-            text, size,
+            into, size,
             "; it belongs to user %.100s; locks of several users need --lock-file=PATH or Redis",
             user_name(status->st_uid, name, sizeof name));
-    return text;
+    return into;
 }
 
 /* It is mode 0600 to all but its owner; and in a sticky directory the kernel may refuse it
@@ -186,9 +187,14 @@ void lock_file_unlock(const struct lock_file *file)
 
 /* --- records and places ------------------------------------------------------- */
 
+/* The record that is being read or written. It belongs to the thread that owns the backend
+ * (run/watch.c). Only as much of it as a record needs is ever in memory; on the stack, the
+ * compiler's checks would touch each page of it. */
+static char text[LOCK_RECORD_SIZE];
+
 /* Reads up to the end of the record, of the file or of the buffer, whichever comes first.
  * False with errno if it cannot be read. */
-static bool read_text(const struct lock_file *file, int place, char text[LOCK_RECORD_SIZE])
+static bool read_text(const struct lock_file *file, int place)
 {
     size_t used = 0;
     ssize_t length;
@@ -203,14 +209,12 @@ static bool read_text(const struct lock_file *file, int place, char text[LOCK_RE
 
 bool lock_file_read(const struct lock_file *file, int place, struct record *record)
 {
-    char text[LOCK_RECORD_SIZE];
-    return read_text(file, place, text) && record_parse(record, text);
+    return read_text(file, place) && record_parse(record, text);
 }
 
 enum lock_result lock_file_write(const struct lock_file *file, int place,
                                  const struct record *record, struct errmsg *why)
 {
-    char text[LOCK_RECORD_SIZE];
     size_t length = record_format(record, text);
     if (length == 0) {
         errmsg_set(why, "the lease record of %s is too long", file->path);
@@ -243,10 +247,9 @@ static void read_place(const struct lock_file *file, struct lock_place *place)
 {
     enum { TRIES = 3 };
     for (int tries = 0; tries < TRIES; tries++) {
-        char text[LOCK_RECORD_SIZE];
         if (tries > 0)
             (void)poll(NULL, 0, 1);
-        bool found = find_lock(file, place), read = read_text(file, place->number, text);
+        bool found = find_lock(file, place), read = read_text(file, place->number);
         place->unreadable = !found || !read;
         place->known = read && record_parse(&place->record, text);
         if (!place->unreadable && (place->known || place->locked == PLACE_UNLOCKED))
@@ -364,7 +367,7 @@ struct news lock_file_news_of(int news_fd)
 
 bool lock_file_drain_news(int news_fd)
 {
-    char events[4096];
+    char events[sizeof(struct inotify_event) + NAME_MAX + 1]; /* of one at least */
     bool any = false;
     while (news_fd >= 0 && read(news_fd, events, sizeof events) > 0)
         any = true;

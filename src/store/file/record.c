@@ -136,16 +136,15 @@ void record_fill(struct record *record, const struct lock_request *request,
 size_t record_format(const struct record *record, char text[LOCK_RECORD_SIZE])
 {
     struct raw raw;
-    /* Leaves room for the longest field: the key, encoded, three times its length. */
-    char coded[LOCK_RECORD_SIZE];
     to_raw(record, &raw);
     size_t used = (size_t)snprintf(text, LOCK_RECORD_SIZE, "%s", first_line);
     for (size_t i = 0; i < TEXT_FIELDS && used < LOCK_RECORD_SIZE; i++) {
         const char *value = (const char *)&raw + text_fields[i].offset;
-        if (percent_encode(coded, sizeof coded, value, "") >= sizeof coded)
-            return 0;
-        used += (size_t)snprintf(text + used, LOCK_RECORD_SIZE - used, "%s %s\n",
-                                 text_fields[i].name, coded);
+        used += (size_t)snprintf(text + used, LOCK_RECORD_SIZE - used, "%s ", text_fields[i].name);
+        if (used < LOCK_RECORD_SIZE)
+            used += percent_encode(text + used, LOCK_RECORD_SIZE - used, value, "");
+        if (used < LOCK_RECORD_SIZE)
+            used += (size_t)snprintf(text + used, LOCK_RECORD_SIZE - used, "\n");
     }
     for (size_t i = 0; i < NUMBER_FIELDS && used < LOCK_RECORD_SIZE; i++)
         used += (size_t)snprintf(text + used, LOCK_RECORD_SIZE - used, "%s %" PRId64 "\n",

@@ -212,14 +212,15 @@ enum lock_result shared_table_next_fence(const struct shared_table *table, int64
 }
 
 /* The place with this key, otherwise the place to use for it: a free one, or the one that
- * was unused for the longest time. */
-static struct shared_entry *find(struct table_map *map, uint64_t key, bool *there)
+ * was unused for the longest time. An entry that will be written is first touched by a
+ * write: a read would make the kernel map the 16 pages around it, too. */
+static struct shared_entry *find(struct table_map *map, uint64_t key, bool make, bool *there)
 {
     struct shared_entry *oldest = NULL;
     *there = true;
     for (size_t i = 0; i < WINDOW; i++) {
         struct shared_entry *entry = &map->entries[(key + i) % ENTRIES];
-        uint64_t found = atomic_load(&entry->key);
+        uint64_t found = make ? atomic_fetch_add(&entry->key, 0) : atomic_load(&entry->key);
         if (found == key)
             return entry;
         if (oldest == NULL ||
@@ -253,7 +254,7 @@ struct shared_entry *shared_table_entry(const struct shared_table *table, const 
     if (!is_whole(table))
         return NULL;
     for (int tries = 0; tries < WINDOW; tries++) {
-        struct shared_entry *entry = find(table->map, hash, &there);
+        struct shared_entry *entry = find(table->map, hash, make, &there);
         uint64_t old = atomic_load(&entry->key);
         if (there || !make)
             return there ? entry : NULL;

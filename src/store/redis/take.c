@@ -192,18 +192,17 @@ void redis_release_begin(const struct redis_backend *redis, struct redis_call *c
 
 /* The take went out in one write with a greeting that was refused, and may have been
  * carried out in the database that this left us in: it is released there. */
-static void undo_take(struct redis_backend *redis, const struct lock_request *request,
-                      struct bound bound)
+static void undo_take(struct redis_backend *redis, struct redis_call *call,
+                      const struct lock_request *request, struct bound bound)
 {
-    struct redis_call call;
     struct lease lease;
     struct errmsg ignored;
     redisReply *reply;
     lease_begin(&lease, request, deadline_now(), 0);
     lease.hold = deadline_now();
-    begin_release(&call, &lease, false);
+    begin_release(call, &lease, false);
     for (int by_text = 0; by_text < 2 && redis->conn.socket.fd >= 0; by_text++)
-        if (redis_script_send(redis, &call, by_text, &reply, bound, &ignored) == LOCK_OK)
+        if (redis_script_send(redis, call, by_text, &reply, bound, &ignored) == LOCK_OK)
             freeReplyObject(reply);
 }
 
@@ -286,7 +285,7 @@ static enum lock_result ask(struct redis_backend *redis, const struct lock_reque
         redis->base.uncertain = true;
         text_copy(redis->unanswered, sizeof redis->unanswered, request->take_id);
         if (redis->conn.greeting_failed)
-            undo_take(redis, request, bound);
+            undo_take(redis, &call, request, bound);
     }
     return redis_script_end(redis, result, why);
 }
