@@ -3,9 +3,11 @@
  *
  * Input, with a line "--" between the parts: letters, what is done in turn; the lock
  * file; the entry of the lock in the table, or after a '!' the table as a whole; the
- * file of an attachment.
+ * file of an attachment; what the lock remembers of its runs, from the failures on, or
+ * after a '!' with its sum, which is right otherwise.
  *   t take    s take, shared   o take, of three slots   c check    e extend
  *   r release l look           f force-release          i list     a attachments
+ *   d take, once a minute      0 to 5 how the next run ends
  * A boot id of zeros stands for the one of this boot. */
 #include "fuzz.h"
 #include "process/procfs.h"
@@ -15,11 +17,13 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
 enum { TABLE_ENTRIES = 1024, TABLE_HEAD = 256, ENTRY_SIZE = 384 };
+enum { RUNS_AT = 97 * 4096, RUN_PAGES_AT = 16, SLOT_FAILURES = 4, PARTS = 5 };
 
 static const char key[] = "dlock:job", token[] = "0b8c9d1e-0000-4000-8000-000000000001";
 static const char no_boot[] = "00000000-0000-4000-8000-000000000000";
@@ -90,6 +94,29 @@ static void make_table(const char *bytes, size_t size)
     close(make_file(name, table, sizeof table));
 }
 
+/* The slot with the number of the lock's entry, in a table that make_table() has made. */
+static void make_runs(const char *bytes, size_t size)
+{
+    uint64_t words[RUN_SLOT_WORDS] = {0}, sum = UINT64_C(14695981039346656037);
+    uint64_t hash = text_hash(key), number = hash % TABLE_ENTRIES, marks = UINT64_MAX;
+    size_t from = *bytes == '!' ? 0 : SLOT_FAILURES, most = sizeof words - from * sizeof *words;
+    char name[LOCK_DIR_OWN_SIZE];
+    lock_dir_own_name(name, "table");
+    int fd = openat(folder_fd, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    bytes += from == 0;
+    size -= from == 0;
+    memcpy(&words[from], bytes, size < most ? size : most);
+    words[2] = hash;
+    words[3] = INT64_MAX;
+    for (size_t i = 2; i < RUN_SLOT_WORDS; i++)
+        sum = (sum ^ words[i]) * UINT64_C(1099511628211);
+    words[0] = from == 0 ? words[0] : sum;
+    fuzz_expect(fd >= 0 && ftruncate(fd, RUNS_AT + TABLE_ENTRIES * (off_t)sizeof words) == 0 &&
+                pwrite(fd, words, sizeof words, RUNS_AT + (off_t)(number * sizeof words)) > 0 &&
+                pwrite(fd, &marks, sizeof marks, RUN_PAGES_AT + (off_t)(number / 256 * 8)) > 0);
+    close(fd);
+}
+
 static bool visit_attached(void *data, pid_t pid, const struct held *held)
 {
     (void)data;
@@ -102,7 +129,7 @@ static bool visit_attached(void *data, pid_t pid, const struct held *held)
 static bool visit_state(void *data, const struct lock_state *state)
 {
     int *count = data;
-    fuzz_expect(state->owner_count > 0);
+    fuzz_expect(state->owner_count > 0 || state->memory.last.end.how != RUN_NONE);
     return ++*count < 100;
 }
 
@@ -113,6 +140,17 @@ static void expect_owner(struct backend *backend, bool ours, bool any, struct bo
     fuzz_expect(backend->look(backend, key, &state, bound, &why) == LOCK_OK);
     fuzz_expect(!ours || lock_state_owner(&state, token) != NULL);
     fuzz_expect(any || (state.owner_count == 0 && !state.locked));
+    lock_state_free(&state);
+}
+
+/* If it was one. */
+static void expect_run(struct backend *backend, const struct run_end *end, struct bound bound)
+{
+    struct lock_state state;
+    struct errmsg why = {""};
+    fuzz_expect(backend->look(backend, key, &state, bound, &why) == LOCK_OK);
+    fuzz_expect(end->how == RUN_NONE || state.memory.last.end.how == end->how);
+    fuzz_expect(!run_is_success(end) || state.memory.success.pid == state.memory.last.pid);
     lock_state_free(&state);
 }
 
@@ -129,6 +167,7 @@ static enum lock_result take(struct run *run, enum lock_mode mode, struct bound 
     struct holder holder;
     if (run->taken)
         return LOCK_HELD;
+    (void)poll(NULL, 0, 1); /* no two runs of a process begin in the same millisecond */
     run->request.mode = mode;
     run->request.slots = mode == MODE_SLOTS ? 3 : 0;
     enum lock_result result =
@@ -153,17 +192,30 @@ static void act(struct run *run, char action)
     switch (action) {
     case 't': result = take(run, MODE_EXCLUSIVE, bound, &why); break;
     case 's': result = take(run, MODE_SHARED, bound, &why); break;
+    case 'd':
+        run->request.once_per = DURATION_S(60);
+        result = take(run, MODE_EXCLUSIVE, bound, &why);
+        run->request.once_per = DURATION_ZERO;
+        break;
+    case '0':
+    case '1':
+    case '2':
+    case '3':
+    case '4':
+    case '5': run->lease.end = (struct run_end){(enum run_how)(action - '0'), 0, 0}; break;
     case 'o': result = take(run, MODE_SLOTS, bound, &why); break;
     case 'c': result = backend->check(backend, &run->lease, bound, &why); break;
     case 'e': result = backend->extend(backend, &run->lease, EXTEND_AT_LEAST, bound, &why); break;
     case 'l': expect_owner(backend, run->taken, true, bound); break;
     case 'i':
-        result = backend->list(backend, "dlock:", NULL, visit_state, &count, bound, &why);
+        result = backend->list(backend, "dlock:", NULL, true, visit_state, &count, bound, &why);
         break;
     case 'a': (void)attach_record_visit_ancestors(folder, visit_attached, NULL); break;
     case 'r':
         result = backend->release(backend, &run->lease, bound, &why);
         fuzz_expect(!run->taken || result == LOCK_OK);
+        if (run->taken && run->request.mode == MODE_EXCLUSIVE)
+            expect_run(run->backend, &run->lease.end, bound);
         run->taken = false;
         break;
     case 'f':
@@ -180,18 +232,19 @@ static void act(struct run *run, char action)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char *input = fuzz_text(data, size), *parts[4] = {input}, name[64];
-    size_t sizes[4] = {size};
+    char *input = fuzz_text(data, size), *parts[PARTS] = {input}, name[64];
+    size_t sizes[PARTS] = {size};
     struct run run = {.request = {.name = "job",
                                   .key = key,
                                   .token = token,
                                   .take_id = "0b8c9d1e-0000-4000-8000-000000000002",
+                                  .remember = DURATION_S(60),
                                   .ttl = {60 * NS_PER_S}}};
     struct errmsg why = {""};
     int attached = -1;
     if (folder_fd < 0)
         prepare();
-    for (int i = 0; i < 3 && parts[i] != NULL; i++) {
+    for (int i = 0; i < PARTS - 1 && parts[i] != NULL; i++) {
         parts[i + 1] = memmem(parts[i], sizes[i], "\n--\n", 4);
         if (parts[i + 1] == NULL)
             break;
@@ -204,6 +257,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         make_lock_file(parts[1], sizes[1]);
     if (parts[2] != NULL && sizes[2] > 0)
         make_table(parts[2], sizes[2]);
+    if (parts[4] != NULL && sizes[4] > 0)
+        make_runs(parts[4], sizes[4]);
     if (parts[3] != NULL) {
         snprintf(name, sizeof name, ".attached-%ld-x-0", (long)getpid());
         attached = make_file(name, parts[3], sizes[3]);

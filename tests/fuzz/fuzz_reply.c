@@ -125,7 +125,9 @@ static void act(struct backend *backend, struct lease *lease, char action)
     case 'r': result = backend->release(backend, lease, bound, &why); break;
     case 'l': result = backend->look(backend, request.key, &state, bound, &why); break;
     case 'f': result = backend->force_release(backend, request.key, &state, bound, &why); break;
-    case 'i': result = backend->list(backend, "dlock:", NULL, visit, NULL, bound, &why); break;
+    case 'i':
+        result = backend->list(backend, "dlock:", NULL, false, visit, NULL, bound, &why);
+        break;
     case 'n': (void)backend->news(backend); break;
     case 'm': next_part(); break;
     default: break;

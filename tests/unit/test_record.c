@@ -23,6 +23,7 @@ static struct record a_record(void)
         .ttl = DURATION_S(60),
         .expires = {INT64_C(1234567890123)},
         .hold = {INT64_C(1234560000000)},
+        .remember = DURATION_S(8640000),
         .detached = true,
         .released = true,
         .holder = {.known = true,
@@ -50,6 +51,7 @@ static void same(const char *row, const struct record *a, const struct record *b
     row_int(row, a->ttl.ns, b->ttl.ns);
     row_int(row, a->expires.boot_ns, b->expires.boot_ns);
     row_int(row, a->hold.boot_ns, b->hold.boot_ns);
+    row_int(row, a->remember.ns, b->remember.ns);
     row_int(row, a->detached, b->detached);
     row_int(row, a->released, b->released);
     row_int(row, a->holder.shares, b->holder.shares);

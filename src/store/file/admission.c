@@ -19,6 +19,7 @@ void lock_survey(const struct lock_file *file, const char *boot_id, const char *
             survey->free_place = place.number;
         if (place.number == own)
             continue;
+        survey->lost |= lock_place_lost(&place, boot_id) && place.record.remember.ns > 0;
         survey->released += !held && place.locked != PLACE_UNLOCKED;
         if (!held)
             continue;

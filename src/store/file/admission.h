@@ -17,6 +17,7 @@ struct admission {
     int held;                      /* the number of holders, not counting our own place */
     int released;                  /* released, but unaware of it: their places are still locked */
     struct lock_place first, last; /* those of them whose lease ends first and last */
+    bool lost;                     /* there are records of runs that were lost */
     bool unreadable;               /* of some it is not known whether they hold it */
     bool same_token;               /* one of them has the token that was asked about */
     int free_place;                /* the lowest place that is neither locked nor held */

@@ -59,6 +59,7 @@
 #include "store/file/lease_ops.h"
 #include "store/file/look.h"
 #include "store/file/proc_locks.h"
+#include "store/file/runs.h"
 #include "util/text.h"
 
 #include <errno.h>
@@ -142,6 +143,19 @@ static bool may_have_it(struct file_backend *backend, const struct lock_request 
     return admitted && !backend->reserved;
 }
 
+/* True if once_per refuses the request, whether or not the lock is held. */
+static bool is_done(struct file_backend *backend, const struct lock_request *request,
+                    struct bound bound)
+{
+    struct run_memory memory;
+    if (request->once_per.ns <= 0)
+        return false;
+    runs_read(&backend->store, request->key, NULL, bound, &memory);
+    if (run_began_within(&memory, request->once_per))
+        backend->done = memory.success;
+    return backend->done.end.how != RUN_NONE;
+}
+
 /* LOCK_OK: the lock is free for us; LOCK_HELD; LOCK_UNAVAILABLE. */
 static enum lock_result survey_places(struct file_backend *backend,
                                       const struct lock_request *request,
@@ -155,7 +169,9 @@ static enum lock_result survey_places(struct file_backend *backend,
         errmsg_set(why, "cannot read the lock file %s", backend->path);
         return LOCK_UNAVAILABLE;
     }
-    return may_have_it(backend, request, survey, entry) ? LOCK_OK : LOCK_HELD;
+    return !is_done(backend, request, bound) && may_have_it(backend, request, survey, entry)
+               ? LOCK_OK
+               : LOCK_HELD;
 }
 
 /* Releases what was just taken, since it is unknown in which file that was. */
@@ -193,8 +209,12 @@ static enum lock_result take_in_section(struct file_backend *backend,
     enum lock_result result = lock_file_verify(file, why);
     if (result == LOCK_OK)
         result = survey_places(backend, request, entry, survey, bound, why);
+    if (backend->done.end.how != RUN_NONE)
+        store_tidy(&backend->store, file, bound);
     if (result != LOCK_OK)
         return result;
+    if (survey->lost)
+        runs_lose(&backend->store, file, false, bound);
     int place = request->mode == MODE_EXCLUSIVE ? 0 : survey->free_place;
     result = settle(backend, request, place, before, lease, why);
     if (result == LOCK_HELD && is_held_by_released(file, survey) && store_remove(file))
@@ -222,6 +242,7 @@ static enum lock_result try_once(struct file_backend *backend, const struct lock
     struct deadline before = deadline_now();
     *survey = (struct admission){0};
     backend->reserved = false;
+    backend->done = (struct run_record){0};
     enum lock_result result =
         file->fd >= 0 ? lock_file_verify(file, why) : lock_file_open(file, LOCK_FILE_TO_TAKE, why);
     /* A request that will be refused need not keep others out of the section. */
@@ -255,9 +276,13 @@ static void refuse(struct file_backend *backend, const struct lock_request *requ
                    struct holder *holder)
 {
     const struct ticket *ticket = &backend->waiter.ticket;
-    bool gives_up = !request->waits || request->last, head = false;
+    bool done = backend->done.end.how != RUN_NONE;
+    bool gives_up = done || !request->waits || request->last, head = false;
     bool aside = survey->same_token && admission_has_room(survey, request->mode, request->slots);
-    if (backend->reserved)
+    if (done) {
+        *holder = (struct holder){.done = true, .since_wall_ms = backend->done.began_ms};
+        text_copy(holder->host, sizeof holder->host, backend->done.host);
+    } else if (backend->reserved)
         *holder = (struct holder){.reserved = true};
     else
         admission_holder(survey, request, holder);
@@ -271,7 +296,10 @@ static void refuse(struct file_backend *backend, const struct lock_request *requ
                                         : -1;
     close_left(backend);
     if (gives_up) {
-        shared_entry_refused(entry, request->waits, request->waited);
+        if (!done)
+            shared_entry_refused(entry, request->waits, request->waited);
+        run_slot_skipped(shared_table_slot(&backend->store.table, entry, true),
+                         text_hash(request->key));
         stop_waiting(backend);
     }
 }

@@ -318,6 +318,14 @@ bool lock_place_held(const struct lock_place *place, const char *boot_id)
            (same_boot && record->detached && !deadline_passed(record->expires));
 }
 
+bool lock_place_lost(const struct lock_place *place, const char *boot_id)
+{
+    const struct record *record = &place->record;
+    return place->known && !record->released && place->locked == PLACE_UNLOCKED &&
+           (!record->detached || !record_may_be_of(record, boot_id) ||
+            deadline_passed(record->expires));
+}
+
 struct deadline lock_place_end(const struct lock_place *place)
 {
     const struct record *record = &place->record;

@@ -115,6 +115,9 @@ bool lock_file_next_place(const struct lock_file *file, struct lock_place *place
  * this boot. */
 bool lock_place_held(const struct lock_place *place, const char *boot_id);
 
+/* True if its holder is gone, or its lease is over, and it was not released. */
+bool lock_place_lost(const struct lock_place *place, const char *boot_id);
+
 /* The end of the hold on a place, as far as it can be known. */
 struct deadline lock_place_end(const struct lock_place *place);
 

@@ -1,5 +1,6 @@
 #include "store/file/lease_ops.h"
 
+#include "store/file/runs.h"
 #include "store/file/ticket_queue.h"
 
 #include <string.h>
@@ -104,6 +105,8 @@ static void give_back(struct file_backend *backend, const struct lease *lease,
     struct errmsg ignored = {""};
     struct admission survey;
     bool held_on = known && !deadline_passed(lease->hold), wanted = !ticket_queue_is_empty(file);
+    if (known)
+        runs_add(&backend->store, entry, record, &lease->end);
     lock_survey(file, store_boot_id(&backend->store), "", backend->place, bound, &survey);
     if (!held_on && !wanted && survey.held == 0) {
         (void)store_remove(file);
@@ -120,6 +123,19 @@ static void give_back(struct file_backend *backend, const struct lease *lease,
         shared_entry_lost(entry);
 }
 
+static void lose(struct file_backend *backend, const struct lease *lease,
+                 const struct record *record, struct shared_entry *entry)
+{
+    struct run_end end = lease->end;
+    struct errmsg ignored = {""};
+    shared_entry_lost(entry);
+    if (end.how == RUN_STATUS || end.how == RUN_SIGNAL || end.how == RUN_ENDED)
+        end = (struct run_end){RUN_LOST, 0, 0};
+    if (record != NULL && strcmp(record->take_id, lease->take_id) == 0 &&
+        !is_forced(&backend->store, lease, &ignored))
+        runs_add(&backend->store, entry, record, &end);
+}
+
 enum lock_result lease_ops_release(struct file_backend *backend, const struct lease *lease,
                                    struct bound bound, struct errmsg *why)
 {
@@ -128,7 +144,7 @@ enum lock_result lease_ops_release(struct file_backend *backend, const struct le
     enum lock_result result = lock_file_enter(&backend->file, bound, why);
     if (result != LOCK_OK)
         return result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
-    struct shared_entry *entry = shared_table_entry(&backend->store.table, lease->key, false);
+    struct shared_entry *entry = shared_table_entry(&backend->store.table, lease->key, true);
     result = look_at_own(backend, lease, &record, &known, why);
     if (result == LOCK_UNAVAILABLE) {
         lock_file_leave(&backend->file);
@@ -137,7 +153,7 @@ enum lock_result lease_ops_release(struct file_backend *backend, const struct le
     if (result == LOCK_OK)
         give_back(backend, lease, &record, known, entry, bound);
     else if (lock_is_lost(result))
-        shared_entry_lost(entry);
+        lose(backend, lease, known ? &record : NULL, entry);
     lease_ops_let_go(backend);
     return result;
 }
@@ -304,10 +320,11 @@ enum lock_result lease_ops_outside_release(struct store *store, const struct lea
     if (result == LOCK_OK) {
         if (!lease->outside)
             record->hold = deadline_earlier(record->hold, lease->hold);
+        struct shared_entry *entry = store_entry(store, lease->key, true);
+        runs_add(store, entry, record, &lease->end);
         result = give_up(store, &outside, record, bound, why);
         if (result == LOCK_OK)
-            shared_entry_released(store_entry(store, lease->key, true), record->token,
-                                  record->take_id, record_age(record));
+            shared_entry_released(entry, record->token, record->take_id, record_age(record));
     }
     lock_file_close(&outside.file);
     return result;

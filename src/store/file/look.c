@@ -1,6 +1,7 @@
 #include "store/file/look.h"
 
 #include "store/file/proc_locks.h"
+#include "store/file/runs.h"
 #include "store/file/ticket_queue.h"
 #include "util/array.h"
 #include "util/text.h"
@@ -94,6 +95,7 @@ static enum lock_result look_at(struct store *store, const struct lock_file *fil
     if (held > 0)
         fill_owners(file, boot_id, bound, state);
     shared_entry_read(store_entry(store, key, false), state);
+    runs_read(store, key, there ? file : NULL, bound, &state->memory);
     return LOCK_OK;
 }
 
@@ -149,6 +151,7 @@ static void mark_forced(struct store *store, const struct lock_file *file, const
         if (place.known && !place.record.released && lock_place_held(&place, store_boot_id(store)))
             shared_entry_mark_forced(store_entry(store, key, true), place.record.token,
                                      place.record.take_id, forcer);
+    runs_lose(store, file, true, bound);
 }
 
 /* A process that is frozen in the section is not waited for: it loses the lock that it
@@ -232,6 +235,21 @@ static enum lock_result cannot_list(const struct store *store, enum lock_result 
     return result;
 }
 
+/* Those that remember a run, whether or not there is a lock file. */
+static bool add_remembered(struct store *store, const char *prefix, const char *pattern,
+                           struct key_list *list)
+{
+    char key[LOCK_KEY_SIZE];
+    struct errmsg ignored = {""};
+    size_t number = 0;
+    if (shared_table_open(&store->table, &store->dir, false, &ignored) != LOCK_OK)
+        return true;
+    while (shared_table_next_run(&store->table, &number, key))
+        if (is_asked_for(key, prefix, pattern) && !key_list_add(list, key))
+            return false;
+    return true;
+}
+
 static enum lock_result read_keys(const struct store *store, DIR *names, const char *prefix,
                                   const char *pattern, struct key_list *list, struct errmsg *why)
 {
@@ -248,8 +266,8 @@ static enum lock_result read_keys(const struct store *store, DIR *names, const c
 }
 
 /* LOCK_OK with *list to be freed. */
-static enum lock_result find_keys(const struct store *store, const char *prefix,
-                                  const char *pattern, struct key_list *list, struct errmsg *why)
+static enum lock_result find_keys(struct store *store, const char *prefix, const char *pattern,
+                                  bool all, struct key_list *list, struct errmsg *why)
 {
     *list = (struct key_list){0};
     int fd = openat(store->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -262,6 +280,8 @@ static enum lock_result find_keys(const struct store *store, const char *prefix,
     }
     enum lock_result result = read_keys(store, names, prefix, pattern, list, why);
     closedir(names);
+    if (result == LOCK_OK && all && !add_remembered(store, prefix, pattern, list))
+        result = cannot_list(store, LOCK_SYSTEM, ENOMEM, why);
     if (result != LOCK_OK)
         key_list_free(list);
     else
@@ -275,7 +295,7 @@ enum lock_result look_list(struct store *store, const char *prefix, const char *
 {
     struct key_list list;
     bool more = true;
-    enum lock_result result = find_keys(store, prefix, pattern, &list, why);
+    enum lock_result result = find_keys(store, prefix, pattern, all, &list, why);
     for (size_t i = 0; result == LOCK_OK && more && i < list.count; i++) {
         struct lock_state state;
         result = look_read(store, list.keys[i], &state, bound, why);

@@ -14,8 +14,8 @@ static const char last_line[] = "end\n";
 struct raw {
     struct record record;
     char mode[16];
-    int64_t fence, ttl, expires, hold, since, pid, start, pid_space, slots, slot, detached,
-        released;
+    int64_t fence, ttl, expires, hold, remember, since, pid, start, pid_space, slots, slot,
+        detached, released;
 };
 
 #define TEXT_FIELD(name, member)                                            \
@@ -52,6 +52,7 @@ static const struct number_field {
     NUMBER_FIELD("start", start),       NUMBER_FIELD("slots", slots),
     NUMBER_FIELD("slot", slot),         NUMBER_FIELD("detached", detached),
     NUMBER_FIELD("released", released), NUMBER_FIELD("pid_space", pid_space),
+    NUMBER_FIELD("remember", remember),
 };
 enum { NUMBER_FIELDS = sizeof number_fields / sizeof *number_fields };
 
@@ -74,6 +75,7 @@ static void to_raw(const struct record *record, struct raw *raw)
         .ttl = record->ttl.ns,
         .expires = later(record->expires, -proc_boot_offset()).boot_ns,
         .hold = later(record->hold, -proc_boot_offset()).boot_ns,
+        .remember = record->remember.ns,
         .since = record->holder.since_wall_ms,
         .pid = record->holder.pid,
         .start = record->holder.pid_start,
@@ -100,6 +102,7 @@ static bool from_raw(const struct raw *raw, struct record *record)
     record->ttl = (struct duration){raw->ttl};
     record->expires = later((struct deadline){raw->expires}, proc_boot_offset());
     record->hold = later((struct deadline){raw->hold}, proc_boot_offset());
+    record->remember = (struct duration){raw->remember};
     record->slots = (int)raw->slots;
     record->slot = (int)raw->slot;
     record->detached = raw->detached != 0;
@@ -124,6 +127,7 @@ void record_fill(struct record *record, const struct lock_request *request,
         .ttl = request->ttl,
         .expires = deadline_plus(lease->taken, lease->ttl),
         .hold = lease->hold,
+        .remember = request->remember,
         .detached = request->detached,
         .holder = request->self,
     };

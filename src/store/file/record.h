@@ -23,8 +23,9 @@ struct record {
         expires; /* on the boot clock of holder.boot_id; written as that of the first time namespace */
     struct deadline
         hold; /* likewise: others are kept out until then, even if no process has the file locked */
-    bool detached; /* it holds until `expires` though no process has the file locked */
-    bool released; /* from here on only `hold` counts */
+    struct duration remember; /* how long its run is remembered; 0: not at all, or it is recorded */
+    bool detached;            /* it holds until `expires` though no process has the file locked */
+    bool released;            /* from here on only `hold` counts */
     struct holder holder;
 };
 

@@ -15,6 +15,10 @@
  *   A file is not a valid table -> it is replaced by a new one -> processes that have the
  *     old one mapped still count there. The fence goes on from the clock.
  *
+ *   Two write to the same page of the slots for runs first -> both allocate it, which
+ *     changes nothing the second time. It is marked once it is there: a store into a hole
+ *     of a full disk would be a SIGBUS.
+ *
  *   Two take a lock away by force -> each writes its name and marks the leases -> what is
  *     said of both is the later name, or parts of both.
  *
@@ -42,6 +46,8 @@ enum {
     OWNER_WORDS = 8,
     FORCER_WORDS = 10,
     TEXT_WORDS = FORCER_WORDS, /* the longer of them */
+    RUN_PAGE = 4096,           /* the unit in which slots for runs are allocated */
+    RUN_PAGES = ENTRIES * sizeof(struct run_slot) / RUN_PAGE,
 };
 
 /* Zero is "not yet" in all of it, so that a file of zeros is an empty table. */
@@ -59,14 +65,19 @@ struct shared_entry {
     _Atomic uint64_t forcer[FORCER_WORDS];    /* of the last --force-release, cut */
 };
 
+/* The file ends after the entries, or after one of the pages with slots for runs: a lock
+ * has the slot with the number of its entry. */
 struct table_map {
     _Atomic uint64_t magic; /* 0: just made */
     _Atomic int64_t fence;
-    uint64_t reserved[30];
+    _Atomic uint64_t run_pages[RUN_PAGES / 64]; /* a bit for each page that is allocated */
+    uint64_t reserved[30 - RUN_PAGES / 64];
     struct shared_entry entries[ENTRIES];
+    _Alignas(RUN_PAGE) struct run_slot runs[ENTRIES];
 };
-_Static_assert(sizeof(struct shared_entry) == 384 &&
-                   sizeof(struct table_map) == 256 + 384UL * ENTRIES,
+#define TABLE_SIZE (offsetof(struct table_map, entries) + ENTRIES * sizeof(struct shared_entry))
+_Static_assert(sizeof(struct shared_entry) == 384 && TABLE_SIZE == 256 + 384UL * ENTRIES &&
+                   offsetof(struct table_map, runs) == 97UL * RUN_PAGE,
                "the format of the table must not change unseen");
 
 static const uint64_t magic = UINT64_C(0x32656C6261746B64); /* "dktable2" */
@@ -85,14 +96,14 @@ static bool is_whole(const struct shared_table *table)
 {
     struct stat status;
     return table->map != NULL && fstat(table->fd, &status) == 0 &&
-           status.st_size >= (off_t)sizeof *table->map;
+           status.st_size >= (off_t)TABLE_SIZE;
 }
 
 /* Sets errno. */
 static bool make_whole(int fd, bool make)
 {
     struct stat status;
-    off_t size = sizeof(struct table_map);
+    off_t size = TABLE_SIZE;
     if (fstat(fd, &status) != 0)
         return false;
     bool whole = status.st_size >= size && status.st_blocks * 512 >= size;
@@ -211,24 +222,63 @@ enum lock_result shared_table_next_fence(const struct shared_table *table, int64
     return LOCK_CANT_CREATE;
 }
 
-/* The place with this key, otherwise the place to use for it: a free one, or the one that
- * was unused for the longest time. An entry that will be written is first touched by a
- * write: a read would make the kernel map the 16 pages around it, too. */
-static struct shared_entry *find(struct table_map *map, uint64_t key, bool make, bool *there)
+static struct run_slot *slot_of(const struct shared_table *table, const struct shared_entry *entry,
+                                bool make)
 {
-    struct shared_entry *oldest = NULL;
+    struct stat status;
+    size_t number = (size_t)(entry - table->map->entries);
+    size_t page = number * sizeof(struct run_slot) / RUN_PAGE;
+    off_t start = (off_t)(offsetof(struct table_map, runs) + page * RUN_PAGE);
+    _Atomic uint64_t *bits = &table->map->run_pages[page / 64];
+    uint64_t bit = UINT64_C(1) << page % 64;
+    if (fstat(table->fd, &status) != 0 || status.st_size < (off_t)TABLE_SIZE)
+        return NULL;
+    bool there = (atomic_load(bits) & bit) != 0 && status.st_size >= start + RUN_PAGE;
+    if (!there && (!make || posix_fallocate(table->fd, start, RUN_PAGE) != 0))
+        return NULL;
+    if (!there)
+        atomic_fetch_or(bits, bit);
+    if (make) /* as in find() */
+        atomic_fetch_add(&table->map->runs[number].words[0], 0);
+    return &table->map->runs[number];
+}
+
+static bool remembers(const struct shared_table *table, const struct shared_entry *entry)
+{
+    struct run_memory memory;
+    return run_slot_read(slot_of(table, entry, false), atomic_load(&entry->key), &memory, NULL);
+}
+
+/* The place with this key, otherwise the place to use for it: a free one, or the one that
+ * was unused for the longest time; of a lock that remembers a run, only if all do. An
+ * entry that will be written is first touched by a write: a read would make the kernel map
+ * the 16 pages around it, too. */
+static struct shared_entry *find(const struct shared_table *table, uint64_t key, bool make,
+                                 bool *there)
+{
+    struct shared_entry *oldest = NULL, *entries = table->map->entries;
+    bool oldest_remembers = false;
     *there = true;
     for (size_t i = 0; i < WINDOW; i++) {
-        struct shared_entry *entry = &map->entries[(key + i) % ENTRIES];
+        struct shared_entry *entry = &entries[(key + i) % ENTRIES];
         uint64_t found = make ? atomic_fetch_add(&entry->key, 0) : atomic_load(&entry->key);
         if (found == key)
             return entry;
-        if (oldest == NULL ||
-            (atomic_load(&oldest->key) != 0 &&
-             (found == 0 || atomic_load(&entry->used) < atomic_load(&oldest->used))))
+        if (found == 0 && oldest == NULL)
             oldest = entry;
     }
     *there = false;
+    if (oldest != NULL || !make)
+        return oldest;
+    for (size_t i = 0; i < WINDOW; i++) {
+        struct shared_entry *entry = &entries[(key + i) % ENTRIES];
+        bool keeps = remembers(table, entry);
+        if (oldest == NULL || keeps < oldest_remembers ||
+            (keeps == oldest_remembers && atomic_load(&entry->used) < atomic_load(&oldest->used))) {
+            oldest = entry;
+            oldest_remembers = keeps;
+        }
+    }
     return oldest;
 }
 
@@ -254,10 +304,10 @@ struct shared_entry *shared_table_entry(const struct shared_table *table, const 
     if (!is_whole(table))
         return NULL;
     for (int tries = 0; tries < WINDOW; tries++) {
-        struct shared_entry *entry = find(table->map, hash, make, &there);
-        uint64_t old = atomic_load(&entry->key);
+        struct shared_entry *entry = find(table, hash, make, &there);
         if (there || !make)
             return there ? entry : NULL;
+        uint64_t old = atomic_load(&entry->key);
         if (old != hash && atomic_compare_exchange_strong(&entry->key, &old, hash)) {
             atomic_store(&entry->used, wall_now_ms());
             clear(entry);
@@ -265,6 +315,26 @@ struct shared_entry *shared_table_entry(const struct shared_table *table, const 
         }
     }
     return NULL; /* others fill it as fast as we look */
+}
+
+struct run_slot *shared_table_slot(const struct shared_table *table,
+                                   const struct shared_entry *entry, bool make)
+{
+    return entry != NULL ? slot_of(table, entry, make) : NULL;
+}
+
+bool shared_table_next_run(const struct shared_table *table, size_t *number,
+                           char key[LOCK_KEY_SIZE])
+{
+    struct run_memory memory;
+    while (is_whole(table) && *number < ENTRIES) {
+        const struct shared_entry *entry = &table->map->entries[(*number)++];
+        uint64_t hash = atomic_load(&entry->key);
+        if (hash != 0 && run_slot_read(slot_of(table, entry, false), hash, &memory, key) &&
+            *key != '\0')
+            return true;
+    }
+    return false;
 }
 
 /* --- recording events of a lock ------------------------------------------ */

@@ -3,13 +3,15 @@
  * a frozen or killed process could leave locked.
  *
  * It has room for about a thousand locks. When it is full, the entry that was unused for
- * the longest time is replaced, and its counts are forgotten. Nothing that must be right
- * depends on it but the fence, which is common to all locks. */
+ * the longest time is replaced, and its counts are forgotten; locks that remember a run go
+ * last. Nothing that must be right depends on it but the fence, which is common to all
+ * locks, and once_per. */
 #ifndef DLOCK_STORE_FILE_SHARED_TABLE_H
 #define DLOCK_STORE_FILE_SHARED_TABLE_H
 
 #include "lock/lock_state.h"
 #include "store/file/dir.h"
+#include "store/file/run_slot.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,6 +45,15 @@ enum lock_result shared_table_next_fence(const struct shared_table *table, int64
  * it: using it after the file was cut short is a SIGBUS. */
 struct shared_entry *shared_table_entry(const struct shared_table *table, const char *key,
                                         bool make);
+
+/* What the lock of the entry remembers of its runs; `make` allocates the slot if
+ * necessary. NULL if there is none, or the disk is full. As short-lived as an entry. */
+struct run_slot *shared_table_slot(const struct shared_table *table,
+                                   const struct shared_entry *entry, bool make);
+
+/* The next key, from *number on (first 0), that remembers a run. False after the last. */
+bool shared_table_next_run(const struct shared_table *table, size_t *number,
+                           char key[LOCK_KEY_SIZE]);
 
 /* A take after a wait of this length. */
 void shared_entry_taken(struct shared_entry *entry, const char *token, int64_t fence,

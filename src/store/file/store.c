@@ -1,6 +1,7 @@
 #include "store/file/store.h"
 
 #include "process/procfs.h"
+#include "store/file/runs.h"
 #include "store/file/ticket_queue.h"
 
 #include <errno.h>
@@ -73,8 +74,10 @@ bool store_remove(struct lock_file *file)
 void store_tidy(struct store *store, struct lock_file *file, struct bound bound)
 {
     if (lock_file_standing(file) == LOCK_FILE_STANDS && ticket_queue_is_empty(file) &&
-        store_unheld(store, file, -1, bound) && lock_file_flock(file, MODE_EXCLUSIVE))
+        store_unheld(store, file, -1, bound) && lock_file_flock(file, MODE_EXCLUSIVE)) {
+        runs_lose(store, file, false, bound);
         (void)store_remove(file);
+    }
 }
 
 enum lock_result store_extend(const struct lock_file *file, int place, struct record *record,

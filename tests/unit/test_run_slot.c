@@ -1,0 +1,154 @@
+/* What a lock remembers of its runs as it stands in the shared table of files. */
+#include "unit.h"
+
+#include "store/file/run_slot.h"
+
+#include <poll.h>
+
+enum { OF_JOB = 4711, OF_OTHER = 4712, SKIPS = 1 };
+
+static struct run_slot slot;
+static struct run_memory memory;
+static char key[LOCK_KEY_SIZE];
+
+static const struct run_memory known = {
+    .last = {.began_ms = 5000,
+             .end = {RUN_SIGNAL, 9, 6000},
+             .pid = 12,
+             .host = "web3",
+             .user = "ann",
+             .command = "make\tall\nnow"},
+    .success = {.began_ms = 1000,
+                .end = {RUN_STATUS, 0, 2500},
+                .pid = 11,
+                .host = "web2",
+                .user = "bob",
+                .command = "make"},
+    .failures = 3,
+    .runs = 4,
+};
+
+static void begin(void)
+{
+    memset(&slot, 0, sizeof slot);
+    run_slot_write(&slot, OF_JOB, "dlock:job", &known, DURATION_S(60));
+}
+
+static bool read_slot(uint64_t hash)
+{
+    return run_slot_read(&slot, hash, &memory, key);
+}
+
+static void same_run(const char *row, const struct run_record *a, const struct run_record *b)
+{
+    row_int(row, a->began_ms, b->began_ms);
+    row_int(row, a->end.how, b->end.how);
+    row_int(row, a->end.code, b->end.code);
+    row_int(row, a->end.ended_ms, b->end.ended_ms);
+    row_int(row, a->pid, b->pid);
+    row_text(row, a->host, b->host);
+    row_text(row, a->user, b->user);
+    row_text(row, a->command, b->command);
+}
+
+TEST(what_is_written_is_read)
+{
+    begin();
+    row_true("job", read_slot(OF_JOB));
+    row_text("job", key, "dlock:job");
+    same_run("last", &memory.last, &known.last);
+    same_run("success", &memory.success, &known.success);
+    row_int("job", memory.failures, 3);
+    row_int("job", memory.runs, 4);
+    row_int("job", memory.skipped, 0);
+}
+
+TEST(an_empty_slot_and_another_keys_have_nothing)
+{
+    memset(&slot, 0, sizeof slot);
+    row_false("empty", read_slot(OF_JOB));
+    row_false("none", run_slot_read(NULL, OF_JOB, &memory, key));
+    begin();
+    row_false("other", read_slot(OF_OTHER));
+    row_int("other", memory.last.end.how, RUN_NONE);
+    run_slot_write(&slot, OF_JOB, "dlock:job", &known, DURATION_ZERO);
+    row_false("emptied", read_slot(OF_JOB));
+}
+
+TEST(what_is_over_is_forgotten)
+{
+    begin();
+    run_slot_write(&slot, OF_JOB, "dlock:job", &known, DURATION_MS(1));
+    (void)poll(NULL, 0, 5);
+    row_false("over", read_slot(OF_JOB));
+}
+
+TEST(a_torn_slot_has_nothing)
+{
+    for (size_t i = 0; i < RUN_SLOT_WORDS; i++) {
+        char row[32];
+        snprintf(row, sizeof row, "word %zu", i);
+        begin();
+        slot.words[i] ^= 0x100;
+        row_int(row, read_slot(OF_JOB), i == SKIPS);
+        row_int(row, memory.last.end.how, i == SKIPS ? RUN_SIGNAL : RUN_NONE);
+    }
+}
+
+TEST(skips_are_counted_until_a_success)
+{
+    struct run_memory next;
+    memset(&slot, 0, sizeof slot);
+    run_slot_skipped(&slot, OF_JOB);
+    row_false("before any run", read_slot(OF_JOB));
+    row_int("before any run", memory.skipped, 1);
+    next = known;
+    next.skipped = memory.skipped;
+    run_slot_write(&slot, OF_JOB, "dlock:job", &next, DURATION_S(60));
+    run_slot_skipped(&slot, OF_JOB);
+    run_slot_skipped(&slot, OF_OTHER);
+    row_true("after a failure", read_slot(OF_JOB));
+    row_int("after a failure", memory.skipped, 2);
+    run_memory_add(&memory, &known.success);
+    run_slot_write(&slot, OF_JOB, "dlock:job", &memory, DURATION_S(60));
+    row_true("after a success", read_slot(OF_JOB));
+    row_int("after a success", memory.skipped, 0);
+    row_int("after a success", memory.runs, 0);
+}
+
+TEST(long_text_is_cut_and_a_key_that_does_not_fit_is_left_out)
+{
+    struct run_memory wide = known;
+    static char name[LOCK_KEY_SIZE];
+    memset(wide.last.host, 'h', sizeof wide.last.host - 1);
+    memset(wide.last.user, 'u', sizeof wide.last.user - 1);
+    memset(wide.last.command, 'c', sizeof wide.last.command - 1);
+    wide.last.began_ms = wide.last.end.ended_ms = INT64_MAX;
+    wide.success = wide.last;
+    for (size_t length = 1; length < sizeof name; length++) {
+        memset(name, 'n', length);
+        memset(&slot, 0, sizeof slot);
+        run_slot_write(&slot, OF_JOB, name, &wide, DURATION_S(60));
+        row_true("wide", read_slot(OF_JOB));
+        row_text("wide", key, length < 400 || *key != '\0' ? name : "");
+        row_int("wide", strlen(memory.success.host), 64);
+        row_int("wide", strlen(memory.last.command), 96);
+        row_int("wide", memory.success.began_ms, INT64_MAX);
+    }
+    row_text("the longest", key, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ENTRY("what is written is read", what_is_written_is_read),
+        ENTRY("an empty slot, and another key's, have nothing",
+              an_empty_slot_and_another_keys_have_nothing),
+        ENTRY("what is over is forgotten", what_is_over_is_forgotten),
+        ENTRY("a torn slot has nothing", a_torn_slot_has_nothing),
+        ENTRY("skips are counted until a success", skips_are_counted_until_a_success),
+        ENTRY("long text is cut, and a key that does not fit is left out",
+              long_text_is_cut_and_a_key_that_does_not_fit_is_left_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
