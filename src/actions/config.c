@@ -8,7 +8,6 @@
 #include "util/text.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { ORIGIN_COLUMN = 48 };
@@ -93,25 +92,17 @@ static const struct setting *config_in_force(const struct options *options, enum
  * URL may still contain a password. */
 static bool show_urls(const char *text, char *shown, size_t size)
 {
-    char *copy = strdup(text), *rest = copy;
+    struct redis_urls urls;
+    struct errmsg ignored = {""};
     size_t used = 0;
-    bool usable = copy != NULL;
-    for (char *word; usable && (word = strsep(&rest, " \t\n")) != NULL;) {
-        struct redis_url url;
-        struct errmsg ignored = {""};
-        if (*word == '\0')
-            continue;
-        usable = redis_url_parse(&url, word, &ignored);
+    bool usable = redis_urls_parse(&urls, text, &ignored) == LOCK_OK;
+    for (int i = 0; usable && i < urls.count; i++) {
         int length =
-            usable ? snprintf(shown + used, size - used, "%s%s", used > 0 ? " " : "", url.shown)
-                   : 0;
+            snprintf(shown + used, size - used, "%s%s", i > 0 ? " " : "", urls.list[i].shown);
         used += length > 0 ? (size_t)length : 0;
-        usable = usable && used < size;
-        explicit_bzero(&url, sizeof url);
+        usable = used < size;
     }
-    if (copy != NULL)
-        explicit_bzero(copy, strlen(text));
-    free(copy);
+    redis_urls_free(&urls);
     return usable;
 }
 

@@ -60,16 +60,19 @@ static enum lock_result open_redis(struct backend **backend, const struct option
         .sentinel_password_file = options->sentinel_password_file,
         .wait_replicas = options->wait_replicas,
     };
-    bool several = quorum_backend_is_meant(options->redis);
-    if (several && options->mode == MODE_SLOTS) {
+    struct redis_urls urls;
+    enum redis_fault fault = REDIS_FAULT_URL;
+    enum lock_result result = redis_urls_parse(&urls, options->redis, why);
+    if (result == LOCK_OK && urls.count > 1 && options->mode == MODE_SLOTS) {
         errmsg_set(why, "several servers cannot count holders: a majority each of theirs could be "
                         "more than N; one server can");
+        redis_urls_free(&urls);
         return configured_wrongly(options, OPT_SLOTS, status, why);
     }
-    enum redis_fault fault;
-    enum lock_result result =
-        several ? quorum_backend_open(backend, options->redis, &settings, &fault, why)
-                : redis_backend_open(backend, options->redis, &settings, &fault, why);
+    if (result == LOCK_OK)
+        result = urls.count > 1 ? quorum_backend_open(backend, &urls, &settings, &fault, why)
+                                : redis_backend_open(backend, urls.list, &settings, &fault, why);
+    redis_urls_free(&urls);
     *status = (int)status_of(result);
     if (result == LOCK_INVALID)
         blame(options, fault, status, why);

@@ -3,6 +3,7 @@
 #include "util/text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool fail(struct errmsg *why, const char *text)
@@ -244,4 +245,45 @@ bool redis_url_parse(struct redis_url *url, const char *text, struct errmsg *why
     if (strncmp(text, "unix://", 7) == 0)
         return parse_unix(url, text + 7, why);
     return no_scheme(text, why);
+}
+
+static const char blank[] = " \t\r\n\v\f";
+
+static enum lock_result parse_words(struct redis_urls *urls, char *text, struct errmsg *why)
+{
+    char *rest, *word = strtok_r(text, blank, &rest);
+    do {
+        if (!redis_url_parse(&urls->list[urls->count++], word != NULL ? word : "", why))
+            return LOCK_INVALID;
+    } while (word != NULL && (word = strtok_r(NULL, blank, &rest)) != NULL);
+    return LOCK_OK;
+}
+
+enum lock_result redis_urls_parse(struct redis_urls *urls, const char *text, struct errmsg *why)
+{
+    size_t most = 1;
+    char *copy = strdup(text), place[48];
+    enum lock_result result = LOCK_SYSTEM;
+    for (const char *at = text; (at = strpbrk(at, blank)) != NULL; at++)
+        most++;
+    *urls = (struct redis_urls){.list = calloc(most, sizeof *urls->list)};
+    if (copy != NULL && urls->list != NULL)
+        result = parse_words(urls, copy, why);
+    else
+        errmsg_set(why, "out of memory");
+    if (result == LOCK_INVALID && most > 1) {
+        snprintf(place, sizeof place, "URL %d", urls->count);
+        errmsg_prefix(why, place);
+    }
+    if (copy != NULL)
+        explicit_bzero(copy, strlen(text));
+    free(copy);
+    return result;
+}
+
+void redis_urls_free(struct redis_urls *urls)
+{
+    if (urls->list != NULL)
+        explicit_bzero(urls->list, (size_t)urls->count * sizeof *urls->list);
+    free(urls->list);
 }

@@ -6,6 +6,7 @@
 #define DLOCK_REDIS_URL_H
 
 #include "util/errmsg.h"
+#include "util/exit_status.h"
 
 #include <stdbool.h>
 
@@ -41,5 +42,15 @@ struct redis_url {
  * user without a password. False with *why set, which never contains the text itself: it
  * may include a password. */
 bool redis_url_parse(struct redis_url *url, const char *text, struct errmsg *why);
+
+struct redis_urls {
+    struct redis_url *list;
+    int count;
+};
+
+/* Parses one URL, or several with white space between them. LOCK_OK; LOCK_INVALID,
+ * LOCK_SYSTEM with *why set as above. redis_urls_free() in every case. */
+enum lock_result redis_urls_parse(struct redis_urls *urls, const char *text, struct errmsg *why);
+void redis_urls_free(struct redis_urls *urls);
 
 #endif

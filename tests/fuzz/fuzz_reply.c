@@ -151,18 +151,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     enum redis_fault fault;
     struct errmsg why = {""};
     const uint8_t *line = memchr(data, '\n', size);
-    const char *url = "unix:///nowhere";
+    const char *text = "unix:///nowhere";
     if (line == NULL || line - data > 16)
         return 0;
     if (*data == 'S')
-        url = "redis+sentinel://127.0.0.1:1,127.0.0.2:1/main";
+        text = "redis+sentinel://127.0.0.1:1,127.0.0.2:1/main";
     else if (*data == 'C')
-        url = "redis+cluster://127.0.0.1:1";
+        text = "redis+cluster://127.0.0.1:1";
     rest = line + 1;
     end = data + size;
     part_end = NULL;
     spoke = false;
-    if (redis_backend_open(&backend, url, &settings, &fault, &why) != LOCK_OK)
+    static struct redis_url url;
+    if (!redis_url_parse(&url, text, &why) ||
+        redis_backend_open(&backend, &url, &settings, &fault, &why) != LOCK_OK)
         abort();
     redis_of(backend)->conn.socket.is_crowded = true; /* it does not look for bytes for a moment */
     lease_begin(&lease, &request, deadline_now(), 0);

@@ -94,6 +94,8 @@ ends_with() {
     fails_with 64 '--redis: 2 servers are no quorum' dlock -r unix:///a -r unix:///b job touch "$T/ran"
     fails_with 64 '--redis: URL 3: .*is the server of URL 1 again' \
         dlock -r redis://one:6379/1 -r unix:///a -r redis://ONE/2 job touch "$T/ran"
+    fails_with 64 '--redis: URL 3: .*is the server of URL 1 again' \
+        dlock -r rediss://one -r rediss://two -r rediss://one/2 job touch "$T/ran"
     fails_with 64 'more than 15 servers' dlock -r "$(printf 'unix:///%s ' {1..16})" job touch "$T/ran"
     fails_with 64 'URL 2: ftp:// is none of the schemes' dlock -r unix:///a -r ftp://x -r unix:///b job touch "$T/ran"
     DLOCK_REDIS="unix:///a unix:///b" fails_with 78 'DLOCK_REDIS: 2 servers are no quorum' dlock job touch "$T/ran"

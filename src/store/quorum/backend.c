@@ -26,7 +26,6 @@
 #include "store/quorum/quorum.h"
 #include "store/quorum/take.h"
 #include "store/redis/backend.h"
-#include "util/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -336,15 +335,6 @@ static void quorum_close(struct backend *backend)
 
 /* --- opening ------------------------------------------------------------- */
 
-static const char blank[] = " \t\r\n\v\f";
-
-bool quorum_backend_is_meant(const char *urls)
-{
-    urls += strspn(urls, blank);
-    urls += strcspn(urls, blank);
-    return urls[strspn(urls, blank)] != '\0';
-}
-
 static bool is_same_endpoint(const struct redis_endpoint *a, const struct redis_endpoint *b)
 {
     return strcasecmp(a->host, b->host) == 0 && strcmp(a->port, b->port) == 0 &&
@@ -362,82 +352,47 @@ static bool is_same_server(const struct redis_url *a, const struct redis_url *b)
     return false;
 }
 
-/* The next word; false if there is none, or no room for it. */
-static bool next_word(const char **at, char *word, size_t size)
+static bool is_quorum(const struct redis_urls *urls, struct errmsg *why)
 {
-    *at += strspn(*at, blank);
-    size_t length = strcspn(*at, blank);
-    if (length == 0 || length >= size)
-        return false;
-    memcpy(word, *at, length);
-    word[length] = '\0';
-    *at += length;
-    return true;
-}
-
-/* Each member's own backend parses them once more; here they are compared. */
-static enum lock_result add_member(struct quorum *quorum, struct redis_url urls[QUORUM_MOST],
-                                   const char *text, const struct redis_settings *settings,
-                                   enum redis_fault *fault, struct errmsg *why)
-{
-    int number = quorum->count;
-    char place[48];
-    if (number == QUORUM_MOST) {
+    const struct redis_url *list = urls->list;
+    if (urls->count > QUORUM_MOST) {
         errmsg_set(why, "more than %d servers; three or five are enough", QUORUM_MOST);
-        return LOCK_INVALID;
+        return false;
     }
-    snprintf(place, sizeof place, "URL %d", number + 1);
-    struct quorum_member *member = &quorum->members[number];
-    enum lock_result result = redis_url_parse(&urls[number], text, why) ? LOCK_OK : LOCK_INVALID;
-    for (int i = 0; result == LOCK_OK && i < number; i++) {
-        if (is_same_server(&urls[i], &urls[number])) {
-            errmsg_set(why, "%s is the server of URL %d again, and would count twice",
-                       urls[number].shown, i + 1);
-            result = LOCK_INVALID;
-        }
-    }
-    if (result == LOCK_OK)
-        result = redis_backend_open(&member->store, text, settings, fault, why);
-    if (result != LOCK_OK) {
-        errmsg_prefix(why, place);
-        return result;
-    }
-    snprintf(member->url, sizeof member->url, "%s", urls[number].shown);
-    quorum->count++;
-    return LOCK_OK;
-}
-
-static enum lock_result add_members(struct quorum *quorum, const char *texts,
-                                    const struct redis_settings *settings, enum redis_fault *fault,
-                                    struct errmsg *why)
-{
-    struct redis_url *urls = calloc(QUORUM_MOST, sizeof *urls);
-    enum lock_result result = urls != NULL ? LOCK_OK : LOCK_SYSTEM;
-    char text[REDIS_PASSWORD_SIZE + 4096];
-    if (urls == NULL)
-        errmsg_set(why, "out of memory");
-    while (result == LOCK_OK && next_word(&texts, text, sizeof text))
-        result = add_member(quorum, urls, text, settings, fault, why);
-    if (result == LOCK_OK)
-        *fault = REDIS_FAULT_URL;
-    if (result == LOCK_OK && *texts != '\0') {
-        errmsg_set(why, "URL %d is too long", quorum->count + 1);
-        result = LOCK_INVALID;
-    } else if (result == LOCK_OK && quorum->count < QUORUM_LEAST) {
+    if (urls->count < QUORUM_LEAST) {
         errmsg_set(why,
                    "%d servers are no quorum, since the loss of either would end it; one, three or "
                    "five are",
-                   quorum->count);
-        result = LOCK_INVALID;
+                   urls->count);
+        return false;
     }
-    explicit_bzero(text, sizeof text);
-    if (urls != NULL)
-        explicit_bzero(urls, QUORUM_MOST * sizeof *urls);
-    free(urls);
+    for (int i = 0; i < urls->count; i++)
+        for (int j = 0; j < i; j++)
+            if (is_same_server(&list[i], &list[j])) {
+                errmsg_set(why, "URL %d: %s is the server of URL %d again, and would count twice",
+                           i + 1, list[i].shown, j + 1);
+                return false;
+            }
+    return true;
+}
+
+static enum lock_result add_member(struct quorum *quorum, const struct redis_url *url,
+                                   const struct redis_settings *settings, enum redis_fault *fault,
+                                   struct errmsg *why)
+{
+    struct quorum_member *member = &quorum->members[quorum->count];
+    enum lock_result result = redis_backend_open(&member->store, url, settings, fault, why);
+    char place[48];
+    snprintf(member->url, sizeof member->url, "%s", url->shown);
+    snprintf(place, sizeof place, "URL %d", quorum->count + 1);
+    if (result == LOCK_OK)
+        quorum->count++;
+    else
+        errmsg_prefix(why, place);
     return result;
 }
 
-enum lock_result quorum_backend_open(struct backend **backend, const char *urls,
+enum lock_result quorum_backend_open(struct backend **backend, const struct redis_urls *urls,
                                      const struct redis_settings *settings, enum redis_fault *fault,
                                      struct errmsg *why)
 {
@@ -450,7 +405,9 @@ enum lock_result quorum_backend_open(struct backend **backend, const char *urls,
     quorum->news_fd = -1;
     struct redis_settings shared = *settings;
     shared.one_of_several = true;
-    enum lock_result result = add_members(quorum, urls, &shared, fault, why);
+    enum lock_result result = is_quorum(urls, why) ? LOCK_OK : LOCK_INVALID;
+    while (result == LOCK_OK && quorum->count < urls->count)
+        result = add_member(quorum, &urls->list[quorum->count], &shared, fault, why);
     if (result != LOCK_OK) {
         quorum_close(&quorum->base);
         return result;

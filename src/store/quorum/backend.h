@@ -11,16 +11,11 @@
 #define DLOCK_STORE_QUORUM_BACKEND_H
 
 #include "redis/settings.h"
+#include "redis/url.h"
 #include "store/backend.h"
 
-#include <stdbool.h>
-
-/* True if this value of --redis names several servers. */
-bool quorum_backend_is_meant(const char *urls);
-
-/* Opens the backend for the servers of `urls`, with white space between them; it does not
- * connect yet. As redis_backend_open(). */
-enum lock_result quorum_backend_open(struct backend **backend, const char *urls,
+/* Opens the backend for the servers of `urls`; it does not connect yet. As redis_backend_open(). */
+enum lock_result quorum_backend_open(struct backend **backend, const struct redis_urls *urls,
                                      const struct redis_settings *settings, enum redis_fault *fault,
                                      struct errmsg *why);
 

@@ -315,7 +315,7 @@ static void begin(struct redis_backend *redis, const struct redis_settings *sett
     redis->conn.message_data = redis;
 }
 
-enum lock_result redis_backend_open(struct backend **backend, const char *url,
+enum lock_result redis_backend_open(struct backend **backend, const struct redis_url *url,
                                     const struct redis_settings *settings, enum redis_fault *fault,
                                     struct errmsg *why)
 {
@@ -323,9 +323,8 @@ enum lock_result redis_backend_open(struct backend **backend, const char *url,
     *fault = REDIS_FAULT_URL;
     if (redis == NULL)
         return LOCK_SYSTEM;
-    enum lock_result result = redis_url_parse(&redis->url, url, why) ? LOCK_OK : LOCK_INVALID;
-    if (result == LOCK_OK)
-        result = redis_login_find(&redis->url, settings, fault, why);
+    redis->url = *url;
+    enum lock_result result = redis_login_find(&redis->url, settings, fault, why);
     begin(redis, settings);
     redis->owns_tls = true;
     if (result == LOCK_OK && redis->url.tls)
