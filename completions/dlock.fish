@@ -34,11 +34,11 @@ function __dlock_read
             switch $word
                 case --
                     set only_words yes
-                case '--command=*' '--attach=*' --acquire --attach --extend --release --force-release --status --wait-free --list --current --doctor --print-config
+                case '--command=*' '--attach=*' '--ran-within=*' --acquire --attach --extend --release --force-release --status --wait-free --list --current --doctor --print-config
                     set no_command yes
                 case '--*=*'
                     set -a facts (__dlock_fact (string split -m 1 = -- $word))
-                case '--n*' --exclusive --shared --tree --heartbeat --close --verbose --quiet --json --version --help --usage
+                case '--n*' --all --exclusive --shared --tree --heartbeat --close --verbose --quiet --json --version --help --usage
                 case '--*'
                     set value $word
                     test $word = --command; and set no_command yes
@@ -164,10 +164,13 @@ complete -c dlock -n __dlock_takes_options -l acquire -d 'Take the lock and leav
 complete -c dlock -n __dlock_takes_options -l attach -d 'Take it for the life of the calling script'
 complete -c dlock -n __dlock_takes_options -l extend -d 'Extend the lease'
 complete -c dlock -n __dlock_takes_options -l release -d 'Release the lock'
+complete -c dlock -n __dlock_takes_options -l exit-status -x -d 'With --release: how the run ended'
 complete -c dlock -n __dlock_takes_options -l force-release -d 'Take the lock away from whoever holds it'
 complete -c dlock -n __dlock_takes_options -l status -d 'Tell who holds the lock'
 complete -c dlock -n __dlock_takes_options -l wait-free -d 'Wait until the lock is free'
 complete -c dlock -n __dlock_takes_options -l list -d 'List the locks that are held'
+complete -c dlock -n __dlock_takes_options -l all -d 'With --list: free locks that remember a run, too'
+complete -c dlock -n __dlock_takes_options -l ran-within -x -a '(__dlock_durations)' -d 'Whether the last success ended within that time'
 complete -c dlock -n __dlock_takes_options -l current -d 'List the locks that this process runs under'
 complete -c dlock -n __dlock_takes_options -l doctor -d 'Tell whether a lock can be trusted here'
 complete -c dlock -n __dlock_takes_options -l print-config -d 'Print each setting, and where it is made'
@@ -180,6 +183,8 @@ complete -c dlock -n __dlock_takes_options -s E -l conflict-exit-code -x -d 'Exi
 complete -c dlock -n __dlock_takes_options -s t -l ttl -x -a '(__dlock_durations)' -d 'The lease: how long the lock holds'
 complete -c dlock -n __dlock_takes_options -l hold-at-least -x -a '(__dlock_durations)' -d 'Keep others out this long'
 complete -c dlock -n __dlock_takes_options -l message -x -d 'Why, shown to waiters'
+complete -c dlock -n __dlock_takes_options -l once-per -x -a '(__dlock_durations)' -d 'Do not run if the last success began less than that ago'
+complete -c dlock -n __dlock_takes_options -l remember -x -a '(__dlock_durations)' -d 'How long the lock remembers its runs'
 complete -c dlock -n __dlock_takes_options -l owner -x -d 'Owner token'
 complete -c dlock -n __dlock_takes_options -l owner-file -r -F -d 'File for the owner token'
 complete -c dlock -n __dlock_takes_options -l hash -x -a 'none sha256 hmac-sha256' -d 'put the digest of NAME into the key'

@@ -91,6 +91,7 @@ static int act(const struct options *options, struct messages *out)
     case ACTION_RELEASE: return action_release(options, out);
     case ACTION_FORCE_RELEASE: return action_force_release(options, out);
     case ACTION_STATUS: return action_status(options, out);
+    case ACTION_RAN_WITHIN: return action_ran_within(options, out);
     case ACTION_WAIT_FREE: return action_wait_free(options, out);
     case ACTION_LIST: return action_list(options, out);
     case ACTION_CURRENT: return action_current(options, out);

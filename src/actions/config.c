@@ -39,6 +39,8 @@ static const char *config_default(const struct options *options, enum option_id 
     switch ((int)id) {
     case OPT_TTL: return duration_default(options->ttl, text);
     case OPT_HOLD_AT_LEAST: return duration_default(options->hold_at_least, text);
+    case OPT_ONCE_PER: return duration_default(options->once_per, text);
+    case OPT_REMEMBER: return duration_default(options->remember, text);
     case OPT_CONNECT_TIMEOUT: return duration_default(options->connect_timeout, text);
     case OPT_OUTAGE: return duration_default(options->outage, text);
     case OPT_GRACE: return duration_default(lease_grace(options->ttl, options->grace), text);

@@ -10,6 +10,7 @@
 #include "ui/list_table.h"
 #include "ui/lock_print.h"
 #include "ui/progress.h"
+#include "ui/run_print.h"
 #include "util/duration.h"
 #include "util/error_code.h"
 #include "util/text.h"
@@ -21,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FREE_STATUS = 1, NONE_STATUS = 1 };
+enum { FREE_STATUS = 1, NONE_STATUS = 1, NOT_WITHIN_STATUS = 1 };
 
 /* The store, one lock in it, and the result of looking at it. */
 struct looking {
@@ -82,6 +83,47 @@ int action_status(const struct options *options, struct messages *out)
         status = flushed(out, looking.state.locked ? STATUS_OK : FREE_STATUS);
         if (looking.backend->note != NULL)
             say_warning(out, "%s", looking.backend->note);
+        lock_state_free(&looking.state);
+    }
+    looking_close(&looking);
+    return status;
+}
+
+/* --- ran-within ----------------------------------------------------------- */
+
+static void ran_json_print(const struct looking *looking, bool within)
+{
+    const struct options *options = looking->options;
+    struct json json = {.to = stdout};
+    json_begin(&json, NULL, '{');
+    json_text(&json, "key", options->name);
+    json_text(&json, "full_key", looking->key);
+    json_text(&json, "backend", looking->backend->kind);
+    json_bool(&json, "ran_within", within);
+    json_seconds(&json, "within", options->ran_within.ns / NS_PER_MS);
+    run_memory_json(&json, &looking->state.memory);
+    json_end(&json, '}');
+    putchar('\n');
+}
+
+int action_ran_within(const struct options *options, struct messages *out)
+{
+    struct looking looking;
+    struct errmsg why = {""};
+    int status = STATUS_INTERNAL;
+    if (!looking_open(&looking, options, out, &status))
+        return status;
+    enum lock_result result = retry(look, &looking, options->outage, &why);
+    if (result != LOCK_OK) {
+        status = fail_result(out, result, &why);
+    } else {
+        const struct run_memory *memory = &looking.state.memory;
+        bool within = run_ended_within(memory, options->ran_within);
+        if (options->json)
+            ran_json_print(&looking, within);
+        else if (out->verbosity >= 0)
+            run_within_print(options->name, memory, within, options->ran_within);
+        status = flushed(out, within ? STATUS_OK : NOT_WITHIN_STATUS);
         lock_state_free(&looking.state);
     }
     looking_close(&looking);
@@ -252,8 +294,8 @@ static enum lock_result list_all(void *data, struct bound bound, struct errmsg *
     struct list *list = data;
     const struct looking *looking = list->looking;
     list_table_free(&list->listing);
-    return looking->backend->list(looking->backend, looking->key, looking->options->name, false,
-                                  list_one, list, bound, why);
+    return looking->backend->list(looking->backend, looking->key, looking->options->name,
+                                  looking->options->all, list_one, list, bound, why);
 }
 
 int action_list(const struct options *options, struct messages *out)

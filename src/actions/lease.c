@@ -173,6 +173,9 @@ static bool target_open(struct target *target, const struct options *options, st
         .outside = true,
         .slot = -1,
         .ttl = options->ttl,
+        .remember = options->remember,
+        .end = {options->exit_status >= 0 ? RUN_STATUS : RUN_ENDED,
+                options->exit_status >= 0 ? options->exit_status : 0, wall_now_ms()},
     };
     return true;
 }

@@ -41,6 +41,8 @@ bool plan_acquisition(struct acquisition *lock, const struct options *options, s
         .request = {.name = options->name,
                     .ttl = options->ttl,
                     .hold_at_least = options->hold_at_least,
+                    .once_per = options->once_per,
+                    .remember = options->remember,
                     .mode = options->mode,
                     .slots = options->mode == MODE_SLOTS ? options->slots : 0,
                     .detached = options->action == ACTION_ACQUIRE},

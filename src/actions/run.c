@@ -91,6 +91,24 @@ static int lease_over_status(const struct run *run, const struct outcome *outcom
     return command_status(run, outcome);
 }
 
+/* What is remembered of it. */
+static struct run_end end_of(const struct run *run, const struct outcome *outcome)
+{
+    if (!outcome->started)
+        return (struct run_end){RUN_NONE, 0, 0};
+    if (outcome->exec_error != 0)
+        return (struct run_end){RUN_STATUS,
+                                outcome->exec_error == SPAWN_UNSEEN
+                                    ? STATUS_SYSTEM
+                                    : (int)status_of_exec(outcome->exec_error),
+                                wall_now_ms()};
+    if (outcome->lease_over && !run->options->warn_on_expire)
+        return (struct run_end){RUN_STOPPED, 0, wall_now_ms()};
+    if (WIFSIGNALED(outcome->status))
+        return (struct run_end){RUN_SIGNAL, WTERMSIG(outcome->status), wall_now_ms()};
+    return (struct run_end){RUN_STATUS, WEXITSTATUS(outcome->status), wall_now_ms()};
+}
+
 /* The compare-and-delete is the last look at the lock: if the lock is not ours,
  * it was lost before the command ended, or at least that cannot be ruled out. */
 static int finish(struct run *run, struct outcome *outcome)
@@ -102,6 +120,7 @@ static int finish(struct run *run, struct outcome *outcome)
     else
         run->lock.lease.hold = deadline_now(); /* nothing has run */
     run->lock.lease.lost = outcome->lease_over;
+    run->lock.lease.end = end_of(run, outcome);
     enum lock_result result = acquisition_release(&run->lock, &why);
     struct deadline end = deadline_now();
     run->held = deadline_gap(run->lock.lease.taken, end);

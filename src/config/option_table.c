@@ -58,6 +58,8 @@ static struct poptOption acting[] = {
          "extend the lease; without NAME, of the innermost lock that this runs under"),
     FLAG("release", '\0', OPT_RELEASE,
          "release the lock, if the owner token is that of a holder; NAME as for --extend"),
+    VALUE("exit-status", '\0', OPT_EXIT_STATUS, "with --release: how what ran under the lock ended",
+          "N"),
     FLAG("force-release", '\0', OPT_FORCE_RELEASE,
          "take the lock away from whoever holds it, and say from whom"),
     FLAG("status", '\0', OPT_STATUS,
@@ -66,6 +68,10 @@ static struct poptOption acting[] = {
          "wait until the lock is free (it may be taken a moment later)"),
     FLAG("list", '\0', OPT_LIST,
          "list the locks that are held, all or those whose name matches GLOB"),
+    FLAG("all", '\0', OPT_ALL, "with --list: free locks that remember a run, too"),
+    VALUE("ran-within", '\0', OPT_RAN_WITHIN,
+          "exit status 0: the last success ended within that time; 1: it did not, or none is known",
+          "DURATION"),
     FLAG("current", '\0', OPT_CURRENT,
          "list the locks that this process runs under; exit status 1: none"),
     FLAG("doctor", '\0', OPT_DOCTOR, "check whether a lock can be trusted here, and if not, why"),
@@ -83,6 +89,10 @@ static struct poptOption taking[] = {
           "keep others out this long, even after a faster command (default: 0)", "DURATION"),
     VALUE("message", '\0', OPT_MESSAGE,
           "why, at most 256 bytes: shown to waiters, by --status and by --list", "TEXT"),
+    VALUE("once-per", '\0', OPT_ONCE_PER,
+          "do not run if the last success began less than that ago (default: 0)", "DURATION"),
+    VALUE("remember", '\0', OPT_REMEMBER, "how long the lock remembers its runs (default: 100d)",
+          "DURATION"),
     VALUE("owner", '\0', OPT_OWNER, "owner token (default: a fresh UUID v4)", "TOKEN"),
     VALUE("owner-file", '\0', OPT_OWNER_FILE,
           "file for the owner token: written by --acquire, read by --extend and --release", "FILE"),
@@ -257,6 +267,9 @@ bool option_configurable(enum option_id id)
     case OPT_STATUS:
     case OPT_WAIT_FREE:
     case OPT_LIST:
+    case OPT_ALL:
+    case OPT_RAN_WITHIN:
+    case OPT_EXIT_STATUS:
     case OPT_CURRENT:
     case OPT_DOCTOR:
     case OPT_PRINT_CONFIG:

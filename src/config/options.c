@@ -22,6 +22,8 @@ static const struct options defaults = {
     .waits_forever = true,
     .conflict_status = STATUS_CONFLICT,
     .ttl = {3600 * NS_PER_S},
+    .remember = {INT64_C(100) * 86400 * NS_PER_S},
+    .exit_status = -1,
     .prefix = "dlock:",
     .connect_timeout = {3 * NS_PER_S},
     .outage = {10 * NS_PER_S},
@@ -84,14 +86,14 @@ static bool apply_wait(struct options *options, const char *text, struct errmsg 
     return options->waits_forever || apply_duration(&options->wait, text, why);
 }
 
-static bool apply_conflict_status(struct options *options, const char *text, struct errmsg *why)
+static bool apply_status(int *status, const char *text, struct errmsg *why)
 {
     int64_t number;
     if (!number_parse(text, 0, 255, &number)) {
         errmsg_set(why, "'%.100s': an exit status is a whole number from 0 to 255", text);
         return false;
     }
-    options->conflict_status = (int)number;
+    *status = (int)number;
     return true;
 }
 
@@ -206,9 +208,13 @@ static bool apply_value(struct options *options, enum option_id id, const char *
 {
     switch ((int)id) {
     case OPT_WAIT: return apply_wait(options, text, why);
-    case OPT_CONFLICT_EXIT_CODE: return apply_conflict_status(options, text, why);
+    case OPT_CONFLICT_EXIT_CODE: return apply_status(&options->conflict_status, text, why);
     case OPT_TTL: return apply_ttl(&options->ttl, text, why);
     case OPT_HOLD_AT_LEAST: return apply_duration(&options->hold_at_least, text, why);
+    case OPT_ONCE_PER: return apply_duration(&options->once_per, text, why);
+    case OPT_REMEMBER: return apply_duration(&options->remember, text, why);
+    case OPT_RAN_WITHIN: return apply_duration(&options->ran_within, text, why);
+    case OPT_EXIT_STATUS: return apply_status(&options->exit_status, text, why);
     case OPT_SLOTS: return apply_slots(options, text, why);
     case OPT_ATTACH_PID: return apply_pid(options, text, why);
     case OPT_OWNER_FILE: return apply_path(&options->owner_file, text, why);
@@ -266,6 +272,7 @@ static enum option_action action_of(enum option_id id)
     case OPT_STATUS: return ACTION_STATUS;
     case OPT_WAIT_FREE: return ACTION_WAIT_FREE;
     case OPT_LIST: return ACTION_LIST;
+    case OPT_RAN_WITHIN: return ACTION_RAN_WITHIN;
     case OPT_CURRENT: return ACTION_CURRENT;
     case OPT_DOCTOR: return ACTION_DOCTOR;
     case OPT_PRINT_CONFIG: return ACTION_PRINT_CONFIG;
@@ -306,6 +313,7 @@ static bool apply_flag(struct options *options, const struct setting *setting, s
                                                        : options->mode;
         break;
     case OPT_JSON: options->json = set; break;
+    case OPT_ALL: options->all = set; break;
     case OPT_SYSLOG: options->syslog = set; break;
     default: break; /* OPT_CLOSE: always in effect; actions */
     }

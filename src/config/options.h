@@ -24,6 +24,7 @@ enum option_action {
     ACTION_STATUS,
     ACTION_WAIT_FREE,
     ACTION_LIST,
+    ACTION_RAN_WITHIN,
     ACTION_CURRENT,
     ACTION_DOCTOR,
     ACTION_PRINT_CONFIG,
@@ -47,6 +48,11 @@ struct options {
     struct duration ttl;
     struct duration hold_at_least; /* <= ttl */
     const char *message;           /* NULL: none */
+    struct duration once_per;      /* 0: as often as it is asked for */
+    struct duration remember;      /* 0: nothing */
+    struct duration ran_within;    /* of ACTION_RAN_WITHIN */
+    int exit_status;               /* of ACTION_RELEASE; -1: not known */
+    bool all;                      /* of ACTION_LIST */
     const char *owner;             /* NULL: a fresh one, or that of the action's lock */
     const char *owner_file;        /* NULL: none */
     const char *prefix;

@@ -5,6 +5,7 @@
 #include "util/exit_status.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 /* --- actions and words --------------------------------------------------- */
@@ -16,9 +17,9 @@ enum words { NEEDED, OPTIONAL, REFUSED };
  * line, because the user expects something of it. In a file it is meant for
  * other actions. */
 static const enum option_id taking[] = {
-    OPT_EXCLUSIVE,          OPT_SHARED,  OPT_SLOTS,         OPT_NONBLOCK, OPT_WAIT,
-    OPT_CONFLICT_EXIT_CODE, OPT_TTL,     OPT_HOLD_AT_LEAST, OPT_OWNER,    OPT_FALLBACK,
-    OPT_WAIT_REPLICAS,      OPT_MESSAGE, OPT_NONE,
+    OPT_EXCLUSIVE,          OPT_SHARED,   OPT_SLOTS,         OPT_NONBLOCK, OPT_WAIT,
+    OPT_CONFLICT_EXIT_CODE, OPT_TTL,      OPT_HOLD_AT_LEAST, OPT_OWNER,    OPT_FALLBACK,
+    OPT_ONCE_PER,           OPT_REMEMBER, OPT_WAIT_REPLICAS, OPT_MESSAGE,  OPT_NONE,
 };
 static const enum option_id supervising[] = {OPT_ON_EXPIRE, OPT_STOP_SIGNAL, OPT_GRACE, OPT_NONE};
 static const enum option_id running[] = {OPT_TREE,  OPT_HEARTBEAT, OPT_COMMAND,
@@ -29,6 +30,8 @@ static const enum option_id token_file[] = {OPT_OWNER_FILE, OPT_NONE};
 static const enum option_id token[] = {OPT_OWNER, OPT_OWNER_FILE, OPT_NONE};
 static const enum option_id lease[] = {OPT_TTL, OPT_NONE};
 static const enum option_id waiting[] = {OPT_NONBLOCK, OPT_WAIT, OPT_CONFLICT_EXIT_CODE, OPT_NONE};
+static const enum option_id ended[] = {OPT_EXIT_STATUS, OPT_NONE};
+static const enum option_id listing[] = {OPT_ALL, OPT_NONE};
 static const enum option_id nothing[] = {OPT_NONE};
 
 static const struct action {
@@ -40,11 +43,12 @@ static const struct action {
     [ACTION_ACQUIRE] = {OPT_ACQUIRE, NEEDED, {taking, token_file, nothing}},
     [ACTION_ATTACH] = {OPT_ATTACH, NEEDED, {taking, supervising, nothing}},
     [ACTION_EXTEND] = {OPT_EXTEND, OPTIONAL, {token, lease, nothing}},
-    [ACTION_RELEASE] = {OPT_RELEASE, OPTIONAL, {token, nothing, nothing}},
+    [ACTION_RELEASE] = {OPT_RELEASE, OPTIONAL, {token, ended, nothing}},
     [ACTION_FORCE_RELEASE] = {OPT_FORCE_RELEASE, NEEDED, {nothing, nothing, nothing}},
     [ACTION_STATUS] = {OPT_STATUS, NEEDED, {nothing, nothing, nothing}},
     [ACTION_WAIT_FREE] = {OPT_WAIT_FREE, NEEDED, {waiting, nothing, nothing}},
-    [ACTION_LIST] = {OPT_LIST, OPTIONAL, {nothing, nothing, nothing}},
+    [ACTION_LIST] = {OPT_LIST, OPTIONAL, {listing, nothing, nothing}},
+    [ACTION_RAN_WITHIN] = {OPT_RAN_WITHIN, NEEDED, {nothing, nothing, nothing}},
     [ACTION_CURRENT] = {OPT_CURRENT, REFUSED, {nothing, nothing, nothing}},
     [ACTION_DOCTOR] = {OPT_DOCTOR, OPTIONAL, {taking, supervising, nothing}},
     [ACTION_PRINT_CONFIG] = {OPT_PRINT_CONFIG, OPTIONAL, {taking, supervising, configured}},
@@ -114,19 +118,35 @@ static enum settings_result disagree(const struct options *options, enum option_
     return origin_result(options->origins[id]);
 }
 
+/* "--acquire, --extend and --release" */
+static void name_users(enum option_id id, char *text, size_t size)
+{
+    const char *last = NULL;
+    for (size_t i = ACTION_RUN + 1; i < sizeof actions / sizeof *actions; i++) {
+        if (!uses(&actions[i], id) || i == ACTION_PRINT_CONFIG)
+            continue;
+        size_t used = strlen(text);
+        if (last != NULL)
+            snprintf(text + used, size - used, "%s--%s", used > 0 ? ", " : "", last);
+        last = option_by_id(actions[i].id)->longName;
+    }
+    size_t used = strlen(text);
+    if (last != NULL)
+        snprintf(text + used, size - used, "%s--%s", used > 0 ? " and " : "", last);
+}
+
 static enum settings_result check_action(const struct options *options, struct errmsg *why)
 {
     for (enum option_id id = OPT_NONE; id < OPTION_COUNT; id++) {
-        bool of_some = false;
+        char users[256] = "";
         if (options->origins[id].kind != ORIGIN_COMMAND_LINE || uses(&actions[options->action], id))
             continue;
-        for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
-            of_some = of_some || uses(&actions[i], id);
-        if (!of_some)
+        bool of_run = uses(&actions[ACTION_RUN], id);
+        name_users(id, users, sizeof users);
+        if (!of_run && *users == '\0')
             continue;
         if (options->action == ACTION_RUN)
-            errmsg_set(why, "--%s: it is for --acquire, --extend and --release",
-                       option_by_id(id)->longName);
+            errmsg_set(why, "--%s: it is for %s", option_by_id(id)->longName, users);
         else
             errmsg_set(why, "--%s: --%s does without it", option_by_id(id)->longName,
                        action_name(options));
@@ -150,7 +170,7 @@ static enum settings_result check_action(const struct options *options, struct e
 static bool keeps_records(enum option_action action)
 {
     return action == ACTION_ACQUIRE || action == ACTION_EXTEND || action == ACTION_RELEASE ||
-           action == ACTION_FORCE_RELEASE || action == ACTION_LIST;
+           action == ACTION_FORCE_RELEASE || action == ACTION_LIST || action == ACTION_RAN_WITHIN;
 }
 
 static enum settings_result check_lock_file(const struct options *options, struct errmsg *why)
@@ -160,6 +180,8 @@ static enum settings_result check_lock_file(const struct options *options, struc
                         "it needs the file backend, and --backend=redis asks for Redis", why);
     if (options->hold_at_least.ns > 0)
         return disagree(options, OPT_HOLD_AT_LEAST, "a --lock-file has no record of it", why);
+    if (options->once_per.ns > 0)
+        return disagree(options, OPT_ONCE_PER, "a --lock-file has no record of it", why);
     if (options->mode == MODE_SLOTS)
         return disagree(options, OPT_SLOTS, "a --lock-file has no record of it", why);
     if (keeps_records(options->action)) {
@@ -253,6 +275,9 @@ enum settings_result validate_options(struct options *options, struct errmsg *wh
     if (options->hold_at_least.ns > options->ttl.ns)
         return disagree(options, OPT_HOLD_AT_LEAST, "it must not be longer than the lease (--ttl)",
                         why);
+    if (options->once_per.ns > 0 && options->remember.ns < options->once_per.ns)
+        return disagree(options, OPT_ONCE_PER,
+                        "the last success must be remembered that long (--remember)", why);
     if (options->nonblock) {
         options->waits_forever = false;
         options->wait = DURATION_ZERO;

@@ -117,6 +117,13 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
                     "the command that this runs in holds the lock in another mode, and would be "
                     "waited for without end; %s",
                     acquisition->undone);
+    if (result == LOCK_HELD && holder->done) {
+        int64_t ago = wall_now_ms() - holder->since_wall_ms;
+        duration_rounded((struct duration){(ago > 0 ? ago : 0) * NS_PER_MS}, time, sizeof time);
+        return fail(out, FAIL_DONE, acquisition->conflict_status,
+                    "the last success began %s ago on %s (--once-per); %s", time, holder->host,
+                    acquisition->undone);
+    }
     if (result == LOCK_HELD) {
         bool waits = acquisition->waits_forever || acquisition->wait.ns > 0;
         return fail(out, waits ? FAIL_TIMEOUT : FAIL_HELD, acquisition->conflict_status, "%s%s%s",

@@ -131,10 +131,12 @@ static void watch_target(struct guard *guard)
     }
 }
 
-static void release(struct guard *guard)
+/* The exit status of a process that is no child of ours is not known. */
+static void release(struct guard *guard, bool wanted)
 {
     struct errmsg why = {""};
     guard->lock->lease.lost = guard->end.over;
+    guard->lock->lease.end.how = !wanted ? RUN_NONE : guard->end.over ? RUN_STOPPED : RUN_ENDED;
     enum lock_result result = acquisition_release(guard->lock, &why);
     if (lock_is_lost(result) && !guard->end.over)
         say_error(guard->lock->out, "the lock was lost before %s ended: %s", guard->target->name,
@@ -279,7 +281,7 @@ __attribute__((noreturn)) static void tree_guard_run(struct acquisition *lock,
         expiry_judge(&guard.end);
     close_guard(&guard);
     if (!guard.end.released)
-        release(&guard);
+        release(&guard, wanted);
     _exit(acquisition_close(lock, STATUS_OK));
 }
 

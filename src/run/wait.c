@@ -140,7 +140,7 @@ static enum lock_result wait_for_holder(struct waiting *waiting, struct backend 
     waiting->outage_end = DEADLINE_NEVER;
     waiting->retry = retry_least;
     bool is_own = patience->is_own != NULL && patience->is_own(patience->data, holder);
-    if (is_own || waiting->request.last)
+    if (is_own || holder->done || waiting->request.last)
         return LOCK_HELD;
     return pause_for_call(waiting, backend, holder);
 }

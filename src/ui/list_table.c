@@ -1,5 +1,6 @@
 #include "ui/list_table.h"
 
+#include "ui/run_print.h"
 #include "util/array.h"
 #include "util/duration.h"
 #include "util/mbwidth.h"
@@ -16,7 +17,11 @@ enum { NAME_LEAST = 16, GAP = 2 };
 /* Our own holder, if there is one: "ann@host, pid 12, backup". */
 static void format_holder(const struct lock_state *state, char *text, size_t size)
 {
-    char raw[1024];
+    char raw[RUN_LINE_SIZE];
+    if (!state->locked) {
+        snprintf(text, size, "last run: %s", run_format(&state->memory.last, raw));
+        return;
+    }
     const struct holder *holder = &state->owners[0].holder;
     const char *before = holder->message[0] != '\0' ? ": " : "";
     if (state->owner_count > 1 && !holder->known)
@@ -42,14 +47,15 @@ bool list_table_add(struct list_table *listing, const char *name, const struct l
         return false;
     listing->rows = rows;
     struct list_table_row *row = &listing->rows[listing->count++];
-    const struct lock_owner *owner = &state->owners[0];
     *row = (struct list_table_row){.name = strdup(text_escape(text, sizeof text, name))};
     format_holder(state, text, sizeof text);
     row->holder = strdup(text);
     snprintf(row->left, sizeof row->left, "-");
-    if (owner->holder.expires)
-        duration_rounded(owner->holder.left, row->left, sizeof row->left);
-    if (state->mode == MODE_SLOTS)
+    if (state->locked && state->owners[0].holder.expires)
+        duration_rounded(state->owners[0].holder.left, row->left, sizeof row->left);
+    if (!state->locked)
+        snprintf(row->mode, sizeof row->mode, "free");
+    else if (state->mode == MODE_SLOTS)
         snprintf(row->mode, sizeof row->mode, "slots %zu/%d", state->owner_count, state->slots);
     else
         snprintf(row->mode, sizeof row->mode, "%s", lock_mode_name(state->mode));

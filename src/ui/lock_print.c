@@ -2,6 +2,7 @@
 
 #include "process/procfs.h"
 #include "ui/progress_text.h"
+#include "ui/run_print.h"
 #include "util/duration.h"
 #include "util/json.h"
 #include "util/text.h"
@@ -140,6 +141,7 @@ void lock_state_print(const struct lock_state *state, const char *name, bool wit
         printf("  %d waiting\n", state->waiters);
     if (state->counts.takes > 0 || state->counts.conflicts > 0 || state->counts.timeouts > 0)
         print_counts(state);
+    run_memory_print(&state->memory);
 }
 
 /* --- for programs -------------------------------------------------------- */
@@ -230,6 +232,7 @@ void lock_state_json_print(const struct lock_state *state, const char *name, con
     json_text(&json, "last_owner", state->last_owner);
     json_time(&json, "released_at", state->released_wall_ms);
     count_members(&json, &state->counts);
+    run_memory_json(&json, &state->memory);
     json_end(&json, '}');
     putchar('\n');
 }

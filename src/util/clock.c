@@ -117,9 +117,10 @@ void wall_format(int64_t wall_ms, char *text, size_t size)
         text[0] = '\0';
 }
 
-void wall_format_local(int64_t wall_ms, char *text, size_t size)
+/* Without the date if it is on the day of today_ms. */
+static void format_local(int64_t wall_ms, int64_t today_ms, bool with_zone, char *text, size_t size)
 {
-    time_t seconds = (time_t)(wall_ms / 1000), now = (time_t)(wall_now_ms() / 1000);
+    time_t seconds = (time_t)(wall_ms / 1000), now = (time_t)(today_ms / 1000);
     struct tm local, today;
     if (size == 0)
         return;
@@ -127,8 +128,20 @@ void wall_format_local(int64_t wall_ms, char *text, size_t size)
     if (localtime_r(&seconds, &local) == NULL || localtime_r(&now, &today) == NULL)
         return;
     bool is_today = local.tm_year == today.tm_year && local.tm_yday == today.tm_yday;
-    if (strftime(text, size, is_today ? "%H:%M:%S %z" : "%Y-%m-%d %H:%M:%S %z", &local) == 0)
+    if ((with_zone ? strftime(text, size, is_today ? "%H:%M:%S %z" : "%Y-%m-%d %H:%M:%S %z", &local)
+                   : strftime(text, size, is_today ? "today %H:%M:%S" : "%Y-%m-%d %H:%M:%S",
+                              &local)) == 0)
         text[0] = '\0';
+}
+
+void wall_format_local(int64_t wall_ms, char *text, size_t size)
+{
+    format_local(wall_ms, wall_now_ms(), true, text, size);
+}
+
+void wall_format_day(int64_t wall_ms, int64_t today_ms, char *text, size_t size)
+{
+    format_local(wall_ms, today_ms, false, text, size);
 }
 
 struct duration duration_jittered(struct duration d)

@@ -105,6 +105,9 @@ void wall_format(int64_t wall_ms, char *text, size_t size);
  * hold it. Its first call reads the file of the time zone. */
 void wall_format_local(int64_t wall_ms, char *text, size_t size);
 
+/* The same as "today 03:59:58" or "2026-11-21 03:59:58": the day of today_ms is today. */
+void wall_format_day(int64_t wall_ms, int64_t today_ms, char *text, size_t size);
+
 /* A random share of d, from half of it up to all of it, so that many waiters do
  * not all ask at once. */
 struct duration duration_jittered(struct duration d);

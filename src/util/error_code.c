@@ -11,6 +11,7 @@ static const struct {
 } failures[] = {
     [FAIL_HELD] = {"LOCK_ACQUISITION_FAILED", true},
     [FAIL_TIMEOUT] = {"LOCK_TIMEOUT", true},
+    [FAIL_DONE] = {"ALREADY_DONE", true},
     [FAIL_NOT_FOUND] = {"LOCK_NOT_FOUND", false},
     [FAIL_MISMATCH] = {"LOCK_OWNERSHIP_MISMATCH", false},
     [FAIL_RELEASED] = {"LOCK_ALREADY_RELEASED", false},
@@ -78,7 +79,7 @@ int fail(const struct messages *out, enum failure failure, int status, const cha
         return status;
     if (failure == FAIL_TIMEOUT && status != STATUS_OK) /* with -E 0 it is meant to be a success */
         say_notice(out, "%s", text);
-    else if (failure == FAIL_HELD || failure == FAIL_TIMEOUT)
+    else if (failure == FAIL_HELD || failure == FAIL_DONE || failure == FAIL_TIMEOUT)
         say_conflict(out, "%s", text);
     else
         say_error(out, "%s", text);

@@ -12,7 +12,21 @@
 /* --- one lock ------------------------------------------------------------ */
 
 /* Indexes into the answers of store/redis/scripts/state.lua. */
-enum { MODE = 1, SLOTS, WAITERS, FENCE, LAST_OWNER, RELEASED, COUNTS, OWNERS = COUNTS + 6 };
+enum {
+    MODE = 1,
+    SLOTS,
+    WAITERS,
+    FENCE,
+    LAST_OWNER,
+    RELEASED,
+    COUNTS,
+    RUN = COUNTS + 6,
+    SUCCESS,
+    FAILURES,
+    RUNS,
+    SKIPPED,
+    OWNERS
+};
 enum {
     TOKEN,
     LEFT,
@@ -114,6 +128,12 @@ enum lock_result redis_state_read(struct redis_backend *redis, const redisReply 
     text_copy(state->last_owner, sizeof state->last_owner,
               redis_reply_text(reply->element[LAST_OWNER]));
     read_counts(reply, &state->counts);
+    struct run_memory *memory = &state->memory;
+    (void)run_record_read(&memory->last, redis_reply_text(reply->element[RUN]));
+    (void)run_record_read(&memory->success, redis_reply_text(reply->element[SUCCESS]));
+    memory->failures = number_or_zero(reply->element[FAILURES]);
+    memory->runs = number_or_zero(reply->element[RUNS]);
+    memory->skipped = number_or_zero(reply->element[SKIPPED]);
     return LOCK_OK;
 }
 

@@ -23,7 +23,7 @@ enum { KEYS_OWNED = 2, KEYS_WATCHED = 3, KEYS_ALL = 6, REDIS_COMPANIONS = KEYS_A
 extern const char *const redis_companion_names[REDIS_COMPANIONS];
 
 /* The index of the lock's key among the words of a call. */
-enum { REDIS_CALL_KEY = 3, NUMBERS_MOST = 10 };
+enum { REDIS_CALL_KEY = 3, NUMBERS_MOST = 12 };
 
 /* A call of a script; begun with redis_script_begin(). Its arguments are added to `words`
  * with redis_command_add(), and must live until it has run. */
@@ -34,6 +34,7 @@ struct redis_call {
     char count[8];
     char companions[REDIS_COMPANIONS][COMPANION_SIZE];
     char numbers[NUMBERS_MOST][24]; /* those that are words */
+    char end[RUN_END_SIZE];         /* the same */
     int number_count;
     bool careful; /* not sent before login and database are known to be right */
     bool by_text; /* sent with its text at once: no process will be there to send it again */

@@ -152,6 +152,13 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
     if (redis_reply_is(reply, "held", HELD_COUNT) && read_holder(holder, reply) &&
         read_place(redis, holder, reply))
         return LOCK_HELD;
+    if (redis_reply_is(reply, "done", 3)) {
+        redis->base.queued = false;
+        *holder = (struct holder){.done = true};
+        text_copy(holder->host, sizeof holder->host, redis_reply_text(reply->element[2]));
+        (void)redis_reply_number(reply->element[1], 0, INT64_MAX, &holder->since_wall_ms);
+        return LOCK_HELD;
+    }
     if (redis_reply_is(reply, "unusable", 3)) {
         errmsg_set(why, "the key %s cannot be used: %s", redis_reply_text(reply->element[1]),
                    redis_reply_text(reply->element[2]));
@@ -179,6 +186,8 @@ static void begin_release(struct redis_call *call, const struct lease *lease, bo
     /* Giving up a take that may not have happened is no loss. */
     redis_command_add(&call->words, lease->lost ? "lost" : lease->fence > 0 ? "held" : "");
     redis_command_add(&call->words, may_come ? "1" : "");
+    redis_script_add_number(call, lease->end.ended_ms > 0 ? lease->end.ended_ms : wall_now_ms());
+    redis_command_add(&call->words, run_end_write(&lease->end, call->end));
 }
 
 /* If a try of the take had no answer, the release may overtake it, on another connection;
@@ -248,6 +257,8 @@ static void begin_take(struct redis_call *call, const struct redis_backend *redi
     redis_command_add(&call->words, queues && !redis->listening.no_wake ? "1" : "0");
     redis_script_add_number(call, self->pid_space);
     redis_command_add(&call->words, self->message);
+    redis_script_add_number(call, request->remember.ns / NS_PER_MS);
+    redis_script_add_number(call, request->once_per.ns / NS_PER_MS);
 }
 
 /* The head of the queue gets reports of touches as well: a client of another kind does
@@ -322,7 +333,7 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
     find_place(redis, request);
     enum lock_result result = ask(redis, request, queues, lease, holder, bound, why);
     redis->conn.socket.is_crowded |= result == LOCK_HELD;
-    if (result == LOCK_HELD && stays && !queues)
+    if (result == LOCK_HELD && stays && !queues && !holder->done)
         result = ask(redis, request, true, lease, holder, bound, why);
     for (int i = 0; i < 2 && result == LOCK_HELD && is_deaf(redis); i++)
         result = ask(redis, request, true, lease, holder, bound, why);

@@ -16,7 +16,7 @@ if ARGV[3] and not no_meta and (tonumber(known.fence) or 0) < tonumber(ARGV[3]) 
     redis.call('HSET', meta, 'holder ' .. ARGV[1], cjson.encode(record))
   end
   -- As in store/redis/scripts/take.lua: not before this server's clock has passed the fence.
-  local kept = META_KEPT_MS + math.max(0, math.floor(tonumber(ARGV[3]) / 1000) - now_ms())
+  local kept = kept_ms() + math.max(0, math.floor(tonumber(ARGV[3]) / 1000) - now_ms())
   if redis.call('PTTL', meta) < kept then redis.call('PEXPIRE', meta, whole(kept)) end
 end
 return say_ours(left, record, ends)

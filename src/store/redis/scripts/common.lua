@@ -8,10 +8,13 @@
 -- meta     hash: the exclusive holder, or the mode in force and a field "holder TOKEN"
 --          (JSON) for each shared holder; the last fence; the last releases,
 --          leases taken away by force, takes that were withdrawn before they came, and
---          what was done on request; takes, losses, waited_ms, held_ms
+--          what was done on request; takes, losses, waited_ms, held_ms; the runs: "run", the
+--          last one that ended, and "success" (lock/run_memory.h), failures in a row, runs since
+--          the success, "unended" while the exclusive holder has one, "kept" as remembered (ms)
 -- holders  sorted set: token -> when its lease ends (server, ms)
 -- counts   hash, for clients that are refused the lock: conflicts, timeouts, losses,
---          waited_ms (a write to meta would wake the holder)
+--          waited_ms, skips since the success that ended at skips_of (a write to meta would wake
+--          the holder)
 -- queue    sorted set: the waiters, in order of arrival
 -- waiters  hash: what is known of them (store/redis/scripts/queue.lua)
 
@@ -19,7 +22,7 @@ local lock, meta, holders, counts, queue, waiters = unpack(KEYS)
 local SHARED = 'dlock:shared'
 local LINES_KEPT, WITHDRAWN_BYTES = 8, 40000 -- a thousand of them
 local FORCED_BYTES = 8000
-local META_KEPT_MS = 2592000000 -- 30 days beyond the lease
+local META_KEPT_MS = 2592000000 -- 30 days beyond the lease, at least
 
 local function is_wrong_type(reply)
   return type(reply) == 'table' and reply.err and string.find(reply.err, 'WRONGTYPE', 1, true)
@@ -43,7 +46,7 @@ if type(value) == 'table' and value.err then
   value = ''
 end
 
--- The contents of meta: what all scripts need, and the rest for those that look.
+-- The contents of meta: what all scripts need, and the rest for those that ask for it.
 local known = {}
 local function learn(...)
   local fields = {...}
@@ -52,12 +55,12 @@ local function learn(...)
   for i, field in ipairs(fields) do known[field] = found[i] end
 end
 local no_meta = learn('owner', 'take', 'fence', 'mode', 'slots', 'since', 'hold', 'spent', 'returned', 'withdrawn', 'takes', 'losses',
-  'waited_ms', 'held_ms')
+  'waited_ms', 'held_ms', 'host', 'pid', 'user', 'command', 'run', 'success', 'failures', 'runs', 'unended', 'kept')
 if no_meta and not is_wrong_type(no_meta) then return {err = no_meta.err .. ' (HMGET)'} end
 
 -- The exclusive holder.
 local function learn_owner()
-  learn('ttl', 'detached', 'space', 'host', 'boot', 'pid', 'start', 'user', 'command', 'message')
+  learn('ttl', 'detached', 'space', 'boot', 'start', 'message')
   return known
 end
 
@@ -242,8 +245,44 @@ local function plus(field, number)
   return whole((tonumber(known[field]) or 0) + number)
 end
 
+-- How long meta stays beyond the last lease: for the fence, and for the memory of runs.
+local function kept_ms()
+  return math.max(META_KEPT_MS, tonumber(known.kept) or 0)
+end
+
+-- A run has ended: `known` has it as the last one.
+local function end_run(who, ended, how)
+  if known.kept == '0' then return end
+  local pid, user, host = who.pid or '', string.gsub(who.user or '', '\t', ' '), string.gsub(who.host or '', '\t', ' ')
+  known.run = table.concat({who.since or '0', ended, how, pid ~= '' and pid or '0', user, host, who.command or ''}, '\t')
+  known.runs = plus('runs', 1)
+  if how == 'status 0' then
+    known.success, known.failures, known.runs = known.run, '0', '0'
+  elseif how ~= 'ended' then
+    known.failures = plus('failures', 1)
+  end
+end
+
+local function memory()
+  if not known.run then return 'unended', '' end
+  return 'unended', '', 'run', known.run, 'success', known.success or '', 'failures', known.failures or '0', 'runs', known.runs or '0'
+end
+
+-- Skips since the last success.
+local function skips_now()
+  local of = string.match(known.success or '', '^%d+\t(%d+)') or ''
+  local was = redis.pcall('HMGET', counts, 'skips_of', 'skips')
+  return not was.err and was[1] == of and was[2] or '0', of
+end
+
+-- A holder that never released: its lease has ended, or the lock was removed.
+local function lose_run(who)
+  end_run(who, '0', 'lost')
+  redis.pcall('HSET', meta, memory())
+end
+
 -- For people: if it cannot be written, the operation still goes on.
 local function count(field, number)
   redis.pcall('HINCRBY', counts, field, whole(number))
-  redis.pcall('PEXPIRE', counts, META_KEPT_MS)
+  redis.pcall('PEXPIRE', counts, whole(kept_ms()))
 end

@@ -17,8 +17,8 @@ if left < ttl or exactly then
   else
     redis.call('PEXPIRE', lock, ARGV[3])
   end
-  if known.fence and redis.call('PTTL', meta) < ttl + META_KEPT_MS then
-    redis.call('PEXPIRE', meta, whole(ttl + META_KEPT_MS))
+  if known.fence and redis.call('PTTL', meta) < ttl + kept_ms() then
+    redis.call('PEXPIRE', meta, whole(ttl + kept_ms()))
   end
 end
 -- Read last, so that the server reports what comes after our own change.

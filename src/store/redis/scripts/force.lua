@@ -8,15 +8,19 @@ local answered, earlier = pcall(cjson.decode, answer_to(ARGV[2]) or '')
 if answered and type(earlier) == 'table' then return earlier end
 local was = state()
 local by, forced = string.gsub(ARGV[3], '\n', ' '), ''
-local function take_away(token, record)
+local function take_away(token, record, unended)
+  if record and unended then end_run(record, '0', 'lost') end
   if record and record.take then forced = forced .. record.take .. ' ' .. token .. ' ' .. by .. '\n' end
 end
 
 if value then
   if value == SHARED then
-    for _, holder in ipairs(list_holders()) do take_away(holder[1], record_of(holder[1])) end
+    for _, holder in ipairs(list_holders()) do
+      local record = record_of(holder[1])
+      take_away(holder[1], record, record and not record.released)
+    end
   elseif known.owner == value then
-    take_away(value, known)
+    take_away(value, known, known.unended == '1')
   end
   learn('forced')
   local answer = cjson.encode(was)
@@ -25,7 +29,7 @@ if value then
   for _, field in ipairs(redis.pcall('HKEYS', meta)) do
     if string.sub(field, 1, 7) == 'holder ' then redis.pcall('HDEL', meta, field) end
   end
-  redis.pcall('HSET', meta, 'released', ARGV[1], 'forced', string.sub(forced .. (known.forced or ''), 1, FORCED_BYTES))
+  redis.pcall('HSET', meta, 'released', ARGV[1], 'forced', string.sub(forced .. (known.forced or ''), 1, FORCED_BYTES), memory())
   remember(ARGV[2], answer)
   hand_on(now_ms())
 end

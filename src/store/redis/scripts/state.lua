@@ -3,7 +3,8 @@
 --
 -- {"lock", mode in force ("" if it is free), slots, waiters (-1: unknown), last fence,
 -- last owner, released (wall clock, ms), takes, conflicts, timeouts, losses, waited (ms),
--- held (ms), owner...}, each owner {token, left (ms; -1: no expiry), "1" if the rest is
+-- held (ms), last run, last success, failures in a row, runs and skips since the success,
+-- owner...}, each owner {token, left (ms; -1: no expiry), "1" if the rest is
 -- known, fence, slot, ttl (ms), detached ("1"), released ("1"), hold left (ms), host,
 -- boot id, pid, start, pid space, user, command, since (wall clock, ms),
 -- message}
@@ -28,6 +29,17 @@ local function count_waiters(now)
   return number
 end
 
+-- Takes in the holders whose leases have ended without a release; the next take writes that.
+local function lose_old_runs(now)
+  if known.unended == '1' and value ~= known.owner then end_run(known, '0', 'lost') end
+  if not known.mode or known.mode == 'exclusive' then return end
+  for _, field in ipairs(redis.pcall('HKEYS', meta)) do
+    local token = string.match(field, '^holder (.*)')
+    local record, ends = token and record_of(token), token and value == SHARED and score_of(token)
+    if record and not record.released and (ends or 0) <= now then end_run(record, '0', 'lost') end
+  end
+end
+
 local function state()
   local now = now_ms()
   learn('last_owner', 'released')
@@ -35,6 +47,9 @@ local function state()
   local COUNTED = {'takes', 'conflicts', 'timeouts', 'losses', 'waited_ms', 'held_ms'}
   local numbers = redis.pcall('HMGET', counts, unpack(COUNTED))
   for i, field in ipairs(COUNTED) do answer[#answer + 1] = plus(field, not numbers.err and tonumber(numbers[i]) or 0) end
+  lose_old_runs(now)
+  for _, field in ipairs({'run', 'success', 'failures', 'runs'}) do answer[#answer + 1] = known[field] or '' end
+  answer[#answer + 1] = skips_now()
   if value == SHARED then
     answer[2], answer[3] = known.mode or 'shared', known.slots or '0'
     -- Another client has removed the set: the key blocks others until it ends.

@@ -6,7 +6,8 @@
 --       ms); mode, slots, hold (ms), detached ("1"), what a refusal means ("asks": it is asked
 --       for again; "queues": and a place in the queue kept for it; "conflict" or "timeout": it
 --       is given up), ms waited, when it came first (server, us; 0: now), "1" if it will
---       listen, the holder's pid namespace, message
+--       listen, the holder's pid namespace, message, how long the run is remembered (ms), least time since
+--       the begin of the last success (ms; 0: any)
 -- Returns {"taken", fence, left (ms), slot (-1: none), when it ends (server, ms)}
 --   or {"held", left (ms; -1: no expiry), when to ask again at the latest (ms from now;
 --     -1: not known), host, boot id, pid, start, user, command, since, mode in force, "1"
@@ -14,11 +15,12 @@
 --     if it is free but earlier waiters are asked first, how many these are (-1: not
 --     known), when we came first, why waiters cannot be called, slots in force and taken
 --     ("": another mode), take id, message}, with empty strings for another client's lock
+--   or {"done", when that success began (wall clock, ms), its host}
 --   or {"unusable", key, what is wrong with it}
 
 local token, ttl, id, again = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
 local mode, slots, hold, refusal, waited = ARGV[12], ARGV[13], tonumber(ARGV[14]), ARGV[16], tonumber(ARGV[17])
-local came, listens, space, message = tonumber(ARGV[18]) or 0, ARGV[19] == '1', ARGV[20], ARGV[21]
+local came, listens, space, message, remember = tonumber(ARGV[18]) or 0, ARGV[19] == '1', ARGV[20], ARGV[21], ARGV[22]
 
 if no_meta then return {'unusable', meta, 'it is not a hash'} end
 -- Held up on its way, and given up meanwhile: no process is left to release it.
@@ -30,12 +32,31 @@ local now = math.floor(now_us / 1000)
 
 if came <= 0 or came > now_us then came = now_us end
 
+-- The caller gives up, and does not run.
+local function skip()
+  local skips, of = skips_now()
+  if known.kept ~= '0' then redis.pcall('HSET', counts, 'skips_of', of, 'skips', whole((tonumber(skips) or 0) + 1)) end
+  count('waited_ms', waited)
+  leave(id, now)
+end
+
+-- The last success, if it began so short a time ago that the job is done; by the clocks of the hosts.
+local function is_done()
+  local began = tonumber(string.match(known.success or '', '^%d+'))
+  return began and math.abs(tonumber(ARGV[11]) - began) < tonumber(ARGV[23])
+end
+
+local function say_done()
+  local began, host = string.match(known.success, '^(%d+)\t[^\t]*\t[^\t]*\t[^\t]*\t[^\t]*\t([^\t]*)')
+  skip()
+  return {'done', began or '0', host or ''}
+end
+
 -- How many come before us, and why waiters cannot be called.
 local function note_refusal()
   if refusal == 'conflict' or refusal == 'timeout' then
     count(refusal .. 's', 1)
-    if waited > 0 then count('waited_ms', waited) end
-    leave(id, now)
+    skip()
   elseif refusal == 'queues' then
     local mute = open_queue().join(id, came, listens, now, mode, tonumber(slots) or 0)
     local place = redis.pcall('ZRANK', queue, id)
@@ -46,6 +67,7 @@ local function note_refusal()
 end
 
 local function refuse(left, ask, who, mode_in_force, reserved)
+  if is_done() then return say_done() end
   local place, mute = note_refusal()
   who = who or {}
   return {'held', left, ask or left, who.host or '', who.boot or '', who.pid or '', who.start or '', who.user or '', who.command or '',
@@ -75,13 +97,21 @@ local function next_fence()
   return whole(math.max(now_us, last + 1))
 end
 
--- The shared holders from before it ended, or before another client removed the key, no
--- longer hold it.
+local function forget_holder(holder)
+  local record = record_of(holder)
+  if record and not record.released then lose_run(record) end
+  redis.pcall('HDEL', meta, 'holder ' .. holder)
+  redis.pcall('ZREM', holders, holder)
+end
+
+-- The holders from before it ended, or before another client removed the key, no longer
+-- hold it.
 local function forget_old_holders()
+  if known.unended == '1' then lose_run(known) end
   if mode == 'exclusive' and (known.mode or 'exclusive') == 'exclusive' then return end
   redis.pcall('DEL', holders)
   for _, field in ipairs(redis.call('HKEYS', meta)) do
-    if string.sub(field, 1, 7) == 'holder ' and field ~= 'holder ' .. token then redis.call('HDEL', meta, field) end
+    if string.sub(field, 1, 7) == 'holder ' then forget_holder(string.sub(field, 8)) end
   end
 end
 
@@ -89,10 +119,12 @@ end
 -- clock has passed the fence, or a later fence would be lower: a server's clock may have
 -- been far ahead.
 local function note_take(fence, ...)
-  redis.call('HSET', meta, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1),
-    'waited_ms', plus('waited_ms', waited), ...)
   if not value then forget_old_holders() end
-  redis.call('PEXPIRE', meta, whole(ttl + META_KEPT_MS + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
+  known.kept = remember
+  redis.call('HSET', meta, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1),
+    'waited_ms', plus('waited_ms', waited), 'kept', remember, ...)
+  if remember == '0' and known.run then redis.pcall('HDEL', meta, 'run', 'success', 'failures', 'runs') end
+  redis.call('PEXPIRE', meta, whole(ttl + kept_ms() + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
 end
 
 -- WAIT counts the replicas that have what its own connection wrote last, and the take was
@@ -105,11 +137,12 @@ local AT_THE_END = {'unusable', meta, 'its fence is at the end of what can be co
 
 -- The lock itself comes last: a failure before it leaves no lock behind.
 local function take_exclusive()
+  if is_done() then return say_done() end
   local fence = next_fence()
   if not fence then return AT_THE_END end
   note_take(fence, 'owner', token, 'take', id, 'host', ARGV[5], 'boot', ARGV[6], 'pid', ARGV[7], 'start', ARGV[8],
     'user', ARGV[9], 'command', ARGV[10], 'since', ARGV[11], 'ttl', ARGV[2], 'hold', hold > 0 and whole(now + hold) or '0',
-    'detached', ARGV[15], 'space', space, 'message', message)
+    'detached', ARGV[15], 'space', space, 'message', message, 'unended', remember ~= '0' and '1' or '')
   redis.call('SET', lock, token, 'PX', ARGV[2])
   value = token
   if crowded then leave(id, now) end
@@ -118,6 +151,7 @@ local function take_exclusive()
 end
 
 local function take_share(slot)
+  if is_done() then return say_done() end
   local fence = next_fence()
   if not fence then return AT_THE_END end
   if known.owner == token then redis.call('HDEL', meta, 'owner', 'take') end -- that take is history
@@ -131,11 +165,6 @@ local function take_share(slot)
   if crowded then leave(id, now) end
   redis.call('GET', lock)
   return {'taken', fence, ttl, slot, now + ttl}
-end
-
-local function forget_holder(holder)
-  redis.pcall('HDEL', meta, 'holder ' .. holder)
-  redis.pcall('ZREM', holders, holder)
 end
 
 -- Slots: the lowest that is free. If a holder's slot is unknown, none is free.

@@ -1,0 +1,268 @@
+#!/usr/bin/env bats
+# What a lock remembers of its runs: --status, --ran-within, --once-per, --remember, --list --all.
+load backend
+
+remembers() { [ "$BACKEND" = redis ] || skip 'files remember nothing yet'; }
+
+# query EXPRESSION: of the JSON object `s` on stdin.
+query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
+
+# memory NAME EXPRESSION: of what the lock remembers; r is the last run, g the last success.
+memory() {
+    (dlock --status --json "$1" || true) | python3 -c '
+import json, sys
+s = json.load(sys.stdin)
+r, g, failures, runs, skipped = (s[m] for m in ("last_run", "last_success", "failures_in_a_row", "runs_since", "skipped_since"))
+print(eval(sys.argv[1]))' "$2"
+}
+
+# lasts NAME FAILURES RUNS SKIPPED OUTCOME: these are the counters and the outcome of the last run.
+counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])')" "($2, $3, $4, '$5')"; }
+
+@test "a name that never ran: nothing is known, and nothing is said of it" {
+    equals "$(dlock --status job || true)" 'job: free'
+    equals "$(memory job '(r, g, failures, runs, skipped)')" '(None, None, 0, 0, 0)'
+    fails_with 1 '^job: not within 1h: no run is known$' dlock --ran-within=1h job
+}
+
+@test "--status: the last run and the last success, where, when, for how long and how they ended" {
+    remembers
+    dlock job true
+    run dlock --status job
+    [[ $output =~ "  last run: $(hostname), today "[0-9:]{8}" to "[0-9:]{8}" ("[0-9a-z.]+"), exit status 0" ]]
+    [[ $output =~ "  last success: $(hostname), today "[0-9:]{8}" to "[0-9:]{8}" ("[0-9a-z.]+")"$ ]]
+    fails_with 7 '' dlock job sh -c 'exit 7'
+    run dlock --status job
+    [[ $output =~ "  last run: $(hostname), today ".*", exit status 7" ]]
+    [[ $output =~ "  last success: $(hostname), today "[^\;]*"; since then 1 run, 0 skipped, 1 failed in a row"$ ]]
+    equals "$(memory job '(r["status"], r["signal"], r["command"], r["host"], r["user"] is not None, r["pid"] > 0, 0 <= r["duration"] < 60, r["began_at"] <= r["ended_at"], g["status"])')" \
+        "(7, None, 'sh', '$(hostname)', True, True, True, True, 0)"
+}
+
+@test "a success ends a row of failures; a signal, a stop and what cannot be executed are failures" {
+    remembers
+    fails_with 1 '' dlock job false
+    counts job 1 1 0 exited
+    fails_with 143 '' dlock job sh -c 'kill $$'
+    counts job 2 2 0 signal
+    equals "$(memory job 'r["signal"]')" 15
+    fails_with 127 '' dlock job "$T/nothing"
+    counts job 3 3 0 exited
+    equals "$(memory job '(r["status"], g)')" '(127, None)'
+    fails_with 124 '' dlock -t 300ms job sleep 60
+    counts job 4 4 0 stopped
+    dlock job true
+    counts job 0 0 0 exited
+}
+
+@test "who is refused and does not run is a skip; runs and skips count since the last success" {
+    remembers
+    hold_lock job
+    fails_with 75 '' dlock -n job true
+    fails_with 75 '' dlock -w 0.1 job true
+    equals "$(memory job 'skipped')" 2
+    end_hold
+    wait "$HOLDER"
+    counts job 0 0 0 exited
+}
+
+@test "a run whose dlock is killed is lost, once its lease is over" {
+    remembers
+    hold_lock job -t 1s
+    kill -KILL "$HOLDER" "$(cat "$T/held")"
+    wait_until 20 is_free job
+    counts job 1 1 0 lost
+    equals "$(memory job '(r["ended_at"], r["pid"])')" "(None, $HOLDER)"
+    [[ $(dlock --status job) =~ "last run: $(hostname), today "[0-9:]{8}", lost: its end was never recorded" ]] || true
+    dlock job true
+    counts job 0 0 0 exited
+}
+is_free() { ! dlock --status -q "$1"; }
+
+@test "a run that lost its lock to another is lost in the memory, too" {
+    remembers
+    hold_lock job
+    steal job
+    dlock job true
+    counts job 0 0 0 exited
+    end_hold
+    wait "$HOLDER" || true
+    counts job 0 0 0 exited
+}
+
+@test "a lock that was taken away by force leaves a lost run" {
+    remembers
+    hold_lock job
+    dlock --force-release job
+    counts job 1 1 0 lost
+    end_hold
+    wait "$HOLDER" || true
+    counts job 1 1 0 lost
+}
+
+@test "a run inside of a run is no run of its own" {
+    remembers
+    fails_with 3 '' dlock job sh -c 'dlock job false; exit 3'
+    counts job 1 1 0 exited
+    equals "$(memory job 'r["status"]')" 3
+}
+
+@test "--acquire: a run ends with its release, and --exit-status says how" {
+    remembers
+    local token
+    token=$(dlock --acquire job)
+    equals "$(memory job r)" None
+    dlock --release --owner="$token" --exit-status=0 job
+    counts job 0 0 0 exited
+    token=$(dlock --acquire job)
+    dlock --release --owner="$token" --exit-status=9 job
+    counts job 1 1 0 exited
+    equals "$(memory job '(r["status"], g["status"])')" '(9, 0)'
+    fails_with 64 'exit-status: it is for --release$' dlock --exit-status=9 job true
+    fails_with 64 'all: it is for --list$' dlock --all job true
+}
+
+@test "a release without --exit-status is neither a success nor a failure" {
+    remembers
+    local token
+    fails_with 1 '' dlock job false
+    token=$(dlock --acquire job)
+    dlock --release --owner="$token" job
+    counts job 1 2 0 'not known'
+    fails_with 1 'no success is known' dlock --ran-within=1h job
+}
+
+@test "--attach: the run of a script ends with it, and it can say how" {
+    remembers
+    printf '#!/bin/sh\ndlock --attach job || exit\n[ -z "$1" ] || dlock --release --exit-status="$1" job\n' >"$T/script"
+    chmod +x "$T/script"
+    "$T/script" ''
+    wait_until 10 ended job 'not known'
+    "$T/script" 0
+    wait_until 10 ended job exited
+    equals "$(memory job 'r["status"]')" 0
+}
+ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
+
+@test "of those who share a lock the last one that ended is remembered" {
+    remembers
+    dlock -s job sh -c 'dlock -n -s --owner=other job true; exit 0' || true
+    hold_lock job -s
+    fails_with 5 '' dlock -s job sh -c 'exit 5'
+    equals "$(memory job '(r["status"], failures)')" '(5, 1)'
+    end_hold
+    wait "$HOLDER"
+    counts job 0 0 0 exited
+    fails_with 6 '' dlock --slots=2 pool sh -c 'exit 6'
+    equals "$(memory pool '(r["status"], failures)')" '(6, 1)'
+}
+
+@test "one of those who share a lock is killed: its run is lost, once its lease is over" {
+    remembers
+    hold_lock job -s -t 1s
+    kill -KILL "$HOLDER" "$(cat "$T/held")"
+    wait_until 20 is_free job
+    counts job 1 1 0 lost
+    dlock -s job true
+    counts job 0 0 0 exited
+}
+
+@test "--ran-within: 0 if the last success ended within that time, otherwise 1, with one line" {
+    remembers
+    dlock job true
+    run dlock --ran-within=1h job
+    equals "$status" 0
+    [[ $output =~ ^"job: the last success ended today "[0-9:]{8}" on $(hostname), "[0-9a-z.]+" ago"$ ]]
+    fails_with 1 '' dlock job false
+    run dlock --ran-within=1h job
+    equals "$status" 0 # a failure does not undo it
+    run dlock --ran-within=1ms job
+    equals "$status" 1
+    [[ $output =~ ^"job: not within 1ms: the last success ended today "[0-9:]{8}" on $(hostname), "[0-9a-z.]+" ago"$ ]]
+    run dlock -q --ran-within=1h job
+    equals "$status $output" '0 '
+    equals "$(dlock --ran-within=1h --json job | query '(s["ran_within"], s["within"], s["last_success"]["status"], s["failures_in_a_row"])')" '(True, 3600.0, 0, 1)'
+}
+
+@test "--ran-within: neither a run under way nor a skip counts" {
+    remembers
+    hold_lock job
+    fails_with 1 'no run is known' dlock --ran-within=1h job
+    fails_with 75 '' dlock -n job true
+    fails_with 1 'no run is known' dlock --ran-within=1h job
+    end_hold
+    wait "$HOLDER"
+    dlock --ran-within=1h job
+}
+
+@test "--once-per: once a success has begun within that time, the job is skipped; a failure does not count" {
+    remembers
+    fails_with 1 '' dlock --once-per=1h job false
+    dlock -v --once-per=1h job touch "$T/ran"
+    rm "$T/ran"
+    fails_with 75 'dlock: job: the last success began [0-9a-z.]+ ago on .* \(--once-per\); the command was not run' dlock -v --once-per=1h job touch "$T/ran"
+    fails_with 0 '' dlock -E 0 --once-per=1h job touch "$T/ran"
+    equals "$(dlock --json --once-per=1h job true | query '(s["error"]["code"], s["error"]["retryable"])')" "('ALREADY_DONE', True)"
+    [ ! -e "$T/ran" ]
+    counts job 0 0 3 exited
+    dlock --once-per=1ms job touch "$T/ran"
+    [ -e "$T/ran" ]
+    counts job 0 0 0 exited
+    fails_with 64 'once-per: the last success must be remembered that long' dlock --remember=1h --once-per=2h job true
+}
+
+@test "--once-per: who waits for a run that is a success is skipped, and one that waits for a failure runs" {
+    remembers
+    local i waiters=()
+    hold_lock job
+    for i in 1 2 3; do
+        dlock --once-per=1h job sh -c 'echo ran >>"$T/ran"' >/dev/null 2>&1 3>&- 4>&- &
+        waiters+=($!)
+    done
+    wait_until 10 equals_waiters job 3
+    kill "$(cat "$T/held")" # a failure: one of them runs, and the others are skipped
+    for i in "${waiters[@]}"; do wait "$i" || equals "$?" 75; done
+    equals "$(cat "$T/ran")" ran
+    counts job 0 0 2 exited
+}
+equals_waiters() { [ "$(dlock --status --json "$1" | query 's["waiters"]')" = "$2" ]; }
+
+@test "--remember=0: no run is remembered, and earlier ones are forgotten" {
+    remembers
+    dlock job true
+    dlock --remember=0 job true
+    equals "$(memory job '(r, g, runs)')" '(None, None, 0)'
+    fails_with 1 'no run is known' dlock --ran-within=1h job
+    hold_lock job -t 1s --remember=0
+    kill -KILL "$HOLDER" "$(cat "$T/held")"
+    wait_until 20 is_free job
+    equals "$(memory job '(r, g, runs)')" '(None, None, 0)'
+}
+
+@test "--list --all: names that are free, and remember a run" {
+    remembers
+    local name
+    for name in b a 'c{x}y' 'd}e'; do dlock "$name" true; done
+    dlock --remember=0 nothing true
+    hold_lock held
+    run dlock --list --all
+    [[ ${lines[1]} == 'a      -        free       last run: '*', exit status 0' ]]
+    equals "$(dlock --list --all --json | query_lines 's["key"], s["locked"]')" $'a False\nb False\nc{x}y False\nd}e False\nheld True'
+    equals "$(dlock --list --all --json '[bc]*' | query_lines 's["key"]')" $'b\nc{x}y'
+    equals "$(dlock --list --json | query_lines 's["key"]')" held
+}
+query_lines() { python3 -c 'import json, sys
+for line in sys.stdin:
+    s = json.loads(line)
+    print(*eval("[" + sys.argv[1] + "]"))' "$1"; }
+
+@test "what a foreign command is called cannot disturb a terminal" {
+    remembers
+    local name=$'\e[31mred\tx'
+    printf '#!/bin/sh\n' >"$T/$name"
+    chmod +x "$T/$name"
+    dlock job "$T/$name"
+    equals "$(memory job 'r["command"].endswith("red\tx")')" True
+    run dlock --status --json job
+    [[ $output != *$'\e'* ]]
+}
