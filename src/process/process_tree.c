@@ -365,19 +365,23 @@ struct process_count process_tree_kill(const struct process_except *except)
     return freeze_and_kill(&(struct tree){.except = except});
 }
 
+struct climb {
+    const struct process_except *except;
+    bool ours;
+};
+
+static bool reaches_us(void *data, pid_t pid, const struct proc_stat *stat)
+{
+    struct climb *climb = data;
+    bool excepted = is_excepted(pid, climb->except);
+    climb->ours = !excepted && stat->parent == getpid();
+    return excepted || climb->ours;
+}
+
 bool process_tree_has(pid_t pid, const struct process_except *except)
 {
-    struct proc_stat stat;
-    if (!proc_is_ours())
-        return false;
-    for (int depth = 0; pid > 1 && depth < 1024; depth++) {
-        if (is_excepted(pid, except) || !proc_stat_read(pid, &stat))
-            return false;
-        if (stat.parent == getpid())
-            return true;
-        pid = stat.parent;
-    }
-    return false;
+    struct climb climb = {.except = except};
+    return proc_visit_ancestors(pid, reaches_us, &climb) && climb.ours;
 }
 
 /* --- another process's family -------------------------------------------- */

@@ -11,6 +11,7 @@
 #ifndef DLOCK_PROCESS_PROCESS_TREE_H
 #define DLOCK_PROCESS_PROCESS_TREE_H
 
+#include "process/procfs.h"
 #include "util/clock.h"
 
 #include <stdbool.h>
@@ -37,12 +38,6 @@ void process_spare_free(struct process_spare *spare);
 struct process_except {
     size_t count;
     pid_t *pids;
-};
-
-/* A process, distinguished from a later one with its pid. */
-struct process_id {
-    pid_t pid;
-    int64_t start; /* of struct proc_stat */
 };
 
 /* Another process with all its descendants; the process itself comes first, as

@@ -71,6 +71,33 @@ bool proc_stat_read(pid_t pid, struct proc_stat *stat)
     return at != NULL;
 }
 
+bool proc_visit_ancestors(pid_t pid,
+                          bool (*visit)(void *data, pid_t pid, const struct proc_stat *stat),
+                          void *data)
+{
+    enum { ANCESTORS_MOST = 1024 };
+    struct proc_stat stat;
+    if (!proc_is_ours())
+        return false;
+    for (int i = 0; i < ANCESTORS_MOST && pid > 0 && proc_stat_read(pid, &stat); i++) {
+        if (visit(data, pid, &stat))
+            return true;
+        pid = stat.parent;
+    }
+    return false;
+}
+
+static bool is_process(void *data, pid_t pid, const struct proc_stat *stat)
+{
+    const struct process_id *id = data;
+    return pid == id->pid && stat->start == id->start;
+}
+
+bool proc_descends_from(pid_t pid, struct process_id id)
+{
+    return proc_visit_ancestors(pid, is_process, &id);
+}
+
 bool proc_environ_has(pid_t pid, const char *name, const char *lines)
 {
     char path[64], *entry = NULL;

@@ -16,6 +16,12 @@ struct proc_stat {
     int64_t start;
 };
 
+/* A process, distinguished from a later one with its pid. */
+struct process_id {
+    pid_t pid;
+    int64_t start; /* of struct proc_stat */
+};
+
 /* The first line of a small file; "" and false if it cannot be read. */
 bool proc_read_line(const char *path, char *text, size_t size);
 
@@ -25,6 +31,15 @@ bool proc_stat_read(pid_t pid, struct proc_stat *stat);
 /* True if /proc knows this process by its own pid: not if it was mounted for a
  * pid namespace other than ours. */
 bool proc_is_ours(void);
+
+/* Calls visit() for the process and for each of its ancestors, until it returns true;
+ * returns whether it has. False if they are not visible. */
+bool proc_visit_ancestors(pid_t pid,
+                          bool (*visit)(void *data, pid_t pid, const struct proc_stat *stat),
+                          void *data);
+
+/* True if the process is `id`, or a descendant of it. */
+bool proc_descends_from(pid_t pid, struct process_id id);
 
 /* True if the process was executed with a variable `name` in its environment
  * whose first lines are `lines`. False if we may not look. */

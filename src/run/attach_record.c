@@ -1,6 +1,7 @@
-/* The file is DIR/.attached-PID-ID-TRY, 0600, one line "START SPACE TIME BACKEND TOKEN
- * TAKE KEY": the start time of the process and its pid namespace (containers may share the
- * directory), and when this was written, on the boot clock.
+/* The file is DIR/.attached-PID-ID-TRY, 0600, one line "START SPACE TIME OUTSIDE BACKEND
+ * TOKEN TAKE KEY": the start time of the process and its pid namespace (containers may
+ * share the directory), when this was written, on the boot clock, and how many locks
+ * DLOCK_HELD had then.
  *
  * A guard keeps its file locked (flock(2)) for as long as it lives, so a file that
  * can be locked has no owner. A process that finds such a file removes it:
@@ -31,12 +32,7 @@
 
 #define PREFIX ".attached-"
 
-enum {
-    ANCESTORS_MOST = 1024,
-    FOUND_MOST = 1024,
-    TRIES_MOST = 20,
-    LINE_SIZE = 96 + sizeof(struct held)
-};
+enum { FOUND_MOST = 1024, TRIES_MOST = 20, LINE_SIZE = 96 + sizeof(struct held) };
 
 /* --- the guard's own record ---------------------------------------------- */
 
@@ -66,9 +62,13 @@ static bool write_line(const struct attach_record *attached, struct process_id t
                        const struct held *held)
 {
     char line[LINE_SIZE];
-    int length = snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %" PRId64 " %s %s %s %s\n",
-                          target.start, proc_pid_space(), deadline_now().boot_ns, held->backend,
-                          held->token, held->take_id, held->key);
+    struct held other;
+    int outside = 0;
+    for (const char *at = getenv("DLOCK_HELD"); at != NULL;)
+        outside += held_next(&at, &other);
+    int length = snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %" PRId64 " %d %s %s %s %s\n",
+                          target.start, proc_pid_space(), deadline_now().boot_ns, outside,
+                          held->backend, held->token, held->take_id, held->key);
     ssize_t written = write(attached->fd, line, (size_t)length);
     if (written >= 0 && written < length)
         errno = ENOSPC;
@@ -105,57 +105,20 @@ void attach_record_remove(struct attach_record *attached)
 
 /* --- looking for it ------------------------------------------------------ */
 
-struct ancestor {
-    struct process_id id;
-    uid_t uid;
-};
-
-struct found {
-    int depth; /* our own is 0 */
-    int64_t start, pid_space, boot_ns;
-    struct held held;
-};
-
 struct search {
-    struct ancestor ancestors[ANCESTORS_MOST];
-    int ancestor_count;
-    int64_t pid_space; /* of all of them */
-    struct found *found;
-    size_t found_count, found_room;
+    struct attached_lock *found;
+    size_t count, room;
 };
 
-static void find_ancestors(struct search *search)
-{
-    struct proc_stat process;
-    struct stat status;
-    pid_t pid = proc_is_ours() ? getpid() : 0; /* which the script may have become */
-    search->pid_space = proc_pid_space();
-    while (pid > 0 && search->ancestor_count < ANCESTORS_MOST && proc_stat_read(pid, &process)) {
-        char path[64];
-        snprintf(path, sizeof path, "/proc/%ld", (long)pid);
-        struct ancestor *ancestor = &search->ancestors[search->ancestor_count++];
-        ancestor->id = (struct process_id){pid, process.start};
-        ancestor->uid = stat(path, &status) == 0 ? status.st_uid : (uid_t)-1;
-        pid = process.parent;
-    }
-}
-
-static int depth_of(const struct search *search, const char *name)
-{
-    long pid = strtol(name + strlen(PREFIX), NULL, 10);
-    for (int depth = 0; depth < search->ancestor_count; depth++)
-        if (search->ancestors[depth].id.pid == pid)
-            return depth;
-    return -1;
-}
-
-static bool parse(char *line, struct found *found)
+static bool parse(char *line, struct process_id *target, int64_t *pid_space,
+                  struct attached_lock *found)
 {
     char *end = NULL;
     line[strcspn(line, "\n")] = '\0';
-    found->start = strtoll(line, &end, 10);
-    found->pid_space = strtoll(end, &end, 10);
+    target->start = strtoll(line, &end, 10);
+    *pid_space = strtoll(end, &end, 10);
     found->boot_ns = strtoll(end, &end, 10);
+    found->outside = strtoul(end, &end, 10);
     const char *rest = end + strspn(end, " ");
     return held_next(&rest, &found->held);
 }
@@ -168,42 +131,38 @@ static bool read_line(int fd, char line[LINE_SIZE])
     return strchr(line, '\n') != NULL;
 }
 
-static void add_found(struct search *search, const struct found *found)
+/* Adds the record if its process is this one or an ancestor, in our pid namespace. */
+static void add_record(struct search *search, int fd, pid_t pid)
 {
-    struct found *all =
-        list_with_room(search->found, search->found_count, &search->found_room, sizeof *all);
+    char line[LINE_SIZE];
+    struct process_id target = {.pid = pid};
+    int64_t space, our_space = proc_pid_space();
+    struct attached_lock found;
+    if (search->count >= FOUND_MOST || !read_line(fd, line) ||
+        !parse(line, &target, &space, &found) || our_space == 0 || space != our_space ||
+        !proc_descends_from(getpid(), target)) /* the script may have become this process */
+        return;
+    struct attached_lock *all =
+        list_with_room(search->found, search->count, &search->room, sizeof *all);
     if (all == NULL)
         return;
     search->found = all;
-    all[search->found_count++] = *found;
+    all[search->count++] = found;
 }
 
-/* As holder_is_process(). */
-static bool is_of(const struct found *found, const struct search *search)
-{
-    return found->start == search->ancestors[found->depth].id.start &&
-           found->pid_space == search->pid_space && search->pid_space != 0;
-}
-
-/* Adds the record if it is ours or the ancestor's own, and a guard has it locked. */
+/* Only a record of our own user counts, and only while a guard has it locked. */
 static void look_at(struct search *search, int dir_fd, const char *name)
 {
-    struct found found = {.depth = depth_of(search, name)};
     struct stat status;
-    char line[LINE_SIZE];
     int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
         return;
-    const struct ancestor *ancestor = found.depth >= 0 ? &search->ancestors[found.depth] : NULL;
-    bool ours = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid();
-    bool trusted =
-        ours || (ancestor != NULL && S_ISREG(status.st_mode) && status.st_uid == ancestor->uid);
-    bool stale = trusted && flock(fd, LOCK_SH | LOCK_NB) == 0;
-    if (stale && ours)
-        (void)!unlinkat(dir_fd, name, 0);
-    if (trusted && !stale && ancestor != NULL && search->found_count < FOUND_MOST &&
-        read_line(fd, line) && parse(line, &found) && is_of(&found, search))
-        add_found(search, &found);
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid()) {
+        if (flock(fd, LOCK_SH | LOCK_NB) == 0)
+            (void)!unlinkat(dir_fd, name, 0);
+        else
+            add_record(search, fd, (pid_t)strtol(name + strlen(PREFIX), NULL, 10));
+    }
     close(fd);
 }
 
@@ -223,60 +182,33 @@ static void search_dir(struct search *search, const char *path)
 }
 
 /* Both defaults of store/file/dir.h: which of them was used may have changed since. */
-static void search_dirs_of(struct search *search, uid_t uid)
+static void search_defaults(struct search *search)
 {
     static const char *const parents[] = {"/run/lock", "/tmp"};
     for (size_t i = 0; i < sizeof parents / sizeof *parents; i++) {
         char path[64];
-        snprintf(path, sizeof path, "%s/dlock-%lu", parents[i], (unsigned long)uid);
-        search_dir(search, uid == 0 && i == 0 ? "/run/lock/dlock" : path);
+        snprintf(path, sizeof path, "%s/dlock-%lu", parents[i], (unsigned long)geteuid());
+        search_dir(search, geteuid() == 0 && i == 0 ? "/run/lock/dlock" : path);
     }
-}
-
-static bool is_first_of_user(const struct search *search, int depth)
-{
-    for (int i = 0; i < depth; i++)
-        if (search->ancestors[i].uid == search->ancestors[depth].uid)
-            return false;
-    return search->ancestors[depth].uid != geteuid();
 }
 
 static int innermost_first(const void *a, const void *b)
 {
-    const struct found *left = a, *right = b;
-    if (left->depth != right->depth)
-        return left->depth < right->depth ? -1 : 1;
+    const struct attached_lock *left = a, *right = b;
+    if (left->outside != right->outside)
+        return left->outside > right->outside ? -1 : 1;
     return left->boot_ns > right->boot_ns ? -1 : left->boot_ns < right->boot_ns;
 }
 
-static void find_all(struct search *search, const char *lock_dir)
+size_t attach_record_find(struct attached_lock **list, const char *lock_dir)
 {
-    find_ancestors(search);
-    if (lock_dir != NULL) {
-        search_dir(search, lock_dir);
-    } else {
-        search_dirs_of(search, geteuid());
-        for (int depth = 0; depth < search->ancestor_count; depth++)
-            if (is_first_of_user(search, depth))
-                search_dirs_of(search, search->ancestors[depth].uid);
-    }
-    if (search->found_count > 1)
-        qsort(search->found, search->found_count, sizeof *search->found, innermost_first);
-}
-
-bool attach_record_visit_ancestors(const char *lock_dir,
-                                   bool (*visit)(void *data, pid_t pid, const struct held *held),
-                                   void *data)
-{
-    bool done = false;
-    struct search *search = calloc(1, sizeof *search);
-    if (search == NULL)
-        return false;
-    find_all(search, lock_dir);
-    for (size_t i = 0; i < search->found_count && !done; i++)
-        done =
-            visit(data, search->ancestors[search->found[i].depth].id.pid, &search->found[i].held);
-    free(search->found);
-    free(search);
-    return done;
+    struct search search = {0};
+    if (lock_dir != NULL)
+        search_dir(&search, lock_dir);
+    else
+        search_defaults(&search);
+    if (search.count > 1)
+        qsort(search.found, search.count, sizeof *search.found, innermost_first);
+    *list = search.found;
+    return search.count;
 }

@@ -6,7 +6,7 @@
 #ifndef DLOCK_RUN_ATTACH_RECORD_H
 #define DLOCK_RUN_ATTACH_RECORD_H
 
-#include "process/process_tree.h"
+#include "process/procfs.h"
 #include "run/held_locks.h"
 #include "util/errmsg.h"
 
@@ -26,14 +26,16 @@ bool attach_record_add(struct attach_record *attached, const char *lock_dir,
                        struct errmsg *why);
 void attach_record_remove(struct attach_record *attached);
 
-/* Calls visit() for each lock that is attached to this process or an ancestor,
- * the innermost first, with that process, until it returns true; returns
- * whether it has. What it receives is a claim: the guard is alive, but only the
- * store knows whether the lock still holds. Looks into lock_dir; if that is
- * NULL, into the default directories of our user and of the ancestors' users
- * (sudo). */
-bool attach_record_visit_ancestors(const char *lock_dir,
-                                   bool (*visit)(void *data, pid_t pid, const struct held *held),
-                                   void *data);
+struct attached_lock {
+    struct held held;
+    size_t outside;  /* how many locks the process had in DLOCK_HELD at that time */
+    int64_t boot_ns; /* when it was attached */
+};
+
+/* Finds the locks that are attached to this process or an ancestor, the
+ * innermost first; the caller frees *list. Each is a claim: the guard is alive,
+ * but only the store knows whether the lock still holds. Looks into lock_dir; if
+ * that is NULL, into our user's default directories. */
+size_t attach_record_find(struct attached_lock **list, const char *lock_dir);
 
 #endif

@@ -1,15 +1,10 @@
 #include "run/held_locks.h"
 
-#include "process/procfs.h"
 #include "run/attach_record.h"
 #include "util/array.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-enum { ANCESTORS_MOST = 1024, ENVIRONMENT_MOST = 1 << 21 };
 
 static bool add(struct held_locks *list, const struct held *held)
 {
@@ -41,102 +36,30 @@ static bool read_lines(struct held_locks *list, const char *lines)
     return true;
 }
 
-/* DLOCK_HELD in the environment with which that process was executed; the
- * caller frees it, NULL if there is none. proc(5) */
-static char *read_environment(pid_t pid)
-{
-    static const char name[] = "DLOCK_HELD=";
-    char path[64], *variable = NULL, *found = NULL;
-    size_t size = 0, total = 0;
-    ssize_t length;
-    snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return NULL;
-    while (found == NULL && total < ENVIRONMENT_MOST &&
-           (length = getdelim(&variable, &size, '\0', file)) > 0) {
-        total += (size_t)length;
-        if (strncmp(variable, name, sizeof name - 1) == 0)
-            found = strdup(variable + sizeof name - 1);
-    }
-    free(variable);
-    fclose(file);
-    return found;
-}
-
-static char *read_ancestor(void)
-{
-    struct proc_stat stat;
-    pid_t pid = getppid();
-    if (!proc_is_ours())
-        return NULL;
-    for (int depth = 0; pid > 0 && depth < ANCESTORS_MOST; depth++) {
-        char *lines = read_environment(pid);
-        if (lines != NULL)
-            return lines;
-        if (!proc_stat_read(pid, &stat))
-            break;
-        pid = stat.parent;
-    }
-    return NULL;
-}
-
-static bool read_told(struct held_locks *list)
-{
-    const char *own = getenv("DLOCK_HELD");
-    if (own != NULL)
-        return read_lines(list, own);
-    char *lines = read_ancestor();
-    bool done = lines == NULL || read_lines(list, lines);
-    free(lines);
-    return done;
-}
-
-/* How many locks were in that process's environment when it was executed. */
-static size_t count_told(pid_t pid)
-{
-    size_t count = 0;
-    char *lines = read_environment(pid);
-    struct held held;
-    for (const char *at = lines; at != NULL;)
-        count += held_next(&at, &held);
-    free(lines);
-    return count;
-}
-
-struct attached_list {
-    struct held_locks *list;
-    size_t told; /* how many of the list come from the environment */
-    bool done;
-};
-
 /* Locks that a script got through its environment lie outside of those attached
- * to it, and locks added to the environment since then lie inside. So an
- * attached lock goes before the former, and behind the attached locks that are
- * further inside. */
-static bool add_attached(void *data, pid_t pid, const struct held *held)
+ * to it, and locks added to the environment since then lie inside. */
+static bool insert_attached(struct held_locks *list, const struct attached_lock *attached,
+                            size_t told)
 {
-    struct attached_list *attached = data;
-    struct held_locks *list = attached->list;
-    size_t outside = count_told(pid);
-    outside = outside < attached->told ? outside : attached->told;
-    attached->done = add(list, held);
-    if (!attached->done)
-        return true;
+    size_t outside = attached->outside < told ? attached->outside : told;
+    if (!add(list, &attached->held))
+        return false;
     size_t at = list->count - 1 - outside;
     memmove(&list->list[at + 1], &list->list[at], outside * sizeof *list->list);
-    list->list[at] = *held;
-    return false;
+    list->list[at] = attached->held;
+    return true;
 }
 
 bool held_locks_read(struct held_locks *list, const char *lock_dir)
 {
     *list = (struct held_locks){0};
-    if (!read_told(list))
-        return false;
-    struct attached_list attached = {.list = list, .told = list->count, .done = true};
-    (void)attach_record_visit_ancestors(lock_dir, add_attached, &attached);
-    return attached.done;
+    struct attached_lock *attached;
+    bool done = read_lines(list, getenv("DLOCK_HELD"));
+    size_t told = list->count, count = attach_record_find(&attached, lock_dir);
+    for (size_t i = 0; i < count && done; i++)
+        done = insert_attached(list, &attached[i], told);
+    free(attached);
+    return done;
 }
 
 void held_locks_free(struct held_locks *list)

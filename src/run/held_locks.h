@@ -15,10 +15,8 @@ struct held_locks {
     size_t count, room;
 };
 
-/* Finds them: by DLOCK_HELD, or, if the environment was scrubbed (sudo), by
- * that of the nearest ancestor that has it and whose environment we may read;
- * and those that are attached to ancestors (run/attach_record.h, for lock_dir).
- * False if memory is short. Call held_locks_free() in any case. */
+/* Finds them: those in DLOCK_HELD, and those that are attached to ancestors
+ * (run/attach_record.h, for lock_dir). False if memory is short. Call held_locks_free() in any case. */
 bool held_locks_read(struct held_locks *list, const char *lock_dir);
 void held_locks_free(struct held_locks *list);
 

@@ -5,9 +5,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-enum { ANCESTORS_MOST = 1024 };
 
 struct claim {
     struct backend *backend;
@@ -40,31 +37,21 @@ bool nested_by_environment(struct backend *backend, const char *key, struct leas
     return false;
 }
 
-static bool attachment_holds(void *data, pid_t pid, const struct held *held)
-{
-    (void)pid;
-    return claim_holds(data, held);
-}
-
 bool nested_by_attachment(struct backend *backend, const char *lock_dir, const char *key,
                           struct lease *lease, struct bound bound)
 {
     struct claim claim = {backend, key, lease, bound};
-    return attach_record_visit_ancestors(lock_dir, attachment_holds, &claim);
+    struct attached_lock *attached;
+    size_t count = attach_record_find(&attached, lock_dir);
+    bool holds = false;
+    for (size_t i = 0; i < count && !holds; i++)
+        holds = claim_holds(&claim, &attached[i].held);
+    free(attached);
+    return holds;
 }
 
 bool nested_by_ancestry(const struct holder *holder, const struct holder *self)
 {
-    struct proc_stat stat;
-    if (!holder_is_near(holder, self) || holder->kept || holder->detached || !proc_is_ours())
-        return false;
-    pid_t pid = self->pid;
-    for (int depth = 0; pid > 0 && depth < ANCESTORS_MOST; depth++) {
-        if (!proc_stat_read(pid, &stat))
-            return false;
-        if (pid == holder->pid)
-            return stat.start == holder->pid_start;
-        pid = stat.parent;
-    }
-    return false;
+    return holder_is_near(holder, self) && !holder->kept && !holder->detached &&
+           proc_descends_from(self->pid, (struct process_id){holder->pid, holder->pid_start});
 }
