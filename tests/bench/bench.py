@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Measure dlock against flock(1), GNU sem, redis-cli in a shell script, cronlock, etcdctl lock and consul lock.
 
-    python3 tests/bench/bench.py [--runs N] [--markdown] [--idle] [--tls] [--quorum] PATH-TO-DLOCK
+    python3 tests/bench/bench.py [--runs N] [--markdown] [--document FILE] [--idle] [--tls] [--quorum]
+                                  PATH-TO-DLOCK
 
 Every server is started here, in a temporary directory and on loopback, and stopped at the end.
 A missed budget is reported and changes nothing in the exit status; that is 1 only when something
@@ -21,13 +22,14 @@ import time
 from collections import namedtuple
 
 from bench_common import (
-    BenchError, Table, base_environment, client_calls, missing, on_terminate, proc_field, proc_text, processor_ticks,
-    reads_of_server, round_order, show, start_consul, start_etcd, start_redis, start_tls_redis, text_field, verdict,
-    version_line,
+    BenchError, Table, base_environment, client_calls, has_markers, held, missing, on_terminate, proc_field, proc_text,
+    processor_ticks, put_between_markers, reads_of_server, report_of, round_order, start_consul, start_etcd, start_redis,
+    start_tls_redis, text_field, verdict, version_line,
 )
 
+MARKERS = ("<!-- run -->", "<!-- /run -->")
 BUDGET_RATIO = 1.25
-BUDGET_RSS_KB = 2500
+BUDGET_PEAK_KB, BUDGET_PRIVATE_KB = 2200, 500
 BUDGET_QUORUM = 1.3
 BUDGET_IDLE_CALLS = 0.2
 WARM_UP_ROUNDS = 10
@@ -233,13 +235,13 @@ def memory_tables(runner, work, variants):
         short = max(peak_memory(runner, Row(label, argv + [name, true], env, False)) for _ in range(PEAK_RUNS))
         peak, private, loaded = look_at_holder(runner, Row(label, argv + [name, sleep, "1"], env, False))
         ours = label != "flock"
-        memory.append([label, str(short), str(peak), str(private), str(BUDGET_RSS_KB) if ours else "",
-                       verdict(max(short, peak), BUDGET_RSS_KB) if ours else ""])
+        memory.append([label, str(short), str(peak), *held(max(short, peak), BUDGET_PEAK_KB, ours), str(private),
+                       *held(private, BUDGET_PRIVATE_KB, ours)])
         tls = sorted(one for one in loaded if one.startswith(("libssl", "libcrypto")))
         libraries.append([label, ", ".join(sorted(loaded)), ", ".join(tls) if tls else "no"])
     return [
         Table("Memory of the process itself, kB (VmHWM)",
-              ["what", "`true`: peak", "holder: peak", "holder: private", "budget", ""], memory),
+              ["what", "`true`: peak", "holder: peak", "budget", "", "holder: private", "budget", ""], memory),
         Table("Shared libraries of a holder", ["what", "loaded", "libssl, libcrypto"], libraries),
     ]
 
@@ -334,16 +336,17 @@ def measure(options, stack):
     before = processor_ticks()
     samples = run_rounds(runner, rows, options.runs)
     idle, stolen, total = (new - old for new, old in zip(processor_ticks(), before))
-    print("%s" % version_line())
-    print("Load average before: %.2f. Processors during the rounds: %.0f %% idle, %.0f %% taken by the host.\n"
-          % (load, 100 * idle / max(total, 1), 100 * stolen / max(total, 1)))
-    show(time_table(rows, samples), options.markdown)
-    for table in quiet:
-        show(table, options.markdown)
+    head = "%s\nLoad average before: %.2f. Processors during the rounds: %.0f %% idle, %.0f %% taken by the host." % (
+        version_line(), load, 100 * idle / max(total, 1), 100 * stolen / max(total, 1))
+    tables = [time_table(rows, samples)] + quiet
     if options.tls and redis is not None and not missing("redis-cli", "openssl"):
-        show(tls_table(stack, runner, work, options.dlock, options.runs), options.markdown)
+        tables.append(tls_table(stack, runner, work, options.dlock, options.runs))
     if options.quorum and redis is not None:
-        show(quorum_table(stack, runner, work, options.dlock, options.runs), options.markdown)
+        tables.append(quorum_table(stack, runner, work, options.dlock, options.runs))
+    said = report_of(head, tables, options.markdown)
+    print(said)
+    if options.document:
+        put_between_markers(options.document, MARKERS, said)
 
 
 def run_count(text):
@@ -356,6 +359,7 @@ def main():
     parser = argparse.ArgumentParser(description="Measure dlock against flock(1) and others.")
     parser.add_argument("--runs", type=run_count, default=200, metavar="N", help="rounds (default: 200)")
     parser.add_argument("--markdown", action="store_true", help="print markdown tables")
+    parser.add_argument("--document", metavar="FILE", help="put the output between the markers of this file as well")
     parser.add_argument("--idle", action="store_true",
                         help="count what an idle holder asks of Redis as well (takes 23 s)")
     parser.add_argument("--tls", action="store_true", help="time TLS beside redis-cli as well")
@@ -365,6 +369,8 @@ def main():
     options.dlock = os.path.abspath(options.dlock)
     if not os.access(options.dlock, os.X_OK):
         parser.error("%s: not there, or not executable" % options.dlock)
+    if options.document and not has_markers(options.document, MARKERS):
+        parser.error("%s: not there, or without one line %s and one %s" % ((options.document,) + MARKERS))
     if missing("flock"):
         return 1
     signal.signal(signal.SIGALRM, on_alarm)

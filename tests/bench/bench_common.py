@@ -1,7 +1,8 @@
-"""What tests/bench/bench.py and tests/bench/bench_waiting.py have in common: servers, what they count, and tables."""
+"""What the programs of tests/bench/ have in common: servers, what they count, and tables."""
 
 import contextlib
 import http.client
+import io
 import os
 import re
 import shutil
@@ -208,6 +209,11 @@ def verdict(value, budget):
     return "held" if value <= budget else "missed"
 
 
+def held(value, budget, ours):
+    """The cells for a budget and whether it was held; empty where it is not for this peer."""
+    return ["%g" % budget, verdict(value, budget)] if ours else ["", ""]
+
+
 def all_calls(path):
     """Calls by command, also those from inside of scripts, from INFO commandstats."""
     found = re.findall(r"^cmdstat_([^:]+):calls=(\d+)", redis_ask(path, "INFO commandstats") or "", re.M)
@@ -217,6 +223,18 @@ def all_calls(path):
 def client_calls(path):
     """Calls by command, those of clients only."""
     return {name: count for name, count in all_calls(path).items() if name.split("|")[0] in CLIENT_CALLS}
+
+
+def client_usec(path):
+    """Microseconds that the server has worked for commands of clients, with what their scripts do."""
+    found = re.findall(r"^cmdstat_([^:]+):calls=\d+,usec=(\d+)", redis_ask(path, "INFO commandstats") or "", re.M)
+    return sum(int(usec) for name, usec in found if name.split("|")[0] in CLIENT_CALLS)
+
+
+def server_cpu(path):
+    """Seconds of processor time that the server's main thread has used."""
+    text = redis_ask(path, "INFO cpu") or ""
+    return sum(float(found) for found in re.findall(r"^used_cpu_(?:sys|user):([\d.]+)", text, re.M))
 
 
 def reads_of_server(path):
@@ -253,3 +271,32 @@ def show(table, markdown):
         for line in lines:
             print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
     print(flush=True)
+
+
+def report_of(head, tables, markdown, after=()):
+    """All that a program says, as text."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        print(head + "\n")
+        for table in tables:
+            show(table, markdown)
+        for words in after:
+            print(words)
+    return said.getvalue().strip()
+
+
+def has_markers(path, markers):
+    """Found out before a run of minutes, not after it."""
+    lines = []
+    with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    return all(lines.count(marker) == 1 for marker in markers)
+
+
+def put_between_markers(path, markers, text):
+    """Put the output where the document has it."""
+    with open(path, encoding="utf-8") as file:
+        before, rest = file.read().split(markers[0])
+    after = rest.split(markers[1])[1]
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("%s%s\n%s\n%s%s" % (before, markers[0], text.strip(), markers[1], after))

@@ -1,11 +1,11 @@
-"""The plot of tests/bench/bench_waiting.py, as SVG: readable on light and on dark, and without a library."""
+"""The plots of tests/bench/bench_waiting.py and bench_shared.py, as SVG: readable on light and on dark, and without a library."""
 
 import math
 from html import escape
 
 WIDTH = 860
 LEFT, RIGHT = 230, 150
-BAR, STEP = 14, 26
+STEP = 26
 LINES_HEIGHT = 190
 
 STYLE = """
@@ -37,8 +37,8 @@ def milliseconds(value):
     return "%.3g ms" % value if value < 1000 else "%.3g s" % (value / 1000)
 
 
-def bars(top, rows):
-    """Hand-off by peer: a bar to p50, a whisker to p95, milliseconds on a log axis. rows: label, p50, p95, ours."""
+def dots(top, rows):
+    """Hand-off by peer: a dot at p50, a whisker to p95, milliseconds on a log axis. rows: label, p50, p95, ours."""
     low = 10 ** math.floor(math.log10(min(row[1] for row in rows)))
     high = 10 ** math.ceil(math.log10(max(row[2] for row in rows)))
     scale = (WIDTH - LEFT - RIGHT) / math.log10(high / low)
@@ -47,20 +47,18 @@ def bars(top, rows):
         return LEFT + scale * math.log10(max(value, low) / low)
 
     foot = top + 34 + STEP * len(rows)
-    out = [text(16, top + 6, "Hand-off, end of one command to start of the next: p50, whisker to p95", "head")]
+    out = [text(16, top + 6, "Hand-off, end of one command to start of the next: dot at p50, whisker to p95, log axis", "head")]
     decade = low
     while decade <= high * 1.001:
         out += [line(place(decade), top + 18, place(decade), foot - 8, "grid"),
                 text(place(decade), foot + 8, milliseconds(decade), "small", "middle")]
         decade *= 10
     for number, (label, middle, tail, ours) in enumerate(rows):
-        row = top + 24 + STEP * number
-        centre = row + BAR / 2
+        centre = top + 31 + STEP * number
         out += [text(LEFT - 10, centre + 4, label, "", "end"),
-                '<rect x="%.1f" y="%.1f" width="%.1f" height="%d" class="%s"/>' % (
-                    LEFT, row, max(place(middle) - LEFT, 1), BAR, "ours" if ours else "other"),
                 line(place(middle), centre, place(tail), centre, "whisker"),
                 line(place(tail), centre - 5, place(tail), centre + 5, "whisker"),
+                '<circle cx="%.1f" cy="%.1f" r="5" class="%s"/>' % (place(middle), centre, "ours" if ours else "other"),
                 text(place(tail) + 8, centre + 4, "%s, p95 %s" % (milliseconds(middle), milliseconds(tail)), "small")]
     return out, foot + 24
 
@@ -93,19 +91,64 @@ def curves(top, series, budget):
     return out, foot + 20
 
 
+def sizes(top, title, series):
+    """Times by size, both on log axes. series: label -> [(size, values)], the time first."""
+    points = [(max(size, 1), max(values[0], 1)) for one in series.values() for size, values in one]
+    most_size, (low, high) = max(size for size, _ in points), (
+        10 ** edge(math.log10(pick(time for _, time in points))) for edge, pick in ((math.floor, min), (math.ceil, max)))
+    height = 240
+    foot = top + height
+
+    def place(size, time):
+        return (LEFT + math.log10(max(size, 1)) / math.log10(max(most_size, 10)) * (WIDTH - LEFT - RIGHT),
+                foot - 20 - math.log10(max(time, 1) / low) / math.log10(max(high / low, 10)) * (height - 44))
+
+    out = [text(16, top + 6, title + ", by the number of holders, waiters or names; log axes", "head")]
+    decade = low
+    while decade <= high:
+        level = place(1, decade)[1]
+        out += [line(LEFT, level, WIDTH - RIGHT, level, "grid"), text(LEFT - 8, level + 4, "%g" % decade, "small", "end")]
+        decade *= 10
+    for size in sorted({size for size, _ in points}):
+        out.append(text(place(size, 1)[0], foot, "{:,}".format(size), "small", "middle"))
+    for number, (label, one) in enumerate(series.items()):
+        spots = [place(size, values[0]) for size, values in one]
+        colour = "hsl(%d 65%% 48%%)" % (number * 360 // len(series))
+        out.append('<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"/>' % (
+            " ".join("%.1f,%.1f" % spot for spot in spots), colour))
+        out += ['<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"/>' % (*spot, colour) for spot in spots]
+        out += ['<circle cx="16" cy="%.1f" r="5" fill="%s"/>' % (top + 36 + 20 * number, colour),
+                text(28, top + 40 + 20 * number, label)]
+    return out, foot + 20
+
+
+def framed(title, summary, out, height):
+    frame = '<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" ' \
+            'aria-labelledby="title desc">' % (WIDTH, height, WIDTH, height)
+    return "\n".join([
+        frame, '<title id="title">%s</title>' % escape(title), '<desc id="desc">%s</desc>' % escape(summary),
+        "<style>%s</style>" % STYLE, '<rect class="page" width="100%" height="100%" rx="6"/>',
+    ] + out + ["</svg>", ""])
+
+
+def draw_sizes(plots):
+    """plots: title and series of sizes()."""
+    out, top, summary = [], 28, []
+    for title, series in plots:
+        more, top = sizes(top, title, series)
+        out, top = out + more, top + 30
+        summary += ["%s: %s: %s." % (title, label, ", ".join("%.0f with %d" % (values[0], size) for size, values in one))
+                    for label, one in series.items()]
+    return framed("What sharers, slots and waiters cost", " ".join(summary), out, top - 20)
+
+
 def draw(handoff, calls, budget, summary):
     """The picture of what there is; summary is what stands for it where it cannot be seen."""
     out, top = [], 28
     if handoff:
-        more, top = bars(top, handoff)
+        more, top = dots(top, handoff)
         out, top = out + more, top + 22
     if calls:
         more, top = curves(top, calls, budget)
         out += more
-    frame = '<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" ' \
-            'aria-labelledby="title desc">' % (WIDTH, top, WIDTH, top)
-    return "\n".join([
-        frame, '<title id="title">What waiting costs: hand-off times and Redis calls</title>',
-        '<desc id="desc">%s</desc>' % escape(summary), "<style>%s</style>" % STYLE,
-        '<rect class="page" width="100%" height="100%" rx="6"/>',
-    ] + out + ["</svg>", ""])
+    return framed("What waiting costs: hand-off times and Redis calls", summary, out, top)

@@ -10,7 +10,6 @@ could not be run.
 
 import argparse
 import contextlib
-import io
 import os
 import re
 import resource
@@ -24,8 +23,9 @@ import time
 from collections import Counter, namedtuple
 
 from bench_common import (
-    CLIENT_CALLS, BenchError, Table, all_calls, on_terminate, proc_field, processor_ticks, reads_of_server,
-    redis_ask, round_order, show, start_consul, start_etcd, start_redis, verdict, version_line,
+    CLIENT_CALLS, BenchError, Table, all_calls, has_markers, held, on_terminate, proc_field, processor_ticks,
+    put_between_markers, reads_of_server, redis_ask, report_of, round_order, start_consul, start_etcd, start_redis,
+    verdict, version_line,
 )
 from bench_crowd import (
     Crowd, Scene, consul_peer, cpu_ns, cronlock_peer, dlock_file_peers, dlock_redis_peers, etcd_peer, flock_peer,
@@ -93,11 +93,6 @@ def quantile(values, share):
     if len(values) < 2:
         return values[0] if values else float("nan")
     return statistics.quantiles(values, n=100, method="inclusive")[round(100 * share) - 1]
-
-
-def held(value, budget, ours):
-    """The cells for a budget and whether it was held; empty where it is not for this peer."""
-    return ["%g" % budget, verdict(value, budget)] if ours else ["", ""]
 
 
 # ---- hand-off ----
@@ -594,35 +589,13 @@ def ignore_signals():
         signal.signal(number, signal.SIG_IGN)
 
 
-def has_markers(path):
-    """Found out before a run of minutes, not after it."""
-    lines = []
-    with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
-        lines = file.read().splitlines()
-    return all(lines.count(marker) == 1 for marker in MARKERS)
-
-
-def put_between_markers(path, text):
-    """Put the output where the document has it."""
-    with open(path, encoding="utf-8") as file:
-        before, rest = file.read().split(MARKERS[0])
-    after = rest.split(MARKERS[1])[1]
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("%s%s\n%s\n%s%s" % (before, MARKERS[0], text.strip(), MARKERS[1], after))
-
-
 def report(options, head, tables, bench):
     """Print what was found, draw it, and name who could not be run."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        print(head + "\n")
-        for table in tables:
-            show(table, options.markdown)
-        for section, label in bench.failed:
-            print("Not measured: %s, %s." % (section, label))
-    print(said.getvalue().strip())
+    said = report_of(head, tables, options.markdown,
+                     ["Not measured: %s, %s." % failed for failed in bench.failed])
+    print(said)
     if options.document:
-        put_between_markers(options.document, said.getvalue())
+        put_between_markers(options.document, MARKERS, said)
     if options.svg and (bench.results.get("handoff") or bench.results.get("calls")):
         with open(options.svg, "w", encoding="utf-8") as file:
             file.write(draw(bench.results.get("handoff"), bench.results.get("calls"), BUDGET_CALLS,
@@ -672,7 +645,7 @@ def parse_arguments():
     for path in (options.dlock, options.stamp):
         if not os.access(path, os.X_OK):
             parser.error("%s: not there, or not executable" % path)
-    if options.document and not has_markers(options.document):
+    if options.document and not has_markers(options.document, MARKERS):
         parser.error("%s: not there, or without one line %s and one %s" % ((options.document,) + MARKERS))
     return options
 

@@ -189,6 +189,7 @@ copy_tree() {
 644 usr/share/doc/dlock/examples/leader.service
 644 usr/share/doc/dlock/handoff.svg
 644 usr/share/doc/dlock/reliability.md
+644 usr/share/doc/dlock/sharers.svg
 644 usr/share/doc/dlock/threat-model.md
 644 usr/share/doc/dlock/waiting.svg
 644 usr/share/fish/vendor_completions.d/dlock.fish
