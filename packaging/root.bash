@@ -17,7 +17,7 @@ end_all() {
     # shellcheck disable=SC2086
     [ -z "$pids" ] || kill -KILL $pids 2>/dev/null
     wait
-    rm -rf "$thrown_away"
+    rm -rf --one-file-system "$thrown_away"
 }
 
 # The archive that this machine's own packages come from.
@@ -26,15 +26,32 @@ archive() {
         /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | grep -m 1 -v security
 }
 
+# emulate ARCHITECTURE: what the roots from now on are of. If this processor does not run
+# that, qemu-user does: then $emulated is what binfmt_misc is told of it. Fails without it.
+emulated=
+emulate() {
+    local name=$1
+    emulated=
+    case $(dpkg --print-architecture):$1 in "$1:$1" | amd64:i386) return 0 ;; esac
+    case $1 in arm64) name=aarch64 ;; armhf) name=arm ;; ppc64el) name=ppc64le ;; esac
+    emulated=$(cat "/usr/lib/binfmt.d/qemu-$name.conf")
+}
+
 # make_root FOLDER SUITE [ARCHITECTURE]: MIRROR is another archive than this machine's.
 # In a mount namespace of its own: what debootstrap cannot unmount because it is busy
 # would be copied with the root (/proc fills the disk), or removed with it.
 make_root() {
     local mirror=${MIRROR:-$(archive)}
-    unshare --mount -- debootstrap --variant=minbase --include=ca-certificates ${3:+"--arch=$3"} "$2" "$1" ${mirror:+"$mirror"} || return
+    unshare --mount --pid --fork --kill-child --mount-proc -- timeout 500 debootstrap ${emulated:+--foreign} --variant=minbase --include=ca-certificates ${3:+"--arch=$3"} "$2" "$1" ${mirror:+"$mirror"} </dev/null &
+    wait $! || return
+    # In a container debootstrap makes /proc a link. Its second stage may make no devices, and needs none.
+    [ ! -L "$1/proc" ] || { rm "$1/proc" && mkdir "$1/proc"; }
+    [ -z "$emulated" ] || in_root "$1" 'container=lxc /debootstrap/debootstrap --second-stage' || return
     cp -L /etc/resolv.conf "$1/etc/resolv.conf"
     [ -e "$1/etc/hosts" ] || printf '127.0.0.1 localhost\n::1 localhost\n' >"$1/etc/hosts"
-    echo 'Acquire::Retries "3";' >"$1/etc/apt/apt.conf.d/80retries"
+    # The archive may be an old copy, and may hang.
+    printf 'Acquire::%s;\n' 'Retries "3"' 'http::Timeout "30"' 'Check-Valid-Until "false"' >"$1/etc/apt/apt.conf.d/80retries"
+    mkdir -p "$1/dev/net" && mknod "$1/dev/net/tun" c 10 200
     # Packages that are installed for the tests start no server.
     printf '#!/bin/sh\nexit 101\n' >"$1/usr/sbin/policy-rc.d"
     chmod +x "$1/usr/sbin/policy-rc.d"
@@ -45,13 +62,21 @@ make_root() {
 # user namespace, which some tests do. Each command has a mount namespace and a pid
 # namespace of its own: when it has ended, nothing is mounted any more, and nothing runs.
 # With CACHE, the packages that are fetched are kept in that folder.
+# Another processor's has a user namespace too, since binfmt_misc (Linux 6.7) is told
+# of qemu in it alone. Its ids are those of outside; only then it has all rights in it.
 in_root() {
-    unshare --mount --pid --fork --kill-child -- bash -euc '
+    EMULATED=$emulated unshare ${emulated:+--user} --mount --pid --fork --kill-child -- sh -c '
+        until read -r _ </proc/self/uid_map; do sleep 0.1; done
+        exec bash -euc "$@"' sh '
         root=$1 command=$2
         shift 2
         mount --make-rprivate /
         mount --bind "$root" "$root"
         mount -t proc proc "$root/proc"
+        if [ -n "$EMULATED" ]; then
+            mount -t binfmt_misc binfmt_misc "$root/proc/sys/fs/binfmt_misc"
+            printf %s "$EMULATED" >"$root/proc/sys/fs/binfmt_misc/register"
+        fi
         mount --rbind /sys "$root/sys"
         mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts "$root/dev/pts"
         mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
@@ -68,6 +93,11 @@ in_root() {
         env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb LC_ALL=C.UTF-8 \
             DEBIAN_FRONTEND=noninteractive "$@" sh -euc "$command" || status=$?
         exit $status' bash "$@" </dev/null &
+    if [ -n "$emulated" ]; then
+        until [ ! -d "/proc/$!" ] || { echo 0 0 4294967295 >"/proc/$!/gid_map" && echo 0 0 4294967295 >"/proc/$!/uid_map"; } 2>/dev/null; do
+            sleep 0.1
+        done
+    fi
     wait $! # a trap waits for no command, only for this
 }
 
