@@ -328,3 +328,22 @@ END
         [ ! -e "$2/root/proc/mounted" ]' bash "$SRC" "$T"
     equals "$status" 0
 }
+
+@test "a compiler of two words, as ccache's users have it, builds what make coverage and make fuzz run" {
+    mkdir -p "$T/helpers"
+    touch "$T/helpers/wait_text"
+    # Its programs do nothing but count that they ran.
+    cat >"$T/bin/compiler" <<'END'
+#!/bin/sh
+while [ "$1" != -o ]; do shift; done
+printf '#!/bin/sh\ntouch "$0.gcda"\n' >"$2"
+chmod +x "$2"
+END
+    chmod +x "$T/bin/compiler"
+    CC="env $T/bin/compiler" HELPERS=$T/helpers SUITE='' run "$TESTS/coverage" "$T/build"
+    [ -e "$T/build/dlock.gcda" ]
+    [ -x "$T/build/fuzz/fuzz_url" ]
+    CC="env $T/bin/compiler" CLANG=none run "$TESTS/fuzz/run" 1 url
+    equals "$status" 0
+    [[ $output == *"engine: standalone (env $T/bin/compiler)"* ]]
+}
