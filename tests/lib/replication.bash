@@ -29,6 +29,8 @@ start_sentinel() {
 }
 sentinel_answers() { redis-cli -p "$1" ping 2>&1 | grep -qE 'PONG|NOAUTH'; }
 sentinel_knows_replica() { redis-cli -p "$1" sentinel replicas prime | grep -q 'slave-repl-offset'; }
+# A Sentinel that refuses says so, and redis-cli ends with 0 all the same.
+fails_over() { [ "$(redis-cli -p "$1" sentinel failover prime)" = OK ]; }
 has_switched() { grep -q '+switch-master' "$T/$1.log"; }
 
 # fake_sentinel NAME REPLY...: one that gives these replies (printf(1)'s escapes) to

@@ -26,7 +26,7 @@ start_failover() {
 immovable=(--rename-command REPLICAOF '' --rename-command SLAVEOF '')
 
 fail_over() {
-    wait_until 5 at_sentinel sentinel failover prime
+    wait_until 10 fails_over "$S"
     wait_until 20 has_switched s
 }
 

@@ -41,13 +41,15 @@ ends_with() {
 
 @test "a failover without --wait-replicas loses a lock: two run at once for the grace, the first is stopped, and the fence keeps its write out" {
     start_pair
-    start_sentinel s
+    # A replica that has been cut off for ten times as long could not take over.
+    start_sentinel s 'sentinel down-after-milliseconds prime 60000'
     wait_until 10 sentinel_knows_replica "$PORT"
     export DLOCK_REDIS=redis+sentinel://127.0.0.1:$PORT/prime
     cut_off
-    run_deaf first -t 1m --grace=8s
-    wait_until 5 redis-cli -p "$PORT" sentinel failover prime
-    run_deaf second -w 20 -t 1m
+    run_deaf first -t 5m --grace=1m
+    wait_until 10 fails_over "$PORT"
+    wait_until 20 has_switched s
+    run_deaf second -w 20 -t 5m
     # The overlap: the first one's command is there while the second one's is.
     kill -0 "$(cat "$T/first.pid")"
     [ ! -e "$T/first.wrote" ]
