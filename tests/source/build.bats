@@ -329,6 +329,20 @@ END
     equals "$status" 0
 }
 
+@test "other systems: one that cannot be fetched is tried twice and passed over, and nothing stays behind" {
+    command -v dpkg >/dev/null || skip 'no dpkg'
+    printf '#!/bin/sh\necho tried >>"%s/tries"\nexit 1\n' "$T" >"$T/bin/debootstrap"
+    printf '#!/bin/sh\n' >"$T/bin/sleep"
+    chmod +x "$T"/bin/{debootstrap,sleep}
+    mkdir "$T/tmp"
+    TMPDIR=$T/tmp run "$SRC/packaging/matrix" trixie
+    equals "$status" 0
+    [[ $output == *'PASSED OVER: trixie: its root cannot be made here'*'0 passed, 0 failed' ]]
+    # In a container that may not mount, not even that.
+    not unshare --mount --pid --fork true 2>/dev/null || equals "$(wc -l <"$T/tries")" 2
+    equals "$(ls "$T/tmp")" ''
+}
+
 @test "a compiler of two words, as ccache's users have it, builds what make coverage and make fuzz run" {
     mkdir -p "$T/helpers"
     touch "$T/helpers/wait_text"
