@@ -31,6 +31,7 @@ static bool parse_login(struct redis_url *url, const char *text, size_t length, 
 {
     const char *colon = memchr(text, ':', length);
     size_t user_length = colon != NULL ? (size_t)(colon - text) : length;
+    url->login_length = length;
     if (!percent_decode(url->user, sizeof url->user, text, user_length))
         return fail(why, "the user name is too long or wrongly coded");
     if (colon == NULL)

@@ -9,6 +9,7 @@
 #include "util/exit_status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum redis_topology { REDIS_ONE, REDIS_SENTINEL, REDIS_CLUSTER };
 
@@ -32,6 +33,7 @@ struct redis_url {
     char user[256];
     char password[REDIS_PASSWORD_SIZE];
     bool has_password;
+    size_t login_length;       /* of "user:password" in the text, behind its "//" */
     const char *password_from; /* for messages; redis_login_find() sets it */
     bool is_of_sentinels;      /* their login, which is not in the URL */
     int database;

@@ -1,6 +1,6 @@
-/* Finds the login of a URL, "user:password@", in a text, so that it can be hidden. The
- * text may be wrong, or hold several URLs with white space between them: code that hides
- * a login hides too much rather than too little. */
+/* Hides the login, "user:password@", of each URL in a text, with white space between
+ * them. If a word is no URL and there is an "@", all is hidden, and counts as a password:
+ * too much rather than too little. */
 #ifndef DLOCK_REDIS_URL_REDACT_H
 #define DLOCK_REDIS_URL_REDACT_H
 

@@ -200,9 +200,9 @@ takes() {
     # Also where it takes a file lock, or none.
     DLOCK_REDIS=redis://:$PASSWORD@localhost run dlock --backend=file --lock-dir="$T/locks" job env
     [[ $output != *$PASSWORD* ]]
-    DLOCK_REDIS="redis://a:$PASSWORD@h1/1 rediss://:$PASSWORD@h2,h3 unix://:p/$PASSWORD@/x@y unix:///x@y" \
+    DLOCK_REDIS="redis://a:$PASSWORD@h1/1 rediss+cluster://:$PASSWORD@h2,h3 unix://:$PASSWORD@/x@y unix:///x@y" \
         run dlock --backend=file --lock-dir="$T/locks" job -- sh -c 'echo "$DLOCK_REDIS"'
-    equals "$output" 'redis://a@h1/1 rediss://h2,h3 unix:///x@y unix:///x@y'
+    equals "$output" 'redis://a@h1/1 rediss+cluster://h2,h3 unix:///x@y unix:///x@y'
     DLOCK_PASSWORD_FILE=$T/good DLOCK_REDIS=$URL run dlock job -- env DLOCK_REDIS="unix://:$PASSWORD@$T/redis.sock" dlock job env
     [[ $status -eq 0 && $output != *$PASSWORD* ]]
     REDISCLI_AUTH=$PASSWORD run dlock -r "unix://$T/nowhere" --outage=0 --fallback=file --lock-dir="$T/locks" job env
@@ -319,9 +319,9 @@ takes() {
 @test "a blank in the password of a URL, which is wrong, does not show it either" {
     local login="redis://bob:$PASSWORD and@more@host redis://eve:$PASSWORD@host"
     run dlock --backend=file --lock-dir="$T/locks" -r "$login" job -- sh -c 'tr "\0" " " </proc/$PPID/cmdline; echo; env'
-    [[ $status -eq 0 && $output == *'-r redis://*'*'*@host redis://*'*'@host job'* && $output != *$PASSWORD* ]]
+    [[ $status -eq 0 && $output == *'-r ***'*'*** job'* && $output != *eve* && $output != *$PASSWORD* ]]
     DLOCK_REDIS=$login run dlock --backend=file --lock-dir="$T/locks" job env
-    [[ $output == *'DLOCK_REDIS=redis://bob@host redis://eve@host'* && $output != *$PASSWORD* ]]
+    [[ $output == *'DLOCK_REDIS=***'* && $output != *eve* && $output != *$PASSWORD* ]]
     fails_with 64 '--redis: URL 1: ' dlock -vv -r "$login" job true
     [[ $output != *$PASSWORD* ]]
 }

@@ -219,23 +219,24 @@ TEST(test_logins)
         {"redis://bob@h", false, "redis://bob@h", "redis://***@h"},
         {"redis://:pw@h/1", true, "redis://h/1", "redis://***@h/1"},
         {"redis://bob:pw@h:7/1", true, "redis://bob@h:7/1", "redis://******@h:7/1"},
-        {"redis://bob:@h", false, "redis://bob@h", "redis://****@h"},
+        {"redis://bob:@h", true, "**************", "**************"},
         {"redis://bob:p@s@h", true, "redis://bob@h", "redis://*******@h"},
-        {"redis://bob:a/b@h", true, "redis://bob@h", "redis://*******@h"},
+        {"redis://bob:a/b@h", true, "*****************", "*****************"},
         {"redis+sentinel://u:pw@a,b/m", true, "redis+sentinel://u@a,b/m",
          "redis+sentinel://****@a,b/m"},
         {"unix://bob:pw@/run/s", true, "unix://bob@/run/s", "unix://******@/run/s"},
         {"unix://:pw@/a@b", true, "unix:///a@b", "unix://***@/a@b"},
         {"unix:///a@b", false, "unix:///a@b", "unix:///a@b"},
         {"unix:///a:b@c", false, "unix:///a:b@c", "unix:///a:b@c"},
-        {"unix:///s,redis://:pw@h", false, "unix:///s,redis://:pw@h", "unix:///s,redis://***@h"},
+        {"unix:///s,redis://:pw@h", true, "***********************", "***********************"},
         {"redis://:a@h redis://b:c@i", true, "redis://h redis://b@i", "redis://**@h redis://***@i"},
         {"redis://:a@h\tunix://x:y@/s", true, "redis://h\tunix://x@/s",
          "redis://**@h\tunix://***@/s"},
         {" redis://:a@h ", true, " redis://h ", " redis://**@h "},
-        {"redis://bob:a b@h", true, "redis://bob@h", "redis://*******@h"},
-        {"bob:pw@h", true, "bob@h", "******@h"},
-        {"foo://bob:pw@h", true, "foo://bob@h", "foo://******@h"},
+        {"redis://bob:1 b@h", true, "************* ***", "************* ***"},
+        {"redis://bob:a b@h", true, "************* ***", "************* ***"},
+        {"bob:pw@h", true, "********", "********"},
+        {"foo://bob:pw@h", true, "**************", "**************"},
     };
     char text[128];
     FOR_ROWS(row, rows)
@@ -260,7 +261,8 @@ int main(void)
         ENTRY("several: Sentinels with their master, nodes of a Cluster", test_lists),
         ENTRY("a wrong URL: what is wrong, what is right, and never the password", test_wrong),
         ENTRY("each part of a URL has a most, which is taken, and one more is refused", test_sizes),
-        ENTRY("logins of one URL or several are found, cut out and blotted", test_logins),
+        ENTRY("logins of one URL or several are cut out and blotted, and all of what is no URL",
+              test_logins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
