@@ -6,7 +6,7 @@
 #   name              NAME stands at the cursor
 #   only_words        behind "--", where what begins with "-" is a name, too
 #   is_pattern        with --list
-#   unlisted          nobody can tell which locks are held
+#   unlisted          no one can tell which locks are held
 #   DLOCK_...=VALUE   where the locks are, as variables of the environment
 function __dlock_read
     set -l words (commandline -opc)

@@ -49,7 +49,7 @@ static int attach_nested(const struct attach *attach)
     const struct lock_request *request = &attach->lock.request;
     struct lease unknown = {
         .name = request->name, .key = request->key, .token = "", .mode = request->mode, .slot = -1};
-    say_verbose(attach->out, "held already by %s, or by what it runs in; nothing is taken",
+    say_verbose(attach->out, "%s, or what it runs in, already holds the lock; nothing was acquired",
                 attach->target.name);
     return print_lease(attach, &unknown);
 }
@@ -84,9 +84,9 @@ static int hand_over(struct attach *attach)
     if (target_process_has_ended(&attach->target))
         return acquisition_give_back(lock, "the process that the lock was for has ended");
     if (lease_as_good_as_over(&lock->lease))
-        return acquisition_give_back(lock, "the lease was over before the lock could be attached");
+        return acquisition_give_back(lock, "the lease ended before the lock could be attached");
     if (print_lease(attach, &lock->lease) != STATUS_OK) {
-        (void)acquisition_give_back(lock, "what was taken could not be printed");
+        (void)acquisition_give_back(lock, "the acquired lock could not be printed");
         return STATUS_CANT_CREATE;
     }
     if (!attach_daemon_start(lock, &attach->target, &plan, &status))

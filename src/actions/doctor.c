@@ -46,20 +46,20 @@ static void add_unknown_variable(const char *name, const char *near, void *data)
     if (near != NULL)
         diagnostics_add(data, FINDING_WARN, name,
                         "variables are the long options in capitals; dlock(1) lists them",
-                        "this variable is no setting; did you mean %s?", near);
+                        "no such setting; did you mean %s?", near);
     else
         diagnostics_add(data, FINDING_NOTE, name,
                         "variables are the long options in capitals; dlock(1) lists them",
-                        "this variable is no setting");
+                        "no such setting");
 }
 
 static void add_doubts(const struct options *options, struct diagnostics *findings)
 {
     if (options->fallback_to_file)
         diagnostics_add(findings, FINDING_WARN, "fallback",
-                        "without --fallback no command runs while Redis is down",
-                        "while Redis is down, locks hold on this host alone, and hosts that reach "
-                        "it are not kept out");
+                        "without --fallback, no command runs while Redis is down",
+                        "while Redis is down, locks hold on this host only, and do not exclude "
+                        "hosts that reach it");
     if (options->warn_on_expire)
         diagnostics_add(findings, FINDING_WARN, "on-expire", "--on-expire=stop",
                         "a command runs on without its lock when the lease ends or is lost");
@@ -92,8 +92,8 @@ static void add_config(const struct options *options, struct diagnostics *findin
 static void add_choice(const struct options *options, const struct backend *backend,
                        struct diagnostics *findings)
 {
-    static const char degraded[] = "no Redis is configured (%s): a lock holds on this host only";
-    static const char redis_or_file[] = "--redis=URL, or --backend=file if that is meant";
+    static const char degraded[] = "no Redis is configured (%s): locks hold on this host only";
+    static const char redis_or_file[] = "--redis=URL, or --backend=file if this is intended";
     char places[CONFIG_PLACES_SIZE];
     diagnostics_section(findings, "backend", NULL);
     if (strcmp(backend->kind, "redis") == 0)

@@ -91,7 +91,7 @@ static bool take(struct trial *trial)
     step_begin(trial);
     enum lock_result result = ask(trial, &trial->holder, false, &why);
     if (result == LOCK_HELD)
-        return distrust(trial, "take", "a lock of a name that nobody knows is held");
+        return distrust(trial, "take", "a lock with a random name is already held");
     return step_end(trial, "take", result, &why);
 }
 
@@ -102,7 +102,7 @@ static bool is_exclusive(struct trial *trial)
     step_begin(trial);
     enum lock_result result = ask(trial, &trial->waiter, false, &why);
     if (result == LOCK_OK)
-        return distrust(trial, "second take refused", "two have taken the same lock");
+        return distrust(trial, "second take refused", "two holders acquired the same lock");
     return step_end(trial, "second take refused", result == LOCK_HELD ? LOCK_OK : result, &why);
 }
 
@@ -142,8 +142,8 @@ static bool watch(struct trial *trial)
     struct backend *backend = trial->holder.backend, *other = trial->waiter.backend;
     struct errmsg why = {""};
     char time[FINDINGS_TIME_SIZE];
-    static const char name[] = "told of a touch",
-                      advice[] = "a loss is seen at the next check, after 10s at the latest";
+    static const char name[] = "notified of a change",
+                      advice[] = "a loss is noticed at the next check, within 10s";
     (void)backend->news(backend);
     if (!check(trial))
         return false;
@@ -212,7 +212,7 @@ static bool hand_over(struct trial *trial)
     step_begin(trial);
     enum lock_result result = ask(trial, waiter, true, &why);
     if (result == LOCK_OK)
-        return distrust(trial, "wait", "two have taken the same lock");
+        return distrust(trial, "wait", "two holders acquired the same lock");
     if (result != LOCK_HELD)
         return step_end(trial, "wait", result, &why);
     struct call call = waiter->backend->listen(waiter->backend);
@@ -224,14 +224,14 @@ static bool hand_over(struct trial *trial)
     diagnostics_time(deadline_gap(trial->start, deadline_now()), time);
     if (result == LOCK_HELD)
         return distrust(trial, "handed over",
-                        "it is refused to the one who waits, though it was released");
+                        "the waiter is refused, although the lock was released");
     if (result != LOCK_OK)
         return step_end(trial, "handed over", result, &why);
     enum finding_result uncalled = waiter->backend->never_calls ? FINDING_NOTE : FINDING_WARN;
     diagnostics_add(trial->findings, called ? FINDING_OK : uncalled, "handed over",
-                    "who waits asks again and again instead, at first four times a second",
+                    "waiters poll instead, at first four times a second",
                     called ? "%s" : "%s, but not called: %s", time,
-                    call.cannot != NULL ? call.cannot : "nothing was heard");
+                    call.cannot != NULL ? call.cannot : "no notification arrived");
     if (waiter->lease.fence <= trial->holder.lease.fence)
         diagnostics_fail(trial->findings, FINDING_UNTRUSTED, "fence", "another store",
                          "%" PRId64 " after %" PRId64, waiter->lease.fence,
@@ -250,7 +250,7 @@ static bool look(struct trial *trial)
     enum lock_result result =
         backend->look(backend, trial->holder.request.key, &state, trial->bound, &why);
     if (result == LOCK_OK && !state.locked) {
-        errmsg_set(&why, "a lock that is held looks free");
+        errmsg_set(&why, "a held lock looks free");
         result = LOCK_GONE;
     }
     lock_state_free(&state);

@@ -245,9 +245,8 @@ int action_wait_free(const struct options *options, struct messages *out)
         if (done)
             progress_hide(&view);
         if (!done && !asked && held_by_ancestor(&looking)) {
-            status =
-                fail(out, FAIL_ARGUMENT, STATUS_USAGE,
-                     "the command that this runs in holds it, and would be waited for without end");
+            status = fail(out, FAIL_ARGUMENT, STATUS_USAGE,
+                          "the command that this runs in holds it, and the wait would never end");
             lock_state_free(&looking.state);
             break;
         }

@@ -109,9 +109,8 @@ static bool find_held(struct target *target, int *status)
         if (options->name == NULL || strcmp(list.list[i].key, target->key) == 0)
             found = &list.list[i];
     if (found == NULL && options->name == NULL) {
-        *status =
-            fail(target->out, FAIL_NOT_FOUND, 1,
-                 "this process runs under no lock; a name and --owner say which one is meant");
+        *status = fail(target->out, FAIL_NOT_FOUND, 1,
+                       "this process runs under no lock; give a name and --owner");
     } else if (!read) {
         *status = fail(target->out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
         found = NULL;
@@ -220,8 +219,8 @@ static bool find_owner(struct target *target, int *status)
         *status = target_failed(target, result, &why);
     else if (target->token[0] == '\0')
         *status = fail(target->out, FAIL_ARGUMENT, STATUS_USAGE,
-                       "this process does not run under that lock; --owner or --owner-file says "
-                       "with which token it is held");
+                       "this process does not run under that lock; give its token with --owner or "
+                       "--owner-file");
     return result == LOCK_OK && target->token[0] != '\0';
 }
 
@@ -384,7 +383,7 @@ int action_force_release(const struct options *options, struct messages *out)
     if (result != LOCK_OK) {
         status = fail_result(out, result, &why);
     } else if (!forcing.was.locked) {
-        status = fail(out, FAIL_NOT_FOUND, 1, "nobody holds the lock");
+        status = fail(out, FAIL_NOT_FOUND, 1, "the lock is free");
     } else {
         print_forced(options, &forcing.was);
         status = flushed(out, STATUS_OK);

@@ -47,7 +47,7 @@ static enum lock_result open_redis(struct backend **backend, const struct option
                                    int *status, struct errmsg *why)
 {
     if (options->redis == NULL) {
-        errmsg_set(why, "Redis is asked for, but none is configured; --redis=URL says where it is");
+        errmsg_set(why, "Redis is requested, but none is configured; use --redis=URL");
         return configured_wrongly(options, OPT_BACKEND, status, why);
     }
     const struct redis_settings settings = {
@@ -64,8 +64,8 @@ static enum lock_result open_redis(struct backend **backend, const struct option
     enum redis_fault fault = REDIS_FAULT_URL;
     enum lock_result result = redis_urls_parse(&urls, options->redis, why);
     if (result == LOCK_OK && urls.count > 1 && options->mode == MODE_SLOTS) {
-        errmsg_set(why, "several servers cannot count holders: a majority each of theirs could be "
-                        "more than N; one server can");
+        errmsg_set(why, "a quorum cannot count holders: different majorities could admit more than "
+                        "N; use one server");
         redis_urls_free(&urls);
         return configured_wrongly(options, OPT_SLOTS, status, why);
     }
@@ -107,7 +107,7 @@ static void warn_degraded(const struct options *options, const struct messages *
     if (due)
         say_error(out,
                   "no Redis is configured (%s); this lock holds on this host%s only "
-                  "(--backend=file says that this is meant)",
+                  "(--backend=file if this is intended)",
                   config_places(&options->settings, OPT_REDIS, places),
                   shared ? "" : " and for this user");
 }
@@ -125,8 +125,9 @@ static enum lock_result open_degraded(struct backend **backend, const struct opt
                                       const struct messages *out, int *status, struct errmsg *why)
 {
     if (options->on_degraded == DEGRADED_FAIL) {
-        errmsg_set(why, "no Redis is configured, and --on-degraded=fail forbids a file lock; "
-                        "--redis=URL says where Redis is");
+        errmsg_set(
+            why,
+            "no Redis is configured, and --on-degraded=fail forbids a file lock; use --redis=URL");
         *status = STATUS_CONFIG;
         return LOCK_INVALID;
     }

@@ -73,7 +73,7 @@ static void say_asked(const struct acquisition *lock, const struct options *opti
                                                             : OPT_BACKEND;
     char ttl[DURATION_TEXT_SIZE], backend_from[ORIGIN_TEXT_SIZE], ttl_from[ORIGIN_TEXT_SIZE];
     say_verbose(
-        lock->out, "asking for %s: %s (%s), ttl %s (%s)", lock->key, kind,
+        lock->out, "requesting %s: %s (%s), ttl %s (%s)", lock->key, kind,
         origin_place(chosen_by, options->origins[chosen_by], backend_from, sizeof backend_from),
         duration_format(options->ttl, ttl, sizeof ttl),
         origin_place(OPT_TTL, options->origins[OPT_TTL], ttl_from, sizeof ttl_from));

@@ -57,8 +57,7 @@ static int command_status(const struct run *run, const struct outcome *outcome)
 {
     if (outcome->exec_error == SPAWN_UNSEEN)
         return fail(run->out, FAIL_SYSTEM, STATUS_SYSTEM,
-                    "cannot run %.300s: it would be in a pid namespace of its own; unshare(1) has "
-                    "-f for that",
+                    "cannot run %.300s: it would be in a new pid namespace; use unshare -f",
                     run->argv[0]);
     if (outcome->exec_error != 0)
         return cannot_run(run, outcome->exec_error);
@@ -192,8 +191,9 @@ static bool open_heartbeat(struct run *run, struct errmsg *why)
  * to become the command. */
 static int run_nested(struct run *run)
 {
-    say_verbose(run->out,
-                "held already by the command that this runs in; nothing is taken or released");
+    say_verbose(
+        run->out,
+        "the command that this runs in already holds the lock; nothing is acquired or released");
     write_report(run, false, STATUS_OK);
     run_report_close(&run->report);
     (void)acquisition_close(&run->lock, STATUS_OK);
@@ -242,8 +242,8 @@ int action_run(const struct options *options, struct messages *out)
     choose_command(&run);
     if (hints_name_is_file(options))
         say_warning(out,
-                    "this name is the path of a file, which flock(1) would lock, and dlock does "
-                    "not; --lock-file=%s does",
+                    "this name is the path of a file; to lock that file, as flock(1) does, use "
+                    "--lock-file=%s",
                     options->name);
     if (plan_acquisition(&run.lock, options, out, "the command was not run", run.argv[0], 0,
                          &status)) {

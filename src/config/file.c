@@ -119,7 +119,7 @@ static int take_setting(void *data, const char *section, const char *key, const 
         return unknown_key(reading, key);
     if (option->val == OPT_REDIS && url_redact_has_password(value) && reading->others_can_read)
         return fail(reading, key,
-                    "it holds a password, and others can read this file; chmod o= helps");
+                    "it holds a password, and others can read this file; use chmod o=");
     if ((glob != NULL) != reading->want_sections)
         return 1;
     if (glob != NULL && fnmatch(glob, reading->name, 0) != 0)
@@ -195,9 +195,9 @@ static const char *distrusted(const struct settings *settings, const char *path,
     if (!S_ISREG(status->st_mode))
         return "it is not a regular file";
     if ((status->st_mode & S_IWOTH) != 0)
-        return "others can write to it; chmod o-w helps";
+        return "others can write to it; use chmod o-w";
     if ((status->st_mode & S_IWGRP) != 0 && status->st_gid != 0 && status->st_gid != getegid())
-        return "its group can write to it; chmod g-w helps";
+        return "its group can write to it; use chmod g-w";
     if (path != settings->user_file || status->st_uid == geteuid() || status->st_uid == 0)
         return NULL;
     snprintf(text, size, "it belongs to user %s: set HOME or XDG_CONFIG_HOME",

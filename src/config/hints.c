@@ -43,7 +43,7 @@ void hints_bad_option(const char *word, int fault, struct errmsg *why)
     const char *text =
         fault == POPT_ERROR_NOARG ? "it needs a value"
         : fault == POPT_ERROR_UNWANTEDARG
-            ? takes_yes_or_no(word) ? "it takes no value but yes or no" : "it takes no value"
+            ? takes_yes_or_no(word) ? "its only values are yes and no" : "it takes no value"
             : poptStrerror(fault);
     if (fault == POPT_ERROR_BADOPT)
         unknown_option(word, why);
@@ -125,14 +125,13 @@ void hints_no_command(const char *name, struct errmsg *why)
                    none, verb(name), name);
     else if (strpbrk(name, blanks) != NULL)
         errmsg_set(why,
-                   "%s; '%.100s' is taken for the lock's name: dlock NAME -- COMMAND, or dlock "
+                   "%s; '%.100s' is read as the lock's name: dlock NAME -- COMMAND, or dlock "
                    "NAME -c 'STRING' for a shell",
                    none, name);
     else if (name[strspn(name, "0123456789")] == '\0')
         errmsg_set(why,
-                   "%s; dlock locks no descriptor: dlock --attach NAME || exit holds a lock until "
-                   "the script ends, "
-                   "with --lock-file=FILE that of the file",
+                   "%s; dlock locks no descriptors; dlock --attach NAME || exit holds a lock until "
+                   "the script ends (with --lock-file=FILE, the lock on that file)",
                    none);
     else if (is_program(name))
         errmsg_set(why,

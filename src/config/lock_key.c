@@ -10,8 +10,8 @@
 static void say_guessable(const struct options *options, const struct messages *out)
 {
     if (options->hash == HASH_SHA256 && options->redis != NULL && options->backend != BACKEND_FILE)
-        say_verbose(out, "whoever reads the keys can guess names by a plain SHA-256; --secret-file "
-                         "prevents that");
+        say_verbose(out, "anyone who reads the keys can guess names from a plain SHA-256; "
+                         "--secret-file prevents that");
 }
 
 /* The secret stays in memory no longer than this call. */
@@ -25,7 +25,7 @@ static enum lock_result find_digest(char digest[LOCK_NAME_DIGEST_SIZE],
         return lock_name_digest(digest, options->name, NULL, why);
     enum lock_result result = secret_read(&secret, options->secret_file, why);
     if (result == LOCK_OK && secret.length < SECRET_LEAST) {
-        errmsg_set(why, "%.300s: the secret has %zu bytes, and should have %d or more",
+        errmsg_set(why, "%.300s: the secret has %zu bytes; it should have at least %d",
                    options->secret_file, secret.length, SECRET_LEAST);
         result = LOCK_INVALID;
     }

@@ -64,7 +64,8 @@ static void runs_no_command(const struct options *options, struct errmsg *why)
 {
     const struct setting *action =
         setting_in_force(&options->settings, actions[options->action].id);
-    errmsg_set(why, "--%s runs no command; the lock's name is its last word", action_name(options));
+    errmsg_set(why, "unexpected argument after the lock's name: --%s runs no command",
+               action_name(options));
     if (action != NULL) /* otherwise it is --attach=PID */
         hints_behind_name(options, action->origin, why);
 }
@@ -148,7 +149,7 @@ static enum settings_result check_action(const struct options *options, struct e
         if (options->action == ACTION_RUN)
             errmsg_set(why, "--%s: it is for %s", option_by_id(id)->longName, users);
         else
-            errmsg_set(why, "--%s: --%s does without it", option_by_id(id)->longName,
+            errmsg_set(why, "--%s has no effect with --%s", option_by_id(id)->longName,
                        action_name(options));
         hints_behind_name(options, options->origins[id], why);
         return SETTINGS_BAD_USAGE;
@@ -177,15 +178,15 @@ static enum settings_result check_lock_file(const struct options *options, struc
 {
     if (options->backend == BACKEND_REDIS)
         return disagree(options, OPT_LOCK_FILE,
-                        "it needs the file backend, and --backend=redis asks for Redis", why);
+                        "it needs the file backend, but --backend=redis is set", why);
     if (options->hold_at_least.ns > 0)
-        return disagree(options, OPT_HOLD_AT_LEAST, "a --lock-file has no record of it", why);
+        return disagree(options, OPT_HOLD_AT_LEAST, "a --lock-file stores no record of it", why);
     if (options->once_per.ns > 0)
-        return disagree(options, OPT_ONCE_PER, "a --lock-file has no record of it", why);
+        return disagree(options, OPT_ONCE_PER, "a --lock-file stores no record of it", why);
     if (options->mode == MODE_SLOTS)
-        return disagree(options, OPT_SLOTS, "a --lock-file has no record of it", why);
+        return disagree(options, OPT_SLOTS, "a --lock-file stores no record of it", why);
     if (keeps_records(options->action)) {
-        errmsg_set(why, "--lock-file: there is no record in that file, which --%s would need",
+        errmsg_set(why, "--lock-file: that file stores no record, which --%s needs",
                    action_name(options));
         return origin_result(options->origins[OPT_LOCK_FILE]);
     }
@@ -199,8 +200,8 @@ static enum settings_result check_command(const struct options *options, struct 
         return SETTINGS_BAD_USAGE;
     }
     if (options->shell_command != NULL && options->command != NULL)
-        return disagree(options, OPT_COMMAND,
-                        "it is the whole command; no further words may follow", why);
+        return disagree(options, OPT_COMMAND, "it is the whole command; no arguments may follow",
+                        why);
     return SETTINGS_OK;
 }
 
@@ -220,14 +221,13 @@ static enum settings_result check_hash(struct options *options, struct errmsg *w
     if (options->secret_file != NULL && options->origins[OPT_HASH].kind == ORIGIN_DEFAULT)
         options->hash = HASH_HMAC_SHA256;
     if (options->hash == HASH_HMAC_SHA256 && options->secret_file == NULL)
-        return disagree(options, OPT_HASH, "hmac-sha256 needs a secret; --secret-file=FILE has it",
+        return disagree(options, OPT_HASH, "hmac-sha256 needs a secret; use --secret-file=FILE",
                         why);
     if (passes_over_secret(options))
-        return disagree(options, OPT_SECRET_FILE, "--hash makes no use of it; hmac-sha256 does",
-                        why);
+        return disagree(options, OPT_SECRET_FILE, "only --hash=hmac-sha256 uses it", why);
     if (options->hash != HASH_NONE && options->action == ACTION_LIST && options->name != NULL) {
-        errmsg_set(why, "--list: names are hashed (--hash), and a pattern matches no digest; "
-                        "--hash=none matches the keys as they are");
+        errmsg_set(why, "--list: names are hashed (--hash), and no pattern matches a digest; use "
+                        "--hash=none to match the keys");
         return SETTINGS_BAD_USAGE;
     }
     return SETTINGS_OK;
@@ -246,9 +246,8 @@ static enum settings_result check_conflict_status(struct options *options, struc
         return SETTINGS_OK;
     }
     errmsg_set(why,
-               "--conflict-exit-code: 0 of --%s says that the lock is %s, and a script would go on "
-               "without it; "
-               "leave it out, or choose another status",
+               "--conflict-exit-code: for --%s, 0 means that the lock is %s, and a script would go "
+               "on without it; choose another status",
                action_name(options), options->action == ACTION_WAIT_FREE ? "free" : "held");
     return SETTINGS_BAD_USAGE;
 }
@@ -268,10 +267,9 @@ enum settings_result validate_options(struct options *options, struct errmsg *wh
     if (result != SETTINGS_OK)
         return result;
     if (options->ttl.ns >= DURATION_FOREVER.ns && options->lock_file == NULL)
-        return disagree(options, OPT_TTL,
-                        "infinity is for a --lock-file, which its process holds; any other lock "
-                        "has an end, at most 30d away",
-                        why);
+        return disagree(
+            options, OPT_TTL,
+            "only a --lock-file can have infinity; any other lease ends after at most 30d", why);
     if (options->hold_at_least.ns > options->ttl.ns)
         return disagree(options, OPT_HOLD_AT_LEAST, "it must not be longer than the lease (--ttl)",
                         why);

@@ -108,7 +108,7 @@ enum lock_result lock_name_digest(char digest[LOCK_NAME_DIGEST_SIZE], const char
     if (result != LOCK_OK)
         return result;
     if (!compute_digest(bytes, name, secret)) {
-        errmsg_set(why, "OpenSSL gives no SHA-256");
+        errmsg_set(why, "OpenSSL provides no SHA-256");
         return LOCK_SYSTEM;
     }
     for (size_t i = 0; i < DIGEST_BYTES; i++)

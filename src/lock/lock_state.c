@@ -15,7 +15,7 @@ void lock_forcer(char text[FORCER_SIZE])
 
 void lock_forced(struct errmsg *why, const char *by)
 {
-    errmsg_set(why, "it was taken away by --force-release of %.350s", by);
+    errmsg_set(why, "it was taken away by %.350s with --force-release", by);
 }
 
 bool lock_state_init(struct lock_state *state, const char *key, size_t count)

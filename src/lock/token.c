@@ -25,7 +25,7 @@ bool token_valid(const char *token, struct errmsg *why)
     }
     /* The value of the plain key while several share the lock. */
     if (strcmp(token, "dlock:shared") == 0) {
-        errmsg_set(why, "this text marks a shared lock and cannot own one");
+        errmsg_set(why, "this text marks a shared lock and cannot be an owner token");
         return false;
     }
     return true;

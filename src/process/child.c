@@ -74,7 +74,8 @@ enum lock_result child_start(struct child *child, const char *const *argv,
     void *page = mmap(NULL, sizeof(struct guard_page), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
-        return fail(child, "no memory to share with the command's process", errno, why);
+        return fail(child, "cannot allocate memory to share with the command's process", errno,
+                    why);
     child->page = page;
     if (!process_tree_inherited(&child->except))
         return fail(child, "cannot remember the children from before the command", ENOMEM, why);

@@ -62,7 +62,7 @@ static bool is_for_command(const struct job_control *job, const struct child *ch
     if (child->guard_fd >= 0 && event->sender == child->pid)
         return false; /* the guard woke dlock */
     if (event->sender > 0 && process_tree_has(event->sender, &child->except)) {
-        say_verbose(job->out, "not passed on, the command has sent it: %s",
+        say_verbose(job->out, "not passed on, since the command has sent it: %s",
                     signame_format(event->number, name, sizeof name));
         return false;
     }

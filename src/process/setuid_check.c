@@ -22,16 +22,14 @@ bool setuid_check_borrowed(struct errmsg *why)
     gid_t group, effective_group, saved_group;
     if (getresuid(&user, &effective_user, &saved_user) != 0 ||
         getresgid(&group, &effective_group, &saved_group) != 0) {
-        errmsg_set(why, "cannot find out whose rights these are: %s", strerror(errno));
+        errmsg_set(why, "cannot find out its own rights: %s", strerror(errno));
         return true;
     }
     if (user == effective_user && user == saved_user && group == effective_group &&
         group == saved_group && !may_have_file_capabilities())
         return false;
-    errmsg_set(why, "it has rights that whoever started it has not (set-user-ID, set-group-ID or "
-                    "file capabilities), and would "
-                    "lend them to any command; nothing was done. chmod ug-s or setcap -r on its "
-                    "file helps; sudo(8) is for "
-                    "commands of another user");
+    errmsg_set(why, "it has more rights than its caller (set-user-ID, set-group-ID or file "
+                    "capabilities), and would pass them to any command; nothing was done. Use "
+                    "chmod ug-s or setcap -r on its file; sudo(8) is for commands of another user");
     return true;
 }

@@ -42,8 +42,7 @@ static bool cannot_pin(pid_t pid, int error, const struct messages *out, int *st
     if (error == ESRCH || error == EINVAL ||
         error == ENOENT) { /* of a thread: ENOENT since Linux 6.15 */
         snprintf(text, sizeof text,
-                 error == ESRCH ? "there is no process %ld"
-                                : "%ld is no process, but a thread of one",
+                 error == ESRCH ? "there is no process %ld" : "%ld is a thread, not a process",
                  (long)pid);
         return bad(out, status, text);
     }
@@ -88,9 +87,7 @@ bool target_process_open(struct target_process *target, pid_t given, const struc
     if (given == 0 && getppid() != pid)
         return bad(out, status, "the process that called dlock has ended");
     if (target_process_has_ended(target))
-        return bad(
-            out, status,
-            "the process to attach to has ended, and waits for its parent to see it (a zombie)");
+        return bad(out, status, "the process to attach to has ended (a zombie)");
     if (syscall(SYS_pidfd_send_signal, target->fd, 0, NULL, 0) != 0 && errno == EPERM)
         return refused(target, out, status);
     return true;

@@ -94,7 +94,7 @@ static enum lock_result fail(struct redis_conn *conn, struct errmsg *why, const 
 
 enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct errmsg *why)
 {
-    return fail(conn, why, "its answer makes no sense");
+    return fail(conn, why, "its answer is not understood");
 }
 
 /* Not with realloc(3), which would leave a copy of a password behind. */

@@ -164,19 +164,19 @@ enum lock_result redis_error_result(const char *error, struct errmsg *why)
     errmsg_set(why, "it answered: %.400s",
                *error != '\0' ? skip_repeated(error) : "an error without a text");
     if (has_one_of(text, nothing, unauthenticated)) {
-        errmsg_set(why, "it wants a user and a password: NOAUTH Authentication required");
+        errmsg_set(why, "it requires a user and a password: NOAUTH Authentication required");
         return LOCK_REFUSED;
     }
     if (has_one_of(text, refused_codes, refused))
         return LOCK_REFUSED;
     if (has_one_of(text, nothing, no_scripts))
         errmsg_set(why,
-                   "it runs no scripts; if it is a Sentinel, redis+sentinel:// stands in the URL; "
+                   "it runs no scripts; if it is a Sentinel, use redis+sentinel://; "
                    "it answered: %.400s",
                    error);
     if (has_one_of(text, cluster_codes, nothing))
         errmsg_set(why,
-                   "it is a node of a Cluster, for which redis+cluster:// stands in the URL; it "
+                   "it is a node of a Cluster; use redis+cluster://; it "
                    "answered: %.400s",
                    error);
     return has_one_of(text, cluster_codes, invalid) ? LOCK_INVALID : LOCK_UNAVAILABLE;

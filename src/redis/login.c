@@ -93,7 +93,7 @@ static enum lock_result find(struct redis_url *url, const struct redis_settings 
 static const char *hint(void)
 {
     return getenv("DLOCK_HELD") != NULL
-               ? " (the command is not told the password of the dlock around it)"
+               ? " (the command does not get the password of the dlock around it)"
                : "";
 }
 
@@ -132,8 +132,7 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
     if (!url->has_password && *url->user != '\0') {
         errmsg_set(why,
                    "there is a user but no password: redis://USER:PASSWORD@HOST, --password-file, "
-                   "the credential %s or %s "
-                   "has one%s",
+                   "the credential %s or %s can set one%s",
                    credential, variable, hint());
         return LOCK_INVALID;
     }
@@ -168,15 +167,15 @@ void redis_login_hide(const struct redis_url *url, char *error)
 static void explain_permission(const char *user, const struct redis_refused *refused,
                                const char *error, struct errmsg *why)
 {
-    static const char advice[] = "; the manual, dlock(1), has the permissions that are needed";
+    static const char advice[] = "; dlock-redis(7) lists the permissions";
     char what[2 * LOCK_KEY_SIZE] = "", command[32], companions[2 * LOCK_KEY_SIZE], answer[250];
     if (refused->key != NULL && (says(error, " a key") || says(error, " the keys"))) {
         lock_key_companion(companions, sizeof companions, refused->key, "*");
-        snprintf(what, sizeof what, ", who needs the keys %.80s and %.80s", refused->key,
+        snprintf(what, sizeof what, ", which needs the keys %.80s and %.80s", refused->key,
                  companions);
     } else if (refused->script != NULL && !says(error, "' command") &&
                redis_error_command(error, refused->script, command, sizeof command)) {
-        snprintf(what, sizeof what, ", who needs the command %s", command);
+        snprintf(what, sizeof what, ", which needs the command %s", command);
     }
     redis_error_text(error, answer, sizeof answer);
     errmsg_set(why, "it refuses the user %.60s%s: it answered: %s%s", user, what, answer, advice);
@@ -188,11 +187,11 @@ void redis_login_explain(const struct redis_url *url, const struct redis_refused
     const char *user = *url->user != '\0' ? url->user : "default";
     if (says(error, "wrong number of arguments for 'auth'")) {
         errmsg_set(why,
-                   "it knows no users, as Redis before 6.0: leave the user %.60s out of the URL; "
+                   "it knows no users (Redis before 6.0); leave the user %.60s out of the URL; "
                    "it answered: %.200s",
                    user, error);
     } else if (says(error, "no password is set") || says(error, "without any password")) {
-        errmsg_set(why, "it asks for no password, and %.200s has one: it answered: %.300s",
+        errmsg_set(why, "it requires no password, but %.200s has one: it answered: %.300s",
                    url->password_from, error);
     } else if (says(error, "WRONGPASS") || says(error, "invalid password")) {
         errmsg_set(why,
@@ -200,15 +199,14 @@ void redis_login_explain(const struct redis_url *url, const struct redis_refused
                    user, url->password_from, error);
     } else if (url->is_of_sentinels && !url->has_password &&
                (says(error, "NOAUTH") || says(error, "unauthenticated"))) {
-        errmsg_set(why,
-                   "it wants a password of its own: it answered: NOAUTH Authentication required; "
-                   "--sentinel-password-file has it");
+        errmsg_set(why, "it requires its own password: it answered: NOAUTH Authentication "
+                        "required; use --sentinel-password-file");
     } else if (says(error, "NOAUTH") || says(error, "unauthenticated")) {
-        errmsg_set(why,
-                   "it wants a password, and none is configured: it answered: NOAUTH "
-                   "Authentication required; the URL, "
-                   "--password-file, the credential %s or %s has it%s",
-                   credential, variable, hint());
+        errmsg_set(
+            why,
+            "it requires a password, and none is configured: it answered: NOAUTH Authentication "
+            "required; set it in the URL, --password-file, the credential %s or %s%s",
+            credential, variable, hint());
     } else {
         explain_permission(user, refused, error, why);
     }

@@ -77,9 +77,8 @@ static bool may_want_tls(const struct redis_socket *sock)
 
 static enum lock_result fail_closed(struct redis_socket *sock, struct errmsg *why, const char *text)
 {
-    static const char hint[] =
-        "before it said a word; a proxy whose server is down does that, and a server with "
-        "TLS: is it rediss:// that is meant?";
+    static const char hint[] = "before sending anything, as a proxy does if its server is down; if "
+                               "the server uses TLS, use rediss://";
     char hinted[200];
     snprintf(hinted, sizeof hinted, "%s %s", text, hint);
     return fail(sock, why, may_want_tls(sock) ? hinted : text);
@@ -130,7 +129,7 @@ enum lock_result redis_socket_send(struct redis_socket *sock, const char *bytes,
         if (errno == EPIPE || errno == ECONNRESET)
             break;
         enum lock_result result =
-            await_more(sock, POLLOUT, "it took no more bytes in time", bound, why);
+            await_more(sock, POLLOUT, "it accepted no more data in time", bound, why);
         if (result != LOCK_OK)
             return result;
     }
@@ -157,7 +156,7 @@ enum lock_result redis_socket_receive(struct redis_socket *sock, char *bytes, si
         ssize_t received = receive_some(sock, bytes, size);
         if (received > 0) {
             if (bytes[0] == TLS_ALERT && may_want_tls(sock))
-                return fail(sock, why, "it answers in TLS: is it rediss:// that is meant?");
+                return fail(sock, why, "it answers in TLS; use rediss://");
             sock->heard = true;
             *length = (size_t)received;
             return LOCK_OK;
@@ -205,7 +204,7 @@ static enum lock_result connect_to(struct redis_socket *sock, const struct addre
     if (result == LOCK_OK && error != 0)
         result = connect_error(sock->is_tcp, error, why);
     else if (result == LOCK_UNAVAILABLE && why->text[0] == '\0')
-        errmsg_set(why, "no connection in time");
+        errmsg_set(why, "the connection timed out");
     if (result != LOCK_OK)
         redis_socket_close(sock);
     return result;
@@ -234,7 +233,7 @@ static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *t
                                   const char *host, struct bound bound, struct errmsg *why)
 {
     static const char hint[] =
-        ": is it redis:// that is meant?"; /* not from a server that has spoken TLS before */
+        "; if the server does not use TLS, use redis://"; /* not from a server that has spoken TLS before */
     const char *suffix = sock->heard ? "" : hint;
     char hung[120], closed[120];
     snprintf(hung, sizeof hung, "the TLS handshake was not answered in time%s", suffix);

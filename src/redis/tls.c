@@ -154,7 +154,7 @@ static enum lock_result fill(struct redis_tls *tls, enum redis_fault *fault, str
 {
     look_at_files(tls, tls->read);
     if (!make_context(tls)) {
-        errmsg_set(why, "OpenSSL gives no TLS: %s", openssl_reason(openssl()->ERR_peek_error()));
+        errmsg_set(why, "OpenSSL provides no TLS: %s", openssl_reason(openssl()->ERR_peek_error()));
         return LOCK_SYSTEM;
     }
     return redis_tls_load_files(tls->context, &tls->settings, fault, why);
@@ -176,7 +176,7 @@ enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_setti
     if (make_method(made)) {
         result = fill(made, fault, why);
     } else {
-        errmsg_set(why, "OpenSSL gives no TLS: out of memory");
+        errmsg_set(why, "OpenSSL provides no TLS: out of memory");
         result = LOCK_SYSTEM;
     }
     if (result == LOCK_OK)
@@ -249,7 +249,7 @@ static enum lock_result set_host(struct redis_tls_session *session, const char *
         set = openssl()->X509_VERIFY_PARAM_set1_ip_asc(openssl()->SSL_get0_param(session->ssl),
                                                        session->host) == 1;
     } else if (!is_name(session->host)) {
-        errmsg_set(why, "%.200s is no name that a certificate could be for", host);
+        errmsg_set(why, "%.200s is not a name that a certificate can have", host);
         return LOCK_REFUSED;
     } else {
         openssl()->SSL_set_hostflags(session->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
@@ -425,7 +425,7 @@ static enum lock_result refused_by_us(const struct redis_tls_session *session, s
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
         errmsg_set(why,
-                   "its certificate is from an unknown issuer (%s); --cacert=FILE has the issuers "
+                   "its certificate is from an unknown issuer (%s); use --cacert=FILE: the issuers "
                    "to trust",
                    openssl()->X509_verify_cert_error_string(verdict));
         break;
@@ -434,7 +434,7 @@ static enum lock_result refused_by_us(const struct redis_tls_session *session, s
         errmsg_set(why, "its certificate is for another name, not for %s", session->host);
         break;
     default:
-        errmsg_set(why, "its certificate is not accepted: %s",
+        errmsg_set(why, "its certificate was rejected: %s",
                    openssl()->X509_verify_cert_error_string(verdict));
         break;
     }
@@ -446,10 +446,9 @@ static enum lock_result refused_by_server(const struct redis_tls_session *sessio
 {
     session->tls->was_refused = true;
     if (has_certificate(session))
-        errmsg_set(why, "it does not accept our certificate (--cert): %s",
-                   openssl_reason(session->fault));
+        errmsg_set(why, "it rejected our certificate (--cert): %s", openssl_reason(session->fault));
     else
-        errmsg_set(why, "it wants a certificate of ours (--cert and --key): %s",
+        errmsg_set(why, "it requires a client certificate (--cert and --key): %s",
                    openssl_reason(session->fault));
     return LOCK_REFUSED;
 }
@@ -476,12 +475,11 @@ enum lock_result redis_tls_error(const struct redis_tls_session *session, struct
 {
     int reason = ERR_GET_LIB(session->fault) == ERR_LIB_SSL ? ERR_GET_REASON(session->fault) : 0;
     if (session->is_anonymous) {
-        errmsg_set(why,
-                   "it shows no certificate, which a cipher of this host's openssl.cnf allows");
+        errmsg_set(why, "it sent no certificate, as a cipher in this host's openssl.cnf allows");
         return LOCK_REFUSED;
     }
     if (session->vain >= VAIN_MOST_BYTES) {
-        errmsg_set(why, "TLS: it sends without end, and nothing of use");
+        errmsg_set(why, "TLS: it keeps sending data without progress");
         return LOCK_UNAVAILABLE;
     }
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
@@ -489,9 +487,9 @@ enum lock_result redis_tls_error(const struct redis_tls_session *session, struct
     if (is_about_our_certificate(session, reason))
         return refused_by_server(session, why);
     if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST)
-        errmsg_set(why, "it does not speak TLS: is it redis:// that is meant?");
+        errmsg_set(why, "it does not speak TLS; use redis://");
     else if (reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION || reason == SSL_R_UNSUPPORTED_PROTOCOL)
-        errmsg_set(why, "it speaks no version of TLS that may be used; 1.2 is the least");
+        errmsg_set(why, "it speaks no supported version of TLS; 1.2 is the minimum");
     else
         errmsg_set(why, "TLS: %s", openssl_reason(session->fault));
     return LOCK_UNAVAILABLE;

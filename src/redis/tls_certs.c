@@ -32,7 +32,7 @@ static enum lock_result open_file(const char *path, int *fd, struct stat *status
     }
     if (!S_ISDIR(status->st_mode))
         return LOCK_OK;
-    errmsg_set(why, "%s: it is a directory; a file with certificates or a key in PEM is wanted",
+    errmsg_set(why, "%s: it is a directory; it must be a file with certificates or a key in PEM",
                path);
     close(*fd);
     return LOCK_INVALID;
@@ -96,7 +96,7 @@ static enum lock_result load_key(SSL_CTX *context, const char *path, struct errm
     if (result != LOCK_OK)
         return result;
     if ((status.st_mode & S_IROTH) != 0) {
-        errmsg_set(why, "%s: it holds a private key, and others can read it; chmod o= helps", path);
+        errmsg_set(why, "%s: it holds a private key, and others can read it; use chmod o=", path);
         close(fd);
         return LOCK_INVALID;
     }
@@ -108,12 +108,12 @@ static enum lock_result load_key(SSL_CTX *context, const char *path, struct errm
     EVP_PKEY *key = read_key(fd);
     close(fd);
     if (key == NULL)
-        return unusable(path, "there is no private key in PEM in it, or it wants a passphrase",
+        return unusable(path, "there is no private key in PEM in it, or it needs a passphrase",
                         why);
     bool fits = openssl()->SSL_CTX_use_PrivateKey(context, key) == 1 &&
                 openssl()->SSL_CTX_check_private_key(context) == 1;
     openssl()->EVP_PKEY_free(key);
-    return fits ? LOCK_OK : unusable(path, "this key is not the certificate's", why);
+    return fits ? LOCK_OK : unusable(path, "this key does not match the certificate", why);
 }
 
 static enum lock_result load_certificate(SSL_CTX *context, const struct redis_settings *settings,
@@ -123,7 +123,7 @@ static enum lock_result load_certificate(SSL_CTX *context, const struct redis_se
         return LOCK_OK;
     if (settings->cert == NULL) {
         *fault = REDIS_FAULT_KEY;
-        errmsg_set(why, "a key without its certificate; --cert=FILE is missing");
+        errmsg_set(why, "a key needs its certificate; add --cert=FILE");
         return LOCK_INVALID;
     }
     *fault = REDIS_FAULT_CERT;

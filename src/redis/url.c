@@ -11,7 +11,7 @@ static bool fail(struct errmsg *why, const char *text)
     errmsg_set(why,
                "%s; redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss:// (TLS), "
                "redis+sentinel://HOST,HOST/MASTER[/DB], "
-               "redis+cluster://HOST,HOST or unix:///PATH[?db=N] is what fits",
+               "redis+cluster://HOST,HOST or unix:///PATH[?db=N] is expected",
                text);
     return false;
 }
@@ -33,11 +33,11 @@ static bool parse_login(struct redis_url *url, const char *text, size_t length, 
     size_t user_length = colon != NULL ? (size_t)(colon - text) : length;
     url->login_length = length;
     if (!percent_decode(url->user, sizeof url->user, text, user_length))
-        return fail(why, "the user name is too long or wrongly coded");
+        return fail(why, "the user name is too long or wrongly encoded");
     if (colon == NULL)
         return true;
     if (!percent_decode(url->password, sizeof url->password, colon + 1, length - user_length - 1))
-        return fail(why, "the password is too long or wrongly coded");
+        return fail(why, "the password is too long or wrongly encoded");
     url->has_password = url->password[0] != '\0';
     return url->has_password || *url->user == '\0' || fail(why, "the password is empty");
 }
@@ -69,7 +69,7 @@ static bool parse_host(struct redis_endpoint *at, const char *port, const char *
     size_t port_length = (size_t)(end - after - 1);
     int64_t number;
     if (*after != ':' || port_length == 0 || port_length >= sizeof at->port)
-        return fail(why, "what follows the host is not a port");
+        return fail(why, "the text after the host is not a port");
     snprintf(at->port, sizeof at->port, "%.*s", (int)port_length, after + 1);
     return number_parse(at->port, 1, 65535, &number) ||
            fail(why, "the port is not a number from 1 to 65535");
@@ -106,7 +106,7 @@ static bool parse_master(struct redis_url *url, const char **tail, struct errmsg
         strcspn(*tail + 1, "/?#@"); /* '@': a login with a slash in it, which is an error */
     if (length == 0 || (*tail)[1 + length] == '@' ||
         !percent_decode(url->master, sizeof url->master, *tail + 1, length))
-        return fail(why, "the name of the master is missing, too long or wrongly coded");
+        return fail(why, "the name of the master is missing, too long or wrongly encoded");
     *tail += 1 + length;
     return true;
 }
@@ -145,9 +145,9 @@ static bool parse_tcp(struct redis_url *url, const char *rest, struct errmsg *wh
     if (*tail == '/' && tail[1] != '\0' && !parse_database(url, tail + 1, why))
         return false;
     if (url->topology == REDIS_CLUSTER && url->database != 0)
-        return fail(why, "a Cluster has the database 0 alone");
+        return fail(why, "a Cluster has only database 0");
     if (*tail == '?' || *tail == '#')
-        return fail(why, "what follows the host is not a database");
+        return fail(why, "the text after the host is not a database");
     show(url);
     return true;
 }
@@ -164,17 +164,16 @@ static bool parse_unix(struct redis_url *url, const char *rest, struct errmsg *w
     if (*rest != '/')
         return fail(why, "the path of the Unix socket must begin with a slash");
     if (strstr(rest, "://") != NULL) /* perhaps with a login, which must not get into `shown` */
-        return fail(
-            why,
-            "another URL stands in the path of the Unix socket: several have blanks between them");
+        return fail(why,
+                    "the path of the Unix socket contains another URL; separate URLs by blanks");
     char *path = url->hosts[0].path;
     url->host_count = 1;
     if (!percent_decode(path, sizeof url->hosts[0].path, rest, length))
-        return fail(why, "the path of the Unix socket is too long or wrongly coded");
+        return fail(why, "the path of the Unix socket is too long or wrongly encoded");
     const char *query = rest + length;
     if (*query != '\0') {
         if (strncmp(query, "?db=", 4) != 0)
-            return fail(why, "db=N is all that may follow the '?'");
+            return fail(why, "only db=N may follow the '?'");
         if (!parse_database(url, query + 4, why))
             return false;
     }
@@ -204,17 +203,15 @@ static bool no_scheme(const char *text, struct errmsg *why)
         strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
     if (is_place(text))
         snprintf(named, sizeof named,
-                 "'%.200s' begins with none of the schemes; did you mean redis://%.200s?", text,
-                 text);
+                 "'%.200s' has an unknown scheme; did you mean redis://%.200s?", text, text);
     else if (*text == '/' && strpbrk(text, "@:") == NULL)
-        snprintf(named, sizeof named,
-                 "'%.200s' begins with none of the schemes; did you mean unix://%.200s?", text,
-                 text);
+        snprintf(named, sizeof named, "'%.200s' has an unknown scheme; did you mean unix://%.200s?",
+                 text, text);
     else if (scheme > 0 && strncmp(text + scheme, "://", 3) == 0)
-        snprintf(named, sizeof named, "%.*s:// is none of the schemes",
+        snprintf(named, sizeof named, "%.*s:// is an unknown scheme",
                  (int)(scheme < 100 ? scheme : 100), text);
     else
-        snprintf(named, sizeof named, "it begins with none of the schemes");
+        snprintf(named, sizeof named, "it has an unknown scheme");
     return fail(why, named);
 }
 

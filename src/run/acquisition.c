@@ -61,7 +61,7 @@ static const char *holder_format(const struct holder *holder, int slots,
 {
     char asked[HOLDER_SLOTS_SIZE], since[HOLDER_SINCE_SIZE], left[DURATION_TEXT_SIZE],
         lease[DURATION_TEXT_SIZE + 32] = "";
-    const char *how = holder->kept       ? "released, and kept by --hold-at-least of"
+    const char *how = holder->kept       ? "released, but kept by --hold-at-least of"
                       : holder->detached ? "acquired by"
                                          : "held by";
     if (holder->reserved) {
@@ -114,8 +114,8 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
     char time[DURATION_TEXT_SIZE], who[HOLDER_TEXT_SIZE], tried[TRIED_TEXT_SIZE];
     if (acquisition->upgrade)
         return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
-                    "the command that this runs in holds the lock in another mode, and would be "
-                    "waited for without end; %s",
+                    "the command that this runs in holds the lock in another mode, and the wait "
+                    "would never end; %s",
                     acquisition->undone);
     if (result == LOCK_HELD && holder->done) {
         int64_t ago = wall_now_ms() - holder->since_wall_ms;
@@ -376,14 +376,14 @@ void acquisition_say_released(const struct acquisition *acquisition, enum lock_r
     struct deadline now = deadline_now(), hold = acquisition->lease.hold;
     duration_rounded(deadline_gap(acquisition->lease.taken, now), held, sizeof held);
     if (result == LOCK_OK && deadline_before(now, hold))
-        say_verbose(out, "released after %s; others are kept out for another %s (--hold-at-least)",
-                    held, duration_rounded(deadline_gap(now, hold), rest, sizeof rest));
+        say_verbose(out, "released after %s; it stays held for another %s (--hold-at-least)", held,
+                    duration_rounded(deadline_gap(now, hold), rest, sizeof rest));
     else if (result == LOCK_OK)
         say_verbose(out, "released after %s", held);
     else if (lock_is_lost(result) || result == LOCK_RELEASED)
         say_verbose(out, "nothing to release: %s", why->text);
     else
-        say_warning(out, "the lock could not be released: %s; it clears when its lease ends",
+        say_warning(out, "the lock could not be released: %s; it is held until its lease ends",
                     why->text);
     if (result == LOCK_OK && acquisition->backend->note != NULL)
         say_verbose(out, "%s", acquisition->backend->note);

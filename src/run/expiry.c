@@ -61,8 +61,8 @@ static void is_over(struct expiry *end)
     if (!end->over) {
         end->over_since = deadline_earlier(deadline_now(), end->state.deadline);
         say_status(end->out,
-                   end->plan.warn_only ? "the lock %s is over, %s runs on"
-                                       : "the lock %s is over, stopping %s",
+                   end->plan.warn_only ? "the lock %s has ended; %s runs on"
+                                       : "the lock %s has ended; stopping %s",
                    end->lease->name, end->worker.name);
     }
     end->over = true;
@@ -137,7 +137,7 @@ static void ending(struct expiry *end)
     stop(end, end->state.deadline);
     say_error(end->out, "%s ends in %s%s%s; stopping %s with %s%s", lease_format(end, lease),
               duration_rounded(left, left_text, sizeof left_text),
-              end->state.why.text[0] != '\0' ? " and could not be looked at: " : "",
+              end->state.why.text[0] != '\0' ? " and could not be checked: " : "",
               end->state.why.text, end->worker.name,
               signame_format(end->plan.stop_signal, name, sizeof name), advice_format(end, advice));
 }
@@ -239,6 +239,6 @@ void expiry_judge(struct expiry *end)
                   end->state.why.text);
     } else if (deadline_passed(end->state.deadline)) {
         is_over(end);
-        say_error(end->out, "the lease had ended when the end of %s was seen", end->worker.name);
+        say_error(end->out, "the lease had ended before %s was seen to end", end->worker.name);
     }
 }

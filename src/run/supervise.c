@@ -56,10 +56,10 @@ static void start_watch(struct run *run)
 {
     struct outcome *outcome = run->outcome;
     if (!child_guard_orphans(&run->child))
-        say_warning(run->plan->out,
-                    "cannot start the process that would kill what the command has started if "
-                    "dlock is killed: %s",
-                    strerror(errno));
+        say_warning(
+            run->plan->out,
+            "cannot start the process that stops the command's descendants if dlock is killed: %s",
+            strerror(errno));
     if (watch_start(&run->watch, &outcome->error) == LOCK_OK) {
         run->watch_at = DEADLINE_NEVER;
         return;
@@ -142,7 +142,7 @@ static void reap(struct run *run)
         guard_lost(run);
     else if (run->child.command_ended && !had_ended && !run->child.ended)
         say_verbose(run->plan->out,
-                    "the command has ended; waiting for what it has started (--tree)");
+                    "the command has ended; waiting for the processes it started (--tree)");
 }
 
 /* Stopping takes precedence, even on waking from a freeze or a stop. A SIGCHLD
@@ -192,7 +192,7 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
     /* Frozen between the take and this point, or answered too late: nothing may start. */
     if (lease_as_good_as_over(plan->lease)) {
         outcome->lease_over = true;
-        errmsg_set(&outcome->error, "the lease was over before the command could be started");
+        errmsg_set(&outcome->error, "the lease ended before the command could be started");
         return;
     }
     /* From the fork on, the command also receives what is sent to the whole

@@ -179,8 +179,8 @@ static void abandon(struct backend *backend, const struct lock_request *request,
         (released == LOCK_UNAVAILABLE || released == LOCK_SYSTEM)) {
         struct errmsg before = *why;
         errmsg_set(why,
-                   "%.400s; the lock may have been taken all the same, and then clears when its "
-                   "lease ends",
+                   "%.400s; the lock may have been acquired nevertheless, and is then held until "
+                   "its lease ends",
                    before.text);
     }
 }
@@ -192,7 +192,7 @@ static enum lock_result too_late(struct backend *backend, struct lease *lease, s
     lease->hold = deadline_now();
     (void)backend->release(backend, lease, (struct bound){deadline_after(abandon_limit), -1},
                            &ignored);
-    errmsg_set(why, "the lock was taken, but its lease was over before the answer came");
+    errmsg_set(why, "the lock was acquired, but its lease ended before the answer arrived");
     return LOCK_UNAVAILABLE;
 }
 

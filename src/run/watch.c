@@ -121,14 +121,14 @@ static bool has_note(struct watch *watch, struct errmsg *note)
         watch->said_cannot = true;
         errmsg_set(
             note,
-            "the store cannot tell at once when the lock is touched (%s); it is looked at every %s",
+            "the store cannot report changes to the lock at once (%s); it is checked every %s",
             cannot, duration_format(look_interval(watch), every, sizeof every));
         return true;
     }
     if (stands == NULL || strcmp(stands, watch->stands.text) == 0)
         return false;
     errmsg_set(&watch->stands, "%s", stands);
-    errmsg_set(note, "the lock stands %s", stands);
+    errmsg_set(note, "the lock is held %s", stands);
     return true;
 }
 

@@ -236,8 +236,7 @@ void progress_say_uncalled(struct progress *view, const char *cannot)
     if (view->out->verbosity < 1)
         return;
     progress_hide(view);
-    say_verbose(view->out, "the store cannot call those who wait, and is asked at intervals: %s",
-                cannot);
+    say_verbose(view->out, "the store cannot notify waiters, and is polled: %s", cannot);
 }
 
 void progress_hide(struct progress *view)

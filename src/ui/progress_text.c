@@ -63,7 +63,7 @@ static void add_place(struct progress_text *text, const struct holder *holder)
 static const char *who_text(const struct holder *holder)
 {
     if (holder->kept)
-        return "released, and kept by --hold-at-least of ";
+        return "released, but kept by --hold-at-least of ";
     return holder->detached ? "acquired by " : "held by ";
 }
 
@@ -121,12 +121,12 @@ static void add_until(struct progress_text *text, const struct holder *holder, i
 {
     char time[40];
     if (until_ms == 0) {
-        add(text, ", without an end of its own");
+        add(text, ", without an end");
         return;
     }
     wall_format_local(until_ms + 999, time, sizeof time);
     if (died)
-        add(text, "; it clears at %s", time);
+        add(text, "; it expires at %s", time);
     else
         add(text, ", until %s%s", time, holder->kept ? "" : " at the latest");
 }
@@ -167,7 +167,7 @@ static void add_advice(struct progress_text *text, const struct awaited_lock *lo
             return;
     }
     quote(word, sizeof word, lock->name);
-    add(text, "; to clear it now: dlock --force-release%s %s", words, word);
+    add(text, "; to release it now: dlock --force-release%s %s", words, word);
 }
 
 void progress_text_holder(struct progress_text *text, const struct holder *holder, int64_t until_ms,

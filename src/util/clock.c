@@ -16,7 +16,7 @@
  * the command is killed with us, and the lock expires by itself. */
 __attribute__((noreturn)) static void end_without_clock(void)
 {
-    static const char text[] = "dlock: the clock cannot be read; without it no lease can be kept\n";
+    static const char text[] = "dlock: the clock cannot be read, so no lease can be kept\n";
     (void)!write(STDERR_FILENO, text, sizeof text - 1);
     _exit(STATUS_SYSTEM);
 }

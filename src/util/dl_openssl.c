@@ -81,7 +81,7 @@ static enum lock_result open_crypto(const char *what, struct errmsg *why)
     /* Its clean-up at exit only takes time, and would run while a thread that
      * looks up a name may still be running. */
     if (result == LOCK_OK && functions.OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) {
-        errmsg_set(why, "%s needs OpenSSL 3, which does not start", what);
+        errmsg_set(why, "%s needs OpenSSL 3, which fails to initialize", what);
         result = LOCK_INVALID;
     }
     return result;

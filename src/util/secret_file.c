@@ -53,7 +53,7 @@ static enum lock_result read_from(struct secret *secret, int fd, const char *pat
     if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))
         return unusable(path, "it is neither a regular file nor a pipe", why);
     if ((status.st_mode & S_IROTH) != 0)
-        return unusable(path, "it holds a secret, and others can read it; chmod o= helps", why);
+        return unusable(path, "it holds a secret, and others can read it; use chmod o=", why);
     if (fcntl(fd, F_SETFL, 0) != 0 || !read_all(secret, fd))
         return unusable(path, strerror(errno), why);
     drop_line_end(secret);

@@ -85,7 +85,7 @@ PY
     run dlock --acquire -E 9 job
     equals "$status" 9
     code 64 INVALID_ARGUMENT dlock --acquire -E 0 job
-    fails_with 64 '--conflict-exit-code: 0 of --acquire says that the lock is held' dlock --acquire -E 3 -E 0 free
+    fails_with 64 '--conflict-exit-code: for --acquire, 0 means that the lock is held' dlock --acquire -E 3 -E 0 free
     run dlock --acquire -E 0 -E 3 job
     equals "$status" 3
     dlock --release --owner=first job
@@ -206,7 +206,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
         ${DLOCK_LOCK_DIR:+DLOCK_LOCK_DIR="$DLOCK_LOCK_DIR" DLOCK_BACKEND=file} \
         sh -c 'dlock --extend 2>&1; dlock --extend job -t 2h && dlock --release job && echo ok'
     equals "$status" 0
-    [[ $output == *'this process runs under no lock; a name and --owner say which one is meant'*ok ]]
+    [[ $output == *'this process runs under no lock; give a name and --owner'*ok ]]
 }
 
 @test "what the outer command line says of the store is repeated inside, for --extend and its like" {
@@ -271,13 +271,13 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
 }
 
 @test "a loss by --force-release says so and by whom: to the holder, and later to its token" {
-    local by="taken away by --force-release of eve\\\\x1B\\[31m@$(hostname)"
+    local by="taken away by eve\\\\x1B\\[31m@$(hostname)"
     hold_lock job -t 60s --owner=me
     LOGNAME=$'eve\e[31m' dlock --force-release job
     status=0
     wait "$HOLDER" || status=$?
     equals "$status" 124
-    grep -qE "the lock is lost: .*$by; stopping" "$T/held.err"
+    grep -qE "the lock is lost: .*$by with --force-release; stopping" "$T/held.err"
     fails_with 1 "$by" dlock --extend --owner=me job
     fails_with 1 "$by" dlock --release --owner=me job
     # Also if others have the lock since.
@@ -289,10 +289,10 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     status=0
     wait "$HOLDER" || status=$?
     equals "$status" 124
-    grep -q "the lock is lost: .*taken away by --force-release of bob@$(hostname); stopping" "$T/held.err"
+    grep -q "the lock is lost: .*taken away by bob@$(hostname) with --force-release; stopping" "$T/held.err"
     wait "$waiter"
     dlock --acquire --owner=third -t 60s job
-    fails_with 2 'taken away by --force-release of bob@' dlock --release --owner=you job
+    fails_with 2 'taken away by bob@' dlock --release --owner=you job
     dlock --release --owner=third job
     # What its token takes anew is another lock.
     dlock --acquire --owner=you -t 60s job
@@ -304,9 +304,9 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     dlock --acquire -s --owner=a -t 60s job
     dlock --acquire -s --owner=b -t 60s job
     LOGNAME=eve dlock --force-release job
-    fails_with 1 'taken away by --force-release of eve@' dlock --extend --owner=a job
-    fails_with 1 'taken away by --force-release of eve@' dlock --release --owner=b job
-    fails_with 1 'nobody holds it|is gone$' dlock --release --owner=c job
+    fails_with 1 'taken away by eve@' dlock --extend --owner=a job
+    fails_with 1 'taken away by eve@' dlock --release --owner=b job
+    fails_with 1 'it is free|is gone$' dlock --release --owner=c job
 }
 
 @test "--owner-file: made 0600 once the lock is taken, read by --extend and --release" {
@@ -404,7 +404,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     code 64 INVALID_ARGUMENT dlock --attach=x job
     fails_with 64 '--release runs no command' dlock --release job touch "$T/ran"
     fails_with 64 '--current takes no lock name' dlock --current job
-    fails_with 64 'needs|does without|there is no record' env -u DLOCK_REDIS dlock --acquire --lock-file="$T/x" job
+    fails_with 64 'needs|has no effect|stores no record' env -u DLOCK_REDIS dlock --acquire --lock-file="$T/x" job
     equals "$(state_of job)" "$before"
     [ ! -e "$T/ran" ]
     dlock --release --owner=me job

@@ -64,7 +64,7 @@ released() {
     equals "$status" 75
     script other <<<'dlock --attach -E 0 job || exit; touch "$T/ran"'
     run "$T/other"
-    [[ $status = 64 && $output == *'--conflict-exit-code: 0 of --attach says that the lock is held'* ]]
+    [[ $status = 64 && $output == *'--conflict-exit-code: for --attach, 0 means that the lock is held'* ]]
     [ ! -e "$T/ran" ]
     end_script
     released
@@ -206,7 +206,7 @@ released() {
     equals "$(guards | wc -w)" 1
     end_script
     released
-    grep -q "held already by job (pid $SCRIPT), or by what it runs in; nothing is taken" "$T/err"
+    grep -q "job (pid $SCRIPT), or what it runs in, already holds the lock; nothing was acquired" "$T/err"
     equals "$(cat "$T/out")" inside
 }
 
@@ -220,7 +220,7 @@ released() {
         fails_with 75 '' dlock -n job true
         end_script
         released
-        equals "$(grep -c 'held already' "$T/err")" 2
+        equals "$(grep -c 'already holds the lock' "$T/err")" 2
         equals "$(cat "$T/out")" inside
     done
 }
@@ -229,7 +229,7 @@ released() {
     script job <<<'dlock -v --attach job || exit; echo ran'
     run timeout 20 dlock job "$T/job"
     equals "$status" 0
-    [[ $output == *'held already'*ran* ]]
+    [[ $output == *'already holds the lock'*ran* ]]
     is_unguarded
     is_clean job
 }
@@ -317,10 +317,10 @@ open(os.environ["T"] + "/zombie", "w").write(str(pid))
 time.sleep(60)' 3>&- 4>&- &
     echo $! >"$T/python.pid"
     wait_until 10 test -s "$T/zombie"
-    fails_with 64 'has ended, and waits for its parent' dlock "--attach=$(cat "$T/zombie")" job
+    fails_with 64 'has ended .a zombie.' dlock "--attach=$(cat "$T/zombie")" job
     local thread
     thread=$(for task in /proc/[0-9]*/task/*; do [ "${task##*/}" = "$(cut -d/ -f3 <<<"$task")" ] || { echo "${task##*/}"; break; }; done)
-    [ -z "$thread" ] || fails_with 64 "$thread is no process, but a thread of one" dlock "--attach=$thread" job
+    [ -z "$thread" ] || fails_with 64 "$thread is a thread, not a process" dlock "--attach=$thread" job
     run dlock --json "--attach=$dead" job
     [[ $output == '{"error":{"code":"INVALID_ARGUMENT",'* ]]
     is_clean job
@@ -330,7 +330,7 @@ time.sleep(60)' 3>&- 4>&- &
 @test "a process of another user, whom we could not stop: 77" {
     [ "$(id -u)" -eq 0 ] || skip 'not root'
     as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent "$@"; }
-    as_nobody "$DLOCK" --version >/dev/null 2>&1 || skip 'nobody cannot run this dlock'
+    as_nobody "$DLOCK" --version >/dev/null 2>&1 || skip 'no one cannot run this dlock'
     fails_with 77 'belongs to another user' as_nobody "$DLOCK" "--attach=$$" job
     fails_with 77 'belongs to another user' as_nobody "$DLOCK" --attach=1 job
     is_clean job
@@ -623,7 +623,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     end_script
     kill -CONT "$guard"
     wait_until 5 is_unguarded
-    grep -qE 'the lease had ended when the end of job .* was seen|the lock was lost before job' "$T/err"
+    grep -qE 'the lease had ended before job .* was seen to end|the lock was lost before job' "$T/err"
 }
 
 @test "the guard is killed: nobody stops the script, and the lock clears by itself" {

@@ -58,7 +58,7 @@ load backend
 @test "--hold-at-least: the command's status counts, and -v tells of the rest" {
     run dlock -v --hold-at-least=30s -t 60s job -- sh -c 'exit 3'
     equals "$status" 3
-    [[ $output == *'released after '*'; others are kept out for another 2'*'(--hold-at-least)'* ]]
+    [[ $output == *'released after '*'; it stays held for another 2'*'(--hold-at-least)'* ]]
 }
 
 @test "--hold-at-least: a lock that is lost is not held on" {
@@ -77,7 +77,7 @@ load backend
 
 @test "--hold-at-least: longer than the lease, or with --lock-file: refused, nothing run" {
     fails_with 64 '--hold-at-least: it must not be longer than the lease' dlock --hold-at-least=2m -t 1m job touch "$T/ran"
-    fails_with 64 '--hold-at-least: a --lock-file has no record of it' env -u DLOCK_REDIS dlock --lock-file="$T/x" --hold-at-least=1s job touch "$T/ran"
+    fails_with 64 '--hold-at-least: a --lock-file stores no record of it' env -u DLOCK_REDIS dlock --lock-file="$T/x" --hold-at-least=1s job touch "$T/ran"
     fails_with 64 '--hold-at-least' dlock --hold-at-least=-1s job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }

@@ -197,12 +197,12 @@ PY
     equals "$status" 75
     DLOCK_CONFLICT_EXIT_CODE=4 run dlock --wait-free -n job
     equals "$status" 4
-    fails_with 64 '--conflict-exit-code: 0 of --wait-free says that the lock is free' dlock --wait-free -n -E 0 job
+    fails_with 64 '--conflict-exit-code: for --wait-free, 0 means that the lock is free' dlock --wait-free -n -E 0 job
     end_hold
 }
 
 @test "--wait-free does not wait for the command that it runs in" {
-    fails_with 64 'would be waited for without end' timeout 10 dlock job -- dlock --wait-free job
+    fails_with 64 'the wait would never end' timeout 10 dlock job -- dlock --wait-free job
     run timeout 10 dlock job -- dlock --wait-free -n job
     equals "$status" 75
 }

@@ -10,7 +10,7 @@ load backend
     is_clean job
     # Still held when the inner one has ended.
     run timeout 20 dlock job -- bash -c "dlock job true; dlock -v -n job true; . $BATS_TEST_DIRNAME/backend.bash; is_locked job && echo held"
-    [[ $output == *'held already by the command that this runs in'* && $output == *held ]]
+    [[ $output == *'the command that this runs in already holds the lock'* && $output == *held ]]
 }
 
 @test "the inner command's status is its own, also 126, 127 and by a signal" {
@@ -50,7 +50,7 @@ ok'
         rm -f "$T/go" "$T/done" "$T/held" "$T/held.end"
         MODE=$mode dlock --owner=ci $mode job -- sh -c '( {
             until [ -e "$T/go" ]; do sleep 0.01; done
-            dlock -v -n $MODE job true 2>&1 | grep -c "held already by the command"
+            dlock -v -n $MODE job true 2>&1 | grep -c "already holds the lock"
             dlock --current; echo $?
             dlock --extend; echo $?
             dlock --release; echo $?; } >"$T/said" 2>"$T/err"; touch "$T/done") >/dev/null 2>&1 &' 3>&- 4>&-

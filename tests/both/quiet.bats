@@ -54,7 +54,7 @@ silent() {
     dlock --acquire -t 60s left >/dev/null
     fails_with 75 ': acquired by .*, whose lease ends in (1m|59s)$' dlock -v -n left true
     dlock --hold-at-least=60s kept true
-    fails_with 75 ': released, and kept by --hold-at-least of .*, true, for another (1m|59s)$' dlock -v -n kept true
+    fails_with 75 ': released, but kept by --hold-at-least of .*, true, for another (1m|59s)$' dlock -v -n kept true
 }
 
 @test "a wait that ran out says who holds the lock and since when; -n, -q and -E 0 say nothing" {

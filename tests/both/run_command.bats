@@ -161,7 +161,7 @@ load backend
     run dlock -n -- "${long}a" dlock -n -- "${long}b" echo ok
     equals "$output" ok
     run dlock -n -- "${long}a" dlock -v -n -- "${long}a" echo ok
-    [[ $output == *'held already'*ok ]]
+    [[ $output == *'already holds the lock'*ok ]]
 }
 
 @test "no descriptor of dlock's reaches the command" {
@@ -189,7 +189,7 @@ load backend
     [ "$BACKEND" = file ] || from=DLOCK_REDIS
     run dlock -v --ttl=5m job sh -c 'echo $$; exit 3'
     equals "$status ${#lines[@]}" '3 6'
-    equals "${lines[0]}" "dlock: job: asking for dlock:job: $BACKEND ($from), ttl 5m (--ttl)"
+    equals "${lines[0]}" "dlock: job: requesting dlock:job: $BACKEND ($from), ttl 5m (--ttl)"
     [[ ${lines[1]} =~ ^"dlock: job: taken ($BACKEND, fence "[0-9]+") after "("less than ")?[0-9.]+m?s", until "$time$ ]]
     local said=("${lines[@]:2}")
     [[ " ${said[*]} " == *" dlock: job: started sh, pid $(grep -x '[0-9]*' <<<"$output") "* ]]

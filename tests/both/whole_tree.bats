@@ -245,7 +245,7 @@ E
     daemon
     dlock -v --tree job -- python3 "$T/daemon.py" 600 6 2>"$T/err" 3>&- 4>&- &
     local dlock=$! status=0
-    wait_until 10 grep -q 'the command has ended; waiting for what it has started' "$T/err"
+    wait_until 10 grep -q 'the command has ended; waiting for the processes it started' "$T/err"
     is_locked job
     kill -0 "$(cat "$T/daemon")"
     touch "$T/daemon.end"

@@ -102,7 +102,7 @@ waits_as() {
 
 @test "a wrong URL in a file is an error of the file" {
     echo 'redis = http://x' >"$CONF"
-    fails_with 78 "$CONF:1: redis: http:// is none of the schemes; redis://" dlock job touch "$T/ran"
+    fails_with 78 "$CONF:1: redis: http:// is an unknown scheme; redis://" dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -141,7 +141,7 @@ waits_as() {
     DLOCK_TTL=never fails_with 78 "DLOCK_TTL: 'never': it is not a number" dlock job touch "$T/ran"
     DLOCK_CONFLICT_EXIT_CODE=x fails_with 78 "DLOCK_CONFLICT_EXIT_CODE: 'x'" dlock job touch "$T/ran"
     DLOCK_GRACE=2h fails_with 78 'DLOCK_GRACE: it must be shorter than the lease' dlock job touch "$T/ran"
-    DLOCK_REDIS=foo://bar DLOCK_BACKEND=redis fails_with 78 'DLOCK_REDIS: foo:// is none of the schemes; redis://' dlock job touch "$T/ran"
+    DLOCK_REDIS=foo://bar DLOCK_BACKEND=redis fails_with 78 'DLOCK_REDIS: foo:// is an unknown scheme; redis://' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -247,7 +247,7 @@ C
     # It is known as -n, not as a wait without end.
     dlock --backend=file --acquire job >/dev/null
     fails_with 75 '' dlock --backend=file --no-wait job true
-    fails_with 64 '--tree: it takes no value but yes or no' dlock --tree=maybe job touch "$T/ran"
+    fails_with 64 '--tree: its only values are yes and no' dlock --tree=maybe job touch "$T/ran"
     fails_with 64 '--no-nosuch: unknown option' dlock --no-nosuch job touch "$T/ran"
     fails_with 64 '--no-status: unknown option' dlock --no-status job touch "$T/ran"
 }

@@ -48,7 +48,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     [ -z "$(grep -vE ' ok: |^redis (connect|latency) warn' <<<"$output")" ]
     for check in 'redis topology' 'redis tls' 'redis login' 'redis version' 'redis role' 'redis eviction' 'redis memory' \
         'redis persistence' 'redis replicas' 'permissions take, release' 'permissions queue' \
-        'permissions tracking' 'trial take' 'trial second take refused' 'trial told of a touch' 'trial extend' 'trial release' \
+        'permissions tracking' 'trial take' 'trial second take refused' 'trial notified of a change' 'trial extend' 'trial release' \
         'trial handed over' 'trial look' 'trial release by force'; do
         says "^$check ok: "
     done
@@ -79,7 +79,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     DLOCK_REDSI=x DLOCK_TIMEOUT=3 DLOCK_LOCK_KEY=/x DLOCK_HOST=x doctor --owner=hidden jobs
     equals "$status" 0
     says '^configuration key ok: dlock:jobs'
-    says '^configuration DLOCK_REDSI warn: this variable is no setting; did you mean DLOCK_REDIS\? '
+    says '^configuration DLOCK_REDSI warn: no such setting; did you mean DLOCK_REDIS\? '
     says '^configuration DLOCK_TIMEOUT warn: .*DLOCK_WAIT'
     says '^configuration DLOCK_HOST note: '
     [[ $output != *DLOCK_LOCK_KEY* && $output != *secret* && $output != *hidden* && $json != *topsecret* ]]
@@ -98,8 +98,8 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
 @test "wrong options: the status of the command line or the configuration, and nothing is tried" {
     DLOCK_TTL=never fails_with 78 'DLOCK_TTL' dlock --doctor
     fails_with 64 'doctor runs no command' dlock --doctor job true
-    fails_with 64 'report: --doctor does without it' dlock --doctor --report="$T/x" job
-    DLOCK_REDIS=http://topsecret@x finds 78 '^backend store fail: DLOCK_REDIS: .*none of the schemes'
+    fails_with 64 'report has no effect with --doctor' dlock --doctor --report="$T/x" job
+    DLOCK_REDIS=http://topsecret@x finds 78 '^backend store fail: DLOCK_REDIS: .*an unknown scheme'
     [[ $json != *topsecret* ]]
 }
 
@@ -107,10 +107,10 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     finds 0 '^backend file note: --backend=file asks for it; a lock holds on this host alone' --backend=file --lock-dir="$T/locks"
     says '^files other users note: they have another directory'
     says '^trial second take refused ok: '
-    says '^trial told of a touch ok: '
+    says '^trial notified of a change ok: '
     says '^trial handed over ok: '
     equals "$(ls "$T/locks")" ''
-    finds 1 "^backend file fail: no Redis is configured \(DLOCK_REDIS, $HOME/.config/dlock/dlock.conf, .*: a lock holds on this host only" --lock-dir="$T/locks"
+    finds 1 "^backend file fail: no Redis is configured \(DLOCK_REDIS, $HOME/.config/dlock/dlock.conf, .*: locks hold on this host only" --lock-dir="$T/locks"
     says '^trial handed over ok: '
     finds 0 '^backend file warn: no Redis is configured' --lock-dir="$T/locks" --on-degraded=proceed
     finds 78 '^backend store fail: .*--on-degraded=fail forbids' --lock-dir="$T/locks" --on-degraded=fail
@@ -121,11 +121,11 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
 @test "a directory for all users is told from one's own" {
     mkdir "$T/locks"
     chmod 1777 "$T/locks"
-    finds 0 '^files shared note: who makes a file first' --backend=file --lock-dir="$T/locks"
+    finds 0 '^files shared note: the first user to create a file' --backend=file --lock-dir="$T/locks"
 }
 
 @test "the lock file of flock(1) is looked at, and neither made nor locked" {
-    finds 0 '^files lock file ok: not there' --lock-file="$T/exact" job
+    finds 0 '^files lock file ok: does not exist' --lock-file="$T/exact" job
     [ ! -e "$T/exact" ]
     touch "$T/exact"
     flock "$T/exact" sleep 60 3>&- 4>&- &
@@ -193,7 +193,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     start_redis
     start_redis second
     fake_redis balance "$T/redis.sock" "$T/second.sock"
-    finds 1 '^trial second take refused fail: two have taken the same lock' -r "unix://$T/fake.sock"
+    finds 1 '^trial second take refused fail: two holders acquired the same lock' -r "unix://$T/fake.sock"
     equals "$(redis dbsize) $(redis-cli -s "$T/second.sock" dbsize)" '0 0'
 }
 
@@ -202,7 +202,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     [ -n "$address" ] || skip 'no address but the loopback'
     start_redis redis --port "$port" --bind "$address" --protected-mode no
     finds 0 '^redis tls note: not used: owner tokens can be read' -r "redis://$address:$port"
-    says '^redis login warn: user default, without a password: whoever reaches'
+    says '^redis login warn: user default, without a password: anyone who reaches'
     redis config set requirepass topsecret >/dev/null
     finds 0 '^redis tls warn: not used: password and owner tokens' -r "redis://:topsecret@$address:$port"
     says '^redis login ok: user default ->'
@@ -210,7 +210,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
 
 @test "a server that may evict locks: 1; one that could, with a limit: warned" {
     start_redis redis --maxmemory 100mb --maxmemory-policy volatile-ttl
-    finds 1 '^redis eviction fail: volatile-ttl: .*a lock that is held is removed' -r "$URL"
+    finds 1 '^redis eviction fail: volatile-ttl: .*a held lock may be removed' -r "$URL"
     says '^trial release by force ok'
     redis config set maxmemory 0 maxmemory-policy allkeys-lru
     finds 0 '^redis eviction warn: allkeys-lru: ' -r "$URL"
@@ -263,18 +263,18 @@ without() {
     without subscribe
     finds 0 "^permissions tracking warn: .*'subscribe'" -r "$user"
     says '^permissions wake channel warn: '
-    says "^trial told of a touch warn: no: .*SUBSCRIBE"
+    says "^trial notified of a change warn: no: .*SUBSCRIBE"
     says '^trial handed over warn: .*not called: .*SUBSCRIBE'
     without 'client|tracking'
     finds 0 "^permissions tracking warn: .*'client[|]tracking' command, and 1 more" -r "$user"
-    says '^trial told of a touch warn: no: .*CLIENT TRACKING'
+    says '^trial notified of a change warn: no: .*CLIENT TRACKING'
     without hincrby
     finds 0 "^permissions counters note: .*'hincrby'" -r "$user"
     without scan
     finds 0 "^permissions --list note: .*'scan'" -r "$user"
     redis acl setuser locker +scan resetchannels '&__redis__:invalidate'
     finds 0 '^permissions wake channel warn: ' -r "$user"
-    says '^trial told of a touch ok'
+    says '^trial notified of a change ok'
     redis acl setuser locker resetkeys '~dlock:*'
     finds 77 '^permissions take, release fail: .*NOPERM .*key' -r "$user"
     wait_until 5 nothing_left
@@ -285,7 +285,7 @@ without() {
     fake_redis closing=SUBSCRIBE "$T/redis.sock"
     finds 0 '^permissions tracking warn: .*: SUBSCRIBE and the like: it closed the connection' -r "unix://$T/fake.sock"
     says '^permissions wake channel warn: '
-    says '^trial told of a touch warn: no: the connection ended when'
+    says '^trial notified of a change warn: no: the connection ended when'
     says '^trial handed over warn: .*not called'
     wait_until 5 sh -c "redis-cli -s '$T/redis.sock' dbsize | grep -qx 0"
 }
@@ -301,7 +301,7 @@ without() {
     start_redis
     local info='role:master\r\n'
     fake_redis "instead=INFO=bulk:redis_version:5.0.14\\r\\n$info" "$T/redis.sock"
-    finds 0 '^redis version warn: Redis 5\.0\.14: it cannot tell when a key is touched' -r "unix://$T/fake.sock"
+    finds 0 '^redis version warn: Redis 5\.0\.14: it cannot report changed keys' -r "unix://$T/fake.sock"
     says '^redis eviction note: unknown'
     says '^redis persistence note: unknown'
     says '^redis replicas note: unknown'
@@ -423,7 +423,7 @@ without() {
     export LD_PRELOAD=$HELPERS/fault_fstatfs.so FAULT_TYPE=0x6969
     doctor --lock-dir="$T/locks"
     equals "$status" 77
-    says '^backend store fail: .* is on nfs, where flock'
+    says '^backend store fail: .* is on nfs, on which flock'
     : >"$T/exact"
     finds 0 '^files file system warn: nfs: what flock' --lock-file="$T/exact" job
 }

@@ -115,7 +115,7 @@ secret() {
     dlock --acquire -t 60s abc >/dev/null
     run dlock --list
     [[ ${lines[1]} == 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad '* ]]
-    fails_with 64 'a pattern matches no digest; --hash=none matches the keys as they are' dlock --list 'a*'
+    fails_with 64 'no pattern matches a digest; use --hash=none to match the keys' dlock --list 'a*'
     run dlock --list --hash=none 'ba78*'
     [[ ${lines[1]} == 'ba7816bf'* ]]
     DLOCK_HASH='' DLOCK_SECRET_FILE=/nowhere run dlock --list
@@ -141,7 +141,7 @@ secret() {
     fails_with 78 "--secret-file: $T/dir: it is neither a regular file nor a pipe" "${dlock[@]}" --secret-file="$T/dir" job touch "$T/ran"
     DLOCK_SECRET_FILE=/nowhere fails_with 78 'DLOCK_SECRET_FILE: /nowhere: No such file' "${dlock[@]}" job touch "$T/ran"
     printf '123456789012345\n' >"$file" && chmod 600 "$file"
-    fails_with 78 'the secret has 15 bytes, and should have 16 or more' "${dlock[@]}" --secret-file="$file" job touch "$T/ran"
+    fails_with 78 'the secret has 15 bytes; it should have at least 16' "${dlock[@]}" --secret-file="$file" job touch "$T/ran"
     secret x 4097
     fails_with 78 'it is too long for a secret' "${dlock[@]}" --secret-file="$file" job touch "$T/ran"
     secret x 4096
@@ -163,8 +163,8 @@ secret() {
     local dlock=(dlock --backend=file)
     fails_with 64 '--hash: hmac-sha256 needs a secret' "${dlock[@]}" --hash=hmac-sha256 job true
     DLOCK_HASH=hmac-sha256 fails_with 78 'DLOCK_HASH: hmac-sha256 needs a secret' "${dlock[@]}" job true
-    fails_with 64 '--secret-file: --hash makes no use of it' "${dlock[@]}" --hash=sha256 --secret-file="$T/secret" job true
-    DLOCK_HASH=none fails_with 64 '--secret-file: --hash makes no use of it' "${dlock[@]}" --secret-file="$T/secret" job true
+    fails_with 64 '--secret-file: only --hash=hmac-sha256 uses it' "${dlock[@]}" --hash=sha256 --secret-file="$T/secret" job true
+    DLOCK_HASH=none fails_with 64 '--secret-file: only --hash=hmac-sha256 uses it' "${dlock[@]}" --secret-file="$T/secret" job true
     # A stronger source may do without the secret of a weaker one.
     equals "$(DLOCK_SECRET_FILE=$T/secret key job --hash=none)" dlock:job
     mkdir -p "$HOME/.config/dlock"

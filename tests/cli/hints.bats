@@ -44,8 +44,8 @@ hint() {
 @test "a name with a slash that is the path of a file is warned of; one without a slash is not" {
     touch "$T/file"
     cd "$T"
-    fails_with 0 "this name is the path of a file.*; --lock-file=$T/file does" dlock "$T/file" true
-    fails_with 0 'this name is the path of a file.*; --lock-file=./file does' dlock ./file true
+    fails_with 0 "this name is the path of a file.* use --lock-file=$T/file" dlock "$T/file" true
+    fails_with 0 'this name is the path of a file.* use --lock-file=./file' dlock ./file true
     fails_with 0 '^$' dlock file true
     fails_with 0 '^$' dlock -q ./file true
     fails_with 0 '^$' dlock deploy/shop true

@@ -34,9 +34,9 @@ teardown() { common_teardown; }
 }
 
 @test "Redis asked for but not configured: the option is named" {
-    fails_with 64 '--backend: Redis is asked for, but none is configured; --redis=URL' dlock --backend=redis job touch "$T/ran"
+    fails_with 64 '--backend: Redis is requested, but none is configured; use --redis=URL' dlock --backend=redis job touch "$T/ran"
     unset DLOCK_BACKEND
-    DLOCK_BACKEND=redis fails_with 78 'DLOCK_BACKEND: Redis is asked for' dlock job touch "$T/ran"
+    DLOCK_BACKEND=redis fails_with 78 'DLOCK_BACKEND: Redis is requested' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -71,12 +71,12 @@ teardown() { common_teardown; }
 
 @test "what belongs to other actions, or to no lock file, is refused with where it belongs" {
     fails_with 64 'owner-file: it is for --acquire, --extend and --release' dlock --owner-file="$T/token" job touch "$T/ran"
-    fails_with 64 'slots: a --lock-file has no record of it' dlock --lock-file="$T/file" --slots=2 job touch "$T/ran"
+    fails_with 64 'slots: a --lock-file stores no record of it' dlock --lock-file="$T/file" --slots=2 job touch "$T/ran"
     fails_with 64 "hash: 'md5': it must be none.sha256.hmac-sha256" dlock --hash=md5 job touch "$T/ran"
     local hosts
     hosts=$(printf 'h%d,' {1..17})
     fails_with 64 'too many hosts' dlock --backend=redis -r "redis+cluster://${hosts%,}" job touch "$T/ran"
-    fails_with 64 'the user name is too long or wrongly coded' dlock --backend=redis -r 'redis://%zz:x@h' job touch "$T/ran"
+    fails_with 64 'the user name is too long or wrongly encoded' dlock --backend=redis -r 'redis://%zz:x@h' job touch "$T/ran"
     local long
     printf -v long '/%04999d' 0
     fails_with 77 'the lock directory /0+ has too long a path' dlock --lock-dir="$long" job touch "$T/ran"
@@ -100,9 +100,9 @@ E
     local text
     for text in 127.0.0.1:6379 localhost locks.example '[::1]:6379'; do
         run dlock -r "$text" --backend=redis job touch "$T/ran"
-        [[ $status == 64 && $output == *"'$text' begins with none of the schemes; did you mean redis://$text?"* ]]
+        [[ $status == 64 && $output == *"'$text' has an unknown scheme; did you mean redis://$text?"* ]]
     done
-    fails_with 64 "'/run/redis.sock' begins .*did you mean unix:///run/redis.sock\?" dlock -r /run/redis.sock --backend=redis job true
+    fails_with 64 "'/run/redis.sock' has .*did you mean unix:///run/redis.sock\?" dlock -r /run/redis.sock --backend=redis job true
     # Not what may be a password.
     for text in topsecret bob:topsecret bob:topsecret@host http://bob:topsecret@host /run@topsecret; do
         run dlock -r "$text" --backend=redis job touch "$T/ran"

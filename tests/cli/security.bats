@@ -29,7 +29,7 @@ untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U
         run "${ATTACKER[@]}" env DLOCK_BACKEND=file DLOCK_LOCK_DIR="$OPEN/locks" "$copy" job -- touch "$OPEN/ran"
         [ "$status" -ne 0 ] || ! findmnt -nT "$T" -o OPTIONS | grep -qw nosuid || skip 'mounted nosuid'
         equals "$status" 77
-        [[ $output == 'dlock: it has rights that whoever started it has not (set-user-ID'*'chmod ug-s'* ]]
+        [[ $output == 'dlock: it has more rights than its caller (set-user-ID'*'chmod ug-s'* ]]
         fails_with 77 'set-user-ID' "${ATTACKER[@]}" "$copy" --status job
         fails_with 77 'set-user-ID' "${ATTACKER[@]}" "$copy" --version
     done
@@ -38,7 +38,7 @@ untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U
     python3 -c 'import os, struct, sys; os.setxattr(sys.argv[1], "security.capability", struct.pack("<5I", 0x02000001, 2, 0, 0, 0))' \
         "$copy" || skip 'no file capabilities here'
     fails_with 77 'file capabilities' "${ATTACKER[@]}" "$copy" --backend=file --lock-dir="$OPEN/locks" job -- touch "$OPEN/ran"
-    # Without /proc nobody can tell.
+    # Without /proc no one can tell.
     if unshare -m true 2>/dev/null; then
         # shellcheck disable=SC2016
         fails_with 77 'file capabilities' unshare -m sh -c 'mount -t tmpfs none /proc && exec "$@"' sh \
@@ -202,7 +202,7 @@ P
     mkdir -p "$HOME/.config/dlock"
     echo 'backend = file' >"$HOME/.config/dlock/dlock.conf"
     chmod 646 "$HOME/.config/dlock/dlock.conf"
-    fails_with 78 'dlock.conf: others can write to it; chmod o-w helps' dlock --lock-dir="$T/locks" job -- touch "$T/ran"
+    fails_with 78 'dlock.conf: others can write to it; use chmod o-w' dlock --lock-dir="$T/locks" job -- touch "$T/ran"
     [ ! -e "$T/ran" ]
     chmod 664 "$HOME/.config/dlock/dlock.conf"
     dlock --lock-dir="$T/locks" job -- true
@@ -218,7 +218,7 @@ P
     fails_with 78 'it belongs to user' env HOME=/nowhere XDG_CONFIG_HOME="$HOME/.config" dlock --backend=file job -- touch "$T/ran"
     chown 0:65534 "$conf"
     chmod 664 "$conf"
-    fails_with 78 'dlock.conf: its group can write to it; chmod g-w helps' dlock --backend=file job -- touch "$T/ran"
+    fails_with 78 'dlock.conf: its group can write to it; use chmod g-w' dlock --backend=file job -- touch "$T/ran"
     [ ! -e "$T/ran" ] && [ ! -e "$T/theirs" ]
     chmod 644 "$conf"
     dlock --backend=file job -- true

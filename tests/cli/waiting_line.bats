@@ -227,7 +227,7 @@ for columns in (40, 120, 1000):
     redis set dlock:job theirs >/dev/null
     redis set dlock:other theirs px 600000 >/dev/null
     terminal '
-for name, rest in ("job", ", without an end of its own; you are next"), ("other", r", until .*\d\d:\d\d:\d\d \+0000 at the latest; you are next"):
+for name, rest in ("job", ", without an end; you are next"), ("other", r", until .*\d\d:\d\d:\d\d \+0000 at the latest; you are next"):
     t = Terminal(["dlock", name, "true"], 200)
     t.until_draws(1)
     assert re.fullmatch(f"waiting for {name}: held by another client{rest}", t.last()), t.last()
@@ -256,7 +256,7 @@ assert t.end() == 69 and len(t.screen()) >= 1 and t.screen()[0].startswith("dloc
 for name, pattern in (
     ("slots", "1 of 1 slots are taken; acquired by ann@[^ ]*, pid .*, one of those who share it, since"),
     ("taken", "acquired by ann@[^ ]*, pid .*, since .*, until .* at the latest"),
-    ("kept", r"released, and kept by --hold-at-least of ann@[^ ]*, pid \d+, true, until [0-9: +-]*; you are next$"),
+    ("kept", r"released, but kept by --hold-at-least of ann@[^ ]*, pid \d+, true, until [0-9: +-]*; you are next$"),
     ("shared", held + ", one of those who share it, since"),
 ):
     t = Terminal(["dlock", "--slots=1", name, "true"] if name == "slots" else ["dlock", name, "true"], 400)
@@ -288,7 +288,7 @@ t.until_draws(1)
 script = os.environ["SCRIPT"]
 assert f", pid {script}, " in t.last() and "ended" not in t.last(), t.last()
 os.kill(int(script), 9)
-text = rf"held by ann@\S*, pid {script}, which has ended without releasing it; it clears at .*\d\d:\d\d:\d\d \+0000; you are next; to clear it now: dlock --force-release --prefix=nightly: job"
+text = rf"held by ann@\S*, pid {script}, which has ended without releasing it; it expires at .*\d\d:\d\d:\d\d \+0000; you are next; to release it now: dlock --force-release --prefix=nightly: job"
 t.until(lambda t: re.fullmatch(rf"waiting( \d+s)? for job: {text}", t.last()))
 assert re.fullmatch(rf"dlock: job: waiting( \d+s)?: {text}", t.screen()[0]), t.screen()
 t.type(b"\x03")
@@ -305,7 +305,7 @@ assert len(t.screen()) == 1'
     echo $! >"$T/waiter.pid"
     wait_until 10 grep -q "waiting: held by .*, pid $pid, .*; you are next" "$T/told"
     kill -KILL "$pid"
-    wait_until 10 grep -qE "pid $pid, which has ended without releasing it; it clears at .*; you are next; to clear it now: dlock --force-release job" "$T/told"
+    wait_until 10 grep -qE "pid $pid, which has ended without releasing it; it expires at .*; you are next; to release it now: dlock --force-release job" "$T/told"
     dlock --force-release job >/dev/null
     wait "$(cat "$T/waiter.pid")"
 }
@@ -323,7 +323,7 @@ assert len(t.screen()) == 1'
         [ $seconds != 61 ] || wait_until 10 grep -qE '^dlock: job: waiting 1m[1-9]s: held by' "$T/told"
     done
     wait_until 10 grep -qE '^dlock: job: waiting 2m[1-9]s: held by' "$T/told"
-    equals "$(grep -vc "asking for" "$T/told")" 3
+    equals "$(grep -vc "requesting " "$T/told")" 3
     end_hold
     wait "$waiter"
     grep -qE '^dlock: job: taken \(file, fence [0-9]+\) after 2m' "$T/told"
@@ -366,16 +366,16 @@ says() {
 }
 
 @test "a clock that is ahead, another day and an outage are told so that they can be understood" {
-    says 0 2 since=-60 -- 'waiting 2s for job: held by ann@web3, pid 4711, rollup.sh, without an end of its own'
+    says 0 2 since=-60 -- 'waiting 2s for job: held by ann@web3, pid 4711, rollup.sh, without an end'
     says 0 2 since=172800 until=172800 -- '.*, since [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} \+0000, until [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} \+0000 at the latest'
     TZ=XXX-5 says 0 2 until=1 -- ".*, until ([0-9-]{10} )?($(TZ=XXX-5 date +%H)|$(TZ=XXX-5 date -d '2 seconds' +%H)):.*"
     says 0 2 why='cannot connect: no' -- 'waiting 2s for job: cannot connect: no; tried for another 4s at most'
 }
 
 @test "what is to be done about a holder that has died can be pasted into a shell" {
-    says 0 2 died=1 until=60 -- 'waiting 2s for job: held by ann@web3, pid 4711, which has ended without releasing it; it clears at .*; to clear it now: dlock --force-release job'
-    says 0 2 died=1 until=60 "name=it's a job" prefix='a b' -- ".*; to clear it now: dlock --force-release --prefix='a b' 'it'.''s a job'"
-    says 0 2 died=1 until=60 shares=1 -- '.*; it clears at [^;]*'
+    says 0 2 died=1 until=60 -- 'waiting 2s for job: held by ann@web3, pid 4711, which has ended without releasing it; it expires at .*; to release it now: dlock --force-release job'
+    says 0 2 died=1 until=60 "name=it's a job" prefix='a b' -- ".*; to release it now: dlock --force-release --prefix='a b' 'it'.''s a job'"
+    says 0 2 died=1 until=60 shares=1 -- '.*; it expires at [^;]*'
 }
 
 @test "the line is cut at the margin, and a long name leaves room for the holder" {

@@ -80,7 +80,7 @@ def lock_may_stay(scenario, failure, run):
         return not failure.changes_nothing
     if (failure.function, failure.kind) == ("poll", "rest"):
         return True
-    return "clears when its lease ends" in run.stderr + run.stdout
+    return "held until its lease ends" in run.stderr + run.stdout
 
 
 FILE_CALLS = {"fcntl64", "fstat64", "lstat64", "unlink", "flock"}
@@ -157,7 +157,7 @@ def judge_acquired(lab, failure, run):
     place = "-r %(redis0)s" if redis else "--backend=file --lock-dir=%(dir)s/locks"
     held = lab.plain(place + " --status job").returncode == 0
     if run.status != 0:
-        told = "clears when its lease ends" in run.stderr or "the clock cannot be read" in run.stderr
+        told = "held until its lease ends" in run.stderr or "the clock cannot be read" in run.stderr
         if held and not redis:
             lab.plain(place + " --force-release job")
         return ["not acquired, but the lock is left"] if held and not told else []

@@ -66,7 +66,7 @@ without() {
     without read rest 1 --doctor job
     within 10000 "$start"
     equals "$status" 0
-    [[ $output == *'warn  handed over'*'but not called: nothing was heard'* ]]
+    [[ $output == *'warn  handed over'*'but not called: no notification arrived'* ]]
 }
 
 @test "stderr and stdout that are closed or full do not change what happens" {

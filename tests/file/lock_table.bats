@@ -83,15 +83,15 @@ P
     dlock --release --owner=me job
     fails_with 1 'released already' dlock --release --owner=me job
     fails_with 1 'released already' dlock --extend --owner=me job
-    fails_with 1 'nobody holds it' dlock --release --owner=you job
-    fails_with 1 'nobody holds it' dlock --release --owner=me other
+    fails_with 1 'it is free' dlock --release --owner=you job
+    fails_with 1 'it is free' dlock --release --owner=me other
     dlock --acquire --owner=me -t 1h job
     LOGNAME=eve dlock --force-release job
-    fails_with 1 'nobody holds it' dlock --release --owner=you job
-    fails_with 1 "taken away by --force-release of eve@$(hostname)" dlock --release --owner=me job
+    fails_with 1 'it is free' dlock --release --owner=you job
+    fails_with 1 "taken away by eve@$(hostname)" dlock --release --owner=me job
     dlock --acquire --owner=me -t 1h job
     rm "$DLOCK_LOCK_DIR"/*job.lock
-    fails_with 1 'nobody holds it' dlock --release --owner=me job
+    fails_with 1 'it is free' dlock --release --owner=me job
 }
 
 @test "the fence rises over a table that is removed, short, sparse, empty or garbage" {

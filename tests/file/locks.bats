@@ -155,7 +155,7 @@ teardown() { common_teardown; }
     local name=dlock-test-$$-$RANDOM
     run as "XDG_RUNTIME_DIR=$T/runtime" "$DLOCK" "$name" -- env -u XDG_RUNTIME_DIR "$DLOCK" -v -n "$name" true
     # The same lock: the inner one finds that it is inside the outer one.
-    [[ $status -eq 0 && $output == *'held already'* ]]
+    [[ $status -eq 0 && $output == *'already holds the lock'* ]]
 }
 
 @test "a unit with a read-only /run/lock: refused with the reason; no other directory is used" {
@@ -289,7 +289,7 @@ inherited() {
 # Whoever holds the file is told, by whatever names its file system: nested, by dlock, by flock(1).
 holder_is_found() {
     run timeout 20 dlock --lock-file="$1" job env -u DLOCK_HELD dlock -v --lock-file="$1" job echo in
-    [[ $status -eq 0 && $output == *'held already'*in ]]
+    [[ $status -eq 0 && $output == *'already holds the lock'*in ]]
     flock "$1" sleep 600 3>&- 4>&- &
     echo $! >"$T/flock.pid"
     wait_until 10 not flock -n "$1" true
@@ -347,7 +347,7 @@ holder_is_found() {
             dlock -v --attach $mode --lock-file='$T/exact' job
             dlock -v --wait-free --lock-file='$T/exact' job; echo \$?
             dlock --current --lock-file='$T/exact'"
-        [[ $output == in*'held already'*'would be waited for without end'*64*'job (file)' ]]
+        [[ $output == in*'already holds the lock'*'the wait would never end'*64*'job (file)' ]]
         wait_until 10 flock -n "$T/exact" true
     done
     fails_with 64 'in another mode' timeout 20 sh -c "dlock --attach -s --lock-file='$T/exact' job && dlock --lock-file='$T/exact' job echo in; exit \$?"
@@ -394,7 +394,7 @@ holder_is_found() {
     for where in --lock-dir="$D" --lock-file="$D/exact"; do
         rm -f "$T"/held "$T"/held.*
         LD_PRELOAD=$HELPERS/fault_inotify.so hold_lock job "$where" -v -t 1h
-        wait_until 10 grep -q 'cannot tell at once when the lock is touched (no inotify(7) .*every 1s' "$T/held.err"
+        wait_until 10 grep -q 'cannot report changes to the lock at once (no inotify(7) .*every 1s' "$T/held.err"
         local start=$(now)
         rm "$D/dlock:job.lock" "$D/exact" 2>/dev/null || true
         wait_until 9 grep -q 'the lock is lost' "$T/held.err"
@@ -495,7 +495,7 @@ holder_is_found() {
     end_hold
     wait "$(cat "$T/holder.pid")"
     equals "$(cat "$T/said")" ''
-    fails_with 64 '--ttl: infinity is for a --lock-file' dlock --ttl=infinity job touch "$T/ran"
+    fails_with 64 '--ttl: only a --lock-file can have infinity' dlock --ttl=infinity job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 

@@ -28,7 +28,7 @@ contain() {
 
 @test "in unshare -p without -f nothing runs that could outlive dlock: 71, and why" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers, which start processes of their own'
-    fails_with 71 'cannot run touch: it would be in a pid namespace of its own; unshare\(1\) has -f for that' \
+    fails_with 71 'cannot run touch: it would be in a new pid namespace; use unshare -f' \
         unshare -p dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
     equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
@@ -181,7 +181,7 @@ end_first() {
         run timeout 20 dlock job -- unshare -pf --mount-proc --kill-child dlock -n job -- unshare -pf --kill-child dlock -n job echo ok
         equals "$status $output" '0 ok'
         run timeout 20 dlock -s job -- unshare -pf --mount-proc --kill-child dlock -v -n -s job true
-        [[ $status -eq 0 && $output == *'held already by the command that this runs in'* ]]
+        [[ $status -eq 0 && $output == *'the command that this runs in already holds the lock'* ]]
         run timeout 20 dlock job -- unshare -pf --mount-proc --kill-child dlock -n job -- dlock --extend job
         equals "$status" 0
     done
@@ -196,8 +196,8 @@ end_first() {
     done
     for mode in '' -s; do
         run timeout 20 dlock $mode "$lock" job -- unshare -pf --mount-proc --kill-child dlock -v $mode "$lock" job echo ok
-        [[ $status -eq 0 && $output == *'held already'*ok ]]
-        fails_with 64 'would be waited for without end' timeout 20 \
+        [[ $status -eq 0 && $output == *'already holds the lock'*ok ]]
+        fails_with 64 'the wait would never end' timeout 20 \
             dlock $mode "$lock" job -- unshare -pf --mount-proc --kill-child dlock --wait-free "$lock" job
     done
     # Where a script is pid 1, and the lock is attached to it.

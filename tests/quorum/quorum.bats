@@ -77,7 +77,7 @@ ends_with() {
     for i in 1 2 3; do is_free_on $i; done
     printf 'redis = %s\n' "$all" >"$T/home/dlock.conf"
     mkdir -p "$T/home/.config/dlock" && mv "$T/home/dlock.conf" "$T/home/.config/dlock/"
-    fails_with 0 'held already by the command' dlock -v job dlock -v job true
+    fails_with 0 'already holds the lock' dlock -v job dlock -v job true
     # With passwords, which the command is not told; the file sets them apart in another way.
     for i in 1 2 3; do on $i config set requirepass secret >/dev/null; done
     local with=() i
@@ -91,15 +91,15 @@ ends_with() {
 }
 
 @test "what is no quorum is refused: two servers, one of them twice, too many, --slots" {
-    fails_with 64 '--redis: 2 servers are no quorum' dlock -r unix:///a -r unix:///b job touch "$T/ran"
+    fails_with 64 '--redis: a quorum needs at least 3 servers, not 2' dlock -r unix:///a -r unix:///b job touch "$T/ran"
     fails_with 64 '--redis: URL 3: .*is the server of URL 1 again' \
         dlock -r redis://one:6379/1 -r unix:///a -r redis://ONE/2 job touch "$T/ran"
     fails_with 64 '--redis: URL 3: .*is the server of URL 1 again' \
         dlock -r rediss://one -r rediss://two -r rediss://one/2 job touch "$T/ran"
     fails_with 64 'more than 15 servers' dlock -r "$(printf 'unix:///%s ' {1..16})" job touch "$T/ran"
-    fails_with 64 'URL 2: ftp:// is none of the schemes' dlock -r unix:///a -r ftp://x -r unix:///b job touch "$T/ran"
-    DLOCK_REDIS="unix:///a unix:///b" fails_with 78 'DLOCK_REDIS: 2 servers are no quorum' dlock job touch "$T/ran"
-    DLOCK_REDIS="unix:///a unix:///b unix:///c" fails_with 64 '--slots: several servers cannot count' \
+    fails_with 64 'URL 2: ftp:// is an unknown scheme' dlock -r unix:///a -r ftp://x -r unix:///b job touch "$T/ran"
+    DLOCK_REDIS="unix:///a unix:///b" fails_with 78 'DLOCK_REDIS: a quorum needs at least 3 servers, not 2' dlock job touch "$T/ran"
+    DLOCK_REDIS="unix:///a unix:///b unix:///c" fails_with 64 '--slots: a quorum cannot count' \
         dlock --slots=2 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
@@ -109,7 +109,7 @@ ends_with() {
     ln -s 1.sock "$T/alias.sock"
     ln -s 1.sock "$T/other.sock"
     DLOCK_REDIS="$(url 1) $(url alias) $(url other)" fails_with 78 \
-        '2 of 3 servers cannot be asked.*it is the server of another URL under another name' dlock job touch "$T/ran"
+        '2 of 3 servers cannot be reached.*it is the server of another URL under another name' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
     is_free_on 1
     DLOCK_REDIS="$(url 1) $(url alias) $(url 2)" wait_until 10 fails_with 0 'the server of another URL' dlock -v job true
@@ -225,12 +225,12 @@ far() {
     equals "$status $output" '0 ' # a minority that is down is not worth a mail
     stop_redis 3
     export DLOCK_REDIS=$all
-    fails_with 69 '[345] of 5 servers cannot be asked, and 3 are needed: unix://.*3.sock.*4.sock.*5.sock' \
+    fails_with 69 '[345] of 5 servers cannot be reached, and 3 are needed: unix://.*3.sock.*4.sock.*5.sock' \
         dlock --outage=200ms job touch "$T/ran"
     [ ! -e "$T/ran" ]
     is_free_on 1
     is_free_on 2
-    fails_with 69 'servers cannot be asked' dlock --status --outage=0 job
+    fails_with 69 'servers cannot be reached' dlock --status --outage=0 job
 }
 
 @test "a frozen server costs little time, neither a run nor a release; what it does late is given back" {
@@ -295,7 +295,7 @@ far() {
     quorum 3
     hold_lock job -v --ttl=10
     local i times
-    told() { [ "$(grep -c "the lock stands on 2 of 3 servers; $(url "$1")" "$T/held.err")" -ge "$2" ]; }
+    told() { [ "$(grep -c "the lock is held on 2 of 3 servers; $(url "$1")" "$T/held.err")" -ge "$2" ]; }
     for i in 1 2 3; do wait_until 10 is_held_on $i; done
     for times in '1 1' '3 1' '1 2'; do
         i=${times% *}
@@ -316,7 +316,7 @@ far() {
     hold_lock job -v --ttl=10
     for i in 1 2 3; do wait_until 10 is_held_on $i; done
     stop_redis 1
-    wait_until 10 grep -q 'the lock stands on [12] of 3 servers; unix://' "$T/held.err" # maybe of one that was slow
+    wait_until 10 grep -q 'the lock is held on [12] of 3 servers; unix://' "$T/held.err" # maybe of one that was slow
     serve 1
     wait_until 20 is_held_on 1
     kill -0 "$HOLDER"
@@ -391,7 +391,7 @@ is_stopped() {
     [ $(($(now) - start)) -ge 1000 ]
     kill -TERM "$HOLDER" # or it would try to release for 5 s
     ends_with 124 "$HOLDER"
-    grep -q '2 of 3 servers cannot be asked' "$T/held.err"
+    grep -q '2 of 3 servers cannot be reached' "$T/held.err"
 }
 
 @test "a server that says yes to everything, and one that talks nonsense, do not make a lock" {
@@ -486,7 +486,7 @@ ahead() {
 @test "what stands on a minority is no lock: told by --status, in the way of nobody, removed by --force-release" {
     quorum 3
     on 2 set dlock:job another px 100000
-    fails_with 1 'on 1 of 3 servers it stands for another client, which is no lock' dlock --status job
+    fails_with 1 'on 1 of 3 servers another client holds it, which is no lock' dlock --status job
     dlock job true
     equals "$(on 2 get dlock:job)" another
     [ -z "$(dlock --list)" ]
@@ -505,14 +505,14 @@ ahead() {
     hold_lock job -t 60s --owner=me
     LOGNAME=eve dlock --force-release job
     ends_with 124 "$HOLDER"
-    grep -q "the lock is lost: .*taken away by --force-release of eve@$(hostname)" "$T/held.err"
-    fails_with 1 "taken away by --force-release of eve@$(hostname)" dlock --extend --owner=me job
-    fails_with 1 "taken away by --force-release of eve@$(hostname)" dlock --release --owner=me job
+    grep -q "the lock is lost: .*taken away by eve@$(hostname)" "$T/held.err"
+    fails_with 1 "taken away by eve@$(hostname)" dlock --extend --owner=me job
+    fails_with 1 "taken away by eve@$(hostname)" dlock --release --owner=me job
 }
 
 @test "the replies to --force-release are lost on a majority: who has the lock there by then keeps it, and the first is named" {
     quorum 3
-    fails_with 1 'nobody holds' dlock --force-release other
+    fails_with 1 'the lock is free' dlock --force-release other
     dlock --acquire --owner=first job >/dev/null
     local i
     for i in 2 3; do
@@ -537,11 +537,11 @@ ahead() {
     [ "$(on 2 pttl dlock:job)" -le 20000 ]
     fails_with 2 'held under another token' dlock --release --owner=wrong job
     stop_redis 2
-    fails_with 69 'cannot be asked' dlock --extend --owner="$token" --outage=0 job
+    fails_with 69 'cannot be reached' dlock --extend --owner="$token" --outage=0 job
     serve 2
     wait_until 20 redis_answers 2
     # One has it, one has not, one is down: nobody knows.
-    fails_with 69 '1 of 3 servers cannot be asked' dlock --extend --owner="$token" --outage=0 job
+    fails_with 69 '1 of 3 servers cannot be reached' dlock --extend --owner="$token" --outage=0 job
     serve 3
     wait_until 20 redis_answers 3
     fails_with 1 '2 of 3 servers do not grant it: .*2.sock.* is gone; .*3.sock.* is gone' dlock --extend --owner="$token" job
@@ -553,7 +553,7 @@ ahead() {
     on 2 del dlock:job
     fails_with 0 '' dlock -q --status job
     stop_redis 3
-    fails_with 69 'on 1 of 3 servers it stands for .*may be a lock' dlock --status --outage=0 job
+    fails_with 69 'on 1 of 3 servers .* holds it, which may be a lock' dlock --status --outage=0 job
     fails_with 69 'may be a lock' dlock --wait-free --outage=0 job
     [[ $(dlock --list) == *job* ]]
 }
@@ -620,7 +620,7 @@ released_on() {
 
 @test "a release that does not reach one server: said with -v alone, and the next one has the lock" {
     quorum 3
-    local left='the release has not reached 1 of 3 servers, where the lock clears when its lease ends: unix://.*/3.sock'
+    local left='the release has not reached 1 of 3 servers; there the lock is held until its lease ends: unix://.*/3.sock'
     hold_lock job -v --owner=mine
     for i in 1 2 3; do wait_until 10 is_held_on $i; done
     freeze 3
@@ -648,7 +648,7 @@ released_on() {
     # Warned of in each run where it is not the slowest by far.
     wait_until 10 fails_with 0 "unix://.*/2.sock\?db=0: .*NOAUTH" dlock job true
     on 3 config set requirepass secret
-    fails_with 77 '[23] of 3 servers cannot be asked.*NOAUTH' dlock job touch "$T/ran"
+    fails_with 77 '[23] of 3 servers cannot be reached.*NOAUTH' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
     is_free_on 1
 }
@@ -672,7 +672,7 @@ released_on() {
     hold_lock job
     dlock -v job touch "$T/ran" 2>"$T/waiter.err" 3>&- 4>&- &
     local waiter=$!
-    wait_until 10 grep -q 'keep no queue in common' "$T/waiter.err"
+    wait_until 10 grep -q 'a quorum has no queue' "$T/waiter.err"
     kill -TERM "$waiter"
     ends_with 143 "$waiter"
     end_hold

@@ -23,7 +23,7 @@ without() {
 names() {
     local command=$1 start=$(now)
     shift
-    fails_with 77 "it refuses the user locker.*(command $command:|'${command,,}' command|\\($command\\)).*dlock\\(1\\)" \
+    fails_with 77 "it refuses the user locker.*(command $command:|'${command,,}' command|\\($command\\)).*dlock-redis\\(7\\)" \
         dlock --fallback=file "$@" job touch "$T/ran"
     within 3000 "$start"
     [ ! -e "$T/ran" ]
@@ -110,10 +110,10 @@ not_served() {
 }
 
 @test "keys that the user may not touch: exit 77, the keys named" {
-    fails_with 77 'the user locker, who needs the keys other:job and \{other:job\}:\*: it answered: NOPERM' \
+    fails_with 77 'the user locker, which needs the keys other:job and \{other:job\}:\*: it answered: NOPERM' \
         dlock --prefix=other: job touch "$T/ran"
     redis acl setuser locker resetkeys '~dlock:*' >/dev/null
-    fails_with 77 'who needs the keys dlock:job and \{dlock:job\}:\*' dlock job touch "$T/ran"
+    fails_with 77 'which needs the keys dlock:job and \{dlock:job\}:\*' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
     equals "$(redis exists dlock:job)" 0
 }
@@ -141,14 +141,14 @@ not_served() {
         redis acl setuser locker "-$word" >/dev/null
         run dlock -v -w 0.6 job true
         equals "$status" 75
-        [[ $output == *"cannot call those who wait, and is asked at intervals: ${word^^}: "* ]]
+        [[ $output == *"cannot notify waiters, and is polled: ${word^^}: "* ]]
     done
     run dlock -w 0.2 job true
     [[ $status = 75 && $output != *'cannot call'* ]]
     manual_user >/dev/null
     redis acl setuser locker resetchannels >/dev/null
     run dlock -v -w 0.5 job true
-    [[ $output == *'cannot call those who wait'*'channel'* ]]
+    [[ $output == *'cannot notify waiters'*'channel'* ]]
 }
 
 @test "a waiter that may not stand in the queue has the lock soon after it is free" {

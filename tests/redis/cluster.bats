@@ -441,7 +441,7 @@ replicated() { [ "$(printf 'readonly\nexists dlock:%s\n' "$lock" "$other" | cli 
     wait "$HOLDER" || status=$?
     end_move "$slot" 4 1
     equals "$status" 124
-    grep -q 'the lease of 3s ends in .*and could not be looked at' "$T/held.err"
+    grep -q 'the lease of 3s ends in .*and could not be checked' "$T/held.err"
     [ ! -e "$T/ran" ]
 }
 
@@ -497,7 +497,7 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
         'MOVED x :@1' "ASK 99999999999999999999 :@1" "ASK $slot $(printf 'h%.0s' {1..300}):@1" "MOVED $slot a b:@1" \
         "MOVED $slot $(printf '1%.0s' {1..90000})"
     for node in "${FAKE[@]}"; do
-        fails_with 69 'its redirection makes no sense: (MOVED|ASK) ' \
+        fails_with 69 'its redirection is not understood: (MOVED|ASK) ' \
             dlock -n -r "redis+cluster://127.0.0.1:$node" --outage=0 job touch "$T/ran"
     done
     [ ! -e "$T/ran" ]
@@ -531,7 +531,7 @@ end_fakes() { kill "$(cat "$T/fake.pid")"; }
 }
 
 @test "a node of a Cluster as a plain redis:// says what to use instead" {
-    fails_with 78 'a node of a Cluster, for which redis\+cluster:// stands in the URL; it answered: MOVED' \
+    fails_with 78 'a node of a Cluster; use redis\+cluster://; it answered: MOVED' \
         dlock -r "redis://127.0.0.1:${PORT[1]}" "$(name 2)" touch "$T/ran"
     [ ! -e "$T/ran" ]
 }

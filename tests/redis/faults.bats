@@ -181,7 +181,7 @@ next_keeps_it() {
 
 @test "the reply to --force-release is lost and the next one has the lock by then: that one keeps it, and the first is named" {
     start_redis
-    fails_with 1 'nobody holds' dlock -r "$URL" --force-release other
+    fails_with 1 'the lock is free' dlock -r "$URL" --force-release other
     hold_lock job -r "$URL"
     next_waits
     run dlock -r "unix://$T/fake.sock" --connect-timeout=30 --force-release job
@@ -196,7 +196,7 @@ next_keeps_it() {
 
 @test "the reply to --force-release of another client's lock is lost: told whose it was, and what is remembered goes with time" {
     start_redis
-    fails_with 1 'nobody holds' dlock -r "$URL" --force-release other
+    fails_with 1 'the lock is free' dlock -r "$URL" --force-release other
     redis set dlock:job another >/dev/null
     fake_redis lose=1 "$T/redis.sock" SET dlock:job next NX
     fails_with 0 '"was":\[\{"owner":"another"[^{]*\]' dlock -r "unix://$T/fake.sock" --force-release --json job
@@ -217,7 +217,7 @@ next_keeps_it() {
     start_redis
     dlock -r "$URL" other true
     fake_redis delay=300 "$T/redis.sock"
-    fails_with 69 'its lease was over before the answer came' dlock -r "unix://$T/fake.sock" -t 100ms --outage=0 job touch "$T/ran"
+    fails_with 69 'its lease ended before the answer arrived' dlock -r "unix://$T/fake.sock" -t 100ms --outage=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
     wait_until 5 is_free
 }
@@ -246,7 +246,7 @@ next_keeps_it() {
     echo 95 >"$T/boot_clock"
     # The answer arrives, and the release does not.
     ask_proxy redis partition 1 0
-    wait_until 10 grep -q 'waiting .*: the lock was taken, but its lease was over before the answer came' "$T/err"
+    wait_until 10 grep -q 'waiting .*: the lock was acquired, but its lease ended before the answer arrived' "$T/err"
     ask_proxy redis reset
     ask_proxy redis heal
     refused() { [ "$(redis exists '{dlock:job}:queue')" = 1 ] || ! kill -0 "$dlock"; }
@@ -316,7 +316,7 @@ next_keeps_it() {
     local status=0 start=$(now)
     wait "$HOLDER" || status=$?
     equals "$status" 0
-    grep -q 'the lock could not be released: .*; it clears when its lease ends' "$T/held.err"
+    grep -q 'the lock could not be released: .*; it is held until its lease ends' "$T/held.err"
     # It tries for five seconds, and no longer.
     within 9000 "$start"
 }

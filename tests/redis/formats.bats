@@ -110,9 +110,9 @@ P
 
 @test "a fence at the end of what can be counted is refused, not wrapped" {
     redis hset '{dlock:job}:meta' fence 9007199254740991
-    fails_with 78 'its fence is at the end' dlock job touch "$T/ran"
+    fails_with 78 'its fence has reached its maximum' dlock job touch "$T/ran"
     redis hset '{dlock:job}:meta' fence nan
-    fails_with 78 'its fence is at the end' dlock job touch "$T/ran"
+    fails_with 78 'its fence has reached its maximum' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
     equals "$(redis exists dlock:job)" 0
 }
@@ -198,7 +198,7 @@ P
     run dlock -r "unix://bob:secret@$T/redis.sock" job2 echo "unix://bob:secret@$T/redis.sock"
     equals "$output" "unix://bob:secret@$T/redis.sock"
     # Where somebody put a comma for a blank, it is one path.
-    fails_with 64 'another URL stands in the path' dlock -r "unix://$T/redis.sock,redis://:secret@h" job touch "$T/ran"
+    fails_with 64 'contains another URL' dlock -r "unix://$T/redis.sock,redis://:secret@h" job touch "$T/ran"
     [[ $output != *secret* && ! -e $T/ran ]]
 }
 
@@ -230,9 +230,9 @@ P
 
 @test "a wrong URL: exit 64, what would be right, and never the password" {
     fails_with 64 '^dlock: job: --redis: the port is not a number from 1 to 65535; redis://' dlock -r redis://host:x job touch "$T/ran"
-    fails_with 64 '^dlock: job: --redis: foo:// is none of the schemes; redis://' dlock -r foo://user:topsecret@host job touch "$T/ran"
+    fails_with 64 '^dlock: job: --redis: foo:// is an unknown scheme; redis://' dlock -r foo://user:topsecret@host job touch "$T/ran"
     [[ $output != *topsecret* ]]
-    fails_with 64 '--redis: 2 servers are no quorum' dlock -r unix:///a -r unix:///b job touch "$T/ran"
+    fails_with 64 '--redis: a quorum needs at least 3 servers, not 2' dlock -r unix:///a -r unix:///b job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 

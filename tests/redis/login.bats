@@ -126,7 +126,7 @@ takes() {
     refused 78 'No such file'
     password_file word "$PASSWORD"
     chmod 604 "$T/word"
-    refused 78 'it holds a secret, and others can read it; chmod o= helps'
+    refused 78 'it holds a secret, and others can read it; use chmod o='
     chmod 600 "$T/word"
     password_file word ''
     refused 78 'it is empty'
@@ -153,7 +153,7 @@ takes() {
 @test "a login that is refused: exit 77 at once, also with --fallback, with who was refused and what helps" {
     start_locked
     local start=$(now)
-    fails_with 77 'it wants a password, and none is configured: .*NOAUTH Authentication required; the URL, --password-file' \
+    fails_with 77 'it requires a password, and none is configured: .*NOAUTH Authentication required; set it in the URL, --password-file' \
         dlock -r "$URL" --fallback=file job touch "$T/ran"
     fails_with 77 'it refuses the user default with the password of the URL: .*WRONGPASS' dlock -r "unix://:bad@$T/redis.sock" \
         --fallback=file job touch "$T/ran"
@@ -170,15 +170,15 @@ takes() {
 
 @test "a password for a server that asks for none is refused, and named" {
     start_redis
-    REDISCLI_AUTH=$PASSWORD fails_with 77 'it asks for no password, and REDISCLI_AUTH has one: .*AUTH' dlock -r "$URL" job touch "$T/ran"
+    REDISCLI_AUTH=$PASSWORD fails_with 77 'it requires no password, but REDISCLI_AUTH has one: .*AUTH' dlock -r "$URL" job touch "$T/ran"
     [ ! -e "$T/ran" ]
     fake_redis "error=ERR Client sent AUTH, but no password is set"
-    fails_with 77 'it asks for no password, and the URL has one' dlock -r "unix://:x@$T/fake.sock" job touch "$T/ran"
+    fails_with 77 'it requires no password, but the URL has one' dlock -r "unix://:x@$T/fake.sock" job touch "$T/ran"
 }
 
 @test "a server that knows no users says so: leave the user out" {
     fake_redis "error=ERR wrong number of arguments for 'auth' command"
-    fails_with 77 'it knows no users, as Redis before 6.0: leave the user bob out of the URL' \
+    fails_with 77 'it knows no users .Redis before 6.0.; leave the user bob out of the URL' \
         dlock -r "unix://bob:x@$T/fake.sock" job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
@@ -227,9 +227,9 @@ takes() {
     run dlock -t 60 job -- sh -c "$inside"
     equals "$status" 0
     rm "$T/home/.config/dlock/dlock.conf"
-    REDISCLI_AUTH=$PASSWORD fails_with 77 'NOAUTH .*not told the password of the dlock around it' \
+    REDISCLI_AUTH=$PASSWORD fails_with 77 'NOAUTH .*does not get the password of the dlock around it' \
         env DLOCK_REDIS="$URL" dlock -t 60 job -- dlock --extend
-    DLOCK_REDIS=unix://bob:$PASSWORD@$T/redis.sock fails_with 78 'no password: .*not told the password of the dlock around it' \
+    DLOCK_REDIS=unix://bob:$PASSWORD@$T/redis.sock fails_with 78 'no password: .*does not get the password of the dlock around it' \
         dlock -t 60 job -- dlock other true
 }
 

@@ -46,7 +46,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     resume_replica
     # The lease bounds it as well.
     pause_replica
-    fails_with 69 'only 0 of 1|its lease was over' dlock -n -t 200ms --wait-replicas=1 job touch "$T/ran"
+    fails_with 69 'only 0 of 1|its lease ended' dlock -n -t 200ms --wait-replicas=1 job touch "$T/ran"
     resume_replica
     [ ! -e "$T/ran" ]
 }
@@ -109,7 +109,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
 @test "a user who may not WAIT: 77 with what was refused, nothing run, and the lock is given back" {
     start_redis a
     at_a acl setuser bob on '>pw' '~*' '&*' +@all -wait
-    fails_with 77 "it refuses the user bob: .*NOPERM.*'wait'.*; the manual" dlock -r "unix://bob:pw@$T/a.sock" --wait-replicas=1 job touch "$T/ran"
+    fails_with 77 "it refuses the user bob: .*NOPERM.*'wait'.*; dlock-redis" dlock -r "unix://bob:pw@$T/a.sock" --wait-replicas=1 job touch "$T/ran"
     [ ! -e "$T/ran" ]
     is_free
     run dlock -r "unix://bob:pw@$T/a.sock" job true
@@ -139,7 +139,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
 @test "--wait-replicas: what is no number of replicas, or has no use for one, is refused" {
     fails_with 64 "--wait-replicas: 'x': it must be a whole number" dlock --wait-replicas=x job true
     fails_with 64 "--wait-replicas: '101'" dlock --wait-replicas=101 job true
-    fails_with 64 '--wait-replicas: --status does without it' dlock --wait-replicas=1 --status job
+    fails_with 64 '--wait-replicas has no effect with --status' dlock --wait-replicas=1 --status job
     export DLOCK_WAIT_REPLICAS=-1
     fails_with 78 "DLOCK_WAIT_REPLICAS: '-1'" dlock job true
 }

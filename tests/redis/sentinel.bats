@@ -22,7 +22,7 @@ start_failover() {
     export DLOCK_REDIS=redis+sentinel://127.0.0.1:$S/prime
 }
 
-# A master that nobody can demote, and that goes on answering as one.
+# A master that no one can demote, and that goes on answering as one.
 immovable=(--rename-command REPLICAOF '' --rename-command SLAVEOF '')
 
 fail_over() {
@@ -73,7 +73,7 @@ fail_over() {
 
 @test "no Sentinel can be reached: 69 with how many were tried and what the last one said" {
     local down=127.0.0.1:$(free_port)
-    fails_with 69 "redis\+sentinel://$down,$down/prime/0: 2 Sentinels were asked for the master prime in vain; Sentinel $down: Connection refused; tried [2-9]" \
+    fails_with 69 "redis\+sentinel://$down,$down/prime/0: 2 Sentinels were asked for the master prime without success; Sentinel $down: Connection refused; tried [2-9]" \
         dlock -r "redis+sentinel://$down,$down/prime" --outage=300ms job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
@@ -82,14 +82,14 @@ fail_over() {
     A=$(free_port)
     start_redis a --port "$A"
     start_sentinel s && S=$PORT
-    fails_with 78 "there is no master called other, say the Sentinels: 127.0.0.1:$S" \
+    fails_with 78 "the Sentinels know no master called other: 127.0.0.1:$S" \
         dlock -r "redis+sentinel://127.0.0.1:$S/other" job touch "$T/ran"
     fails_with 78 "Sentinel 127.0.0.1:$A: it answered: ERR unknown command" \
         dlock -r "redis+sentinel://127.0.0.1:$A/prime" job touch "$T/ran"
-    fails_with 78 "it runs no scripts; if it is a Sentinel, redis\+sentinel:// stands in the URL; it answered: ERR unknown" \
+    fails_with 78 "it runs no scripts; if it is a Sentinel, use redis\+sentinel://; it answered: ERR unknown" \
         dlock -r "redis://127.0.0.1:$S" job touch "$T/ran"
     # One that cannot be reached may know it.
-    fails_with 69 'in vain' dlock -r "redis+sentinel://127.0.0.1:$S,127.0.0.1:$(free_port)/other" --outage=0 job touch "$T/ran"
+    fails_with 69 'without success' dlock -r "redis+sentinel://127.0.0.1:$S,127.0.0.1:$(free_port)/other" --outage=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -100,13 +100,13 @@ fail_over() {
     printf 'open\n' >"$T/password"
     (umask 077 && printf 'secret\n' >"$T/secret")
     local url=redis+sentinel://:secret@127.0.0.1:$S/prime
-    fails_with 77 "Sentinel 127.0.0.1:$S: .*NOAUTH.*; --sentinel-password-file has it" dlock -r "$url" job touch "$T/ran"
+    fails_with 77 "Sentinel 127.0.0.1:$S: .*NOAUTH.*; use --sentinel-password-file" dlock -r "$url" job touch "$T/ran"
     chmod 644 "$T/password"
     fails_with 78 'others can read it' dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
     chmod 600 "$T/password"
     run dlock -r "$url" --sentinel-password-file="$T/password" job echo in
     equals "$status $output" '0 in'
-    fails_with 77 'it wants a user and a password|NOAUTH' \
+    fails_with 77 'it requires a user and a password|NOAUTH' \
         dlock -r "redis+sentinel://127.0.0.1:$S/prime" --sentinel-password-file="$T/password" job touch "$T/ran"
     printf 'wrong' >"$T/password"
     fails_with 77 "Sentinel 127.0.0.1:$S: .*WRONGPASS" dlock -r "$url" --sentinel-password-file="$T/password" job touch "$T/ran"
@@ -254,7 +254,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     fake_sentinel one "$(address 127.0.0.1 "$A")" && one=127.0.0.1:$PORT
     fake_sentinel two --deaf "$(address 127.0.0.1 "$A")" && two=127.0.0.1:$PORT
     fails_with 0 "ok +sentinel +$one: the master is 127.0.0.1:$A" dlock --doctor -r "redis+sentinel://$one,$two/prime"
-    grep -q "warn  sentinel  *$two: .* does not let us listen" <<<"$output"
+    grep -q "warn  sentinel  *$two: .* does not allow us to subscribe" <<<"$output"
     kill "$(cat "$T/two.pid")"
     fails_with 0 "warn +sentinel +$two: Connection refused" dlock --doctor -q -r "redis+sentinel://$one,$two/prime"
     fake_sentinel two "$(address 127.0.0.1 1)" && two=127.0.0.1:$PORT

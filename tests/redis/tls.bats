@@ -211,7 +211,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
             dlock -r "rediss://$host:$PORT" job touch "$T/ran"
     done
     for host in .example .locks.example '*.locks.example' %x other.example%x .; do
-        LD_PRELOAD=$HELPERS/fault_two_addresses.so fails_with 77 'is no name that a certificate could be for' \
+        LD_PRELOAD=$HELPERS/fault_two_addresses.so fails_with 77 'is not a name that a certificate can have' \
             dlock -r "rediss://$host:$PORT" job touch "$T/ran"
     done
     [ ! -e "$T/ran" ]
@@ -220,7 +220,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 @test "a server without a certificate is refused where the host's policy allows such ciphers, and told nothing" {
     printf '%s\n' 'openssl_conf = a' '[a]' 'ssl_conf = b' '[b]' 'system_default = c' '[c]' 'CipherString = ALL:@SECLEVEL=0' >"$T/openssl.cnf"
     listener anonymous
-    OPENSSL_CONF=$T/openssl.cnf fails_with 77 'it shows no certificate' dlock -r "rediss://:secret@127.0.0.1:$PORT" job touch "$T/ran"
+    OPENSSL_CONF=$T/openssl.cnf fails_with 77 'it sent no certificate' dlock -r "rediss://:secret@127.0.0.1:$PORT" job touch "$T/ran"
     wait_until 5 grep -q "^A.*b''" "$T/listener.log"
     [ ! -e "$T/ran" ]
 }
@@ -228,7 +228,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 @test "a certificate of an unknown issuer, or signed by itself: exit 77 at once" {
     start_tls_redis
     make_authority stranger
-    fails_with 77 'is from an unknown issuer .*; --cacert=FILE has the issuers to trust' \
+    fails_with 77 'is from an unknown issuer .*; use --cacert=FILE: the issuers to trust' \
         dlock -r "$URL" --cacert="$CERTS/stranger.pem" job touch "$T/ran"
     show_certificate stranger
     fails_with 77 'is from an unknown issuer' dlock -r "$URL" job touch "$T/ran"
@@ -258,8 +258,8 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     make_authority stranger
     for version in TLSv1.2 TLSv1.3; do
         redis config set tls-protocols "$version" >/dev/null
-        fails_with 77 'it wants a certificate of ours \(--cert and --key\)' dlock -r "$URL" job touch "$T/ran"
-        fails_with 77 'it does not accept our certificate \(--cert\)' \
+        fails_with 77 'it requires a client certificate \(--cert and --key\)' dlock -r "$URL" job touch "$T/ran"
+        fails_with 77 'it rejected our certificate \(--cert\)' \
             dlock -r "$URL" --cert="$CERTS/stranger.pem" --key="$CERTS/stranger.key" job touch "$T/ran"
         run dlock -r "$URL" --cert="$CERTS/server.pem" --key="$CERTS/server.key" job echo ran
         equals "$version $status $output" "$version 0 ran"
@@ -291,16 +291,16 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     printf 'cert = /nowhere\n' >"$HOME/.config/dlock/dlock.conf"
     fails_with 78 'dlock.conf:1: cert: /nowhere: cannot read it' dlock -r "$url" job true
     rm "$HOME/.config/dlock/dlock.conf"
-    fails_with 78 '--key: a key without its certificate; --cert=FILE is missing' dlock -r "$url" --key="$key" job true
+    fails_with 78 '--key: a key needs its certificate; add --cert=FILE' dlock -r "$url" --key="$key" job true
     fails_with 78 "--cert: $T/empty: there is no usable certificate" dlock -r "$url" --cert="$T/empty" job true
     fails_with 78 "--cert: $cert: .*others can read it|--cert: $cert: there is no private key" dlock -r "$url" --cert="$cert" job true
-    fails_with 78 "--key: $CERTS/ca.key: this key is not the certificate's" \
+    fails_with 78 "--key: $CERTS/ca.key: this key does not match the certificate" \
         dlock -r "$url" --cert="$cert" --key="$CERTS/ca.key" job true
     cp "$key" "$T/open.key" && chmod 644 "$T/open.key"
     fails_with 78 "--key: $T/open.key: it holds a private key, and others can read it" \
         dlock -r "$url" --cert="$cert" --key="$T/open.key" job true
     openssl ec -in "$key" -aes128 -passout pass:secret -out "$T/locked.key" 2>/dev/null
-    fails_with 78 "--key: $T/locked.key: .*wants a passphrase" dlock -r "$url" --cert="$cert" --key="$T/locked.key" job true </dev/null
+    fails_with 78 "--key: $T/locked.key: .*needs a passphrase" dlock -r "$url" --cert="$cert" --key="$T/locked.key" job true </dev/null
     # What may not be read is refused, as a password file is.
     if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
         local user=(setpriv --reuid=65534 --regid=65534 --clear-groups) dir=$CERTS
@@ -319,14 +319,14 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 
 @test "TLS meant and none there, or the other way round: exit 69 with what may be meant" {
     start_tls_redis
-    fails_with 69 'is it rediss:// that is meant\?; tried [2-9]' dlock -r "redis://localhost:$PORT" --outage=300ms job touch "$T/ran"
+    fails_with 69 'use rediss://; tried [2-9]' dlock -r "redis://localhost:$PORT" --outage=300ms job touch "$T/ran"
     local port=$(free_port)
     redis config set port "$port" >/dev/null
-    fails_with 69 'is it redis:// that is meant\?' dlock -r "rediss://localhost:$port" --connect-timeout=500ms --outage=0 job touch "$T/ran"
+    fails_with 69 'use redis://' dlock -r "rediss://localhost:$port" --connect-timeout=500ms --outage=0 job touch "$T/ran"
     listener close
-    fails_with 69 'it closed the connection during the TLS handshake: is it redis:// that is meant\?' \
+    fails_with 69 'it closed the connection during the TLS handshake; if the server does not use TLS, use redis://' \
         dlock -r "rediss://localhost:$PORT" --outage=0 job touch "$T/ran"
-    fails_with 69 'before it said a word; .*: is it rediss:// that is meant\?' \
+    fails_with 69 'before sending anything, .*; if the server uses TLS, use rediss://' \
         dlock -r "redis://127.0.0.1:$PORT" --outage=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
@@ -360,7 +360,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 
 @test "a server with TLS 1.1 alone: exit 69 that says so" {
     listener old "$CERTS/server.pem" "$CERTS/server.key"
-    fails_with 69 '1\.2 is the least' dlock -r "rediss://localhost:$PORT" --outage=0 job touch "$T/ran"
+    fails_with 69 '1\.2 is the minimum' dlock -r "rediss://localhost:$PORT" --outage=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
@@ -444,13 +444,13 @@ cut_off() {
     start_tls_redis
     listener flood
     start=$(now)
-    fails_with 69 'TLS: it sends without end' timeout -k 1 10 dlock -r "rediss://localhost:$PORT" --outage=0 job touch "$T/ran"
+    fails_with 69 'TLS: it keeps sending data' timeout -k 1 10 dlock -r "rediss://localhost:$PORT" --outage=0 job touch "$T/ran"
     within 3000 "$start"
     [ ! -e "$T/ran" ]
     redis-server --port 0 --unixsocket "$T/two.sock" --save '' --dir "$T" >/dev/null 2>&1 3>&- 4>&- &
     echo $! >"$T/two.pid"
     wait_until 20 redis_answers two
-    fails_with 0 'on 2 of 3 servers; .*sends without end' timeout -k 1 10 \
+    fails_with 0 'on 2 of 3 servers; .*keeps sending data' timeout -k 1 10 \
         dlock -v -r "unix://$T/redis.sock" -r "unix://$T/two.sock" -r "rediss://localhost:$PORT" job true
     listener turn "$T/turn" "$CERTS/server.pem" "$CERTS/server.key" "$T/redis.sock"
     hold_lock job -r "rediss://localhost:$PORT" --ttl=3s --grace=300ms

@@ -243,7 +243,7 @@ hear_all() {
     export DLOCK_REDIS="unix://locker:secret@$T/redis.sock"
     hold_lock job
     queue a -v && queue b
-    wait_until 5 grep -qE 'cannot call those who wait.*PUBLISH: .*(can.t publish|permissions to access a channel)' "$T/a.err"
+    wait_until 5 grep -qE 'cannot notify waiters.*PUBLISH: .*(can.t publish|permissions to access a channel)' "$T/a.err"
     end_hold
     ended a && ended b
     equals "$(order)" 'a b '

@@ -11,7 +11,7 @@ REFUSED = {1, 2, 69, 70, 71, 73, 126, 127}
 # How long --attach waits for its guard: only a machine that is busy uses it up.
 GUARD_STARTS = 1.5
 # Why a server that is there may be said to be away where the machine stalls.
-TOO_SLOW = ("did not answer in time", "its lease was over before the answer came")
+TOO_SLOW = ("did not answer in time", "its lease ended before the answer arrived")
 # Beside --outage: connecting, the queue, and the machine.
 AROUND_A_FAULT = 3.0
 

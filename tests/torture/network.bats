@@ -130,7 +130,7 @@ taken_away() {
     ask_proxy 2 delay 0.4
     export DLOCK_REDIS="unix://$T/1.sock unix://$T/2.proxy unix://$T/none.sock"
     fails_with 75 '' taken_away -n -v
-    not grep -q 'cannot be asked' <<<"$output"
+    not grep -q 'cannot be reached' <<<"$output"
     fails_with 0 '' taken_away -w 30 -v
-    not grep -q 'cannot be asked' <<<"$output"
+    not grep -q 'cannot be reached' <<<"$output"
 }

@@ -78,7 +78,7 @@ TEST(test_unknown)
         {"--h job true", "--h: unknown option; dlock --help lists them all"},
         {"-Z job true", "-Z: unknown option; dlock --help lists them all"},
         {"-? job true", "-?: unknown option; dlock --help lists them all"},
-        {"--quiet=loud job true", "--quiet: it takes no value"},
+        {"--quiet=loud job true", "--quiet: its only values are yes and no"},
         {"-w", "-w: it needs a value"},
         {"--redsi=redis://bob:s3cret@h job true", "--redsi: unknown option; did you mean --redis?"},
         {"-redis=redis://bob:s3cret@h job true", "-redis: a long option has two dashes: --redis"},
@@ -154,7 +154,7 @@ TEST(test_missing_name)
         {"sh -a x y", "-a: unknown option; dlock --help lists them all", true},
         {"sh -t dir x", "--ttl: 'dir': it is not a number", true},
         {"sh -p dir", "-p: unknown option; dlock --help lists them all", true},
-        {"sh -cf x.tar y", "--command: it is the whole command; no further words may follow", true},
+        {"sh -cf x.tar y", "--command: it is the whole command; no arguments may follow", true},
         {"sh -u nobody ls", "--unlock: there is no open file", true},
         {"sh -E ls", "--conflict-exit-code: 'ls': an exit status is", true},
         {"sh --list x", "--list runs no command", true},
@@ -190,9 +190,9 @@ TEST(test_missing_command)
         {"list", "did you mean dlock --list?"},
         {"status",
          "did you mean dlock --status? (with a lock of that name: dlock status -- COMMAND)"},
-        {"touch%20ran", "no command given; 'touch ran' is taken for the lock's name: dlock NAME -- "
+        {"touch%20ran", "no command given; 'touch ran' is read as the lock's name: dlock NAME -- "
                         "COMMAND, or dlock NAME -c"},
-        {"9", "dlock locks no descriptor: dlock --attach NAME || exit"},
+        {"9", "dlock locks no descriptors; dlock --attach NAME || exit"},
         {"-n 200", "dlock locks no descriptor"},
         {"/var/lock/foo", "--lock-file=/var/lock/foo locks that file as flock(1) does"},
         {"ttl", "no command given; usage:"}, /* no action */

@@ -175,7 +175,7 @@ TEST(test_tokens)
         {"a\n", "only printable ASCII"},
         {"a\x7F", "only printable ASCII"},
         {"\xC3\xBC", "only printable ASCII"},
-        {"dlock:shared", "marks a shared lock and cannot own one"},
+        {"dlock:shared", "this text marks a shared lock and cannot be an owner token"},
     };
     FOR_ROWS(row, rows)
     {

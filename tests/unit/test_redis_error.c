@@ -142,12 +142,12 @@ TEST(test_texts)
         {"ERR ERR x", "it answered: ERR x"},
         {"", "it answered: an error without a text"},
         {"ERR Protocol error: unauthenticated bulk length",
-         "it wants a user and a password: NOAUTH Authentication required"},
+         "it requires a user and a password: NOAUTH Authentication required"},
         {"ERR unknown command 'EVALSHA'",
-         "it runs no scripts; if it is a Sentinel, redis+sentinel:// stands in the URL; it "
+         "it runs no scripts; if it is a Sentinel, use redis+sentinel://; it "
          "answered: ERR unknown"},
         {"ERR unknown command 'HSET'", "it answered: ERR unknown command 'HSET'"},
-        {"MOVED 1 h:1", "it is a node of a Cluster, for which redis+cluster:// stands in the URL; "
+        {"MOVED 1 h:1", "it is a node of a Cluster; use redis+cluster://; "
                         "it answered: MOVED"},
     };
     FOR_ROWS(row, rows)
@@ -240,27 +240,28 @@ TEST(test_logins)
         const char *user, *error, *why;
     } rows[] = {
         {"bob", "ERR wrong number of arguments for 'auth' command",
-         "it knows no users, as Redis before 6.0: leave the user bob"},
+         "it knows no users (Redis before 6.0); leave the user bob"},
         {"", "ERR Client sent AUTH, but no password is set",
-         "it asks for no password, and the URL has one"},
+         "it requires no password, but the URL has one"},
         {"", "ERR AUTH <password> called without any password configured",
-         "it asks for no password"},
+         "it requires no password"},
         {"", "ERR invalid password", "it refuses the user default with the password of the URL"},
         {"bob", "WRONGPASS invalid",
          "it refuses the user bob with the password of the URL: it answered: WRONGPASS invalid"},
-        {"", "NOAUTH Authentication required.", "it wants a password, and none is configured"},
+        {"", "NOAUTH Authentication required.", "it requires a password, and none is configured"},
         {"", "ERR Protocol error: unauthenticated bulk length",
-         "it wants a password, and none is configured"},
+         "it requires a password, and none is configured"},
         {"bob", "NOPERM No permissions to access a key",
-         "it refuses the user bob, who needs the keys dlock:job and {dlock:job}:*: it answered: "
+         "it refuses the user bob, which needs the keys dlock:job and {dlock:job}:*: it answered: "
          "NOPERM No"},
         {"bob", "ERR The user executing the script can't run this command" SCRIPT_7,
-         "it refuses the user bob, who needs the command DEL: it answered: ERR The user executing "
+         "it refuses the user bob, which needs the command DEL: it answered: ERR The user "
+         "executing "
          "the script can't run this "
-         "command; the manual"},
+         "command; dlock-redis(7)"},
         {"bob", "NOPERM User bob has no permissions to run the 'get' command",
          "it refuses the user bob: it answered: NOPERM User bob has no permissions to run the "
-         "'get' command; the manual"},
+         "'get' command; dlock-redis(7)"},
     };
     static const struct redis_refused refused = {"\n\nredis.call('DEL', KEYS[1])\n", "dlock:job"};
     static struct redis_url url;

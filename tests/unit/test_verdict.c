@@ -71,10 +71,10 @@ TEST(test_answer)
         {"OOUUO", false, LOCK_OK, ""},
         {"OOO", true, LOCK_OK, ""},
         {"OUU", false, LOCK_UNAVAILABLE,
-         "2 of 3 servers cannot be asked, and 2 are needed: server 2; server 3"},
+         "2 of 3 servers cannot be reached, and 2 are needed: server 2; server 3"},
         {"UUU", false, LOCK_UNAVAILABLE, "3 of 3 servers"},
         {"OUU", true, LOCK_CANCELLED, ""},
-        {"OOUUU", false, LOCK_UNAVAILABLE, "3 of 5 servers cannot be asked, and 3 are needed"},
+        {"OOUUU", false, LOCK_UNAVAILABLE, "3 of 5 servers cannot be reached, and 3 are needed"},
         {"RUU", false, LOCK_UNAVAILABLE, "server 1; server 2; server 3"},
         {"ORR", false, LOCK_REFUSED, "2 of 3 servers"},
         {"RRR", false, LOCK_REFUSED, "3 of 3 servers"},
@@ -84,7 +84,7 @@ TEST(test_answer)
         {"OOIIR", false, LOCK_REFUSED, "3 of 5 servers"},
         {"OOIIU", false, LOCK_UNAVAILABLE, "3 of 5 servers"},
         {"OHU", false, LOCK_UNAVAILABLE,
-         "1 of 3 servers cannot be asked, and 2 are needed: server 3"},
+         "1 of 3 servers cannot be reached, and 2 are needed: server 3"},
     };
     FOR_ROWS(row, rows)
     {
@@ -107,7 +107,7 @@ TEST(test_verdict)
         {"one has lost it", "OOG", "+++", false, LOCK_OK, ""},
         {"one does not answer", "OOU", "+++", false, LOCK_OK, ""},
         {"two do not answer: they may have it", "OUU", "+++", false, LOCK_UNAVAILABLE,
-         "2 of 3 servers cannot be asked"},
+         "2 of 3 servers cannot be reached"},
         {"none answers", "UUU", "+++", false, LOCK_UNAVAILABLE, "3 of 3"},
         {"the same, cut short by the caller", "OUU", "+++", true, LOCK_CANCELLED, ""},
         {"two have lost it", "OGG", "+++", false, LOCK_GONE,
@@ -116,7 +116,7 @@ TEST(test_verdict)
         {"one is another's", "OGF", "+++", false, LOCK_FOREIGN, "2 of 3"},
         {"two are others'", "OFF", "+++", false, LOCK_FOREIGN, "2 of 3"},
         {"one has lost it, one does not answer", "OGU", "+++", false, LOCK_UNAVAILABLE,
-         "1 of 3 servers cannot be asked"},
+         "1 of 3 servers cannot be reached"},
         {"one of a bare majority has lost it, the third never had it", "OGU", "++-", false,
          LOCK_GONE, "2 of 3"},
         {"the third never had it, and says nothing", "OOU", "++-", false, LOCK_OK, ""},
@@ -195,20 +195,20 @@ TEST(test_notes)
         {"OOO", false, NULL, NULL, NULL},
         {"OOO", true, "on 3 of 3 servers", NULL, NULL},
         {"OOU", true, "on 2 of 3 servers; server 3", NULL,
-         "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: "
+         "the release has not reached 1 of 3 servers; there the lock is held until its lease ends: "
          "server 3"},
         {"OOU", false, "on 2 of 3 servers; server 3", NULL,
-         "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: "
+         "the release has not reached 1 of 3 servers; there the lock is held until its lease ends: "
          "server 3"},
         {"OOG", false, "on 2 of 3 servers; server 3", NULL, NULL},
         {"OOR", true, "on 2 of 3 servers", "server 3",
-         "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: "
+         "the release has not reached 1 of 3 servers; there the lock is held until its lease ends: "
          "server 3"},
         {"OOR", false, "on 2 of 3 servers; server 3", "server 3",
-         "the release has not reached 1 of 3 servers, where the lock clears when its lease ends: "
+         "the release has not reached 1 of 3 servers; there the lock is held until its lease ends: "
          "server 3"},
         {"OOIRU", true, "on 2 of 5 servers; server 5", "server 3; server 4",
-         "the release has not reached 3 of 5 servers, where the lock clears when its lease ends: "
+         "the release has not reached 3 of 5 servers; there the lock is held until its lease ends: "
          "server 3; server 4; "
          "server 5"},
     };

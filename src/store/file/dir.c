@@ -56,15 +56,14 @@ static enum lock_result judge(const struct lock_dir *dir, struct errmsg *why)
     bool open_to_others = (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
     bool sticky = (status.st_mode & S_ISVTX) != 0;
     if (status.st_uid != geteuid() && !(status.st_uid == 0 && sticky))
-        return refuse(dir, "belongs to another user; --lock-dir names another one", why);
+        return refuse(dir, "belongs to another user; use --lock-dir", why);
     if (open_to_others && !sticky)
-        return refuse(dir, "can be written to by others; chmod go-w or +t helps", why);
+        return refuse(dir, "can be written to by others; use chmod go-w or +t", why);
     if (fs_type_of(dir->fd, &type) && type.kind == FS_WHOLE_FILE) {
-        errmsg_set(
-            why,
-            "the lock directory %.300s is on %s, where flock(2) is a lock of all bytes of a file: "
-            "a --lock-dir on a local disk or tmpfs, --lock-file or Redis can be used",
-            dir->path, type.name);
+        errmsg_set(why,
+                   "the lock directory %.300s is on %s, on which flock(2) locks all bytes of a "
+                   "file; use a --lock-dir on a local disk or tmpfs, --lock-file or Redis",
+                   dir->path, type.name);
         return LOCK_REFUSED;
     }
     return LOCK_OK;
@@ -98,11 +97,11 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct er
         int error = errno;
         if (lstat(dir->path, &status) == 0 && S_ISLNK(status.st_mode))
             return refuse(dir, "is a link; name the directory itself", why);
-        errmsg_set(
-            why, "cannot open or make the lock directory %.300s: %s%s", dir->path, strerror(error),
-            error == EROFS && path == NULL
-                ? "; --lock-dir names another one, ReadWritePaths=/run/lock lets a unit use it"
-                : "");
+        errmsg_set(why, "cannot open or make the lock directory %.300s: %s%s", dir->path,
+                   strerror(error),
+                   error == EROFS && path == NULL
+                       ? "; use --lock-dir, or ReadWritePaths=/run/lock in a unit"
+                       : "");
         return file_error_result(error);
     }
     enum lock_result result = judge(dir, why);

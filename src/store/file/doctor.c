@@ -12,10 +12,11 @@
 static void add_owner(struct diagnostics *findings, const struct stat *status)
 {
     if ((status->st_mode & (S_IWGRP | S_IWOTH)) != 0)
-        diagnostics_add(findings, FINDING_NOTE, "shared",
-                        "a --lock-dir that nobody else can write to; --lock-file=PATH or Redis for "
-                        "locks of several users",
-                        "who makes a file first here can refuse that lock to the others");
+        diagnostics_add(
+            findings, FINDING_NOTE, "shared",
+            "a --lock-dir that no other user can write to; --lock-file=PATH or Redis for "
+            "locks of several users",
+            "the first user to create a file here can deny that lock to the others");
     else
         diagnostics_add(findings, FINDING_NOTE, "other users",
                         "--lock-file=PATH, a file that all of them can open, or Redis",
@@ -66,7 +67,7 @@ bool file_doctor_exact(const char *path, struct diagnostics *findings)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT) {
         diagnostics_add(findings, FINDING_OK, "lock file", NULL,
-                        "not there; it is made when it is first locked");
+                        "does not exist; created when first locked");
         return false;
     }
     if (fd < 0)

@@ -147,7 +147,7 @@ enum lock_result lock_file_enter(const struct lock_file *file, struct bound boun
             return LOCK_CANT_CREATE;
         }
         if (deadline_passed(until)) {
-            errmsg_set(why, "another process does not finish what it does to the lock file %s",
+            errmsg_set(why, "another process does not finish its change of the lock file %s",
                        file->path);
             return LOCK_UNAVAILABLE;
         }

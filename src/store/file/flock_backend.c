@@ -275,8 +275,7 @@ static enum lock_result check_claim(struct exact_backend *backend, struct lease 
     struct lock_file file = {.path = backend->path, .follow = true, .fd = -1};
     enum lock_result result = open_to_look(&file, why);
     if (result == LOCK_OK && !claim_find(file.fd, lease->take_id, &lease->mode)) {
-        errmsg_set(why, "no process below which this one runs holds the lock file %s",
-                   backend->path);
+        errmsg_set(why, "no ancestor of this process holds the lock file %s", backend->path);
         result = LOCK_GONE;
     }
     lock_file_close(&file);

@@ -232,7 +232,7 @@ static enum lock_result not_found(struct store *store, const struct lease *lease
         return LOCK_RELEASED;
     }
     if (!is_forced(store, lease, why))
-        errmsg_set(why, others ? "it is held under another token" : "nobody holds it");
+        errmsg_set(why, others ? "it is held under another token" : "it is free");
     return others ? LOCK_FOREIGN : LOCK_GONE;
 }
 

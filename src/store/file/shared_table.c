@@ -218,7 +218,7 @@ enum lock_result shared_table_next_fence(const struct shared_table *table, int64
     while (last < INT64_MAX && !atomic_compare_exchange_weak(&table->map->fence, &last, *fence));
     if (last < INT64_MAX)
         return LOCK_OK;
-    errmsg_set(why, "the fence in the lock directory is at the end of what can be counted");
+    errmsg_set(why, "the fence in the lock directory has reached its maximum");
     return LOCK_CANT_CREATE;
 }
 

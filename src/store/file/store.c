@@ -51,7 +51,7 @@ enum lock_result store_open_file(struct lock_file *file, enum lock_file_use use,
             return result;
         lock_file_close(file); /* it has just been removed */
     }
-    errmsg_set(why, "the lock file %s is removed as fast as it is opened", file->path);
+    errmsg_set(why, "the lock file %s is repeatedly removed as it is opened", file->path);
     return LOCK_UNAVAILABLE;
 }
 

@@ -73,7 +73,7 @@ static struct call wait_behind(struct file_waiter *waiter, const struct lock_fil
         (void)blocking_thread_stop(&waiter->behind);
         waiter->behind_number = before->number;
         if (!blocking_thread_start(&waiter->behind, ticket_queue_await, file->fd, before->number))
-            return uncalled("a thread that waits cannot be started");
+            return uncalled("cannot start a thread for the wait");
     }
     struct call call = {
         .fd = waiter->behind.over_fd, .by = DEADLINE_NEVER, .poll_most = poll_behind};
@@ -109,7 +109,7 @@ bool file_waiter_wait(struct file_waiter *waiter, const struct lock_file *file,
     if (waiter->ticket.number == 0)
         ticket_queue_join(file, entry, request, &waiter->ticket);
     if (waiter->ticket.number == 0) {
-        waiter->call = uncalled("the file takes no locks of those who wait");
+        waiter->call = uncalled("the file system does not support the locks of waiters");
         return false;
     }
     bool behind = ticket_queue_before(file, entry, &waiter->ticket, &before);

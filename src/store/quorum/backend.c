@@ -203,7 +203,7 @@ static enum lock_result release_own(struct quorum *quorum, struct quorum_member 
     if (!quorum_grants(quorum, member) && member->store->uncertain)
         quorum_owe(quorum, member);
     enum lock_result result = LOCK_GONE;
-    errmsg_set(&member->why, "%s: it did not have it", member->url);
+    errmsg_set(&member->why, "%s: it did not hold the lock", member->url);
     if (quorum_owes(quorum, member))
         result = quorum_settle(quorum, member, bound);
     if (!quorum_grants(quorum, member))
@@ -319,7 +319,7 @@ static struct call quorum_listen(struct backend *backend)
         .fd = -1,
         .by = quorum->again,
         .poll_most = DURATION_MS(500),
-        .cannot = "several servers keep no queue in common",
+        .cannot = "a quorum has no queue",
     };
 }
 
@@ -356,14 +356,11 @@ static bool is_quorum(const struct redis_urls *urls, struct errmsg *why)
 {
     const struct redis_url *list = urls->list;
     if (urls->count > QUORUM_MOST) {
-        errmsg_set(why, "more than %d servers; three or five are enough", QUORUM_MOST);
+        errmsg_set(why, "more than %d servers; use three or five", QUORUM_MOST);
         return false;
     }
     if (urls->count < QUORUM_LEAST) {
-        errmsg_set(why,
-                   "%d servers are no quorum, since the loss of either would end it; one, three or "
-                   "five are",
-                   urls->count);
+        errmsg_set(why, "a quorum needs at least 3 servers, not %d", urls->count);
         return false;
     }
     for (int i = 0; i < urls->count; i++)

@@ -110,8 +110,8 @@ static void say_part(const struct quorum *quorum, const struct owner_count *owne
         const struct holder *holder = &owner->best->holder;
         snprintf(who, sizeof who, "%s@%s, pid %ld", holder->user, holder->host, (long)holder->pid);
     }
-    errmsg_set(why, "on %d of %d servers it stands for %s, which %s", owner->count, quorum->count,
-               who, means);
+    errmsg_set(why, "on %d of %d servers %s holds it, which %s", owner->count, quorum->count, who,
+               means);
 }
 
 /* For an owner on too few servers: LOCK_OK if it is no lock, whatever the servers that do
@@ -123,7 +123,7 @@ static enum lock_result judge_part(struct quorum *quorum, const struct owner_cou
     int unknown = quorum->count - quorum_count_all(quorum).ok;
     if (owner->count + unknown >= quorum->need) {
         char means[64];
-        snprintf(means, sizeof means, "may be a lock: %d of %d servers cannot be asked", unknown,
+        snprintf(means, sizeof means, "may be a lock: %d of %d servers cannot be reached", unknown,
                  quorum->count);
         say_part(quorum, owner, means, why);
         return LOCK_UNAVAILABLE;
@@ -342,17 +342,16 @@ bool quorum_examine(struct backend *backend, const struct lock_request *request,
     from[quorum->count] = findings->count;
     diagnostics_section(findings, "quorum", NULL);
     if (good < quorum->need) {
-        diagnostics_fail(
-            findings, FINDING_UNTRUSTED, "majority", "what is said of the servers above",
-            "%d of %d servers can be trusted; %d are needed", good, quorum->count, quorum->need);
+        diagnostics_fail(findings, FINDING_UNTRUSTED, "majority", "see the servers above",
+                         "%d of %d servers can be trusted; %d are needed", good, quorum->count,
+                         quorum->need);
         return false;
     }
     for (int i = 0; i < quorum->count; i++)
         diagnostics_excuse(findings, from[i], from[i + 1]);
     diagnostics_add(findings, good < quorum->count ? FINDING_WARN : FINDING_OK, "majority",
-                    "what is said of the servers above",
-                    "%d of %d servers can be trusted; %d are needed", good, quorum->count,
-                    quorum->need);
+                    "see the servers above", "%d of %d servers can be trusted; %d are needed", good,
+                    quorum->count, quorum->need);
     return true;
 }
 

@@ -139,7 +139,7 @@ void quorum_note_left(struct quorum *quorum)
         return;
     errmsg_set(
         &quorum->note,
-        "the release has not reached %d of %d servers, where the lock clears when its lease ends",
+        "the release has not reached %d of %d servers; there the lock is held until its lease ends",
         count.bad + count.silent, quorum->count);
     add_members(quorum, is_failure, ": ", &quorum->note);
     quorum->base.note = quorum->note.text;
@@ -151,8 +151,8 @@ enum lock_result quorum_failure(const struct quorum *quorum, struct errmsg *why)
 {
     struct quorum_count count = quorum_count_all(quorum);
     int refused = count_result(quorum, LOCK_REFUSED), invalid = count_result(quorum, LOCK_INVALID);
-    errmsg_set(why, "%d of %d servers cannot be asked, and %d are needed", count.bad + count.silent,
-               quorum->count, quorum->need);
+    errmsg_set(why, "%d of %d servers cannot be reached, and %d are needed",
+               count.bad + count.silent, quorum->count, quorum->need);
     add_members(quorum, is_failure, ": ", why);
     if (quorum->count - count.bad >= quorum->need)
         return LOCK_UNAVAILABLE;
@@ -271,7 +271,7 @@ static void keep(struct quorum_member *member, const struct fanout_worker *worke
     if (worker->result == LOCK_CANCELLED)
         errmsg_set(&member->why, "%s: it was slower than the others", member->url);
     else if (worker->result == LOCK_HELD)
-        errmsg_set(&member->why, "%s: it is held by another there", member->url);
+        errmsg_set(&member->why, "%s: another client holds it there", member->url);
 }
 
 bool quorum_round(struct quorum *quorum, struct fanout *crew, fanout_ask *ask, fanout_judge *judge,

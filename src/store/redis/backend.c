@@ -33,7 +33,7 @@ static enum lock_result read_loss(const redisReply *reply, const struct lease *l
     if (gone) {
         bool ended = lease->outside && strcmp(how, "ended") == 0;
         errmsg_set(why, "the key %s is gone%s", key,
-                   ended ? ": the lease has ended, or somebody has removed it" : "");
+                   ended ? ": the lease has ended, or another client has removed the key" : "");
         return LOCK_GONE;
     }
     if (other) {

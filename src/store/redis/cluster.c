@@ -198,7 +198,7 @@ static enum lock_result connect_to_some(struct redis_backend *redis, struct redi
     enum lock_result result = LOCK_UNAVAILABLE;
     int count = 0;
     bound.until = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
-    errmsg_set(why, "none of its nodes has an address that is known");
+    errmsg_set(why, "none of its nodes has a known address");
     for (int at; result == LOCK_UNAVAILABLE && (at = choose(redis, cluster, tried)) >= 0; count++) {
         bool asking = cluster->asking && at == cluster->next;
         if (count > 0 && deadline_passed(bound.until))
@@ -307,7 +307,7 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
     bool asking = begins(error, "ASK ");
     redis_conn_close(conn); /* even if it leads here again: a proxy may have others behind it */
     if (!read_redirection(&at, &here, strchr(error, ' ') + 1, key)) {
-        errmsg_set(why, "its redirection makes no sense: %.300s", error);
+        errmsg_set(why, "its redirection is not understood: %.300s", error);
         blame(&here, why);
         return LOCK_UNAVAILABLE;
     }

@@ -66,9 +66,8 @@ static bool examine_name(const struct redis_endpoint *host, bool only, struct di
         return !only;
     format_addresses(&addresses, list, sizeof list);
     bool slow = took.ns > SLOW_NAME_MS * NS_PER_MS;
-    diagnostics_add(findings, slow ? FINDING_WARN : FINDING_OK, "name",
-                    "each run waits for this first", "%s is %s (%s)", host->host, list,
-                    diagnostics_time(took, time));
+    diagnostics_add(findings, slow ? FINDING_WARN : FINDING_OK, "name", "each run waits for this",
+                    "%s is %s (%s)", host->host, list, diagnostics_time(took, time));
     return true;
 }
 
@@ -126,14 +125,14 @@ static bool examine_connection(struct redis_patient *patient)
     if (result != LOCK_OK) {
         diagnostics_fail(findings, (int)status_of(result), "connect",
                          result == LOCK_UNAVAILABLE
-                             ? "is it running, and does a firewall let us through?"
+                             ? "is it running, and does a firewall allow the connection?"
                              : NULL,
                          "%s", why.text);
         return false;
     }
     bool slow = took.ns > SLOW_MS * NS_PER_MS;
     diagnostics_add(findings, slow ? FINDING_WARN : FINDING_OK, "connect",
-                    "each run waits for this first", "%s", diagnostics_time(took, time));
+                    "each run waits for this", "%s", diagnostics_time(took, time));
     return true;
 }
 
@@ -187,9 +186,9 @@ static bool examine_login(struct redis_patient *patient)
         bool open = !proven && is_remote(&patient->conn);
         diagnostics_add(
             findings, open ? FINDING_WARN : FINDING_OK, "login",
-            "a user and a password for dlock (dlock(1), REDIS)", "user %.200s%s",
+            "a user and a password for dlock (dlock-redis(7))", "user %.200s%s",
             known ? reply->str : user,
-            open ? ", without a password: whoever reaches this server can take every lock away"
+            open ? ", without a password: anyone who reaches this server can take any lock away"
                  : "");
         freeReplyObject(reply);
     } else if (result != LOCK_CANCELLED) {
@@ -357,6 +356,6 @@ bool redis_patient_ask(struct redis_patient *patient, const char *name,
 void redis_patient_unknown(struct redis_patient *patient, const char *name, const redisReply *reply)
 {
     diagnostics_add(patient->findings, FINDING_NOTE, name,
-                    "the permissions for --doctor in dlock(1)", "unknown: %.300s",
-                    reply->type == REDIS_REPLY_ERROR ? reply->str : "the answer makes no sense");
+                    "the permissions for --doctor in dlock-redis(7)", "unknown: %.300s",
+                    reply->type == REDIS_REPLY_ERROR ? reply->str : "the answer is not understood");
 }

@@ -12,8 +12,8 @@
 /* The purposes of the commands: the worst that is missing for a purpose is one row. */
 enum purpose { TAKING, SHARING, QUEUEING, COUNTING, CALLING, TRACKING, LISTING, PURPOSES };
 
-static const char denied[] = "the permissions in dlock(1), REDIS";
-static const char blocked[] = "the permissions in dlock(1), REDIS; a proxy may be in the way";
+static const char denied[] = "the permissions in dlock-redis(7)";
+static const char blocked[] = "the permissions in dlock-redis(7); a proxy may be in the way";
 
 static const struct {
     const char *name, *lost, *advice;
@@ -21,11 +21,10 @@ static const struct {
 } purposes[PURPOSES] = {
     [TAKING] = {"take, release", "no lock can be taken", denied, FINDING_FAIL},
     [SHARING] = {"shared, slots", "--shared and --slots fail", denied, FINDING_WARN},
-    [QUEUEING] = {"queue", "who waits asks again and again, in no order", denied, FINDING_WARN},
+    [QUEUEING] = {"queue", "waiters poll, in no order", denied, FINDING_WARN},
     [COUNTING] = {"counters", "conflicts are not counted", NULL, FINDING_NOTE},
-    [CALLING] = {"wake channel", "who waits is not called, and asks again and again", blocked,
-                 FINDING_WARN},
-    [TRACKING] = {"tracking", "a lost lock is seen at the next check only", blocked, FINDING_WARN},
+    [CALLING] = {"wake channel", "waiters are not notified, and poll", blocked, FINDING_WARN},
+    [TRACKING] = {"tracking", "a loss is noticed only at the next check", blocked, FINDING_WARN},
     [LISTING] = {"--list", "--list fails", NULL, FINDING_NOTE},
 };
 

@@ -61,7 +61,7 @@ static void add_version(struct diagnostics *findings, const char *info)
     /* The Redis version, with which other servers claim compatibility. */
     long major = field(info, "redis_version", version) ? strtol(version, NULL, 10) : 0;
     if (major <= 0) {
-        diagnostics_add(findings, FINDING_NOTE, "version", NULL, "unknown: INFO does not tell");
+        diagnostics_add(findings, FINDING_NOTE, "version", NULL, "unknown: not in INFO");
         return;
     }
     size_t kind = 0;
@@ -73,14 +73,14 @@ static void add_version(struct diagnostics *findings, const char *info)
         diagnostics_fail(findings, FINDING_UNTRUSTED, "version", "Redis 6.0 or later, or Valkey",
                          "%s %s: the scripts need 5.0", kinds[kind].name, own);
     else if (major < 6)
-        diagnostics_add(findings, FINDING_WARN, "version", "Redis 6.0 or later, or Valkey",
-                        "%s %s: it cannot tell when a key is touched, and a loss is seen at the "
-                        "next check only",
-                        kinds[kind].name, own);
+        diagnostics_add(
+            findings, FINDING_WARN, "version", "Redis 6.0 or later, or Valkey",
+            "%s %s: it cannot report changed keys, and a loss is noticed only at the next check",
+            kinds[kind].name, own);
     else
         diagnostics_add(findings, kinds[kind].tried ? FINDING_OK : FINDING_NOTE, "version", NULL,
                         "%s %s%s", kinds[kind].name, own,
-                        kinds[kind].tried ? "" : ", with which dlock was not tried");
+                        kinds[kind].tried ? "" : ", with which dlock was not tested");
 }
 
 static void add_role(struct diagnostics *findings, const char *info)
@@ -95,7 +95,7 @@ static void add_role(struct diagnostics *findings, const char *info)
     } else if (strcmp(role, "master") == 0) {
         diagnostics_add(findings, FINDING_OK, "role", NULL, "master");
     } else {
-        diagnostics_add(findings, FINDING_NOTE, "role", NULL, "unknown: INFO does not tell");
+        diagnostics_add(findings, FINDING_NOTE, "role", NULL, "unknown: not in INFO");
     }
 }
 
@@ -127,15 +127,15 @@ static void add_eviction(struct diagnostics *findings, const char *info)
     static const char advice[] = "maxmemory-policy noeviction; or a server for locks alone";
     if (!field(info, "maxmemory_policy", policy))
         diagnostics_add(findings, FINDING_NOTE, "eviction",
-                        "the provider knows; it has to be noeviction",
-                        "unknown: INFO does not tell");
+                        "ask the provider; it must be noeviction", "unknown: not in INFO");
     else if (evicts(policy) && limit_known && most == 0)
         diagnostics_add(findings, FINDING_WARN, "eviction", advice,
                         "%s: locks are evicted as soon as there is a maxmemory", policy);
     else if (evicts(policy))
         diagnostics_fail(
             findings, FINDING_UNTRUSTED, "eviction", advice,
-            "%s: when memory is short a lock that is held is removed, and another gets it", policy);
+            "%s: if memory runs short, a held lock may be removed, and another client gets it",
+            policy);
     else
         diagnostics_add(findings, strcmp(policy, "noeviction") == 0 ? FINDING_OK : FINDING_NOTE,
                         "eviction", NULL, "%s", policy);
@@ -147,7 +147,7 @@ static void add_eviction(struct diagnostics *findings, const char *info)
                         size_rounded((uint64_t)used, used_text));
     else
         diagnostics_add(findings, near ? FINDING_WARN : FINDING_OK, "memory",
-                        "when it is full no lock can be taken", "%s used of %s",
+                        "when it is full, no lock can be acquired", "%s used of %s",
                         size_rounded((uint64_t)used, used_text),
                         size_rounded((uint64_t)most, most_text));
 }
@@ -172,7 +172,7 @@ static void add_persistence(const struct redis_patient *patient, const char *inf
     else
         diagnostics_add(findings, FINDING_NOTE, "persistence", NULL, "unknown: %s",
                         aof_known ? "no append-only file, and CONFIG GET save is not answered"
-                                  : "INFO does not tell");
+                                  : "not in INFO");
     static const char *const writes[] = {"rdb_last_bgsave_status", "aof_last_write_status"};
     for (size_t i = 0; i < sizeof writes / sizeof *writes; i++)
         if (field(info, writes[i], last) && strcmp(last, "ok") != 0)
@@ -201,7 +201,7 @@ static void add_replicas(const struct redis_patient *patient, const char *info, 
     int wanted = patient->settings->wait_replicas, online = online_replicas(info);
     int64_t connected, needed = 0;
     if (!number_field(info, "connected_slaves", &connected))
-        diagnostics_add(findings, FINDING_NOTE, "replicas", NULL, "unknown: INFO does not tell");
+        diagnostics_add(findings, FINDING_NOTE, "replicas", NULL, "unknown: not in INFO");
     else if (online < wanted)
         diagnostics_fail(findings, STATUS_UNAVAILABLE, "replicas",
                          "more replicas, or a lower --wait-replicas",
@@ -213,8 +213,8 @@ static void add_replicas(const struct redis_patient *patient, const char *info, 
         diagnostics_add(findings, FINDING_OK, "replicas", NULL, "%d online", online);
     if (least != NULL && number_parse(least, 1, INT32_MAX, &needed))
         diagnostics_add(findings, online < needed ? FINDING_WARN : FINDING_OK,
-                        "min-replicas-to-write",
-                        "more replicas; the server takes no locks as it is", "%" PRId64, needed);
+                        "min-replicas-to-write", "more replicas; the server takes no locks now",
+                        "%" PRId64, needed);
 }
 
 /* --- asking -------------------------------------------------------------- */

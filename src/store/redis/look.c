@@ -267,7 +267,7 @@ enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix
             freeReplyObject(reply);
         }
         if (result == LOCK_OK && is_endless(&scan)) {
-            errmsg_set(why, "its SCAN does not come to an end");
+            errmsg_set(why, "its SCAN does not end");
             result = LOCK_UNAVAILABLE;
         }
     } while (result == LOCK_OK && strcmp(scan.cursor, "0") != 0);

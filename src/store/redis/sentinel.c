@@ -232,14 +232,14 @@ static enum lock_result verdict(const struct search *vain, const char *name, int
         return LOCK_REFUSED;
     }
     if (vain->down > 0) {
-        errmsg_set(why, "%d Sentinel%s asked for the master %.200s in vain; %s", count,
+        errmsg_set(why, "%d Sentinel%s asked for the master %.200s without success; %s", count,
                    count > 1 ? "s were" : " was", name, vain->failed.text);
         return LOCK_UNAVAILABLE;
     }
     if (vain->invalid.text[0] != '\0')
         *why = vain->invalid;
     else
-        errmsg_set(why, "there is no master called %.200s, say the Sentinels: %.400s", name,
+        errmsg_set(why, "the Sentinels know no master called %.200s: %.400s", name,
                    vain->unknown_to.text);
     return LOCK_INVALID;
 }
@@ -461,7 +461,8 @@ static void add_answer(const struct redis_sentinel *sentinel, int at, const char
     else if (sentinel->mute[at])
         diagnostics_add(findings, FINDING_WARN, "sentinel",
                         "+subscribe and &+switch-master for the user at the Sentinel",
-                        "%s: the master is %s, but it does not let us listen", text, master);
+                        "%s: the master is %s, but it does not allow us to subscribe", text,
+                        master);
     else
         diagnostics_add(findings, FINDING_OK, "sentinel", NULL, "%s: the master is %s", text,
                         master);
@@ -487,8 +488,8 @@ void redis_sentinel_examine(struct redis_backend *redis, struct diagnostics *fin
             add_answer(sentinel, i, "none", agreed, findings);
         else if (result != LOCK_CANCELLED)
             diagnostics_add(findings, FINDING_WARN, "sentinel",
-                            "is it running, and does a firewall let us through?", "%s: %s", text,
-                            why.text);
+                            "is it running, and does a firewall allow the connection?", "%s: %s",
+                            text, why.text);
     }
 }
 

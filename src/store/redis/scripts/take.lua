@@ -133,7 +133,7 @@ local function write_again(field, text)
   redis.call('HSET', meta, field, text)
 end
 
-local AT_THE_END = {'unusable', meta, 'its fence is at the end of what can be counted'}
+local AT_THE_END = {'unusable', meta, 'its fence has reached its maximum'}
 
 -- The lock itself comes last: a failure before it leaves no lock behind.
 local function take_exclusive()
