@@ -134,11 +134,13 @@ copy_tree() {
     copy_tree one
     cd "$T/one"
     [ -e Makefile ] || ./configure >/dev/null
-    (umask 077 && TZ=Asia/Kathmandu XZ_DEFAULTS=-T0 XZ_OPT=-0 TAR_OPTIONS=--owner=7 make -s dist)
+    (umask 077 && TZ=Asia/Kathmandu XZ_DEFAULTS=-T0 XZ_OPT=-0 TAR_OPTIONS=--owner=7 DEBFULLNAME='A Packager' DEBEMAIL=packager@localhost make -s dist)
     mkdir "$T/two"
     cd "$T/two"
     tar -xJf "$T"/one/dlock-*.tar.xz
     cd dlock-*
+    grep -qx 'Maintainer: A Packager <packager@localhost>' debian/control
+    grep -q '^ -- A Packager <packager@localhost>  ' debian/changelog
     # Configured as the first: that takes no part in it, and half of the time.
     cp "$T/one/config.status" .
     ./config.status >/dev/null
