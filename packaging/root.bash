@@ -45,8 +45,9 @@ make_root() {
     unshare --mount --pid --fork --kill-child --mount-proc -- timeout 500 debootstrap ${emulated:+--foreign} --variant=minbase --include=ca-certificates ${3:+"--arch=$3"} "$2" "$1" ${mirror:+"$mirror"} </dev/null &
     wait $! || return
     # In a container debootstrap makes /proc a link. Its second stage may make no devices, and needs none.
+    # What it has fetched is where a cache would be.
     [ ! -L "$1/proc" ] || { rm "$1/proc" && mkdir "$1/proc"; }
-    [ -z "$emulated" ] || in_root "$1" 'container=lxc /debootstrap/debootstrap --second-stage' || return
+    [ -z "$emulated" ] || CACHE='' in_root "$1" 'container=lxc /debootstrap/debootstrap --second-stage' || return
     cp -L /etc/resolv.conf "$1/etc/resolv.conf"
     [ -e "$1/etc/hosts" ] || printf '127.0.0.1 localhost\n::1 localhost\n' >"$1/etc/hosts"
     # The archive may be an old copy, and may hang.
