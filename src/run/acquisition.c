@@ -4,6 +4,7 @@
 #include "run/retry.h"
 #include "run/wait.h"
 #include "store/file/dir_backend.h"
+#include "ui/holder_text.h"
 #include "ui/lock_print.h"
 #include "ui/progress_text.h"
 #include "util/duration.h"
@@ -53,35 +54,21 @@ int acquisition_close(struct acquisition *acquisition, int status)
 
 /* --- taking -------------------------------------------------------------- */
 
-enum { HOLDER_TEXT_SIZE = 960 };
-
 /* Why the lock could not be acquired. Returns text. */
-static const char *holder_format(const struct holder *holder, int slots,
-                                 char text[HOLDER_TEXT_SIZE])
+static const char *refusal_format(const struct holder *holder, int slots, char *text, size_t size)
 {
-    char asked[HOLDER_SLOTS_SIZE], since[HOLDER_SINCE_SIZE], left[DURATION_TEXT_SIZE],
-        lease[DURATION_TEXT_SIZE + 32] = "";
-    const char *how = holder->kept       ? "released, but kept by --hold-at-least of"
-                      : holder->detached ? "acquired by"
-                                         : "held by";
-    if (holder->reserved) {
-        snprintf(text, HOLDER_TEXT_SIZE, "free, but others have waited longer");
-        return text;
-    }
-    if (holder->expires)
-        snprintf(lease, sizeof lease,
-                 holder->kept ? ", for another %s" : ", whose lease ends in %s",
-                 duration_rounded(holder->left, left, sizeof left));
-    if (holder->known)
-        snprintf(text, HOLDER_TEXT_SIZE, "%s%s %s@%s, pid %ld%s, %s%s%s%s%s%s",
-                 holder_slots_format(holder, slots, asked), how, holder->user, holder->host,
-                 (long)holder->pid, holder_has_died(holder) ? " (has ended)" : "", holder->command,
-                 holder->shares ? ", one of those who share it" : "",
-                 holder_since_format(holder, since), lease, holder->message[0] != '\0' ? ": " : "",
-                 holder->message);
-    else
-        snprintf(text, HOLDER_TEXT_SIZE, "held by %s%s",
-                 holder->shares ? "others who share it" : "another client", lease);
+    char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE] = "", left[DURATION_TEXT_SIZE] = "";
+    bool expires = holder->expires && !holder->reserved, known = holder->known && !holder->reserved;
+    if (expires)
+        duration_rounded(holder->left, left, sizeof left);
+    if (known)
+        holder_since_format(holder, since);
+    snprintf(text, size, "%s%s%s%s%s%s",
+             holder_refusal_format(holder, slots, holder_has_died(holder), who), since,
+             !expires       ? ""
+             : holder->kept ? ", for another "
+                            : ", whose lease ends in ",
+             left, known && holder->message[0] != '\0' ? ": " : "", known ? holder->message : "");
     return text;
 }
 
@@ -111,7 +98,7 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
                      const struct errmsg *why)
 {
     const struct messages *out = acquisition->out;
-    char time[DURATION_TEXT_SIZE], who[HOLDER_TEXT_SIZE], tried[TRIED_TEXT_SIZE];
+    char time[DURATION_TEXT_SIZE], who[2 * HOLDER_TEXT_SIZE], tried[TRIED_TEXT_SIZE];
     if (acquisition->upgrade)
         return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
                     "the command that this runs in holds the lock in another mode, and the wait "
@@ -127,7 +114,7 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
     if (result == LOCK_HELD) {
         bool waits = acquisition->waits_forever || acquisition->wait.ns > 0;
         return fail(out, waits ? FAIL_TIMEOUT : FAIL_HELD, acquisition->conflict_status, "%s%s%s",
-                    holder_format(holder, acquisition->request.slots, who),
+                    refusal_format(holder, acquisition->request.slots, who, sizeof who),
                     waits ? "; not taken after " : "",
                     waits ? duration_rounded(waited->time, time, sizeof time) : "");
     }

@@ -1,5 +1,6 @@
 #include "ui/list_table.h"
 
+#include "ui/holder_text.h"
 #include "ui/run_print.h"
 #include "util/array.h"
 #include "util/duration.h"
@@ -17,24 +18,20 @@ enum { NAME_LEAST = 16, GAP = 2 };
 /* Our own holder, if there is one: "ann@host, pid 12, backup". */
 static void format_holder(const struct lock_state *state, char *text, size_t size)
 {
-    char raw[RUN_LINE_SIZE];
+    char raw[RUN_LINE_SIZE], who[HOLDER_TEXT_SIZE], count[48] = "";
     if (!state->locked) {
         snprintf(text, size, "last run: %s", run_format(&state->memory.last, raw));
         return;
     }
     const struct holder *holder = &state->owners[0].holder;
-    const char *before = holder->message[0] != '\0' ? ": " : "";
+    if (state->owner_count > 1)
+        snprintf(count, sizeof count, "%zu holders%s", state->owner_count,
+                 holder->known ? ", one is " : "");
     if (state->owner_count > 1 && !holder->known)
-        snprintf(raw, sizeof raw, "%zu holders", state->owner_count);
-    else if (state->owner_count > 1)
-        snprintf(raw, sizeof raw, "%zu holders, one is %s@%s, pid %ld, %s%s%s", state->owner_count,
-                 holder->user, holder->host, (long)holder->pid, holder->command, before,
-                 holder->message);
-    else if (holder->known)
-        snprintf(raw, sizeof raw, "%s@%s, pid %ld, %s%s%s", holder->user, holder->host,
-                 (long)holder->pid, holder->command, before, holder->message);
+        snprintf(raw, sizeof raw, "%s", count);
     else
-        snprintf(raw, sizeof raw, "another client");
+        snprintf(raw, sizeof raw, "%s%s%s%s", count, holder_format(holder, "", who),
+                 holder->message[0] != '\0' ? ": " : "", holder->message);
     text_escape(text, size, raw);
 }
 

@@ -1,7 +1,7 @@
 #include "ui/lock_print.h"
 
 #include "process/procfs.h"
-#include "ui/progress_text.h"
+#include "ui/holder_text.h"
 #include "ui/run_print.h"
 #include "util/duration.h"
 #include "util/json.h"
@@ -80,13 +80,13 @@ static const char *end_text(const struct lock_owner *owner, char *text, size_t s
 const char *lock_owner_format(const struct lock_owner *owner, char text[LOCK_TEXT_SIZE])
 {
     const struct holder *holder = &owner->holder;
-    char raw[LOCK_TEXT_SIZE / 2], since[HOLDER_SINCE_SIZE], end[160], slot[24] = "";
+    char raw[LOCK_TEXT_SIZE / 2], who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE], end[160],
+        slot[24] = "";
     if (owner->slot >= 0)
         snprintf(slot, sizeof slot, ", slot %d", owner->slot);
     if (holder->known)
-        snprintf(raw, sizeof raw, "%s@%s, pid %ld%s, %s%s%s%s%s%s", holder->user, holder->host,
-                 (long)holder->pid, life_text(owner), holder->command, slot,
-                 holder_since_format(&owner->holder, since), end_text(owner, end, sizeof end),
+        snprintf(raw, sizeof raw, "%s%s%s%s%s%s", holder_format(holder, life_text(owner), who),
+                 slot, holder_since_format(holder, since), end_text(owner, end, sizeof end),
                  holder->message[0] != '\0' ? ": " : "", holder->message);
     else
         snprintf(raw, sizeof raw, "another client%s", end_text(owner, end, sizeof end));

@@ -1,5 +1,6 @@
 #include "ui/progress_text.h"
 
+#include "ui/holder_text.h"
 #include "util/duration.h"
 #include "util/mbwidth.h"
 #include "util/text.h"
@@ -60,62 +61,6 @@ static void add_place(struct progress_text *text, const struct holder *holder)
         add(text, "; %d%s in line", holder->ahead + 1, ordinal_suffix(holder->ahead + 1));
 }
 
-static const char *who_text(const struct holder *holder)
-{
-    if (holder->kept)
-        return "released, but kept by --hold-at-least of ";
-    return holder->detached ? "acquired by " : "held by ";
-}
-
-static void add_who(struct progress_text *text, const struct holder *holder, bool died,
-                    const struct awaited_lock *lock)
-{
-    char slots[HOLDER_SLOTS_SIZE];
-    if (holder->reserved) {
-        add(text, "free, but others have waited longer");
-        return;
-    }
-    if (!holder->known) {
-        add(text, "held by %s", holder->shares ? "others who share it" : "another client");
-        return;
-    }
-    holder_slots_format(holder, lock->slots, slots);
-    add(text, "%s%s%s@%s", slots, who_text(holder), holder->user, holder->host);
-    if (holder->pid > 0)
-        add(text, ", pid %ld", (long)holder->pid);
-    if (died)
-        add(text, ", which has ended without releasing it");
-    else
-        add(text, "%s%s%s", holder->command[0] != '\0' ? ", " : "", holder->command,
-            holder->shares ? ", one of those who share it" : "");
-}
-
-const char *holder_slots_format(const struct holder *holder, int asked,
-                                char text[HOLDER_SLOTS_SIZE])
-{
-    text[0] = '\0';
-    if (holder->slots > 0 && asked == holder->slots)
-        snprintf(text, HOLDER_SLOTS_SIZE, "%d of %d slots are taken; ", holder->slots_taken,
-                 holder->slots);
-    else if (holder->slots > 0 && asked > 0)
-        snprintf(text, HOLDER_SLOTS_SIZE, "held with --slots=%d; %d were asked for; ",
-                 holder->slots, asked);
-    return text;
-}
-
-/* The clock is the holder's: a time ahead of ours would only confuse. */
-const char *holder_since_format(const struct holder *holder, char text[HOLDER_SINCE_SIZE])
-{
-    char time[40];
-    text[0] = '\0';
-    if (holder->since_wall_ms <= 0 || holder->since_wall_ms > wall_now_ms() || holder->kept)
-        return text;
-    wall_format_local(holder->since_wall_ms, time, sizeof time);
-    if (time[0] != '\0')
-        snprintf(text, HOLDER_SINCE_SIZE, ", since %s", time);
-    return text;
-}
-
 static void add_until(struct progress_text *text, const struct holder *holder, int64_t until_ms,
                       bool died)
 {
@@ -173,8 +118,8 @@ static void add_advice(struct progress_text *text, const struct awaited_lock *lo
 void progress_text_holder(struct progress_text *text, const struct holder *holder, int64_t until_ms,
                           bool died, const struct awaited_lock *lock)
 {
-    char since[HOLDER_SINCE_SIZE];
-    add_who(text, holder, died, lock);
+    char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE];
+    add(text, "%s", holder_refusal_format(holder, lock->slots, died, who));
     if (holder->known && holder->message[0] != '\0' && !holder->reserved)
         add(text, ": %s", holder->message);
     if (holder->known && !died && !holder->reserved)

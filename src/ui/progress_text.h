@@ -33,17 +33,6 @@ void progress_text_holder(struct progress_text *text, const struct holder *holde
 /* Adds that the store cannot be reached, as `why` says, and is retried for that much longer. */
 void progress_text_outage(struct progress_text *text, const char *why, struct duration left);
 
-/* ", since 02:59:58 +0100"; "" if it is not known, kept after the end, or in the future by our clock. Returns text. */
-#define HOLDER_SINCE_SIZE 64
-const char *holder_since_format(const struct holder *holder, char text[HOLDER_SINCE_SIZE]);
-
-/* For which slots the lock is refused, as a text before its holder: "2 of 2
- * slots are taken; ", "held with --slots=2; 3 were asked for; ", or "". Returns
- * text. */
-#define HOLDER_SLOTS_SIZE 96
-const char *holder_slots_format(const struct holder *holder, int asked,
-                                char text[HOLDER_SLOTS_SIZE]);
-
 /* Cuts the line at a character to this many columns, and shows that with '~'. Not
  * utf8: in ASCII. */
 void progress_text_fit(struct progress_text *text, int columns, bool utf8);

@@ -288,7 +288,7 @@ t.until_draws(1)
 script = os.environ["SCRIPT"]
 assert f", pid {script}, " in t.last() and "ended" not in t.last(), t.last()
 os.kill(int(script), 9)
-text = rf"held by ann@\S*, pid {script}, which has ended without releasing it; it expires at .*\d\d:\d\d:\d\d \+0000; you are next; to release it now: dlock --force-release --prefix=nightly: job"
+text = rf"held by ann@\S*, pid {script} \(has ended\), \S*; it expires at .*\d\d:\d\d:\d\d \+0000; you are next; to release it now: dlock --force-release --prefix=nightly: job"
 t.until(lambda t: re.fullmatch(rf"waiting( \d+s)? for job: {text}", t.last()))
 assert re.fullmatch(rf"dlock: job: waiting( \d+s)?: {text}", t.screen()[0]), t.screen()
 t.type(b"\x03")
@@ -305,7 +305,7 @@ assert len(t.screen()) == 1'
     echo $! >"$T/waiter.pid"
     wait_until 10 grep -q "waiting: held by .*, pid $pid, .*; you are next" "$T/told"
     kill -KILL "$pid"
-    wait_until 10 grep -qE "pid $pid, which has ended without releasing it; it expires at .*; you are next; to release it now: dlock --force-release job" "$T/told"
+    wait_until 10 grep -qE "pid $pid \(has ended\), .*; it expires at .*; you are next; to release it now: dlock --force-release job" "$T/told"
     dlock --force-release job >/dev/null
     wait "$(cat "$T/waiter.pid")"
 }
@@ -373,7 +373,7 @@ says() {
 }
 
 @test "what is to be done about a holder that has died can be pasted into a shell" {
-    says 0 2 died=1 until=60 -- 'waiting 2s for job: held by ann@web3, pid 4711, which has ended without releasing it; it expires at .*; to release it now: dlock --force-release job'
+    says 0 2 died=1 until=60 -- 'waiting 2s for job: held by ann@web3, pid 4711 \(has ended\), rollup.sh; it expires at .*; to release it now: dlock --force-release job'
     says 0 2 died=1 until=60 "name=it's a job" prefix='a b' -- ".*; to release it now: dlock --force-release --prefix='a b' 'it'.''s a job'"
     says 0 2 died=1 until=60 shares=1 -- '.*; it expires at [^;]*'
 }
