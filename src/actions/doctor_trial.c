@@ -2,7 +2,6 @@
 
 #include "lock/token.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <string.h>
@@ -129,11 +128,7 @@ static bool is_told(const struct trial *trial, int fd, struct deadline end)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN},
                             {.fd = trial->bound.cancel_fd, .events = POLLIN}};
-    int ready;
-    do
-        ready = poll(fds, 2, deadline_poll_ms(end));
-    while (ready < 0 && errno == EINTR);
-    return ready > 0 && fds[0].revents != 0;
+    return deadline_poll(fds, 2, end) > 0 && fds[0].revents != 0;
 }
 
 /* The lock is touched from elsewhere: the holder must learn of it. */

@@ -86,10 +86,7 @@ static enum lock_result await(const struct lookup *lookup, struct bound bound, s
 {
     struct pollfd fds[2] = {{.fd = lookup->done_fd, .events = POLLIN},
                             {.fd = bound.cancel_fd, .events = POLLIN}};
-    int ready;
-    do
-        ready = poll(fds, 2, deadline_poll_ms(bound.until));
-    while (ready < 0 && errno == EINTR);
+    int ready = deadline_poll(fds, 2, bound.until);
     uint64_t count;
     if (fds[0].revents != 0 && read(lookup->done_fd, &count, sizeof count) == (ssize_t)sizeof count)
         return LOCK_OK;

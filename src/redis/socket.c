@@ -46,10 +46,7 @@ static enum lock_result await(const struct redis_socket *sock, short events, str
         {.fd = bound.cancel_fd, .events = POLLIN},
         {.fd = sock->alarm_fd, .events = POLLIN},
     };
-    int ready;
-    do
-        ready = poll(fds, 3, deadline_poll_ms(bound.until));
-    while (ready < 0 && errno == EINTR);
+    int ready = deadline_poll(fds, 3, bound.until);
     if (ready > 0 && fds[1].revents != 0)
         return LOCK_CANCELLED;
     return ready > 0 && fds[0].revents != 0 ? LOCK_OK : LOCK_UNAVAILABLE;

@@ -111,17 +111,23 @@ static bool parse_master(struct redis_url *url, const char **tail, struct errmsg
     return true;
 }
 
+const char *redis_endpoint_format(const struct redis_endpoint *at, char text[ENDPOINT_TEXT_SIZE])
+{
+    bool brackets = strchr(at->host, ':') != NULL;
+    snprintf(text, ENDPOINT_TEXT_SIZE, "%s%s%s:%s", brackets ? "[" : "", at->host,
+             brackets ? "]" : "", at->port);
+    return text;
+}
+
 static void show(struct redis_url *url)
 {
+    char host[ENDPOINT_TEXT_SIZE];
     static const char *const kinds[] = {"", "+sentinel", "+cluster"};
     int used = snprintf(url->shown, sizeof url->shown, "redis%s%s://", url->tls ? "s" : "",
                         kinds[url->topology]);
     for (int i = 0; i < url->host_count && used < (int)sizeof url->shown; i++) {
-        const struct redis_endpoint *at = &url->hosts[i];
-        bool brackets = strchr(at->host, ':') != NULL;
-        used += snprintf(url->shown + used, sizeof url->shown - (size_t)used, "%s%s%s%s:%s",
-                         i > 0 ? "," : "", brackets ? "[" : "", at->host, brackets ? "]" : "",
-                         at->port);
+        used += snprintf(url->shown + used, sizeof url->shown - (size_t)used, "%s%s",
+                         i > 0 ? "," : "", redis_endpoint_format(&url->hosts[i], host));
     }
     if (url->topology != REDIS_CLUSTER && used < (int)sizeof url->shown)
         snprintf(url->shown + used, sizeof url->shown - (size_t)used, "%s%s/%d",

@@ -40,6 +40,14 @@ struct redis_url {
     char shown[384]; /* for messages: without user and password */
 };
 
+enum {
+    ENDPOINT_TEXT_SIZE =
+        sizeof((struct redis_endpoint *)0)->host + sizeof((struct redis_endpoint *)0)->port + 3
+};
+
+/* "host:port", with brackets around an IPv6 address. Returns text. */
+const char *redis_endpoint_format(const struct redis_endpoint *at, char text[ENDPOINT_TEXT_SIZE]);
+
 /* Parses text; user, password and path are percent-decoded. redis_login_find() judges a
  * user without a password. False with *why set, which never contains the text itself: it
  * may include a password. */

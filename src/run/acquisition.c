@@ -321,9 +321,8 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
 static bool pause_release(const struct acquisition *acquisition, struct deadline until)
 {
     struct pollfd fd = {.fd = acquisition->signals.fd, .events = POLLIN};
-    while (!deadline_passed(until))
-        if (poll(&fd, 1, deadline_poll_ms(until)) > 0 &&
-            signals_ended_by(&acquisition->signals) != 0)
+    while (deadline_poll(&fd, 1, until) > 0)
+        if (signals_ended_by(&acquisition->signals) != 0)
             return false;
     return true;
 }

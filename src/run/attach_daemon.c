@@ -292,12 +292,8 @@ static bool hear(const struct acquisition *lock, int fd, struct errmsg *why)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN},
                             {.fd = lock->signals.fd, .events = POLLIN}};
-    int ready;
-    do
-        ready = poll(fds, 2, deadline_poll_ms(lock->lease.deadline));
-    while (ready < 0 && errno == EINTR);
     errmsg_set(why, "the guard of the lock did not start in time");
-    if (ready <= 0 || fds[0].revents == 0)
+    if (deadline_poll(fds, 2, lock->lease.deadline) <= 0 || fds[0].revents == 0)
         return false;
     ssize_t length;
     do

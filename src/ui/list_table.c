@@ -2,6 +2,7 @@
 
 #include "ui/holder_text.h"
 #include "ui/run_print.h"
+#include "ui/tty_line.h"
 #include "util/array.h"
 #include "util/duration.h"
 #include "util/mbwidth.h"
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { NAME_LEAST = 16, GAP = 2 };
@@ -125,8 +125,5 @@ void list_table_free(struct list_table *listing)
 
 int list_table_width(void)
 {
-    struct winsize size;
-    if (isatty(STDOUT_FILENO) != 1)
-        return 0;
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+    return isatty(STDOUT_FILENO) == 1 ? tty_line_columns(STDOUT_FILENO) : 0;
 }

@@ -41,18 +41,17 @@ void tty_line_prepare(struct tty_line *line)
     line->utf8 = setlocale(LC_CTYPE, "") != NULL && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
-static int width_of_terminal(void)
+int tty_line_columns(int fd)
 {
     struct winsize size;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
-                                                                           : COLUMNS_UNKNOWN;
+    return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : COLUMNS_UNKNOWN;
 }
 
 /* Not the last one: there the cursor waits beside the line or below it,
      * depending on the terminal. */
 int tty_line_room(void)
 {
-    return width_of_terminal() - 1;
+    return tty_line_columns(STDERR_FILENO) - 1;
 }
 
 /* SIGTTOU is blocked: a Ctrl-Z and bg may come between the check for the
@@ -71,7 +70,7 @@ static bool write_in_foreground(const char *bytes, size_t length)
 
 static const char *erase_old(const struct tty_line *line)
 {
-    return line->drawn > width_of_terminal() ? "\r" ERASE_BELOW : "\r";
+    return line->drawn > tty_line_columns(STDERR_FILENO) ? "\r" ERASE_BELOW : "\r";
 }
 
 void tty_line_draw(struct tty_line *line, const char *text)

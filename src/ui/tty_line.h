@@ -25,6 +25,9 @@ bool tty_line_is_ours(void);
  * takes longer than the rest of the start. */
 void tty_line_prepare(struct tty_line *line);
 
+/* How wide that terminal is. */
+int tty_line_columns(int fd);
+
 /* How many columns a text may have at this moment. */
 int tty_line_room(void);
 

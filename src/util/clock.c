@@ -2,6 +2,7 @@
 
 #include "util/exit_status.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
@@ -76,6 +77,15 @@ int deadline_poll_ms(struct deadline d)
     struct duration left = deadline_left(d);
     int64_t ms = left.ns / NS_PER_MS + (left.ns % NS_PER_MS != 0);
     return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+int deadline_poll(struct pollfd *fds, size_t count, struct deadline until)
+{
+    int ready;
+    do
+        ready = poll(fds, count, deadline_poll_ms(until));
+    while (ready < 0 ? errno == EINTR : ready == 0 && !deadline_passed(until));
+    return ready;
 }
 
 int deadline_set_timer(int timer_fd, struct deadline d)

@@ -69,6 +69,10 @@ struct duration deadline_left(struct deadline d);
 /* later - earlier, zero if that is negative. */
 struct duration deadline_gap(struct deadline earlier, struct deadline later);
 
+/* poll(2) until the deadline, which no signal that is caught ends. */
+struct pollfd;
+int deadline_poll(struct pollfd *fds, size_t count, struct deadline until);
+
 /* The timeout for poll(2): what remains, rounded up; -1 for DEADLINE_NEVER. */
 int deadline_poll_ms(struct deadline d);
 

@@ -341,14 +341,15 @@ enum lock_result redis_backend_open(struct backend **backend, const struct redis
 static enum lock_result open_node(struct redis_backend **node, const struct redis_backend *first,
                                   const struct redis_endpoint *at, struct errmsg *why)
 {
+    char place[ENDPOINT_TEXT_SIZE];
     struct redis_backend *redis = make(why);
     if (redis == NULL)
         return LOCK_SYSTEM;
     redis->url = first->url;
     redis->url.hosts[0] = *at;
     redis->url.host_count = 1;
-    snprintf(redis->url.shown, sizeof redis->url.shown, "redis%s+cluster://%s:%s",
-             redis->url.tls ? "s" : "", at->host, at->port);
+    snprintf(redis->url.shown, sizeof redis->url.shown, "redis%s+cluster://%s",
+             redis->url.tls ? "s" : "", redis_endpoint_format(at, place));
     begin(redis, &first->settings);
     *node = redis;
     return LOCK_OK;

@@ -95,10 +95,8 @@ void redis_cluster_free(struct redis_backend *redis)
 /* Puts the node's name before the text. */
 static void blame(const struct redis_endpoint *at, struct errmsg *why)
 {
-    char name[sizeof at->host + sizeof at->port + 16];
-    bool brackets = strchr(at->host, ':') != NULL;
-    snprintf(name, sizeof name, "node %s%s%s:%s", brackets ? "[" : "", at->host,
-             brackets ? "]" : "", at->port);
+    char place[ENDPOINT_TEXT_SIZE], name[ENDPOINT_TEXT_SIZE + 8];
+    snprintf(name, sizeof name, "node %s", redis_endpoint_format(at, place));
     errmsg_prefix(why, name);
 }
 
@@ -340,10 +338,7 @@ static enum lock_result pause_before_again(struct redis_detour *detour, struct b
     struct deadline end =
         deadline_earlier(bound.until, deadline_after(duration_jittered(detour->pause)));
     struct pollfd fd = {.fd = bound.cancel_fd, .events = POLLIN};
-    while (!deadline_passed(end))
-        if (poll(&fd, 1, deadline_poll_ms(end)) > 0)
-            return LOCK_CANCELLED;
-    return LOCK_OK;
+    return deadline_poll(&fd, 1, end) > 0 ? LOCK_CANCELLED : LOCK_OK;
 }
 
 enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *key,

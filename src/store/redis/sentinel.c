@@ -192,23 +192,11 @@ struct search {
     struct errmsg unknown_to;               /* the Sentinels that know no such master */
 };
 
-enum {
-    ENDPOINT_TEXT_SIZE =
-        sizeof((struct redis_endpoint *)0)->host + sizeof((struct redis_endpoint *)0)->port + 3
-};
-
-static void endpoint_text(const struct redis_endpoint *at, char text[ENDPOINT_TEXT_SIZE])
-{
-    bool brackets = strchr(at->host, ':') != NULL;
-    snprintf(text, ENDPOINT_TEXT_SIZE, "%s%s%s:%s", brackets ? "[" : "", at->host,
-             brackets ? "]" : "", at->port);
-}
-
 static void note(struct search *vain, enum lock_result result, const struct redis_endpoint *at,
                  const struct errmsg *why)
 {
     char text[ENDPOINT_TEXT_SIZE];
-    endpoint_text(at, text);
+    (void)redis_endpoint_format(at, text);
     if (result == LOCK_GONE) {
         struct errmsg before = vain->unknown_to;
         errmsg_set(&vain->unknown_to, "%s%s%s", before.text, before.text[0] != '\0' ? ", " : "",
@@ -316,7 +304,7 @@ static enum lock_result open_master(struct redis_backend *redis, struct bound bo
     enum lock_result result = redis_conn_open(&redis->conn, !redis->leased, bound, why);
     if (result != LOCK_OK && result != LOCK_CANCELLED) {
         char text[ENDPOINT_TEXT_SIZE], prefix[sizeof text + 16];
-        endpoint_text(master, text);
+        (void)redis_endpoint_format(master, text);
         snprintf(prefix, sizeof prefix, "the master %s", text);
         errmsg_prefix(why, prefix);
     }
@@ -450,7 +438,7 @@ static void add_answer(const struct redis_sentinel *sentinel, int at, const char
                        char agreed[ENDPOINT_TEXT_SIZE], struct diagnostics *findings)
 {
     char text[ENDPOINT_TEXT_SIZE];
-    endpoint_text(&sentinel->url.hosts[at], text);
+    (void)redis_endpoint_format(&sentinel->url.hosts[at], text);
     if (agreed[0] == '\0')
         text_copy(agreed, ENDPOINT_TEXT_SIZE, master);
     if (strcmp(agreed, master) != 0)
@@ -481,7 +469,8 @@ void redis_sentinel_examine(struct redis_backend *redis, struct diagnostics *fin
             bound.cancel_fd};
         struct errmsg why = {""};
         result = ask_at(redis, i, true, share, &why);
-        endpoint_text(result == LOCK_OK ? &sentinel->master : &sentinel->url.hosts[i], text);
+        (void)redis_endpoint_format(result == LOCK_OK ? &sentinel->master : &sentinel->url.hosts[i],
+                                    text);
         if (result == LOCK_OK)
             add_answer(sentinel, i, text, agreed, findings);
         else if (result == LOCK_GONE)
