@@ -698,3 +698,46 @@ released_on() {
     equals "$status" 69
     [[ $output == *'1 of 3 servers can be trusted; 2 are needed'* ]]
 }
+
+# status EXPRESSION: of the JSON object `s` of --status.
+status() { (dlock --status --json job || true) | python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
+
+@test "a quorum remembers the newest run, even if a server has missed it" {
+    quorum 3
+    dlock job true
+    stop_redis 3
+    fails_with 1 '' dlock job false
+    serve 3
+    wait_until 20 redis_answers 3
+    stop_redis 1
+    equals "$(status '(s["last_run"]["status"], s["last_success"]["status"], s["failures_in_a_row"])')" '(1, 0, 1)'
+    dlock --ran-within=1h job
+    dlock job true
+    equals "$(status '(s["last_run"]["status"], s["failures_in_a_row"])')" '(0, 0)'
+    equals "$(dlock --list --all --json | wc -l)" 1
+    stop_redis 2
+    fails_with 69 'of 3 servers cannot be asked' dlock --outage=0 --ran-within=1h job
+}
+
+@test "a quorum knows a success for --once-per, even if a server has missed it" {
+    quorum 3
+    stop_redis 3
+    dlock --once-per=1h job true
+    serve 3
+    wait_until 20 redis_answers 3
+    stop_redis 1
+    fails_with 75 'the last success began .* ago on .* \(--once-per\)' dlock -v -n --once-per=1h job true
+    wait_until 10 is_free_on 3
+    equals "$(status '(s["last_run"]["status"], s["skipped_since"])')" '(0, 1)'
+}
+
+@test "a run of a quorum that is killed is lost; a take that a minority has kept is no run" {
+    quorum 3
+    hold_lock job -t 1s
+    kill -KILL "$HOLDER" "$(cat "$T/held")"
+    wait_until 20 not dlock --status -q job
+    equals "$(status '(s["last_run"]["outcome"], s["failures_in_a_row"])')" "('lost', 1)"
+    dlock job true
+    on 2 hset '{dlock:job}:meta' unended 1 since 99999999999999 pid 1
+    equals "$(status '(s["last_run"]["outcome"], s["failures_in_a_row"])')" "('exited', 0)"
+}

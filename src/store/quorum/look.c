@@ -86,14 +86,52 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+static int64_t newest_ms(const struct run_record *run)
+{
+    return larger(run->began_ms, run->end.ended_ms);
+}
+
+/* A run begins on a majority. On fewer, a lost one is a take that was given back. */
+static bool has_run(const struct look *look, const struct run_record *run)
+{
+    int same = 0;
+    for (int i = 0; i < look->quorum->count; i++) {
+        const struct run_record *other = &look->states[i].memory.last;
+        same += other->end.how == RUN_LOST && other->pid == run->pid &&
+                strcmp(other->host, run->host) == 0;
+    }
+    return run->end.how != RUN_LOST || same >= look->quorum->need;
+}
+
+/* A server that has missed a release takes that run for lost, which is not newer than its
+ * end; and one that has missed a success counts on from an older one. */
+static void merge_memory(const struct look *look, struct run_memory *to,
+                         const struct run_memory *from)
+{
+    int64_t newer = from->success.end.ended_ms - to->success.end.ended_ms;
+    if (newer > 0) {
+        to->success = from->success;
+        to->failures = to->runs = to->skipped = 0;
+    }
+    if (newer >= 0 && has_run(look, &from->last)) {
+        to->failures = larger(to->failures, from->failures);
+        to->runs = larger(to->runs, from->runs);
+        to->skipped = larger(to->skipped, from->skipped);
+    }
+    if (newest_ms(&from->last) > newest_ms(&to->last) && has_run(look, &from->last))
+        to->last = from->last;
+}
+
 /* A server that was down has missed some. */
-static void merge_history(struct lock_state *to, const struct lock_state *from)
+static void merge_history(const struct look *look, struct lock_state *to,
+                          const struct lock_state *from)
 {
     struct lock_counts *counts = &to->counts;
     if (from->released_wall_ms >= to->released_wall_ms)
         memcpy(to->last_owner, from->last_owner, sizeof to->last_owner);
     to->released_wall_ms = larger(to->released_wall_ms, from->released_wall_ms);
     to->last_fence = larger(to->last_fence, from->last_fence);
+    merge_memory(look, &to->memory, &from->memory);
     counts->takes = larger(counts->takes, from->counts.takes);
     counts->conflicts = larger(counts->conflicts, from->counts.conflicts);
     counts->timeouts = larger(counts->timeouts, from->counts.timeouts);
@@ -148,7 +186,7 @@ static enum lock_result merge(const struct look *look, int least, struct lock_st
     to->owner_count = 0;
     to->waiters = -1;
     for (int i = 0; i < quorum->count; i++)
-        merge_history(to, &look->states[i]);
+        merge_history(look, to, &look->states[i]);
     for (int i = 0; i < quorum->count; i++) {
         const struct lock_state *state = &look->states[i];
         for (size_t j = 0; j < state->owner_count; j++) {
