@@ -30,13 +30,15 @@ local function count_waiters(now)
 end
 
 -- Takes in the holders whose leases have ended without a release; the next take writes that.
-local function lose_old_runs(now)
+local function lose_old_runs(now, list)
+  local lives = {}
+  for _, holder in ipairs(list) do lives[holder[1]] = holder[2] > now end
   if known.unended == '1' and value ~= known.owner then end_run(known, '0', 'lost') end
   if not known.mode or known.mode == 'exclusive' then return end
   for _, field in ipairs(redis.pcall('HKEYS', meta)) do
     local token = string.match(field, '^holder (.*)')
-    local record, ends = token and record_of(token), token and value == SHARED and score_of(token)
-    if record and not record.released and (ends or 0) <= now then end_run(record, '0', 'lost') end
+    local record = token and not lives[token] and record_of(token)
+    if record and not record.released then end_run(record, '0', 'lost') end
   end
 end
 
@@ -47,13 +49,13 @@ local function state()
   local COUNTED = {'takes', 'conflicts', 'timeouts', 'losses', 'waited_ms', 'held_ms'}
   local numbers = redis.pcall('HMGET', counts, unpack(COUNTED))
   for i, field in ipairs(COUNTED) do answer[#answer + 1] = plus(field, not numbers.err and tonumber(numbers[i]) or 0) end
-  lose_old_runs(now)
+  local list = value == SHARED and list_holders() or {}
+  lose_old_runs(now, list)
   for _, field in ipairs({'run', 'success', 'failures', 'runs'}) do answer[#answer + 1] = known[field] or '' end
   answer[#answer + 1] = skips_now()
   if value == SHARED then
     answer[2], answer[3] = known.mode or 'shared', known.slots or '0'
     -- Another client has removed the set: the key blocks others until it ends.
-    local list = list_holders()
     if #list == 0 then answer[#answer + 1] = owner_state('', redis.call('PTTL', lock), nil, false, now) end
     for _, holder in ipairs(list) do
       local record = record_of(holder[1])

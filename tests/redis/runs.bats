@@ -1,0 +1,106 @@
+#!/usr/bin/env bats
+# What a lock in Redis remembers of its runs, if answers, keys or clocks are lost.
+load ../lib/common
+
+setup() {
+    common_setup
+    set_wall 0
+    LD_PRELOAD=$HELPERS/fault_wall_clock.so start_redis
+    export DLOCK_REDIS=unix://$T/redis.sock META='{dlock:job}:meta'
+}
+teardown() { common_teardown; }
+
+# memory EXPRESSION: of the JSON object `s` of --status.
+memory() { (dlock --status --json job || true) | python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
+counts() { equals "$(memory '(s["failures_in_a_row"], s["runs_since"], s["skipped_since"])')" "($1, $2, $3)"; }
+
+@test "the reply to the release is lost: the run counts once" {
+    fake_redis lose=2 "$T/redis.sock"
+    dlock -r "unix://$T/fake.sock" other true
+    fake_redis lose=2 "$T/redis.sock"
+    fails_with 7 '' dlock -r "unix://$T/fake.sock" job sh -c 'exit 7'
+    counts 1 1 0
+    equals "$(memory 's["last_run"]["status"]')" 7
+}
+
+@test "the reply to the take is lost: --once-per does not refuse what was granted" {
+    fake_redis lose=1 "$T/redis.sock"
+    run dlock -r "unix://$T/fake.sock" --once-per=1h job echo ran
+    equals "$status $output" '0 ran'
+    counts 0 0 0
+}
+
+@test "FLUSHALL: no run is known any more, and the next one is the first" {
+    dlock job true
+    redis flushall
+    fails_with 1 '^job: not within 1h: no run is known$' dlock --ran-within=1h job
+    equals "$(memory '(s["last_run"], s["last_success"])')" '(None, None)'
+    hold_lock job
+    redis flushall
+    wait "$HOLDER" || equals "$?" 124
+    fails_with 1 'no run is known' dlock --ran-within=1h job
+    dlock --once-per=1h job true
+    counts 0 0 0
+}
+
+@test "the server's clock is set back: what was done lately stays so" {
+    dlock job true
+    set_wall -86400
+    dlock --ran-within=1h job
+    fails_with 75 '' dlock --once-per=1h job true
+    fails_with 1 '' dlock job false
+    equals "$(memory '(s["last_run"]["status"], s["last_success"]["status"])')" '(1, 0)'
+}
+
+@test "a success of a host whose clock was a year ahead is none of today" {
+    set_wall 31536000
+    LD_PRELOAD=$HELPERS/fault_wall_clock.so dlock job true
+    set_wall 0
+    fails_with 1 '^job: not within 1h: the last success ended 20[0-9-]+ [0-9:]+ on [^,]*$' dlock --ran-within=1h job
+    dlock --once-per=1h job touch "$T/ran"
+    [ -e "$T/ran" ]
+}
+
+days() { echo $(($(redis pttl "$META") / 86400000)); }
+
+@test "--remember: runs stay that long after the last one, and after an extension" {
+    dlock job true
+    equals "$(days)" 100
+    dlock --remember=400d job dlock --extend --ttl=49h
+    equals "$(days)" 402
+    dlock --remember=1d job true
+    equals "$(days)" 30 # what the fence needs
+}
+
+@test "--remember=0: nothing stays but what the fence needs" {
+    dlock job true
+    dlock --remember=0 job true
+    equals "$(redis hmget "$META" run success failures runs host pid user command)" "$(printf '\n\n\n\n\n\n\n')"
+    [ "$(redis hget "$META" fence)" -gt 0 ]
+    equals "$(days)" 30
+    hold_lock job --remember=0
+    fails_with 75 '' dlock -n job true
+    counts 0 0 0
+    end_hold
+    wait "$HOLDER"
+}
+
+@test "a run is remembered without a further command of the server's" {
+    dlock job true
+    redis config resetstat
+    dlock job true
+    equals "$(redis info commandstats | tr -d '\r' | sed -nE 's/^cmdstat_(evalsha|eval|hset|hmget|hget|hdel|hkeys|hincrby):calls=([0-9]+),.*/\1 \2/p' | sort)" \
+        $'evalsha 2\nhmget 2\nhset 2'
+}
+
+@test "what another client wrote into the memory is none, and does no harm" {
+    dlock job true
+    redis hset "$META" run garbage success "$(printf 'x\tx\tx')" failures many runs x
+    equals "$(memory '(s["last_run"], s["last_success"], s["failures_in_a_row"])')" '(None, None, 0)'
+    fails_with 1 'no run is known' dlock --ran-within=1h job
+    fails_with 1 '' dlock --once-per=1h job false
+    counts 1 1 0
+    redis hset "$META" run "$(printf '1\t2\tstatus 0\t3\tann\t\e[31mhost\tmake')"
+    run dlock --status job
+    [[ $output != *$'\e'* && $output == *'last run: \x1B[31mhost, 1970-01-01 00:00:00 to 00:00:00 (1ms), exit status 0'* ]]
+}
