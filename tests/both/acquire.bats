@@ -43,7 +43,7 @@ print(json.dumps(state, sort_keys=True))'
     is_clean job
 }
 
-@test "--acquire --json: what was acquired, and until when" {
+@test "--acquire --json: the lock that was acquired, and until when" {
     run dlock --acquire --json --prefix=dlock:s: --owner=me -t 60s job
     equals "$status" 0
     equals "$(field "$output" key) $(field "$output" full_key) $(field "$output" owner)" 'job dlock:s:job me'
@@ -72,7 +72,7 @@ PY
     dlock --release --owner=second job
 }
 
-@test "where a configured conflict is a success, --acquire has no success without the lock" {
+@test "with a configured conflict as a success, --acquire has no success without the lock" {
     dlock --acquire --owner=first -t 60s job >/dev/null
     mkdir -p "$HOME/.config/dlock"
     printf '%s\n' '[lock job]' 'nonblock = yes' 'conflict-exit-code = 0' >"$HOME/.config/dlock/dlock.conf"
@@ -201,7 +201,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     [[ $output == *LOCK_ALREADY_RELEASED*1 ]]
 }
 
-@test "where the environment was scrubbed the name is enough to find the lock of an ancestor" {
+@test "with a scrubbed environment the name is enough to find the lock of an ancestor" {
     run timeout 20 dlock -t 60s job -- env -i PATH="$PATH" T="$T" ${DLOCK_REDIS:+DLOCK_REDIS="$DLOCK_REDIS"} \
         ${DLOCK_LOCK_DIR:+DLOCK_LOCK_DIR="$DLOCK_LOCK_DIR" DLOCK_BACKEND=file} \
         sh -c 'dlock --extend 2>&1; dlock --extend job -t 2h && dlock --release job && echo ok'
@@ -209,7 +209,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     [[ $output == *'this process runs under no lock; give a name and --owner'*ok ]]
 }
 
-@test "what the outer command line says of the store is repeated inside, for --extend and its like" {
+@test "the store of the outer command line is repeated inside, for --extend and its like" {
     local where=() status=1
     case $BACKEND in
         redis) where=(--redis="$DLOCK_REDIS") status=78 ;;
@@ -221,7 +221,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
         dlock --current "$@" && dlock --extend -t 2h "$@" && dlock --extend "$@" job && dlock --release "$@" && echo ok' sh "${where[@]}"
 }
 
-@test "released, and kept by --hold-at-least, is not held any more: nobody runs as if inside it" {
+@test "released, and kept by --hold-at-least, is not held any more: no process runs as if inside it" {
     local status=0
     dlock --hold-at-least=5s -t 60s job -- sh -c 'dlock --release; dlock -n job touch "$T/inner"; echo $? >"$T/status"; dlock -w 60 job -- sh -c "date +%s%N >$T/in"'
     equals "$(cat "$T/status")" 75
@@ -324,7 +324,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     code 1 LOCK_ALREADY_RELEASED dlock --release --owner-file="$T/token" job
 }
 
-@test "--owner-file: what cannot be written or read is told, and nothing is taken" {
+@test "--owner-file: a file that cannot be written or read is reported, and nothing is taken" {
     fails_with 73 'cannot write the owner file' dlock --acquire --owner-file="$T/nosuch/token" job
     is_clean job
     mkdir "$T/folder"
@@ -380,7 +380,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     [ $(($(now) - start)) -ge 8900 ]
 }
 
-@test "what makes no sense together is refused, and nothing is changed" {
+@test "options that make no sense together are refused, and nothing is changed" {
     dlock --acquire --owner=me -t 1h job >/dev/null
     local before
     before=$(state_of job)
@@ -410,7 +410,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     dlock --release --owner=me job
 }
 
-@test "actions stand in no configuration file and no environment" {
+@test "actions are in no configuration file and no environment" {
     DLOCK_RELEASE=yes DLOCK_STATUS=yes run dlock job echo ran
     equals "$status $output" '0 ran'
     mkdir -p "$HOME/.config/dlock"

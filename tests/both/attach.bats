@@ -54,7 +54,7 @@ released() {
 
 # --- the life of the lock ---------------------------------------------------
 
-@test "where a configured conflict is a success, a script whose lock is held by another ends" {
+@test "with a configured conflict as a success, a script whose lock is held by another ends" {
     script job <<<"dlock --attach job || exit; $stay"
     start job
     mkdir -p "$HOME/.config/dlock"
@@ -151,7 +151,7 @@ released() {
     released
 }
 
-@test "the whole group or cgroup is told to end: the guard stays until the script has" {
+@test "the whole group or cgroup is ended: the guard stays until the script has ended" {
     local number
     script job <<<"trap '' TERM; dlock --attach job || exit; $stay"
     start job
@@ -259,7 +259,7 @@ released() {
     released
 }
 
-@test "--json prints the lease, also where it is held already" {
+@test "--json prints the lease, even if it is held already" {
     script job <<<'dlock --json --attach --owner=me --prefix=dlock:s: job || exit; dlock --json --attach --prefix=dlock:s: job'
     run "$T/job"
     equals "$status" 0
@@ -303,7 +303,7 @@ P
 
 # --- bad targets ------------------------------------------------------------
 
-@test "a bad target is told before anything is taken" {
+@test "a bad target is reported before anything is taken" {
     sleep 0 3>&- 4>&- &
     local dead=$!
     wait "$dead"
@@ -348,7 +348,7 @@ time.sleep(60)' 3>&- 4>&- &
     released
 }
 
-@test "a caller that ends before it is pinned, or right after: nothing is taken, and nobody else is meant" {
+@test "a caller that ends before it is pinned, or right after: nothing is taken, and no other process is meant" {
     local call
     for call in 1 2; do
         rm -f "$T/err" "$T/status"
@@ -362,7 +362,7 @@ time.sleep(60)' 3>&- 4>&- &
 
 # --- what ends the start ----------------------------------------------------
 
-@test "who adopts orphans is no caller: a process of another session is attached to only by its number" {
+@test "a process that adopts orphans is no caller: a process of another session is attached to only by its number" {
     # As where the shell that called is gone, and a service manager has dlock instead.
     fails_with 64 'the process that called dlock has ended, or is of another session \(--attach=PID is for that\); nothing is locked' \
         setsid -w dlock --attach job
@@ -474,7 +474,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
 
 # --- the end of the lease ---------------------------------------------------
 
-@test "the lease ends: the script gets TERM, and is told why" {
+@test "the lease ends: the script gets TERM, and the reason is printed" {
     script job <<<"trap 'echo got TERM; exit 3' TERM; dlock -t 2s --grace=1s --attach job || exit; $stay"
     start job
     local status=0
@@ -549,7 +549,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     wait_until 5 is_unguarded
 }
 
-@test "what has left the script's tree, and other people's processes, are left alone" {
+@test "processes that left the script's tree, and other people's, are left alone" {
     sleep 60 3>&- 4>&- &
     echo $! >"$T/other.pid"
     script job <<<"dlock -t 1s --attach job || exit; $stay"
@@ -613,7 +613,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     done
 }
 
-@test "the script ends after its lease while the guard is frozen: that is told" {
+@test "the script ends after its lease while the guard is frozen: that is reported" {
     script job <<<"dlock -t 1s --attach job || exit; $stay"
     start job
     local guard
@@ -626,7 +626,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     grep -qE 'the lease had ended before job .* was seen to end|the lock was lost before job' "$T/err"
 }
 
-@test "the guard is killed: nobody stops the script, and the lock clears by itself" {
+@test "the guard is killed: nothing stops the script, and the lock expires" {
     script job <<<"dlock -t 1s --attach job || exit; $stay"
     start job
     kill -KILL "$(guards)"
@@ -662,7 +662,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     released b
 }
 
-@test "what a killed guard has left is found by nobody, and removed" {
+@test "leftovers of a killed guard are found by no one, and removed" {
     script job <<<"dlock --attach job || exit; $stay; dlock --current"
     start job
     kill -KILL "$(guards)"

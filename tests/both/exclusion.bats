@@ -115,7 +115,7 @@ P
     is_clean job
 }
 
-@test "a signal that dlock was told to ignore does not end the wait" {
+@test "a signal that dlock inherited as ignored does not end the wait" {
     hold_lock job
     sh -c "trap '' HUP; exec dlock -w 20 job true" 3>&- &
     local waiter=$!
@@ -125,7 +125,7 @@ P
     wait "$waiter"
 }
 
-@test "on a terminal a conflict is told of, and names who holds the lock" {
+@test "on a terminal a conflict is reported, and names the holder" {
     python3 -c 'import os; os.openpty()' 2>/dev/null || skip 'no pseudo-terminals here'
     hold_lock job
     # A terminal on stderr alone is enough, as in a shell with stdout in a pipe.

@@ -55,7 +55,7 @@ load backend
     fi
 }
 
-@test "--hold-at-least: the command's status counts, and -v tells of the rest" {
+@test "--hold-at-least: the command's status counts, and -v shows the rest" {
     run dlock -v --hold-at-least=30s -t 60s job -- sh -c 'exit 3'
     equals "$status" 3
     [[ $output == *'released after '*'; it stays held for another 2'*'(--hold-at-least)'* ]]
@@ -67,7 +67,7 @@ load backend
     equals "$output" next
 }
 
-@test "--hold-at-least: what the command leaves behind is not inside the lock any more" {
+@test "--hold-at-least: processes that the command leaves behind are not inside the lock any more" {
     dlock --hold-at-least=60s -t 60s job -- sh -c '(until [ -e "$T/go" ]; do sleep 0.01; done
         dlock -v -n job echo inside >"$T/out" 2>&1; echo $? >"$T/status.tmp"; mv "$T/status.tmp" "$T/status") >/dev/null 2>&1 &' 3>&- 4>&-
     touch "$T/go"

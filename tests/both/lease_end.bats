@@ -8,7 +8,7 @@ load backend
     is_clean job
 }
 
-@test "a lease that was changed is told of as it was last set, and its grace is a tenth of that" {
+@test "a lease that was changed is shown as it was last set, and its grace is a tenth of that" {
     local start=$(now)
     fails_with 124 'the lease, last set to (3|2\.[0-9])s, ends in [0-9]+ms; stopping the command with SIGTERM$' \
         dlock -t 1h job -- sh -c 'dlock --extend --ttl=3 && exec sleep 60'
@@ -20,7 +20,7 @@ load backend
         dlock -t 2s job -- sh -c 'sleep 0.5; dlock --extend && exec sleep 60'
 }
 
-@test "a grace that was given counts as given, and is told of where a lease was set no longer" {
+@test "a grace that was given counts as given, and is shown if a lease was set no longer" {
     local start=$(now)
     fails_with 124 'the lease, last set to (20|19)s, ends in 1[0-9]s.*; stopping the command with SIGTERM \(--grace=30s is no shorter\)' \
         dlock -t 1h --grace=30s job -- sh -c 'dlock --extend --ttl=20 && exec sleep 60'
@@ -76,7 +76,7 @@ load backend
     [[ $output != *overlap* ]]
 }
 
-@test "--on-expire=warn: the command runs on, is told of twice, and its status counts" {
+@test "--on-expire=warn: the command runs on, two warnings come, and its status counts" {
     run dlock -t 300ms --on-expire=warn job -- sh -c 'sleep 0.6; exit 5'
     [ "$status" -eq 5 ]
     equals "$(grep -c 'the lease of 300ms has ended; the command runs on without the lease' <<<"$output")" 1

@@ -25,7 +25,7 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     [[ $(dlock --status job) == *"  by $(awk -F: -v uid="$(id -u)" '$3 == uid { print $1; exit }' /etc/passwd)@"* ]]
 }
 
-@test "--status: who holds it, since when, until when, and whether that process lives" {
+@test "--status: the holder, since when, until when, and whether that process lives" {
     hold_lock job -t 60s --owner=me
     run dlock --status job
     equals "$status" 0
@@ -52,7 +52,7 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     equals "$(dlock --status --json job | query 's["alive"]')" False
 }
 
-@test "looking never takes: it counts as nothing and is in nobody's way" {
+@test "looking never takes: it counts as nothing and blocks no one" {
     local before
     hold_lock job -t 60s
     before=$(dlock --status --json job | query '(s["counts"]["takes"], s["counts"]["conflicts"], s["counts"]["timeouts"], s["fence"])')
@@ -116,7 +116,7 @@ sees_waiters() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1"
     sees_waiters 0 job
 }
 
-@test "--list: what is held, as a table, by pattern and prefix; nothing held, nothing said" {
+@test "--list: held locks as a table, by pattern and prefix; nothing held, nothing said" {
     run dlock --list
     equals "$status $output" '0 '
     dlock free true
@@ -241,7 +241,7 @@ PY
     fails_with 73 'standard output' sh -c 'dlock --acquire -t 60s job >/dev/null; dlock --status job >/dev/full'
 }
 
-@test "--status and --report tell of slots, and of --hold-at-least" {
+@test "--status and --report show slots, and --hold-at-least" {
     hold_lock job --slots=3 --hold-at-least=10m -t 20m --report="$T/report"
     run dlock --status job
     equals "$status" 0

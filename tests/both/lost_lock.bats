@@ -28,7 +28,7 @@ E
     not kill -0 "$(cat "$T/grandchild")"
 }
 
-@test "a lock overwritten by somebody else: stopped at once, and theirs is not touched" {
+@test "a lock overwritten by another client: stopped at once, and theirs is not touched" {
     hold_lock job
     local start=$(now) status=0
     overwrite job
@@ -38,7 +38,7 @@ E
     not is_clean job
 }
 
-@test "a lock lost just before the command ends is told of: never 0" {
+@test "a lock lost just before the command ends is reported: never 0" {
     fails_with 124 'the lock (was lost before the command ended|is lost)' \
         dlock job -- bash -c ". $BATS_TEST_DIRNAME/backend.bash; steal job"
 }
@@ -57,7 +57,7 @@ E
     not grep -q '90 %' "$T/held.err"
 }
 
-@test "--on-expire=warn: a lost lock is told of, and the command's status counts" {
+@test "--on-expire=warn: a lost lock is reported, and the command's status counts" {
     hold_lock job -t 10s --on-expire=warn
     steal job
     wait_until 10 grep -q 'the lock is lost: .*; the command runs on' "$T/held.err"

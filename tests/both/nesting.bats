@@ -26,7 +26,7 @@ load backend
     equals "$output" ok
 }
 
-@test "where the environment was scrubbed the ancestor is found by its process" {
+@test "with a scrubbed environment the ancestor is found by its process" {
     run timeout 20 dlock job -- env -i PATH="$PATH" T="$T" ${DLOCK_REDIS:+DLOCK_REDIS="$DLOCK_REDIS"} \
         ${DLOCK_LOCK_DIR:+DLOCK_LOCK_DIR="$DLOCK_LOCK_DIR" DLOCK_BACKEND=file} sh -c 'env | grep -q DLOCK_HELD || { dlock job echo ok; dlock -n job echo ok; }'
     equals "$output" 'ok
@@ -44,7 +44,7 @@ ok'
     wait "$HOLDER"
 }
 
-@test "what an ended run with the same --owner left behind is not inside the next run, and does not release it" {
+@test "leftovers of an ended run with the same --owner are not inside the next run, and do not release it" {
     local mode
     for mode in '' -s --slots=2; do
         rm -f "$T/go" "$T/done" "$T/held" "$T/held.end"

@@ -39,7 +39,7 @@ silent() {
     [ ! -s "$T/out" ]
 }
 
-@test "who holds a lock that is not to be had is named; one that has ended is called so" {
+@test "the holder of a lock that cannot be acquired is named; one that has ended is called so" {
     hold_lock job -t 60s
     fails_with 75 "^dlock: job: held by .*, pid $HOLDER, $T/held.sh, since .*, whose lease ends in [0-9]+s$" dlock -v -n job true
     run dlock -n job true
@@ -66,7 +66,7 @@ silent() {
     fails_with 75 "held by .*, pid $HOLDER .*; not free after" dlock --wait-free -w 100ms job
 }
 
-@test "CI: a wait that lasts is told once, and once more for each new holder" {
+@test "CI: a wait that lasts is reported once, and once more for each new holder" {
     hold_lock job -t 60s
     hold next
     dlock -t 60s job "$T/next.sh" 3>&- 4>&- &

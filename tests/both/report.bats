@@ -37,7 +37,7 @@ report() { sed -n "$1p" "$T/report" | python3 -c 'import json, sys; r = json.loa
     equals "$(wc -l <"$T/report")" 8
 }
 
-@test "--report: a file that cannot be written to is told before anything is taken or run" {
+@test "--report: a file that cannot be written is reported before anything is taken or run" {
     fails_with 73 'cannot open the report' dlock --report="$T/nosuch/report" job touch "$T/ran"
     fails_with 73 'cannot open the report' dlock --report="$T" job touch "$T/ran"
     [ ! -e "$T/ran" ]

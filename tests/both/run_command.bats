@@ -26,7 +26,7 @@ load backend
     equals "$output" '<-n><><--><a b><$x><--><-x>'
 }
 
-@test "options stand before and after the name, up to the command" {
+@test "options come before and after the name, up to the command" {
     run dlock -w 5 job -t 10 -v -- sh -c 'echo $DLOCK_LOCK_TTL "$@"' sh -t 20
     [[ $output == *"10 -t 20"* ]]
     run dlock job --ttl=10 sh -c 'echo $DLOCK_LOCK_TTL'
@@ -80,7 +80,7 @@ load backend
     [ -z "$output" ]
 }
 
-@test "the command is told of its lock" {
+@test "the command gets its lock in its environment" {
     run dlock --prefix=p:team: -t 90s --owner=me job -- env
     grep -qx 'DLOCK_NAME=job' <<<"$output"
     grep -qx 'DLOCK_LOCK_KEY=p:team:job' <<<"$output"
@@ -94,12 +94,12 @@ load backend
     grep -qxE 'DLOCK_EXPIRES_AT=20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-9:]{8}Z' <<<"$output"
 }
 
-@test "a lease of less than a second is told to the millisecond" {
+@test "a lease of less than a second is shown to the millisecond" {
     run dlock -t 1500ms job -- sh -c 'echo $DLOCK_LOCK_TTL'
     equals "$output" 1.500
 }
 
-@test "a lock inside a lock: both are held, both are told of, nothing is mixed up" {
+@test "a lock inside a lock: both are held, both are shown, nothing is mixed up" {
     run dlock -t 90 --owner=outer a -- dlock b -- sh -c 'echo "$DLOCK_HELD"; echo "$DLOCK_LOCK_OWNER $DLOCK_LOCK_TTL $DLOCK_NAME"'
     [ "$status" -eq 0 ]
     [[ ${lines[0]} =~ ^$BACKEND\ outer\ [0-9a-f-]{36}\ dlock:a$ ]]
@@ -107,7 +107,7 @@ load backend
     [[ ${lines[2]} =~ ^[0-9a-f-]{36}\ 3600\ b$ ]]
 }
 
-@test "what the environment says of dlock counts inside a command of dlock's as well" {
+@test "dlock's variables count inside a command of dlock's as well" {
     export DLOCK_TTL=7m
     run dlock -t 90 a -- dlock b -- sh -c 'echo $DLOCK_LOCK_TTL'
     equals "$output" 420

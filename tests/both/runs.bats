@@ -55,7 +55,7 @@ counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])'
     counts job 0 0 0 exited
 }
 
-@test "who is refused and does not run is a skip; runs and skips count since the last success" {
+@test "a refused run is a skip; runs and skips count since the last success" {
     remembers
     hold_lock job
     fails_with 75 '' dlock -n job true
@@ -211,7 +211,7 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
     fails_with 64 'once-per: the last success must be remembered that long' dlock --remember=1h --once-per=2h job true
 }
 
-@test "--once-per: who waits for a run that is a success is skipped, and one that waits for a failure runs" {
+@test "--once-per: a waiter behind a run that is a success is skipped, and one behind a failure runs" {
     remembers
     local i waiters=()
     hold_lock job
@@ -256,7 +256,7 @@ for line in sys.stdin:
     s = json.loads(line)
     print(*eval("[" + sys.argv[1] + "]"))' "$1"; }
 
-@test "what a foreign command is called cannot disturb a terminal" {
+@test "the name of a foreign command cannot disturb a terminal" {
     remembers
     local name=$'\e[31mred\tx'
     printf '#!/bin/sh\n' >"$T/$name"

@@ -200,7 +200,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     is_clean job
 }
 
-@test "nobody is counted twice: three at a time of thirty, no slot given twice" {
+@test "no holder is counted twice: three at a time of thirty, no slot given twice" {
     local i
     for i in {1..30}; do
         dlock --slots=3 job -- sh -c 'mkdir "$T/slot.$DLOCK_SLOT" && echo x >>"$T/count" && sleep 0.02 && rmdir "$T/slot.$DLOCK_SLOT" || echo overlap >>"$T/bad"' 3>&- &
@@ -211,7 +211,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     is_clean job
 }
 
-@test "readers and writers at random: no writer beside anybody" {
+@test "readers and writers at random: no writer beside another holder" {
     local i
     mkdir "$T/in"
     for i in {1..24}; do
@@ -285,7 +285,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     equals "$output" next
 }
 
-@test "--hold-at-least: who shares the lock with others may, who would have it alone waits" {
+@test "--hold-at-least: a sharer may join, an exclusive waiter waits" {
     run dlock -s --hold-at-least=2s -t 60s job true
     equals "$status" 0
     fails_with 75 '' dlock -n job echo wrong
@@ -296,7 +296,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     is_clean job
 }
 
-@test "where the environment was scrubbed a share or slot inside the same one is not a second one" {
+@test "with a scrubbed environment a share or slot inside the same one is not a second one" {
     run timeout 20 dlock --slots=2 job -- sh -c 'echo "$DLOCK_SLOT"; env -u DLOCK_HELD dlock --slots=2 -n job -- sh -c "echo \$DLOCK_SLOT"'
     equals "$status $output" $'0 0\n0'
     run timeout 20 dlock -s job -- sh -c 'env -u DLOCK_HELD dlock -s -n job -- dlock --status job'
@@ -304,7 +304,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     fails_with 64 'in another mode' timeout 20 dlock -s job -- env -u DLOCK_HELD dlock -n --slots=3 job true
 }
 
-@test "all slots taken and another N are told apart" {
+@test "all slots taken and another N are distinguished" {
     dlock --acquire --slots=2 -t 60s job >/dev/null
     fails_with 75 ': held with --slots=2; 3 were asked for; acquired by' dlock -nv --slots=3 job true
     fails_with 75 ': held with --slots=2; 3 were asked for; acquired by' dlock -w 100ms --slots=3 job true

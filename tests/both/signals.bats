@@ -87,7 +87,7 @@ E
     equals "$(cat "$T/got")" 2
 }
 
-@test "what the command sends to dlock does not come back to it" {
+@test "signals from the command to dlock do not come back to it" {
     run dlock job -- bash -c 'trap "echo came back" USR1; kill -USR1 $PPID; for i in {1..20}; do sleep 0.01; done; echo end'
     equals "$output" end
 }
@@ -170,7 +170,7 @@ os.execvp("dlock", ["dlock", "-t", "7s", "--grace=3s", "job", "python3", os.envi
     is_clean job
 }
 
-@test "a message that nobody reads and a report that finds no room do not end a command inside the lock" {
+@test "a message without a reader and a report without room do not end a command inside the lock" {
     run python3 - <<'P'
 import os, subprocess
 reader, writer = os.pipe()

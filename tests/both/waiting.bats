@@ -13,7 +13,7 @@ freeze_the_next() {
     wait "$HOLDER"
 }
 
-@test "whoever came first is served first" {
+@test "the first to come is the first served" {
     local i
     hold_lock job
     for i in {1..8}; do queue "$i"; done
@@ -33,7 +33,7 @@ freeze_the_next() {
     at_once "$start"
 }
 
-@test "while the one whose turn it is has not come, nobody overtakes; it loses its turn, and comes back" {
+@test "while the first in turn has not come, no one overtakes; it loses its turn, and comes back" {
     freeze_the_next
     fails_with 75 '' dlock -n job echo wrong
     wait_until 5 ran 'b '
@@ -44,7 +44,7 @@ freeze_the_next() {
     is_clean job
 }
 
-@test "whoever is refused because others have waited longer is told so" {
+@test "a caller that is refused because others have waited longer is told so" {
     freeze_the_next
     fails_with 75 'waited longer' dlock -v -n job echo wrong
     kill -CONT "$(pid_of a)"
@@ -79,7 +79,7 @@ freeze_the_next() {
     is_clean job
 }
 
-@test "a waiter that gives up or is told to end leaves its place at once" {
+@test "a waiter that gives up or is ended leaves its place at once" {
     local start
     hold_lock job
     queue a -w 1.5 && queue b && queue c
@@ -95,7 +95,7 @@ freeze_the_next() {
     is_clean job
 }
 
-@test "one that is told to end when it is its turn hands it on" {
+@test "one that is ended when it is its turn hands it on" {
     local start
     freeze_the_next
     kill -TERM "$(pid_of a)"
@@ -166,7 +166,7 @@ freeze_the_next() {
     is_clean job
 }
 
-@test "slots: whoever came first has the one that gets free" {
+@test "slots: the first to come gets the one that becomes free" {
     local i start
     hold one && hold two
     dlock --slots=2 job -- "$T/one.sh" 3>&- 4>&- &
@@ -229,7 +229,7 @@ print(sorted(os.listdir("/proc/self/fd")), [(name, int(mask, 16) & ~own) for nam
     equals "$(cat "$T/waited")" "$(cat "$T/direct")"
 }
 
-@test "a suspend of the host, in which the timeouts of poll(2) stand still, makes no wait longer" {
+@test "a suspend of the host, in which the timeouts of poll(2) do not advance, makes no wait longer" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     dlock --acquire -t 4s job >/dev/null
     LD_PRELOAD=$HELPERS/fault_poll_stands_still.so run timeout 30 dlock -w 2 job true

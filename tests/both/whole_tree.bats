@@ -32,7 +32,7 @@ wait_for_guard() {
     wait_until 10 grep -q '^State:.S' "/proc/$guard/status"
 }
 
-@test "dlock killed with SIGKILL: what the command has started is killed too" {
+@test "dlock killed with SIGKILL: the command's descendants are killed too" {
     dlock -t 60s job -- sh -c 'setsid sh -c "echo \$\$ >$T/session; sleep 600; :" &
         env -i sleep 600 & echo $! >"$T/bare"
         (sh -c "echo \$\$ >$T/orphan; sleep 600; :" &)
@@ -45,7 +45,7 @@ wait_for_guard() {
     wait_until 5 not pgrep -P "$(cat "$T/child")"
 }
 
-@test "dlock killed with SIGKILL: what was started since, and has left its parent, is killed too" {
+@test "dlock killed with SIGKILL: later descendants that have left their parent are killed too" {
     daemon
     dlock -t 60s job -- sh -c 'echo $$ >"$T/command"; until [ -e "$T/go" ]; do sleep 0.01; done
         python3 "$T/daemon.py" 600 0 "$(printf "a\nb) R 1")"; sleep 600; :' >/dev/null 2>&1 3>&- 4>&- &
@@ -139,7 +139,7 @@ lose_daemon() {
     lose_daemon 600 0
 }
 
-@test "what has a newline and a parenthesis in its name is stopped like any other" {
+@test "a program with a newline and a parenthesis in its name is stopped like any other" {
     lose_daemon 600 0 $'a\nb) R 1'
 }
 
@@ -150,7 +150,7 @@ lose_daemon() {
     not kill -0 "$(cat "$T/daemon")"
 }
 
-@test "what the command has left on purpose after a normal end is left alone" {
+@test "processes that the command has left on purpose after a normal end are left alone" {
     daemon
     run dlock job -- sh -c "python3 $T/daemon.py 600 0; exit 4"
     equals "$status" 4
@@ -216,7 +216,7 @@ E
     [ -z "$(ls "$T"/hop? 2>/dev/null)" ]
 }
 
-@test "where the kernel does not list children they are found all the same" {
+@test "if the kernel does not list children, they are still found" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     daemon
     LD_PRELOAD=$HELPERS/fault_no_children.so run dlock -t 2s job -- sh -c "python3 $T/daemon.py 600 0; sleep 600"
@@ -328,7 +328,7 @@ E
     equals "$(sort "$T/got" | tr '\n' ' ')" 'command heir '
 }
 
-@test "--tree: the guard killed when the command has ended: what is left is killed, never 0" {
+@test "--tree: the guard killed when the command has ended: the rest is killed, never 0" {
     daemon
     dlock -v --tree job -- python3 "$T/daemon.py" 600 0 >/dev/null 2>"$T/err" 3>&- 4>&- &
     local dlock=$! status=0

@@ -134,7 +134,7 @@ complete_line() {
     equals "$output" ''
 }
 
-@test "bash, zsh and fish complete no command where an action is asked for" {
+@test "bash, zsh and fish complete no command after an action" {
     local action lines=()
     mkdir "$T/empty"
     cd "$T/empty" || return

@@ -145,7 +145,7 @@ waits_as() {
     [ ! -e "$T/ran" ]
 }
 
-@test "every option that may stand in a file may stand in the environment, and the other way round" {
+@test "every option that may be in a file may be in the environment, and the other way round" {
     local name value variable
     while read -r name value; do
         printf '%s = %s\n' "$name" "$value" >"$CONF"
@@ -191,7 +191,7 @@ C
     equals "$(DLOCK_REDIS=redis://h servers job)" h
 }
 
-@test "a HOME of another user is told of where it may not be searched, and nowhere else" {
+@test "a HOME of another user is reported if it may not be searched, and only then" {
     [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become another user'
     local dir=$T nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env -u XDG_CONFIG_HOME -u DLOCK_LOCK_DIR)
     while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
@@ -252,7 +252,7 @@ C
     fails_with 64 '--no-status: unknown option' dlock --no-status job touch "$T/ran"
 }
 
-@test "--config and DLOCK_CONFIG name a file that stands for the user's and the system's" {
+@test "--config and DLOCK_CONFIG replace the user's file and the system's" {
     export SYSTEM_CONF=$T/system.conf LD_PRELOAD=$HELPERS/fault_system_conf.so
     printf 'ttl = 11\nwait = 3s\n' >"$SYSTEM_CONF"
     printf 'ttl = 21\n' >>"$CONF"

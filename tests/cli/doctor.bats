@@ -89,7 +89,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     [[ $output != *configuration* ]]
 }
 
-@test "what lets go of the lock on purpose is told" {
+@test "a lock that is let go of on purpose is reported" {
     mkdir "$T/locks"
     finds 0 '^configuration fallback warn: ' --lock-dir="$T/locks" --backend=file --fallback=file --on-expire=warn
     says '^configuration on-expire warn: '
@@ -118,7 +118,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     finds 77 '^backend store fail: .*can be written to by others' --backend=file --lock-dir="$T/locks"
 }
 
-@test "a directory for all users is told from one's own" {
+@test "a directory for all users is distinguished from one's own" {
     mkdir "$T/locks"
     chmod 1777 "$T/locks"
     finds 0 '^files shared note: the first user to create a file' --backend=file --lock-dir="$T/locks"
@@ -146,7 +146,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     [[ $output != *topsecret* ]]
 }
 
-@test "a name is told with its addresses, and how long that took" {
+@test "a name is shown with its addresses, and how long the lookup took" {
     local port=$(free_port)
     start_redis redis --port "$port"
     finds 0 '^redis name ok: localhost is .*127\.0\.0\.1.* \([0-9.]+ ms\)' -r "redis://localhost:$port"
@@ -179,7 +179,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     says '^redis replicas ok: 1 online'
 }
 
-@test "what a restart would lose is told" {
+@test "what a restart would lose is reported" {
     start_redis redis --save '3600 1'
     finds 0 '^redis persistence note: snapshots alone \(3600 1\)' -r "$URL"
     redis config set save '' >/dev/null
@@ -221,7 +221,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     finds 69 '^permissions take, release fail: no lock can be taken: SET: OOM' -r "$URL"
 }
 
-@test "what a minimal user may not be asked is unknown, and no failure" {
+@test "an answer that a minimal user may not get is unknown, and no failure" {
     start_redis
     manual_user
     finds 0 "^redis server note: unknown: NOPERM .*'info'" -r "unix://locker:secret@$T/redis.sock"
@@ -241,7 +241,7 @@ without() {
     MISSING=$1
 }
 
-@test "each permission that is missing is told with what does not work then" {
+@test "each missing permission is reported with what does not work then" {
     start_redis
     manual_user
     local user=unix://locker:secret@$T/redis.sock command MISSING=
@@ -280,7 +280,7 @@ without() {
     wait_until 5 nothing_left
 }
 
-@test "a proxy that closes the connection instead of saying no: locks are to be had, and what is missing is told" {
+@test "a proxy that closes the connection instead of refusing: locks work, and what is missing is reported" {
     start_redis
     fake_redis closing=SUBSCRIBE "$T/redis.sock"
     finds 0 '^permissions tracking warn: .*: SUBSCRIBE and the like: it closed the connection' -r "unix://$T/fake.sock"
@@ -297,7 +297,7 @@ without() {
     wait_until 5 nothing_left
 }
 
-@test "an old version is told: 5 is warned of, 4 is not to be trusted; others are named" {
+@test "an old version is reported: 5 with a warning, 4 is not to be trusted; others are named" {
     start_redis
     local info='role:master\r\n'
     fake_redis "instead=INFO=bulk:redis_version:5.0.14\\r\\n$info" "$T/redis.sock"
@@ -313,7 +313,7 @@ without() {
     finds 0 '^redis version note: Dragonfly df-v1\.2, with which' -r "unix://$T/fake.sock"
 }
 
-@test "a Sentinel, and a node of a Cluster, are told by their mode" {
+@test "a Sentinel, and a node of a Cluster, are recognized by their mode" {
     start_redis
     fake_redis 'instead=INFO=bulk:redis_version:7.0.0\r\nredis_mode:sentinel' "$T/redis.sock"
     finds 78 '^redis mode fail: it is a Sentinel' -r "unix://$T/fake.sock"
@@ -398,7 +398,7 @@ without() {
     wait "$HOLDER"
 }
 
-@test "what cannot be written to the standard output is no success" {
+@test "output that cannot be written is no success" {
     start_redis
     fails_with 73 'cannot write' sh -c "dlock --doctor -r '$URL' >/dev/full"
 }

@@ -69,7 +69,7 @@ secret() {
 
 # --- locks -------------------------------------------------------------------
 
-@test "names that are hashed exclude each other, on both backends, and are told by name" {
+@test "names that are hashed exclude each other, on both backends, and are shown by name" {
     start_redis
     local where
     export DLOCK_SECRET_FILE=$T/secret
@@ -134,7 +134,7 @@ secret() {
 
 # --- what is refused ---------------------------------------------------------
 
-@test "a secret that is missing, short, long, or open to others: exit 78 with the file and where it was named" {
+@test "a secret that is missing, short, long, or open to others: exit 78 with the file and its source" {
     local dlock=(dlock --backend=file) file=$T/made
     fails_with 78 "^dlock: job: --secret-file: /nowhere: No such file" "${dlock[@]}" --secret-file=/nowhere job touch "$T/ran"
     mkdir -m 700 "$T/dir"

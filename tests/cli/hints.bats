@@ -21,7 +21,7 @@ hint() {
 }
 
 # What is near which word is in tests/unit/test_hints.c.
-@test "what may be meant by a mistyped option, a forgotten name or command; a value, which may be a password, is not repeated" {
+@test "suggestions for a mistyped option, a forgotten name or command; a value, which may be a password, is not repeated" {
     hint '^dlock: --helpp: unknown option; did you mean --help\?$' dlock --helpp job touch ran
     hint 'no command given; did you mean dlock --status\?' dlock status
     hint "^dlock: ls: -al: unknown option; .*; if ls is the command, the lock's name is missing: dlock NAME -- ls$" dlock ls -al
@@ -33,7 +33,7 @@ hint() {
     equals "$status $output" '0 --helpp -shared'
 }
 
-@test "a command that cannot be run: what may be meant instead" {
+@test "suggestions for a command that cannot be run" {
     fails_with 127 'did you mean dlock --status job\?' dlock status job
     fails_with 126 "if ls is the command, the lock's name is missing: dlock NAME -- ls" dlock ls /tmp
     fails_with 127 "cannot run touch ran: No such file or directory; it is one word with spaces in it: -c 'STRING'" dlock job 'touch ran'
@@ -123,7 +123,7 @@ assert settings["outage"]["origin"].endswith("dlock.conf:2: outage")'
     [ ! -e "$T/locks" ]
 }
 
-@test "--print-config tells where a conflict-exit-code of 0 does not count" {
+@test "--print-config says which actions ignore a conflict-exit-code of 0" {
     DLOCK_CONFLICT_EXIT_CODE=0 run dlock --print-config job
     grep -qxE 'conflict-exit-code = 0 +; DLOCK_CONFLICT_EXIT_CODE; 75 with --acquire, --attach and --wait-free' <<<"$output"
     DLOCK_CONFLICT_EXIT_CODE=0 dlock --print-config --json job | python3 -c '

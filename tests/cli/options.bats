@@ -69,7 +69,7 @@ teardown() { common_teardown; }
     [ "$status" -eq 73 ]
 }
 
-@test "what belongs to other actions, or to no lock file, is refused with where it belongs" {
+@test "what belongs to other actions, or to no lock file, is refused with its place" {
     fails_with 64 'owner-file: it is for --acquire, --extend and --release' dlock --owner-file="$T/token" job touch "$T/ran"
     fails_with 64 'slots: a --lock-file stores no record of it' dlock --lock-file="$T/file" --slots=2 job touch "$T/ran"
     fails_with 64 "hash: 'md5': it must be none.sha256.hmac-sha256" dlock --hash=md5 job touch "$T/ran"

@@ -51,7 +51,7 @@ untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U
     [ -e "$OPEN/ran" ]
 }
 
-@test "what another user has planted where a lock file or the table is to be: refused, and what it leads to is untouched" {
+@test "a file, link or pipe that another user planted at the place of a lock file or the table: refused, and its target is untouched" {
     attacked
     local name
     for name in dlock:job.lock .table-0; do
@@ -153,7 +153,7 @@ P
     wait "$HOLDER"
 }
 
-@test "--lock-file that another user may not open: held is told, and free is not believed" {
+@test "--lock-file that another user may not open: held is reported, and free is not believed" {
     attacked
     install -m 600 /dev/null "$OPEN/exact"
     hold_lock job --lock-file="$OPEN/exact"
@@ -191,7 +191,7 @@ P
     dlock --backend=file --lock-dir="$T/locks" --release --owner-file="$OPEN/token" job
 }
 
-@test "configuration that is a pipe is told of, and not waited for" {
+@test "configuration that is a pipe is reported, and not waited for" {
     mkdir -p "$HOME/.config/dlock"
     mkfifo "$HOME/.config/dlock/dlock.conf"
     fails_with 78 'it is not a regular file' timeout 20 "$DLOCK" --backend=file --lock-dir="$T/locks" job -- touch "$T/ran"
@@ -233,7 +233,7 @@ P
     [ -e "$OPEN/their_locks" ]
 }
 
-@test "a DLOCK_HELD that is huge, or nonsense, or names a lock that somebody else holds, lets nobody in" {
+@test "a DLOCK_HELD that is huge, or nonsense, or names a lock of another holder, lets no one in" {
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
     hold_lock job
     local token nonsense
@@ -252,7 +252,7 @@ P
     wait "$HOLDER"
 }
 
-@test "what another client writes about a holder cannot disturb a terminal, a log or JSON" {
+@test "foreign text about a holder cannot disturb a terminal, a log or JSON" {
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock
     local bad=$'\e]0;title\a\e[2J\r\ndlock: job: released\xff\xe2\x80\xae"}'
@@ -270,7 +270,7 @@ P
     done
 }
 
-@test "values that are huge, and records that are bombs, are held by somebody, and cost dlock nothing" {
+@test "values that are huge, and records that are bombs, have an unknown holder, and cost dlock nothing" {
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock
     redis eval "redis.call('SET', KEYS[1], string.rep('x', 4194304)) return 1" 1 dlock:job >/dev/null

@@ -24,7 +24,7 @@ P
     HOLDER=${HOLDER:-} timeout 60 python3 "$T/terminal_test.py" 3>&- 4>&-
 }
 
-@test "a line tells who holds the lock, since when, until when and for how long one has waited" {
+@test "a line shows the holder, since when, until when and for how long one has waited" {
     hold_lock job
     terminal '
 t = Terminal(["dlock", "job", "echo", "ran"], 200)
@@ -38,7 +38,7 @@ end_hold()
 assert t.end() == 0 and t.screen() == ["ran"], t.screen()'
 }
 
-@test "the line is drawn once a second at rest, and at most four times where there is news" {
+@test "the line is drawn once a second at rest, and at most four times a second with news" {
     hold_lock job --owner=tok -t 100s
     terminal '
 t = Terminal(["dlock", "job", "true"], 200)
@@ -152,7 +152,7 @@ for name in "xterm", "dumb":
 assert os.path.exists(T + "/ran")'
 }
 
-@test "a terminal that is stopped (Ctrl-S) keeps nobody from the lock" {
+@test "a terminal that is stopped (Ctrl-S) keeps no one from the lock" {
     hold_lock job
     terminal '
 t = Terminal(["dlock", "job", "touch", T + "/ran"])
@@ -205,7 +205,7 @@ end_hold()
 assert t.end() == 0 and t.screen() == []'
 }
 
-@test "what another client or a record says of the holder cannot disturb the terminal" {
+@test "foreign text about the holder, from a client or a record, cannot disturb the terminal" {
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock DLOCK_BACKEND=redis
     redis set dlock:job token px 60000 >/dev/null
@@ -235,7 +235,7 @@ for name, rest in ("job", ", without an end; you are next"), ("other", r", until
     t.end()'
 }
 
-@test "a store that goes away while one waits is told of, and for how long it is tried" {
+@test "a store that goes away during a wait is reported, and for how long it is tried" {
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock DLOCK_BACKEND=redis
     redis set dlock:job theirs px 600000 >/dev/null
@@ -247,7 +247,7 @@ t.until(lambda t: re.search("redis.sock.*; tried for another 1s at most", t.last
 assert t.end() == 69 and len(t.screen()) >= 1 and t.screen()[0].startswith("dlock: job: "), t.screen()'
 }
 
-@test "a holder that shares, that was acquired, or that is kept is told as that" {
+@test "a holder that shares, that was acquired, or that is kept is shown as such" {
     dlock --acquire --slots=1 -t 60s slots >/dev/null
     dlock --acquire -t 60s taken >/dev/null
     dlock --hold-at-least=50s -t 60s kept true
@@ -355,7 +355,7 @@ says() {
     [[ $output =~ ^$2$ ]] || { printf '%s\ndoes not match\n%s\n' "$output" "$2" && return 1; }
 }
 
-@test "the place in line, and a lock that is kept for others, are told" {
+@test "the place in line, and a lock that is kept for others, are shown" {
     local ahead place
     for place in 1:2nd 2:3rd 3:4th 10:11th 11:12th 12:13th 20:21st 111:112th 122:123rd; do
         says 0 75 until=60 "ahead=${place%:*}" -- "waiting 1m15s for job: held by ann@web3, pid 4711, rollup.sh, until .* at the latest; ${place#*:} in line"
@@ -365,14 +365,14 @@ says() {
     says 0 2 known=0 reserved=1 until=60 ahead=4 -- 'waiting 2s for job: free, but others have waited longer; 5th in line'
 }
 
-@test "a clock that is ahead, another day and an outage are told so that they can be understood" {
+@test "a clock that is ahead, another day and an outage are shown clearly" {
     says 0 2 since=-60 -- 'waiting 2s for job: held by ann@web3, pid 4711, rollup.sh, without an end'
     says 0 2 since=172800 until=172800 -- '.*, since [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} \+0000, until [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} \+0000 at the latest'
     TZ=XXX-5 says 0 2 until=1 -- ".*, until ([0-9-]{10} )?($(TZ=XXX-5 date +%H)|$(TZ=XXX-5 date -d '2 seconds' +%H)):.*"
     says 0 2 why='cannot connect: no' -- 'waiting 2s for job: cannot connect: no; tried for another 4s at most'
 }
 
-@test "what is to be done about a holder that has died can be pasted into a shell" {
+@test "the advice for a holder that has died can be pasted into a shell" {
     says 0 2 died=1 until=60 -- 'waiting 2s for job: held by ann@web3, pid 4711 \(has ended\), rollup.sh; it expires at .*; to release it now: dlock --force-release job'
     says 0 2 died=1 until=60 "name=it's a job" prefix='a b' -- ".*; to release it now: dlock --force-release --prefix='a b' 'it'.''s a job'"
     says 0 2 died=1 until=60 shares=1 -- '.*; it expires at [^;]*'

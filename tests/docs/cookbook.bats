@@ -94,7 +94,7 @@ PYTHON
     done <"$T/names"
 }
 
-@test "first: the doctor, the configuration, and --backend=redis where it is missing" {
+@test "first: the doctor, the configuration, and --backend=redis if it is missing" {
     kitchen
     cook 'First, for all of them' 1 >/dev/null
     mkdir -p "$HOME/.config/dlock"
@@ -185,7 +185,7 @@ print(d[0]['jobs']['deploy']['steps'][1]['run'], *d[1]['deploy']['script'], sep=
     ran 'deploy.sh deploy.sh'
 }
 
-@test "migrations: instances migrate one after the other, then serve; who only waits serves when none migrates" {
+@test "migrations: instances migrate one after the other, then serve; one that only waits serves when none migrates" {
     kitchen
     local first
     stub migrate '[ ! -e busy ] || echo overlap >>"$T/ran"; touch busy; sleep 0.1; rm busy'

@@ -198,7 +198,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     ran 'command command command'
 }
 
-@test "TLS: what redis-cli is told, dlock is told, and both get in" {
+@test "TLS: dlock takes what redis-cli takes, and both get in" {
     make_certificates
     make_certificate host ca DNS:host
     cp "$CERTS/host.pem" "$CERTS/host.key" "$CERTS/ca.pem" .
@@ -245,7 +245,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     equals "$(example doc/dlock.1 'flock -n /tmp/backup.lock' /tmp/ "$T/" | grep -c "$today")" 2
 }
 
-@test "examples: a lock that is held is told from a failure" {
+@test "examples: a lock that is held is distinguished from a failure" {
     local told='dlock --backend=file -n -E 200 nightly'
     equals "$(example doc/dlock.1 'dlock --backend=file -n -E 200 nightly')" 'done'
     dlock --backend=file --acquire nightly >/dev/null

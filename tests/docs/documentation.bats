@@ -96,7 +96,7 @@ dlock --help | --usage | --version'
     done
 }
 
-@test "the manual tells of every variable that dlock reads or sets" {
+@test "the manual describes every variable that dlock reads or sets" {
     local variable
     for variable in $(grep -ohE '"(DLOCK_[A-Z_]*[A-Z]|REDISCLI_AUTH|[A-Z]+_DIRECTORY)"' -r "$SRC/src" --include=*.c | tr -d '"' | sort -u); do
         grep -qhE "^\.(It )?(Pq )?Ev .*\b$variable\b" "$SRC"/doc/*.[157] || { echo "not in the manual: $variable"; false; }

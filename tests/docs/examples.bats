@@ -75,7 +75,7 @@ highest_stays() {
 @test "fenced-write: of many writers at once the highest fence stays" { file; highest_stays; }
 @test "fenced-update: of many writers at once the highest fence stays" { database; highest_stays; }
 
-@test "fenced-write: nobody writes between the comparison and the write of another" {
+@test "fenced-write: no write comes between the comparison and the write of another" {
     file
     : >"$T/report.fence"
     flock "$T/report.fence" sh -c 'touch "$T/inside"; until [ -e "$T/go" ] || [ ! -e "$T/inside" ]; do sleep 0.01; done; echo 2 >"$T/report.fence"; echo theirs >"$T/report"' 3>&- 4>&- &
@@ -100,7 +100,7 @@ without_a_fence() {
 @test "fenced-write: without a fence nothing is written" { file; without_a_fence; }
 @test "fenced-update: without a fence nothing is written" { database; without_a_fence; }
 
-@test "fenced-write: what is refused or fails leaves no file behind, and the mode is that of the umask" {
+@test "fenced-write: a write that is refused or fails leaves no file behind, and the mode is that of the umask" {
     file
     (umask 027 && echo x | DLOCK_FENCE=2 fenced-write "$T/report")
     equals "$(stat -c %a "$T/report")" 640

@@ -154,7 +154,7 @@ for name in told:
     done
 }
 
-@test "where the manual says DURATION each unit is taken, and what is none is refused with the option's name" {
+@test "every DURATION of the manual takes each unit, and anything else is refused with the option's name" {
     local option
     for option in $(with_options 'print(*[name for name, option in page.items() if option.argument == "DURATION"])'); do
         [ "$option" != ran-within ] || continue # runs no command

@@ -60,7 +60,7 @@ without() {
     wait "$HOLDER"
 }
 
-@test "--doctor: what is told and cannot be read is not waited for without end" {
+@test "--doctor: what is listed and cannot be read is not waited for without end" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
     local start=$(now)
     without read rest 1 --doctor job

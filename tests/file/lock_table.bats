@@ -48,7 +48,7 @@ P
     equals "$(stat -c %s "$TABLE")" $((256 + 384 * 1024))
 }
 
-@test "a full table: a lock that somebody waits for does not make way for others" {
+@test "a full table: a lock with waiters does not make way for others" {
     local others
     # Keys that have the same places in the table as that of "job".
     mapfile -t others < <(python3 - <<'P'

@@ -19,7 +19,7 @@ teardown() { common_teardown; }
     equals "$(cat "$T/mode")" $'700\n1777'
 }
 
-@test "the record in the file tells who holds the lock" {
+@test "the record in the file names the holder" {
     LOGNAME='some body' hold_lock job --lock-dir="$D" --owner=me
     local file=$D/dlock:job.lock
     equals "$(head -1 "$file")" 'dlock 1'
@@ -31,7 +31,7 @@ teardown() { common_teardown; }
     grep -qx "boot $(cat /proc/sys/kernel/random/boot_id)" "$file"
 }
 
-@test "what a crashed holder left behind is no lock" {
+@test "a record left by a crashed holder is no lock" {
     mkdir -m 700 "$D"
     printf 'dlock 1\nkey dlock:job\ntoken x\npid 1\nend\n' >"$D/dlock:job.lock"
     run dlock -n --lock-dir="$D" job echo ok
@@ -214,7 +214,7 @@ teardown() { common_teardown; }
     equals "$(cat "$T/out")" ok
 }
 
-@test "--lock-file: who has the file is told, flock(1) too" {
+@test "--lock-file: the holder of the file is named, flock(1) too" {
     flock "$T/exact" sleep 600 3>&- 4>&- &
     echo $! >"$T/flock.pid"
     wait_until 10 not flock -n "$T/exact" true
@@ -233,7 +233,7 @@ inherited() {
     not kill -0 "$DEAD"
 }
 
-@test "--lock-file: whoever has the pid of one that took the lock and ended is not its holder" {
+@test "--lock-file: a process with the pid of an ended holder is not the holder" {
     inherited "$T/exact"
     with_pid() { run python3 "$TESTS/helpers/with_pid.py" "$DEAD" "$@"; }
     with_pid true
@@ -270,7 +270,7 @@ inherited() {
     done
 }
 
-@test "--lock-file: who only waits for the file does not hold it" {
+@test "--lock-file: a process that only waits for the file does not hold it" {
     flock "$T/exact" sh -c "touch '$T/in'; while [ ! -e '$T/out' ]; do sleep 0.01; done" 3>&- 4>&- &
     wait_until 10 test -e "$T/in"
     flock "$T/exact" true 3>&- 4>&- &
@@ -340,7 +340,7 @@ holder_is_found() {
     end_hold
 }
 
-@test "--lock-file attached to a script: inside it nobody waits for it, and it is the current one" {
+@test "--lock-file attached to a script: inside it no process waits for it, and it is the current one" {
     local mode
     for mode in '' -s; do
         run timeout 20 sh -c "dlock --attach $mode --lock-file='$T/exact' job && dlock $mode --lock-file='$T/exact' job echo in
@@ -356,7 +356,7 @@ holder_is_found() {
     [[ $output == *'"mode":"exclusive"}' ]]
 }
 
-@test "--lock-file of another user in a directory like /tmp, where the kernel lets only its owner create it anew" {
+@test "--lock-file of another user in a directory like /tmp, in which the kernel lets only its owner create it anew" {
     : >"$T/exact"
     LD_PRELOAD=$HELPERS/fault_protected_regular.so run dlock --lock-file="$T/exact" job -- env -u LD_PRELOAD flock -n "$T/exact" true
     equals "$status $output" '1 '
@@ -417,7 +417,7 @@ holder_is_found() {
     done
 }
 
-@test "two users exclude each other in a shared --lock-dir only, where the second is refused" {
+@test "two users exclude each other only in a shared --lock-dir, in which the second is refused" {
     [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become another user'
     local dir=$T nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent "$T/copy" -n)
     while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done

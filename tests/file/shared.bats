@@ -102,7 +102,7 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     equals "$(files)" 0
 }
 
-@test "frozen while it releases the lock, and forced: what it takes from another when it runs again is found" {
+@test "frozen while it releases the lock, and forced: it finds what it takes from another when it runs again" {
     touch "$T/stop_at_unlink"
     LD_PRELOAD=$HELPERS/fault_stop_at.so dlock job true 2>"$T/a.err" 3>&- 4>&- &
     echo $! >"$T/a.pid"
@@ -117,7 +117,7 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     equals "$status" 124
 }
 
-@test "frozen before it enters the section: in nobody's way, and it starts anew with the new file" {
+@test "frozen before it enters the section: it blocks no one, and starts anew with the new file" {
     touch "$T/stop_at_section"
     hold frozen
     LD_PRELOAD=$HELPERS/fault_stop_at.so dlock job -- "$T/frozen.sh" 2>"$T/frozen.err" 3>&- 4>&- &
@@ -137,7 +137,7 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     equals "$(files)" 0
 }
 
-@test "who gives up waiting removes the file that was kept for it" {
+@test "a waiter that gives up removes the file that was kept for it" {
     share a -s job
     LD_PRELOAD=$HELPERS/fault_stop_at.so dlock -w 1s job true 2>"$T/waiter.err" 3>&- 4>&- &
     echo $! >"$T/waiter.pid"
@@ -175,7 +175,7 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     equals "$(files)" 0
 }
 
-@test "a frozen sharer whose lease was released: who waits for all has the lock once the others have left" {
+@test "a frozen sharer whose lease was released: an exclusive waiter gets the lock once the others have left" {
     share frozen -s --owner=me -t 60s job
     share other -s job
     kill -STOP "$(pid_of frozen)"
@@ -277,7 +277,7 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     equals "$(files)" 0
 }
 
-@test "a waiter that is killed after the file was kept for it: in nobody's way" {
+@test "a waiter that is killed after the file was kept for it blocks no one" {
     share a -s job
     dlock -w 60 job true 2>/dev/null 3>&- 4>&- &
     echo $! >"$T/waiter.pid"
@@ -303,7 +303,7 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     equals "$status" 1
 }
 
-@test "looking keeps nobody out: takes succeed while many look" {
+@test "looking keeps no one out: takes succeed while many look" {
     local i
     (while [ ! -e "$T/stop" ]; do dlock --status job >/dev/null || true; done) 3>&- 4>&- &
     (while [ ! -e "$T/stop" ]; do dlock --list >/dev/null || true; done) 3>&- 4>&- &
@@ -345,7 +345,7 @@ other_boot_id() {
     unshare -m sh -c 'mount --bind "$T/boot_id" /proc/sys/kernel/random/boot_id && exec "$@"' sh "$@"
 }
 
-@test "a container with a boot id of its own: what is held on this kernel is held in both" {
+@test "a container with a boot id of its own: a lock held on this kernel is held in both" {
     local here there
     for here in '' other_boot_id; do
         there=other_boot_id
@@ -406,7 +406,7 @@ has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespace
     equals "$(files)" 0
 }
 
-@test "where no boot has an id, a detached lease may be of any, but of none in which it would last longer than a lease can" {
+@test "if no boot has an id, a detached lease may be of any, but of none in which it would last longer than a lease can" {
     dlock --acquire --owner=me -t 1h job
     sed -i 's/^boot .*/boot /' "$F"
     fails_with 75 '' dlock -n job echo wrong
@@ -416,7 +416,7 @@ has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespace
     equals "$output" next
 }
 
-@test "garbled records: of a place that is locked, held by somebody unknown; else nobody's" {
+@test "garbled records: a locked place has an unknown holder; any other has none" {
     share a -s job
     share b -s job
     head -c 300 /dev/urandom | dd of="$F" conv=notrunc bs=1 seek=16384 status=none
@@ -501,7 +501,7 @@ P
     equals "$status" 1
 }
 
-@test "released from outside, and frozen while it lets go: who waits for all has the lock, or waits on" {
+@test "released from outside, and frozen while it lets go: an exclusive waiter gets the lock, or waits on" {
     touch "$T/stop_at_unlocked"
     LD_PRELOAD=$HELPERS/fault_stop_at.so share released -s --owner=me -t 60s job
     share other -s job

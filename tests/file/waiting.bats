@@ -73,7 +73,7 @@ soon() { [ "$1" -lt $((SANITIZED ? 20000 : 2400)) ] || { echo "took $1 ms" >&2; 
     equals "$(files)" 0
 }
 
-@test "while somebody waits nobody gets in who comes later, also where the lock is free" {
+@test "while a waiter lives, no later one overtakes it, even if the lock is free" {
     share a job && holds a
     queue first
     kill -STOP "$(pid_of first)"
@@ -215,7 +215,7 @@ soon() { [ "$1" -lt $((SANITIZED ? 20000 : 2400)) ] || { echo "took $1 ms" >&2; 
     equals "$(files)" 0
 }
 
-@test "a lease without a process: who waits for it has it at once when it is released, and when it ends" {
+@test "a lease without a process: a waiter gets it at once when it is released, and when it ends" {
     local start i sum=0
     for i in 1 2 3 4 5; do
         dlock --acquire --owner=me -t 60s job
@@ -245,7 +245,7 @@ soon() { [ "$1" -lt $((SANITIZED ? 20000 : 2400)) ] || { echo "took $1 ms" >&2; 
     soon $(($(now) - start - 2 * LEASE))
 }
 
-@test "--hold-at-least: who waits has the lock when that is over" {
+@test "--hold-at-least: a waiter gets the lock when that time is over" {
     local start
     start=$(now)
     dlock --hold-at-least=${LEASE}ms job true
@@ -285,7 +285,7 @@ soon() { [ "$1" -lt $((SANITIZED ? 20000 : 2400)) ] || { echo "took $1 ms" >&2; 
     equals "$(files)" 0
 }
 
-@test "a lock file that somebody removes or replaces while several wait" {
+@test "a lock file that is removed or replaced while several wait" {
     local i start
     share a -t 60s job && holds a
     for i in 1 2 3 4; do queue "$i"; done
@@ -345,7 +345,7 @@ soon() { [ "$1" -lt $((SANITIZED ? 20000 : 2400)) ] || { echo "took $1 ms" >&2; 
     equals "$(files)" 0
 }
 
-@test "who waits for a lock that its own token holds is in nobody's way" {
+@test "a waiter for a lock that its own token holds blocks no one" {
     share a --slots=3 --owner=me job && holds a
     share b --slots=3 --owner=me job
     wait_until 10 sh -c "ls -l /proc/$(pid_of b)/fd | grep -q inotify"
@@ -433,7 +433,7 @@ P
     [ $((0x$(awk '{ print $2 }' "$T/ignored") & 0x400000)) -ne 0 ]
 }
 
-@test "without a thread or without inotify the lock is had all the same, by asking" {
+@test "without a thread or without inotify the lock is still acquired, by polling" {
     local start
     share a job && holds a
     LD_PRELOAD=$HELPERS/fault_inotify.so queue 1

@@ -87,7 +87,7 @@ contain() {
     not pgrep -f 'sleep 77777'
 }
 
-@test "a /proc of another pid namespace is not believed: the command is stopped all the same, and nobody else" {
+@test "a /proc of another pid namespace is not believed: the command is still stopped, and nothing else" {
     sleep 66666 >/dev/null 2>&1 3>&- 4>&- &
     echo $! >"$T/other.pid"
     run timeout 30 unshare -pf --kill-child dlock -t 1s job sleep 600
@@ -187,7 +187,7 @@ end_first() {
     done
 }
 
-@test "--lock-file in a container: who holds it outside is seen, and inside of it nobody waits" {
+@test "--lock-file in a container: a holder outside is seen, and inside of it no process waits" {
     local file=$T/exact mode flock lock="--lock-file=$T/exact"
     for flock in 'flock -n' 'flock -n -s'; do
         run $flock "$file" unshare -pf --mount-proc --kill-child dlock --status "$lock" job
@@ -205,7 +205,7 @@ end_first() {
     equals "$status $output" '0 ok'
 }
 
-@test "where the pid namespace is not known, the environment tells of an outer lock, and the processes do not" {
+@test "if the pid namespace is not known, an outer lock is found by the environment, not by the processes" {
     local store
     for store in file redis; do
         use_store "$store"

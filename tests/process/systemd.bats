@@ -45,7 +45,7 @@ P
 
 told() { grep -qE -- "$1" "$T/told"; }
 
-@test "the service manager is told of the wait, that the start takes longer, and that the lock is held" {
+@test "the service manager learns of the wait, that the start takes longer, and that the lock is held" {
     manager
     unset NOTIFY_SOCKET
     hold_lock job -t 60s
@@ -70,7 +70,7 @@ told() { grep -qE -- "$1" "$T/told"; }
     equals "$(grep -c READY "$T/told")" 1
 }
 
-@test "a stop is told" {
+@test "a stop is reported" {
     manager
     fails_with 124 '' dlock -t 300ms job sleep 60
     wait_until 10 told '^STATUS=the lock job is over, stopping the command'
@@ -140,14 +140,14 @@ P
     within 4000 "$start" # it would wait for 5 s
 }
 
-@test "--heartbeat: the command is told of the interval; a service manager's shorter one counts" {
+@test "--heartbeat: the command gets the interval; a service manager's shorter one counts" {
     run dlock --heartbeat -t 10s --grace=4s job -- sh -c 'echo "$WATCHDOG_USEC ${WATCHDOG_PID-unset} $NOTIFY_SOCKET"'
     [[ $output == '6000000 unset @dlock/'* ]]
     WATCHDOG_USEC=5000000 WATCHDOG_PID=1 run dlock --heartbeat -t 10s --grace=4s job -- sh -c 'echo "$WATCHDOG_USEC ${WATCHDOG_PID-unset}"'
     equals "$output" '5000000 unset'
 }
 
-@test "--heartbeat: what another user sends counts for nothing" {
+@test "--heartbeat: signs of life from another user count for nothing" {
     [ "$(id -u)" -eq 0 ] && [ -x /usr/bin/python3 ] || skip 'needs another user'
     run dlock --heartbeat -t 2s job -- sh -c 'i=0; while [ $i -lt 100 ]; do setpriv --reuid=65534 --clear-groups /usr/bin/python3 -c "
 import os, socket

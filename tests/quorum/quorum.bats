@@ -90,7 +90,7 @@ ends_with() {
     fails_with 69 "unix://$T/none.sock" dlock -r "unix://$T/none.sock" --outage=0 job true
 }
 
-@test "what is no quorum is refused: two servers, one of them twice, too many, --slots" {
+@test "invalid quorums are refused: two servers, one of them twice, too many, --slots" {
     fails_with 64 '--redis: a quorum needs at least 3 servers, not 2' dlock -r unix:///a -r unix:///b job touch "$T/ran"
     fails_with 64 '--redis: URL 3: .*is the server of URL 1 again' \
         dlock -r redis://one:6379/1 -r unix:///a -r redis://ONE/2 job touch "$T/ran"
@@ -143,7 +143,7 @@ ends_with() {
     for i in 1 2 3; do is_free_on $i; done
 }
 
-@test "one of three hangs, another is in others' hands for a while: who contends does not wait for the one that hangs" {
+@test "one of three hangs, another is held by others for a while: a contender does not wait for the one that hangs" {
     quorum 3
     local start
     freeze 3
@@ -160,7 +160,7 @@ ends_with() {
     is_free_on 2
 }
 
-@test "one of three is far, another is in others' hands: who asks only once has the lock all the same" {
+@test "one of three is far, another is held by others: a single try still gets the lock" {
     quorum 3
     far 300 3
     on 1 set dlock:job foreign
@@ -181,7 +181,7 @@ far() {
     for i; do wait_until 30 test -S "$T/far$i.sock"; done
 }
 
-@test "servers that are far away: the lock is had with one of five down, and one that was restarted gets it again" {
+@test "servers that are far away: the lock is acquired with one of five down, and one that was restarted gets it again" {
     quorum 4
     far 120 1 2 3 4
     local all="$(url far1) $(url far2) $(url far3) $(url far4) $(url none)"
@@ -213,7 +213,7 @@ far() {
     [ ! -e "$T/ran" ]
 }
 
-@test "one of three down, two of five: the lock is had; one more: 69, nothing run, nothing left on the living" {
+@test "one of three down, two of five: the lock is acquired; one more: 69, nothing run, nothing left on the living" {
     quorum 4 1
     local all="$DLOCK_REDIS"
     fails_with 0 'on [34] of 5 servers; .*unix://.*/5.sock\?db=0: ' dlock -v job true
@@ -233,7 +233,7 @@ far() {
     fails_with 69 'servers cannot be reached' dlock --status --outage=0 job
 }
 
-@test "a frozen server costs little time, neither a run nor a release; what it does late is given back" {
+@test "a frozen server costs little time, neither a run nor a release; its late takes are given back" {
     quorum 3
     freeze 2
     local start=$(now)
@@ -291,7 +291,7 @@ far() {
     for i in 1 2 3 4; do is_free_on $i; done
 }
 
-@test "-v tells of each server that the lock is lacking on, while it is held" {
+@test "-v names each server that lacks the lock, while it is held" {
     quorum 3
     hold_lock job -v --ttl=10
     local i times
@@ -483,7 +483,7 @@ ahead() {
     [[ $output == *"\"fence\":${lines[0]},"* ]]
 }
 
-@test "what stands on a minority is no lock: told by --status, in the way of nobody, removed by --force-release" {
+@test "a lock on a minority is no lock: --status says so, it blocks no one, and --force-release removes it" {
     quorum 3
     on 2 set dlock:job another px 100000
     fails_with 1 'on 1 of 3 servers another client holds it, which is no lock' dlock --status job
@@ -510,7 +510,7 @@ ahead() {
     fails_with 1 "taken away by eve@$(hostname)" dlock --release --owner=me job
 }
 
-@test "the replies to --force-release are lost on a majority: who has the lock there by then keeps it, and the first is named" {
+@test "the replies to --force-release are lost on a majority: a newer holder there keeps the lock, and the first is named" {
     quorum 3
     fails_with 1 'the lock is free' dlock --force-release other
     dlock --acquire --owner=first job >/dev/null
@@ -547,7 +547,7 @@ ahead() {
     fails_with 1 '2 of 3 servers do not grant it: .*2.sock.* is gone; .*3.sock.* is gone' dlock --extend --owner="$token" job
 }
 
-@test "one has it, one has not, one is down: nobody takes the lock for free" {
+@test "one has it, one has not, one is down: no one takes the lock for free" {
     quorum 3
     dlock --acquire job >/dev/null
     on 2 del dlock:job

@@ -91,7 +91,7 @@ not_served() {
     [[ $output == *'could not be released: '*'(ZSCORE)'* ]]
 }
 
-@test "what is a nicety may be missing, without a word" {
+@test "optional permissions may be missing, without a word" {
     local words
     for words in 'hget hincrby zcount zrank zcard pubsub' 'client|setname client|id client|tracking client|caching' 'client|id' 'client|caching'; do
         # shellcheck disable=SC2086
@@ -133,7 +133,7 @@ not_served() {
     grep -qE "could not be released: .*(command DEL:|'del' command)" "$T/held.err"
 }
 
-@test "who may not stand in the queue, or be called, asks at intervals, and -v says why" {
+@test "a waiter that may not queue, or not be called, polls, and -v says why" {
     local word
     redis set dlock:job another >/dev/null
     for word in zadd publish subscribe unsubscribe multi exec; do
@@ -151,7 +151,7 @@ not_served() {
     [[ $output == *'cannot notify waiters'*'channel'* ]]
 }
 
-@test "a waiter that may not stand in the queue has the lock soon after it is free" {
+@test "a waiter that may not queue gets the lock soon after it is free" {
     redis acl setuser locker -zadd >/dev/null
     redis set dlock:job another px 60000 >/dev/null
     dlock -v job sh -c 'echo in >>"$T/order"' 2>"$T/a.err" 3>&- 4>&- &
@@ -176,7 +176,7 @@ not_served() {
     equals "$(redis acl log | grep -c reason)" 0
 }
 
-@test "who shares a lock and cannot be known keeps it: no other server's way to say no makes it free" {
+@test "a sharer that cannot be known keeps the lock: no server's way to refuse makes it free" {
     start_redis other --rename-command ZRANGE ''
     fails_with 78 'it answered: ERR Unknown .*called from script.*\(ZRANGE\)' \
         dlock --fallback=file -r "unix://$T/other.sock" -s job touch "$T/ran"

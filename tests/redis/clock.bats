@@ -41,7 +41,7 @@ ends() {
     ends 124 15000 "$start"
 }
 
-@test "the server's clock is set back: what another client sets, or a heartbeat, counts from then on" {
+@test "the server's clock is set back: an expiry from another client, or a heartbeat, counts from then on" {
     runs set -t 12s
     runs extended -t 12s
     runs shared -t 12s -s

@@ -246,7 +246,7 @@ waiting() {
 
 # --- a slot that moves -------------------------------------------------------
 
-@test "a slot is moved while its lock is held: watched and extended all the way, and released where it is" {
+@test "a slot is moved while its lock is held: watched and extended all the way, and released on its node" {
     local lock slot key
     lock=$(name 1) slot=$(slot "$lock")
     cat >"$T/beat.sh" <<'B'
@@ -336,7 +336,7 @@ B
     equals "$status" 124
 }
 
-@test "a slot is moved while others wait: nobody is lost, and they have the lock in their order" {
+@test "a slot is moved while others wait: none is lost, and they get the lock in their order" {
     local lock slot key label
     lock=$(name 1) slot=$(slot "$lock")
     hold_lock "$lock"
@@ -359,7 +359,7 @@ B
 }
 all_there() { [ "$(cli 3 pubsub channels "*$lock:wake:*" | grep -c wake)" = 3 ]; }
 
-@test "who asks while a slot is moved is put off: no lock then, the lock once it is there, or exit 69" {
+@test "a take while a slot is moved is put off: no lock then, the lock once it is there, or exit 69" {
     local lock slot key
     lock=$(name 3) slot=$(slot "$lock")
     dlock "$lock" true # leaves the meta key
@@ -426,7 +426,7 @@ all_there() { [ "$(cli 3 pubsub channels "*$lock:wake:*" | grep -c wake)" = 3 ];
 }
 replicated() { [ "$(printf 'readonly\nexists dlock:%s\n' "$lock" "$other" | cli 6 | grep -c '^1')" = 2 ]; }
 
-@test "a node without a replica is killed: the lease's own end stands, and nobody gets its locks: exit 69" {
+@test "a node without a replica is killed: the lease ends as before, and no one gets its locks: exit 69" {
     local lock slot status=0
     lock=$(name 1) slot=$(slot "$lock")
     begin_move "$slot" 1 4
@@ -445,7 +445,7 @@ replicated() { [ "$(printf 'readonly\nexists dlock:%s\n' "$lock" "$other" | cli 
     [ ! -e "$T/ran" ]
 }
 
-@test "a connection that ends while nobody listens on it is made anew: no outage for who asks at intervals" {
+@test "a connection that ends while it has no subscriber is made anew: no outage for a waiter that polls" {
     local lock node
     lock=$(name 3)
     for node in 1 2 3; do cli $node acl setuser bob on '>pw' '~*' '&*' +@all -subscribe; done

@@ -286,7 +286,7 @@ several_keys() {
     [ ! -e "$T/ran" ]
 }
 
-@test "Laravel's keys are where the manual says, in each of its versions" {
+@test "Laravel's keys are those in the manual, in each of its versions" {
     local redis_prefix cache_prefix whole
     while read -r redis_prefix cache_prefix whole; do
         # This is version 8, which ends the prefix of the cache with a colon as

@@ -93,7 +93,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a password where none is needed: refused, and the lock that was taken meanwhile is given back" {
+@test "a password if none is needed: refused, and the lock that was taken meanwhile is given back" {
     start_redis
     fails_with 77 'AUTH' dlock -r "unix://:secret@$T/redis.sock" job touch "$T/ran"
     [ ! -e "$T/ran" ]
@@ -127,7 +127,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     is_free
 }
 
-@test "the reply to a take is lost and its record is evicted: nobody waits for a lock that is its own" {
+@test "the reply to a take is lost and its record is evicted: dlock does not wait for its own lock" {
     start_redis
     dlock -r "$URL" other true
     local mode

@@ -68,7 +68,7 @@ P
     equals "$(redis exists dlock:job)" 0
 }
 
-@test "meta tells who holds the lock, and who had it last" {
+@test "meta names the holder, and the last one" {
     LOGNAME=somebody hold_lock job --owner=me
     local meta='{dlock:job}:meta'
     equals "$(redis hget "$meta" owner)" me
@@ -138,7 +138,7 @@ P
     wait "$HOLDER"
 }
 
-@test "an expiry that somebody cut short is adopted too" {
+@test "an expiry that another client cut short is adopted too" {
     hold_lock job -t 60s
     redis pexpire dlock:job 12000
     redis pexpire dlock:job 1500
@@ -148,7 +148,7 @@ P
     within 15000 "$start"
 }
 
-@test "an expiry that somebody took away changes nothing: the lease ends when it should" {
+@test "an expiry that another client removed changes nothing: the lease ends when it should" {
     hold_lock job -t 2s
     redis persist dlock:job
     local status=0
@@ -247,7 +247,7 @@ P
     equals "$output" ''
 }
 
-@test "nonsense that others write into the record of a holder who shares the lock is in nobody's way" {
+@test "foreign nonsense in the record of a holder that shares the lock blocks no one" {
     local record
     for record in '[]' '{}' '7' '{"take":{"a":1}}' '{"take":null,"slot":[1],"host":{},"fence":{},"hold":[],"released":{}}' \
         '{"take":"x","slot":"1"}' '{"take":"x","slot":NaN}' '{"take":"x","slot":1e300}' '{"take":"x","host":[1],"user":{}}'; do

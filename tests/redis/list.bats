@@ -12,7 +12,7 @@ teardown() { common_teardown; }
 
 redis_has() { [ "$(redis exists "$1")" = 1 ]; }
 
-@test "--list among a million keys: in steps that hold up nobody" {
+@test "--list among a million keys: in steps that hold up no one" {
     redis debug populate 1000000 other 10
     dlock --acquire -t 60s one >/dev/null
     dlock --acquire -t 60s two >/dev/null
@@ -27,7 +27,7 @@ redis_has() { [ "$(redis exists "$1")" = 1 ]; }
     fails_with 69 'its SCAN does not end; tried 1 time' timeout 5 dlock -r "unix://$T/fake.sock" --outage=0 --list
 }
 
-@test "--list tells locks from their companions, also of keys with a hash tag, and other clients' locks" {
+@test "--list distinguishes locks from their companions, even keys with a hash tag, and other clients' locks" {
     dlock --acquire --prefix= -t 60s 'dlock:{tag}x' >/dev/null
     dlock --acquire -s -t 60s shared >/dev/null
     redis set dlock:plain token px 60000
@@ -59,7 +59,7 @@ shared 0
     equals "$(dlock --list --prefix='a*[x]?\' | awk 'NR > 1 { print $1 }')" job
 }
 
-@test "what others wrote into the companions disturbs nobody who looks" {
+@test "foreign data in the companions disturbs no look" {
     dlock --acquire -t 60s --owner=me job >/dev/null
     redis hset '{dlock:job}:meta' pid x since -5 fence nonsense ttl 99999999999999999999 >/dev/null
     run dlock --status -v job
@@ -144,7 +144,7 @@ shared 0
     equals "$(dlock --list | awk 'NR > 1 { printf "%s ", $1 }')" 'j{eu}:claim j{eu}:counts j{eu}:holders j{eu}:meta j{eu}:queue '
 }
 
-@test "--release, --extend and --force-release where the database is refused: no lock of another one is touched" {
+@test "--release, --extend and --force-release if the database is refused: no lock of another one is touched" {
     dlock --acquire -t 60s --owner=other job >/dev/null
     fails_with 1 '' dlock -r "unix://$T/redis.sock" --force-release another # the script is known there
     fails_with 78 'DB index is out of range' dlock -r "unix://$T/redis.sock?db=99" --force-release job

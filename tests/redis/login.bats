@@ -150,7 +150,7 @@ takes() {
     [ "$(id -u)" -eq 0 ] || refused 77 'Permission denied'
 }
 
-@test "a login that is refused: exit 77 at once, also with --fallback, with who was refused and what helps" {
+@test "a login that is refused: exit 77 at once, even with --fallback, with the user and the advice" {
     start_locked
     local start=$(now)
     fails_with 77 'it requires a password, and none is configured: .*NOAUTH Authentication required; set it in the URL, --password-file' \
@@ -209,7 +209,7 @@ takes() {
     [[ $status -eq 0 && $output != *$PASSWORD* && $output == *DLOCK_LOCK_BACKEND=file* ]]
 }
 
-@test "inside the command, --extend, --release and a nested dlock work where the password is in a file, else say what is missing" {
+@test "inside the command, --extend, --release and a nested dlock work if the password is in a file; otherwise the message names what is missing" {
     start_locked
     password_file good "$PASSWORD"
     export DLOCK_PASSWORD_FILE=$T/good DLOCK_REDIS=$URL
@@ -387,7 +387,7 @@ P
     equals "$output" 1
 }
 
-@test "a password that is changed while the lock is held is no lost lock: the command runs on, and it is told at the end" {
+@test "a password that is changed while the lock is held is no lost lock: the command runs on, and the end reports it" {
     start_locked
     hold_lock job -v -t 3s --grace=0 -r "unix://bob:$PASSWORD@$T/redis.sock"
     REDISCLI_AUTH=$PASSWORD redis acl setuser bob '>new' "<$PASSWORD" >/dev/null

@@ -39,7 +39,7 @@ taken_after() { # ERROR COMMAND...
     [ -e "$T/ran" ]
 }
 
-@test "a server that sends us away before we have said a word: its reason is told" {
+@test "a server that sends us away before we have said a word: its reason is reported" {
     fake_redis 'dismiss=ERR max number of clients reached'
     fails_with 69 'it answered: ERR max number of clients reached; tried 1 time' \
         dlock -r "unix://$T/fake.sock" --outage=0 job touch "$T/ran"
@@ -116,7 +116,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a script of others that runs for long: what is held is held, and released once it is over" {
+@test "a script of others that runs for long: a held lock stays held, and is released once it is over" {
     start_redis redis --busy-reply-threshold 10
     hold_lock job -r "$URL" -t 10
     redis eval 'while true do end' 0 >/dev/null 2>&1 3>&- 4>&- &
@@ -212,7 +212,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     is_free
 }
 
-@test "a take that is given up leaves the key of another client as it is, where that has the name of one of ours" {
+@test "a take that is given up leaves the key of another client as it is, even if it has the name of one of ours" {
     start_redis
     redis set '{dlock:job}:meta' another
     torture_proxy redis
@@ -227,7 +227,7 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
 # has_run NUMBER: so many scripts.
 has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=([0-9]+).*/\2/p' | awk '{ n += $1 } END { print n + 0 }')" -ge "$1" ]; }
 
-@test "a server that is stopped and goes on: the lock is still held, and nobody was told a thing" {
+@test "a server that is stopped and goes on: the lock is still held, and nothing is reported" {
     start_redis
     hold_lock job -r "$URL" -t 10 --connect-timeout=300ms
     kill -STOP "$(cat "$T/redis.pid")"

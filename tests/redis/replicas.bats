@@ -51,7 +51,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a replica that is slow to have it: tried on with the same take, and nobody is let in between" {
+@test "a replica that is slow to get it: tried again with the same take, and no other gets in between" {
     start_pair
     pause_replica
     dlock --wait-replicas=1 --connect-timeout=300ms --outage=30s job -- sh -c 'echo ran >>"$T/ran"; exit 5' 2>"$T/err" 3>&- 4>&- &
@@ -65,7 +65,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     is_free
 }
 
-@test "who waits in the queue is called, and has the replicas have it as well" {
+@test "a waiter in the queue is called, and gets the replicas to have it as well" {
     start_pair
     hold_lock job
     queue first --wait-replicas=1
@@ -136,7 +136,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     is_free
 }
 
-@test "--wait-replicas: what is no number of replicas, or has no use for one, is refused" {
+@test "--wait-replicas: a value that is not a number of replicas, or an action without use for one, is refused" {
     fails_with 64 "--wait-replicas: 'x': it must be a whole number" dlock --wait-replicas=x job true
     fails_with 64 "--wait-replicas: '101'" dlock --wait-replicas=101 job true
     fails_with 64 '--wait-replicas has no effect with --status' dlock --wait-replicas=1 --status job

@@ -170,7 +170,7 @@ fail_over() {
 # listens NAME: a fake one has somebody who listens.
 listens() { grep -q '^subscribe' "$T/$1.log"; }
 
-@test "a Sentinel that lets nobody listen takes over from one that did: another master is noticed within seconds all the same" {
+@test "a Sentinel that allows no subscription takes over from one that did: another master is still noticed within seconds" {
     local one two start status=0
     A=$(free_port) B=$(free_port)
     start_redis a --port "$A"
@@ -186,7 +186,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     within 6000 "$start"
 }
 
-@test "a Sentinel that lets nobody listen is passed over for one that does" {
+@test "a Sentinel that allows no subscription is passed over for one that does" {
     local one two three
     A=$(free_port)
     start_redis a --port "$A"
@@ -203,7 +203,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     wait "$HOLDER"
 }
 
-@test "a Sentinel that hangs later on is in nobody's way: a lock that is lost is noticed at once" {
+@test "a Sentinel that hangs later blocks no one: a lost lock is noticed at once" {
     local start status=0
     A=$(free_port)
     start_redis a --port "$A"
@@ -233,7 +233,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     equals "$(at_a exists dlock:job)" 0
 }
 
-@test "a connection that ends while nobody listens on it is made anew: no outage for who asks at intervals" {
+@test "a connection that ends while it has no subscriber is made anew: no outage for a waiter that polls" {
     A=$(free_port)
     start_redis a --port "$A"
     start_sentinel s && S=$PORT
@@ -247,7 +247,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     equals "$(cat "$T/out")" ran
 }
 
-@test "--doctor asks each Sentinel: two that disagree are a failure, one that is down or lets nobody listen a warning" {
+@test "--doctor asks each Sentinel: two that disagree are a failure, one that is down or allows no subscription a warning" {
     local one two
     A=$(free_port)
     start_redis a --port "$A"
@@ -291,7 +291,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     equals "$(at_a exists dlock:kept)" 1
 }
 
-@test "the master dies while locks are held and waited for: held on, and nobody who waits is lost or doubled" {
+@test "the master dies while locks are held and waited for: held on, and no waiter is lost or doubled" {
     start_failover
     at_a set dlock:job somebody px 60000
     hold_lock own --outage=30s -t 1m

@@ -97,7 +97,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     done
 }
 
-@test "who waits is called at once, and a holder hears at once that its key is touched" {
+@test "a waiter is called at once, and a holder notices at once that its key has changed" {
     start_tls_redis
     local start
     hold_lock job -r "$URL"
@@ -197,7 +197,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a certificate is for whole names: wildcards stand for one label, a name that is none for nothing" {
+@test "a certificate is for whole names: wildcards match one label, a name that is none matches nothing" {
     start_tls_redis
     make_certificate wild ca 'DNS:*.locks.example,DNS:other.example,DNS:a*.part.example'
     show_certificate wild
@@ -217,7 +217,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a server without a certificate is refused where the host's policy allows such ciphers, and told nothing" {
+@test "a server without a certificate is refused if the host's policy allows such ciphers, and gets nothing" {
     printf '%s\n' 'openssl_conf = a' '[a]' 'ssl_conf = b' '[b]' 'system_default = c' '[c]' 'CipherString = ALL:@SECLEVEL=0' >"$T/openssl.cnf"
     listener anonymous
     OPENSSL_CONF=$T/openssl.cnf fails_with 77 'it sent no certificate' dlock -r "rediss://:secret@127.0.0.1:$PORT" job touch "$T/ran"
@@ -280,7 +280,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     [[ $output == *'Permission denied'* && $output != *read ]]
 }
 
-@test "a file of certificates or a key that cannot be used: exit 78, or 77, with the file and where it was named" {
+@test "an unusable file of certificates or a key: exit 78, or 77, with the file and its source" {
     local key=$CERTS/server.key cert=$CERTS/server.pem url=rediss://localhost:1
     touch "$T/empty"
     fails_with 78 "^dlock: job: --cacert: /nowhere: cannot read it: No such file" dlock -r "$url" --cacert=/nowhere job true
@@ -331,7 +331,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     [ ! -e "$T/ran" ]
 }
 
-@test "a server that has answered before and closes the connection now: nobody asks whether TLS is meant" {
+@test "a server that has answered before and closes the connection now: the message does not suggest TLS" {
     start_redis
     listener proxy "$T/redis.sock"
     dlock --redis="unix://$T/redis.sock" --acquire -t 60s --owner=other job >/dev/null

@@ -101,7 +101,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     grep -qE 'the lease, last set to 1\.[0-9]s, ends in [0-9]+ms; stopping the command with SIGTERM$' "$T/held.err"
 }
 
-@test "somebody who touches the key again and again neither takes the lock nor keeps the holder busy" {
+@test "a client that touches the key again and again neither takes the lock nor keeps the holder busy" {
     start_redis
     hold_armed -r "$URL"
     local before=$(calls evalsha) start=$(now) looks
@@ -197,7 +197,7 @@ is_armed_anew() { local id; id=$(armed_id) && [ "$id" != "$1" ]; }
     stops_it redis del dlock:job
 }
 
-@test "a server that is restarted empty: the lost lock is told of as soon as it is there again" {
+@test "a server that is restarted empty: the lost lock is reported as soon as it is there again" {
     start_redis
     hold_armed -r "$URL"
     stop_redis
@@ -314,7 +314,7 @@ refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*reje
     done
 }
 
-@test "the permissions that the manual names are enough to be told at once" {
+@test "the permissions that the manual names are enough for immediate notification" {
     start_redis
     manual_user
     hold_armed -v -r "unix://locker:secret@$T/redis.sock"
@@ -352,7 +352,7 @@ refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*reje
     is_free
 }
 
-@test "--heartbeat: a key whose expiry somebody took away has one again, and the lease is extended" {
+@test "--heartbeat: a key whose expiry another client removed gets one again, and the lease is extended" {
     start_redis
     cat >"$T/persist.py" <<'E'
 import os, socket, subprocess, time

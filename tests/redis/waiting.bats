@@ -70,7 +70,7 @@ take_by_hand() { equals "$(redis set dlock:job somebody nx px "${1:-60000}")" OK
     equals "$(order)" 'a b '
 }
 
-@test "who is second becomes the head when the first is killed, though the holder is another client" {
+@test "the second waiter becomes the head when the first is killed, though the holder is another client" {
     start_redis
     take_by_hand
     queue a && queue b -v
@@ -90,7 +90,7 @@ hear_all() {
     wait_until 10 grep -q psubscribe "$T/heard"
 }
 
-@test "when the first gives up or is told to end while another client has the lock, the next is told of touches" {
+@test "when the first gives up or is ended while another client has the lock, the next is notified of changes" {
     start_redis
     local start how
     hear_all
@@ -110,7 +110,7 @@ hear_all() {
     done
 }
 
-@test "two frozen ones before a waiter that rests, and nobody calls: a free lock waits for seconds" {
+@test "two frozen ones before a waiter that rests, and no call comes: a free lock waits for seconds" {
     start_redis
     take_by_hand
     queue a && queue b && queue c
@@ -125,7 +125,7 @@ hear_all() {
     ended a && ended b && ended c
 }
 
-@test "a crowd moves up: whoever comes among the first eight is told, and looks every few seconds" {
+@test "a crowd moves up: each that comes among the first eight is notified, and looks every few seconds" {
     start_redis
     local i
     hear_all
@@ -142,7 +142,7 @@ hear_all() {
     equals "$(order)" '2 3 4 5 6 7 8 9 10 '
 }
 
-@test "--hold-at-least and a first one that was killed: the next one is told when the hold ends" {
+@test "--hold-at-least and a first one that was killed: the next one is notified when the hold ends" {
     start_redis
     local start b
     hold_lock job --hold-at-least=5s
@@ -176,7 +176,7 @@ hear_all() {
 
 # --- the server --------------------------------------------------------------
 
-@test "the server is restarted while many wait: they queue again, and nobody is lost or doubled" {
+@test "the server is restarted while many wait: they queue again, and none is lost or doubled" {
     start_redis
     local i
     take_by_hand
@@ -191,7 +191,7 @@ hear_all() {
     equals "$(waiters)" 0
 }
 
-@test "the server comes back empty while many wait: nobody is lost or doubled" {
+@test "the server comes back empty while many wait: none is lost or doubled" {
     start_redis
     local i
     take_by_hand
@@ -203,7 +203,7 @@ hear_all() {
     equals "$(waiters)" 0
 }
 
-@test "all keys are flushed while many wait: the lock is taken at once, and nobody is lost" {
+@test "all keys are flushed while many wait: the lock is taken at once, and no waiter is lost" {
     start_redis
     local i
     take_by_hand
@@ -262,7 +262,7 @@ hear_all() {
     two_are_called
 }
 
-@test "keys of the queue that are of another type, or full of nonsense, are in nobody's way" {
+@test "keys of the queue that are of another type, or full of nonsense, block no one" {
     start_redis
     hold_lock job
     redis set '{dlock:job}:queue' x
@@ -330,7 +330,7 @@ hear_all() {
     done
 }
 
-@test "the last who shares the lock leaves it beside one whose lease has ended: who wants it alone is called" {
+@test "the last sharer leaves the lock beside one whose lease has ended: an exclusive waiter is called" {
     start_redis
     hear_all
     local mode
@@ -348,7 +348,7 @@ hear_all() {
     done
 }
 
-@test "a waiter that may not be told of touches is called all the same when it becomes the first" {
+@test "a waiter that is not allowed to hear of changes is still called when it becomes the first" {
     start_redis
     redis acl setuser locker on '>secret' '~*' +@all resetchannels '&{dlock:*'
     export DLOCK_REDIS="unix://locker:secret@$T/redis.sock"
@@ -367,7 +367,7 @@ hear_all() {
     at_once "$start"
 }
 
-@test "whoever is the first after a hand-over notices at once when that lease is shortened" {
+@test "the first after a hand-over notices at once when that lease is shortened" {
     start_redis
     local start
     dlock --acquire --owner=x -t 60s job

@@ -14,7 +14,7 @@ soak() { timeout --kill-after=10 150 python3 "$TESTS/soak/soak.py" --seed bats -
     equals "$(grep -cE '^(file|redis): 4 slots, .* 0 wrong$' <<<"$output")" 2
 }
 
-@test "what is left behind in each slot is found by the soak" {
+@test "the soak finds leftovers in each slot" {
     run soak --slots 3 --draw 2 --hold 0.5 --backend redis --plant key
     [ "$status" -eq 1 ]
     [[ $output == *'WRONG: left behind: dlock:left-'* ]]
@@ -23,7 +23,7 @@ soak() { timeout --kill-after=10 150 python3 "$TESTS/soak/soak.py" --seed bats -
     [[ $output == *'WRONG: 3 processes left behind'* ]]
 }
 
-@test "what grows is told from what goes up and down, and from what is had once" {
+@test "growth is distinguished from what goes up and down, and from what is used once" {
     growth() { python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import soak; print(round(soak.growth(eval(sys.argv[2]))[0]))' "$TESTS/soak" "$1"; }
     equals "$(growth '[9] * 100')" 0
     equals "$(growth '[9, 12, 10] * 40')" 0

@@ -129,7 +129,7 @@ copy_tree() {
     chmod -R u+w "$T/$1"
 }
 
-@test "make dist makes the same bytes wherever it is run, also in what it made, and forgets no file" {
+@test "make dist makes the same bytes wherever it is run, even of generated files, and forgets no file" {
     command -v xz >/dev/null || skip 'no xz'
     copy_tree one
     cd "$T/one"
@@ -169,7 +169,7 @@ copy_tree() {
     [ "$status" -ne 0 ]
 }
 
-@test "make install puts each file where it is looked for, and make uninstall leaves none" {
+@test "make install puts each file into its place, and make uninstall leaves none" {
     [ -e "$BUILD/Makefile" ] || skip 'not built here'
     local at=(DESTDIR="$T/root" prefix=/usr sysconfdir=/opt/etc)
     (umask 077 && make -s -C "$BUILD" install "${at[@]}")
@@ -220,7 +220,7 @@ copy_tree() {
     equals "$(find "$T/root" ! -type d)" ''
 }
 
-@test "what packages install for systemd-tmpfiles makes root's lock directory, as dlock itself would" {
+@test "the packages' file for systemd-tmpfiles makes root's lock directory, as dlock itself would" {
     [ -e "$BUILD/Makefile" ] || skip 'not built here'
     [ "$(id -u)" -eq 0 ] || skip 'gives the directory to root'
     local at=(DESTDIR="$T/root" prefix=/usr tmpfilesdir=/usr/lib/tmpfiles.d)
@@ -281,7 +281,7 @@ copy_tree() {
     done
 }
 
-@test "the files of a release are checked: one that was changed, added or is not the SBOM's is told" {
+@test "the files of a release are checked: one that was changed, added or is not the SBOM's is reported" {
     cd "$T"
     local tools=$SRC/packaging
     echo program >dlock-1-linux-amd64
@@ -313,7 +313,7 @@ copy_tree() {
     fails_with 1 'something that is not committed' packaging/release "$(dlock --version | sed 's/^dlock \([^ ]*\).*/\1/')"
 }
 
-@test "a new root for tests: what debootstrap leaves mounted is not copied with it" {
+@test "a new root for tests: mounts left by debootstrap are not copied with it" {
     [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
     mkdir -p "$T/bin"
     cat >"$T/bin/debootstrap" <<'END'

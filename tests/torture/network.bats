@@ -102,7 +102,7 @@ assert not [line for line in open("/proc/self/task/%d/children" % __import__("os
 P
 }
 
-@test "three servers, one of them killed, frozen or out of reach: no two at once, and always somebody who gets it" {
+@test "three servers, one of them killed, frozen or out of reach: no two at once, and always one that gets it" {
     run timeout 60 python3 "$TESTS/torture" --stage quorum3 --seed bats --takes 200 --seconds 20 --locks 4 --pace 10 \
         --only kill-minority,freeze-minority,partition-replies-minority,delay-one "$DLOCK" "$HELPERS"
     echo "$output"

@@ -160,7 +160,7 @@ verdicts() {
     verdicts
 }
 
-@test "the checker excuses two at once only where that is by design, and no longer than that" {
+@test "the checker excuses two at once only if that is by design, and no longer than that" {
     local taken_away='/^1.5 end/,/^1.51/d;/^1.01/a 1.2 removed run=1 before=1.19\n2.2 exit run=1 status=124 said=lost'
     judged 0 'at once by design: 1 \(lock taken away\)' "$taken_away" 's/until=1.5$/until=2.1/'
     judged 1 'overlap: run 1' "$taken_away" 's/until=1.5$/until=2.1/' 's/2.2 exit/4.2 exit/;s/until=2.1$/until=4.0/' \
@@ -305,7 +305,7 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     verdicts
 }
 
-@test "a deed that fails as nobody thought of is told of, and the next one is done; scripts that acquire end before their leases" {
+@test "a deed that fails in an unexpected way is reported, and the next one is done; scripts that acquire end before their leases" {
     PYTHONPATH=$TESTS/torture:$TESTS/lib python3 - <<'P'
 import argparse, queue, random, types
 import nemesis, plans
