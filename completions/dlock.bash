@@ -1,9 +1,9 @@
 # bash completion for dlock(1). Works with the bash-completion package and
 # without it.
 
-_dlock_actions='--acquire --attach --extend --release --force-release --status --wait-free --list --ran-within --current --doctor --print-config'
+_dlock_actions='--acquire --attach --extend --release --force-release --resume --status --wait-free --list --ran-within --current --doctor --print-config'
 _dlock_flags='--all --exclusive --shared --nonblock --tree --heartbeat --close --verbose --quiet --json --syslog --version --help --usage'
-_dlock_valued=(--slots --wait --conflict-exit-code --ttl --hold-at-least --message --once-per --remember --exit-status --owner --owner-file --hash --secret-file --prefix --redis --backend --lock-dir --lock-file
+_dlock_valued=(--pause --slots --wait --conflict-exit-code --ttl --hold-at-least --message --once-per --remember --exit-status --owner --owner-file --hash --secret-file --prefix --redis --backend --lock-dir --lock-file
     --on-degraded --fallback --cacert --cert --key --password-file --sentinel-password-file --wait-replicas --connect-timeout --outage --on-expire --stop-signal --grace --command --report --config)
 _dlock_short='-x -s -n -w -E -t -r -c -o -v -q -V -h'
 _dlock_signals='HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD CONT STOP TSTP TTIN TTOU
@@ -188,7 +188,7 @@ _dlock_value() {
             words=$_dlock_schemes
             compopt -o nospace 2>/dev/null
             ;;
-        --wait | -w | --ttl | -t | --hold-at-least | --once-per | --remember | --ran-within | --connect-timeout | --outage | --grace)
+        --wait | -w | --ttl | -t | --pause | --hold-at-least | --once-per | --remember | --ran-within | --connect-timeout | --outage | --grace)
             [[ $2 =~ ^[0-9a-z.]*[0-9]$ ]] && words="$2ms $2s $2m $2h $2d"
             ;;
         # Readline completes files, where it takes the value for a word.
@@ -255,7 +255,7 @@ _dlock() {
                 fi
                 no_options=1
                 ;;
-            --command=* | --attach=*) no_command=1 ;;
+            --command=* | --attach=* | --pause=*) no_command=1 ;;
             --*=*) _dlock_note "${word%%=*}" "${word#*=}" ;;
             --n*) ;;
             --*)
@@ -265,7 +265,7 @@ _dlock() {
                     no_command=1
                 elif [[ " $_dlock_flags " != *" $word "* ]]; then
                     owner=$word
-                    [[ $word == --command ]] && no_command=1
+                    [[ $word != --command && $word != --pause ]] || no_command=1
                 fi
                 ;;
             -?*)

@@ -34,14 +34,14 @@ function __dlock_read
             switch $word
                 case --
                     set only_words yes
-                case '--command=*' '--attach=*' '--ran-within=*' --acquire --attach --extend --release --force-release --status --wait-free --list --current --doctor --print-config
+                case '--command=*' '--attach=*' '--pause=*' '--ran-within=*' --acquire --attach --extend --release --force-release --resume --status --wait-free --list --current --doctor --print-config
                     set no_command yes
                 case '--*=*'
                     set -a facts (__dlock_fact (string split -m 1 = -- $word))
                 case '--n*' --all --exclusive --shared --tree --heartbeat --close --verbose --quiet --json --version --help --usage
                 case '--*'
                     set value $word
-                    test $word = --command; and set no_command yes
+                    contains -- $word --command --pause; and set no_command yes
                 case '-*'
                     # The first letter that takes a value takes the rest of the word, else the next word.
                     set value (string replace -r '^-[^wEtrc]*' '' -- $word)
@@ -166,6 +166,8 @@ complete -c dlock -n __dlock_takes_options -l extend -d 'Extend the lease'
 complete -c dlock -n __dlock_takes_options -l release -d 'Release the lock'
 complete -c dlock -n __dlock_takes_options -l exit-status -x -d 'With --release: how the run ended'
 complete -c dlock -n __dlock_takes_options -l force-release -d 'Take the lock away from whoever holds it'
+complete -c dlock -n __dlock_takes_options -l pause -x -a '(__dlock_durations)' -d 'For this long nobody gets the lock'
+complete -c dlock -n __dlock_takes_options -l resume -d 'End the pause of the lock'
 complete -c dlock -n __dlock_takes_options -l status -d 'Tell who holds the lock'
 complete -c dlock -n __dlock_takes_options -l wait-free -d 'Wait until the lock is free'
 complete -c dlock -n __dlock_takes_options -l list -d 'List the locks that are held'

@@ -90,6 +90,8 @@ static int act(const struct options *options, struct messages *out)
     case ACTION_EXTEND: return action_extend(options, out);
     case ACTION_RELEASE: return action_release(options, out);
     case ACTION_FORCE_RELEASE: return action_force_release(options, out);
+    case ACTION_PAUSE:
+    case ACTION_RESUME: return action_pause(options, out);
     case ACTION_STATUS: return action_status(options, out);
     case ACTION_RAN_WITHIN: return action_ran_within(options, out);
     case ACTION_WAIT_FREE: return action_wait_free(options, out);

@@ -11,6 +11,7 @@
 #include "util/duration.h"
 #include "util/error_code.h"
 #include "util/json.h"
+#include "util/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -391,6 +392,71 @@ int action_force_release(const struct options *options, struct messages *out)
     if (result == LOCK_OK)
         lock_state_free(&forcing.was);
     forcing.backend->close(forcing.backend);
+    out->key = NULL;
+    return status;
+}
+
+/* --- pause and resume ---------------------------------------------------- */
+
+struct pausing {
+    struct backend *backend;
+    const char *key;
+    struct pause pause;
+};
+
+static enum lock_result pause_lock(void *data, struct bound bound, struct errmsg *why)
+{
+    struct pausing *pausing = data;
+    return pausing->backend->pause(pausing->backend, pausing->key, &pausing->pause, bound, why);
+}
+
+static int print_pause(const struct options *options, const struct messages *out,
+                       const struct pausing *pausing)
+{
+    char until[40];
+    struct json json = {.to = stdout};
+    bool paused = options->action == ACTION_PAUSE;
+    int64_t ends_ms = wall_after_ms(pausing->pause.left);
+    wall_format_local(ends_ms, until, sizeof until);
+    if (options->json) {
+        json_begin(&json, NULL, '{');
+        json_text(&json, "key", options->name);
+        json_text(&json, "full_key", pausing->key);
+        json_bool(&json, "paused", paused);
+        json_time(&json, "ends_at", paused ? ends_ms : 0);
+        json_end(&json, '}');
+        putchar('\n');
+    }
+    if (paused)
+        say_verbose(out, "paused until %s", until);
+    else
+        say_verbose(out, "resumed");
+    if (pausing->backend->note != NULL)
+        say_verbose(out, "%s", pausing->backend->note);
+    return flushed(out, STATUS_OK);
+}
+
+int action_pause(const struct options *options, struct messages *out)
+{
+    char key[LOCK_KEY_SIZE];
+    struct pausing pausing = {.key = key, .pause = {.left = options->pause}};
+    struct errmsg why = {""};
+    int status = STATUS_INTERNAL;
+    if (!lock_key_find(key, options, out, &status))
+        return status;
+    out->key = key;
+    if (!backend_choose(&pausing.backend, options, out, &status))
+        return status;
+    lock_forcer(pausing.pause.by);
+    if (options->action == ACTION_PAUSE)
+        text_copy(pausing.pause.message, sizeof pausing.pause.message, options->message);
+    enum lock_result result = retry(pause_lock, &pausing, options->outage, &why);
+    if (result == LOCK_OK)
+        status = print_pause(options, out, &pausing);
+    else
+        status = fail(out, failure_of(result), result == LOCK_GONE ? 1 : (int)status_of(result),
+                      "%s", why.text);
+    pausing.backend->close(pausing.backend);
     out->key = NULL;
     return status;
 }

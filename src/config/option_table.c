@@ -64,6 +64,10 @@ static struct poptOption acting[] = {
           "N"),
     FLAG("force-release", '\0', OPT_FORCE_RELEASE,
          "take the lock away from its holder, and print the holder"),
+    VALUE("pause", '\0', OPT_PAUSE,
+          "let nobody acquire the lock for this long; holders keep it; --message says why",
+          "DURATION"),
+    FLAG("resume", '\0', OPT_RESUME, "end the pause of the lock"),
     FLAG("status", '\0', OPT_STATUS, "show who holds the lock; exit status 1 if it is free"),
     FLAG("wait-free", '\0', OPT_WAIT_FREE, "wait until the lock is free, without acquiring it"),
     FLAG("list", '\0', OPT_LIST, "list the held locks, or those whose name matches GLOB"),
@@ -262,6 +266,8 @@ bool option_configurable(enum option_id id)
     case OPT_EXTEND:
     case OPT_RELEASE:
     case OPT_FORCE_RELEASE:
+    case OPT_PAUSE:
+    case OPT_RESUME:
     case OPT_STATUS:
     case OPT_WAIT_FREE:
     case OPT_LIST:

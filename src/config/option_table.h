@@ -17,6 +17,8 @@ enum option_id {
     OPT_RELEASE,
     OPT_EXIT_STATUS,
     OPT_FORCE_RELEASE,
+    OPT_PAUSE,
+    OPT_RESUME,
     OPT_STATUS,
     OPT_WAIT_FREE,
     OPT_LIST,

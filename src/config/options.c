@@ -78,6 +78,17 @@ static bool apply_connect_timeout(struct duration *timeout, const char *text, st
     return timeout->ns >= NS_PER_MS;
 }
 
+static bool apply_pause(struct duration *pause, const char *text, struct errmsg *why)
+{
+    bool parsed = !is_forever(text) && apply_duration(pause, text, why);
+    if (parsed && pause->ns >= NS_PER_MS &&
+        pause->ns <= INT64_C(86400) * LEASE_MOST_DAYS * NS_PER_S)
+        return true;
+    if (parsed || is_forever(text))
+        errmsg_set(why, "'%.100s': a pause has an end, at most %dd away", text, LEASE_MOST_DAYS);
+    return false;
+}
+
 /* Of --wait and --nonblock the last one counts. */
 static bool apply_wait(struct options *options, const char *text, struct errmsg *why)
 {
@@ -215,6 +226,7 @@ static bool apply_value(struct options *options, enum option_id id, const char *
     case OPT_REMEMBER: return apply_duration(&options->remember, text, why);
     case OPT_RAN_WITHIN: return apply_duration(&options->ran_within, text, why);
     case OPT_EXIT_STATUS: return apply_status(&options->exit_status, text, why);
+    case OPT_PAUSE: return apply_pause(&options->pause, text, why);
     case OPT_SLOTS: return apply_slots(options, text, why);
     case OPT_ATTACH_PID: return apply_pid(options, text, why);
     case OPT_OWNER_FILE: return apply_path(&options->owner_file, text, why);
@@ -269,6 +281,8 @@ static enum option_action action_of(enum option_id id)
     case OPT_EXTEND: return ACTION_EXTEND;
     case OPT_RELEASE: return ACTION_RELEASE;
     case OPT_FORCE_RELEASE: return ACTION_FORCE_RELEASE;
+    case OPT_PAUSE: return ACTION_PAUSE;
+    case OPT_RESUME: return ACTION_RESUME;
     case OPT_STATUS: return ACTION_STATUS;
     case OPT_WAIT_FREE: return ACTION_WAIT_FREE;
     case OPT_LIST: return ACTION_LIST;

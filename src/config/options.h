@@ -21,6 +21,8 @@ enum option_action {
     ACTION_EXTEND,
     ACTION_RELEASE,
     ACTION_FORCE_RELEASE,
+    ACTION_PAUSE,
+    ACTION_RESUME,
     ACTION_STATUS,
     ACTION_WAIT_FREE,
     ACTION_LIST,
@@ -47,6 +49,7 @@ struct options {
     struct duration wait; /* if it does not wait for ever; zero, or with nonblock: do not wait */
     struct duration ttl;
     struct duration hold_at_least; /* <= ttl */
+    struct duration pause;         /* of ACTION_PAUSE */
     const char *message;           /* NULL: none */
     struct duration once_per;      /* 0: as often as it is asked for */
     struct duration remember;      /* 0: nothing */

@@ -32,6 +32,7 @@ static const enum option_id lease[] = {OPT_TTL, OPT_NONE};
 static const enum option_id waiting[] = {OPT_NONBLOCK, OPT_WAIT, OPT_CONFLICT_EXIT_CODE, OPT_NONE};
 static const enum option_id ended[] = {OPT_EXIT_STATUS, OPT_NONE};
 static const enum option_id listing[] = {OPT_ALL, OPT_NONE};
+static const enum option_id reason[] = {OPT_MESSAGE, OPT_NONE};
 static const enum option_id nothing[] = {OPT_NONE};
 
 static const struct action {
@@ -45,6 +46,8 @@ static const struct action {
     [ACTION_EXTEND] = {OPT_EXTEND, OPTIONAL, {token, lease, nothing}},
     [ACTION_RELEASE] = {OPT_RELEASE, OPTIONAL, {token, ended, nothing}},
     [ACTION_FORCE_RELEASE] = {OPT_FORCE_RELEASE, NEEDED, {nothing, nothing, nothing}},
+    [ACTION_PAUSE] = {OPT_PAUSE, NEEDED, {reason, nothing, nothing}},
+    [ACTION_RESUME] = {OPT_RESUME, NEEDED, {nothing, nothing, nothing}},
     [ACTION_STATUS] = {OPT_STATUS, NEEDED, {nothing, nothing, nothing}},
     [ACTION_WAIT_FREE] = {OPT_WAIT_FREE, NEEDED, {waiting, nothing, nothing}},
     [ACTION_LIST] = {OPT_LIST, OPTIONAL, {listing, nothing, nothing}},
@@ -161,6 +164,11 @@ static enum settings_result check_action(const struct options *options, struct e
             return disagree(options, options->owner_file != NULL ? OPT_OWNER_FILE : OPT_OWNER,
                             "the lock's name is missing", why);
     }
+    if (options->action == ACTION_PAUSE &&
+        (options->message == NULL || options->message[0] == '\0')) {
+        errmsg_set(why, "--pause: --message=TEXT says why, to all whom it keeps out");
+        return SETTINGS_BAD_USAGE;
+    }
     if (options->owner != NULL && options->owner_file != NULL && options->action != ACTION_ACQUIRE)
         return disagree(options, OPT_OWNER_FILE, "--owner gives the token already", why);
     return SETTINGS_OK;
@@ -171,7 +179,8 @@ static enum settings_result check_action(const struct options *options, struct e
 static bool keeps_records(enum option_action action)
 {
     return action == ACTION_ACQUIRE || action == ACTION_EXTEND || action == ACTION_RELEASE ||
-           action == ACTION_FORCE_RELEASE || action == ACTION_LIST || action == ACTION_RAN_WITHIN;
+           action == ACTION_FORCE_RELEASE || action == ACTION_LIST || action == ACTION_RAN_WITHIN ||
+           action == ACTION_PAUSE || action == ACTION_RESUME;
 }
 
 static enum settings_result check_lock_file(const struct options *options, struct errmsg *why)

@@ -124,9 +124,11 @@ void lease_cut(struct lease *lease, struct deadline end)
 
 struct deadline holder_end(const struct holder *holder)
 {
-    if (!holder->expires || holder->left.ns <= 0)
+    struct duration left = holder->expires ? holder->left : DURATION_ZERO;
+    left = duration_max(left, holder->pause.left);
+    if (left.ns <= 0)
         return DEADLINE_NEVER;
-    return deadline_plus(deadline_after(holder->left), DURATION_MS(1));
+    return deadline_plus(deadline_after(left), DURATION_MS(1));
 }
 
 void holder_fill_place(struct holder *holder)

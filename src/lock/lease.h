@@ -18,6 +18,16 @@ enum { LEASE_MOST_DAYS = 30 };
 /* Of --message, in bytes. */
 enum { MESSAGE_MOST = 256 };
 
+/* "USER@HOST", of struct holder. */
+enum { FORCER_SIZE = 64 + 256 };
+
+/* Until it ends, nobody takes the lock; its holders keep it. */
+struct pause {
+    struct duration left; /* 0: the lock is not paused */
+    char by[FORCER_SIZE];
+    char message[MESSAGE_MOST + 1];
+};
+
 enum lock_mode {
     MODE_EXCLUSIVE, /* one holder */
     MODE_SHARED,    /* any number of holders, no exclusive one */
@@ -54,6 +64,7 @@ struct holder {
     char user[64];
     char command[128]; /* the command's argv[0] */
     char message[MESSAGE_MOST + 1];
+    struct pause pause; /* whether it has a holder or not */
 };
 
 /* The request to a backend. The strings belong to the caller and live as long
@@ -145,7 +156,7 @@ void lease_extend(struct lease *lease, struct deadline before, struct duration l
 /* The lease ends no later than that. */
 void lease_cut(struct lease *lease, struct deadline end);
 
-/* When a holder's lease will just have ended; DEADLINE_NEVER: not known. */
+/* When a holder's lease, and a pause, will just have ended; DEADLINE_NEVER: not known. */
 struct deadline holder_end(const struct holder *holder);
 
 /* Fills in host, boot id, pid, its start time, user and the command's name

@@ -36,9 +36,10 @@ struct lock_counts {
 struct lock_state {
     char key[LOCK_KEY_SIZE];
     bool locked;
-    enum lock_mode mode;       /* in force; MODE_EXCLUSIVE if it is free or another client's */
-    int slots;                 /* of MODE_SLOTS, otherwise 0 */
-    int waiters;               /* processes that ask for it again and again; -1: unknown */
+    enum lock_mode mode; /* in force; MODE_EXCLUSIVE if it is free or another client's */
+    int slots;           /* of MODE_SLOTS, otherwise 0 */
+    int waiters;         /* processes that ask for it again and again; -1: unknown */
+    struct pause pause;
     struct lock_owner *owners; /* none if it is free */
     size_t owner_count;
     int64_t last_fence;       /* of the last take; 0: unknown */
@@ -48,8 +49,7 @@ struct lock_state {
     struct run_memory memory; /* a holder whose lease has ended without a release counts as lost */
 };
 
-/* Whoever uses --force-release now: "USER@HOST". */
-#define FORCER_SIZE (sizeof((struct holder *)0)->user + sizeof((struct holder *)0)->host)
+/* Whoever uses --force-release or --pause now: "USER@HOST". */
 void lock_forcer(char text[FORCER_SIZE]);
 
 /* What is said of a lock that "USER@HOST" took away. */

@@ -9,6 +9,7 @@
 #include "ui/progress_text.h"
 #include "util/duration.h"
 #include "util/error_code.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 #include <poll.h>
@@ -58,6 +59,8 @@ int acquisition_close(struct acquisition *acquisition, int status)
 static const char *refusal_format(const struct holder *holder, int slots, char *text, size_t size)
 {
     char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE] = "", left[DURATION_TEXT_SIZE] = "";
+    if (holder->pause.left.ns > 0)
+        return text_copy(text, size, pause_format(&holder->pause, who));
     bool expires = holder->expires && !holder->reserved, known = holder->known && !holder->reserved;
     if (expires)
         duration_rounded(holder->left, left, sizeof left);
@@ -113,7 +116,10 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
     }
     if (result == LOCK_HELD) {
         bool waits = acquisition->waits_forever || acquisition->wait.ns > 0;
-        return fail(out, waits ? FAIL_TIMEOUT : FAIL_HELD, acquisition->conflict_status, "%s%s%s",
+        enum failure failure = holder->pause.left.ns > 0 ? FAIL_PAUSED
+                               : waits                   ? FAIL_TIMEOUT
+                                                         : FAIL_HELD;
+        return fail(out, failure, acquisition->conflict_status, "%s%s%s",
                     refusal_format(holder, acquisition->request.slots, who, sizeof who),
                     waits ? "; not taken after " : "",
                     waits ? duration_rounded(waited->time, time, sizeof time) : "");

@@ -109,6 +109,12 @@ struct backend {
     enum lock_result (*force_release)(struct backend *, const char *key, struct lock_state *was,
                                       struct bound, struct errmsg *);
 
+    /* From now on nobody takes the lock for `pause.left`, whether it is held or not; 0 ends
+     * its pause. LOCK_OK; LOCK_GONE: there was none to end, with *why set; otherwise as
+     * look(). NULL: it cannot be paused. */
+    enum lock_result (*pause)(struct backend *, const char *key, const struct pause *, struct bound,
+                              struct errmsg *);
+
     /* Looks at all locks whose keys are `prefix` followed by a match of the glob(7)
      * `pattern` (NULL: anything), in the order of their keys; calls visit() for each that
      * is held, and with `all` for those that remember a run, which ends it by returning

@@ -51,3 +51,11 @@ const char *holder_since_format(const struct holder *holder, char text[HOLDER_TE
     snprintf(text, HOLDER_TEXT_SIZE, "%s%s", time[0] != '\0' ? ", since " : "", time);
     return text;
 }
+
+const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE])
+{
+    char time[40];
+    wall_format_local(wall_after_ms(pause->left) + 999, time, sizeof time);
+    snprintf(text, HOLDER_TEXT_SIZE, "paused by %s until %s: %s", pause->by, time, pause->message);
+    return text;
+}

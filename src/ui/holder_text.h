@@ -23,4 +23,7 @@ const char *holder_refusal_format(const struct holder *holder, int slots, bool d
  * our clock. */
 const char *holder_since_format(const struct holder *holder, char text[HOLDER_TEXT_SIZE]);
 
+/* "paused by ann@web3 until 14:00:00 +0100: why". */
+const char *pause_format(const struct pause *pause, char text[HOLDER_TEXT_SIZE]);
+
 #endif

@@ -19,6 +19,10 @@ enum { NAME_LEAST = 16, GAP = 2 };
 static void format_holder(const struct lock_state *state, char *text, size_t size)
 {
     char raw[RUN_LINE_SIZE], who[HOLDER_TEXT_SIZE], count[48] = "";
+    if (state->pause.left.ns > 0) {
+        text_escape(text, size, pause_format(&state->pause, who));
+        return;
+    }
     if (!state->locked) {
         snprintf(text, size, "last run: %s", run_format(&state->memory.last, raw));
         return;

@@ -117,7 +117,7 @@ static void print_counts(const struct lock_state *state)
 
 void lock_state_print(const struct lock_state *state, const char *name, bool with_tokens)
 {
-    char text[LOCK_TEXT_SIZE], mode[64], released[40];
+    char text[LOCK_TEXT_SIZE], mode[64], released[40], paused[HOLDER_TEXT_SIZE];
     text_escape(text, sizeof text, name);
     if (!state->locked) {
         wall_format_local(state->released_wall_ms, released, sizeof released);
@@ -137,6 +137,8 @@ void lock_state_print(const struct lock_state *state, const char *name, bool wit
         if (with_token || owner->fence > 0)
             putchar('\n');
     }
+    if (state->pause.left.ns > 0)
+        printf("  %s\n", text_escape(text, sizeof text, pause_format(&state->pause, paused)));
     if (state->waiters > 0)
         printf("  %d waiting\n", state->waiters);
     if (state->counts.takes > 0 || state->counts.conflicts > 0 || state->counts.timeouts > 0)
@@ -193,6 +195,21 @@ void lock_owners_json(struct json *json, const char *name, const struct lock_sta
     json_end(json, ']');
 }
 
+static void pause_members(struct json *json, const struct pause *pause)
+{
+    int64_t left = pause->left.ns / NS_PER_MS;
+    if (left <= 0) {
+        json_null(json, "paused");
+        return;
+    }
+    json_begin(json, "paused", '{');
+    json_text(json, "by", pause->by);
+    json_text(json, "message", pause->message);
+    json_time(json, "ends_at", wall_now_ms() + left);
+    json_seconds(json, "remaining", left);
+    json_end(json, '}');
+}
+
 static void count_members(struct json *json, const struct lock_counts *counts)
 {
     json_begin(json, "counts", '{');
@@ -224,6 +241,7 @@ void lock_state_json_print(const struct lock_state *state, const char *name, con
                              ? &state->owners[0]
                              : &nobody);
     lock_owners_json(&json, "holders", state);
+    pause_members(&json, &state->pause);
     if (state->waiters >= 0)
         json_number(&json, "waiters", state->waiters);
     else

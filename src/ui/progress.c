@@ -68,7 +68,8 @@ static bool looks_the_same(const struct holder *a, const struct holder *b)
            a->reserved == b->reserved && a->ahead == b->ahead &&
            a->since_wall_ms == b->since_wall_ms && same_process(a, b) &&
            strcmp(a->host, b->host) == 0 && strcmp(a->user, b->user) == 0 &&
-           strcmp(a->command, b->command) == 0;
+           strcmp(a->command, b->command) == 0 && strcmp(a->pause.by, b->pause.by) == 0 &&
+           strcmp(a->pause.message, b->pause.message) == 0;
 }
 
 static void note_end(struct progress *view)
@@ -97,7 +98,8 @@ static void note_holder(struct progress *view, const struct holder *holder)
          same_one = same_process(&view->holder, holder);
     /* Between two answers we are shown the same one, and from answer to answer
      * what is left of a lease decreases. */
-    if (same && !view->down && view->holder.left.ns == holder->left.ns)
+    if (same && !view->down && view->holder.left.ns == holder->left.ns &&
+        view->holder.pause.left.ns == holder->pause.left.ns)
         return;
     view->changed |= !same || view->down;
     view->down = false;

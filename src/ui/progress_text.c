@@ -119,6 +119,11 @@ void progress_text_holder(struct progress_text *text, const struct holder *holde
                           bool died, const struct awaited_lock *lock)
 {
     char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE];
+    if (holder->pause.left.ns > 0) {
+        add(text, "%s", pause_format(&holder->pause, who));
+        add_place(text, holder);
+        return;
+    }
     add(text, "%s", holder_refusal_format(holder, lock->slots, died, who));
     if (holder->known && holder->message[0] != '\0' && !holder->reserved)
         add(text, ": %s", holder->message);

@@ -10,6 +10,7 @@ static const struct {
     bool retryable;
 } failures[] = {
     [FAIL_HELD] = {"LOCK_ACQUISITION_FAILED", true},
+    [FAIL_PAUSED] = {"LOCK_PAUSED", true},
     [FAIL_TIMEOUT] = {"LOCK_TIMEOUT", true},
     [FAIL_DONE] = {"ALREADY_DONE", true},
     [FAIL_NOT_FOUND] = {"LOCK_NOT_FOUND", false},
@@ -77,9 +78,10 @@ int fail(const struct messages *out, enum failure failure, int status, const cha
     fail_json(out, failure, text);
     if (out->json)
         return status;
-    if (failure == FAIL_TIMEOUT && status != STATUS_OK) /* with -E 0 it is meant to be a success */
+    bool is_told = failure == FAIL_TIMEOUT || failure == FAIL_PAUSED;
+    if (is_told && status != STATUS_OK) /* with -E 0 it is meant to be a success */
         say_notice(out, "%s", text);
-    else if (failure == FAIL_HELD || failure == FAIL_DONE || failure == FAIL_TIMEOUT)
+    else if (is_told || failure == FAIL_HELD || failure == FAIL_DONE)
         say_conflict(out, "%s", text);
     else
         say_error(out, "%s", text);

@@ -9,6 +9,7 @@
 
 enum failure {
     FAIL_HELD,          /* LOCK_ACQUISITION_FAILED: held, and we do not wait */
+    FAIL_PAUSED,        /* LOCK_PAUSED: the same, by --pause */
     FAIL_TIMEOUT,       /* LOCK_TIMEOUT */
     FAIL_DONE,          /* ALREADY_DONE: --once-per */
     FAIL_NOT_FOUND,     /* LOCK_NOT_FOUND */
@@ -26,7 +27,7 @@ enum failure {
 enum failure failure_of(enum lock_result result);
 
 /* Reports the failure: with out->json an object on stdout, otherwise like
- * say_error(); FAIL_TIMEOUT like say_notice(), FAIL_HELD and FAIL_DONE like
+ * say_error(); FAIL_TIMEOUT and FAIL_PAUSED like say_notice(), FAIL_HELD and FAIL_DONE like
  * say_conflict(). Returns `status`. */
 __attribute__((format(printf, 4, 5))) int fail(const struct messages *out, enum failure failure,
                                                int status, const char *format, ...);

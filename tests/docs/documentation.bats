@@ -46,6 +46,7 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
 dlock [options] name [options] -c string
 dlock --acquire | --attach[=PID] | --extend | --release [options] name
 dlock --force-release | --status | --ran-within=DURATION | --wait-free [options] name
+dlock --pause=DURATION --message=TEXT | --resume [options] name
 dlock --extend | --release | --current [options]
 dlock --list [options] [glob]
 dlock --doctor | --print-config [options] [name]

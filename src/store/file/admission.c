@@ -1,5 +1,8 @@
 #include "store/file/admission.h"
 
+#include "util/text.h"
+
+#include <stdio.h>
 #include <string.h>
 
 static bool ends_before(const struct lock_place *a, const struct lock_place *b)
@@ -7,11 +10,24 @@ static bool ends_before(const struct lock_place *a, const struct lock_place *b)
     return a->known && (!b->known || deadline_before(lock_place_end(a), lock_place_end(b)));
 }
 
+struct pause lock_file_paused(const struct lock_file *file, const char *boot_id)
+{
+    struct pause pause = {.left = DURATION_ZERO};
+    struct record record;
+    if (file->size <= LOCK_PAUSE_OFFSET || !lock_file_read(file, LOCK_FILE_PAUSE, &record) ||
+        !record_may_be_of(&record, boot_id) || deadline_passed(record.expires))
+        return pause;
+    pause.left = deadline_left(record.expires);
+    snprintf(pause.by, sizeof pause.by, "%s@%s", record.holder.user, record.holder.host);
+    text_copy(pause.message, sizeof pause.message, record.holder.message);
+    return pause;
+}
+
 void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own,
                  struct bound bound, struct admission *survey)
 {
     struct lock_place place = lock_file_places(bound);
-    *survey = (struct admission){.free_place = -1};
+    *survey = (struct admission){.free_place = -1, .pause = lock_file_paused(file, boot_id)};
     while (lock_file_next_place(file, &place)) {
         bool held = lock_place_held(&place, boot_id);
         survey->unreadable |= place.unreadable;
@@ -50,12 +66,17 @@ bool admission_conflicts(const struct admission *survey, const struct lock_reque
     return is_shared(survey) && !same_mode(survey, request->mode, request->slots);
 }
 
-bool admission_has_room(const struct admission *survey, enum lock_mode mode, int slots)
+static bool fits(const struct admission *survey, enum lock_mode mode, int slots)
 {
     int places = mode == MODE_SLOTS ? slots : LOCK_PLACES_MOST;
     if (survey->held > 0 && (!is_shared(survey) || !same_mode(survey, mode, slots)))
         return false;
     return mode == MODE_EXCLUSIVE || survey->free_place < places;
+}
+
+bool admission_has_room(const struct admission *survey, enum lock_mode mode, int slots)
+{
+    return survey->pause.left.ns == 0 && fits(survey, mode, slots);
 }
 
 bool admission_admits(const struct admission *survey, const struct lock_request *request)
@@ -68,10 +89,12 @@ void admission_holder(const struct admission *survey, const struct lock_request 
 {
     const struct lock_place *place =
         admission_conflicts(survey, request) ? &survey->last : &survey->first;
-    *holder = (struct holder){.ahead = -1};
-    if (survey->held == 0 || !place->known)
+    *holder = (struct holder){.ahead = -1, .pause = survey->pause};
+    bool only_paused = survey->pause.left.ns > 0 && fits(survey, request->mode, request->slots);
+    if (survey->held == 0 || !place->known || only_paused)
         return;
     *holder = place->record.holder;
+    holder->pause = survey->pause;
     holder->ahead = -1;
     holder->slots = place->record.mode == MODE_SLOTS ? place->record.slots : 0;
     holder->slots_taken = survey->held;

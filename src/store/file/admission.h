@@ -20,8 +20,12 @@ struct admission {
     bool lost;                     /* there are records of runs that were lost */
     bool unreadable;               /* of some it is not known whether they hold it */
     bool same_token;               /* one of them has the token that was asked about */
+    struct pause pause;            /* left 0: none */
     int free_place;                /* the lowest place that is neither locked nor held */
 };
+
+/* Reads the pause of the lock that this file is of. */
+struct pause lock_file_paused(const struct lock_file *file, const char *boot_id);
 
 /* Looks at all places but `own` (-1: none), as far as the bound allows. */
 void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own,
@@ -31,7 +35,7 @@ void lock_survey(const struct lock_file *file, const char *boot_id, const char *
  * before the request could be granted. */
 bool admission_conflicts(const struct admission *survey, const struct lock_request *request);
 
-/* True if there is room for one more in this mode, for any owner. */
+/* True if there is room for one more in this mode, for any owner, and no pause. */
 bool admission_has_room(const struct admission *survey, enum lock_mode mode, int slots);
 
 /* True if the request may be granted; other waiters are not considered. */

@@ -228,7 +228,7 @@ static enum lock_result take_in_section(struct file_backend *backend,
             return result;
     }
     if (result != LOCK_OK && result != LOCK_HELD && survey->held == 0 &&
-        ticket_queue_is_empty(file))
+        survey->pause.left.ns == 0 && ticket_queue_is_empty(file))
         (void)store_remove(file);
     return result;
 }
@@ -390,6 +390,12 @@ static enum lock_result file_force_release(struct backend *base, const char *key
     return look_force(&file_of(base)->store, key, was, bound, why);
 }
 
+static enum lock_result file_pause(struct backend *base, const char *key, const struct pause *pause,
+                                   struct bound bound, struct errmsg *why)
+{
+    return look_pause(&file_of(base)->store, key, pause, bound, why);
+}
+
 static enum lock_result file_list(struct backend *base, const char *prefix, const char *pattern,
                                   bool all, bool (*visit)(void *data, const struct lock_state *),
                                   void *data, struct bound bound, struct errmsg *why)
@@ -446,6 +452,7 @@ enum lock_result dir_backend_open(struct backend **opened, const char *dir, stru
         .release = file_release,
         .look = file_look,
         .force_release = file_force_release,
+        .pause = file_pause,
         .list = file_list,
         .news = file_news,
         .examine = file_examine,

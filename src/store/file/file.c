@@ -194,13 +194,18 @@ static char text[LOCK_RECORD_SIZE];
 
 /* Reads up to the end of the record, of the file or of the buffer, whichever comes first.
  * False with errno if it cannot be read. */
+static off_t offset_of(int place)
+{
+    return place == LOCK_FILE_PAUSE ? LOCK_PAUSE_OFFSET : (off_t)place * LOCK_RECORD_SIZE;
+}
+
 static bool read_text(const struct lock_file *file, int place)
 {
     size_t used = 0;
     ssize_t length;
     do {
         length = pread(file->fd, text + used, LOCK_RECORD_SIZE - 1 - used,
-                       (off_t)place * LOCK_RECORD_SIZE + (off_t)used);
+                       offset_of(place) + (off_t)used);
         used += length > 0 ? (size_t)length : 0;
         text[used] = '\0';
     } while (length > 0 && used < LOCK_RECORD_SIZE - 1 && !record_is_whole(text));
@@ -216,11 +221,12 @@ enum lock_result lock_file_write(const struct lock_file *file, int place,
                                  const struct record *record, struct errmsg *why)
 {
     size_t length = record_format(record, text);
-    if (length == 0) {
+    if (length == 0 ||
+        (place == LOCK_FILE_PAUSE && length > LOCK_RECORD_SIZE - LOCK_PAUSE_OFFSET)) {
         errmsg_set(why, "the lease record of %s is too long", file->path);
         return LOCK_INVALID;
     }
-    ssize_t written = pwrite(file->fd, text, length, (off_t)place * LOCK_RECORD_SIZE);
+    ssize_t written = pwrite(file->fd, text, length, offset_of(place));
     if (written == (ssize_t)length)
         return LOCK_OK;
     errmsg_set(why, "cannot write the lock file %s: %s", file->path,

@@ -2,7 +2,8 @@
  *
  * A lock has places. An exclusive holder has all of them and any other holder has one;
  * holders of slots have the place of their slot's number. The record of a place is at
- * place * LOCK_RECORD_SIZE; the exclusive holder's is at 0. In addition flock(2) is held
+ * place * LOCK_RECORD_SIZE; the exclusive holder's is at 0, and that of a pause at
+ * LOCK_PAUSE_OFFSET. In addition flock(2) is held
  * on the file, exclusive or shared, so that flock(1) and lslocks(8) see what is going on.
  *
  * The locks beyond the end of the file are open file description locks (fcntl(2)): like
@@ -97,6 +98,9 @@ struct lock_place {
     bool unreadable; /* it is unknown whether there is a record, or whether its place is locked */
     struct record record;
 };
+
+/* Where the record of a pause is, instead of a place's. */
+enum { LOCK_FILE_PAUSE = -1 };
 
 /* Reads the place's record. False if there is none, or it is garbled or cannot be read. */
 bool lock_file_read(const struct lock_file *file, int place, struct record *record);

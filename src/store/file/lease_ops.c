@@ -108,7 +108,7 @@ static void give_back(struct file_backend *backend, const struct lease *lease,
     if (known)
         runs_add(&backend->store, entry, record, &lease->end);
     lock_survey(file, store_boot_id(&backend->store), "", backend->place, bound, &survey);
-    if (!held_on && !wanted && survey.held == 0) {
+    if (!held_on && !wanted && survey.held == 0 && survey.pause.left.ns == 0) {
         (void)store_remove(file);
     } else if (known) {
         record->released = true;

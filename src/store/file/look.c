@@ -91,6 +91,8 @@ static enum lock_result look_at(struct store *store, const struct lock_file *fil
         return LOCK_SYSTEM;
     }
     if (there)
+        state->pause = lock_file_paused(file, boot_id);
+    if (there)
         state->waiters = ticket_queue_count(file, NULL, &(struct ticket){0});
     if (held > 0)
         fill_owners(file, boot_id, bound, state);
@@ -118,7 +120,7 @@ static void remove_left(struct store *store, const struct lock_file *seen,
     struct bound bound = {deadline_after(DURATION_MS(100)), -1};
     struct errmsg ignored = {""};
     if (seen->fd < 0 || seen->size == 0 || state->locked || state->owner_count > 0 ||
-        state->waiters > 0 || has_acquired_lease(seen, bound))
+        state->waiters > 0 || state->pause.left.ns > 0 || has_acquired_lease(seen, bound))
         return;
     if (store_open_file(&file, LOCK_FILE_TO_CHANGE, bound, &ignored) == LOCK_OK)
         store_tidy(store, &file, bound);
@@ -154,6 +156,26 @@ static void mark_forced(struct store *store, const struct lock_file *file, const
     runs_lose(store, file, true, bound);
 }
 
+/* The lock file goes, and in the same step one comes that has nothing but the pause. */
+static bool leave_pause(const struct store *store, struct lock_file *file)
+{
+    char path[LOCK_FILE_PATH_SIZE];
+    struct lock_file next = {.path = path, .fd = -1};
+    struct record record;
+    struct errmsg ignored = {""};
+    snprintf(path, sizeof path, "%s/.paused-%ld", store->dir.path, (long)getpid());
+    if (lock_file_standing(file) != LOCK_FILE_STANDS ||
+        !lock_file_read(file, LOCK_FILE_PAUSE, &record) ||
+        lock_file_open(&next, LOCK_FILE_TO_TAKE, &ignored) != LOCK_OK)
+        return false;
+    bool done = lock_file_write(&next, LOCK_FILE_PAUSE, &record, &ignored) == LOCK_OK &&
+                rename(path, file->path) == 0;
+    if (!done)
+        (void)unlink(path);
+    lock_file_close(&next);
+    return done;
+}
+
 /* A process that is frozen in the section is not waited for: it loses the lock that it
  * was about to take. */
 enum lock_result look_force(struct store *store, const char *key, struct lock_state *was,
@@ -169,13 +191,51 @@ enum lock_result look_force(struct store *store, const char *key, struct lock_st
         result = look_at(store, &file, key, was, bound, why);
     if (there && result == LOCK_OK)
         mark_forced(store, &file, key, bound);
-    if (there && result == LOCK_OK && !store_remove(&file)) {
+    if (there && result == LOCK_OK &&
+        !(was->pause.left.ns > 0 ? leave_pause(store, &file) : store_remove(&file))) {
         errmsg_set(why, "cannot remove the lock file %s: %s", path, strerror(errno));
         lock_state_free(was);
         result = LOCK_REFUSED;
     }
     if (result == LOCK_OK && was->locked)
         shared_entry_forced(store_entry(store, key, true));
+    lock_file_close(&file);
+    return result;
+}
+
+/* --- pausing ------------------------------------------------------------------- */
+
+/* It ends with a restart of the host, like a lease. */
+static void fill_pause(struct record *record, const char *key, struct duration left,
+                       const char *message)
+{
+    *record = (struct record){.expires = deadline_after(left), .slot = -1};
+    holder_fill(&record->holder, 0, "");
+    text_copy(record->key, sizeof record->key, key);
+    text_copy(record->token, sizeof record->token, "pause");
+    text_copy(record->holder.message, sizeof record->holder.message, message);
+}
+
+/* Its last close wakes the first waiter. */
+enum lock_result look_pause(struct store *store, const char *key, const struct pause *pause,
+                            struct bound bound, struct errmsg *why)
+{
+    char path[LOCK_FILE_PATH_SIZE];
+    struct lock_file file = {.path = path, .fd = -1};
+    struct record record;
+    bool ends = pause->left.ns == 0;
+    store_path(store, path, key);
+    fill_pause(&record, key, pause->left, pause->message);
+    enum lock_result result =
+        store_open_file(&file, ends ? LOCK_FILE_TO_CHANGE : LOCK_FILE_TO_TAKE, bound, why);
+    if (result == LOCK_OK && ends && lock_file_paused(&file, store_boot_id(store)).left.ns == 0)
+        result = LOCK_GONE;
+    if (result == LOCK_GONE)
+        errmsg_set(why, "the lock is not paused");
+    if (result == LOCK_OK)
+        result = lock_file_write(&file, LOCK_FILE_PAUSE, &record, why);
+    if (file.fd >= 0)
+        store_tidy(store, &file, bound);
     lock_file_close(&file);
     return result;
 }

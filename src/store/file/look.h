@@ -13,6 +13,10 @@ enum lock_result look_read(struct store *store, const char *key, struct lock_sta
 enum lock_result look_force(struct store *store, const char *key, struct lock_state *was,
                             struct bound bound, struct errmsg *why);
 
+/* As pause() of struct backend. */
+enum lock_result look_pause(struct store *store, const char *key, const struct pause *pause,
+                            struct bound bound, struct errmsg *why);
+
 /* As list() of struct backend. Skips files that are not lock files of dlock's, or are
  * another user's. */
 enum lock_result look_list(struct store *store, const char *prefix, const char *pattern, bool all,

@@ -10,6 +10,10 @@
 
 #define LOCK_RECORD_SIZE 16384
 
+/* The record of a pause is in the last bytes of place 0, whose own record is shorter even
+ * with the longest key. */
+#define LOCK_PAUSE_OFFSET 10240
+
 struct record {
     char key[LOCK_KEY_SIZE];
     char token[TOKEN_SIZE];

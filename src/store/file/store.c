@@ -43,7 +43,7 @@ enum lock_result store_open_file(struct lock_file *file, enum lock_file_use use,
 {
     for (int tries = 0; tries < TRIES_MOST; tries++) {
         enum lock_result result = lock_file_open(file, use, why);
-        if (result == LOCK_OK && use == LOCK_FILE_TO_CHANGE)
+        if (result == LOCK_OK && use != LOCK_FILE_TO_LOOK)
             result = lock_file_enter(file, bound, why);
         if (result == LOCK_OK)
             result = lock_file_verify(file, why);
@@ -59,7 +59,7 @@ bool store_unheld(struct store *store, const struct lock_file *file, int own, st
 {
     struct admission survey;
     lock_survey(file, store_boot_id(store), "", own, bound, &survey);
-    return survey.held == 0;
+    return survey.held == 0 && survey.pause.left.ns == 0;
 }
 
 bool store_remove(struct lock_file *file)

@@ -25,12 +25,13 @@ const char *store_boot_id(struct store *store);
 /* What is remembered of the lock; `make` starts an entry if there is none. NULL: nothing. */
 struct shared_entry *store_entry(struct store *store, const char *key, bool make);
 
-/* Opens a lock's existing file, to look at it, or to change it: then in its section.
+/* Opens a lock's file, to look at it, or to change it or make it: then in its section.
  * Results of lock_file_open() and lock_file_enter(); in any case the file may be open. */
 enum lock_result store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound,
                                  struct errmsg *why);
 
-/* In the section: true if the lock has no holder but the place `own` (-1: none). */
+/* In the section: true if the lock has no holder but the place `own` (-1: none), and no
+ * pause. */
 bool store_unheld(struct store *store, const struct lock_file *file, int own, struct bound bound);
 
 /* In the section: removes the file, if the path still leads to it. False with errno if

@@ -281,6 +281,53 @@ static enum lock_result quorum_release(struct backend *backend, const struct lea
     return result;
 }
 
+/* --- pause ---------------------------------------------------------------- */
+
+struct quorum_pause {
+    struct quorum *quorum;
+    const char *key;
+    const struct pause *pause;
+};
+
+static enum lock_result ask_pause(void *data, int number, struct bound bound)
+{
+    const struct quorum_pause *ask = data;
+    struct quorum_member *member = &ask->quorum->members[number];
+    return member->store->pause(member->store, ask->key, ask->pause, bound, &member->why);
+}
+
+/* Like a removal: of the slow ones, too. A server without the pause says so: LOCK_GONE. */
+static struct duration judge_pause(const void *data, const struct fanout *crew)
+{
+    const struct quorum_pause *ask = data;
+    struct quorum_count count = quorum_count_fanout(ask->quorum, crew);
+    return count.ok + count.lost >= ask->quorum->need ? DURATION_S(1) : CREW_WAITS;
+}
+
+/* A pause ends if it does on a majority; what remains of it on one server keeps nobody out. */
+static enum lock_result quorum_pause(struct backend *backend, const char *key,
+                                     const struct pause *pause, struct bound bound,
+                                     struct errmsg *why)
+{
+    struct quorum *quorum = quorum_of(backend);
+    struct quorum_pause ask = {quorum, key, pause};
+    struct fanout crew;
+    if (fanout_open(&crew, quorum->count, &ask) != LOCK_OK) {
+        errmsg_set(why, "no descriptors to ask the servers with");
+        return LOCK_SYSTEM;
+    }
+    bool cancelled = quorum_round(quorum, &crew, ask_pause, judge_pause, bound, NULL);
+    fanout_close(&crew);
+    struct quorum_count count = quorum_count_all(quorum);
+    quorum_note(quorum, true);
+    if (count.ok + count.lost < quorum->need)
+        return cancelled ? LOCK_CANCELLED : quorum_failure(quorum, why);
+    if (count.ok > 0)
+        return LOCK_OK;
+    errmsg_set(why, "the lock is not paused");
+    return LOCK_GONE;
+}
+
 /* --- news, calls, life --------------------------------------------------- */
 
 /* 0 is no time at all. */
@@ -422,6 +469,7 @@ enum lock_result quorum_backend_open(struct backend **backend, const struct redi
         .release = quorum_release,
         .look = quorum_look,
         .force_release = quorum_force_release,
+        .pause = quorum_pause,
         .list = quorum_list,
         .news = quorum_news,
         .examine = quorum_examine,

@@ -206,6 +206,10 @@ static enum lock_result merge(const struct look *look, int least, struct lock_st
             add_owner(quorum, to, &owner);
         }
     }
+    const struct pause *pauses[QUORUM_MOST];
+    for (int i = 0; i < quorum->count; i++)
+        pauses[i] = &look->states[i].pause;
+    to->pause = quorum_paused(quorum, pauses);
     to->locked = to->owner_count > 0;
     return LOCK_OK;
 }

@@ -102,6 +102,9 @@ enum lock_result quorum_failure(const struct quorum *quorum, struct errmsg *why)
  * or all of them if they are fewer; sorts the values. */
 int64_t quorum_has(const struct quorum *quorum, int64_t *values, int count);
 
+/* The pause that a majority of the servers has; `pauses` are those of all members. */
+struct pause quorum_paused(const struct quorum *quorum, const struct pause *const *pauses);
+
 /* Until when a majority grants the lease. */
 struct deadline quorum_deadline(const struct quorum *quorum);
 

@@ -296,6 +296,17 @@ static const struct holder *find_done(const struct quorum *quorum)
     return NULL;
 }
 
+static struct pause find_pause(const struct quorum *quorum)
+{
+    static const struct pause none;
+    const struct pause *pauses[QUORUM_MOST];
+    for (int i = 0; i < quorum->count; i++) {
+        const struct quorum_member *member = &quorum->members[i];
+        pauses[i] = member->result == LOCK_HELD ? &member->holder.pause : &none;
+    }
+    return quorum_paused(quorum, pauses);
+}
+
 /* The holder we wait for: the one with a majority. An owner that has less is just another
  * contender: it must not be named, and above all not be taken for an ancestor of ours
  * that holds the lock. */
@@ -319,7 +330,8 @@ static void find_holder(struct quorum *quorum, struct holder *holder)
     if (most < quorum->need)
         *holder = (struct holder){.shares = holder->shares && most > 0};
     holder->ahead = -1;
-    quorum->splits = most < quorum->need ? quorum->splits + 1 : 0;
+    holder->pause = find_pause(quorum);
+    quorum->splits = most < quorum->need && holder->pause.left.ns == 0 ? quorum->splits + 1 : 0;
 }
 
 /* All waiters know the end of the holder's lease, and should not come at the same moment. */

@@ -223,6 +223,18 @@ int64_t quorum_has(const struct quorum *quorum, int64_t *values, int count)
     return values[(count < quorum->need ? count : quorum->need) - 1];
 }
 
+struct pause quorum_paused(const struct quorum *quorum, const struct pause *const *pauses)
+{
+    int64_t left[QUORUM_MOST];
+    for (int i = 0; i < quorum->count; i++)
+        left[i] = pauses[i]->left.ns;
+    int64_t least = quorum_has(quorum, left, quorum->count);
+    for (int i = 0; least > 0 && i < quorum->count; i++)
+        if (pauses[i]->left.ns == least)
+            return *pauses[i];
+    return (struct pause){.left = DURATION_ZERO};
+}
+
 struct deadline quorum_deadline(const struct quorum *quorum)
 {
     int64_t since_boot[QUORUM_MOST] = {0};

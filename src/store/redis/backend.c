@@ -223,6 +223,36 @@ static enum lock_result redis_force_release(struct backend *backend, const char 
     return run_look(redis, &call, key, was, bound, why);
 }
 
+static enum lock_result redis_pause(struct backend *backend, const char *key,
+                                    const struct pause *pause, struct bound bound,
+                                    struct errmsg *why)
+{
+    struct redis_backend *redis = redis_of(backend);
+    struct redis_call call;
+    redisReply *reply;
+    redis_script_begin(&call, &redis_pause_script, KEYS_ALL, key);
+    call.careful = true; /* as force_release() */
+    redis_script_add_number(&call, pause->left.ns / NS_PER_MS);
+    redis_command_add(&call.words, pause->by);
+    redis_command_add(&call.words, pause->message);
+    add_request(redis, &call);
+    enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
+    if (result == LOCK_OK) {
+        if (redis_reply_is(reply, "none", 1)) {
+            errmsg_set(why, "the lock is not paused");
+            result = LOCK_GONE;
+        } else if (redis_reply_is(reply, "unusable", 3)) {
+            errmsg_set(why, "the key %s cannot be used: %s", redis_reply_text(reply->element[1]),
+                       redis_reply_text(reply->element[2]));
+            result = LOCK_INVALID;
+        } else if (!redis_reply_is(reply, "done", 1)) {
+            result = redis_conn_nonsense(&redis->conn, why);
+        }
+        freeReplyObject(reply);
+    }
+    return redis_script_end(redis, result, why);
+}
+
 static redis_open_node open_node;
 
 static enum lock_result redis_list(struct backend *backend, const char *prefix, const char *pattern,
@@ -297,6 +327,7 @@ static struct redis_backend *make(struct errmsg *why)
         .release = redis_release,
         .look = redis_look,
         .force_release = redis_force_release,
+        .pause = redis_pause,
         .list = redis_list,
         .news = redis_news,
         .examine = redis_examine,

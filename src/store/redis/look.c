@@ -19,7 +19,8 @@ enum {
     FENCE,
     LAST_OWNER,
     RELEASED,
-    COUNTS,
+    PAUSE,
+    COUNTS = PAUSE + 3,
     RUN = COUNTS + 6,
     SUCCESS,
     FAILURES,
@@ -101,6 +102,20 @@ static void read_counts(const redisReply *reply, struct lock_counts *counts)
         *fields[i] = number_or_zero(reply->element[COUNTS + i]);
 }
 
+bool redis_pause_read(redisReply *const *from, struct pause *pause)
+{
+    int64_t left_ms;
+    *pause = (struct pause){.left = DURATION_ZERO};
+    if (!redis_reply_number(from[0], 0, INT64_MAX / NS_PER_MS, &left_ms))
+        return false;
+    if (left_ms == 0)
+        return true;
+    pause->left.ns = left_ms * NS_PER_MS;
+    text_copy(pause->by, sizeof pause->by, redis_reply_text(from[1]));
+    text_copy(pause->message, sizeof pause->message, redis_reply_text(from[2]));
+    return true;
+}
+
 enum lock_result redis_state_read(struct redis_backend *redis, const redisReply *reply,
                                   const char *key, struct lock_state *state, struct errmsg *why)
 {
@@ -127,6 +142,7 @@ enum lock_result redis_state_read(struct redis_backend *redis, const redisReply 
     state->released_wall_ms = number_or_zero(reply->element[RELEASED]);
     text_copy(state->last_owner, sizeof state->last_owner,
               redis_reply_text(reply->element[LAST_OWNER]));
+    (void)redis_pause_read(reply->element + PAUSE, &state->pause);
     read_counts(reply, &state->counts);
     struct run_memory *memory = &state->memory;
     (void)run_record_read(&memory->last, redis_reply_text(reply->element[RUN]));

@@ -7,6 +7,9 @@
 
 /* Reads the answer of store/redis/scripts/look.lua. LOCK_OK with *state, which the caller
  * frees; LOCK_UNAVAILABLE for nonsense; LOCK_SYSTEM. */
+/* Reads {what is left of a pause (ms), by whom, why}. False: it is not that. */
+bool redis_pause_read(redisReply *const *from, struct pause *pause);
+
 enum lock_result redis_state_read(struct redis_backend *redis, const redisReply *reply,
                                   const char *key, struct lock_state *state, struct errmsg *why);
 

@@ -13,7 +13,7 @@ struct redis_script {
 };
 
 extern const struct redis_script redis_take_script, redis_check_script, redis_extend_script,
-    redis_release_script, redis_look_script, redis_force_script;
+    redis_release_script, redis_look_script, redis_force_script, redis_pause_script;
 
 /* The number of the lock's keys that a script is given, lock and meta first (see
  * store/redis/scripts/common.lua). */

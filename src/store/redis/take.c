@@ -1,6 +1,7 @@
 #include "store/redis/take.h"
 
 #include "redis/login.h"
+#include "store/redis/look.h"
 #include "store/redis/sentinel.h"
 #include "store/redis/topology.h"
 #include "util/text.h"
@@ -46,6 +47,9 @@ enum {
     HELD_SLOTS_TAKEN,
     HELD_TAKE,
     HELD_MESSAGE,
+    HELD_PAUSE_LEFT,
+    HELD_PAUSED_BY,
+    HELD_PAUSE_WHY,
     HELD_COUNT,
 };
 
@@ -93,7 +97,7 @@ static bool read_holder(struct holder *holder, const redisReply *reply)
     holder->kept = is_set(from[HELD_KEPT]);
     holder->reserved = is_set(from[HELD_RESERVED]);
     read_slots(holder, from);
-    return true;
+    return redis_pause_read(from + HELD_PAUSE_LEFT, &holder->pause);
 }
 
 /* All waiters would ask at the moment when the holder's lease ends, or a turn: those in
@@ -119,7 +123,9 @@ static bool read_place(struct redis_backend *redis, struct holder *holder, const
     place->ahead = holder->ahead = (int)ahead;
     place->came = came;
     /* The first two watch for the end of a lease. */
-    place->changes = ahead > 1 && holder->expires ? DEADLINE_NEVER : ask_time(ask_ms, ahead);
+    place->changes = ahead > 1 && (holder->expires || holder->pause.left.ns > 0)
+                         ? DEADLINE_NEVER
+                         : ask_time(ask_ms, ahead);
     if (*mute != '\0') {
         redis->listening.no_wake = true;
         errmsg_set(&redis->listening.why_wake, "%.400s", mute);

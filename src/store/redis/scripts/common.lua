@@ -10,7 +10,8 @@
 --          leases taken away by force, takes that were withdrawn before they came, and
 --          what was done on request; takes, losses, waited_ms, held_ms; the runs: "run", the
 --          last one that ended, and "success" (lock/run_memory.h), failures in a row, runs since
---          the success, "unended" while the exclusive holder has one, "kept" as remembered (ms)
+--          the success, "unended" while the exclusive holder has one, "kept" as remembered (ms);
+--          until when the lock is paused (server, ms), by whom and why
 -- holders  sorted set: token -> when its lease ends (server, ms)
 -- counts   hash, for clients that are refused the lock: conflicts, timeouts, losses,
 --          waited_ms, skips since the success that ended at skips_of (a write to meta would wake
@@ -55,8 +56,17 @@ local function learn(...)
   for i, field in ipairs(fields) do known[field] = found[i] end
 end
 local no_meta = learn('owner', 'take', 'fence', 'mode', 'slots', 'since', 'hold', 'spent', 'returned', 'withdrawn', 'takes', 'losses',
-  'waited_ms', 'held_ms', 'host', 'pid', 'user', 'command', 'run', 'success', 'failures', 'runs', 'unended', 'kept')
+  'waited_ms', 'held_ms', 'host', 'pid', 'user', 'command', 'run', 'success', 'failures', 'runs', 'unended', 'kept',
+  'pause_ends')
 if no_meta and not is_wrong_type(no_meta) then return {err = no_meta.err .. ' (HMGET)'} end
+
+-- What is left of a pause (ms); 0: there is none.
+local function pause_left(now)
+  local ends = tonumber(known.pause_ends)
+  if not ends or not (ends > now) then return 0 end
+  learn('paused_by', 'pause_why')
+  return math.min(ends, 9007199254740992) - now
+end
 
 -- The exclusive holder.
 local function learn_owner()

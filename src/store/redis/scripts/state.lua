@@ -2,8 +2,9 @@
 -- store/redis/scripts/force.lua, after store/redis/scripts/common.lua.
 --
 -- {"lock", mode in force ("" if it is free), slots, waiters (-1: unknown), last fence,
--- last owner, released (wall clock, ms), takes, conflicts, timeouts, losses, waited (ms),
--- held (ms), last run, last success, failures in a row, runs and skips since the success,
+-- last owner, released (wall clock, ms), what is left of a pause (ms), by whom, why,
+-- takes, conflicts, timeouts, losses, waited (ms), held (ms), last run, last success,
+-- failures in a row, runs and skips since the success,
 -- owner...}, each owner {token, left (ms; -1: no expiry), "1" if the rest is
 -- known, fence, slot, ttl (ms), detached ("1"), released ("1"), hold left (ms), host,
 -- boot id, pid, start, pid space, user, command, since (wall clock, ms),
@@ -44,8 +45,10 @@ end
 
 local function state()
   local now = now_ms()
+  local paused = pause_left(now)
   learn('last_owner', 'released')
-  local answer = {'lock', '', '0', count_waiters(now), known.fence or '', known.last_owner or '', known.released or ''}
+  local answer = {'lock', '', '0', count_waiters(now), known.fence or '', known.last_owner or '', known.released or '',
+    whole(paused), known.paused_by or '', known.pause_why or ''}
   local COUNTED = {'takes', 'conflicts', 'timeouts', 'losses', 'waited_ms', 'held_ms'}
   local numbers = redis.pcall('HMGET', counts, unpack(COUNTED))
   for i, field in ipairs(COUNTED) do answer[#answer + 1] = plus(field, not numbers.err and tonumber(numbers[i]) or 0) end

@@ -14,7 +14,8 @@
 --     if it is detached, "1" if it is released and kept for its hold, pid namespace, "1"
 --     if it is free but earlier waiters are asked first, how many these are (-1: not
 --     known), when we came first, why waiters cannot be called, slots in force and taken
---     ("": another mode), take id, message}, with empty strings for another client's lock
+--     ("": another mode), take id, message, what is left of a pause (ms), by whom, why},
+--     with empty strings for another client's lock
 --   or {"done", when that success began (wall clock, ms), its host}
 --   or {"unusable", key, what is wrong with it}
 
@@ -68,12 +69,15 @@ end
 
 local function refuse(left, ask, who, mode_in_force, reserved)
   if is_done() then return say_done() end
+  local paused = pause_left(now)
+  if paused > 0 and (ask or left) >= 0 then ask = math.max(ask or left, paused) end
   local place, mute = note_refusal()
   who = who or {}
   return {'held', left, ask or left, who.host or '', who.boot or '', who.pid or '', who.start or '', who.user or '', who.command or '',
     who.since or '', mode_in_force, who.detached or '', who.take and is_spent(who.take, '') and '1' or '', who.space or '',
     reserved or '', place, whole(came), mute, mode_in_force == 'slots' and known.slots or '',
-    mode_in_force == 'slots' and redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf') or '', who.take or '', who.message or ''}
+    mode_in_force == 'slots' and redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf') or '', who.take or '',
+    who.message or '', whole(paused), known.paused_by or '', known.pause_why or ''}
 end
 
 -- True if there are waiters.
@@ -202,6 +206,7 @@ local function join()
   local slot = -1
   if mode == 'slots' then slot = #list < tonumber(slots) and free_slot(list) or nil end
   if not slot then return refuse(first[2] - now, first[2] - now, record_of(first[1]), mode) end
+  if pause_left(now) > 0 then return refuse(first[2] - now, 0, record_of(first[1]), mode) end
   local ours, ends = may_go()
   if not ours then return refuse(first[2] - now, ends and ends - now, record_of(first[1]), mode) end
   return take_share(slot)
@@ -238,6 +243,7 @@ if value then
 end
 
 -- Free.
+if pause_left(now) > 0 then return refuse(-1, 0, nil, 'exclusive') end
 local ours, ends = may_go()
 if not ours then return refuse(-1, ends - now, nil, 'exclusive', '1') end
 if mode == 'exclusive' then return take_exclusive() end

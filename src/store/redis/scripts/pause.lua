@@ -1,0 +1,19 @@
+-- Pauses the lock, or ends its pause.
+--
+-- KEYS: all (store/redis/scripts/common.lua)
+-- ARGV: for how long (ms; 0: the pause ends), USER@HOST, why, id of the request
+-- Returns {"done"}; {"none"}: there was no pause to end; {"unusable", key, what is wrong with it}
+
+if no_meta then return {'unusable', meta, 'it is not a hash'} end
+local left, now, answer = tonumber(ARGV[1]), now_ms(), answer_to(ARGV[4])
+if answer then return {answer} end
+answer = (left > 0 or pause_left(now) > 0) and 'done' or 'none'
+if left > 0 then
+  redis.call('HSET', meta, 'pause_ends', whole(now + left), 'paused_by', ARGV[2], 'pause_why', ARGV[3])
+  if redis.call('PTTL', meta) < left + META_KEPT_MS then redis.call('PEXPIRE', meta, whole(left + META_KEPT_MS)) end
+else
+  redis.call('HDEL', meta, 'pause_ends', 'paused_by', 'pause_why')
+end
+remember(ARGV[4], answer)
+if left == 0 then hand_on(now) end
+return {answer}

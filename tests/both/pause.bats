@@ -1,0 +1,173 @@
+#!/usr/bin/env bats
+# --pause and --resume: for a while nobody gets the lock, and holders keep it.
+load backend
+
+query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
+waits() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1" ]; }
+
+@test "--pause: a free lock is refused until the end of the pause, and takers learn who, why and until when" {
+    local start
+    start=$(now)
+    LOGNAME=ann dlock --pause=2s --message='disk swap' job
+    fails_with 75 "^dlock: job: paused by ann@$(hostname) until [0-9:]+ [+0-9]+: disk swap\$" dlock -n job echo wrong
+    fails_with 75 "paused by ann@$(hostname) .*: disk swap; not taken after" dlock -w 0.2 job echo wrong
+    run dlock -n -E 0 job echo wrong
+    equals "$status $output" '0 '
+    fails_with 75 '' dlock --acquire -n job
+    fails_with 75 '' dlock -n -s job true
+    fails_with 75 '' dlock -n --slots=2 job true
+    run dlock -w 20 job echo ran
+    equals "$status $output" '0 ran'
+    [ $(($(now) - start)) -ge 1900 ]
+    within 6000 "$start"
+    is_clean job
+}
+
+@test "--pause of a held lock stops nothing: the holder goes on, extends and nests; others wait" {
+    hold_lock job -t 60s
+    local token
+    token=$(dlock --status --json job | query 's["owner"]')
+    dlock --pause=60s --message=maintenance job
+    fails_with 75 'paused by .*: maintenance' dlock -n job true
+    dlock --extend --owner="$token" job
+    dlock -w 60 job touch "$T/waited" 3>&- 4>&- &
+    local waiter=$!
+    wait_until 10 waits 1 job
+    run dlock --status job
+    equals "$status" 0
+    [[ $output == *'job: held, exclusive'*'  paused by '*': maintenance'* ]]
+    end_hold
+    wait "$HOLDER"
+    sleep 0.5
+    [ ! -e "$T/waited" ]
+    kill -0 "$waiter"
+    dlock --resume job
+    wait "$waiter"
+    [ -e "$T/waited" ]
+    dlock --pause=60s --message=maintenance nested
+    dlock --resume nested
+    dlock nested -- sh -c 'dlock --pause=60s --message=inner nested && dlock -n nested echo nested' >"$T/nested"
+    equals "$(cat "$T/nested")" nested
+    fails_with 75 '' dlock -n nested true
+}
+
+@test "--resume wakes the waiters in order, at once" {
+    local i pids=() start
+    dlock --pause=60s --message=why job
+    for i in 1 2 3; do
+        dlock -w 60 job -- sh -c "echo $i >>'$T/order'" 3>&- 4>&- &
+        pids+=($!)
+        wait_until 10 waits "$i" job
+    done
+    sleep 1
+    start=$(now)
+    dlock --resume job
+    wait "${pids[@]}"
+    within 2500 "$start"
+    equals "$(tr '\n' ' ' <"$T/order")" '1 2 3 '
+}
+
+@test "waiters know the end of a pause, and of another that replaces it: they get the lock then, in order" {
+    local i pids=() start
+    dlock --pause=60s --message=why job
+    for i in 1 2 3; do
+        dlock -w 60 job -- sh -c "echo $i >>'$T/order'" 3>&- 4>&- &
+        pids+=($!)
+        wait_until 10 waits "$i" job
+    done
+    start=$(now)
+    dlock --pause=3s --message=sooner job
+    wait "${pids[@]}"
+    [ $(($(now) - start)) -ge 2900 ]
+    within 9000 "$start"
+    equals "$(tr '\n' ' ' <"$T/order")" '1 2 3 '
+}
+
+@test "a pause while others wait, and the release then, gives the lock to nobody" {
+    hold_lock job -t 60s
+    dlock -w 60 job touch "$T/waited" 3>&- 4>&- &
+    local waiter=$!
+    wait_until 10 waits 1 job
+    dlock --pause=5s --message=why job
+    end_hold
+    wait "$HOLDER"
+    sleep 1
+    [ ! -e "$T/waited" ]
+    waits 1 job
+    wait "$waiter"
+    [ -e "$T/waited" ]
+}
+
+@test "pausing again replaces the pause; --force-release does not end it" {
+    dlock --pause=60s --message=first job
+    LOGNAME=eve dlock --pause=50s --message=second job
+    equals "$(dlock --status --json job | query '(s["locked"], s["paused"]["by"], s["paused"]["message"], 40 < s["paused"]["remaining"] <= 50)')" \
+        "(False, 'eve@$(hostname)', 'second', True)"
+    dlock --resume job
+    equals "$(dlock --status --json job | query 's["paused"]')" None
+    dlock --acquire -t 60s job >/dev/null
+    dlock --pause=60s --message=third job
+    dlock --force-release job >/dev/null
+    fails_with 75 ': third$' dlock -n job true
+    fails_with 1 '' dlock --force-release job
+    fails_with 75 ': third$' dlock -n job true
+}
+
+@test "--pause of shared holders and slots: no more of them, and those that are there stay" {
+    hold_lock shared -t 60s -s
+    dlock --pause=60s --message=why shared
+    fails_with 75 'paused by .*: why' dlock -n -s shared true
+    fails_with 75 'paused by .*: why' dlock -n shared true
+    dlock --resume shared
+    dlock -n -s shared true
+    end_hold
+    wait "$HOLDER"
+    dlock --acquire -t 60s --slots=3 gpu >/dev/null
+    dlock --pause=60s --message=why gpu
+    fails_with 75 'paused by .*: why' dlock -n --slots=3 gpu true
+    dlock --resume gpu
+    dlock -n --slots=3 gpu true
+}
+
+@test "--resume of what is not paused, or no more, is status 1" {
+    fails_with 1 'job: .*the lock is not paused' dlock --resume job
+    dlock --pause=1ms --message=why job
+    sleep 0.1
+    fails_with 1 'job: .*the lock is not paused' dlock --resume job
+    dlock --pause=60s --message=why job
+    dlock --resume job
+    fails_with 1 'the lock is not paused' dlock --resume job
+    is_clean job
+    dlock -n job true
+}
+
+@test "--pause needs a message, a name and an end, at most 30d away" {
+    fails_with 64 '--pause: --message=TEXT says why' dlock --pause=5s job
+    fails_with 64 '--pause: --message=TEXT says why' dlock --pause=5s --message= job
+    fails_with 64 'no lock name given' dlock --pause=5s --message=why
+    fails_with 64 'no lock name given' dlock --resume
+    fails_with 64 "--pause: 'infinity': a pause has an end, at most 30d away" dlock --pause=infinity --message=why job
+    fails_with 64 "--pause: '0': a pause has an end" dlock --pause=0 --message=why job
+    fails_with 64 "--pause: '31d': a pause has an end" dlock --pause=31d --message=why job
+    fails_with 64 '--pause: .soon' dlock --pause=soon --message=why job
+    fails_with 64 '--pause runs no command' dlock --pause=5s --message=why job true
+    fails_with 64 '--message has no effect with --resume' dlock --resume --message=why job
+    fails_with 64 'stores no record, which --pause needs' dlock --lock-file="$T/file" --pause=5s --message=why job
+    fails_with 64 'only one of them' dlock --pause=5s --resume --message=why job
+    dlock --pause=30d --message=why job
+    fails_with 75 '' dlock -n job true
+}
+
+@test "--pause: JSON, --list, and escaped text" {
+    run dlock --pause=60s --message=$'\e[31mwhy' --json job
+    equals "$(query '(s["key"], s["full_key"], s["paused"], s["ends_at"] is not None)' <<<"$output")" "('job', 'dlock:job', True, True)"
+    fails_with 75 ': \\x1B\[31mwhy' dlock -n job true
+    equals "$(dlock -n --json job true | query 's["details"]["error"]["code"] if "details" in s else [v for v in s.values() if isinstance(v, dict)][0]["code"]')" LOCK_PAUSED
+    [[ $(dlock --status job) == *': \x1B[31mwhy'* ]]
+    dlock --resume job
+    dlock --acquire -t 60s job >/dev/null
+    dlock --pause=60s --message=why job
+    [[ $(dlock --list) == *'job '*'paused by '*': why' ]]
+    run dlock --resume --json job
+    equals "$(query '(s["paused"], s["ends_at"])' <<<"$output")" '(False, None)'
+}
