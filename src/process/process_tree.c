@@ -161,12 +161,10 @@ static void walk_below(struct walk *walk, const struct parent *parent);
 /* The pidfd belongs to the marks from now on. False if memory is short. */
 static bool mark(struct marks *marks, pid_t pid, int pidfd, const struct proc_stat *stat)
 {
-    struct mark *list = list_with_room(marks->list, marks->count, &marks->room, sizeof *list);
-    if (list == NULL)
-        return false;
-    marks->list = list;
-    marks->list[marks->count++] = (struct mark){{pid, stat->start}, pidfd, stat->state == 'T'};
-    return true;
+    struct mark *mark = array_add(&marks->list, &marks->count, &marks->room, sizeof *mark);
+    if (mark != NULL)
+        *mark = (struct mark){{pid, stat->start}, pidfd, stat->state == 'T'};
+    return mark != NULL;
 }
 
 static void marks_forget(struct marks *marks)
@@ -400,13 +398,11 @@ bool process_family_add(struct process_family *family, struct process_id id)
 {
     if (family_find(family, id) < family->count)
         return true;
-    struct process_member *members =
-        list_with_room(family->members, family->count, &family->room, sizeof *members);
-    if (members == NULL)
-        return false;
-    family->members = members;
-    family->members[family->count++] = (struct process_member){.id = id};
-    return true;
+    struct process_member *member =
+        array_add(&family->members, &family->count, &family->room, sizeof *member);
+    if (member != NULL)
+        member->id = id;
+    return member != NULL;
 }
 
 bool process_family_init(struct process_family *family, struct process_id head)

@@ -176,13 +176,11 @@ int64_t proc_pid_space(void)
 
 static void add_pid(struct pids *pids, pid_t pid)
 {
-    pid_t *list = list_with_room(pids->list, pids->count, &pids->room, sizeof *list);
-    if (list == NULL) {
+    pid_t *added = array_add(&pids->list, &pids->count, &pids->room, sizeof *added);
+    if (added != NULL)
+        *added = pid;
+    else
         pids->short_of_memory = true; /* the next walk, with fewer of them left, finds it */
-        return;
-    }
-    pids->list = list;
-    list[pids->count++] = pid;
 }
 
 /* The children that one thread of `pid` forked. */

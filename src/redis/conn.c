@@ -321,10 +321,7 @@ static enum lock_result receive_greetings(struct redis_conn *conn, struct dismis
         if (is_error && first)
             note_dismissal(dismissal, reply->str);
         if (is_error && verdict == LOCK_OK && !is_name) {
-            verdict = redis_error_result(reply->str, why);
-            if (verdict == LOCK_REFUSED)
-                redis_login_explain(conn->url, &(struct redis_refused){NULL, NULL}, reply->str,
-                                    why);
+            verdict = redis_login_error(conn->url, reply->str, why);
         } else if (is_role && verdict == LOCK_OK) {
             verdict = read_role(conn, reply, why);
         }

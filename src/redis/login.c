@@ -211,3 +211,12 @@ void redis_login_explain(const struct redis_url *url, const struct redis_refused
         explain_permission(user, refused, error, why);
     }
 }
+
+enum lock_result redis_login_error(const struct redis_url *url, const char *error,
+                                   struct errmsg *why)
+{
+    enum lock_result result = redis_error_result(error, why);
+    if (result == LOCK_REFUSED)
+        redis_login_explain(url, &(struct redis_refused){NULL, NULL}, error, why);
+    return result;
+}

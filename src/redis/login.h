@@ -35,4 +35,8 @@ struct redis_refused {
 void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused,
                          const char *error, struct errmsg *why);
 
+/* redis_error_result() of an error reply that is about no lock, explained if refused. */
+enum lock_result redis_login_error(const struct redis_url *url, const char *error,
+                                   struct errmsg *why);
+
 #endif

@@ -142,12 +142,10 @@ static void add_record(struct search *search, int fd, pid_t pid)
         !parse(line, &target, &space, &found) || our_space == 0 || space != our_space ||
         !proc_descends_from(getpid(), target)) /* the script may have become this process */
         return;
-    struct attached_lock *all =
-        list_with_room(search->found, search->count, &search->room, sizeof *all);
-    if (all == NULL)
-        return;
-    search->found = all;
-    all[search->count++] = found;
+    struct attached_lock *added =
+        array_add(&search->found, &search->count, &search->room, sizeof *added);
+    if (added != NULL)
+        *added = found;
 }
 
 /* Only a record of our own user counts, and only while a guard has it locked. */

@@ -8,12 +8,10 @@
 
 static bool add(struct held_locks *list, const struct held *held)
 {
-    struct held *more = list_with_room(list->list, list->count, &list->room, sizeof *more);
-    if (more == NULL)
-        return false;
-    list->list = more;
-    list->list[list->count++] = *held;
-    return true;
+    struct held *added = array_add(&list->list, &list->count, &list->room, sizeof *added);
+    if (added != NULL)
+        *added = *held;
+    return added != NULL;
 }
 
 /* The innermost comes last in DLOCK_HELD. */

@@ -29,16 +29,6 @@ void diagnostics_section(struct diagnostics *findings, const char *section, cons
     findings->short_of_memory |= subject != NULL && findings->subject == NULL;
 }
 
-static struct finding *next_row(struct diagnostics *findings)
-{
-    struct finding *list =
-        list_with_room(findings->list, findings->count, &findings->room, sizeof *list);
-    if (list == NULL)
-        return NULL;
-    findings->list = list;
-    return &findings->list[findings->count];
-}
-
 static void finding_free(struct finding *finding)
 {
     free(finding->subject);
@@ -49,7 +39,6 @@ static void finding_free(struct finding *finding)
 static void add(struct diagnostics *findings, struct finding finding, const char *name,
                 const char *format, va_list args)
 {
-    struct finding *row = next_row(findings);
     finding.section = findings->section;
     finding.subject = findings->subject != NULL ? strdup(findings->subject) : NULL;
     finding.name = strdup(name);
@@ -57,9 +46,10 @@ static void add(struct diagnostics *findings, struct finding finding, const char
         finding.found = NULL;
     bool whole = finding.name != NULL && finding.found != NULL &&
                  (findings->subject == NULL || finding.subject != NULL);
-    if (row != NULL && whole) {
+    struct finding *row =
+        whole ? array_add(&findings->list, &findings->count, &findings->room, sizeof *row) : NULL;
+    if (row != NULL) {
         *row = finding;
-        findings->count++;
     } else {
         finding_free(&finding);
         findings->short_of_memory = true;

@@ -42,13 +42,11 @@ static void format_holder(const struct lock_state *state, char *text, size_t siz
 bool list_table_add(struct list_table *listing, const char *name, const struct lock_state *state)
 {
     char text[4 * LOCK_KEY_SIZE];
-    struct list_table_row *rows =
-        list_with_room(listing->rows, listing->count, &listing->room, sizeof *rows);
-    if (rows == NULL)
+    struct list_table_row *row =
+        array_add(&listing->rows, &listing->count, &listing->room, sizeof *row);
+    if (row == NULL)
         return false;
-    listing->rows = rows;
-    struct list_table_row *row = &listing->rows[listing->count++];
-    *row = (struct list_table_row){.name = strdup(text_escape(text, sizeof text, name))};
+    row->name = strdup(text_escape(text, sizeof text, name));
     format_holder(state, text, sizeof text);
     row->holder = strdup(text);
     snprintf(row->left, sizeof row->left, "-");

@@ -3,26 +3,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-void *list_with_room(void *list, size_t count, size_t *room, size_t size)
+void *array_add(void *list, size_t *count, size_t *room, size_t size)
 {
     enum { FIRST_ROOM = 16 };
-    if (count < *room)
-        return list;
-    size_t more = *room > 0 ? 2 * *room : FIRST_ROOM;
-    void *grown = reallocarray(list, more, size);
-    if (grown != NULL)
+    char *elements;
+    memcpy(&elements, list, sizeof elements);
+    if (*count == *room) {
+        size_t more = *room > 0 ? 2 * *room : FIRST_ROOM;
+        elements = reallocarray(elements, more, size);
+        if (elements == NULL)
+            return NULL;
+        memcpy(list, &elements, sizeof elements);
         *room = more;
-    return grown;
+    }
+    return memset(elements + (*count)++ * size, 0, size);
 }
 
 bool key_list_add(struct key_list *list, const char *key)
 {
-    char **keys = list_with_room(list->keys, list->count, &list->room, sizeof *keys);
-    if (keys == NULL)
-        return false;
-    list->keys = keys;
-    keys[list->count] = strdup(key);
-    return keys[list->count] != NULL && ++list->count > 0;
+    char **added = array_add(&list->keys, &list->count, &list->room, sizeof *added);
+    if (added != NULL)
+        *added = strdup(key);
+    if (added != NULL && *added == NULL)
+        list->count--;
+    return added != NULL && *added != NULL;
 }
 
 static int in_order(const void *a, const void *b)

@@ -5,11 +5,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Makes room for one more element behind the `count` that `list` has, by
- * doubling. `room` is how many fit, 0 with a NULL list at first; `size` is that
- * of one element. Returns the list, which may have moved; NULL if memory is
- * short, and the old one is unchanged. The caller frees it with free(3). */
-void *list_with_room(void *list, size_t count, size_t *room, size_t size);
+/* Adds one element of `size` bytes, zeroed, to the array at *list, a pointer to any
+ * type, which may move. `count` elements are there and `room` fit: all are 0 at first.
+ * Returns the element; NULL if memory is short. The caller frees *list. */
+void *array_add(void *list, size_t *count, size_t *room, size_t size);
 
 /* The keys of locks that a search has found, before each is looked at. */
 

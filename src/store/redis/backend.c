@@ -89,6 +89,16 @@ static enum lock_result run_check(struct redis_backend *redis, struct redis_call
     return redis_script_end(redis, result, why);
 }
 
+static void begin_check(struct redis_backend *redis, struct redis_call *call,
+                        const struct lease *lease)
+{
+    redis_script_begin(call, &redis_check_script, KEYS_WATCHED, lease->key);
+    call->ears.touches = redis->watched;
+    call->least_keys = redis_least_keys(lease);
+    redis_command_add(&call->words, lease->token);
+    redis_command_add(&call->words, lease->take_id);
+}
+
 static enum lock_result redis_check(struct backend *backend, struct lease *lease,
                                     struct bound bound, struct errmsg *why)
 {
@@ -96,11 +106,7 @@ static enum lock_result redis_check(struct backend *backend, struct lease *lease
     struct redis_call call;
     if (redis_is_fresh(redis))
         return LOCK_OK;
-    redis_script_begin(&call, &redis_check_script, KEYS_WATCHED, lease->key);
-    call.ears.touches = redis->watched;
-    call.least_keys = redis_least_keys(lease);
-    redis_command_add(&call.words, lease->token);
-    redis_command_add(&call.words, lease->take_id);
+    begin_check(redis, &call, lease);
     return run_check(redis, &call, DURATION_ZERO, lease, bound, why);
 }
 
@@ -132,11 +138,7 @@ static enum lock_result redis_raise_fence(struct backend *backend, struct lease 
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
-    redis_script_begin(&call, &redis_check_script, KEYS_WATCHED, lease->key);
-    call.ears.touches = redis->watched;
-    call.least_keys = redis_least_keys(lease);
-    redis_command_add(&call.words, lease->token);
-    redis_command_add(&call.words, lease->take_id);
+    begin_check(redis, &call, lease);
     redis_script_add_number(&call, lease->fence);
     return run_check(redis, &call, DURATION_ZERO, lease, bound, why);
 }

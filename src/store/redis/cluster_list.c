@@ -29,13 +29,11 @@ static bool add_master(struct masters *masters, const struct redis_endpoint *at)
         if (strcmp(masters->list[i].at.host, at->host) == 0 &&
             strcmp(masters->list[i].at.port, at->port) == 0)
             return true;
-    struct master *list =
-        list_with_room(masters->list, masters->count, &masters->room, sizeof *list);
-    if (list == NULL)
-        return false;
-    masters->list = list;
-    list[masters->count++] = (struct master){.at = *at};
-    return true;
+    struct master *master =
+        array_add(&masters->list, &masters->count, &masters->room, sizeof *master);
+    if (master != NULL)
+        master->at = *at;
+    return master != NULL;
 }
 
 static void free_masters(struct masters *masters)
@@ -75,12 +73,8 @@ static enum lock_result read_slots(struct redis_backend *redis, const redisReply
                                    struct masters *masters, struct errmsg *why)
 {
     int64_t slots = 0;
-    if (reply->type == REDIS_REPLY_ERROR) {
-        enum lock_result result = redis_error_result(reply->str, why);
-        if (result == LOCK_REFUSED)
-            redis_login_explain(&redis->url, &(struct redis_refused){NULL, NULL}, reply->str, why);
-        return result;
-    }
+    if (reply->type == REDIS_REPLY_ERROR)
+        return redis_login_error(&redis->url, reply->str, why);
     if (reply->type != REDIS_REPLY_ARRAY)
         return redis_conn_nonsense(&redis->conn, why);
     for (size_t i = 0; i < reply->elements; i++) {

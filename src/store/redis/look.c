@@ -215,12 +215,8 @@ static enum lock_result read_step(struct redis_backend *redis, const redisReply 
                                   const char *prefix, const char *pattern, struct key_list *keys,
                                   struct scan *scan, struct errmsg *why)
 {
-    if (reply->type == REDIS_REPLY_ERROR) {
-        enum lock_result result = redis_error_result(reply->str, why);
-        if (result == LOCK_REFUSED)
-            redis_login_explain(&redis->url, &(struct redis_refused){NULL, NULL}, reply->str, why);
-        return result;
-    }
+    if (reply->type == REDIS_REPLY_ERROR)
+        return redis_login_error(&redis->url, reply->str, why);
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
         reply->element[0]->type != REDIS_REPLY_STRING ||
         reply->element[0]->len >= sizeof scan->cursor ||

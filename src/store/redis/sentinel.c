@@ -102,13 +102,8 @@ static enum lock_result read_master(struct redis_sentinel *sentinel, const redis
 {
     struct redis_endpoint *master = &sentinel->master;
     int64_t port;
-    if (reply->type == REDIS_REPLY_ERROR) {
-        enum lock_result result = redis_error_result(reply->str, why);
-        if (result == LOCK_REFUSED)
-            redis_login_explain(&sentinel->url, &(struct redis_refused){NULL, NULL}, reply->str,
-                                why);
-        return result;
-    }
+    if (reply->type == REDIS_REPLY_ERROR)
+        return redis_login_error(&sentinel->url, reply->str, why);
     if (reply->type == REDIS_REPLY_NIL)
         return LOCK_GONE;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||

@@ -482,12 +482,8 @@ static enum lock_result read_count(struct redis_backend *redis, const redisReply
                                    struct errmsg *why)
 {
     int wanted = redis->settings.wait_replicas;
-    if (reply->type == REDIS_REPLY_ERROR) {
-        enum lock_result result = redis_error_result(reply->str, why);
-        if (result == LOCK_REFUSED)
-            redis_login_explain(&redis->url, &(struct redis_refused){NULL, NULL}, reply->str, why);
-        return result;
-    }
+    if (reply->type == REDIS_REPLY_ERROR)
+        return redis_login_error(&redis->url, reply->str, why);
     if (reply->type != REDIS_REPLY_INTEGER || reply->integer < 0)
         return redis_conn_nonsense(&redis->conn, why);
     if (reply->integer >= wanted)
