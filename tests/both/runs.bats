@@ -2,8 +2,6 @@
 # What a lock remembers of its runs: --status, --ran-within, --once-per, --remember, --list --all.
 load backend
 
-remembers() { [ "$BACKEND" = redis ] || skip 'files remember nothing yet'; }
-
 # query EXPRESSION: of the JSON object `s` on stdin.
 query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
 
@@ -26,7 +24,6 @@ counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])'
 }
 
 @test "--status: the last run and the last success, where, when, for how long and how they ended" {
-    remembers
     dlock job true
     run dlock --status job
     [[ $output =~ "  last run: $(hostname), today "[0-9:]{8}" to "[0-9:]{8}" ("[0-9a-z.]+"), exit status 0" ]]
@@ -40,7 +37,6 @@ counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])'
 }
 
 @test "a success ends a row of failures; a signal, a stop and what cannot be executed are failures" {
-    remembers
     fails_with 1 '' dlock job false
     counts job 1 1 0 exited
     fails_with 143 '' dlock job sh -c 'kill $$'
@@ -56,7 +52,6 @@ counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])'
 }
 
 @test "a refused run is a skip; runs and skips count since the last success" {
-    remembers
     hold_lock job
     fails_with 75 '' dlock -n job true
     fails_with 75 '' dlock -w 0.1 job true
@@ -67,7 +62,6 @@ counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])'
 }
 
 @test "a run whose dlock is killed is lost, once its lease is over" {
-    remembers
     hold_lock job -t 1s
     kill -KILL "$HOLDER" "$(cat "$T/held")"
     wait_until 20 is_free job
@@ -80,7 +74,6 @@ counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])'
 is_free() { ! dlock --status -q "$1"; }
 
 @test "a run that lost its lock to another is lost in the memory, too" {
-    remembers
     hold_lock job
     steal job
     dlock job true
@@ -91,7 +84,6 @@ is_free() { ! dlock --status -q "$1"; }
 }
 
 @test "a lock that was taken away by force leaves a lost run" {
-    remembers
     hold_lock job
     dlock --force-release job
     counts job 1 1 0 lost
@@ -101,14 +93,12 @@ is_free() { ! dlock --status -q "$1"; }
 }
 
 @test "a run inside of a run is no run of its own" {
-    remembers
     fails_with 3 '' dlock job sh -c 'dlock job false; exit 3'
     counts job 1 1 0 exited
     equals "$(memory job 'r["status"]')" 3
 }
 
 @test "--acquire: a run ends with its release, and --exit-status says how" {
-    remembers
     local token
     token=$(dlock --acquire job)
     equals "$(memory job r)" None
@@ -123,7 +113,6 @@ is_free() { ! dlock --status -q "$1"; }
 }
 
 @test "a release without --exit-status is neither a success nor a failure" {
-    remembers
     local token
     fails_with 1 '' dlock job false
     token=$(dlock --acquire job)
@@ -133,7 +122,6 @@ is_free() { ! dlock --status -q "$1"; }
 }
 
 @test "--attach: the run of a script ends with it, and it can say how" {
-    remembers
     printf '#!/bin/sh\ndlock --attach job || exit\n[ -z "$1" ] || dlock --release --exit-status="$1" job\n' >"$T/script"
     chmod +x "$T/script"
     "$T/script" ''
@@ -145,7 +133,6 @@ is_free() { ! dlock --status -q "$1"; }
 ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
 
 @test "of those who share a lock the last one that ended is remembered" {
-    remembers
     dlock -s job sh -c 'dlock -n -s --owner=other job true; exit 0' || true
     hold_lock job -s
     fails_with 5 '' dlock -s job sh -c 'exit 5'
@@ -158,7 +145,6 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
 }
 
 @test "one of those who share a lock is killed: its run is lost, once its lease is over" {
-    remembers
     hold_lock job -s -t 1s
     kill -KILL "$HOLDER" "$(cat "$T/held")"
     wait_until 20 is_free job
@@ -168,7 +154,6 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
 }
 
 @test "--ran-within: 0 if the last success ended within that time, otherwise 1, with one line" {
-    remembers
     dlock job true
     run dlock --ran-within=1h job
     equals "$status" 0
@@ -185,7 +170,6 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
 }
 
 @test "--ran-within: neither a run under way nor a skip counts" {
-    remembers
     hold_lock job
     fails_with 1 'no run is known' dlock --ran-within=1h job
     fails_with 75 '' dlock -n job true
@@ -196,7 +180,6 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
 }
 
 @test "--once-per: once a success has begun within that time, the job is skipped; a failure does not count" {
-    remembers
     fails_with 1 '' dlock --once-per=1h job false
     dlock -v --once-per=1h job touch "$T/ran"
     rm "$T/ran"
@@ -212,7 +195,6 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
 }
 
 @test "--once-per: a waiter behind a run that is a success is skipped, and one behind a failure runs" {
-    remembers
     local i waiters=()
     hold_lock job
     for i in 1 2 3; do
@@ -228,7 +210,6 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
 equals_waiters() { [ "$(dlock --status --json "$1" | query 's["waiters"]')" = "$2" ]; }
 
 @test "--remember=0: no run is remembered, and earlier ones are forgotten" {
-    remembers
     dlock job true
     dlock --remember=0 job true
     equals "$(memory job '(r, g, runs)')" '(None, None, 0)'
@@ -240,7 +221,6 @@ equals_waiters() { [ "$(dlock --status --json "$1" | query 's["waiters"]')" = "$
 }
 
 @test "--list --all: names that are free, and remember a run" {
-    remembers
     local name
     for name in b a 'c{x}y' 'd}e'; do dlock "$name" true; done
     dlock --remember=0 nothing true
@@ -257,7 +237,6 @@ for line in sys.stdin:
     print(*eval("[" + sys.argv[1] + "]"))' "$1"; }
 
 @test "the name of a foreign command cannot disturb a terminal" {
-    remembers
     local name=$'\e[31mred\tx'
     printf '#!/bin/sh\n' >"$T/$name"
     chmod +x "$T/$name"

@@ -123,16 +123,19 @@ static void give_back(struct file_backend *backend, const struct lease *lease,
         shared_entry_lost(entry);
 }
 
+/* The run is recorded, unless a later one is, or it is already: then the next holder, or
+ * the one that took the lock away by force, has found it to be lost. */
 static void lose(struct file_backend *backend, const struct lease *lease,
-                 const struct record *record, struct shared_entry *entry)
+                 const struct record *record, struct shared_entry *entry, struct bound bound)
 {
     struct run_end end = lease->end;
-    struct errmsg ignored = {""};
+    struct run_memory memory;
     shared_entry_lost(entry);
-    if (end.how == RUN_STATUS || end.how == RUN_SIGNAL || end.how == RUN_ENDED)
+    if (end.how != RUN_NONE && end.how != RUN_STOPPED)
         end = (struct run_end){RUN_LOST, 0, 0};
+    runs_read(&backend->store, lease->key, NULL, bound, &memory);
     if (record != NULL && strcmp(record->take_id, lease->take_id) == 0 &&
-        !is_forced(&backend->store, lease, &ignored))
+        memory.last.began_ms < record->holder.since_wall_ms)
         runs_add(&backend->store, entry, record, &end);
 }
 
@@ -153,7 +156,7 @@ enum lock_result lease_ops_release(struct file_backend *backend, const struct le
     if (result == LOCK_OK)
         give_back(backend, lease, &record, known, entry, bound);
     else if (lock_is_lost(result))
-        lose(backend, lease, known ? &record : NULL, entry);
+        lose(backend, lease, known ? &record : NULL, entry, bound);
     lease_ops_let_go(backend);
     return result;
 }

@@ -8,8 +8,9 @@
  *     the next taker records it so.
  *   The lock is taken away by force -> that records the run as lost -> its holder, which
  *     learns of it, does not record it again.
- *   The file is removed by hand -> the holder records the run when it gives up the lock; the
- *     next holder may be writing at that time (store/file/run_slot.c). */
+ *   The file is removed by hand -> the holder records the run when it gives up the lock,
+ *     unless a later one has ended; the next holder may be writing at that time
+ *     (store/file/run_slot.c). */
 #include "store/file/runs.h"
 
 #include "util/text.h"

@@ -243,21 +243,24 @@ static struct run_slot *slot_of(const struct shared_table *table, const struct s
     return &table->map->runs[number];
 }
 
-static bool remembers(const struct shared_table *table, const struct shared_entry *entry)
+/* True if it is in use, as by waiters every second, or remembers a run. */
+static bool is_wanted(const struct shared_table *table, const struct shared_entry *entry)
 {
+    enum { IN_USE_MS = 3000 };
     struct run_memory memory;
-    return run_slot_read(slot_of(table, entry, false), atomic_load(&entry->key), &memory, NULL);
+    return wall_now_ms() - atomic_load(&entry->used) < IN_USE_MS ||
+           run_slot_read(slot_of(table, entry, false), atomic_load(&entry->key), &memory, NULL);
 }
 
 /* The place with this key, otherwise the place to use for it: a free one, or the one that
- * was unused for the longest time; of a lock that remembers a run, only if all do. An
+ * was unused for the longest time; a wanted one only if all are. An
  * entry that will be written is first touched by a write: a read would make the kernel map
  * the 16 pages around it, too. */
 static struct shared_entry *find(const struct shared_table *table, uint64_t key, bool make,
                                  bool *there)
 {
     struct shared_entry *oldest = NULL, *entries = table->map->entries;
-    bool oldest_remembers = false;
+    bool oldest_wanted = false;
     *there = true;
     for (size_t i = 0; i < WINDOW; i++) {
         struct shared_entry *entry = &entries[(key + i) % ENTRIES];
@@ -272,11 +275,11 @@ static struct shared_entry *find(const struct shared_table *table, uint64_t key,
         return oldest;
     for (size_t i = 0; i < WINDOW; i++) {
         struct shared_entry *entry = &entries[(key + i) % ENTRIES];
-        bool keeps = remembers(table, entry);
-        if (oldest == NULL || keeps < oldest_remembers ||
-            (keeps == oldest_remembers && atomic_load(&entry->used) < atomic_load(&oldest->used))) {
+        bool wanted = is_wanted(table, entry);
+        if (oldest == NULL || wanted < oldest_wanted ||
+            (wanted == oldest_wanted && atomic_load(&entry->used) < atomic_load(&oldest->used))) {
             oldest = entry;
-            oldest_remembers = keeps;
+            oldest_wanted = wanted;
         }
     }
     return oldest;

@@ -1,0 +1,185 @@
+#!/usr/bin/env bats
+# What is remembered of runs in a lock directory: where it stands, and what can happen to it.
+load ../lib/common
+
+setup() {
+    common_setup
+    export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
+    TABLE=$T/locks/.table-$(id -u)
+    LOCK=$T/locks/dlock:job.lock
+}
+teardown() { common_teardown; }
+
+# memory NAME EXPRESSION: r is the last run, g the last success.
+memory() {
+    (dlock --status --json "$1" || true) | python3 -c '
+import json, sys
+s = json.load(sys.stdin)
+r, g, failures, skipped = (s[m] for m in ("last_run", "last_success", "failures_in_a_row", "skipped_since"))
+print(eval(sys.argv[1]))' "$2"
+}
+
+# others COUNT: names whose keys have the same places in the table as that of "job".
+others() {
+    python3 - "$1" <<'P'
+import sys
+def place(text):
+    value = 14695981039346656037
+    for byte in text.encode():
+        value = (value ^ byte) * 1099511628211 % 2**64
+    return value % 1024
+found, i = 0, 0
+while found < int(sys.argv[1]):
+    i += 1
+    if place(f"dlock:other{i}") == place("dlock:job"):
+        print(f"other{i}")
+        found += 1
+P
+}
+
+@test "a full table: the oldest runs go, after the names that remember none" {
+    local name names
+    mapfile -t names < <(others 40)
+    dlock job true
+    for name in "${names[@]:0:15}"; do dlock --remember=0 "$name" true; done
+    sleep 3.1 # until then these are in use
+    for name in "${names[@]:15:5}"; do dlock --remember=0 "$name" true; done
+    equals "$(memory job 'r["status"]')" 0
+    for name in "${names[@]:20:16}"; do dlock "$name" true; done
+    equals "$(memory job '(r, g)')" '(None, None)'
+    for name in "${names[@]:20:16}"; do equals "$(memory "$name" 'r["status"]')" 0; done
+    dlock job true
+    equals "$(memory job 'r["status"]') $(memory "${names[20]}" r)" '0 None'
+}
+
+@test "a directory that remembers no run needs no more room than before, and one run needs one page" {
+    dlock --remember=0 job true
+    equals "$(stat -c %s "$TABLE")" $((256 + 384 * 1024))
+    local before
+    before=$(stat -c %b "$TABLE")
+    dlock job true
+    [ "$(($(stat -c %b "$TABLE") - before))" -le $((2 * $(getconf PAGESIZE) / 512)) ]
+    equals "$(memory job 'r["status"]')" 0
+}
+
+@test "what is remembered is torn or garbage: nothing is known, and the next run is remembered" {
+    dlock job true
+    local where damage
+    for damage in 'f.write(b"\0" * 8)' 'f.seek(300, 1); f.write(b"xyz")' 'f.write(os.urandom(1024))'; do
+        python3 - "$TABLE" "$damage" <<'P'
+import os, sys
+with open(sys.argv[1], "r+b") as f:
+    f.seek(f.read().rindex(b"dlock:job\0") - 48)
+    exec(sys.argv[2])
+P
+        equals "$(memory job '(r, g)')" '(None, None)'
+        run dlock --ran-within=1h job
+        equals "$status" 1
+        equals "$(dlock --list --all)" ''
+        dlock --once-per=1h job true
+        equals "$(memory job '(r["status"], g["status"], failures)')" '(0, 0, 0)'
+    done
+}
+
+@test "the table is cut short while a command runs: its status is the command's own, and the next run is remembered" {
+    local size
+    for size in 0 393472 400000; do
+        dlock job true
+        run env TABLE="$TABLE" "$DLOCK" job sh -c "truncate -s $size \"\$TABLE\"; exit 7"
+        equals "$status $output" '7 '
+        dlock job true
+        equals "$(memory job '(r["status"], failures)')" '(0, 0)'
+    done
+}
+
+@test "a full disk: the run is not remembered, and nothing fails" {
+    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
+    mkdir -m 700 "$T/locks"
+    # Room for the table and a lock file.
+    run unshare -m sh -c "mount -t tmpfs -o size=\$((98 * $(getconf PAGESIZE))),mode=700 none '$T/locks' &&
+        '$DLOCK' job sh -c 'exit 7'; echo \$?; '$DLOCK' --status job; '$DLOCK' job sh -c 'exit 8'; echo \$?"
+    [[ $output == 7$'\n'"job: free, released "*8 && $output != *'last run'* ]]
+}
+
+@test "dlock is killed once the run is recorded, and before its record is gone: it is not counted again" {
+    fails_with 1 '' dlock job false
+    fails_with 7 '' dlock job sh -c "cp '$LOCK' '$T/copy'; exit 7"
+    cp -p "$T/copy" "$LOCK"
+    equals "$(memory job '(r["status"], failures)')" '(7, 2)'
+    cp -p "$T/copy" "$LOCK"
+    dlock job true
+    equals "$(memory job '(r["status"], failures)')" '(0, 0)'
+}
+
+@test "dlock is killed: whatever removes or replaces its record first, the run is lost once" {
+    local remover
+    for remover in 'dlock --status job' 'dlock job false' 'dlock -s job false' 'dlock --force-release job' \
+        'dlock --list' 'dlock -w 1 --slots=2 job false' 'dlock --once-per=1h job true'; do
+        rm -rf "$T/locks"
+        dlock job true
+        hold_lock job
+        kill -KILL "$HOLDER" "$(cat "$T/held")"
+        wait "$HOLDER" || true
+        wait_until 10 not_held
+        $remover || true
+        equals "$remover $(memory job 'r["outcome"] == "lost" or failures == 2')" "$remover True"
+        fails_with 1 '' dlock job false
+        equals "$remover $(memory job 'r["status"], failures in (2, 3)')" "$remover (1, True)"
+    done
+}
+not_held() { flock -n "$LOCK" true; }
+
+@test "a record of an earlier boot: the run is lost" {
+    fails_with 7 '' dlock job sh -c "cp '$LOCK' '$T/copy'; exit 7"
+    rm "$TABLE"
+    sed 's/^boot .*/boot 00000000-0000-4000-8000-000000000000/' "$T/copy" >"$LOCK"
+    chmod 600 "$LOCK"
+    equals "$(memory job '(r["outcome"], failures)')" "('lost', 1)"
+}
+
+@test "an acquired lock that is never released: its run is lost when the lease ends" {
+    dlock --acquire -t 300ms job
+    equals "$(memory job r)" None
+    wait_until 10 is_lost
+    dlock --acquire -t 1h job
+    equals "$(memory job '(r["outcome"], failures)')" "('lost', 1)"
+}
+is_lost() { [ "$(memory job 'r and r["outcome"]')" = lost ]; }
+
+@test "many at once with --once-per: one runs" {
+    local i
+    for i in {1..12}; do
+        dlock --once-per=1h job sh -c 'echo ran >>"$0"' "$T/ran" 2>/dev/null 3>&- 4>&- &
+    done
+    wait
+    equals "$(cat "$T/ran") $(memory job 'skipped')" 'ran 11'
+    equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
+}
+
+@test "--list --all: a name too long for the table is not listed while it is free" {
+    local name
+    name=$(printf 'n%.0s' {1..1000})
+    fails_with 1 '' dlock "$name" false
+    equals "$(memory "$name" 'r["status"]')" 1
+    equals "$(dlock --list --all)" ''
+}
+
+@test "two users of one directory: each has its own memory" {
+    [ "$(id -u)" -eq 0 ] || skip 'needs root'
+    mkdir -m 1777 "$T/locks"
+    other() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent "$DLOCK" "$@"; }
+    other --version >/dev/null 2>&1 || skip 'nobody cannot run this dlock'
+    fails_with 7 '' other job sh -c 'exit 7'
+    equals "$(memory job '(r, g)')" '(None, None)'
+    dlock job true
+    equals "$(other --status job | grep -c 'exit status 7')" 1
+    equals "$(dlock --list --all | wc -l)" 2
+}
+
+@test "a --lock-file remembers nothing, and says so" {
+    dlock --lock-file="$T/exact" job true
+    run dlock --lock-file="$T/exact" --status job
+    [[ $output != *'last run'* ]]
+    fails_with 64 'once-per: a --lock-file ' dlock --lock-file="$T/exact" --once-per=1h job true
+    fails_with 64 '--ran-within' dlock --lock-file="$T/exact" --ran-within=1h job
+}
