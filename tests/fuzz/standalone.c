@@ -76,7 +76,7 @@ static size_t mutate(uint8_t *bytes, const struct input *from, const struct inpu
     size_t size = from->size;
     memcpy(bytes, from->bytes, size);
     for (uint64_t times = 1 + random_below(4); times > 0; times--) {
-        size_t at = random_below(size + 1), length = random_below(16) + 1;
+        size_t at = (size_t)random_below(size + 1), length = (size_t)random_below(16) + 1;
         const char *piece = pieces[random_below(sizeof pieces / sizeof *pieces)];
         switch (random_below(5)) {
         case 0:
