@@ -167,8 +167,7 @@ static void print_lines(const struct options *options)
 
 static void print_json(const struct options *options)
 {
-    struct json json = {.to = stdout};
-    json_begin(&json, NULL, '{');
+    struct json json = json_line_begin(stdout);
     json_text(&json, "key", options->name);
     json_begin(&json, "settings", '[');
     for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
@@ -184,8 +183,7 @@ static void print_json(const struct options *options)
         json_end(&json, '}');
     }
     json_end(&json, ']');
-    json_end(&json, '}');
-    putchar('\n');
+    json_line_end(&json);
 }
 
 int action_print_config(const struct options *options, const struct messages *out)

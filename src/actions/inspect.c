@@ -65,7 +65,9 @@ static enum lock_result look(void *data, struct bound bound, struct errmsg *why)
 
 /* --- status -------------------------------------------------------------- */
 
-int action_status(const struct options *options, struct messages *out)
+/* Looks once, and shows what there is, which gives the exit status. */
+static int look_and(const struct options *options, struct messages *out,
+                    int (*show)(const struct looking *))
 {
     struct looking looking;
     struct errmsg why = {""};
@@ -76,17 +78,30 @@ int action_status(const struct options *options, struct messages *out)
     if (result != LOCK_OK) {
         status = fail_result(out, result, &why);
     } else {
-        if (options->json)
-            lock_state_json_print(&looking.state, options->name, looking.backend->kind);
-        else if (out->verbosity >= 0)
-            lock_state_print(&looking.state, options->name, out->verbosity > 0);
-        status = flushed(out, looking.state.locked ? STATUS_OK : FREE_STATUS);
-        if (looking.backend->note != NULL)
-            say_warning(out, "%s", looking.backend->note);
+        status = show(&looking);
         lock_state_free(&looking.state);
     }
     looking_close(&looking);
     return status;
+}
+
+static int show_status(const struct looking *looking)
+{
+    const struct options *options = looking->options;
+    const struct lock_state *state = &looking->state;
+    if (options->json)
+        lock_state_json_print(state, options->name, looking->backend->kind);
+    else if (options->verbosity >= 0)
+        lock_state_print(state, options->name, options->verbosity > 0);
+    int status = flushed(looking->out, state->locked ? STATUS_OK : FREE_STATUS);
+    if (looking->backend->note != NULL)
+        say_warning(looking->out, "%s", looking->backend->note);
+    return status;
+}
+
+int action_status(const struct options *options, struct messages *out)
+{
+    return look_and(options, out, show_status);
 }
 
 /* --- ran-within ----------------------------------------------------------- */
@@ -94,40 +109,31 @@ int action_status(const struct options *options, struct messages *out)
 static void ran_json_print(const struct looking *looking, bool within)
 {
     const struct options *options = looking->options;
-    struct json json = {.to = stdout};
-    json_begin(&json, NULL, '{');
+    struct json json = json_line_begin(stdout);
     json_text(&json, "key", options->name);
     json_text(&json, "full_key", looking->key);
     json_text(&json, "backend", looking->backend->kind);
     json_bool(&json, "ran_within", within);
     json_seconds(&json, "within", options->ran_within.ns / NS_PER_MS);
     run_memory_json(&json, &looking->state.memory);
-    json_end(&json, '}');
-    putchar('\n');
+    json_line_end(&json);
+}
+
+static int show_ran(const struct looking *looking)
+{
+    const struct options *options = looking->options;
+    const struct run_memory *memory = &looking->state.memory;
+    bool within = run_ended_within(memory, options->ran_within);
+    if (options->json)
+        ran_json_print(looking, within);
+    else if (options->verbosity >= 0)
+        run_within_print(options->name, memory, within, options->ran_within);
+    return flushed(looking->out, within ? STATUS_OK : NOT_WITHIN_STATUS);
 }
 
 int action_ran_within(const struct options *options, struct messages *out)
 {
-    struct looking looking;
-    struct errmsg why = {""};
-    int status = STATUS_INTERNAL;
-    if (!looking_open(&looking, options, out, &status))
-        return status;
-    enum lock_result result = retry(look, &looking, options->outage, &why);
-    if (result != LOCK_OK) {
-        status = fail_result(out, result, &why);
-    } else {
-        const struct run_memory *memory = &looking.state.memory;
-        bool within = run_ended_within(memory, options->ran_within);
-        if (options->json)
-            ran_json_print(&looking, within);
-        else if (out->verbosity >= 0)
-            run_within_print(options->name, memory, within, options->ran_within);
-        status = flushed(out, within ? STATUS_OK : NOT_WITHIN_STATUS);
-        lock_state_free(&looking.state);
-    }
-    looking_close(&looking);
-    return status;
+    return look_and(options, out, show_ran);
 }
 
 /* --- wait-free ----------------------------------------------------------- */
@@ -342,7 +348,6 @@ static void print_current(const struct current *current)
 {
     char name[LOCK_KEY_SIZE], escaped[LOCK_TEXT_SIZE], text[DURATION_TEXT_SIZE];
     const struct lease *lease = &current->lease;
-    struct json json = {.to = stdout};
     struct duration left = deadline_left(lease->deadline);
     bool ends = lease->deadline.boot_ns != 0; /* if it is known: not of a --lock-file */
     lock_name_of(name, sizeof name, lease->key, current->options->prefix);
@@ -353,7 +358,7 @@ static void print_current(const struct current *current)
         putchar('\n');
         return;
     }
-    json_begin(&json, NULL, '{');
+    struct json json = json_line_begin(stdout);
     json_text(&json, "key", name);
     json_text(&json, "full_key", lease->key);
     json_text(&json, "backend", current->backend->kind);
@@ -363,8 +368,7 @@ static void print_current(const struct current *current)
         json_time(&json, "expires_at", wall_after_ms(left));
         json_seconds(&json, "ttl_remaining", left.ns / NS_PER_MS);
     }
-    json_end(&json, '}');
-    putchar('\n');
+    json_line_end(&json);
 }
 
 /* LOCK_OK: it holds. LOCK_GONE: it does not. Otherwise reported, with *status. */

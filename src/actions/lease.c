@@ -235,18 +235,16 @@ static enum lock_result extend(void *data, struct bound bound, struct errmsg *wh
 
 static void print_extended(const struct target *target)
 {
-    struct json json = {.to = stdout};
     struct duration left = deadline_left(target->lease.deadline);
-    json_begin(&json, NULL, '{');
+    struct json json = json_line_begin(stdout);
     json_text(&json, "key", target->out->name);
     json_text(&json, "full_key", target->key);
     json_bool(&json, "extended", true);
     json_text(&json, "owner", target->token);
-    json_fence(&json, "fence", target->lease.fence);
+    json_number_if(&json, "fence", target->lease.fence, target->lease.fence > 0);
     json_time(&json, "expires_at", wall_after_ms(left));
     json_seconds(&json, "ttl_remaining", left.ns / NS_PER_MS);
-    json_end(&json, '}');
-    putchar('\n');
+    json_line_end(&json);
 }
 
 /* --hold-at-least keeps others out for that long; a lease is never shorter. */
@@ -301,14 +299,12 @@ static enum lock_result release(void *data, struct bound bound, struct errmsg *w
 
 static void print_released(const struct target *target)
 {
-    struct json json = {.to = stdout};
-    json_begin(&json, NULL, '{');
+    struct json json = json_line_begin(stdout);
     json_text(&json, "key", target->out->name);
     json_text(&json, "full_key", target->key);
     json_bool(&json, "released", true);
     json_text(&json, "owner", target->token);
-    json_end(&json, '}');
-    putchar('\n');
+    json_line_end(&json);
 }
 
 int action_release(const struct options *options, struct messages *out)
@@ -353,20 +349,18 @@ static enum lock_result force(void *data, struct bound bound, struct errmsg *why
 static void print_forced(const struct options *options, const struct lock_state *was)
 {
     char text[LOCK_TEXT_SIZE];
-    struct json json = {.to = stdout};
     if (!options->json) {
         for (size_t i = 0; i < was->owner_count; i++)
             printf("released %s, held by %s\n", options->name,
                    lock_owner_format(&was->owners[i], text));
         return;
     }
-    json_begin(&json, NULL, '{');
+    struct json json = json_line_begin(stdout);
     json_text(&json, "key", options->name);
     json_text(&json, "full_key", was->key);
     json_bool(&json, "released", true);
     lock_owners_json(&json, "was", was);
-    json_end(&json, '}');
-    putchar('\n');
+    json_line_end(&json);
 }
 
 int action_force_release(const struct options *options, struct messages *out)
@@ -414,18 +408,16 @@ static int print_pause(const struct options *options, const struct messages *out
                        const struct pausing *pausing)
 {
     char until[40];
-    struct json json = {.to = stdout};
     bool paused = options->action == ACTION_PAUSE;
     int64_t ends_ms = wall_after_ms(pausing->pause.left);
     wall_format_local(ends_ms, until, sizeof until);
     if (options->json) {
-        json_begin(&json, NULL, '{');
+        struct json json = json_line_begin(stdout);
         json_text(&json, "key", options->name);
         json_text(&json, "full_key", pausing->key);
         json_bool(&json, "paused", paused);
         json_time(&json, "ends_at", paused ? ends_ms : 0);
-        json_end(&json, '}');
-        putchar('\n');
+        json_line_end(&json);
     }
     if (paused)
         say_verbose(out, "paused until %s", until);

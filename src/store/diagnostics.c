@@ -193,8 +193,7 @@ void diagnostics_print(const struct diagnostics *findings, bool terse)
 
 void diagnostics_print_json(const struct diagnostics *findings)
 {
-    struct json json = {.to = stdout};
-    json_begin(&json, NULL, '{');
+    struct json json = json_line_begin(stdout);
     json_bool(&json, "ok", diagnostics_status(findings) == STATUS_OK);
     json_begin(&json, "checks", '[');
     for (size_t i = 0; i < findings->count; i++) {
@@ -209,6 +208,5 @@ void diagnostics_print_json(const struct diagnostics *findings)
         json_end(&json, '}');
     }
     json_end(&json, ']');
-    json_end(&json, '}');
-    putchar('\n');
+    json_line_end(&json);
 }

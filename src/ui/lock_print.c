@@ -165,16 +165,10 @@ static void owner_members(struct json *json, const struct lock_owner *owner)
     json_seconds(json, "hold_remaining", owner->hold_left.ns / NS_PER_MS);
     json_bool(json, "released", owner->released);
     json_bool(json, "detached", owner->detached);
-    json_fence(json, "fence", owner->fence);
-    if (owner->slot >= 0)
-        json_number(json, "slot", owner->slot);
-    else
-        json_null(json, "slot");
+    json_number_if(json, "fence", owner->fence, owner->fence > 0);
+    json_number_if(json, "slot", owner->slot, owner->slot >= 0);
     json_text(json, "host", holder->host);
-    if (holder->pid > 0)
-        json_number(json, "pid", holder->pid);
-    else
-        json_null(json, "pid");
+    json_number_if(json, "pid", holder->pid, holder->pid > 0);
     json_text(json, "user", holder->user);
     json_text(json, "command", holder->command);
     json_text(json, "message", holder->message);
@@ -226,33 +220,25 @@ static void count_members(struct json *json, const struct lock_counts *counts)
 void lock_state_json_print(const struct lock_state *state, const char *name, const char *backend)
 {
     static const struct lock_owner nobody = {.slot = -1};
-    struct json json = {.to = stdout};
-    json_begin(&json, NULL, '{');
+    struct json json = json_line_begin(stdout);
     json_text(&json, "key", name);
     json_text(&json, "full_key", state->key);
     json_text(&json, "backend", backend);
     json_bool(&json, "locked", state->locked);
     json_text(&json, "mode", state->locked ? lock_mode_name(state->mode) : "");
-    if (state->mode == MODE_SLOTS)
-        json_number(&json, "slots", state->slots);
-    else
-        json_null(&json, "slots");
+    json_number_if(&json, "slots", state->slots, state->mode == MODE_SLOTS);
     owner_members(&json, state->owner_count == 1 && state->mode == MODE_EXCLUSIVE
                              ? &state->owners[0]
                              : &nobody);
     lock_owners_json(&json, "holders", state);
     pause_members(&json, &state->pause);
-    if (state->waiters >= 0)
-        json_number(&json, "waiters", state->waiters);
-    else
-        json_null(&json, "waiters");
-    json_fence(&json, "last_fence", state->last_fence);
+    json_number_if(&json, "waiters", state->waiters, state->waiters >= 0);
+    json_number_if(&json, "last_fence", state->last_fence, state->last_fence > 0);
     json_text(&json, "last_owner", state->last_owner);
     json_time(&json, "released_at", state->released_wall_ms);
     count_members(&json, &state->counts);
     run_memory_json(&json, &state->memory);
-    json_end(&json, '}');
-    putchar('\n');
+    json_line_end(&json);
 }
 
 /* Leases are counted on the boot clock, people read the wall clock. */
@@ -265,21 +251,16 @@ static int64_t wall_ms_of(struct deadline when)
 
 void lease_json_print(const struct lease *lease)
 {
-    struct json json = {.to = stdout};
-    json_begin(&json, NULL, '{');
+    struct json json = json_line_begin(stdout);
     json_text(&json, "key", lease->name);
     json_text(&json, "full_key", lease->key);
     json_bool(&json, "acquired", true);
     json_text(&json, "owner", lease->token);
-    if (lease->fence != 0)
-        json_number(&json, "fence", lease->fence);
-    else
-        json_null(&json, "fence");
+    json_number_if(&json, "fence", lease->fence, lease->fence != 0);
     json_time(&json, "acquired_at", wall_ms_of(lease->taken));
     json_time(&json, "expires_at", wall_ms_of(lease->deadline));
     json_text(&json, "mode", lock_mode_name(lease->mode));
     if (lease->slot >= 0)
         json_number(&json, "slot", lease->slot);
-    json_end(&json, '}');
-    putchar('\n');
+    json_line_end(&json);
 }

@@ -104,14 +104,6 @@ void run_within_print(const char *name, const struct run_memory *memory, bool wi
 
 /* --- for programs -------------------------------------------------------- */
 
-static void number_or_null(struct json *json, const char *name, int64_t number, bool known)
-{
-    if (known)
-        json_number(json, name, number);
-    else
-        json_null(json, name);
-}
-
 static void run_json(struct json *json, const char *name, const struct run_record *run)
 {
     static const char *const outcomes[] = {
@@ -131,10 +123,10 @@ static void run_json(struct json *json, const char *name, const struct run_recor
     else
         json_null(json, "duration");
     json_text(json, "outcome", outcomes[end->how]);
-    number_or_null(json, "status", end->code, end->how == RUN_STATUS);
-    number_or_null(json, "signal", end->code, end->how == RUN_SIGNAL);
+    json_number_if(json, "status", end->code, end->how == RUN_STATUS);
+    json_number_if(json, "signal", end->code, end->how == RUN_SIGNAL);
     json_text(json, "host", run->host);
-    number_or_null(json, "pid", run->pid, run->pid > 0);
+    json_number_if(json, "pid", run->pid, run->pid > 0);
     json_text(json, "user", run->user);
     json_text(json, "command", run->command);
     json_end(json, '}');

@@ -47,8 +47,9 @@ enum lock_result run_report_open(struct report *report, const char *path, struct
 
 static void print_run(FILE *to, const struct report *report, const struct report_run *run)
 {
-    struct json json = {.to = to};
-    json_begin(&json, NULL, '{');
+    static const struct lease none = {.slot = -1};
+    const struct lease *lease = run->lease != NULL ? run->lease : &none;
+    struct json json = json_line_begin(to);
     json_time(&json, "asked_at", report->asked_wall_ms);
     json_time(&json, "ended_at", wall_now_ms());
     json_text(&json, "key", run->name);
@@ -60,19 +61,15 @@ static void print_run(FILE *to, const struct report *report, const struct report
     json_text(&json, "command", run->self->command);
     json_bool(&json, "acquired", run->lease != NULL);
     json_bool(&json, "nested", run->nested);
-    json_text(&json, "mode", run->lease != NULL ? lock_mode_name(run->lease->mode) : "");
-    json_fence(&json, "fence", run->lease != NULL ? run->lease->fence : 0);
-    if (run->lease != NULL && run->lease->slot >= 0)
-        json_number(&json, "slot", run->lease->slot);
-    else
-        json_null(&json, "slot");
+    json_text(&json, "mode", run->lease != NULL ? lock_mode_name(lease->mode) : "");
+    json_number_if(&json, "fence", lease->fence, lease->fence > 0);
+    json_number_if(&json, "slot", lease->slot, lease->slot >= 0);
     json_seconds(&json, "waited", run->waited.ns / NS_PER_MS);
     json_seconds(&json, "held", run->held.ns / NS_PER_MS);
     json_bool(&json, "lost", run->lost);
     json_number(&json, "status", run->status);
     json_text(&json, "error", report->error);
-    json_end(&json, '}');
-    putc('\n', to);
+    json_line_end(&json);
 }
 
 /* Returns the line, which the caller frees, or NULL. A stream that gets no

@@ -44,12 +44,11 @@ enum failure failure_of(enum lock_result result)
 
 void fail_json(const struct messages *out, enum failure failure, const char *text)
 {
-    struct json json = {.to = stdout};
     if (out->code != NULL)
         *out->code = failures[failure].code;
     if (!out->json)
         return;
-    json_begin(&json, NULL, '{');
+    struct json json = json_line_begin(stdout);
     json_begin(&json, "error", '{');
     json_text(&json, "code", failures[failure].code);
     json_text(&json, "message", text);
@@ -61,8 +60,7 @@ void fail_json(const struct messages *out, enum failure failure, const char *tex
         json_seconds(&json, "waited", out->waited.ns / NS_PER_MS);
     json_end(&json, '}');
     json_end(&json, '}');
-    json_end(&json, '}');
-    putchar('\n');
+    json_line_end(&json);
     fflush(stdout);
 }
 

@@ -61,6 +61,19 @@ void json_end(struct json *json, char bracket)
     json->more = true;
 }
 
+struct json json_line_begin(FILE *to)
+{
+    struct json json = {.to = to};
+    json_begin(&json, NULL, '{');
+    return json;
+}
+
+void json_line_end(struct json *json)
+{
+    json_end(json, '}');
+    putc('\n', json->to);
+}
+
 void json_text(struct json *json, const char *name, const char *value)
 {
     if (value == NULL || *value == '\0') {
@@ -77,10 +90,10 @@ void json_number(struct json *json, const char *name, int64_t value)
     fprintf(json->to, "%" PRId64, value);
 }
 
-void json_fence(struct json *json, const char *name, int64_t fence)
+void json_number_if(struct json *json, const char *name, int64_t value, bool known)
 {
-    if (fence > 0)
-        json_number(json, name, fence);
+    if (known)
+        json_number(json, name, value);
     else
         json_null(json, name);
 }

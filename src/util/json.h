@@ -12,14 +12,18 @@ struct json {
     bool more; /* the next value needs a comma before it */
 };
 
+/* One object in a line. */
+struct json json_line_begin(FILE *to);
+void json_line_end(struct json *json);
+
 /* Each writes a member `name`, or with NULL an element of an array or the
  * whole text. */
 void json_begin(struct json *json, const char *name, char bracket);     /* '{' or '[' */
 void json_end(struct json *json, char bracket);                         /* '}' or ']' */
 void json_text(struct json *json, const char *name, const char *value); /* NULL or "": null */
 void json_number(struct json *json, const char *name, int64_t value);
-void json_fence(struct json *json, const char *name, int64_t fence); /* 0: null */
-void json_seconds(struct json *json, const char *name, int64_t ms);  /* 1500: 1.5 */
+void json_number_if(struct json *json, const char *name, int64_t value, bool known); /* or null */
+void json_seconds(struct json *json, const char *name, int64_t ms);                  /* 1500: 1.5 */
 void json_bool(struct json *json, const char *name, bool value);
 void json_null(struct json *json, const char *name);
 void json_time(struct json *json, const char *name, int64_t wall_ms); /* ISO 8601, UTC; 0: null */

@@ -72,7 +72,7 @@ TEST(test_values)
         json_number(&json, NULL, row->value);
         row_text("number", end(&json), row->number);
         json = begin();
-        json_fence(&json, NULL, row->value);
+        json_number_if(&json, NULL, row->value, row->value > 0);
         row_text("fence", end(&json), row->fence);
         json = begin();
         json_seconds(&json, NULL, row->value);
