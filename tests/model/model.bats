@@ -52,7 +52,7 @@ case " \$* " in *" --release "*" --owner=nobody "*)
         shift
         case \$word in
             --release) set -- "\$@" --force-release ;;
-            --owner=*) ;;
+            --owner=* | --exit-status=*) ;;
             *) set -- "\$@" "\$word" ;;
         esac
     done ;;

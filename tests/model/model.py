@@ -43,6 +43,7 @@ REMEMBERED, REMEMBERED_MOST = 6, 8
 
 EXCLUSIVE, SHARED, SLOTS = "exclusive", "shared", "slots"
 CONFLICT, LOST = 75, 124
+DONE = "ALREADY_DONE"
 HELD, TIMEOUT, NOT_FOUND = "LOCK_ACQUISITION_FAILED", "LOCK_TIMEOUT", "LOCK_NOT_FOUND"
 MISMATCH, RELEASED = "LOCK_OWNERSHIP_MISMATCH", "LOCK_ALREADY_RELEASED"
 STATUS_OF = {NOT_FOUND: 1, RELEASED: 1, MISMATCH: 2}
@@ -168,6 +169,40 @@ class Lease:
         return None if self.detached else self.process is not None and not self.released
 
 
+class Memory:
+    """What a lock remembers of its runs."""
+
+    def __init__(self):
+        self.last = None                      # outcome, exit status, signal
+        self.succeeded = False
+        self.failures = self.runs = self.skipped = 0
+        self.muddled = False                  # a sharer was lost: when that is recorded is for the store to say
+
+    def add(self, outcome, number=None):
+        self.last = (outcome, number if outcome == "exited" else None, number if outcome == "signal" else None)
+        self.runs += 1
+        if self.last == ("exited", 0, None):
+            self.succeeded = True
+            self.failures = self.runs = self.skipped = 0
+        elif outcome != "not known":
+            self.failures += 1
+
+    def told(self):
+        return {"runs_since": self.runs, "skipped_since": self.skipped, "failures_in_a_row": self.failures,
+                "last_success": self.succeeded, "last_run": self.last}
+
+    def learn(self, told):
+        self.runs, self.skipped, self.failures = told["runs_since"], told["skipped_since"], told["failures_in_a_row"]
+        self.last = told["last_run"]
+
+    @staticmethod
+    def of(state):
+        last = state["last_run"]
+        return {"runs_since": state["runs_since"], "skipped_since": state["skipped_since"],
+                "failures_in_a_row": state["failures_in_a_row"], "last_success": state["last_success"] is not None,
+                "last_run": last and (last["outcome"], last["status"], last["signal"])}
+
+
 class Lock:
     """How a lock must look."""
 
@@ -182,6 +217,7 @@ class Lock:
         self.releases = []                    # tokens, the last one last
         self.forced = False                   # ever: on files that takes the place of a release
         self.takes = self.conflicts = self.timeouts = 0
+        self.memory = Memory()
         self.losses = 0                       # None: as the next look tells
         self.last_fence = self.last_owner = None
         self.seen = None                      # what --status told, but for times and counts
@@ -201,6 +237,8 @@ class Lock:
         self.outcomes[lease.token] = outcome
         if outcome == "ended":
             self.ended.add(lease.token)
+            self.memory.add("lost")
+            self.memory.muddled |= self.mode != EXCLUSIVE
         self.seen = None
         if not self.leases:
             self.mode = self.slots = None
@@ -224,8 +262,9 @@ class Lock:
         self.takes += 1
         self.last_fence = lease.fence
 
-    def release(self, token):
+    def release(self, token, outcome, number=None):
         lease = self.leases[token]
+        self.memory.add(outcome, number)
         self.releases.append(token)
         if self.mode == EXCLUSIVE:
             self.exclusive_release = len(self.releases)
@@ -292,7 +331,7 @@ class Seen:
 
 def unchanging(document):
     """What an action that fails must leave as it was."""
-    moving = ("expires_at", "ttl_remaining", "hold_remaining", "alive", "counts")
+    moving = ("expires_at", "ttl_remaining", "hold_remaining", "alive", "counts", "skipped_since")
     document = {key: value for key, value in document.items() if key not in moving}
     document["holders"] = [unchanging(dict(holder, holders=[])) for holder in document["holders"]]
     return document
@@ -373,6 +412,12 @@ PLANTS = {
     "last-owner": ("status", lambda seen, lock: seen.document.get("last_owner"), set_to(last_owner="somebody")),
     "takes": ("status", lambda seen, lock: lock.takes > 2, counted("takes", -1)),
     "conflicts": ("status", lambda seen, lock: True, counted("conflicts", 1)),
+    "skips": ("status", lambda seen, lock: not lock.memory.muddled, set_to(skipped_since=99)),
+    "runs": ("status", lambda seen, lock: not lock.memory.muddled, set_to(runs_since=99)),
+    "failures": ("status", lambda seen, lock: not lock.memory.muddled, set_to(failures_in_a_row=99)),
+    "outcome": ("status", lambda seen, lock: seen.document.get("last_run") and not lock.memory.muddled,
+                lambda seen, lock: seen.document["last_run"].update(outcome="another")),
+    "not-done": ("run", lambda seen, lock: seen.error.get("code") == DONE, to_success),
     "waiters": ("status", lambda seen, lock: True, set_to(waiters=1)),
     "changed": ("status", lambda seen, lock: lock.failed and has_holders(seen), first_holder(
         lambda holder: {"command": "another"})),
@@ -535,6 +580,9 @@ class World:
         return words, TIMEOUT if step["waits"] else HELD, 9 if step["conflict"] else CONFLICT
 
     def refuse(self, lock, code):
+        lock.memory.skipped += 1
+        if code == DONE:
+            return
         if code == TIMEOUT:
             lock.timeouts += 1
         else:
@@ -578,10 +626,12 @@ class World:
         """A command that ends at once: what it is told comes first in its output."""
         mode, slots, mode_words = self.mode_words(lock, step)
         patience, code, status = self.patience(step)
-        words = ["--json"] + patience + mode_words + ["--ttl=60s"]
+        words = ["--json"] + patience + mode_words + ["--ttl=60s"] + ["--once-per=1h"] * step["once"]
         words += self.token_words(step) + lock.words()
         command, wanted = self.command_of(lock, step, mode_words)
         admits = lock.admits(step["token"], mode, slots)
+        if step["once"] and lock.memory.succeeded:
+            admits, code = False, DONE
         seen = self.call("run", lock, words + ["--"] + command)
         if not admits:
             self.expect_error(seen, lock, [code], status)
@@ -591,7 +641,10 @@ class World:
             raise Wrong("status", "%s %s, wanted %s" % (seen.status, seen.text.strip(), wanted))
         token, fence, slot = self.told(lock, seen.text)
         self.new_lease(lock, mode, slots, Lease(token, fence, slot, 60, seen.span, step["hold"] / 1000, detached=False))
-        lock.release(token)
+        if step["command"] == "release":
+            lock.release(token, "not known")
+        else:
+            lock.release(token, *(("signal", wanted - 128) if wanted > 128 else ("exited", wanted)))
 
     def command_of(self, lock, step, mode_words):
         """The command, and the exit status that is to come of it."""
@@ -650,7 +703,7 @@ class World:
         self.note(lock, "the command of %s ends" % lease.token, status)
         if status != 0:
             raise Wrong("status", "%s %s, of a command that ended by itself" % (status, text.strip()))
-        lock.release(lease.token)
+        lock.release(lease.token, "exited", 0)
         self.counts["held commands ended"] += 1
 
     def do_end_loose(self, lock, _step):
@@ -703,7 +756,7 @@ class World:
         released = state.get("last_owner") == lease.token
         lock.losses = None
         if released:
-            lock.release(lease.token)
+            lock.release(lease.token, "stopped")
         else:
             lock.drop(lease, "ended")
 
@@ -780,7 +833,9 @@ class World:
     def do_release(self, lock, step):
         token = self.token_of(lock, step)
         refused = self.refused(lock, token)
-        seen = self.call("release", lock, ["--release", "--json", "--owner=" + token] + lock.words())
+        status = step["exit"]
+        words = ["--exit-status=%s" % status] if status is not None else []
+        seen = self.call("release", lock, ["--release", "--json", "--owner=" + token] + words + lock.words())
         if refused:
             self.expect_error(seen, lock, refused)
             return
@@ -788,7 +843,7 @@ class World:
         if seen.document.get("owner") != token:
             raise Wrong("answer", "it tells of another lease: %s" % seen.document)
         lease = lock.leases[token]
-        lock.release(token)
+        lock.release(token, *(("exited", status) if status is not None else ("not known",)))
         if lease.process is not None:
             self.holders.remove(lease.process)
             self.loose.append(lease.process)
@@ -874,6 +929,7 @@ class World:
         for what in ("takes", "conflicts", "timeouts"):
             if state["counts"][what] != getattr(lock, what):
                 raise Wrong(what, "%s, wanted %s" % (state["counts"][what], getattr(lock, what)))
+        self.compare_memory(lock, Memory.of(state))
         if lock.losses is None:
             lock.losses = state["counts"]["losses"]
         if state["counts"]["losses"] != lock.losses:
@@ -883,6 +939,15 @@ class World:
             raise Wrong("holders", "%s, wanted %s" % (owners, list(lock.leases)))
         for holder in state["holders"]:
             self.compare_holder(lock.leases[holder["owner"]], holder, span)
+
+    def compare_memory(self, lock, told):
+        memory = lock.memory
+        if memory.muddled:
+            memory.learn(told)
+            memory.muddled = not (lock.mode == EXCLUSIVE and lock.leases)  # its take has recorded all
+        for what, value in memory.told().items():
+            if told[what] != value:
+                raise Wrong(what, "%s, wanted %s" % (told[what], value))
 
     def compare_holder(self, lease, told, span):
         for what, value in (("fence", lease.fence), ("slot", lease.slot), ("released", lease.released),
@@ -1012,7 +1077,7 @@ class World:
 
 # ---- drawing the steps ----
 
-STEPS = {"acquire": 30, "release": 24, "extend": 14, "force": 5, "status": 2, "list": 4, "wait_free": 3, "run": 9, "hold": 5,
+STEPS = {"acquire": 30, "release": 24, "extend": 14, "force": 5, "status": 2, "list": 4, "wait_free": 3, "run": 12, "hold": 5,
          "end": 4, "end_loose": 1, "kill": 2, "shorten": 0.4, "pass": 0.6}
 WHO = {"release": (("holder", 58), ("name", 10), ("past", 20), ("other", 8), ("nobody", 4)),
        "extend": (("holder", 66), ("name", 10), ("past", 14), ("other", 6), ("nobody", 4))}
@@ -1027,6 +1092,7 @@ def draw_step(rng):
             "held": rng.random() < 0.6}
     step["mode"] = rng.choice([(EXCLUSIVE, None), (SHARED, None), (SLOTS, rng.randint(1, 3))])
     step["token"] = rng.choice(TOKENS) if rng.random() < 0.6 else None
+    step["exit"], step["once"] = rng.choice((None, 0, 7)), rng.random() < 0.1
     step["waits"], step["conflict"] = rng.random() < 0.06, rng.random() < 0.1
     step["ttl"] = rng.choices((SHORT, LONG, 2 * LONG), (4, 90, 6))[0]
     step["hold"] = rng.choices((0, SHORT, 30000), (92, 3, 5))[0]

@@ -130,12 +130,14 @@ static void lose(struct file_backend *backend, const struct lease *lease,
 {
     struct run_end end = lease->end;
     struct run_memory memory;
+    struct errmsg ignored = {""};
     shared_entry_lost(entry);
     if (end.how != RUN_NONE && end.how != RUN_STOPPED)
         end = (struct run_end){RUN_LOST, 0, 0};
     runs_read(&backend->store, lease->key, NULL, bound, &memory);
     if (record != NULL && strcmp(record->take_id, lease->take_id) == 0 &&
-        memory.last.began_ms < record->holder.since_wall_ms)
+        memory.last.began_ms < record->holder.since_wall_ms &&
+        !is_forced(&backend->store, lease, &ignored))
         runs_add(&backend->store, entry, record, &end);
 }
 
