@@ -51,8 +51,10 @@ bool proc_stat_read(pid_t pid, struct proc_stat *stat)
         snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
     if (!read_file(path, text, sizeof text))
         return false;
-    const char *at = strrchr(text, ')');
+    const char *name = strchr(text, '('), *at = strrchr(text, ')');
     *stat = (struct proc_stat){0};
+    if (name != NULL && at > name)
+        snprintf(stat->name, sizeof stat->name, "%.*s", (int)(at - name - 1), name + 1);
     for (int field = FIELD_STATE; at != NULL && field <= FIELD_START; field++) {
         at = strchr(at + 1, ' ');
         if (at == NULL)

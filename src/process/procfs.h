@@ -8,7 +8,8 @@
 #include <sys/types.h>
 
 struct proc_stat {
-    char state; /* R, S, D, T, Z, ... */
+    char name[16]; /* of the program, cut */
+    char state;    /* R, S, D, T, Z, ... */
     pid_t parent;
     int threads;
     /* In clock ticks since boot, the same in all time namespaces. A later process with

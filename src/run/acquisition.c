@@ -203,6 +203,8 @@ static void look_for_ancestor(struct acquisition *acquisition)
     if (acquisition->looked)
         return;
     acquisition->looked = true;
+    if (!nested_in_dlock(acquisition->request.self.pid))
+        return;
     if (acquisition->backend->look(acquisition->backend, acquisition->key, &state, bound,
                                    &ignored) != LOCK_OK)
         return;

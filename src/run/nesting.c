@@ -50,6 +50,21 @@ bool nested_by_attachment(struct backend *backend, const char *lock_dir, const c
     return holds;
 }
 
+/* An outer dlock may be another build, or bear another name as we do. */
+static bool is_dlock(void *own, pid_t pid, const struct proc_stat *stat)
+{
+    const struct proc_stat *self = own;
+    (void)pid;
+    return stat->start != self->start && (strncmp(stat->name, "dlock", strlen("dlock")) == 0 ||
+                                          strcmp(stat->name, self->name) == 0);
+}
+
+bool nested_in_dlock(pid_t self)
+{
+    struct proc_stat own;
+    return !proc_stat_read(0, &own) || proc_visit_ancestors(self, is_dlock, &own);
+}
+
 bool nested_by_ancestry(const struct holder *holder, const struct holder *self)
 {
     return holder_is_near(holder, self) && !holder->kept && !holder->detached &&

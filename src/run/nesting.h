@@ -26,4 +26,8 @@ bool nested_by_attachment(struct backend *backend, const char *lock_dir, const c
  * there only DLOCK_HELD shows it. */
 bool nested_by_ancestry(const struct holder *holder, const struct holder *self);
 
+/* False if no holder can be meant by nested_by_ancestry(): no ancestor is a dlock, and the
+ * caller has found nothing attached. It costs less than to look at all holders. */
+bool nested_in_dlock(pid_t self);
+
 #endif

@@ -66,21 +66,19 @@ class Dlock:
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
-# The operations. Each leaves the store as it was, but for "join", which "leave" undoes.
+# The operations. Each leaves the store as it was.
 SHARED = (
-    ("join", ["--acquire", "--shared", "--owner=one-more", "many"], 0),
-    ("leave", ["--release", "--owner=one-more", "many"], 0),
+    ("join and leave", ["--shared", "many", "true"], 0),
     ("refuse", ["-n", "many", "true"], 75),
 )
 SLOTS = (
-    ("take a slot", ["--acquire", "--slots=10000", "--owner=one-more", "many"], 0),
-    ("leave the slot", SHARED[1][1], 0),
+    ("take and leave", ["--slots=10000", "many", "true"], 0),
 )
 WAITED_FOR = (
-    ("refuse", SHARED[2][1], 75),
+    ("refuse", SHARED[1][1], 75),
     ("queue, and time out", ["-w", "0.05", "many", "true"], 75),
 )
-EXCLUSIVE = (("take", ["--acquire", "--owner=one-more", "one"], 0), ("release", ["--release", "--owner=one-more", "one"], 0))
+EXCLUSIVE = (("take and release", ["one", "true"], 0),)
 
 
 # ---- a store in Redis, filled ----
@@ -125,7 +123,7 @@ class Redis:
         self.path, _ = start_redis(stack, work, "redis-shared")
         self.dlock = Dlock(dlock, work, ["-r", "unix://" + self.path])
         self.pipe = Connection(self.path)
-        for operation in (EXCLUSIVE, SHARED[:2]):  # the server has the scripts from now on
+        for operation in (EXCLUSIVE, SHARED[:1]):  # the server has the scripts from now on
             for _, args, status in operation:
                 self.dlock.run(*args, status=status)
 
@@ -191,14 +189,29 @@ class Files:
     """A lock directory, and how a lock in it is filled with holders and waiters."""
 
     def __init__(self, work, dlock):
-        self.directory, self.held = os.path.join(work, "shared-locks"), []
+        self.directory, self.holder = os.path.join(work, "shared-locks"), None
         self.dlock = Dlock(dlock, work, ["--backend=file", "--lock-dir=" + self.directory])
         self.dlock.run("first", "true")
 
-    def lock(self, path, start, length):
+    def start_holder(self, fill):
+        """A process that has all the locks: in this one, each dlock that is started would have to close them."""
+        ready, told = os.pipe()
+        self.holder = os.fork()
+        if self.holder == 0:
+            fill()
+            os.write(told, b"x")
+            signal.pause()
+            os._exit(0)
+        os.close(told)
+        filled = os.read(ready, 1)
+        os.close(ready)
+        if not filled:
+            raise BenchError("the locks could not be taken")
+
+    @staticmethod
+    def lock(path, start, length):
         """As dlock does it: with an open file of its own."""
         fd = os.open(path, os.O_RDWR)
-        self.held.append(fd)
         fcntl.fcntl(fd, F_OFD_SETLK, struct.pack("hhqqixxxx", fcntl.F_WRLCK, os.SEEK_SET, start, length, 0))
         return fd
 
@@ -211,23 +224,27 @@ class Files:
             return
         self.dlock.run("--acquire", "--owner=holder", *(["many"] if kind == "waiters" else [
             "--slots=10000" if kind == "slots" else "--shared", "many"]))
-        if kind == "waiters":
-            for number in range(1, count + 1):
-                self.lock(path, QUEUE + number * BLOCK, 1)
-            return
         with open(path, "rb") as file:
             record = file.read(RECORD_SIZE).split(b"\nend\n")[0] + b"\nend\n"
         record = record.replace(b"\ndetached 1\n", b"\ndetached 0\n")
-        for place in range(count):
-            fd = self.lock(path, FIRST_PLACE + place, 1)
-            fcntl.flock(fd, fcntl.LOCK_SH)
-            os.pwrite(fd, record.replace(b"holder", b"hold%d" % place).replace(b"\nslot 0\n", b"\nslot %d\n" % place),
-                      place * RECORD_SIZE)
+
+        def wait():
+            for number in range(1, count + 1):
+                self.lock(path, QUEUE + number * BLOCK, 1)
+
+        def hold():
+            for place in range(count):
+                fd = self.lock(path, FIRST_PLACE + place, 1)
+                fcntl.flock(fd, fcntl.LOCK_SH)
+                os.pwrite(fd, record.replace(b"holder", b"hold%d" % place)
+                          .replace(b"\nslot 0\n", b"\nslot %d\n" % place), place * RECORD_SIZE)
+        self.start_holder(wait if kind == "waiters" else hold)
 
     def empty(self):
-        for fd in self.held:
-            os.close(fd)
-        self.held = []
+        if self.holder is not None:
+            os.kill(self.holder, signal.SIGKILL)
+            os.waitpid(self.holder, 0)
+            self.holder = None
         for name in os.listdir(self.directory):
             if name.endswith(".lock"):
                 os.unlink(os.path.join(self.directory, name))
@@ -340,6 +357,7 @@ def measure(options, stack):
     load, sizes = os.getloadavg()[0], options.sizes
     tables, plots = [], []
     files = Files(work, options.dlock)
+    stack.callback(files.empty)
     alone = files.measure(EXCLUSIVE)
     plan = {"sharers": SHARED, "slots": SLOTS, "waiters": WAITED_FOR}
     found = by_size(files, dict(plan, names=EXCLUSIVE), sizes)

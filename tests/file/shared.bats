@@ -517,3 +517,62 @@ P
     wait "$(pid_of waiter)"
     equals "$(cat "$T/out")" in
 }
+
+# sharers COUNT: so many hold the lock, made of the record of one that is detached.
+sharers() {
+    rm -f "$T/shared"
+    python3 - "$F" "$1" "$T/shared" >/dev/null 2>"$T/sharers.err" 3>&- 4>&- <<'EOF' &
+import fcntl, os, struct, sys, time
+record = open(sys.argv[1], 'rb').read().split(b'\nend\n')[0].replace(b'detached 1', b'detached 0') + b'\nend\n'
+for place in range(int(sys.argv[2])):
+    fd = os.open(sys.argv[1], os.O_RDWR)
+    fcntl.fcntl(fd, 37, struct.pack('hhqqixxxx', fcntl.F_WRLCK, 0, (1 << 60) + (1 << 32) + place, 1, 0))
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    os.pwrite(fd, record, 16384 * place)
+open(sys.argv[3], 'w').close()
+time.sleep(600)
+EOF
+    echo $! >"$T/sharers.pid"
+    wait_until 20 test -e "$T/shared"
+}
+
+# reads ARGUMENTS...: how often a dlock reads a record.
+reads() {
+    env LD_PRELOAD="$HELPERS/fault_count_reads.so" READS="$T/reads" dlock "$@" job true
+    cat "$T/reads"
+}
+
+@test "one more of many that share a lock, or have slots, reads no more records than one of few" {
+    [ -z "${SANITIZER:-}" ] || skip 'a sanitizer counts its own'
+    [ "$(getconf LONG_BIT)" -eq 64 ] || skip 'struct flock is another one'
+    local mode count few
+    for mode in --shared --slots=1000; do
+        for count in 1 40 400; do
+            rm -f "$F"
+            dlock --acquire "$mode" -t 1h job >/dev/null
+            sharers "$count"
+            dlock "$mode" job true # from now on it is known which places are taken
+            run reads "$mode"
+            echo "$mode, $count: $output"
+            [ "$count" -gt 1 ] || few=$output
+            [ "$output" -le $((few + 12)) ]
+            kill "$(pid_of sharers)"
+        done
+    done
+}
+
+@test "a place that one of many left by being killed is taken again" {
+    [ "$(getconf LONG_BIT)" -eq 64 ] || skip 'struct flock is another one'
+    local i
+    dlock --acquire --slots=42 -t 1h job >/dev/null
+    sharers 40
+    equals "$(dlock --slots=42 job printenv DLOCK_SLOT)" 40
+    share a --slots=42 job
+    share b --slots=42 job
+    fails_with 75 '' dlock -n --slots=42 job true
+    kill -KILL "$(pid_of a)"
+    touch "$T/a.end"
+    equals "$(dlock -w 10 --slots=42 job printenv DLOCK_SLOT)" 40
+    touch "$T/b.end"
+    kill "$(pid_of sharers)"
+}

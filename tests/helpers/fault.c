@@ -256,6 +256,28 @@ ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset)
 {
     return pwrite(fd, bytes, count, offset);
 }
+#elif defined FAULT_count_reads
+/* How often something was read from a place in a file: at the end, in the file $READS. */
+static atomic_int reads;
+ssize_t pread(int fd, void *bytes, size_t count, off_t offset)
+{
+    ssize_t (*real)(int, void *, size_t, off_t);
+    *(void **)&real = dlsym(RTLD_NEXT, "pread");
+    reads++;
+    return real(fd, bytes, count, offset);
+}
+ssize_t pread64(int fd, void *bytes, size_t count, off64_t offset)
+{
+    return pread(fd, bytes, count, offset);
+}
+__attribute__((destructor)) static void tell(void)
+{
+    FILE *file = getenv("READS") != NULL ? fopen(getenv("READS"), "w") : NULL;
+    if (file != NULL) {
+        fprintf(file, "%d\n", (int)reads);
+        fclose(file);
+    }
+}
 #elif defined FAULT_signal_at_pwrite
 /* A signal comes before or after the first write of a record: PWRITE_SIGNAL is
  * its number, negative for after. */

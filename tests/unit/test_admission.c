@@ -122,7 +122,7 @@ TEST(test_survey)
             token[0] = (char)('0' + place);
             put(&file, place, token, N, row->places[place]);
         }
-        lock_survey(&file, "boot", row->token, row->own, unbounded, &survey);
+        lock_survey(&file, "boot", row->token, row->own, unbounded, &survey, NULL);
         row_int(row->name, survey.held, row->held);
         row_int(row->name, survey.free_place, row->free_place);
         row_int(row->name, survey.same_token, row->same_token);
@@ -131,7 +131,7 @@ TEST(test_survey)
             row_int(row->name, survey.first.number, row->first);
             row_int(row->name, survey.last.number, row->last);
         }
-        lock_survey(&file, "another boot", row->token, row->own, unbounded, &survey);
+        lock_survey(&file, "another boot", row->token, row->own, unbounded, &survey, NULL);
         row_int(row->name, survey.held, 0);
         close(file.fd);
     }
@@ -145,13 +145,13 @@ TEST(test_told_holder)
     struct holder holder;
     snprintf(shared.self.boot_id, sizeof shared.self.boot_id, "boot");
     slots.self = shared.self;
-    lock_survey(&file, "boot", "x", -1, unbounded, &survey);
+    lock_survey(&file, "boot", "x", -1, unbounded, &survey, NULL);
     admission_holder(&survey, &slots, &holder);
     row_false("nobody", holder.known);
     put(&file, 0, "a", N, 50);
     put(&file, 1, "b", N, 20);
     put(&file, 2, "c", N, 90);
-    lock_survey(&file, "boot", "x", -1, unbounded, &survey);
+    lock_survey(&file, "boot", "x", -1, unbounded, &survey, NULL);
     admission_holder(&survey, &slots, &holder);
     row_int("in the same mode: the one that ends first", holder.pid, 101);
     row_true("in the same mode: the one that ends first",

@@ -24,13 +24,17 @@ struct pause lock_file_paused(const struct lock_file *file, const char *boot_id)
 }
 
 void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own,
-                 struct bound bound, struct admission *survey)
+                 struct bound bound, struct admission *survey, struct place_map *map)
 {
     struct lock_place place = lock_file_places(bound);
     *survey = (struct admission){.free_place = -1, .pause = lock_file_paused(file, boot_id)};
+    if (map != NULL)
+        *map = (struct place_map){{0}};
     while (lock_file_next_place(file, &place)) {
         bool held = lock_place_held(&place, boot_id);
         survey->unreadable |= place.unreadable;
+        if (map != NULL)
+            place_map_set(map, place.number, held || place.locked != PLACE_UNLOCKED);
         if (survey->free_place < 0 && !held && place.locked == PLACE_UNLOCKED)
             survey->free_place = place.number;
         if (place.number == own)
@@ -47,6 +51,23 @@ void lock_survey(const struct lock_file *file, const char *boot_id, const char *
     }
     if (survey->free_place < 0)
         survey->free_place = place.number; /* behind the last one */
+}
+
+bool lock_survey_one(const struct lock_file *file, const char *boot_id, int own,
+                     struct admission *survey)
+{
+    struct lock_place place;
+    if (!lock_file_has_many(file) || !lock_file_any_holder(file, &place) || !place.known ||
+        place.record.mode == MODE_EXCLUSIVE || !lock_place_held(&place, boot_id))
+        return false;
+    *survey = (struct admission){.held = 1,
+                                 .first = place,
+                                 .last = place,
+                                 .free_place = own,
+                                 .pause = lock_file_paused(file, boot_id)};
+    if (own < 0)
+        survey->free_place = lock_file_free_place(file, boot_id);
+    return survey->free_place >= 0;
 }
 
 /* A record that cannot be read may say anything. */

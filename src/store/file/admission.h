@@ -27,9 +27,16 @@ struct admission {
 /* Reads the pause of the lock that this file is of. */
 struct pause lock_file_paused(const struct lock_file *file, const char *boot_id);
 
-/* Looks at all places but `own` (-1: none), as far as the bound allows. */
+/* Looks at all places but `own` (-1: none), as far as the bound allows. Fills in the map,
+ * if it is not NULL. */
 void lock_survey(const struct lock_file *file, const char *boot_id, const char *token, int own,
-                 struct bound bound, struct admission *survey);
+                 struct bound bound, struct admission *survey, struct place_map *map);
+
+/* If there are many places, and one holder with its own place is found: all have its mode,
+ * and `held`, `first` and `last` are about this one alone. False: all places must be looked
+ * at. */
+bool lock_survey_one(const struct lock_file *file, const char *boot_id, int own,
+                     struct admission *survey);
 
 /* True if the lock is held in a mode that several share, and that would have to end
  * before the request could be granted. */

@@ -121,16 +121,18 @@ static enum lock_result settle(struct file_backend *backend, const struct lock_r
     record_fill(&record, request, lease);
     lease->end_ms = record.expires.boot_ns / NS_PER_MS;
     /* Records of earlier holders would only be read again and again. */
-    if (request->mode == MODE_EXCLUSIVE && file->size > LOCK_RECORD_SIZE)
-        (void)!ftruncate(file->fd, LOCK_RECORD_SIZE);
+    if (request->mode == MODE_EXCLUSIVE && file->size > LOCK_RECORD_MOST)
+        (void)!ftruncate(file->fd, LOCK_RECORD_MOST);
     result = lock_file_write(file, place, &record, why);
     if (result == LOCK_OK && !request->detached &&
         !lock_file_lock_place(file, request->mode, place)) {
         errmsg_set(why, "cannot lock %s: %s", file->path, strerror(errno));
         result = LOCK_CANT_CREATE;
     }
-    if (result == LOCK_OK)
+    if (result == LOCK_OK) {
+        lock_file_note_place(file, place, true);
         backend->place = place;
+    }
     return result;
 }
 
@@ -156,13 +158,30 @@ static bool is_done(struct file_backend *backend, const struct lock_request *req
     return backend->done.end.how != RUN_NONE;
 }
 
+/* True if it is known without a look at all places that the request may join the holders.
+ * A token that the user chose may be that of any of them. */
+static bool may_join(const struct file_backend *backend, const struct lock_request *request,
+                     struct admission *survey)
+{
+    return request->mode != MODE_EXCLUSIVE && request->once_per.ns <= 0 &&
+           strcmp(request->token, request->take_id) == 0 &&
+           lock_survey_one(&backend->file, backend->store.boot_id, -1, survey) &&
+           admission_admits(survey, request);
+}
+
 /* LOCK_OK: the lock is free for us; LOCK_HELD; LOCK_UNAVAILABLE. */
 static enum lock_result survey_places(struct file_backend *backend,
                                       const struct lock_request *request,
                                       struct shared_entry *entry, struct admission *survey,
-                                      struct bound bound, struct errmsg *why)
+                                      bool in_section, struct bound bound, struct errmsg *why)
 {
-    lock_survey(&backend->file, backend->store.boot_id, request->token, -1, bound, survey);
+    struct lock_file *file = &backend->file;
+    struct place_map map;
+    if (!may_join(backend, request, survey)) {
+        lock_survey(file, backend->store.boot_id, request->token, -1, bound, survey, &map);
+        if (in_section && lock_file_has_many(file) && !survey->unreadable)
+            lock_file_write_map(file, &map);
+    }
     if (survey->unreadable && bound_is_cancelled(bound))
         return LOCK_CANCELLED;
     if (survey->unreadable) {
@@ -208,7 +227,7 @@ static enum lock_result take_in_section(struct file_backend *backend,
     struct lock_file *file = &backend->file;
     enum lock_result result = lock_file_verify(file, why);
     if (result == LOCK_OK)
-        result = survey_places(backend, request, entry, survey, bound, why);
+        result = survey_places(backend, request, entry, survey, true, bound, why);
     if (backend->done.end.how != RUN_NONE)
         store_tidy(&backend->store, file, bound);
     if (result != LOCK_OK)
@@ -247,7 +266,7 @@ static enum lock_result try_once(struct file_backend *backend, const struct lock
         file->fd >= 0 ? lock_file_verify(file, why) : lock_file_open(file, LOCK_FILE_TO_TAKE, why);
     /* A request that will be refused need not keep others out of the section. */
     if (result == LOCK_OK && file->size > 0)
-        result = survey_places(backend, request, entry, survey, bound, why);
+        result = survey_places(backend, request, entry, survey, false, bound, why);
     if (result != LOCK_OK)
         return result;
     result = lock_file_enter(file, bound, why);

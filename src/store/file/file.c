@@ -190,25 +190,25 @@ void lock_file_unlock(const struct lock_file *file)
 /* The record that is being read or written. It belongs to the thread that owns the backend
  * (run/watch.c). Only as much of it as a record needs is ever in memory; on the stack, the
  * compiler's checks would touch each page of it. */
-static char text[LOCK_RECORD_SIZE];
+static char text[LOCK_RECORD_MOST];
 
-/* Reads up to the end of the record, of the file or of the buffer, whichever comes first.
- * False with errno if it cannot be read. */
 static off_t offset_of(int place)
 {
     return place == LOCK_FILE_PAUSE ? LOCK_PAUSE_OFFSET : (off_t)place * LOCK_RECORD_SIZE;
 }
 
+/* Reads up to the end of the record, of the file or of the buffer, whichever comes first.
+ * False with errno if it cannot be read. */
 static bool read_text(const struct lock_file *file, int place)
 {
-    size_t used = 0;
+    size_t used = 0, size = 1024; /* most are shorter */
     ssize_t length;
     do {
-        length = pread(file->fd, text + used, LOCK_RECORD_SIZE - 1 - used,
-                       offset_of(place) + (off_t)used);
+        length = pread(file->fd, text + used, size - used, offset_of(place) + (off_t)used);
         used += length > 0 ? (size_t)length : 0;
         text[used] = '\0';
-    } while (length > 0 && used < LOCK_RECORD_SIZE - 1 && !record_is_whole(text));
+        size = LOCK_RECORD_MOST - 1;
+    } while (length > 0 && used < LOCK_RECORD_MOST - 1 && !record_is_whole(text));
     return length >= 0;
 }
 
@@ -222,7 +222,7 @@ enum lock_result lock_file_write(const struct lock_file *file, int place,
 {
     size_t length = record_format(record, text);
     if (length == 0 ||
-        (place == LOCK_FILE_PAUSE && length > LOCK_RECORD_SIZE - LOCK_PAUSE_OFFSET)) {
+        (place == LOCK_FILE_PAUSE && length > LOCK_RECORD_MOST - LOCK_PAUSE_OFFSET)) {
         errmsg_set(why, "the lease record of %s is too long", file->path);
         return LOCK_INVALID;
     }
@@ -263,6 +263,12 @@ static void read_place(const struct lock_file *file, struct lock_place *place)
     }
 }
 
+static int places_of(const struct lock_file *file)
+{
+    off_t most = (file->size + LOCK_RECORD_SIZE - 1) / LOCK_RECORD_SIZE;
+    return most < LOCK_PLACES_MOST ? (int)most : LOCK_PLACES_MOST;
+}
+
 struct lock_place lock_file_places(struct bound bound)
 {
     return (struct lock_place){
@@ -287,8 +293,7 @@ static int behind_hole(const struct lock_file *file, int number, int places)
 bool lock_file_next_place(const struct lock_file *file, struct lock_place *place)
 {
     enum { LOOK_UP = 64 }; /* after so many places, at the clock */
-    off_t most = (file->size + LOCK_RECORD_SIZE - 1) / LOCK_RECORD_SIZE;
-    int places = most < LOCK_PLACES_MOST ? (int)most : LOCK_PLACES_MOST;
+    int places = places_of(file);
     bool first = place->number < 0, over = place->over;
     if (over || (!first && place->locked == PLACE_ALL_LOCKED))
         return false; /* what follows is from an earlier record */
@@ -306,6 +311,85 @@ bool lock_file_next_place(const struct lock_file *file, struct lock_place *place
         read_place(file, place);
     }
     return true;
+}
+
+/* --- the map of places --------------------------------------------------------- */
+
+/* A bit for each place that was taken when it was last looked at, at the end of the first
+ * place: kept as soon as there are many places, and only a hint, since what counts are
+ * locks and records. Written in the section.
+ *
+ *   A holder is killed -> its bit stays -> its place is found by the next look at all
+ *     places: if the map has nothing better, or the file would grow to a power of two.
+ *   A place is taken by an older dlock, or the map is overwritten by an exclusive holder ->
+ *     a free bit is not believed before the place is read -> after some such bits all places
+ *     are looked at, and the map is written anew. */
+#define MAP_AT LOCK_RECORD_MOST
+_Static_assert(MAP_AT + sizeof(struct place_map) == LOCK_RECORD_SIZE, "the map fills the place");
+
+bool lock_file_has_many(const struct lock_file *file)
+{
+    enum { MANY = 32 };
+    return places_of(file) > MANY;
+}
+
+static bool is_taken(const struct place_map *map, int place)
+{
+    return (map->bits[place / 8] & 1U << place % 8) != 0;
+}
+
+void place_map_set(struct place_map *map, int place, bool taken)
+{
+    unsigned bit = 1U << place % 8;
+    if (place < PLACES_MAPPED)
+        map->bits[place / 8] =
+            (unsigned char)(taken ? map->bits[place / 8] | bit : map->bits[place / 8] & ~bit);
+}
+
+void lock_file_write_map(const struct lock_file *file, const struct place_map *map)
+{
+    (void)!pwrite(file->fd, map, sizeof *map, MAP_AT);
+}
+
+void lock_file_note_place(const struct lock_file *file, int place, bool taken)
+{
+    struct place_map map;
+    if (!lock_file_has_many(file) || pread(file->fd, &map, sizeof map, MAP_AT) != sizeof map)
+        return;
+    place_map_set(&map, place, taken);
+    lock_file_write_map(file, &map);
+}
+
+bool lock_file_any_holder(const struct lock_file *file, struct lock_place *place)
+{
+    struct flock lock;
+    if (!lock_file_find(file, F_WRLCK, FIRST_PLACE, LOCK_PLACES_MOST, &lock) || lock.l_len != 1)
+        return false;
+    *place = (struct lock_place){.number = (int)(lock.l_start - FIRST_PLACE)};
+    read_place(file, place);
+    return true;
+}
+
+int lock_file_free_place(const struct lock_file *file, const char *boot_id)
+{
+    enum { TRIES = 4 };
+    struct place_map map;
+    int places = places_of(file), tries = 0;
+    if (pread(file->fd, &map, sizeof map, MAP_AT) != sizeof map)
+        return -1;
+    for (int number = 0; number < PLACES_MAPPED && tries < TRIES; number++) {
+        if (is_taken(&map, number))
+            continue;
+        if (number >= places && (number & (number - 1)) == 0)
+            return -1;
+        struct lock_place place = {.number = number};
+        read_place(file, &place);
+        if (place.locked == PLACE_UNLOCKED && !lock_place_held(&place, boot_id) &&
+            !(lock_place_lost(&place, boot_id) && place.record.remember.ns > 0))
+            return number;
+        tries++;
+    }
+    return -1;
 }
 
 /* A holder whose place is locked is valid unless the record says that the lock was

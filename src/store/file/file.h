@@ -115,6 +115,26 @@ enum lock_result lock_file_write(const struct lock_file *file, int place,
 struct lock_place lock_file_places(struct bound bound);
 bool lock_file_next_place(const struct lock_file *file, struct lock_place *place);
 
+/* A guess at the places that are taken: where there are many, most takes need not look at
+ * all of them. */
+enum { PLACES_MAPPED = 8 * (LOCK_RECORD_SIZE - LOCK_RECORD_MOST) };
+struct place_map {
+    unsigned char bits[PLACES_MAPPED / 8];
+};
+bool lock_file_has_many(const struct lock_file *file);
+void place_map_set(struct place_map *map, int place, bool taken);
+
+/* In the section: all of it; or of one place, if there are many. */
+void lock_file_write_map(const struct lock_file *file, const struct place_map *map);
+void lock_file_note_place(const struct lock_file *file, int place, bool taken);
+
+/* A place that another process has locked by itself; false if there is none. */
+bool lock_file_any_holder(const struct lock_file *file, struct lock_place *place);
+
+/* A place that is neither locked nor held, the lowest one in the map. -1: all places must be
+ * looked at. */
+int lock_file_free_place(const struct lock_file *file, const char *boot_id);
+
 /* True if the place is held: the deadlines in its record count only if they belong to
  * this boot. */
 bool lock_place_held(const struct lock_place *place, const char *boot_id);

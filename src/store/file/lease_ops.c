@@ -107,13 +107,15 @@ static void give_back(struct file_backend *backend, const struct lease *lease,
     bool held_on = known && !deadline_passed(lease->hold), wanted = !ticket_queue_is_empty(file);
     if (known)
         runs_add(&backend->store, entry, record, &lease->end);
-    lock_survey(file, store_boot_id(&backend->store), "", backend->place, bound, &survey);
+    if (!lock_survey_one(file, store_boot_id(&backend->store), backend->place, &survey))
+        lock_survey(file, store_boot_id(&backend->store), "", backend->place, bound, &survey, NULL);
     if (!held_on && !wanted && survey.held == 0 && survey.pause.left.ns == 0) {
         (void)store_remove(file);
     } else if (known) {
         record->released = true;
         record->hold = lease->hold;
         (void)lock_file_write(file, backend->place, record, &ignored);
+        lock_file_note_place(file, backend->place, held_on);
     }
     if (!held_on && wanted) /* it is noted whose turn it is */
         (void)ticket_queue_lets(file, entry, &(struct ticket){0}, &survey);

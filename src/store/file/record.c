@@ -137,25 +137,25 @@ void record_fill(struct record *record, const struct lock_request *request,
     record->holder.since_wall_ms = wall_now_ms();
 }
 
-size_t record_format(const struct record *record, char text[LOCK_RECORD_SIZE])
+size_t record_format(const struct record *record, char text[LOCK_RECORD_MOST])
 {
     struct raw raw;
     to_raw(record, &raw);
-    size_t used = (size_t)snprintf(text, LOCK_RECORD_SIZE, "%s", first_line);
-    for (size_t i = 0; i < TEXT_FIELDS && used < LOCK_RECORD_SIZE; i++) {
+    size_t used = (size_t)snprintf(text, LOCK_RECORD_MOST, "%s", first_line);
+    for (size_t i = 0; i < TEXT_FIELDS && used < LOCK_RECORD_MOST; i++) {
         const char *value = (const char *)&raw + text_fields[i].offset;
-        used += (size_t)snprintf(text + used, LOCK_RECORD_SIZE - used, "%s ", text_fields[i].name);
-        if (used < LOCK_RECORD_SIZE)
-            used += percent_encode(text + used, LOCK_RECORD_SIZE - used, value, "");
-        if (used < LOCK_RECORD_SIZE)
-            used += (size_t)snprintf(text + used, LOCK_RECORD_SIZE - used, "\n");
+        used += (size_t)snprintf(text + used, LOCK_RECORD_MOST - used, "%s ", text_fields[i].name);
+        if (used < LOCK_RECORD_MOST)
+            used += percent_encode(text + used, LOCK_RECORD_MOST - used, value, "");
+        if (used < LOCK_RECORD_MOST)
+            used += (size_t)snprintf(text + used, LOCK_RECORD_MOST - used, "\n");
     }
-    for (size_t i = 0; i < NUMBER_FIELDS && used < LOCK_RECORD_SIZE; i++)
-        used += (size_t)snprintf(text + used, LOCK_RECORD_SIZE - used, "%s %" PRId64 "\n",
+    for (size_t i = 0; i < NUMBER_FIELDS && used < LOCK_RECORD_MOST; i++)
+        used += (size_t)snprintf(text + used, LOCK_RECORD_MOST - used, "%s %" PRId64 "\n",
                                  number_fields[i].name, *number_at(&raw, i));
-    if (used < LOCK_RECORD_SIZE)
-        used += (size_t)snprintf(text + used, LOCK_RECORD_SIZE - used, "%s", last_line);
-    return used < LOCK_RECORD_SIZE ? used : 0;
+    if (used < LOCK_RECORD_MOST)
+        used += (size_t)snprintf(text + used, LOCK_RECORD_MOST - used, "%s", last_line);
+    return used < LOCK_RECORD_MOST ? used : 0;
 }
 
 /* Parses one "field value" line of length bytes without its newline. */

@@ -8,10 +8,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define LOCK_RECORD_SIZE 16384
+#define LOCK_RECORD_SIZE 16384 /* room for a record */
+#define LOCK_RECORD_MOST 14336 /* the longest; what is behind it: store/file/file.c */
 
-/* The record of a pause is in the last bytes of place 0, whose own record is shorter even
- * with the longest key. */
+/* The record of a pause is behind that of place 0, which is shorter even with the longest
+ * key. */
 #define LOCK_PAUSE_OFFSET 10240
 
 struct record {
@@ -38,7 +39,7 @@ void record_fill(struct record *record, const struct lock_request *request,
                  const struct lease *lease);
 
 /* Writes the record as text. Returns its length, 0 if it does not fit. */
-size_t record_format(const struct record *record, char text[LOCK_RECORD_SIZE]);
+size_t record_format(const struct record *record, char text[LOCK_RECORD_MOST]);
 
 /* Reads it back. Skips unknown fields, which a later version may add, and whatever
  * follows the record. False if it is not a complete record of ours. */

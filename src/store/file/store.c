@@ -58,7 +58,7 @@ enum lock_result store_open_file(struct lock_file *file, enum lock_file_use use,
 bool store_unheld(struct store *store, const struct lock_file *file, int own, struct bound bound)
 {
     struct admission survey;
-    lock_survey(file, store_boot_id(store), "", own, bound, &survey);
+    lock_survey(file, store_boot_id(store), "", own, bound, &survey, NULL);
     return survey.held == 0 && survey.pause.left.ns == 0;
 }
 
