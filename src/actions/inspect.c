@@ -267,7 +267,7 @@ int action_wait_free(const struct options *options, struct messages *out)
                         &view);
         if (result == LOCK_OK)
             lock_state_free(&looking.state);
-        interval = duration_min((struct duration){2 * interval.ns}, look_most);
+        interval = duration_doubled(interval, look_most);
     }
     looking_close(&looking);
     return status;

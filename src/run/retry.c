@@ -6,8 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-static const struct duration interval_least = {100 * NS_PER_MS}, interval_most = {2 * NS_PER_S};
-
 /* A signal ends dlock: nothing here needs to be finished first. */
 static void pause_for(struct duration d)
 {
@@ -27,7 +25,7 @@ enum lock_result retry(enum lock_result (*attempt)(void *data, struct bound, str
                        void *data, struct duration outage, struct errmsg *why)
 {
     struct deadline start = deadline_now(), end = deadline_plus(start, outage);
-    struct duration interval = interval_least;
+    struct duration interval = RETRY_LEAST;
     for (int tries = 1;; tries++) {
         enum lock_result result = attempt(data, (struct bound){DEADLINE_NEVER, -1}, why);
         if (result != LOCK_UNAVAILABLE)
@@ -40,6 +38,6 @@ enum lock_result retry(enum lock_result (*attempt)(void *data, struct bound, str
             return result;
         }
         pause_for(duration_min(duration_jittered(interval), deadline_left(end)));
-        interval = duration_min((struct duration){2 * interval.ns}, interval_most);
+        interval = duration_doubled(interval, RETRY_MOST);
     }
 }

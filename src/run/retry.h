@@ -7,6 +7,10 @@
 #include "util/exit_status.h"
 #include "util/message.h"
 
+/* The shortest and the longest pause between tries of a store that is down. */
+#define RETRY_LEAST DURATION_MS(100)
+#define RETRY_MOST DURATION_S(2)
+
 /* Calls attempt() until it returns something other than LOCK_UNAVAILABLE, or
  * `outage` is over: then *why says how many tries there were. */
 enum lock_result retry(enum lock_result (*attempt)(void *data, struct bound, struct errmsg *),

@@ -11,6 +11,8 @@
  * rest of it. */
 #include "run/wait.h"
 
+#include "run/retry.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <sys/timerfd.h>
@@ -20,8 +22,6 @@
 /* How long to try to release a lock that may be ours without our knowledge, and
  * to leave a queue, which notices by itself in the end. */
 static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 * NS_PER_MS};
-/* The shortest and the longest pause between tries of a store that is down. */
-static const struct duration retry_least = {100 * NS_PER_MS}, retry_most = {2 * NS_PER_S};
 
 struct waiting {
     const struct patience *patience;
@@ -83,11 +83,6 @@ static enum lock_result sleep_until(struct waiting *waiting, int news_fd, struct
     return LOCK_OK;
 }
 
-static struct duration doubled(struct duration d, struct duration most)
-{
-    return duration_min((struct duration){d.ns * 2}, most);
-}
-
 /* The tries end this long after the start of the first that failed. */
 static struct deadline outage_end(const struct waiting *waiting)
 {
@@ -119,7 +114,7 @@ static enum lock_result pause_for_call(struct waiting *waiting, struct backend *
     struct deadline poll =
         deadline_earlier(deadline_after(duration_jittered(waiting->interval)), waiting->end);
     struct deadline shown = deadline_now();
-    waiting->interval = doubled(waiting->interval, call.poll_most);
+    waiting->interval = duration_doubled(waiting->interval, call.poll_most);
     for (enum lock_result result = LOCK_OK; result == LOCK_OK; call = backend->listen(backend)) {
         struct deadline next = deadline_earlier(poll, call.by);
         if (call.now || deadline_passed(next))
@@ -138,7 +133,7 @@ static enum lock_result wait_for_holder(struct waiting *waiting, struct backend 
 {
     const struct patience *patience = waiting->patience;
     waiting->outage_end = DEADLINE_NEVER;
-    waiting->retry = retry_least;
+    waiting->retry = RETRY_LEAST;
     bool is_own = patience->is_own != NULL && patience->is_own(patience->data, holder);
     if (is_own || holder->done || waiting->request.last)
         return LOCK_HELD;
@@ -154,7 +149,7 @@ static enum lock_result wait_for_store(struct waiting *waiting, const struct err
     struct deadline next =
         deadline_earlier(deadline_after(duration_jittered(waiting->retry)), waiting->outage_end);
     enum lock_result result = LOCK_OK;
-    waiting->retry = doubled(waiting->retry, retry_most);
+    waiting->retry = duration_doubled(waiting->retry, RETRY_MOST);
     while (result == LOCK_OK && !deadline_passed(next))
         result = sleep_until(waiting, -1, deadline_earlier(next, show(waiting, NULL, why)));
     return result;
@@ -208,7 +203,7 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
         .start = deadline_now(),
         .outage_end = DEADLINE_NEVER,
         .interval = backend->poll_least,
-        .retry = retry_least,
+        .retry = RETRY_LEAST,
     };
     waiting.end = patience->forever ? DEADLINE_NEVER : deadline_plus(waiting.start, patience->wait);
     waiting.request.attended = patience->attended;

@@ -91,6 +91,11 @@ static inline struct duration duration_max(struct duration a, struct duration b)
     return a.ns > b.ns ? a : b;
 }
 
+static inline struct duration duration_doubled(struct duration d, struct duration most)
+{
+    return duration_min((struct duration){2 * d.ns}, most);
+}
+
 /* The wall clock since the epoch. */
 int64_t wall_now_ms(void);
 int64_t wall_now_us(void);

@@ -333,8 +333,7 @@ static enum lock_result pause_before_again(struct redis_detour *detour, struct b
 {
     if (deadline_passed(bound.until))
         return LOCK_UNAVAILABLE;
-    detour->pause = duration_min(
-        pause_most, duration_max(pause_least, (struct duration){2 * detour->pause.ns}));
+    detour->pause = duration_max(pause_least, duration_doubled(detour->pause, pause_most));
     struct deadline end =
         deadline_earlier(bound.until, deadline_after(duration_jittered(detour->pause)));
     struct pollfd fd = {.fd = bound.cancel_fd, .events = POLLIN};
