@@ -1,6 +1,6 @@
 #include "actions/token_file.h"
 
-#include "store/file/dir.h"
+#include "util/fileutils.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,10 +57,8 @@ enum lock_result token_file_read(const char *path, char token[TOKEN_SIZE], struc
     char line[TOKEN_SIZE + 2];
     struct stat status;
     struct errmsg reason = {""};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    ssize_t length = fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)
-                         ? -1
-                         : read(fd, line, sizeof line - 1);
+    int fd = file_open(AT_FDCWD, path, O_RDONLY, &status);
+    ssize_t length = fd < 0 || !S_ISREG(status.st_mode) ? -1 : read(fd, line, sizeof line - 1);
     int error = errno;
     if (fd >= 0)
         close(fd);

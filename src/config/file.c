@@ -8,8 +8,8 @@
 #include "config.h"
 #include "config/hints.h"
 #include "redis/url_redact.h"
+#include "util/fileutils.h"
 #include "util/text.h"
-#include "util/user_name.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -209,17 +209,14 @@ static enum settings_result read_file(struct settings *settings, const char *nam
                                       bool *is_there, struct errmsg *why)
 {
     struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY |
-                            O_NONBLOCK); /* a pipe is reported, not waited for */
+    int fd = file_open(AT_FDCWD, path, O_RDONLY, &status);
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR) && !settings->file_named)
         return SETTINGS_OK;
-    if (file == NULL || fstat(fd, &status) != 0) {
+    if (file == NULL) {
         bool scarce = errno == ENOMEM || errno == EMFILE || errno == ENFILE;
         cannot_read(settings, path, errno, why);
-        if (file != NULL)
-            fclose(file);
-        else if (fd >= 0)
+        if (fd >= 0)
             close(fd);
         return scarce ? SETTINGS_NO_MEMORY : SETTINGS_BAD_CONFIG;
     }

@@ -1,8 +1,8 @@
 #include "lock/lease.h"
 
 #include "process/procfs.h"
+#include "util/fileutils.h"
 #include "util/text.h"
-#include "util/user_name.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -18,6 +18,7 @@
 #include "store/file/dir.h"
 #include "util/array.h"
 #include "util/clock.h"
+#include "util/fileutils.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -152,10 +153,10 @@ static void add_record(struct search *search, int fd, pid_t pid)
 static void look_at(struct search *search, int dir_fd, const char *name)
 {
     struct stat status;
-    int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    int fd = file_open(dir_fd, name, O_RDONLY | O_NOFOLLOW, &status);
     if (fd < 0)
         return;
-    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid()) {
+    if (S_ISREG(status.st_mode) && status.st_uid == geteuid()) {
         if (flock(fd, LOCK_SH | LOCK_NB) == 0)
             (void)!unlinkat(dir_fd, name, 0);
         else

@@ -1,6 +1,6 @@
 #include "ui/run_report.h"
 
-#include "store/file/dir.h"
+#include "util/fileutils.h"
 #include "util/json.h"
 
 #include <errno.h>

@@ -6,6 +6,7 @@
  * user from reading memory and environment through /proc. The command is not
  * affected, since execve(2) sets it anew. */
 #include "util/secret_file.h"
+#include "util/fileutils.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,15 +45,12 @@ static void drop_line_end(struct secret *secret)
         secret->length -= length > 1 && bytes[length - 2] == '\r' ? 2 : 1;
 }
 
-static enum lock_result read_from(struct secret *secret, int fd, const char *path,
+static enum lock_result read_from(struct secret *secret, int fd, mode_t mode, const char *path,
                                   struct errmsg *why)
 {
-    struct stat status;
-    if (fstat(fd, &status) != 0)
-        return unusable(path, strerror(errno), why);
-    if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))
+    if (!S_ISREG(mode) && !S_ISFIFO(mode))
         return unusable(path, "it is neither a regular file nor a pipe", why);
-    if ((status.st_mode & S_IROTH) != 0)
+    if ((mode & S_IROTH) != 0)
         return unusable(path, "it holds a secret, and others can read it; use chmod o=", why);
     if (fcntl(fd, F_SETFL, 0) != 0 || !read_all(secret, fd))
         return unusable(path, strerror(errno), why);
@@ -68,13 +66,14 @@ static enum lock_result read_from(struct secret *secret, int fd, const char *pat
 enum lock_result secret_read(struct secret *secret, const char *path, struct errmsg *why)
 {
     secret->length = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    struct stat status;
+    int fd = file_open(AT_FDCWD, path, O_RDONLY, &status);
     if (fd < 0) {
         bool denied = errno == EACCES || errno == EPERM;
         (void)unusable(path, strerror(errno), why);
         return denied ? LOCK_REFUSED : LOCK_INVALID;
     }
-    enum lock_result result = read_from(secret, fd, path, why);
+    enum lock_result result = read_from(secret, fd, status.st_mode, path, why);
     close(fd);
     return result;
 }

@@ -420,10 +420,10 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
 }
 #elif defined FAULT_system_conf
 /* The system's configuration file is the one that $SYSTEM_CONF names. */
-int open64(const char *path, int flags, ...)
+int openat64(int dir, const char *path, int flags, ...)
 {
-    int (*real)(const char *, int, ...);
-    *(void **)&real = dlsym(RTLD_NEXT, "open64");
+    int (*real)(int, const char *, int, ...);
+    *(void **)&real = dlsym(RTLD_NEXT, "openat64");
     const char *there = getenv("SYSTEM_CONF"), *test = getenv("T");
     size_t length = strlen(path);
     va_list rest;
@@ -433,7 +433,7 @@ int open64(const char *path, int flags, ...)
     if (there != NULL && length > 11 && strcmp(path + length - 11, "/dlock.conf") == 0 &&
         (test == NULL || strncmp(path, test, strlen(test)) != 0))
         path = there;
-    return real(path, flags, mode);
+    return real(dir, path, flags, mode);
 }
 #elif defined FAULT_same_start
 /* All processes have started in the same tick of the clock. $FAULT_NO_SPACE: and nobody

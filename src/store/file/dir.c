@@ -1,6 +1,7 @@
 #include "store/file/dir.h"
 
 #include "store/file/fs_type.h"
+#include "util/fileutils.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,19 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum lock_result file_error_result(int error)
-{
-    switch (error) {
-    case EACCES:
-    case EPERM:
-    case ELOOP: /* a link, though O_NOFOLLOW was given */ return LOCK_REFUSED;
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM: return LOCK_SYSTEM;
-    default: return LOCK_CANT_CREATE;
-    }
-}
 
 /* Not $XDG_RUNTIME_DIR: cron and services lack it, a login shell has it, and it is
  * removed at logout; two runs by one user would not see each other's locks. Nor does it
@@ -138,11 +126,8 @@ int lock_dir_open_own(const struct lock_dir *dir, const char *what, bool make)
     char name[LOCK_DIR_OWN_SIZE];
     lock_dir_own_name(name, what);
     struct stat status;
-    int fd = openat(dir->fd, name,
-                    (make ? O_RDWR | O_CREAT : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY |
-                        O_NONBLOCK,
-                    0600);
-    if (fd >= 0 && (fstat(fd, &status) != 0 || !lock_dir_may_write(&status))) {
+    int fd = file_open(dir->fd, name, (make ? O_RDWR | O_CREAT : O_RDONLY) | O_NOFOLLOW, &status);
+    if (fd >= 0 && !lock_dir_may_write(&status)) {
         close(fd);
         errno = EPERM;
         return -1;

@@ -45,7 +45,4 @@ int lock_dir_open_own(const struct lock_dir *dir, const char *what, bool make);
  * appear at every run. True if that cannot be found out. */
 bool lock_dir_stamp_due(const struct lock_dir *dir, struct duration interval);
 
-/* The result for an errno from opening or creating a file. */
-enum lock_result file_error_result(int error);
-
 #endif

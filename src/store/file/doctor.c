@@ -1,6 +1,7 @@
 #include "store/file/doctor.h"
 
 #include "store/file/fs_type.h"
+#include "util/fileutils.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -64,7 +65,8 @@ bool file_doctor_directory(int fd, const char *path, struct diagnostics *finding
 bool file_doctor_exact(const char *path, struct diagnostics *findings)
 {
     diagnostics_section(findings, "files", path);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    struct stat status;
+    int fd = file_open(AT_FDCWD, path, O_RDONLY, &status);
     if (fd < 0 && errno == ENOENT) {
         diagnostics_add(findings, FINDING_OK, "lock file", NULL,
                         "does not exist; created when first locked");

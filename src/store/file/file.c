@@ -1,7 +1,7 @@
 #include "store/file/file.h"
 
 #include "store/file/dir.h"
-#include "util/user_name.h"
+#include "util/fileutils.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -64,16 +64,11 @@ enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, 
     };
     struct stat status = {0};
     char owner[256];
-    file->fd = open(file->path, flags[use] | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    file->fd = file_open(AT_FDCWD, file->path, flags[use] | O_NOFOLLOW, &status);
     if (file->fd < 0) {
         int error = errno;
         enum lock_result result = cannot_open(file->path, error, why);
         return error == ENOENT && use != LOCK_FILE_TO_TAKE ? LOCK_GONE : result;
-    }
-    if (fstat(file->fd, &status) != 0) {
-        errmsg_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
-        lock_file_close(file);
-        return LOCK_SYSTEM;
     }
     if (!lock_dir_may_write(&status)) {
         errmsg_set(why, "the lock file %.300s is not a regular file of ours%s%s", file->path,

@@ -23,6 +23,7 @@
 #include "store/file/doctor.h"
 #include "store/file/file.h"
 #include "store/file/proc_locks.h"
+#include "util/fileutils.h"
 #include "util/text.h"
 
 #include <errno.h>

@@ -4,6 +4,7 @@
 #include "store/file/runs.h"
 #include "store/file/ticket_queue.h"
 #include "util/array.h"
+#include "util/fileutils.h"
 #include "util/text.h"
 
 #include <dirent.h>

@@ -28,6 +28,7 @@
  *     the section of a lock file in between. */
 #include "store/file/shared_table.h"
 
+#include "util/fileutils.h"
 #include "util/text.h"
 
 #include <errno.h>

@@ -1,8 +1,35 @@
-#include "util/user_name.h"
+#include "util/fileutils.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+enum lock_result file_error_result(int error)
+{
+    switch (error) {
+    case EACCES:
+    case EPERM:
+    case ELOOP: /* a link, though O_NOFOLLOW was given */ return LOCK_REFUSED;
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM: return LOCK_SYSTEM;
+    default: return LOCK_CANT_CREATE;
+    }
+}
+
+int file_open(int dir, const char *path, int flags, struct stat *status)
+{
+    int fd = openat(dir, path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    if (fd < 0 || fstat(fd, status) == 0)
+        return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
 
 bool user_name_local(uid_t uid, char *text, size_t size)
 {

@@ -1,0 +1,28 @@
+/* Files, and the names of their owners for messages. */
+#ifndef DLOCK_UTIL_FILEUTILS_H
+#define DLOCK_UTIL_FILEUTILS_H
+
+#include "util/exit_status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+/* The result for an errno from opening or creating a file. */
+enum lock_result file_error_result(int error);
+
+/* openat(2) that waits for no pipe, with mode 0600 for a new file and its state in
+ * *status. -1 with errno. */
+int file_open(int dir, const char *path, int flags, struct stat *status);
+
+/* Fills in and returns text: the name, or the number if there is none. It may
+ * load and ask a directory service: not for runs that succeed. */
+const char *user_name(uid_t uid, char *text, size_t size);
+#define USER_NAME_SIZE 256
+
+/* Fills in the name from /etc/passwd, without asking any directory service.
+ * False if it has none. */
+bool user_name_local(uid_t uid, char *text, size_t size);
+
+#endif
