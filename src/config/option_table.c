@@ -65,7 +65,7 @@ static struct poptOption acting[] = {
     FLAG("force-release", '\0', OPT_FORCE_RELEASE,
          "take the lock away from its holder, and print the holder"),
     VALUE("pause", '\0', OPT_PAUSE,
-          "let nobody acquire the lock for this long; holders keep it; --message says why",
+          "refuse the lock to all requests for this long; holders keep it; --message says why",
           "DURATION"),
     FLAG("resume", '\0', OPT_RESUME, "end the pause of the lock"),
     FLAG("status", '\0', OPT_STATUS, "show who holds the lock; exit status 1 if it is free"),
