@@ -187,6 +187,20 @@ def judge_status_told(lab, failure, run):
     return ["free, it says, but it is held"] if run.status == 1 else []
 
 
+def judge_never_ran(lab, failure, run):
+    return ["it never ran, and that is not what it says"] if run.status == 0 else []
+
+
+def judge_memory(lab, failure, run):
+    """The run is remembered as it ended, or not at all; without a failure it is."""
+    told = lab.plain(run.scenario.place + " --status --json job").stdout
+    right = '"status":%d' % COMMAND_STATUS in told.partition('"last_run":')[2].partition("}")[0]
+    wrong = '"last_success":null' not in told
+    if run.status == COMMAND_STATUS and (wrong or (failure is None and not right)):
+        return ["its end is remembered wrongly"]
+    return []
+
+
 def both(name, words, **more):
     return [Scenario("file_" + name, FILE + " " + words, **more), Scenario("redis_" + name, REDIS + " " + words, redis=1, **more)]
 
@@ -199,6 +213,8 @@ SCENARIOS = [
     *both("acquire", "--acquire job", run=False, status=0, stays=True, judge=judge_acquired),
     *both("release", "--release --owner=token0 job", run=False, status=0, stays=True, judge=judge_released, most=80, before=True),
     *both("extend", "--extend --owner=token0 job", run=False, status=0, stays=True, most=40, before=True),
+    *both("ran_within", "--ran-within=1h job", run=False, status=1, most=60, judge=judge_never_ran),
+    *both("once", "--once-per=1h" + COMMAND_WORDS, most=60, judge=judge_memory),
     *both("status", "--status job", run=False, status=0, stays=True, judge=judge_status_told, most=60, before=True),
     *both("list", "--list", run=False, status=0, stays=True, most=60, before=True),
     *both("attach", "--attach job", script=True, go=0.01, most=60),

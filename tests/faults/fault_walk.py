@@ -95,12 +95,12 @@ NOT_WALKED = {
     "explicit_bzero sysconf dlerror dlsym assert_fail cxa_finalize gmon_start ITM_deregisterTMCloneTable ITM_registerTMCloneTable "
     "bind_textdomain_codeset textdomain dcgettext gettext bindtextdomain",
     "works on memory alone": "memchr memcmp memcpy memmem memmove memset stpcpy strcasecmp strchr strcmp strcpy strcspn strlen strncasecmp "
-    "strncmp strncpy strpbrk strrchr strsep strspn strstr strtod strtoimax strtol strtoll strtoull wcwidth mbrtowc mbsrtowcs iconv "
+    "strncmp strncpy strpbrk strrchr strsep strspn strstr strtod strtoimax strtok_r strtol strtoll strtoul strtoull wcwidth mbrtowc mbsrtowcs iconv "
     "snprintf sprintf vsnprintf iconv_close isoc23_strtol isoc23_strtoll isoc23_strtoull isoc23_strtoimax bcmp rawmemchr strnlen",
     "writes to a buffer, whose fflush() or fclose() fails": "fprintf printf fputc fputs putc puts putchar fwrite vfprintf",
     "gets its memory from malloc(), which fails": "cxa_atexit register_atfork atexit asprintf vasprintf strdup strndup",
     "fails as a short file does, which the readers of files know": "isoc99_fscanf isoc23_fscanf fscanf getc fgetc",
-    "fails only where it is misused": "pthread_attr_destroy pthread_detach pthread_join pthread_mutex_destroy pthread_mutex_lock "
+    "fails only where it is misused": "mallopt pthread_attr_destroy pthread_detach pthread_join pthread_mutex_destroy pthread_mutex_lock "
     "pthread_mutex_unlock getresuid getresgid",
     "fails each time, where nothing is left to take": "sigtimedwait",
     "refuses, where it fails, what it would refuse for another session": "getsid",
