@@ -36,6 +36,7 @@ bool lock_state_init(struct lock_state *state, const char *key, size_t count)
 void lock_state_free(struct lock_state *state)
 {
     free(state->owners);
+    free(state->queue);
     *state = (struct lock_state){0};
 }
 

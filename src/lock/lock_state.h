@@ -33,12 +33,27 @@ struct lock_counts {
     int64_t held_ms;   /* by all holders that released */
 };
 
+/* One of those who wait; so many of them are known at most. */
+enum { WAITERS_SHOWN = 20 };
+
+struct lock_waiter {
+    int64_t since_wall_ms; /* 0: unknown */
+    pid_t pid;             /* 0: unknown */
+    enum lock_mode mode;
+    int slots; /* of MODE_SLOTS */
+    char host[256];
+    char user[64];
+    char message[MESSAGE_MOST + 1];
+};
+
 struct lock_state {
     char key[LOCK_KEY_SIZE];
     bool locked;
-    enum lock_mode mode; /* in force; MODE_EXCLUSIVE if it is free or another client's */
-    int slots;           /* of MODE_SLOTS, otherwise 0 */
-    int waiters;         /* processes that ask for it again and again; -1: unknown */
+    enum lock_mode mode;       /* in force; MODE_EXCLUSIVE if it is free or another client's */
+    int slots;                 /* of MODE_SLOTS, otherwise 0 */
+    int waiters;               /* processes that ask for it again and again; -1: unknown */
+    struct lock_waiter *queue; /* the first waiters in order, as far as the store knows them */
+    size_t queue_count;
     struct pause pause;
     struct lock_owner *owners; /* none if it is free */
     size_t owner_count;

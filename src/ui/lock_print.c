@@ -115,6 +115,20 @@ static void print_counts(const struct lock_state *state)
            counts->takes, counts->conflicts, counts->timeouts, counts->losses, waited, held);
 }
 
+static void print_waiter(const struct lock_waiter *waiter, size_t place)
+{
+    char raw[HOLDER_TEXT_SIZE], text[LOCK_TEXT_SIZE], since[40] = "", pid[32] = "";
+    if (waiter->since_wall_ms > 0)
+        wall_format_local(waiter->since_wall_ms, since, sizeof since);
+    if (waiter->pid > 0)
+        snprintf(pid, sizeof pid, ", pid %ld", (long)waiter->pid);
+    snprintf(raw, sizeof raw, "%s%s%s%s, %s%s%s%s%s", waiter->user,
+             waiter->user[0] != '\0' ? "@" : "", waiter->host, pid, lock_mode_name(waiter->mode),
+             since[0] != '\0' ? ", since " : "", since, waiter->message[0] != '\0' ? ": " : "",
+             waiter->message);
+    printf("  %zu. %s\n", place, text_escape(text, sizeof text, raw));
+}
+
 void lock_state_print(const struct lock_state *state, const char *name, bool with_tokens)
 {
     char text[LOCK_TEXT_SIZE], mode[64], released[40], paused[HOLDER_TEXT_SIZE];
@@ -141,6 +155,8 @@ void lock_state_print(const struct lock_state *state, const char *name, bool wit
         printf("  %s\n", text_escape(text, sizeof text, pause_format(&state->pause, paused)));
     if (state->waiters > 0)
         printf("  %d waiting\n", state->waiters);
+    for (size_t i = 0; with_tokens && i < state->queue_count; i++)
+        print_waiter(&state->queue[i], i + 1);
     if (state->counts.takes > 0 || state->counts.conflicts > 0 || state->counts.timeouts > 0)
         print_counts(state);
     run_memory_print(&state->memory);
@@ -184,6 +200,23 @@ void lock_owners_json(struct json *json, const char *name, const struct lock_sta
     for (size_t i = 0; i < state->owner_count; i++) {
         json_begin(json, NULL, '{');
         owner_members(json, &state->owners[i]);
+        json_end(json, '}');
+    }
+    json_end(json, ']');
+}
+
+static void queue_members(struct json *json, const struct lock_state *state)
+{
+    json_begin(json, "queue", '[');
+    for (size_t i = 0; i < state->queue_count; i++) {
+        const struct lock_waiter *waiter = &state->queue[i];
+        json_begin(json, NULL, '{');
+        json_text(json, "host", waiter->host);
+        json_number_if(json, "pid", waiter->pid, waiter->pid > 0);
+        json_text(json, "user", waiter->user);
+        json_time(json, "since", waiter->since_wall_ms);
+        json_text(json, "mode", lock_mode_name(waiter->mode));
+        json_text(json, "message", waiter->message);
         json_end(json, '}');
     }
     json_end(json, ']');
@@ -233,6 +266,7 @@ void lock_state_json_print(const struct lock_state *state, const char *name, con
     lock_owners_json(&json, "holders", state);
     pause_members(&json, &state->pause);
     json_number_if(&json, "waiters", state->waiters, state->waiters >= 0);
+    queue_members(&json, state);
     json_number_if(&json, "last_fence", state->last_fence, state->last_fence > 0);
     json_text(&json, "last_owner", state->last_owner);
     json_time(&json, "released_at", state->released_wall_ms);

@@ -56,3 +56,34 @@ member() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]]
     fails_with 75 ': red \\x1B\[31m\\x0Aroot' dlock -v -n ugly true
     [[ $(dlock --list 'ugly') == *'red \x1B[31m\x0Aroot'* ]]
 }
+
+waiting() { [ "$(dlock --status --json "$2" | member waiters)" = "$1" ]; }
+
+@test "--status -v and JSON list the waiters in order, with what the store knows of them" {
+    local i pids=() hosts
+    hold_lock job -t 60s
+    for i in 1 2; do
+        LOGNAME=ann$i dlock -w 60 --message="deploy $i" job true 3>&- 4>&- &
+        pids+=($!)
+        wait_until 10 waiting "$i" job
+    done
+    dlock -w 60 -s job true 3>&- 4>&- &
+    pids+=($!)
+    wait_until 10 waiting 3 job
+    run dlock --status -v job
+    not grep -q 'deploy' <<<"$(dlock --status job)"
+    hosts=$(dlock --status --json job | python3 -c 'import json, sys; print([(w["host"], w["mode"]) for w in json.load(sys.stdin)["queue"]])')
+    equals "$hosts" "[('$(hostname)', 'exclusive'), ('$(hostname)', 'exclusive'), ('$(hostname)', 'shared')]"
+    case $BACKEND in
+        redis)
+            grep -qE "^  1\. ann1@$(hostname), pid ${pids[0]}, exclusive, since [0-9:]+ [+0-9]+: deploy 1\$" <<<"$output"
+            grep -qE "^  2\. ann2@$(hostname), pid ${pids[1]}, exclusive, since [0-9:]+ [+0-9]+: deploy 2\$" <<<"$output"
+            ;;
+        file) grep -qE "^  1\. $(hostname), exclusive\$" <<<"$output" ;;
+    esac
+    grep -qE "^  3\. .*shared" <<<"$output"
+    end_hold
+    wait "$HOLDER"
+    wait "${pids[@]}"
+    equals "$(dlock --status --json job | member queue)" '[]'
+}

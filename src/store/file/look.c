@@ -80,6 +80,24 @@ static void fill_owners(const struct lock_file *file, const char *boot_id, struc
     state->locked = count > 0;
 }
 
+/* Nothing more is known of them. */
+static bool fill_queue(const struct lock_file *file, struct lock_state *state)
+{
+    struct ticket tickets[WAITERS_SHOWN];
+    struct holder self;
+    size_t count = ticket_queue_list(file, tickets, WAITERS_SHOWN);
+    state->queue = count > 0 ? calloc(count, sizeof *state->queue) : NULL;
+    if (count == 0 || state->queue == NULL)
+        return count == 0;
+    holder_fill(&self, 0, "");
+    for (size_t i = 0; i < count; i++) {
+        state->queue[i] = (struct lock_waiter){.mode = tickets[i].mode, .slots = tickets[i].slots};
+        text_copy(state->queue[i].host, sizeof state->queue[i].host, self.host);
+    }
+    state->queue_count = count;
+    return true;
+}
+
 static enum lock_result look_at(struct store *store, const struct lock_file *file, const char *key,
                                 struct lock_state *state, struct bound bound, struct errmsg *why)
 {
@@ -87,7 +105,8 @@ static enum lock_result look_at(struct store *store, const struct lock_file *fil
     bool there = file->fd >= 0, any_locked = false;
     size_t held = there ? count_held(file, boot_id, bound, &any_locked) : 0;
     bool others = there && !any_locked && held == 0 && is_locked_by_others(file);
-    if (!lock_state_init(state, key, held + others)) {
+    if (!lock_state_init(state, key, held + others) || (there && !fill_queue(file, state))) {
+        lock_state_free(state);
         errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }

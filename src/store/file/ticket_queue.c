@@ -293,6 +293,15 @@ bool ticket_queue_is_empty(const struct lock_file *file)
     return !find(file, 0, NUMBERS, &any);
 }
 
+size_t ticket_queue_list(const struct lock_file *file, struct ticket *tickets, size_t most)
+{
+    size_t count = 0;
+    for (int64_t from = 0; count < most && find_first(file, from, NUMBERS, &tickets[count]);
+         count++)
+        from = tickets[count].number + 1;
+    return count;
+}
+
 /* Below the one that the kernel returns there are few, mostly none. */
 static int count(const struct lock_file *file, int64_t from, int64_t to)
 {

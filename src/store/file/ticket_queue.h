@@ -56,6 +56,9 @@ int ticket_queue_await(int fd, int64_t number);
 
 bool ticket_queue_is_empty(const struct lock_file *file);
 
+/* The first waiters: at most so many. Returns how many these are. */
+size_t ticket_queue_list(const struct lock_file *file, struct ticket *tickets, size_t most);
+
 /* The number of waiters before this one (its number 0: of all). */
 int ticket_queue_count(const struct lock_file *file, const struct shared_entry *entry,
                        const struct ticket *own);

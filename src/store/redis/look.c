@@ -16,6 +16,7 @@ enum {
     MODE = 1,
     SLOTS,
     WAITERS,
+    QUEUE,
     FENCE,
     LAST_OWNER,
     RELEASED,
@@ -116,6 +117,33 @@ bool redis_pause_read(redisReply *const *from, struct pause *pause)
     return true;
 }
 
+/* For people alone: what cannot be read is left out. False if memory is short. */
+static bool read_queue(const redisReply *reply, struct lock_state *state)
+{
+    size_t count = reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
+    state->queue = count > 0 ? calloc(count, sizeof *state->queue) : NULL;
+    if (count > 0 && state->queue == NULL)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        const redisReply *from = reply->element[i];
+        struct lock_waiter *waiter = &state->queue[state->queue_count];
+        int64_t pid, slots;
+        if (from->type != REDIS_REPLY_ARRAY || from->elements != 7 ||
+            !redis_reply_number(from->element[1], 0, INT32_MAX, &pid) ||
+            !redis_reply_number(from->element[4], 0, INT64_MAX, &waiter->since_wall_ms) ||
+            !lock_mode_parse(redis_reply_text(from->element[5]), &waiter->mode) ||
+            !redis_reply_number(from->element[6], 0, INT32_MAX, &slots))
+            continue;
+        text_copy(waiter->host, sizeof waiter->host, redis_reply_text(from->element[0]));
+        waiter->pid = (pid_t)pid;
+        text_copy(waiter->user, sizeof waiter->user, redis_reply_text(from->element[2]));
+        text_copy(waiter->message, sizeof waiter->message, redis_reply_text(from->element[3]));
+        waiter->slots = (int)slots;
+        state->queue_count++;
+    }
+    return true;
+}
+
 enum lock_result redis_state_read(struct redis_backend *redis, const redisReply *reply,
                                   const char *key, struct lock_state *state, struct errmsg *why)
 {
@@ -123,7 +151,9 @@ enum lock_result redis_state_read(struct redis_backend *redis, const redisReply 
     if (reply->elements < OWNERS || strcmp(redis_reply_text(reply->element[0]), "lock") != 0 ||
         !redis_reply_number(reply->element[WAITERS], -1, INT32_MAX, &waiters))
         return redis_conn_nonsense(&redis->conn, why);
-    if (!lock_state_init(state, key, reply->elements - OWNERS)) {
+    if (!lock_state_init(state, key, reply->elements - OWNERS) ||
+        !read_queue(reply->element[QUEUE], state)) {
+        lock_state_free(state);
         errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }

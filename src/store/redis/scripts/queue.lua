@@ -2,9 +2,9 @@
 -- store/redis/scripts/common.lua for scripts that use it.
 --
 -- queue    sorted set: take id of a waiter -> when it came (server, us)
--- waiters  hash: take id -> "LISTENS ASKED TURN MODE SLOTS": whether it listens on its
+-- waiters  hash: take id -> "LISTENS ASKED TURN MODE SLOTS WHO": whether it listens on its
 --          channel, when it asked last (ms), until when it is its turn (ms; 0: it was not called
---          since it asked), and what for; or "gone": it gave up a take that may yet come
+--          since it asked), what for, and its host, pid, user and message (JSON); or "gone": it gave up a take that may yet come
 --
 -- A client that frees the lock, or finds it free, calls the first waiter in the queue on
 -- that waiter's own channel ("turn"); from then on no other client may take it, for a
@@ -98,12 +98,12 @@ function open_queue()
   local function waiter_of(id)
     local text = redis.pcall('HGET', waiters, id)
     if type(text) ~= 'string' then return nil end
-    local listens, asked, turn, mode, slots = string.match(text, '^([01]) (%d+) (%d+) (%a+) (%d+)$')
-    return listens and {listens = listens == '1', asked = tonumber(asked), turn = tonumber(turn), mode = mode, slots = slots}
+    local listens, asked, turn, mode, slots, who = string.match(text, '^([01]) (%d+) (%d+) (%a+) (%d+) ?(.*)$')
+    return listens and {listens = listens == '1', asked = tonumber(asked), turn = tonumber(turn), mode = mode, slots = slots, who = who}
   end
 
-  local function write_waiter(id, listens, asked, turn, mode, slots)
-    return redis.pcall('HSET', waiters, id, table.concat({listens and 1 or 0, whole(asked), whole(turn), mode, slots}, ' '))
+  local function write_waiter(id, listens, asked, turn, mode, slots, who)
+    return redis.pcall('HSET', waiters, id, table.concat({listens and 1 or 0, whole(asked), whole(turn), mode, slots, who}, ' '))
   end
 
   -- Times in the future are from before the server's clock was set back.
@@ -137,12 +137,12 @@ function open_queue()
   -- Joins the queue, or shows that it still waits. Returns why waiters cannot be called:
   -- a client that may not call cannot be called either, since the same user releases the
   -- lock; nor can one that may not join the queue.
-  local function join(id, came, listens, now, mode, slots)
+  local function join(id, came, listens, now, mode, slots, who)
     local called = redis.pcall('PUBLISH', channel_of(id), '')
     local mute = type(called) == 'table' and called.err and 'PUBLISH: ' .. called.err
     local queued = redis.pcall('ZADD', queue, whole(came), id)
     mute = mute or denial(queued, 'ZADD') and 'ZADD: ' .. queued.err
-    local written = write_waiter(id, listens and not mute, now, 0, mode, slots)
+    local written = write_waiter(id, listens and not mute, now, 0, mode, slots, who)
     mute = mute or denial(written, 'HSET') and 'HSET: ' .. written.err
     redis.pcall('PEXPIRE', queue, KEPT_MS)
     redis.pcall('PEXPIRE', waiters, KEPT_MS)
@@ -172,7 +172,7 @@ function open_queue()
       if turn == 0 then
         if not fits(waiter, now) and (not asker or has_asked(waiter, now, REST_MS)) then return id end
         turn = waiter.listens and now + turn_ms or waiter.asked + POLLER_MS
-        write_waiter(id, waiter.listens, waiter.asked, turn, waiter.mode, waiter.slots)
+        write_waiter(id, waiter.listens, waiter.asked, turn, waiter.mode, waiter.slots, waiter.who)
         tell(id, 'turn')
         return id, turn
       end

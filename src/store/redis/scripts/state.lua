@@ -1,14 +1,16 @@
 -- What is known of the lock: for store/redis/scripts/look.lua and
 -- store/redis/scripts/force.lua, after store/redis/scripts/common.lua.
 --
--- {"lock", mode in force ("" if it is free), slots, waiters (-1: unknown), last fence,
--- last owner, released (wall clock, ms), what is left of a pause (ms), by whom, why,
+-- {"lock", mode in force ("" if it is free), slots, waiters (-1: unknown), the first of them,
+-- last fence, last owner, released (wall clock, ms), what is left of a pause (ms), by whom, why,
 -- takes, conflicts, timeouts, losses, waited (ms), held (ms), last run, last success,
 -- failures in a row, runs and skips since the success,
 -- owner...}, each owner {token, left (ms; -1: no expiry), "1" if the rest is
 -- known, fence, slot, ttl (ms), detached ("1"), released ("1"), hold left (ms), host,
 -- boot id, pid, start, pid space, user, command, since (wall clock, ms),
 -- message}
+
+local WAITERS_SHOWN = 20
 
 local function owner_state(token, left, who, released, now)
   local record = who or {}
@@ -19,15 +21,26 @@ local function owner_state(token, left, who, released, now)
     record.message or ''}
 end
 
--- The number of live waiters, as far as it can be known; -1: unknown.
-local function count_waiters(now)
-  local ids, number = redis.pcall('ZRANGE', queue, 0, -1), 0
-  if ids.err then return -1 end
+-- The number of live waiters, as far as it can be known; -1: unknown. And the first of them, each
+-- {host, pid, user, message, since (server, ms), mode, slots}.
+local function list_waiters(now)
+  local ids, number, first = redis.pcall('ZRANGE', queue, 0, -1, 'WITHSCORES'), 0, {}
+  if ids.err then return -1, first end
   local q = open_queue()
-  for _, id in ipairs(ids) do
-    if q.lives(id, q.waiter_of(id), now) then number = number + 1 end
+  for i = 1, #ids, 2 do
+    local waiter = q.waiter_of(ids[i])
+    if q.lives(ids[i], waiter, now) then
+      number = number + 1
+      local known, who = pcall(cjson.decode, waiter.who)
+      if number <= WAITERS_SHOWN then
+        local line = {}
+        for n = 1, 4 do line[n] = known and type(who) == 'table' and type(who[n]) == 'string' and who[n] or '' end
+        line[5], line[6], line[7] = whole(math.floor(read_end(ids[i + 1]) / 1000)), waiter.mode, waiter.slots
+        first[number] = line
+      end
+    end
   end
-  return number
+  return number, first
 end
 
 -- Takes in the holders whose leases have ended without a release; the next take writes that.
@@ -46,8 +59,9 @@ end
 local function state()
   local now = now_ms()
   local paused = pause_left(now)
+  local number, first = list_waiters(now)
   learn('last_owner', 'released')
-  local answer = {'lock', '', '0', count_waiters(now), known.fence or '', known.last_owner or '', known.released or '',
+  local answer = {'lock', '', '0', number, first, known.fence or '', known.last_owner or '', known.released or '',
     whole(paused), known.paused_by or '', known.pause_why or ''}
   local COUNTED = {'takes', 'conflicts', 'timeouts', 'losses', 'waited_ms', 'held_ms'}
   local numbers = redis.pcall('HMGET', counts, unpack(COUNTED))

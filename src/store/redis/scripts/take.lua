@@ -59,7 +59,8 @@ local function note_refusal()
     count(refusal .. 's', 1)
     skip()
   elseif refusal == 'queues' then
-    local mute = open_queue().join(id, came, listens, now, mode, tonumber(slots) or 0)
+    local mute = open_queue().join(id, came, listens, now, mode, tonumber(slots) or 0,
+      cjson.encode({ARGV[5], ARGV[7], ARGV[9], message}))
     local place = redis.pcall('ZRANK', queue, id)
     return type(place) == 'number' and place or -1, mute
   end
