@@ -132,6 +132,39 @@ cron_line() { block 'A crontab on 30 hosts, without mails' "$1" crontab | sed -n
     ran mirror
 }
 
+# run_line N: what cron runs of the Nth block.
+run_line() { block 'Did it run tonight?' "$1" crontab | sed -nE 's|^([^ ]+ +){5}||p'; }
+
+@test "did it run: --status and --ran-within, a ping, and metrics" {
+    kitchen
+    stub mirror
+    stub curl
+    fails_with 1 'mirror: not within 1d2h: no run is known' cook 'Did it run tonight?' 1
+    run sh -c "$(run_line 1)"
+    equals "$status $output" '1 '
+    dlock mirror -- mirror
+    fails_with 0 'last run: .*exit status 0' cook 'Did it run tonight?' 1
+    sh -c "$(run_line 1)"
+    ran 'mirror curl'
+    block 'Did it run tonight?' 2 crontab >/dev/null
+    sh -c "$(run_line 2 | sed "s|/var/lib/node_exporter|$T|")"
+    grep -q '^dlock_last_success_timestamp_seconds{key="mirror",backend="redis"} [0-9]' "$T/dlock.prom"
+    block 'Did it run tonight?' 1 yaml | grep -oE 'dlock_[a-z_]+' | while read -r metric; do grep -q "^$metric{" "$T/dlock.prom"; done
+}
+
+@test "once a day on a fleet: a success is enough, a failure is tried again, and nothing is said" {
+    kitchen
+    local line
+    line=$(block 'Once a day on a fleet' 1 crontab | sed -nE 's|^([^ ]+ +){5}||p' | sed 's|/usr/local/bin/||')
+    stub mirror 'exit 1'
+    run sh -c "$line"
+    equals "$status $output" '1 '
+    stub mirror
+    run sh -c "$line; $line"
+    equals "$status $output" '0 '
+    ran 'mirror mirror'
+}
+
 @test "CI: a deployment, and its statuses told apart" {
     kitchen
     local heading='Deployments from CI, one at a time'

@@ -143,7 +143,7 @@ for line in text.split('\n')[:-1]:
     assert (parts[1], label) not in samples, f'{line}: twice'
     samples[parts[1], label] = float(parts[4])
 found = samples.get((name, key))
-print('none' if found is None else f'{found:g}')
+print('none' if found is None else f'{found:.12g}')
 PYTHON
 }
 
@@ -180,6 +180,21 @@ at_least() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "none" && a + 0 >= b +
     at_least "$(sample dlock_held_seconds_total report)" 0.05
     equals "$(sample dlock_locked report)" 0
     equals "$(sample dlock_waiters report)" 0
+}
+
+@test "dlock-textfile: when the last success ended, and how many runs have failed since" {
+    local before
+    dlock-textfile "$T/dlock.prom" report
+    equals "$(sample dlock_last_success_timestamp_seconds report)" none
+    equals "$(sample dlock_failures_in_a_row report)" 0
+    before=$(date +%s)
+    dlock report true
+    fails_with 7 '' dlock report sh -c 'exit 7'
+    dlock-textfile "$T/dlock.prom" report
+    equals "$(sample dlock_failures_in_a_row report)" 1
+    at_least "$(sample dlock_last_success_timestamp_seconds report)" "$before"
+    at_least "$(date +%s)" "$(sample dlock_last_success_timestamp_seconds report)"
+    at_least "$(sample dlock_last_run_timestamp_seconds report)" "$before"
 }
 
 @test "dlock-textfile: without names it is of all locks that are held, whatever they are called" {
