@@ -53,9 +53,20 @@ static bool add_no(const struct poptOption *option, const void *data)
     return false;
 }
 
-static const struct poptOption *with_no_options(void)
+static bool has_no_option(const char *const *words)
+{
+    for (; *words != NULL; words++)
+        if (strncmp(*words, "--", 2) == 0 && strncmp(*words + 2, "no-", 3) == 0)
+            return true;
+    return false;
+}
+
+/* What popt needs for these words: most runs have no --no-OPTION. */
+static const struct poptOption *options_for(const char *const *words)
 {
     struct poptOption *to = no_options;
+    if (!has_no_option(words))
+        return option_table;
     (void)option_find(add_no, &to);
     all_options[0] = (struct poptOption){.argInfo = POPT_ARG_INCLUDE_TABLE,
                                          .arg = (void *)(uintptr_t)option_table};
@@ -179,7 +190,7 @@ int argv_read(struct settings *settings, int argc, char **argv, bool behind_name
     int index = WORDS_NO_MEMORY;
     in_popt = true;
     poptContext context = words == NULL ? NULL
-                                        : poptGetContext(NULL, argc + 1, words, with_no_options(),
+                                        : poptGetContext(NULL, argc + 1, words, options_for(words),
                                                          POPT_CONTEXT_POSIXMEHARDER);
     if (context != NULL)
         index = read_with_popt(settings, context, argc, words, behind_name, why);
