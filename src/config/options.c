@@ -97,39 +97,23 @@ static bool apply_wait(struct options *options, const char *text, struct errmsg 
     return options->waits_forever || apply_duration(&options->wait, text, why);
 }
 
-static bool apply_status(int *status, const char *text, struct errmsg *why)
+enum { REPLICAS_MOST = 100 };
+
+static bool apply_number(int *to, int least, int most, const char *text, struct errmsg *why)
 {
     int64_t number;
-    if (!number_parse(text, 0, 255, &number)) {
-        errmsg_set(why, "'%.100s': an exit status is a whole number from 0 to 255", text);
+    if (!number_parse(text, least, most, &number)) {
+        errmsg_set(why, "'%.100s': it must be a whole number from %d to %d", text, least, most);
         return false;
     }
-    *status = (int)number;
+    *to = (int)number;
     return true;
 }
 
 static bool apply_slots(struct options *options, const char *text, struct errmsg *why)
 {
-    int64_t number;
-    if (!number_parse(text, 1, SLOTS_MOST, &number)) {
-        errmsg_set(why, "'%.100s': it must be a whole number from 1 to %d", text, SLOTS_MOST);
-        return false;
-    }
     options->mode = MODE_SLOTS;
-    options->slots = (int)number;
-    return true;
-}
-
-static bool apply_replicas(struct options *options, const char *text, struct errmsg *why)
-{
-    enum { REPLICAS_MOST = 100 };
-    int64_t number;
-    if (!number_parse(text, 0, REPLICAS_MOST, &number)) {
-        errmsg_set(why, "'%.100s': it must be a whole number from 0 to %d", text, REPLICAS_MOST);
-        return false;
-    }
-    options->wait_replicas = (int)number;
-    return true;
+    return apply_number(&options->slots, 1, SLOTS_MOST, text, why);
 }
 
 static bool apply_pid(struct options *options, const char *text, struct errmsg *why)
@@ -219,13 +203,13 @@ static bool apply_value(struct options *options, enum option_id id, const char *
 {
     switch ((int)id) {
     case OPT_WAIT: return apply_wait(options, text, why);
-    case OPT_CONFLICT_EXIT_CODE: return apply_status(&options->conflict_status, text, why);
+    case OPT_CONFLICT_EXIT_CODE: return apply_number(&options->conflict_status, 0, 255, text, why);
     case OPT_TTL: return apply_ttl(&options->ttl, text, why);
     case OPT_HOLD_AT_LEAST: return apply_duration(&options->hold_at_least, text, why);
     case OPT_ONCE_PER: return apply_duration(&options->once_per, text, why);
     case OPT_REMEMBER: return apply_duration(&options->remember, text, why);
     case OPT_RAN_WITHIN: return apply_duration(&options->ran_within, text, why);
-    case OPT_EXIT_STATUS: return apply_status(&options->exit_status, text, why);
+    case OPT_EXIT_STATUS: return apply_number(&options->exit_status, 0, 255, text, why);
     case OPT_PAUSE: return apply_pause(&options->pause, text, why);
     case OPT_SLOTS: return apply_slots(options, text, why);
     case OPT_ATTACH_PID: return apply_pid(options, text, why);
@@ -243,7 +227,8 @@ static bool apply_value(struct options *options, enum option_id id, const char *
     case OPT_PASSWORD_FILE: return apply_path(&options->password_file, text, why);
     case OPT_SENTINEL_PASSWORD_FILE: return apply_path(&options->sentinel_password_file, text, why);
     case OPT_SECRET_FILE: return apply_path(&options->secret_file, text, why);
-    case OPT_WAIT_REPLICAS: return apply_replicas(options, text, why);
+    case OPT_WAIT_REPLICAS:
+        return apply_number(&options->wait_replicas, 0, REPLICAS_MOST, text, why);
     case OPT_HASH:
     case OPT_BACKEND:
     case OPT_ON_DEGRADED:

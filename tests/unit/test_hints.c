@@ -156,7 +156,7 @@ TEST(test_missing_name)
         {"sh -p dir", "-p: unknown option; dlock --help lists them all", true},
         {"sh -cf x.tar y", "--command: it is the whole command; no arguments may follow", true},
         {"sh -u nobody ls", "--unlock: there is no open file", true},
-        {"sh -E ls", "--conflict-exit-code: 'ls': an exit status is", true},
+        {"sh -E ls", "--conflict-exit-code: 'ls': it must be a whole number", true},
         {"sh --list x", "--list runs no command", true},
         {"sh --status --list x", "--status and --list: only one", true},
         {"sh --owner-file=x y", "--owner-file: it is for --acquire", true},
