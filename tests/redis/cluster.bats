@@ -208,6 +208,7 @@ waiting() {
         run dlock --wait-free -n "${locks[node - 1]}"
         equals "$status" 0
     done
+    equals "$(dlock --list --all --json --outage=60s | grep '"locked":false' | grep -c '"outcome":"lost"')" 3
 }
 
 @test "the permissions that the manual names are enough, on every node" {
