@@ -7,6 +7,7 @@
 #include "lock/lock_name.h"
 #include "process/signals.h"
 #include "store/diagnostics.h"
+#include "ui/holder_text.h"
 #include "util/error_code.h"
 
 #include <locale.h>
@@ -128,6 +129,22 @@ static void try_lock(const struct options *options, struct backend *holder, stru
     waiter->close(waiter);
 }
 
+/* Not whether it is held: that changes all the time. */
+static void add_pause(const struct options *options, struct backend *backend,
+                      struct diagnostics *findings, struct bound bound)
+{
+    char key[LOCK_KEY_SIZE], text[HOLDER_TEXT_SIZE];
+    struct lock_state state;
+    struct errmsg ignored = {""};
+    if (options->name == NULL || lock_key_of(key, options, &ignored) != LOCK_OK ||
+        backend->look(backend, key, &state, bound, &ignored) != LOCK_OK)
+        return;
+    if (state.pause.left.ns > 0)
+        diagnostics_add(findings, FINDING_WARN, "pause", "dlock --resume NAME", "%s",
+                        pause_format(&state.pause, text));
+    lock_state_free(&state);
+}
+
 static void examine(const struct options *options, struct diagnostics *findings, int cancel_fd)
 {
     struct backend *backend;
@@ -145,6 +162,7 @@ static void examine(const struct options *options, struct diagnostics *findings,
         return;
     }
     add_choice(options, backend, findings);
+    add_pause(options, backend, findings, bound);
     if (backend->examine(backend, &scratch.request, findings, bound))
         try_lock(options, backend, &scratch, findings, bound);
     backend->close(backend);

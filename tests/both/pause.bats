@@ -142,6 +142,15 @@ waits() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1" ]; }
     dlock -n job true
 }
 
+@test "--doctor NAME shows a pause" {
+    dlock --pause=60s --message='disk swap' job
+    run dlock --doctor job
+    grep -qE 'warn +pause +paused by .*: disk swap' <<<"$output"
+    dlock --resume job
+    run dlock --doctor job
+    not grep -q 'paused' <<<"$output"
+}
+
 @test "--pause needs a message, a name and an end, at most 30d away" {
     fails_with 64 '--pause: --message=TEXT says why' dlock --pause=5s job
     fails_with 64 '--pause: --message=TEXT says why' dlock --pause=5s --message= job

@@ -446,6 +446,9 @@ symptom() { grep -qF -- "$1" <<<"$output" && grep -qF -- "$1" "$PAGE" || { echo 
     dlock --acquire detached >/dev/null
     run dlock --status detached
     symptom 'acquired, not bound to a process'
+    dlock --pause=1m --message='disk swap' paused
+    run dlock --status paused
+    symptom 'paused by'
     redis set dlock:theirs x >/dev/null
     run dlock --status theirs
     symptom 'by another client'

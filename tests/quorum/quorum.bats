@@ -741,3 +741,20 @@ status() { (dlock --status --json job || true) | python3 -c 'import json, sys; s
     on 2 hset '{dlock:job}:meta' unended 1 since 99999999999999 pid 1
     equals "$(status '(s["last_run"]["outcome"], s["failures_in_a_row"])')" "('exited', 0)"
 }
+
+@test "--pause: a quorum is paused by a majority, with one server down, and resumed" {
+    quorum 2 1
+    dlock --pause=60s --message=maintenance job
+    fails_with 75 'paused by .*: maintenance' dlock -n job true
+    [[ $(dlock --status job) == *': maintenance'* ]]
+    serve 3
+    wait_until 20 redis_answers 3
+    fails_with 75 'paused by .*: maintenance' dlock -n job true
+    dlock --resume job
+    run dlock -n job echo ran
+    equals "$status $output" '0 ran'
+    fails_with 1 'the lock is not paused' dlock --resume job
+    on 1 hset '{dlock:job}:meta' pause_ends 99999999999999 paused_by x pause_why x
+    run dlock -w 20 job echo ran # a minority keeps nobody out
+    equals "$status $output" '0 ran'
+}
