@@ -716,7 +716,7 @@ status() { (dlock --status --json job || true) | python3 -c 'import json, sys; s
     equals "$(status '(s["last_run"]["status"], s["failures_in_a_row"])')" '(0, 0)'
     equals "$(dlock --list --all --json | wc -l)" 1
     stop_redis 2
-    fails_with 69 'of 3 servers cannot be asked' dlock --outage=0 --ran-within=1h job
+    fails_with 69 'of 3 servers cannot be reached' dlock --outage=0 --ran-within=1h job
 }
 
 @test "a quorum knows a success for --once-per, even if a server has missed it" {
