@@ -84,7 +84,7 @@ int deadline_poll(struct pollfd *fds, size_t count, struct deadline until)
     int ready;
     do
         ready = poll(fds, count, deadline_poll_ms(until));
-    while (ready < 0 ? errno == EINTR : ready == 0 && !deadline_passed(until));
+    while (ready < 0 && errno == EINTR);
     return ready;
 }
 
