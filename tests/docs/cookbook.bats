@@ -428,6 +428,19 @@ def make_reports():
 # A symptom is what dlock says, and what the page says.
 symptom() { grep -qF -- "$1" <<<"$output" && grep -qF -- "$1" "$PAGE" || { echo "not said: $1"; false; }; }
 
+@test "a reason and a pause: the lines run" {
+    kitchen
+    stub deploy.sh
+    cook 'A reason, and a pause for maintenance' 1
+    ran deploy.sh
+    fails_with 0 'paused by .*: disk swap, ask ann' cook 'A reason, and a pause for maintenance' 2
+    dlock -n nightly true
+    cook 'A reason, and a pause for maintenance' 3
+    ran deploy.sh
+    dlock --pause=1m --message=why nightly
+    [[ $(dlock --list --all) == *'nightly '*'paused by'* ]]
+}
+
 @test "stuck: the page's symptoms are what dlock says, and its lines clear the lock" {
     kitchen
     hold_lock nightly
