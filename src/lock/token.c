@@ -24,7 +24,8 @@ bool token_valid(const char *token, struct errmsg *why)
         }
     }
     /* The value of the plain key while several share the lock. */
-    if (strcmp(token, "dlock:shared") == 0) {
+    static const char shared[] = "dlock:shared";
+    if (strncmp(token, shared, strlen(shared)) == 0) {
         errmsg_set(why, "this text marks a shared lock and cannot be an owner token");
         return false;
     }

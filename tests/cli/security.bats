@@ -275,12 +275,12 @@ P
     export DLOCK_REDIS=unix://$T/redis.sock
     redis eval "redis.call('SET', KEYS[1], string.rep('x', 4194304)) return 1" 1 dlock:job >/dev/null
     redis eval "local deep = string.rep('[', 100000)
-        redis.call('SET', KEYS[1], 'dlock:shared', 'PX', 600000)
+        redis.call('SET', KEYS[1], 'dlock:shared:1', 'PX', 600000)
         for i, bomb in ipairs({deep, string.rep('{\"a\":', 100000), '1e999', '[1e400,-1e400]', 'null', '{\"fence\":1e308}', '\0', '{\"take\":{}}',
             string.rep('9', 100000)}) do
             redis.call('ZADD', KEYS[2], 9e15, 't' .. i)
-            redis.call('HSET', KEYS[3], 'holder t' .. i, bomb)
-        end return 1" 3 dlock:shared '{dlock:shared}:holders' '{dlock:shared}:meta' >/dev/null
+            redis.call('SET', KEYS[3] .. i, bomb)
+        end return 1" 3 dlock:shared '{dlock:shared}:holders' '{dlock:shared}:holder:t' >/dev/null
     local name arguments room=300000000
     [ -z "${SANITIZER:-}" ] || room=unlimited
     for name in job shared; do

@@ -287,7 +287,7 @@ class Lab:
 
     def is_held(self, scenario, token):
         if scenario.redis:
-            right = [vote for vote in self.locks(scenario) if vote is not None and (not token or vote in (token, "dlock:shared"))]
+            right = [vote for vote in self.locks(scenario) if vote is not None and (not token or vote == token or vote.startswith("dlock:shared:"))]
             return len(right) > scenario.redis // 2
         try:
             fd = os.open(self.path(scenario.file), os.O_RDWR | os.O_CLOEXEC)

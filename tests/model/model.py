@@ -104,8 +104,8 @@ class Redis:
         return [key for key in self.ask("KEYS", "*") if not key.endswith((":meta", ":counts"))]
 
     def sharers(self, key):
-        """Of whom meta says that they share the lock."""
-        return {field[7:] for field in self.ask("HKEYS", "{%s}:meta" % key) if field.startswith("holder ")}
+        """Those who have a key of their own, since they share the lock."""
+        return {found.split(":holder:", 1)[1] for found in self.ask("KEYS", "{%s}:holder:*" % key)}
 
 
 class Files:

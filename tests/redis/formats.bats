@@ -253,7 +253,7 @@ P
         '{"take":"x","slot":"1"}' '{"take":"x","slot":NaN}' '{"take":"x","slot":1e300}' '{"take":"x","host":[1],"user":{}}'; do
         rm -f "$T/held" "$T/held.end"
         hold_lock job -s -t 60s --owner=me
-        redis hset '{dlock:job}:meta' 'holder me' "$record" >/dev/null
+        redis set '{dlock:job}:holder:me' "$record" PX 60000 >/dev/null
         dlock --extend --owner=me job
         dlock -s -n job true
         fails_with 75 'held by .*share' dlock -v -n job true

@@ -77,14 +77,17 @@ shared 0
     equals "$status" 0
     # A shared one, whose set or record was tampered with.
     dlock --acquire -s -t 60s --owner=me shared >/dev/null
-    redis hset '{dlock:shared}:meta' 'holder me' '{nonsense' >/dev/null
+    redis set '{dlock:shared}:holder:me' '{nonsense' PX 60000 >/dev/null
     run dlock --status shared
     equals "$status" 0
     run dlock --release --owner=me shared
     equals "$status" 0
     dlock --acquire --slots=2 -t 60s --owner=me slots >/dev/null
-    redis hdel '{dlock:slots}:meta' 'holder me' >/dev/null
-    fails_with 75 '' dlock -n --slots=2 slots true # whose slot is that?
+    redis del '{dlock:slots}:holder:me' >/dev/null
+    run dlock -n --slots=2 slots -- sh -c 'echo $DLOCK_SLOT' # the other one is taken all the same
+    equals "$output" 1
+    redis del '{dlock:slots}:slots' >/dev/null
+    fails_with 75 '' dlock -n --slots=2 slots true # which are taken?
     redis del '{dlock:slots}:holders' >/dev/null
     fails_with 75 '' dlock -n --slots=2 slots true
     fails_with 75 '' dlock -n slots true

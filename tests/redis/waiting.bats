@@ -305,7 +305,7 @@ hear_all() {
     equals "$(redis get dlock:job)" somebody
     redis del dlock:job
     dlock -s --acquire --owner=somebody -t 60s job
-    redis hdel '{dlock:job}:meta' 'holder somebody'
+    redis del '{dlock:job}:holder:somebody'
     queue b --owner=somebody
     kill -TERM "$(pid_of b)"
     ended b 143

@@ -211,7 +211,7 @@ class Deeds:
                 self.log("stuck", backend=stage.name, said="%s cannot be taken away: %r" % (lock, error))
                 continue
             for one in [token] if isinstance(token, str) else token or ():
-                if one == SHARED:
+                if one.startswith(SHARED):
                     self.log("removed_all", backend=stage.name, lock=lock, before="%.6f" % before)
                 elif one.startswith("run-"):
                     self.log("removed", run=one[4:], before="%.6f" % before, sure=int(stage.surely_removed))

@@ -314,7 +314,7 @@ class Stage:
     name, asked, surely_removed = "s", [], False
     def remove(self, lock):
         self.asked.append(lock)
-        return next(iter(())) if lock == "first" else ["dlock:shared", "run-7"]
+        return next(iter(())) if lock == "first" else ["dlock:shared:1", "run-7"]
 
 said = queue.SimpleQueue()
 deeds = nemesis.Deeds(types.SimpleNamespace(log=lambda event, **fields: said.put((event, fields)), at=None, now=lambda: 1.0))

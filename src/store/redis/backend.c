@@ -47,20 +47,25 @@ static enum lock_result read_loss(const redisReply *reply, const struct lease *l
     return LOCK_OK;
 }
 
-/* {"ours", left, mode, slots, slot, end}. At least `least` was asked for. */
+/* {"ours", left, mode, slots, slot, end}. At least `least` was asked for. From
+ * store/redis/scripts/share.lua, {"ours", left, end} or {"unclear"}: LOCK_HELD. */
 static enum lock_result read_check(struct redis_backend *redis, const redisReply *reply,
                                    struct deadline before, struct duration least,
                                    struct lease *lease, struct errmsg *why)
 {
-    int64_t left_ms, slots, slot, end_ms;
+    int64_t left_ms, slots = lease->slots, slot = lease->slot, end_ms;
     enum lock_result result = read_loss(reply, lease, why);
     if (result != LOCK_OK)
         return result;
-    if (!redis_reply_is(reply, "ours", 6) || !redis_reply_left(reply->element[1], -1, &left_ms) ||
-        !lock_mode_parse(redis_reply_text(reply->element[2]), &lease->mode) ||
-        !redis_reply_number(reply->element[3], 0, INT32_MAX, &slots) ||
-        !redis_reply_number(reply->element[4], -1, INT32_MAX, &slot) ||
-        !redis_reply_number(reply->element[5], -1, INT64_MAX, &end_ms))
+    if (redis_reply_is(reply, "unclear", 1))
+        return LOCK_HELD;
+    bool brief = redis_reply_is(reply, "ours", 3);
+    if ((!brief && !redis_reply_is(reply, "ours", 6)) ||
+        !redis_reply_left(reply->element[1], -1, &left_ms) ||
+        !redis_reply_number(reply->element[reply->elements - 1], -1, INT64_MAX, &end_ms) ||
+        (!brief && (!lock_mode_parse(redis_reply_text(reply->element[2]), &lease->mode) ||
+                    !redis_reply_number(reply->element[3], 0, INT32_MAX, &slots) ||
+                    !redis_reply_number(reply->element[4], -1, INT32_MAX, &slot))))
         return redis_conn_nonsense(&redis->conn, why);
     lease->slots = (int)slots;
     lease->slot = (int)slot;
@@ -92,7 +97,7 @@ static enum lock_result run_check(struct redis_backend *redis, struct redis_call
 static void begin_check(struct redis_backend *redis, struct redis_call *call,
                         const struct lease *lease)
 {
-    redis_script_begin(call, &redis_check_script, KEYS_WATCHED, lease->key);
+    redis_script_begin(call, &redis_check_script, KEYS_WATCHED, lease->key, lease->token);
     call->ears.touches = redis->watched;
     call->least_keys = redis_least_keys(lease);
     redis_command_add(&call->words, lease->token);
@@ -106,6 +111,14 @@ static enum lock_result redis_check(struct backend *backend, struct lease *lease
     struct redis_call call;
     if (redis_is_fresh(redis))
         return LOCK_OK;
+    if (lease->mode != MODE_EXCLUSIVE) {
+        redis_script_begin_share(&call, lease->key, lease->token);
+        call.ears.touches = redis->watched;
+        redis_command_add(&call.words, lease->take_id);
+        enum lock_result result = run_check(redis, &call, DURATION_ZERO, lease, bound, why);
+        if (result != LOCK_HELD)
+            return result;
+    }
     begin_check(redis, &call, lease);
     return run_check(redis, &call, DURATION_ZERO, lease, bound, why);
 }
@@ -122,7 +135,7 @@ static enum lock_result redis_extend(struct backend *backend, struct lease *leas
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
-    redis_script_begin(&call, &redis_extend_script, KEYS_WATCHED, lease->key);
+    redis_script_begin(&call, &redis_extend_script, KEYS_WATCHED, lease->key, lease->token);
     call.careful = may_hit_another(redis, lease);
     call.ears.touches = redis->watched;
     call.least_keys = redis_least_keys(lease);
@@ -205,7 +218,7 @@ static enum lock_result redis_look(struct backend *backend, const char *key,
                                    struct lock_state *state, struct bound bound, struct errmsg *why)
 {
     struct redis_call call;
-    redis_script_begin(&call, &redis_look_script, KEYS_ALL, key);
+    redis_script_begin(&call, &redis_look_script, KEYS_ALL, key, "");
     return run_look(redis_of(backend), &call, key, state, bound, why);
 }
 
@@ -217,7 +230,7 @@ static enum lock_result redis_force_release(struct backend *backend, const char 
     struct redis_call call;
     char forcer[FORCER_SIZE];
     lock_forcer(forcer);
-    redis_script_begin(&call, &redis_force_script, KEYS_ALL, key);
+    redis_script_begin(&call, &redis_force_script, KEYS_ALL, key, "");
     call.careful = true; /* if SELECT is refused it would hit a lock of another database */
     redis_script_add_number(&call, wall_now_ms());
     add_request(redis, &call);
@@ -232,7 +245,7 @@ static enum lock_result redis_pause(struct backend *backend, const char *key,
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
     redisReply *reply;
-    redis_script_begin(&call, &redis_pause_script, KEYS_ALL, key);
+    redis_script_begin(&call, &redis_pause_script, KEYS_ALL, key, "");
     call.careful = true; /* as force_release() */
     redis_script_add_number(&call, pause->left.ns / NS_PER_MS);
     redis_command_add(&call.words, pause->by);

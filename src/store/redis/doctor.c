@@ -333,7 +333,7 @@ void redis_forget(struct backend *backend, const char *key, struct bound bound)
     struct errmsg ignored = {""};
     redisReply *reply;
     for (size_t i = 0; i < REDIS_COMPANIONS; i++) {
-        lock_key_companion(companions[i], COMPANION_SIZE, key, redis_companion_names[i]);
+        redis_companion(companions[i], key, (int)i, "doctor");
         redis_command_add(&command, companions[i]);
     }
     if (redis_topology_open(redis, key, bound, &ignored) == LOCK_OK &&

@@ -28,9 +28,9 @@ static const struct {
     [LISTING] = {"--list", "--list fails", NULL, FINDING_NOTE},
 };
 
-enum { WORDS_MOST = 8 };
+enum { WORDS_MOST = 9 };
 
-/* 1 to 7 are the lock, its meta, holders, counts, queue and waiters, and a channel. An
+/* 1 to 11 (octal) are the keys, as the scripts are given them, and a channel. An
  * unknown script is reported as missing, which counts as an answer. PX and PEXPIRE make
  * sure that nothing remains for long. */
 static const struct {
@@ -46,37 +46,44 @@ static const struct {
     {TAKING, {"HSET", "\2", "doctor", "1"}},
     {TAKING, {"PEXPIRE", "\2", "1000"}},
     {TAKING, {"HMGET", "\2", "doctor"}},
-    {SHARING, {"HGET", "\2", "doctor"}},
-    {SHARING, {"HKEYS", "\2"}},
     {SHARING, {"HDEL", "\2", "other"}},
-    {SHARING, {"ZADD", "\3", "1", "doctor"}},
-    {SHARING, {"PEXPIRE", "\3", "1000"}},
-    {SHARING, {"ZRANGE", "\3", "0", "-1"}},
-    {SHARING, {"ZSCORE", "\3", "doctor"}},
-    {SHARING, {"ZCOUNT", "\3", "0", "1"}},
-    {SHARING, {"ZREM", "\3", "doctor"}},
-    {COUNTING, {"HINCRBY", "\4", "doctor", "1"}},
-    {COUNTING, {"PEXPIRE", "\4", "1000"}},
-    {QUEUEING, {"ZADD", "\5", "1", "doctor"}},
-    {QUEUEING, {"PEXPIRE", "\5", "1000"}},
-    {QUEUEING, {"ZRANK", "\5", "doctor"}},
-    {QUEUEING, {"ZCARD", "\5"}},
-    {QUEUEING, {"ZREM", "\5", "doctor"}},
-    {QUEUEING, {"HSET", "\6", "doctor", "1"}},
-    {QUEUEING, {"PEXPIRE", "\6", "1000"}},
-    {QUEUEING, {"HGET", "\6", "doctor"}},
-    {QUEUEING, {"HDEL", "\6", "doctor"}},
+    {SHARING, {"SET", "\3", "doctor", "PX", "1000"}},
+    {SHARING, {"GET", "\3"}},
+    {SHARING, {"ZADD", "\4", "1", "doctor"}},
+    {SHARING, {"PEXPIRE", "\4", "1000"}},
+    {SHARING, {"ZRANGE", "\4", "0", "-1"}},
+    {SHARING, {"ZRANGEBYSCORE", "\4", "0", "1"}},
+    {SHARING, {"ZSCORE", "\4", "doctor"}},
+    {SHARING, {"ZCARD", "\4"}},
+    {SHARING, {"ZCOUNT", "\4", "0", "1"}},
+    {SHARING, {"ZREM", "\4", "doctor"}},
+    {SHARING, {"SETBIT", "\5", "0", "1"}},
+    {SHARING, {"PEXPIRE", "\5", "1000"}},
+    {SHARING, {"BITCOUNT", "\5"}},
+    {SHARING, {"BITPOS", "\5", "0"}},
+    {SHARING, {"UNLINK", "\4", "\5"}},
+    {COUNTING, {"HINCRBY", "\6", "doctor", "1"}},
+    {COUNTING, {"PEXPIRE", "\6", "1000"}},
+    {QUEUEING, {"ZADD", "\7", "1", "doctor"}},
+    {QUEUEING, {"PEXPIRE", "\7", "1000"}},
+    {QUEUEING, {"ZRANK", "\7", "doctor"}},
+    {QUEUEING, {"ZCARD", "\7"}},
+    {QUEUEING, {"ZREM", "\7", "doctor"}},
+    {QUEUEING, {"HSET", "\10", "doctor", "1"}},
+    {QUEUEING, {"PEXPIRE", "\10", "1000"}},
+    {QUEUEING, {"HGET", "\10", "doctor"}},
+    {QUEUEING, {"HDEL", "\10", "doctor"}},
     {LISTING, {"SCAN", "0", "COUNT", "1"}},
-    {TAKING, {"DEL", "\1", "\2", "\3", "\4", "\5", "\6"}},
-    {CALLING, {"PUBLISH", "\7", "doctor"}}, /* LISTENING begins here */
-    {CALLING, {"PUBSUB", "NUMSUB", "\7"}},
+    {TAKING, {"DEL", "\1", "\2", "\3", "\4", "\5", "\6", "\7", "\10"}},
+    {CALLING, {"PUBLISH", "\11", "doctor"}}, /* LISTENING begins here */
+    {CALLING, {"PUBSUB", "NUMSUB", "\11"}},
     {TRACKING, {"CLIENT", "ID"}},
     {TRACKING, {"CLIENT", "TRACKING", "ON", "OPTOUT"}},
     {TRACKING, {"CLIENT", "CACHING", "NO"}},
     {TRACKING, {"SUBSCRIBE", REDIS_INVALIDATE}},
     {TRACKING, {"UNSUBSCRIBE", REDIS_INVALIDATE}},
-    {CALLING, {"SUBSCRIBE", "\7"}},
-    {CALLING, {"UNSUBSCRIBE", "\7"}},
+    {CALLING, {"SUBSCRIBE", "\11"}},
+    {CALLING, {"UNSUBSCRIBE", "\11"}},
     {CALLING, {"MULTI"}},
     {CALLING, {"EXEC"}},
     {TRACKING, {"MULTI"}},
@@ -94,7 +101,7 @@ static void scratch_make(struct scratch *scratch, const char *key)
 {
     scratch->key = key;
     for (size_t i = 0; i < REDIS_COMPANIONS; i++)
-        lock_key_companion(scratch->companions[i], COMPANION_SIZE, key, redis_companion_names[i]);
+        redis_companion(scratch->companions[i], key, (int)i, "doctor");
     lock_key_companion(scratch->companions[REDIS_COMPANIONS], COMPANION_SIZE, key, "wake:doctor");
 }
 
@@ -103,7 +110,7 @@ static struct redis_command trial_command(size_t trial, const struct scratch *sc
     struct redis_command command = {0};
     for (size_t i = 0; i < WORDS_MOST && trials[trial].words[i] != NULL; i++) {
         const char *word = trials[trial].words[i];
-        int place = *word < '\b' ? *word : 0;
+        int place = *word < ' ' ? *word : 0;
         redis_command_add(&command, place == 0   ? word
                                     : place == 1 ? scratch->key
                                                  : scratch->companions[place - 2]);

@@ -3,6 +3,7 @@
 #ifndef DLOCK_STORE_REDIS_INTERNAL_H
 #define DLOCK_STORE_REDIS_INTERNAL_H
 
+#include "lock/token.h"
 #include "redis/conn.h"
 #include "redis/subscribe.h"
 #include "redis/url.h"
@@ -10,7 +11,7 @@
 
 #include <stdbool.h>
 
-enum { COMPANION_SIZE = 2 * LOCK_KEY_SIZE };
+enum { COMPANION_SIZE = 2 * LOCK_KEY_SIZE + TOKEN_SIZE };
 
 /* Our place in the queue for the lock, and what the server reported about it. */
 struct redis_place {
@@ -40,8 +41,10 @@ struct redis_backend {
     struct backend base;
     struct redis_url url;
     struct redis_settings settings;
-    bool owns_tls;   /* the backend closes settings.tls */
-    const char *key; /* of the lock that is taken; NULL: none yet */
+    bool owns_tls;     /* the backend closes settings.tls */
+    const char *key;   /* of the lock that is taken; NULL: none yet */
+    const char *token; /* that it is taken with */
+    bool shares;       /* it is taken, and shared */
     struct redis_conn conn;
     struct redis_sentinel *sentinel; /* NULL: the URL names none */
     struct redis_cluster *cluster;   /* its nodes; NULL: none is known yet, or it is no Cluster */

@@ -210,7 +210,7 @@ static bool is_companion(const char *key)
     for (size_t i = 0; *key == '{' && colon != NULL && i < REDIS_COMPANIONS; i++)
         if (strcmp(colon + 1, redis_companion_names[i]) == 0)
             return true;
-    return false;
+    return *key == '{' && strstr(key, ":" REDIS_OWN) != NULL;
 }
 
 /* The lock whose companion {KEY}:meta, or, if the key has a hash tag, {TAG}KEY:meta, this

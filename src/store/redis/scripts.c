@@ -12,11 +12,19 @@
 
 #include "store/redis/scripts/embedded.h"
 
-const char *const redis_companion_names[REDIS_COMPANIONS] = {"meta", "holders", "counts", "queue",
-                                                             "waiters"};
+const char *const redis_companion_names[REDIS_COMPANIONS] = {
+    "meta", REDIS_OWN, "holders", "slots", "counts", "queue", "waiters"};
 
-void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys,
-                        const char *key)
+void redis_companion(char name[COMPANION_SIZE], const char *key, int i, const char *token)
+{
+    char part[sizeof REDIS_OWN + TOKEN_SIZE];
+    const char *plain = redis_companion_names[i];
+    snprintf(part, sizeof part, "%s%s", plain, strcmp(plain, REDIS_OWN) == 0 ? token : "");
+    lock_key_companion(name, COMPANION_SIZE, key, part);
+}
+
+static void begin(struct redis_call *call, const struct redis_script *script, int keys,
+                  const char *key)
 {
     *call = (struct redis_call){.script = script, .keys = keys};
     snprintf(call->count, sizeof call->count, "%d", keys);
@@ -24,10 +32,26 @@ void redis_script_begin(struct redis_call *call, const struct redis_script *scri
     redis_command_add(&call->words, "");
     redis_command_add(&call->words, call->count);
     redis_command_add(&call->words, key);
-    for (int i = 0; i < keys - 1; i++) {
-        lock_key_companion(call->companions[i], COMPANION_SIZE, key, redis_companion_names[i]);
-        redis_command_add(&call->words, call->companions[i]);
-    }
+}
+
+static void add_companion(struct redis_call *call, const char *key, int i, const char *token)
+{
+    redis_companion(call->companions[i], key, i, token);
+    redis_command_add(&call->words, call->companions[i]);
+}
+
+void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys,
+                        const char *key, const char *token)
+{
+    begin(call, script, keys, key);
+    for (int i = 0; i < keys - 1; i++)
+        add_companion(call, key, i, token);
+}
+
+void redis_script_begin_share(struct redis_call *call, const char *key, const char *token)
+{
+    begin(call, &redis_share_script, 2, key);
+    add_companion(call, key, COMPANION_OWN, token);
 }
 
 int redis_least_keys(const struct lease *lease)

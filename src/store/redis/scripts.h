@@ -12,14 +12,19 @@ struct redis_script {
     const char *text;
 };
 
-extern const struct redis_script redis_take_script, redis_check_script, redis_extend_script,
-    redis_release_script, redis_look_script, redis_force_script, redis_pause_script;
+extern const struct redis_script redis_take_script, redis_check_script, redis_share_script,
+    redis_extend_script, redis_release_script, redis_look_script, redis_force_script,
+    redis_pause_script;
 
 /* The number of the lock's keys that a script is given, lock and meta first (see
  * store/redis/scripts/common.lua). */
-enum { KEYS_OWNED = 2, KEYS_WATCHED = 3, KEYS_ALL = 6, REDIS_COMPANIONS = KEYS_ALL - 1 };
+enum { KEYS_OWNED = 2, KEYS_WATCHED = 4, KEYS_ALL = 8, REDIS_COMPANIONS = KEYS_ALL - 1 };
 
-/* The parts of lock_key_companion() for all keys but the lock itself, in this order. */
+enum { COMPANION_META, COMPANION_OWN }; /* the first of them */
+
+/* The parts of lock_key_companion() for all keys but the lock itself, in this order; the
+ * one that ends in REDIS_OWN is followed by a token. */
+#define REDIS_OWN "holder:"
 extern const char *const redis_companion_names[REDIS_COMPANIONS];
 
 /* The index of the lock's key among the words of a call. */
@@ -43,8 +48,15 @@ struct redis_call {
     bool sent_before; /* redis_script_run_again() has sent it twice */
 };
 
+/* `token`: of the client that asks ("": it has none). */
 void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys,
-                        const char *key);
+                        const char *key, const char *token);
+
+/* The same for redis_share_script, which is given the lock and the client's own key. */
+void redis_script_begin_share(struct redis_call *call, const char *key, const char *token);
+
+/* The name of companion `i`, as a script of this client is given it. */
+void redis_companion(char name[COMPANION_SIZE], const char *key, int i, const char *token);
 
 /* The minimum number of keys for a script about this lease: an exclusive lock of our own
  * needs lock and meta, and has both. While a Cluster moves its slot, a script is put off

@@ -150,6 +150,7 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
         lease_cut(lease, deadline_minus(end, lease_drift(lease->ttl)));
         lease->end_ms = end_ms;
         redis->leased = true;
+        redis->shares = request->mode != MODE_EXCLUSIVE;
         redis->base.uncertain = redis->base.queued = false;
         redis->fresh = deadline_plus(before, fresh_time);
         return LOCK_OK;
@@ -180,7 +181,7 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
  * it. */
 static void begin_release(struct redis_call *call, const struct lease *lease, bool may_come)
 {
-    redis_script_begin(call, &redis_release_script, KEYS_ALL, lease->key);
+    redis_script_begin(call, &redis_release_script, KEYS_ALL, lease->key, lease->token);
     call->least_keys = redis_least_keys(lease);
     redis_command_add(&call->words, lease->token);
     redis_command_add(&call->words, lease->take_id);
@@ -241,7 +242,7 @@ static void begin_take(struct redis_call *call, const struct redis_backend *redi
                        const struct lock_request *request, bool queues)
 {
     const struct holder *self = &request->self;
-    redis_script_begin(call, &redis_take_script, KEYS_ALL, request->key);
+    redis_script_begin(call, &redis_take_script, KEYS_ALL, request->key, request->token);
     redis_command_add(&call->words, request->token);
     redis_script_add_number(call, ttl_now(request).ns / NS_PER_MS);
     redis_command_add(&call->words, request->take_id);
@@ -315,6 +316,8 @@ static void find_place(struct redis_backend *redis, const struct lock_request *r
     redis->place.attended = request->attended;
     redis->place.touched = DEADLINE_NEVER;
     redis->key = request->key;
+    redis->token = request->token;
+    redis->shares = false;
 }
 
 /* At the head of the queue since others have left, and without reports of touches; or in
@@ -350,19 +353,14 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
 
 /* --- messages of the server ---------------------------------------------- */
 
-static bool is_companion(const struct redis_backend *redis, const char *key, const char *part)
+/* Our own scripts read more keys, so touches of these are reported too, but say nothing
+ * about our hold on the lock: what is known of it is in one key beside the lock. */
+static bool is_about_us(const struct redis_backend *redis, const char *key)
 {
     char companion[COMPANION_SIZE];
-    lock_key_companion(companion, sizeof companion, redis->key, part);
+    redis_companion(companion, redis->key, redis->shares ? COMPANION_OWN : COMPANION_META,
+                    redis->token);
     return strcmp(key, companion) == 0;
-}
-
-/* Our own scripts read the queue as well, so touches of it are reported too, but say
- * nothing about the lock. */
-static bool is_about_queue(const struct redis_backend *redis, const char *key)
-{
-    return is_companion(redis, key, "queue") || is_companion(redis, key, "waiters") ||
-           is_companion(redis, key, "counts");
 }
 
 /* An array of keys, or nothing if all are gone, which is reported to all clients. A
@@ -374,7 +372,7 @@ static void hear_touch(struct redis_backend *redis, const redisReply *keys)
     for (size_t i = 0; !all && i < keys->elements; i++) {
         const char *key = redis_reply_text(keys->element[i]);
         lock |= strcmp(key, redis->key) == 0;
-        redis->touched |= !is_about_queue(redis, key);
+        redis->touched |= is_about_us(redis, key);
     }
     redis->touched |= lock;
     if (all)

@@ -1,22 +1,22 @@
 -- Checks whether the lock is still ours, and for how long.
 --
--- KEYS: lock, meta, holders
+-- KEYS: lock, meta, own, holders
 -- ARGV: token, take id ("": the token alone counts), the least value that the lock's
 --       fence must have
 --       (missing: none)
 -- Returns as say_ours(), {"gone" or "other", "forced USER@HOST", "ended" or ""} or
 --         {"released", ...}
 
-local how, left, record, ends = standing(ARGV[1], ARGV[2])
-if how ~= 'ours' then return {how, left or ''} end
+local how, record = standing(ARGV[1], ARGV[2])
+if how ~= 'ours' then return {how, record or ''} end
 if ARGV[3] and not no_meta and (tonumber(known.fence) or 0) < tonumber(ARGV[3]) then
   redis.call('HSET', meta, 'fence', ARGV[3])
   if record and record.take then
     record.fence = ARGV[3]
-    redis.call('HSET', meta, 'holder ' .. ARGV[1], cjson.encode(record))
+    write_record(record, now_ms(), (lease_end(record)))
   end
   -- As in store/redis/scripts/take.lua: not before this server's clock has passed the fence.
   local kept = kept_ms() + math.max(0, math.floor(tonumber(ARGV[3]) / 1000) - now_ms())
   if redis.call('PTTL', meta) < kept then redis.call('PEXPIRE', meta, whole(kept)) end
 end
-return say_ours(left, record, ends)
+return say_ours(record)

@@ -1,26 +1,48 @@
 -- Functions common to the scripts; store/redis/scripts/embed.sh puts it before each of
--- them.
+-- them, but store/redis/scripts/share.lua.
 --
--- KEYS: lock, meta, holders, counts, queue, waiters; a script is given as many of them as
--- it needs, from the left, because all keys given to it are watched
+-- KEYS: lock, meta, own, holders, taken, counts, queue, waiters; a script is given as many
+-- of them as it needs, from the left, because all keys given to it are watched
 --
--- lock     the owner's token, or SHARED while several hold the lock
--- meta     hash: the exclusive holder, or the mode in force and a field "holder TOKEN"
---          (JSON) for each shared holder; the last fence; the last releases,
---          leases taken away by force, takes that were withdrawn before they came, and
---          what was done on request; takes, losses, waited_ms, held_ms; the runs: "run", the
---          last one that ended, and "success" (lock/run_memory.h), failures in a row, runs since
---          the success, "unended" while the exclusive holder has one, "kept" as remembered (ms);
---          until when the lock is paused (server, ms), by whom and why
--- holders  sorted set: token -> when its lease ends (server, ms)
+-- lock     the owner's token, or SHARED and the fence of the first of those who share it:
+--          a lock that was lost and is shared anew has another value
+-- meta     hash: the exclusive holder; the mode in force; the last fence; the last
+--          releases, leases taken away by force, takes that were withdrawn before they
+--          came, and what was done on request; takes, losses, waited_ms, held_ms; the
+--          runs: "run", the last one that ended, and "success" (lock/run_memory.h),
+--          failures in a row, runs since the success, "unended" while the exclusive holder
+--          has one, "kept" as remembered (ms); until when the lock is paused (server, ms), by
+--          whom and why
+-- own      the record (JSON) of one who shares the lock, with the end of its lease: the name
+--          ends in its token, and no other client watches it
+-- holders  sorted set: each who shares the lock (member_of()) -> when its lease ends
+--          (server, ms)
+-- taken    bitmap of the slots that are taken
 -- counts   hash, for clients that are refused the lock: conflicts, timeouts, losses,
---          waited_ms, skips since the success that ended at skips_of (a write to meta would wake
---          the holder)
+--          waited_ms, skips since the success that ended at skips_of (a write to meta would
+--          wake the exclusive holder)
 -- queue    sorted set: the waiters, in order of arrival
 -- waiters  hash: what is known of them (store/redis/scripts/queue.lua)
+--
+-- Those who share a lock watch it and their own key. So a join or a leave touches neither,
+-- unless the lock's expiry has to move, which it does by half of what is left (keep()).
+-- No script goes through the holders, but for those that look at all of them. Orders of
+-- events:
+--
+--   A holder joins or leaves -> holders, taken, meta and its own key change -> no other
+--     holder is told.
+--   Another client removes the lock -> all who share it are told, and have lost it. The
+--     next one to share it begins with an empty set -> an own key from before it has
+--     another value of the lock in it, and is worth nothing.
+--   A lease ends -> it is not counted; its place in the set and its record stay until the
+--     next one joins, a few at a time (drop_ended()), so that its run is remembered.
+--   All leases end -> the lock's key stays for half a lease at most -> the next take
+--     removes it.
+--   Another client removes the set -> nobody joins until the lock's key is gone; those who
+--     share it keep it, and none of them can tell that it is the last.
 
-local lock, meta, holders, counts, queue, waiters = unpack(KEYS)
-local SHARED = 'dlock:shared'
+local lock, meta, own, holders, taken, counts, queue, waiters = unpack(KEYS)
+local SHARED = 'dlock:shared:'
 local LINES_KEPT, WITHDRAWN_BYTES = 8, 40000 -- a thousand of them
 local FORCED_BYTES = 8000
 local META_KEPT_MS = 2592000000 -- 30 days beyond the lease, at least
@@ -45,6 +67,10 @@ local value = redis.pcall('GET', lock)
 if type(value) == 'table' and value.err then
   if not is_wrong_type(value) then return {err = value.err .. ' (GET)'} end
   value = ''
+end
+
+local function is_shared()
+  return value and string.sub(value, 1, #SHARED) == SHARED
 end
 
 -- The contents of meta: what all scripts need, and the rest for those that ask for it.
@@ -143,12 +169,41 @@ local function is_record(record)
   return slot >= -1 and slot < 2147483648 and slot % 1 == 0
 end
 
--- What meta knows of a shared holder; nil if that is nothing, or not what we would write.
-local function record_of(token)
-  local text = redis.pcall('HGET', meta, 'holder ' .. token)
-  if type(text) ~= 'string' then return nil end
+local function holder_key(token)
+  return string.sub(meta, 1, -5) .. 'holder:' .. token
+end
+
+-- What is known of one who shares the lock, or has; nil if that is nothing, or not what we
+-- would write. And whether there is anything.
+local function read_record(key)
+  local text = redis.pcall('GET', key)
+  if type(text) ~= 'string' then return nil, text end
   local decoded, record = pcall(cjson.decode, text)
-  return decoded and is_record(record) and record or nil
+  return decoded and is_record(record) and record or nil, true
+end
+
+local function record_of(token)
+  return (read_record(holder_key(token)))
+end
+
+local function shares(record, now)
+  return record and record.round == value and (tonumber(record.ends) or 0) > now
+end
+
+local function share_of(key, now)
+  local record = read_record(key)
+  return shares(record, now) and record or nil
+end
+
+
+local function member_of(token, slot)
+  return (slot or -1) >= 0 and whole(slot) .. ' ' .. token or token
+end
+
+-- The slot (nil: none) and the token of a member.
+local function read_member(member)
+  local slot, token = string.match(member, '^(%d+) (.+)$')
+  return tonumber(slot), token or member
 end
 
 -- The ACL's error, with the command; false for any other reply. Redis before 7, 7.0, and
@@ -173,91 +228,124 @@ local function read_end(score)
   return math.min(tonumber(score), 9007199254740992)
 end
 
-local function score_of(token)
-  local score = allowed(redis.pcall('ZSCORE', holders, token), 'ZSCORE')
-  return type(score) == 'string' and read_end(score) or nil
+-- The first or the last of the set: its member, and when its lease ends; nil if there is none.
+local function holder_at(place)
+  local found = redis.pcall('ZRANGE', holders, place, place, 'WITHSCORES')
+  -- In a Cluster that is moving the slot, the set cannot be read once its last member has
+  -- just been removed.
+  if found.err and string.find(found.err, 'non local key', 1, true) then return nil end
+  if allowed(found, 'ZRANGE').err or not found[1] then return nil end
+  return found[1], read_end(found[2])
 end
 
--- The standing of the lock for this token and take id ('': the token alone counts):
--- 'ours', for a shared holder with what is left (ms), the record, and when it ends
--- (server, ms); 'released', with that token; 'other' or 'gone', with 'forced USER@HOST' if
--- it was taken away by force, or 'ended' if it was that owner's.
+-- The standing of the lock for this token and take id ('': the token alone counts).
+--
+--   lock            record that goes with the token         standing
+--   the token       meta's, of another take                 released if this take was; other
+--                   meta's, of a take that was released     released
+--                   meta's, or none: the token is all       ours
+--   shared          none, and all leases have ended         gone
+--                   own, of another take                    released if this take was; other
+--                   own, released and kept                  released
+--                   own, or unreadable and in the set       ours
+--                   own, ended; or meta's is this take's    gone
+--                   none                                    released if this take was; other
+--   another value   meta's is this take's, not released     other
+--                   otherwise                               released if this take was; other
+--   none            meta's is this take's, not released     gone
+--                   otherwise                               released if this take was; gone
+--
+-- With 'ours' comes the record of one who shares the lock; with 'other' and 'gone',
+-- 'forced USER@HOST' if it was taken away by force, or 'ended' if it was that owner's.
 local function standing(token, take)
+  local record, share, past, all_ended
   if value == token then
-    -- If meta is gone or another client's, the token is all that there is.
-    if known.owner == token and take ~= '' and known.take ~= take then
+    record = known.owner == token and known or {}
+  elseif is_shared() then
+    local now, found = now_ms()
+    past, found = read_record(own)
+    if shares(past, now) then
+      record = past
+    elseif found and not past then
+      local score = allowed(redis.pcall('ZSCORE', holders, token), 'ZSCORE')
+      local ends = type(score) == 'string' and read_end(score)
+      record = ends and ends > now and {ends = ends} or nil
+    end
+    share = record
+    if not record then
+      local last, ends = holder_at(-1)
+      all_ended = last and ends <= now
+    end
+  end
+  if record then
+    if record.take and take ~= '' and record.take ~= take then
       return is_spent(take, token) and 'released' or 'other', forced_by(take, token)
     end
-    if known.owner == token and is_spent(known.take, '') then return 'released' end
-    return 'ours'
+    local released = record.take and is_spent(record.take, '')
+    if share then released = share.released end
+    if released then return 'released' end
+    return 'ours', share
   end
-  local record
-  if value == SHARED then
-    local score, now = score_of(token), now_ms()
-    record = record_of(token)
-    if score and score > now then
-      if record and take ~= '' and record.take ~= take then
-        return is_spent(take, token) and 'released' or 'other', forced_by(take, token)
-      end
-      if record and record.released then return 'released' end
-      return 'ours', score - now, record or {}, score
-    end
-  end
-  local own = known.owner == token and (take == '' or known.take == take) and known.take or record and record.take
-  local ended = own and not is_spent(own, '')
+  local last = known.owner == token and (take == '' or known.take == take) and known.take or past and past.take
+  local ended = last and not is_spent(last, '')
   if not ended and is_spent(take, token) then return 'released' end
-  return value and not (ended and value == SHARED) and 'other' or 'gone', forced_by(own or take, token) or ended and 'ended' or nil
+  return value and not (all_ended or ended and is_shared()) and 'other' or 'gone', forced_by(last or take, token) or ended and 'ended' or nil
 end
 
--- The end of the lock's key: ms left, and as server time, ms (-1: no expiry).
-local function key_end()
-  local now, left = now_ms(), redis.call('PTTL', lock)
+-- What is left of a lease of ours (ms; -1: no expiry), and its end as server time, ms (-1:
+-- never).
+local function lease_end(record)
+  local now = now_ms()
+  local left = record and tonumber(record.ends) - now or redis.call('PTTL', lock)
   return left, left < 0 and -1 or now + left
 end
 
 -- {"ours", left (ms; -1: no expiry), mode, slots, slot, when it ends (server, ms; -1:
--- never)}, from the results of standing().
-local function say_ours(left, record, ends)
-  if record then return {'ours', left, known.mode or 'shared', known.slots or '0', tostring(record.slot or -1), ends} end
-  left, ends = key_end()
-  return {'ours', left, 'exclusive', '0', '-1', ends}
-end
-
--- The shared holders: {token, end}, the first to end first.
-local function list_holders()
-  local flat, list = allowed(redis.pcall('ZRANGE', holders, 0, -1, 'WITHSCORES'), 'ZRANGE'), {}
-  if flat.err then return list end
-  for i = 1, #flat, 2 do list[#list + 1] = {flat[i], read_end(flat[i + 1])} end
-  return list
-end
-
--- The key lasts as long as the last of them; if no holder with an unexpired lease is
--- left, it goes at once, so that the waiters can be called now.
-local function settle_shared(now)
-  -- In a Cluster that is moving the slot, the set cannot be read once its last member has
-  -- just been removed; if it cannot be read for another reason, a holder may be left.
-  local last = redis.pcall('ZRANGE', holders, -1, -1, 'WITHSCORES')
-  if last.err and not string.find(last.err, 'non local key', 1, true) then error(last.err .. ' (ZRANGE)', 0) end
-  local ends = #last > 0 and read_end(last[2]) or 0
-  if ends <= now then
-    redis.call('DEL', lock)
-    if #last > 0 then redis.call('DEL', holders) end
-    value = false
-    return
-  end
-  local left = whole(ends - now)
-  redis.call('PEXPIRE', lock, left)
-  redis.call('PEXPIRE', holders, left)
-end
-
--- The sum of a number in meta and `number`.
-local function plus(field, number)
-  return whole((tonumber(known[field]) or 0) + number)
+-- never)}
+local function say_ours(record)
+  local left, ends = lease_end(record)
+  if not record then return {'ours', left, 'exclusive', '0', '-1', ends} end
+  return {'ours', left, known.mode or 'shared', known.slots or '0', tostring(record.slot or -1), ends}
 end
 
 -- How long meta stays beyond the last lease: for the fence, and for the memory of runs.
 local function kept_ms()
   return math.max(META_KEPT_MS, tonumber(known.kept) or 0)
+end
+
+local function write_record(record, now, left)
+  record.ends = whole(now + left)
+  redis.call('SET', own, cjson.encode(record), 'PX', whole(left + (known.kept == '0' and 0 or kept_ms())))
+end
+
+-- The set outlives the lock: what is in it then did not release.
+local function keep_holders(left)
+  for _, key in ipairs({holders, taken}) do redis.call('PEXPIRE', key, whole(left + kept_ms())) end
+end
+
+-- The lock's key lasts as long as the last lease, and up to half as long again, so that it
+-- seldom changes: all who share it are told of that. With `exactly` it is also shortened,
+-- if it would outlast the last lease by far.
+local function keep(now, last, exactly)
+  local left, need = redis.call('PTTL', lock), last - now
+  if left >= need and not (exactly and left > 3 * need + 1000) then return end
+  redis.call('PEXPIRE', lock, whole(need * 1.5))
+  keep_holders(need)
+end
+
+-- Some holder has left. If none with an unexpired lease is left, the lock goes at once, so
+-- that the waiters can be called now.
+local function settle(now)
+  local last, ends = holder_at(-1)
+  if last and ends > now then return keep(now, ends, true) end
+  redis.call('DEL', lock)
+  if not last then redis.pcall('UNLINK', taken) end
+  value = false
+end
+
+-- The sum of a number in meta and `number`.
+local function plus(field, number)
+  return whole((tonumber(known[field]) or 0) + number)
 end
 
 -- A run has ended: `known` has it as the last one.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Turns Lua scripts into a C header: the text without its comments, and its
-# SHA-1, by which EVALSHA calls it. store/redis/scripts/common.lua precedes each of them,
+# SHA-1, by which EVALSHA calls it. store/redis/scripts/common.lua precedes each of them but store/redis/scripts/share.lua,
 # store/redis/scripts/queue.lua before those that hand the lock on, store/redis/scripts/state.lua before those that
 # call state().
 #
@@ -16,6 +16,7 @@ for file in "$@"; do
     folder=$(dirname "$file")
     case $name in common | queue | state) continue ;; esac
     parts=$folder/common.lua
+    [ "$name" != share ] || parts=
     ! grep -Eq '^[^-]*(open_queue|leave|hand_on|state)\(' "$file" || parts="$parts $folder/queue.lua"
     ! grep -q '^[^-]*state()' "$file" || parts="$parts $folder/state.lua"
     # shellcheck disable=SC2086

@@ -1,19 +1,20 @@
 -- Extends the lease if the lock is still ours. A key whose expiry another client removed
 -- gets one again.
 --
--- KEYS: lock, meta, holders
+-- KEYS: lock, meta, own, holders
 -- ARGV: token, take id, ttl from now (ms), "1" if it may be shortened
 -- Returns as store/redis/scripts/check.lua
 
 local token, ttl, exactly = ARGV[1], tonumber(ARGV[3]), ARGV[4] == '1'
-local how, left, record, ends = standing(token, ARGV[2])
-if how ~= 'ours' then return {how, left or ''} end
-if not record then left = redis.call('PTTL', lock) end
+local how, record = standing(token, ARGV[2])
+if how ~= 'ours' then return {how, record or ''} end
+local left = record and lease_end(record) or redis.call('PTTL', lock)
 if left < ttl or exactly then
   if record then
-    left, ends = ttl, now_ms() + ttl
-    redis.call('ZADD', holders, whole(ends), token)
-    settle_shared(now_ms())
+    local now = now_ms()
+    redis.call('ZADD', holders, 'XX', whole(now + ttl), member_of(token, record.slot))
+    if record.take then write_record(record, now, ttl) else record.ends = now + ttl end
+    keep(now, now + ttl)
   else
     redis.call('PEXPIRE', lock, ARGV[3])
   end
@@ -23,4 +24,5 @@ if left < ttl or exactly then
 end
 -- Read last, so that the server reports what comes after our own change.
 redis.call('GET', lock)
-return say_ours(left, record, ends)
+if record then redis.call('GET', own) end
+return say_ours(record)

@@ -15,21 +15,18 @@ local function take_away(token, record, unended)
 end
 
 if value then
-  if value == SHARED then
+  if is_shared() then
     for _, holder in ipairs(list_holders()) do
-      local record = record_of(holder[1])
-      take_away(holder[1], record, record and not record.released)
+      take_away(holder.token, holder.record, holder.record and not holder.record.released)
+      redis.pcall('DEL', holder_key(holder.token))
     end
   elseif known.owner == value then
     take_away(value, known, known.unended == '1')
   end
   learn('forced')
   local answer = cjson.encode(was)
-  redis.call('DEL', lock, holders)
+  redis.call('DEL', lock, holders, taken)
   value = false
-  for _, field in ipairs(redis.pcall('HKEYS', meta)) do
-    if string.sub(field, 1, 7) == 'holder ' then redis.pcall('HDEL', meta, field) end
-  end
   redis.pcall('HSET', meta, 'released', ARGV[1], 'forced', string.sub(forced .. (known.forced or ''), 1, FORCED_BYTES), memory())
   remember(ARGV[2], answer)
   hand_on(now_ms())

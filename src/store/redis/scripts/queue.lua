@@ -80,7 +80,7 @@ end
 -- A client has left the lock, or the head of the queue: calls the waiter that may have
 -- the lock now, or notifies the new head.
 local function hand_on(now)
-  if value and value ~= SHARED then
+  if value and not is_shared() then
     tell_head(now)
   elseif waiter_at(0) then
     open_queue().call_next(now)

@@ -12,14 +12,14 @@
 
 local token, id, wall, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4])
 local outside = ARGV[9]
-local how, left, record = standing(token, id)
+local how, record = standing(token, id)
 -- With --owner the next holder may have the same token.
-if outside and answer_to(outside) then how, left, record = 'released', nil, nil end
+if outside and answer_to(outside) then how, record = 'released', nil end
 local given_up = not outside and ARGV[5] == ''
 if given_up then
   -- With --owner other takes have this token as well: unless something says that this
   -- take happened, the lock is theirs.
-  if how == 'ours' and (record or known).take ~= id then how, left, record = 'other', nil, nil end
+  if how == 'ours' and (record or known).take ~= id then how, record = 'other', nil end
   leave(id, now_ms())
 end
 if ARGV[6] == '1' then withdraw(id) end
@@ -30,7 +30,7 @@ if how ~= 'ours' then
   end
   if not given_up then hand_on(now_ms()) end
   if not outside and not given_up and how ~= 'released' then count('losses', 1) end
-  return {how, left or ''}
+  return {how, record or ''}
 end
 
 local who = record or (known.owner == token and known) or {}
@@ -42,17 +42,24 @@ end
 
 if record then
   local now = now_ms()
+  local member = member_of(token, record.slot)
   if hold > 0 then
+    local left = lease_end(record)
+    if left < 0 or left > hold then left = hold end
     record.released, record.message = true, nil
-    if left > hold then redis.call('ZADD', holders, whole(now + hold), token) end
-    redis.pcall('HSET', meta, 'holder ' .. token, cjson.encode(record))
+    if record.take then write_record(record, now, left) end
+    redis.call('ZADD', holders, 'XX', whole(now + left), member)
+    local last, ends = holder_at(-1)
+    if last then keep(now, ends, true) end
   else
-    redis.call('ZREM', holders, token)
-    redis.pcall('HDEL', meta, 'holder ' .. token)
+    redis.call('DEL', own)
+    if redis.call('ZREM', holders, member) == 1 then
+      if record.slot and record.slot >= 0 then redis.call('SETBIT', taken, record.slot, 0) end
+      settle(now)
+    end
   end
-  settle_shared(now)
 elseif hold > 0 then
-  left = redis.call('PTTL', lock)
+  local left = redis.call('PTTL', lock)
   if left < 0 or left > hold then redis.call('PEXPIRE', lock, whole(hold)) end
 else
   redis.call('DEL', lock)

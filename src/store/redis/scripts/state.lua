@@ -43,16 +43,23 @@ local function list_waiters(now)
   return number, first
 end
 
+-- The shared holders, the first to end first: token, end and record.
+local function list_holders()
+  local flat, list = allowed(redis.pcall('ZRANGE', holders, 0, -1, 'WITHSCORES'), 'ZRANGE'), {}
+  if flat.err then return list end
+  for i = 1, #flat, 2 do
+    local _, token = read_member(flat[i])
+    list[#list + 1] = {token = token, ends = read_end(flat[i + 1]), record = record_of(token)}
+  end
+  return list
+end
+
 -- Takes in the holders whose leases have ended without a release; the next take writes that.
-local function lose_old_runs(now, list)
-  local lives = {}
-  for _, holder in ipairs(list) do lives[holder[1]] = holder[2] > now end
+local function lose_old_runs(list, now)
   if known.unended == '1' and value ~= known.owner then end_run(known, '0', 'lost') end
-  if not known.mode or known.mode == 'exclusive' then return end
-  for _, field in ipairs(redis.pcall('HKEYS', meta)) do
-    local token = string.match(field, '^holder (.*)')
-    local record = token and not lives[token] and record_of(token)
-    if record and not record.released then end_run(record, '0', 'lost') end
+  for _, holder in ipairs(list) do
+    local record = holder.record
+    if record and not record.released and not shares(record, now) then end_run(record, '0', 'lost') end
   end
 end
 
@@ -66,18 +73,18 @@ local function state()
   local COUNTED = {'takes', 'conflicts', 'timeouts', 'losses', 'waited_ms', 'held_ms'}
   local numbers = redis.pcall('HMGET', counts, unpack(COUNTED))
   for i, field in ipairs(COUNTED) do answer[#answer + 1] = plus(field, not numbers.err and tonumber(numbers[i]) or 0) end
-  local list = value == SHARED and list_holders() or {}
-  lose_old_runs(now, list)
+  local list = known.mode and known.mode ~= 'exclusive' and list_holders() or {}
+  lose_old_runs(list, now)
   for _, field in ipairs({'run', 'success', 'failures', 'runs'}) do answer[#answer + 1] = known[field] or '' end
   answer[#answer + 1] = skips_now()
-  if value == SHARED then
+  if is_shared() then
     answer[2], answer[3] = known.mode or 'shared', known.slots or '0'
     -- Another client has removed the set: the key blocks others until it ends.
     if #list == 0 then answer[#answer + 1] = owner_state('', redis.call('PTTL', lock), nil, false, now) end
     for _, holder in ipairs(list) do
-      local record = record_of(holder[1])
-      if holder[2] > now then
-        answer[#answer + 1] = owner_state(holder[1], holder[2] - now, record, record and record.released, now)
+      local record = holder.record
+      if holder.ends > now then
+        answer[#answer + 1] = owner_state(holder.token, holder.ends - now, record, record and record.released, now)
       end
     end
   elseif value then

@@ -82,6 +82,8 @@ local function refuse(left, ask, who, mode_in_force, reserved)
     who.message or '', whole(paused), known.paused_by or '', known.pause_why or ''}
 end
 
+local DROPPED_MOST = 20
+
 -- True if there are waiters.
 local crowded = false
 
@@ -103,22 +105,34 @@ local function next_fence()
   return whole(math.max(now_us, last + 1))
 end
 
-local function forget_holder(holder)
-  local record = record_of(holder)
-  if record and not record.released then lose_run(record) end
-  redis.pcall('HDEL', meta, 'holder ' .. holder)
-  redis.pcall('ZREM', holders, holder)
+-- Holders that have not released it: their leases have ended, or another client has removed
+-- the lock.
+local function drop(members)
+  local lost = false
+  for _, member in ipairs(members) do
+    local slot, holder = read_member(member)
+    local record = read_record(holder_key(holder))
+    if not shares(record, now) then
+      if record and not record.released then
+        end_run(record, '0', 'lost')
+        lost = true
+      end
+      redis.call('DEL', holder_key(holder))
+    end
+    if slot then redis.call('SETBIT', taken, slot, 0) end
+  end
+  if #members > 0 then redis.call('ZREM', holders, unpack(members)) end
+  if lost then redis.pcall('HSET', meta, memory()) end
 end
 
--- The holders from before it ended, or before another client removed the key, no longer
--- hold it.
+-- Those from before it was free; of a crowd, the rest is not remembered.
 local function forget_old_holders()
   if known.unended == '1' then lose_run(known) end
   if mode == 'exclusive' and (known.mode or 'exclusive') == 'exclusive' then return end
-  redis.pcall('DEL', holders)
-  for _, field in ipairs(redis.call('HKEYS', meta)) do
-    if string.sub(field, 1, 7) == 'holder ' then forget_holder(string.sub(field, 8)) end
-  end
+  local old = allowed(redis.pcall('ZRANGE', holders, 0, DROPPED_MOST - 1), 'ZRANGE')
+  if old.err or #old == 0 then return end
+  drop(old)
+  redis.call('UNLINK', holders, taken)
 end
 
 -- The fields that every take writes into meta. That goes with the clock only once the
@@ -135,8 +149,8 @@ end
 
 -- WAIT counts the replicas that have what its own connection wrote last, and the take was
 -- written on another connection.
-local function write_again(field, text)
-  redis.call('HSET', meta, field, text)
+local function write_again()
+  redis.call('HSET', meta, 'fence', known.fence)
 end
 
 local AT_THE_END = {'unusable', meta, 'its fence has reached its maximum'}
@@ -156,88 +170,107 @@ local function take_exclusive()
   return {'taken', fence, ttl, -1, now + ttl}
 end
 
-local function take_share(slot)
+local function take_share(slot, last)
   if is_done() then return say_done() end
   local fence = next_fence()
   if not fence then return AT_THE_END end
   if known.owner == token then redis.call('HDEL', meta, 'owner', 'take') end -- that take is history
-  note_take(fence, 'holder ' .. token, cjson.encode({take = id, fence = fence, slot = slot,
-    host = ARGV[5], boot = ARGV[6], pid = ARGV[7], start = ARGV[8], user = ARGV[9], command = ARGV[10],
-    since = ARGV[11], ttl = ARGV[2], hold = hold > 0 and whole(now + hold) or '0', detached = ARGV[15], space = space, message = message}))
-  redis.call('ZADD', holders, whole(now + ttl), token)
-  settle_shared(now)
-  if not value then redis.call('SET', lock, SHARED, 'PX', ARGV[2]) end
-  value, known.mode, known.slots = SHARED, mode, slots
+  note_take(fence)
+  local first, ends = not value, now + ttl
+  value = value or SHARED .. fence
+  write_record({take = id, fence = fence, slot = slot, round = value, host = ARGV[5], boot = ARGV[6], pid = ARGV[7],
+    start = ARGV[8], user = ARGV[9], command = ARGV[10], since = ARGV[11], ttl = ARGV[2],
+    hold = hold > 0 and whole(now + hold) or '0', detached = ARGV[15], space = space,
+    message = message}, now, ttl)
+  redis.call('ZADD', holders, whole(ends), member_of(token, slot))
+  if slot >= 0 then redis.call('SETBIT', taken, slot, 1) end
+  if first then
+    keep_holders(ttl)
+    redis.call('SET', lock, value, 'PX', whole(ttl * 1.5))
+  else
+    keep(now, math.max(last, ends))
+  end
+  known.mode, known.slots = mode, slots
   if crowded then leave(id, now) end
   redis.call('GET', lock)
-  return {'taken', fence, ttl, slot, now + ttl}
+  return {'taken', fence, ttl, slot, ends}
 end
 
--- Slots: the lowest that is free. If a holder's slot is unknown, none is free.
-local function free_slot(list)
-  local taken = {}
-  for _, holder in ipairs(list) do
-    local record = record_of(holder[1])
-    if not record or not record.slot then return nil end
-    taken[record.slot] = true
-  end
-  for slot = 0, tonumber(slots) - 1 do
-    if not taken[slot] then return slot end
-  end
+-- The holders whose leases have ended leave the set, as many as one call can see to.
+local function drop_ended()
+  drop(redis.call('ZRANGEBYSCORE', holders, '-inf', whole(now), 'LIMIT', 0, DROPPED_MOST))
+end
+
+-- The lowest slot that is free; none if that cannot be known.
+local function free_slot()
+  if redis.call('BITCOUNT', taken) ~= redis.call('ZCARD', holders) then return nil end
+  local slot = redis.call('BITPOS', taken, 0)
+  return slot < tonumber(slots) and slot or nil
+end
+
+-- The first holder whose lease will end: what is left of it, and its record.
+local function first_to_end()
+  local found = redis.call('ZRANGEBYSCORE', holders, '(' .. whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local _, holder = read_member(found[1] or '')
+  return found[2] and read_end(found[2]) - now or 0, record_of(holder)
 end
 
 -- Every shared holder is alive as long as its own lease. The mode in force, and the
 -- number of slots, is that of the holders.
-local function join()
-  local list = {}
-  for _, holder in ipairs(list_holders()) do
-    if holder[2] <= now then forget_holder(holder[1]) else list[#list + 1] = holder end
+local function join(last)
+  local record = share_of(own, now)
+  if record and again and record.take == id and not record.released then
+    local left, ends = lease_end(record)
+    write_again()
+    return {'taken', record.fence, left, record.slot or -1, ends}
   end
-  local left, first, last = redis.call('PTTL', lock), list[1], list[#list]
-  if not last then return refuse(left, left, nil, 'shared') end -- another client has removed the set
-  local mine = score_of(token)
-  local record = mine and record_of(token)
-  if mine and again and record and record.take == id and not record.released then
-    write_again('holder ' .. token, redis.call('HGET', meta, 'holder ' .. token))
-    return {'taken', record.fence, mine - now, record.slot or -1, mine}
+  drop_ended()
+  if record then
+    local left = lease_end(record)
+    return refuse(left, left, record, mode)
   end
-  if mode ~= known.mode or slots ~= known.slots then
-    return refuse(left, left, record_of(last[1]), known.mode or 'shared')
-  end
-  if mine then return refuse(mine - now, mine - now, record, mode) end
   local slot = -1
-  if mode == 'slots' then slot = #list < tonumber(slots) and free_slot(list) or nil end
-  if not slot then return refuse(first[2] - now, first[2] - now, record_of(first[1]), mode) end
-  if pause_left(now) > 0 then return refuse(first[2] - now, 0, record_of(first[1]), mode) end
-  local ours, ends = may_go()
-  if not ours then return refuse(first[2] - now, ends and ends - now, record_of(first[1]), mode) end
-  return take_share(slot)
+  if mode == 'slots' then slot = free_slot() end
+  local ours, ends = slot ~= nil, nil
+  if slot and pause_left(now) > 0 then
+    ours, ends = false, now
+  elseif slot then
+    ours, ends = may_go()
+  end
+  if ours then return take_share(slot, last) end
+  local left, holder = first_to_end()
+  return refuse(left, slot and ends and ends - now or left, holder, mode)
 end
 
--- The take whose reply was lost did happen, and its record in meta is gone (evicted). A
--- token that no user chose is ours alone: the lock is released, and asked for anew.
+-- The take whose reply was lost did happen, and its record is gone (evicted). A token that
+-- no user chose is ours alone: the lock is released, and asked for anew.
 if again and token == id then
   if value == token and known.owner ~= token then
     redis.call('DEL', lock)
     value = false
-  elseif value == SHARED and mode ~= 'exclusive' and score_of(token) and not record_of(token) then
-    redis.call('ZREM', holders, token)
-    settle_shared(now)
+  elseif is_shared() and mode == 'shared' and not share_of(own, now) then
+    if redis.call('ZREM', holders, token) == 1 then settle(now) end
   end
 end
 
-if value == SHARED then
-  if mode ~= 'exclusive' then return join() end
-  local list = list_holders()
-  local left = redis.call('PTTL', lock)
-  return refuse(left, left, list[1] and record_of(list[#list][1]), known.mode or 'shared')
+if is_shared() then
+  local last, ends = holder_at(-1)
+  if not last or ends > now then
+    local left = last and ends - now or redis.call('PTTL', lock)
+    if last and mode == known.mode and slots == known.slots then return join(ends) end
+    -- Without the set, its holders are not known.
+    local _, holder = read_member(last or '')
+    return refuse(left, left, last and record_of(holder), known.mode or 'shared')
+  end
+  redis.call('DEL', lock)
+  value = false
 end
 
 if value then
   -- The take whose reply was lost did happen.
   if again and value == token and known.owner == token and known.take == id and not is_spent(id, '') then
-    write_again('take', id)
-    local left, ends = key_end()
+    write_again()
+    local left, ends = lease_end()
     return {'taken', known.fence, left, -1, ends}
   end
   local left = redis.call('PTTL', lock)
