@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct claim {
     struct backend *backend;
@@ -54,9 +55,8 @@ bool nested_by_attachment(struct backend *backend, const char *lock_dir, const c
 static bool is_dlock(void *own, pid_t pid, const struct proc_stat *stat)
 {
     const struct proc_stat *self = own;
-    (void)pid;
-    return stat->start != self->start && (strncmp(stat->name, "dlock", strlen("dlock")) == 0 ||
-                                          strcmp(stat->name, self->name) == 0);
+    return pid != getpid() && (strncmp(stat->name, "dlock", strlen("dlock")) == 0 ||
+                               strcmp(stat->name, self->name) == 0);
 }
 
 bool nested_in_dlock(pid_t self)
