@@ -477,6 +477,14 @@ holder_is_found() {
     [ ! -e "$T/ran" ]
 }
 
+@test "--fallback=file needs a lock directory that can be used" {
+    unset DLOCK_BACKEND
+    ln -s "$T" "$T/link"
+    fails_with 77 'the lock directory .*/link is a link' \
+        dlock -r "unix://$T/nowhere" --outage=0 --lock-dir="$T/link" --fallback=file job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
 @test "--lock-file needs no NAME: it is the path, and may be held without an end" {
     local file=$T/exact
     fails_with 0 "^$file ran$" dlock --lock-file="$file" -- sh -c 'echo "$DLOCK_NAME ran"'
