@@ -76,7 +76,7 @@ static bool takes_lock(enum option_action action)
     return action == ACTION_RUN || action == ACTION_ACQUIRE || action == ACTION_ATTACH;
 }
 
-static int act(const struct options *options, struct messages *out)
+static int main_act(const struct options *options, struct messages *out)
 {
     /* A limit on the size of files is then an error like any other. If a
      * command is run, process/signals.c sees to that, and the command does not inherit it. */
@@ -106,7 +106,8 @@ static int act(const struct options *options, struct messages *out)
     return print(options->action);
 }
 
-static int refuse(const struct messages *out, enum settings_result result, const struct errmsg *why)
+static int main_refuse(const struct messages *out, enum settings_result result,
+                       const struct errmsg *why)
 {
     switch (result) {
     case SETTINGS_BAD_USAGE: return fail(out, FAIL_ARGUMENT, STATUS_USAGE, "%s", why->text);
@@ -142,7 +143,7 @@ int main(int argc, char **argv)
         .waited = {-1},
     };
     messages_open(&out);
-    int status = result == SETTINGS_OK ? act(&options, &out) : refuse(&out, result, &why);
+    int status = result == SETTINGS_OK ? main_act(&options, &out) : main_refuse(&out, result, &why);
     options_free(&options);
     return status;
 }

@@ -76,7 +76,7 @@ static bool paths_are_relative(const struct options *options)
 
 /* The lock is taken, and belongs to the guard from here on. This process ends
  * without closing its own copies. */
-static int hand_over(struct attach *attach)
+static int attach_hand_over(struct attach *attach)
 {
     struct acquisition *lock = &attach->lock;
     struct attach_plan plan = {plan_expiry(attach->options), paths_are_relative(attach->options)};
@@ -103,7 +103,7 @@ int action_attach(const struct options *options, struct messages *out)
         plan_acquisition(&attach.lock, options, out, "nothing is locked", NULL,
                          attach.target.id.pid, &status)) {
         if (cancel_with_target(&attach, &status) && plan_take(&attach.lock, options, &status))
-            status = attach.lock.nested ? attach_nested(&attach) : hand_over(&attach);
+            status = attach.lock.nested ? attach_nested(&attach) : attach_hand_over(&attach);
         status = acquisition_close(&attach.lock, status);
     }
     if (attach.cancel_fd >= 0)

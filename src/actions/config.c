@@ -133,7 +133,7 @@ static void row_fill(struct row *row, const struct options *options, enum option
     }
 }
 
-static void print_row(const struct row *row)
+static void config_print_row(const struct row *row)
 {
     char value[2 * sizeof row->value], from[2 * ORIGIN_TEXT_SIZE];
     text_escape(value, sizeof value, row->value);
@@ -161,7 +161,7 @@ static void print_lines(const struct options *options)
         if (!option_configurable(id))
             continue;
         row_fill(&row, options, id);
-        print_row(&row);
+        config_print_row(&row);
     }
 }
 

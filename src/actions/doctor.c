@@ -20,13 +20,13 @@
 static const struct duration trial_ttl = {30 * NS_PER_S};
 
 /* The lock for the trial. Its name is random and unknown, so it cannot be a user's. */
-struct scratch {
+struct doctor_scratch {
     char name[TOKEN_SIZE + sizeof "doctor:"];
     char key[LOCK_KEY_SIZE];
     struct lock_request request;
 };
 
-static void scratch_make(struct scratch *scratch, const struct options *options)
+static void doctor_scratch_make(struct doctor_scratch *scratch, const struct options *options)
 {
     char token[TOKEN_SIZE];
     token_make(token);
@@ -114,8 +114,9 @@ static void add_choice(const struct options *options, const struct backend *back
 }
 
 /* The waiter is another process elsewhere: it has a backend of its own. */
-static void try_lock(const struct options *options, struct backend *holder, struct scratch *scratch,
-                     struct diagnostics *findings, struct bound bound)
+static void doctor_try_lock(const struct options *options, struct backend *holder,
+                            struct doctor_scratch *scratch, struct diagnostics *findings,
+                            struct bound bound)
 {
     struct backend *waiter;
     struct errmsg why = {""};
@@ -148,13 +149,13 @@ static void add_pause(const struct options *options, struct backend *backend,
 static void examine(const struct options *options, struct diagnostics *findings, int cancel_fd)
 {
     struct backend *backend;
-    struct scratch scratch = {.name = ""};
+    struct doctor_scratch scratch = {.name = ""};
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
     /* Each call also has a limit of its own. */
     struct bound bound = {deadline_plus(deadline_after(options->outage), options->connect_timeout),
                           cancel_fd};
-    scratch_make(&scratch, options);
+    doctor_scratch_make(&scratch, options);
     add_config(options, findings);
     if (backend_open(&backend, options, &status, &why) != LOCK_OK) {
         diagnostics_section(findings, "backend", NULL);
@@ -164,12 +165,12 @@ static void examine(const struct options *options, struct diagnostics *findings,
     add_choice(options, backend, findings);
     add_pause(options, backend, findings, bound);
     if (backend->examine(backend, &scratch.request, findings, bound))
-        try_lock(options, backend, &scratch, findings, bound);
+        doctor_try_lock(options, backend, &scratch, findings, bound);
     backend->close(backend);
 }
 
-static int tell(const struct options *options, struct messages *out,
-                const struct diagnostics *findings)
+static int doctor_tell(const struct options *options, struct messages *out,
+                       const struct diagnostics *findings)
 {
     (void)setlocale(LC_CTYPE, "");
     if (findings->short_of_memory)
@@ -190,7 +191,8 @@ int action_doctor(const struct options *options, struct messages *out)
         return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "%s", why.text);
     examine(options, &findings, signals.fd);
     int ended_by = signals_ended_by(&signals);
-    int status = ended_by != 0 ? STATUS_SIGNAL_BASE + ended_by : tell(options, out, &findings);
+    int status =
+        ended_by != 0 ? STATUS_SIGNAL_BASE + ended_by : doctor_tell(options, out, &findings);
     diagnostics_free(&findings);
     return ended_by != 0 ? signals_die_by(ended_by) : status;
 }

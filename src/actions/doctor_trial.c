@@ -70,8 +70,8 @@ static void party_init(struct party *party, struct backend *backend,
     party->request.take_id = party->take_id;
 }
 
-static enum lock_result ask(struct trial *trial, struct party *party, bool waits,
-                            struct errmsg *why)
+static enum lock_result doctor_trial_ask(struct trial *trial, struct party *party, bool waits,
+                                         struct errmsg *why)
 {
     struct backend *backend = party->backend;
     enum lock_result result = LOCK_UNAVAILABLE;
@@ -88,7 +88,7 @@ static bool take(struct trial *trial)
 {
     struct errmsg why = {""};
     step_begin(trial);
-    enum lock_result result = ask(trial, &trial->holder, false, &why);
+    enum lock_result result = doctor_trial_ask(trial, &trial->holder, false, &why);
     if (result == LOCK_HELD)
         return distrust(trial, "take", "a lock with a random name is already held");
     return step_end(trial, "take", result, &why);
@@ -99,7 +99,7 @@ static bool is_exclusive(struct trial *trial)
 {
     struct errmsg why = {""};
     step_begin(trial);
-    enum lock_result result = ask(trial, &trial->waiter, false, &why);
+    enum lock_result result = doctor_trial_ask(trial, &trial->waiter, false, &why);
     if (result == LOCK_OK)
         return distrust(trial, "second take refused", "two holders acquired the same lock");
     return step_end(trial, "second take refused", result == LOCK_HELD ? LOCK_OK : result, &why);
@@ -107,7 +107,7 @@ static bool is_exclusive(struct trial *trial)
 
 /* --- watching ------------------------------------------------------------ */
 
-static bool check(struct trial *trial)
+static bool doctor_trial_check(struct trial *trial)
 {
     struct backend *backend = trial->holder.backend;
     struct errmsg why = {""};
@@ -140,7 +140,7 @@ static bool watch(struct trial *trial)
     static const char name[] = "notified of a change",
                       advice[] = "a loss is noticed at the next check, within 10s";
     (void)backend->news(backend);
-    if (!check(trial))
+    if (!doctor_trial_check(trial))
         return false;
     struct news news = backend->news(backend);
     if (news.fd < 0) {
@@ -161,7 +161,7 @@ static bool watch(struct trial *trial)
     return true;
 }
 
-static bool extend(struct trial *trial)
+static bool doctor_trial_extend(struct trial *trial)
 {
     struct backend *backend = trial->holder.backend;
     struct errmsg why = {""};
@@ -173,7 +173,7 @@ static bool extend(struct trial *trial)
 
 /* --- handing over -------------------------------------------------------- */
 
-static bool release(struct trial *trial)
+static bool doctor_trial_release(struct trial *trial)
 {
     struct party *holder = &trial->holder;
     struct errmsg why = {""};
@@ -199,23 +199,23 @@ static bool is_called(struct trial *trial)
     return call.now || deadline_before(call.by, soon);
 }
 
-static bool hand_over(struct trial *trial)
+static bool doctor_trial_hand_over(struct trial *trial)
 {
     struct party *waiter = &trial->waiter;
     struct errmsg why = {""};
     char time[FINDINGS_TIME_SIZE];
     step_begin(trial);
-    enum lock_result result = ask(trial, waiter, true, &why);
+    enum lock_result result = doctor_trial_ask(trial, waiter, true, &why);
     if (result == LOCK_OK)
         return distrust(trial, "wait", "two holders acquired the same lock");
     if (result != LOCK_HELD)
         return step_end(trial, "wait", result, &why);
     struct call call = waiter->backend->listen(waiter->backend);
-    if (!release(trial))
+    if (!doctor_trial_release(trial))
         return false;
     step_begin(trial);
     bool called = call.cannot == NULL && is_called(trial);
-    result = ask(trial, waiter, true, &why);
+    result = doctor_trial_ask(trial, waiter, true, &why);
     diagnostics_time(deadline_gap(trial->start, deadline_now()), time);
     if (result == LOCK_HELD)
         return distrust(trial, "handed over",
@@ -236,7 +236,7 @@ static bool hand_over(struct trial *trial)
 
 /* --- looking ------------------------------------------------------------- */
 
-static bool look(struct trial *trial)
+static bool doctor_trial_look(struct trial *trial)
 {
     struct backend *backend = trial->holder.backend;
     struct lock_state state = {0};
@@ -252,7 +252,7 @@ static bool look(struct trial *trial)
     return step_end(trial, "look", result, &why);
 }
 
-static bool force(struct trial *trial)
+static bool doctor_trial_force(struct trial *trial)
 {
     struct backend *backend = trial->holder.backend;
     struct lock_state was = {0};
@@ -266,7 +266,7 @@ static bool force(struct trial *trial)
 
 /* --- all of it ----------------------------------------------------------- */
 
-static void give_back(struct party *party, struct bound bound)
+static void doctor_trial_give_back(struct party *party, struct bound bound)
 {
     struct backend *backend = party->backend;
     struct errmsg ignored;
@@ -279,7 +279,7 @@ static void give_back(struct party *party, struct bound bound)
 }
 
 /* Independent servers, as they should be, each remember something. */
-static void forget(const struct party *party, struct bound bound)
+static void doctor_trial_forget(const struct party *party, struct bound bound)
 {
     if (party->backend->forget != NULL)
         party->backend->forget(party->backend, party->request.key, bound);
@@ -296,13 +296,13 @@ void doctor_trial(struct backend *holder, struct backend *waiter,
     diagnostics_section(findings, "trial", NULL);
     if (!take(&trial) && !holder->uncertain)
         return;
-    bool good = trial.holder.holds && is_exclusive(&trial) && watch(&trial) && extend(&trial) &&
-                hand_over(&trial);
-    if (good && look(&trial) && force(&trial))
+    bool good = trial.holder.holds && is_exclusive(&trial) && watch(&trial) &&
+                doctor_trial_extend(&trial) && doctor_trial_hand_over(&trial);
+    if (good && doctor_trial_look(&trial) && doctor_trial_force(&trial))
         trial.waiter.holds = false; /* its lock was taken away just now */
     struct bound cleaning = {deadline_after(clean_limit), -1};
-    give_back(&trial.waiter, cleaning);
-    give_back(&trial.holder, cleaning);
-    forget(&trial.waiter, cleaning);
-    forget(&trial.holder, cleaning);
+    doctor_trial_give_back(&trial.waiter, cleaning);
+    doctor_trial_give_back(&trial.holder, cleaning);
+    doctor_trial_forget(&trial.waiter, cleaning);
+    doctor_trial_forget(&trial.holder, cleaning);
 }

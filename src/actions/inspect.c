@@ -52,7 +52,7 @@ static void looking_close(struct looking *looking)
     looking->out->key = NULL;
 }
 
-static enum lock_result look(void *data, struct bound bound, struct errmsg *why)
+static enum lock_result inspect_look(void *data, struct bound bound, struct errmsg *why)
 {
     struct looking *looking = data;
     bound.until = deadline_earlier(bound.until, looking->until);
@@ -74,7 +74,7 @@ static int look_and(const struct options *options, struct messages *out,
     int status = STATUS_INTERNAL;
     if (!looking_open(&looking, options, out, &status))
         return status;
-    enum lock_result result = retry(look, &looking, options->outage, &why);
+    enum lock_result result = retry(inspect_look, &looking, options->outage, &why);
     if (result != LOCK_OK) {
         status = fail_result(out, result, &why);
     } else {
@@ -155,8 +155,8 @@ static struct holder first_holder(const struct lock_state *state)
 
 /* Signals are read only here: they end dlock, but not before the live line is
  * removed. */
-static void pause_until(struct deadline until, const struct lock_state *state,
-                        struct progress *view)
+static void inspect_pause_until(struct deadline until, const struct lock_state *state,
+                                struct progress *view)
 {
     struct holder holder = first_holder(state);
     struct signals signals = {.fd = -1};
@@ -203,7 +203,7 @@ static int still_held(const struct looking *looking, struct duration waited)
 }
 
 /* True if an ancestor holds the lock: a wait for it would never end. */
-static bool held_by_ancestor(const struct looking *looking)
+static bool inspect_held_by_ancestor(const struct looking *looking)
 {
     const struct lock_state *state = &looking->state;
     struct bound bound = {deadline_after(DURATION_S(1)), -1};
@@ -227,7 +227,7 @@ static enum lock_result look_within(struct looking *looking, struct deadline end
     struct deadline second = deadline_after(DURATION_S(1));
     if (options->wait.ns > 0)
         looking->until = deadline_before(end, second) ? second : end;
-    return retry(look, looking, duration_min(options->outage, deadline_left(end)), why);
+    return retry(inspect_look, looking, duration_min(options->outage, deadline_left(end)), why);
 }
 
 int action_wait_free(const struct options *options, struct messages *out)
@@ -250,7 +250,7 @@ int action_wait_free(const struct options *options, struct messages *out)
         done = result != LOCK_OK || !looking.state.locked || last;
         if (done)
             progress_hide(&view);
-        if (!done && !asked && held_by_ancestor(&looking)) {
+        if (!done && !asked && inspect_held_by_ancestor(&looking)) {
             status = fail(out, FAIL_ARGUMENT, STATUS_USAGE,
                           "the command that this runs in holds it, and the wait would never end");
             lock_state_free(&looking.state);
@@ -263,8 +263,8 @@ int action_wait_free(const struct options *options, struct messages *out)
         else if (last)
             status = still_held(&looking, deadline_gap(start, deadline_now()));
         else
-            pause_until(deadline_earlier(end, next_look(&looking.state, interval)), &looking.state,
-                        &view);
+            inspect_pause_until(deadline_earlier(end, next_look(&looking.state, interval)),
+                                &looking.state, &view);
         if (result == LOCK_OK)
             lock_state_free(&looking.state);
         interval = duration_doubled(interval, look_most);
@@ -338,7 +338,7 @@ struct current {
     struct lease lease;
 };
 
-static enum lock_result check(void *data, struct bound bound, struct errmsg *why)
+static enum lock_result inspect_check(void *data, struct bound bound, struct errmsg *why)
 {
     struct current *current = data;
     return current->backend->check(current->backend, &current->lease, bound, why);
@@ -384,7 +384,7 @@ static enum lock_result show_held(const struct options *options, struct messages
     struct errmsg why = {""};
     if (!backend_of_kind(&current.backend, held->backend, options, out, status))
         return LOCK_INVALID;
-    enum lock_result result = retry(check, &current, options->outage, &why);
+    enum lock_result result = retry(inspect_check, &current, options->outage, &why);
     if (result == LOCK_OK)
         print_current(&current);
     else if (lock_is_lost(result) || result == LOCK_RELEASED)

@@ -20,7 +20,7 @@
 /* --- acquire ------------------------------------------------------------- */
 
 /* If the token could not be printed, the lock could never be released. */
-static int hand_over(struct acquisition *lock, struct token_file *file)
+static int lease_action_hand_over(struct acquisition *lock, struct token_file *file)
 {
     struct errmsg why = {""};
     if (file->path != NULL && token_file_keep(file, &why) != LOCK_OK) {
@@ -70,7 +70,7 @@ int action_acquire(const struct options *options, struct messages *out)
             token_file_drop(&file);
         status = refuse_nested(&lock);
     } else {
-        status = hand_over(&lock, &file);
+        status = lease_action_hand_over(&lock, &file);
     }
     return acquisition_close(&lock, status);
 }
@@ -188,7 +188,7 @@ static void target_close(struct target *target)
 
 /* The lock as the store knows it: its owner, unless it was given, and the TTL
  * with which it was taken. */
-static enum lock_result look(void *data, struct bound bound, struct errmsg *why)
+static enum lock_result lease_action_look(void *data, struct bound bound, struct errmsg *why)
 {
     struct target *target = data;
     struct lock_state state;
@@ -215,7 +215,7 @@ static enum lock_result look(void *data, struct bound bound, struct errmsg *why)
 static bool find_owner(struct target *target, int *status)
 {
     struct errmsg why = {""};
-    enum lock_result result = retry(look, target, target->options->outage, &why);
+    enum lock_result result = retry(lease_action_look, target, target->options->outage, &why);
     if (result != LOCK_OK)
         *status = target_failed(target, result, &why);
     else if (target->token[0] == '\0')
@@ -227,7 +227,7 @@ static bool find_owner(struct target *target, int *status)
 
 /* --- extend -------------------------------------------------------------- */
 
-static enum lock_result extend(void *data, struct bound bound, struct errmsg *why)
+static enum lock_result lease_action_extend(void *data, struct bound bound, struct errmsg *why)
 {
     struct target *target = data;
     return target->backend->extend(target->backend, &target->lease, target->how, bound, why);
@@ -268,7 +268,7 @@ static int extend_target(struct target *target)
     if (told)
         target->lease.ttl = options->ttl;
     target->how = told ? EXTEND_EXACTLY : EXTEND_AT_LEAST;
-    enum lock_result result = retry(extend, target, options->outage, &why);
+    enum lock_result result = retry(lease_action_extend, target, options->outage, &why);
     if (result != LOCK_OK)
         return target_failed(target, result, &why);
     if (options->json)
@@ -291,7 +291,7 @@ int action_extend(const struct options *options, struct messages *out)
 
 /* --- release ------------------------------------------------------------- */
 
-static enum lock_result release(void *data, struct bound bound, struct errmsg *why)
+static enum lock_result lease_action_release(void *data, struct bound bound, struct errmsg *why)
 {
     struct target *target = data;
     return target->backend->release(target->backend, &target->lease, bound, why);
@@ -315,7 +315,7 @@ int action_release(const struct options *options, struct messages *out)
     if (!target_open(&target, options, out, &status))
         return status;
     if (target.token[0] != '\0' || find_owner(&target, &status)) {
-        enum lock_result result = retry(release, &target, options->outage, &why);
+        enum lock_result result = retry(lease_action_release, &target, options->outage, &why);
         if (result != LOCK_OK) {
             status = target_failed(&target, result, &why);
         } else {
@@ -339,7 +339,7 @@ struct forcing {
     struct lock_state was;
 };
 
-static enum lock_result force(void *data, struct bound bound, struct errmsg *why)
+static enum lock_result lease_action_force(void *data, struct bound bound, struct errmsg *why)
 {
     struct forcing *forcing = data;
     return forcing->backend->force_release(forcing->backend, forcing->key, &forcing->was, bound,
@@ -374,7 +374,7 @@ int action_force_release(const struct options *options, struct messages *out)
     out->key = key;
     if (!backend_choose(&forcing.backend, options, out, &status))
         return status;
-    enum lock_result result = retry(force, &forcing, options->outage, &why);
+    enum lock_result result = retry(lease_action_force, &forcing, options->outage, &why);
     if (result != LOCK_OK) {
         status = fail_result(out, result, &why);
     } else if (!forcing.was.locked) {

@@ -29,8 +29,8 @@ static enum lock_result configured_wrongly(const struct options *options, enum o
 }
 
 /* A file that cannot be used must be fixed on its host, however it was named. */
-static void blame(const struct options *options, enum redis_fault fault, int *status,
-                  struct errmsg *why)
+static void open_backend_blame(const struct options *options, enum redis_fault fault, int *status,
+                               struct errmsg *why)
 {
     static const enum option_id ids[] = {
         [REDIS_FAULT_NONE] = OPT_NONE,     [REDIS_FAULT_URL] = OPT_REDIS,
@@ -75,13 +75,14 @@ static enum lock_result open_redis(struct backend **backend, const struct option
     redis_urls_free(&urls);
     *status = (int)status_of(result);
     if (result == LOCK_INVALID)
-        blame(options, fault, status, why);
+        open_backend_blame(options, fault, status, why);
     return result;
 }
 
 /* A URL that is useless here may still contain a password. */
-static enum lock_result open_file(struct backend **backend, const struct options *options,
-                                  int *status, struct errmsg *why)
+static enum lock_result open_backend_open_file(struct backend **backend,
+                                               const struct options *options, int *status,
+                                               struct errmsg *why)
 {
     bool has_secret = options->redis != NULL && url_redact_has_password(options->redis);
     enum lock_result result = has_secret ? secret_leave_no_core(why) : LOCK_OK;
@@ -131,7 +132,7 @@ static enum lock_result open_degraded(struct backend **backend, const struct opt
         *status = STATUS_CONFIG;
         return LOCK_INVALID;
     }
-    enum lock_result result = open_file(backend, options, status, why);
+    enum lock_result result = open_backend_open_file(backend, options, status, why);
     if (result != LOCK_OK)
         return result;
     if (out != NULL && options->on_degraded != DEGRADED_PROCEED && !inside_file_lock())
@@ -148,11 +149,12 @@ static bool opened(enum lock_result result, const struct messages *out, int stat
     return result == LOCK_OK;
 }
 
-static enum lock_result choose(struct backend **backend, const struct options *options,
-                               const struct messages *out, int *status, struct errmsg *why)
+static enum lock_result open_backend_choose(struct backend **backend, const struct options *options,
+                                            const struct messages *out, int *status,
+                                            struct errmsg *why)
 {
     if (options->lock_file != NULL || options->backend == BACKEND_FILE)
-        return open_file(backend, options, status, why);
+        return open_backend_open_file(backend, options, status, why);
     if (options->backend == BACKEND_REDIS || options->redis != NULL)
         return open_redis(backend, options, status, why);
     return open_degraded(backend, options, out, status, why);
@@ -161,14 +163,14 @@ static enum lock_result choose(struct backend **backend, const struct options *o
 enum lock_result backend_open(struct backend **backend, const struct options *options, int *status,
                               struct errmsg *why)
 {
-    return choose(backend, options, NULL, status, why);
+    return open_backend_choose(backend, options, NULL, status, why);
 }
 
 bool backend_choose(struct backend **backend, const struct options *options,
                     const struct messages *out, int *status)
 {
     struct errmsg why = {""};
-    enum lock_result result = choose(backend, options, out, status, &why);
+    enum lock_result result = open_backend_choose(backend, options, out, status, &why);
     return opened(result, out, *status, &why);
 }
 
@@ -178,7 +180,7 @@ bool backend_of_kind(struct backend **backend, const char *kind, const struct op
     struct errmsg why = {""};
     enum lock_result result = LOCK_INVALID;
     if (strcmp(kind, "redis") != 0) {
-        result = open_file(backend, options, status, &why);
+        result = open_backend_open_file(backend, options, status, &why);
     } else if (options->redis != NULL) {
         result = open_redis(backend, options, status, &why);
     } else {

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct run {
+struct run_run {
     const struct options *options;
     struct messages *out;
     const char *shell_argv[4];
@@ -30,7 +30,7 @@ struct run {
     bool lost;
 };
 
-static void choose_command(struct run *run)
+static void choose_command(struct run_run *run)
 {
     const struct options *options = run->options;
     run->argv = (const char *const *)options->command;
@@ -45,7 +45,7 @@ static void choose_command(struct run *run)
 
 /* --- the end ------------------------------------------------------------- */
 
-static int cannot_run(const struct run *run, int error)
+static int cannot_run(const struct run_run *run, int error)
 {
     struct errmsg why = {""};
     errmsg_set(&why, "cannot run %.300s: %s", run->argv[0], strerror(error));
@@ -53,7 +53,7 @@ static int cannot_run(const struct run *run, int error)
     return fail(run->out, FAIL_ARGUMENT, (int)status_of_exec(error), "%s", why.text);
 }
 
-static int command_status(const struct run *run, const struct outcome *outcome)
+static int command_status(const struct run_run *run, const struct outcome *outcome)
 {
     if (outcome->exec_error == SPAWN_UNSEEN)
         return fail(run->out, FAIL_SYSTEM, STATUS_SYSTEM,
@@ -66,7 +66,7 @@ static int command_status(const struct run *run, const struct outcome *outcome)
     return WEXITSTATUS(outcome->status);
 }
 
-static void say_ended(const struct run *run, const struct outcome *outcome)
+static void say_ended(const struct run_run *run, const struct outcome *outcome)
 {
     char name[32];
     if (WIFSIGNALED(outcome->status))
@@ -77,7 +77,7 @@ static void say_ended(const struct run *run, const struct outcome *outcome)
 }
 
 /* The exit status if the lease was over while the command ran. */
-static int lease_over_status(const struct run *run, const struct outcome *outcome,
+static int lease_over_status(const struct run_run *run, const struct outcome *outcome,
                              struct deadline end)
 {
     char overrun[DURATION_TEXT_SIZE];
@@ -91,7 +91,7 @@ static int lease_over_status(const struct run *run, const struct outcome *outcom
 }
 
 /* What is remembered of it. */
-static struct run_end end_of(const struct run *run, const struct outcome *outcome)
+static struct run_end run_end_of(const struct run_run *run, const struct outcome *outcome)
 {
     if (!outcome->started)
         return (struct run_end){RUN_NONE, 0, 0};
@@ -110,7 +110,7 @@ static struct run_end end_of(const struct run *run, const struct outcome *outcom
 
 /* The compare-and-delete is the last look at the lock: if the lock is not ours,
  * it was lost before the command ended, or at least that cannot be ruled out. */
-static int finish(struct run *run, struct outcome *outcome)
+static int run_finish(struct run_run *run, struct outcome *outcome)
 {
     struct errmsg why = {""};
     bool ran = outcome->started && outcome->exec_error == 0;
@@ -119,7 +119,7 @@ static int finish(struct run *run, struct outcome *outcome)
     else
         run->lock.lease.hold = deadline_now(); /* nothing has run */
     run->lock.lease.lost = outcome->lease_over;
-    run->lock.lease.end = end_of(run, outcome);
+    run->lock.lease.end = run_end_of(run, outcome);
     enum lock_result result = acquisition_release(&run->lock, &why);
     struct deadline end = deadline_now();
     run->held = deadline_gap(run->lock.lease.taken, end);
@@ -150,7 +150,7 @@ static int finish(struct run *run, struct outcome *outcome)
 
 /* --- the report ---------------------------------------------------------- */
 
-static void write_report(const struct run *run, bool taken, int status)
+static void write_report(const struct run_run *run, bool taken, int status)
 {
     const struct acquisition *lock = &run->lock;
     struct errmsg why = {""};
@@ -173,7 +173,7 @@ static void write_report(const struct run *run, bool taken, int status)
 /* --- the beginning ------------------------------------------------------- */
 
 /* The interval of the heartbeat ends before the stop signal is due. */
-static bool open_heartbeat(struct run *run, struct errmsg *why)
+static bool open_heartbeat(struct run_run *run, struct errmsg *why)
 {
     const struct options *options = run->options;
     struct duration interval = {options->ttl.ns - lease_grace(options->ttl, options->grace).ns};
@@ -189,7 +189,7 @@ static bool open_heartbeat(struct run *run, struct errmsg *why)
 
 /* An ancestor holds the lock, watches it and releases it: all that remains is
  * to become the command. */
-static int run_nested(struct run *run)
+static int run_nested(struct run_run *run)
 {
     say_verbose(
         run->out,
@@ -203,7 +203,7 @@ static int run_nested(struct run *run)
     return cannot_run(run, errno);
 }
 
-static int run_command(struct run *run)
+static int run_command(struct run_run *run)
 {
     struct acquisition *lock = &run->lock;
     struct errmsg why = {""};
@@ -226,12 +226,12 @@ static int run_command(struct run *run)
     };
     supervise(&plan, &outcome);
     watchdog_close(&run->heartbeat);
-    return finish(run, &outcome);
+    return run_finish(run, &outcome);
 }
 
 int action_run(const struct options *options, struct messages *out)
 {
-    struct run run = {.options = options, .out = out, .heartbeat.fd = -1};
+    struct run_run run = {.options = options, .out = out, .heartbeat.fd = -1};
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
     enum lock_result opened = run_report_open(&run.report, options->report, &why);

@@ -62,7 +62,7 @@ static bool section_fits(const struct reading *reading, const char *line)
 
 static const char byte_order_mark[] = "\xEF\xBB\xBF";
 
-static char *read_line(char *buffer, int size, void *data)
+static char *file_read_line(char *buffer, int size, void *data)
 {
     struct reading *reading = data;
     if (reading->result != SETTINGS_OK || fgets(buffer, size, reading->file) == NULL)
@@ -91,7 +91,7 @@ static char *read_line(char *buffer, int size, void *data)
     return buffer;
 }
 
-static int fail(struct reading *reading, const char *key, const char *text)
+static int file_fail(struct reading *reading, const char *key, const char *text)
 {
     errmsg_set(reading->why, "%s:%d: %.100s: %s", reading->path, reading->line, key, text);
     reading->result = SETTINGS_BAD_CONFIG;
@@ -102,9 +102,10 @@ static int unknown_key(struct reading *reading, const char *key)
 {
     char text[NEAR_TEXT_SIZE + 40], near[NEAR_TEXT_SIZE];
     if (!hints_near(near, key, strlen(key), NEAR_KEYS))
-        return fail(reading, key, "unknown key; the long options of dlock --help are the keys");
+        return file_fail(reading, key,
+                         "unknown key; the long options of dlock --help are the keys");
     snprintf(text, sizeof text, "unknown key; did you mean %s?", near);
-    return fail(reading, key, text);
+    return file_fail(reading, key, text);
 }
 
 static int take_setting(void *data, const char *section, const char *key, const char *value)
@@ -118,8 +119,8 @@ static int take_setting(void *data, const char *section, const char *key, const 
     if (option == NULL || !option_configurable((enum option_id)option->val))
         return unknown_key(reading, key);
     if (option->val == OPT_REDIS && url_redact_has_password(value) && reading->others_can_read)
-        return fail(reading, key,
-                    "it holds a password, and others can read this file; use chmod o=");
+        return file_fail(reading, key,
+                         "it holds a password, and others can read this file; use chmod o=");
     if ((glob != NULL) != reading->want_sections)
         return 1;
     if (glob != NULL && fnmatch(glob, reading->name, 0) != 0)
@@ -139,7 +140,7 @@ static enum settings_result read_pass(struct reading *reading)
 {
     rewind(reading->file);
     reading->line = reading->section = 0;
-    int bad_line = ini_parse_stream(read_line, reading, take_setting, reading);
+    int bad_line = ini_parse_stream(file_read_line, reading, take_setting, reading);
     if (reading->result == SETTINGS_OK && bad_line != 0) {
         errmsg_set(reading->why,
                    "%s:%d: this is neither KEY = VALUE, nor [lock GLOB], nor a comment",
@@ -205,8 +206,8 @@ static const char *distrusted(const struct settings *settings, const char *path,
     return text;
 }
 
-static enum settings_result read_file(struct settings *settings, const char *name, const char *path,
-                                      bool *is_there, struct errmsg *why)
+static enum settings_result file_read_file(struct settings *settings, const char *name,
+                                           const char *path, bool *is_there, struct errmsg *why)
 {
     struct stat status;
     int fd = file_open(AT_FDCWD, path, O_RDONLY, &status);
@@ -258,7 +259,7 @@ static bool user_path(char **path)
 
 /* Adds an option's DLOCK_ variable if it is set. An empty one counts as unset,
  * because shells and units often cannot unset it. */
-static bool read_variable(const struct poptOption *option, const void *data)
+static bool file_read_variable(const struct poptOption *option, const void *data)
 {
     struct settings *const *to = data;
     char name[ORIGIN_TEXT_SIZE];
@@ -290,7 +291,7 @@ static enum settings_result read_named_file(struct settings *settings, const cha
     settings->user_file = strdup(path);
     if (settings->user_file == NULL)
         return SETTINGS_NO_MEMORY;
-    return read_file(settings, name, settings->user_file, &settings->user_file_read, why);
+    return file_read_file(settings, name, settings->user_file, &settings->user_file_read, why);
 }
 
 static enum settings_result read_both_files(struct settings *settings, const char *name,
@@ -298,11 +299,12 @@ static enum settings_result read_both_files(struct settings *settings, const cha
 {
     static const char system_path[] = CONFIG_SYSTEM_FILE;
     enum settings_result result =
-        read_file(settings, name, system_path, &settings->system_file_read, why);
+        file_read_file(settings, name, system_path, &settings->system_file_read, why);
     if (result == SETTINGS_OK && !user_path(&settings->user_file))
         result = SETTINGS_NO_MEMORY;
     if (result == SETTINGS_OK && settings->user_file != NULL)
-        result = read_file(settings, name, settings->user_file, &settings->user_file_read, why);
+        result =
+            file_read_file(settings, name, settings->user_file, &settings->user_file_read, why);
     return result;
 }
 
@@ -318,7 +320,8 @@ enum settings_result config_read(struct settings *settings, const char *name,
     bool is_named = path != NULL && *path != '\0';
     enum settings_result result = is_named ? read_named_file(settings, name, path, why)
                                            : read_both_files(settings, name, why);
-    if (result == SETTINGS_OK && any_variable() && option_find(read_variable, &settings) != NULL)
+    if (result == SETTINGS_OK && any_variable() &&
+        option_find(file_read_variable, &settings) != NULL)
         result = SETTINGS_NO_MEMORY;
     if (result == SETTINGS_NO_MEMORY)
         errmsg_set(why, "out of memory");

@@ -110,7 +110,7 @@ static const char *verb(const char *word)
     return is_verb ? option->longName : NULL;
 }
 
-static void add(struct errmsg *why, const char *hint)
+static void hints_add(struct errmsg *why, const char *hint)
 {
     size_t used = strlen(why->text);
     snprintf(why->text + used, sizeof why->text - used, "; %s", hint);
@@ -156,7 +156,7 @@ void hints_name_is_command(const char *name, struct errmsg *why)
     snprintf(hint, sizeof hint,
              "if %.80s is the command, the lock's name is missing: dlock NAME -- %.80s", name,
              name);
-    add(why, hint);
+    hints_add(why, hint);
 }
 
 void hints_behind_name(const struct options *options, struct origin origin, struct errmsg *why)
@@ -173,9 +173,9 @@ void hints_not_a_command(const struct options *options, struct errmsg *why)
     const char *word = options->command[0];
     if (verb(options->name) != NULL && options->command[1] == NULL) {
         snprintf(hint, sizeof hint, "did you mean dlock --%s %.100s?", verb(options->name), word);
-        add(why, hint);
+        hints_add(why, hint);
     } else if (strpbrk(word, blanks) != NULL && options->command[1] == NULL) {
-        add(why, "it is one word with spaces in it: -c 'STRING' gives it to a shell");
+        hints_add(why, "it is one word with spaces in it: -c 'STRING' gives it to a shell");
     } else {
         hints_name_is_command(options->name, why);
     }

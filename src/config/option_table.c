@@ -212,14 +212,14 @@ const struct poptOption *option_by_name(const char *name, size_t length)
     return option_find(has_name, &(struct name){name, length});
 }
 
-static bool has_id(const struct poptOption *option, const void *data)
+static bool option_table_has_id(const struct poptOption *option, const void *data)
 {
     return option->val == *(const int *)data;
 }
 
 const struct poptOption *option_by_id(enum option_id id)
 {
-    return option_find(has_id, &(int){(int)id});
+    return option_find(option_table_has_id, &(int){(int)id});
 }
 
 bool option_has_value(const struct poptOption *option)

@@ -439,8 +439,8 @@ static bool only_prints(enum option_action action)
     return action == ACTION_VERSION || action == ACTION_HELP || action == ACTION_USAGE;
 }
 
-static enum settings_result read_all(struct options *options, int argc, char **argv,
-                                     struct errmsg *why)
+static enum settings_result options_read_all(struct options *options, int argc, char **argv,
+                                             struct errmsg *why)
 {
     *options = defaults;
     enum settings_result result = read_command_line(options, argc, argv, why);
@@ -485,7 +485,7 @@ enum settings_result options_read(struct options *options, int argc, char **argv
                                   struct errmsg *why)
 {
     const char *json = getenv("DLOCK_JSON");
-    enum settings_result result = read_all(options, argc, argv, why);
+    enum settings_result result = options_read_all(options, argc, argv, why);
     bool set = false;
     if (result != SETTINGS_OK && json != NULL && flag_parse(json, &set))
         options->json = options->json || set;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct setting **end_of(struct settings *settings)
+static struct setting **settings_end_of(struct settings *settings)
 {
     struct setting **end = &settings->first;
     while (*end != NULL)
@@ -22,12 +22,12 @@ bool settings_add(struct settings *settings, enum option_id id, const char *text
         return false;
     *setting = (struct setting){.id = id, .origin = origin};
     memcpy(setting->text, text != NULL ? text : "", size);
-    *end_of(settings) = setting;
+    *settings_end_of(settings) = setting;
     return true;
 }
 
 /* The values may contain logins. */
-static void forget(struct setting *setting)
+static void settings_forget(struct setting *setting)
 {
     explicit_bzero(setting->text, strlen(setting->text));
     free(setting);
@@ -44,7 +44,7 @@ static bool add_behind(struct setting **at, const char *more)
     *both = *first;
     snprintf(both->text, size, "%s %s", first->text, more);
     *at = both;
-    forget(first);
+    settings_forget(first);
     return true;
 }
 
@@ -75,7 +75,7 @@ bool settings_join(struct settings *settings, enum option_id id)
             return false;
         next = adjacent ? &(*joined)->next : at;
         *next = more->next;
-        forget(more);
+        settings_forget(more);
     }
     return true;
 }
@@ -83,7 +83,7 @@ bool settings_join(struct settings *settings, enum option_id id)
 bool settings_add_no(struct settings *settings, enum option_id id, struct origin origin)
 {
     bool flag = !option_has_value(option_by_id(id));
-    struct setting **end = end_of(settings);
+    struct setting **end = settings_end_of(settings);
     if (!settings_add(settings, id, flag ? "no" : "", origin))
         return false;
     (*end)->unset = !flag;
@@ -107,7 +107,7 @@ void settings_drop_unset(struct settings *settings, bool all)
             continue;
         }
         *at = setting->next;
-        forget(setting);
+        settings_forget(setting);
     }
 }
 
@@ -129,7 +129,7 @@ bool flag_parse(const char *text, bool *set)
 
 void settings_append(struct settings *settings, struct settings *more)
 {
-    *end_of(settings) = more->first;
+    *settings_end_of(settings) = more->first;
     more->first = NULL;
 }
 

@@ -96,7 +96,7 @@ enum settings_result validate_words(const struct options *options, struct errmsg
     return SETTINGS_BAD_USAGE;
 }
 
-static bool has_id(const enum option_id *ids, enum option_id id)
+static bool validate_has_id(const enum option_id *ids, enum option_id id)
 {
     for (; *ids != OPT_NONE; ids++)
         if (*ids == id)
@@ -107,7 +107,7 @@ static bool has_id(const enum option_id *ids, enum option_id id)
 static bool uses(const struct action *action, enum option_id id)
 {
     for (size_t i = 0; i < USES; i++)
-        if (has_id(action->uses[i], id))
+        if (validate_has_id(action->uses[i], id))
             return true;
     return false;
 }

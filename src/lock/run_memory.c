@@ -46,14 +46,14 @@ static const char *const names[] = {
     [RUN_STOPPED] = "stopped", [RUN_ENDED] = "ended",   [RUN_LOST] = "lost",
 };
 
-static bool has_code(enum run_how how)
+static bool run_memory_has_code(enum run_how how)
 {
     return how == RUN_STATUS || how == RUN_SIGNAL;
 }
 
 char *run_end_write(const struct run_end *end, char text[RUN_END_SIZE])
 {
-    if (has_code(end->how))
+    if (run_memory_has_code(end->how))
         snprintf(text, RUN_END_SIZE, "%s %d", names[end->how], end->code);
     else
         snprintf(text, RUN_END_SIZE, "%s", names[end->how]);
@@ -67,8 +67,9 @@ bool run_end_read(struct run_end *end, const char *text)
         size_t length = strlen(names[how]);
         int64_t code = 0;
         if (strncmp(text, names[how], length) != 0 ||
-            (has_code(how) ? text[length] != ' ' || !number_parse(text + length + 1, 0, 255, &code)
-                           : text[length] != '\0'))
+            (run_memory_has_code(how)
+                 ? text[length] != ' ' || !number_parse(text + length + 1, 0, 255, &code)
+                 : text[length] != '\0'))
             continue;
         *end = (struct run_end){how, (int)code, 0};
         return true;

@@ -15,7 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static enum lock_result fail(struct child *child, const char *text, int error, struct errmsg *why)
+static enum lock_result child_fail(struct child *child, const char *text, int error,
+                                   struct errmsg *why)
 {
     errmsg_set(why, "%s: %s", text, strerror(error));
     child_close(child);
@@ -23,7 +24,7 @@ static enum lock_result fail(struct child *child, const char *text, int error, s
 }
 
 /* It is left unreaped. */
-static bool has_ended(pid_t pid)
+static bool child_has_ended(pid_t pid)
 {
     siginfo_t info = {.si_pid = 0};
     return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | WNOHANG) != 0 || info.si_pid != 0;
@@ -53,7 +54,7 @@ static int start_guard(struct child *child, const char *const *argv, const struc
     while (recv(child->guard_fd, &byte, 1, 0) < 0 && errno == EINTR)
         continue;
     for (bool ended = false; !ended;) {
-        ended = has_ended(child->pid);
+        ended = child_has_ended(child->pid);
         child->command = (pid_t)atomic_load(&child->page->command);
         if (child->command > 0)
             return 0;
@@ -74,21 +75,25 @@ enum lock_result child_start(struct child *child, const char *const *argv,
     void *page = mmap(NULL, sizeof(struct guard_page), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
-        return fail(child, "cannot allocate memory to share with the command's process", errno,
-                    why);
+        return child_fail(child, "cannot allocate memory to share with the command's process",
+                          errno, why);
     child->page = page;
     if (!process_tree_inherited(&child->except))
-        return fail(child, "cannot remember the children from before the command", ENOMEM, why);
+        return child_fail(child, "cannot remember the children from before the command", ENOMEM,
+                          why);
     if (!process_spare_keep(&child->spare))
-        return fail(child, "cannot keep descriptors free for the end of the lease", errno, why);
+        return child_fail(child, "cannot keep descriptors free for the end of the lease", errno,
+                          why);
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
-        return fail(child, "cannot become the reaper of the command's descendants", errno, why);
+        return child_fail(child, "cannot become the reaper of the command's descendants", errno,
+                          why);
     int error = 0;
     if (tree)
         error = start_guard(child, argv, signals);
     else if ((child->pid = child->command = spawn(argv, signals, &child->page->exec_errno)) < 0)
         error = errno;
-    return error == 0 ? LOCK_OK : fail(child, "cannot start a process for the command", error, why);
+    return error == 0 ? LOCK_OK
+                      : child_fail(child, "cannot start a process for the command", error, why);
 }
 
 static void stop_orphan_guard(struct child *child)

@@ -136,7 +136,7 @@ static void signal_pinned(int pidfd, pid_t pid, int number)
 }
 
 /* A pid may be reused once its process has ended, though a pidfd is open. */
-static bool has_ended(int pidfd)
+static bool process_tree_has_ended(int pidfd)
 {
     struct pollfd fd = {.fd = pidfd, .events = POLLIN};
     return pidfd >= 0 && poll(&fd, 1, 0) > 0;
@@ -147,7 +147,7 @@ static bool has_ended(int pidfd)
 static bool is_child_of(const struct walk *walk, const struct parent *parent,
                         const struct proc_stat *child)
 {
-    return (child->parent == parent->pid && !has_ended(parent->pidfd)) ||
+    return (child->parent == parent->pid && !process_tree_has_ended(parent->pidfd)) ||
            (walk->root != 0 && child->parent == walk->root);
 }
 
@@ -322,8 +322,8 @@ static struct process_count freeze_and_kill(const struct tree *tree)
 }
 
 /* Walks until no more are found than before, since a process may be forked meanwhile. */
-static struct process_count find(const struct tree *tree, struct marks *marks,
-                                 struct deadline until)
+static struct process_count process_tree_find(const struct tree *tree, struct marks *marks,
+                                              struct deadline until)
 {
     struct process_count count = {0};
     struct deadline last = deadline_after(find_limit);
@@ -343,7 +343,7 @@ static struct process_count find_and_signal(const struct tree *tree, int number,
     struct marks marks = {0};
     if (number == 0)
         return walk_any(tree, 0, NULL, until);
-    struct process_count count = find(tree, &marks, until);
+    struct process_count count = process_tree_find(tree, &marks, until);
     signal_marks(&marks, number);
     continue_stopped(&marks);
     if (!count.known)

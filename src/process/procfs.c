@@ -14,7 +14,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-static bool read_file(const char *path, char *text, size_t size)
+static bool procfs_read_file(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     size_t used = 0;
@@ -34,7 +34,7 @@ static bool read_file(const char *path, char *text, size_t size)
 
 bool proc_read_line(const char *path, char *text, size_t size)
 {
-    bool there = read_file(path, text, size);
+    bool there = procfs_read_file(path, text, size);
     text[strcspn(text, "\n")] = '\0';
     return there;
 }
@@ -49,7 +49,7 @@ bool proc_stat_read(pid_t pid, struct proc_stat *stat)
     char path[64] = "/proc/self/stat", text[1024];
     if (pid != 0)
         snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    if (!read_file(path, text, sizeof text))
+    if (!procfs_read_file(path, text, sizeof text))
         return false;
     const char *name = strchr(text, '('), *at = strrchr(text, ')');
     *stat = (struct proc_stat){0};
@@ -142,7 +142,7 @@ static int64_t read_boot_offset(void)
     char text[256], *end = NULL;
     struct stat space;
     if (stat("/proc/self/ns/time", &space) != 0 || space.st_ino == first_space ||
-        !read_file("/proc/self/timens_offsets", text, sizeof text))
+        !procfs_read_file("/proc/self/timens_offsets", text, sizeof text))
         return 0;
     const char *at = strstr(text, "boottime");
     if (at == NULL)

@@ -24,7 +24,7 @@ static bool is_ignored(int number)
     return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-static void add(sigset_t *set, int number)
+static void signals_add(sigset_t *set, int number)
 {
     if (!is_ignored(number))
         sigaddset(set, number);
@@ -33,14 +33,14 @@ static void add(sigset_t *set, int number)
 static void add_all(sigset_t *set, const int *numbers, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        add(set, numbers[i]);
+        signals_add(set, numbers[i]);
 }
 
 static void add_ending(sigset_t *set)
 {
     add_all(set, ending, sizeof ending / sizeof *ending);
     for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
-        add(set, number);
+        signals_add(set, number);
 }
 
 static bool listen_to(struct signals *signals, const sigset_t *set, struct errmsg *why)

@@ -54,7 +54,7 @@ static bool cannot_pin(pid_t pid, int error, const struct messages *out, int *st
     return false;
 }
 
-static void describe(struct target_process *target, pid_t pid)
+static void target_process_describe(struct target_process *target, pid_t pid)
 {
     char path[64], command[64];
     struct proc_stat stat;
@@ -83,7 +83,7 @@ bool target_process_open(struct target_process *target, pid_t given, const struc
     target->fd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (target->fd < 0)
         return cannot_pin(pid, errno, out, status);
-    describe(target, pid);
+    target_process_describe(target, pid);
     if (given == 0 && getppid() != pid)
         return bad(out, status, "the process that called dlock has ended");
     if (target_process_has_ended(target))

@@ -28,7 +28,7 @@
 
 enum { KILL_INTERVAL_MS = 5 };
 
-struct guard {
+struct tree_guard_guard {
     int fd;
     pid_t dlock, command;
     struct guard_page *page;
@@ -36,12 +36,12 @@ struct guard {
 
 /* If the socket is full, dlock has a byte to read already; if dlock is gone,
  * the loop finds out. */
-static void tell(const struct guard *guard)
+static void tree_guard_tell(const struct tree_guard_guard *guard)
 {
     (void)!send(guard->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void command_changed(const struct guard *guard, int status)
+static void command_changed(const struct tree_guard_guard *guard, int status)
 {
     struct guard_page *page = guard->page;
     if (WIFSTOPPED(status)) {
@@ -55,12 +55,12 @@ static void command_changed(const struct guard *guard, int status)
         atomic_store(&page->status, status);
         atomic_store(&page->ended, 1);
     }
-    tell(guard);
+    tree_guard_tell(guard);
 }
 
 /* False once no child is left: the command has ended, and so have all
  * descendants that became ours when their parents ended. */
-static bool reap(const struct guard *guard)
+static bool tree_guard_reap(const struct tree_guard_guard *guard)
 {
     for (;;) {
         int status;
@@ -75,7 +75,7 @@ static bool reap(const struct guard *guard)
 }
 
 /* Returns false if dlock is gone. */
-static bool pass_on(const struct guard *guard)
+static bool pass_on(const struct tree_guard_guard *guard)
 {
     int number;
     ssize_t length;
@@ -89,9 +89,9 @@ static bool pass_on(const struct guard *guard)
     return length < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-__attribute__((noreturn)) static void kill_all(const struct guard *guard)
+__attribute__((noreturn)) static void kill_all(const struct tree_guard_guard *guard)
 {
-    while (reap(guard)) {
+    while (tree_guard_reap(guard)) {
         process_tree_kill(NULL);
         (void)poll(NULL, 0, KILL_INTERVAL_MS);
     }
@@ -101,7 +101,7 @@ __attribute__((noreturn)) static void kill_all(const struct guard *guard)
 void tree_guard_run(int fd, const char *const *argv, const struct signals *signals,
                     struct guard_page *page)
 {
-    struct guard guard = {.fd = fd, .dlock = getppid(), .page = page};
+    struct tree_guard_guard guard = {.fd = fd, .dlock = getppid(), .page = page};
     sigset_t all, child;
     sigfillset(&all);
     sigemptyset(&child);
@@ -116,8 +116,8 @@ void tree_guard_run(int fd, const char *const *argv, const struct signals *signa
         _exit(0);
     }
     atomic_store(&page->command, (int)guard.command);
-    tell(&guard);
-    while (reap(&guard)) {
+    tree_guard_tell(&guard);
+    while (tree_guard_reap(&guard)) {
         struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = signal_fd, .events = POLLIN}};
         struct signalfd_siginfo info;
         (void)poll(fds, 2, -1);

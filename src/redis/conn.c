@@ -85,7 +85,7 @@ void redis_conn_free(struct redis_conn *conn)
 
 /* --- bytes --------------------------------------------------------------- */
 
-static enum lock_result fail(struct redis_conn *conn, struct errmsg *why, const char *text)
+static enum lock_result conn_fail(struct redis_conn *conn, struct errmsg *why, const char *text)
 {
     errmsg_set(why, "%s", text);
     redis_conn_close(conn);
@@ -94,7 +94,7 @@ static enum lock_result fail(struct redis_conn *conn, struct errmsg *why, const 
 
 enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct errmsg *why)
 {
-    return fail(conn, why, "its answer is not understood");
+    return conn_fail(conn, why, "its answer is not understood");
 }
 
 /* Not with realloc(3), which would leave a copy of a password behind. */
@@ -133,7 +133,7 @@ static bool queue(struct redis_conn *conn, const struct redis_command *command)
     return fits;
 }
 
-static void hear(const struct redis_conn *conn, redisReply *message)
+static void conn_hear(const struct redis_conn *conn, redisReply *message)
 {
     if (conn->on_message != NULL)
         conn->on_message(conn->message_data, message->element[1]->str, message->element[2]);
@@ -146,10 +146,10 @@ static enum lock_result take_reply(struct redis_conn *conn, redisReply **reply, 
 {
     for (;;) {
         if (!redis_reader_next(conn->reader, reply))
-            return fail(conn, why, "its reply is not the Redis protocol");
+            return conn_fail(conn, why, "its reply is not the Redis protocol");
         if (*reply == NULL || !redis_reply_is_message(*reply))
             return LOCK_OK;
-        hear(conn, *reply);
+        conn_hear(conn, *reply);
     }
 }
 
@@ -164,17 +164,17 @@ static enum lock_result flush(struct redis_conn *conn, struct bound bound, struc
     return result;
 }
 
-static enum lock_result receive(struct redis_conn *conn, redisReply **reply, struct bound bound,
-                                struct errmsg *why)
+static enum lock_result conn_receive(struct redis_conn *conn, redisReply **reply,
+                                     struct bound bound, struct errmsg *why)
 {
     for (bool late = false;;) {
         enum lock_result result = take_reply(conn, reply, why);
         if (result != LOCK_OK || *reply != NULL)
             return result;
         if (late)
-            return fail(conn, why, "it did not answer in time");
+            return conn_fail(conn, why, "it did not answer in time");
         if (conn->received > REPLY_MOST_BYTES)
-            return fail(conn, why, "its reply has no end");
+            return conn_fail(conn, why, "its reply has no end");
         char bytes[4096];
         size_t length;
         result = redis_socket_receive(&conn->socket, bytes, sizeof bytes, &length, bound, why);
@@ -184,7 +184,7 @@ static enum lock_result receive(struct redis_conn *conn, redisReply **reply, str
         }
         conn->received += length;
         if (redisReaderFeed(conn->reader, bytes, length) != REDIS_OK)
-            return fail(conn, why, "out of memory for its reply");
+            return conn_fail(conn, why, "out of memory for its reply");
         late = deadline_passed(bound.until); /* do not wait for bytes that never stop arriving */
     }
 }
@@ -307,7 +307,7 @@ static enum lock_result receive_greetings(struct redis_conn *conn, struct dismis
     for (; conn->greetings > 0; conn->greetings--) {
         redisReply *reply;
         struct errmsg own = {""};
-        enum lock_result result = receive(conn, &reply, bound, &own);
+        enum lock_result result = conn_receive(conn, &reply, bound, &own);
         if (result != LOCK_OK && (verdict == LOCK_OK || result == LOCK_CANCELLED)) {
             *why = own;
             return result;
@@ -361,12 +361,12 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
         return greeting;
     struct errmsg own = {""};
     while (result == LOCK_OK && got < count) {
-        result = receive(conn, &replies[got], bound, &own);
+        result = conn_receive(conn, &replies[got], bound, &own);
         got += result == LOCK_OK;
     }
     conn->received = result == LOCK_OK ? redis_reader_left(conn->reader) : 0;
     if (result == LOCK_OK && !redis_reader_has_only_messages(conn->reader))
-        result = fail(conn, &own, "it answered more than it was asked");
+        result = conn_fail(conn, &own, "it answered more than it was asked");
     if (result == LOCK_UNAVAILABLE && got == 0 && dismissal.result != LOCK_OK) {
         result = dismissal.result;
         own = dismissal.why;
@@ -401,14 +401,14 @@ void redis_conn_read_messages(struct redis_conn *conn)
             return;
         }
         if (parsed != NULL) {
-            hear(conn, parsed);
+            conn_hear(conn, parsed);
             conn->received = redis_reader_left(conn->reader);
             continue;
         }
         if (received > MESSAGES_AT_ONCE)
             return;
         if (conn->received > MESSAGE_MOST_BYTES) {
-            (void)fail(conn, &ignored, "its message has no end");
+            (void)conn_fail(conn, &ignored, "its message has no end");
             return;
         }
         ssize_t length = redis_socket_take(&conn->socket, bytes, sizeof bytes);
@@ -417,6 +417,6 @@ void redis_conn_read_messages(struct redis_conn *conn)
         received += length > 0 ? (size_t)length : 0;
         conn->received += length > 0 ? (size_t)length : 0;
         if (length <= 0 || redisReaderFeed(conn->reader, bytes, (size_t)length) != REDIS_OK)
-            (void)fail(conn, &ignored, "it closed the connection");
+            (void)conn_fail(conn, &ignored, "it closed the connection");
     }
 }

@@ -97,7 +97,7 @@ static size_t code_length(const char *text)
     return length > 1 && (text[length] == ' ' || text[length] == '\0') ? length : 0;
 }
 
-static bool has_code(const char *text, const char *code)
+static bool error_has_code(const char *text, const char *code)
 {
     size_t length = code_length(text);
     return length == strlen(code) && strncmp(text, code, length) == 0;
@@ -105,23 +105,23 @@ static bool has_code(const char *text, const char *code)
 
 bool redis_error_is(const char *error, const char *code)
 {
-    return has_code(unwrapped(error), code);
+    return error_has_code(unwrapped(error), code);
 }
 
 bool redis_error_has_code(const char *error)
 {
     const char *text = unwrapped(error);
-    return code_length(text) > 0 && !has_code(text, "ERR");
+    return code_length(text) > 0 && !error_has_code(text, "ERR");
 }
 
 static bool has_one_of(const char *text, const char *const *codes, const char *const *beginnings)
 {
     for (; *codes != NULL; codes++)
-        if (has_code(text, *codes))
+        if (error_has_code(text, *codes))
             return true;
-    if (!has_code(text, "ERR") && code_length(text) > 0)
+    if (!error_has_code(text, "ERR") && code_length(text) > 0)
         return false;
-    if (has_code(text, "ERR")) {
+    if (error_has_code(text, "ERR")) {
         text += strlen("ERR");
         text += strspn(text, " ");
     }

@@ -57,7 +57,8 @@ static enum lock_result read_credential(struct redis_url *url, struct errmsg *wh
 }
 
 /* The string stays in place, for the next URL. */
-static enum lock_result read_variable(const char *text, struct redis_url *url, struct errmsg *why)
+static enum lock_result login_read_variable(const char *text, struct redis_url *url,
+                                            struct errmsg *why)
 {
     if (text == NULL || *text == '\0')
         return LOCK_OK;
@@ -72,8 +73,8 @@ static enum lock_result read_variable(const char *text, struct redis_url *url, s
     return LOCK_OK;
 }
 
-static enum lock_result find(struct redis_url *url, const struct redis_settings *settings,
-                             struct errmsg *why)
+static enum lock_result login_find(struct redis_url *url, const struct redis_settings *settings,
+                                   struct errmsg *why)
 {
     enum lock_result result;
     url->password_from = "the URL";
@@ -85,7 +86,7 @@ static enum lock_result find(struct redis_url *url, const struct redis_settings 
     }
     result = read_credential(url, why);
     if (result == LOCK_OK && !url->has_password)
-        result = read_variable(settings->cli_auth, url, why);
+        result = login_read_variable(settings->cli_auth, url, why);
     return result;
 }
 
@@ -125,7 +126,7 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
                                   enum redis_fault *fault, struct errmsg *why)
 {
     *fault = REDIS_FAULT_NONE;
-    enum lock_result result = find(url, settings, why);
+    enum lock_result result = login_find(url, settings, why);
     if (result != LOCK_OK)
         return result;
     *fault = REDIS_FAULT_URL;

@@ -82,7 +82,8 @@ static enum lock_result start_thread(struct lookup *lookup, struct errmsg *why)
     return LOCK_SYSTEM;
 }
 
-static enum lock_result await(const struct lookup *lookup, struct bound bound, struct errmsg *why)
+static enum lock_result resolve_await(const struct lookup *lookup, struct bound bound,
+                                      struct errmsg *why)
 {
     struct pollfd fds[2] = {{.fd = lookup->done_fd, .events = POLLIN},
                             {.fd = bound.cancel_fd, .events = POLLIN}};
@@ -144,7 +145,7 @@ enum lock_result redis_resolve(struct addresses *found, const char *host, const 
     if (lookup->error == EAI_NONAME) {
         result = start_thread(lookup, why);
         if (result == LOCK_OK)
-            result = await(lookup, bound, why);
+            result = resolve_await(lookup, bound, why);
     }
     if (result == LOCK_OK)
         result = collect(found, lookup, why);

@@ -30,7 +30,7 @@ void redis_socket_close(struct redis_socket *sock)
     sock->fd = -1;
 }
 
-static enum lock_result fail(struct redis_socket *sock, struct errmsg *why, const char *text)
+static enum lock_result socket_fail(struct redis_socket *sock, struct errmsg *why, const char *text)
 {
     errmsg_set(why, "%s", text);
     redis_socket_close(sock);
@@ -39,7 +39,8 @@ static enum lock_result fail(struct redis_socket *sock, struct errmsg *why, cons
 
 /* Waits until the connection is ready for events. LOCK_OK, LOCK_UNAVAILABLE (too
  * late, or the alarm), LOCK_CANCELLED. */
-static enum lock_result await(const struct redis_socket *sock, short events, struct bound bound)
+static enum lock_result socket_await(const struct redis_socket *sock, short events,
+                                     struct bound bound)
 {
     struct pollfd fds[3] = {
         {.fd = sock->fd, .events = events},
@@ -78,7 +79,7 @@ static enum lock_result fail_closed(struct redis_socket *sock, struct errmsg *wh
                                "the server uses TLS, use rediss://";
     char hinted[200];
     snprintf(hinted, sizeof hinted, "%s %s", text, hint);
-    return fail(sock, why, may_want_tls(sock) ? hinted : text);
+    return socket_fail(sock, why, may_want_tls(sock) ? hinted : text);
 }
 
 static enum lock_result fail_tls(struct redis_socket *sock, struct errmsg *why)
@@ -100,14 +101,14 @@ static enum lock_result await_more(struct redis_socket *sock, short events, cons
     if (errno == ECONNRESET || errno == EPIPE)
         return fail_closed(sock, why, strerror(errno));
     if (errno != EAGAIN)
-        return fail(sock, why, strerror(errno));
+        return socket_fail(sock, why, strerror(errno));
     enum lock_result result =
-        await(sock, sock->tls != NULL ? redis_tls_events(sock->tls) : events, bound);
+        socket_await(sock, sock->tls != NULL ? redis_tls_events(sock->tls) : events, bound);
     if (result == LOCK_OK &&
         deadline_passed(bound.until)) /* a peer that sends without pause is always ready */
         result = LOCK_UNAVAILABLE;
     if (result == LOCK_UNAVAILABLE)
-        return fail(sock, why, too_late);
+        return socket_fail(sock, why, too_late);
     if (result == LOCK_CANCELLED)
         redis_socket_close(sock);
     return result;
@@ -153,7 +154,7 @@ enum lock_result redis_socket_receive(struct redis_socket *sock, char *bytes, si
         ssize_t received = receive_some(sock, bytes, size);
         if (received > 0) {
             if (bytes[0] == TLS_ALERT && may_want_tls(sock))
-                return fail(sock, why, "it answers in TLS; use rediss://");
+                return socket_fail(sock, why, "it answers in TLS; use rediss://");
             sock->heard = true;
             *length = (size_t)received;
             return LOCK_OK;
@@ -181,8 +182,8 @@ static enum lock_result connect_error(bool is_tcp, int error, struct errmsg *why
     return !is_tcp && (error == EACCES || error == EPERM) ? LOCK_REFUSED : LOCK_UNAVAILABLE;
 }
 
-static enum lock_result connect_to(struct redis_socket *sock, const struct address *address,
-                                   struct bound bound, struct errmsg *why)
+static enum lock_result socket_connect_to(struct redis_socket *sock, const struct address *address,
+                                          struct bound bound, struct errmsg *why)
 {
     int error = 0;
     socklen_t size = sizeof error;
@@ -194,7 +195,7 @@ static enum lock_result connect_to(struct redis_socket *sock, const struct addre
     if (connect(sock->fd, (const struct sockaddr *)&address->at, address->size) == 0)
         return LOCK_OK;
     /* EAGAIN: the queue of a Unix socket is full, and poll(2) cannot wait for it. */
-    enum lock_result result = errno == EINPROGRESS ? await(sock, POLLOUT, bound)
+    enum lock_result result = errno == EINPROGRESS ? socket_await(sock, POLLOUT, bound)
                                                    : connect_error(sock->is_tcp, errno, why);
     if (result == LOCK_OK && getsockopt(sock->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
         error = errno;
@@ -242,7 +243,8 @@ static enum lock_result start_tls(struct redis_socket *sock, struct redis_tls *t
         int done = redis_tls_handshake(sock->tls);
         if (done > 0)
             break;
-        result = done == 0 ? fail(sock, why, closed) : await_more(sock, POLLIN, hung, bound, why);
+        result =
+            done == 0 ? socket_fail(sock, why, closed) : await_more(sock, POLLIN, hung, bound, why);
     }
     return result;
 }
@@ -263,7 +265,7 @@ enum lock_result redis_socket_connect(struct redis_socket *sock, const struct ad
             bound.cancel_fd};
         why->text[0] = '\0';
         sock->is_tcp = addresses->list[i].at.ss_family != AF_UNIX;
-        result = connect_to(sock, &addresses->list[i], share, why);
+        result = socket_connect_to(sock, &addresses->list[i], share, why);
         if (result == LOCK_OK && sock->is_tcp)
             set_tcp_options(sock->fd);
         if (result == LOCK_OK && tls != NULL) {

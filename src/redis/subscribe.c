@@ -26,7 +26,7 @@ static int channels(struct redis_ears ears, const char *names[EARS_MOST])
     return count;
 }
 
-static bool is_deaf(struct redis_ears ears)
+static bool subscribe_is_deaf(struct redis_ears ears)
 {
     return !ears.touches && ears.wake == NULL;
 }
@@ -89,8 +89,8 @@ static void note_refusal(struct refusals *refusals, struct errmsg *refusal, cons
 }
 
 /* It is unknown what the connection would accept now; another one may do. */
-static enum lock_result give_up(struct redis_conn *conn, const redisReply *error,
-                                struct errmsg *why)
+static enum lock_result subscribe_give_up(struct redis_conn *conn, const redisReply *error,
+                                          struct errmsg *why)
 {
     (void)redis_error_result(error->str, why); /* for the text */
     redis_conn_close(conn);
@@ -126,7 +126,7 @@ static enum lock_result ask_id(struct redis_listening *listening, struct redis_c
             note_refusal(refusals, &refusals->wake, names[i], replies[i]);
     }
     if (!is_error(replies[BEGIN]) && is_error(replies[END]) && !is_discarded(replies[END]))
-        result = give_up(conn, replies[END], why);
+        result = subscribe_give_up(conn, replies[END], why);
     else if (replies[ID]->type == REDIS_REPLY_INTEGER && replies[ID]->integer > 0)
         listening->id = replies[ID]->integer;
     else if (!is_error(replies[ID]))
@@ -147,7 +147,7 @@ struct batch {
     char id[24];
 };
 
-static int add(struct batch *batch, struct redis_command command)
+static int subscribe_add(struct batch *batch, struct redis_command command)
 {
     batch->commands[batch->count] = command;
     return batch->count++;
@@ -159,28 +159,28 @@ static void fill_batch(struct batch *batch, const struct redis_listening *listen
                        const struct redis_command *script, struct redis_ears ears, bool asking)
 {
     const char *leave[EARS_MOST], *enter[EARS_MOST];
-    bool tells = !is_deaf(ears) && !listening->no_touches;
+    bool tells = !subscribe_is_deaf(ears) && !listening->no_touches;
     *batch = (struct batch){.on = -1, .spare = -1, .asking = -1, .ears = ears};
     batch->left = channels(listening->ears, leave);
     batch->entered = channels(ears, enter);
     for (int i = 0; i < batch->left; i++)
-        add(batch, redis_words("UNSUBSCRIBE", leave[i]));
+        subscribe_add(batch, redis_words("UNSUBSCRIBE", leave[i]));
     if (tells && !listening->on) {
         snprintf(batch->id, sizeof batch->id, "%lld", listening->id);
-        batch->on = add(batch, redis_words("CLIENT", "TRACKING", "ON", "REDIRECT", batch->id,
-                                           "OPTOUT", "NOLOOP"));
+        batch->on = subscribe_add(batch, redis_words("CLIENT", "TRACKING", "ON", "REDIRECT",
+                                                     batch->id, "OPTOUT", "NOLOOP"));
     }
     if (asking)
-        batch->asking = add(batch, redis_words("ASKING"));
+        batch->asking = subscribe_add(batch, redis_words("ASKING"));
     else if (tells && !ears.touches)
-        batch->spare = add(batch, redis_words("CLIENT", "CACHING", "NO"));
+        batch->spare = subscribe_add(batch, redis_words("CLIENT", "CACHING", "NO"));
     if (batch->entered > 0)
-        add(batch, redis_words("MULTI"));
-    batch->script = add(batch, *script);
+        subscribe_add(batch, redis_words("MULTI"));
+    batch->script = subscribe_add(batch, *script);
     for (int i = 0; i < batch->entered; i++)
-        add(batch, redis_words("SUBSCRIBE", enter[i]));
+        subscribe_add(batch, redis_words("SUBSCRIBE", enter[i]));
     if (batch->entered > 0)
-        add(batch, redis_words("EXEC"));
+        subscribe_add(batch, redis_words("EXEC"));
 }
 
 static redisReply *take_over(redisReply **reply)
@@ -204,7 +204,7 @@ static enum lock_result read_transaction(struct redis_listening *listening, stru
                          batch->ears.touches && i == 1 ? &refusals->touches : &refusals->wake,
                          "SUBSCRIBE", queued[i]);
     if (is_error(exec))
-        return is_discarded(exec) ? LOCK_OK : give_up(conn, exec, why);
+        return is_discarded(exec) ? LOCK_OK : subscribe_give_up(conn, exec, why);
     bool whole = exec->type == REDIS_REPLY_ARRAY && exec->elements == 1 + (size_t)batch->entered;
     for (int i = 1; whole && i <= batch->entered; i++)
         whole = is_count(exec->element[i], "subscribe", i);
@@ -225,7 +225,7 @@ static enum lock_result read_batch(struct redis_listening *listening, struct red
     const redisReply *spare = batch->spare < 0 ? NULL : batch->replies[batch->spare];
     for (int i = 0; i < batch->left; i++) {
         if (is_error(batch->replies[i]))
-            return give_up(conn, batch->replies[i], why);
+            return subscribe_give_up(conn, batch->replies[i], why);
         if (!is_count(batch->replies[i], "unsubscribe", batch->left - 1 - i))
             return redis_conn_nonsense(conn, why);
     }
@@ -265,7 +265,7 @@ static enum lock_result call(struct redis_listening *listening, struct redis_con
     struct refusals refusals = {.pass = false};
     enum lock_result result = LOCK_OK;
     *reply = NULL;
-    if (!is_deaf(ears) && listening->id == 0 && !listening->no_touches)
+    if (!subscribe_is_deaf(ears) && listening->id == 0 && !listening->no_touches)
         result = ask_id(listening, conn, &refusals, bound, why);
     ears.touches = ears.touches && refusals.touches.text[0] == '\0';
     ears.wake = refusals.wake.text[0] == '\0' ? ears.wake : NULL;
@@ -299,7 +299,7 @@ enum lock_result redis_subscribe_call(struct redis_listening *listening, struct 
     look_at_connection(listening, conn);
     ears.touches = ears.touches && !listening->no_touches;
     ears.wake = listening->no_wake ? NULL : ears.wake;
-    bool fresh = !is_deaf(ears) && is_deaf(listening->ears);
+    bool fresh = !subscribe_is_deaf(ears) && subscribe_is_deaf(listening->ears);
     enum lock_result result = call(listening, conn, script, ears, reply, bound, why);
     if (fresh && result == LOCK_UNAVAILABLE && conn->socket.fd < 0)
         listening->broken++;

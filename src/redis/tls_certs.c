@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* Sets the reason why the file is unusable; LOCK_INVALID. */
-static enum lock_result unusable(const char *path, const char *what, struct errmsg *why)
+static enum lock_result tls_certs_unusable(const char *path, const char *what, struct errmsg *why)
 {
     unsigned long code = openssl()->ERR_peek_error();
     errmsg_set(why, "%s: %s%s%s%s", path, what, code != 0 ? " (" : "",
@@ -19,8 +19,8 @@ static enum lock_result unusable(const char *path, const char *what, struct errm
 
 /* OpenSSL's own words for what cannot be opened are of no help. LOCK_OK with the
  * file open; LOCK_REFUSED: it may not be read; LOCK_INVALID. */
-static enum lock_result open_file(const char *path, int *fd, struct stat *status,
-                                  struct errmsg *why)
+static enum lock_result tls_certs_open_file(const char *path, int *fd, struct stat *status,
+                                            struct errmsg *why)
 {
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (*fd < 0 || fstat(*fd, status) != 0) {
@@ -42,7 +42,7 @@ static enum lock_result try_file(const char *path, struct errmsg *why)
 {
     struct stat status;
     int fd;
-    enum lock_result result = open_file(path, &fd, &status, why);
+    enum lock_result result = tls_certs_open_file(path, &fd, &status, why);
     if (result == LOCK_OK)
         close(fd);
     return result;
@@ -60,7 +60,7 @@ static enum lock_result load_issuers(SSL_CTX *context, const char *path, struct 
     if (result != LOCK_OK)
         return result;
     if (openssl()->SSL_CTX_load_verify_file(context, path) != 1)
-        return unusable(path, "there is no certificate in PEM in it", why);
+        return tls_certs_unusable(path, "there is no certificate in PEM in it", why);
     /* Certificates in the file are trusted, even if they are no roots. */
     (void)openssl()->X509_VERIFY_PARAM_set_flags(openssl()->SSL_CTX_get0_param(context),
                                                  X509_V_FLAG_PARTIAL_CHAIN);
@@ -92,7 +92,7 @@ static enum lock_result load_key(SSL_CTX *context, const char *path, struct errm
 {
     struct stat status;
     int fd;
-    enum lock_result result = open_file(path, &fd, &status, why);
+    enum lock_result result = tls_certs_open_file(path, &fd, &status, why);
     if (result != LOCK_OK)
         return result;
     if ((status.st_mode & S_IROTH) != 0) {
@@ -108,12 +108,13 @@ static enum lock_result load_key(SSL_CTX *context, const char *path, struct errm
     EVP_PKEY *key = read_key(fd);
     close(fd);
     if (key == NULL)
-        return unusable(path, "there is no private key in PEM in it, or it needs a passphrase",
-                        why);
+        return tls_certs_unusable(
+            path, "there is no private key in PEM in it, or it needs a passphrase", why);
     bool fits = openssl()->SSL_CTX_use_PrivateKey(context, key) == 1 &&
                 openssl()->SSL_CTX_check_private_key(context) == 1;
     openssl()->EVP_PKEY_free(key);
-    return fits ? LOCK_OK : unusable(path, "this key does not match the certificate", why);
+    return fits ? LOCK_OK
+                : tls_certs_unusable(path, "this key does not match the certificate", why);
 }
 
 static enum lock_result load_certificate(SSL_CTX *context, const struct redis_settings *settings,
@@ -132,7 +133,8 @@ static enum lock_result load_certificate(SSL_CTX *context, const struct redis_se
         return result;
     openssl()->ERR_clear_error();
     if (openssl()->SSL_CTX_use_certificate_chain_file(context, settings->cert) != 1)
-        return unusable(settings->cert, "there is no usable certificate in PEM in it", why);
+        return tls_certs_unusable(settings->cert, "there is no usable certificate in PEM in it",
+                                  why);
     *fault = settings->key != NULL ? REDIS_FAULT_KEY : REDIS_FAULT_CERT;
     return load_key(context, settings->key != NULL ? settings->key : settings->cert, why);
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool fail(struct errmsg *why, const char *text)
+static bool url_fail(struct errmsg *why, const char *text)
 {
     errmsg_set(why,
                "%s; redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], rediss:// (TLS), "
@@ -20,7 +20,7 @@ static bool parse_database(struct redis_url *url, const char *text, struct errms
 {
     int64_t number;
     if (!number_parse(text, 0, 1000000, &number))
-        return fail(why, "the database is not a whole number");
+        return url_fail(why, "the database is not a whole number");
     url->database = (int)number;
     return true;
 }
@@ -33,13 +33,13 @@ static bool parse_login(struct redis_url *url, const char *text, size_t length, 
     size_t user_length = colon != NULL ? (size_t)(colon - text) : length;
     url->login_length = length;
     if (!percent_decode(url->user, sizeof url->user, text, user_length))
-        return fail(why, "the user name is too long or wrongly encoded");
+        return url_fail(why, "the user name is too long or wrongly encoded");
     if (colon == NULL)
         return true;
     if (!percent_decode(url->password, sizeof url->password, colon + 1, length - user_length - 1))
-        return fail(why, "the password is too long or wrongly encoded");
+        return url_fail(why, "the password is too long or wrongly encoded");
     url->has_password = url->password[0] != '\0';
-    return url->has_password || *url->user == '\0' || fail(why, "the password is empty");
+    return url->has_password || *url->user == '\0' || url_fail(why, "the password is empty");
 }
 
 /* "host", "host:port", "[::1]" or "[::1]:port". */
@@ -51,7 +51,7 @@ static bool parse_host(struct redis_endpoint *at, const char *port, const char *
         host = text + 1;
         host_end = memchr(host, ']', (size_t)(end - host));
         if (host_end == NULL)
-            return fail(why, "the bracket of an IPv6 address is not closed");
+            return url_fail(why, "the bracket of an IPv6 address is not closed");
         after = host_end + 1;
     } else {
         host_end = memchr(text, ':', length);
@@ -61,7 +61,7 @@ static bool parse_host(struct redis_endpoint *at, const char *port, const char *
     }
     size_t host_length = (size_t)(host_end - host);
     if (host_length == 0 || host_length >= sizeof at->host)
-        return fail(why, host_length == 0 ? "the host is empty" : "the host is too long");
+        return url_fail(why, host_length == 0 ? "the host is empty" : "the host is too long");
     snprintf(at->host, sizeof at->host, "%.*s", (int)host_length, host);
     snprintf(at->port, sizeof at->port, "%s", port);
     if (after == end)
@@ -69,10 +69,10 @@ static bool parse_host(struct redis_endpoint *at, const char *port, const char *
     size_t port_length = (size_t)(end - after - 1);
     int64_t number;
     if (*after != ':' || port_length == 0 || port_length >= sizeof at->port)
-        return fail(why, "the text after the host is not a port");
+        return url_fail(why, "the text after the host is not a port");
     snprintf(at->port, sizeof at->port, "%.*s", (int)port_length, after + 1);
     return number_parse(at->port, 1, 65535, &number) ||
-           fail(why, "the port is not a number from 1 to 65535");
+           url_fail(why, "the port is not a number from 1 to 65535");
 }
 
 /* "host,host:port": several only if the topology allows it. */
@@ -81,13 +81,13 @@ static bool parse_hosts(struct redis_url *url, const char *text, const char *end
 {
     const char *port = url->topology == REDIS_SENTINEL ? "26379" : "6379";
     if (url->topology == REDIS_ONE && memchr(text, ',', (size_t)(end - text)) != NULL)
-        return fail(why, "there are several hosts");
+        return url_fail(why, "there are several hosts");
     for (;;) {
         const char *comma =
             url->topology == REDIS_ONE ? NULL : memchr(text, ',', (size_t)(end - text));
         const char *stop = comma != NULL ? comma : end;
         if (url->host_count == REDIS_HOSTS_MOST)
-            return fail(why, "there are too many hosts");
+            return url_fail(why, "there are too many hosts");
         if (!parse_host(&url->hosts[url->host_count], port, text, (size_t)(stop - text), why))
             return false;
         url->host_count++;
@@ -101,12 +101,12 @@ static bool parse_hosts(struct redis_url *url, const char *text, const char *end
 static bool parse_master(struct redis_url *url, const char **tail, struct errmsg *why)
 {
     if (**tail != '/')
-        return fail(why, "the name of the master is missing");
+        return url_fail(why, "the name of the master is missing");
     size_t length =
         strcspn(*tail + 1, "/?#@"); /* '@': a login with a slash in it, which is an error */
     if (length == 0 || (*tail)[1 + length] == '@' ||
         !percent_decode(url->master, sizeof url->master, *tail + 1, length))
-        return fail(why, "the name of the master is missing, too long or wrongly encoded");
+        return url_fail(why, "the name of the master is missing, too long or wrongly encoded");
     *tail += 1 + length;
     return true;
 }
@@ -119,7 +119,7 @@ const char *redis_endpoint_format(const struct redis_endpoint *at, char text[END
     return text;
 }
 
-static void show(struct redis_url *url)
+static void url_show(struct redis_url *url)
 {
     char host[ENDPOINT_TEXT_SIZE];
     static const char *const kinds[] = {"", "+sentinel", "+cluster"};
@@ -151,10 +151,10 @@ static bool parse_tcp(struct redis_url *url, const char *rest, struct errmsg *wh
     if (*tail == '/' && tail[1] != '\0' && !parse_database(url, tail + 1, why))
         return false;
     if (url->topology == REDIS_CLUSTER && url->database != 0)
-        return fail(why, "a Cluster has only database 0");
+        return url_fail(why, "a Cluster has only database 0");
     if (*tail == '?' || *tail == '#')
-        return fail(why, "the text after the host is not a database");
-    show(url);
+        return url_fail(why, "the text after the host is not a database");
+    url_show(url);
     return true;
 }
 
@@ -168,18 +168,18 @@ static bool parse_unix(struct redis_url *url, const char *rest, struct errmsg *w
     }
     size_t length = strcspn(rest, "?");
     if (*rest != '/')
-        return fail(why, "the path of the Unix socket must begin with a slash");
+        return url_fail(why, "the path of the Unix socket must begin with a slash");
     if (strstr(rest, "://") != NULL) /* perhaps with a login, which must not get into `shown` */
-        return fail(why,
-                    "the path of the Unix socket contains another URL; separate URLs by blanks");
+        return url_fail(
+            why, "the path of the Unix socket contains another URL; separate URLs by blanks");
     char *path = url->hosts[0].path;
     url->host_count = 1;
     if (!percent_decode(path, sizeof url->hosts[0].path, rest, length))
-        return fail(why, "the path of the Unix socket is too long or wrongly encoded");
+        return url_fail(why, "the path of the Unix socket is too long or wrongly encoded");
     const char *query = rest + length;
     if (*query != '\0') {
         if (strncmp(query, "?db=", 4) != 0)
-            return fail(why, "only db=N may follow the '?'");
+            return url_fail(why, "only db=N may follow the '?'");
         if (!parse_database(url, query + 4, why))
             return false;
     }
@@ -218,7 +218,7 @@ static bool no_scheme(const char *text, struct errmsg *why)
                  (int)(scheme < 100 ? scheme : 100), text);
     else
         snprintf(named, sizeof named, "it has an unknown scheme");
-    return fail(why, named);
+    return url_fail(why, named);
 }
 
 bool redis_url_parse(struct redis_url *url, const char *text, struct errmsg *why)

@@ -217,7 +217,7 @@ static void look_for_ancestor(struct acquisition *acquisition)
     lock_state_free(&state);
 }
 
-static bool held_by_ancestor(void *data, const struct holder *holder)
+static bool acquisition_held_by_ancestor(void *data, const struct holder *holder)
 {
     struct acquisition *acquisition = data;
     if (holder->shares)
@@ -242,7 +242,7 @@ static enum lock_result wait_on(struct acquisition *acquisition, struct duration
         .attended = progress_attended(&acquisition->view),
         .pausing = progress_wanted(&acquisition->view) ? show_wait : NULL,
         .uncalled = say_uncalled,
-        .is_own = held_by_ancestor,
+        .is_own = acquisition_held_by_ancestor,
         .take_anew = take_anew,
         .data = acquisition,
     };

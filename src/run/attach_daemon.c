@@ -49,7 +49,7 @@
 /* How often to check whether a family that was asked to end has done so. */
 static const struct duration look_interval = {20 * NS_PER_MS};
 
-struct guard {
+struct attach_daemon_guard {
     struct acquisition *lock;
     const struct target_process *target;
     const struct attach_plan *plan;
@@ -68,7 +68,7 @@ struct guard {
 /* If /proc shows no process, at least the target itself. */
 static void stop_target(void *data, int number, struct deadline until)
 {
-    struct guard *guard = data;
+    struct attach_daemon_guard *guard = data;
     process_spare_free(&guard->spare);
     if (process_family_signal(&guard->family, number, until).found == 0)
         target_process_signal(guard->target, number);
@@ -76,14 +76,14 @@ static void stop_target(void *data, int number, struct deadline until)
 
 static void kill_target(void *data)
 {
-    struct guard *guard = data;
+    struct attach_daemon_guard *guard = data;
     process_spare_free(&guard->spare);
     if (process_family_kill(&guard->family).found == 0)
         target_process_signal(guard->target, SIGKILL);
 }
 
 /* None of the stopped processes may be left. */
-static bool is_over(struct guard *guard)
+static bool attach_daemon_is_over(struct attach_daemon_guard *guard)
 {
     bool ended = target_process_has_ended(guard->target);
     if (guard->end.released || (ended && guard->end.phase == RUNNING))
@@ -103,7 +103,7 @@ static bool is_over(struct guard *guard)
 
 /* --- the loop ------------------------------------------------------------ */
 
-static void wait_for_event(const struct guard *guard)
+static void attach_daemon_wait_for_event(const struct attach_daemon_guard *guard)
 {
     struct deadline next = expiry_next(&guard->end);
     if (guard->end.phase != RUNNING)
@@ -118,21 +118,21 @@ static void wait_for_event(const struct guard *guard)
         continue;
 }
 
-static void watch_target(struct guard *guard)
+static void watch_target(struct attach_daemon_guard *guard)
 {
     for (;;) {
         guard->end.state = watch_read(&guard->watch);
-        if (is_over(guard))
+        if (attach_daemon_is_over(guard))
             return;
         expiry_act(&guard->end);
         if (guard->end.released)
             return;
-        wait_for_event(guard);
+        attach_daemon_wait_for_event(guard);
     }
 }
 
 /* The exit status of a process that is no child of ours is not known. */
-static void release(struct guard *guard, bool wanted)
+static void attach_daemon_release(struct attach_daemon_guard *guard, bool wanted)
 {
     struct errmsg why = {""};
     guard->lock->lease.lost = guard->end.over;
@@ -148,7 +148,7 @@ static void release(struct guard *guard, bool wanted)
 /* --- the start ----------------------------------------------------------- */
 
 /* Reports to dlock, in one write, why there is no guard; "": there is one. */
-static bool tell_dlock(const struct guard *guard, const char *text)
+static bool tell_dlock(const struct attach_daemon_guard *guard, const char *text)
 {
     size_t length = strlen(text) + 1;
     ssize_t written;
@@ -158,7 +158,7 @@ static bool tell_dlock(const struct guard *guard, const char *text)
     return written == (ssize_t)length;
 }
 
-static void close_guard(struct guard *guard)
+static void close_guard(struct attach_daemon_guard *guard)
 {
     attach_record_remove(&guard->attached);
     process_spare_free(&guard->spare);
@@ -168,7 +168,8 @@ static void close_guard(struct guard *guard)
     guard->timer_fd = -1;
 }
 
-__attribute__((noreturn)) static void refuse(struct guard *guard, const char *what, int error)
+__attribute__((noreturn)) static void attach_daemon_refuse(struct attach_daemon_guard *guard,
+                                                           const char *what, int error)
 {
     struct errmsg why = {""};
     errmsg_set(&why, "%s%s%s", what, error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
@@ -197,7 +198,7 @@ static void forget_signals(struct acquisition *lock)
 }
 
 /* Without the file the lock is held all the same. */
-static void note_attachment(struct guard *guard)
+static void note_attachment(struct attach_daemon_guard *guard)
 {
     struct acquisition *lock = guard->lock;
     struct errmsg why = {""};
@@ -213,21 +214,21 @@ static void note_attachment(struct guard *guard)
                     why.text);
 }
 
-static void prepare(struct guard *guard)
+static void attach_daemon_prepare(struct attach_daemon_guard *guard)
 {
     struct acquisition *lock = guard->lock;
     if (!daemonize(guard->target->id.pid, guard->plan->in_place))
-        refuse(guard, "cannot leave the caller's session", errno);
+        attach_daemon_refuse(guard, "cannot leave the caller's session", errno);
     (void)prctl(PR_SET_NAME, "dlock-attach");
     adjust_messages(lock->out);
     forget_signals(lock);
     guard->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (guard->timer_fd < 0)
-        refuse(guard, "cannot make a timer", errno);
+        attach_daemon_refuse(guard, "cannot make a timer", errno);
     if (!process_spare_keep(&guard->spare))
-        refuse(guard, "cannot keep descriptors free for the end of the lease", errno);
+        attach_daemon_refuse(guard, "cannot keep descriptors free for the end of the lease", errno);
     if (!process_family_init(&guard->family, guard->target->id))
-        refuse(guard, "out of memory", 0);
+        attach_daemon_refuse(guard, "out of memory", 0);
     guard->end = (struct expiry){
         .out = lock->out,
         .lease = &lock->lease,
@@ -238,7 +239,7 @@ static void prepare(struct guard *guard)
     note_attachment(guard);
 }
 
-static void start_watch(struct guard *guard)
+static void attach_daemon_start_watch(struct attach_daemon_guard *guard)
 {
     struct errmsg why = {""};
     struct watch_plan plan = {
@@ -250,14 +251,14 @@ static void start_watch(struct guard *guard)
     };
     if (watch_open(&guard->watch, &plan, &why) != LOCK_OK ||
         watch_start(&guard->watch, &why) != LOCK_OK)
-        refuse(guard, why.text, 0);
+        attach_daemon_refuse(guard, why.text, 0);
 }
 
-__attribute__((noreturn)) static void tree_guard_run(struct acquisition *lock,
-                                                     const struct target_process *target,
-                                                     const struct attach_plan *plan, int ready_fd)
+__attribute__((noreturn)) static void
+attach_daemon_tree_guard_run(struct acquisition *lock, const struct target_process *target,
+                             const struct attach_plan *plan, int ready_fd)
 {
-    struct guard guard = {
+    struct attach_daemon_guard guard = {
         .lock = lock,
         .target = target,
         .plan = plan,
@@ -267,8 +268,8 @@ __attribute__((noreturn)) static void tree_guard_run(struct acquisition *lock,
         .attached = {-1, -1, ""},
         .no_heartbeat.fd = -1,
     };
-    prepare(&guard);
-    start_watch(&guard);
+    attach_daemon_prepare(&guard);
+    attach_daemon_start_watch(&guard);
     bool wanted = tell_dlock(&guard, "");
     close(ready_fd);
     if (wanted)
@@ -281,14 +282,14 @@ __attribute__((noreturn)) static void tree_guard_run(struct acquisition *lock,
         expiry_judge(&guard.end);
     close_guard(&guard);
     if (!guard.end.released)
-        release(&guard, wanted);
+        attach_daemon_release(&guard, wanted);
     _exit(acquisition_close(lock, STATUS_OK));
 }
 
 /* --- dlock's own side ---------------------------------------------------- */
 
 /* Waits for the guard's report, until the lease or a signal ends the wait. */
-static bool hear(const struct acquisition *lock, int fd, struct errmsg *why)
+static bool attach_daemon_hear(const struct acquisition *lock, int fd, struct errmsg *why)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN},
                             {.fd = lock->signals.fd, .events = POLLIN}};
@@ -312,7 +313,7 @@ static void end_guard(pid_t pid)
         continue;
 }
 
-static int give_back(struct acquisition *lock, const char *text)
+static int attach_daemon_give_back(struct acquisition *lock, const char *text)
 {
     lock->ended_by = signals_ended_by(&lock->signals);
     return acquisition_give_back(lock, text);
@@ -326,18 +327,18 @@ bool attach_daemon_start(struct acquisition *lock, const struct target_process *
     pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
     if (pid == 0) {
         close(ends[0]);
-        tree_guard_run(lock, target, plan, ends[1]);
+        attach_daemon_tree_guard_run(lock, target, plan, ends[1]);
     }
     if (pid < 0)
         errmsg_set(&why, "cannot start a process that guards the lock: %s", strerror(errno));
     if (ends[1] >= 0)
         close(ends[1]);
-    bool started = pid > 0 && hear(lock, ends[0], &why);
+    bool started = pid > 0 && attach_daemon_hear(lock, ends[0], &why);
     if (pid > 0 && !started)
         end_guard(pid);
     if (ends[0] >= 0)
         close(ends[0]);
     if (!started)
-        *status = give_back(lock, why.text);
+        *status = attach_daemon_give_back(lock, why.text);
     return started;
 }

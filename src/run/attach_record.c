@@ -106,7 +106,7 @@ void attach_record_remove(struct attach_record *attached)
 
 /* --- looking for it ------------------------------------------------------ */
 
-struct search {
+struct attach_record_search {
     struct attached_lock *found;
     size_t count, room;
 };
@@ -125,7 +125,7 @@ static bool parse(char *line, struct process_id *target, int64_t *pid_space,
 }
 
 /* Only a complete line ends in a newline. */
-static bool read_line(int fd, char line[LINE_SIZE])
+static bool attach_record_read_line(int fd, char line[LINE_SIZE])
 {
     ssize_t length = read(fd, line, LINE_SIZE - 1);
     line[length > 0 ? length : 0] = '\0';
@@ -133,13 +133,13 @@ static bool read_line(int fd, char line[LINE_SIZE])
 }
 
 /* Adds the record if its process is this one or an ancestor, in our pid namespace. */
-static void add_record(struct search *search, int fd, pid_t pid)
+static void add_record(struct attach_record_search *search, int fd, pid_t pid)
 {
     char line[LINE_SIZE];
     struct process_id target = {.pid = pid};
     int64_t space, our_space = proc_pid_space();
     struct attached_lock found;
-    if (search->count >= FOUND_MOST || !read_line(fd, line) ||
+    if (search->count >= FOUND_MOST || !attach_record_read_line(fd, line) ||
         !parse(line, &target, &space, &found) || our_space == 0 || space != our_space ||
         !proc_descends_from(getpid(), target)) /* the script may have become this process */
         return;
@@ -150,7 +150,7 @@ static void add_record(struct search *search, int fd, pid_t pid)
 }
 
 /* Only a record of our own user counts, and only while a guard has it locked. */
-static void look_at(struct search *search, int dir_fd, const char *name)
+static void attach_record_look_at(struct attach_record_search *search, int dir_fd, const char *name)
 {
     struct stat status;
     int fd = file_open(dir_fd, name, O_RDONLY | O_NOFOLLOW, &status);
@@ -165,7 +165,7 @@ static void look_at(struct search *search, int dir_fd, const char *name)
     close(fd);
 }
 
-static void search_dir(struct search *search, const char *path)
+static void search_dir(struct attach_record_search *search, const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -176,12 +176,12 @@ static void search_dir(struct search *search, const char *path)
     }
     for (const struct dirent *entry; (entry = readdir(dir)) != NULL;)
         if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) == 0)
-            look_at(search, fd, entry->d_name);
+            attach_record_look_at(search, fd, entry->d_name);
     closedir(dir);
 }
 
 /* Both defaults of store/file/dir.h: which of them was used may have changed since. */
-static void search_defaults(struct search *search)
+static void search_defaults(struct attach_record_search *search)
 {
     static const char *const parents[] = {"/run/lock", "/tmp"};
     for (size_t i = 0; i < sizeof parents / sizeof *parents; i++) {
@@ -201,7 +201,7 @@ static int innermost_first(const void *a, const void *b)
 
 size_t attach_record_find(struct attached_lock **list, const char *lock_dir)
 {
-    struct search search = {0};
+    struct attach_record_search search = {0};
     if (lock_dir != NULL)
         search_dir(&search, lock_dir);
     else

@@ -15,7 +15,7 @@ void expiry_init(struct expiry *end)
     end->warn_at = lease_warning_time(end->lease, end->lease->deadline);
 }
 
-static struct duration grace_of(const struct expiry *end)
+static struct duration expiry_grace_of(const struct expiry *end)
 {
     return lease_grace(end->state.set, end->plan.grace);
 }
@@ -56,7 +56,7 @@ static const char *advice_format(const struct expiry *end, char text[LEASE_TEXT_
     return text;
 }
 
-static void is_over(struct expiry *end)
+static void expiry_is_over(struct expiry *end)
 {
     if (!end->over) {
         end->over_since = deadline_earlier(deadline_now(), end->state.deadline);
@@ -118,13 +118,13 @@ static void lost(struct expiry *end)
     char name[32];
     if (end->over)
         return;
-    is_over(end);
+    expiry_is_over(end);
     if (end->plan.warn_only) {
         say_error(end->out, "the lock is lost: %s; %s runs on (--on-expire=warn)",
                   end->state.why.text, end->worker.name);
         return;
     }
-    stop(end, deadline_earlier(end->state.deadline, deadline_after(grace_of(end))));
+    stop(end, deadline_earlier(end->state.deadline, deadline_after(expiry_grace_of(end))));
     say_error(end->out, "the lock is lost: %s; stopping %s with %s", end->state.why.text,
               end->worker.name, signame_format(end->plan.stop_signal, name, sizeof name));
 }
@@ -133,7 +133,7 @@ static void ending(struct expiry *end)
 {
     char name[32], lease[LEASE_TEXT_SIZE], left_text[DURATION_TEXT_SIZE], advice[LEASE_TEXT_SIZE];
     struct duration left = deadline_left(end->state.deadline);
-    is_over(end);
+    expiry_is_over(end);
     stop(end, end->state.deadline);
     say_error(end->out, "%s ends in %s%s%s; stopping %s with %s%s", lease_format(end, lease),
               duration_rounded(left, left_text, sizeof left_text),
@@ -146,7 +146,7 @@ static void ended(struct expiry *end)
 {
     char lease[LEASE_TEXT_SIZE], advice[LEASE_TEXT_SIZE];
     bool said = end->over;
-    is_over(end);
+    expiry_is_over(end);
     lease_format(end, lease);
     if (end->plan.warn_only) {
         if (!said)
@@ -171,7 +171,7 @@ static void was_released(struct expiry *end)
 static void act_on_lease(struct expiry *end)
 {
     struct deadline now = deadline_now(), deadline = end->state.deadline;
-    struct deadline last_answer = watch_last_answer(deadline, grace_of(end));
+    struct deadline last_answer = watch_last_answer(deadline, expiry_grace_of(end));
     bool said = end->warn_at.boot_ns == INT64_MAX,
          extended = deadline_before(end->lease->deadline, deadline);
     end->lease->set = end->state.set;
@@ -224,7 +224,7 @@ struct deadline expiry_next(const struct expiry *end)
     if (end->plan.warn_only)
         next = end->over ? DEADLINE_NEVER : deadline;
     else
-        next = deadline_earlier(deadline, watch_last_answer(deadline, grace_of(end)));
+        next = deadline_earlier(deadline, watch_last_answer(deadline, expiry_grace_of(end)));
     return deadline_earlier(next, end->warn_at);
 }
 
@@ -234,11 +234,11 @@ void expiry_judge(struct expiry *end)
     if (end->over || end->released)
         return;
     if (end->state.verdict == WATCH_LOST) {
-        is_over(end);
+        expiry_is_over(end);
         say_error(end->out, "the lock was lost before %s ended: %s", end->worker.name,
                   end->state.why.text);
     } else if (deadline_passed(end->state.deadline)) {
-        is_over(end);
+        expiry_is_over(end);
         say_error(end->out, "the lease had ended before %s was seen to end", end->worker.name);
     }
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool add(struct held_locks *list, const struct held *held)
+static bool held_locks_add(struct held_locks *list, const struct held *held)
 {
     struct held *added = array_add(&list->list, &list->count, &list->room, sizeof *added);
     if (added != NULL)
@@ -28,7 +28,7 @@ static bool read_lines(struct held_locks *list, const char *lines)
 {
     struct held held;
     for (const char *at = lines; at != NULL;)
-        if (held_next(&at, &held) && !add(list, &held))
+        if (held_next(&at, &held) && !held_locks_add(list, &held))
             return false;
     reverse(list);
     return true;
@@ -40,7 +40,7 @@ static bool insert_attached(struct held_locks *list, const struct attached_lock 
                             size_t told)
 {
     size_t outside = attached->outside < told ? attached->outside : told;
-    if (!add(list, &attached->held))
+    if (!held_locks_add(list, &attached->held))
         return false;
     size_t at = list->count - 1 - outside;
     memmove(&list->list[at + 1], &list->list[at], outside * sizeof *list->list);

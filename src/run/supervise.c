@@ -23,7 +23,7 @@
 
 static const struct duration watch_after = {30 * NS_PER_MS};
 
-struct run {
+struct supervise_run {
     const struct supervision *plan;
     struct child child;
     struct job_control job;
@@ -36,23 +36,23 @@ struct run {
 
 static void stop_command(void *data, int number, struct deadline until)
 {
-    struct run *run = data;
+    struct supervise_run *run = data;
     child_signal_tree(&run->child, number, until);
 }
 
 static void kill_command(void *data)
 {
-    struct run *run = data;
+    struct supervise_run *run = data;
     child_kill_tree(&run->child);
 }
 
-static bool is_watched(const struct run *run)
+static bool is_watched(const struct supervise_run *run)
 {
     return run->watch_at.boot_ns == INT64_MAX;
 }
 
 /* A command that is not watched may not run. */
-static void start_watch(struct run *run)
+static void supervise_start_watch(struct supervise_run *run)
 {
     struct outcome *outcome = run->outcome;
     if (!child_guard_orphans(&run->child))
@@ -70,16 +70,16 @@ static void start_watch(struct run *run)
 
 /* The command is reaped first, so that one which has ended by itself is not
  * reported as stopped. */
-static void act(struct run *run)
+static void supervise_act(struct supervise_run *run)
 {
     if (is_watched(run))
         run->end.state = watch_read(&run->watch);
     else if (run->end.phase == RUNNING && deadline_passed(run->watch_at))
-        start_watch(run);
+        supervise_start_watch(run);
     expiry_act(&run->end);
 }
 
-static struct deadline next_event(const struct run *run)
+static struct deadline next_event(const struct supervise_run *run)
 {
     struct deadline next = expiry_next(&run->end);
     return run->end.phase == RUNNING ? deadline_earlier(next, run->watch_at) : next;
@@ -89,7 +89,7 @@ static struct deadline next_event(const struct run *run)
 
 /* Read as long as the command runs, whatever has become of the lease: the
  * sender of a notification blocks until there is room for it. */
-static void read_heartbeat(const struct run *run)
+static void read_heartbeat(const struct supervise_run *run)
 {
     const struct supervision *plan = run->plan;
     if (plan->heartbeat->fd >= 0 && watchdog_read(plan->heartbeat, &plan->out->notify) &&
@@ -97,7 +97,7 @@ static void read_heartbeat(const struct run *run)
         watch_beat(&run->watch);
 }
 
-static void wait_for_event(const struct run *run)
+static void supervise_wait_for_event(const struct supervise_run *run)
 {
     struct deadline next = next_event(run);
     struct pollfd fds[] = {
@@ -113,7 +113,7 @@ static void wait_for_event(const struct run *run)
 }
 
 /* The command has ended; if it was stopped, no process of its tree may be left. */
-static bool is_over(struct run *run)
+static bool supervise_is_over(struct supervise_run *run)
 {
     if (!run->child.ended || run->end.phase == RUNNING)
         return run->child.ended;
@@ -127,14 +127,14 @@ static bool is_over(struct run *run)
 
 /* The kernel has killed the command with its guard; dlock is now the parent of
  * what the command has started. */
-static void guard_lost(struct run *run)
+static void guard_lost(struct supervise_run *run)
 {
     expiry_kill(&run->end);
     say_error(run->plan->out, "the process that guards the command for --tree was killed; killing "
                               "what is left of the command");
 }
 
-static void reap(struct run *run)
+static void supervise_reap(struct supervise_run *run)
 {
     bool had_ended = run->child.command_ended;
     child_reap(&run->child);
@@ -147,19 +147,19 @@ static void reap(struct run *run)
 
 /* Stopping takes precedence, even on waking from a freeze or a stop. A SIGCHLD
  * that is read may report a change since the last look: then look again. */
-static void watch_command(struct run *run)
+static void watch_command(struct supervise_run *run)
 {
     for (;;) {
-        reap(run);
-        if (is_over(run))
+        supervise_reap(run);
+        if (supervise_is_over(run))
             return;
-        act(run);
+        supervise_act(run);
         if (job_pass_signals_on(&run->job, &run->child))
             continue;
         read_heartbeat(run);
         if (run->end.phase == RUNNING)
             job_stop_with_command(&run->job, &run->child);
-        wait_for_event(run);
+        supervise_wait_for_event(run);
     }
 }
 
@@ -180,7 +180,7 @@ static void say_started(const struct supervision *plan, const struct child *chil
 
 void supervise(const struct supervision *plan, struct outcome *outcome)
 {
-    struct run run = {.plan = plan, .outcome = outcome};
+    struct supervise_run run = {.plan = plan, .outcome = outcome};
     *outcome = (struct outcome){0};
     run.end = (struct expiry){
         .out = plan->out,

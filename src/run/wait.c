@@ -44,8 +44,8 @@ static bool is_never(struct deadline deadline)
 }
 
 /* Shows the user what is waited for; returns when to do so again. */
-static struct deadline show(const struct waiting *waiting, const struct holder *holder,
-                            const struct errmsg *why)
+static struct deadline wait_show(const struct waiting *waiting, const struct holder *holder,
+                                 const struct errmsg *why)
 {
     const struct patience *patience = waiting->patience;
     return patience->pausing != NULL
@@ -120,7 +120,7 @@ static enum lock_result pause_for_call(struct waiting *waiting, struct backend *
         if (call.now || deadline_passed(next))
             return LOCK_OK;
         if (deadline_passed(shown))
-            shown = show(waiting, holder, NULL);
+            shown = wait_show(waiting, holder, NULL);
         result = sleep_until(waiting, call.fd, deadline_earlier(next, shown));
     }
     return LOCK_CANCELLED;
@@ -151,7 +151,7 @@ static enum lock_result wait_for_store(struct waiting *waiting, const struct err
     enum lock_result result = LOCK_OK;
     waiting->retry = duration_doubled(waiting->retry, RETRY_MOST);
     while (result == LOCK_OK && !deadline_passed(next))
-        result = sleep_until(waiting, -1, deadline_earlier(next, show(waiting, NULL, why)));
+        result = sleep_until(waiting, -1, deadline_earlier(next, wait_show(waiting, NULL, why)));
     return result;
 }
 

@@ -100,7 +100,7 @@ struct deadline watch_last_answer(struct deadline deadline, struct duration grac
 
 /* Makes an eventfd readable. That fails only if 2^64 - 1 events are unread, and
  * then it is readable; any other failure is retried. */
-static void tell(int fd)
+static void watch_tell(int fd)
 {
     for (int tries = 0;
          tries < 3 && write(fd, &(uint64_t){1}, sizeof(uint64_t)) < 0 && errno != EAGAIN; tries++)
@@ -151,11 +151,11 @@ static void publish(struct watch *watch, enum watch_verdict verdict, const struc
     }
     pthread_mutex_unlock(&watch->mutex);
     if (news || noted)
-        tell(watch->news_fd);
+        watch_tell(watch->news_fd);
 }
 
 /* By the lease as it is now known. */
-static struct duration grace_of(const struct watch *watch)
+static struct duration watch_grace_of(const struct watch *watch)
 {
     return lease_grace(watch->lease.set, watch->grace);
 }
@@ -163,7 +163,7 @@ static struct duration grace_of(const struct watch *watch)
 /* As long as the lease is unchanged. */
 static struct deadline stop_time(const struct watch *watch)
 {
-    return deadline_minus(watch->lease.deadline, grace_of(watch));
+    return deadline_minus(watch->lease.deadline, watch_grace_of(watch));
 }
 
 static struct deadline beat_due(const struct watch *watch)
@@ -204,7 +204,7 @@ static bool wait_until(struct watch *watch, struct deadline until, int news_fd, 
 /* Waits until the next look is due: at `until`, or once the store reports that
  * something has happened, but not right after the last look. Returns false on
  * the request to quit. */
-static bool pause_until(struct watch *watch, struct deadline until)
+static bool watch_pause_until(struct watch *watch, struct deadline until)
 {
     struct deadline soonest = deadline_after(news_interval);
     struct news news = watch->backend->news(watch->backend);
@@ -217,7 +217,8 @@ static bool pause_until(struct watch *watch, struct deadline until)
 }
 
 /* Asks the store, and extends the lease if the command has asked for that. */
-static enum lock_result ask(struct watch *watch, bool last, struct bound bound, struct errmsg *why)
+static enum lock_result watch_ask(struct watch *watch, bool last, struct bound bound,
+                                  struct errmsg *why)
 {
     struct backend *backend = watch->backend;
     take_beat(watch);
@@ -239,16 +240,16 @@ struct looked {
 };
 
 /* One look at the store. */
-static struct looked look(struct watch *watch)
+static struct looked watch_look(struct watch *watch)
 {
     struct errmsg why = {""};
     struct deadline until = stop_time(watch);
     struct looked looked = {.last = deadline_passed(until)};
     if (looked.last)
-        until = watch_last_answer(watch->lease.deadline, grace_of(watch));
+        until = watch_last_answer(watch->lease.deadline, watch_grace_of(watch));
     if (looked.last && deadline_passed(until)) /* with --on-expire=warn the looks go on */
         until = watch->lease.deadline;
-    looked.result = ask(watch, looked.last, (struct bound){until, watch->quit_fd}, &why);
+    looked.result = watch_ask(watch, looked.last, (struct bound){until, watch->quit_fd}, &why);
     looked.interval = looked.result == LOCK_OK ? look_interval(watch) : retry_interval;
     if (lock_is_lost(looked.result))
         publish(watch, WATCH_LOST, &why);
@@ -268,14 +269,14 @@ static void *watch_thread(void *data)
     struct watch *watch = data;
     (void)watch->backend->news(watch->backend); /* from here on it is watched */
     while (!deadline_passed(watch->lease.deadline)) {
-        struct looked looked = look(watch);
+        struct looked looked = watch_look(watch);
         if (lock_is_lost(looked.result) || looked.result == LOCK_RELEASED ||
             looked.result == LOCK_CANCELLED)
             break;
         struct deadline next = deadline_after(looked.interval), stop = stop_time(watch);
         if (!looked.last || !deadline_passed(stop))
             next = deadline_earlier(next, stop);
-        if (!pause_until(watch, next))
+        if (!watch_pause_until(watch, next))
             break;
     }
     return NULL;
@@ -326,7 +327,7 @@ enum lock_result watch_start(struct watch *watch, struct errmsg *why)
 
 void watch_beat(const struct watch *watch)
 {
-    tell(watch->beat_fd);
+    watch_tell(watch->beat_fd);
 }
 
 struct watch_state watch_read(struct watch *watch)
@@ -343,7 +344,7 @@ struct watch_state watch_read(struct watch *watch)
 struct watch_state watch_stop(struct watch *watch)
 {
     atomic_store(&watch->quit, true); /* for a thread that cannot poll */
-    tell(watch->quit_fd);
+    watch_tell(watch->quit_fd);
     pthread_join(watch->thread, NULL);
     return watch->state;
 }

@@ -11,7 +11,7 @@
 
 enum { TEXT_MOST = 4096, FDS_MOST = 16 };
 
-static bool fail(struct watchdog *heartbeat, struct errmsg *why)
+static bool watchdog_fail(struct watchdog *heartbeat, struct errmsg *why)
 {
     errmsg_set(why, "cannot make the socket for --heartbeat: %s", strerror(errno));
     watchdog_close(heartbeat);
@@ -30,7 +30,7 @@ bool watchdog_open(struct watchdog *heartbeat, const char *id, struct errmsg *wh
     if (heartbeat->fd < 0 || !sd_notify_address(&at, &size, heartbeat->name) ||
         setsockopt(heartbeat->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
         bind(heartbeat->fd, (const struct sockaddr *)&at, size) != 0)
-        return fail(heartbeat, why);
+        return watchdog_fail(heartbeat, why);
     return true;
 }
 
@@ -96,7 +96,7 @@ static void read_control(struct received *received, struct msghdr *message)
 
 /* False if no message is left. A message too long for the protocol is
  * truncated, and then does not count. */
-static bool receive(int fd, struct received *received)
+static bool watchdog_receive(int fd, struct received *received)
 {
     union {
         struct cmsghdr header;
@@ -127,7 +127,7 @@ bool watchdog_read(const struct watchdog *heartbeat, const struct notify *to)
 {
     struct received received;
     bool beat = false;
-    for (int i = 0; i < 64 && receive(heartbeat->fd, &received); i++) {
+    for (int i = 0; i < 64 && watchdog_receive(heartbeat->fd, &received); i++) {
         if (received.trusted) {
             beat |= has_line(received.text, received.length, "WATCHDOG=1");
             sd_notify_forward(to, received.text, received.length, received.fds, received.fd_count);

@@ -36,8 +36,8 @@ static void finding_free(struct finding *finding)
     free(finding->found);
 }
 
-static void add(struct diagnostics *findings, struct finding finding, const char *name,
-                const char *format, va_list args)
+static void diagnostics_keep(struct diagnostics *findings, struct finding finding, const char *name,
+                             const char *format, va_list args)
 {
     finding.section = findings->section;
     finding.subject = findings->subject != NULL ? strdup(findings->subject) : NULL;
@@ -62,7 +62,8 @@ void diagnostics_add(struct diagnostics *findings, enum finding_result result, c
     va_list args;
     va_start(args, format);
     advice = result == FINDING_OK ? NULL : advice;
-    add(findings, (struct finding){.result = result, .status = FINDING_UNTRUSTED, .advice = advice},
+    diagnostics_keep(
+        findings, (struct finding){.result = result, .status = FINDING_UNTRUSTED, .advice = advice},
         name, format, args);
     va_end(args);
 }
@@ -72,8 +73,9 @@ void diagnostics_fail(struct diagnostics *findings, int status, const char *name
 {
     va_list args;
     va_start(args, format);
-    add(findings, (struct finding){.result = FINDING_FAIL, .status = status, .advice = advice},
-        name, format, args);
+    diagnostics_keep(findings,
+                     (struct finding){.result = FINDING_FAIL, .status = status, .advice = advice},
+                     name, format, args);
     va_end(args);
 }
 
@@ -139,7 +141,7 @@ static void print_headline(const struct finding *finding, bool first)
            finding->subject != NULL ? text_escape(text, sizeof text, finding->subject) : "");
 }
 
-static void print_row(const struct finding *finding, int name_width)
+static void diagnostics_print_row(const struct finding *finding, int name_width)
 {
     char text[CELL_SIZE];
     text_escape(text, sizeof text, finding->name);
@@ -182,7 +184,7 @@ void diagnostics_print(const struct diagnostics *findings, bool terse)
         if (last == NULL || last->section != finding->section ||
             !same_text(last->subject, finding->subject))
             print_headline(finding, last == NULL);
-        print_row(finding, width);
+        diagnostics_print_row(finding, width);
         last = finding;
     }
     if (!terse)

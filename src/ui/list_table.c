@@ -76,7 +76,7 @@ static void print_cell(const char *text, int width, bool pad)
         putchar(' ');
 }
 
-static int larger(int a, int b)
+static int list_table_larger(int a, int b)
 {
     return a > b ? a : b;
 }
@@ -90,20 +90,21 @@ void list_table_print(const struct list_table *listing, int width)
     if (listing->count == 0)
         return;
     for (size_t i = 0; i < listing->count; i++) {
-        name = larger(name, mbwidth_of(listing->rows[i].name));
-        left = larger(left, mbwidth_of(listing->rows[i].left));
-        mode = larger(mode, mbwidth_of(listing->rows[i].mode));
-        holder = larger(holder, mbwidth_of(listing->rows[i].holder));
+        name = list_table_larger(name, mbwidth_of(listing->rows[i].name));
+        left = list_table_larger(left, mbwidth_of(listing->rows[i].left));
+        mode = list_table_larger(mode, mbwidth_of(listing->rows[i].mode));
+        holder = list_table_larger(holder, mbwidth_of(listing->rows[i].holder));
     }
     if (width > 0) {
-        int rest = larger(width - left - mode - 3 * GAP, NAME_LEAST);
-        name = name > rest / 2 && name + holder > rest ? larger(rest / 2, rest - holder) : name;
-        holder = larger(rest - name, 0);
+        int rest = list_table_larger(width - left - mode - 3 * GAP, NAME_LEAST);
+        name = name > rest / 2 && name + holder > rest ? list_table_larger(rest / 2, rest - holder)
+                                                       : name;
+        holder = list_table_larger(rest - name, 0);
     }
     print_cell(name_title, name, true);
     print_cell(left_title, left, true);
     print_cell(mode_title, mode, true);
-    print_cell(holder_title, larger(holder, 0), false);
+    print_cell(holder_title, list_table_larger(holder, 0), false);
     putchar('\n');
     for (size_t i = 0; i < listing->count; i++) {
         const struct list_table_row *row = &listing->rows[i];

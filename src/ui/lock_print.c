@@ -61,7 +61,7 @@ static const char *life_text(const struct lock_owner *owner)
     return "";
 }
 
-static const char *end_text(const struct lock_owner *owner, char *text, size_t size)
+static const char *lock_print_end_text(const struct lock_owner *owner, char *text, size_t size)
 {
     char left[DURATION_TEXT_SIZE], hold[DURATION_TEXT_SIZE];
     duration_rounded(owner->holder.left, left, sizeof left);
@@ -86,10 +86,11 @@ const char *lock_owner_format(const struct lock_owner *owner, char text[LOCK_TEX
         snprintf(slot, sizeof slot, ", slot %d", owner->slot);
     if (holder->known)
         snprintf(raw, sizeof raw, "%s%s%s%s%s%s", holder_format(holder, life_text(owner), who),
-                 slot, holder_since_format(holder, since), end_text(owner, end, sizeof end),
+                 slot, holder_since_format(holder, since),
+                 lock_print_end_text(owner, end, sizeof end),
                  holder->message[0] != '\0' ? ": " : "", holder->message);
     else
-        snprintf(raw, sizeof raw, "another client%s", end_text(owner, end, sizeof end));
+        snprintf(raw, sizeof raw, "another client%s", lock_print_end_text(owner, end, sizeof end));
     return text_escape(text, LOCK_TEXT_SIZE, raw);
 }
 

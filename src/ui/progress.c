@@ -116,8 +116,8 @@ static void note_outage(struct progress *view, struct deadline until)
 }
 
 /* `name`: NULL in a message, which begins with it. */
-static void describe(const struct progress *view, const struct errmsg *why, const char *name,
-                     struct progress_text *text)
+static void progress_describe(const struct progress *view, const struct errmsg *why,
+                              const char *name, struct progress_text *text)
 {
     progress_text_begin(text, deadline_gap(view->start, deadline_now()), name);
     if (view->down)
@@ -146,7 +146,7 @@ static void draw(struct progress *view, const struct errmsg *why)
     if (room < 1 || !tty_line_is_ours())
         return;
     tty_line_prepare(&view->line);
-    describe(view, why, view->lock->name, &text);
+    progress_describe(view, why, view->lock->name, &text);
     progress_text_fit(&text, room, view->line.utf8);
     tty_line_draw(&view->line, text.line);
 }
@@ -157,7 +157,7 @@ static void say_once(struct progress *view, const struct errmsg *why)
     struct progress_text text;
     if (view->out->terminal && !tty_line_is_ours())
         return;
-    describe(view, why, NULL, &text);
+    progress_describe(view, why, NULL, &text);
     progress_hide(view);
     say_notice(view->out, "%s", text.line);
 }
@@ -207,7 +207,7 @@ static struct deadline tell_manager(struct progress *view, const struct errmsg *
     if (!deadline_passed(view->next_status))
         return view->next_status;
     view->next_status = deadline_after(status_interval);
-    describe(view, why, view->lock->name, &text);
+    progress_describe(view, why, view->lock->name, &text);
     say_status(view->out, "%s", text.line);
     sd_notify_send(&view->out->notify, "EXTEND_TIMEOUT_USEC=%d", 30 * 1000 * 1000);
     return view->next_status;

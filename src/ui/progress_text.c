@@ -12,8 +12,8 @@
 /* More of a lock's name would only push its holder out of sight. */
 enum { NAME_COLUMNS = 40 };
 
-__attribute__((format(printf, 2, 3))) static void add(struct progress_text *text,
-                                                      const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void progress_text_add(struct progress_text *text,
+                                                                    const char *format, ...)
 {
     char raw[1600];
     size_t used = strlen(text->line);
@@ -33,15 +33,15 @@ void progress_text_begin(struct progress_text *text, struct duration waited, con
 {
     char time[DURATION_TEXT_SIZE];
     text->line[0] = '\0';
-    add(text, "waiting");
+    progress_text_add(text, "waiting");
     if (waited.ns >= NS_PER_S)
-        add(text, " %s", duration_format(whole_seconds(waited), time, sizeof time));
+        progress_text_add(text, " %s", duration_format(whole_seconds(waited), time, sizeof time));
     if (name != NULL) {
         int columns;
         size_t fits = mbwidth_fit(name, NAME_COLUMNS, &columns);
-        add(text, " for %.*s%s", (int)fits, name, name[fits] != '\0' ? "~" : "");
+        progress_text_add(text, " for %.*s%s", (int)fits, name, name[fits] != '\0' ? "~" : "");
     }
-    add(text, ": ");
+    progress_text_add(text, ": ");
 }
 
 /* --- the holder ------------------------------------------------------------ */
@@ -56,9 +56,10 @@ static const char *ordinal_suffix(int number)
 static void add_place(struct progress_text *text, const struct holder *holder)
 {
     if (holder->ahead == 0)
-        add(text, "; you are next");
+        progress_text_add(text, "; you are next");
     else if (holder->ahead > 0 && holder->ahead < INT32_MAX)
-        add(text, "; %d%s in line", holder->ahead + 1, ordinal_suffix(holder->ahead + 1));
+        progress_text_add(text, "; %d%s in line", holder->ahead + 1,
+                          ordinal_suffix(holder->ahead + 1));
 }
 
 static void add_until(struct progress_text *text, const struct holder *holder, int64_t until_ms,
@@ -66,14 +67,14 @@ static void add_until(struct progress_text *text, const struct holder *holder, i
 {
     char time[40];
     if (until_ms == 0) {
-        add(text, ", without an end");
+        progress_text_add(text, ", without an end");
         return;
     }
     wall_format_local(until_ms + 999, time, sizeof time);
     if (died)
-        add(text, "; it expires at %s", time);
+        progress_text_add(text, "; it expires at %s", time);
     else
-        add(text, ", until %s%s", time, holder->kept ? "" : " at the latest");
+        progress_text_add(text, ", until %s%s", time, holder->kept ? "" : " at the latest");
 }
 
 /* Quoted as a shell reads it back. */
@@ -112,7 +113,7 @@ static void add_advice(struct progress_text *text, const struct awaited_lock *lo
             return;
     }
     quote(word, sizeof word, lock->name);
-    add(text, "; to release it now: dlock --force-release%s %s", words, word);
+    progress_text_add(text, "; to release it now: dlock --force-release%s %s", words, word);
 }
 
 void progress_text_holder(struct progress_text *text, const struct holder *holder, int64_t until_ms,
@@ -120,15 +121,15 @@ void progress_text_holder(struct progress_text *text, const struct holder *holde
 {
     char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE];
     if (holder->pause.left.ns > 0) {
-        add(text, "%s", pause_format(&holder->pause, who));
+        progress_text_add(text, "%s", pause_format(&holder->pause, who));
         add_place(text, holder);
         return;
     }
-    add(text, "%s", holder_refusal_format(holder, lock->slots, died, who));
+    progress_text_add(text, "%s", holder_refusal_format(holder, lock->slots, died, who));
     if (holder->known && holder->message[0] != '\0' && !holder->reserved)
-        add(text, ": %s", holder->message);
+        progress_text_add(text, ": %s", holder->message);
     if (holder->known && !died && !holder->reserved)
-        add(text, "%s", holder_since_format(holder, since));
+        progress_text_add(text, "%s", holder_since_format(holder, since));
     if (!holder->reserved)
         add_until(text, holder, until_ms, died);
     add_place(text, holder);
@@ -140,11 +141,11 @@ void progress_text_holder(struct progress_text *text, const struct holder *holde
 void progress_text_outage(struct progress_text *text, const char *why, struct duration left)
 {
     char time[DURATION_TEXT_SIZE];
-    add(text, "%s", why);
+    progress_text_add(text, "%s", why);
     if (left.ns > 0)
-        add(text, "; tried for another %s at most",
-            duration_format(whole_seconds((struct duration){left.ns + NS_PER_S - 1}), time,
-                            sizeof time));
+        progress_text_add(text, "; tried for another %s at most",
+                          duration_format(whole_seconds((struct duration){left.ns + NS_PER_S - 1}),
+                                          time, sizeof time));
 }
 
 void progress_text_fit(struct progress_text *text, int columns, bool utf8)

@@ -12,7 +12,7 @@ enum { TIME_SIZE = 40 };
 
 /* --- for people ---------------------------------------------------------- */
 
-static const char *end_text(const struct run_end *end, char text[TIME_SIZE])
+static const char *run_print_end_text(const struct run_end *end, char text[TIME_SIZE])
 {
     char name[32];
     switch (end->how) {
@@ -58,7 +58,7 @@ char *run_format(const struct run_record *run, char text[RUN_LINE_SIZE])
 {
     char raw[RUN_LINE_SIZE / 2], span[4 * TIME_SIZE], end[TIME_SIZE];
     snprintf(raw, sizeof raw, "%s, %s, %s", run->host, span_format(run, span),
-             end_text(&run->end, end));
+             run_print_end_text(&run->end, end));
     return text_escape(text, RUN_LINE_SIZE, raw);
 }
 

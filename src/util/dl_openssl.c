@@ -49,7 +49,7 @@ const struct openssl *openssl(void)
     return &functions;
 }
 
-static enum lock_result missing(const char *what, struct errmsg *why)
+static enum lock_result dl_openssl_missing(const char *what, struct errmsg *why)
 {
     const char *error = dlerror();
     errmsg_set(why,
@@ -64,11 +64,11 @@ static enum lock_result open_library(const char *soname, const char *what,
 {
     void *library = dlopen(soname, RTLD_LAZY | RTLD_LOCAL);
     if (library == NULL)
-        return missing(what, why);
+        return dl_openssl_missing(what, why);
     for (size_t i = 0; i < count; i++) {
         void *symbol = dlsym(library, list[i].name);
         if (symbol == NULL)
-            return missing(what, why);
+            return dl_openssl_missing(what, why);
         memcpy((char *)&functions + list[i].at, &symbol, sizeof symbol);
     }
     return LOCK_OK;

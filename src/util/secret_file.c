@@ -16,13 +16,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static enum lock_result unusable(const char *path, const char *fault, struct errmsg *why)
+static enum lock_result secret_file_unusable(const char *path, const char *fault,
+                                             struct errmsg *why)
 {
     errmsg_set(why, "%.300s: %s", path, fault);
     return LOCK_INVALID;
 }
 
-static bool read_all(struct secret *secret, int fd)
+static bool secret_file_read_all(struct secret *secret, int fd)
 {
     while (secret->length < sizeof secret->bytes) {
         ssize_t length =
@@ -49,16 +50,17 @@ static enum lock_result read_from(struct secret *secret, int fd, mode_t mode, co
                                   struct errmsg *why)
 {
     if (!S_ISREG(mode) && !S_ISFIFO(mode))
-        return unusable(path, "it is neither a regular file nor a pipe", why);
+        return secret_file_unusable(path, "it is neither a regular file nor a pipe", why);
     if ((mode & S_IROTH) != 0)
-        return unusable(path, "it holds a secret, and others can read it; use chmod o=", why);
-    if (fcntl(fd, F_SETFL, 0) != 0 || !read_all(secret, fd))
-        return unusable(path, strerror(errno), why);
+        return secret_file_unusable(path,
+                                    "it holds a secret, and others can read it; use chmod o=", why);
+    if (fcntl(fd, F_SETFL, 0) != 0 || !secret_file_read_all(secret, fd))
+        return secret_file_unusable(path, strerror(errno), why);
     drop_line_end(secret);
     if (secret->length == 0)
-        return unusable(path, "it is empty", why);
+        return secret_file_unusable(path, "it is empty", why);
     if (secret->length > SECRET_MOST)
-        return unusable(path, "it is too long for a secret", why);
+        return secret_file_unusable(path, "it is too long for a secret", why);
     return LOCK_OK;
 }
 
@@ -70,7 +72,7 @@ enum lock_result secret_read(struct secret *secret, const char *path, struct err
     int fd = file_open(AT_FDCWD, path, O_RDONLY, &status);
     if (fd < 0) {
         bool denied = errno == EACCES || errno == EPERM;
-        (void)unusable(path, strerror(errno), why);
+        (void)secret_file_unusable(path, strerror(errno), why);
         return denied ? LOCK_REFUSED : LOCK_INVALID;
     }
     enum lock_result result = read_from(secret, fd, status.st_mode, path, why);

@@ -49,3 +49,30 @@ END
         [ "$count" -le 20 ] || { echo "$folder: $count"; false; }
     done
 }
+
+# twice FOLDER-OF-SOURCES: each function or struct that is defined in two files of it.
+twice() {
+    python3 - "$1" <<'END'
+import collections, pathlib, re, sys
+FUNCTION = re.compile(r"^(?:[a-z]\w*[ *]+)+?(\w+)\([^;{}]*\)\s*\{", re.M)
+STRUCT = re.compile(r"^struct (\w+) \{", re.M)
+# One of the two files is built: with OpenSSL, or without.
+EITHER = {"dl_openssl.c", "no_openssl.c"}
+for pattern in FUNCTION, STRUCT:
+    places = collections.defaultdict(set)
+    for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.[ch]")):
+        if path.name != "embedded.h" and path.name not in EITHER:
+            for name in pattern.findall(path.read_text()):
+                places[name].add(str(path.relative_to(sys.argv[1])))
+    for name, files in places.items():
+        if len(files) > 1:
+            print(name, *sorted(files))
+END
+}
+
+@test "no two functions and no two structs have one name" {
+    mkdir "$T/src"
+    printf 'static int add(int a)\n{\n    return a;\n}\n\nstruct pair {\n    int a;\n};\n' | tee "$T/src/a.c" >"$T/src/b.c"
+    equals "$(twice "$T/src")" $'add a.c b.c\npair a.c b.c'
+    equals "$(twice "$SRC")" ''
+}

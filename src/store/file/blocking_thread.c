@@ -76,7 +76,7 @@ bool blocking_thread_has_ended(const struct blocking_thread *wait)
     return ends_within(wait, 0);
 }
 
-static int finish(struct blocking_thread *wait)
+static int blocking_thread_finish(struct blocking_thread *wait)
 {
     pthread_join(wait->thread, NULL);
     (void)sigaction(CALL_BACK, &wait->old, NULL);
@@ -89,7 +89,7 @@ bool blocking_thread_is_over(struct blocking_thread *wait, int *error)
 {
     if (!wait->running || !ends_within(wait, 0))
         return false;
-    *error = finish(wait);
+    *error = blocking_thread_finish(wait);
     return true;
 }
 
@@ -102,5 +102,5 @@ bool blocking_thread_stop(struct blocking_thread *wait)
         (void)pthread_kill(wait->thread, CALL_BACK);
         (void)ends_within(wait, AGAIN_MS);
     }
-    return finish(wait) == 0;
+    return blocking_thread_finish(wait) == 0;
 }

@@ -27,13 +27,14 @@ static void default_path(struct lock_dir *dir)
         snprintf(dir->path, sizeof dir->path, "/tmp/dlock-%lu", (unsigned long)uid);
 }
 
-static enum lock_result refuse(const struct lock_dir *dir, const char *reason, struct errmsg *why)
+static enum lock_result dir_refuse(const struct lock_dir *dir, const char *reason,
+                                   struct errmsg *why)
 {
     errmsg_set(why, "the lock directory %.300s %s", dir->path, reason);
     return LOCK_REFUSED;
 }
 
-static enum lock_result judge(const struct lock_dir *dir, struct errmsg *why)
+static enum lock_result dir_judge(const struct lock_dir *dir, struct errmsg *why)
 {
     struct fs_type type;
     struct stat status;
@@ -44,9 +45,9 @@ static enum lock_result judge(const struct lock_dir *dir, struct errmsg *why)
     bool open_to_others = (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
     bool sticky = (status.st_mode & S_ISVTX) != 0;
     if (status.st_uid != geteuid() && !(status.st_uid == 0 && sticky))
-        return refuse(dir, "belongs to another user; use --lock-dir", why);
+        return dir_refuse(dir, "belongs to another user; use --lock-dir", why);
     if (open_to_others && !sticky)
-        return refuse(dir, "can be written to by others; use chmod go-w or +t", why);
+        return dir_refuse(dir, "can be written to by others; use chmod go-w or +t", why);
     if (fs_type_of(dir->fd, &type) && type.kind == FS_WHOLE_FILE) {
         errmsg_set(why,
                    "the lock directory %.300s is on %s, on which flock(2) locks all bytes of a "
@@ -76,7 +77,7 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct er
     if (path == NULL)
         default_path(dir);
     else if ((size_t)snprintf(dir->path, sizeof dir->path, "%s", path) >= sizeof dir->path)
-        return refuse(dir, "has too long a path", why);
+        return dir_refuse(dir, "has too long a path", why);
     /* A slash at the end would make O_NOFOLLOW follow. */
     for (size_t end = strlen(dir->path); end > 1 && dir->path[end - 1] == '/'; end--)
         dir->path[end - 1] = '\0';
@@ -84,7 +85,7 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct er
     if (dir->fd < 0) {
         int error = errno;
         if (lstat(dir->path, &status) == 0 && S_ISLNK(status.st_mode))
-            return refuse(dir, "is a link; name the directory itself", why);
+            return dir_refuse(dir, "is a link; name the directory itself", why);
         errmsg_set(why, "cannot open or make the lock directory %.300s: %s%s", dir->path,
                    strerror(error),
                    error == EROFS && path == NULL
@@ -92,7 +93,7 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct er
                        : "");
         return file_error_result(error);
     }
-    enum lock_result result = judge(dir, why);
+    enum lock_result result = dir_judge(dir, why);
     if (result != LOCK_OK)
         lock_dir_close(dir);
     return result;

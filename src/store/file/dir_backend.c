@@ -253,9 +253,11 @@ static enum lock_result take_in_section(struct file_backend *backend,
 }
 
 /* LOCK_GONE: the file was removed meanwhile, or before. */
-static enum lock_result try_once(struct file_backend *backend, const struct lock_request *request,
-                                 struct shared_entry *entry, struct admission *survey,
-                                 struct lease *lease, struct bound bound, struct errmsg *why)
+static enum lock_result dir_backend_try_once(struct file_backend *backend,
+                                             const struct lock_request *request,
+                                             struct shared_entry *entry, struct admission *survey,
+                                             struct lease *lease, struct bound bound,
+                                             struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
     struct deadline before = deadline_now();
@@ -290,9 +292,9 @@ static void stop_waiting(struct file_backend *backend)
     close_left(backend);
 }
 
-static void refuse(struct file_backend *backend, const struct lock_request *request,
-                   struct shared_entry *entry, const struct admission *survey,
-                   struct holder *holder)
+static void dir_backend_refuse(struct file_backend *backend, const struct lock_request *request,
+                               struct shared_entry *entry, const struct admission *survey,
+                               struct holder *holder)
 {
     const struct ticket *ticket = &backend->waiter.ticket;
     bool done = backend->done.end.how != RUN_NONE;
@@ -323,8 +325,8 @@ static void refuse(struct file_backend *backend, const struct lock_request *requ
     }
 }
 
-static void begin(struct file_backend *backend, const struct lock_request *request,
-                  struct shared_entry *entry, const struct lease *lease)
+static void dir_backend_begin(struct file_backend *backend, const struct lock_request *request,
+                              struct shared_entry *entry, const struct lease *lease)
 {
     shared_entry_taken(entry, request->token, lease->fence, request->waited);
     if (backend->waiter.ticket.number > 0) {
@@ -349,7 +351,7 @@ static enum lock_result file_take(struct backend *base, const struct lock_reques
     enum lock_result result = LOCK_GONE;
     file_waiter_ask(&backend->waiter, &backend->file, entry, request);
     for (int tries = 0; tries < TRIES_MOST; tries++) {
-        result = try_once(backend, request, entry, &survey, lease, bound, why);
+        result = dir_backend_try_once(backend, request, entry, &survey, lease, bound, why);
         if (result != LOCK_GONE)
             break;
         start_anew(backend); /* the last holder has just removed it */
@@ -357,9 +359,9 @@ static enum lock_result file_take(struct backend *base, const struct lock_reques
     if (result == LOCK_GONE)
         result = LOCK_HELD;
     if (result == LOCK_OK)
-        begin(backend, request, entry, lease);
+        dir_backend_begin(backend, request, entry, lease);
     else if (result == LOCK_HELD)
-        refuse(backend, request, entry, &survey, holder);
+        dir_backend_refuse(backend, request, entry, &survey, holder);
     else
         stop_waiting(backend);
     return result;

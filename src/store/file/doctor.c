@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* store/file/dir.c has refused directories that others could tamper with. */
-static void add_owner(struct diagnostics *findings, const struct stat *status)
+static void file_doctor_add_owner(struct diagnostics *findings, const struct stat *status)
 {
     if ((status->st_mode & (S_IWGRP | S_IWOTH)) != 0)
         diagnostics_add(
@@ -24,7 +24,7 @@ static void add_owner(struct diagnostics *findings, const struct stat *status)
                         "they have another directory, and other locks of the same name");
 }
 
-static bool unusable(struct diagnostics *findings, const char *name, int error)
+static bool file_doctor_unusable(struct diagnostics *findings, const char *name, int error)
 {
     diagnostics_fail(findings,
                      error == EACCES || error == EPERM ? STATUS_NOT_PERMITTED : STATUS_CANT_CREATE,
@@ -37,7 +37,7 @@ static bool add_file_system(int fd, struct diagnostics *findings)
 {
     struct fs_type type;
     if (!fs_type_of(fd, &type))
-        return unusable(findings, "file system", errno);
+        return file_doctor_unusable(findings, "file system", errno);
     if (type.kind == FS_CONTAINER)
         diagnostics_add(findings, FINDING_NOTE, "file system",
                         "a volume that all mount, if they are to exclude each other",
@@ -57,8 +57,8 @@ bool file_doctor_directory(int fd, const char *path, struct diagnostics *finding
     struct stat status;
     diagnostics_section(findings, "files", path);
     if (fstat(fd, &status) != 0)
-        return unusable(findings, "directory", errno);
-    add_owner(findings, &status);
+        return file_doctor_unusable(findings, "directory", errno);
+    file_doctor_add_owner(findings, &status);
     return add_file_system(fd, findings);
 }
 
@@ -73,7 +73,7 @@ bool file_doctor_exact(const char *path, struct diagnostics *findings)
         return false;
     }
     if (fd < 0)
-        (void)unusable(findings, "lock file", errno);
+        (void)file_doctor_unusable(findings, "lock file", errno);
     else if (add_file_system(fd, findings))
         diagnostics_add(findings, FINDING_OK, "lock file", NULL, "can be opened");
     if (fd >= 0)

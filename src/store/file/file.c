@@ -244,7 +244,7 @@ static bool find_lock(const struct lock_file *file, struct lock_place *place)
  * so the record found is that of the process that has the place locked, or a later one's.
  * It may be rewritten at this very moment. If it cannot be read, or the kernel does not
  * say whether its place is locked, it may belong to any process. */
-static void read_place(const struct lock_file *file, struct lock_place *place)
+static void lock_file_read_place(const struct lock_file *file, struct lock_place *place)
 {
     enum { TRIES = 3 };
     for (int tries = 0; tries < TRIES; tries++) {
@@ -303,7 +303,7 @@ bool lock_file_next_place(const struct lock_file *file, struct lock_place *place
         place->unreadable = true;
         place->known = false;
     } else {
-        read_place(file, place);
+        lock_file_read_place(file, place);
     }
     return true;
 }
@@ -361,7 +361,7 @@ bool lock_file_any_holder(const struct lock_file *file, struct lock_place *place
     if (!lock_file_find(file, F_WRLCK, FIRST_PLACE, LOCK_PLACES_MOST, &lock) || lock.l_len != 1)
         return false;
     *place = (struct lock_place){.number = (int)(lock.l_start - FIRST_PLACE)};
-    read_place(file, place);
+    lock_file_read_place(file, place);
     return true;
 }
 
@@ -378,7 +378,7 @@ int lock_file_free_place(const struct lock_file *file, const char *boot_id)
         if (number >= places && (number & (number - 1)) == 0)
             return -1;
         struct lock_place place = {.number = number};
-        read_place(file, &place);
+        lock_file_read_place(file, &place);
         if (place.locked == PLACE_UNLOCKED && !lock_place_held(&place, boot_id) &&
             !(lock_place_lost(&place, boot_id) && place.record.remember.ns > 0))
             return number;

@@ -105,7 +105,7 @@ static void fill_holder(struct holder *holder, int own_fd, const struct flock_fi
     (void)proc_read_line(path, holder->command, sizeof holder->command);
 }
 
-static void find_holder(const struct lock_file *file, struct holder *holder)
+static void flock_backend_find_holder(const struct lock_file *file, struct holder *holder)
 {
     struct flock_file open_file;
     struct flock_holder found;
@@ -153,8 +153,9 @@ static void let_go(struct exact_backend *backend)
 }
 
 /* LOCK_HELD with why set, and errno. */
-static enum lock_result try_lock(struct exact_backend *backend, const struct lock_request *request,
-                                 struct errmsg *why)
+static enum lock_result flock_backend_try_lock(struct exact_backend *backend,
+                                               const struct lock_request *request,
+                                               struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
     int error = EWOULDBLOCK;
@@ -171,27 +172,28 @@ static enum lock_result try_lock(struct exact_backend *backend, const struct loc
 }
 
 /* LOCK_GONE: the path leads elsewhere; LOCK_UNAVAILABLE: it is unknown where it leads. */
-static enum lock_result try_once(struct exact_backend *backend, const struct lock_request *request,
-                                 struct errmsg *why)
+static enum lock_result flock_backend_try_once(struct exact_backend *backend,
+                                               const struct lock_request *request,
+                                               struct errmsg *why)
 {
     struct lock_file *file = &backend->file;
     enum lock_result result = file->fd >= 0 ? lock_file_verify(file, why) : open_exact(file, why);
     if (result == LOCK_OK)
-        result = try_lock(backend, request, why);
+        result = flock_backend_try_lock(backend, request, why);
     return result == LOCK_OK ? lock_file_verify(file, why) : result;
 }
 
 /* A waiter in the queue looks for the holder later, and not at each try: many waiters
  * would otherwise read the list of all locks again and again. */
-static void refuse(struct exact_backend *backend, const struct lock_request *request,
-                   struct holder *holder)
+static void flock_backend_refuse(struct exact_backend *backend, const struct lock_request *request,
+                                 struct holder *holder)
 {
     bool waits = request->waits && !request->last, waited = backend->queued.running;
     if (waits && !waited)
         (void)blocking_thread_start(&backend->queued, wait_in_kernel, backend->file.fd,
                                     request->mode == MODE_EXCLUSIVE ? LOCK_EX : LOCK_SH);
     if (!waited || request->attended || request->last)
-        find_holder(&backend->file, &backend->holder);
+        flock_backend_find_holder(&backend->file, &backend->holder);
     *holder = backend->holder;
     if (!waits)
         let_go(backend);
@@ -213,7 +215,7 @@ static enum lock_result exact_take(struct backend *base, const struct lock_reque
     }
     for (int tries = 0; result == LOCK_GONE && tries < TRIES_MOST; tries++) {
         before = deadline_now();
-        result = try_once(backend, request, why);
+        result = flock_backend_try_once(backend, request, why);
         if (result == LOCK_GONE)
             let_go(backend); /* another process has just removed or replaced it */
     }
@@ -221,7 +223,7 @@ static enum lock_result exact_take(struct backend *base, const struct lock_reque
         lease_begin(lease, request, before, wall_now_us());
         backend->claim_fd = claim_make(backend->file.fd, request->take_id, request->mode);
     } else if (result == LOCK_HELD)
-        refuse(backend, request, holder);
+        flock_backend_refuse(backend, request, holder);
     else if (result != LOCK_GONE)
         let_go(backend);
     return result == LOCK_GONE ? LOCK_HELD : result;

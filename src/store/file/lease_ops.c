@@ -97,9 +97,9 @@ enum lock_result lease_ops_extend(struct file_backend *backend, struct lease *le
 
 /* In the section. Whatever becomes of the record, the kernel's lock ends with
  * the file. */
-static void give_back(struct file_backend *backend, const struct lease *lease,
-                      struct record *record, bool known, struct shared_entry *entry,
-                      struct bound bound)
+static void lease_ops_give_back(struct file_backend *backend, const struct lease *lease,
+                                struct record *record, bool known, struct shared_entry *entry,
+                                struct bound bound)
 {
     struct lock_file *file = &backend->file;
     struct errmsg ignored = {""};
@@ -158,7 +158,7 @@ enum lock_result lease_ops_release(struct file_backend *backend, const struct le
         return result;
     }
     if (result == LOCK_OK)
-        give_back(backend, lease, &record, known, entry, bound);
+        lease_ops_give_back(backend, lease, &record, known, entry, bound);
     else if (lock_is_lost(result))
         lose(backend, lease, known ? &record : NULL, entry, bound);
     lease_ops_let_go(backend);
@@ -181,8 +181,8 @@ static bool is_meant(const struct lock_place *place, const struct lease *lease)
 }
 
 /* The result that the record gives for its lease. */
-static enum lock_result judge(struct store *store, const struct lock_place *place,
-                              struct errmsg *why)
+static enum lock_result lease_ops_judge(struct store *store, const struct lock_place *place,
+                                        struct errmsg *why)
 {
     const struct record *record = &place->record;
     bool same_boot = record_may_be_of(record, store_boot_id(store));
@@ -214,7 +214,7 @@ static enum lock_result search(struct store *store, const struct lease *lease, s
             outside->others |= lock_place_held(&place, store_boot_id(store));
             continue;
         }
-        enum lock_result judged = judge(store, &place, &reason);
+        enum lock_result judged = lease_ops_judge(store, &place, &reason);
         if (judged == LOCK_OK || !outside->known ||
             place.record.fence > outside->place.record.fence) {
             result = judged;
@@ -245,8 +245,9 @@ static enum lock_result not_found(struct store *store, const struct lease *lease
 
 /* Finds the lease that another process took. LOCK_OK: the file is open, and for a change
  * we are in its section. */
-static enum lock_result find(struct store *store, const struct lease *lease, enum lock_file_use use,
-                             struct bound bound, struct outside *outside, struct errmsg *why)
+static enum lock_result lease_ops_find(struct store *store, const struct lease *lease,
+                                       enum lock_file_use use, struct bound bound,
+                                       struct outside *outside, struct errmsg *why)
 {
     *outside = (struct outside){.file = {.path = outside->path, .fd = -1}};
     store_path(store, outside->path, lease->key);
@@ -276,7 +277,7 @@ enum lock_result lease_ops_outside_check(struct store *store, struct lease *leas
                                          struct bound bound, struct errmsg *why)
 {
     struct outside outside;
-    enum lock_result result = find(store, lease, LOCK_FILE_TO_LOOK, bound, &outside, why);
+    enum lock_result result = lease_ops_find(store, lease, LOCK_FILE_TO_LOOK, bound, &outside, why);
     if (result == LOCK_OK)
         fill_lease(lease, &outside.place.record);
     lock_file_close(&outside.file);
@@ -289,7 +290,8 @@ enum lock_result lease_ops_outside_extend(struct store *store, struct lease *lea
 {
     struct outside outside;
     struct record *record = &outside.place.record;
-    enum lock_result result = find(store, lease, LOCK_FILE_TO_CHANGE, bound, &outside, why);
+    enum lock_result result =
+        lease_ops_find(store, lease, LOCK_FILE_TO_CHANGE, bound, &outside, why);
     if (result == LOCK_OK)
         result =
             store_extend(&outside.file, outside.place.number, record,
@@ -304,8 +306,9 @@ enum lock_result lease_ops_outside_extend(struct store *store, struct lease *lea
  * by the removal, and can tell a release from a loss. That holder may be frozen, and
  * waiters must not wait for it: then the file is removed under them, and they start anew.
  * Otherwise the file stays for the waiters. */
-static enum lock_result give_up(struct store *store, struct outside *outside, struct record *record,
-                                struct bound bound, struct errmsg *why)
+static enum lock_result lease_ops_give_up(struct store *store, struct outside *outside,
+                                          struct record *record, struct bound bound,
+                                          struct errmsg *why)
 {
     struct lock_file *file = &outside->file;
     record->released = true;
@@ -323,13 +326,14 @@ enum lock_result lease_ops_outside_release(struct store *store, const struct lea
 {
     struct outside outside;
     struct record *record = &outside.place.record;
-    enum lock_result result = find(store, lease, LOCK_FILE_TO_CHANGE, bound, &outside, why);
+    enum lock_result result =
+        lease_ops_find(store, lease, LOCK_FILE_TO_CHANGE, bound, &outside, why);
     if (result == LOCK_OK) {
         if (!lease->outside)
             record->hold = deadline_earlier(record->hold, lease->hold);
         struct shared_entry *entry = store_entry(store, lease->key, true);
         runs_add(store, entry, record, &lease->end);
-        result = give_up(store, &outside, record, bound, why);
+        result = lease_ops_give_up(store, &outside, record, bound, why);
         if (result == LOCK_OK)
             shared_entry_released(entry, record->token, record->take_id, record_age(record));
     }

@@ -98,8 +98,9 @@ static bool fill_queue(const struct lock_file *file, struct lock_state *state)
     return true;
 }
 
-static enum lock_result look_at(struct store *store, const struct lock_file *file, const char *key,
-                                struct lock_state *state, struct bound bound, struct errmsg *why)
+static enum lock_result file_look_look_at(struct store *store, const struct lock_file *file,
+                                          const char *key, struct lock_state *state,
+                                          struct bound bound, struct errmsg *why)
 {
     const char *boot_id = store_boot_id(store);
     bool there = file->fd >= 0, any_locked = false;
@@ -155,7 +156,7 @@ enum lock_result look_read(struct store *store, const char *key, struct lock_sta
     store_path(store, path, key);
     enum lock_result result = store_open_file(&file, LOCK_FILE_TO_LOOK, bound, why);
     if (result == LOCK_OK || result == LOCK_GONE)
-        result = look_at(store, &file, key, state, bound, why);
+        result = file_look_look_at(store, &file, key, state, bound, why);
     if (result == LOCK_OK)
         remove_left(store, &file, state);
     lock_file_close(&file);
@@ -208,7 +209,7 @@ enum lock_result look_force(struct store *store, const char *key, struct lock_st
     bool there = result == LOCK_OK ||
                  (result == LOCK_UNAVAILABLE && lock_file_standing(&file) == LOCK_FILE_STANDS);
     if (there || result == LOCK_GONE)
-        result = look_at(store, &file, key, was, bound, why);
+        result = file_look_look_at(store, &file, key, was, bound, why);
     if (there && result == LOCK_OK)
         mark_forced(store, &file, key, bound);
     if (there && result == LOCK_OK &&
@@ -346,8 +347,9 @@ static enum lock_result read_keys(const struct store *store, DIR *names, const c
 }
 
 /* LOCK_OK with *list to be freed. */
-static enum lock_result find_keys(struct store *store, const char *prefix, const char *pattern,
-                                  bool all, struct key_list *list, struct errmsg *why)
+static enum lock_result file_look_find_keys(struct store *store, const char *prefix,
+                                            const char *pattern, bool all, struct key_list *list,
+                                            struct errmsg *why)
 {
     *list = (struct key_list){0};
     int fd = openat(store->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -375,7 +377,7 @@ enum lock_result look_list(struct store *store, const char *prefix, const char *
 {
     struct key_list list;
     bool more = true;
-    enum lock_result result = find_keys(store, prefix, pattern, all, &list, why);
+    enum lock_result result = file_look_find_keys(store, prefix, pattern, all, &list, why);
     for (size_t i = 0; result == LOCK_OK && more && i < list.count; i++) {
         struct lock_state state;
         result = look_read(store, list.keys[i], &state, bound, why);

@@ -27,7 +27,8 @@ static struct run_record run_of(const struct record *record, const struct run_en
     return run;
 }
 
-static void add(struct run_memory *memory, const struct record *record, const struct run_end *end)
+static void file_runs_add(struct run_memory *memory, const struct record *record,
+                          const struct run_end *end)
 {
     struct run_record run = run_of(record, end);
     if (memory->last.began_ms != run.began_ms || memory->last.pid != run.pid)
@@ -43,7 +44,7 @@ void runs_read(struct store *store, const char *key, const struct lock_file *fil
                         NULL);
     while (file != NULL && lock_file_next_place(file, &place))
         if (lock_place_lost(&place, store_boot_id(store)) && place.record.remember.ns > 0)
-            add(memory, &place.record, &(struct run_end){RUN_LOST, 0, 0});
+            file_runs_add(memory, &place.record, &(struct run_end){RUN_LOST, 0, 0});
 }
 
 void runs_add(const struct store *store, const struct shared_entry *entry,
@@ -57,7 +58,7 @@ void runs_add(const struct store *store, const struct shared_entry *entry,
     if (slot == NULL)
         return;
     (void)run_slot_read(slot, hash, &memory, NULL);
-    add(&memory, record, end);
+    file_runs_add(&memory, record, end);
     run_slot_write(slot, hash, record->key, &memory, record->remember);
 }
 

@@ -239,7 +239,7 @@ static struct run_slot *slot_of(const struct shared_table *table, const struct s
         return NULL;
     if (!there)
         atomic_fetch_or(bits, bit);
-    if (make) /* as in find() */
+    if (make) /* as in shared_table_find() */
         atomic_fetch_add(&table->map->runs[number].words[0], 0);
     return &table->map->runs[number];
 }
@@ -257,8 +257,8 @@ static bool is_wanted(const struct shared_table *table, const struct shared_entr
  * was unused for the longest time; a wanted one only if all are. An
  * entry that will be written is first touched by a write: a read would make the kernel map
  * the 16 pages around it, too. */
-static struct shared_entry *find(const struct shared_table *table, uint64_t key, bool make,
-                                 bool *there)
+static struct shared_entry *shared_table_find(const struct shared_table *table, uint64_t key,
+                                              bool make, bool *there)
 {
     struct shared_entry *oldest = NULL, *entries = table->map->entries;
     bool oldest_wanted = false;
@@ -308,7 +308,7 @@ struct shared_entry *shared_table_entry(const struct shared_table *table, const 
     if (!is_whole(table))
         return NULL;
     for (int tries = 0; tries < WINDOW; tries++) {
-        struct shared_entry *entry = find(table, hash, make, &there);
+        struct shared_entry *entry = shared_table_find(table, hash, make, &there);
         if (there || !make)
             return there ? entry : NULL;
         uint64_t old = atomic_load(&entry->key);
@@ -382,8 +382,8 @@ static void remember_end(struct shared_entry *entry, const char *token, const ch
     atomic_store(&entry->used, wall_now_ms());
 }
 
-static bool has_ended(const struct shared_entry *entry, const char *token, const char *take_id,
-                      bool forced)
+static bool shared_table_has_ended(const struct shared_entry *entry, const char *token,
+                                   const char *take_id, bool forced)
 {
     uint64_t token_hash = text_hash(token), take_hash = text_hash(take_id);
     for (size_t i = 0; entry != NULL && i < RELEASED_KEPT; i++)
@@ -456,14 +456,14 @@ void shared_entry_forced(struct shared_entry *entry)
 bool shared_entry_was_released(const struct shared_entry *entry, const char *token,
                                const char *take_id)
 {
-    return has_ended(entry, token, take_id, false);
+    return shared_table_has_ended(entry, token, take_id, false);
 }
 
 bool shared_entry_was_forced(const struct shared_entry *entry, const char *token,
                              const char *take_id, char by[FORCER_SIZE])
 {
     uint64_t forcer[TEXT_WORDS + 1];
-    if (!has_ended(entry, token, take_id, true))
+    if (!shared_table_has_ended(entry, token, take_id, true))
         return false;
     load_text(entry->forcer, FORCER_WORDS, forcer);
     text_copy(by, FORCER_SIZE, (const char *)forcer);

@@ -57,7 +57,8 @@ static bool lock_ticket(const struct lock_file *file, const struct ticket *ticke
 }
 
 /* Another process's ticket with a number from `from` to before `to`. */
-static bool find(const struct lock_file *file, int64_t from, int64_t to, struct ticket *found)
+static bool ticket_queue_find(const struct lock_file *file, int64_t from, int64_t to,
+                              struct ticket *found)
 {
     struct flock lock;
     if (from >= to ||
@@ -77,8 +78,8 @@ static bool find(const struct lock_file *file, int64_t from, int64_t to, struct 
 /* The kernel returns them in no certain order, mostly the lowest first. */
 static bool find_first(const struct lock_file *file, int64_t from, int64_t to, struct ticket *first)
 {
-    bool found = find(file, from, to, first);
-    while (found && find(file, from, first->number, first))
+    bool found = ticket_queue_find(file, from, to, first);
+    while (found && ticket_queue_find(file, from, first->number, first))
         continue;
     return found;
 }
@@ -89,9 +90,9 @@ static bool find_last(const struct lock_file *file, int64_t from, int64_t to, st
     bool found = false;
     for (int64_t width = 1, start = to; !found && start > from; width *= 2) {
         start = to - width > from ? to - width : from;
-        found = find(file, start, to, last);
+        found = ticket_queue_find(file, start, to, last);
     }
-    while (found && find(file, last->number + 1, to, last))
+    while (found && ticket_queue_find(file, last->number + 1, to, last))
         continue;
     return found;
 }
@@ -101,7 +102,7 @@ static int64_t highest(const struct lock_file *file, int64_t from)
 {
     struct ticket found = {.number = from};
     int64_t step = 1;
-    while (find(file, found.number + step, NUMBERS, &found))
+    while (ticket_queue_find(file, found.number + step, NUMBERS, &found))
         step *= 2;
     int64_t low = found.number;
     return find_last(file, low + 1, low + step, &found) ? found.number : low;
@@ -231,7 +232,7 @@ static int64_t next_number(const struct lock_file *file, struct shared_entry *en
     uint64_t word;
     struct turn known = read_turn(entry, &word);
     struct ticket any;
-    if (!find(file, 0, NUMBERS, &any)) {
+    if (!ticket_queue_find(file, 0, NUMBERS, &any)) {
         (void)shared_entry_set_turn(entry, word, 0);
         return 1;
     }
@@ -290,7 +291,7 @@ int ticket_queue_await(int fd, int64_t number)
 bool ticket_queue_is_empty(const struct lock_file *file)
 {
     struct ticket any;
-    return !find(file, 0, NUMBERS, &any);
+    return !ticket_queue_find(file, 0, NUMBERS, &any);
 }
 
 size_t ticket_queue_list(const struct lock_file *file, struct ticket *tickets, size_t most)
@@ -307,7 +308,7 @@ static int count(const struct lock_file *file, int64_t from, int64_t to)
 {
     struct ticket found;
     int sum = 0;
-    for (; find(file, from, to, &found); from = found.number + 1)
+    for (; ticket_queue_find(file, from, to, &found); from = found.number + 1)
         sum += 1 + count(file, from, found.number);
     return sum;
 }

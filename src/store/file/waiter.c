@@ -41,7 +41,7 @@ void file_waiter_stop(struct file_waiter *waiter)
 }
 
 /* If this fails, it is tried again the next time. */
-static void hear(struct file_waiter *waiter, const struct lock_file *file)
+static void waiter_hear(struct file_waiter *waiter, const struct lock_file *file)
 {
     if (!waiter->hears)
         waiter->news_fd = lock_file_news(waiter->news_fd, file, NEWS_FOR_WAITER);
@@ -62,7 +62,7 @@ void file_waiter_ask(struct file_waiter *waiter, struct lock_file *file, struct 
     }
     /* The head is notified from before it asks: then it need not ask twice. */
     if (!waiter->behind.running && !ticket_queue_before(file, entry, &waiter->ticket, &before))
-        hear(waiter, file);
+        waiter_hear(waiter, file);
 }
 
 static struct call wait_behind(struct file_waiter *waiter, const struct lock_file *file,
@@ -90,7 +90,7 @@ static struct call wait_for_news(struct file_waiter *waiter, const struct lock_f
 {
     bool heard = waiter->hears;
     (void)blocking_thread_stop(&waiter->behind);
-    hear(waiter, file);
+    waiter_hear(waiter, file);
     struct call call = {.fd = waiter->news_fd, .now = !heard, .by = ends, .poll_most = poll_near};
     if (!waiter->hears) {
         call = uncalled("inotify(7) is not available");

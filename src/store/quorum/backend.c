@@ -129,7 +129,7 @@ static void take_in(const struct quorum *quorum, struct lease *lease)
             lease->set = quorum->members[i].lease.set;
 }
 
-static void prepare(struct quorum *quorum, const struct lease *lease)
+static void quorum_backend_prepare(struct quorum *quorum, const struct lease *lease)
 {
     quorum->lease = *lease;
     for (int i = 0; !is_own(lease) && i < quorum->count; i++)
@@ -161,7 +161,7 @@ static enum lock_result ask_lease(struct quorum *quorum, fanout_ask *ask, struct
         errmsg_set(why, "no descriptors to ask the servers with");
         return LOCK_SYSTEM;
     }
-    prepare(quorum, lease);
+    quorum_backend_prepare(quorum, lease);
     bool cancelled = quorum_round(quorum, &crew, ask, quorum_judge, bound, may_hold);
     quorum_learn_pace(quorum, &crew);
     quorum_note(quorum, false); /* including a member that must still join */

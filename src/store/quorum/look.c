@@ -71,7 +71,8 @@ static struct owner_count count_owner(const struct look *look, const char *token
 
 /* The values that a majority grants. The fence is the holder's: servers have what their
  * own clocks gave, lower ones from the take, higher ones if they joined later. */
-static void add_owner(const struct quorum *quorum, struct lock_state *to, struct owner_count *owner)
+static void quorum_look_add_owner(const struct quorum *quorum, struct lock_state *to,
+                                  struct owner_count *owner)
 {
     struct lock_owner *added = &to->owners[to->owner_count++];
     int64_t left = quorum_has(quorum, owner->left, owner->count);
@@ -81,14 +82,14 @@ static void add_owner(const struct quorum *quorum, struct lock_state *to, struct
     added->fence = quorum_has(quorum, owner->fences, owner->count);
 }
 
-static int64_t larger(int64_t a, int64_t b)
+static int64_t quorum_look_larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
 static int64_t newest_ms(const struct run_record *run)
 {
-    return larger(run->began_ms, run->end.ended_ms);
+    return quorum_look_larger(run->began_ms, run->end.ended_ms);
 }
 
 /* A run begins on a majority. On fewer, a lost one is a take that was given back. */
@@ -114,9 +115,9 @@ static void merge_memory(const struct look *look, struct run_memory *to,
         to->failures = to->runs = to->skipped = 0;
     }
     if (newer >= 0 && has_run(look, &from->last)) {
-        to->failures = larger(to->failures, from->failures);
-        to->runs = larger(to->runs, from->runs);
-        to->skipped = larger(to->skipped, from->skipped);
+        to->failures = quorum_look_larger(to->failures, from->failures);
+        to->runs = quorum_look_larger(to->runs, from->runs);
+        to->skipped = quorum_look_larger(to->skipped, from->skipped);
     }
     if (newest_ms(&from->last) > newest_ms(&to->last) && has_run(look, &from->last))
         to->last = from->last;
@@ -129,15 +130,15 @@ static void merge_history(const struct look *look, struct lock_state *to,
     struct lock_counts *counts = &to->counts;
     if (from->released_wall_ms >= to->released_wall_ms)
         memcpy(to->last_owner, from->last_owner, sizeof to->last_owner);
-    to->released_wall_ms = larger(to->released_wall_ms, from->released_wall_ms);
-    to->last_fence = larger(to->last_fence, from->last_fence);
+    to->released_wall_ms = quorum_look_larger(to->released_wall_ms, from->released_wall_ms);
+    to->last_fence = quorum_look_larger(to->last_fence, from->last_fence);
     merge_memory(look, &to->memory, &from->memory);
-    counts->takes = larger(counts->takes, from->counts.takes);
-    counts->conflicts = larger(counts->conflicts, from->counts.conflicts);
-    counts->timeouts = larger(counts->timeouts, from->counts.timeouts);
-    counts->losses = larger(counts->losses, from->counts.losses);
-    counts->waited_ms = larger(counts->waited_ms, from->counts.waited_ms);
-    counts->held_ms = larger(counts->held_ms, from->counts.held_ms);
+    counts->takes = quorum_look_larger(counts->takes, from->counts.takes);
+    counts->conflicts = quorum_look_larger(counts->conflicts, from->counts.conflicts);
+    counts->timeouts = quorum_look_larger(counts->timeouts, from->counts.timeouts);
+    counts->losses = quorum_look_larger(counts->losses, from->counts.losses);
+    counts->waited_ms = quorum_look_larger(counts->waited_ms, from->counts.waited_ms);
+    counts->held_ms = quorum_look_larger(counts->held_ms, from->counts.held_ms);
 }
 
 static void say_part(const struct quorum *quorum, const struct owner_count *owner,
@@ -203,7 +204,7 @@ static enum lock_result merge(const struct look *look, int least, struct lock_st
                 continue;
             to->mode = state->mode;
             to->slots = state->slots;
-            add_owner(quorum, to, &owner);
+            quorum_look_add_owner(quorum, to, &owner);
         }
     }
     const struct pause *pauses[QUORUM_MOST];
@@ -223,8 +224,9 @@ static bool has_answered(const struct quorum *quorum, const struct quorum_member
 
 enum look_for { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
 
-static enum lock_result run_look(struct backend *backend, const char *key, enum look_for what,
-                                 struct lock_state *state, struct bound bound, struct errmsg *why)
+static enum lock_result quorum_look_run_look(struct backend *backend, const char *key,
+                                             enum look_for what, struct lock_state *state,
+                                             struct bound bound, struct errmsg *why)
 {
     struct quorum *quorum = quorum_of(backend);
     struct look *look = calloc(1, sizeof *look);
@@ -255,14 +257,14 @@ static enum lock_result run_look(struct backend *backend, const char *key, enum 
 enum lock_result quorum_look(struct backend *backend, const char *key, struct lock_state *state,
                              struct bound bound, struct errmsg *why)
 {
-    return run_look(backend, key, LOOK_AT, state, bound, why);
+    return quorum_look_run_look(backend, key, LOOK_AT, state, bound, why);
 }
 
 enum lock_result quorum_force_release(struct backend *backend, const char *key,
                                       struct lock_state *was, struct bound bound,
                                       struct errmsg *why)
 {
-    return run_look(backend, key, LOOK_REMOVE, was, bound, why);
+    return quorum_look_run_look(backend, key, LOOK_REMOVE, was, bound, why);
 }
 
 /* --- all locks ----------------------------------------------------------- */
@@ -273,7 +275,7 @@ struct found {
     bool short_of_memory;
 };
 
-struct search {
+struct quorum_look_search {
     struct quorum *quorum;
     const char *prefix, *pattern;
     bool all;
@@ -289,7 +291,7 @@ static bool copy_key(void *data, const struct lock_state *state)
 
 static enum lock_result ask_list(void *data, int number, struct bound bound)
 {
-    struct search *search = data;
+    struct quorum_look_search *search = data;
     struct quorum_member *member = &search->quorum->members[number];
     struct found *found = &search->found[number];
     enum lock_result result =
@@ -303,7 +305,7 @@ static enum lock_result ask_list(void *data, int number, struct bound bound)
 
 static struct duration judge_list(const void *data, const struct fanout *crew)
 {
-    const struct search *search = data;
+    const struct quorum_look_search *search = data;
     return quorum_count_fanout(search->quorum, crew).ok >= search->quorum->need ? DURATION_S(1)
                                                                                 : CREW_WAITS;
 }
@@ -316,7 +318,8 @@ static enum lock_result visit_all(struct backend *backend, const struct key_list
     bool more = true;
     for (size_t i = 0; more && i < keys->count; i++) {
         struct lock_state state;
-        enum lock_result result = run_look(backend, keys->keys[i], LOOK_LIST, &state, bound, why);
+        enum lock_result result =
+            quorum_look_run_look(backend, keys->keys[i], LOOK_LIST, &state, bound, why);
         if (result != LOCK_OK)
             return result;
         more = !lock_state_is_listed(&state, all) || visit(data, &state);
@@ -325,7 +328,7 @@ static enum lock_result visit_all(struct backend *backend, const struct key_list
     return LOCK_OK;
 }
 
-static bool join_lists(const struct quorum *quorum, const struct search *search,
+static bool join_lists(const struct quorum *quorum, const struct quorum_look_search *search,
                        struct key_list *all)
 {
     for (int i = 0; i < quorum->count; i++) {
@@ -343,7 +346,8 @@ enum lock_result quorum_list(struct backend *backend, const char *prefix, const 
                              void *data, struct bound bound, struct errmsg *why)
 {
     struct quorum *quorum = quorum_of(backend);
-    struct search search = {.quorum = quorum, .prefix = prefix, .pattern = pattern, .all = all};
+    struct quorum_look_search search = {
+        .quorum = quorum, .prefix = prefix, .pattern = pattern, .all = all};
     struct key_list keys = {0};
     struct fanout crew;
     if (fanout_open(&crew, quorum->count, &search) != LOCK_OK) {

@@ -206,7 +206,7 @@ static bool wants_raise(const struct quorum *quorum, const struct quorum_member 
 
 /* The first ones that need it, so many; one that was cut short may do it yet. How
  * many there are. */
-static int choose(struct quorum *quorum, int most)
+static int quorum_take_choose(struct quorum *quorum, int most)
 {
     int chosen = 0;
     for (int i = 0; i < quorum->count; i++) {
@@ -239,16 +239,18 @@ static bool raise_fences(struct quorum *quorum, struct fanout *crew, struct boun
             quorum->lease.fence = member->lease.fence;
     }
     quorum->has_others = quorum_count_all(quorum).ok > quorum->need;
-    if (choose(quorum, quorum->need - count_fences(quorum)) > 0)
+    if (quorum_take_choose(quorum, quorum->need - count_fences(quorum)) > 0)
         cancelled = quorum_round(quorum, crew, ask_raise, judge_raise, bound, wants_raise);
     quorum->has_others = false;
-    if (!cancelled && count_fences(quorum) < quorum->need && choose(quorum, quorum->count) > 0)
+    if (!cancelled && count_fences(quorum) < quorum->need &&
+        quorum_take_choose(quorum, quorum->count) > 0)
         cancelled = quorum_round(quorum, crew, ask_raise, judge_raise, bound, wants_raise);
     return cancelled;
 }
 
 /* Releases wherever our lock may be, or may still arrive. */
-static void give_up(struct quorum *quorum, struct fanout *crew, struct bound bound, bool cancelled)
+static void quorum_take_give_up(struct quorum *quorum, struct fanout *crew, struct bound bound,
+                                bool cancelled)
 {
     quorum->base.uncertain = false;
     for (int i = 0; i < quorum->count; i++) {
@@ -310,7 +312,7 @@ static struct pause find_pause(const struct quorum *quorum)
 /* The holder we wait for: the one with a majority. An owner that has less is just another
  * contender: it must not be named, and above all not be taken for an ancestor of ours
  * that holds the lock. */
-static void find_holder(struct quorum *quorum, struct holder *holder)
+static void quorum_take_find_holder(struct quorum *quorum, struct holder *holder)
 {
     int most = 0;
     const struct holder *done = find_done(quorum);
@@ -351,7 +353,7 @@ static struct deadline time_to_ask(const struct quorum *quorum, const struct hol
 
 /* No server keeps a place in a queue for us. An earlier lease that was given back may
  * still exist if the release got no answer. */
-static void begin(struct quorum *quorum, const struct lock_request *request)
+static void quorum_take_begin(struct quorum *quorum, const struct lock_request *request)
 {
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
@@ -398,9 +400,9 @@ static void begin_lease(struct quorum *quorum, struct deadline before)
     quorum->lease.deadline = quorum_deadline(quorum);
 }
 
-static enum lock_result refuse(struct quorum *quorum, struct holder *holder)
+static enum lock_result quorum_take_refuse(struct quorum *quorum, struct holder *holder)
 {
-    find_holder(quorum, holder);
+    quorum_take_find_holder(quorum, holder);
     quorum->again = time_to_ask(quorum, holder);
     return LOCK_HELD;
 }
@@ -419,11 +421,11 @@ static enum lock_result ask_all(struct quorum *quorum, struct fanout *crew, stru
         enum lock_result result = raise_all(quorum, crew, bound, cancelled, why);
         if (result == LOCK_OK)
             begin_lease(quorum, before);
-        return result == LOCK_HELD ? refuse(quorum, holder) : result;
+        return result == LOCK_HELD ? quorum_take_refuse(quorum, holder) : result;
     }
     if (count.ok + count.held < quorum->need)
         return quorum_failure(quorum, why);
-    return refuse(quorum, holder);
+    return quorum_take_refuse(quorum, holder);
 }
 
 enum lock_result quorum_take(struct backend *backend, const struct lock_request *request,
@@ -437,12 +439,12 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
         errmsg_set(why, "no descriptors to ask the servers with");
         return LOCK_SYSTEM;
     }
-    begin(quorum, request);
+    quorum_take_begin(quorum, request);
     enum lock_result result = ask_all(quorum, &crew, holder, bound, &cancelled, why);
     if (result == LOCK_OK)
         *lease = quorum->lease;
     else
-        give_up(quorum, &crew, bound, cancelled);
+        quorum_take_give_up(quorum, &crew, bound, cancelled);
     fanout_close(&crew);
     return result;
 }

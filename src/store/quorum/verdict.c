@@ -101,7 +101,7 @@ static bool is_not_ok(enum lock_result result)
     return result != LOCK_OK;
 }
 
-static unsigned missing(const struct quorum *quorum)
+static unsigned quorum_verdict_missing(const struct quorum *quorum)
 {
     unsigned bits = 0;
     for (int i = 0; i < quorum->count; i++)
@@ -115,7 +115,7 @@ static unsigned missing(const struct quorum *quorum)
 void quorum_note(struct quorum *quorum, bool taken)
 {
     struct quorum_count count = quorum_count_all(quorum);
-    unsigned bits = missing(quorum);
+    unsigned bits = quorum_verdict_missing(quorum);
     quorum->base.note = quorum->base.warning = NULL;
     if (taken || bits != quorum->noted) {
         errmsg_set(&quorum->note, "on %d of %d servers", count.ok, quorum->count);

@@ -199,9 +199,9 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
 
 /* --- looking ------------------------------------------------------------- */
 
-static enum lock_result run_look(struct redis_backend *redis, struct redis_call *call,
-                                 const char *key, struct lock_state *state, struct bound bound,
-                                 struct errmsg *why)
+static enum lock_result redis_backend_run_look(struct redis_backend *redis, struct redis_call *call,
+                                               const char *key, struct lock_state *state,
+                                               struct bound bound, struct errmsg *why)
 {
     redisReply *reply;
     if (redis->base.queued) /* a waiter must still get calls */
@@ -219,7 +219,7 @@ static enum lock_result redis_look(struct backend *backend, const char *key,
 {
     struct redis_call call;
     redis_script_begin(&call, &redis_look_script, KEYS_ALL, key, "");
-    return run_look(redis_of(backend), &call, key, state, bound, why);
+    return redis_backend_run_look(redis_of(backend), &call, key, state, bound, why);
 }
 
 static enum lock_result redis_force_release(struct backend *backend, const char *key,
@@ -235,7 +235,7 @@ static enum lock_result redis_force_release(struct backend *backend, const char 
     redis_script_add_number(&call, wall_now_ms());
     add_request(redis, &call);
     redis_command_add(&call.words, forcer);
-    return run_look(redis, &call, key, was, bound, why);
+    return redis_backend_run_look(redis, &call, key, was, bound, why);
 }
 
 static enum lock_result redis_pause(struct backend *backend, const char *key,
@@ -352,7 +352,7 @@ static struct redis_backend *make(struct errmsg *why)
     return redis;
 }
 
-static void begin(struct redis_backend *redis, const struct redis_settings *settings)
+static void redis_backend_begin(struct redis_backend *redis, const struct redis_settings *settings)
 {
     redis->settings = *settings;
     redis_conn_init(&redis->conn, &redis->url, &redis->settings);
@@ -371,7 +371,7 @@ enum lock_result redis_backend_open(struct backend **backend, const struct redis
         return LOCK_SYSTEM;
     redis->url = *url;
     enum lock_result result = redis_login_find(&redis->url, settings, fault, why);
-    begin(redis, settings);
+    redis_backend_begin(redis, settings);
     redis->owns_tls = true;
     if (result == LOCK_OK && redis->url.tls)
         result = redis_tls_open(&redis->settings.tls, settings, fault, why);
@@ -396,7 +396,7 @@ static enum lock_result open_node(struct redis_backend **node, const struct redi
     redis->url.host_count = 1;
     snprintf(redis->url.shown, sizeof redis->url.shown, "redis%s+cluster://%s",
              redis->url.tls ? "s" : "", redis_endpoint_format(at, place));
-    begin(redis, &first->settings);
+    redis_backend_begin(redis, &first->settings);
     *node = redis;
     return LOCK_OK;
 }

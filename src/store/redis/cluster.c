@@ -93,7 +93,7 @@ void redis_cluster_free(struct redis_backend *redis)
 }
 
 /* Puts the node's name before the text. */
-static void blame(const struct redis_endpoint *at, struct errmsg *why)
+static void redis_cluster_blame(const struct redis_endpoint *at, struct errmsg *why)
 {
     char place[ENDPOINT_TEXT_SIZE], name[ENDPOINT_TEXT_SIZE + 8];
     snprintf(name, sizeof name, "node %s", redis_endpoint_format(at, place));
@@ -145,8 +145,8 @@ static bool is_to_be_named(const struct redis_backend *redis, const struct node 
 
 /* The node to try next, of those not tried yet: the target of a redirection, the node we
  * were at, then the others in turn, those that have just failed last. -1: none is left. */
-static int choose(const struct redis_backend *redis, const struct redis_cluster *cluster,
-                  const bool *tried)
+static int redis_cluster_choose(const struct redis_backend *redis,
+                                const struct redis_cluster *cluster, const bool *tried)
 {
     if (cluster->next >= 0)
         return cluster->next;
@@ -161,8 +161,8 @@ static int choose(const struct redis_backend *redis, const struct redis_cluster 
     return -1;
 }
 
-static enum lock_result connect_to(struct redis_backend *redis, struct node *node,
-                                   struct bound bound, struct errmsg *why)
+static enum lock_result redis_cluster_connect_to(struct redis_backend *redis, struct node *node,
+                                                 struct bound bound, struct errmsg *why)
 {
     struct redis_conn *conn = &redis->conn;
     bool named = is_to_be_named(redis, node), resolve = named || !redis->leased;
@@ -175,7 +175,7 @@ static enum lock_result connect_to(struct redis_backend *redis, struct node *nod
     if (result == LOCK_UNAVAILABLE)
         let_rest(node, named && node->addresses.count == 0 ? rest_time_name : rest_time, why->text);
     if (result != LOCK_OK && result != LOCK_CANCELLED)
-        blame(&node->at, why);
+        redis_cluster_blame(&node->at, why);
     return result;
 }
 
@@ -197,14 +197,16 @@ static enum lock_result connect_to_some(struct redis_backend *redis, struct redi
     int count = 0;
     bound.until = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
     errmsg_set(why, "none of its nodes has a known address");
-    for (int at; result == LOCK_UNAVAILABLE && (at = choose(redis, cluster, tried)) >= 0; count++) {
+    for (int at;
+         result == LOCK_UNAVAILABLE && (at = redis_cluster_choose(redis, cluster, tried)) >= 0;
+         count++) {
         bool asking = cluster->asking && at == cluster->next;
         if (count > 0 && deadline_passed(bound.until))
             break;
         cluster->next = -1;
         tried[at] = true;
-        result = connect_to(redis, &cluster->nodes[at], share_of(bound, cluster->count - count - 1),
-                            why);
+        result = redis_cluster_connect_to(redis, &cluster->nodes[at],
+                                          share_of(bound, cluster->count - count - 1), why);
         redis->conn.asking = asking;
         cluster->current = at;
     }
@@ -239,7 +241,7 @@ void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct err
     struct redis_cluster *cluster = redis->cluster;
     if (too_late)
         let_rest(&cluster->nodes[cluster->current], rest_time, why->text);
-    blame(&redis->conn.at, why);
+    redis_cluster_blame(&redis->conn.at, why);
 }
 
 /* --- redirections -------------------------------------------------------- */
@@ -306,20 +308,20 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
     redis_conn_close(conn); /* even if it leads here again: a proxy may have others behind it */
     if (!read_redirection(&at, &here, strchr(error, ' ') + 1, key)) {
         errmsg_set(why, "its redirection is not understood: %.300s", error);
-        blame(&here, why);
+        redis_cluster_blame(&here, why);
         return LOCK_UNAVAILABLE;
     }
     bool late = deadline_passed(deadline_plus(detour->start, redis->settings.timeout));
     if (late || detour->redirections == REDIRECTIONS_MOST) {
         errmsg_set(why, "redirected %d times%s, and now by: %.300s", detour->redirections,
                    late ? " until time was out" : "", error);
-        blame(&here, why);
+        redis_cluster_blame(&here, why);
         return LOCK_UNAVAILABLE;
     }
     int place = find_node(cluster, &at);
     if (rests(&cluster->nodes[place])) {
         errmsg_set(why, "the Cluster has the key there, and %s", cluster->nodes[place].reason);
-        blame(&at, why);
+        redis_cluster_blame(&at, why);
         return LOCK_UNAVAILABLE;
     }
     detour->redirections++;
@@ -365,6 +367,6 @@ enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *ke
         redis_conn_close(&redis->conn);
         let_rest(&cluster->nodes[cluster->current], rest_time, why->text);
     }
-    blame(&redis->conn.at, why);
+    redis_cluster_blame(&redis->conn.at, why);
     return result;
 }

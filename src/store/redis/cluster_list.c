@@ -69,8 +69,9 @@ static bool read_range(const redisReply *range, const struct redis_endpoint *her
     return redis_cluster_endpoint(at, here, host, strlen(host), port);
 }
 
-static enum lock_result read_slots(struct redis_backend *redis, const redisReply *reply,
-                                   struct masters *masters, struct errmsg *why)
+static enum lock_result redis_cluster_list_read_slots(struct redis_backend *redis,
+                                                      const redisReply *reply,
+                                                      struct masters *masters, struct errmsg *why)
 {
     int64_t slots = 0;
     if (reply->type == REDIS_REPLY_ERROR)
@@ -102,7 +103,7 @@ static enum lock_result find_masters(struct redis_backend *redis, struct masters
     if (result == LOCK_OK)
         result = redis_conn_call(&redis->conn, &command, 1, &reply, bound, why);
     if (result == LOCK_OK) {
-        result = read_slots(redis, reply, masters, why);
+        result = redis_cluster_list_read_slots(redis, reply, masters, why);
         freeReplyObject(reply);
     }
     return redis_script_end(redis, result, why);
@@ -110,9 +111,11 @@ static enum lock_result find_masters(struct redis_backend *redis, struct masters
 
 /* --- their locks --------------------------------------------------------- */
 
-static enum lock_result find_keys(const struct redis_backend *redis, redis_open_node *open_node,
-                                  struct master *master, const char *prefix, const char *pattern,
-                                  bool all, struct bound bound, struct errmsg *why)
+static enum lock_result redis_cluster_list_find_keys(const struct redis_backend *redis,
+                                                     redis_open_node *open_node,
+                                                     struct master *master, const char *prefix,
+                                                     const char *pattern, bool all,
+                                                     struct bound bound, struct errmsg *why)
 {
     enum lock_result result = open_node(&master->redis, redis, &master->at, why);
     return result == LOCK_OK
@@ -167,7 +170,8 @@ enum lock_result redis_cluster_list(struct redis_backend *redis, redis_open_node
     struct masters masters = {0};
     enum lock_result result = find_masters(redis, &masters, bound, why);
     for (size_t i = 0; result == LOCK_OK && i < masters.count; i++)
-        result = find_keys(redis, open_node, &masters.list[i], prefix, pattern, all, bound, why);
+        result = redis_cluster_list_find_keys(redis, open_node, &masters.list[i], prefix, pattern,
+                                              all, bound, why);
     if (result == LOCK_OK)
         result = visit_keys(&masters, all, visit, data, bound, why);
     free_masters(&masters);

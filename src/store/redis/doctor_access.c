@@ -92,12 +92,13 @@ static const struct {
 enum { TRIALS = sizeof trials / sizeof *trials, LISTENING = TRIALS - 13 };
 
 /* The values of the characters in the table. */
-struct scratch {
+struct redis_doctor_access_scratch {
     const char *key;
     char companions[REDIS_COMPANIONS + 1][COMPANION_SIZE]; /* and a channel */
 };
 
-static void scratch_make(struct scratch *scratch, const char *key)
+static void redis_doctor_access_scratch_make(struct redis_doctor_access_scratch *scratch,
+                                             const char *key)
 {
     scratch->key = key;
     for (size_t i = 0; i < REDIS_COMPANIONS; i++)
@@ -105,7 +106,8 @@ static void scratch_make(struct scratch *scratch, const char *key)
     lock_key_companion(scratch->companions[REDIS_COMPANIONS], COMPANION_SIZE, key, "wake:doctor");
 }
 
-static struct redis_command trial_command(size_t trial, const struct scratch *scratch)
+static struct redis_command trial_command(size_t trial,
+                                          const struct redis_doctor_access_scratch *scratch)
 {
     struct redis_command command = {0};
     for (size_t i = 0; i < WORDS_MOST && trials[trial].words[i] != NULL; i++) {
@@ -125,7 +127,8 @@ struct verdict {
     enum lock_result result;
 };
 
-static void judge(struct verdict *verdict, const char *command, const redisReply *reply)
+static void redis_doctor_access_judge(struct verdict *verdict, const char *command,
+                                      const redisReply *reply)
 {
     struct errmsg ignored = {""};
     if (reply->type != REDIS_REPLY_ERROR || strncmp(reply->str, "NOSCRIPT", 8) == 0 ||
@@ -157,16 +160,16 @@ static void add_verdict(struct diagnostics *findings, enum purpose purpose,
 static enum lock_result try_commands(struct redis_patient *patient, size_t first, size_t end,
                                      struct verdict *verdicts, struct errmsg *why)
 {
-    struct scratch scratch;
+    struct redis_doctor_access_scratch scratch;
     struct redis_command commands[TRIALS];
     redisReply *replies[TRIALS];
-    scratch_make(&scratch, patient->request->key);
+    redis_doctor_access_scratch_make(&scratch, patient->request->key);
     for (size_t i = first; i < end; i++)
         commands[i] = trial_command(i, &scratch);
     enum lock_result result = redis_conn_call(&patient->conn, commands + first, (int)(end - first),
                                               replies + first, patient->bound, why);
     for (size_t i = first; result == LOCK_OK && i < end; i++) {
-        judge(&verdicts[trials[i].purpose], trials[i].words[0], replies[i]);
+        redis_doctor_access_judge(&verdicts[trials[i].purpose], trials[i].words[0], replies[i]);
         freeReplyObject(replies[i]);
     }
     return result;
@@ -200,7 +203,7 @@ static enum lock_result try_slots(struct redis_patient *patient, struct verdict 
         redis_conn_call(&patient->conn, &command, 1, &reply, patient->bound, why);
     if (result != LOCK_OK)
         return result;
-    judge(&verdicts[LISTING], "CLUSTER SLOTS", reply);
+    redis_doctor_access_judge(&verdicts[LISTING], "CLUSTER SLOTS", reply);
     freeReplyObject(reply);
     return LOCK_OK;
 }

@@ -238,8 +238,8 @@ static bool ask_config(struct redis_patient *patient, redisReply *replies[QUESTI
     return result == LOCK_OK;
 }
 
-static void judge(const struct redis_patient *patient, const char *info,
-                  redisReply *const replies[QUESTIONS])
+static void redis_doctor_info_judge(const struct redis_patient *patient, const char *info,
+                                    redisReply *const replies[QUESTIONS])
 {
     add_version(patient->findings, info);
     add_role(patient->findings, info);
@@ -259,7 +259,7 @@ bool redis_doctor_info(struct redis_patient *patient)
     if (!told)
         redis_patient_unknown(patient, "server", info);
     if (asked && told)
-        judge(patient, info->str, replies);
+        redis_doctor_info_judge(patient, info->str, replies);
     for (int i = 0; asked && i < QUESTIONS; i++)
         freeReplyObject(replies[i]);
     freeReplyObject(info);

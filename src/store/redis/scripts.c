@@ -23,8 +23,8 @@ void redis_companion(char name[COMPANION_SIZE], const char *key, int i, const ch
     lock_key_companion(name, COMPANION_SIZE, key, part);
 }
 
-static void begin(struct redis_call *call, const struct redis_script *script, int keys,
-                  const char *key)
+static void redis_scripts_begin(struct redis_call *call, const struct redis_script *script,
+                                int keys, const char *key)
 {
     *call = (struct redis_call){.script = script, .keys = keys};
     snprintf(call->count, sizeof call->count, "%d", keys);
@@ -43,14 +43,14 @@ static void add_companion(struct redis_call *call, const char *key, int i, const
 void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys,
                         const char *key, const char *token)
 {
-    begin(call, script, keys, key);
+    redis_scripts_begin(call, script, keys, key);
     for (int i = 0; i < keys - 1; i++)
         add_companion(call, key, i, token);
 }
 
 void redis_script_begin_share(struct redis_call *call, const char *key, const char *token)
 {
-    begin(call, &redis_share_script, 2, key);
+    redis_scripts_begin(call, &redis_share_script, 2, key);
     add_companion(call, key, COMPANION_OWN, token);
 }
 
@@ -122,9 +122,10 @@ static enum lock_result run_here(struct redis_backend *redis, struct redis_call 
 }
 
 /* LOCK_OK: the script must be run again. */
-static enum lock_result judge(struct redis_backend *redis, const struct redis_call *call,
-                              const char *error, struct redis_detour *detour, struct bound bound,
-                              struct errmsg *why)
+static enum lock_result redis_scripts_judge(struct redis_backend *redis,
+                                            const struct redis_call *call, const char *error,
+                                            struct redis_detour *detour, struct bound bound,
+                                            struct errmsg *why)
 {
     const char *key = call->words.words[REDIS_CALL_KEY];
     char command[32], answer[250];
@@ -163,7 +164,7 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call
         if (result != LOCK_OK || is_answer(*reply))
             return result;
         if ((*reply)->type == REDIS_REPLY_ERROR)
-            result = judge(redis, call, (*reply)->str, &detour, bound, why);
+            result = redis_scripts_judge(redis, call, (*reply)->str, &detour, bound, why);
         else
             result = redis_conn_nonsense(&redis->conn, why);
         freeReplyObject(*reply);

@@ -121,8 +121,9 @@ static enum lock_result read_master(struct redis_sentinel *sentinel, const redis
 
 /* Asks the connected Sentinel, which has that number. LOCK_OK with sentinel->master;
  * LOCK_GONE; or as redis_conn_call(). */
-static enum lock_result ask(struct redis_sentinel *sentinel, int at, const char *name, bool listens,
-                            struct bound bound, struct errmsg *why)
+static enum lock_result redis_sentinel_ask(struct redis_sentinel *sentinel, int at,
+                                           const char *name, bool listens, struct bound bound,
+                                           struct errmsg *why)
 {
     struct redis_command commands[3];
     redisReply *replies[3];
@@ -172,7 +173,7 @@ static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens
         result = redis_conn_open(&sentinel->conn, !redis->leased, bound, why);
         if (result == LOCK_OK) {
             sentinel->known[at] = sentinel->conn.addresses;
-            result = ask(sentinel, at, redis->url.master, listens, bound, why);
+            result = redis_sentinel_ask(sentinel, at, redis->url.master, listens, bound, why);
         }
         if (result != LOCK_OK)
             redis_conn_close(&sentinel->conn);
@@ -181,14 +182,14 @@ static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens
 }
 
 /* The progress of a search, and the results of the Sentinels that were asked in vain. */
-struct search {
+struct redis_sentinel_search {
     int from, asked, down;
     struct errmsg refused, failed, invalid; /* the last of each kind; "": none */
     struct errmsg unknown_to;               /* the Sentinels that know no such master */
 };
 
-static void note(struct search *vain, enum lock_result result, const struct redis_endpoint *at,
-                 const struct errmsg *why)
+static void note(struct redis_sentinel_search *vain, enum lock_result result,
+                 const struct redis_endpoint *at, const struct errmsg *why)
 {
     char text[ENDPOINT_TEXT_SIZE];
     (void)redis_endpoint_format(at, text);
@@ -207,8 +208,8 @@ static void note(struct search *vain, enum lock_result result, const struct redi
 
 /* A Sentinel that refuses us will go on doing so; one that cannot be reached may answer
  * differently later. */
-static enum lock_result verdict(const struct search *vain, const char *name, int count,
-                                struct errmsg *why)
+static enum lock_result verdict(const struct redis_sentinel_search *vain, const char *name,
+                                int count, struct errmsg *why)
 {
     if (vain->refused.text[0] != '\0') {
         *why = vain->refused;
@@ -230,8 +231,9 @@ static enum lock_result verdict(const struct search *vain, const char *name, int
 /* Asks the remaining Sentinels in turn, beginning with the one that answered last. Each
  * has a share of the time, and one share is left for the master. A caller that wants
  * notifications asks on until one lets us listen; if none does, the first answer counts. */
-static enum lock_result find_master(struct redis_backend *redis, struct search *search,
-                                    bool listens, struct bound bound, struct errmsg *why)
+static enum lock_result find_master(struct redis_backend *redis,
+                                    struct redis_sentinel_search *search, bool listens,
+                                    struct bound bound, struct errmsg *why)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
     struct redis_endpoint found = {.host = ""};
@@ -314,7 +316,7 @@ static void set_alarm(struct redis_backend *redis)
     redis->conn.socket.alarm_fd = is_subscribed(sentinel) ? sentinel->conn.socket.fd : -1;
 }
 
-static enum lock_result find_next(struct redis_backend *redis, struct search *search,
+static enum lock_result find_next(struct redis_backend *redis, struct redis_sentinel_search *search,
                                   struct bound bound, struct errmsg *why)
 {
     enum lock_result result = find_master(redis, search, wants_to_be_told(redis), bound, why);
@@ -330,7 +332,7 @@ static enum lock_result open_anew(struct redis_backend *redis, struct bound boun
                                   struct errmsg *why)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
-    struct search search = {.from = sentinel->first};
+    struct redis_sentinel_search search = {.from = sentinel->first};
     struct redis_endpoint failed = {.host = ""};
     for (;;) {
         struct errmsg own = {""};
@@ -391,7 +393,7 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
     /* The master's messages are more urgent than a Sentinel that hangs. */
     struct redis_ears ears = redis_subscribe_to(&redis->listening, &redis->conn);
     sentinel->conn.socket.alarm_fd = ears.touches || ears.wake != NULL ? redis->conn.socket.fd : -1;
-    struct search search = {.from = sentinel->first};
+    struct redis_sentinel_search search = {.from = sentinel->first};
     if (find_master(redis, &search, true, bound, &ignored) == LOCK_OK &&
         !is_same(&sentinel->master, &redis->conn.at)) {
         redis_conn_close(&redis->conn);

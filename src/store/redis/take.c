@@ -59,7 +59,7 @@ static bool is_set(const redisReply *element)
 }
 
 /* For people alone: values that cannot be read are omitted. */
-static void read_slots(struct holder *holder, redisReply *const *from)
+static void redis_take_read_slots(struct holder *holder, redisReply *const *from)
 {
     int64_t slots = 0, taken = 0;
     if (!redis_reply_number(from[HELD_SLOTS], 1, INT32_MAX, &slots) ||
@@ -96,7 +96,7 @@ static bool read_holder(struct holder *holder, const redisReply *reply)
     holder->detached = is_set(from[HELD_DETACHED]);
     holder->kept = is_set(from[HELD_KEPT]);
     holder->reserved = is_set(from[HELD_RESERVED]);
-    read_slots(holder, from);
+    redis_take_read_slots(holder, from);
     return redis_pause_read(from + HELD_PAUSE_LEFT, &holder->pause);
 }
 
@@ -111,7 +111,8 @@ static struct deadline ask_time(int64_t ask_ms, int64_t ahead)
     return deadline_after(DURATION_MS(ask_ms + 1 + steps * STEP_MS));
 }
 
-static bool read_place(struct redis_backend *redis, struct holder *holder, const redisReply *reply)
+static bool redis_take_read_place(struct redis_backend *redis, struct holder *holder,
+                                  const redisReply *reply)
 {
     struct redis_place *place = &redis->place;
     const char *mute = redis_reply_text(reply->element[HELD_MUTE]);
@@ -157,7 +158,7 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
     }
     /* Still uncertain, if it was before: the lost take may be carried out late. */
     if (redis_reply_is(reply, "held", HELD_COUNT) && read_holder(holder, reply) &&
-        read_place(redis, holder, reply))
+        redis_take_read_place(redis, holder, reply))
         return LOCK_HELD;
     if (redis_reply_is(reply, "done", 3)) {
         redis->base.queued = false;
@@ -275,9 +276,10 @@ static bool wants_touches(const struct redis_backend *redis)
     return redis->place.ahead == 0 || redis->place.called;
 }
 
-static enum lock_result ask(struct redis_backend *redis, const struct lock_request *request,
-                            bool queues, struct lease *lease, struct holder *holder,
-                            struct bound bound, struct errmsg *why)
+static enum lock_result redis_take_ask(struct redis_backend *redis,
+                                       const struct lock_request *request, bool queues,
+                                       struct lease *lease, struct holder *holder,
+                                       struct bound bound, struct errmsg *why)
 {
     struct redis_call call;
     redisReply *reply;
@@ -323,7 +325,7 @@ static void find_place(struct redis_backend *redis, const struct lock_request *r
 /* At the head of the queue since others have left, and without reports of touches; or in
  * the queue as a listener, though the server has just refused that: the next call asks
  * for what is possible. */
-static bool is_deaf(const struct redis_backend *redis)
+static bool redis_take_is_deaf(const struct redis_backend *redis)
 {
     struct redis_ears ears = redis_subscribe_to(&redis->listening, &redis->conn);
     if (redis->conn.socket.fd < 0 || !redis->base.queued)
@@ -340,12 +342,12 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
     struct redis_backend *redis = redis_of(backend);
     bool stays = request->waits && !request->last, queues = stays && redis->place.came > 0;
     find_place(redis, request);
-    enum lock_result result = ask(redis, request, queues, lease, holder, bound, why);
+    enum lock_result result = redis_take_ask(redis, request, queues, lease, holder, bound, why);
     redis->conn.socket.is_crowded |= result == LOCK_HELD;
     if (result == LOCK_HELD && stays && !queues && !holder->done)
-        result = ask(redis, request, true, lease, holder, bound, why);
-    for (int i = 0; i < 2 && result == LOCK_HELD && is_deaf(redis); i++)
-        result = ask(redis, request, true, lease, holder, bound, why);
+        result = redis_take_ask(redis, request, true, lease, holder, bound, why);
+    for (int i = 0; i < 2 && result == LOCK_HELD && redis_take_is_deaf(redis); i++)
+        result = redis_take_ask(redis, request, true, lease, holder, bound, why);
     if (result == LOCK_HELD && redis->base.queued)
         redis_sentinel_attend(redis, bound);
     return result;
