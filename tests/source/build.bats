@@ -363,3 +363,12 @@ END
     equals "$status" 0
     [[ $output == *"engine: standalone (env $T/bin/compiler)"* ]]
 }
+
+@test "make test-helpers builds the fuzzers, and again when one of them has changed" {
+    [ -e "$BUILD/Makefile" ] || skip 'not built here'
+    local name
+    for name in $(. "$TESTS/fuzz/fuzzers.bash" && echo "$fuzzers"); do
+        make -C "$BUILD" -n -o src/dlock -W "tests/fuzz/fuzz_$name.c" test-helpers >"$T/told"
+        grep -qF -- "-o tests/fuzz/fuzz_$name " "$T/told"
+    done
+}
