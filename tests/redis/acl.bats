@@ -143,7 +143,7 @@ not_served() {
         [[ $output == *"cannot notify waiters, and is polled: ${word^^}: "* ]]
     done
     run dlock -w 0.2 job true
-    [[ $status = 75 && $output != *'cannot call'* ]]
+    [[ $status = 75 && $output != *'cannot notify'* ]]
     manual_user >/dev/null
     redis acl setuser locker resetchannels >/dev/null
     run dlock -v -w 0.5 job true

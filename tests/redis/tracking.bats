@@ -291,7 +291,7 @@ checks_instead() {
     local start=$(now)
     redis del dlock:job
     ended_within 4000 "$start"
-    [ "$(grep -c 'cannot tell' "$T/held.err")" = 1 ]
+    [ "$(grep -c 'cannot report' "$T/held.err")" = 1 ]
     grep -q 'the key dlock:job is gone' "$T/held.err"
 }
 
@@ -319,7 +319,7 @@ refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*reje
     manual_user
     hold_armed -v -r "unix://locker:secret@$T/redis.sock"
     stops_it redis del dlock:job
-    not grep -q 'cannot tell' "$T/held.err"
+    not grep -q 'cannot report' "$T/held.err"
 }
 
 @test "a server with renamed commands: the lock is looked at, told with -v" {
