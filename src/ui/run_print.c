@@ -22,7 +22,7 @@ static const char *run_print_end_text(const struct run_end *end, char text[TIME_
         return text;
     case RUN_STOPPED: return "stopped, since its lease was over";
     case RUN_ENDED: return "exit status not known";
-    case RUN_LOST: return "lost: its end was never recorded";
+    case RUN_LOST: return end->ended_ms > 0 ? "lost its lock" : "lost: its end was never recorded";
     case RUN_NONE: break;
     }
     return "";

@@ -23,6 +23,13 @@ counts() { equals "$(memory '(s["failures_in_a_row"], s["runs_since"], s["skippe
     equals "$(memory 's["last_run"]["status"]')" 7
 }
 
+@test "a run that went on without its lock is said to have lost it, and when it ended" {
+    dlock -q -t 300ms --on-expire=warn job sleep 0.6
+    local line
+    line=$(dlock --status job | grep 'last run')
+    [[ $line =~ "today "[0-9:]{8}" to "[0-9:]{8}" ("[0-9]+"ms), lost its lock"$ ]]
+}
+
 @test "the reply to the take is lost: --once-per does not refuse what was granted" {
     fake_redis lose=1 "$T/redis.sock"
     run dlock -r "unix://$T/fake.sock" --once-per=1h job echo ran
