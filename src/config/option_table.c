@@ -71,7 +71,7 @@ static struct poptOption acting[] = {
     FLAG("status", '\0', OPT_STATUS, "show who holds the lock; exit status 1 if it is free"),
     FLAG("wait-free", '\0', OPT_WAIT_FREE, "wait until the lock is free, without acquiring it"),
     FLAG("list", '\0', OPT_LIST, "list the held locks, or those whose name matches GLOB"),
-    FLAG("all", '\0', OPT_ALL, "with --list: free locks that remember a run, too"),
+    FLAG("all", '\0', OPT_ALL, "with --list: free locks that are paused or remember a run, too"),
     VALUE("ran-within", '\0', OPT_RAN_WITHIN,
           "exit status 0: the last success ended within that time; 1: it did not, or none is known",
           "DURATION"),

@@ -42,8 +42,8 @@ void lock_state_free(struct lock_state *state)
 
 bool lock_state_is_listed(const struct lock_state *state, bool all)
 {
-    return state->locked || state->pause.left.ns > 0 ||
-           (all && state->memory.last.end.how != RUN_NONE);
+    return state->locked ||
+           (all && (state->pause.left.ns > 0 || state->memory.last.end.how != RUN_NONE));
 }
 
 const struct lock_owner *lock_state_owner(const struct lock_state *state, const char *token)

@@ -76,7 +76,7 @@ bool lock_state_init(struct lock_state *state, const char *key, size_t count);
 /* Frees what it points to. */
 void lock_state_free(struct lock_state *state);
 
-/* True if a list shows it: it is held, or, with `all`, remembers a run. */
+/* True if a list shows it: it is held, or, with `all`, paused or remembers a run. */
 bool lock_state_is_listed(const struct lock_state *state, bool all);
 
 /* The owner with this token; NULL if there is none. */

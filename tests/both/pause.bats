@@ -168,6 +168,12 @@ waits() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1" ]; }
     fails_with 75 '' dlock -n job true
 }
 
+@test "--list: a free lock that is paused is listed with --all only, as one that remembers a run" {
+    dlock --pause=60s --message=why job
+    equals "$(dlock --list)" ''
+    [[ $(dlock --list --all) == *'job '*' free '*'paused by '*': why' ]]
+}
+
 @test "--pause: JSON, --list, and escaped text" {
     run dlock --pause=60s --message=$'\e[31mwhy' --json job
     equals "$(query '(s["key"], s["full_key"], s["paused"], s["ends_at"] is not None)' <<<"$output")" "('job', 'dlock:job', True, True)"
