@@ -76,3 +76,24 @@ END
     equals "$(twice "$T/src")" $'add a.c b.c\npair a.c b.c'
     equals "$(twice "$SRC")" ''
 }
+
+# unknown REASONS: each function there that its file does not have, and each line that is none.
+unknown() {
+    PYTHONDONTWRITEBYTECODE=1 python3 - "$TESTS" "$SRC" "$1" <<'END' 2>&1
+import pathlib, re, sys
+sys.path.insert(0, sys.argv[1])
+import coverage
+for name, function in coverage.read_reasons(sys.argv[3]):
+    path = pathlib.Path(sys.argv[2], name)
+    if not path.exists() or not re.search(rf"^\w.*\b{function}\(", path.read_text(), re.M):
+        print(f"{name}: {function}")
+END
+}
+
+@test "tests/uncovered.txt lists functions that exist" {
+    equals "$(unknown "$TESTS/uncovered.txt")" ''
+    printf '%s\n' '# Why.' 'util/clock.c: read_clock gone?' 'util/none.c: one' >"$T/reasons"
+    equals "$(unknown "$T/reasons")" $'util/clock.c: gone\nutil/none.c: one'
+    echo '<<<<<<< HEAD' >>"$T/reasons"
+    equals "$(unknown "$T/reasons")" "$T/reasons: not 'FILE: FUNCTION...': <<<<<<< HEAD"
+}
