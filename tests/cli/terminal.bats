@@ -61,28 +61,17 @@ job_control() { timeout 120 expect "$TESTS/helpers/job_control.exp" "dlock${OPTI
 # on_terminal KEY WORDS...: dlock with these words leads the session of a terminal. When the command has said "begun", KEY
 # is typed, or the terminal goes away; prints how dlock ends.
 on_terminal() {
-    timeout 60 python3 - "$@" 3>&- 4>&- <<'P'
-import os, pty, signal, sys, time
+    PYTHONPATH=$TESTS/helpers timeout 60 python3 - "$@" 3>&- 4>&- <<'P'
+import os, sys
+from terminal import Terminal
 key, words = sys.argv[1], sys.argv[2:]
-pid, terminal = pty.fork()
-if pid == 0:
-    os.execvp("dlock", ["dlock"] + words)
-said = b""
-while b"begun" not in said:
-    said += os.read(terminal, 1024)
+t = Terminal(["dlock"] + words)
+t.until(lambda t: "begun" in t.text)
 if key == "gone":
-    os.close(terminal)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), t.fd)
 else:
-    os.write(terminal, key.encode())
-end = time.monotonic() + 20
-while time.monotonic() < end:
-    ended, status = os.waitpid(pid, os.WNOHANG)
-    if ended:
-        print("ended", os.waitstatus_to_exitcode(status))
-        sys.exit()
-    time.sleep(0.01)
-print("runs on")
-os.kill(pid, signal.SIGKILL)
+    t.type(key.encode())
+print("ended", t.end())
 P
 }
 

@@ -64,6 +64,16 @@ t = Terminal(["dlock", "other", "true"])
 assert t.end() == 0 and t.text == "", t.text'
 }
 
+@test "Ctrl-C ends what runs on a terminal of the tests, even if SIGINT was ignored where they started" {
+    terminal '
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+t = Terminal(["sh", "-c", "echo begun; exec sleep 600"])
+t.until(lambda t: "begun" in t.text)
+t.type(b"\x03")
+assert t.end() == -2'
+}
+
 @test "at any width the line fits" {
     LOGNAME='日本語ユーザー' hold_lock jóbe$'\u0301'
     terminal '

@@ -11,6 +11,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import termios
 import time
@@ -41,6 +42,9 @@ class Terminal:
         self.status = None
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            # What a shell or bats starts in the background ignores them, and timeout(1) passes that on since coreutils 9.10.
+            for number in signal.SIGINT, signal.SIGQUIT:
+                signal.signal(number, signal.SIG_DFL)
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             os.execvpe(argv[0], argv, {**os.environ, "TERM": "xterm-256color", **environment})
 
