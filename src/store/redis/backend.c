@@ -176,7 +176,9 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     if (lease->outside)
         add_request(redis, &call);
     call.careful = may_hit_another(redis, lease);
-    call.by_text = redis->base.uncertain; /* it may be carried out after this process has ended */
+    /* It may be carried out after this process has ended. All of it must be in the server's first
+     * read of 16 kB: the reply to the greeting finds the connection closed, and ends the rest. */
+    call.by_text = redis->base.uncertain;
     redis->conn.sent = false;
     enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
     redis->release_sent =

@@ -2,7 +2,8 @@
 # Turns Lua scripts into a C header: the text without its comments, and its
 # SHA-1, by which EVALSHA calls it. store/redis/scripts/common.lua precedes each of them but store/redis/scripts/share.lua,
 # store/redis/scripts/queue.lua before those that hand the lock on, store/redis/scripts/state.lua before those that
-# call state().
+# call state(). Functions that a script does not call are left out: a release must fit into the
+# 16 kB that a server reads at once (see redis_release() in store/redis/backend.c).
 #
 # Usage: store/redis/scripts/embed.sh SHA1SUM FILE.lua...
 set -eu
@@ -11,6 +12,31 @@ shift
 echo '/* Made by src/store/redis/scripts/embed.sh out of the Lua scripts beside it. C99 asks no
  * more than 4095 bytes of a string; every compiler takes more. */
 #pragma GCC diagnostic ignored "-Woverlength-strings"'
+# called: standard input without the functions (from "local function" to "end") that nothing calls.
+called() {
+    awk '
+        { line[NR] = $0 }
+        function uses(name, from, to,    i, n) {
+            for (i = 1; i <= NR; i++)
+                if ((i < from || i > to) && line[i] ~ "(^|[^A-Za-z0-9_])" name "([^A-Za-z0-9_]|$)") return 1
+            return 0
+        }
+        END {
+            do {
+                gone = 0
+                for (i = 1; i <= NR; i++) {
+                    if (line[i] !~ /^local function /) continue
+                    name = line[i]; sub(/^local function /, "", name); sub(/\(.*/, "", name)
+                    for (last = i; last < NR && line[last] != "end"; last++) {}
+                    if (uses(name, i, last)) continue
+                    for (; i <= last; i++) line[i] = ""
+                    gone = 1
+                }
+            } while (gone)
+            for (i = 1; i <= NR; i++) print line[i]
+        }'
+}
+
 for file in "$@"; do
     name=$(basename "$file" .lua)
     folder=$(dirname "$file")
@@ -20,7 +46,11 @@ for file in "$@"; do
     ! grep -Eq '^[^-]*(open_queue|leave|hand_on|state)\(' "$file" || parts="$parts $folder/queue.lua"
     ! grep -q '^[^-]*state()' "$file" || parts="$parts $folder/state.lua"
     # shellcheck disable=SC2086
-    text=$(cat $parts "$file" | sed -e '/^[[:space:]]*--/d' -e '/^[[:space:]]*$/d' -e 's/^[[:space:]]*//')
+    text=$(cat $parts "$file" | sed -e '/^[[:space:]]*--/d' | called | sed -e '/^[[:space:]]*$/d' -e 's/^[[:space:]]*//')
+    if [ "$name" = release ] && [ ${#text} -gt 15360 ]; then
+        echo "$file: it must fit into the 16 kB that a server reads at once" >&2
+        exit 1
+    fi
     sum=$(printf '%s\n' "$text" | "$sha1sum" | cut -d' ' -f1)
     printf '\nconst struct redis_script redis_%s_script = {\n    "%s",\n' "$name" "$sum"
     printf '%s\n' "$text" | sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^/    "/' -e 's/$/\\n"/'

@@ -219,11 +219,6 @@ end
 -- number of slots, is that of the holders.
 local function join(last)
   local record = share_of(own, now)
-  if record and again and record.take == id and not record.released then
-    local left, ends = lease_end(record)
-    write_again()
-    return {'taken', record.fence, left, record.slot or -1, ends}
-  end
   drop_ended()
   if record then
     local left = lease_end(record)
@@ -255,6 +250,13 @@ end
 
 if is_shared() then
   local last, ends = holder_at(-1)
+  -- The take whose reply was lost did happen. Without meta (evicted), the mode is from it.
+  local record = again and last and share_of(own, now)
+  if record and record.take == id and not record.released then
+    if known.fence then write_again() else note_take(record.fence) end
+    local left, own_end = lease_end(record)
+    return {'taken', record.fence, left, record.slot or -1, own_end}
+  end
   if not last or ends > now then
     local left = last and ends - now or redis.call('PTTL', lock)
     if last and mode == known.mode and slots == known.slots then return join(ends) end
