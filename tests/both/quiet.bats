@@ -89,7 +89,7 @@ silent() {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer needs much'
     [ "$(getconf PAGESIZE)" -eq 4096 ] || skip 'measured in pages of 4 kB'
     local most=220 waiter pid
-    [ "$BACKEND" = file ] || most=304
+    [ "$BACKEND" = file ] || most=352
     hold_lock job
     dlock job true 2>/dev/null 3>&- 4>&- &
     waiter=$!

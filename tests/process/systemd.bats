@@ -73,7 +73,7 @@ told() { grep -qE -- "$1" "$T/told"; }
 @test "a stop is reported" {
     manager
     fails_with 124 '' dlock -t 300ms job sleep 60
-    wait_until 10 told '^STATUS=the lock job is over, stopping the command'
+    wait_until 10 told '^STATUS=the lock job has ended; stopping the command'
 }
 
 @test "a NOTIFY_SOCKET that is nonsense, gone or full does not change what happens" {
@@ -98,13 +98,13 @@ P
 @test "messages carry their priority where stderr is a journal stream, and only there" {
     : >"$T/journal"
     run bash -c 'JOURNAL_STREAM=$(stat -c %d:%i "$T/journal") dlock -v job true 2>"$T/journal"; cat "$T/journal"'
-    [[ ${lines[0]} == '<6>dlock: job: asking for'* ]]
+    [[ ${lines[0]} == '<6>dlock: job: requesting'* ]]
     run bash -c 'JOURNAL_STREAM=$(stat -c %d:%i "$T/journal") dlock -t 300ms job sleep 60 2>"$T/journal"; cat "$T/journal"'
     [[ $output == *'<3>dlock: job: the lease of 300ms'* ]]
     run bash -c 'JOURNAL_STREAM=$(stat -c %d:%i "$T/journal") dlock -v job true 2>&1 | cat'
-    [[ ${lines[0]} == 'dlock: job: asking for'* ]]
+    [[ ${lines[0]} == 'dlock: job: requesting'* ]]
     JOURNAL_STREAM=nonsense run dlock -v job true
-    [[ ${lines[0]} == 'dlock: job: asking for'* ]]
+    [[ ${lines[0]} == 'dlock: job: requesting'* ]]
 }
 
 @test "--heartbeat: all that the command sends goes on to the service manager, but for MAINPID" {
