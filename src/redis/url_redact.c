@@ -82,7 +82,7 @@ void url_redact_passwords(char *text)
              *to = at + login.begin + login.length;
         to += from == at + login.begin; /* the "@" of no user */
         size_t rest = strlen(to), cut = (size_t)(to - from);
-        memmove(from, to, rest);
+        memmove(from, to, rest + 1);
         memset(from + rest, 0, cut);
         login.end -= cut;
     }

@@ -41,22 +41,24 @@ static const char *length_text(const struct run_record *run, char text[DURATION_
 }
 
 /* "today 03:00:02 to 03:14:11 (14m9s)" */
-static char *span_format(const struct run_record *run, char text[4 * TIME_SIZE])
+enum { SPAN_SIZE = 4 * TIME_SIZE };
+
+static char *span_format(const struct run_record *run, char text[SPAN_SIZE])
 {
     char began[TIME_SIZE], ended[TIME_SIZE], length[DURATION_TEXT_SIZE + 4];
     wall_format_day(run->began_ms, wall_now_ms(), began, sizeof began);
     wall_format_day(run->end.ended_ms, run->began_ms, ended, sizeof ended);
     if (run->end.ended_ms > 0)
-        snprintf(text, 4 * TIME_SIZE, "%s to %s%s", began,
+        snprintf(text, SPAN_SIZE, "%s to %s%s", began,
                  strncmp(ended, "today ", 6) == 0 ? ended + 6 : ended, length_text(run, length));
     else
-        snprintf(text, 4 * TIME_SIZE, "%s", began);
+        snprintf(text, SPAN_SIZE, "%s", began);
     return text;
 }
 
 char *run_format(const struct run_record *run, char text[RUN_LINE_SIZE])
 {
-    char raw[RUN_LINE_SIZE / 2], span[4 * TIME_SIZE], end[TIME_SIZE];
+    char raw[RUN_LINE_SIZE / 2], span[SPAN_SIZE], end[TIME_SIZE];
     snprintf(raw, sizeof raw, "%s, %s, %s", run->host, span_format(run, span),
              run_print_end_text(&run->end, end));
     return text_escape(text, RUN_LINE_SIZE, raw);
@@ -64,7 +66,7 @@ char *run_format(const struct run_record *run, char text[RUN_LINE_SIZE])
 
 void run_memory_print(const struct run_memory *memory)
 {
-    char text[RUN_LINE_SIZE], host[RUN_LINE_SIZE], span[4 * TIME_SIZE];
+    char text[RUN_LINE_SIZE], host[RUN_LINE_SIZE], span[SPAN_SIZE];
     const struct run_record *success = &memory->success;
     if (memory->last.end.how == RUN_NONE)
         return;

@@ -10,9 +10,10 @@ void *array_add(void *list, size_t *count, size_t *room, size_t size)
     memcpy(&elements, list, sizeof elements);
     if (*count == *room) {
         size_t more = *room > 0 ? 2 * *room : FIRST_ROOM;
-        elements = reallocarray(elements, more, size);
-        if (elements == NULL)
+        char *grown = reallocarray(elements, more, size);
+        if (grown == NULL)
             return NULL;
+        elements = grown;
         memcpy(list, &elements, sizeof elements);
         *room = more;
     }

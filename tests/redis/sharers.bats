@@ -35,7 +35,8 @@ fill() { seq "$1" | xargs -P 4 -I% "$DLOCK" --acquire "${@:2}" job >/dev/null; }
 cost() {
     redis config resetstat >/dev/null
     "$@" >/dev/null
-    redis info commandstats | grep -vE '^cmdstat_(info|config)' | sed -nE 's/^cmdstat_[^:]*:calls=([0-9]+),.*/\1/p' | paste -sd+ | bc
+    redis info commandstats | grep -vE '^cmdstat_(info|config)' | sed -nE 's/^cmdstat_[^:]*:calls=([0-9]+),.*/\1/p' |
+        awk '{ calls += $1 } END { print calls }'
 }
 
 join_and_leave() {

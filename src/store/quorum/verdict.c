@@ -225,7 +225,7 @@ int64_t quorum_has(const struct quorum *quorum, int64_t *values, int count)
 
 struct pause quorum_paused(const struct quorum *quorum, const struct pause *const *pauses)
 {
-    int64_t left[QUORUM_MOST];
+    int64_t left[QUORUM_MOST] = {0};
     for (int i = 0; i < quorum->count; i++)
         left[i] = pauses[i]->left.ns;
     int64_t least = quorum_has(quorum, left, quorum->count);

@@ -211,7 +211,7 @@ static int compare_durations(const void *a, const void *b)
 static bool examine_latency(struct redis_patient *patient)
 {
     const struct redis_command command = redis_words("TIME");
-    struct duration took[PINGS]; /* by each call */
+    struct duration took[PINGS] = {{0}}; /* by each call */
     int count = 0;
     struct deadline enough = deadline_after(DURATION_S(1));
     while (count < PINGS && (count == 0 || !deadline_passed(enough))) {
