@@ -266,7 +266,8 @@ complete_line() {
         not grep -q 'title\|reversed\|line' "$T/$shell/screen"
     done
     # And inside of quotation marks that are open.
-    for shell in bash zsh; do
+    for shell in $(shells); do
+        [ "$shell" != fish ] || continue
         for name in "a b" "it's" 'say "hi"' '$(touch ran)' '`touch ran`' 'a*[b]?' 'back\slash\'; do
             for quote in '"' "'"; do
                 [[ $name != "it's" || $quote = '"' ]] && [[ ${name:0:1} != [\$\`] || $quote = "'" ]] || continue
