@@ -78,7 +78,7 @@ found = [[page, line.rstrip("\n").split("\t")[1]] for page in pages for line in 
 bad = [f"neither run nor listed: {page}: {line}" for page, line in found if [page, line] not in left_out
        and not any(page == here and line.startswith(begin) for here, begin in named)]
 bad += [f"listed, and not there: {page}: {line}" for page, line in left_out if [page, line] not in found]
-assert len(found) >= 32, found
+assert len(found) >= 30, found
 sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
 }
 
@@ -238,10 +238,9 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     grep -qE '^grace = 30s ' "$T/settings"
 }
 
-@test "examples: a shell command with its fencing token, and a lock shared with flock" {
+@test "examples: a lock shared with flock" {
     local today
     today=$(date +%Y)
-    [[ $(example doc/dlock.1 'dlock --backend=file report -c') =~ ^[0-9]+\ [0-9-]+T[0-9:]+Z$ ]]
     equals "$(example doc/dlock.1 'flock -n /tmp/backup.lock' /tmp/ "$T/" | grep -c "$today")" 2
 }
 
@@ -255,16 +254,16 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     equals "$(example doc/dlock.1 "$told" '-- true' '-t 300ms -- sleep 20' 2>/dev/null)" 'stopped: the lease ended'
 }
 
-@test "examples: several steps, extended in the middle, released early, readers and a writer, slots" {
+@test "examples: several steps, extended in the middle, released early" {
     example doc/dlock.1 'token=$(dlock --acquire --wait' >"$T/out"
     is_free deploy
     stub uptime 'dlock --status -q build || echo free'
     example doc/dlock.1 'dlock -t 10m parts' >"$T/out"
     equals "$(wc -l <"$T/out") $(tail -1 "$T/out")" '5 free'
-    equals "$(example doc/dlock.1 'dlock --shared catalogue' 'DLOCK_SLOT date' 'DLOCK_SLOT printenv CUDA_VISIBLE_DEVICES' >"$T/out"; wc -l <"$T/out"; tail -1 "$T/out")" $'3\n0'
 }
 
 @test "examples: looking, and the doctor" {
+    dlock deploy true
     dlock --acquire deploy:web >/dev/null
     run example doc/dlock.1 'dlock --status deploy'
     equals "$status" 0
