@@ -372,3 +372,11 @@ END
         grep -qF -- "-o tests/fuzz/fuzz_$name " "$T/told"
     done
 }
+
+@test "one object or the helpers can be made in a new clone: what the scripts become is made before it is compiled" {
+    [ -e "$BUILD/Makefile" ] || skip 'not built here'
+    # As in a clone: nothing is known yet of what a source includes.
+    sed '/^include .*\.Po /d' "$BUILD/Makefile" >"$T/Makefile"
+    make -C "$BUILD" -f "$T/Makefile" -n -W src/store/redis/scripts/take.lua src/store/redis/scripts.o >"$T/told"
+    grep -qF embed.sh "$T/told"
+}
