@@ -40,9 +40,20 @@ void lock_state_free(struct lock_state *state)
     *state = (struct lock_state){0};
 }
 
+enum lock_result lock_state_of_list(struct lock_state *state, const char *key,
+                                    enum lock_result looked)
+{
+    int64_t newer = state->newer;
+    if (looked != LOCK_INVALID || newer == 0)
+        return looked;
+    (void)lock_state_init(state, key, 0);
+    state->newer = newer;
+    return LOCK_OK;
+}
+
 bool lock_state_is_listed(const struct lock_state *state, bool all)
 {
-    return state->locked ||
+    return state->locked || state->newer > 0 ||
            (all && (state->pause.left.ns > 0 || state->memory.last.end.how != RUN_NONE));
 }
 

@@ -5,6 +5,7 @@
 
 #include "lock/lease.h"
 #include "lock/run_memory.h"
+#include "util/exit_status.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,6 +49,7 @@ struct lock_waiter {
 
 struct lock_state {
     char key[LOCK_KEY_SIZE];
+    int64_t newer; /* the format, if it is newer than ours: nothing else is known; otherwise 0 */
     bool locked;
     enum lock_mode mode;       /* in force; MODE_EXCLUSIVE if it is free or another client's */
     int slots;                 /* of MODE_SLOTS, otherwise 0 */
@@ -76,7 +78,12 @@ bool lock_state_init(struct lock_state *state, const char *key, size_t count);
 /* Frees what it points to. */
 void lock_state_free(struct lock_state *state);
 
-/* True if a list shows it: it is held, or, with `all`, paused or remembers a run. */
+/* In a list, a look that failed since the lock has a newer format is a state like any other. */
+enum lock_result lock_state_of_list(struct lock_state *state, const char *key,
+                                    enum lock_result looked);
+
+/* True if a list shows it: it is held, or its format is newer; or, with `all`, it is paused or
+ * remembers a run. */
 bool lock_state_is_listed(const struct lock_state *state, bool all);
 
 /* The owner with this token; NULL if there is none. */

@@ -51,7 +51,8 @@ struct backend {
     /* Asks once for the lock. Never waits for its holder.
      * LOCK_OK: *lease is filled in. LOCK_HELD: *holder is; with `done` it was refused by
      * once_per, which the store decides in the same step as the take. Otherwise *why is set:
-     * LOCK_UNAVAILABLE, LOCK_REFUSED, LOCK_INVALID, LOCK_CANT_CREATE, LOCK_CANCELLED,
+     * LOCK_UNAVAILABLE, LOCK_REFUSED, LOCK_INVALID (as every call does if the lock has a
+     * newer format, lock/format.h), LOCK_CANT_CREATE, LOCK_CANCELLED,
      * LOCK_SYSTEM. After LOCK_UNAVAILABLE it may be called again with the same request,
      * and finds a lock that the previous call took without knowing it. */
     enum lock_result (*take)(struct backend *, const struct lock_request *, struct lease *,
@@ -91,7 +92,8 @@ struct backend {
                                 struct errmsg *);
 
     /* Looks at the lock, and changes nothing: LOCK_OK with *state filled in, which the
-     * caller frees with lock_state_free(). */
+     * caller frees with lock_state_free(). If that fails since the lock has a newer format,
+     * state->newer is set. */
     enum lock_result (*look)(struct backend *, const char *key, struct lock_state *, struct bound,
                              struct errmsg *);
 

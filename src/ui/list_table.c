@@ -8,6 +8,7 @@
 #include "util/mbwidth.h"
 #include "util/text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,10 @@ enum { NAME_LEAST = 16, GAP = 2 };
 static void format_holder(const struct lock_state *state, char *text, size_t size)
 {
     char raw[RUN_LINE_SIZE], who[HOLDER_TEXT_SIZE], count[48] = "";
+    if (state->newer > 0) {
+        snprintf(text, size, "format %" PRId64 ", of a newer dlock", state->newer);
+        return;
+    }
     if (state->pause.left.ns > 0) {
         text_escape(text, size, pause_format(&state->pause, who));
         return;
@@ -53,7 +58,7 @@ bool list_table_add(struct list_table *listing, const char *name, const struct l
     if (state->locked && state->owners[0].holder.expires)
         duration_rounded(state->owners[0].holder.left, row->left, sizeof row->left);
     if (!state->locked)
-        snprintf(row->mode, sizeof row->mode, "free");
+        snprintf(row->mode, sizeof row->mode, "%s", state->newer > 0 ? "-" : "free");
     else if (state->mode == MODE_SLOTS)
         snprintf(row->mode, sizeof row->mode, "slots %zu/%d", state->owner_count, state->slots);
     else

@@ -258,7 +258,10 @@ void lock_state_json_print(const struct lock_state *state, const char *name, con
     json_text(&json, "key", name);
     json_text(&json, "full_key", state->key);
     json_text(&json, "backend", backend);
-    json_bool(&json, "locked", state->locked);
+    if (state->newer > 0)
+        json_null(&json, "locked");
+    else
+        json_bool(&json, "locked", state->locked);
     json_text(&json, "mode", state->locked ? lock_mode_name(state->mode) : "");
     json_number_if(&json, "slots", state->slots, state->mode == MODE_SLOTS);
     owner_members(&json, state->owner_count == 1 && state->mode == MODE_EXCLUSIVE
@@ -273,6 +276,8 @@ void lock_state_json_print(const struct lock_state *state, const char *name, con
     json_time(&json, "released_at", state->released_wall_ms);
     count_members(&json, &state->counts);
     run_memory_json(&json, &state->memory);
+    if (state->newer > 0)
+        json_number(&json, "newer_format", state->newer);
     json_line_end(&json);
 }
 

@@ -88,7 +88,7 @@ static void make_table(const char *bytes, size_t size)
         return;
     }
     memset(table, 0, sizeof table);
-    memcpy(table, "dktable2", 8);
+    memcpy(table, "dltable\1", 8);
     memcpy(entry, bytes, size < ENTRY_SIZE ? size : ENTRY_SIZE);
     memcpy(entry, &hash, sizeof hash);
     close(make_file(name, table, sizeof table));

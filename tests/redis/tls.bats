@@ -77,7 +77,7 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     # Nine before it, so that it rests.
     redis eval 'for i = 1, 9 do
         redis.call("ZADD", KEYS[1], i, i)
-        redis.call("HSET", KEYS[2], i, "1 1 0 exclusive 0")
+        redis.call("HSET", KEYS[2], i, "1 1 1 0 exclusive 0")
     end' 2 '{dlock:job}:queue' '{dlock:job}:waiters'
     dlock -r "$URL" --cacert "$CERTS/ca.pem" job true 3>&- 4>&- &
     echo $! >"$T/waiter.pid"

@@ -391,7 +391,7 @@ plant() {
     redis eval 'local now = tonumber(redis.call("TIME")[1]) * 1000
         for i = 1, tonumber(ARGV[1]) do
             redis.call("ZADD", KEYS[1], i, "dead-" .. i)
-            redis.call("HSET", KEYS[2], "dead-" .. i, string.format("%s %.0f 0 exclusive 0", ARGV[2], now - 5000))
+            redis.call("HSET", KEYS[2], "dead-" .. i, string.format("1 %s %.0f 0 exclusive 0", ARGV[2], now - 5000))
         end' 2 '{dlock:job}:queue' '{dlock:job}:waiters' "$1" "${2:-1}"
 }
 

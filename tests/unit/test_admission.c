@@ -59,6 +59,7 @@ TEST(test_rules)
         survey.first.known = survey.last.known = row->held > 0 && row->mode >= 0;
         survey.first.record.mode = survey.last.record.mode =
             row->mode >= 0 ? (enum lock_mode)row->mode : MODE_EXCLUSIVE;
+        survey.first.record.format = 1;
         survey.first.record.slots = survey.last.record.slots = row->slots;
         row_int(row->name, admission_admits(&survey, &request), row->admits);
         row_int(row->name, admission_has_room(&survey, request.mode, request.slots), row->has_room);
@@ -78,7 +79,8 @@ static void put(struct lock_file *file, int place, const char *token, int mode, 
 {
     static struct record record;
     struct errmsg why;
-    record = (struct record){.key = "k",
+    record = (struct record){.format = 1,
+                             .key = "k",
                              .mode = (enum lock_mode)mode,
                              .slots = mode == N ? 5 : 0,
                              .slot = place,

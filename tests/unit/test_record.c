@@ -13,6 +13,7 @@ static char text[LOCK_RECORD_SIZE];
 static struct record a_record(void)
 {
     return (struct record){
+        .format = 1,
         .key = "dlock:job",
         .token = "tok",
         .take_id = "take",
@@ -41,6 +42,7 @@ static struct record a_record(void)
 
 static void same(const char *row, const struct record *a, const struct record *b)
 {
+    row_int(row, a->format, b->format);
     row_text(row, a->key, b->key);
     row_text(row, a->token, b->token);
     row_text(row, a->take_id, b->take_id);
@@ -136,6 +138,9 @@ TEST(test_garbage)
         {HEAD END, false},
         {"dlock 2\ntoken t\n" END, false},
         {"dlock 1 \ntoken t\n" END, false},
+        {"dlock 0\ntoken t\n" END, false},
+        {"dlock \ntoken t\n" END, false},
+        {"dlock 00000000000000000000000000000001\ntoken t\n" END, false},
         {" " HEAD "token t\n" END, false},
         {HEAD "token \n" END, false},
         {HEAD "token\n" END, false},
@@ -164,6 +169,23 @@ TEST(test_garbage)
         if (row->good)
             row_int(row->text, again.holder.shares, again.mode != MODE_EXCLUSIVE);
     }
+    static const struct {
+        const char *text;
+        bool newer;
+    } formats[] = {
+        {HEAD "token t\n" END, false},
+        {"dlock 2\ntoken t\n" END, true},
+        {"dlock 9223372036854775807\nwhatever", true},
+        {"dlock 9223372036854775808\n", false},
+        {"dlock 2", false},
+        {"dlock two\n", false},
+        {"dlocks 2\n", false},
+    };
+    FOR_ROWS(row, formats)
+    {
+        (void)record_parse(&again, row->text);
+        row_int(row->text, record_is_newer(&again), row->newer);
+    }
     row_true("a slot that is not told", record_parse(&again, HEAD "token t\n" END));
     row_int("a slot that is not told", again.slot, -1);
     row_int("no mode", again.mode, MODE_EXCLUSIVE);
@@ -182,6 +204,7 @@ TEST(test_fill)
     static const struct lease lease = {
         .slot = 4, .fence = 9, .ttl = {10 * NS_PER_S}, .taken = {1000}, .hold = {2000}};
     record_fill(&record, &request, &lease);
+    row_int("format", record.format, 1);
     row_text("request", record.key, "k");
     row_text("request", record.token, "t");
     row_text("request", record.take_id, "i");

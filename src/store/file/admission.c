@@ -1,5 +1,6 @@
 #include "store/file/admission.h"
 
+#include "lock/format.h"
 #include "util/text.h"
 
 #include <stdio.h>
@@ -10,12 +11,16 @@ static bool ends_before(const struct lock_place *a, const struct lock_place *b)
     return a->known && (!b->known || deadline_before(lock_place_end(a), lock_place_end(b)));
 }
 
-struct pause lock_file_paused(const struct lock_file *file, const char *boot_id)
+static struct pause read_pause(const struct lock_file *file, const char *boot_id, int64_t *newer)
 {
     struct pause pause = {.left = DURATION_ZERO};
-    struct record record;
-    if (file->size <= LOCK_PAUSE_OFFSET || !lock_file_read(file, LOCK_FILE_PAUSE, &record) ||
-        !record_may_be_of(&record, boot_id) || deadline_passed(record.expires))
+    struct record record = {0};
+    bool known = file->size > LOCK_PAUSE_OFFSET && lock_file_read(file, LOCK_FILE_PAUSE, &record);
+    if (record_is_newer(&record)) {
+        *newer = record.format;
+        pause.left = DURATION_S(1); /* so that no process removes it */
+    }
+    if (!known || !record_may_be_of(&record, boot_id) || deadline_passed(record.expires))
         return pause;
     pause.left = deadline_left(record.expires);
     snprintf(pause.by, sizeof pause.by, "%s@%s", record.holder.user, record.holder.host);
@@ -27,12 +32,15 @@ void lock_survey(const struct lock_file *file, const char *boot_id, const char *
                  struct bound bound, struct admission *survey, struct place_map *map)
 {
     struct lock_place place = lock_file_places(bound);
-    *survey = (struct admission){.free_place = -1, .pause = lock_file_paused(file, boot_id)};
+    *survey = (struct admission){.free_place = -1};
+    survey->pause = read_pause(file, boot_id, &survey->newer);
     if (map != NULL)
         *map = (struct place_map){{0}};
     while (lock_file_next_place(file, &place)) {
         bool held = lock_place_held(&place, boot_id);
         survey->unreadable |= place.unreadable;
+        if (!place.unreadable && record_is_newer(&place.record))
+            survey->newer = place.record.format;
         if (map != NULL)
             place_map_set(map, place.number, held || place.locked != PLACE_UNLOCKED);
         if (survey->free_place < 0 && !held && place.locked == PLACE_UNLOCKED)
@@ -60,21 +68,19 @@ bool lock_survey_one(const struct lock_file *file, const char *boot_id, int own,
     if (!lock_file_has_many(file) || !lock_file_any_holder(file, &place) || !place.known ||
         place.record.mode == MODE_EXCLUSIVE || !lock_place_held(&place, boot_id))
         return false;
-    *survey = (struct admission){.held = 1,
-                                 .first = place,
-                                 .last = place,
-                                 .free_place = own,
-                                 .pause = lock_file_paused(file, boot_id)};
+    *survey = (struct admission){.held = 1, .first = place, .last = place, .free_place = own};
+    survey->pause = read_pause(file, boot_id, &survey->newer);
     if (own < 0)
         survey->free_place = lock_file_free_place(file, boot_id);
     return survey->free_place >= 0;
 }
 
-/* A record that cannot be read may say anything. */
+/* A record that cannot be read may say anything. Holders have one format. */
 static bool same_mode(const struct admission *survey, enum lock_mode mode, int slots)
 {
     const struct record *record = &survey->first.record;
-    return survey->first.known && record->mode == mode && record->slots == slots;
+    return survey->first.known && record->format == STORE_FORMAT && record->mode == mode &&
+           record->slots == slots;
 }
 
 static bool is_shared(const struct admission *survey)

@@ -7,7 +7,8 @@
  *   The mode in force is that of the holders. While the first waiter
  *     (store/file/ticket_queue.h) wants another mode, no further holder is admitted, so
  *     that the last holder eventually leaves.
- *   An owner token holds a lock at most once. */
+ *   An owner token holds a lock at most once.
+ *   Nobody joins holders of another format (lock/format.h). */
 #ifndef DLOCK_STORE_FILE_ADMISSION_H
 #define DLOCK_STORE_FILE_ADMISSION_H
 
@@ -21,11 +22,9 @@ struct admission {
     bool unreadable;               /* of some it is not known whether they hold it */
     bool same_token;               /* one of them has the token that was asked about */
     struct pause pause;            /* left 0: none */
+    int64_t newer;                 /* the format of a record that is newer than ours; or 0 */
     int free_place;                /* the lowest place that is neither locked nor held */
 };
-
-/* Reads the pause of the lock that this file is of. */
-struct pause lock_file_paused(const struct lock_file *file, const char *boot_id);
 
 /* Looks at all places but `own` (-1: none), as far as the bound allows. Fills in the map,
  * if it is not NULL. */

@@ -55,6 +55,7 @@
  *   A leaves while the head is frozen -> A has noted that it is the head's turn. */
 #include "store/file/dir_backend.h"
 
+#include "lock/format.h"
 #include "store/file/doctor.h"
 #include "store/file/lease_ops.h"
 #include "store/file/look.h"
@@ -179,7 +180,7 @@ static enum lock_result survey_places(struct file_backend *backend,
     struct place_map map;
     if (!may_join(backend, request, survey)) {
         lock_survey(file, backend->store.boot_id, request->token, -1, bound, survey, &map);
-        if (in_section && lock_file_has_many(file) && !survey->unreadable)
+        if (in_section && lock_file_has_many(file) && !survey->unreadable && survey->newer == 0)
             lock_file_write_map(file, &map);
     }
     if (survey->unreadable && bound_is_cancelled(bound))
@@ -187,6 +188,10 @@ static enum lock_result survey_places(struct file_backend *backend,
     if (survey->unreadable) {
         errmsg_set(why, "cannot read the lock file %s", backend->path);
         return LOCK_UNAVAILABLE;
+    }
+    if (survey->newer > 0) {
+        format_newer(why, survey->newer);
+        return LOCK_INVALID;
     }
     return !is_done(backend, request, bound) && may_have_it(backend, request, survey, entry)
                ? LOCK_OK

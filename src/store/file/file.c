@@ -253,7 +253,8 @@ static void lock_file_read_place(const struct lock_file *file, struct lock_place
         bool found = find_lock(file, place), read = read_text(file, place->number);
         place->unreadable = !found || !read;
         place->known = read && record_parse(&place->record, text);
-        if (!place->unreadable && (place->known || place->locked == PLACE_UNLOCKED))
+        if (!place->unreadable &&
+            (place->known || record_is_newer(&place->record) || place->locked == PLACE_UNLOCKED))
             return;
     }
 }
@@ -393,7 +394,7 @@ bool lock_place_held(const struct lock_place *place, const char *boot_id)
 {
     const struct record *record = &place->record;
     bool same_boot = place->known && record_may_be_of(record, boot_id);
-    if (place->unreadable)
+    if (place->unreadable || record_is_newer(record))
         return true;
     if (same_boot && !deadline_passed(record->hold))
         return true;

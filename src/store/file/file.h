@@ -136,7 +136,7 @@ bool lock_file_any_holder(const struct lock_file *file, struct lock_place *place
 int lock_file_free_place(const struct lock_file *file, const char *boot_id);
 
 /* True if the place is held: the deadlines in its record count only if they belong to
- * this boot. */
+ * this boot. A record of a newer format counts as held. */
 bool lock_place_held(const struct lock_place *place, const char *boot_id);
 
 /* True if its holder is gone, or its lease is over, and it was not released. */

@@ -1,5 +1,6 @@
 #include "store/file/lease_ops.h"
 
+#include "lock/format.h"
 #include "store/file/runs.h"
 #include "store/file/ticket_queue.h"
 
@@ -210,6 +211,10 @@ static enum lock_result search(struct store *store, const struct lease *lease, s
     while (result != LOCK_OK && lock_file_next_place(&outside->file, &place)) {
         struct errmsg reason = {""};
         outside->unreadable |= place.unreadable;
+        if (!place.unreadable && record_is_newer(&place.record)) {
+            format_newer(why, place.record.format);
+            return LOCK_INVALID;
+        }
         if (!is_meant(&place, lease)) {
             outside->others |= lock_place_held(&place, store_boot_id(store));
             continue;

@@ -1,5 +1,6 @@
 #include "store/file/look.h"
 
+#include "lock/format.h"
 #include "store/file/proc_locks.h"
 #include "store/file/runs.h"
 #include "store/file/ticket_queue.h"
@@ -49,18 +50,6 @@ static bool is_locked_by_others(const struct lock_file *file)
     return proc_locks_holders(&open_file, &holder, 1) > 0;
 }
 
-static size_t count_held(const struct lock_file *file, const char *boot_id, struct bound bound,
-                         bool *any_locked)
-{
-    struct lock_place place = lock_file_places(bound);
-    size_t count = 0;
-    while (lock_file_next_place(file, &place)) {
-        *any_locked |= place.locked != PLACE_UNLOCKED;
-        count += lock_place_held(&place, boot_id);
-    }
-    return count;
-}
-
 /* Holders that came after the count are left out. */
 static void fill_owners(const struct lock_file *file, const char *boot_id, struct bound bound,
                         struct lock_state *state)
@@ -103,21 +92,29 @@ static enum lock_result file_look_look_at(struct store *store, const struct lock
                                           struct bound bound, struct errmsg *why)
 {
     const char *boot_id = store_boot_id(store);
-    bool there = file->fd >= 0, any_locked = false;
-    size_t held = there ? count_held(file, boot_id, bound, &any_locked) : 0;
-    bool others = there && !any_locked && held == 0 && is_locked_by_others(file);
+    bool there = file->fd >= 0;
+    struct admission survey = {0};
+    const struct shared_entry *entry = store_entry(store, key, false);
+    if (there)
+        lock_survey(file, boot_id, "", -1, bound, &survey, NULL);
+    state->newer = survey.newer > 0 ? survey.newer : store->table.newer;
+    if (state->newer > 0) {
+        format_newer(why, state->newer);
+        return LOCK_INVALID;
+    }
+    size_t held = (size_t)survey.held;
+    bool others = there && survey.released == 0 && held == 0 && is_locked_by_others(file);
     if (!lock_state_init(state, key, held + others) || (there && !fill_queue(file, state))) {
         lock_state_free(state);
         errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
-    if (there)
-        state->pause = lock_file_paused(file, boot_id);
+    state->pause = survey.pause;
     if (there)
         state->waiters = ticket_queue_count(file, NULL, &(struct ticket){0});
     if (held > 0)
         fill_owners(file, boot_id, bound, state);
-    shared_entry_read(store_entry(store, key, false), state);
+    shared_entry_read(entry, state);
     runs_read(store, key, there ? file : NULL, bound, &state->memory);
     return LOCK_OK;
 }
@@ -230,7 +227,7 @@ enum lock_result look_force(struct store *store, const char *key, struct lock_st
 static void fill_pause(struct record *record, const char *key, struct duration left,
                        const char *message)
 {
-    *record = (struct record){.expires = deadline_after(left), .slot = -1};
+    *record = (struct record){.format = STORE_FORMAT, .expires = deadline_after(left), .slot = -1};
     holder_fill(&record->holder, 0, "");
     text_copy(record->key, sizeof record->key, key);
     text_copy(record->token, sizeof record->token, "pause");
@@ -244,12 +241,18 @@ enum lock_result look_pause(struct store *store, const char *key, const struct p
     char path[LOCK_FILE_PATH_SIZE];
     struct lock_file file = {.path = path, .fd = -1};
     struct record record;
+    struct admission survey;
     bool ends = pause->left.ns == 0;
     store_path(store, path, key);
     fill_pause(&record, key, pause->left, pause->message);
     enum lock_result result =
         store_open_file(&file, ends ? LOCK_FILE_TO_CHANGE : LOCK_FILE_TO_TAKE, bound, why);
-    if (result == LOCK_OK && ends && lock_file_paused(&file, store_boot_id(store)).left.ns == 0)
+    if (result == LOCK_OK)
+        lock_survey(&file, store_boot_id(store), "", -1, bound, &survey, NULL);
+    if (result == LOCK_OK && survey.newer > 0) {
+        format_newer(why, survey.newer);
+        result = LOCK_INVALID;
+    } else if (result == LOCK_OK && ends && survey.pause.left.ns == 0)
         result = LOCK_GONE;
     if (result == LOCK_GONE)
         errmsg_set(why, "the lock is not paused");
@@ -379,8 +382,9 @@ enum lock_result look_list(struct store *store, const char *prefix, const char *
     bool more = true;
     enum lock_result result = file_look_find_keys(store, prefix, pattern, all, &list, why);
     for (size_t i = 0; result == LOCK_OK && more && i < list.count; i++) {
-        struct lock_state state;
-        result = look_read(store, list.keys[i], &state, bound, why);
+        struct lock_state state = {0};
+        result = lock_state_of_list(&state, list.keys[i],
+                                    look_read(store, list.keys[i], &state, bound, why));
         if (result == LOCK_REFUSED) { /* another user's */
             result = LOCK_OK;
         } else if (result == LOCK_OK) {

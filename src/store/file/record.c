@@ -1,5 +1,6 @@
 #include "store/file/record.h"
 
+#include "lock/format.h"
 #include "process/procfs.h"
 #include "util/text.h"
 
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char first_line[] = "dlock 1\n";
+static const char first_word[] = "dlock ";
 static const char last_line[] = "end\n";
 
 /* A record and its fields in written form. */
@@ -120,6 +121,7 @@ void record_fill(struct record *record, const struct lock_request *request,
                  const struct lease *lease)
 {
     *record = (struct record){
+        .format = STORE_FORMAT,
         .mode = request->mode,
         .slots = request->slots,
         .slot = lease->slot,
@@ -141,7 +143,8 @@ size_t record_format(const struct record *record, char text[LOCK_RECORD_MOST])
 {
     struct raw raw;
     to_raw(record, &raw);
-    size_t used = (size_t)snprintf(text, LOCK_RECORD_MOST, "%s", first_line);
+    size_t used =
+        (size_t)snprintf(text, LOCK_RECORD_MOST, "%s%" PRId64 "\n", first_word, record->format);
     for (size_t i = 0; i < TEXT_FIELDS && used < LOCK_RECORD_MOST; i++) {
         const char *value = (const char *)&raw + text_fields[i].offset;
         used += (size_t)snprintf(text + used, LOCK_RECORD_MOST - used, "%s ", text_fields[i].name);
@@ -185,13 +188,35 @@ static bool parse_line(struct raw *raw, const char *line, size_t length)
     return true;
 }
 
+/* The text after the first line, with its number in *format; NULL if it is no such line. */
+static const char *read_first_line(const char *text, int64_t *format)
+{
+    char digits[24];
+    size_t length = strlen(first_word);
+    if (strncmp(text, first_word, length) != 0)
+        return NULL;
+    text += length;
+    length = strcspn(text, "\n");
+    if (length >= sizeof digits || text[length] == '\0')
+        return NULL;
+    snprintf(digits, sizeof digits, "%.*s", (int)length, text);
+    return number_parse(digits, 1, INT64_MAX, format) ? text + length + 1 : NULL;
+}
+
+bool record_is_newer(const struct record *record)
+{
+    return record->format > STORE_FORMAT;
+}
+
 bool record_parse(struct record *record, const char *text)
 {
     struct raw raw = {.slot = -1};
     memset(record, 0, sizeof *record);
-    if (strncmp(text, first_line, strlen(first_line)) != 0)
+    text = read_first_line(text, &raw.record.format);
+    record->format = raw.record.format;
+    if (text == NULL || record_is_newer(record))
         return false;
-    for (text += strlen(first_line); strncmp(text, last_line, strlen(last_line)) != 0;) {
+    for (; strncmp(text, last_line, strlen(last_line)) != 0;) {
         const char *newline = strchr(text, '\n');
         if (newline == NULL || !parse_line(&raw, text, (size_t)(newline - text)))
             return false;

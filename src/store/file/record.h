@@ -1,4 +1,4 @@
-/* The lease record in a lock file: lines of "field value", from "dlock 1" to "end", so
+/* The lease record in a lock file: lines of "field value", from "dlock FORMAT" to "end", so
  * that a truncated record is recognized. */
 #ifndef DLOCK_STORE_FILE_RECORD_H
 #define DLOCK_STORE_FILE_RECORD_H
@@ -16,6 +16,7 @@
 #define LOCK_PAUSE_OFFSET 10240
 
 struct record {
+    int64_t format; /* lock/format.h; newer than ours: nothing else is known */
     char key[LOCK_KEY_SIZE];
     char token[TOKEN_SIZE];
     char take_id[TOKEN_SIZE]; /* of lock_request */
@@ -42,8 +43,11 @@ void record_fill(struct record *record, const struct lock_request *request,
 size_t record_format(const struct record *record, char text[LOCK_RECORD_MOST]);
 
 /* Reads it back. Skips unknown fields, which a later version may add, and whatever
- * follows the record. False if it is not a complete record of ours. */
+ * follows the record. False if it is not a complete record of ours, or record_is_newer(). */
 bool record_parse(struct record *record, const char *text);
+
+/* True if the record that was read has a newer format. */
+bool record_is_newer(const struct record *record);
 
 /* True if the text contains the end of a record. */
 bool record_is_whole(const char *text);

@@ -28,6 +28,7 @@
  *     the section of a lock file in between. */
 #include "store/file/shared_table.h"
 
+#include "lock/format.h"
 #include "util/fileutils.h"
 #include "util/text.h"
 
@@ -81,7 +82,10 @@ _Static_assert(sizeof(struct shared_entry) == 384 && TABLE_SIZE == 256 + 384UL *
                    offsetof(struct table_map, runs) == 97UL * RUN_PAGE,
                "the format of the table must not change unseen");
 
-static const uint64_t magic = UINT64_C(0x32656C6261746B64); /* "dktable2" */
+/* "dltable" and, in the highest byte, the format in which the table was made
+ * (lock/format.h). It has that as long as it is there, whatever uses it. */
+static const uint64_t magic = UINT64_C(0x00656C6261746C64);
+enum { FORMAT_SHIFT = 56 };
 
 uint64_t text_hash(const char *text)
 {
@@ -124,13 +128,15 @@ static struct table_map *map_file(int fd, bool make)
     return map == MAP_FAILED ? NULL : map;
 }
 
-/* True if it is a table: a file that was just made becomes one. */
-static bool is_table(struct table_map *map, bool make)
+/* The format of the table, which a file that was just made becomes; 0: it is none. */
+static int64_t format_of(struct table_map *map, bool make)
 {
-    uint64_t found = 0;
-    if (make && atomic_compare_exchange_strong(&map->magic, &found, magic))
-        return true;
-    return atomic_load(&map->magic) == magic;
+    uint64_t found = 0, ours = magic | (uint64_t)STORE_FORMAT << FORMAT_SHIFT;
+    if (make && atomic_compare_exchange_strong(&map->magic, &found, ours))
+        return STORE_FORMAT;
+    found = atomic_load(&map->magic);
+    uint64_t format = found >> FORMAT_SHIFT;
+    return (found ^ format << FORMAT_SHIFT) == magic ? (int64_t)format : 0;
 }
 
 /* A table that was cut short under us becomes an empty table again, at the same address.
@@ -139,11 +145,11 @@ static enum lock_result restore(const struct shared_table *table)
 {
     if (!make_whole(table->fd, true))
         return file_error_result(errno);
-    (void)is_table(table->map, true);
+    (void)format_of(table->map, true);
     return LOCK_OK;
 }
 
-/* Sets errno. LOCK_GONE: it is no table. */
+/* Sets errno. LOCK_GONE: it is no table; LOCK_INVALID: table->newer. */
 static enum lock_result try_open(struct shared_table *table, const struct lock_dir *dir, bool make,
                                  struct stat *status)
 {
@@ -159,9 +165,13 @@ static enum lock_result try_open(struct shared_table *table, const struct lock_d
         errno = error;
         return file_error_result(error);
     }
-    if (is_table(table->map, make))
+    int64_t format = format_of(table->map, make);
+    if (format > 0 && format <= STORE_FORMAT)
         return LOCK_OK;
     shared_table_close(table);
+    table->newer = format;
+    if (format > 0)
+        return LOCK_INVALID;
     errno = EINVAL;
     return LOCK_GONE;
 }
@@ -187,6 +197,7 @@ enum lock_result shared_table_open(struct shared_table *table, const struct lock
     } else {
         shared_table_close(table);
         table->writable = make;
+        table->newer = 0;
         result = try_open(table, dir, make, &status);
     }
     if (result == LOCK_GONE && make) {
@@ -195,6 +206,11 @@ enum lock_result shared_table_open(struct shared_table *table, const struct lock
     }
     if (result == LOCK_OK)
         return LOCK_OK;
+    if (result == LOCK_INVALID) {
+        format_newer(why, table->newer);
+        errmsg_prefix(why, dir->path);
+        return result;
+    }
     errmsg_set(why, "cannot keep the fence in %s: %s", dir->path, strerror(errno));
     return result == LOCK_GONE ? LOCK_CANT_CREATE : result;
 }

@@ -23,13 +23,14 @@ struct shared_table {
     struct table_map *map; /* NULL: not open */
     int fd;                /* if there is a map */
     bool writable;
+    int64_t newer; /* the format of the table, if that is newer than ours; or 0 */
 };
 
 /* Opens the table of this directory: read-write, created if it is missing or is not a
  * valid table; or read-only. A table that is already open stays as it is if that is
  * sufficient, and one that has been cut short since is extended again: entries of it that
- * were found before stay valid. LOCK_OK; LOCK_CANT_CREATE, LOCK_REFUSED, LOCK_SYSTEM with
- * *why set. */
+ * were found before stay valid. LOCK_OK; LOCK_INVALID if it has a newer format,
+ * LOCK_CANT_CREATE, LOCK_REFUSED, LOCK_SYSTEM, with *why set. */
 enum lock_result shared_table_open(struct shared_table *table, const struct lock_dir *dir,
                                    bool make, struct errmsg *why);
 

@@ -241,9 +241,11 @@ static enum lock_result quorum_look_run_look(struct backend *backend, const char
     bool cancelled =
         quorum_round(quorum, &crew, ask_look, judge_look, bound, look->lists ? has_answered : NULL);
     fanout_close(&crew);
-    for (int i = 0; i < quorum->count; i++)
+    for (int i = 0; i < quorum->count; i++) {
+        state->newer = quorum_look_larger(state->newer, look->states[i].newer);
         if (quorum->members[i].result != LOCK_OK)
             look->states[i] = (struct lock_state){0};
+    }
     quorum->base.note = quorum->base.warning = NULL;
     enum lock_result result = quorum_answer(quorum, cancelled, why);
     if (result == LOCK_OK)

@@ -99,7 +99,7 @@ static void begin_check(struct redis_backend *redis, struct redis_call *call,
 {
     redis_script_begin(call, &redis_check_script, KEYS_WATCHED, lease->key, lease->token);
     call->ears.touches = redis->watched;
-    call->least_keys = redis_least_keys(lease);
+    redis_script_is_about(call, lease);
     redis_command_add(&call->words, lease->token);
     redis_command_add(&call->words, lease->take_id);
 }
@@ -138,7 +138,7 @@ static enum lock_result redis_extend(struct backend *backend, struct lease *leas
     redis_script_begin(&call, &redis_extend_script, KEYS_WATCHED, lease->key, lease->token);
     call.careful = may_hit_another(redis, lease);
     call.ears.touches = redis->watched;
-    call.least_keys = redis_least_keys(lease);
+    redis_script_is_about(&call, lease);
     redis_command_add(&call.words, lease->token);
     redis_command_add(&call.words, lease->take_id);
     redis_script_add_number(&call, lease->ttl.ns / NS_PER_MS);
@@ -209,6 +209,8 @@ static enum lock_result redis_backend_run_look(struct redis_backend *redis, stru
     if (redis->base.queued) /* a waiter must still get calls */
         call->ears = redis_subscribe_to(&redis->listening, &redis->conn);
     enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
+    if (call->newer > 0)
+        state->newer = call->newer;
     if (result == LOCK_OK) {
         result = redis_state_read(redis, reply, key, state, why);
         freeReplyObject(reply);
@@ -285,7 +287,8 @@ static enum lock_result redis_list(struct backend *backend, const char *prefix, 
     bool more = true;
     for (size_t i = 0; result == LOCK_OK && more && i < keys.count; i++) {
         struct lock_state state = {0};
-        result = redis_look(backend, keys.keys[i], &state, bound, why);
+        result = lock_state_of_list(&state, keys.keys[i],
+                                    redis_look(backend, keys.keys[i], &state, bound, why));
         if (result != LOCK_OK)
             break;
         more = !lock_state_is_listed(&state, all) || visit(data, &state);

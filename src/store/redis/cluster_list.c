@@ -151,7 +151,8 @@ static enum lock_result visit_keys(const struct masters *masters, bool all,
         if (strcmp(key, last) == 0 || !redis_keys_is_shared(key))
             continue;
         last = key;
-        enum lock_result result = backend->look(backend, key, &state, bound, why);
+        enum lock_result result =
+            lock_state_of_list(&state, key, backend->look(backend, key, &state, bound, why));
         if (result != LOCK_OK)
             return result;
         bool more = !lock_state_is_listed(&state, all) || visit(data, &state);

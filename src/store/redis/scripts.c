@@ -1,5 +1,6 @@
 #include "store/redis/scripts.h"
 
+#include "lock/format.h"
 #include "redis/error.h"
 #include "redis/login.h"
 #include "store/redis/topology.h"
@@ -54,9 +55,10 @@ void redis_script_begin_share(struct redis_call *call, const char *key, const ch
     add_companion(call, key, COMPANION_OWN, token);
 }
 
-int redis_least_keys(const struct lease *lease)
+void redis_script_is_about(struct redis_call *call, const struct lease *lease)
 {
-    return !lease->outside && lease->mode == MODE_EXCLUSIVE ? KEYS_OWNED : 0;
+    call->owns = !lease->outside;
+    call->least_keys = call->owns && lease->mode == MODE_EXCLUSIVE ? KEYS_OWNED : 0;
 }
 
 void redis_script_add_number(struct redis_call *call, int64_t number)
@@ -144,6 +146,17 @@ static enum lock_result redis_scripts_judge(struct redis_backend *redis,
     return result;
 }
 
+/* A lock that we had has been taken since by a newer dlock. */
+static enum lock_result refuse_newer(struct redis_call *call, const redisReply *reply,
+                                     struct errmsg *why)
+{
+    if (!redis_reply_is(reply, "newer", 2) ||
+        !redis_reply_number(reply->element[1], STORE_FORMAT + 1, INT64_MAX, &call->newer))
+        return LOCK_OK;
+    format_newer(why, call->newer);
+    return call->owns ? LOCK_FOREIGN : LOCK_INVALID;
+}
+
 enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call,
                                   redisReply **reply, struct bound bound, struct errmsg *why)
 {
@@ -161,8 +174,14 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call
             result = LOCK_OK;
             continue;
         }
-        if (result != LOCK_OK || is_answer(*reply))
+        if (result != LOCK_OK)
             return result;
+        if (is_answer(*reply)) {
+            result = refuse_newer(call, *reply, why);
+            if (result != LOCK_OK)
+                freeReplyObject(*reply);
+            return result;
+        }
         if ((*reply)->type == REDIS_REPLY_ERROR)
             result = redis_scripts_judge(redis, call, (*reply)->str, &detour, bound, why);
         else

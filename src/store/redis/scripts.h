@@ -45,6 +45,8 @@ struct redis_call {
     bool by_text; /* sent with its text at once: no process will be there to send it again */
     int keys,
         least_keys; /* that it is given, and can do with while its slot is moved (0: with none less) */
+    bool owns;      /* it is about a lease of this process: a newer format means that it is lost */
+    int64_t newer;    /* afterwards: the format of the lock, if that is why it was refused; or 0 */
     bool sent_before; /* redis_script_run_again() has sent it twice */
 };
 
@@ -58,17 +60,18 @@ void redis_script_begin_share(struct redis_call *call, const char *key, const ch
 /* The name of companion `i`, as a script of this client is given it. */
 void redis_companion(char name[COMPANION_SIZE], const char *key, int i, const char *token);
 
-/* The minimum number of keys for a script about this lease: an exclusive lock of our own
+/* For a script about this lease: sets `owns` and `least_keys`. An exclusive lock of our own
  * needs lock and meta, and has both. While a Cluster moves its slot, a script is put off
  * as long as one of its keys is missing; the purpose of the other keys (calling waiters)
  * cannot be served then anyway. */
-int redis_least_keys(const struct lease *lease);
+void redis_script_is_about(struct redis_call *call, const struct lease *lease);
 
 /* Adds a number as a word. */
 void redis_script_add_number(struct redis_call *call, int64_t number);
 
 /* Connects if necessary and runs the script. LOCK_OK with an array that begins with a
- * word in *reply, which the caller frees; otherwise as redis_conn_call(). */
+ * word in *reply, which the caller frees; LOCK_INVALID, or LOCK_FOREIGN, if the lock has a
+ * newer format; otherwise as redis_conn_call(). */
 enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call,
                                   redisReply **reply, struct bound bound, struct errmsg *why);
 

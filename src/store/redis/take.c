@@ -183,7 +183,7 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
 static void begin_release(struct redis_call *call, const struct lease *lease, bool may_come)
 {
     redis_script_begin(call, &redis_release_script, KEYS_ALL, lease->key, lease->token);
-    call->least_keys = redis_least_keys(lease);
+    redis_script_is_about(call, lease);
     redis_command_add(&call->words, lease->token);
     redis_command_add(&call->words, lease->take_id);
     redis_script_add_number(call, wall_now_ms());

@@ -6,7 +6,9 @@
 --
 -- lock     the owner's token, or SHARED and the fence of the first of those who share it:
 --          a lock that was lost and is shared anew has another value
--- meta     hash: the exclusive holder; the mode in force; the last fence; the last
+-- meta     hash: the number of the format (lock/format.h), set by a take of the free lock,
+--          which all of the lock's keys and holders have in common, but for waiters; the
+--          exclusive holder; the mode in force; the last fence; the last
 --          releases, leases taken away by force, takes that were withdrawn before they
 --          came, and what was done on request; takes, losses, waited_ms, held_ms; the
 --          runs: "run", the last one that ended, and "success" (lock/run_memory.h),
@@ -83,8 +85,15 @@ local function learn(...)
 end
 local no_meta = learn('owner', 'take', 'fence', 'mode', 'slots', 'since', 'hold', 'spent', 'returned', 'withdrawn', 'takes', 'losses',
   'waited_ms', 'held_ms', 'host', 'pid', 'user', 'command', 'run', 'success', 'failures', 'runs', 'unended', 'kept',
-  'pause_ends')
+  'pause_ends', 'format')
 if no_meta and not is_wrong_type(no_meta) then return {err = no_meta.err .. ' (HMGET)'} end
+
+-- embed.sh puts a number in place of FORMAT.
+local function newer(format)
+  format = tonumber(format) or 1
+  return format > FORMAT and {'newer', format}
+end
+if newer(known.format) then return newer(known.format) end
 
 -- What is left of a pause (ms); 0: there is none.
 local function pause_left(now)
@@ -161,7 +170,7 @@ end
 local RECORD_TYPES = {slot = 'number', released = 'boolean'}
 
 local function is_record(record)
-  if type(record) ~= 'table' or not record.take then return false end
+  if type(record) ~= 'table' or not record.take or newer(record.format) then return false end
   for field, it in pairs(record) do
     if type(it) ~= (RECORD_TYPES[field] or 'string') then return false end
   end

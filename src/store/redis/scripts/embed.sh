@@ -3,12 +3,13 @@
 # SHA-1, by which EVALSHA calls it. store/redis/scripts/common.lua precedes each of them but store/redis/scripts/share.lua,
 # store/redis/scripts/queue.lua before those that hand the lock on, store/redis/scripts/state.lua before those that
 # call state(). Functions that a script does not call are left out: a release must fit into the
-# 16 kB that a server reads at once (see redis_release() in store/redis/backend.c).
+# 16 kB that a server reads at once (see redis_release() in store/redis/backend.c). FORMAT in a
+# script becomes the number of the format (lock/format.h).
 #
-# Usage: store/redis/scripts/embed.sh SHA1SUM FILE.lua...
+# Usage: store/redis/scripts/embed.sh SHA1SUM FORMAT FILE.lua...
 set -eu
-sha1sum=$1
-shift
+sha1sum=$1 format=$2
+shift 2
 echo '/* Made by src/store/redis/scripts/embed.sh out of the Lua scripts beside it. C99 asks no
  * more than 4095 bytes of a string; every compiler takes more. */
 #pragma GCC diagnostic ignored "-Woverlength-strings"'
@@ -46,7 +47,7 @@ for file in "$@"; do
     ! grep -Eq '^[^-]*(open_queue|leave|hand_on|state)\(' "$file" || parts="$parts $folder/queue.lua"
     ! grep -q '^[^-]*state()' "$file" || parts="$parts $folder/state.lua"
     # shellcheck disable=SC2086
-    text=$(cat $parts "$file" | sed -e '/^[[:space:]]*--/d' | called | sed -e '/^[[:space:]]*$/d' -e 's/^[[:space:]]*//')
+    text=$(cat $parts "$file" | sed -e '/^[[:space:]]*--/d' | called | sed -e '/^[[:space:]]*$/d' -e 's/^[[:space:]]*//' -e "s/FORMAT/$format/g")
     if [ "$name" = release ] && [ ${#text} -gt 15360 ]; then
         echo "$file: it must fit into the 16 kB that a server reads at once" >&2
         exit 1

@@ -2,8 +2,8 @@
 -- store/redis/scripts/common.lua for scripts that use it.
 --
 -- queue    sorted set: take id of a waiter -> when it came (server, us)
--- waiters  hash: take id -> "LISTENS ASKED TURN MODE SLOTS WHO": whether it listens on its
---          channel, when it asked last (ms), until when it is its turn (ms; 0: it was not called
+-- waiters  hash: take id -> "FORMAT LISTENS ASKED TURN MODE SLOTS WHO": the format of this; whether it
+--          listens on its channel, when it asked last (ms), until when it is its turn (ms; 0: it was not called
 --          since it asked), what for, and its host, pid, user and message (JSON); or "gone": it gave up a take that may yet come
 --
 -- A client that frees the lock, or finds it free, calls the first waiter in the queue on
@@ -27,6 +27,8 @@
 --     called in that moment -> it is dropped as if dead -> it is back in its place when
 --     its transaction comes; the waiter called in its stead asks, and calls it.
 --   The called waiter gives up -> it hands the call on.
+--   A waiter of a newer format -> it counts as long as it listens, and is called -> an older
+--     one behind it is refused once the lock is free.
 --   A waiter may not listen -> it counts until it should have asked again.
 --   No client calls, or the queue is gone (a holder that is killed, FLUSHALL, another
 --     server) -> the first NEAR ask every 3 s, the others at longer intervals. A waiter
@@ -98,12 +100,14 @@ function open_queue()
   local function waiter_of(id)
     local text = redis.pcall('HGET', waiters, id)
     if type(text) ~= 'string' then return nil end
-    local listens, asked, turn, mode, slots, who = string.match(text, '^([01]) (%d+) (%d+) (%a+) (%d+) ?(.*)$')
-    return listens and {listens = listens == '1', asked = tonumber(asked), turn = tonumber(turn), mode = mode, slots = slots, who = who}
+    local format, listens, asked, turn, mode, slots, who = string.match(text, '^(%d+) ([01]) (%d+) (%d+) (%a+) (%d+) ?(.*)$')
+    local answer = newer(string.match(text, '^%d+'))
+    if answer then return {newer = answer, listens = true} end
+    return listens and {format = format, listens = listens == '1', asked = tonumber(asked), turn = tonumber(turn), mode = mode, slots = slots, who = who}
   end
 
-  local function write_waiter(id, listens, asked, turn, mode, slots, who)
-    return redis.pcall('HSET', waiters, id, table.concat({listens and 1 or 0, whole(asked), whole(turn), mode, slots, who}, ' '))
+  local function write_waiter(id, format, listens, asked, turn, mode, slots, who)
+    return redis.pcall('HSET', waiters, id, table.concat({format, listens and 1 or 0, whole(asked), whole(turn), mode, slots, who}, ' '))
   end
 
   -- Times in the future are from before the server's clock was set back.
@@ -142,7 +146,7 @@ function open_queue()
     local mute = type(called) == 'table' and called.err and 'PUBLISH: ' .. called.err
     local queued = redis.pcall('ZADD', queue, whole(came), id)
     mute = mute or denial(queued, 'ZADD') and 'ZADD: ' .. queued.err
-    local written = write_waiter(id, listens and not mute, now, 0, mode, slots, who)
+    local written = write_waiter(id, FORMAT, listens and not mute, now, 0, mode, slots, who)
     mute = mute or denial(written, 'HSET') and 'HSET: ' .. written.err
     redis.pcall('PEXPIRE', queue, KEPT_MS)
     redis.pcall('PEXPIRE', waiters, KEPT_MS)
@@ -161,18 +165,23 @@ function open_queue()
   -- Calls the first live waiter, if its request fits and it has not been called already.
   -- Returns its id, and until when it is its turn; the asker's (nil: there is none)
   -- without a call. A waiter that is blocked for another reason must show that it lives,
-  -- if it has not for long and another client asks.
+  -- if it has not for long and another client asks. And what a script answers that finds
+  -- the lock free, and a newer waiter before it.
   local function call_next(now, asker)
     local turn_ms = TURN_MS
     while true do
       local id, waiter = first_alive(now, asker)
       if not waiter then return id end
+      if waiter.newer then
+        if not value then tell(id, 'turn') end
+        return id, nil, not value and waiter.newer
+      end
       local turn = waiter.turn
       if turn > now and turn <= now + POLLER_MS then return id, turn end
       if turn == 0 then
         if not fits(waiter, now) and (not asker or has_asked(waiter, now, REST_MS)) then return id end
         turn = waiter.listens and now + turn_ms or waiter.asked + POLLER_MS
-        write_waiter(id, waiter.listens, waiter.asked, turn, waiter.mode, waiter.slots, waiter.who)
+        write_waiter(id, waiter.format, waiter.listens, waiter.asked, turn, waiter.mode, waiter.slots, waiter.who)
         tell(id, 'turn')
         return id, turn
       end

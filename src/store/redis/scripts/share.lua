@@ -9,7 +9,7 @@
 
 local lock, own = unpack(KEYS)
 local decoded, record = pcall(cjson.decode, redis.pcall('GET', own))
-if not decoded or type(record) ~= 'table' or record.released or record.round ~= redis.pcall('GET', lock) or
+if not decoded or type(record) ~= 'table' or (tonumber(record.format) or 1) > FORMAT or record.released or record.round ~= redis.pcall('GET', lock) or
   (ARGV[1] ~= '' and record.take ~= ARGV[1]) then
   return {'unclear'}
 end

@@ -18,6 +18,7 @@
 --     with empty strings for another client's lock
 --   or {"done", when that success began (wall clock, ms), its host}
 --   or {"unusable", key, what is wrong with it}
+--   or {"newer", format}, as any script does that is given meta: nothing was changed
 
 local token, ttl, id, again = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
 local mode, slots, hold, refusal, waited = ARGV[12], ARGV[13], tonumber(ARGV[14]), ARGV[16], tonumber(ARGV[17])
@@ -87,13 +88,14 @@ local DROPPED_MOST = 20
 -- True if there are waiters.
 local crowded = false
 
--- Whether it is our turn; if not, until when it is another waiter's.
+-- Whether it is our turn; if not, until when it is another waiter's, and what to answer if
+-- that is unknown.
 local function may_go()
   local first = waiter_at(0)
   crowded = first ~= nil
   if not first or first == id then return true end
-  local called, ends = open_queue().call_next(now, id)
-  return not called or called == id, ends
+  local called, ends, newer = open_queue().call_next(now, id)
+  return not called or called == id, ends, newer
 end
 
 -- Fences rise by the clock if keys are lost or the server is emptied, and by the last
@@ -141,7 +143,7 @@ end
 local function note_take(fence, ...)
   if not value then forget_old_holders() end
   known.kept = remember
-  redis.call('HSET', meta, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1),
+  redis.call('HSET', meta, 'format', FORMAT, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1),
     'waited_ms', plus('waited_ms', waited), 'kept', remember, ...)
   if remember == '0' and known.run then redis.pcall('HDEL', meta, 'run', 'success', 'failures', 'runs') end
   redis.call('PEXPIRE', meta, whole(ttl + kept_ms() + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
@@ -178,7 +180,7 @@ local function take_share(slot, last)
   note_take(fence)
   local first, ends = not value, now + ttl
   value = value or SHARED .. fence
-  write_record({take = id, fence = fence, slot = slot, round = value, host = ARGV[5], boot = ARGV[6], pid = ARGV[7],
+  write_record({format = whole(FORMAT), take = id, fence = fence, slot = slot, round = value, host = ARGV[5], boot = ARGV[6], pid = ARGV[7],
     start = ARGV[8], user = ARGV[9], command = ARGV[10], since = ARGV[11], ttl = ARGV[2],
     hold = hold > 0 and whole(now + hold) or '0', detached = ARGV[15], space = space,
     message = message}, now, ttl)
@@ -259,7 +261,9 @@ if is_shared() then
   end
   if not last or ends > now then
     local left = last and ends - now or redis.call('PTTL', lock)
-    if last and mode == known.mode and slots == known.slots then return join(ends) end
+    -- Holders have one format.
+    local same = tonumber(known.format or 1) == FORMAT
+    if last and same and mode == known.mode and slots == known.slots then return join(ends) end
     -- Without the set, its holders are not known.
     local _, holder = read_member(last or '')
     return refuse(left, left, last and record_of(holder), known.mode or 'shared')
@@ -281,7 +285,8 @@ end
 
 -- Free.
 if pause_left(now) > 0 then return refuse(-1, 0, nil, 'exclusive') end
-local ours, ends = may_go()
+local ours, ends, answer = may_go()
+if answer then return answer end
 if not ours then return refuse(-1, ends - now, nil, 'exclusive', '1') end
 if mode == 'exclusive' then return take_exclusive() end
 return take_share(mode == 'slots' and 0 or -1)
