@@ -613,6 +613,18 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     done
 }
 
+@test "a suspend beyond the lease: the script is stopped on waking, and told" {
+    script job <<<"dlock -t 1h --attach job || exit; $stay"
+    with_suspends start job
+    local status=0
+    suspended 3601
+    wait_until 20 not lives "$SCRIPT"
+    wait "$SCRIPT" || status=$?
+    [ "$status" -gt 128 ]
+    wait_until 5 is_unguarded
+    grep -q 'the lease of 1h has ended' "$T/err"
+}
+
 @test "the script ends after its lease while the guard is frozen: that is reported" {
     script job <<<"dlock -t 1s --attach job || exit; $stay"
     start job

@@ -191,11 +191,42 @@ frozen_briefly() {
     frozen_briefly v1
 }
 
-# set_wall SECONDS: the wall clock of those who have it preloaded jumps.
-set_wall() { echo "$1" >"$T/wall_clock.tmp" && mv "$T/wall_clock.tmp" "$T/wall_clock"; }
-
 # with_own_wall COMMAND...: with that clock. What a dlock among them runs has the true one.
 with_own_wall() { LD_PRELOAD=$HELPERS/fault_wall_clock.so "$@"; }
+
+# A test cannot suspend its host: a clock of dlock's own leaps, as dlock finds it on waking. The
+# leases are so long that what ends has ended by the leap.
+
+@test "a suspend beyond the lease: stopped on waking, 124" {
+    with_suspends hold_lock job -t 1h
+    suspended 3601
+    was_stopped
+}
+
+@test "a suspend that ends within the grace: the command is stopped on waking, and has what remains of it" {
+    local status=0
+    printf '%s\n' 'trap "echo \$(dlock --status --json job) >$T/told; exit 3" TERM; >$T/in; while :; do sleep 0.03; done' >"$T/stays"
+    with_suspends dlock -t 1h --grace=20m job -- bash "$T/stays" 2>"$T/err" 3>&- 4>&- &
+    HOLDER=$!
+    echo "$HOLDER" >"$T/holder.pid"
+    wait_until 10 test -e "$T/in"
+    suspended 3000
+    wait_until 20 not kill -0 "$HOLDER"
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    grep -q 'the lease of 1h ends in \(10m\|9m5\)' "$T/err"
+    [ -s "$T/told" ] # it was not killed
+}
+
+@test "a suspend that ends before the grace: as if nothing had happened, and the lease is that much shorter" {
+    with_suspends hold_lock job -t 1h --grace=1m
+    suspended 1800
+    if [ "$BACKEND" = file ]; then # whose lease is on the same clock
+        fails_with 75 'whose lease ends in (30m|29m5)' with_suspends dlock -v -n job true
+    fi
+    sleep 0.3 # nothing is to happen
+    ended_well
+}
 
 # What shows that dlock's own clock did jump: it tells its command of it at
 # the start, and a Redis at the end.

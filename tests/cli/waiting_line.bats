@@ -322,14 +322,13 @@ assert len(t.screen()) == 1'
 
 @test "with -v and no terminal: a line at the start of the wait, one a minute, and one at its end" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
-    hold_lock job
-    echo 0 >"$T/boot_clock"
-    LD_PRELOAD=$HELPERS/fault_boot_clock.so dlock -v job true >"$T/told" 2>&1 3>&- 4>&- &
+    with_suspends hold_lock job
+    with_suspends dlock -v job true >"$T/told" 2>&1 3>&- 4>&- &
     local waiter=$!
     wait_until 10 grep -qE '^dlock: job: waiting: held by .*, pid [0-9]+, .*held.sh, since .*, until .* at the latest; you are next$' "$T/told"
     local seconds
     for seconds in 30 61 90 119 121; do
-        echo $seconds >"$T/clock" && mv "$T/clock" "$T/boot_clock"
+        suspended $seconds
         [ $seconds != 61 ] || wait_until 10 grep -qE '^dlock: job: waiting 1m[1-9]s: held by' "$T/told"
     done
     wait_until 10 grep -qE '^dlock: job: waiting 2m[1-9]s: held by' "$T/told"

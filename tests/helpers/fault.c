@@ -177,14 +177,6 @@ int poll(struct pollfd *fds, nfds_t count, int timeout)
     }
     return ready;
 }
-#elif defined FAULT_poll_stands_still
-/* The host is suspended: timeouts of half a second and more do not run. */
-int poll(struct pollfd *fds, nfds_t count, int timeout)
-{
-    int (*real)(struct pollfd *, nfds_t, int);
-    *(void **)&real = dlsym(RTLD_NEXT, "poll");
-    return real(fds, count, timeout >= 500 ? -1 : timeout);
-}
 #elif defined FAULT_recv
 /* The first word that dlock's own process waits for is lost. */
 static pid_t first;
@@ -583,6 +575,40 @@ static time_t ahead(void)
     return (time_t)strtoll(text, NULL, 10);
 }
 #ifdef FAULT_boot_clock
+/* The host was suspended when these seconds grow: a timer on this clock runs out on
+ * waking, one on another does not, nor does the timeout of poll(2). */
+enum { MOST_FDS = 1024 };
+static struct {
+    bool on_boot_clock;
+    struct timespec at;
+} timers[MOST_FDS];
+static pthread_mutex_t timers_mutex = PTHREAD_MUTEX_INITIALIZER;
+static int set_timer(int fd)
+{
+    struct itimerspec time = {.it_value = timers[fd].at};
+    bool is_set = time.it_value.tv_sec != 0 || time.it_value.tv_nsec != 0;
+    if (is_set && (time.it_value.tv_sec -= ahead()) < 0)
+        time.it_value = (struct timespec){0, 1}; /* long past */
+    return (int)syscall(SYS_timerfd_settime, fd, TFD_TIMER_ABSTIME, &time, NULL);
+}
+static void set_timers_again(void)
+{
+    static time_t before;
+    time_t now = ahead();
+    pthread_mutex_lock(&timers_mutex);
+    for (int fd = 0; fd < MOST_FDS && now != before; fd++)
+        if (timers[fd].on_boot_clock && timers[fd].at.tv_sec != 0)
+            set_timer(fd);
+    before = now;
+    pthread_mutex_unlock(&timers_mutex);
+}
+int timerfd_create(int clock, int flags)
+{
+    int fd = (int)syscall(SYS_timerfd_create, clock, flags);
+    if (fd >= 0 && fd < MOST_FDS)
+        timers[fd].on_boot_clock = clock == CLOCK_BOOTTIME, timers[fd].at = (struct timespec){0};
+    return fd;
+}
 int clock_gettime(clockid_t id, struct timespec *ts)
 {
     int result = (int)syscall(SYS_clock_gettime, id, ts);
@@ -592,10 +618,27 @@ int clock_gettime(clockid_t id, struct timespec *ts)
 }
 int timerfd_settime(int fd, int flags, const struct itimerspec *given, struct itimerspec *old)
 {
-    struct itimerspec time = *given;
-    if ((flags & TFD_TIMER_ABSTIME) != 0 && (time.it_value.tv_sec -= ahead()) < 0)
-        time.it_value = (struct timespec){0, 1}; /* long past */
-    return (int)syscall(SYS_timerfd_settime, fd, flags, &time, old);
+    if (fd >= MOST_FDS || !timers[fd].on_boot_clock || (flags & TFD_TIMER_ABSTIME) == 0)
+        return (int)syscall(SYS_timerfd_settime, fd, flags, given, old);
+    pthread_mutex_lock(&timers_mutex);
+    timers[fd].at = given->it_value;
+    int result = set_timer(fd);
+    pthread_mutex_unlock(&timers_mutex);
+    return result;
+}
+int poll(struct pollfd *fds, nfds_t count, int timeout)
+{
+    enum { SLICE_MS = 20 };
+    for (;;) {
+        int slice = timeout < 0 || timeout > SLICE_MS ? SLICE_MS : timeout;
+        set_timers_again();
+        int ready =
+            (int)syscall(SYS_ppoll, fds, count, &(struct timespec){0, slice * 1000000L}, NULL, 0);
+        if (ready != 0 || slice == timeout)
+            return ready;
+        if (timeout > 0)
+            timeout -= slice;
+    }
 }
 #else
 int clock_gettime(clockid_t id, struct timespec *ts)

@@ -126,6 +126,14 @@ free_port() {
 # set_wall SECONDS: the clock of what has fault_wall_clock.so preloaded is off by so much from now on.
 set_wall() { echo "$1" >"$T/wall_clock.tmp" && mv "$T/wall_clock.tmp" "$T/wall_clock"; }
 
+# suspended SECONDS: the host of with_suspends was suspended for so long since the test began, and for
+# a day before that.
+suspended() { echo $((86400 + $1)) >"$T/boot_clock.tmp" && mv "$T/boot_clock.tmp" "$T/boot_clock"; }
+with_suspends() {
+    [ -e "$T/boot_clock" ] || suspended 0
+    LD_PRELOAD=$HELPERS/fault_boot_clock.so "$@"
+}
+
 # run COMMAND...: sets status, output (both streams) and lines. Bats's own
 # warns of every 127, which is a status of ours like any other.
 run() {

@@ -238,12 +238,12 @@ next_keeps_it() {
     torture_proxy redis
     ask_proxy redis partition 0 1
     # Its clock is the test's: the answer comes when 95 % of the lease have passed.
-    LD_PRELOAD=$HELPERS/fault_boot_clock.so dlock -v -r "unix://$T/redis.proxy" -t 100s --connect-timeout=1000 --outage=160 job -- \
+    with_suspends dlock -v -r "unix://$T/redis.proxy" -t 100s --connect-timeout=1000 --outage=160 job -- \
         sh -c 'echo "$DLOCK_FENCE" >"$T/fence"' 2>"$T/err" 3>&- 4>&- &
     local dlock=$!
     echo "$dlock" >"$T/dlock.pid"
     wait_until 10 not is_free
-    echo 95 >"$T/boot_clock"
+    suspended 95
     # The answer arrives, and the release does not.
     ask_proxy redis partition 1 0
     wait_until 10 grep -q 'waiting .*: the lock was acquired, but its lease ended before the answer arrived' "$T/err"
