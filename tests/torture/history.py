@@ -83,7 +83,7 @@ class Run:
         """When there was no dlock or no command any more to care for what it left running, or None."""
         stopped = self.term is not None and not self.was_sent(signal.SIGTERM)
         ended = None if stopped else self.end if self.end is not None else self.died
-        signaled = [one.at for one in self.signals if one.to == "command" and self.status == 128 + one.number]
+        signaled = [one.at for one in self.signals if self.status == 128 + one.number]
         return min([at for at in (ended, self.killed) if at is not None] + signaled, default=None)
 
     @property

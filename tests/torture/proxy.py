@@ -15,6 +15,7 @@ meanwhile is accepted, since the kernel does that, and silent.
 
 import asyncio
 import collections
+import contextlib
 import os
 import random
 import socket
@@ -60,7 +61,7 @@ class Connection:
         self.transports = [None, None]
         self.queues = (collections.deque(), collections.deque())  # (when it is due, bytes)
         self.last_due, self.ended = [0.0, 0.0], [False, False]
-        self.cut_left = proxy.cut_after
+        self.cut_left = list(proxy.cut_after)
         self.held = proxy.holds > 0
         proxy.holds -= self.held
         proxy.connections.add(self)
@@ -103,14 +104,15 @@ class Connection:
             self.ended[direction] = True
         elif data == END:
             self.ended[direction] = True
-            transport.write_eof()
-        elif direction == DOWN and self.cut_left is not None and len(data) >= self.cut_left:
-            transport.write(data[:self.cut_left])
+            with contextlib.suppress(OSError):  # reset by its peer just now
+                transport.write_eof()
+        elif self.cut_left[direction] is not None and len(data) >= self.cut_left[direction]:
+            transport.write(data[:self.cut_left[direction]])
             self.close(with_reset=False)  # what was written arrives first
         else:
             transport.write(data)
-            if self.cut_left is not None and direction == DOWN:
-                self.cut_left -= len(data)
+            if self.cut_left[direction] is not None:
+                self.cut_left[direction] -= len(data)
         if all(self.ended):
             self.close(with_reset=False)
 
@@ -136,7 +138,7 @@ class Proxy:
         self.server = None
         self.is_open = [True, True]
         self.seconds = self.jitter = self.rate = self.holds = 0
-        self.cut_after = None
+        self.cut_after = [None, None]
 
     def latency(self):
         return max(self.seconds + self.rng.uniform(-self.jitter, self.jitter), 0) if self.seconds else 0
@@ -184,11 +186,12 @@ class Proxy:
         for connection in self.connections:
             connection.held = True
 
-    async def cut(self, after):
-        """Ends each connection when so many more bytes of replies have passed."""
-        self.cut_after = int(after)
+    async def cut(self, after, direction=DOWN):
+        """Ends each connection when so many more bytes have passed: of replies, or of requests (UP), so that the server
+        carries out a part of what is sent at once."""
+        self.cut_after[int(direction)] = int(after)
         for connection in self.connections:
-            connection.cut_left = self.cut_after
+            connection.cut_left[int(direction)] = int(after)
 
     async def reset(self):
         """Of all connections that are there now."""
@@ -207,9 +210,9 @@ class Proxy:
     async def heal(self):
         self.is_open = [True, True]
         self.seconds = self.jitter = self.rate = self.holds = 0
-        self.cut_after = None
+        self.cut_after = [None, None]
         for connection in list(self.connections):
-            connection.held, connection.cut_left = False, None
+            connection.held, connection.cut_left = False, [None, None]
         self.flush()
         await self.listen()
 

@@ -4,10 +4,10 @@ import importlib
 
 MODULES = {
     "file": "stages_file",
-    "redis": "stages_redis", "redis-aof": "stages_redis",
+    "redis": "stages_redis", "redis-aof": "stages_redis", "redis-tls": "stages_redis",
     "sentinel": "stages_sentinel", "sentinel-replicas": "stages_sentinel", "sentinel-all-replicas": "stages_sentinel",
     "sentinel-network": "stages_sentinel",
-    "cluster": "stages_cluster",
+    "cluster": "stages_cluster", "cluster-replicas": "stages_cluster",
     "quorum3": "stages_quorum", "quorum5": "stages_quorum", "quorum3-network": "stages_quorum",
 }
 

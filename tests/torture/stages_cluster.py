@@ -1,5 +1,8 @@
 """A Cluster of three masters, each with a replica.
 
+"cluster": takes count as soon as the master has them, so that an election may lose the last ones.
+"cluster-replicas": with --wait-replicas=1, so that the one replica that can be elected has the lock.
+
 Slots are moved with their keys while locks are in them, and masters change. What moves is a slot of a lock that is
 there, or that was: the name of a lock tells the slot.
 """
@@ -12,7 +15,7 @@ from stage import Fault, Stage
 
 MASTERS = 3
 SLOTS = 16384
-NODE_TIMEOUT_MS = 1500
+NODE_TIMEOUT_MS = 1000
 KEYS_MOST = 100
 # So many slots move at once: more of them would keep the schedule waiting.
 MOVES_MOST = 8
@@ -58,6 +61,7 @@ class Node(Server):
 
 class ClusterStage(Stage):
     name = "cluster"
+    waits_for = 0
     fence_survives = False  # a counter that is lost is replaced by a clock
 
     def __init__(self, work_dir, rng):
@@ -90,7 +94,8 @@ class ClusterStage(Stage):
         wait_until(self.is_whole, what="the Cluster is whole")
 
     def arguments(self):
-        return ["--redis=redis+cluster://" + ",".join("127.0.0.1:%d" % node.port for node in self.nodes[:MASTERS])]
+        return ["--redis=redis+cluster://" + ",".join("127.0.0.1:%d" % node.port for node in self.nodes[:MASTERS]),
+                "--wait-replicas=%d" % self.waits_for]
 
     def is_whole(self):
         """Each slot has a master, each master a replica that has all, and each node knows that."""
@@ -204,16 +209,29 @@ class ClusterStage(Stage):
             return "%s to %s" % (master.name, replica.name)
         return begin
 
+    def elected(self, do):
+        """A master is gone, until the others have elected its replica; nobody has asked for it."""
+        def begin(rng):
+            master = rng.choice(self.masters())
+            replica = self.replica_of(master)
+            do(master)
+            wait_until(replica.is_master, 10, "%s is elected" % replica.name)
+            return "%s, %s is elected" % (master.name, replica.name)
+        return begin
+
     def faults(self):
+        may_lose = self.waits_for == 0
         return [
             self.fault("begin-moves", lambda rng: self.move_slots(rng, "begun")),
             self.fault("half-moves", lambda rng: self.move_slots(rng, "half")),
             self.fault("moves", lambda rng: self.move_slots(rng, "whole")),
             self.fault("moved-storm", self.storm),
             self.fault("failover", self.fail_over()),
-            self.fault("takeover", self.fail_over(("TAKEOVER",)), may_lose=True),
-            self.fault("kill-master", self.to_master(Server.kill), may_lose=True),
-            self.fault("freeze-master", self.to_master(Server.freeze), may_lose=True),
+            self.fault("takeover", self.fail_over(("TAKEOVER",)), may_lose),
+            self.fault("kill-master", self.to_master(Server.kill), may_lose),
+            self.fault("freeze-master", self.to_master(Server.freeze), may_lose),
+            self.fault("election", self.elected(Server.kill), may_lose),
+            self.fault("election-of-frozen", self.elected(Server.freeze), may_lose),
             self.fault("kill-replica", lambda rng: self.kill_replica(rng)),
             self.fault("kill-clients", self.to_master(Server.kill_clients)),
         ]
@@ -244,5 +262,10 @@ class ClusterStage(Stage):
             node.kill()
 
 
-def make(_name, work_dir, rng):
-    return ClusterStage(work_dir, rng)
+class ClusterReplicasStage(ClusterStage):
+    name = "cluster-replicas"
+    waits_for = 1
+
+
+def make(name, work_dir, rng):
+    return {kind.name: kind for kind in (ClusterStage, ClusterReplicasStage)}[name](work_dir, rng)

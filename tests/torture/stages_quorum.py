@@ -14,7 +14,7 @@ import os
 import random
 
 from network import Link, Network
-from proxy import ProxyProcess
+from proxy import UP, ProxyProcess
 from servers import ALWAYS_KEPT, Server, free_ports
 from stage import Fault, Stage
 
@@ -159,6 +159,7 @@ class Quorum3Stage(Quorum):
             self.fault("delay-all", lambda place: at[place].delay(0.02, 0.02), everyone),
             self.fault("bandwidth-minority", lambda place: at[place].bandwidth(20000), few),
             self.fault("cut-replies", lambda place: at[place].cut(self.rng.randrange(1, 400)), most),
+            self.fault("cut-requests", lambda place: at[place].cut(self.rng.randrange(1, 1500), UP), most),
         ]
 
     def end_faults_of_network(self):

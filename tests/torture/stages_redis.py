@@ -1,12 +1,19 @@
-"""One redis-server of our own on a Unix socket: without persistence, or with a log of every write."""
+"""One redis-server of our own on a Unix socket.
+
+"redis": without persistence.
+"redis-aof": with a log of every write, and behind a proxy, so that the network can fail while the store loses nothing.
+"redis-tls": the same over TLS, with certificates that openssl(1) makes.
+"""
 
 import contextlib
 import os
 import re
 import signal
+import subprocess
 import time
 
-from servers import DELETE_SCRIPT, RedisClient, ask_once, spawn
+from proxy import UP, ProxyProcess
+from servers import DELETE_SCRIPT, RedisClient, ask_once, free_ports, spawn
 from stage import Fault, Stage
 
 # Another client's lock, for a while.
@@ -20,6 +27,8 @@ COMPANIONS = (":meta", ":counts", ":queue", ":waiters", ":claim")
 
 # The clock of the server is set by so many seconds: more than a lease, less than it takes to look for what is left.
 CLOCK_STEPS = (1, 2, 3)
+# The certificate is so old, in seconds.
+OLD_CERTIFICATE = 2 * 86400
 # So long the server sleeps meanwhile.
 ASLEEP = 0.4
 
@@ -27,6 +36,7 @@ ASLEEP = 0.4
 class RedisStage(Stage):
     name = "redis"
     persistent = False
+    proxy = None
     sets_back = {"clock back": max(CLOCK_STEPS)}
     # After these, fences rise by the clock alone.
     forgets = ("kill", "flushall", "evict", "delete some")
@@ -45,8 +55,12 @@ class RedisStage(Stage):
         log = ["--appendonly", "yes", "--appendfsync", "always"] if self.persistent else ["--appendonly", "no"]
         self.server = spawn(
             ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "", *log, "--dir", self.work, "--logfile",
-             os.path.join(self.work, "redis.log"), "--maxclients", "2000", "--enable-debug-command", "yes"],
+             os.path.join(self.work, "redis.log"), "--maxclients", "2000", "--enable-debug-command", "yes", *self.more()],
             env=dict(os.environ, T=self.work, LD_PRELOAD=os.environ["TORTURE_WALL_CLOCK"]))
+
+    def more(self):
+        """Of the server's arguments."""
+        return []
 
     def write_clock(self):
         path = os.path.join(self.work, "wall_clock")
@@ -195,6 +209,8 @@ class RedisStage(Stage):
         self.thaw()
         if self.server is None or self.server.poll() is not None:
             self.start()
+        if self.proxy is not None:
+            self.proxy.heal()
         end = time.monotonic() + HEAL_LIMIT
         while True:
             try:
@@ -220,6 +236,8 @@ class RedisStage(Stage):
         return left
 
     def close(self):
+        if self.proxy is not None:
+            self.proxy.close()
         if self.server is not None:
             self.server.kill()
             self.server.wait()
@@ -232,6 +250,70 @@ class RedisAofStage(RedisStage):
     persistent = True
     forgets = ("flushall", "evict", "delete some")
 
+    def __init__(self, work, rng):
+        super().__init__(work, rng)
+        self.rng = rng
+        try:
+            self.proxy = ProxyProcess(self.behind_proxy(), self.before_proxy())
+        except BaseException:
+            self.close()
+            raise
+
+    def behind_proxy(self):
+        return self.path
+
+    def before_proxy(self):
+        return os.path.join(self.work, "proxy")
+
+    def arguments(self):
+        return ["-r", "unix://" + self.proxy.address]
+
+    def network(self, name, do):
+        return Fault(name, False, lambda rng: do(self.proxy, rng), self.proxy.heal)
+
+    def faults(self):
+        return super().faults() + [
+            self.network("partition", lambda proxy, _rng: proxy.partition()),
+            self.network("partition replies", lambda proxy, _rng: proxy.partition(0, 1)),
+            self.network("reset", lambda proxy, _rng: proxy.reset()),
+            self.network("refuse", lambda proxy, _rng: proxy.refuse()),
+            self.network("delay", lambda proxy, _rng: proxy.delay(0.02, 0.02)),
+            self.network("bandwidth", lambda proxy, _rng: proxy.bandwidth(20000)),
+            self.network("cut replies", lambda proxy, rng: proxy.cut(rng.randrange(1, 400))),
+            # A take is some 1,000 bytes, so that one sent together with another request is cut off from it.
+            self.network("cut requests", lambda proxy, rng: proxy.cut(rng.randrange(1, 3000), UP)),
+        ]
+
+
+class RedisTlsStage(RedisAofStage):
+    name = "redis-tls"
+
+    def __init__(self, work, rng):
+        self.ports = free_ports(2)
+        self.certificate, self.key = os.path.join(work, "certificate.pem"), os.path.join(work, "key.pem")
+        # Valid by each clock that a dlock may have.
+        with open(os.path.join(work, "wall_clock"), "w", encoding="ascii") as file:
+            file.write("%d\n" % -OLD_CERTIFICATE)
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-days", "9", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+                        "-keyout", self.key, "-out", self.certificate], stdin=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL, env=dict(os.environ, T=work, LD_PRELOAD=os.environ["TORTURE_WALL_CLOCK"]),
+                       check=True)
+        super().__init__(work, rng)
+
+    def more(self):
+        return ["--tls-port", str(self.ports[0]), "--bind", "127.0.0.1", "--tls-auth-clients", "no", "--tls-cert-file",
+                self.certificate, "--tls-key-file", self.key, "--tls-ca-cert-file", self.certificate]
+
+    def behind_proxy(self):
+        return "127.0.0.1", self.ports[0]
+
+    def before_proxy(self):
+        return "127.0.0.1", self.ports[1]
+
+    def arguments(self):
+        return ["-r", "rediss://%s:%d" % self.proxy.address, "--cacert=" + self.certificate]
+
 
 def make(name, work, rng):
-    return (RedisAofStage if name == RedisAofStage.name else RedisStage)(work, rng)
+    return {kind.name: kind for kind in (RedisStage, RedisAofStage, RedisTlsStage)}[name](work, rng)
