@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import glob
 import heapq
+import json
 import os
 import random
 import shutil
@@ -21,6 +22,8 @@ from plans import KINDS, Contender
 
 DRAIN_LIMIT, SURVIVOR_LIMIT, HEAL_LIMIT = 30.0, 8.0, 60.0
 TICK = 0.02
+# So long takes go on when all faults are over, so that what the stores then know can be judged.
+CALM = 1.0
 # From here on it counts that the machine wakes somebody late (as in tests/helpers/stress_worker.c).
 LATE = 0.003
 # How long an end may have been overlooked here, before that is noted.
@@ -59,7 +62,9 @@ class Campaign:
         # By number: those that have not ended, and those of whom the log has no start yet.
         self.live, self.told = {}, {}
         self.by_pid, self.leftovers = {}, []
-        self.number, self.ending, self.reaped = 0, False, now()
+        # By pid: what is called with the status of a dlock that is no run.
+        self.errands = {}
+        self.number, self.calm, self.ending, self.reaped = 0, False, False, now()
         self.takes = {stage.name: 0 for stage in stages}
         self.deeds = Deeds(self)
         self.faults = [Faults(self, stage) for stage in stages] if options.plan == "takes" else []
@@ -84,7 +89,7 @@ class Campaign:
 
     def spawn(self, contender):
         options, stage, lock = self.options, contender.stage, contender.lock
-        if self.ending or self.takes[stage.name] >= options.takes:
+        if self.ending or (self.takes[stage.name] >= options.takes and not self.calm):
             return
         plan = contender.plan()
         name = lock
@@ -104,6 +109,12 @@ class Campaign:
         if plan.chaos[1] == "spawn":
             self.at(now() + plan.chaos[2], self.deeds.do, live)
 
+    def errand(self, arguments, done):
+        if not self.ending:
+            argv = [self.options.dlock] + arguments
+            self.errands[os.posix_spawnp(argv[0], argv, self.env, setsigmask=[], file_actions=[
+                (os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)])] = done
+
     def env_of(self, plan):
         if plan.wall is None:
             return self.env
@@ -120,11 +131,13 @@ class Campaign:
     def reap(self):
         """Of all that has ended; orphans of killed dlocks come to us too, the servers of the stages are theirs."""
         for pid in children():
-            if pid in self.not_ours and pid not in self.by_pid:  # a server that was killed leaves its pid to others
+            if pid in self.not_ours and pid not in self.by_pid and pid not in self.errands:  # a server that was killed leaves its pid to others
                 continue
             with contextlib.suppress(ChildProcessError):
                 gone, status = os.waitpid(pid, os.WNOHANG)
-                if gone != 0 and pid in self.by_pid:
+                if gone != 0 and pid in self.errands:
+                    self.errands.pop(pid)(os.waitstatus_to_exitcode(status))
+                elif gone != 0 and pid in self.by_pid:
                     self.ended(self.by_pid.pop(pid), status)
 
     def ended(self, live, status):
@@ -133,11 +146,12 @@ class Campaign:
         with open(self.error_path(live.number), encoding="utf-8", errors="replace") as file:
             said = " / ".join(file.read().split("\n")).strip(" /")
         os.unlink(self.error_path(live.number))
-        self.log("exit", run=live.number, status=os.waitstatus_to_exitcode(status), said=said)
+        self.log("exit", run=live.number, status=os.waitstatus_to_exitcode(status), dlock=live.pid, said=said)
         self.leftovers.append(live)
         rng = live.contender.rng
         # In a convoy they come apart, so that it is known who was first.
-        pause = rng.uniform(0, 1.2) if live.contender.kind == "convoy" else rng.choice((0, 0, 0.01, 0.1))
+        pause = rng.uniform(0, 1.2) if live.contender.kind == "convoy" else \
+            rng.uniform(0, 0.4) if live.contender.kind == "daily" else rng.choice((0, 0, 0.01, 0.1))
         # One that finds the lock held must not come again at once for ever.
         self.at(now() + (pause if live.command is not None else pause + 0.03), self.spawn, live.contender)
 
@@ -196,7 +210,7 @@ class Campaign:
         while self.events and self.events[0][0] <= due:
             _, _, action, arguments = heapq.heappop(self.events)
             action(*arguments)
-        if not self.ending:
+        if not self.calm:
             for faults in self.faults:
                 faults.look(self.takes[faults.stage.name])
 
@@ -220,26 +234,45 @@ class Campaign:
         for faults in self.faults:
             faults.start()
         self.until(begin + options.seconds, lambda: all(takes >= options.takes for takes in self.takes.values()))
-        self.ending = True
-        self.log("ending")
+        self.calm = True
         for faults in self.faults:
             faults.finish()
         if not self.until(now() + HEAL_LIMIT, lambda: all(faults.healed.is_set() for faults in self.faults)):
             self.log("stuck", backend=self.stages[0].name, said="a fault does not end")
+        if self.faults:
+            self.until(now() + CALM, lambda: False)
+        self.ending = True
+        self.log("ending")
         self.drain()
         self.until(now() + SURVIVOR_LIMIT, lambda: not self.leftovers)
         self.look_for_rest()
         self.log("done")
 
     def drain(self):
-        if not self.until(now() + DRAIN_LIMIT, lambda: not self.live):
+        if not self.until(now() + DRAIN_LIMIT, lambda: not self.live and not self.errands):
             for live in list(self.live.values()):
                 self.log("hung", run=live.number, said=where_is(live.pid))
                 os.kill(live.pid, signal.SIGKILL)
             self.until(now() + SURVIVOR_LIMIT, lambda: not self.live)
 
+    def look_at_memory(self, stage, lock):
+        """What the lock says of its runs, once nobody holds it: of one that was killed it is known when its lease is over."""
+        argv = [self.options.dlock] + stage.looking() + ["--quiet"]
+        subprocess.call(argv + ["--wait-free", "-w", "6", lock], env=self.env, stdin=subprocess.DEVNULL)
+        said = subprocess.run(argv + ["--status", "--json", lock], env=self.env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, check=False).stdout
+        with contextlib.suppress(ValueError, KeyError):
+            told = json.loads(said)
+            last, success = told["last_run"] or {}, told["last_success"] or {}
+            number = last.get("status") if last.get("status") is not None else last.get("signal")
+            self.log("memory", backend=stage.name, lock=lock, last=last.get("pid", 0),
+                     outcome=(last.get("outcome") or "none").replace(" ", "-"), status=-1 if number is None else number,
+                     success=success.get("pid", 0), failures=told["failures_in_a_row"])
+
     def look_for_rest(self):
         for stage in self.stages:
+            for i in range(self.options.locks):
+                self.look_at_memory(stage, "lock%d" % i)
             # Of a killed holder the lock is left until its lease ends, and its file until the next one takes it over.
             for i in range(self.options.locks):
                 argv = [self.options.dlock] + stage.arguments() + ["-w", "6"]

@@ -2,14 +2,16 @@
 
 Two runs of one lock whose commands were alive at once are a pair. A pair is as it should be (both share the lock, or
 have a slot each), excused (by design: a frozen dlock can stop nobody; a server that forgets), put down to a late
-machine, or wrong. exits.py judges how runs ended, order.py who came when.
+machine, or wrong. exits.py judges how runs ended, order.py who came when, pauses.py and memory.py what their names say.
 """
 
 import bisect
 import collections
 
 import exits
+import memory
 import order
+import pauses
 import telling
 from history import History
 from lateness import Lateness
@@ -84,6 +86,8 @@ class Checker:
         self.judge_slots(started)
         self.judge_fences(started, at_once)
         order.judge(self, runs, started, at_once)
+        pauses.judge(self, started)
+        memory.judge(self, runs, started)
         exits.judge_conflicts(self, runs)
 
     # -- who was there at once --

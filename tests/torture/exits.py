@@ -2,12 +2,15 @@
 
 import signal
 
+import memory
+import pauses
+
 # A command that is still there so long after its lease, with a dlock that was not frozen, was not stopped.
 OVERRUN_MOST = 1.0
 CONFLICT, SERVICE_AWAY, NO_RESOURCES, LOST = 75, 69, 71, 124
 # The system refused, or a file cannot be made: what a dlock with low limits may say, and what the loader of
-# programs or a shell says where it cannot begin at all.
-REFUSED = {1, 2, 69, 70, 71, 73, 126, 127}
+# programs or a shell says where it cannot begin at all; 78: no room for the library of TLS.
+REFUSED = {1, 2, 69, 70, 71, 73, 78, 126, 127}
 # How long --attach waits for its guard: only a machine that is busy uses it up.
 GUARD_STARTS = 1.5
 # Why a server that is there may be said to be away where the machine stalls.
@@ -140,6 +143,8 @@ def problem_without_command(checker, run):
 
 
 def problem_of_conflict(checker, run):
+    if run.once is not None:
+        return None  # judge_conflicts()
     if run.wait is None:
         return "75, but it was to wait for ever"
     waited = run.exit - run.spawned
@@ -156,6 +161,15 @@ def judge_conflicts(checker, runs):
     wanting = sorted((run for run in runs), key=lambda run: run.spawned)
     for run in wanting:
         if run.status != CONFLICT or run.start is not None:
+            continue
+        if run.once is not None:
+            checker.counts[run.backend]["skips"] += 1
+            if memory.may_be_done(checker, run, wanting):
+                continue
+            if run.wait is None or run.exit - run.spawned < run.wait - 0.005:
+                checker.complain(run, "75, but no run was a success in the %.3f s before" % run.once)
+                continue
+        if any(begin <= run.exit and end + checker.slack(end) >= run.spawned for begin, end in pauses.possible(checker, run)):
             continue
         if not any(other is not run and other.spawned <= run.exit and other.held_until + checker.slack(run.spawned) >= run.spawned
                    for other in wanting):

@@ -16,6 +16,10 @@ Removal = collections.namedtuple("Removal", "before after sure", defaults=[True]
 Freeze = collections.namedtuple("Freeze", "begin end")
 # Whether waiters are served in order, and how soon the next one has a free lock, in seconds.
 Traits = collections.namedtuple("Traits", "order progress")
+# Of a lock, by `ok` acknowledged; a length of 0 ends it.
+Pause = collections.namedtuple("Pause", "before after length ok")
+# What a lock says of its runs: the pids of the last one and of the last success, ...
+Memory = collections.namedtuple("Memory", "last outcome status success failures")
 Signal = collections.namedtuple("Signal", "at number to")
 
 
@@ -56,12 +60,13 @@ class Run:
         # Seconds that it may wait; None: for ever.
         self.wait = float(fields["wait"]) / 1000 if "wait" in fields else None
         self.hold = float(fields.get("hold", 0)) / 1000
+        self.once = float(fields["once"]) / 1000 if "once" in fields else None
         self.tree = fields.get("tree", "1" if tree else "0") == "1"
         self.leaves_daemon = fields.get("daemon") == "1"
         self.limited, self.wall = fields.get("limited"), fields.get("wall") == "1"
         self.fence = self.slot = self.start = self.until = self.extended = None
         self.end = self.end_status = self.term = self.died = None
-        self.killed = self.exit = self.status = self.hung = None
+        self.killed = self.exit = self.status = self.hung = self.dlock = None
         self.frozen_since = None
         self.freezes, self.removals, self.signals, self.said = [], [], [], ""
         # Of a lock that several shared it is not known which of them had it then.
@@ -129,6 +134,8 @@ class History:
         self.runs, self.windows = {}, []
         self.removed_all = []  # (backend, lock, removal) of locks that several shared
         self.traits = collections.defaultdict(lambda: Traits(True, 1.0))
+        self.pauses = collections.defaultdict(list)  # (backend, lock): pauses
+        self.memories = {}   # (backend, lock): memory
         self.found = []      # pairs of runs of which one found the other alive
         self.wrong = []      # (backend, sentence)
         self.counts = collections.defaultdict(collections.Counter)
@@ -196,6 +203,12 @@ class History:
             pass
         elif event == "stage":
             self.traits[fields["backend"]] = Traits(fields["order"] == "1", float(fields["progress"]))
+        elif event == "paused":
+            self.pauses[fields["backend"], fields["lock"]].append(
+                Pause(float(fields["before"]), stamp, float(fields["ms"]) / 1000, fields["ok"] == "1"))
+        elif event == "memory":
+            self.memories[fields["backend"], fields["lock"]] = Memory(
+                fields["last"], fields["outcome"], int(fields["status"]), fields["success"], int(fields["failures"]))
         elif event == "machine_late":
             self.late.append((stamp, float(fields["by"])))
         elif event == "slow_turn":
@@ -263,7 +276,7 @@ class History:
         elif event == "hung":
             run.hung, run.said = stamp, said
         elif event == "exit":
-            run.exit, run.status, run.said = stamp, int(fields["status"]), said
+            run.exit, run.status, run.said, run.dlock = stamp, int(fields["status"]), said, fields.get("dlock")
             # A signal that dlock is not there to pass on ends it like a kill.
             if run.status < 0 and run.killed is None and run.how == "run":
                 run.killed = min((one.at for one in run.signals if one.number == -run.status), default=None)

@@ -18,6 +18,8 @@ BETWEEN_FAULTS = (60, 140)
 ROW, QUIET = 12, 1200
 # Longer than a free lock may wait for one who does not come (order.py).
 FROZEN_LONG = 8.0
+# For so many seconds a lock is paused.
+PAUSES = (0.3, 0.6, 1.0, 2.0)
 # What Redis has at the key of a lock that several hold.
 SHARED = "dlock:shared"
 
@@ -120,7 +122,7 @@ class Deeds:
         deed = {"kill": self.kill, "freeze": self.freeze, "freeze-long": self.freeze, "blink": self.freeze,
                 "remove": self.removals.put, "overwrite": self.removals.put, "kill-command": self.signal_command, "signal-command": self.signal_command,
                 "freeze-command": self.freeze_command, "signal": self.signal, "kill-tree": self.kill_tree,
-                "freeze-tree": self.freeze_tree}.get(what)
+                "freeze-tree": self.freeze_tree, "pause": self.pause}.get(what)
         if deed in (self.signal, self.signal_command):
             deed(live, signal.SIGKILL if what == "kill-command" else number)
         elif deed is not None:
@@ -129,6 +131,22 @@ class Deeds:
     def kill(self, live):
         self.log("kill", run=live.number)
         os.kill(live.pid, signal.SIGKILL)
+
+    def pause(self, live):
+        """Of the lock, for as long as the plan's number says; half of them are ended sooner."""
+        seconds, early = PAUSES[live.plan.chaos[3] % len(PAUSES)], live.contender.rng.choice((None, 0.3, 0.7))
+        self.ask_pause(live.contender, seconds, None if early is None else early * seconds)
+
+    def ask_pause(self, contender, seconds, resume_after=None):
+        before = self.campaign.now()
+
+        def done(status):
+            self.log("paused", backend=contender.stage.name, lock=contender.lock, before="%.6f" % before,
+                     ms=int(1000 * seconds), ok=int(status == 0))
+            if resume_after is not None and status == 0:
+                self.at(self.campaign.now() + resume_after, self.ask_pause, contender, 0)
+        what = ["--pause=%dms" % (1000 * seconds), "--message=torture"] if seconds else ["--resume"]
+        self.campaign.errand(contender.stage.looking() + what + [contender.lock], done)
 
     def freeze(self, live):
         self.log("freeze", run=live.number)

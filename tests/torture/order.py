@@ -1,5 +1,7 @@
 """The judge of waiting: first come first served, nobody is overlooked, and --hold-at-least."""
 
+import pauses
+
 # Of two that came with less between them it is not known who was in the queue first.
 APART = 0.25
 # A head of the queue that does not come when it is called costs 2 s.
@@ -48,8 +50,11 @@ class Calm:
                 self.times.append((since, (run.exit or checker.history.last) + HEAD_LOST))
                 if run.killed is not None:  # what it had is there until its lease ends, be it a place or a lock
                     self.times.append((run.killed, run.held_until + HEAD_LOST))
+            if run.once is not None and run.start is None and run.exit is not None:
+                self.times.append((run.exit, run.exit))  # it was called, and did not run
             if run.hold:
                 self.times.append((since, run.held_until + checker.slack(run.exit or since)))
+        self.times += [(begin - checker.slack(begin), end + checker.slack(end)) for begin, end in pauses.possible(checker, runs[0])]
         self.times = merge(self.times)
 
     def during(self, begin, end):
@@ -122,7 +127,7 @@ def served(run, otherwise):
 
 def judge_free(checker, runs, windows, most):
     """Between the times when somebody may have had the lock, or the store had a fault, none who waits is left waiting."""
-    busy = list(times_of(checker, windows))
+    busy = list(times_of(checker, windows)) + list(pauses.possible(checker, runs[0]))
     for run in runs:
         busy += times_held(checker, run)
     free_since = None

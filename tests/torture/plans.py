@@ -29,6 +29,7 @@ class Plan:
         self.how, self.mode = "run", "exclusive"
         self.wait = self.limit = self.wall = None
         self.hold = 0
+        self.once = None
         self.tree = False
         self.options = []
 
@@ -39,7 +40,7 @@ class Plan:
         fields.update({key: value for key, value, usual in (
             ("tree", int(self.tree), 0), ("mode", self.mode, "exclusive"), ("how", self.how, "run"),
             ("wait", self.wait, None),
-            ("hold", self.hold, 0), ("limited", limit, 0), ("wall", int(self.wall is not None), 0))
+            ("hold", self.hold, 0), ("once", self.once, None), ("limited", limit, 0), ("wall", int(self.wall is not None), 0))
             if value != usual})
         return fields
 
@@ -57,6 +58,8 @@ class Plan:
             options += ["-n"] if self.wait == 0 else ["-w", "%dms" % self.wait]
         if self.hold:
             options.append("--hold-at-least=%dms" % self.hold)
+        if self.once is not None:
+            options.append("--once-per=%dms" % self.once)
         if self.tree:
             options.append("--tree")
         if self.how == "attach":
@@ -110,10 +113,10 @@ def ends_of_leases(rng, options, _kind):
 
 # What is done to a run of dlock, and how often.
 DEEDS = {"kill": 15, "kill-command": 10, "kill-tree": 10, "freeze": 5, "freeze-long": 5, "blink": 10, "freeze-command": 10, "freeze-tree": 5,
-         "signal": 25, "signal-command": 10, "remove": 25, "overwrite": 15, "limit": 20, "clock": 20}
+         "signal": 25, "signal-command": 10, "remove": 25, "overwrite": 15, "limit": 20, "clock": 20, "pause": 15}
 
 # What the contenders of a lock do there, by the number of the lock.
-KINDS = ("exclusive", "exclusive", "readers and writers", "slots", "scripts", "exclusive", "held", "extended", "nonblock",
+KINDS = ("exclusive", "exclusive", "readers and writers", "slots", "scripts", "daily", "held", "extended", "nonblock",
          "convoy")
 
 
@@ -168,6 +171,8 @@ def draw_kind(plan, rng, kind, length):
             plan.words[0] = "ms=%.1f" % length
     elif kind == "held" and rng.random() < 0.3:
         plan.hold = rng.choice((50, 150, 300))
+    elif kind == "daily":
+        plan.once = rng.choice((300, 700, 1500))
     elif kind == "extended" and rng.random() < 0.5:
         if rng.random() < 0.5:
             plan.words += ["extend=%.1f" % (length * rng.uniform(0, 1))]
@@ -184,7 +189,7 @@ def draw_chaos(plan, rng, length, options):
     if options.only:  # so that a seed that was found with few faults is one with many of these
         chosen = [name for name in names if name in options.only]
         what = rng.choice(chosen) if chosen and rng.random() < 0.3 else "nothing"
-    if plan.how != "run" and what not in ("nothing", "kill", "remove"):
+    if plan.how != "run" and what not in ("nothing", "kill", "remove", "pause"):
         what = "nothing"
     if what == "limit":
         plan.limit = rng.choice(LIMITS)

@@ -47,6 +47,10 @@ class Stage:
         """The options of dlock that choose this store."""
         raise NotImplementedError
 
+    def looking(self):
+        """Those for what takes no lock."""
+        return [option for option in self.arguments() if not option.startswith("--wait-replicas")]
+
     def faults(self):
         """All faults that can be had here, as a list of Fault."""
         raise NotImplementedError

@@ -284,6 +284,63 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     verdicts
 }
 
+@test "the checker finds a second run within --once-per, and a skip without a success" {
+    local once='/daemon=0$/s/$/ once=1000/' success='s/end status=3/end status=0/;s/run=1 status=3/run=1 status=0/'
+    judged 1 'run 1, which was a success, began 0.600 s before, and it is to run once in 1.000 s' "$once" "$success"
+    judged 0 '0 wrong' "$once"
+    judged 0 '0 wrong' "$once" "$success" 's/once=1000/once=500/'
+    judged 0 '0 wrong' "$once" "$success" '/^1.6 start/i 1.52 fault_begin backend=redis fault=flushall may_lose=1\n1.53 fault_end backend=redis fault=flushall'
+    judged 0 '0 wrong' "$once" "$success" '/spawn run=2/s/$/ wall=1/'
+    local skipped='/spawn run=2/s/$/ once=600/;s/^1.0 \(spawn run=2\)/1.55 \1/;/^1.6 start/,/^2.51/d;/^5.0/i 1.58 exit run=2 status=75 said='
+    judged 0 '0 wrong' "$skipped" "$success"
+    judged 1 '75, but no run was a success in the 0.600 s before' "$skipped"
+    judged 1 '75, but no run was a success in the 0.600 s before' "$skipped" "$success" 's/^1.55/2.55/;s/^1.58/2.58/'
+    verdicts
+}
+
+@test "the checker finds a run that begins in a pause, and knows when a pause is over" {
+    local pause='/^1.01/a 1.2 paused backend=redis lock=a before=1.19 ms=3000 ok=1'
+    judged 1 'it started 0.400 s after the lock was paused, and 2.590 s before the end of the pause' "$pause"
+    judged 0 '0 wrong' "$pause" 's/ok=1/ok=0/'
+    judged 0 '0 wrong' "$pause" 's/ms=3000/ms=300/'
+    judged 0 '0 wrong' "$pause" 's/lock=a before/lock=b before/'
+    judged 0 '0 wrong' "$pause" '/^1.2 paused/a 1.4 paused backend=redis lock=a before=1.39 ms=0 ok=1'
+    # It may have had the lock by then, or the store has lost the pause.
+    judged 0 '0 wrong' "$pause" 's/^1.2 paused/1.45 paused/;s/before=1.19/before=1.44/'
+    judged 0 '0 wrong' "$pause" '/^1.2 paused/a 1.4 fault_begin backend=redis fault=flushall may_lose=1\n1.41 fault_end backend=redis fault=flushall'
+    # A paused lock is not a free one; for longer than that nobody waits, and -n is refused.
+    local waits='/^1.6 start/,/^2.51/d;s/^5.0/8.0 start fence=11 run=2 pid=2\n8.1 end status=0 run=2 pid=2\n8.11 exit run=2 status=0 said=\n8.12 gone run=2 until=8.1\n9.0/'
+    judged 0 '0 wrong' "$waits" '/^1.01/a 1.3 paused backend=redis lock=a before=1.29 ms=6500 ok=1'
+    judged 1 'waited for [56].[0-9]* s for a free lock' "$waits" '/^1.01/a 1.3 paused backend=redis lock=a before=1.29 ms=900 ok=1'
+    local refused='s/^1.0 spawn run=2.*/2.0 spawn run=2 lock=a backend=redis ttl=1000 grace=100 daemon=0 wait=0/;/^1.6 start/,/^2.51/d;/^5.0/i 2.1 exit run=2 status=75 said='
+    judged 0 '0 wrong' "$refused" '/^1.01/a 1.9 paused backend=redis lock=a before=1.89 ms=1000 ok=1'
+    judged 1 '75, but nobody held' "$refused" '/^1.01/a 1.3 paused backend=redis lock=a before=1.29 ms=200 ok=1'
+    verdicts
+}
+
+@test "the checker finds a lock that remembers other runs than there were" {
+    local pids='s/exit run=1 status=[03]/& dlock=11/;s/exit run=2 status=124/& dlock=12/'
+    local told='/^5.0/i 4.9 memory backend=redis lock=a last=12 outcome=stopped status=-1 success=0 failures=2'
+    local success='s/end status=3/end status=0/;s/run=1 status=3/run=1 status=0/'
+    judged 0 'memories of locks judged: 1' "$pids" "$told"
+    judged 1 'run 2 .*it is the last run, but the lock remembers process 11' "$pids" "$told" 's/last=12/last=11/'
+    judged 1 'remembers that it ended as exited 0' "$pids" "$told" 's/outcome=stopped status=-1/outcome=exited status=0/'
+    judged 1 'remembers 1 failures in a row, and there were 2 to 2' "$pids" "$told" 's/failures=2/failures=1/'
+    judged 1 'remembers 3 failures in a row, and there were 2 to 2' "$pids" "$told" 's/failures=2/failures=3/'
+    judged 0 '0 wrong' "$success" "$pids" "$told" 's/success=0 failures=2/success=11 failures=1/'
+    judged 1 'run 1 .*it is the last success, but the lock remembers process 0' "$success" "$pids" "$told" 's/failures=2/failures=1/'
+    judged 1 'remembers 2 failures in a row, and there were 1 to 1' "$success" "$pids" "$told" 's/success=0/success=11/'
+    # A run that was killed is lost, and a fault may take all of it away.
+    local killed='/^2.495/d;/^2.496/d;s/^2.5 exit run=2 status=124/2.3 kill run=2\n2.5 exit run=2 status=-9/;s/until=2.496/until=2.4/'
+    judged 1 'remembers that it ended as stopped -1' "$pids" "$told" "$killed"
+    judged 0 '0 wrong' "$pids" "$told" "$killed" 's/outcome=stopped/outcome=lost/'
+    judged 0 '0 wrong' "$pids" "$told" 's/last=12 outcome=stopped status=-1 success=0 failures=2/last=0 outcome=none status=-1 success=0 failures=0/' \
+        '/^5.0/i 4.0 fault_begin backend=redis fault=flushall may_lose=1\n4.1 fault_end backend=redis fault=flushall'
+    judged 1 'it is the last run' "$pids" "$told" 's/last=12 outcome=stopped status=-1 success=0 failures=2/last=0 outcome=none status=-1 success=0 failures=0/' \
+        '/^5.0/i 4.0 fault_begin backend=redis fault=pause may_lose=0\n4.1 fault_end backend=redis fault=pause'
+    verdicts
+}
+
 @test "the checker excuses what a fault explains, as long as it does" {
     local lost='/^1.5 end/,/^1.51/d;/^1.01/a 2.2 exit run=1 status=124 said=lost' until='s/until=1.5$/until=2.1/'
     local fault='/^1.01/i 1.005 fault_begin backend=redis fault=flushall may_lose=1\n1.006 fault_end backend=redis fault=flushall'

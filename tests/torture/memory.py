@@ -1,0 +1,143 @@
+"""The judge of what locks remember: of their runs, at the end of a stage, and of the successes that --once-per asks for.
+
+What a fault may have touched is tolerated: such a run may be remembered or not, as a success or a failure. All others must
+be remembered as they were.
+"""
+
+# Of what shares a lock the order of ends is not known to less than this, in seconds.
+MARGIN = 0.1
+# A server that fails so soon after a release may not have told its replicas of it.
+AFTER_THE_END = 1.0
+LOST, STOPPED = "lost", 124
+# Times are in whole milliseconds.
+TICK = 0.005
+
+
+def judge(checker, runs, started):
+    judge_once(checker, started)
+    told = checker.history.memories.get((runs[0].backend, runs[0].lock))
+    if told is not None and all(run.name == run.lock for run in runs):
+        checker.counts[runs[0].backend]["memories"] += 1
+        judge_memory(checker, runs, told)
+
+
+def may_forget(checker, run, begin, end):
+    """Whether the store may have lost what it knew of the lock of this run."""
+    return any(window.backend == run.backend and (window.may_lose or window.forgets) and window.touches(begin, end) and
+               (window.locks is None or run.lock in window.locks) for window in checker.history.windows)
+
+
+def outcome(checker, run):
+    """"success", "failure", or None: the lock may remember it or not, in whatever way."""
+    end = run.held_until if run.killed is not None else run.exit
+    if run.how != "run" or run.start is None or run.exit is None or run.limited or run.wall or run.freezes or run.removals or \
+            run.shared_removals or run.lost_to or "release" in run.said or \
+            any(window.backend == run.backend and window.touches(run.spawned, end + AFTER_THE_END)
+                for window in checker.history.windows):
+        return None
+    alone = run.mode == "exclusive"  # of those who share a lock the lost ones are found at any time later
+    if run.killed is not None:
+        return "failure" if alone and run.end is None and run.died is None else None
+    if run.status == STOPPED:
+        return "failure" if alone else None
+    return "success" if run.status == 0 else "failure"
+
+
+# -- --once-per --
+
+def judge_once(checker, started):
+    """`started` is by start: none began so soon after a success."""
+    success = None
+    for run in started:
+        if run.once is not None and success is not None and not (run.wall or success.wall) and \
+                not may_forget(checker, run, success.spawned, run.start):
+            passed = run.start - success.earliest_take
+            if passed < run.once - TICK:
+                checker.complain(run, "it ran, but run %s, which was a success, began %.3f s before, and it is to run once in "
+                                 "%.3f s" % (success.number, passed, run.once))
+        if outcome(checker, run) == "success" or run.wall:
+            success = run
+
+
+def may_be_done(checker, run, runs):
+    """Whether --once-per may have refused this run: another one was, or may have been, a success."""
+    return any(other.start is not None and other.start <= run.exit and (
+        other.wall or run.wall or (0 in (other.status, other.end_status) and
+                                   other.start + run.once + checker.slack(other.start) >= run.spawned))
+               for other in runs if other is not run)
+
+
+# -- the memory --
+
+class Entry:
+    """A run that may be remembered, and when that was written: between `low` and `high`."""
+
+    def __init__(self, checker, run, sharing):
+        self.run, self.outcome = run, outcome(checker, run)
+        slack = checker.slack(run.spawned, run.exit)
+        if self.outcome is None:
+            self.low, self.high = run.spawned, float("inf") if sharing else run.held_until + slack
+        elif sharing:
+            self.low, self.high = run.end or run.until, run.exit + MARGIN + slack
+        else:  # one after the other: as they began
+            self.low = self.high = run.start
+
+
+def judge_memory(checker, runs, told):
+    sharing = any(run.mode != "exclusive" for run in runs)
+    entries = [Entry(checker, run, sharing) for run in runs if run.start is not None or run.may_leave_it]
+    for entry in entries:
+        if may_forget(checker, entry.run, entry.low, checker.history.last):
+            entry.outcome = None
+    known = [entry for entry in entries if entry.outcome is not None]
+    unclear = [entry for entry in entries if entry.outcome is None]
+    if not known:
+        return
+    last = max(known, key=lambda entry: entry.high)
+    candidates = those_after(last, known, unclear)
+    if not names(told.last, candidates):
+        checker.complain(last.run, "it is the last run, but the lock remembers process %s" % told.last)
+    elif len(candidates) == 1:
+        judge_end(checker, last.run, told)
+    successes = [entry for entry in known if entry.outcome == "success"]
+    success = max(successes, key=lambda entry: entry.high, default=None)
+    if success is not None and not names(told.success, those_after(success, successes, unclear)):
+        checker.complain(success.run, "it is the last success, but the lock remembers process %s" % told.success)
+    judge_failures(checker, last.run, told, success, known, unclear)
+
+
+def those_after(entry, known, unclear):
+    """It, and all that may be later."""
+    return [entry] + [other for other in known if other is not entry and other.high >= entry.low and
+                      other.low != other.high] + [other for other in unclear if other.high >= entry.low]
+
+
+def names(pid, entries):
+    """Of a script it is not known which process is remembered."""
+    return any(entry.run.how != "run" or str(entry.run.dlock) == pid for entry in entries)
+
+
+def judge_end(checker, run, told):
+    if run.killed is not None:
+        good = told.outcome == LOST
+    elif run.status == STOPPED:
+        good = told.outcome in ("stopped", LOST)
+    else:
+        good = (told.outcome, told.status) in (("exited", run.status), ("signal", run.status - 128))
+    if not good:
+        checker.complain(run, "the lock remembers that it ended as %s %s" % (told.outcome, told.status))
+
+
+def judge_failures(checker, run, told, success, known, unclear):
+    """There are no fewer than those that are certainly after the last success, and no more than there may be after it."""
+    since = success.low if success is not None else float("-inf")
+    maybe = [entry for entry in unclear if entry.high >= since]
+    failures = [entry for entry in known if entry.outcome == "failure"]
+    certain_since = max([entry.high for entry in maybe] + [success.high if success is not None else float("-inf")],
+                        default=float("-inf"))
+    least = sum(entry.low > certain_since for entry in failures)
+    # What has lost its lock may be found twice: by the next one, and by itself.
+    most = sum(entry.high >= since for entry in failures) + 2 * len(maybe)
+    if not least <= told.failures <= most:
+        checker.complain(run, "the lock remembers %d failures in a row, and there were %d to %d" % (
+            told.failures, least, most))
