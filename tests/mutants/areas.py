@@ -1,0 +1,59 @@
+"""The core, file by file, and what tests it: the quickest first, the model last.
+
+A suite of tests/both is named with its backend.
+"""
+
+STORE_FILES = ("both/exclusion:file", "both/fence:file", "both/looking:file", "both/hold:file", "both/runs:file", "both/pause:file",
+               "file/locks", "both/shared:file", "both/waiting:file", "file/shared", "file/waiting", "both/acquire:file")
+STORE_REDIS = ("both/exclusion:redis", "both/looking:redis", "both/lost_lock:redis", "redis/runs", "both/hold:redis", "redis/sharers",
+               "both/runs:redis", "both/pause:redis", "both/shared:redis", "both/waiting:redis", "redis/formats", "both/acquire:redis")
+FILES = STORE_FILES + ("both/lost_lock:file", "file/lock_table", "both/lease_end:file", "both/frozen:file", "model/model")
+REDIS = STORE_REDIS + ("redis/waiting", "redis/compatibility", "redis/faults", "redis/replies", "both/fence:redis", "both/lease_end:redis",
+                       "redis/clock", "both/frozen:redis", "model/model")
+COMMAND = ("both/run_command:file", "both/lease_end:file", "both/lease_end:redis", "both/whole_tree:file", "both/signals:file",
+           "both/lost_lock:redis", "both/message:file", "both/heartbeat:file", "both/attach:file", "both/frozen:file", "process/systemd")
+WATCH = ("both/lost_lock:redis", "both/lost_lock:file", "both/lease_end:redis", "both/heartbeat:redis", "redis/tracking",
+         "redis/outage", "both/frozen:redis", "both/attach:redis")
+WAIT = ("both/waiting:file", "both/exclusion:file", "both/acquire:redis", "redis/outage", "cli/waiting_line", "both/waiting:redis",
+        "redis/waiting", "both/signals:file", "redis/faults")
+SCRIPTS = "src/store/redis/scripts/"
+
+# What is to be tried before the rest.
+AREAS = {
+    "src/lock/lease.c": ("unit/test_lease", "both/lease_end:redis", "both/lease_end:file", "both/nesting:file", "both/acquire:file"),
+    "src/lock/run_memory.c": ("unit/test_run_memory", "both/runs:file", "both/runs:redis", "redis/runs"),
+    "src/run/expiry.c": COMMAND,
+    "src/run/supervise.c": COMMAND,
+    "src/run/watch.c": WATCH,
+    "src/run/watchdog.c": ("both/heartbeat:file", "both/heartbeat:redis", "process/systemd"),
+    "src/run/acquisition.c": ("both/exclusion:file",) + WAIT,
+    "src/run/wait.c": WAIT,
+    "src/run/retry.c": ("redis/outage", "both/waiting:redis"),
+    "src/store/file/admission.c": ("unit/test_admission", "file/shared", "both/shared:file", "both/pause:file") + FILES,
+    "src/store/file/claim.c": ("file/shared", "both/shared:file", "both/waiting:file"),
+    "src/store/file/dir_backend.c": FILES,
+    "src/store/file/file.c": FILES,
+    "src/store/file/lease_ops.c": FILES,
+    "src/store/file/record.c": ("unit/test_record",) + FILES,
+    "src/store/file/run_slot.c": ("unit/test_run_slot", "both/runs:file", "file/runs"),
+    "src/store/file/shared_table.c": ("file/lock_table", "both/fence:file") + STORE_FILES,
+    "src/store/file/ticket_queue.c": ("file/waiting", "both/waiting:file", "both/frozen:file", "file/shared"),
+    "src/store/file/waiter.c": ("file/waiting", "both/waiting:file", "both/frozen:file", "file/shared"),
+    "src/store/redis/backend.c": REDIS,
+    "src/store/redis/take.c": REDIS,
+    "src/store/quorum/take.c": ("quorum/quorum",),
+    "src/store/quorum/verdict.c": ("unit/test_verdict", "quorum/quorum"),
+    SCRIPTS + "check.lua": ("both/lost_lock:redis", "redis/outage", "redis/tracking") + REDIS,
+    SCRIPTS + "common.lua": REDIS,
+    SCRIPTS + "extend.lua": ("both/lease_end:redis", "both/attach:redis") + REDIS,
+    SCRIPTS + "force.lua": ("both/acquire:redis", "both/looking:redis", "both/lost_lock:redis") + REDIS,
+    SCRIPTS + "pause.lua": ("both/pause:redis", "model/model"),
+    SCRIPTS + "queue.lua": ("redis/waiting", "both/waiting:redis") + REDIS,
+    SCRIPTS + "release.lua": REDIS,
+    SCRIPTS + "share.lua": ("both/shared:redis", "redis/sharers", "both/lost_lock:redis", "redis/faults"),
+    SCRIPTS + "take.lua": REDIS,
+}
+
+
+def tests_of(path):
+    return list(dict.fromkeys(AREAS[path]))

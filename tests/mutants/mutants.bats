@@ -1,0 +1,63 @@
+#!/usr/bin/env bats
+# What `make mutants` does, in small: a mistake in a rule is made, and found.
+load ../lib/common
+setup() {
+    common_setup
+    ROOT=$(realpath "$TESTS/..")
+    export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$TESTS/mutants
+}
+teardown() { common_teardown; }
+
+# changes FILE: each mutant of it, as "LINE FUNCTION: CHANGE".
+changes() {
+    (cd "$T" && python3 -c 'import sys, mutate
+for mutant in mutate.mutants_of(sys.argv[1], open(sys.argv[1]).read()): print(f"{mutant.line} {mutant.function}: {mutant.what}")' "$1" | sort)
+}
+
+@test "mistakes are made in conditions, constants and statements, and neither in comments nor in messages" {
+    cat >"$T/a.c" <<'C'
+static int limit = 3; /* if (a < b) */
+static int most(int a, int b)
+{
+    int sum = a; /* a < b && !b */
+    if (a < b && !b) {
+        sum = 2;
+        say_error("a < 3: %d",
+                  a + 1);
+    }
+    return sum;
+}
+C
+    diff <(changes a.c) <(sort <<'M'
+5 most: && -> ||
+5 most: (a < b && !b) -> (!(a < b && !b))
+5 most: < -> <=
+5 most: ! -> nothing
+6 most: 2 -> 3
+6 most: sum = 2; -> ;
+M
+    )
+    printf '%s\n' '-- if a < b then' 'local function f(a)' "  if not a then return 'a == b' end" "  redis.call('DEL', a)" end >"$T/a.lua"
+    diff <(changes a.lua) <(sort <<'M'
+3 f: not -> nothing
+3 f: not a -> not (not a)
+4 f: redis.call('DEL', a) -> do end
+M
+    )
+}
+
+@test "a mistake in a rule is found by its unit test, one that no test looks at is not, and the seed makes the same again" {
+    [ "$(realpath "$DLOCK")" = "$ROOT/src/dlock" ] && [ -x "$HELPERS/../unit/test_lease" ] || skip 'not built in its tree'
+    mutants() { python3 "$TESTS/mutants/mutants.py" --only=src/lock/lease.c --seed=1 "$@" "$ROOT"; }
+    run mutants --count=2 --least=100 --tests=unit/test_lease
+    [ "$status" -ne 77 ] || skip 'no pid namespace can be made here'
+    echo "$output"
+    [ "$status" -eq 0 ]
+    equals "$(grep -c '^killed src/lock/lease\.c:[0-9]* .* | unit/test_lease: ' <<<"$output")" 2
+    grep -q '^seed 1: 2 mutants judged, 2 killed (100.0 %), 0 survived; ' <<<"$output"
+    local drawn
+    drawn=$(grep '^killed' <<<"$output" | cut -d' ' -f2)
+    run mutants --count=2 --least=100 --tests=unit/test_json
+    [ "$status" -eq 1 ]
+    equals "$(grep '^SURVIVED' <<<"$output" | cut -d' ' -f2)" "$drawn"
+}

@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+"""Makes small mistakes in the core of dlock, one at a time, and shows which of them no test finds.
+
+Each mutant is built in a copy of the built tree; its tests (areas.py) run until one fails. A test of bats that fails is
+run again alone, and then without the mistake, before it counts. A mutant that does
+not compile, or whose object is the same as without it, is not judged. All of it runs in a pid namespace of its own: a
+mutant may kill whatever it can reach.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import hashlib
+import os
+import pathlib
+import queue
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import areas
+import mutate
+
+NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"] + ["--user", "--map-root-user"] * (os.geteuid() != 0)
+# A suite that takes longer hangs.
+HANG_SECONDS = 240
+# Of one function, so that the largest do not have it all.
+FUNCTION_MOST = 4
+SCRIPT_MOST = 25
+
+Verdict = collections.namedtuple("Verdict", "mutant kind by seconds")
+printing = threading.Lock()
+
+
+def say(*words):
+    with printing:
+        print(*words, flush=True)
+
+
+def draw(root, seed, only):
+    """The mutants in the order of the seed, as many of a function as there may be."""
+    found = [mutant for path in sorted(areas.AREAS) if any(part in path for part in only)
+             for mutant in mutate.mutants_of(path, (root / path).read_text(encoding="utf-8"))]
+    random.Random(seed).shuffle(found)
+    taken, lines = collections.Counter(), set()
+    for mutant in found:
+        of, line = (mutant.file, mutant.function), (mutant.file, mutant.line)
+        if line not in lines and taken[of] < (SCRIPT_MOST if mutant.function == "the script" else FUNCTION_MOST):
+            taken[of] += 1
+            lines.add(line)
+            yield mutant
+
+
+class Tree:
+    """A copy of the tree: one mutant at a time."""
+
+    def __init__(self, root, folder):
+        self.root, self.tmp = folder / "t", folder / "tmp"
+        shutil.copytree(root, self.root, symlinks=True, ignore=shutil.ignore_patterns(".git", "autom4te.cache", "__pycache__"))
+        self.tmp.mkdir()
+        self.running = set()
+
+    def make(self, *targets):
+        tools = ["%s=:" % tool for tool in ("ACLOCAL", "AUTOCONF", "AUTOHEADER", "AUTOMAKE")]
+        return subprocess.run(["make", "-s", "WARN_CFLAGS=-w", *tools, *targets], cwd=self.root, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+    def digest(self, target):
+        """Of the code alone."""
+        stripped = self.tmp / "stripped.o"
+        subprocess.run(["objcopy", "--strip-debug", self.root / target, stripped], check=True)
+        return hashlib.sha256(stripped.read_bytes()).digest()
+
+    @staticmethod
+    def object_of(path):
+        return "src/store/redis/scripts.o" if path.endswith(".lua") else path[:-1] + "o"
+
+    def run(self, command, backend, seconds):
+        """Whether each test passed, as it ends: (name, passed); a last one with the name None: whether all ended in time."""
+        environment = dict(os.environ, DLOCK=str(self.root / "src/dlock"), HELPERS=str(self.root / "tests/helpers"),
+                           TMPDIR=str(self.tmp), LC_ALL="C.UTF-8", BACKEND=backend, CMOCKA_MESSAGE_OUTPUT="TAP")
+        with subprocess.Popen(NAMESPACE + command, cwd=self.root, env=environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
+            self.running.add(process)
+            timer = threading.Timer(seconds, process.kill)
+            timer.start()
+            begun = time.monotonic()
+            try:
+                for line in process.stdout:
+                    found = re.match(r"(not )?ok \d+ (?:- )?(.*?)(?: # skip.*)?$", line)
+                    if found:
+                        yield found.group(2), not found.group(1)
+                status = process.wait()
+                yield None, status >= 0 and (status == 0 or command[0] == "bats")
+            finally:
+                timer.cancel()
+                process.kill()
+                self.running.discard(process)
+                if time.monotonic() - begun > seconds:
+                    say("# not in time: %s" % " ".join(command))
+
+    def test(self, name, bats_jobs, seconds, alone=None):
+        file, _, backend = name.partition(":")
+        if file.startswith("unit/"):
+            return self.run(["tests/" + file], backend, seconds)
+        only = ["-f", "^%s$" % re.sub(r"([][\\.*^$+?(){}|])", r"\\\1", alone)] if alone else ["--jobs", str(bats_jobs)]
+        return self.run(["bats", "--tap", *only, "tests/%s.bats" % file], backend, seconds)
+
+
+class Mutants:
+    def __init__(self, options, root, folder):
+        self.options = options
+        self.trees = queue.SimpleQueue()
+        self.control, self.controls, self.sound = Tree(root, folder / "control"), threading.Lock(), {}
+        self.stopped = False
+        self.copies = [Tree(root, folder / str(number)) for number in range(options.jobs)]
+        for tree in self.copies:
+            self.trees.put(tree)
+        signal.signal(signal.SIGTERM, self.stop)
+
+    def stop(self, *_):
+        """What is being judged does not count."""
+        self.stopped = True
+        for tree in [self.control, *self.copies]:
+            for process in list(tree.running):
+                process.kill()
+
+    def fails_anyway(self, name, test):
+        """Whether it fails without any mistake, too."""
+        with self.controls:
+            if (name, test) not in self.sound:
+                self.sound[name, test] = dict(self.control.test(name, 1, HANG_SECONDS, test)).get(test, False)
+            return not self.sound[name, test]
+
+    def judge(self, mutant):
+        tree = self.trees.get()
+        begun = time.monotonic()
+        source, target = tree.root / mutant.file, tree.root / tree.object_of(mutant.file)
+        times = source.stat()
+        text, built = source.read_text(encoding="utf-8"), target.read_bytes()
+        try:
+            kind, by = self.judge_in(tree, mutant, source, text)
+        finally:
+            source.write_text(text, encoding="utf-8")
+            os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))
+            if mutant.file.endswith(".lua"):
+                os.utime(source)
+                tree.make("src/store/redis/scripts/embedded.h")
+            target.write_bytes(built)
+            shutil.rmtree(tree.tmp)
+            tree.tmp.mkdir()
+            self.trees.put(tree)
+        return Verdict(mutant, kind, by, time.monotonic() - begun)
+
+    def judge_in(self, tree, mutant, source, text):
+        target = tree.object_of(mutant.file)
+        before = tree.digest(target)
+        lines = text.split("\n")
+        assert lines[mutant.line - 1] == mutant.before
+        lines[mutant.line - 1] = mutant.after
+        source.write_text("\n".join(lines), encoding="utf-8")
+        if not tree.make(target):
+            return "no code", ""
+        code = tree.digest(target)
+        if code == before:
+            return "equal", ""
+        if not tree.make("src/dlock"):
+            return "no code", ""
+        for name in self.options.tests or areas.tests_of(mutant.file)[:self.options.first]:
+            if name.startswith("unit/") and not tree.make("tests/" + name):
+                return "no code", ""
+            by = self.killed_by(tree, name)
+            if by:
+                return "killed", by
+        return "SURVIVED", ""
+
+    def killed_by(self, tree, name):
+        for test, passed in tree.test(name, self.options.bats_jobs, HANG_SECONDS):
+            if passed:
+                continue
+            if test is None:
+                return "%s: its end, or its time" % name
+            if name.startswith("unit/"):
+                return "%s: %s" % (name, test)
+            if dict(tree.test(name, 1, HANG_SECONDS, test)).get(test, False):
+                say("# failed once, and passed alone: %s: %s" % (name, test))
+            elif self.fails_anyway(name, test):
+                say("# fails without any mistake: %s: %s" % (name, test))
+            else:
+                return "%s: %s" % (name, test)
+        return None
+
+
+def read_log(path):
+    """What an earlier run has judged: the kind of each (file, line)."""
+    found = re.findall(r"^(killed|SURVIVED|equal|no code) (\S+):(\d+) ", path.read_text(encoding="utf-8"), re.M)
+    return {(file, int(line)): kind for kind, file, line in found}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", type=pathlib.Path, help="the tree, built in its place with `make all test-helpers`")
+    parser.add_argument("--seed", default=str(random.randrange(1 << 30)))
+    parser.add_argument("--count", type=int, default=150, help="how many are judged (150)")
+    parser.add_argument("--resume", type=pathlib.Path, help="the output of an earlier run with this seed, which counts as well", metavar="FILE")
+    parser.add_argument("--only", action="append", help="only files with this in their path", metavar="TEXT")
+    parser.add_argument("--tests", action="append", help="these tests in place of those of the file: both/hold:file", metavar="NAME")
+    parser.add_argument("--first", type=int, help="only so many suites of each file's, the quickest")
+    parser.add_argument("--line", type=int, help="only mutants of this line, as many as there are")
+    parser.add_argument("--jobs", type=int, default=1, help="how many mutants at once (1)")
+    parser.add_argument("--bats-jobs", type=int, default=6, help="how many tests of one mutant at once (6)")
+    parser.add_argument("--least", type=float, default=0, help="the status is 1 if fewer of a hundred are killed (0)")
+    options = parser.parse_args()
+    if subprocess.run(NAMESPACE + ["true"], check=False, stderr=subprocess.DEVNULL).returncode != 0:
+        parser.exit(77, "mutants: no pid namespace can be made here (unshare), and a mutant may kill whatever it can reach\n")
+    only = options.only or [""]
+    if options.line:
+        drawn = [mutant for path in areas.AREAS if any(part in path for part in only)
+                 for mutant in mutate.mutants_of(path, (options.root / path).read_text(encoding="utf-8"))
+                 if mutant.line == options.line]
+    else:
+        drawn = list(draw(options.root, options.seed, only))
+    with tempfile.TemporaryDirectory(prefix="mutants.") as folder:
+        run_all(options, drawn, pathlib.Path(folder))
+
+
+def run_all(options, drawn, folder):
+    mutants = Mutants(options, options.root, folder)
+    known = read_log(options.resume) if options.resume else {}
+    counts = collections.Counter(known.values())
+    survivors = [mutant for mutant in drawn if known.get((mutant.file, mutant.line)) == "SURVIVED"]
+    waiting = iter([mutant for mutant in drawn if (mutant.file, mutant.line) not in known])
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        def work():
+            while counts["killed"] + counts["SURVIVED"] < options.count:
+                mutant = next(waiting, None)
+                if mutant is None:
+                    return
+                verdict = mutants.judge(mutant)
+                if mutants.stopped:
+                    return
+                counts[verdict.kind] += 1
+                if verdict.kind == "SURVIVED":
+                    survivors.append(mutant)
+                say("%s %s:%d %s: %s%s (%.0f s)" % (verdict.kind, mutant.file, mutant.line, mutant.function, mutant.what,
+                                                    " | " + verdict.by if verdict.by else "", verdict.seconds))
+
+        for each in [pool.submit(work) for _ in range(options.jobs)]:
+            each.result()
+    judged = counts["killed"] + counts["SURVIVED"]
+    print("\n| survivor | function | change |\n| --- | --- | --- |")
+    for mutant in sorted(survivors):
+        print("| `%s:%d` | `%s` | `%s` |" % (mutant.file, mutant.line, mutant.function, mutant.what.replace("|", "\\|")))
+    print("\nseed %s: %d mutants judged, %d killed (%.1f %%), %d survived; %d gave the same code, %d no code" % (
+        options.seed, judged, counts["killed"], 100 * counts["killed"] / max(judged, 1), counts["SURVIVED"],
+        counts["equal"], counts["no code"]))
+    sys.exit(judged == 0 or 100 * counts["killed"] / judged < options.least)
+
+
+if __name__ == "__main__":
+    main()
