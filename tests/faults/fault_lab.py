@@ -74,6 +74,7 @@ class Scenario:
         self.before = more.pop("before", None)  # whether the lock has been acquired, by token0
         self.place = words.partition("--outage=500ms")[0]
         self.before_words = more.pop("before_words", "")
+        self.first = more.pop("first", "")  # dlock is run before, with these words
         self.meanwhile = more.pop("meanwhile", None)  # called with lab and the command's words, before it may go
         self.judge = more.pop("judge", None)  # called with lab, failure and run: what is wrong
         self.stays = more.pop("stays", False)  # the lock may be there at the end
@@ -100,6 +101,7 @@ class Lab:
         self.directory, self.dlock, self.library = directory, dlock, library
         self.servers, self.clients = [], []
         self.up = self.down = self.held_until = None
+        self.paused = False  # while the command ran
         self.anothers = False  # the lock directory is another user's
 
     def path(self, name):
@@ -183,6 +185,9 @@ class Lab:
                 pass
         if scenario.before:
             done = self.plain(scenario.place + " --acquire --owner=token0 %s job" % scenario.before_words)
+            assert done.returncode == 0, done
+        if scenario.first:
+            done = self.plain(scenario.place + " " + scenario.first)
             assert done.returncode == 0, done
 
     def start_holder(self, scenario):

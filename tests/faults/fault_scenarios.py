@@ -187,6 +187,25 @@ def judge_status_told(lab, failure, run):
     return ["free, it says, but it is held"] if run.status == 1 else []
 
 
+PAUSE = "--pause=1h --message=why job"
+
+
+def pause(lab, _words):
+    """Somebody pauses the lock, unless its file is kept locked by what failed."""
+    lab.paused = lab.plain("--backend=file --lock-dir=%(dir)s/locks " + PAUSE).returncode == 0
+    if lab.clients:
+        lab.plain("-r %(redis0)s " + PAUSE)
+
+
+def judge_paused(lab, failure, run):
+    """The lock is paused if 0 says so, and stays so for all but a --resume."""
+    paused = '"message":"why"' in lab.plain(run.scenario.place + " --status --json job").stdout
+    if "--resume" in run.scenario.words:
+        return ["resumed, it says, but it is paused"] if run.status in (0, 1) and paused else []
+    right = run.status == 0 if run.scenario.status == 0 else run.scenario.first == PAUSE or ("start" in run.events and lab.paused)
+    return ["it is not paused"] if right and not paused else []
+
+
 def judge_never_ran(lab, failure, run):
     return ["it never ran, and that is not what it says"] if run.status == 0 else []
 
@@ -215,6 +234,13 @@ SCENARIOS = [
     *both("extend", "--extend --owner=token0 job", run=False, status=0, stays=True, most=40, before=True),
     *both("ran_within", "--ran-within=1h job", run=False, status=1, most=60, judge=judge_never_ran),
     *both("once", "--once-per=1h" + COMMAND_WORDS, most=60, judge=judge_memory),
+    *both("pause", PAUSE, run=False, status=0, stays=True, most=60, judge=judge_paused),
+    *both("pause_again", PAUSE, first="--pause=1m --message=less job", run=False, status=0, stays=True, most=40, judge=judge_paused),
+    *both("resume", "--resume job", first=PAUSE, run=False, status=0, stays=True, most=60, judge=judge_paused),
+    *both("resume_none", "--resume job", run=False, status=1, most=40),
+    *both("paused", "-n" + COMMAND_WORDS, first=PAUSE, stays=True, status=75, most=60, judge=judge_paused),
+    *both("paused_meanwhile", COMMAND_WORDS, meanwhile=pause, go=0.1, stays=True, most=60, judge=judge_paused),
+    *both("message", "--message=why" + COMMAND_WORDS, most=40),
     *both("status", "--status job", run=False, status=0, stays=True, judge=judge_status_told, most=60, before=True),
     *both("list", "--list", run=False, status=0, stays=True, most=60, before=True),
     *both("attach", "--attach job", script=True, go=0.01, most=60),

@@ -28,6 +28,12 @@ walk() {
     grep -qE '^2 scenarios .* 0 findings$' <<<"$output"
 }
 
+@test "whatever call fails: a lock is paused until it is resumed, and what --pause and --resume say is so" {
+    walk --scenarios file_pause,file_resume,file_paused,redis_pause --functions pread64,pwrite64,openat64,rename,send,recv --kinds error,rest --most 2
+    [ "$status" -eq 0 ]
+    grep -qE '^4 scenarios .* 0 findings$' <<<"$output"
+}
+
 @test "each call of the C library is walked, or is known for why not" {
     command -v nm >/dev/null || skip 'needs nm'
     run python3 "$TESTS/faults/fault_walk.py" --unknown "$DLOCK" "$HELPERS/fail_nth.so"

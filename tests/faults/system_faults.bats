@@ -60,6 +60,22 @@ without() {
     wait "$HOLDER"
 }
 
+@test "a pause that cannot be read, or is garbled, is a pause: nobody takes the lock or removes the file until --resume" {
+    [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
+    without pread64 rest 1 --pause=60s --message=why job
+    equals "$status" 0
+    fails_with 75 'paused by .*: why' dlock -n job touch "$T/ran"
+    without pread64 error 1 -n job touch "$T/ran"
+    equals "$status" 75
+    printf 'dlock 1\nexpires 12' | dd of="$T/locks/dlock:job.lock" bs=1 seek=10240 conv=notrunc status=none
+    fails_with 75 'paused by unknown .*: its record cannot be read' dlock -n job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+    dlock --resume job
+    dlock -n job touch "$T/ran"
+    [ -e "$T/ran" ]
+    equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
+}
+
 @test "--doctor: what is listed and cannot be read is not waited for without end" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
     local start=$(now)

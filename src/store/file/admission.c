@@ -3,6 +3,8 @@
 #include "lock/format.h"
 #include "util/text.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,15 +13,31 @@ static bool ends_before(const struct lock_place *a, const struct lock_place *b)
     return a->known && (!b->known || deadline_before(lock_place_end(a), lock_place_end(b)));
 }
 
+/* It may be rewritten at this very moment. */
+static bool read_pause_record(const struct lock_file *file, struct record *record)
+{
+    enum { TRIES = 3 };
+    bool read = lock_file_read(file, LOCK_FILE_PAUSE, record);
+    for (int tries = 1; tries < TRIES && !read && errno != 0 && !record_is_newer(record); tries++) {
+        (void)poll(NULL, 0, 1);
+        read = lock_file_read(file, LOCK_FILE_PAUSE, record);
+    }
+    return read;
+}
+
+/* A record that cannot be read may have any end: it is a pause for another second, so
+ * that no process takes the lock, or removes the file. */
 static struct pause read_pause(const struct lock_file *file, const char *boot_id, int64_t *newer)
 {
     struct pause pause = {.left = DURATION_ZERO};
     struct record record = {0};
-    bool known = file->size > LOCK_PAUSE_OFFSET && lock_file_read(file, LOCK_FILE_PAUSE, &record);
-    if (record_is_newer(&record)) {
+    if (file->size <= LOCK_PAUSE_OFFSET)
+        return pause;
+    bool known = read_pause_record(file, &record);
+    if (!known && errno != 0)
+        pause = (struct pause){DURATION_S(1), "unknown", "its record cannot be read"};
+    if (record_is_newer(&record))
         *newer = record.format;
-        pause.left = DURATION_S(1); /* so that no process removes it */
-    }
     if (!known || !record_may_be_of(&record, boot_id) || deadline_passed(record.expires))
         return pause;
     pause.left = deadline_left(record.expires);

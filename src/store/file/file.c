@@ -209,7 +209,11 @@ static bool read_text(const struct lock_file *file, int place)
 
 bool lock_file_read(const struct lock_file *file, int place, struct record *record)
 {
-    return read_text(file, place) && record_parse(record, text);
+    if (!read_text(file, place))
+        return false;
+    bool parsed = record_parse(record, text);
+    errno = parsed || *text == '\0' ? 0 : EBADMSG; /* a hole has zeros */
+    return parsed;
 }
 
 enum lock_result lock_file_write(const struct lock_file *file, int place,

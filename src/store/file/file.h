@@ -102,7 +102,8 @@ struct lock_place {
 /* Where the record of a pause is, instead of a place's. */
 enum { LOCK_FILE_PAUSE = -1 };
 
-/* Reads the place's record. False if there is none, or it is garbled or cannot be read. */
+/* Reads the place's record. False with errno: 0 if there is none, otherwise the error that
+ * prevented reading it, EBADMSG if it is garbled. */
 bool lock_file_read(const struct lock_file *file, int place, struct record *record);
 
 /* Writes it. LOCK_OK; LOCK_CANT_CREATE, LOCK_INVALID with *why set. */
