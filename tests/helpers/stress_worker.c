@@ -18,6 +18,9 @@
  *   extend  runs `$TORTURE_DLOCK --extend` after N ms
  *   beats   sends WATCHDOG=1 to $NOTIFY_SOCKET every N ms
  *
+ * In a time namespace whose boot clock is $TORTURE_AHEAD seconds ahead, it stamps what
+ * the others would.
+ *
  * What limits dlock is not to limit this one: soft limits are raised. */
 #include <dirent.h>
 #include <errno.h>
@@ -46,6 +49,7 @@ enum { BEAT_MS = 5, LATE_MS = 3, BROKEN = 99 };
 
 static const char *run;
 static int log_fd;
+static int64_t ahead;
 static _Atomic int64_t *beat;
 static volatile sig_atomic_t term_seen;
 extern char **environ;
@@ -59,7 +63,7 @@ static int64_t now(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_BOOTTIME, &ts);
-    return (int64_t)ts.tv_sec * 1000 * NS_PER_MS + ts.tv_nsec;
+    return (int64_t)ts.tv_sec * 1000 * NS_PER_MS + ts.tv_nsec - ahead;
 }
 
 __attribute__((format(printf, 2, 3))) static void tell(int64_t at, const char *format, ...)
@@ -205,8 +209,8 @@ static void work(int64_t end, struct due *due)
         }
         int64_t next = at + BEAT_MS * NS_PER_MS;
         next = least(next, end);
-        struct timespec ts = {(time_t)(next / (1000 * NS_PER_MS)),
-                              (long)(next % (1000 * NS_PER_MS))};
+        struct timespec ts = {(time_t)((next + ahead) / (1000 * NS_PER_MS)),
+                              (long)((next + ahead) % (1000 * NS_PER_MS))};
         clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &ts, NULL);
         at = now();
         if (at - next >= LATE_MS * NS_PER_MS)
@@ -248,6 +252,8 @@ static int is_number(const char *word, const char *key, int64_t unit, int64_t *v
 
 int main(int argc, char **argv)
 {
+    const char *shift = getenv("TORTURE_AHEAD");
+    ahead = shift != NULL ? strtoll(shift, NULL, 10) * 1000 * NS_PER_MS : 0;
     int64_t begin = now(), length = 0, status = 0, stop = -1, daemon = -1, hydra = -1,
             extension = -1, beats = -1;
     int deaf = 0, die = 0;

@@ -16,9 +16,10 @@ import struct
 import subprocess
 import time
 
-from nemesis import Deeds, Faults
+from nemesis import Deeds, Faults, family
 from orphans import children
 from plans import KINDS, Contender
+from servers import spawn
 
 DRAIN_LIMIT, SURVIVOR_LIMIT, HEAL_LIMIT = 30.0, 8.0, 60.0
 TICK = 0.02
@@ -29,6 +30,8 @@ LATE = 0.003
 # How long an end may have been overlooked here, before that is noted.
 SLOW_TURN = 0.1
 OUTAGE = "3s"
+# By so many seconds the boot clock of another time namespace is ahead.
+AHEAD = 7200
 
 
 def now():
@@ -44,6 +47,34 @@ class Live:
         self.frozen = self.ended = False
 
 
+class Elsewhere:
+    """What a container may have of its own: a boot id, or a boot clock."""
+
+    def __init__(self, work):
+        self.boot_id = os.path.join(work, "boot_id")
+        with open(self.boot_id, "w", encoding="ascii") as file:
+            file.write("11111111-1111-1111-1111-111111111111\n")
+        self.has_mounts = os.geteuid() == 0 and subprocess.call(
+            ["unshare", "-m", "true"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
+        # Its child keeps the namespace, and ends with it.
+        self.keeper = spawn(["unshare", "-T", "--boottime", str(AHEAD), "-f", "--kill-child", "sleep", "infinity"])
+        self.pid = None
+        while self.keeper.poll() is None and self.pid is None:
+            time.sleep(TICK)
+            self.pid = next((pid for pid in family(self.keeper.pid) if command_of(pid).startswith("sleep")), None)
+
+    def within(self, what):
+        """The words before a command, or None: there is no such thing here."""
+        if what == "time":
+            return self.pid and ["nsenter", "--time=/proc/%d/ns/time" % self.pid]
+        return ["unshare", "-m", "sh", "-c", 'mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$@"', "sh",
+                self.boot_id] if self.has_mounts else None
+
+    def close(self):
+        self.keeper.kill()
+        self.keeper.wait()
+
+
 class Campaign:
     now = staticmethod(now)
 
@@ -55,6 +86,9 @@ class Campaign:
         self.env = {name: value for name, value in os.environ.items()
                     if not name.startswith("DLOCK_") and name not in ("NOTIFY_SOCKET", "XDG_CONFIG_HOME", "REDISCLI_AUTH")}
         self.env.update(HOME=work, TORTURE_DLOCK=options.dlock, DLOCK_OUTAGE=OUTAGE)
+        self.other_clock = Elsewhere(work) if any(stage.namespaces for stage in stages) else None
+        if self.other_clock is not None:
+            stack.callback(self.other_clock.close)
         # The servers of stages, which are not ours to reap.
         self.not_ours = set(children())
         self.rng = random.Random("%s/starts" % options.seed)
@@ -100,6 +134,11 @@ class Campaign:
         live = Live(number, contender, plan)
         command = [options.worker, self.alive_dir(stage, lock), self.log_path, number] + plan.words
         argv = plan.argv(options.dlock, stage.arguments(), name, "run-" + number, command)
+        if plan.elsewhere is not None:
+            within = self.other_clock.within(plan.elsewhere) if stage.namespaces else None
+            if within is None:
+                plan.elsewhere = None
+            argv = (within or []) + argv
         self.log("spawn", run=number, lock=lock, name=name, backend=stage.name, **plan.fields(),
                  words=",".join(plan.words).replace("=", ":"), chaos="%s:%s:%.3f:%d" % plan.chaos)
         live.pid = os.posix_spawnp(argv[0], argv, self.env_of(plan), setsigmask=[], file_actions=[
@@ -116,6 +155,8 @@ class Campaign:
                 (os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)])] = done
 
     def env_of(self, plan):
+        if plan.elsewhere == "time":
+            return dict(self.env, TORTURE_AHEAD=str(AHEAD))
         if plan.wall is None:
             return self.env
         home = os.path.join(self.work, "clock%d" % plan.wall)

@@ -26,7 +26,7 @@ def judge(checker, run):
         counts["takes"] += 1
     for what, is_so in (("stops (124)", run.status == LOST), ("dlocks killed", run.killed is not None),
                         ("dlocks frozen", bool(run.freezes)), ("locks taken away", bool(run.removals)),
-                        ("signals", bool(run.signals)), ("low limits", run.limited), ("other clocks", run.wall)):
+                        ("signals", bool(run.signals)), ("low limits", run.limited), ("other clocks", run.wall), ("namespaces", run.elsewhere)):
         counts[what] += bool(is_so)
     if run.hung is not None:
         checker.complain(run, "dlock did not end, and was killed %.1f s after it began" % (run.hung - run.spawned))
@@ -35,6 +35,8 @@ def judge(checker, run):
         checker.complain(run, "dlock did not end")
         return
     counts["status: %d" % run.status] += run.status not in (0, 1, 7, 42)
+    if run.is_guarded and run.until > run.killed + checker.slack(run.killed, run.until):
+        checker.complain(run, "a process of the command was there %.3f s after its dlock was killed" % (run.until - run.killed))
     if run.killed is not None and run.status < 0:
         return
     problem = exit_problem(checker, run)

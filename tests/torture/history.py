@@ -9,6 +9,8 @@ import signal
 
 # Of dlock: src/lock/lease.c.
 DRIFT_LEAST = 0.002
+# The guard that kills what a killed dlock leaves has begun by then: src/run/supervise.c, with room for a busy machine.
+GUARD_BEGINS = 0.5
 FIELDS_OF_THE_REST = " said="
 
 # Where it is not sure, a majority may still have it.
@@ -63,6 +65,7 @@ class Run:
         self.once = float(fields["once"]) / 1000 if "once" in fields else None
         self.tree = fields.get("tree", "1" if tree else "0") == "1"
         self.leaves_daemon = fields.get("daemon") == "1"
+        self.elsewhere = fields.get("elsewhere")
         self.limited, self.wall = fields.get("limited"), fields.get("wall") == "1"
         self.fence = self.slot = self.start = self.until = self.extended = None
         self.end = self.end_status = self.term = self.died = None
@@ -90,6 +93,12 @@ class Run:
         ended = None if stopped else self.end if self.end is not None else self.died
         signaled = [one.at for one in self.signals if self.status == 128 + one.number]
         return min([at for at in (ended, self.killed) if at is not None] + signaled, default=None)
+
+    @property
+    def is_guarded(self):
+        """Whether dlock was killed under its command when the guard beside it had begun: it kills all that is left."""
+        return self.killed is not None and self.start is not None and not self.limited and self.how == "run" and \
+            self.left_by == self.killed >= self.start + GUARD_BEGINS and not self.freezes
 
     @property
     def kept_until(self):

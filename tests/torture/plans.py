@@ -27,7 +27,7 @@ class Plan:
         # What is done, from when on ("spawn" or "start"), how many seconds after it, and a number that it may need.
         self.chaos = chaos
         self.how, self.mode = "run", "exclusive"
-        self.wait = self.limit = self.wall = None
+        self.wait = self.limit = self.wall = self.elsewhere = None
         self.hold = 0
         self.once = None
         self.tree = False
@@ -40,7 +40,8 @@ class Plan:
         fields.update({key: value for key, value, usual in (
             ("tree", int(self.tree), 0), ("mode", self.mode, "exclusive"), ("how", self.how, "run"),
             ("wait", self.wait, None),
-            ("hold", self.hold, 0), ("once", self.once, None), ("limited", limit, 0), ("wall", int(self.wall is not None), 0))
+            ("hold", self.hold, 0), ("once", self.once, None), ("limited", limit, 0), ("wall", int(self.wall is not None), 0),
+            ("elsewhere", self.elsewhere, None))
             if value != usual})
         return fields
 
@@ -113,7 +114,7 @@ def ends_of_leases(rng, options, _kind):
 
 # What is done to a run of dlock, and how often.
 DEEDS = {"kill": 15, "kill-command": 10, "kill-tree": 10, "freeze": 5, "freeze-long": 5, "blink": 10, "freeze-command": 10, "freeze-tree": 5,
-         "signal": 25, "signal-command": 10, "remove": 25, "overwrite": 15, "limit": 20, "clock": 20, "pause": 15}
+         "signal": 25, "signal-command": 10, "remove": 25, "overwrite": 15, "limit": 20, "clock": 20, "pause": 15, "elsewhere": 15}
 
 # What the contenders of a lock do there, by the number of the lock.
 KINDS = ("exclusive", "exclusive", "readers and writers", "slots", "scripts", "daily", "held", "extended", "nonblock",
@@ -195,11 +196,13 @@ def draw_chaos(plan, rng, length, options):
         plan.limit = rng.choice(LIMITS)
     elif what == "clock":
         plan.wall = rng.choice((-86400, -3600, -5, 5, 3600, 86400))
+    elif what == "elsewhere":
+        plan.elsewhere = rng.choice(("boot-id", "time"))
     since = "spawn" if rng.random() < 0.3 else "start"
     if since == "spawn":
         after = rng.uniform(0, 150)
     else:  # not so short that it is over before it can be done
-        length = max(length, rng.uniform(50, 300)) if what not in ("nothing", "limit", "clock") else length
+        length = max(length, rng.uniform(50, 300)) if what not in ("nothing", "limit", "clock", "elsewhere") else length
         plan.words[0] = "ms=%.1f" % length
         after = rng.uniform(0, length)
     return what, since, after / 1000, int(rng.choice(SIGNALS if what == "signal" else SIGNALS[:7]))

@@ -21,6 +21,8 @@ class Fault(NamedTuple):
 
 class Stage:
     name = ""
+    # Whether a dlock in another namespace, which has another boot id or another boot clock, is something else here.
+    namespaces = False
     # Whether exclusion is promised; False where faults of may_lose have been used.
     exclusive = True
     # Whether fences rise across those faults too.

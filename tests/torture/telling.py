@@ -23,9 +23,9 @@ def tell_backend(checker, backend, counts):
         backend, counts["takes"], counts["hand-overs after a lease's end"], counts["stops (124)"], counts["overlaps"],
         sum(where == backend for where, _ in checker.wrong)))
     print("  %d runs of dlock in %.0f s; killed: %d, frozen: %d, sent signals: %d, with low limits: %d, "
-          "with other clocks: %d; locks taken away: %d" % (
+          "with other clocks: %d, in other namespaces: %d; locks taken away: %d" % (
               counts["runs"], (checker.history.last or 0) - (checker.history.first or 0),
-              *(counts[what] for what in ("dlocks killed", "dlocks frozen", "signals", "low limits", "other clocks",
+              *(counts[what] for what in ("dlocks killed", "dlocks frozen", "signals", "low limits", "other clocks", "namespaces",
                                           "locks taken away"))))
     for title, start in (("hand-overs from one to one who waited", "order: "), ("exit statuses", "status: "),
                          ("faults", "fault: "), ("faults that could not be played", "failed fault: ")):

@@ -284,6 +284,15 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     verdicts
 }
 
+@test "the checker finds what outlives a killed dlock, unless that was only just beginning, or the command had ended" {
+    local killed='/^1.5 end/,/^1.51/d;/^1.01/a 1.55 kill run=1\n1.56 exit run=1 status=-9 said=' outlives='a process of the command was there 0.550 s after its dlock was killed'
+    judged 1 "$outlives" "$killed" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/'
+    judged 0 '0 wrong' "$killed" 's/until=1.5$/until=1.58/' 's/daemon=0/daemon=1/'
+    judged 0 '0 wrong' "$killed" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/' 's/1.55 kill/1.4 kill/'
+    judged 0 '0 wrong' "$killed" 's/until=1.5$/until=2.1/' 's/daemon=0/daemon=1/' '/^1.55/i 1.5 end status=3 run=1 pid=1'
+    verdicts
+}
+
 @test "the checker finds a second run within --once-per, and a skip without a success" {
     local once='/daemon=0$/s/$/ once=1000/' success='s/end status=3/end status=0/;s/run=1 status=3/run=1 status=0/'
     judged 1 'run 1, which was a success, began 0.600 s before, and it is to run once in 1.000 s' "$once" "$success"
