@@ -148,6 +148,52 @@ verdicts() {
     verdicts
 }
 
+@test "the checker finds a script that ends otherwise than it should, a dlock that hangs, and a stage that does not heal" {
+    # A script that has attached itself is killed by dlock when its lease is over, and not before.
+    local script='/spawn run=2/s/$/ how=attach/' killed='s/^2.5 exit run=2 status=124/2.5 exit run=2 status=-9/'
+    judged 0 '0 wrong' "$script" "$killed"
+    judged 1 'ended by signal 9, which nobody should have sent' "$script" "$killed" '/^2.49/d' 's/^2.5 exit/1.9 exit/;s/^2.51/1.91/;s/until=2.496/until=1.8/'
+    judged 0 '0 wrong' "$script" "$killed" '/^2.49/d' 's/^2.5 exit/1.8 signal run=2 number=9 to=script\n1.9 exit/;s/^2.51/1.91/;s/until=2.496/until=1.8/'
+    judged 1 'ended by signal 9, which nobody should have sent' 's/^\(1.0 spawn run=2.*\)/\1 how=acquire/' "$killed"
+    # One that ends by itself has the status that it says.
+    local ends='s/^2.5 exit run=2 status=124/2.5 exit run=2 status=0/;/^2.495/d'
+    judged 0 '0 wrong' "$script" "$ends"
+    judged 1 "the command's own status was 0" "$script" "$ends" 's/run=2 status=0 said/run=2 status=1 said/'
+    judged 0 '0 wrong' "$script" "$ends" 's/run=2 status=0 said/run=2 status=69 said/' \
+        '/^1.6 start/i 1.55 fault_begin backend=redis fault=kill may_lose=0\n1.56 fault_end backend=redis fault=kill'
+    # What --acquire has left is released before its end.
+    local acquired='/spawn run=1/s/$/ how=acquire/;s/^1.51 exit run=1 status=3 said=/&release=124/'
+    judged 1 'the release of a lock that was not lost gives 124' "$acquired"
+    judged 0 '0 wrong' "$acquired" 's/release=124/release=0/'
+    judged 0 '0 wrong' "$acquired" '/^1.01/a 1.2 removed run=1 before=1.19'
+
+    local without='/^1.6 start/,/^2.51/d;s/^5.0/1.7 exit run=2 status=124 said=\n5.0/'
+    judged 1 '124 without a command, and the lease had not ended' "$without"
+    judged 0 '0 wrong' "$without" 's/^1.7 exit/2.1 exit/'
+    local unstarted='/^1.6 start/,/^2.51/d;s/^5.0/1.7 exit run=2 status=71 said=the guard did not start in time\n5.0/'
+    judged 1 'ended without having run anything' "$unstarted"
+    judged 0 '0 wrong' "$unstarted" 's/^1.7 exit/2.6 exit/'
+    judged 0 '0 wrong' "$unstarted" '/spawn run=2/s/$/ limited=nofile/'
+
+    judged 1 'dlock did not end, and was killed 3.000 s after it began' 's/^2.5 exit run=2 status=124/4.0 hung run=2/'
+    judged 1 'the stage does not heal: the server is away' '/^5.0/i 4.9 stuck backend=redis said=the server is away'
+    verdicts
+}
+
+@test "the checker excuses a lease too short to be exact, and one frozen before its start, for as long as that explains" {
+    # Under a TTL of less than half a second two may meet at its end, and only there.
+    local short='s/ttl=1000/ttl=300/' stopped='/^1.5 end/,/^1.51/d;/^1.01/a 1.35 exit run=1 status=124 said=ended' meets='s/until=1.5$/until=1.34/;s/^1.6 start/1.3 start/;/^2.495/d;s/^2.496 end/1.45 end/;s/^2.5 exit run=2 status=124/1.46 exit run=2 status=0/;s/until=2.496/until=1.45/'
+    judged 0 '0 overlaps, 0 wrong' "$short" "$stopped" "$meets"
+    judged 1 'overlap: run 1' "$short" "$stopped" "$meets" 's/^1.3 start/1.1 start/'
+    judged 1 'overlap: run 1' "$short" "$stopped" "$meets" 's/ttl=300/ttl=600/'
+    # The later one took the lock, was frozen beyond its lease, and starts on waking.
+    local late='s/daemon=0/& wait=9000/;/^2.495/d;s/^2.496 end/2.1 end/;s/until=2.496/until=2.1/;s/^2.5 exit/2.15 exit/;s/^1.0 spawn run=1/1.45 spawn run=1/;s/^1.01 start/1.55 start/;s/^1.5 end status=3/2.05 end status=0/;s/^1.51 exit run=1 status=3/2.06 exit run=1 status=0/;s/until=1.5$/until=2.05/;s/^1.6 start/2.02 start/'
+    judged 1 'overlap: run 1' "$late"
+    judged 0 'at once by design: 1 .frozen dlock, between its take and its start' "$late" '/^2.02 start/i 1.1 freeze run=2\n2.01 thaw run=2'
+    judged 1 'overlap: run 1' "$late" '/^2.02 start/i 1.1 freeze run=2\n1.2 thaw run=2'
+    verdicts
+}
+
 @test "the checker finds what is left, lost or out of order" {
     judged 1 'left behind: process_7' '/^5.0/i 4.9 left backend=redis what=process_7'
     judged 1 'dlock did not end' '/^2.5 exit/d'
