@@ -16,10 +16,11 @@ teardown() { common_teardown; }
     equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
 }
 
-@test "too few descriptors: an exit status of dlock's own, nothing run" {
+@test "too few descriptors: exit 71, or the loader's 127, and nothing run" {
     local limit
     for limit in 3 4 5 6; do
         run bash -c "exec 3>&- 4>&- 5>&- 6>&- 7>&-; ulimit -n $limit; exec dlock job touch '$T/ran'"
+        [ "$status" -eq 71 ] || { [ "$limit" -eq 3 ] && [ "$status" -eq 127 ]; } || [ -n "${SANITIZER:-}" ]
         [ "$status" -ne 0 ]
         [ ! -e "$T/ran" ]
         equals "$(find "$T/locks" -name '*.lock' 2>/dev/null | wc -l)" 0

@@ -195,6 +195,20 @@ teardown() { common_teardown; }
     equals "$(cat "$file")" content
 }
 
+@test "--lock-file: the fence is the clock in microseconds, and falls if the clock is set back" {
+    local before first second
+    fence_at() {
+        set_wall "$1"
+        LD_PRELOAD=$HELPERS/fault_wall_clock.so dlock --lock-file="$T/exact" job -- env -u LD_PRELOAD sh -c 'echo "$DLOCK_FENCE"'
+    }
+    before=$(date +%s%6N)
+    first=$(fence_at 0)
+    [ "$before" -le "$first" ] && [ "$first" -le "$(date +%s%6N)" ]
+    second=$(fence_at 3600)
+    [ $((second - first)) -ge 3600000000 ]
+    [ "$(fence_at -3600)" -lt "$first" ]
+}
+
 @test "--lock-file makes the file, takes links and directories as flock(1) does, and says what it cannot open" {
     dlock --lock-file="$T/new" job true
     [ -e "$T/new" ] && [ ! -s "$T/new" ]

@@ -94,3 +94,21 @@ print(state.get("owner") or state["holders"][0]["owner"])')" "$name"
     wait "$run"
     [ ! -s "$T/err" ]
 }
+
+@test "the server's clock is set forward beyond the lease: the lock is lost, and the run is stopped at once" {
+    runs job -t 1h --grace=1s
+    set_wall 7200
+    ends 124 10000 "$(now)"
+    grep -q 'lost' "$T/job.err"
+}
+
+@test "the server's clock is set back: the lock of a dead holder is held that much longer, unless it is forced" {
+    runs job -t 2s
+    kill -KILL "${PIDS[0]}"
+    wait "${PIDS[0]}" || true
+    set_wall -3600
+    [ "$(redis pttl dlock:job)" -gt 3000000 ]
+    fails_with 75 '' dlock -w 4s job true
+    dlock -q --force-release job
+    dlock -n job true
+}
