@@ -65,7 +65,45 @@ def wait_until(condition, seconds=SERVE_LIMIT, what="it"):
         time.sleep(0.02)
 
 
+# So long a server sleeps while its clock is set.
+ASLEEP = 0.4
+
+
+def env_of_clock(directory):
+    """Of a server whose clock can be set."""
+    return dict(os.environ, T=directory, LD_PRELOAD=os.environ["TORTURE_WALL_CLOCK"])
+
+
+def write_clock(directory, ahead):
+    path = os.path.join(directory, "wall_clock")
+    with open(path + ".new", "w", encoding="ascii") as file:
+        file.write("%d\n" % ahead)
+    os.rename(path + ".new", path)
+
+
+def set_clock(socket_path, directory, ahead):
+    """From now on it is ahead by so much. Set back to what it was, the server would forget what was taken since.
+
+    It is set while the server sleeps. In the middle of a script, a key that is just set would have ended by the time
+    at which the script began: a moment that is short in life, but not where each look at the clock reads a file.
+    Returns whether it may have been in the middle all the same."""
+    client = RedisClient(socket_path, ASK_LIMIT)
+    try:
+        client.stream.settimeout(ASK_LIMIT + ASLEEP)
+        client.send("DEBUG", "SLEEP", ASLEEP)
+        time.sleep(ASLEEP / 2)
+        write_clock(directory, ahead)
+        written = time.monotonic()
+        client.reply()
+        return time.monotonic() - written > ASLEEP  # it may not have slept yet
+    finally:
+        client.close()
+
+
 class Server:
+    # By so many seconds its clock is ahead; None: it is the host's.
+    ahead = None
+
     def __init__(self, work_dir, name, arguments=(), port=0, within=()):
         """`within`: the words before the command that have it run on another host (network.py)."""
         for program in ("redis-server", "setpriv"):
@@ -99,7 +137,12 @@ class Server:
     def start(self):
         if self.is_up():
             return
-        self.process = spawn(self.within + self.command())
+        if self.ahead is None:
+            self.process = spawn(self.within + self.command())
+        else:
+            write_clock(self.directory, self.ahead)
+            self.process = spawn(self.within + self.command() + ["--enable-debug-command", "yes"],
+                                 env=env_of_clock(self.directory))
         self.frozen = False
 
     def is_up(self):
@@ -121,6 +164,11 @@ class Server:
     def freeze(self):
         self.signal(signal.SIGSTOP)
         self.frozen = self.is_up()
+
+    def step(self, seconds):
+        """Sets its clock."""
+        self.ahead += seconds
+        set_clock(self.socket_path, self.directory, self.ahead)
 
     def thaw(self):
         self.signal(signal.SIGCONT)

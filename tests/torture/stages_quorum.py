@@ -19,6 +19,8 @@ from servers import ALWAYS_KEPT, Server, free_ports
 from stage import Fault, Stage
 
 PAUSE_MS = 400
+# So many seconds a server's clock is set, which is more than a lease.
+CLOCK_STEP = 3
 
 
 class Quorum(Stage):
@@ -28,6 +30,7 @@ class Quorum(Stage):
     progress = 6.0
     fence_survives = False  # a counter that is lost is replaced by a clock
     stands_on = 6.0
+    sets_back = {"clock-back-minority": CLOCK_STEP}
 
     def __init__(self, rng):
         self.rng = rng
@@ -40,6 +43,7 @@ class Quorum(Stage):
 
     def start_all(self):
         for server in self.servers:
+            server.ahead = 0
             server.start()
         for server in self.servers:
             server.wait_ready()
@@ -75,6 +79,8 @@ class Quorum(Stage):
             self.fault("restart-all-in-turn", self.restart, everyone),
             self.fault("restart-empty-minority", self.restart_empty, few, may_lose=True),
             self.fault("flush-minority", lambda place: at[place].ask("FLUSHALL"), few, may_lose=True),
+            self.fault("clock-back-minority", lambda place: at[place].step(-CLOCK_STEP), few),
+            self.fault("clock-forward-minority", lambda place: at[place].step(CLOCK_STEP), few, may_lose=True),
             self.fault("kill-clients", lambda place: at[place].kill_clients(), everyone),
             self.fault("pause-majority", lambda place: at[place].ask("CLIENT", "PAUSE", PAUSE_MS, "ALL"), most),
             self.fault("script-flush", lambda place: at[place].ask("SCRIPT", "FLUSH"), everyone),

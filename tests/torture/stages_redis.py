@@ -13,7 +13,7 @@ import subprocess
 import time
 
 from proxy import UP, ProxyProcess
-from servers import DELETE_SCRIPT, RedisClient, ask_once, free_ports, spawn
+from servers import DELETE_SCRIPT, RedisClient, ask_once, env_of_clock, free_ports, set_clock, spawn, write_clock
 from stage import Fault, Stage
 
 # Another client's lock, for a while.
@@ -29,8 +29,6 @@ COMPANIONS = (":meta", ":counts", ":queue", ":waiters", ":claim")
 CLOCK_STEPS = (1, 2, 3)
 # The certificate is so old, in seconds.
 OLD_CERTIFICATE = 2 * 86400
-# So long the server sleeps meanwhile.
-ASLEEP = 0.4
 
 
 class RedisStage(Stage):
@@ -48,7 +46,7 @@ class RedisStage(Stage):
         self.server = None
         self.stopped = False
         self.ahead = 0
-        self.write_clock()
+        write_clock(self.work, self.ahead)
         self.heal()
 
     def start(self):
@@ -56,35 +54,15 @@ class RedisStage(Stage):
         self.server = spawn(
             ["redis-server", "--port", "0", "--unixsocket", self.path, "--save", "", *log, "--dir", self.work, "--logfile",
              os.path.join(self.work, "redis.log"), "--maxclients", "2000", "--enable-debug-command", "yes", *self.more()],
-            env=dict(os.environ, T=self.work, LD_PRELOAD=os.environ["TORTURE_WALL_CLOCK"]))
+            env=env_of_clock(self.work))
 
     def more(self):
         """Of the server's arguments."""
         return []
 
-    def write_clock(self):
-        path = os.path.join(self.work, "wall_clock")
-        with open(path + ".new", "w", encoding="ascii") as file:
-            file.write("%d\n" % self.ahead)
-        os.rename(path + ".new", path)
-
     def set_clock(self, seconds):
-        """By so much, from now on. It stays: set back to what it was, the server would forget what was taken since.
-
-        It is set while the server sleeps. In the middle of a script, a key that is just set would have ended by the time
-        at which the script began: a moment that is short in life, but not where each look at the clock reads a file."""
         self.ahead += seconds
-        client = RedisClient(self.path, PATIENCE)
-        try:
-            client.stream.settimeout(PATIENCE + ASLEEP)
-            client.send("DEBUG", "SLEEP", ASLEEP)
-            time.sleep(ASLEEP / 2)
-            self.write_clock()
-            written = time.monotonic()
-            client.reply()
-            self.lost = time.monotonic() - written > ASLEEP  # it may not have slept yet
-        finally:
-            client.close()
+        self.lost = set_clock(self.path, self.work, self.ahead)
         return "by %d s" % seconds
 
     def arguments(self):
@@ -292,13 +270,11 @@ class RedisTlsStage(RedisAofStage):
         self.ports = free_ports(2)
         self.certificate, self.key = os.path.join(work, "certificate.pem"), os.path.join(work, "key.pem")
         # Valid by each clock that a dlock may have.
-        with open(os.path.join(work, "wall_clock"), "w", encoding="ascii") as file:
-            file.write("%d\n" % -OLD_CERTIFICATE)
+        write_clock(work, -OLD_CERTIFICATE)
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
                         "-days", "9", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
                         "-keyout", self.key, "-out", self.certificate], stdin=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL, env=dict(os.environ, T=work, LD_PRELOAD=os.environ["TORTURE_WALL_CLOCK"]),
-                       check=True)
+                       stderr=subprocess.DEVNULL, env=env_of_clock(work), check=True)
         super().__init__(work, rng)
 
     def more(self):
