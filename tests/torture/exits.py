@@ -11,8 +11,6 @@ CONFLICT, SERVICE_AWAY, NO_RESOURCES, LOST = 75, 69, 71, 124
 # The system refused, or a file cannot be made: what a dlock with low limits may say, and what the loader of
 # programs or a shell says where it cannot begin at all; 78: no room for the library of TLS.
 REFUSED = {1, 2, 69, 70, 71, 73, 78, 126, 127}
-# How long --attach waits for its guard: only a machine that is busy uses it up.
-GUARD_STARTS = 1.5
 # Why a server that is there may be said to be away where the machine stalls.
 TOO_SLOW = ("did not answer in time", "its lease ended before the answer arrived")
 # Beside --outage: connecting, the queue, and the machine.
@@ -132,7 +130,8 @@ def problem_without_command(checker, run):
         return "124 without a command, and the lease had not ended"
     if status in window_statuses(checker, run):
         return None
-    if "did not start in time" in run.said and run.exit - run.spawned >= GUARD_STARTS:
+    # --attach waits for its guard until the lease ends: only a machine that is busy uses that up.
+    if "did not start in time" in run.said and run.exit - run.spawned >= run.ttl - run.drift:
         return None
     if status == SERVICE_AWAY:
         # A dlock that was frozen finds the time for its answer over.

@@ -141,6 +141,10 @@ verdicts() {
     judged 1 'ended 0.200 s after its lease, but this is not 124' '/^2.495/d' 's/^2.496 end/2.79 end/' \
         's/until=2.496/until=2.79/' 's/^2.5 exit run=2 status=124/2.8 exit run=2 status=0/'
     judged 1 '124, but the lease had 0.3[0-9]* s to go' 's/run=1 status=3/run=1 status=124/'
+    # A take is sent when the one before has ended, unless a server may have held it up.
+    local early='s/^2.495 term/1.95 term/;s/^2.496 end/1.96 end/;s/^2.5 exit/2.0 exit/;s/until=2.496/until=1.96/'
+    judged 1 '124, but the lease had 0.090 s to go' "$early"
+    judged 0 '0 wrong' "$early" '/^1.01/a 1.2 fault_begin backend=redis fault=pause may_lose=0\n1.3 fault_end backend=redis fault=pause'
     judged 1 "the command's own status was 3" 's/run=1 status=3/run=1 status=0/'
     judged 1 'the lock was lost before the command ended' '/^1.01/a 1.2 removed run=1 before=1.19'
     judged 0 '0 wrong' '/^1.01/a 1.2 removed run=1 before=1.19 sure=0'
@@ -294,6 +298,8 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
         '/^0.9/a 1.0 fault_begin backend=redis fault=kill may_lose=0' '/^5.0/i 2.1 fault_end backend=redis fault=kill'
     judged 1 'the service was said to be away, but no fault was on' "$refused" '/^5.0/i 2.6 exit run=2 status=69 said=it did not answer in time'
     judged 0 '0 wrong' "$refused" '/^5.0/i 2.1 freeze run=2\n2.5 thaw run=2\n2.6 exit run=2 status=69 said=it did not answer in time'
+    judged 0 '0 wrong' "$refused" '/^5.0/i 3.1 exit run=2 status=71 said=the guard of the lock did not start in time'
+    judged 1 'ended without having run anything' "$refused" '/^5.0/i 2.8 exit run=2 status=71 said=the guard of the lock did not start in time'
     judged 1 'ended by signal 15, which nobody sent' "$refused" '/^5.0/i 2.6 exit run=2 status=-15 said='
     judged 0 '0 wrong' "$refused" '/^5.0/i 2.5 signal run=2 number=15 to=dlock\n2.6 exit run=2 status=-15 said='
     verdicts
