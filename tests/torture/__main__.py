@@ -56,7 +56,7 @@ def play(options):
     """One campaign. Returns the exit status."""
     print("replay: --plan %s --stage %s --seed %s --takes %d --seconds %g --locks %d --pace %d%s" % (
         options.plan, options.stage, options.seed, options.takes, options.seconds, options.locks, options.pace,
-        " --only '%s'" % ",".join(options.only) if options.only else ""), flush=True)
+        (" --only '%s'" % ",".join(options.only) if options.only else "") + (" --two-formats" if options.two_formats else "")), flush=True)
     with contextlib.ExitStack() as stack:
         work = tempfile.mkdtemp(prefix="dlock-torture-")
         stack.callback(shutil.rmtree, work, ignore_errors=True)
@@ -100,6 +100,7 @@ def parser():
                        help="from this TTL on each overlap counts; below it one of a few ms at the lease's end is only "
                        "told of (default: 500)")
     parse.add_argument("--tree", action="store_true", help="ends: run dlock with --tree, and want what that promises")
+    parse.add_argument("--two-formats", action="store_true", help="of the runs a part, drawn for each lock, are of the next format")
     parse.add_argument("--plant", action="store_true", help="have a part of the takes go past the lock: must be found")
     parse.add_argument("--log", metavar="FILE", help="keep the history here")
     parse.add_argument("dlock", nargs="?", metavar="PATH-TO-DLOCK")
@@ -115,6 +116,7 @@ def main():
     if options.helpers is None:
         parse.error("the paths of dlock and of its tests' helpers are missing")
     options.dlock, helpers = os.path.abspath(options.dlock), os.path.abspath(options.helpers)
+    options.next_dlock = os.path.join(helpers, "next", "dlock")
     options.worker = os.path.join(helpers, "stress_worker")
     options.wall_clock = os.environ["TORTURE_WALL_CLOCK"] = os.path.join(helpers, "fault_wall_clock.so")  # for stages too
     options.log = options.log and os.path.abspath(options.log)

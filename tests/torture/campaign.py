@@ -80,12 +80,13 @@ class Campaign:
 
     def __init__(self, options, work, stages, stack):
         self.options, self.work, self.stages = options, work, stages
+        self.newest = options.next_dlock if options.two_formats else options.dlock
         self.log_path = options.log or os.path.join(work, "log")
         self.log_fd = os.open(self.log_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.read_to, self.unread = 0, b""
         self.env = {name: value for name, value in os.environ.items()
                     if not name.startswith("DLOCK_") and name not in ("NOTIFY_SOCKET", "XDG_CONFIG_HOME", "REDISCLI_AUTH")}
-        self.env.update(HOME=work, TORTURE_DLOCK=options.dlock, DLOCK_OUTAGE=OUTAGE)
+        self.env.update(HOME=work, DLOCK_OUTAGE=OUTAGE)
         self.other_clock = Elsewhere(work) if any(stage.namespaces for stage in stages) else None
         if self.other_clock is not None:
             stack.callback(self.other_clock.close)
@@ -133,7 +134,7 @@ class Campaign:
         number = str(self.number)
         live = Live(number, contender, plan)
         command = [options.worker, self.alive_dir(stage, lock), self.log_path, number] + plan.words
-        argv = plan.argv(options.dlock, stage.arguments(), name, "run-" + number, command)
+        argv = plan.argv(self.dlock_of(plan), stage.arguments(), name, "run-" + number, command)
         if plan.elsewhere is not None:
             within = self.other_clock.within(plan.elsewhere) if stage.namespaces else None
             if within is None:
@@ -150,21 +151,25 @@ class Campaign:
 
     def errand(self, arguments, done):
         if not self.ending:
-            argv = [self.options.dlock] + arguments
+            argv = [self.newest] + arguments
             self.errands[os.posix_spawnp(argv[0], argv, self.env, setsigmask=[], file_actions=[
                 (os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)])] = done
 
+    def dlock_of(self, plan):
+        return self.options.next_dlock if plan.newer else self.options.dlock
+
     def env_of(self, plan):
+        env = dict(self.env, TORTURE_DLOCK=self.dlock_of(plan))
         if plan.elsewhere == "time":
-            return dict(self.env, TORTURE_AHEAD=str(AHEAD))
+            return dict(env, TORTURE_AHEAD=str(AHEAD))
         if plan.wall is None:
-            return self.env
+            return env
         home = os.path.join(self.work, "clock%d" % plan.wall)
         if not os.path.isdir(home):
             os.mkdir(home)
             with open(os.path.join(home, "wall_clock"), "w", encoding="ascii") as file:
                 file.write("%d\n" % plan.wall)
-        return dict(self.env, T=home, LD_PRELOAD=self.options.wall_clock)
+        return dict(env, T=home, LD_PRELOAD=self.options.wall_clock)
 
     def error_path(self, number):
         return os.path.join(self.work, "err", number)
@@ -298,7 +303,7 @@ class Campaign:
 
     def look_at_memory(self, stage, lock):
         """What the lock says of its runs, once nobody holds it: of one that was killed it is known when its lease is over."""
-        argv = [self.options.dlock] + stage.looking() + ["--quiet"]
+        argv = [self.newest] + stage.looking() + ["--quiet"]
         subprocess.call(argv + ["--wait-free", "-w", "6", lock], env=self.env, stdin=subprocess.DEVNULL)
         said = subprocess.run(argv + ["--status", "--json", lock], env=self.env, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, check=False).stdout
@@ -316,7 +321,7 @@ class Campaign:
                 self.look_at_memory(stage, "lock%d" % i)
             # Of a killed holder the lock is left until its lease ends, and its file until the next one takes it over.
             for i in range(self.options.locks):
-                argv = [self.options.dlock] + stage.arguments() + ["-w", "6"]
+                argv = [self.newest] + stage.arguments() + ["-w", "6"]
                 for name in ["lock%d" % i] + ["lock%d-planted" % i] * self.options.plant:
                     status = subprocess.call(argv + [name, "--", "true"], env=self.env, stdin=subprocess.DEVNULL)
                     if status != 0:

@@ -7,7 +7,7 @@ import pauses
 
 # A command that is still there so long after its lease, with a dlock that was not frozen, was not stopped.
 OVERRUN_MOST = 1.0
-CONFLICT, SERVICE_AWAY, NO_RESOURCES, LOST = 75, 69, 71, 124
+CONFLICT, SERVICE_AWAY, NO_RESOURCES, LOST, NEWER_FORMAT = 75, 69, 71, 124, 78
 # The system refused, or a file cannot be made: what a dlock with low limits may say, and what the loader of
 # programs or a shell says where it cannot begin at all; 78: no room for the library of TLS.
 REFUSED = {1, 2, 69, 70, 71, 73, 78, 126, 127}
@@ -24,7 +24,8 @@ def judge(checker, run):
         counts["takes"] += 1
     for what, is_so in (("stops (124)", run.status == LOST), ("dlocks killed", run.killed is not None),
                         ("dlocks frozen", bool(run.freezes)), ("locks taken away", bool(run.removals)),
-                        ("signals", bool(run.signals)), ("low limits", run.limited), ("other clocks", run.wall), ("namespaces", run.elsewhere)):
+                        ("signals", bool(run.signals)), ("low limits", run.limited), ("other clocks", run.wall), ("namespaces", run.elsewhere),
+                        ("newer", run.newer)):
         counts[what] += bool(is_so)
     if run.hung is not None:
         checker.complain(run, "dlock did not end, and was killed %.1f s after it began" % (run.hung - run.spawned))
@@ -123,6 +124,8 @@ def problem_without_command(checker, run):
         return None
     if status == CONFLICT:
         return problem_of_conflict(checker, run)
+    if status == NEWER_FORMAT and "knows no format above" in run.said:
+        return problem_of_format(checker, run)
     if status == LOST:
         if run.freezes or run.removals or run.shared_removals or run.lost_to or \
                 run.exit >= run.spawned + run.ttl - run.drift - run.grace:
@@ -141,6 +144,16 @@ def problem_without_command(checker, run):
     if status > 128 and run.was_sent(status - 128):
         return None
     return "dlock ended without having run anything"
+
+
+def problem_of_format(checker, run):
+    """An older dlock refuses a lock, or a directory, that a newer one has had."""
+    if run.newer:
+        return "78, but it is of the newest format"
+    if not any(other.newer and other.backend == run.backend and other.spawned <= run.exit
+               for other in checker.history.runs.values()):
+        return "78, but no newer dlock was there"
+    return None
 
 
 def problem_of_conflict(checker, run):

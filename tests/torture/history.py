@@ -67,6 +67,7 @@ class Run:
         self.leaves_daemon = fields.get("daemon") == "1"
         self.elsewhere = fields.get("elsewhere")
         self.limited, self.wall = fields.get("limited"), fields.get("wall") == "1"
+        self.newer = fields.get("newer") == "1"
         self.fence = self.slot = self.start = self.until = self.extended = None
         self.end = self.end_status = self.term = self.died = None
         self.killed = self.exit = self.status = self.hung = self.dlock = None

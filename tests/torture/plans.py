@@ -30,7 +30,7 @@ class Plan:
         self.wait = self.limit = self.wall = self.elsewhere = None
         self.hold = 0
         self.once = None
-        self.tree = False
+        self.tree = self.newer = False
         self.options = []
 
     def fields(self):
@@ -41,7 +41,7 @@ class Plan:
             ("tree", int(self.tree), 0), ("mode", self.mode, "exclusive"), ("how", self.how, "run"),
             ("wait", self.wait, None),
             ("hold", self.hold, 0), ("once", self.once, None), ("limited", limit, 0), ("wall", int(self.wall is not None), 0),
-            ("elsewhere", self.elsewhere, None))
+            ("elsewhere", self.elsewhere, None), ("newer", int(self.newer), 0))
             if value != usual})
         return fields
 
@@ -214,11 +214,15 @@ class Contender:
     def __init__(self, stage, lock, number, kind, options):
         self.stage, self.lock, self.kind, self.options = stage, lock, kind, options
         self.rng = random.Random("%s/%s/%s/%d" % (options.seed, stage.name, lock, number))
+        # How many of its runs are of the next format: a lock goes over to it with the first one that takes it.
+        self.newer = random.Random("%s/%s/%s" % (options.seed, stage.name, lock)).choice((0.01, 0.05, 0.2, 0.5))
 
     def plan(self):
         plan = self.draw()
         if plan.mode.startswith("slots") and not self.stage.slots:
             plan.mode = "shared"
+        if self.options.two_formats:
+            plan.newer = self.rng.random() < self.newer
         return plan
 
     def draw(self):

@@ -27,6 +27,8 @@ def tell_backend(checker, backend, counts):
               counts["runs"], (checker.history.last or 0) - (checker.history.first or 0),
               *(counts[what] for what in ("dlocks killed", "dlocks frozen", "signals", "low limits", "other clocks", "namespaces",
                                           "locks taken away"))))
+    if counts["newer"]:
+        print("  of the next format: %d runs, and so many of the older one refused: %d" % (counts["newer"], counts["status: 78"]))
     for title, start in (("hand-overs from one to one who waited", "order: "), ("exit statuses", "status: "),
                          ("faults", "fault: "), ("faults that could not be played", "failed fault: ")):
         told = ["%s %d" % (what[len(start):], counts[what]) for what in sorted(counts) if what.startswith(start)]

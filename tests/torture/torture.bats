@@ -26,6 +26,12 @@ well() {
     grep -qE '^  faults: .*' <<<"$output"
 }
 
+@test "two builds at once, one of the next format: no overlap, and older runs are refused only if a newer one was there" {
+    run torture --two-formats --takes 200 --seconds 4 --locks 20 --pace 50
+    well 2
+    equals "$(grep -cE '^  of the next format: [1-9][0-9]* runs, and so many of the older one refused: [1-9]' <<<"$output")" 2
+}
+
 @test "the races at the end of a lease, for some seconds: no overlap, each exit status true, nothing left" {
     run torture --plan ends --seconds 2 --locks 4 --ttl-least 500
     well 2
@@ -285,6 +291,10 @@ slots() { modes slots:2 | sed "s/fence=10/& slot=$1/; s/fence=11/& slot=$2/"; }
     local refused='s/^1.0 spawn run=2.*/2.0 spawn run=2 lock=a backend=redis ttl=1000 grace=100 daemon=0 wait=0/;/^1.6 start/,/^2.51/d'
     judged 1 '75, but nobody held the lock or waited for it' "$refused" '/^5.0/i 2.6 exit run=2 status=75 said='
     judged 0 '0 wrong' "$refused" 's/^2.0 spawn/1.2 spawn/' '/^1.5 end/i 1.3 exit run=2 status=75 said='
+    local newer='run=2 status=78 said=it is kept in format 2 by a newer dlock, and dlock 1 knows no format above 1'
+    judged 1 '78, but no newer dlock was there' "$refused" "/^5.0/i 2.6 exit $newer"
+    judged 0 '0 wrong' "$refused" "/^5.0/i 2.6 exit $newer" '/^1.0 spawn run=1/s/$/ newer=1/'
+    judged 1 '78, but it is of the newest format' "$refused" "/^5.0/i 2.6 exit $newer" '/ spawn run=[12]/s/$/ newer=1/'
     judged 1 '75, but it was to wait for ever' "$refused" 's/ wait=0//;s/^2.0 spawn/1.2 spawn/' '/^1.5 end/i 1.3 exit run=2 status=75 said='
     judged 1 '75 after 0.100 s, but it was to wait for 0.500 s' "$refused" 's/wait=0/wait=500/;s/^2.0 spawn/1.2 spawn/' \
         '/^1.5 end/i 1.3 exit run=2 status=75 said='
