@@ -163,6 +163,7 @@ TEST(test_told_holder)
     row_int("how many come first", holder.ahead, -1);
     admission_holder(&survey, &shared, &holder);
     row_int("in another mode: the one that ends last", holder.pid, 102);
+    row_int("how many slots are taken", holder.slots_taken, 3);
     close(file.fd);
 }
 

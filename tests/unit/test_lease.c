@@ -2,6 +2,10 @@
 #include "unit.h"
 
 #include "lock/lease.h"
+#include "process/procfs.h"
+
+#include <stdlib.h>
+#include <unistd.h>
 
 #define MS(n) ((int64_t)(n)*NS_PER_MS)
 #define S(n) ((int64_t)(n)*NS_PER_S)
@@ -336,6 +340,38 @@ TEST(test_holder_end)
              end > before.boot_ns + S(5) && end <= deadline_now().boot_ns + S(5) + MS(1));
 }
 
+TEST(test_filled)
+{
+    static const struct {
+        const char *name, *logname, *user, *filled;
+    } rows[] = {
+        {"LOGNAME counts first", "ann", "bob", "ann"},
+        {"then USER", "", "bob", "bob"},
+        {"no LOGNAME", NULL, "bob", "bob"},
+    };
+    struct proc_stat stat;
+    char boot_id[sizeof(((struct holder *)NULL)->boot_id)];
+    row_true("of this process", proc_stat_read(getpid(), &stat));
+    proc_boot_id(boot_id, sizeof boot_id);
+    FOR_ROWS(row, rows)
+    {
+        struct holder holder;
+        if (row->logname == NULL)
+            unsetenv("LOGNAME");
+        else
+            setenv("LOGNAME", row->logname, 1);
+        setenv("USER", row->user, 1);
+        holder_fill(&holder, getpid(), "make all");
+        row_true(row->name, holder.known);
+        row_text(row->name, holder.user, row->filled);
+        row_text(row->name, holder.command, "make all");
+        row_text(row->name, holder.boot_id, boot_id);
+        row_int(row->name, holder.pid, getpid());
+        row_int(row->name, holder.pid_start, stat.start);
+        row_int(row->name, holder.pid_space, proc_pid_space());
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -355,6 +391,7 @@ int main(void)
         ENTRY("modes by name", test_modes),
         ENTRY("a holder is near, a process, the same, by what is known of it", test_identity),
         ENTRY("when a holder's lease will have ended", test_holder_end),
+        ENTRY("a holder is filled in with what others need to recognize the process", test_filled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,6 +58,14 @@ TEST(a_record_is_written_and_read)
     row_int("a run", memcmp(&run, &a_run, sizeof run), 0);
 }
 
+TEST(the_least_numbers_are_read)
+{
+    struct run_record run;
+    row_true("a run", run_record_read(&run, "0\t0\tstatus 0\t0\tann\tweb3\tmake"));
+    row_int("a run", run.end.how, RUN_STATUS);
+    row_int("a run", run.pid, 0);
+}
+
 TEST(what_is_no_record_is_none)
 {
     static const char *const texts[] = {
@@ -134,6 +142,7 @@ int main(void)
         ENTRY("the end of a run is read as it was written", ends_are_written_and_read),
         ENTRY("what is no end of a run is none", what_is_no_end_is_none),
         ENTRY("a run is read as it was written", a_record_is_written_and_read),
+        ENTRY("the least numbers are read", the_least_numbers_are_read),
         ENTRY("what is no run is none", what_is_no_record_is_none),
         ENTRY("a success ends a row of failures, and an unknown end does not",
               a_success_ends_a_row_of_failures),

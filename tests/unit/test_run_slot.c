@@ -4,10 +4,13 @@
 #include "store/file/run_slot.h"
 
 #include <poll.h>
+#include <signal.h>
+#include <sys/time.h>
 
 enum { OF_JOB = 4711, OF_OTHER = 4712, SKIPS = 1 };
 
 static struct run_slot slot;
+static uint64_t whole_sum;
 static struct run_memory memory;
 static char key[LOCK_KEY_SIZE];
 
@@ -95,6 +98,35 @@ TEST(a_torn_slot_has_nothing)
     }
 }
 
+/* The process that writes it is done a moment later. */
+static void write_sum(int number)
+{
+    (void)number;
+    atomic_store(&slot.words[0], whole_sum);
+}
+
+TEST(a_slot_that_is_being_written_is_read_a_moment_later)
+{
+    static const struct itimerval moment = {.it_value = {.tv_usec = 200}};
+    begin();
+    whole_sum = slot.words[0];
+    slot.words[0] = 0;
+    signal(SIGALRM, write_sum);
+    row_int("timer", setitimer(ITIMER_REAL, &moment, NULL), 0);
+    row_true("a moment later", read_slot(OF_JOB));
+}
+
+TEST(nothing_is_written_behind_a_slot)
+{
+    static struct run_slot two[2];
+    memset(two, 0x5a, sizeof two);
+    two[1].words[0] = 4711;
+    run_slot_write(two, OF_JOB, "dlock:job", &known, DURATION_S(60));
+    row_int("the next slot", (int64_t)two[1].words[0], 4711);
+    run_slot_write(two, OF_JOB, "dlock:job", &known, DURATION_ZERO);
+    row_int("emptied", (int64_t)two[0].words[0], 0);
+}
+
 TEST(skips_are_counted_until_a_success)
 {
     struct run_memory next;
@@ -146,6 +178,9 @@ int main(void)
               an_empty_slot_and_another_keys_have_nothing),
         ENTRY("what is over is forgotten", what_is_over_is_forgotten),
         ENTRY("a torn slot has nothing", a_torn_slot_has_nothing),
+        ENTRY("a slot that is being written is read a moment later",
+              a_slot_that_is_being_written_is_read_a_moment_later),
+        ENTRY("nothing is written behind a slot", nothing_is_written_behind_a_slot),
         ENTRY("skips are counted until a success", skips_are_counted_until_a_success),
         ENTRY("long text is cut, and a key that does not fit is left out",
               long_text_is_cut_and_a_key_that_does_not_fit_is_left_out),

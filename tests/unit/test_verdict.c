@@ -3,6 +3,8 @@
 
 #include "store/quorum/quorum.h"
 
+#include <stdlib.h>
+
 static struct quorum quorum;
 
 /* One letter a server: Ok, Held, Gone, Foreign, reLeased, Unavailable, Refused, Invalid,
@@ -301,6 +303,56 @@ TEST(test_rounds)
     }
 }
 
+/* In seconds; 0: not paused there. */
+TEST(test_paused)
+{
+    static const struct {
+        const char *name;
+        int left[3], paused;
+    } rows[] = {
+        {"on none", {0, 0, 0}, 0},
+        {"on a minority", {0, 9, 0}, 0},
+        {"on a majority", {9, 0, 8}, 8},
+        {"on all: as long as on a majority", {5, 9, 7}, 7},
+        {"on all for as long", {6, 6, 6}, 6},
+    };
+    FOR_ROWS(row, rows)
+    {
+        struct pause pauses[3] = {{{0}, "", ""}};
+        const struct pause *all[3];
+        say("OOO", NULL);
+        for (int i = 0; i < 3; i++) {
+            pauses[i].left = DURATION_S(row->left[i]);
+            snprintf(pauses[i].by, sizeof pauses[i].by, "%ds", row->left[i]);
+            all[i] = &pauses[i];
+        }
+        struct pause paused = quorum_paused(&quorum, all);
+        row_int(row->name, paused.left.ns, row->paused * NS_PER_S);
+        row_int(row->name, row->paused > 0 ? atoi(paused.by) : 0, row->paused);
+    }
+}
+
+/* A majority that answers shows how far the servers are; a wait for servers that are down does not. */
+TEST(test_pace)
+{
+    static struct fanout crew;
+    say("OHU", NULL);
+    quorum.pace = DURATION_ZERO;
+    quorum.start = deadline_minus(deadline_now(), DURATION_S(9));
+    crew.decided = deadline_plus(quorum.start, DURATION_MS(40));
+    quorum_learn_pace(&quorum, &crew);
+    row_int("a majority has answered", quorum.pace.ns, 40 * NS_PER_MS);
+    say("OUU", NULL);
+    quorum.pace = DURATION_S(5);
+    quorum_learn_pace(&quorum, &crew);
+    row_int("a minority has", quorum.pace.ns, 5 * NS_PER_S);
+    say("OOU", NULL);
+    quorum_note(&quorum, false);
+    quorum.members[2].result = LOCK_OK;
+    quorum_note(&quorum, false);
+    row_text("no warning is left", quorum.warning.text, "");
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -313,6 +365,8 @@ int main(void)
         ENTRY("what -v notes of a minority, and what is warned of", test_notes),
         ENTRY("a note stays as long as it is about the same servers", test_same_note),
         ENTRY("a round waits until there is a verdict", test_judge),
+        ENTRY("a lock is paused for as long as on a majority", test_paused),
+        ENTRY("how far the servers are is measured on a majority", test_pace),
         ENTRY("far servers have time for so many rounds", test_rounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
