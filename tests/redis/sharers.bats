@@ -67,6 +67,17 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     done
 }
 
+@test "a take and a refusal ask the server for no more commands than they need" {
+    local take refusal
+    dlock job true # the scripts are known, and the lock has a history
+    take=$(cost dlock job true)
+    hold_lock job
+    not dlock -n job true
+    refusal=$(cost not dlock -n job true)
+    echo "take and release $take, refusal $refusal" >&2
+    [ "$take" -le 16 ] && [ "$refusal" -le 12 ] # and one for the greeting
+}
+
 @test "a refusal costs the server the same beside 10 holders and beside 150" {
     local few
     refuse() { not dlock -n "$@" job true; }

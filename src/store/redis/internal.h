@@ -20,6 +20,7 @@ struct redis_place {
     int ahead;                 /* how many waiters are before us; -1: unknown */
     bool attended;             /* a user is watching */
     bool listens;              /* the server knows that we can be called */
+    unsigned may_call;         /* the connection whose user may call waiters; 0: unknown */
     bool called;               /* it is our turn */
     struct deadline asked;     /* when we asked last */
     struct deadline touched;   /* when to ask, since another client has touched the lock */

@@ -123,6 +123,7 @@ static bool redis_take_read_place(struct redis_backend *redis, struct holder *ho
         return false;
     place->ahead = holder->ahead = (int)ahead;
     place->came = came;
+    place->may_call = place->listens && *mute == '\0' ? redis->conn.serial : 0;
     /* The first two watch for the end of a lease. */
     place->changes = ahead > 1 && (holder->expires || holder->pause.left.ns > 0)
                          ? DEADLINE_NEVER
@@ -262,7 +263,9 @@ static void begin_take(struct redis_call *call, const struct redis_backend *redi
     redis_command_add(&call->words, refusal_word(request, queues));
     redis_script_add_number(call, request->waited.ns / NS_PER_MS);
     redis_script_add_number(call, redis->place.came);
-    redis_command_add(&call->words, queues && !redis->listening.no_wake ? "1" : "0");
+    redis_command_add(&call->words, !queues || redis->listening.no_wake           ? "0"
+                                    : redis->place.may_call == redis->conn.serial ? "1"
+                                                                                  : "try");
     redis_script_add_number(call, self->pid_space);
     redis_command_add(&call->words, self->message);
     redis_script_add_number(call, request->remember.ns / NS_PER_MS);

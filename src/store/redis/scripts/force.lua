@@ -29,6 +29,6 @@ if value then
   value = false
   redis.pcall('HSET', meta, 'released', ARGV[1], 'forced', string.sub(forced .. (known.forced or ''), 1, FORCED_BYTES), memory())
   remember(ARGV[2], answer)
-  hand_on(now_ms())
+  hand_on(now_ms(), waiter_at(0))
 end
 return was

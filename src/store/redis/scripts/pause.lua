@@ -15,5 +15,5 @@ else
   redis.call('HDEL', meta, 'pause_ends', 'paused_by', 'pause_why')
 end
 remember(ARGV[4], answer)
-if left == 0 then hand_on(now) end
+if left == 0 then hand_on(now, waiter_at(0)) end
 return {answer}

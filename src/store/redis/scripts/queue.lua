@@ -46,8 +46,9 @@ local function channel_of(id)
   return string.sub(queue, 1, -6) .. 'wake:' .. id
 end
 
+-- Returns whether the server knows of nobody that heard it.
 local function tell(id, message)
-  redis.pcall('PUBLISH', channel_of(id), message)
+  return redis.pcall('PUBLISH', channel_of(id), message) == 0
 end
 
 -- True if it cannot be known. What PUBLISH counts includes subscribers to a pattern.
@@ -55,43 +56,43 @@ local function is_heard(id)
   return redis.pcall('PUBSUB', 'NUMSUB', channel_of(id))[2] ~= 0
 end
 
--- Returns whether it is gone: if nothing can be written (a replica, a full disk, an ACL)
---         it stays, and the caller that goes through the queue must stop there.
+-- Returns whether it is gone, and then the head (nil: there is none): if nothing can be
+--         written (a replica, a full disk, an ACL) it stays, and the caller that goes through
+--         the queue must stop there.
 local function remove(id)
   if redis.pcall('ZREM', queue, id) ~= 1 then return false end
   redis.pcall('HDEL', waiters, id)
-  local near = waiter_at(NEAR - 1)
-  if near then tell(near, 'near') end
-  return true
+  local first = redis.pcall('ZRANGE', queue, 0, NEAR - 1)
+  if first[NEAR] then tell(first[NEAR], 'near') end
+  return true, first[1]
 end
 
 -- The first must know that it is the first, and until when the lock is held.
 local function tell_first(id)
   local left = redis.pcall('PTTL', lock)
-  tell(id, 'held ' .. whole(type(left) == 'number' and left or -1))
+  return tell(id, 'held ' .. whole(type(left) == 'number' and left or -1))
 end
 
 local open_queue
 
-local function tell_head(now)
-  local id = waiter_at(0)
-  if id then tell_first(id) end
-  if id and not is_heard(id) then open_queue().first_alive(now) end
+local function tell_head(now, id)
+  if id and tell_first(id) then open_queue().first_alive(now) end
 end
 
 -- A client has left the lock, or the head of the queue: calls the waiter that may have
--- the lock now, or notifies the new head.
-local function hand_on(now)
+-- the lock now, or notifies the new head, which is `id`.
+local function hand_on(now, id)
   if value and not is_shared() then
-    tell_head(now)
-  elseif waiter_at(0) then
+    tell_head(now, id)
+  elseif id then
     open_queue().call_next(now)
   end
 end
 
 local function leave(id, now)
   local first = waiter_at(0)
-  if remove(id) and first == id then hand_on(now) end
+  local gone, head = remove(id)
+  if gone and first == id then hand_on(now, head) end
 end
 
 -- The rest of it, for scripts that find a queue; most runs find none, and making the
@@ -138,15 +139,16 @@ function open_queue()
     end
   end
 
-  -- Joins the queue, or shows that it still waits. Returns why waiters cannot be called:
+  -- Joins the queue, or shows that it still waits. Returns why waiters cannot be called, if
+  -- that is not known yet on its connection:
   -- a client that may not call cannot be called either, since the same user releases the
   -- lock; nor can one that may not join the queue.
   local function join(id, came, listens, now, mode, slots, who)
-    local called = redis.pcall('PUBLISH', channel_of(id), '')
+    local called = listens == 'try' and redis.pcall('PUBLISH', channel_of(id), '')
     local mute = type(called) == 'table' and called.err and 'PUBLISH: ' .. called.err
     local queued = redis.pcall('ZADD', queue, whole(came), id)
     mute = mute or denial(queued, 'ZADD') and 'ZADD: ' .. queued.err
-    local written = write_waiter(id, FORMAT, listens and not mute, now, 0, mode, slots, who)
+    local written = write_waiter(id, FORMAT, listens ~= '0' and not mute, now, 0, mode, slots, who)
     mute = mute or denial(written, 'HSET') and 'HSET: ' .. written.err
     redis.pcall('PEXPIRE', queue, KEPT_MS)
     redis.pcall('PEXPIRE', waiters, KEPT_MS)

@@ -28,7 +28,7 @@ if how ~= 'ours' then
     end_run(known, ARGV[7], ARGV[8] == 'stopped' and 'stopped' or 'lost')
     redis.pcall('HSET', meta, memory())
   end
-  if not given_up then hand_on(now_ms()) end
+  if not given_up then hand_on(now_ms(), waiter_at(0)) end
   if not outside and not given_up and how ~= 'released' then count('losses', 1) end
   return {how, record or ''}
 end
@@ -80,5 +80,5 @@ if outside then
   remember(outside, '-')
 end
 if not known.fence and not no_meta then redis.pcall('PEXPIRE', meta, whole(kept_ms())) end
-if hold > 0 then tell_head(now_ms()) else hand_on(now_ms()) end
+if hold > 0 then tell_head(now_ms(), waiter_at(0)) else hand_on(now_ms(), waiter_at(0)) end
 return {'released', 'now'}

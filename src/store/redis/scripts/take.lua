@@ -5,8 +5,9 @@
 --       then the holder: host, boot id, pid, its start time, user, command, since (wall clock,
 --       ms); mode, slots, hold (ms), detached ("1"), what a refusal means ("asks": it is asked
 --       for again; "queues": and a place in the queue kept for it; "conflict" or "timeout": it
---       is given up), ms waited, when it came first (server, us; 0: now), "1" if it will
---       listen, the holder's pid namespace, message, how long the run is remembered (ms), least time since
+--       is given up), ms waited, when it came first (server, us; 0: now), whether it will
+--       listen ("1", or "try": it is not known yet on this connection whether its user may
+--       call waiters), the holder's pid namespace, message, how long the run is remembered (ms), least time since
 --       the begin of the last success (ms; 0: any)
 -- Returns {"taken", fence, left (ms), slot (-1: none), when it ends (server, ms)}
 --   or {"held", left (ms; -1: no expiry), when to ask again at the latest (ms from now;
@@ -22,7 +23,7 @@
 
 local token, ttl, id, again = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
 local mode, slots, hold, refusal, waited = ARGV[12], ARGV[13], tonumber(ARGV[14]), ARGV[16], tonumber(ARGV[17])
-local came, listens, space, message, remember = tonumber(ARGV[18]) or 0, ARGV[19] == '1', ARGV[20], ARGV[21], ARGV[22]
+local came, listens, space, message, remember = tonumber(ARGV[18]) or 0, ARGV[19], ARGV[20], ARGV[21], ARGV[22]
 
 if no_meta then return {'unusable', meta, 'it is not a hash'} end
 -- Held up on its way, and given up meanwhile: no process is left to release it.
@@ -32,14 +33,15 @@ local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = math.floor(now_us / 1000)
 
-if came <= 0 or came > now_us then came = now_us end
+local is_new = came <= 0 -- it has never been in the queue
+if is_new or came > now_us then came = now_us end
 
 -- The caller gives up, and does not run.
 local function skip()
   local skips, of = skips_now()
   if known.kept ~= '0' then redis.pcall('HSET', counts, 'skips_of', of, 'skips', whole((tonumber(skips) or 0) + 1)) end
-  count('waited_ms', waited)
-  leave(id, now)
+  if waited > 0 then count('waited_ms', waited) end
+  if not is_new then leave(id, now) end
 end
 
 -- The last success, if it began so short a time ago that the job is done; by the clocks of the hosts.
@@ -155,6 +157,13 @@ local function write_again()
   redis.call('HSET', meta, 'fence', known.fence)
 end
 
+-- Only a waiter may have asked for reports of touches: the lock is read last, so that the
+-- server reports what comes after our own change.
+local function settle_in()
+  if crowded then leave(id, now) end
+  if refusal == 'queues' then redis.call('GET', lock) end
+end
+
 local AT_THE_END = {'unusable', meta, 'its fence has reached its maximum'}
 
 -- The lock itself comes last: a failure before it leaves no lock behind.
@@ -167,8 +176,7 @@ local function take_exclusive()
     'detached', ARGV[15], 'space', space, 'message', message, 'unended', remember ~= '0' and '1' or '')
   redis.call('SET', lock, token, 'PX', ARGV[2])
   value = token
-  if crowded then leave(id, now) end
-  redis.call('GET', lock) -- read last, so that the server reports what comes after our own change
+  settle_in()
   return {'taken', fence, ttl, -1, now + ttl}
 end
 
@@ -193,8 +201,7 @@ local function take_share(slot, last)
     keep(now, math.max(last, ends))
   end
   known.mode, known.slots = mode, slots
-  if crowded then leave(id, now) end
-  redis.call('GET', lock)
+  settle_in()
   return {'taken', fence, ttl, slot, ends}
 end
 
