@@ -26,15 +26,12 @@ archive() {
         /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | grep -m 1 -v security
 }
 
-# emulate ARCHITECTURE: what the roots from now on are of. If this processor does not run
-# that, qemu-user does: then $emulated is what binfmt_misc is told of it. Fails without it.
+# emulate ARCHITECTURE: what dlock is built for from now on. If this processor does not run
+# that, $emulated is its name for qemu-user, which is installed in the root, and for GNU.
 emulated=
 emulate() {
-    local name=$1
     emulated=
-    case $(dpkg --print-architecture):$1 in "$1:$1" | amd64:i386) return 0 ;; esac
-    case $1 in arm64) name=aarch64 ;; armhf) name=arm ;; ppc64el) name=ppc64le ;; esac
-    emulated=$(cat "/usr/lib/binfmt.d/qemu-$name.conf")
+    case $(dpkg --print-architecture):$1 in "$1:$1" | amd64:i386) ;; *:arm64) emulated=aarch64 ;; *) emulated=$1 ;; esac
 }
 
 # make_root FOLDER SUITE [ARCHITECTURE]: MIRROR is another archive than this machine's.
@@ -42,12 +39,10 @@ emulate() {
 # would be copied with the root (/proc fills the disk), or removed with it.
 make_root() {
     local mirror=${MIRROR:-$(archive)}
-    unshare --mount --pid --fork --kill-child --mount-proc -- timeout 500 debootstrap ${emulated:+--foreign} --variant=minbase --include=ca-certificates ${3:+"--arch=$3"} "$2" "$1" ${mirror:+"$mirror"} </dev/null &
+    unshare --mount --pid --fork --kill-child --mount-proc -- timeout 500 debootstrap --variant=minbase --include=ca-certificates ${3:+"--arch=$3"} "$2" "$1" ${mirror:+"$mirror"} </dev/null &
     wait $! || return
-    # In a container debootstrap makes /proc a link. Its second stage may make no devices, and needs none.
-    # What it has fetched is where a cache would be.
+    # In a container debootstrap makes /proc a link.
     [ ! -L "$1/proc" ] || { rm "$1/proc" && mkdir "$1/proc"; }
-    [ -z "$emulated" ] || CACHE='' in_root "$1" 'container=lxc /debootstrap/debootstrap --second-stage' || return
     cp -L /etc/resolv.conf "$1/etc/resolv.conf"
     [ -e "$1/etc/hosts" ] || printf '127.0.0.1 localhost\n::1 localhost\n' >"$1/etc/hosts"
     # The archive may be an old copy, and may hang.
@@ -63,8 +58,8 @@ make_root() {
 # user namespace, which some tests do. Each command has a mount namespace and a pid
 # namespace of its own: when it has ended, nothing is mounted any more, and nothing runs.
 # With CACHE, the packages that are fetched are kept in that folder.
-# Another processor's has a user namespace too, since binfmt_misc (Linux 6.7) is told
-# of qemu in it alone. Its ids are those of outside; only then it has all rights in it.
+# For another processor's programs it has a user namespace too, since binfmt_misc (Linux 6.7)
+# is told of qemu in it alone. Its ids are those of outside; only then it has all rights in it.
 in_root() {
     EMULATED=$emulated unshare ${emulated:+--user} --mount --pid --fork --kill-child -- sh -c '
         until read -r _ </proc/self/uid_map; do sleep 0.1; done
@@ -74,10 +69,7 @@ in_root() {
         mount --make-rprivate /
         mount --bind "$root" "$root"
         mount -t proc proc "$root/proc"
-        if [ -n "$EMULATED" ]; then
-            mount -t binfmt_misc binfmt_misc "$root/proc/sys/fs/binfmt_misc"
-            printf %s "$EMULATED" >"$root/proc/sys/fs/binfmt_misc/register"
-        fi
+        [ -z "$EMULATED" ] || mount -t binfmt_misc binfmt_misc "$root/proc/sys/fs/binfmt_misc"
         mount --rbind /sys "$root/sys"
         mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts "$root/dev/pts"
         mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
@@ -86,6 +78,7 @@ in_root() {
         pivot_root . .
         umount -l .
         cd /
+        [ -z "$EMULATED" ] || cat "/usr/lib/binfmt.d/qemu-$EMULATED.conf" >/proc/sys/fs/binfmt_misc/register
         for variable in http_proxy https_proxy JOBS AGAIN TEST_SLACK; do
             [ -z "${!variable:-}" ] || set -- "$variable=${!variable}" "$@"
         done
@@ -106,6 +99,12 @@ in_root() {
 checkout() {
     git clone -q "$1" "$2/srv/dlock"
     git -C "$2/srv/dlock" remote remove origin
+}
+
+# failures FILE: what failed of the tests with this output, and what is said of it; or the end
+# of it, if nothing did.
+failures() {
+    awk '/^(not )?ok / { bad = /^not/ } /^(make|[0-9]+ passed)/ { bad = 0 } bad' "$1" | grep . || tail -n 80 "$1"
 }
 
 # The README's two command lines, as they stand there.

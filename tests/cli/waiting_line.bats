@@ -21,6 +21,7 @@ def end_hold():
     open(T + "/held.end", "w").close()
 P
     printf '%s\n' "$1" >>"$T/terminal_test.py"
+    [ -z "${HOLDER:-}" ] || needs_start_time
     HOLDER=${HOLDER:-} timeout 60 python3 "$T/terminal_test.py" 3>&- 4>&-
 }
 
@@ -321,6 +322,7 @@ assert len(t.screen()) == 1'
 }
 
 @test "with -v and no terminal: a line at the start of the wait, one a minute, and one at its end" {
+    needs_start_time
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     with_suspends hold_lock job
     with_suspends dlock -v job true >"$T/told" 2>&1 3>&- 4>&- &
