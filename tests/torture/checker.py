@@ -22,9 +22,9 @@ SLACK = 0.3
 # An overlap of commands that begins no sooner than this before the end of a lease is put down to the machine, where
 # somebody was woken late at that time.
 LATE_NEAR = 0.05
-# A connection that is tried for a second fails where the machine stalls like that: it is several round trips, and a
-# quorum's take some for each server.
-STALL = 0.1
+# A take fails if the machine stalls like that: it is several round trips, for a quorum some to each server, and on a
+# network of hosts each of them waits for four processes.
+STALL = 0.05
 # How near to the end of a run its campaign may have looked away.
 LOOK_AROUND = 0.5
 # How long two commands may be there at once under a lease too short to be held exactly, or on a machine that is late.
