@@ -107,19 +107,26 @@ E
 
 @test "--heartbeat: a sign of life sent in time counts, though dlock was frozen when it came" {
     cat >"$T/late.py" <<'E'
-import os, signal, socket, subprocess, time
+import json, os, signal, socket, subprocess, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
 dlock = os.getppid()
-begin = time.monotonic()
-time.sleep(2)
+def left():
+    told = subprocess.run(["dlock", "--status", "--json", "job"], stdout=subprocess.PIPE).stdout
+    return json.loads(told)["ttl_remaining"]
+def set_clock(seconds):
+    subprocess.run(["bash", "-c", ". $TESTS/lib/common.bash; set_boot =$0", str(86400 + seconds)], check=True)
 os.kill(dlock, signal.SIGSTOP)
-time.sleep(0.1)
 s.send(b"WATCHDOG=1")
-time.sleep(4.5) # the stop was due at 5.9 s
+set_clock(5399) # the stop is due, and not sent until a second later
+before = left()
 os.kill(dlock, signal.SIGCONT)
-time.sleep(3) # beyond the first lease
+while left() <= before:
+    time.sleep(0.01)
+set_clock(8000) # beyond the first lease
+time.sleep(0.5)
 E
-    run dlock --heartbeat -t 9s --grace=3s job -- python3 "$T/late.py"
+    export TESTS
+    timeless run timeout 60 dlock --heartbeat -t 2h --grace=30m job -- python3 "$T/late.py"
     equals "$status $output" '0 '
 }

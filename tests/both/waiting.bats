@@ -58,9 +58,8 @@ freeze_the_next() {
     queue z
     for i in {1..5}; do kill -STOP "$(pid_of "$i")"; done
     end_hold && start=$(now)
-    wait_until 40 ran "z "
-    echo "$(($(now) - start)) ms" >&2
-    [ "$BACKEND" = file ] || within 6000 "$start"
+    wait_until 20 ran "z "
+    within 7500 "$start" # 5 s, and what a busy machine adds; one turn each were 10 s
     for i in {1..5}; do kill -CONT "$(pid_of "$i")"; done
     for i in {1..5} z; do ended "$i"; done
     is_clean job

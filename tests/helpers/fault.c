@@ -557,9 +557,11 @@ FILE *fopen(const char *restrict path, const char *restrict mode)
 #else
 #define CLOCK "boot_clock"
 #endif
-/* The clock is ahead by the seconds in the file $T/wall_clock or $T/boot_clock.
+/* The clock is ahead by the seconds in the file $T/wall_clock or $T/boot_clock; the boot
+ * clock stands at them behind a "=".
  * Asks the kernel itself, since a sanitizer calls this before it is ready for its
  * own. */
+static _Thread_local bool stands;
 static time_t ahead(void)
 {
     char path[4096], text[32] = "";
@@ -572,7 +574,8 @@ static time_t ahead(void)
         syscall(SYS_close, fd);
     }
     errno = before; /* a clock that is read leaves it */
-    return (time_t)strtoll(text, NULL, 10);
+    stands = text[0] == '=';
+    return (time_t)strtoll(text + stands, NULL, 10);
 }
 #ifdef FAULT_boot_clock
 /* The host was suspended when these seconds grow: a timer on this clock runs out on
@@ -589,6 +592,8 @@ static int set_timer(int fd)
     bool is_set = time.it_value.tv_sec != 0 || time.it_value.tv_nsec != 0;
     if (is_set && (time.it_value.tv_sec -= ahead()) < 0)
         time.it_value = (struct timespec){0, 1}; /* long past */
+    else if (is_set && stands)
+        time.it_value = (struct timespec){0}; /* never */
     return (int)syscall(SYS_timerfd_settime, fd, TFD_TIMER_ABSTIME, &time, NULL);
 }
 static void set_timers_again(void)
@@ -612,8 +617,11 @@ int timerfd_create(int clock, int flags)
 int clock_gettime(clockid_t id, struct timespec *ts)
 {
     int result = (int)syscall(SYS_clock_gettime, id, ts);
-    if (result == 0 && id == CLOCK_BOOTTIME)
-        ts->tv_sec += ahead();
+    if (result == 0 && id == CLOCK_BOOTTIME) {
+        time_t seconds = ahead();
+        *ts = stands ? (struct timespec){seconds, 0}
+                     : (struct timespec){ts->tv_sec + seconds, ts->tv_nsec};
+    }
     return result;
 }
 int timerfd_settime(int fd, int flags, const struct itimerspec *given, struct itimerspec *old)

@@ -128,9 +128,17 @@ set_wall() { echo "$1" >"$T/wall_clock.tmp" && mv "$T/wall_clock.tmp" "$T/wall_c
 
 # suspended SECONDS: the host of with_suspends was suspended for so long since the test began, and for
 # a day before that.
-suspended() { echo $((86400 + $1)) >"$T/boot_clock.tmp" && mv "$T/boot_clock.tmp" "$T/boot_clock"; }
+suspended() { set_boot $((86400 + $1)); }
+set_boot() { echo "$1" >"$T/boot_clock.tmp" && mv "$T/boot_clock.tmp" "$T/boot_clock"; }
 with_suspends() {
     [ -e "$T/boot_clock" ] || suspended 0
+    LD_PRELOAD=$HELPERS/fault_boot_clock.so "$@"
+}
+
+# timeless COMMAND...: its clock stands at a day, until set_boot =SECONDS: nothing in it times out, and what
+# it does, it was called for.
+timeless() {
+    [ -e "$T/boot_clock" ] || set_boot =86400
     LD_PRELOAD=$HELPERS/fault_boot_clock.so "$@"
 }
 

@@ -125,7 +125,15 @@ not_served() {
 }
 
 @test "a permission that is taken away while the lock is held is no lost lock" {
-    hold_lock job -t 4s
+    hold_lock job -t 1h # looked at every ten seconds, and after news
+    redis acl log reset >/dev/null
+    redis acl setuser locker -eval -evalsha -get -pttl -del >/dev/null
+    redis pexpire dlock:job 3500000 >/dev/null
+    wait_until 20 eval 'redis acl log | grep -q reason'
+    sleep 0.3 # nothing is to happen
+    kill -0 "$(cat "$T/held")"
+    equals "$(cat "$T/held.err")" ''
+    manual_user >/dev/null
     redis acl setuser locker -del >/dev/null
     end_hold
     wait "$HOLDER"

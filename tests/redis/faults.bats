@@ -317,6 +317,7 @@ next_keeps_it() {
     wait "$HOLDER" || status=$?
     equals "$status" 0
     grep -q 'the lock could not be released: .*; it is held until its lease ends' "$T/held.err"
+    equals "$(wc -l <"$T/held.err")" 1
     # It tries for five seconds, and no longer.
     within 9000 "$start"
 }
