@@ -380,3 +380,10 @@ END
     make -C "$BUILD" -f "$T/Makefile" -n -W src/store/redis/scripts/take.lua src/store/redis/scripts.o >"$T/told"
     grep -qF embed.sh "$T/told"
 }
+
+@test "a script that includes a part that is not there is not built" {
+    printf -- '-- include nothing.lua\nreturn {}\n' >"$T/look.lua"
+    run sh "$TESTS/../src/store/redis/scripts/embed.sh" sha1sum 1 "$T/look.lua"
+    [ "$status" -ne 0 ]
+    [[ $output == *'nothing.lua: it cannot be read'* ]]
+}

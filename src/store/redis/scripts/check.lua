@@ -7,6 +7,8 @@
 -- Returns as say_ours(), {"gone" or "other", "forced USER@HOST", "ended" or ""} or
 --         {"released", ...}
 
+-- include common.lua holders.lua
+
 local how, record = standing(ARGV[1], ARGV[2])
 if how ~= 'ours' then return {how, record or ''} end
 if ARGV[3] and not no_meta and (tonumber(known.fence) or 0) < tonumber(ARGV[3]) then

@@ -1,8 +1,7 @@
 #!/bin/sh
-# Turns Lua scripts into a C header: the text without its comments, and its
-# SHA-1, by which EVALSHA calls it. store/redis/scripts/common.lua precedes each of them but store/redis/scripts/share.lua,
-# store/redis/scripts/queue.lua before those that hand the lock on, store/redis/scripts/state.lua before those that
-# call state(). Functions that a script does not call are left out: a release must fit into the
+# Turns Lua scripts into a C header: the text without its comments, and its SHA-1, by which
+# EVALSHA calls it. A line "-- include FILE..." stands for the contents of these files beside it,
+# which are no scripts by themselves. Functions that a script does not call are left out: a release must fit into the
 # 16 kB that a server reads at once (see redis_release() in store/redis/backend.c). FORMAT in a
 # script becomes the number of the format (lock/format.h).
 #
@@ -38,16 +37,25 @@ called() {
         }'
 }
 
+# whole FILE: its text, with all that it includes.
+whole() {
+    awk -v folder="$(dirname "$1")" '
+        function copy(file,    got, line, names, n, i) {
+            while ((got = getline line < file) > 0) {
+                if (line !~ /^-- include /) { print line; continue }
+                n = split(line, names, " ")
+                for (i = 3; i <= n; i++) copy(folder "/" names[i])
+            }
+            if (got < 0) { print file ": it cannot be read" >"/dev/stderr"; exit 1 }
+        }
+        BEGIN { copy(ARGV[1]) }' "$1"
+}
+
 for file in "$@"; do
     name=$(basename "$file" .lua)
-    folder=$(dirname "$file")
-    case $name in common | queue | state) continue ;; esac
-    parts=$folder/common.lua
-    [ "$name" != share ] || parts=
-    ! grep -Eq '^[^-]*(open_queue|leave|hand_on|state)\(' "$file" || parts="$parts $folder/queue.lua"
-    ! grep -q '^[^-]*state()' "$file" || parts="$parts $folder/state.lua"
-    # shellcheck disable=SC2086
-    text=$(cat $parts "$file" | sed -e '/^[[:space:]]*--/d' | called | sed -e '/^[[:space:]]*$/d' -e 's/^[[:space:]]*//' -e "s/FORMAT/$format/g")
+    case $name in common | holders | queue | state) continue ;; esac
+    text=$(whole "$file")
+    text=$(printf '%s\n' "$text" | sed -e '/^[[:space:]]*--/d' | called | sed -e '/^[[:space:]]*$/d' -e 's/^[[:space:]]*//' -e "s/FORMAT/$format/g")
     if [ "$name" = release ] && [ ${#text} -gt 15360 ]; then
         echo "$file: it must fit into the 16 kB that a server reads at once" >&2
         exit 1

@@ -5,6 +5,8 @@
 -- ARGV: token, take id, ttl from now (ms), "1" if it may be shortened
 -- Returns as store/redis/scripts/check.lua
 
+-- include common.lua holders.lua
+
 local token, ttl, exactly = ARGV[1], tonumber(ARGV[3]), ARGV[4] == '1'
 local how, record = standing(token, ARGV[2])
 if how ~= 'ours' then return {how, record or ''} end

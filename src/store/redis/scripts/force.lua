@@ -4,6 +4,8 @@
 -- ARGV: now (wall clock, ms), id of the request, USER@HOST of whoever removes it
 -- Returns state() as it was before this request.
 
+-- include state.lua
+
 local answered, earlier = pcall(cjson.decode, answer_to(ARGV[2]) or '')
 if answered and type(earlier) == 'table' then return earlier end
 local was = state()

@@ -3,4 +3,6 @@
 -- KEYS: all (store/redis/scripts/common.lua)
 -- Returns state().
 
+-- include state.lua
+
 return state()

@@ -4,6 +4,8 @@
 -- ARGV: for how long (ms; 0: the pause ends), USER@HOST, why, id of the request
 -- Returns {"done"}; {"none"}: there was no pause to end; {"unusable", key, what is wrong with it}
 
+-- include common.lua holders.lua queue.lua
+
 if no_meta then return {'unusable', meta, 'it is not a hash'} end
 local left, now, answer = tonumber(ARGV[1]), now_ms(), answer_to(ARGV[4])
 if answer then return {answer} end

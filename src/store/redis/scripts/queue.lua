@@ -1,5 +1,4 @@
--- The queue of waiters; store/redis/scripts/embed.sh puts it after
--- store/redis/scripts/common.lua for scripts that use it.
+-- The queue of waiters; scripts that use it include it after store/redis/scripts/common.lua.
 --
 -- queue    sorted set: take id of a waiter -> when it came (server, us)
 -- waiters  hash: take id -> "FORMAT LISTENS ASKED TURN MODE SLOTS WHO": the format of this; whether it

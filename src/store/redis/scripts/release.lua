@@ -10,6 +10,8 @@
 -- Returns {"released", "now"}, {"released", ""}: it had been before, {"gone" or "other",
 --         "forced USER@HOST", "ended" or ""}
 
+-- include common.lua holders.lua queue.lua
+
 local token, id, wall, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4])
 local outside = ARGV[9]
 local how, record = standing(token, id)

@@ -1,5 +1,4 @@
--- What is known of the lock: for store/redis/scripts/look.lua and
--- store/redis/scripts/force.lua, after store/redis/scripts/common.lua.
+-- What is known of the lock, for store/redis/scripts/look.lua and store/redis/scripts/force.lua.
 --
 -- {"lock", mode in force ("" if it is free), slots, waiters (-1: unknown), the first of them,
 -- last fence, last owner, released (wall clock, ms), what is left of a pause (ms), by whom, why,
@@ -9,6 +8,8 @@
 -- known, fence, slot, ttl (ms), detached ("1"), released ("1"), hold left (ms), host,
 -- boot id, pid, start, pid space, user, command, since (wall clock, ms),
 -- message}
+
+-- include common.lua holders.lua queue.lua
 
 local WAITERS_SHOWN = 20
 

@@ -21,6 +21,8 @@
 --   or {"unusable", key, what is wrong with it}
 --   or {"newer", format}, as any script does that is given meta: nothing was changed
 
+-- include common.lua
+
 local token, ttl, id, again = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
 local mode, slots, hold, refusal, waited = ARGV[12], ARGV[13], tonumber(ARGV[14]), ARGV[16], tonumber(ARGV[17])
 local came, listens, space, message, remember = tonumber(ARGV[18]) or 0, ARGV[19], ARGV[20], ARGV[21], ARGV[22]
@@ -35,6 +37,53 @@ local now = math.floor(now_us / 1000)
 
 local is_new = came <= 0 -- it has never been in the queue
 if is_new or came > now_us then came = now_us end
+
+-- Fences rise by the clock if keys are lost or the server is emptied, and by the last
+-- fence if a clock steps back. Lua counts whole numbers exactly up to 2^53, which
+-- microseconds reach in the year 2255.
+local function next_fence()
+  local last = known.fence and tonumber(known.fence) or 0
+  if not (last < 9007199254740991) then return nil end
+  return whole(math.max(now_us, last + 1))
+end
+
+-- The fields that every take writes into meta. That goes with the clock only once the
+-- clock has passed the fence, or a later fence would be lower: a server's clock may have
+-- been far ahead.
+local function note_take(fence, ...)
+  if not value and known.unended == '1' then lose_run(known) end
+  known.kept = remember
+  redis.call('HSET', meta, 'format', FORMAT, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1),
+    'waited_ms', plus('waited_ms', waited), 'kept', remember, ...)
+  if remember == '0' and known.run then redis.pcall('HDEL', meta, 'run', 'success', 'failures', 'runs') end
+  redis.call('PEXPIRE', meta, whole(ttl + kept_ms() + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
+end
+
+local AT_THE_END = {'unusable', meta, 'its fence has reached its maximum'}
+
+-- The lock itself comes last: a failure before it leaves no lock behind.
+local function take_exclusive()
+  local fence = next_fence()
+  if not fence then return AT_THE_END end
+  note_take(fence, 'owner', token, 'take', id, 'host', ARGV[5], 'boot', ARGV[6], 'pid', ARGV[7], 'start', ARGV[8],
+    'user', ARGV[9], 'command', ARGV[10], 'since', ARGV[11], 'ttl', ARGV[2], 'hold', hold > 0 and whole(now + hold) or '0',
+    'detached', ARGV[15], 'space', space, 'message', message, 'unended', remember ~= '0' and '1' or '')
+  redis.call('SET', lock, token, 'PX', ARGV[2])
+  value = token
+  return {'taken', fence, ttl, -1, now + ttl}
+end
+
+-- The first waiter; false if there is none, nil if that is not known yet.
+local first
+if not value then first = redis.pcall('ZRANGE', queue, 0, 0)[1] or false end
+
+-- Most takes find a free lock that nobody waits for, and need no more than this.
+if first == false and mode == 'exclusive' and (known.mode or mode) == mode and refusal ~= 'queues' and ARGV[23] == '0' and
+  not known.pause_ends then
+  return take_exclusive()
+end
+
+-- include holders.lua queue.lua
 
 -- The caller gives up, and does not run.
 local function skip()
@@ -93,20 +142,11 @@ local crowded = false
 -- Whether it is our turn; if not, until when it is another waiter's, and what to answer if
 -- that is unknown.
 local function may_go()
-  local first = waiter_at(0)
-  crowded = first ~= nil
+  if first == nil then first = waiter_at(0) or false end
+  crowded = first
   if not first or first == id then return true end
   local called, ends, newer = open_queue().call_next(now, id)
   return not called or called == id, ends, newer
-end
-
--- Fences rise by the clock if keys are lost or the server is emptied, and by the last
--- fence if a clock steps back. Lua counts whole numbers exactly up to 2^53, which
--- microseconds reach in the year 2255.
-local function next_fence()
-  local last = known.fence and tonumber(known.fence) or 0
-  if not (last < 9007199254740991) then return nil end
-  return whole(math.max(now_us, last + 1))
 end
 
 -- Holders that have not released it: their leases have ended, or another client has removed
@@ -131,24 +171,11 @@ end
 
 -- Those from before it was free; of a crowd, the rest is not remembered.
 local function forget_old_holders()
-  if known.unended == '1' then lose_run(known) end
   if mode == 'exclusive' and (known.mode or 'exclusive') == 'exclusive' then return end
   local old = allowed(redis.pcall('ZRANGE', holders, 0, DROPPED_MOST - 1), 'ZRANGE')
   if old.err or #old == 0 then return end
   drop(old)
   redis.call('UNLINK', holders, taken)
-end
-
--- The fields that every take writes into meta. That goes with the clock only once the
--- clock has passed the fence, or a later fence would be lower: a server's clock may have
--- been far ahead.
-local function note_take(fence, ...)
-  if not value then forget_old_holders() end
-  known.kept = remember
-  redis.call('HSET', meta, 'format', FORMAT, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1),
-    'waited_ms', plus('waited_ms', waited), 'kept', remember, ...)
-  if remember == '0' and known.run then redis.pcall('HDEL', meta, 'run', 'success', 'failures', 'runs') end
-  redis.call('PEXPIRE', meta, whole(ttl + kept_ms() + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
 end
 
 -- WAIT counts the replicas that have what its own connection wrote last, and the take was
@@ -157,31 +184,7 @@ local function write_again()
   redis.call('HSET', meta, 'fence', known.fence)
 end
 
--- Only a waiter may have asked for reports of touches: the lock is read last, so that the
--- server reports what comes after our own change.
-local function settle_in()
-  if crowded then leave(id, now) end
-  if refusal == 'queues' then redis.call('GET', lock) end
-end
-
-local AT_THE_END = {'unusable', meta, 'its fence has reached its maximum'}
-
--- The lock itself comes last: a failure before it leaves no lock behind.
-local function take_exclusive()
-  if is_done() then return say_done() end
-  local fence = next_fence()
-  if not fence then return AT_THE_END end
-  note_take(fence, 'owner', token, 'take', id, 'host', ARGV[5], 'boot', ARGV[6], 'pid', ARGV[7], 'start', ARGV[8],
-    'user', ARGV[9], 'command', ARGV[10], 'since', ARGV[11], 'ttl', ARGV[2], 'hold', hold > 0 and whole(now + hold) or '0',
-    'detached', ARGV[15], 'space', space, 'message', message, 'unended', remember ~= '0' and '1' or '')
-  redis.call('SET', lock, token, 'PX', ARGV[2])
-  value = token
-  settle_in()
-  return {'taken', fence, ttl, -1, now + ttl}
-end
-
 local function take_share(slot, last)
-  if is_done() then return say_done() end
   local fence = next_fence()
   if not fence then return AT_THE_END end
   if known.owner == token then redis.call('HDEL', meta, 'owner', 'take') end -- that take is history
@@ -201,8 +204,18 @@ local function take_share(slot, last)
     keep(now, math.max(last, ends))
   end
   known.mode, known.slots = mode, slots
-  settle_in()
   return {'taken', fence, ttl, slot, ends}
+end
+
+-- Only a waiter may have asked for reports of touches: the lock is read last, so that the
+-- server reports what comes after our own change.
+local function take(slot, last)
+  if is_done() then return say_done() end
+  if not value then forget_old_holders() end
+  local answer = mode == 'exclusive' and take_exclusive() or take_share(slot, last)
+  if crowded then leave(id, now) end
+  if refusal == 'queues' then redis.call('GET', lock) end
+  return answer
 end
 
 -- The holders whose leases have ended leave the set, as many as one call can see to.
@@ -241,7 +254,7 @@ local function join(last)
   elseif slot then
     ours, ends = may_go()
   end
-  if ours then return take_share(slot, last) end
+  if ours then return take(slot, last) end
   local left, holder = first_to_end()
   return refuse(left, slot and ends and ends - now or left, holder, mode)
 end
@@ -295,5 +308,4 @@ if pause_left(now) > 0 then return refuse(-1, 0, nil, 'exclusive') end
 local ours, ends, answer = may_go()
 if answer then return answer end
 if not ours then return refuse(-1, ends - now, nil, 'exclusive', '1') end
-if mode == 'exclusive' then return take_exclusive() end
-return take_share(mode == 'slots' and 0 or -1)
+return take(mode == 'slots' and 0 or -1)

@@ -1,0 +1,232 @@
+-- What is known of the holders, and of those who share the lock; the scripts include it
+-- after store/redis/scripts/common.lua.
+
+-- What is left of a pause (ms); 0: there is none.
+local function pause_left(now)
+  local ends = tonumber(known.pause_ends)
+  if not ends or not (ends > now) then return 0 end
+  learn('paused_by', 'pause_why')
+  return math.min(ends, 9007199254740992) - now
+end
+
+-- The exclusive holder.
+local function learn_owner()
+  learn('ttl', 'detached', 'space', 'boot', 'start', 'message')
+  return known
+end
+
+-- Who took a lease away: lines of "TAKE TOKEN USER@HOST" by store/redis/scripts/force.lua, newest first.
+local function forced_by(take, token)
+  learn('forced')
+  for id, owner, by in string.gmatch(known.forced or '', '(%S+) (%S+) ([^\n]*)\n') do
+    if owner == token and (take == '' or take == id) then return 'forced ' .. by end
+  end
+end
+
+-- If a removal's answer was lost and it is requested again, for a client that has no take
+-- id, it must not be done twice: another client may have the lock by then. Lines of "ID
+-- ANSWER", by the id of the request, newest first.
+local function answer_to(request)
+  learn('requests')
+  for id, answer in string.gmatch(known.requests or '', '(%S+) ([^\n]*)\n') do
+    if id == request then return answer end
+  end
+end
+
+local function remember(request, answer)
+  redis.pcall('HSET', meta, 'requests', line_before('requests', request, answer))
+  if not known.fence and not no_meta then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
+end
+
+-- The types of a record's fields, if present: text, unless listed here.
+local RECORD_TYPES = {slot = 'number', released = 'boolean'}
+
+local function is_record(record)
+  if type(record) ~= 'table' or not record.take or newer(record.format) then return false end
+  for field, it in pairs(record) do
+    if type(it) ~= (RECORD_TYPES[field] or 'string') then return false end
+  end
+  local slot = record.slot or -1
+  return slot >= -1 and slot < 2147483648 and slot % 1 == 0
+end
+
+local function holder_key(token)
+  return string.sub(meta, 1, -5) .. 'holder:' .. token
+end
+
+-- What is known of one who shares the lock, or has; nil if that is nothing, or not what we
+-- would write. And whether there is anything.
+local function read_record(key)
+  local text = redis.pcall('GET', key)
+  if type(text) ~= 'string' then return nil, text end
+  local decoded, record = pcall(cjson.decode, text)
+  return decoded and is_record(record) and record or nil, true
+end
+
+local function record_of(token)
+  return (read_record(holder_key(token)))
+end
+
+local function shares(record, now)
+  return record and record.round == value and (tonumber(record.ends) or 0) > now
+end
+
+local function share_of(key, now)
+  local record = read_record(key)
+  return shares(record, now) and record or nil
+end
+
+local function member_of(token, slot)
+  return (slot or -1) >= 0 and whole(slot) .. ' ' .. token or token
+end
+
+-- The slot (nil: none) and the token of a member.
+local function read_member(member)
+  local slot, token = string.match(member, '^(%d+) (.+)$')
+  return tonumber(slot), token or member
+end
+
+-- The ACL's error, with the command; false for any other reply. Redis before 7, 7.0, and
+-- since 7.2.
+local function denial(reply, command)
+  local err = type(reply) == 'table' and reply.err
+  for _, words in ipairs({'NOPERM', 'user executing the script', 'ACL failure'}) do
+    if err and string.find(err, words, 1, true) then return err .. ' (' .. command .. ')' end
+  end
+  return false
+end
+
+-- For replies that must be known: if an ACL denies the command, there is no answer.
+local function allowed(reply, command)
+  if type(reply) == 'table' and reply.err and not is_wrong_type(reply) then error(reply.err .. ' (' .. command .. ')', 0) end
+  return reply
+end
+
+-- The end of a lease: "inf", which other clients may write, can be neither used in
+-- arithmetic nor sent.
+local function read_end(score)
+  return math.min(tonumber(score), 9007199254740992)
+end
+
+-- The first or the last of the set: its member, and when its lease ends; nil if there is none.
+local function holder_at(place)
+  local found = redis.pcall('ZRANGE', holders, place, place, 'WITHSCORES')
+  -- In a Cluster that is moving the slot, the set cannot be read once its last member has
+  -- just been removed.
+  if found.err and string.find(found.err, 'non local key', 1, true) then return nil end
+  if allowed(found, 'ZRANGE').err or not found[1] then return nil end
+  return found[1], read_end(found[2])
+end
+
+-- The standing of the lock for this token and take id ('': the token alone counts).
+--
+--   lock            record that goes with the token         standing
+--   the token       meta's, of another take                 released if this take was; other
+--                   meta's, of a take that was released     released
+--                   meta's, or none: the token is all       ours
+--   shared          none, and all leases have ended         gone
+--                   own, of another take                    released if this take was; other
+--                   own, released and kept                  released
+--                   own, or unreadable and in the set       ours
+--                   own, ended; or meta's is this take's    gone
+--                   none                                    released if this take was; other
+--   another value   meta's is this take's, not released     other
+--                   otherwise                               released if this take was; other
+--   none            meta's is this take's, not released     gone
+--                   otherwise                               released if this take was; gone
+--
+-- With 'ours' comes the record of one who shares the lock; with 'other' and 'gone',
+-- 'forced USER@HOST' if it was taken away by force, or 'ended' if it was that owner's.
+local function standing(token, take)
+  local record, share, past, all_ended
+  if value == token then
+    record = known.owner == token and known or {}
+  elseif is_shared() then
+    local now, found = now_ms()
+    past, found = read_record(own)
+    if shares(past, now) then
+      record = past
+    elseif found and not past then
+      local score = allowed(redis.pcall('ZSCORE', holders, token), 'ZSCORE')
+      local ends = type(score) == 'string' and read_end(score)
+      record = ends and ends > now and {ends = ends} or nil
+    end
+    share = record
+    if not record then
+      local last, ends = holder_at(-1)
+      all_ended = last and ends <= now
+    end
+  end
+  if record then
+    if record.take and take ~= '' and record.take ~= take then
+      return is_spent(take, token) and 'released' or 'other', forced_by(take, token)
+    end
+    local released = record.take and is_spent(record.take, '')
+    if share then released = share.released end
+    if released then return 'released' end
+    return 'ours', share
+  end
+  local last = known.owner == token and (take == '' or known.take == take) and known.take or past and past.take
+  local ended = last and not is_spent(last, '')
+  if not ended and is_spent(take, token) then return 'released' end
+  return value and not (all_ended or ended and is_shared()) and 'other' or 'gone', forced_by(last or take, token) or ended and 'ended' or nil
+end
+
+-- What is left of a lease of ours (ms; -1: no expiry), and its end as server time, ms (-1:
+-- never).
+local function lease_end(record)
+  local now = now_ms()
+  local left = record and tonumber(record.ends) - now or redis.call('PTTL', lock)
+  return left, left < 0 and -1 or now + left
+end
+
+-- {"ours", left (ms; -1: no expiry), mode, slots, slot, when it ends (server, ms; -1:
+-- never)}
+local function say_ours(record)
+  local left, ends = lease_end(record)
+  if not record then return {'ours', left, 'exclusive', '0', '-1', ends} end
+  return {'ours', left, known.mode or 'shared', known.slots or '0', tostring(record.slot or -1), ends}
+end
+
+local function write_record(record, now, left)
+  record.ends = whole(now + left)
+  redis.call('SET', own, cjson.encode(record), 'PX', whole(left + (known.kept == '0' and 0 or kept_ms())))
+end
+
+-- The set outlives the lock: what is in it then did not release.
+local function keep_holders(left)
+  for _, key in ipairs({holders, taken}) do redis.call('PEXPIRE', key, whole(left + kept_ms())) end
+end
+
+-- The lock's key lasts as long as the last lease, and up to half as long again, so that it
+-- seldom changes: all who share it are told of that. With `exactly` it is also shortened,
+-- if it would outlast the last lease by far.
+local function keep(now, last, exactly)
+  local left, need = redis.call('PTTL', lock), last - now
+  if left >= need and not (exactly and left > 3 * need + 1000) then return end
+  redis.call('PEXPIRE', lock, whole(need * 1.5))
+  keep_holders(need)
+end
+
+-- Some holder has left. If none with an unexpired lease is left, the lock goes at once, so
+-- that the waiters can be called now.
+local function settle(now)
+  local last, ends = holder_at(-1)
+  if last and ends > now then return keep(now, ends, true) end
+  redis.call('DEL', lock)
+  if not last then redis.pcall('UNLINK', taken) end
+  value = false
+end
+
+-- Skips since the last success.
+local function skips_now()
+  local of = string.match(known.success or '', '^%d+\t(%d+)') or ''
+  local was = redis.pcall('HMGET', counts, 'skips_of', 'skips')
+  return not was.err and was[1] == of and was[2] or '0', of
+end
+
+-- For people: if it cannot be written, the operation still goes on.
+local function count(field, number)
+  redis.pcall('HINCRBY', counts, field, whole(number))
+  redis.pcall('PEXPIRE', counts, whole(kept_ms()))
+end
