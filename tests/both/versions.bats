@@ -193,3 +193,17 @@ newer_holds() {
     newer --resume job
     newer -n job true
 }
+
+@test "a directory whose table a newer dlock has made is refused, as --doctor reports, and the table stays" {
+    [ "$BACKEND" = file ] || skip 'Redis has no table'
+    newer job true
+    local before
+    before=$(sha256sum "$T"/locks/.table-*)
+    fails_with 78 "^dlock: other: .*$NEWER; the command was not run\$" dlock -n other touch "$T/ran"
+    fails_with 78 "$NEWER" dlock --acquire other
+    fails_with 78 "$NEWER" dlock --status other
+    fails_with 78 "$NEWER" dlock --doctor
+    [ ! -e "$T/ran" ]
+    equals "$(sha256sum "$T"/locks/.table-*)" "$before"
+    equals "$(ls "$T/locks")" ''
+}

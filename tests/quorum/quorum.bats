@@ -760,3 +760,26 @@ status() { (dlock --status --json job || true) | python3 -c 'import json, sys; s
     run dlock -w 20 job echo ran # a minority keeps nobody out
     equals "$status $output" '0 ran'
 }
+
+@test "a server with a newer format counts as one that refuses: the others are enough if they are a majority, and it is left alone" {
+    local i newer='format 2 by a newer dlock, and dlock [0-9.]+ knows no format above 1: upgrade dlock on this host'
+    quorum 3
+    dlock job true
+    DLOCK_REDIS=$(url 1) "$HELPERS/next/dlock" job true
+    fails_with 0 "$newer" dlock job echo ran
+    grep -qx ran <<<"$output"
+    fails_with 1 'free' dlock --status job
+    equals "$(on 1 hget '{dlock:job}:meta' format)" 2
+    for i in 2 3; do equals "$(on $i hget '{dlock:job}:meta' format)" 1; done
+    "$HELPERS/next/dlock" --acquire --owner=me -t 60s job
+    fails_with 78 "3 of 3 servers .*$newer" dlock job touch "$T/ran"
+    fails_with 78 "$newer" dlock --status job
+    fails_with 78 "$newer" dlock --release --owner=me job
+    fails_with 78 "$newer" dlock --force-release job
+    dlock --acquire -t 60s later
+    fails_with 0 'format 2, of a newer dlock' dlock --list
+    grep -q '^later .* exclusive ' <<<"$output"
+    equals "$("$HELPERS/next/dlock" --status --json job | grep -o '"locked":[a-z]*')" '"locked":true'
+    [ ! -e "$T/ran" ]
+    "$HELPERS/next/dlock" --release --owner=me job
+}

@@ -219,7 +219,7 @@ static enum lock_result merge(const struct look *look, int least, struct lock_st
 static bool has_answered(const struct quorum *quorum, const struct quorum_member *member)
 {
     (void)quorum;
-    return member->result == LOCK_OK;
+    return member->result == LOCK_OK || member->result == LOCK_INVALID;
 }
 
 enum look_for { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
@@ -241,6 +241,7 @@ static enum lock_result quorum_look_run_look(struct backend *backend, const char
     bool cancelled =
         quorum_round(quorum, &crew, ask_look, judge_look, bound, look->lists ? has_answered : NULL);
     fanout_close(&crew);
+    state->newer = 0;
     for (int i = 0; i < quorum->count; i++) {
         state->newer = quorum_look_larger(state->newer, look->states[i].newer);
         if (quorum->members[i].result != LOCK_OK)
@@ -319,9 +320,10 @@ static enum lock_result visit_all(struct backend *backend, const struct key_list
 {
     bool more = true;
     for (size_t i = 0; more && i < keys->count; i++) {
-        struct lock_state state;
-        enum lock_result result =
-            quorum_look_run_look(backend, keys->keys[i], LOOK_LIST, &state, bound, why);
+        struct lock_state state = {0};
+        const char *key = keys->keys[i];
+        enum lock_result result = lock_state_of_list(
+            &state, key, quorum_look_run_look(backend, key, LOOK_LIST, &state, bound, why));
         if (result != LOCK_OK)
             return result;
         more = !lock_state_is_listed(&state, all) || visit(data, &state);
