@@ -9,7 +9,7 @@ s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
 for i in range(int(sys.argv[2])):
     time.sleep(float(sys.argv[1]))
-    s.send(b"WATCHDOG=1\nSTATUS=%d" % i)
+    s.send(b"X_STEP=1\nWATCHDOG=1\nSTATUS=%d" % i)
 print("all sent", flush=True)
 E
 }

@@ -150,6 +150,7 @@ TEST(test_told_holder)
     lock_survey(&file, "boot", "x", -1, unbounded, &survey, NULL);
     admission_holder(&survey, &slots, &holder);
     row_false("nobody", holder.known);
+    row_int("nobody: not known how many come first", holder.ahead, -1);
     put(&file, 0, "a", N, 50);
     put(&file, 1, "b", N, 20);
     put(&file, 2, "c", N, 90);

@@ -338,6 +338,10 @@ TEST(test_holder_end)
     int64_t end = holder_end(&holder).boot_ns;
     row_true("5s and a moment",
              end > before.boot_ns + S(5) && end <= deadline_now().boot_ns + S(5) + MS(1));
+    holder.pause.left = DURATION_S(9);
+    row_true("a pause that ends later", holder_end(&holder).boot_ns > before.boot_ns + S(9));
+    holder.pause.left = DURATION_S(1);
+    row_true("a pause that ends sooner", holder_end(&holder).boot_ns > before.boot_ns + S(5));
 }
 
 TEST(test_filled)

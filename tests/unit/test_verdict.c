@@ -272,6 +272,10 @@ TEST(test_judge)
             if (crew.workers[i].done)
                 crew.workers[i].result = result_of(letter);
         }
+        int open = 0;
+        for (const char *letter = row->results; *letter != '\0'; letter++)
+            open += *letter == '?';
+        row_int(row->name, quorum_count_fanout(&quorum, &crew).open, open);
         int64_t waits = quorum_judge(&quorum, &crew).ns;
         if (row->least_ms < 0)
             row_int(row->name, waits, CREW_WAITS.ns);
