@@ -96,11 +96,11 @@ hear_all() {
     hear_all
     for how in TERM wait; do
         take_by_hand
-        if [ $how = wait ]; then queue a -w 5s; else queue a; fi
+        with_suspends queue a -w 1h
         queue b
         wait_until 5 head_is_armed
         : >"$T/heard"
-        [ $how = wait ] || kill -TERM "$(pid_of a)"
+        if [ $how = wait ]; then suspended 3601; else kill -TERM "$(pid_of a)"; fi
         wait "$(pid_of a)" || true
         wait_until 5 grep -qaE '^held [0-9]+$' "$T/heard"
         wait_until 5 head_is_armed
