@@ -52,33 +52,31 @@ waits() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1" ]; }
     fails_with 75 '' dlock -n nested true
 }
 
-@test "--resume wakes the waiters in order, at once" {
-    local i pids=() start
-    dlock --pause=60s --message=why job
+# three_wait [COMMAND...]: for a pause of an hour, all started by COMMAND; their pids are in PIDS.
+three_wait() {
+    local i
+    "$@" dlock --pause=1h --message=why job
     for i in 1 2 3; do
-        dlock -w 60 job -- sh -c "echo $i >>'$T/order'" 3>&- 4>&- &
-        pids+=($!)
+        "$@" dlock job -- sh -c "echo $i >>'$T/order'" 3>&- 4>&- &
+        PIDS+=($!)
         wait_until 10 waits "$i" job
     done
-    sleep 1
-    start=$(now)
+}
+
+@test "--resume wakes the waiters in order, at once" {
+    three_wait timeless # so that they ask only if they are called
     dlock --resume job
-    wait "${pids[@]}"
-    within 2500 "$start"
+    wait_until 20 eval '[ "$(wc -l <"$T/order")" = 3 ]'
+    wait "${PIDS[@]}"
     equals "$(tr '\n' ' ' <"$T/order")" '1 2 3 '
 }
 
 @test "waiters know the end of a pause, and of another that replaces it: they get the lock then, in order" {
-    local i pids=() start
-    dlock --pause=60s --message=why job
-    for i in 1 2 3; do
-        dlock -w 60 job -- sh -c "echo $i >>'$T/order'" 3>&- 4>&- &
-        pids+=($!)
-        wait_until 10 waits "$i" job
-    done
+    local start
+    three_wait
     start=$(now)
     dlock --pause=3s --message=sooner job
-    wait "${pids[@]}"
+    wait "${PIDS[@]}"
     [ $(($(now) - start)) -ge 2900 ]
     within 9000 "$start"
     equals "$(tr '\n' ' ' <"$T/order")" '1 2 3 '
