@@ -14,7 +14,7 @@ COMMAND = ("both/run_command:file", "both/lease_end:file", "both/lease_end:redis
            "both/lost_lock:redis", "both/message:file", "both/heartbeat:file", "both/attach:file", "both/frozen:file", "process/systemd")
 WATCH = ("both/lost_lock:redis", "both/lost_lock:file", "both/lease_end:redis", "both/heartbeat:redis", "redis/tracking",
          "redis/outage", "both/frozen:redis", "both/attach:redis")
-WAIT = ("both/waiting:file", "both/exclusion:file", "both/acquire:redis", "redis/outage", "cli/waiting_line", "both/waiting:redis",
+WAIT = ("both/waiting:file", "both/exclusion:file", "both/looking:file", "both/acquire:redis", "redis/outage", "cli/waiting_line", "both/waiting:redis",
         "redis/waiting", "both/signals:file", "redis/faults")
 SCRIPTS = "src/store/redis/scripts/"
 
