@@ -208,6 +208,10 @@ void lock_owners_json(struct json *json, const char *name, const struct lock_sta
 
 static void queue_members(struct json *json, const struct lock_state *state)
 {
+    if (state->waiters < 0) {
+        json_null(json, "queue");
+        return;
+    }
     json_begin(json, "queue", '[');
     for (size_t i = 0; i < state->queue_count; i++) {
         const struct lock_waiter *waiter = &state->queue[i];

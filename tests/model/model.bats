@@ -6,7 +6,7 @@ teardown() { common_teardown; }
 
 # model ARGUMENTS...: with the seed in the output. Ends its own children on TERM.
 model() {
-    run timeout --kill-after=10 120 python3 "$TESTS/model/model.py" "$@"
+    run timeout --kill-after=10 300 python3 "$TESTS/model/model.py" "$@"
     echo "$output"
 }
 

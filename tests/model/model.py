@@ -46,6 +46,7 @@ CONFLICT, LOST = 75, 124
 DONE = "ALREADY_DONE"
 HELD, TIMEOUT, NOT_FOUND = "LOCK_ACQUISITION_FAILED", "LOCK_TIMEOUT", "LOCK_NOT_FOUND"
 MISMATCH, RELEASED = "LOCK_OWNERSHIP_MISMATCH", "LOCK_ALREADY_RELEASED"
+PAUSED = "LOCK_PAUSED"
 STATUS_OF = {NOT_FOUND: 1, RELEASED: 1, MISMATCH: 2}
 
 # Faults that are known and not looked for until they are mended; --strict looks for them, too.
@@ -160,7 +161,7 @@ class Lease:
         self.end = taken.after(ttl)
         self.hold = taken.after(hold) if hold else None
         self.process, self.detached = process, detached
-        self.released = False
+        self.released, self.message = False, None
 
     def times(self):
         return [self.end] + [self.hold] * (self.hold is not None and not self.hold.is_over())
@@ -218,6 +219,7 @@ class Lock:
         self.forced = False                   # ever: on files that takes the place of a release
         self.takes = self.conflicts = self.timeouts = 0
         self.memory = Memory()
+        self.paused = None                    # the message, and when the pause ends
         self.losses = 0                       # None: as the next look tells
         self.last_fence = self.last_owner = None
         self.seen = None                      # what --status told, but for times and counts
@@ -229,6 +231,8 @@ class Lock:
 
     def settle(self):
         """What has ended is gone."""
+        if self.paused and self.paused[1].is_over():
+            self.paused = self.seen = None
         for lease in [lease for lease in self.leases.values() if lease.end.is_over()]:
             self.drop(lease, "released" if lease.released else "ended")
 
@@ -244,9 +248,11 @@ class Lock:
             self.mode = self.slots = None
 
     def times(self):
-        return [span for lease in self.leases.values() for span in lease.times()]
+        return [span for lease in self.leases.values() for span in lease.times()] + ([self.paused[1]] if self.paused else [])
 
     def admits(self, token, mode, slots):
+        if self.paused:
+            return False
         if not self.leases:
             return True
         if mode == EXCLUSIVE or (mode, slots) != (self.mode, self.slots) or token in self.leases:
@@ -333,6 +339,7 @@ def unchanging(document):
     """What an action that fails must leave as it was."""
     moving = ("expires_at", "ttl_remaining", "hold_remaining", "alive", "counts", "skipped_since")
     document = {key: value for key, value in document.items() if key not in moving}
+    document["paused"] = document.get("paused") and document["paused"]["message"]
     document["holders"] = [unchanging(dict(holder, holders=[])) for holder in document["holders"]]
     return document
 
@@ -404,6 +411,7 @@ PLANTS = {
     "expired-late": ("status", lambda seen, lock: has_holders(seen), first_holder(lambda holder: {"ttl_remaining": None})),
     "released": ("status", lambda seen, lock: has_holders(seen), first_holder(
         lambda holder: {"released": not holder["released"]})),
+    "message": ("status", lambda seen, lock: has_holders(seen), first_holder(lambda holder: {"message": "another"})),
     "detached": ("status", lambda seen, lock: has_holders(seen), first_holder(
         lambda holder: {"detached": not holder["detached"]})),
     "holder-fence": ("status", lambda seen, lock: has_holders(seen), first_holder(
@@ -418,6 +426,9 @@ PLANTS = {
     "outcome": ("status", lambda seen, lock: seen.document.get("last_run") and not lock.memory.muddled,
                 lambda seen, lock: seen.document["last_run"].update(outcome="another")),
     "not-done": ("run", lambda seen, lock: seen.error.get("code") == DONE, to_success),
+    "paused": ("status", lambda seen, lock: seen.document.get("paused"), set_to(paused=None)),
+    "resumed": ("resume", lambda seen, lock: seen.error, to_success),
+    "ran": ("ran_within", lambda seen, lock: True, lambda seen, lock: setattr(seen, "status", 1 - seen.status)),
     "waiters": ("status", lambda seen, lock: True, set_to(waiters=1)),
     "changed": ("status", lambda seen, lock: lock.failed and has_holders(seen), first_holder(
         lambda holder: {"command": "another"})),
@@ -579,6 +590,12 @@ class World:
             words += ["-E", "9"]
         return words, TIMEOUT if step["waits"] else HELD, 9 if step["conflict"] else CONFLICT
 
+    def expect_refusal(self, seen, lock, code, status):
+        """Where it is paused and held, either may be told."""
+        told = seen.error.get("code")
+        self.expect_error(seen, lock, [code] + [PAUSED] * bool(lock.paused and code != DONE), status)
+        self.refuse(lock, code if told != DONE else DONE)
+
     def refuse(self, lock, code):
         lock.memory.skipped += 1
         if code == DONE:
@@ -610,8 +627,7 @@ class World:
         admits = lock.admits(step["token"], mode, slots)
         seen = self.call("acquire", lock, words)
         if not admits:
-            self.expect_error(seen, lock, [code], status)
-            self.refuse(lock, code)
+            self.expect_refusal(seen, lock, code, status)
             return
         self.expect_success(seen, lock, "acquired")
         told = seen.document
@@ -634,8 +650,7 @@ class World:
             admits, code = False, DONE
         seen = self.call("run", lock, words + ["--"] + command)
         if not admits:
-            self.expect_error(seen, lock, [code], status)
-            self.refuse(lock, code)
+            self.expect_refusal(seen, lock, code, status)
             return
         if seen.status != wanted:
             raise Wrong("status", "%s %s, wanted %s" % (seen.status, seen.text.strip(), wanted))
@@ -674,8 +689,9 @@ class World:
         mode, slots, mode_words = self.mode_words(lock, step)
         patience, code, status = self.patience(step)
         words = ["-v", "--json"] + patience + mode_words + ["--ttl=%ds" % HOLDER_TTL, "--grace=%dms" % (1000 * HOLDER_GRACE)]
-        words += lock.words() + ["--", "sh", "-c", SAY_WHAT_IS_HELD + "exec cat"]
         self.holder_number += 1
+        message = "why %d" % self.holder_number
+        words += ["--message=" + message] + lock.words() + ["--", "sh", "-c", SAY_WHAT_IS_HELD + "exec cat"]
         begin = now()
         holder = Holder([self.options.dlock] + words, self.environment, os.path.join(self.work, "holder%d" % self.holder_number))
         self.holders.append(holder)
@@ -684,11 +700,11 @@ class World:
         if not lock.admits("", mode, slots):
             ended, _ = holder.wait()
             self.holders.remove(holder)
-            self.expect_error(Seen(ended, line, None), lock, [code], status)
-            self.refuse(lock, code)
+            self.expect_refusal(Seen(ended, line, None), lock, code, status)
             return
         token, fence, slot = self.told(lock, line)
         self.new_lease(lock, mode, slots, Lease(token, fence, slot, HOLDER_TTL, Span(begin, now()), 0, holder, False))
+        lock.leases[token].message = message
         self.counts["held commands"] += 1
 
     def do_end(self, lock, step):
@@ -866,6 +882,25 @@ class World:
                 lock.losses = lock.losses + 1 if lock.losses is not None else None
             lock.drop(lease, "released" if lease.released else "ended")
 
+    def do_pause(self, lock, step):
+        words = ["--pause=%dms" % step["ttl"], "--message=why %d" % self.step_number, "--json"]
+        seen = self.call("pause", lock, words + lock.words())
+        self.expect_success(seen, lock, "paused")
+        lock.paused, lock.seen = ("why %d" % self.step_number, seen.span.after(step["ttl"] / 1000)), None
+
+    def do_resume(self, lock, _step):
+        seen = self.call("resume", lock, ["--resume", "--json"] + lock.words())
+        if not lock.paused:
+            self.expect_error(seen, lock, [NOT_FOUND])
+        elif seen.status != 0 or seen.document.get("paused") is not False:
+            raise Wrong("resume", "%s %s" % (seen.status, seen.text.strip()))
+        lock.paused = lock.seen = None
+
+    def do_ran_within(self, lock, step):
+        seen = self.call("ran_within", lock, ["--ran-within=1h"] + lock.words())
+        if seen.status != (0 if lock.memory.succeeded else 1):
+            raise Wrong("--ran-within", "%s %s" % (seen.status, seen.text.strip()))
+
     # -- looking --
 
     def do_status(self, lock, _step):
@@ -911,7 +946,7 @@ class World:
             raise Wrong("--status", "tells of something else: %s" % seen.document)
         self.compare(lock, seen.document, seen.span)
         state = unchanging(seen.document)
-        if lock.failed and lock.seen is not None and state != lock.seen:
+        if lock.failed and lock.seen is not None and state != lock.seen and not lock.memory.muddled:
             raise Wrong("changed", "by an action that failed, from %s to %s" % (lock.seen, state))
         lock.seen = state
 
@@ -921,6 +956,12 @@ class World:
             "slots": lock.slots if lock.mode == SLOTS else None, "last_fence": lock.last_fence, "last_owner": lock.last_owner,
             "owner": next(iter(lock.leases)) if lock.mode == EXCLUSIVE else None,
         }
+        paused = state.get("paused") and state["paused"]["message"]
+        if paused != (lock.paused and lock.paused[0]):
+            raise Wrong("paused", "%s, wanted %s" % (state.get("paused"), lock.paused))
+        if lock.paused and not lock.paused[1].least - span.most - TOLD_EXACTLY <= state["paused"]["remaining"] <= (
+                lock.paused[1].most - span.least + TOLD_EXACTLY):
+            raise Wrong("paused", "for %s s more" % state["paused"]["remaining"])
         if state.get("waiters") is not None:
             wanted["waiters"] = 0
         for what, value in wanted.items():
@@ -951,7 +992,8 @@ class World:
 
     def compare_holder(self, lease, told, span):
         for what, value in (("fence", lease.fence), ("slot", lease.slot), ("released", lease.released),
-                            ("detached", lease.detached), ("alive", lease.alive())):
+                            ("detached", lease.detached), ("alive", lease.alive()),
+                            ("message", None if lease.released else lease.message)):
             if told[what] != value:
                 raise Wrong("holder's " + what, "%s, wanted %s" % (told[what], value))
         left, hold = told["ttl_remaining"], told["hold_remaining"]
@@ -989,6 +1031,7 @@ class World:
                 self.holders.remove(lease.process)
                 lease.process.destroy()
         self.call("force", lock, ["--force-release"] + lock.words())
+        self.call("resume", lock, ["--resume"] + lock.words())
         self.locks[self.locks.index(lock)] = Lock(lock.prefix, lock.base, lock.generation + 1)
 
     def lock_of(self, step):
@@ -1053,6 +1096,8 @@ class World:
             while self.holding(self.locks[number], 0) is not None:
                 self.perform({"do": "end", "lock": number, "which": 0})
             self.wait_for_clarity(self.locks[number])
+            if self.locks[number].paused:
+                self.perform({"do": "resume", "lock": number, "fixed": True})
             if self.locks[number].leases:
                 self.perform({"do": "force", "lock": number, "fixed": True})
             self.take_over(self.locks[number])
@@ -1078,7 +1123,7 @@ class World:
 # ---- drawing the steps ----
 
 STEPS = {"acquire": 30, "release": 24, "extend": 14, "force": 5, "status": 2, "list": 4, "wait_free": 3, "run": 12, "hold": 5,
-         "end": 4, "end_loose": 1, "kill": 2, "shorten": 0.4, "pass": 0.6}
+         "end": 4, "end_loose": 1, "kill": 2, "shorten": 0.4, "pass": 0.6, "pause": 2, "resume": 5, "ran_within": 1}
 WHO = {"release": (("holder", 58), ("name", 10), ("past", 20), ("other", 8), ("nobody", 4)),
        "extend": (("holder", 66), ("name", 10), ("past", 14), ("other", 6), ("nobody", 4))}
 LONG, SHORT = 60000, 300

@@ -715,7 +715,7 @@ status() { (dlock --status --json job || true) | python3 -c 'import json, sys; s
     equals "$(status '(s["last_run"]["status"], s["last_success"]["status"], s["failures_in_a_row"])')" '(1, 0, 1)'
     dlock --ran-within=1h job
     dlock job true
-    equals "$(status '(s["last_run"]["status"], s["failures_in_a_row"])')" '(0, 0)'
+    equals "$(status '(s["last_run"]["status"], s["failures_in_a_row"], s["waiters"], s["queue"])')" '(0, 0, None, None)'
     equals "$(dlock --list --all --json | wc -l)" 1
     stop_redis 2
     fails_with 69 'of 3 servers cannot be reached' dlock --outage=0 --ran-within=1h job

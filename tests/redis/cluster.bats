@@ -130,6 +130,24 @@ end_move() {
     done
 }
 
+@test "a lock of each node is paused and resumed, whichever node is asked first; waiters get it then" {
+    local node lock
+    for node in 1 2 3; do
+        lock=$(name $node)
+        DLOCK_REDIS=redis+cluster://127.0.0.1:${PORT[1]} dlock --pause=60s --message='disk swap' "$lock"
+        export DLOCK_REDIS=redis+cluster://127.0.0.1:${PORT[2]}
+        fails_with 75 'paused by .*: disk swap' dlock -n "$lock" touch "$T/ran$node"
+        dlock -w 60 "$lock" touch "$T/ran$node" 3>&- 4>&- &
+        wait_until 10 waiting "$node" "$lock" a
+        [ ! -e "$T/ran$node" ]
+        DLOCK_REDIS=redis+cluster://127.0.0.1:${PORT[3]} dlock --resume "$lock"
+        wait $!
+        [ -e "$T/ran$node" ]
+        fails_with 1 'the lock is not paused' dlock --resume "$lock"
+        is_free $node "$lock"
+    done
+}
+
 @test "the slot of a key is that of the specification, and what the server says" {
     # 0x31C3 is the check value of CRC16; the others are the specification's.
     equals "$(cli 1 cluster keyslot 123456789)" $((0x31C3))
