@@ -55,15 +55,14 @@ local function is_heard(id)
   return redis.pcall('PUBSUB', 'NUMSUB', channel_of(id))[2] ~= 0
 end
 
--- Returns whether it is gone, and then the head (nil: there is none): if nothing can be
---         written (a replica, a full disk, an ACL) it stays, and the caller that goes through
---         the queue must stop there.
+-- Returns {head} of the queue without it; nil if nothing can be written (a replica, a full
+--         disk, an ACL): it stays, and the caller that goes through the queue must stop there.
 local function remove(id)
-  if redis.pcall('ZREM', queue, id) ~= 1 then return false end
+  if redis.pcall('ZREM', queue, id) ~= 1 then return nil end
   redis.pcall('HDEL', waiters, id)
   local first = redis.pcall('ZRANGE', queue, 0, NEAR - 1)
   if first[NEAR] then tell(first[NEAR], 'near') end
-  return true, first[1]
+  return {head = first[1]}
 end
 
 -- The first must know that it is the first, and until when the lock is held.
@@ -90,8 +89,8 @@ end
 
 local function leave(id, now)
   local first = waiter_at(0)
-  local gone, head = remove(id)
-  if gone and first == id then hand_on(now, head) end
+  local rest = remove(id)
+  if rest and first == id then hand_on(now, rest.head) end
 end
 
 -- The rest of it, for scripts that find a queue; most runs find none, and making the
@@ -102,12 +101,13 @@ function open_queue()
     if type(text) ~= 'string' then return nil end
     local format, listens, asked, turn, mode, slots, who = string.match(text, '^(%d+) ([01]) (%d+) (%d+) (%a+) (%d+) ?(.*)$')
     local answer = newer(string.match(text, '^%d+'))
-    if answer then return {newer = answer, listens = true} end
-    return listens and {format = format, listens = listens == '1', asked = tonumber(asked), turn = tonumber(turn), mode = mode, slots = slots, who = who}
+    if answer then return {id = id, newer = answer, listens = true} end
+    return listens and {id = id, format = format, listens = listens == '1', asked = tonumber(asked), turn = tonumber(turn), mode = mode, slots = slots, who = who}
   end
 
-  local function write_waiter(id, format, listens, asked, turn, mode, slots, who)
-    return redis.pcall('HSET', waiters, id, table.concat({format, listens and 1 or 0, whole(asked), whole(turn), mode, slots, who}, ' '))
+  local function write_waiter(it)
+    return redis.pcall('HSET', waiters, it.id,
+      table.concat({it.format, it.listens and 1 or 0, whole(it.asked), whole(it.turn), it.mode, it.slots, it.who}, ' '))
   end
 
   -- Times in the future are from before the server's clock was set back.
@@ -115,43 +115,44 @@ function open_queue()
     return waiter.asked <= now and waiter.asked + within > now
   end
 
-  local function lives(id, waiter, now)
+  local function lives(waiter, now)
     if not waiter then return false end
     if not waiter.listens then return has_asked(waiter, now, POLLER_MS) end
-    return is_heard(id)
+    return is_heard(waiter.id)
   end
 
-  -- The first live waiter, or the asker, and what is known of it; dead ones before it are
-  -- dropped.
+  -- The first live waiter; {} if there is none, or if the asker is the first. Dead ones
+  -- before it are dropped.
   local function first_alive(now, asker)
     local dropped = false
     while true do
       local id = waiter_at(0)
-      local waiter = id and waiter_of(id)
-      if not id or id == asker then return id end
-      if lives(id, waiter, now) then
+      if not id or id == asker then return {} end
+      local waiter = waiter_of(id)
+      if lives(waiter, now) then
         if dropped then tell_first(id) end
-        return id, waiter
+        return waiter
       end
-      if not remove(id) then return nil end
+      if not remove(id) then return {} end
       dropped = true
     end
   end
 
-  -- Joins the queue, or shows that it still waits. Returns why waiters cannot be called, if
-  -- that is not known yet on its connection:
-  -- a client that may not call cannot be called either, since the same user releases the
-  -- lock; nor can one that may not join the queue.
-  local function join(id, came, listens, now, mode, slots, who)
-    local called = listens == 'try' and redis.pcall('PUBLISH', channel_of(id), '')
+  -- Joins the queue, or shows that it still waits; `it` is as waiter_of() returns it, but
+  -- for what is set here. Returns why waiters cannot be called, if that is not known yet on
+  -- its connection ('': they can): a client that may not call cannot be called either,
+  -- since the same user releases the lock; nor can one that may not join the queue.
+  local function join(it, came, listens, now)
+    local called = listens == 'try' and redis.pcall('PUBLISH', channel_of(it.id), '')
     local mute = type(called) == 'table' and called.err and 'PUBLISH: ' .. called.err
-    local queued = redis.pcall('ZADD', queue, whole(came), id)
+    local queued = redis.pcall('ZADD', queue, whole(came), it.id)
     mute = mute or denial(queued, 'ZADD') and 'ZADD: ' .. queued.err
-    local written = write_waiter(id, FORMAT, listens ~= '0' and not mute, now, 0, mode, slots, who)
+    it.format, it.listens, it.asked, it.turn = FORMAT, listens ~= '0' and not mute, now, 0
+    local written = write_waiter(it)
     mute = mute or denial(written, 'HSET') and 'HSET: ' .. written.err
     redis.pcall('PEXPIRE', queue, KEPT_MS)
     redis.pcall('PEXPIRE', waiters, KEPT_MS)
-    first_alive(now, id)
+    first_alive(now, it.id)
     return mute or ''
   end
 
@@ -163,30 +164,30 @@ function open_queue()
     return waiter.mode == 'shared' or (tonumber(held) or 0) < (tonumber(waiter.slots) or 0)
   end
 
-  -- Calls the first live waiter, if its request fits and it has not been called already.
-  -- Returns its id, and until when it is its turn; the asker's (nil: there is none)
-  -- without a call. A waiter that is blocked for another reason must show that it lives,
-  -- if it has not for long and another client asks. And what a script answers that finds
-  -- the lock free, and a newer waiter before it.
+  -- Calls the first live waiter, if its request fits and it has not been called already. A
+  -- waiter that is blocked for another reason must show that it lives, if it has not for
+  -- long and another client asks. Returns {id, ends, newer}: the waiter before the asker
+  -- (nil: there is none, or it cannot be known), until when it is its turn (nil: it is not
+  -- called), and, if the lock is free and the waiter's format is newer, what the script
+  -- answers.
   local function call_next(now, asker)
     local turn_ms = TURN_MS
     while true do
-      local id, waiter = first_alive(now, asker)
-      if not waiter then return id end
+      local waiter = first_alive(now, asker)
+      if not waiter.id then return {} end
       if waiter.newer then
-        if not value then tell(id, 'turn') end
-        return id, nil, not value and waiter.newer
+        if not value then tell(waiter.id, 'turn') end
+        return {id = waiter.id, newer = not value and waiter.newer}
       end
-      local turn = waiter.turn
-      if turn > now and turn <= now + POLLER_MS then return id, turn end
-      if turn == 0 then
-        if not fits(waiter, now) and (not asker or has_asked(waiter, now, REST_MS)) then return id end
-        turn = waiter.listens and now + turn_ms or waiter.asked + POLLER_MS
-        write_waiter(id, waiter.format, waiter.listens, waiter.asked, turn, waiter.mode, waiter.slots, waiter.who)
-        tell(id, 'turn')
-        return id, turn
+      if waiter.turn > now and waiter.turn <= now + POLLER_MS then return {id = waiter.id, ends = waiter.turn} end
+      if waiter.turn == 0 then
+        if not fits(waiter, now) and (not asker or has_asked(waiter, now, REST_MS)) then return {id = waiter.id} end
+        waiter.turn = waiter.listens and now + turn_ms or waiter.asked + POLLER_MS
+        write_waiter(waiter)
+        tell(waiter.id, 'turn')
+        return {id = waiter.id, ends = waiter.turn}
       end
-      if not remove(id) then return nil end
+      if not remove(waiter.id) then return {} end
       turn_ms = HURRIED_MS
     end
   end

@@ -30,7 +30,7 @@ local function list_waiters(now)
   local q = open_queue()
   for i = 1, #ids, 2 do
     local waiter = q.waiter_of(ids[i])
-    if q.lives(ids[i], waiter, now) then
+    if q.lives(waiter, now) then
       number = number + 1
       local known, who = pcall(cjson.decode, waiter.who)
       if number <= WAITERS_SHOWN then

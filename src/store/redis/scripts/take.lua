@@ -112,8 +112,8 @@ local function note_refusal()
     count(refusal .. 's', 1)
     skip()
   elseif refusal == 'queues' then
-    local mute = open_queue().join(id, came, listens, now, mode, tonumber(slots) or 0,
-      cjson.encode({ARGV[5], ARGV[7], ARGV[9], message}))
+    local us = {id = id, mode = mode, slots = tonumber(slots) or 0, who = cjson.encode({ARGV[5], ARGV[7], ARGV[9], message})}
+    local mute = open_queue().join(us, came, listens, now)
     local place = redis.pcall('ZRANK', queue, id)
     return type(place) == 'number' and place or -1, mute
   end
@@ -139,14 +139,14 @@ local DROPPED_MOST = 20
 -- True if there are waiters.
 local crowded = false
 
--- Whether it is our turn; if not, until when it is another waiter's, and what to answer if
--- that is unknown.
+-- Returns {ours, ends, newer}: whether it is our turn; if not, until when it is another
+-- waiter's, and what to answer if that is not known.
 local function may_go()
   if first == nil then first = waiter_at(0) or false end
   crowded = first
-  if not first or first == id then return true end
-  local called, ends, newer = open_queue().call_next(now, id)
-  return not called or called == id, ends, newer
+  if not first or first == id then return {ours = true} end
+  local called = open_queue().call_next(now, id)
+  return {ours = not called.id, ends = called.ends, newer = called.newer}
 end
 
 -- Holders that have not released it: their leases have ended, or another client has removed
@@ -248,15 +248,15 @@ local function join(last)
   end
   local slot = -1
   if mode == 'slots' then slot = free_slot() end
-  local ours, ends = slot ~= nil, nil
+  local turn = {}
   if slot and pause_left(now) > 0 then
-    ours, ends = false, now
+    turn = {ends = now}
   elseif slot then
-    ours, ends = may_go()
+    turn = may_go()
   end
-  if ours then return take(slot, last) end
+  if turn.ours then return take(slot, last) end
   local left, holder = first_to_end()
-  return refuse(left, slot and ends and ends - now or left, holder, mode)
+  return refuse(left, turn.ends and turn.ends - now or left, holder, mode)
 end
 
 -- The take whose reply was lost did happen, and its record is gone (evicted). A token that
@@ -305,7 +305,7 @@ end
 
 -- Free.
 if pause_left(now) > 0 then return refuse(-1, 0, nil, 'exclusive') end
-local ours, ends, answer = may_go()
-if answer then return answer end
-if not ours then return refuse(-1, ends - now, nil, 'exclusive', '1') end
+local turn = may_go()
+if turn.newer then return turn.newer end
+if not turn.ours then return refuse(-1, turn.ends - now, nil, 'exclusive', '1') end
 return take(mode == 'slots' and 0 or -1)
