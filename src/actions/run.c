@@ -101,7 +101,9 @@ static struct run_end run_end_of(const struct run_run *run, const struct outcome
                                     ? STATUS_SYSTEM
                                     : (int)status_of_exec(outcome->exec_error),
                                 wall_now_ms()};
-    if (outcome->lease_over && !run->options->warn_on_expire)
+    if (outcome->lease_over && run->options->warn_on_expire)
+        return (struct run_end){RUN_LOST, 0, 0};
+    if (outcome->lease_over)
         return (struct run_end){RUN_STOPPED, 0, wall_now_ms()};
     if (WIFSIGNALED(outcome->status))
         return (struct run_end){RUN_SIGNAL, WTERMSIG(outcome->status), wall_now_ms()};

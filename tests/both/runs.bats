@@ -83,6 +83,11 @@ is_free() { ! dlock --status -q "$1"; }
     counts job 0 0 0 exited
 }
 
+@test "--on-expire=warn: a run that outlives its lease is lost, whatever its status" {
+    dlock -q -t 300ms --on-expire=warn job -- sleep 0.9
+    counts job 1 1 0 lost
+}
+
 @test "a lock that was taken away by force leaves a lost run" {
     hold_lock job
     dlock --force-release job

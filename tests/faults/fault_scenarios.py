@@ -210,6 +210,10 @@ def judge_never_ran(lab, failure, run):
     return ["it never ran, and that is not what it says"] if run.status == 0 else []
 
 
+def judge_ran(lab, failure, run):
+    return ["it ran, and that is not what it says"] if run.status == 1 else []
+
+
 def judge_memory(lab, failure, run):
     """The run is remembered as it ended, or not at all; without a failure it is."""
     told = lab.plain(run.scenario.place + " --status --json job").stdout
@@ -233,7 +237,9 @@ SCENARIOS = [
     *both("release", "--release --owner=token0 job", run=False, status=0, stays=True, judge=judge_released, most=80, before=True),
     *both("extend", "--extend --owner=token0 job", run=False, status=0, stays=True, most=40, before=True),
     *both("ran_within", "--ran-within=1h job", run=False, status=1, most=60, judge=judge_never_ran),
+    *both("ran_within_done", "--ran-within=3h job", first="job -- true", run=False, status=0, most=60, judge=judge_ran),
     *both("once", "--once-per=1h" + COMMAND_WORDS, most=60, judge=judge_memory),
+    *both("once_done", "--once-per=3h" + COMMAND_WORDS, first="job -- true", status=75, most=60),
     *both("pause", PAUSE, run=False, status=0, stays=True, most=60, judge=judge_paused),
     *both("pause_again", PAUSE, first="--pause=1m --message=less job", run=False, status=0, stays=True, most=40, judge=judge_paused),
     *both("resume", "--resume job", first=PAUSE, run=False, status=0, stays=True, most=60, judge=judge_paused),

@@ -34,6 +34,12 @@ walk() {
     grep -qE '^4 scenarios .* 0 findings$' <<<"$output"
 }
 
+@test "whatever call fails: what ran is not forgotten by --ran-within and --once-per" {
+    walk --scenarios file_ran_within_done,file_once_done,redis_ran_within_done,redis_once_done --functions fstat64,openat64,mmap,recv --kinds error,rest --most 3
+    [ "$status" -eq 0 ]
+    grep -qE '^4 scenarios .* 0 findings$' <<<"$output"
+}
+
 @test "each call of the C library is walked, or is known for why not" {
     command -v nm >/dev/null || skip 'needs nm'
     run python3 "$TESTS/faults/fault_walk.py" --unknown "$DLOCK" "$HELPERS/fail_nth.so"

@@ -212,7 +212,7 @@ bool lock_file_read(const struct lock_file *file, int place, struct record *reco
     if (!read_text(file, place))
         return false;
     bool parsed = record_parse(record, text);
-    errno = parsed || *text == '\0' ? 0 : EBADMSG; /* a hole has zeros */
+    errno = !parsed && record_begins(text) ? EBADMSG : 0;
     return parsed;
 }
 

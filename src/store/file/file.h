@@ -103,7 +103,7 @@ struct lock_place {
 enum { LOCK_FILE_PAUSE = -1 };
 
 /* Reads the place's record. False with errno: 0 if there is none, otherwise the error that
- * prevented reading it, EBADMSG if it is garbled. */
+ * prevented reading it, EBADMSG if it is cut or garbled behind its first word. */
 bool lock_file_read(const struct lock_file *file, int place, struct record *record);
 
 /* Writes it. LOCK_OK; LOCK_CANT_CREATE, LOCK_INVALID with *why set. */

@@ -94,6 +94,9 @@ static enum lock_result file_look_look_at(struct store *store, const struct lock
     const char *boot_id = store_boot_id(store);
     bool there = file->fd >= 0;
     struct admission survey = {0};
+    enum lock_result result = shared_table_open(&store->table, &store->dir, false, why);
+    if (result != LOCK_OK && result != LOCK_GONE && result != LOCK_INVALID)
+        return result;
     const struct shared_entry *entry = store_entry(store, key, false);
     if (there)
         lock_survey(file, boot_id, "", -1, bound, &survey, NULL);

@@ -188,12 +188,17 @@ static bool parse_line(struct raw *raw, const char *line, size_t length)
     return true;
 }
 
+bool record_begins(const char *text)
+{
+    return strncmp(text, first_word, strlen(first_word)) == 0;
+}
+
 /* The text after the first line, with its number in *format; NULL if it is no such line. */
 static const char *read_first_line(const char *text, int64_t *format)
 {
     char digits[24];
     size_t length = strlen(first_word);
-    if (strncmp(text, first_word, length) != 0)
+    if (!record_begins(text))
         return NULL;
     text += length;
     length = strcspn(text, "\n");

@@ -46,6 +46,9 @@ size_t record_format(const struct record *record, char text[LOCK_RECORD_MOST]);
  * follows the record. False if it is not a complete record of ours, or record_is_newer(). */
 bool record_parse(struct record *record, const char *text);
 
+/* True if it begins as a record does. */
+bool record_begins(const char *text);
+
 /* True if the record that was read has a newer format. */
 bool record_is_newer(const struct record *record);
 

@@ -97,11 +97,17 @@ uint64_t text_hash(const char *text)
 
 /* --- the file ------------------------------------------------------------ */
 
-static bool is_whole(const struct shared_table *table)
+/* A size that cannot be read says nothing: what is remembered must not be taken for
+ * nothing. */
+static bool is_cut(const struct shared_table *table, off_t size)
 {
     struct stat status;
-    return table->map != NULL && fstat(table->fd, &status) == 0 &&
-           status.st_size >= (off_t)TABLE_SIZE;
+    return fstat(table->fd, &status) == 0 && status.st_size < size;
+}
+
+static bool is_whole(const struct shared_table *table)
+{
+    return table->map != NULL && !is_cut(table, TABLE_SIZE);
 }
 
 /* Sets errno. */
@@ -149,13 +155,13 @@ static enum lock_result restore(const struct shared_table *table)
     return LOCK_OK;
 }
 
-/* Sets errno. LOCK_GONE: it is no table; LOCK_INVALID: table->newer. */
+/* Sets errno. LOCK_GONE: there is none, or it is no table; LOCK_INVALID: table->newer. */
 static enum lock_result try_open(struct shared_table *table, const struct lock_dir *dir, bool make,
                                  struct stat *status)
 {
     int fd = lock_dir_open_own(dir, "table", make);
     if (fd < 0)
-        return file_error_result(errno);
+        return errno == ENOENT ? LOCK_GONE : file_error_result(errno);
     bool known = fstat(fd, status) == 0;
     table->map = known ? map_file(fd, make) : NULL;
     table->fd = fd;
@@ -163,7 +169,7 @@ static enum lock_result try_open(struct shared_table *table, const struct lock_d
         int error = errno;
         close(fd);
         errno = error;
-        return file_error_result(error);
+        return error == ENODATA ? LOCK_GONE : file_error_result(error);
     }
     int64_t format = format_of(table->map, make);
     if (format > 0 && format <= STORE_FORMAT)
@@ -211,8 +217,9 @@ enum lock_result shared_table_open(struct shared_table *table, const struct lock
         errmsg_prefix(why, dir->path);
         return result;
     }
-    errmsg_set(why, "cannot keep the fence in %s: %s", dir->path, strerror(errno));
-    return result == LOCK_GONE ? LOCK_CANT_CREATE : result;
+    errmsg_set(why, "cannot %s in %s: %s", make ? "keep the fence" : "read what is remembered",
+               dir->path, strerror(errno));
+    return result == LOCK_GONE && make ? LOCK_CANT_CREATE : result;
 }
 
 void shared_table_close(struct shared_table *table)
@@ -242,15 +249,14 @@ enum lock_result shared_table_next_fence(const struct shared_table *table, int64
 static struct run_slot *slot_of(const struct shared_table *table, const struct shared_entry *entry,
                                 bool make)
 {
-    struct stat status;
     size_t number = (size_t)(entry - table->map->entries);
     size_t page = number * sizeof(struct run_slot) / RUN_PAGE;
     off_t start = (off_t)(offsetof(struct table_map, runs) + page * RUN_PAGE);
     _Atomic uint64_t *bits = &table->map->run_pages[page / 64];
     uint64_t bit = UINT64_C(1) << page % 64;
-    if (fstat(table->fd, &status) != 0 || status.st_size < (off_t)TABLE_SIZE)
+    if (is_cut(table, TABLE_SIZE))
         return NULL;
-    bool there = (atomic_load(bits) & bit) != 0 && status.st_size >= start + RUN_PAGE;
+    bool there = (atomic_load(bits) & bit) != 0 && !is_cut(table, start + RUN_PAGE);
     if (!there && (!make || posix_fallocate(table->fd, start, RUN_PAGE) != 0))
         return NULL;
     if (!there)

@@ -29,8 +29,9 @@ struct shared_table {
 /* Opens the table of this directory: read-write, created if it is missing or is not a
  * valid table; or read-only. A table that is already open stays as it is if that is
  * sufficient, and one that has been cut short since is extended again: entries of it that
- * were found before stay valid. LOCK_OK; LOCK_INVALID if it has a newer format,
- * LOCK_CANT_CREATE, LOCK_REFUSED, LOCK_SYSTEM, with *why set. */
+ * were found before stay valid. LOCK_OK; LOCK_GONE if there is none to read,
+ * LOCK_INVALID if it has a newer format, LOCK_CANT_CREATE, LOCK_REFUSED, LOCK_SYSTEM, with
+ * *why set. */
 enum lock_result shared_table_open(struct shared_table *table, const struct lock_dir *dir,
                                    bool make, struct errmsg *why);
 
