@@ -102,7 +102,7 @@ static struct run_end run_end_of(const struct run_run *run, const struct outcome
                                     : (int)status_of_exec(outcome->exec_error),
                                 wall_now_ms()};
     if (outcome->lease_over && run->options->warn_on_expire)
-        return (struct run_end){RUN_LOST, 0, 0};
+        return (struct run_end){RUN_LOST, 0, wall_now_ms()};
     if (outcome->lease_over)
         return (struct run_end){RUN_STOPPED, 0, wall_now_ms()};
     if (WIFSIGNALED(outcome->status))

@@ -86,6 +86,7 @@ is_free() { ! dlock --status -q "$1"; }
 @test "--on-expire=warn: a run that outlives its lease is lost, whatever its status" {
     dlock -q -t 300ms --on-expire=warn job -- sleep 0.9
     counts job 1 1 0 lost
+    equals "$(memory job 'r["ended_at"] is not None')" True
 }
 
 @test "a lock that was taken away by force leaves a lost run" {

@@ -37,6 +37,12 @@ counts() { equals "$(memory '(s["failures_in_a_row"], s["runs_since"], s["skippe
     counts 0 0 0
 }
 
+@test "what is counted of skipped runs expires, too" {
+    dlock --once-per=1h job true
+    fails_with 75 '' dlock --once-per=1h job true
+    [ "$(redis pttl '{dlock:job}:counts')" -gt 0 ]
+}
+
 @test "FLUSHALL: no run is known any more, and the next one is the first" {
     dlock job true
     redis flushall

@@ -103,6 +103,7 @@ end
 local function say_done()
   local began, host = string.match(known.success, '^(%d+)\t[^\t]*\t[^\t]*\t[^\t]*\t[^\t]*\t([^\t]*)')
   skip()
+  redis.pcall('PEXPIRE', counts, whole(kept_ms()))
   return {'done', began or '0', host or ''}
 end
 
