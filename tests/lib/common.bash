@@ -138,7 +138,7 @@ with_suspends() {
 # timeless COMMAND...: its clock stands at a day, until set_boot =SECONDS: nothing in it times out, and what
 # it does, it was called for.
 timeless() {
-    [ -e "$T/boot_clock" ] || set_boot =86400
+    [ -e "$T/boot_clock" ] || set_boot "=86400"
     LD_PRELOAD=$HELPERS/fault_boot_clock.so "$@"
 }
 

@@ -250,13 +250,14 @@ enum lock_result look_pause(struct store *store, const char *key, const struct p
     fill_pause(&record, key, pause->left, pause->message);
     enum lock_result result =
         store_open_file(&file, ends ? LOCK_FILE_TO_CHANGE : LOCK_FILE_TO_TAKE, bound, why);
-    if (result == LOCK_OK)
+    if (result == LOCK_OK) {
         lock_survey(&file, store_boot_id(store), "", -1, bound, &survey, NULL);
-    if (result == LOCK_OK && survey.newer > 0) {
-        format_newer(why, survey.newer);
-        result = LOCK_INVALID;
-    } else if (result == LOCK_OK && ends && survey.pause.left.ns == 0)
-        result = LOCK_GONE;
+        if (survey.newer > 0) {
+            format_newer(why, survey.newer);
+            result = LOCK_INVALID;
+        } else if (ends && survey.pause.left.ns == 0)
+            result = LOCK_GONE;
+    }
     if (result == LOCK_GONE)
         errmsg_set(why, "the lock is not paused");
     if (result == LOCK_OK)
