@@ -10,6 +10,7 @@ could not be run.
 
 import argparse
 import contextlib
+import json
 import os
 import re
 import resource
@@ -220,7 +221,7 @@ def address_of(pid):
 def resting(path, name):
     """The addresses of those who wait still, all but that of the present holder."""
     listed = redis_ask(path, "CLIENT LIST") or ""
-    holder = int(redis_ask(path, "HGET {dlock:%s}:meta pid" % name))
+    holder = int(json.loads(redis_ask(path, "HGET {dlock:%s}:meta record" % name))["pid"])
     return set(re.findall(r"addr=(\S+)", listed)) - {address_of(holder)}
 
 

@@ -257,8 +257,10 @@ P
     export DLOCK_REDIS=unix://$T/redis.sock
     local bad=$'\e]0;title\a\e[2J\r\ndlock: job: released\xff\xe2\x80\xae"}'
     redis set dlock:job "$bad" px 600000 >/dev/null
-    redis hset '{dlock:job}:meta' host "$bad" user "$bad" command "$bad" pid "$bad" since "$bad" owner "$bad" fence 7 \
-        take "$bad" boot_id "$bad" start "$bad" holder "$bad" last_owner "$bad" >/dev/null
+    redis eval 'local bad, record = ARGV[1], {}
+        for _, field in ipairs({"take", "host", "boot", "pid", "start", "user", "command", "since", "message"}) do record[field] = bad end
+        redis.call("HSET", KEYS[1], "owner", bad, "fence", 7, "record", cjson.encode(record), "spent", "t " .. bad .. " 1\n", "run", bad)' \
+        1 '{dlock:job}:meta' "$bad" >/dev/null
     local arguments
     for arguments in '-n -v job true' '-w 100ms -vv job true' '--status job' '--status -v job' '--list' '--json --list' '--json --status job' \
         '--json -n job true' '--doctor job' '--force-release job'; do

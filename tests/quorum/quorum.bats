@@ -740,7 +740,7 @@ status() { (dlock --status --json job || true) | python3 -c 'import json, sys; s
     wait_until 20 not dlock --status -q job
     equals "$(status '(s["last_run"]["outcome"], s["failures_in_a_row"])')" "('lost', 1)"
     dlock job true
-    on 2 hset '{dlock:job}:meta' unended 1 since 99999999999999 pid 1
+    on 2 hset '{dlock:job}:meta' unended 1 record '{"take": "x", "since": "99999999999999", "pid": "1"}'
     equals "$(status '(s["last_run"]["outcome"], s["failures_in_a_row"])')" "('exited', 0)"
 }
 

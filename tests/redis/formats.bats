@@ -72,18 +72,16 @@ P
     LOGNAME=somebody hold_lock job --owner=me
     local meta='{dlock:job}:meta'
     equals "$(redis hget "$meta" owner)" me
-    equals "$(redis hget "$meta" pid)" "$HOLDER"
-    equals "$(redis hget "$meta" host)" "$(hostname)"
-    equals "$(redis hget "$meta" user)" somebody
-    equals "$(redis hget "$meta" command)" "$T/held.sh"
-    equals "$(redis hget "$meta" boot)" "$(cat /proc/sys/kernel/random/boot_id)"
-    equals "$(redis hget "$meta" start)" "$(sed 's/.*) //' "/proc/$HOLDER/stat" | cut -d' ' -f20)"
+    equals "$(redis hget "$meta" record | python3 -c 'import json, sys
+record = json.load(sys.stdin)
+print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "start")))')" \
+        "$HOLDER $(hostname) somebody $T/held.sh $(cat /proc/sys/kernel/random/boot_id) $(sed 's/.*) //' "/proc/$HOLDER/stat" | cut -d' ' -f20)"
     equals "$(redis hget '{dlock:job}:meta' takes)" 1
     [ "$(redis pttl "$meta")" -gt 2592000000 ]
     end_hold
     wait "$HOLDER"
-    equals "$(redis hget "$meta" last_owner)" me
-    [ "$(redis hget "$meta" released)" -ge "$(redis hget "$meta" since)" ]
+    equals "$(redis hget "$meta" record)" ''
+    [[ $(redis hget "$meta" spent) =~ ^[^\ ]+\ me\ [0-9]+$ ]]
     [ "$(redis hget '{dlock:job}:meta' held_ms)" -ge 0 ]
 }
 

@@ -61,7 +61,8 @@ shared 0
 
 @test "foreign data in the companions disturbs no look" {
     dlock --acquire -t 60s --owner=me job >/dev/null
-    redis hset '{dlock:job}:meta' pid x since -5 fence nonsense ttl 99999999999999999999 >/dev/null
+    redis hset '{dlock:job}:meta' fence nonsense \
+        record '{"take": "t", "pid": "x", "since": "-5", "ttl": "99999999999999999999"}' >/dev/null
     run dlock --status -v job
     equals "$status" 0
     [[ $output == *'held, exclusive'*'owner me'* ]]

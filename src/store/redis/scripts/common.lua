@@ -10,15 +10,16 @@
 --          a lock that was lost and is shared anew has another value
 -- meta     hash: the number of the format (lock/format.h), set by a take of the free lock,
 --          which all of the lock's keys and holders have in common, but for waiters; the
---          exclusive holder; the mode in force; the last fence; the last
---          releases, leases taken away by force, takes that were withdrawn before they
---          came, and what was done on request; takes, losses, waited_ms, held_ms; the
---          runs: "run", the last one that ended, and "success" (lock/run_memory.h),
---          failures in a row, runs since the success, "unended" while the exclusive holder
---          has one, "kept" as remembered (ms); until when the lock is paused (server, ms), by
---          whom and why
--- own      the record (JSON) of one who shares the lock, with the end of its lease: the name
---          ends in its token, and no other client watches it
+--          exclusive holder, or the last one: its token, "owner", and its "record" (JSON; '' once it
+--          has released the lock for others); the mode in force; the last fence; what was
+--          (past()), and when the lock was last "removed" by force; takes, losses, waited_ms,
+--          held_ms; the runs: "run", the last one that ended, and "success"
+--          (lock/run_memory.h), failures in a row, runs since the success, "unended" while
+--          the exclusive holder has one, "kept" as remembered (ms); until when the lock is
+--          paused (server, ms), by whom and why
+-- own      the record of one who shares the lock, as that of an exclusive holder, with its
+--          fence, slot and the end of its lease: the name ends in its token, and no other
+--          client watches it
 -- holders  sorted set: each who shares the lock (member_of()) -> when its lease ends
 --          (server, ms)
 -- taken    bitmap of the slots that are taken
@@ -47,8 +48,6 @@
 
 local lock, meta, own, holders, taken, counts, queue, waiters = unpack(KEYS)
 local SHARED = 'dlock:shared:'
-local LINES_KEPT, WITHDRAWN_BYTES = 8, 40000 -- a thousand of them
-local FORCED_BYTES = 8000
 local META_KEPT_MS = 2592000000 -- 30 days beyond the lease, at least
 
 local function is_wrong_type(reply)
@@ -85,9 +84,8 @@ local function learn(...)
   if found.err then return found end
   for i, field in ipairs(fields) do known[field] = found[i] end
 end
-local no_meta = learn('owner', 'take', 'fence', 'mode', 'slots', 'since', 'hold', 'spent', 'returned', 'withdrawn', 'takes', 'losses',
-  'waited_ms', 'held_ms', 'host', 'pid', 'user', 'command', 'run', 'success', 'failures', 'runs', 'unended', 'kept',
-  'pause_ends', 'format')
+local no_meta = learn('owner', 'record', 'fence', 'mode', 'slots', 'spent', 'withdrawn', 'takes', 'losses', 'waited_ms', 'held_ms',
+  'run', 'success', 'failures', 'runs', 'unended', 'kept', 'pause_ends', 'format')
 if no_meta and not is_wrong_type(no_meta) then return {err = no_meta.err .. ' (HMGET)'} end
 
 -- embed.sh puts a number in place of FORMAT.
@@ -97,37 +95,73 @@ local function newer(format)
 end
 if newer(known.format) then return newer(known.format) end
 
--- The last releases, newest first: lines of "TAKE TOKEN". A take has an id of its own,
--- since with --owner many takes have the same token. Releases by a process other than the
--- taker are in "returned" as well.
-local function has_line(field, take, token)
-  local lines = known[field]
-  if not lines or not take or not string.find(lines, take ~= '' and take or token, 1, true) then return false end
-  for id, owner in string.gmatch(lines, '(%S+) (%S+)\n') do
-    if take == id or (take == '' and token == owner) then return true end
+-- The types of a record's fields, if present: text, unless listed here.
+local RECORD_TYPES = {slot = 'number', released = 'boolean'}
+
+local function is_record(record)
+  if type(record) ~= 'table' or not record.take or newer(record.format) then return false end
+  for field, it in pairs(record) do
+    if type(it) ~= (RECORD_TYPES[field] or 'string') then return false end
   end
-  return false
+  local slot = record.slot or -1
+  return slot >= -1 and slot < 2147483648 and slot % 1 == 0
+end
+
+-- What is known of a holder; nil if that is nothing, or not what we would write.
+local function record_in(text)
+  local decoded, record = pcall(cjson.decode, text)
+  return decoded and is_record(record) and record or nil
+end
+
+-- The exclusive holder, or the last one.
+local function last_holder()
+  if known.record and not known.holder then known.holder = record_in(known.record) end
+  return known.holder
+end
+
+-- What was, in lists of lines "ID TOKEN TEXT", newest first, and how many bytes of each are
+-- kept:
+--   spent      the last releases: the take, its token, when (wall clock of the holder, ms). A
+--              take has an id of its own, since with --owner many takes have the same token.
+--   requests   what was done on request, so that it is not done twice if the answer was lost
+--              and it is requested again by a client that has no take id: the request, the
+--              take that it released ("-": none), the answer
+--   withdrawn  takes that were given up, and may come yet: some thousand, since a crowd may
+--              give up at once
+--   forced     leases taken away: the take, its token, USER@HOST
+local KEPT = {spent = 2500, requests = 40000, withdrawn = 40000, forced = 8000}
+
+-- The text of the newest line with this id and token, if given ('': any).
+local function past(list, id, token)
+  if known[list] == nil then learn(list) end
+  local lines = known[list]
+  if not lines or not string.find(lines, id ~= '' and id or token, 1, true) then return nil end
+  for line_id, line_token, text in string.gmatch(lines, '(%S+) (%S+) ?([^\n]*)\n') do
+    if (id == '' or line_id == id) and (token == '' or line_token == token) then return text end
+  end
+end
+
+-- The list with one more. What is cut in two is no line any longer.
+local function past_with(list, id, token, text)
+  if known[list] == nil then learn(list) end
+  local line = id .. ' ' .. token .. ' ' .. text .. '\n'
+  return string.sub(line .. (known[list] or ''), 1, math.max(KEPT[list], #line))
 end
 
 local function is_spent(take, token)
-  return has_line('spent', take, token) or (take ~= '' and has_line('returned', take, token))
-end
-
-local function line_before(field, take, token)
-  local all = take .. ' ' .. token .. '\n' .. (known[field] or '')
-  return string.match(all, '^' .. string.rep('[^\n]*\n', LINES_KEPT)) or all
+  if take == '' then return past('spent', '', token) end
+  return past('spent', take, '') or past('requests', '', take)
 end
 
 local function is_withdrawn(take)
-  return string.find(known.withdrawn or '', take .. '\n', 1, true) ~= nil
+  return past('withdrawn', take, '')
 end
 
 -- A client that has gone cannot release a lock that its take, still on its way, will find
--- free. Withdrawn takes are kept apart from the releases: a contended lock soon has more
--- than eight of those, and a crowd may give up at once.
+-- free.
 local function withdraw(take)
   if no_meta or is_withdrawn(take) then return end
-  redis.pcall('HSET', meta, 'withdrawn', string.sub(take .. '\n' .. (known.withdrawn or ''), 1, WITHDRAWN_BYTES))
+  redis.pcall('HSET', meta, 'withdrawn', past_with('withdrawn', take, '-', ''))
   if not known.fence then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
 end
 

@@ -6,14 +6,14 @@
 
 -- include state.lua
 
-local answered, earlier = pcall(cjson.decode, answer_to(ARGV[2]) or '')
+local answered, earlier = pcall(cjson.decode, past('requests', ARGV[2], '') or '')
 if answered and type(earlier) == 'table' then return earlier end
 local was = state()
 was[5] = {} -- who waits is not said, and not to be remembered
-local by, forced = string.gsub(ARGV[3], '\n', ' '), ''
+local by = string.gsub(ARGV[3], '\n', ' ')
 local function take_away(token, record, unended)
   if record and unended then end_run(record, '0', 'lost') end
-  if record and record.take then forced = forced .. record.take .. ' ' .. token .. ' ' .. by .. '\n' end
+  if record and record.take then known.forced = past_with('forced', record.take, token, by) end
 end
 
 if value then
@@ -23,14 +23,13 @@ if value then
       redis.pcall('DEL', holder_key(holder.token))
     end
   elseif known.owner == value then
-    take_away(value, known, known.unended == '1')
+    take_away(value, last_holder(), known.unended == '1')
   end
-  learn('forced')
   local answer = cjson.encode(was)
   redis.call('DEL', lock, holders, taken)
   value = false
-  redis.pcall('HSET', meta, 'released', ARGV[1], 'forced', string.sub(forced .. (known.forced or ''), 1, FORCED_BYTES), memory())
-  remember(ARGV[2], answer)
+  redis.pcall('HSET', meta, 'removed', ARGV[1], 'forced', known.forced or '', memory())
+  remember(ARGV[2], '-', answer)
   hand_on(now_ms(), waiter_at(0))
 end
 return was

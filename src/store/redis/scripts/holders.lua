@@ -9,58 +9,26 @@ local function pause_left(now)
   return math.min(ends, 9007199254740992) - now
 end
 
--- The exclusive holder.
-local function learn_owner()
-  learn('ttl', 'detached', 'space', 'boot', 'start', 'message')
-  return known
-end
-
--- Who took a lease away: lines of "TAKE TOKEN USER@HOST" by store/redis/scripts/force.lua, newest first.
+-- Who took a lease away, by store/redis/scripts/force.lua.
 local function forced_by(take, token)
-  learn('forced')
-  for id, owner, by in string.gmatch(known.forced or '', '(%S+) (%S+) ([^\n]*)\n') do
-    if owner == token and (take == '' or take == id) then return 'forced ' .. by end
-  end
+  local by = past('forced', take, token)
+  return by and 'forced ' .. by
 end
 
--- If a removal's answer was lost and it is requested again, for a client that has no take
--- id, it must not be done twice: another client may have the lock by then. Lines of "ID
--- ANSWER", by the id of the request, newest first.
-local function answer_to(request)
-  learn('requests')
-  for id, answer in string.gmatch(known.requests or '', '(%S+) ([^\n]*)\n') do
-    if id == request then return answer end
-  end
-end
-
-local function remember(request, answer)
-  redis.pcall('HSET', meta, 'requests', line_before('requests', request, answer))
+local function remember(request, take, answer)
+  redis.pcall('HSET', meta, 'requests', past_with('requests', request, take, answer))
   if not known.fence and not no_meta then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
-end
-
--- The types of a record's fields, if present: text, unless listed here.
-local RECORD_TYPES = {slot = 'number', released = 'boolean'}
-
-local function is_record(record)
-  if type(record) ~= 'table' or not record.take or newer(record.format) then return false end
-  for field, it in pairs(record) do
-    if type(it) ~= (RECORD_TYPES[field] or 'string') then return false end
-  end
-  local slot = record.slot or -1
-  return slot >= -1 and slot < 2147483648 and slot % 1 == 0
 end
 
 local function holder_key(token)
   return string.sub(meta, 1, -5) .. 'holder:' .. token
 end
 
--- What is known of one who shares the lock, or has; nil if that is nothing, or not what we
--- would write. And whether there is anything.
+-- What is known of one who shares the lock, or has, and whether there is anything.
 local function read_record(key)
   local text = redis.pcall('GET', key)
   if type(text) ~= 'string' then return nil, text end
-  local decoded, record = pcall(cjson.decode, text)
-  return decoded and is_record(record) and record or nil, true
+  return record_in(text), true
 end
 
 local function record_of(token)
@@ -138,15 +106,15 @@ end
 -- With 'ours' comes the record of one who shares the lock; with 'other' and 'gone',
 -- 'forced USER@HOST' if it was taken away by force, or 'ended' if it was that owner's.
 local function standing(token, take)
-  local record, share, past, all_ended
+  local record, share, own_record, all_ended
   if value == token then
-    record = known.owner == token and known or {}
+    record = known.owner == token and last_holder() or {}
   elseif is_shared() then
     local now, found = now_ms()
-    past, found = read_record(own)
-    if shares(past, now) then
-      record = past
-    elseif found and not past then
+    own_record, found = read_record(own)
+    if shares(own_record, now) then
+      record = own_record
+    elseif found and not own_record then
       local score = allowed(redis.pcall('ZSCORE', holders, token), 'ZSCORE')
       local ends = type(score) == 'string' and read_end(score)
       record = ends and ends > now and {ends = ends} or nil
@@ -161,15 +129,15 @@ local function standing(token, take)
     if record.take and take ~= '' and record.take ~= take then
       return is_spent(take, token) and 'released' or 'other', forced_by(take, token)
     end
-    local released = record.take and is_spent(record.take, '')
-    if share then released = share.released end
-    if released then return 'released' end
+    if record.released then return 'released' end
     return 'ours', share
   end
-  local last = known.owner == token and (take == '' or known.take == take) and known.take or past and past.take
-  local ended = last and not is_spent(last, '')
+  local exclusive = known.owner == token and last_holder()
+  local last = exclusive and (take == '' or exclusive.take == take) and exclusive or own_record
+  local ended = last and not last.released
   if not ended and is_spent(take, token) then return 'released' end
-  return value and not (all_ended or ended and is_shared()) and 'other' or 'gone', forced_by(last or take, token) or ended and 'ended' or nil
+  return value and not (all_ended or ended and is_shared()) and 'other' or 'gone',
+    forced_by(last and last.take or take, token) or ended and 'ended' or nil
 end
 
 -- What is left of a lease of ours (ms; -1: no expiry), and its end as server time, ms (-1:

@@ -7,7 +7,7 @@
 -- include common.lua holders.lua queue.lua
 
 if no_meta then return {'unusable', meta, 'it is not a hash'} end
-local left, now, answer = tonumber(ARGV[1]), now_ms(), answer_to(ARGV[4])
+local left, now, answer = tonumber(ARGV[1]), now_ms(), past('requests', ARGV[4], '')
 if answer then return {answer} end
 answer = (left > 0 or pause_left(now) > 0) and 'done' or 'none'
 if left > 0 then
@@ -16,6 +16,6 @@ if left > 0 then
 else
   redis.call('HDEL', meta, 'pause_ends', 'paused_by', 'pause_why')
 end
-remember(ARGV[4], answer)
+remember(ARGV[4], '-', answer)
 if left == 0 then hand_on(now, waiter_at(0)) end
 return {answer}

@@ -138,24 +138,6 @@ function open_queue()
     end
   end
 
-  -- Joins the queue, or shows that it still waits; `it` is as waiter_of() returns it, but
-  -- for what is set here. Returns why waiters cannot be called, if that is not known yet on
-  -- its connection ('': they can): a client that may not call cannot be called either,
-  -- since the same user releases the lock; nor can one that may not join the queue.
-  local function join(it, came, listens, now)
-    local called = listens == 'try' and redis.pcall('PUBLISH', channel_of(it.id), '')
-    local mute = type(called) == 'table' and called.err and 'PUBLISH: ' .. called.err
-    local queued = redis.pcall('ZADD', queue, whole(came), it.id)
-    mute = mute or denial(queued, 'ZADD') and 'ZADD: ' .. queued.err
-    it.format, it.listens, it.asked, it.turn = FORMAT, listens ~= '0' and not mute, now, 0
-    local written = write_waiter(it)
-    mute = mute or denial(written, 'HSET') and 'HSET: ' .. written.err
-    redis.pcall('PEXPIRE', queue, KEPT_MS)
-    redis.pcall('PEXPIRE', waiters, KEPT_MS)
-    first_alive(now, it.id)
-    return mute or ''
-  end
-
   -- True if a waiter's request fits beside the present holders.
   local function fits(waiter, now)
     if not value then return true end
@@ -192,5 +174,24 @@ function open_queue()
     end
   end
 
-  return {first_alive = first_alive, join = join, call_next = call_next, waiter_of = waiter_of, lives = lives}
+  return {first_alive = first_alive, write_waiter = write_waiter, call_next = call_next, waiter_of = waiter_of, lives = lives}
+end
+
+-- Joins the queue, or shows that it still waits; `it` is as waiter_of() returns it, but
+-- for what is set here. Returns why waiters cannot be called, if that is not known yet on
+-- its connection ('': they can): a client that may not call cannot be called either,
+-- since the same user releases the lock; nor can one that may not join the queue.
+local function enqueue(it, came, listens, now)
+  local q = open_queue()
+  local called = listens == 'try' and redis.pcall('PUBLISH', channel_of(it.id), '')
+  local mute = type(called) == 'table' and called.err and 'PUBLISH: ' .. called.err
+  local queued = redis.pcall('ZADD', queue, whole(came), it.id)
+  mute = mute or denial(queued, 'ZADD') and 'ZADD: ' .. queued.err
+  it.format, it.listens, it.asked, it.turn = FORMAT, listens ~= '0' and not mute, now, 0
+  local written = q.write_waiter(it)
+  mute = mute or denial(written, 'HSET') and 'HSET: ' .. written.err
+  redis.pcall('PEXPIRE', queue, KEPT_MS)
+  redis.pcall('PEXPIRE', waiters, KEPT_MS)
+  q.first_alive(now, it.id)
+  return mute or ''
 end

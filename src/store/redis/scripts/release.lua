@@ -10,24 +10,59 @@
 -- Returns {"released", "now"}, {"released", ""}: it had been before, {"gone" or "other",
 --         "forced USER@HOST", "ended" or ""}
 
--- include common.lua holders.lua queue.lua
+-- include common.lua
 
 local token, id, wall, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4])
 local outside = ARGV[9]
+local given_up = not outside and ARGV[5] == ''
+local RELEASED = {'released', 'now'}
+
+-- The contents of meta are for people, except the fence; if they cannot be written the
+-- lock is still released.
+local function note_release(who)
+  local held = who.since and math.max(0, wall - (tonumber(who.since) or 0)) or 0
+  if ARGV[8] ~= '' and who.since then end_run(who, ARGV[7], ARGV[8]) end
+  if who == known.holder then
+    who.released, who.message = true, nil
+    known.record = hold > 0 and cjson.encode(who) or ''
+  end
+  redis.pcall('HSET', meta, 'record', known.record or '', 'spent', past_with('spent', who.take or (id ~= '' and id) or '-', token, ARGV[3]),
+    'held_ms', plus('held_ms', held), 'losses', plus('losses', ARGV[5] == 'lost' and 1 or 0), memory())
+  if not known.fence and not no_meta then redis.pcall('PEXPIRE', meta, whole(kept_ms())) end
+end
+
+-- Most releases are of an exclusive lock that nobody waits for, and need no more than this.
+local holder, first = known.owner == token and last_holder() or nil
+if holder and value == token and id == holder.take and not holder.released and not outside and not given_up and ARGV[6] ~= '1' and
+  (hold or tonumber(holder.hold) or 0) == 0 then
+  hold = 0
+  redis.call('DEL', lock)
+  value = false
+  note_release(holder)
+  first = redis.pcall('ZRANGE', queue, 0, 0)[1]
+  if not first then return RELEASED end
+end
+
+-- include holders.lua queue.lua
+
+if first then
+  hand_on(now_ms(), first)
+  return RELEASED
+end
+
 local how, record = standing(token, id)
 -- With --owner the next holder may have the same token.
-if outside and answer_to(outside) then how, record = 'released', nil end
-local given_up = not outside and ARGV[5] == ''
+if outside and past('requests', outside, '') then how, record = 'released', nil end
 if given_up then
   -- With --owner other takes have this token as well: unless something says that this
   -- take happened, the lock is theirs.
-  if how == 'ours' and (record or known).take ~= id then how, record = 'other', nil end
+  if how == 'ours' and (record or holder or {}).take ~= id then how, record = 'other', nil end
   leave(id, now_ms())
 end
 if ARGV[6] == '1' then withdraw(id) end
 if how ~= 'ours' then
-  if ARGV[8] ~= '' and known.unended == '1' and known.owner == token and known.take == id then
-    end_run(known, ARGV[7], ARGV[8] == 'stopped' and 'stopped' or 'lost')
+  if ARGV[8] ~= '' and known.unended == '1' and holder and holder.take == id then
+    end_run(holder, ARGV[7], ARGV[8] == 'stopped' and 'stopped' or 'lost')
     redis.pcall('HSET', meta, memory())
   end
   if not given_up then hand_on(now_ms(), waiter_at(0)) end
@@ -35,8 +70,7 @@ if how ~= 'ours' then
   return {how, record or ''}
 end
 
-local who = record or (known.owner == token and known) or {}
-local take = who.take or (id ~= '' and id) or '-'
+local who = record or holder or {}
 if not hold then
   hold = tonumber(who.hold) or 0
   if hold > 0 then hold = math.max(0, hold - now_ms()) end
@@ -68,19 +102,9 @@ else
   value = false
 end
 
--- The contents of meta are for people, except the fence; if they cannot be written the
--- lock is still released.
-local held = who.since and math.max(0, wall - (tonumber(who.since) or 0)) or 0
-if ARGV[8] ~= '' and who.since then end_run(who, ARGV[7], ARGV[8]) end
-redis.pcall('HSET', meta, 'message', '', 'last_owner', token, 'released', ARGV[3], 'spent', line_before('spent', take, token),
-  'held_ms', plus('held_ms', held), 'losses', plus('losses', ARGV[5] == 'lost' and 1 or 0), memory())
-if known.kept == '0' and hold == 0 then redis.pcall('HDEL', meta, 'host', 'boot', 'pid', 'start', 'user', 'command') end
+note_release(who)
 -- The process that watches this lease must learn what became of it, however often others
 -- have the lock meanwhile.
-if outside then
-  redis.pcall('HSET', meta, 'returned', line_before('returned', take, token))
-  remember(outside, '-')
-end
-if not known.fence and not no_meta then redis.pcall('PEXPIRE', meta, whole(kept_ms())) end
+if outside then remember(outside, who.take or '-', '-') end
 if hold > 0 then tell_head(now_ms(), waiter_at(0)) else hand_on(now_ms(), waiter_at(0)) end
-return {'released', 'now'}
+return RELEASED

@@ -16,7 +16,7 @@ local WAITERS_SHOWN = 20
 local function owner_state(token, left, who, released, now)
   local record = who or {}
   local hold = tonumber(record.hold) or 0
-  return {token, left, who and '1' or '', record.fence or '', tostring(record.slot or -1), record.ttl or '',
+  return {token, left, who and '1' or '', record.fence or who and known.fence or '', tostring(record.slot or -1), record.ttl or '',
     record.detached or '', released and '1' or '', whole(math.max(0, hold - now)), record.host or '', record.boot or '',
     record.pid or '', record.start or '', record.space or '', record.user or '', record.command or '', record.since or '',
     record.message or ''}
@@ -57,7 +57,7 @@ end
 
 -- Takes in the holders whose leases have ended without a release; the next take writes that.
 local function lose_old_runs(list, now)
-  if known.unended == '1' and value ~= known.owner then end_run(known, '0', 'lost') end
+  if known.unended == '1' and value ~= known.owner and last_holder() then end_run(last_holder(), '0', 'lost') end
   for _, holder in ipairs(list) do
     local record = holder.record
     if record and not record.released and not shares(record, now) then end_run(record, '0', 'lost') end
@@ -68,8 +68,10 @@ local function state()
   local now = now_ms()
   local paused = pause_left(now)
   local number, first = list_waiters(now)
-  learn('last_owner', 'released')
-  local answer = {'lock', '', '0', number, first, known.fence or '', known.last_owner or '', known.released or '',
+  learn('removed')
+  local last_owner, released = string.match(known.spent or '', '^%S+ (%S+) (%d*)')
+  released = whole(math.max(tonumber(released) or 0, tonumber(known.removed) or 0))
+  local answer = {'lock', '', '0', number, first, known.fence or '', last_owner or '', released ~= '0' and released or '',
     whole(paused), known.paused_by or '', known.pause_why or ''}
   local COUNTED = {'takes', 'conflicts', 'timeouts', 'losses', 'waited_ms', 'held_ms'}
   local numbers = redis.pcall('HMGET', counts, unpack(COUNTED))
@@ -89,9 +91,9 @@ local function state()
       end
     end
   elseif value then
-    local who = known.owner == value and learn_owner() or nil
+    local who = known.owner == value and last_holder() or nil
     answer[2] = 'exclusive'
-    answer[#answer + 1] = owner_state(value, redis.call('PTTL', lock), who, who and is_spent(who.take, ''), now)
+    answer[#answer + 1] = owner_state(value, redis.call('PTTL', lock), who, who and who.released, now)
   end
   return answer
 end

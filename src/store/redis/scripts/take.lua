@@ -29,7 +29,7 @@ local came, listens, space, message, remember = tonumber(ARGV[18]) or 0, ARGV[19
 
 if no_meta then return {'unusable', meta, 'it is not a hash'} end
 -- Held up on its way, and given up meanwhile: no process is left to release it.
-if is_spent(id, '') or is_withdrawn(id) then return {'unusable', lock, 'this take was given up'} end
+if past('spent', id, '') or is_withdrawn(id) then return {'unusable', lock, 'this take was given up'} end
 
 local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -51,7 +51,7 @@ end
 -- clock has passed the fence, or a later fence would be lower: a server's clock may have
 -- been far ahead.
 local function note_take(fence, ...)
-  if not value and known.unended == '1' then lose_run(known) end
+  if not value and known.unended == '1' and last_holder() then lose_run(last_holder()) end
   known.kept = remember
   redis.call('HSET', meta, 'format', FORMAT, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1),
     'waited_ms', plus('waited_ms', waited), 'kept', remember, ...)
@@ -61,13 +61,17 @@ end
 
 local AT_THE_END = {'unusable', meta, 'its fence has reached its maximum'}
 
+local function new_record()
+  return {format = whole(FORMAT), take = id, host = ARGV[5], boot = ARGV[6], pid = ARGV[7], start = ARGV[8], user = ARGV[9],
+    command = ARGV[10], since = ARGV[11], ttl = ARGV[2], hold = hold > 0 and whole(now + hold) or '0', detached = ARGV[15],
+    space = space, message = message}
+end
+
 -- The lock itself comes last: a failure before it leaves no lock behind.
 local function take_exclusive()
   local fence = next_fence()
   if not fence then return AT_THE_END end
-  note_take(fence, 'owner', token, 'take', id, 'host', ARGV[5], 'boot', ARGV[6], 'pid', ARGV[7], 'start', ARGV[8],
-    'user', ARGV[9], 'command', ARGV[10], 'since', ARGV[11], 'ttl', ARGV[2], 'hold', hold > 0 and whole(now + hold) or '0',
-    'detached', ARGV[15], 'space', space, 'message', message, 'unended', remember ~= '0' and '1' or '')
+  note_take(fence, 'owner', token, 'record', cjson.encode(new_record()), 'unended', remember ~= '0' and '1' or '')
   redis.call('SET', lock, token, 'PX', ARGV[2])
   value = token
   return {'taken', fence, ttl, -1, now + ttl}
@@ -114,7 +118,7 @@ local function note_refusal()
     skip()
   elseif refusal == 'queues' then
     local us = {id = id, mode = mode, slots = tonumber(slots) or 0, who = cjson.encode({ARGV[5], ARGV[7], ARGV[9], message})}
-    local mute = open_queue().join(us, came, listens, now)
+    local mute = enqueue(us, came, listens, now)
     local place = redis.pcall('ZRANK', queue, id)
     return type(place) == 'number' and place or -1, mute
   end
@@ -129,7 +133,7 @@ local function refuse(left, ask, who, mode_in_force, reserved)
   local place, mute = note_refusal()
   who = who or {}
   return {'held', left, ask or left, who.host or '', who.boot or '', who.pid or '', who.start or '', who.user or '', who.command or '',
-    who.since or '', mode_in_force, who.detached or '', who.take and is_spent(who.take, '') and '1' or '', who.space or '',
+    who.since or '', mode_in_force, who.detached or '', who.released and '1' or '', who.space or '',
     reserved or '', place, whole(came), mute, mode_in_force == 'slots' and known.slots or '',
     mode_in_force == 'slots' and redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf') or '', who.take or '',
     who.message or '', whole(paused), known.paused_by or '', known.pause_why or ''}
@@ -188,14 +192,13 @@ end
 local function take_share(slot, last)
   local fence = next_fence()
   if not fence then return AT_THE_END end
-  if known.owner == token then redis.call('HDEL', meta, 'owner', 'take') end -- that take is history
+  if known.owner == token then redis.call('HDEL', meta, 'owner', 'record') end -- that take is history
   note_take(fence)
   local first, ends = not value, now + ttl
   value = value or SHARED .. fence
-  write_record({format = whole(FORMAT), take = id, fence = fence, slot = slot, round = value, host = ARGV[5], boot = ARGV[6], pid = ARGV[7],
-    start = ARGV[8], user = ARGV[9], command = ARGV[10], since = ARGV[11], ttl = ARGV[2],
-    hold = hold > 0 and whole(now + hold) or '0', detached = ARGV[15], space = space,
-    message = message}, now, ttl)
+  local record = new_record()
+  record.fence, record.slot, record.round = fence, slot, value
+  write_record(record, now, ttl)
   redis.call('ZADD', holders, whole(ends), member_of(token, slot))
   if slot >= 0 then redis.call('SETBIT', taken, slot, 1) end
   if first then
@@ -295,13 +298,14 @@ end
 
 if value then
   -- The take whose reply was lost did happen.
-  if again and value == token and known.owner == token and known.take == id and not is_spent(id, '') then
+  local holder = value == known.owner and last_holder()
+  if again and value == token and holder and holder.take == id and not holder.released then
     write_again()
     local left, ends = lease_end()
     return {'taken', known.fence, left, -1, ends}
   end
   local left = redis.call('PTTL', lock)
-  return refuse(left, left, known.owner == value and learn_owner(), 'exclusive')
+  return refuse(left, left, holder, 'exclusive')
 end
 
 -- Free.
