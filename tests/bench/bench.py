@@ -22,7 +22,7 @@ import time
 from collections import namedtuple
 
 from bench_common import (
-    BenchError, Table, base_environment, client_calls, has_markers, held, missing, on_terminate, proc_field, proc_text,
+    BenchError, Table, base_environment, client_calls, parse_options, held, missing, on_terminate, proc_field, proc_text,
     processor_ticks, put_between_markers, reads_of_server, report_of, round_order, start_consul, start_etcd, start_redis,
     start_tls_redis, text_field, verdict, version_line,
 )
@@ -358,19 +358,11 @@ def run_count(text):
 def main():
     parser = argparse.ArgumentParser(description="Measure dlock against flock(1) and others.")
     parser.add_argument("--runs", type=run_count, default=200, metavar="N", help="rounds (default: 200)")
-    parser.add_argument("--markdown", action="store_true", help="print markdown tables")
-    parser.add_argument("--document", metavar="FILE", help="put the output between the markers of this file as well")
     parser.add_argument("--idle", action="store_true",
                         help="count what an idle holder asks of Redis as well (takes 23 s)")
     parser.add_argument("--tls", action="store_true", help="time TLS beside redis-cli as well")
     parser.add_argument("--quorum", action="store_true", help="time a quorum of three servers as well")
-    parser.add_argument("dlock", metavar="PATH-TO-DLOCK")
-    options = parser.parse_args()
-    options.dlock = os.path.abspath(options.dlock)
-    if not os.access(options.dlock, os.X_OK):
-        parser.error("%s: not there, or not executable" % options.dlock)
-    if options.document and not has_markers(options.document, MARKERS):
-        parser.error("%s: not there, or without one line %s and one %s" % ((options.document,) + MARKERS))
+    options = parse_options(parser, MARKERS)
     if missing("flock"):
         return 1
     signal.signal(signal.SIGALRM, on_alarm)

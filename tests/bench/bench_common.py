@@ -285,6 +285,24 @@ def report_of(head, tables, markdown, after=()):
     return said.getvalue().strip()
 
 
+def parse_options(parser, markers):
+    """With what all of them have: what to measure, and where to put what came of it."""
+    parser.add_argument("--markdown", action="store_true", help="print markdown tables")
+    parser.add_argument("--document", metavar="FILE", help="put the output between the markers of this file as well")
+    parser.add_argument("dlock", metavar="PATH-TO-DLOCK")
+    options = parser.parse_args()
+    options.dlock = os.path.abspath(options.dlock)
+    must_run(parser, options.dlock)
+    if options.document and not has_markers(options.document, markers):
+        parser.error("%s: not there, or without one line %s and one %s" % ((options.document,) + markers))
+    return options
+
+
+def must_run(parser, path):
+    if not os.access(path, os.X_OK):
+        parser.error("%s: not there, or not executable" % path)
+
+
 def has_markers(path, markers):
     """Found out before a run of minutes, not after it."""
     lines = []

@@ -25,7 +25,7 @@ import time
 import uuid
 
 from bench_common import (
-    BenchError, Table, base_environment, client_calls, client_usec, has_markers, missing, on_terminate,
+    BenchError, Table, base_environment, client_calls, client_usec, parse_options, missing, on_terminate,
     put_between_markers, redis_ask, report_of, server_cpu, start_redis,
 )
 from bench_plot import draw_sizes
@@ -382,17 +382,8 @@ def parse_arguments():
                         type=lambda text: [int(word) for word in text.split(",")],
                         help="how many holders or waiters (default: 1,100,1000,10000)")
     parser.add_argument("--live", type=int, default=1000, metavar="N", help="real holders at most (default: 1000)")
-    parser.add_argument("--markdown", action="store_true", help="print markdown tables")
     parser.add_argument("--svg", metavar="FILE", help="draw the times")
-    parser.add_argument("--document", metavar="FILE", help="put the output between the markers of this file as well")
-    parser.add_argument("dlock", metavar="PATH-TO-DLOCK")
-    options = parser.parse_args()
-    options.dlock = os.path.abspath(options.dlock)
-    if not os.access(options.dlock, os.X_OK):
-        parser.error("%s: not there, or not executable" % options.dlock)
-    if options.document and not has_markers(options.document, MARKERS):
-        parser.error("%s: not there, or without one line %s and one %s" % ((options.document,) + MARKERS))
-    return options
+    return parse_options(parser, MARKERS)
 
 
 def main():

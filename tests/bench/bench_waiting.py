@@ -24,7 +24,7 @@ import time
 from collections import Counter, namedtuple
 
 from bench_common import (
-    CLIENT_CALLS, BenchError, Table, all_calls, has_markers, held, on_terminate, proc_field, processor_ticks,
+    CLIENT_CALLS, BenchError, Table, all_calls, must_run, parse_options, held, on_terminate, proc_field, processor_ticks,
     put_between_markers, reads_of_server, redis_ask, report_of, round_order, start_consul, start_etcd, start_redis,
     verdict, version_line,
 )
@@ -634,20 +634,12 @@ def parse_arguments():
                         help="takes of the contenders in all (default: 2000)")
     parser.add_argument("--settle", type=at_least(0), default=30, metavar="SECONDS",
                         help="how long waiters at rest have waited before they are looked at (default: 30)")
-    parser.add_argument("--markdown", action="store_true", help="print markdown tables")
     parser.add_argument("--svg", metavar="FILE", help="draw hand-offs and calls")
-    parser.add_argument("--document", metavar="FILE", help="put the output between the markers of this file as well")
     parser.add_argument("--stamp", metavar="FILE", help="the command (default: tests/helpers/stamp of the build)")
-    parser.add_argument("dlock", metavar="PATH-TO-DLOCK")
-    options = parser.parse_args()
-    options.dlock = os.path.abspath(options.dlock)
+    options = parse_options(parser, MARKERS)
     beside = os.path.join(os.path.dirname(os.path.dirname(options.dlock)), "tests/helpers/stamp")
     options.stamp = os.path.abspath(options.stamp or beside)
-    for path in (options.dlock, options.stamp):
-        if not os.access(path, os.X_OK):
-            parser.error("%s: not there, or not executable" % path)
-    if options.document and not has_markers(options.document, MARKERS):
-        parser.error("%s: not there, or without one line %s and one %s" % ((options.document,) + MARKERS))
+    must_run(parser, options.stamp)
     return options
 
 

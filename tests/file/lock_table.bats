@@ -50,21 +50,7 @@ P
 
 @test "a full table: a lock with waiters does not make way for others" {
     local others
-    # Keys that have the same places in the table as that of "job".
-    mapfile -t others < <(python3 - <<'P'
-def place(text):
-    value = 14695981039346656037
-    for byte in text.encode():
-        value = (value ^ byte) * 1099511628211 % 2**64
-    return value % 1024
-found, i = 0, 0
-while found < 25:
-    i += 1
-    if place(f"dlock:other{i}") == place("dlock:job"):
-        print(f"other{i}")
-        found += 1
-P
-    )
+    mapfile -t others < <(names_beside_job 25)
     hold_lock job
     dlock job true 3>&- 4>&- &
     local other waiter=$!

@@ -19,27 +19,9 @@ r, g, failures, skipped = (s[m] for m in ("last_run", "last_success", "failures_
 print(eval(sys.argv[1]))' "$2"
 }
 
-# others COUNT: names whose keys have the same places in the table as that of "job".
-others() {
-    python3 - "$1" <<'P'
-import sys
-def place(text):
-    value = 14695981039346656037
-    for byte in text.encode():
-        value = (value ^ byte) * 1099511628211 % 2**64
-    return value % 1024
-found, i = 0, 0
-while found < int(sys.argv[1]):
-    i += 1
-    if place(f"dlock:other{i}") == place("dlock:job"):
-        print(f"other{i}")
-        found += 1
-P
-}
-
 @test "a full table: the oldest runs go, after the names that remember none" {
     local name names
-    mapfile -t names < <(others 40)
+    mapfile -t names < <(names_beside_job 40)
     dlock job true
     for name in "${names[@]:0:15}"; do dlock --remember=0 "$name" true; done
     sleep 3.1 # until then these are in use

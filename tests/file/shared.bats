@@ -54,6 +54,19 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     equals "$(files)" 0
 }
 
+# The frozen one runs again, and waits until the other has left the lock.
+goes_on_after_the_other() {
+    kill -CONT "$(pid_of frozen)"
+    sleep 0.3
+    [ ! -e "$T/frozen" ]
+    touch "$T/other.end"
+    wait "$(pid_of other)"
+    wait_until 10 test -e "$T/frozen"
+    touch "$T/frozen.end"
+    wait "$(pid_of frozen)"
+    equals "$(files)" 0
+}
+
 @test "frozen while it takes the lock: others are refused, and it goes on when it runs again" {
     at_write $STOP frozen -t 60s job
     wait_until 10 is_frozen frozen
@@ -76,15 +89,7 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     wait_until 10 is_frozen frozen
     run dlock --force-release job
     share other job
-    kill -CONT "$(pid_of frozen)"
-    sleep 0.3
-    [ ! -e "$T/frozen" ]
-    touch "$T/other.end"
-    wait "$(pid_of other)"
-    wait_until 10 test -e "$T/frozen"
-    touch "$T/frozen.end"
-    wait "$(pid_of frozen)"
-    equals "$(files)" 0
+    goes_on_after_the_other
 }
 
 @test "frozen while it releases the lock: others wait, and have it when it runs again" {
@@ -126,15 +131,7 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     run dlock -n job echo first # and removes the file that the frozen one has open
     equals "$output" first
     share other job
-    kill -CONT "$(pid_of frozen)"
-    sleep 0.3
-    [ ! -e "$T/frozen" ]
-    touch "$T/other.end"
-    wait "$(pid_of other)"
-    wait_until 10 test -e "$T/frozen"
-    touch "$T/frozen.end"
-    wait "$(pid_of frozen)"
-    equals "$(files)" 0
+    goes_on_after_the_other
 }
 
 @test "a waiter that gives up removes the file that was kept for it" {
@@ -269,6 +266,7 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     local label
     for label in a b c d; do share $label -s job; done
     kill -KILL "$(pid_of b)"
+    wait_until 20 not pgrep -f "$T/b.sh" # which has its place until then
     touch "$T/a.end" "$T/d.end"
     wait "$(pid_of a)" "$(pid_of d)"
     equals "$(files)" 1
