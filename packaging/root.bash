@@ -59,7 +59,8 @@ make_root() {
 # namespace of its own: when it has ended, nothing is mounted any more, and nothing runs.
 # With CACHE, the packages that are fetched are kept in that folder.
 # For another processor's programs it has a user namespace too, since binfmt_misc (Linux 6.7)
-# is told of qemu in it alone. Its ids are those of outside; only then it has all rights in it.
+# is told of qemu in it alone: with C, or no program would be set-user-ID. Its ids are those of
+# outside; only then it has all rights in it.
 in_root() {
     EMULATED=$emulated unshare ${emulated:+--user} --mount --pid --fork --kill-child -- sh -c '
         until read -r _ </proc/self/uid_map; do sleep 0.1; done
@@ -78,7 +79,7 @@ in_root() {
         pivot_root . .
         umount -l .
         cd /
-        [ -z "$EMULATED" ] || cat "/usr/lib/binfmt.d/qemu-$EMULATED.conf" >/proc/sys/fs/binfmt_misc/register
+        [ -z "$EMULATED" ] || sed "s/\$/C/" "/usr/lib/binfmt.d/qemu-$EMULATED.conf" >/proc/sys/fs/binfmt_misc/register
         for variable in http_proxy https_proxy JOBS AGAIN TEST_SLACK; do
             [ -z "${!variable:-}" ] || set -- "$variable=${!variable}" "$@"
         done

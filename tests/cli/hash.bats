@@ -176,8 +176,9 @@ secret() {
 @test "without OpenSSL a hashed name is exit 78 with the package to install, and other names are locked" {
     export LD_PRELOAD=$HELPERS/fault_no_openssl.so FAULT_NO_CRYPTO=1
     fails_with 78 'a hashed name needs OpenSSL 3, in the package libssl3' dlock --backend=file --hash=sha256 job touch "$T/ran"
-    run dlock --backend=file job echo ran
-    equals "$output" ran
+    # On stderr, the loader of an echo that is for another processor than dlock names the library.
+    equals "$(dlock --backend=file job echo ran 2>"$T/said")" ran
+    ! grep dlock: "$T/said" || false
     [ ! -e "$T/ran" ]
 }
 

@@ -138,7 +138,10 @@ except BlockingIOError:
 # Nobody reads: the queue of a socket has few places.
 print(run("--syslog", "-v", "job", "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do dlock --syslog -v n$i true; done").returncode)
 P
-    run unshare -m sh -c "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && mknod -m 666 /dev/urandom c 1 9 && exec python3 '$T/logger.py'"
+    mkdir "$T/dev"
+    run unshare -m sh -c "mount -t tmpfs none '$T/dev' && touch '$T/dev/null' '$T/dev/urandom' &&
+        mount --bind /dev/null '$T/dev/null' && mount --bind /dev/urandom '$T/dev/urandom' &&
+        mount --rbind '$T/dev' /dev && exec python3 '$T/logger.py'"
     equals "${lines[0]} ${lines[-1]}" '0 0'
     grep -qE '^<78>[A-Z][a-z]{2} [ 0-9]{2} [0-9:]{8} dlock\[[0-9]+\]: job: started true, pid [0-9]+$' <<<"$output"
     [[ $output != *unasked* ]]

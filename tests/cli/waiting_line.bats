@@ -21,11 +21,11 @@ def end_hold():
     open(T + "/held.end", "w").close()
 P
     printf '%s\n' "$1" >>"$T/terminal_test.py"
-    [ -z "${HOLDER:-}" ] || needs_start_time
     HOLDER=${HOLDER:-} timeout 60 python3 "$T/terminal_test.py" 3>&- 4>&-
 }
 
 @test "a line shows the holder, since when, until when and for how long one has waited" {
+    needs_start_time
     hold_lock job
     terminal '
 t = Terminal(["dlock", "job", "echo", "ran"], 200)
@@ -40,6 +40,7 @@ assert t.end() == 0 and t.screen() == ["ran"], t.screen()'
 }
 
 @test "the line is drawn once a second at rest, and at most four times a second with news" {
+    needs_start_time
     hold_lock job --owner=tok -t 100s
     terminal '
 t = Terminal(["dlock", "job", "true"], 200)
@@ -76,6 +77,7 @@ assert t.end() == -2'
 }
 
 @test "at any width the line fits" {
+    needs_start_time
     LOGNAME='日本語ユーザー' hold_lock jóbe$'\u0301'
     terminal '
 who = "held by 日本語ユーザー@" + host
@@ -99,6 +101,7 @@ for columns in (200, 80, 40, 20, 11, 2, 1):
 }
 
 @test "a terminal that becomes narrower or wider in the middle of it shows one line all the same" {
+    needs_start_time
     hold_lock job
     terminal '
 for reflow in (True, False):
@@ -116,6 +119,7 @@ for reflow in (True, False):
 }
 
 @test "the line is gone before anything else is said: a timeout, a signal, an error" {
+    needs_start_time
     hold_lock job
     terminal '
 t = Terminal(["dlock", "-w", "700ms", "job", "true"], 200)
@@ -190,6 +194,7 @@ assert open(T + "/err").read() == ""'
 }
 
 @test "TERM=dumb, and no TERM: plain lines without an escape sequence" {
+    needs_start_time
     hold_lock job
     terminal '
 for name in "dumb", "":
@@ -200,6 +205,7 @@ for name in "dumb", "":
 }
 
 @test "NO_COLOR changes nothing: there are no colours" {
+    needs_start_time
     hold_lock job
     NO_COLOR=1 terminal '
 t = Terminal(["dlock", "-w", "700ms", "job", "true"], 200)
@@ -343,6 +349,7 @@ assert len(t.screen()) == 1'
 }
 
 @test "--acquire, --attach and --wait-free show it too" {
+    needs_start_time
     hold_lock job
     terminal '
 t = Terminal(["dlock", "--wait-free", "job"], 200)

@@ -220,8 +220,9 @@ hold_lock() {
     wait_until 10 test -e "$T/held"
 }
 
-# needs_start_time: for what is said of a holder that runs. qemu-user gives dlock a later
-# start of itself than the kernel gives others, who take it for another process.
-needs_start_time() { [ -z "${EMULATED:-}" ] || skip 'qemu-user: no true start time of a process'; }
+# needs_start_time: for what is said of a holder that still runs, a second or more into a wait.
+# qemu-user gives dlock, as its own start, the time at which qemu began; the kernel gives others
+# that of the fork before it, and they take the holder for ended.
+needs_start_time() { [ -z "${EMULATED:-}" ] || skip 'qemu-user: a process is given a later start of its own than others are'; }
 
 end_hold() { touch "$T/held.end"; }
