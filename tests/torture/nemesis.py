@@ -228,6 +228,8 @@ class Deeds:
             except Exception as error:  # else nobody would know that no lock is taken away any more
                 self.log("stuck", backend=stage.name, said="%s cannot be taken away: %r" % (lock, error))
                 continue
+            if stage.removal_resumes and token is not None:
+                self.log("paused", backend=stage.name, lock=lock, before="%.6f" % before, ms=0, ok=1)
             for one in [token] if isinstance(token, str) else token or ():
                 if one.startswith(SHARED):
                     self.log("removed_all", backend=stage.name, lock=lock, before="%.6f" % before)

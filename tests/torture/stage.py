@@ -32,6 +32,8 @@ class Stage:
     # Whether those who wait are served in the order in which they came, and how soon the next one has a free lock.
     in_order = True
     progress = 1.0
+    # Whether a pause of the lock is in what remove() takes away.
+    removal_resumes = False
     # Whether what remove() has last returned is lost by that, and not only on some servers of a quorum.
     surely_removed = True
     # How long a lock may stand on a server that was away when it was released, in seconds: until its lease ends.

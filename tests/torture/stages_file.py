@@ -24,6 +24,7 @@ def exchange(one, other):
 class FileStage(Stage):
     name = "file"
     namespaces = True
+    removal_resumes = True
     # A directory that went takes the table of fences along.
     forgets = ("directory removed",)
     may_give = {"disk full": (70, 71, 73), "read-only": (70, 71, 73, 77), "directory removed": (70, 71, 73),
