@@ -193,7 +193,7 @@ class Checker:
         # What a command that has ended in time leaves behind is nobody's any more.
         if first.leaves_daemon and not first.tree and first.left_by is not None and begin >= first.left_by and \
                 not (first.is_guarded and last > first.killed + self.slack(first.killed)):
-            return "a daemon that outlived its dlock or command"
+            return "a daemon that its command left behind"
         # The kernel releases a file lock before it tells the children of a killed process.
         if first.backend == "file" and first.killed is not None and \
                 first.killed <= begin and last <= first.killed + self.slack(first.killed):
