@@ -75,9 +75,10 @@ def exit_problem(checker, run):
     ended = run.end if run.end is not None else run.died
     if ended > run.last_deadline + (checker.slack(ended) if run.extended else 0):
         return "the command ended %.3f s after its lease, but this is not 124" % (ended - run.last_deadline)
-    # Where the server cannot be asked any more nobody knows.
+    # If the server cannot be asked any more nobody knows, and a failover may lose the removal.
     if "could not be released" not in run.said and \
-            any(removal.sure and removal.after < ended for removal in run.removals if removal.before >= run.start):
+            any(removal.sure and removal.after < ended and not any(window.touches(removal.before, ended) for window in run.lost_to)
+                for removal in run.removals if removal.before >= run.start):
         return "the lock was lost before the command ended, but this is not 124"
     wanted.add(run.end_status if run.end is not None else 128 + signal.SIGKILL)
     return None if run.status in wanted else "the command's own status was %d" % (

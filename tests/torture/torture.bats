@@ -154,6 +154,9 @@ verdicts() {
     judged 1 "the command's own status was 3" 's/run=1 status=3/run=1 status=0/'
     judged 1 'the lock was lost before the command ended' '/^1.01/a 1.2 removed run=1 before=1.19'
     judged 0 '0 wrong' '/^1.01/a 1.2 removed run=1 before=1.19 sure=0'
+    local failover='/^1.01/a 1.FROM fault_begin backend=redis fault=failover may_lose=1\n1.TO fault_end backend=redis fault=failover'
+    judged 0 '0 wrong' "${failover//FROM/21}" '/^1.01/a 1.2 removed run=1 before=1.19' 's/1.TO/1.3/'
+    judged 1 'the lock was lost before the command ended' "${failover//FROM/02}" 's/1.TO/1.03/' '/^1.03/a 1.2 removed run=1 before=1.19'
     judged 1 'ended without having run anything' '/run=1 pid=1/d' '/gone run=1/d' 's/run=1 status=3/run=1 status=0/'
     verdicts
 }
@@ -439,7 +442,7 @@ import argparse, queue, random, types
 import nemesis, plans
 
 class Stage:
-    name, asked, surely_removed = "s", [], False
+    name, asked, surely_removed, removal_resumes = "s", [], False, False
     def remove(self, lock):
         self.asked.append(lock)
         return next(iter(())) if lock == "first" else ["dlock:shared:1", "run-7"]
