@@ -3,6 +3,7 @@
 
 #include "store/file/admission.h"
 
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -139,6 +140,63 @@ TEST(test_survey)
     }
 }
 
+/* The record of a pause, as it is written, or with other bytes at the pause's place. */
+static void put_pause(struct lock_file *file, int64_t seconds, const char *bytes)
+{
+    static struct record record;
+    struct errmsg why;
+    record = (struct record){
+        .format = 1,
+        .key = "k",
+        .token = "pause",
+        .detached = true,
+        .expires = deadline_after(DURATION_S(seconds)),
+        .holder = {
+            .known = true, .boot_id = "boot", .user = "me", .host = "here", .message = "why"}};
+    assert_int_equal(lock_file_write(file, LOCK_FILE_PAUSE, &record, &why), LOCK_OK);
+    if (bytes != NULL)
+        assert_int_equal(pwrite(file->fd, bytes, strlen(bytes), LOCK_PAUSE_OFFSET), strlen(bytes));
+    file->size = lseek(file->fd, 0, SEEK_END);
+}
+
+TEST(test_pause)
+{
+    static const struct {
+        const char *name;
+        int seconds; /* -1: there is no record of a pause */
+        const char *bytes, *boot;
+        int least, most; /* what is left of it, s */
+        const char *by, *message;
+        int newer;
+    } rows[] = {
+        {"none", -1, NULL, "boot", 0, 0, "", "", 0},
+        {"one", 100, NULL, "boot", 90, 100, "me@here", "why", 0},
+        {"one that is over", 0, NULL, "boot", 0, 0, "", "", 0},
+        {"one before a reboot", 100, NULL, "another", 0, 0, "", "", 0},
+        {"another program's text", 100, "shell", "boot", 0, 0, "", "", 0},
+        {"nothing", 100, "\n", "boot", 0, 0, "", "", 0},
+        {"torn", 100, "dlock x", "boot", 1, 1, "unknown", "its record cannot be read", 0},
+        {"of a newer format", 100, "dlock 7\n", "boot", 0, 1, NULL, NULL, 7},
+    };
+    FOR_ROWS(row, rows)
+    {
+        static struct admission survey;
+        struct lock_file file = a_file();
+        put(&file, 0, "0", N, 50);
+        if (row->seconds >= 0)
+            put_pause(&file, row->seconds, row->bytes);
+        lock_survey(&file, row->boot, "x", -1, unbounded, &survey, NULL);
+        row_true(row->name, survey.pause.left.ns >= row->least * NS_PER_S &&
+                                survey.pause.left.ns <= row->most * NS_PER_S);
+        if (row->by != NULL)
+            row_text(row->name, survey.pause.by, row->by);
+        if (row->message != NULL)
+            row_text(row->name, survey.pause.message, row->message);
+        row_int(row->name, survey.newer, row->newer);
+        close(file.fd);
+    }
+}
+
 TEST(test_told_holder)
 {
     struct lock_file file = a_file();
@@ -165,6 +223,13 @@ TEST(test_told_holder)
     admission_holder(&survey, &shared, &holder);
     row_int("in another mode: the one that ends last", holder.pid, 102);
     row_int("how many slots are taken", holder.slots_taken, 3);
+    row_int("of how many", holder.slots, 5);
+    close(file.fd);
+    file = a_file();
+    put(&file, 0, "a", S, 50);
+    lock_survey(&file, "boot", "x", -1, unbounded, &survey, NULL);
+    admission_holder(&survey, &shared, &holder);
+    row_int("shared: none", holder.slots, 0);
     close(file.fd);
 }
 
@@ -175,6 +240,8 @@ int main(void)
               "once",
               test_rules),
         ENTRY("a survey counts who holds places, of this boot, beside the own one", test_survey),
+        ENTRY("a survey finds the pause, of this boot; one that cannot be read is a pause for now",
+              test_pause),
         ENTRY("the holder that is told is the one to wait for", test_told_holder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

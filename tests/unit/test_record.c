@@ -102,6 +102,19 @@ TEST(test_round)
     }
 }
 
+TEST(test_message)
+{
+    for (int released = 0; released <= 1; released++) {
+        const char *row = released ? "released" : "held";
+        record = a_record();
+        record.released = released;
+        snprintf(record.holder.message, sizeof record.holder.message, "since midnight");
+        (void)record_format(&record, text);
+        row_true(row, record_parse(&again, text));
+        row_text(row, again.holder.message, released ? "" : "since midnight");
+    }
+}
+
 TEST(test_cut_off)
 {
     char name[48];
@@ -315,6 +328,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         ENTRY("a record is read as it was written", test_round),
+        ENTRY("a message is that of a holder, and goes with the release", test_message),
         ENTRY("a record that is cut off anywhere is none", test_cut_off),
         ENTRY("garbage is no record, and what a later version adds is passed over", test_garbage),
         ENTRY("the record of a take", test_fill),
