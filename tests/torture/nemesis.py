@@ -54,6 +54,7 @@ class Faults(threading.Thread):
         self.busy = threading.Event()
         self.over, self.healed = threading.Event(), threading.Event()
         self.since = self.takes = 0
+        self.unhealed = []
 
     def look(self, takes):
         """By the campaign's thread: begins what is due."""
@@ -96,14 +97,19 @@ class Faults(threading.Thread):
             fault.end()
         except Exception as error:  # whatever it is: the stage has to be healed, and the campaign goes on
             log("fault_fails", backend=stage.name, fault=word(fault.name), said=repr(error).replace("\n", " "))
+        self.unhealed.append(fault.name)
         self.heal()
-        log("fault_end", backend=stage.name, fault=word(fault.name))
 
     def heal(self):
+        """A fault is over once its stage is healed."""
         try:
             self.stage.heal()
         except Exception as error:
             self.campaign.log("stuck", backend=self.stage.name, said=repr(error))
+            return
+        for name in self.unhealed:
+            self.campaign.log("fault_end", backend=self.stage.name, fault=word(name))
+        self.unhealed.clear()
 
 
 class Deeds:

@@ -464,3 +464,24 @@ drawn = [plan for plan in (plans.takes(rng, options, "scripts") for _ in range(1
 assert drawn and all("--attach=$$ " in plan.argv("dlock", [], "a", "b", ["true"])[2] for plan in drawn)
 P
 }
+
+@test "a fault whose stage does not heal goes on until it is healed" {
+    PYTHONPATH=$TESTS/torture:$TESTS/lib python3 - <<'P'
+import threading, types
+import nemesis
+
+class Stage:
+    name, may_give, sets_back, fence_survives, heals = "s", {}, {}, True, iter((False, True))
+    def heal(self):
+        if not next(self.heals):
+            raise RuntimeError("away")
+
+said = []
+faults = nemesis.Faults.__new__(nemesis.Faults)
+faults.stage, faults.unhealed, faults.over = Stage(), [], threading.Event()
+faults.campaign = types.SimpleNamespace(log=lambda event, **fields: said.append((event, fields.get("fault"))))
+for name in ("a", "b"):
+    faults.play(0, types.SimpleNamespace(name=name, may_lose=False, begin=lambda rng: None, end=lambda: None), 0, 1)
+assert said == [("fault_begin", "a"), ("stuck", None), ("fault_begin", "b"), ("fault_end", "a"), ("fault_end", "b")], said
+P
+}
