@@ -233,7 +233,7 @@ with_own_wall() { LD_PRELOAD=$HELPERS/fault_wall_clock.so "$@"; }
 wall_has_jumped() {
     local year=$1 released
     if [ "$BACKEND" = redis ]; then
-        released=$(redis hget '{dlock:job}:meta' spent | cut -d' ' -f3)
+        released=$(redis hget '{dlock:job}:meta' spent | head -n 1 | cut -d' ' -f3)
         equals "$(date -u -d "@$((released / 1000))" +%Y)" "$year"
     fi
     run with_own_wall dlock other -- env -u LD_PRELOAD sh -c 'echo "${DLOCK_EXPIRES_AT%%-*}"'

@@ -108,7 +108,7 @@ for name, option in told.items():
     # --stop-signal and --on-expire: the lease ends, the command is told by which signal.
     printf '#!/bin/sh\ntrap "echo TERM; exit" TERM\ni=0\nwhile [ $((i += 1)) -lt 400 ]; do sleep 0.05; done\n' >"$T/told"
     chmod +x "$T/told"
-    fails_with 124 "^$(default stop-signal)$" dlock --backend=file -t 600ms stopped "$T/told"
+    fails_with 124 "^$(default stop-signal)$" dlock --backend=file -t 3s stopped "$T/told"
     equals "$(default on-expire)" stop
 }
 

@@ -124,7 +124,8 @@ TEST(nothing_is_written_behind_a_slot)
     run_slot_write(two, OF_JOB, "dlock:job", &known, DURATION_S(60));
     row_int("the next slot", (int64_t)two[1].words[0], 4711);
     run_slot_write(two, OF_JOB, "dlock:job", &known, DURATION_ZERO);
-    row_int("emptied", (int64_t)two[0].words[0], 0);
+    for (int i = 0; i < RUN_SLOT_WORDS; i++)
+        row_int("emptied", (int64_t)two[0].words[i], 0);
 }
 
 TEST(skips_are_counted_until_a_success)
@@ -170,6 +171,28 @@ TEST(long_text_is_cut_and_a_key_that_does_not_fit_is_left_out)
     row_text("the longest", key, "");
 }
 
+/* The text ends with the slot's last byte. */
+TEST(a_key_that_just_fits_is_kept)
+{
+    static char name[LOCK_KEY_SIZE];
+    const char *end = (const char *)(&slot + 1);
+    for (size_t length = 1; length < sizeof name; length++) {
+        memset(name, 'n', length);
+        memset(&slot, 0, sizeof slot);
+        run_slot_write(&slot, OF_JOB, name, &known, DURATION_S(60));
+        if (end[-2] != '\0') {
+            row_true("it fits", read_slot(OF_JOB));
+            row_text("it fits", key, name);
+            name[length] = 'n';
+            run_slot_write(&slot, OF_JOB, name, &known, DURATION_S(60));
+            row_true("one more", read_slot(OF_JOB));
+            row_text("one more", key, "");
+            return;
+        }
+    }
+    row_true("a key fills the slot", false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +207,7 @@ int main(void)
         ENTRY("skips are counted until a success", skips_are_counted_until_a_success),
         ENTRY("long text is cut, and a key that does not fit is left out",
               long_text_is_cut_and_a_key_that_does_not_fit_is_left_out),
+        ENTRY("a key that just fits is kept", a_key_that_just_fits_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
