@@ -64,6 +64,18 @@ P
     wait "$waiter"
 }
 
+@test "a full table: a name has nothing of the one whose place it has" {
+    local others other
+    mapfile -t others < <(names_beside_job 25)
+    for other in "${others[@]:0:12}"; do
+        dlock --acquire --owner=me "$other"
+        dlock --release --owner=me "$other"
+    done
+    sleep 3.1 # until then these are in use
+    for other in "${others[@]:12}"; do dlock "$other" true; done
+    for other in "${others[@]:12}"; do fails_with 1 'it is free' dlock --release --owner=me "$other"; done
+}
+
 @test "a release is remembered for its token, and forgotten for one that takes the lock again" {
     dlock --acquire --owner=me job
     dlock --release --owner=me job
