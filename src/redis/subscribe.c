@@ -138,7 +138,8 @@ static enum lock_result ask_id(struct redis_listening *listening, struct redis_c
 /* The commands that go out in one write; the indexes of its parts, -1 for a part that is
  * not needed. Tracking is turned on at the first call that listens to anything, so that
  * this need not be done when it is urgent; a script whose touches do not matter is not
- * tracked. */
+ * tracked: until a key changes the server remembers each connection that has read it, and
+ * the release of a lock was its last one. */
 struct batch {
     struct redis_command commands[2 * EARS_MOST + 5];
     redisReply *replies[2 * EARS_MOST + 5];
@@ -172,7 +173,7 @@ static void fill_batch(struct batch *batch, const struct redis_listening *listen
     }
     if (asking)
         batch->asking = subscribe_add(batch, redis_words("ASKING"));
-    else if (tells && !ears.touches)
+    else if ((tells || listening->on) && !ears.touches)
         batch->spare = subscribe_add(batch, redis_words("CLIENT", "CACHING", "NO"));
     if (batch->entered > 0)
         subscribe_add(batch, redis_words("MULTI"));
@@ -236,7 +237,7 @@ static enum lock_result read_batch(struct redis_listening *listening, struct red
         return redis_conn_nonsense(conn, why);
     else if (on != NULL)
         listening->on = true;
-    if (spare != NULL && is_error(spare))
+    if (spare != NULL && is_error(spare) && !subscribe_is_deaf(batch->ears))
         note_refusal(refusals, &refusals->touches, "CLIENT CACHING", spare);
     if (batch->entered > 0)
         return read_transaction(listening, conn, batch, reply, refusals, why);

@@ -170,3 +170,16 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     dlock --release --owner=long job
     [ "$(redis pttl dlock:job)" -le 15000 ]
 }
+
+@test "the server does not remember what a holder has watched, once that has released the lock" {
+    local mode
+    for mode in --wait=0 --shared --slots=2; do
+        : >"$T/pids"
+        share 1 "$mode"
+        [ "$(watched_keys)" -gt 0 ]
+        kill "$(cat "$T/pids")"
+        wait_until 10 eval '[ "$(redis client list | grep -c name=dlock)" = 0 ]'
+        equals "$mode $(watched_keys)" "$mode 0"
+    done
+    : >"$T/pids"
+}

@@ -97,9 +97,8 @@ static enum lock_result run_check(struct redis_backend *redis, struct redis_call
 static void begin_check(struct redis_backend *redis, struct redis_call *call,
                         const struct lease *lease)
 {
-    redis_script_begin(call, &redis_check_script, KEYS_WATCHED, lease->key, lease->token);
+    redis_script_begin_watch(call, &redis_check_script, lease);
     call->ears.touches = redis->watched;
-    redis_script_is_about(call, lease);
     redis_command_add(&call->words, lease->token);
     redis_command_add(&call->words, lease->take_id);
 }
@@ -135,10 +134,9 @@ static enum lock_result redis_extend(struct backend *backend, struct lease *leas
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
-    redis_script_begin(&call, &redis_extend_script, KEYS_WATCHED, lease->key, lease->token);
+    redis_script_begin_watch(&call, &redis_extend_script, lease);
     call.careful = may_hit_another(redis, lease);
     call.ears.touches = redis->watched;
-    redis_script_is_about(&call, lease);
     redis_command_add(&call.words, lease->token);
     redis_command_add(&call.words, lease->take_id);
     redis_script_add_number(&call, lease->ttl.ns / NS_PER_MS);

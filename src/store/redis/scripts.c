@@ -61,6 +61,14 @@ void redis_script_is_about(struct redis_call *call, const struct lease *lease)
     call->least_keys = call->owns && lease->mode == MODE_EXCLUSIVE ? KEYS_OWNED : 0;
 }
 
+void redis_script_begin_watch(struct redis_call *call, const struct redis_script *script,
+                              const struct lease *lease)
+{
+    bool owned = !lease->outside && lease->mode == MODE_EXCLUSIVE;
+    redis_script_begin(call, script, owned ? KEYS_OWNED : KEYS_WATCHED, lease->key, lease->token);
+    redis_script_is_about(call, lease);
+}
+
 void redis_script_add_number(struct redis_call *call, int64_t number)
 {
     if (call->number_count >= NUMBERS_MOST)

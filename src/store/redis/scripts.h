@@ -66,6 +66,11 @@ void redis_companion(char name[COMPANION_SIZE], const char *key, int i, const ch
  * cannot be served then anyway. */
 void redis_script_is_about(struct redis_call *call, const struct lease *lease);
 
+/* redis_script_begin() and redis_script_is_about() for a script that watches this lease.
+ * An exclusive lock of our own has no other keys, so that those are not watched. */
+void redis_script_begin_watch(struct redis_call *call, const struct redis_script *script,
+                              const struct lease *lease);
+
 /* Adds a number as a word. */
 void redis_script_add_number(struct redis_call *call, int64_t number);
 

@@ -244,7 +244,10 @@ static void begin_take(struct redis_call *call, const struct redis_backend *redi
                        const struct lock_request *request, bool queues)
 {
     const struct holder *self = &request->self;
-    redis_script_begin(call, &redis_take_script, KEYS_ALL, request->key, request->token);
+    /* A key that is nobody's and never changes would be remembered of each waiter that
+     * watches. */
+    redis_script_begin(call, &redis_take_script, KEYS_ALL, request->key,
+                       request->mode == MODE_EXCLUSIVE ? "" : request->token);
     redis_command_add(&call->words, request->token);
     redis_script_add_number(call, ttl_now(request).ns / NS_PER_MS);
     redis_command_add(&call->words, request->take_id);

@@ -1,6 +1,6 @@
 -- Checks whether the lock is still ours, and for how long.
 --
--- KEYS: lock, meta, own, holders
+-- KEYS: lock, meta; but for an exclusive lock of the client itself own, holders as well
 -- ARGV: token, take id ("": the token alone counts), the least value that the lock's
 --       fence must have
 --       (missing: none)

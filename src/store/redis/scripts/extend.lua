@@ -1,7 +1,7 @@
 -- Extends the lease if the lock is still ours. A key whose expiry another client removed
 -- gets one again.
 --
--- KEYS: lock, meta, own, holders
+-- KEYS: lock, meta; but for an exclusive lock of the client itself own, holders as well
 -- ARGV: token, take id, ttl from now (ms), "1" if it may be shortened
 -- Returns as store/redis/scripts/check.lua
 

@@ -109,7 +109,7 @@ local function standing(token, take)
   local record, share, own_record, all_ended
   if value == token then
     record = known.owner == token and last_holder() or {}
-  elseif is_shared() then
+  elseif is_shared() and own then
     local now, found = now_ms()
     own_record, found = read_record(own)
     if shares(own_record, now) then
