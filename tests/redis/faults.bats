@@ -159,6 +159,19 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     equals "$(redis get dlock:job)" another
 }
 
+@test "the lock is taken away and the reply to that release is lost: one loss is counted" {
+    start_redis
+    dlock -r "$URL" other true
+    local call
+    for call in 1 2 3 4; do
+        redis flushdb >/dev/null
+        fake_redis "lose=$call" "$T/redis.sock"
+        run dlock -r "unix://$T/fake.sock" --on-expire=warn job redis-cli -s "$T/redis.sock" del dlock:job
+        kill "$(cat "$T/fake.pid")"
+        [[ $(dlock -r "$URL" --status --json job) == *'"losses":1'* ]]
+    done
+}
+
 # next_waits [ARGUMENTS...]: another waits for the lock; once it has it, it opens the gate at which a
 # fake server stands that has carried out what it was sent, and then loses the answer.
 next_waits() {

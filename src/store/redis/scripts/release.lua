@@ -59,14 +59,17 @@ if given_up then
   if how == 'ours' and (record or holder or {}).take ~= id then how, record = 'other', nil end
   leave(id, now_ms())
 end
-if ARGV[6] == '1' then withdraw(id) end
+-- A lost take is withdrawn as well, so that the loss is counted once, though the answer to
+-- this may be lost and the release come again.
+local counted = is_withdrawn(id)
+if ARGV[6] == '1' or how ~= 'ours' and how ~= 'released' and id ~= '' then withdraw(id) end
 if how ~= 'ours' then
   if ARGV[8] ~= '' and known.unended == '1' and holder and holder.take == id then
     end_run(holder, ARGV[7], ARGV[8] == 'stopped' and 'stopped' or 'lost')
     redis.pcall('HSET', meta, memory())
   end
   if not given_up then hand_on(now_ms(), waiter_at(0)) end
-  if not outside and not given_up and how ~= 'released' then count('losses', 1) end
+  if not outside and not given_up and not counted and how ~= 'released' then count('losses', 1) end
   return {how, record or ''}
 end
 
