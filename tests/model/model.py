@@ -50,9 +50,6 @@ MISMATCH, RELEASED = "LOCK_OWNERSHIP_MISMATCH", "LOCK_ALREADY_RELEASED"
 PAUSED = "LOCK_PAUSED"
 STATUS_OF = {NOT_FOUND: 1, RELEASED: 1, MISMATCH: 2}
 
-# Faults that are known and not looked for until they are mended; --strict looks for them, too.
-KNOWN = set()
-
 LOCKS = [("dlock:", "j1"), ("dlock:", "j2"), ("dlock:", "j3"), ("dlock:s:", "j1"), ("dlock:s:", "j2")]
 TOKENS = "ABCDE"
 HOLDER_TTL, HOLDER_GRACE = 86400.0, 0.1
@@ -281,11 +278,6 @@ class Lock:
             return
         lease.released = True
         lease.end = lease.end.earlier(lease.hold)
-
-    def has_stale_owner(self, token):
-        """See KNOWN."""
-        remembered = self.exclusive_release is not None and len(self.releases) - self.exclusive_release < REMEMBERED_MOST
-        return token == self.last_exclusive and not remembered
 
     def refused(self, token):
         """Codes that --extend and --release may give; none: they are to succeed."""
@@ -520,10 +512,6 @@ class World:
     def close(self):
         for holder in self.holders + self.loose:
             holder.destroy()
-
-    def knows(self, fault):
-        self.counts["known: " + fault] += fault in KNOWN and not self.options.strict
-        return fault in KNOWN and not self.options.strict
 
     # -- running dlock --
 
@@ -813,18 +801,6 @@ class World:
             step["who"] = ("token", token)
         return token
 
-    def refused(self, lock, token):
-        codes = lock.refused(token)
-        if codes != [RELEASED] or token in lock.leases:
-            return codes
-        if self.store.name == "redis":
-            fault = "stale owner" if lock.has_stale_owner(token) else None
-        else:
-            fault = "stale place" if token in lock.ended else None
-        if fault is not None and self.knows(fault):
-            codes = [RELEASED, MISMATCH, NOT_FOUND]
-        return codes
-
     def do_extend(self, lock, step):
         token, ttl = self.token_of(lock, step), step["ttl"]
         lease = lock.leases.get(token)
@@ -833,7 +809,7 @@ class World:
             # a lease that was made to end before is for nobody to rely on.
             ttl = max(ttl, 60000)
         words = ["--extend", "--json", "--owner=" + token] + ["--ttl=%dms" % ttl] * bool(ttl) + lock.words()
-        refused = self.refused(lock, token)
+        refused = lock.refused(token)
         seen = self.call("extend", lock, words)
         if refused:
             self.expect_error(seen, lock, refused)
@@ -849,7 +825,7 @@ class World:
 
     def do_release(self, lock, step):
         token = self.token_of(lock, step)
-        refused = self.refused(lock, token)
+        refused = lock.refused(token)
         status = step["exit"]
         words = ["--exit-status=%s" % status] if status is not None else []
         seen = self.call("release", lock, ["--release", "--json", "--owner=" + token] + words + lock.words())
@@ -1080,7 +1056,7 @@ class World:
     def check_sharers(self, lock):
         wanted = set(lock.leases) if lock.mode in (SHARED, SLOTS) else set()
         extra = self.store.sharers(lock.key) - wanted
-        if extra and not self.knows("record left"):
+        if extra:
             raise Wrong("record left", "of %s, who share nothing any more, after a take" % ", ".join(sorted(extra)))
 
     def take_over(self, lock):
@@ -1289,7 +1265,6 @@ def main():
     parser.add_argument("--plant", choices=sorted(PLANTS), metavar="KIND",
                         help="change once what a step saw: must be found. One of: %s" % ", ".join(sorted(PLANTS)))
     parser.add_argument("--plants", action="store_true", help="try each plant; exit status 0: each is found")
-    parser.add_argument("--strict", action="store_true", help="look for the known faults (KNOWN in the source), too")
     parser.add_argument("--shrink-seconds", type=float, default=60, metavar="N",
                         help="how long to look for fewer steps that show the same (default: 60)")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell what came how often")

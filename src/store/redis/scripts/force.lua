@@ -8,7 +8,7 @@
 
 local answered, earlier = pcall(cjson.decode, past('requests', ARGV[2], '') or '')
 if answered and type(earlier) == 'table' then return earlier end
-local was = state()
+local was, held = state()
 was[5] = {} -- who waits is not said, and not to be remembered
 local by = string.gsub(ARGV[3], '\n', ' ')
 local function take_away(token, record, unended)
@@ -28,7 +28,8 @@ if value then
   local answer = cjson.encode(was)
   redis.call('DEL', lock, holders, taken)
   value = false
-  redis.pcall('HSET', meta, 'removed', ARGV[1], 'forced', known.forced or '', memory())
+  -- The key may have outlived the last lease: then nothing is taken away.
+  redis.pcall('HSET', meta, 'removed', held and ARGV[1] or known.removed or '', 'forced', known.forced or '', memory())
   remember(ARGV[2], '-', answer)
   hand_on(now_ms(), waiter_at(0))
 end

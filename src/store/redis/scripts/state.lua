@@ -64,6 +64,7 @@ local function lose_old_runs(list, now)
   end
 end
 
+-- And whether the lock is held.
 local function state()
   local now = now_ms()
   local paused = pause_left(now)
@@ -80,6 +81,7 @@ local function state()
   lose_old_runs(list, now)
   for _, field in ipairs({'run', 'success', 'failures', 'runs'}) do answer[#answer + 1] = known[field] or '' end
   answer[#answer + 1] = skips_now()
+  local before = #answer
   if is_shared() then
     answer[2], answer[3] = known.mode or 'shared', known.slots or '0'
     -- Another client has removed the set: the key blocks others until it ends.
@@ -95,5 +97,5 @@ local function state()
     answer[2] = 'exclusive'
     answer[#answer + 1] = owner_state(value, redis.call('PTTL', lock), who, who and who.released, now)
   end
-  return answer
+  return answer, #answer > before
 end
