@@ -536,14 +536,14 @@ EOF
 
 # reads ARGUMENTS...: how often a dlock reads a record.
 reads() {
-    env LD_PRELOAD="$HELPERS/fault_count_reads.so" READS="$T/reads" dlock "$@" job true
+    env LD_PRELOAD="$HELPERS/fault_count_reads.so" READS="$T/reads" dlock "$@" job true || [ $? -eq 75 ]
     cat "$T/reads"
 }
 
-@test "one more of many that share a lock, or have slots, reads no more records than one of few" {
+@test "one more of many that share a lock, or have slots, reads no more records than one of few; one that is refused, too" {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer counts its own'
     [ "$(getconf LONG_BIT)" -eq 64 ] || skip 'struct flock is another one'
-    local mode count few
+    local mode count few refused
     for mode in --shared --slots=1000; do
         for count in 1 40 400; do
             rm -f "$F"
@@ -554,6 +554,10 @@ reads() {
             echo "$mode, $count: $output"
             [ "$count" -gt 1 ] || few=$output
             [ "$output" -le $((few + 12)) ]
+            run reads -n
+            echo "refused, $count: $output"
+            [ "$count" -gt 1 ] || refused=$output
+            [ "$output" -le $((refused + 12)) ]
             kill "$(pid_of sharers)"
         done
     done

@@ -170,6 +170,16 @@ static bool may_join(const struct file_backend *backend, const struct lock_reque
            admission_admits(survey, request);
 }
 
+/* True if any one holder is enough to refuse the request, and nothing of the others is
+ * shown or waited for. */
+static bool must_not_join(const struct file_backend *backend, const struct lock_request *request,
+                          struct admission *survey)
+{
+    return !request->waits && !request->attended && request->once_per.ns <= 0 &&
+           lock_survey_one(&backend->file, backend->store.boot_id, 0, survey) &&
+           admission_conflicts(survey, request);
+}
+
 /* LOCK_OK: the lock is free for us; LOCK_HELD; LOCK_UNAVAILABLE. */
 static enum lock_result survey_places(struct file_backend *backend,
                                       const struct lock_request *request,
@@ -178,7 +188,7 @@ static enum lock_result survey_places(struct file_backend *backend,
 {
     struct lock_file *file = &backend->file;
     struct place_map map;
-    if (!may_join(backend, request, survey)) {
+    if (!may_join(backend, request, survey) && !must_not_join(backend, request, survey)) {
         lock_survey(file, backend->store.boot_id, request->token, -1, bound, survey, &map);
         if (in_section && lock_file_has_many(file) && !survey->unreadable && survey->newer == 0)
             lock_file_write_map(file, &map);
