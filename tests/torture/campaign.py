@@ -122,9 +122,13 @@ class Campaign:
         os.makedirs(path, exist_ok=True)
         return path
 
+    def is_played(self, stage):
+        return self.takes[stage.name] >= self.options.takes and not any(
+            faults.missing for faults in self.faults if faults.stage is stage)
+
     def spawn(self, contender):
         options, stage, lock = self.options, contender.stage, contender.lock
-        if self.ending or (self.takes[stage.name] >= options.takes and not self.calm):
+        if self.ending or (self.is_played(stage) and not self.calm):
             return
         plan = contender.plan()
         name = lock
@@ -279,7 +283,7 @@ class Campaign:
                             Contender(stage, "lock%d" % i, number, kind, options))
         for faults in self.faults:
             faults.start()
-        self.until(begin + options.seconds, lambda: all(takes >= options.takes for takes in self.takes.values()))
+        self.until(begin + options.seconds, lambda: all(map(self.is_played, self.stages)))
         self.calm = True
         for faults in self.faults:
             faults.finish()

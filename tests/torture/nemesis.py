@@ -24,10 +24,14 @@ PAUSES = (0.3, 0.6, 1.0, 2.0)
 SHARED = "dlock:shared"
 
 
+def faults_of(stage, options):
+    return [fault for fault in stage.faults() if not options.only or word(fault.name) in options.only]
+
+
 def schedule(stage, options):
     """A list of (takes since the one before, fault, seconds, seed) without end, drawn as it is read."""
     rng = random.Random("%s/faults/%s" % (options.seed, stage.name))
-    faults = [fault for fault in stage.faults() if not options.only or word(fault.name) in options.only]
+    faults = faults_of(stage, options)
     drawn, pending = 0, []
     while faults:
         if not pending:  # all of them, before one comes again
@@ -55,6 +59,8 @@ class Faults(threading.Thread):
         self.over, self.healed = threading.Event(), threading.Event()
         self.since = self.takes = 0
         self.unhealed = []
+        # Those asked for by name that have not been over yet.
+        self.missing = {fault.name for fault in faults_of(stage, campaign.options)} if campaign.options.only else set()
 
     def look(self, takes):
         """By the campaign's thread: begins what is due."""
@@ -109,6 +115,7 @@ class Faults(threading.Thread):
             return
         for name in self.unhealed:
             self.campaign.log("fault_end", backend=self.stage.name, fault=word(name))
+        self.missing.difference_update(self.unhealed)
         self.unhealed.clear()
 
 

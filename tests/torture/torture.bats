@@ -482,10 +482,11 @@ class Stage:
 
 said = []
 faults = nemesis.Faults.__new__(nemesis.Faults)
-faults.stage, faults.unhealed, faults.over = Stage(), [], threading.Event()
+faults.stage, faults.unhealed, faults.missing, faults.over = Stage(), [], {"a", "b", "c"}, threading.Event()
 faults.campaign = types.SimpleNamespace(log=lambda event, **fields: said.append((event, fields.get("fault"))))
-for name in ("a", "b"):
+for name, missing in (("a", {"a", "b", "c"}), ("b", {"c"})):
     faults.play(0, types.SimpleNamespace(name=name, may_lose=False, begin=lambda rng: None, end=lambda: None), 0, 1)
+    assert faults.missing == missing, faults.missing
 assert said == [("fault_begin", "a"), ("stuck", None), ("fault_begin", "b"), ("fault_end", "a"), ("fault_end", "b")], said
 P
 }
