@@ -707,8 +707,10 @@ status() { (dlock --status --json job || true) | python3 -c 'import json, sys; s
 @test "a quorum remembers the newest run, even if a server has missed it" {
     quorum 3
     dlock job true
+    wait_until 10 is_free_on 2
     stop_redis 3
     fails_with 1 '' dlock job false
+    wait_until 10 is_free_on 2
     serve 3
     wait_until 20 redis_answers 3
     stop_redis 1
@@ -783,4 +785,22 @@ status() { (dlock --status --json job || true) | python3 -c 'import json, sys; s
     equals "$("$HELPERS/next/dlock" --status --json job | grep -o '"locked":[a-z]*')" '"locked":true'
     [ ! -e "$T/ran" ]
     "$HELPERS/next/dlock" --release --owner=me job
+}
+
+# asked_first NUMBER: the waiter has asked the first server so often.
+asked_first() { [ "$(on 1 info commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-9]*\),.*/\1/p')" -ge "$1" ]; }
+# open_in PID: its descriptors and threads.
+open_in() { ls "/proc/$1/fd" "/proc/$1/task" | wc -l; }
+
+@test "a waiter that asks again and again has no more descriptors and threads than at first" {
+    quorum 3
+    hold_lock job
+    dlock -w 60 job true 2>/dev/null 3>&- 4>&- &
+    local waiter=$! first
+    on 1 config resetstat >/dev/null
+    wait_until 20 asked_first 2
+    first=$(for _ in 1 2 3 4 5 6 7 8 9; do open_in "$waiter"; sleep 0.05; done | sort -n | head -n 1)
+    wait_until 30 asked_first 6
+    wait_until 10 eval "[ \"\$(open_in $waiter)\" -le $first ]"
+    kill "$waiter"
 }

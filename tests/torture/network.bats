@@ -78,7 +78,9 @@ with Network(["a", "b"]) as network:
     server = subprocess.Popen(network.within("a") + [sys.executable, "-c", ECHO], stdout=subprocess.PIPE)
     assert server.stdout.readline() == b"ready\n"
     every = list(range(100))
-    assert answers(network, 100, 10, 100) == every
+    # The first one finds the neighbour; processors that take turns may swap two of the others.
+    assert answers(network, 1, 10, 1) == [0]
+    assert sorted(answers(network, 100, 10, 100)) == every
     network.between(["a"], ["client"], Link(loss=0.3))
     assert 10 < len(answers(network, 100, 1, 100)) < 90
     network.rule(["a"], ["client"], Link(cut=True))
@@ -94,7 +96,7 @@ with Network(["a", "b"]) as network:
     network.rule(["client"], ["a"], Link())
     assert sorted(answers(network, 20, 10, 40)) == sorted(2 * list(range(20)))
     network.heal()
-    assert answers(network, 100, 10, 100) == every
+    assert sorted(answers(network, 100, 10, 100)) == every
     server.kill()
     server.wait()
 assert open("/proc/net/dev").read().count("\n") == before.count("\n")
