@@ -239,6 +239,14 @@ TEST(test_same_note)
     quorum.members[1].result = quorum.members[2].result = LOCK_OK;
     quorum_note(&quorum, false);
     row_text("all have it again", quorum.base.note, NULL);
+    say("OOR", NULL);
+    quorum_note(&quorum, false);
+    quorum_note(&quorum, false);
+    row_text("a server that refuses is warned of, not once more each time", quorum.base.warning,
+             "server 3");
+    quorum.members[2].result = LOCK_OK;
+    quorum_note(&quorum, false);
+    row_text("it does not refuse any more", quorum.base.warning, NULL);
 }
 
 /* While a round goes on: ? for one that has not answered, . for one that is not asked. */
@@ -318,6 +326,7 @@ TEST(test_paused)
         {"on a minority", {0, 9, 0}, 0},
         {"on a majority", {9, 0, 8}, 8},
         {"on all: as long as on a majority", {5, 9, 7}, 7},
+        {"the first is the one of the majority that ends first", {7, 9, 0}, 7},
         {"on all for as long", {6, 6, 6}, 6},
     };
     FOR_ROWS(row, rows)
