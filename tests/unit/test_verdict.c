@@ -56,7 +56,6 @@ TEST(test_counts)
         row_int(row->results, count.lost, row->count.lost);
         row_int(row->results, count.bad, row->count.bad);
         row_int(row->results, count.silent, row->count.silent);
-        row_int(row->results, count.open, 0);
     }
 }
 
@@ -267,26 +266,22 @@ TEST(test_judge)
         {"one is not asked, since it has nothing of ours", "O?.", -1, -1},
         {"two are not asked", "?..", 0, 0},
     };
-    static struct fanout crew;
     FOR_ROWS(row, rows)
     {
         say("OOOOO", NULL);
-        quorum.count = crew.count = (int)strlen(row->results);
+        quorum.count = (int)strlen(row->results);
         quorum.need = quorum.count / 2 + 1;
         for (int i = 0; i < quorum.count; i++) {
             char letter = row->results[i];
-            crew.workers[i] = (struct fanout_worker){.wanted = letter != '.',
-                                                     .done = letter != '?' && letter != '.'};
-            if (crew.workers[i].done)
-                crew.workers[i].result = result_of(letter);
+            struct quorum_member *member = &quorum.members[i];
+            member->asked = letter != '.';
+            member->done = letter != '?' && letter != '.';
+            if (member->done)
+                member->result = result_of(letter);
         }
-        int open = 0;
-        for (const char *letter = row->results; *letter != '\0'; letter++)
-            open += *letter == '?';
-        row_int(row->name, quorum_count_fanout(&quorum, &crew).open, open);
-        int64_t waits = quorum_judge(&quorum, &crew).ns;
+        int64_t waits = quorum_judge(&quorum).ns;
         if (row->least_ms < 0)
-            row_int(row->name, waits, CREW_WAITS.ns);
+            row_int(row->name, waits, QUORUM_WAITS.ns);
         else
             row_true(row->name,
                      waits >= row->least_ms * NS_PER_MS && waits <= row->most_ms * NS_PER_MS);
@@ -348,16 +343,15 @@ TEST(test_paused)
 /* A majority that answers shows how far the servers are; a wait for servers that are down does not. */
 TEST(test_pace)
 {
-    static struct fanout crew;
     say("OHU", NULL);
     quorum.pace = DURATION_ZERO;
     quorum.start = deadline_minus(deadline_now(), DURATION_S(9));
-    crew.decided = deadline_plus(quorum.start, DURATION_MS(40));
-    quorum_learn_pace(&quorum, &crew);
+    quorum.decided = deadline_plus(quorum.start, DURATION_MS(40));
+    quorum_learn_pace(&quorum);
     row_int("a majority has answered", quorum.pace.ns, 40 * NS_PER_MS);
     say("OUU", NULL);
     quorum.pace = DURATION_S(5);
-    quorum_learn_pace(&quorum, &crew);
+    quorum_learn_pace(&quorum);
     row_int("a minority has", quorum.pace.ns, 5 * NS_PER_S);
     say("OOU", NULL);
     quorum_note(&quorum, false);

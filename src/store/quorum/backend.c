@@ -22,12 +22,9 @@
  *     majority of the servers is free */
 #include "store/quorum/backend.h"
 
-#include "store/quorum/look.h"
 #include "store/quorum/quorum.h"
-#include "store/quorum/take.h"
 #include "store/redis/backend.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,27 +39,19 @@ static bool is_own(const struct lease *lease)
 
 /* --- check, extend ------------------------------------------------------- */
 
-static enum lock_result ask_check(void *data, int number, struct bound bound)
+static enum lock_result ask_check(struct quorum *quorum, struct quorum_member *member,
+                                  struct bound bound)
 {
-    struct quorum *quorum = data;
-    struct quorum_member *member = &quorum->members[number];
     if (!is_own(&quorum->lease) || member->lease.fence >= quorum->lease.fence)
         return member->store->check(member->store, &member->lease, bound, &member->why);
     return quorum_raise_on(quorum, member, bound);
 }
 
-static enum lock_result ask_extend(void *data, int number, struct bound bound)
+static enum lock_result ask_extend(struct quorum *quorum, struct quorum_member *member,
+                                   struct bound bound)
 {
-    struct quorum *quorum = data;
-    struct quorum_member *member = &quorum->members[number];
     member->lease.ttl = quorum->lease.ttl;
     return member->store->extend(member->store, &member->lease, quorum->how, bound, &member->why);
-}
-
-static enum lock_result ask_join(void *data, int number, struct bound bound)
-{
-    struct quorum *quorum = data;
-    return quorum_join(quorum, &quorum->members[number], bound);
 }
 
 /* False if it was released: the release may be on its way to the others. */
@@ -104,10 +93,8 @@ static bool lost_there(const struct quorum_member *member)
 }
 
 /* Not needed for the answer that the caller waits for. Connect, take, raise. */
-static struct duration judge_join(const void *data, const struct fanout *crew)
+static struct duration judge_join(const struct quorum *quorum)
 {
-    const struct quorum *quorum = data;
-    (void)crew;
     return quorum_rounds(quorum, 6, DURATION_MS(200));
 }
 
@@ -153,28 +140,22 @@ static void forget_lost(struct quorum *quorum)
     }
 }
 
-static enum lock_result ask_lease(struct quorum *quorum, fanout_ask *ask, struct lease *lease,
+static enum lock_result ask_lease(struct quorum *quorum, quorum_ask *ask, struct lease *lease,
                                   struct bound bound, struct errmsg *why)
 {
-    struct fanout crew;
-    if (fanout_open(&crew, quorum->count, quorum) != LOCK_OK) {
-        errmsg_set(why, "no descriptors to ask the servers with");
-        return LOCK_SYSTEM;
-    }
     quorum_backend_prepare(quorum, lease);
-    bool cancelled = quorum_round(quorum, &crew, ask, quorum_judge, bound, may_hold);
-    quorum_learn_pace(quorum, &crew);
+    bool cancelled = quorum_round(quorum, ask, quorum_judge, bound, may_hold);
+    quorum_learn_pace(quorum);
     quorum_note(quorum, false); /* including a member that must still join */
     enum lock_result result = quorum_verdict(quorum, may_hold, cancelled, why);
     forget_lost(quorum);
     if (result == LOCK_OK)
         quorum->lease.deadline = quorum_deadline(quorum);
     if (is_own(lease) && (result == LOCK_OK || result == LOCK_UNAVAILABLE)) {
-        cancelled = quorum_round(quorum, &crew, ask_join, judge_join, bound, wants_join);
+        cancelled = quorum_round(quorum, quorum_join, judge_join, bound, wants_join);
         result = quorum_verdict(quorum, may_hold, cancelled, why);
         plan_join(quorum);
     }
-    fanout_close(&crew);
     if (result == LOCK_OK)
         take_in(quorum, lease);
     return result;
@@ -212,10 +193,9 @@ static enum lock_result release_own(struct quorum *quorum, struct quorum_member 
     return member->store->release(member->store, &lease, bound, &member->why);
 }
 
-static enum lock_result ask_release(void *data, int number, struct bound bound)
+static enum lock_result ask_release(struct quorum *quorum, struct quorum_member *member,
+                                    struct bound bound)
 {
-    struct quorum *quorum = data;
-    struct quorum_member *member = &quorum->members[number];
     if (is_own(&quorum->lease))
         return release_own(quorum, member, bound);
     return member->store->release(member->store, &quorum->lease, bound, &member->why);
@@ -227,15 +207,14 @@ static bool not_released(const struct quorum *quorum, const struct quorum_member
     return member->standing != MEMBER_RELEASED;
 }
 
-static struct duration judge_release(const void *data, const struct fanout *crew)
+static struct duration judge_release(const struct quorum *quorum)
 {
-    const struct quorum *quorum = data;
-    struct quorum_count count = quorum_count_fanout(quorum, crew);
+    struct quorum_count count = quorum_count_round(quorum);
     struct duration most = DURATION_ZERO;
     if (count.ok < quorum->need && count.lost <= quorum->count - quorum->need)
-        return CREW_WAITS;
+        return QUORUM_WAITS;
     for (int i = 0; i < quorum->count; i++)
-        if (crew->workers[i].wanted && !crew->workers[i].done)
+        if (quorum->members[i].asked && !quorum->members[i].done)
             most = duration_max(most, quorum->members[i].worth);
     return most;
 }
@@ -262,14 +241,10 @@ static enum lock_result quorum_release(struct backend *backend, const struct lea
                                        struct bound bound, struct errmsg *why)
 {
     struct quorum *quorum = quorum_of(backend);
-    bool cancelled = false;
     prepare_release(quorum, lease);
-    enum lock_result result =
-        quorum_ask(quorum, ask_release, judge_release, bound, not_released, &cancelled, why);
-    if (result != LOCK_OK)
-        return result;
+    bool cancelled = quorum_round(quorum, ask_release, judge_release, bound, not_released);
     quorum_note_left(quorum);
-    result = quorum_verdict(quorum, may_have, cancelled, why);
+    enum lock_result result = quorum_verdict(quorum, may_have, cancelled, why);
     forget_lost(quorum);
     quorum->base.uncertain = false;
     for (int i = 0; i < quorum->count; i++) {
@@ -279,53 +254,6 @@ static enum lock_result quorum_release(struct backend *backend, const struct lea
         quorum->base.uncertain |= quorum_grants(quorum, member) || quorum_owes(quorum, member);
     }
     return result;
-}
-
-/* --- pause ---------------------------------------------------------------- */
-
-struct quorum_pause {
-    struct quorum *quorum;
-    const char *key;
-    const struct pause *pause;
-};
-
-static enum lock_result ask_pause(void *data, int number, struct bound bound)
-{
-    const struct quorum_pause *ask = data;
-    struct quorum_member *member = &ask->quorum->members[number];
-    return member->store->pause(member->store, ask->key, ask->pause, bound, &member->why);
-}
-
-/* Like a removal: of the slow ones, too. A server without the pause says so: LOCK_GONE. */
-static struct duration judge_pause(const void *data, const struct fanout *crew)
-{
-    const struct quorum_pause *ask = data;
-    struct quorum_count count = quorum_count_fanout(ask->quorum, crew);
-    return count.ok + count.lost >= ask->quorum->need ? DURATION_S(1) : CREW_WAITS;
-}
-
-/* A pause ends if it does on a majority; what remains of it on one server keeps nobody out. */
-static enum lock_result quorum_pause(struct backend *backend, const char *key,
-                                     const struct pause *pause, struct bound bound,
-                                     struct errmsg *why)
-{
-    struct quorum *quorum = quorum_of(backend);
-    struct quorum_pause ask = {quorum, key, pause};
-    struct fanout crew;
-    if (fanout_open(&crew, quorum->count, &ask) != LOCK_OK) {
-        errmsg_set(why, "no descriptors to ask the servers with");
-        return LOCK_SYSTEM;
-    }
-    bool cancelled = quorum_round(quorum, &crew, ask_pause, judge_pause, bound, NULL);
-    fanout_close(&crew);
-    struct quorum_count count = quorum_count_all(quorum);
-    quorum_note(quorum, true);
-    if (count.ok + count.lost < quorum->need)
-        return cancelled ? LOCK_CANCELLED : quorum_failure(quorum, why);
-    if (count.ok > 0)
-        return LOCK_OK;
-    errmsg_set(why, "the lock is not paused");
-    return LOCK_GONE;
 }
 
 /* --- news, calls, life --------------------------------------------------- */
@@ -377,6 +305,11 @@ static void quorum_close(struct backend *backend)
         quorum->members[i].store->close(quorum->members[i].store);
     if (quorum->news_fd >= 0)
         close(quorum->news_fd);
+    if (quorum->cut_fd >= 0)
+        close(quorum->cut_fd);
+    if (quorum->cancel_fd >= 0)
+        close(quorum->cancel_fd);
+    pthread_mutex_destroy(&quorum->mutex);
     free(quorum);
 }
 
@@ -427,6 +360,7 @@ static enum lock_result add_member(struct quorum *quorum, const struct redis_url
     struct quorum_member *member = &quorum->members[quorum->count];
     enum lock_result result = redis_backend_open(&member->store, url, settings, fault, why);
     char place[48];
+    member->quorum = quorum;
     snprintf(member->url, sizeof member->url, "%s", url->shown);
     snprintf(place, sizeof place, "URL %d", quorum->count + 1);
     if (result == LOCK_OK)
@@ -446,10 +380,12 @@ enum lock_result quorum_backend_open(struct backend **backend, const struct redi
         return LOCK_SYSTEM;
     }
     *fault = REDIS_FAULT_URL;
-    quorum->news_fd = -1;
+    pthread_mutex_init(&quorum->mutex, NULL); /* glibc: never fails with these attributes */
+    quorum->news_fd = quorum->cut_fd = quorum->cancel_fd = -1;
     struct redis_settings shared = *settings;
     shared.one_of_several = true;
-    enum lock_result result = is_quorum(urls, why) ? LOCK_OK : LOCK_INVALID;
+    enum lock_result result =
+        is_quorum(urls, why) ? quorum_prepare_rounds(quorum, why) : LOCK_INVALID;
     while (result == LOCK_OK && quorum->count < urls->count)
         result = add_member(quorum, &urls->list[quorum->count], &shared, fault, why);
     if (result != LOCK_OK) {

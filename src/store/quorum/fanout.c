@@ -5,7 +5,7 @@
  *   done, result, cut,
  *   decided                  under the mutex during a round.
  *   the rest of struct
- *   fanout                   written by the caller before it starts a thread.
+ *   quorum                   written by the caller before it starts a thread.
  *   cut_fd                   set under the mutex; disarmed by the caller when no round is
  *                            on. Every wait of a member is over once it is readable, or
  *                            the caller's own cancel descriptor.
@@ -23,137 +23,102 @@
  *
  * All are joined before a round returns: the fork of the command, or of a guard, finds no
  * thread but its own. */
-#include "store/quorum/fanout.h"
-
+#include "store/quorum/quorum.h"
 #include "util/thread.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <stdint.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 /* Under the mutex. */
-static bool all_done(const struct fanout *crew)
+static bool all_done(const struct quorum *quorum)
 {
-    for (int i = 0; i < crew->count; i++)
-        if (crew->workers[i].wanted && !crew->workers[i].done)
+    for (int i = 0; i < quorum->count; i++)
+        if (quorum->members[i].asked && !quorum->members[i].done)
             return false;
     return true;
 }
 
 /* Under the mutex. */
-static void cut_by(struct fanout *crew, struct duration more)
+static void cut_by(struct quorum *quorum, struct duration more)
 {
     struct deadline cut = deadline_after(more);
-    if (more.ns == CREW_WAITS.ns || !deadline_before(cut, crew->cut))
+    if (more.ns == QUORUM_WAITS.ns || !deadline_before(cut, quorum->cut))
         return;
-    crew->cut = cut;
-    crew->decided = deadline_earlier(crew->decided, deadline_now());
+    quorum->cut = cut;
+    quorum->decided = deadline_earlier(quorum->decided, deadline_now());
     more = duration_max(more, (struct duration){1}); /* 0 would disarm it */
     struct itimerspec time = {
         .it_value = {(time_t)(more.ns / NS_PER_S), (long)(more.ns % NS_PER_S)}};
-    (void)timerfd_settime(crew->cut_fd, 0, &time, NULL);
+    (void)timerfd_settime(quorum->cut_fd, 0, &time, NULL);
 }
 
-static void end_with(struct fanout_worker *worker, enum lock_result result)
+static void *ask_member(void *data)
 {
-    struct fanout *crew = worker->crew;
-    pthread_mutex_lock(&crew->mutex);
-    worker->result = result;
-    worker->done = true;
-    if (!all_done(crew))
-        cut_by(crew, crew->judge(crew->data, crew));
-    pthread_mutex_unlock(&crew->mutex);
-}
-
-static void *work(void *data)
-{
-    struct fanout_worker *worker = data;
-    const struct fanout *crew = worker->crew;
-    end_with(worker, crew->ask(crew->data, worker->number, crew->bound));
+    struct quorum_member *member = data;
+    struct quorum *quorum = member->quorum;
+    enum lock_result result = quorum->ask(quorum, member, quorum->bound);
+    if (result == LOCK_CANCELLED)
+        errmsg_set(&member->why, "%s: it was slower than the others", member->url);
+    else if (result == LOCK_HELD)
+        errmsg_set(&member->why, "%s: another client holds it there", member->url);
+    pthread_mutex_lock(&quorum->mutex);
+    member->result = result;
+    member->done = true;
+    if (!all_done(quorum))
+        cut_by(quorum, quorum->patience(quorum));
+    pthread_mutex_unlock(&quorum->mutex);
     return NULL;
 }
 
-enum lock_result fanout_open(struct fanout *crew, int count, void *data)
+enum lock_result quorum_prepare_rounds(struct quorum *quorum, struct errmsg *why)
 {
     struct epoll_event event = {.events = EPOLLIN};
-    *crew = (struct fanout){.count = count, .data = data};
-    crew->cut_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC);
-    crew->cancel_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (crew->cut_fd < 0 || crew->cancel_fd < 0 ||
-        epoll_ctl(crew->cancel_fd, EPOLL_CTL_ADD, crew->cut_fd, &event) != 0) {
-        int error = errno;
-        if (crew->cut_fd >= 0)
-            close(crew->cut_fd);
-        if (crew->cancel_fd >= 0)
-            close(crew->cancel_fd);
-        errno = error;
-        return LOCK_SYSTEM;
+    quorum->cut_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC);
+    quorum->cancel_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (quorum->cut_fd >= 0 && quorum->cancel_fd >= 0 &&
+        epoll_ctl(quorum->cancel_fd, EPOLL_CTL_ADD, quorum->cut_fd, &event) == 0)
+        return LOCK_OK;
+    errmsg_set(why, "no descriptors to ask the servers with: %s", strerror(errno));
+    return LOCK_SYSTEM;
+}
+
+bool quorum_round(struct quorum *quorum, quorum_ask *ask, quorum_patience *patience,
+                  struct bound bound, quorum_wanted *wanted)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    struct quorum_member *own = NULL;
+    quorum->start = deadline_now();
+    quorum->ask = ask;
+    quorum->patience = patience;
+    quorum->bound = (struct bound){bound.until, quorum->cancel_fd};
+    quorum->cut = quorum->decided = DEADLINE_NEVER;
+    for (int i = 0; i < quorum->count; i++) {
+        struct quorum_member *member = &quorum->members[i];
+        member->asked = wanted == NULL || wanted(quorum, member);
+        member->done = member->started = false;
+        own = member->asked ? member : own;
     }
-    pthread_mutex_init(&crew->mutex, NULL); /* glibc: never fails with these attributes */
-    for (int i = 0; i < count; i++)
-        crew->workers[i] = (struct fanout_worker){.crew = crew, .number = i};
-    return LOCK_OK;
-}
-
-void fanout_want(struct fanout *crew, int number)
-{
-    crew->workers[number].wanted = true;
-}
-
-static struct fanout_worker *last_wanted(struct fanout *crew)
-{
-    struct fanout_worker *last = NULL;
-    for (int i = 0; i < crew->count; i++)
-        if (crew->workers[i].wanted)
-            last = &crew->workers[i];
-    return last;
-}
-
-static bool is_readable(int fd)
-{
-    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-    return fd >= 0 && poll(&poll_fd, 1, 0) > 0;
-}
-
-bool fanout_run(struct fanout *crew, fanout_ask *ask, fanout_judge *judge, struct bound bound)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-    struct fanout_worker *own = last_wanted(crew);
     if (own == NULL)
-        return is_readable(bound.cancel_fd);
+        return bound_is_cancelled(bound);
     if (bound.cancel_fd >= 0)
-        (void)epoll_ctl(crew->cancel_fd, EPOLL_CTL_ADD, bound.cancel_fd,
-                        &event); /* it may be there from another round */
-    crew->ask = ask;
-    crew->judge = judge;
-    crew->bound = (struct bound){bound.until, crew->cancel_fd};
-    crew->cut = crew->decided = DEADLINE_NEVER;
-    for (int i = 0; i < crew->count; i++)
-        crew->workers[i].done = crew->workers[i].started = false;
-    pthread_mutex_lock(&crew->mutex);
-    cut_by(crew, judge(crew->data, crew));
-    pthread_mutex_unlock(&crew->mutex);
-    for (struct fanout_worker *worker = crew->workers; worker < own; worker++)
-        worker->started = worker->wanted && thread_start(&worker->thread, work, worker) == 0;
-    (void)work(own);
-    for (struct fanout_worker *worker = crew->workers; worker < own; worker++)
-        if (worker->wanted && !worker->started)
-            (void)work(worker);
-    for (const struct fanout_worker *worker = crew->workers; worker < own; worker++)
-        if (worker->started)
-            pthread_join(worker->thread, NULL);
-    for (struct fanout_worker *worker = crew->workers; worker <= own; worker++)
-        worker->wanted = false;
-    (void)timerfd_settime(crew->cut_fd, 0, &(struct itimerspec){{0, 0}, {0, 0}}, NULL);
-    return is_readable(bound.cancel_fd);
-}
-
-void fanout_close(struct fanout *crew)
-{
-    pthread_mutex_destroy(&crew->mutex);
-    close(crew->cut_fd);
-    close(crew->cancel_fd);
+        (void)epoll_ctl(quorum->cancel_fd, EPOLL_CTL_ADD, bound.cancel_fd, &event);
+    pthread_mutex_lock(&quorum->mutex);
+    cut_by(quorum, patience(quorum));
+    pthread_mutex_unlock(&quorum->mutex);
+    for (struct quorum_member *member = quorum->members; member < own; member++)
+        member->started = member->asked && thread_start(&member->thread, ask_member, member) == 0;
+    (void)ask_member(own);
+    for (struct quorum_member *member = quorum->members; member < own; member++)
+        if (member->asked && !member->started)
+            (void)ask_member(member);
+    for (const struct quorum_member *member = quorum->members; member < own; member++)
+        if (member->started)
+            pthread_join(member->thread, NULL);
+    (void)timerfd_settime(quorum->cut_fd, 0, &(struct itimerspec){{0, 0}, {0, 0}}, NULL);
+    if (bound.cancel_fd >= 0)
+        (void)epoll_ctl(quorum->cancel_fd, EPOLL_CTL_DEL, bound.cancel_fd, &event);
+    return bound_is_cancelled(bound);
 }

@@ -1,39 +1,25 @@
-#include "store/quorum/look.h"
-
+/* Looking at locks that several servers keep, removing and pausing them. */
 #include "store/quorum/quorum.h"
-#include "util/array.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* --- one lock ------------------------------------------------------------ */
 
-/* A round that looks: the states belong to the worker threads until it is over. */
-struct look {
-    struct quorum *quorum;
-    const char *key;
-    bool removes, lists;
-    struct lock_state states[QUORUM_MOST];
-};
-
-static enum lock_result ask_look(void *data, int number, struct bound bound)
+static enum lock_result ask_look(struct quorum *quorum, struct quorum_member *member,
+                                 struct bound bound)
 {
-    struct look *look = data;
-    struct quorum_member *member = &look->quorum->members[number];
     struct backend *store = member->store;
-    struct lock_state *state = &look->states[number];
-    return look->removes ? store->force_release(store, look->key, state, bound, &member->why)
-                         : store->look(store, look->key, state, bound, &member->why);
+    if (quorum->removes)
+        return store->force_release(store, quorum->key, &member->state, bound, &member->why);
+    return store->look(store, quorum->key, &member->state, bound, &member->why);
 }
 
-static struct duration judge_look(const void *data, const struct fanout *crew)
+/* A server without the pause that is to end says so: LOCK_GONE. */
+static struct duration judge_slow(const struct quorum *quorum)
 {
-    const struct look *look = data;
-    struct quorum_count count = quorum_count_fanout(look->quorum, crew);
-    if (look->removes) /* of the slow ones, too */
-        return count.ok >= look->quorum->need ? DURATION_S(1) : CREW_WAITS;
-    return quorum_judge(look->quorum, crew);
+    struct quorum_count count = quorum_count_round(quorum);
+    return count.ok + count.lost >= quorum->need ? DURATION_S(1) : QUORUM_WAITS;
 }
 
 /* The standing of an owner over all servers. */
@@ -54,11 +40,11 @@ static bool knows_more(const struct lock_owner *a, const struct lock_owner *b)
     return a->holder.known != b->holder.known ? a->holder.known : a->ttl.ns > b->ttl.ns;
 }
 
-static struct owner_count count_owner(const struct look *look, const char *token)
+static struct owner_count count_owner(const struct quorum *quorum, const char *token)
 {
     struct owner_count owner = {0};
-    for (int i = 0; i < look->quorum->count; i++) {
-        const struct lock_owner *found = lock_state_owner(&look->states[i], token);
+    for (int i = 0; i < quorum->count; i++) {
+        const struct lock_owner *found = lock_state_owner(&quorum->members[i].state, token);
         if (found == NULL)
             continue;
         if (owner.best == NULL || knows_more(found, owner.best))
@@ -93,20 +79,20 @@ static int64_t newest_ms(const struct run_record *run)
 }
 
 /* A run begins on a majority. On fewer, a lost one is a take that was given back. */
-static bool has_run(const struct look *look, const struct run_record *run)
+static bool has_run(const struct quorum *quorum, const struct run_record *run)
 {
     int same = 0;
-    for (int i = 0; i < look->quorum->count; i++) {
-        const struct run_record *other = &look->states[i].memory.last;
+    for (int i = 0; i < quorum->count; i++) {
+        const struct run_record *other = &quorum->members[i].state.memory.last;
         same += other->end.how == RUN_LOST && other->pid == run->pid &&
                 strcmp(other->host, run->host) == 0;
     }
-    return run->end.how != RUN_LOST || same >= look->quorum->need;
+    return run->end.how != RUN_LOST || same >= quorum->need;
 }
 
 /* A server that has missed a release takes that run for lost, which is not newer than its
  * end; and one that has missed a success counts on from an older one. */
-static void merge_memory(const struct look *look, struct run_memory *to,
+static void merge_memory(const struct quorum *quorum, struct run_memory *to,
                          const struct run_memory *from)
 {
     int64_t newer = from->success.end.ended_ms - to->success.end.ended_ms;
@@ -114,17 +100,17 @@ static void merge_memory(const struct look *look, struct run_memory *to,
         to->success = from->success;
         to->failures = to->runs = to->skipped = 0;
     }
-    if (newer >= 0 && has_run(look, &from->last)) {
+    if (newer >= 0 && has_run(quorum, &from->last)) {
         to->failures = quorum_look_larger(to->failures, from->failures);
         to->runs = quorum_look_larger(to->runs, from->runs);
         to->skipped = quorum_look_larger(to->skipped, from->skipped);
     }
-    if (newest_ms(&from->last) > newest_ms(&to->last) && has_run(look, &from->last))
+    if (newest_ms(&from->last) > newest_ms(&to->last) && has_run(quorum, &from->last))
         to->last = from->last;
 }
 
 /* A server that was down has missed some. */
-static void merge_history(const struct look *look, struct lock_state *to,
+static void merge_history(const struct quorum *quorum, struct lock_state *to,
                           const struct lock_state *from)
 {
     struct lock_counts *counts = &to->counts;
@@ -132,7 +118,7 @@ static void merge_history(const struct look *look, struct lock_state *to,
         memcpy(to->last_owner, from->last_owner, sizeof to->last_owner);
     to->released_wall_ms = quorum_look_larger(to->released_wall_ms, from->released_wall_ms);
     to->last_fence = quorum_look_larger(to->last_fence, from->last_fence);
-    merge_memory(look, &to->memory, &from->memory);
+    merge_memory(quorum, &to->memory, &from->memory);
     counts->takes = quorum_look_larger(counts->takes, from->counts.takes);
     counts->conflicts = quorum_look_larger(counts->conflicts, from->counts.conflicts);
     counts->timeouts = quorum_look_larger(counts->timeouts, from->counts.timeouts);
@@ -173,30 +159,29 @@ static enum lock_result judge_part(struct quorum *quorum, const struct owner_cou
 }
 
 /* The owners that hold it on `least` servers; in a list, possible holders too. */
-static enum lock_result merge(const struct look *look, int least, struct lock_state *to,
+static enum lock_result merge(struct quorum *quorum, int least, struct lock_state *to,
                               struct errmsg *why)
 {
-    struct quorum *quorum = look->quorum;
     size_t room = 0;
     for (int i = 0; i < quorum->count; i++)
-        room += look->states[i].owner_count;
-    if (!lock_state_init(to, look->key, room)) {
+        room += quorum->members[i].state.owner_count;
+    if (!lock_state_init(to, quorum->key, room)) {
         errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
     to->owner_count = 0;
     to->waiters = -1;
     for (int i = 0; i < quorum->count; i++)
-        merge_history(look, to, &look->states[i]);
+        merge_history(quorum, to, &quorum->members[i].state);
     for (int i = 0; i < quorum->count; i++) {
-        const struct lock_state *state = &look->states[i];
+        const struct lock_state *state = &quorum->members[i].state;
         for (size_t j = 0; j < state->owner_count; j++) {
             const char *token = state->owners[j].token;
-            struct owner_count owner = count_owner(look, token);
+            struct owner_count owner = count_owner(quorum, token);
             if (lock_state_owner(to, token) != NULL)
                 continue;
             enum lock_result part = owner.count < least ? judge_part(quorum, &owner, why) : LOCK_OK;
-            if (part != LOCK_OK && !look->lists) {
+            if (part != LOCK_OK && !quorum->lists) {
                 lock_state_free(to);
                 return part;
             }
@@ -209,7 +194,7 @@ static enum lock_result merge(const struct look *look, int least, struct lock_st
     }
     const struct pause *pauses[QUORUM_MOST];
     for (int i = 0; i < quorum->count; i++)
-        pauses[i] = &look->states[i].pause;
+        pauses[i] = &quorum->members[i].state.pause;
     to->pause = quorum_paused(quorum, pauses);
     to->locked = to->owner_count > 0;
     return LOCK_OK;
@@ -224,97 +209,93 @@ static bool has_answered(const struct quorum *quorum, const struct quorum_member
 
 enum look_for { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
 
-static enum lock_result quorum_look_run_look(struct backend *backend, const char *key,
+static enum lock_result quorum_look_run_look(struct quorum *quorum, const char *key,
                                              enum look_for what, struct lock_state *state,
                                              struct bound bound, struct errmsg *why)
 {
-    struct quorum *quorum = quorum_of(backend);
-    struct look *look = calloc(1, sizeof *look);
-    struct fanout crew;
-    if (look == NULL || fanout_open(&crew, quorum->count, look) != LOCK_OK) {
-        errmsg_set(why, "no memory or no descriptors to ask the servers with");
-        free(look);
-        return LOCK_SYSTEM;
-    }
-    *look = (struct look){
-        .quorum = quorum, .key = key, .removes = what == LOOK_REMOVE, .lists = what == LOOK_LIST};
-    bool cancelled =
-        quorum_round(quorum, &crew, ask_look, judge_look, bound, look->lists ? has_answered : NULL);
-    fanout_close(&crew);
+    quorum->key = key;
+    quorum->removes = what == LOOK_REMOVE;
+    quorum->lists = what == LOOK_LIST;
+    /* A removal is waited for on the slow ones, too. */
+    bool cancelled = quorum_round(quorum, ask_look, quorum->removes ? judge_slow : quorum_judge,
+                                  bound, quorum->lists ? has_answered : NULL);
     state->newer = 0;
     for (int i = 0; i < quorum->count; i++) {
-        state->newer = quorum_look_larger(state->newer, look->states[i].newer);
-        if (quorum->members[i].result != LOCK_OK)
-            look->states[i] = (struct lock_state){0};
+        struct quorum_member *member = &quorum->members[i];
+        state->newer = quorum_look_larger(state->newer, member->state.newer);
+        if (member->result != LOCK_OK)
+            member->state = (struct lock_state){0};
     }
     quorum->base.note = quorum->base.warning = NULL;
     enum lock_result result = quorum_answer(quorum, cancelled, why);
     if (result == LOCK_OK)
-        result = merge(look, look->removes ? 1 : quorum->need, state, why);
+        result = merge(quorum, quorum->removes ? 1 : quorum->need, state, why);
     for (int i = 0; i < quorum->count; i++)
-        lock_state_free(&look->states[i]);
-    free(look);
+        lock_state_free(&quorum->members[i].state);
     return result;
 }
 
 enum lock_result quorum_look(struct backend *backend, const char *key, struct lock_state *state,
                              struct bound bound, struct errmsg *why)
 {
-    return quorum_look_run_look(backend, key, LOOK_AT, state, bound, why);
+    return quorum_look_run_look(quorum_of(backend), key, LOOK_AT, state, bound, why);
 }
 
 enum lock_result quorum_force_release(struct backend *backend, const char *key,
                                       struct lock_state *was, struct bound bound,
                                       struct errmsg *why)
 {
-    return quorum_look_run_look(backend, key, LOOK_REMOVE, was, bound, why);
+    return quorum_look_run_look(quorum_of(backend), key, LOOK_REMOVE, was, bound, why);
+}
+
+static enum lock_result ask_pause(struct quorum *quorum, struct quorum_member *member,
+                                  struct bound bound)
+{
+    return member->store->pause(member->store, quorum->key, quorum->pause, bound, &member->why);
+}
+
+/* A pause ends if it does on a majority; what remains of it on one server keeps nobody out. */
+enum lock_result quorum_pause(struct backend *backend, const char *key, const struct pause *pause,
+                              struct bound bound, struct errmsg *why)
+{
+    struct quorum *quorum = quorum_of(backend);
+    quorum->key = key;
+    quorum->pause = pause;
+    bool cancelled = quorum_round(quorum, ask_pause, judge_slow, bound, NULL);
+    struct quorum_count count = quorum_count_all(quorum);
+    quorum_note(quorum, true);
+    if (count.ok + count.lost < quorum->need)
+        return cancelled ? LOCK_CANCELLED : quorum_failure(quorum, why);
+    if (count.ok > 0)
+        return LOCK_OK;
+    errmsg_set(why, "the lock is not paused");
+    return LOCK_GONE;
 }
 
 /* --- all locks ----------------------------------------------------------- */
 
-/* The keys of one server; while it is asked, they belong to its worker. */
-struct found {
-    struct key_list list;
-    bool short_of_memory;
-};
-
-struct quorum_look_search {
-    struct quorum *quorum;
-    const char *prefix, *pattern;
-    bool all;
-    struct found found[QUORUM_MOST];
-};
-
 static bool copy_key(void *data, const struct lock_state *state)
 {
-    struct found *found = data;
-    found->short_of_memory = !key_list_add(&found->list, state->key);
-    return !found->short_of_memory;
+    struct quorum_member *member = data;
+    member->short_of_memory = !key_list_add(&member->keys, state->key);
+    return !member->short_of_memory;
 }
 
-static enum lock_result ask_list(void *data, int number, struct bound bound)
+static enum lock_result ask_list(struct quorum *quorum, struct quorum_member *member,
+                                 struct bound bound)
 {
-    struct quorum_look_search *search = data;
-    struct quorum_member *member = &search->quorum->members[number];
-    struct found *found = &search->found[number];
+    member->short_of_memory = false;
     enum lock_result result =
-        member->store->list(member->store, search->prefix, search->pattern, search->all, copy_key,
-                            found, bound, &member->why);
-    if (!found->short_of_memory)
+        member->store->list(member->store, quorum->prefix, quorum->pattern, quorum->all, copy_key,
+                            member, bound, &member->why);
+    if (!member->short_of_memory)
         return result;
     errmsg_set(&member->why, "out of memory");
     return LOCK_SYSTEM;
 }
 
-static struct duration judge_list(const void *data, const struct fanout *crew)
-{
-    const struct quorum_look_search *search = data;
-    return quorum_count_fanout(search->quorum, crew).ok >= search->quorum->need ? DURATION_S(1)
-                                                                                : CREW_WAITS;
-}
-
 /* Visits all keys that a server has named; each one's holder is asked for anew. */
-static enum lock_result visit_all(struct backend *backend, const struct key_list *keys, bool all,
+static enum lock_result visit_all(struct quorum *quorum, const struct key_list *keys, bool all,
                                   bool (*visit)(void *data, const struct lock_state *), void *data,
                                   struct bound bound, struct errmsg *why)
 {
@@ -323,7 +304,7 @@ static enum lock_result visit_all(struct backend *backend, const struct key_list
         struct lock_state state = {0};
         const char *key = keys->keys[i];
         enum lock_result result = lock_state_of_list(
-            &state, key, quorum_look_run_look(backend, key, LOOK_LIST, &state, bound, why));
+            &state, key, quorum_look_run_look(quorum, key, LOOK_LIST, &state, bound, why));
         if (result != LOCK_OK)
             return result;
         more = !lock_state_is_listed(&state, all) || visit(data, &state);
@@ -332,11 +313,10 @@ static enum lock_result visit_all(struct backend *backend, const struct key_list
     return LOCK_OK;
 }
 
-static bool join_lists(const struct quorum *quorum, const struct quorum_look_search *search,
-                       struct key_list *all)
+static bool join_lists(const struct quorum *quorum, struct key_list *all)
 {
     for (int i = 0; i < quorum->count; i++) {
-        const struct key_list *list = &search->found[i].list;
+        const struct key_list *list = &quorum->members[i].keys;
         for (size_t k = 0; quorum->members[i].result == LOCK_OK && k < list->count; k++)
             if (!key_list_add(all, list->keys[k]))
                 return false;
@@ -350,25 +330,20 @@ enum lock_result quorum_list(struct backend *backend, const char *prefix, const 
                              void *data, struct bound bound, struct errmsg *why)
 {
     struct quorum *quorum = quorum_of(backend);
-    struct quorum_look_search search = {
-        .quorum = quorum, .prefix = prefix, .pattern = pattern, .all = all};
     struct key_list keys = {0};
-    struct fanout crew;
-    if (fanout_open(&crew, quorum->count, &search) != LOCK_OK) {
-        errmsg_set(why, "no descriptors to ask the servers with");
-        return LOCK_SYSTEM;
-    }
-    bool cancelled = quorum_round(quorum, &crew, ask_list, judge_list, bound, NULL);
-    fanout_close(&crew);
+    quorum->prefix = prefix;
+    quorum->pattern = pattern;
+    quorum->all = all;
+    bool cancelled = quorum_round(quorum, ask_list, judge_slow, bound, NULL);
     enum lock_result result = quorum_answer(quorum, cancelled, why);
-    if (result == LOCK_OK && !join_lists(quorum, &search, &keys)) {
+    if (result == LOCK_OK && !join_lists(quorum, &keys)) {
         errmsg_set(why, "out of memory");
         result = LOCK_SYSTEM;
     }
     if (result == LOCK_OK)
-        result = visit_all(backend, &keys, all, visit, data, bound, why);
+        result = visit_all(quorum, &keys, all, visit, data, bound, why);
     for (int i = 0; i < quorum->count; i++)
-        key_list_free(&search.found[i].list);
+        key_list_free(&quorum->members[i].keys);
     key_list_free(&keys);
     return result;
 }

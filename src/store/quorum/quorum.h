@@ -5,9 +5,26 @@
 
 #include "redis/url.h"
 #include "store/backend.h"
-#include "store/quorum/fanout.h"
+#include "util/array.h"
 
-enum { QUORUM_LEAST = 3, QUORUM_MOST = CREW_MOST };
+#include <pthread.h>
+
+enum { QUORUM_LEAST = 3, QUORUM_MOST = 15 };
+
+struct quorum;
+struct quorum_member;
+
+/* Asks this server. Runs in its thread. */
+typedef enum lock_result quorum_ask(struct quorum *quorum, struct quorum_member *member,
+                                    struct bound bound);
+
+/* How much longer to wait for those that have not answered. Called after each answer, by
+ * the thread that got it, with the mutex held. */
+typedef struct duration quorum_patience(const struct quorum *quorum);
+
+#define QUORUM_WAITS ((struct duration){INT64_MAX})
+
+typedef bool quorum_wanted(const struct quorum *quorum, const struct quorum_member *member);
 
 /* The standing of our lease on one of the servers. It is a lock as long as a majority
  * grants it, even if these cannot be asked at the moment; a server that has never granted
@@ -21,6 +38,7 @@ enum member_standing {
 
 /* One of the servers, and what is known about it. */
 struct quorum_member {
+    struct quorum *quorum;
     struct backend *store;
     char url[sizeof((struct redis_url *)0)->shown]; /* as it is shown */
     enum lock_result result;                        /* from the last round that asked it */
@@ -32,6 +50,12 @@ struct quorum_member {
     struct duration worth; /* how long a release waits for it, once there is a verdict */
     struct deadline joins; /* when to try again to acquire the lock here as well */
     char owed[TOKEN_SIZE]; /* MEMBER_OWES: the id of that take */
+    bool asked, done;      /* in the round, which has its result */
+    bool started;          /* a thread of its own */
+    pthread_t thread;
+    struct lock_state state; /* what a look has found */
+    struct key_list keys;    /* what a list has found */
+    bool short_of_memory;    /* for that */
 };
 
 struct quorum {
@@ -43,8 +67,13 @@ struct quorum {
     char first_id[TOKEN_SIZE],
         take_id[TOKEN_SIZE]; /* of the first and of the last take: the one begins as the other */
     int takes;
-    struct lease lease;    /* the lease that a round is about */
-    enum extend_how how;   /* of extend() */
+    struct lease lease;  /* the lease that a round is about */
+    enum extend_how how; /* of extend() */
+    const char *key;     /* of look(), force_release() and pause() */
+    bool removes, lists; /* a look of force_release(), of list() */
+    const struct pause *pause;
+    const char *prefix, *pattern; /* of list() */
+    bool all;
     struct deadline start; /* of the round */
     struct duration pace;  /* time from start to verdict of the last round */
     bool has_others;       /* of the round: if one fails, another may do */
@@ -55,6 +84,14 @@ struct quorum {
     struct duration join_pause;  /* when to ask members without the lock again; 0: all have it */
     int lacking;                 /* how many these were last */
     int news_fd;                 /* an epoll(7) of the members' own; -1: none */
+    int cut_fd;    /* a timerfd: when it expires, unfinished members are no longer waited for */
+    int cancel_fd; /* for all waits: an epoll(7) of cut_fd and of the caller's own */
+    pthread_mutex_t mutex;
+    quorum_ask *ask; /* of the round */
+    quorum_patience *patience;
+    struct bound bound;
+    struct deadline cut;
+    struct deadline decided; /* when patience has set the first cut */
 };
 
 static inline struct quorum *quorum_of(struct backend *backend)
@@ -69,20 +106,17 @@ struct quorum_count {
     int lost;   /* gone, another's, released */
     int bad;    /* refused, or no use */
     int silent; /* no answer */
-    int open;   /* still asked */
 };
 
-/* During a round of the fan-out. A member that is not asked has no lock of ours, or was
- * released before. */
-struct quorum_count quorum_count_fanout(const struct quorum *quorum, const struct fanout *crew);
+/* During a round, of those that have answered. A member that is not asked has no lock of
+ * ours, or was released before. */
+struct quorum_count quorum_count_round(const struct quorum *quorum);
 
 /* By the last results of all members. */
 struct quorum_count quorum_count_all(const struct quorum *quorum);
 
 /* LOCK_OK if a majority has done what the last round asked; otherwise *why says why not. */
 enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, struct errmsg *why);
-
-typedef bool quorum_wanted(const struct quorum *quorum, const struct quorum_member *member);
 
 /* A majority's verdict on a lease after a round that has asked all servers that
  * `may_have` it, before their standing changes by it. With *why set: LOCK_OK; LOCK_GONE,
@@ -114,19 +148,19 @@ void quorum_note(struct quorum *quorum, bool taken);
 /* The same after a release: the members that it has not reached. */
 void quorum_note_left(struct quorum *quorum);
 
-/* The judge for a question that may take its time: once there is a verdict, the slow
- * members get some more time. */
-struct duration quorum_judge(const void *data, const struct fanout *crew);
+/* For a question that may take its time: once there is a verdict, the slow members get
+ * some more time. */
+struct duration quorum_judge(const struct quorum *quorum);
 
-/* Asks the wanted members (NULL: all) and keeps their results; the others keep theirs.
- * Returns whether the caller was cancelled. */
-bool quorum_round(struct quorum *quorum, struct fanout *crew, fanout_ask *ask, fanout_judge *judge,
+/* Before the first round. LOCK_OK; LOCK_SYSTEM with *why set. */
+enum lock_result quorum_prepare_rounds(struct quorum *quorum, struct errmsg *why);
+
+/* Asks the wanted members (NULL: all) at the same time, each in a thread but the last,
+ * which the caller's thread asks, and waits for them as long as `patience` says, cut by
+ * the bound. Then each of these has a result, LOCK_CANCELLED if it was cut short; the
+ * others keep theirs. Returns whether the bound's own cancel descriptor is readable. */
+bool quorum_round(struct quorum *quorum, quorum_ask *ask, quorum_patience *patience,
                   struct bound bound, quorum_wanted *wanted);
-
-/* A round of its own. LOCK_OK; LOCK_SYSTEM with *why set: no server was asked. */
-enum lock_result quorum_ask(struct quorum *quorum, fanout_ask *ask, fanout_judge *judge,
-                            struct bound bound, quorum_wanted *wanted, bool *cancelled,
-                            struct errmsg *why);
 
 /* How much more time the slow members get: as much as the others have taken since
  * `start`, within these limits. */
@@ -137,6 +171,55 @@ struct duration quorum_grace(struct deadline start, struct duration least, struc
 struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct duration least);
 
 /* After a round that has asked all for a verdict. */
-void quorum_learn_pace(struct quorum *quorum, const struct fanout *crew);
+void quorum_learn_pace(struct quorum *quorum);
+
+/* --- store/quorum/take.c -------------------------------------------------- */
+
+/* take() of store/backend.h. */
+enum lock_result quorum_take(struct backend *backend, const struct lock_request *request,
+                             struct lease *lease, struct holder *holder, struct bound bound,
+                             struct errmsg *why);
+
+/* Between two tries to have a server join, and before the first if it has lost the lock. */
+extern const struct duration quorum_join_interval;
+
+/* Makes a server without our lock take it as well, for the rest of the lease, which does
+ * not become longer. Results as of check(), and LOCK_HELD. */
+enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member,
+                             struct bound bound);
+
+/* Raises the fence of a server that has our lock to at least the lease's. Results as of
+ * check(). */
+enum lock_result quorum_raise_on(struct quorum *quorum, struct quorum_member *member,
+                                 struct bound bound);
+
+/* Releases what an earlier take may have left on this server. Results as of release();
+ * nothing is owed any more if the server knows what became of it. */
+enum lock_result quorum_settle(struct quorum *quorum, struct quorum_member *member,
+                               struct bound bound);
+
+/* True if there is anything to settle. */
+bool quorum_owes(const struct quorum *quorum, const struct quorum_member *member);
+
+/* Called for the last take, if no earlier one is owed: it is owed from now on. */
+void quorum_owe(const struct quorum *quorum, struct quorum_member *member);
+
+/* --- store/quorum/look.c: as in store/backend.h --------------------------- */
+
+/* A lock on a minority is no lock: look() reports it in base.note, force_release()
+ * removes it too. */
+enum lock_result quorum_look(struct backend *backend, const char *key, struct lock_state *state,
+                             struct bound bound, struct errmsg *why);
+enum lock_result quorum_force_release(struct backend *backend, const char *key,
+                                      struct lock_state *was, struct bound bound,
+                                      struct errmsg *why);
+enum lock_result quorum_pause(struct backend *backend, const char *key, const struct pause *pause,
+                              struct bound bound, struct errmsg *why);
+enum lock_result quorum_list(struct backend *backend, const char *prefix, const char *pattern,
+                             bool all, bool (*visit)(void *data, const struct lock_state *),
+                             void *data, struct bound bound, struct errmsg *why);
+bool quorum_examine(struct backend *backend, const struct lock_request *request,
+                    struct diagnostics *findings, struct bound bound);
+void quorum_forget(struct backend *backend, const char *key, struct bound bound);
 
 #endif

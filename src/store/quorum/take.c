@@ -31,7 +31,7 @@
  *     when the wait is given up; and each take has an id of its own, so that an old one
  *     that is late is never taken for the next.
  *   The caller is cancelled -> all is owed -> its release() settles it. */
-#include "store/quorum/take.h"
+#include "store/quorum/quorum.h"
 
 #include "util/text.h"
 
@@ -115,10 +115,9 @@ static enum lock_result refuse_self(const struct quorum *quorum, struct quorum_m
     return LOCK_INVALID;
 }
 
-static enum lock_result ask_take(void *data, int number, struct bound bound)
+static enum lock_result ask_take(struct quorum *quorum, struct quorum_member *member,
+                                 struct bound bound)
 {
-    struct quorum *quorum = data;
-    struct quorum_member *member = &quorum->members[number];
     enum lock_result result =
         take_on(quorum, member, &quorum->request, &member->lease, &member->holder, bound);
     return result == LOCK_HELD && is_own_take(quorum, &member->holder) ? refuse_self(quorum, member)
@@ -137,10 +136,9 @@ static struct duration split_grace(const struct quorum *quorum)
                         DURATION_S(5));
 }
 
-static struct duration judge_take(const void *data, const struct fanout *crew)
+static struct duration judge_take(const struct quorum *quorum)
 {
-    const struct quorum *quorum = data;
-    struct quorum_count count = quorum_count_fanout(quorum, crew);
+    struct quorum_count count = quorum_count_round(quorum);
     int spare = quorum->count - quorum->need;
     /* A holder that stays can have a slow server join later. */
     struct duration least = quorum->request.detached ? DURATION_MS(50) : DURATION_MS(1);
@@ -150,23 +148,15 @@ static struct duration judge_take(const void *data, const struct fanout *crew)
         return quorum_grace(quorum->start, DURATION_MS(20), DURATION_MS(100));
     if (count.held > 0 && count.ok + count.held >= quorum->need)
         return split_grace(quorum);
-    return CREW_WAITS;
+    return QUORUM_WAITS;
 }
 
-static enum lock_result ask_settle(void *data, int number, struct bound bound)
+static struct duration judge_settle(const struct quorum *quorum)
 {
-    struct quorum *quorum = data;
-    return quorum_settle(quorum, &quorum->members[number], bound);
-}
-
-static struct duration judge_settle(const void *data, const struct fanout *crew)
-{
-    const struct quorum *quorum = data;
-    (void)crew;
     return quorum_rounds(quorum, 2, settle_least);
 }
 
-enum lock_result quorum_raise_on(const struct quorum *quorum, struct quorum_member *member,
+enum lock_result quorum_raise_on(struct quorum *quorum, struct quorum_member *member,
                                  struct bound bound)
 {
     struct lease lease = member->lease;
@@ -176,12 +166,6 @@ enum lock_result quorum_raise_on(const struct quorum *quorum, struct quorum_memb
     if (result == LOCK_OK)
         member->lease = lease;
     return result;
-}
-
-static enum lock_result ask_raise(void *data, int number, struct bound bound)
-{
-    struct quorum *quorum = data;
-    return quorum_raise_on(quorum, &quorum->members[number], bound);
 }
 
 static bool has_fence(const struct quorum *quorum, const struct quorum_member *member)
@@ -220,16 +204,14 @@ static int quorum_take_choose(struct quorum *quorum, int most)
 }
 
 /* Those that are just enough may be slow, if there are others. */
-static struct duration judge_raise(const void *data, const struct fanout *crew)
+static struct duration judge_raise(const struct quorum *quorum)
 {
-    const struct quorum *quorum = data;
-    (void)crew;
-    return quorum->has_others ? quorum_rounds(quorum, 2, DURATION_MS(20)) : CREW_WAITS;
+    return quorum->has_others ? quorum_rounds(quorum, 2, DURATION_MS(20)) : QUORUM_WAITS;
 }
 
 /* A majority is enough, and at first only a majority is asked. Returns whether the caller
  * was cancelled. */
-static bool raise_fences(struct quorum *quorum, struct fanout *crew, struct bound bound)
+static bool raise_fences(struct quorum *quorum, struct bound bound)
 {
     bool cancelled = false;
     quorum->lease.fence = 0;
@@ -240,17 +222,16 @@ static bool raise_fences(struct quorum *quorum, struct fanout *crew, struct boun
     }
     quorum->has_others = quorum_count_all(quorum).ok > quorum->need;
     if (quorum_take_choose(quorum, quorum->need - count_fences(quorum)) > 0)
-        cancelled = quorum_round(quorum, crew, ask_raise, judge_raise, bound, wants_raise);
+        cancelled = quorum_round(quorum, quorum_raise_on, judge_raise, bound, wants_raise);
     quorum->has_others = false;
     if (!cancelled && count_fences(quorum) < quorum->need &&
         quorum_take_choose(quorum, quorum->count) > 0)
-        cancelled = quorum_round(quorum, crew, ask_raise, judge_raise, bound, wants_raise);
+        cancelled = quorum_round(quorum, quorum_raise_on, judge_raise, bound, wants_raise);
     return cancelled;
 }
 
 /* Releases wherever our lock may be, or may still arrive. */
-static void quorum_take_give_up(struct quorum *quorum, struct fanout *crew, struct bound bound,
-                                bool cancelled)
+static void quorum_take_give_up(struct quorum *quorum, struct bound bound, bool cancelled)
 {
     quorum->base.uncertain = false;
     for (int i = 0; i < quorum->count; i++) {
@@ -261,7 +242,7 @@ static void quorum_take_give_up(struct quorum *quorum, struct fanout *crew, stru
     }
     if (cancelled || !quorum->base.uncertain)
         return;
-    quorum_round(quorum, crew, ask_settle, judge_settle, bound, quorum_owes);
+    quorum_round(quorum, quorum_settle, judge_settle, bound, quorum_owes);
     quorum->base.uncertain = false;
     for (int i = 0; i < quorum->count; i++)
         quorum->base.uncertain |= quorum_owes(quorum, &quorum->members[i]);
@@ -375,10 +356,10 @@ static void quorum_take_begin(struct quorum *quorum, const struct lock_request *
 
 /* LOCK_OK: a majority has the highest fence. LOCK_HELD: the lock has been taken away
  * since. */
-static enum lock_result raise_all(struct quorum *quorum, struct fanout *crew, struct bound bound,
-                                  bool *cancelled, struct errmsg *why)
+static enum lock_result raise_all(struct quorum *quorum, struct bound bound, bool *cancelled,
+                                  struct errmsg *why)
 {
-    *cancelled = raise_fences(quorum, crew, bound);
+    *cancelled = raise_fences(quorum, bound);
     if (*cancelled)
         return LOCK_CANCELLED;
     if (count_fences(quorum) >= quorum->need)
@@ -407,18 +388,18 @@ static enum lock_result quorum_take_refuse(struct quorum *quorum, struct holder 
     return LOCK_HELD;
 }
 
-static enum lock_result ask_all(struct quorum *quorum, struct fanout *crew, struct holder *holder,
-                                struct bound bound, bool *cancelled, struct errmsg *why)
+static enum lock_result ask_all(struct quorum *quorum, struct holder *holder, struct bound bound,
+                                bool *cancelled, struct errmsg *why)
 {
     struct deadline before = deadline_now();
-    *cancelled = quorum_round(quorum, crew, ask_take, judge_take, bound, NULL);
-    quorum_learn_pace(quorum, crew);
+    *cancelled = quorum_round(quorum, ask_take, judge_take, bound, NULL);
+    quorum_learn_pace(quorum);
     struct quorum_count count = quorum_count_all(quorum);
     if (*cancelled)
         return LOCK_CANCELLED;
     if (count.ok >= quorum->need) {
         quorum_note(quorum, true);
-        enum lock_result result = raise_all(quorum, crew, bound, cancelled, why);
+        enum lock_result result = raise_all(quorum, bound, cancelled, why);
         if (result == LOCK_OK)
             begin_lease(quorum, before);
         return result == LOCK_HELD ? quorum_take_refuse(quorum, holder) : result;
@@ -433,19 +414,13 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
                              struct errmsg *why)
 {
     struct quorum *quorum = quorum_of(backend);
-    struct fanout crew;
     bool cancelled = false;
-    if (fanout_open(&crew, quorum->count, quorum) != LOCK_OK) {
-        errmsg_set(why, "no descriptors to ask the servers with");
-        return LOCK_SYSTEM;
-    }
     quorum_take_begin(quorum, request);
-    enum lock_result result = ask_all(quorum, &crew, holder, bound, &cancelled, why);
+    enum lock_result result = ask_all(quorum, holder, bound, &cancelled, why);
     if (result == LOCK_OK)
         *lease = quorum->lease;
     else
-        quorum_take_give_up(quorum, &crew, bound, cancelled);
-    fanout_close(&crew);
+        quorum_take_give_up(quorum, bound, cancelled);
     return result;
 }
 

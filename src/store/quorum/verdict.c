@@ -1,6 +1,5 @@
 #include "store/quorum/quorum.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,19 +21,15 @@ static void count_one(struct quorum_count *count, enum lock_result result)
     }
 }
 
-struct quorum_count quorum_count_fanout(const struct quorum *quorum, const struct fanout *crew)
+struct quorum_count quorum_count_round(const struct quorum *quorum)
 {
     struct quorum_count count = {0};
     for (int i = 0; i < quorum->count; i++) {
-        const struct fanout_worker *worker = &crew->workers[i];
-        if (worker->wanted && !worker->done)
-            count.open++;
-        else if (worker->wanted)
-            count_one(&count, worker->result);
-        else
-            count_one(&count, quorum->members[i].standing == MEMBER_RELEASED
-                                  ? quorum->members[i].result
-                                  : LOCK_GONE);
+        const struct quorum_member *member = &quorum->members[i];
+        if (member->done || (!member->asked && member->standing == MEMBER_RELEASED))
+            count_one(&count, member->result);
+        else if (!member->asked)
+            count_one(&count, LOCK_GONE);
     }
     return count;
 }
@@ -256,63 +251,23 @@ struct duration quorum_rounds(const struct quorum *quorum, int rounds, struct du
     return duration_min(duration_max(time, least), DURATION_S(1));
 }
 
-void quorum_learn_pace(struct quorum *quorum, const struct fanout *crew)
+void quorum_learn_pace(struct quorum *quorum)
 {
     struct quorum_count count = quorum_count_all(quorum);
     if (count.ok + count.held >=
         quorum->need) /* otherwise it would measure the wait for servers that are down */
-        quorum->pace = deadline_gap(quorum->start, deadline_earlier(crew->decided, deadline_now()));
+        quorum->pace =
+            deadline_gap(quorum->start, deadline_earlier(quorum->decided, deadline_now()));
 }
 
 /* The round trips of a member that must connect again: the connection, perhaps TLS, and
  * the tracking. */
 enum { CONNECTED_ROUNDS = 5 };
 
-struct duration quorum_judge(const void *data, const struct fanout *crew)
+struct duration quorum_judge(const struct quorum *quorum)
 {
-    const struct quorum *quorum = data;
-    struct quorum_count count = quorum_count_fanout(quorum, crew);
+    struct quorum_count count = quorum_count_round(quorum);
     if (count.ok >= quorum->need)
         return quorum_rounds(quorum, CONNECTED_ROUNDS, DURATION_MS(200));
-    return count.lost > quorum->count - quorum->need ? DURATION_ZERO : CREW_WAITS;
-}
-
-static void keep(struct quorum_member *member, const struct fanout_worker *worker)
-{
-    member->result = worker->result;
-    if (worker->result == LOCK_CANCELLED)
-        errmsg_set(&member->why, "%s: it was slower than the others", member->url);
-    else if (worker->result == LOCK_HELD)
-        errmsg_set(&member->why, "%s: another client holds it there", member->url);
-}
-
-bool quorum_round(struct quorum *quorum, struct fanout *crew, fanout_ask *ask, fanout_judge *judge,
-                  struct bound bound, quorum_wanted *wanted)
-{
-    bool asked[QUORUM_MOST] = {false};
-    for (int i = 0; i < quorum->count; i++) {
-        asked[i] = wanted == NULL || wanted(quorum, &quorum->members[i]);
-        if (asked[i])
-            fanout_want(crew, i);
-    }
-    quorum->start = deadline_now();
-    bool cancelled = fanout_run(crew, ask, judge, bound);
-    for (int i = 0; i < quorum->count; i++)
-        if (asked[i])
-            keep(&quorum->members[i], &crew->workers[i]);
-    return cancelled;
-}
-
-enum lock_result quorum_ask(struct quorum *quorum, fanout_ask *ask, fanout_judge *judge,
-                            struct bound bound, quorum_wanted *wanted, bool *cancelled,
-                            struct errmsg *why)
-{
-    struct fanout crew;
-    if (fanout_open(&crew, quorum->count, quorum) != LOCK_OK) {
-        errmsg_set(why, "no descriptors to ask the servers with: %s", strerror(errno));
-        return LOCK_SYSTEM;
-    }
-    *cancelled = quorum_round(quorum, &crew, ask, judge, bound, wanted);
-    fanout_close(&crew);
-    return LOCK_OK;
+    return count.lost > quorum->count - quorum->need ? DURATION_ZERO : QUORUM_WAITS;
 }
