@@ -11,56 +11,42 @@
 static const char first_word[] = "dlock ";
 static const char last_line[] = "end\n";
 
-/* A record and its fields in written form. */
-struct raw {
-    struct record record;
-    char mode[16];
-    int64_t fence, ttl, expires, hold, remember, since, pid, start, pid_space, slots, slot,
-        detached, released;
-};
+/* The fields in the order in which they are written; NUMBER is an int64_t, or a struct of one. */
+enum field_kind { FIELD_TEXT, FIELD_MODE, FIELD_NUMBER, FIELD_INT, FIELD_FLAG, FIELD_DEADLINE };
 
-#define TEXT_FIELD(name, member)                                            \
-    {                                                                       \
-        name, offsetof(struct raw, member), sizeof((struct raw *)0)->member \
+#define FIELD(name, kind, member)                                                       \
+    {                                                                                   \
+        name, kind, offsetof(struct record, member), sizeof((struct record *)0)->member \
     }
-static const struct text_field {
+static const struct record_field {
     const char *name;
+    enum field_kind kind;
     size_t offset, size;
-} text_fields[] = {
-    TEXT_FIELD("key", record.key),
-    TEXT_FIELD("token", record.token),
-    TEXT_FIELD("take", record.take_id),
-    TEXT_FIELD("mode", mode),
-    TEXT_FIELD("host", record.holder.host),
-    TEXT_FIELD("boot", record.holder.boot_id),
-    TEXT_FIELD("user", record.holder.user),
-    TEXT_FIELD("command", record.holder.command),
-    TEXT_FIELD("message", record.holder.message),
+} fields[] = {
+    FIELD("key", FIELD_TEXT, key),
+    FIELD("token", FIELD_TEXT, token),
+    FIELD("take", FIELD_TEXT, take_id),
+    FIELD("mode", FIELD_MODE, mode),
+    FIELD("host", FIELD_TEXT, holder.host),
+    FIELD("boot", FIELD_TEXT, holder.boot_id),
+    FIELD("user", FIELD_TEXT, holder.user),
+    FIELD("command", FIELD_TEXT, holder.command),
+    FIELD("message", FIELD_TEXT, holder.message),
+    FIELD("fence", FIELD_NUMBER, fence),
+    FIELD("ttl", FIELD_NUMBER, ttl),
+    FIELD("expires", FIELD_DEADLINE, expires),
+    FIELD("hold", FIELD_DEADLINE, hold),
+    FIELD("since", FIELD_NUMBER, holder.since_wall_ms),
+    FIELD("pid", FIELD_INT, holder.pid),
+    FIELD("start", FIELD_NUMBER, holder.pid_start),
+    FIELD("slots", FIELD_INT, slots),
+    FIELD("slot", FIELD_INT, slot),
+    FIELD("detached", FIELD_FLAG, detached),
+    FIELD("released", FIELD_FLAG, released),
+    FIELD("pid_space", FIELD_NUMBER, holder.pid_space),
+    FIELD("remember", FIELD_NUMBER, remember),
 };
-enum { TEXT_FIELDS = sizeof text_fields / sizeof *text_fields };
-
-#define NUMBER_FIELD(name, member)         \
-    {                                      \
-        name, offsetof(struct raw, member) \
-    }
-static const struct number_field {
-    const char *name;
-    size_t offset;
-} number_fields[] = {
-    NUMBER_FIELD("fence", fence),       NUMBER_FIELD("ttl", ttl),
-    NUMBER_FIELD("expires", expires),   NUMBER_FIELD("hold", hold),
-    NUMBER_FIELD("since", since),       NUMBER_FIELD("pid", pid),
-    NUMBER_FIELD("start", start),       NUMBER_FIELD("slots", slots),
-    NUMBER_FIELD("slot", slot),         NUMBER_FIELD("detached", detached),
-    NUMBER_FIELD("released", released), NUMBER_FIELD("pid_space", pid_space),
-    NUMBER_FIELD("remember", remember),
-};
-enum { NUMBER_FIELDS = sizeof number_fields / sizeof *number_fields };
-
-static int64_t *number_at(struct raw *raw, size_t field)
-{
-    return (int64_t *)(void *)((char *)raw + number_fields[field].offset);
-}
+enum { FIELDS = sizeof fields / sizeof *fields };
 
 static struct deadline later(struct deadline from, int64_t ns)
 {
@@ -68,52 +54,43 @@ static struct deadline later(struct deadline from, int64_t ns)
                    : deadline_minus(from, (struct duration){-ns});
 }
 
-static void to_raw(const struct record *record, struct raw *raw)
+static int64_t number_in(const void *at, enum field_kind kind)
 {
-    *raw = (struct raw){
-        .record = *record,
-        .fence = record->fence,
-        .ttl = record->ttl.ns,
-        .expires = later(record->expires, -proc_boot_offset()).boot_ns,
-        .hold = later(record->hold, -proc_boot_offset()).boot_ns,
-        .remember = record->remember.ns,
-        .since = record->holder.since_wall_ms,
-        .pid = record->holder.pid,
-        .start = record->holder.pid_start,
-        .pid_space = record->holder.pid_space,
-        .slots = record->slots,
-        .slot = record->slot,
-        .detached = record->detached,
-        .released = record->released,
-    };
-    if (record->released)
-        raw->record.holder.message[0] = '\0';
-    text_copy(raw->mode, sizeof raw->mode, lock_mode_name(record->mode));
+    switch (kind) {
+    case FIELD_INT: return *(const int *)at;
+    case FIELD_FLAG: return *(const bool *)at;
+    case FIELD_DEADLINE: return later(*(const struct deadline *)at, -proc_boot_offset()).boot_ns;
+    case FIELD_TEXT:
+    case FIELD_MODE:
+    case FIELD_NUMBER: break;
+    }
+    return *(const int64_t *)at;
 }
 
-/* False if it makes no sense. A record without a mode is that of an exclusive lock. */
-static bool from_raw(const struct raw *raw, struct record *record)
+/* A value of `length` bytes. A record without a mode is that of an exclusive lock. */
+static bool parse_field(struct record *record, const struct record_field *field, const char *value,
+                        size_t length)
 {
-    *record = raw->record;
-    if (record->token[0] == '\0' || raw->pid > INT32_MAX || raw->slots > INT32_MAX ||
-        raw->slot > INT32_MAX ||
-        (raw->mode[0] != '\0' && !lock_mode_parse(raw->mode, &record->mode)))
+    void *at = (char *)record + field->offset;
+    char text[24];
+    int64_t number;
+    if (field->kind == FIELD_TEXT)
+        return percent_decode(at, field->size, value, length);
+    if (length >= sizeof text)
         return false;
-    record->fence = raw->fence;
-    record->ttl = (struct duration){raw->ttl};
-    record->expires = later((struct deadline){raw->expires}, proc_boot_offset());
-    record->hold = later((struct deadline){raw->hold}, proc_boot_offset());
-    record->remember = (struct duration){raw->remember};
-    record->slots = (int)raw->slots;
-    record->slot = (int)raw->slot;
-    record->detached = raw->detached != 0;
-    record->released = raw->released != 0;
-    record->holder.known = true;
-    record->holder.shares = record->mode != MODE_EXCLUSIVE;
-    record->holder.since_wall_ms = raw->since;
-    record->holder.pid = (pid_t)raw->pid;
-    record->holder.pid_start = raw->start;
-    record->holder.pid_space = raw->pid_space;
+    snprintf(text, sizeof text, "%.*s", (int)length, value);
+    if (field->kind == FIELD_MODE)
+        return length == 0 || lock_mode_parse(text, at);
+    if (!number_parse(text, -1, field->kind == FIELD_INT ? INT32_MAX : INT64_MAX, &number))
+        return false;
+    if (field->kind == FIELD_INT)
+        *(int *)at = (int)number;
+    else if (field->kind == FIELD_FLAG)
+        *(bool *)at = number != 0;
+    else if (field->kind == FIELD_DEADLINE)
+        *(struct deadline *)at = later((struct deadline){number}, proc_boot_offset());
+    else
+        *(int64_t *)at = number;
     return true;
 }
 
@@ -141,50 +118,40 @@ void record_fill(struct record *record, const struct lock_request *request,
 
 size_t record_format(const struct record *record, char text[LOCK_RECORD_MOST])
 {
-    struct raw raw;
-    to_raw(record, &raw);
     size_t used =
         (size_t)snprintf(text, LOCK_RECORD_MOST, "%s%" PRId64 "\n", first_word, record->format);
-    for (size_t i = 0; i < TEXT_FIELDS && used < LOCK_RECORD_MOST; i++) {
-        const char *value = (const char *)&raw + text_fields[i].offset;
-        used += (size_t)snprintf(text + used, LOCK_RECORD_MOST - used, "%s ", text_fields[i].name);
+    for (size_t i = 0; i < FIELDS && used < LOCK_RECORD_MOST; i++) {
+        const char *value = (const char *)record + fields[i].offset;
+        char number[24];
+        if (fields[i].kind == FIELD_MODE) {
+            value = lock_mode_name(record->mode);
+        } else if (fields[i].kind != FIELD_TEXT) {
+            snprintf(number, sizeof number, "%" PRId64, number_in(value, fields[i].kind));
+            value = number;
+        } else if (record->released && value == record->holder.message) {
+            value = "";
+        }
+        used += (size_t)snprintf(text + used, LOCK_RECORD_MOST - used, "%s ", fields[i].name);
         if (used < LOCK_RECORD_MOST)
             used += percent_encode(text + used, LOCK_RECORD_MOST - used, value, "");
         if (used < LOCK_RECORD_MOST)
             used += (size_t)snprintf(text + used, LOCK_RECORD_MOST - used, "\n");
     }
-    for (size_t i = 0; i < NUMBER_FIELDS && used < LOCK_RECORD_MOST; i++)
-        used += (size_t)snprintf(text + used, LOCK_RECORD_MOST - used, "%s %" PRId64 "\n",
-                                 number_fields[i].name, *number_at(&raw, i));
     if (used < LOCK_RECORD_MOST)
         used += (size_t)snprintf(text + used, LOCK_RECORD_MOST - used, "%s", last_line);
     return used < LOCK_RECORD_MOST ? used : 0;
 }
 
 /* Parses one "field value" line of length bytes without its newline. */
-static bool parse_line(struct raw *raw, const char *line, size_t length)
+static bool parse_line(struct record *record, const char *line, size_t length)
 {
     const char *space = memchr(line, ' ', length);
     if (space == NULL)
         return false;
     size_t name_length = (size_t)(space - line);
-    const char *value = space + 1;
-    size_t value_length = length - name_length - 1;
-    for (size_t i = 0; i < TEXT_FIELDS; i++)
-        if (strlen(text_fields[i].name) == name_length &&
-            memcmp(text_fields[i].name, line, name_length) == 0)
-            return percent_decode((char *)raw + text_fields[i].offset, text_fields[i].size, value,
-                                  value_length);
-    for (size_t i = 0; i < NUMBER_FIELDS; i++) {
-        char digits[24];
-        if (strlen(number_fields[i].name) != name_length ||
-            memcmp(number_fields[i].name, line, name_length) != 0)
-            continue;
-        if (value_length >= sizeof digits)
-            return false;
-        snprintf(digits, sizeof digits, "%.*s", (int)value_length, value);
-        return number_parse(digits, -1, INT64_MAX, number_at(raw, i));
-    }
+    for (size_t i = 0; i < FIELDS; i++)
+        if (strlen(fields[i].name) == name_length && memcmp(fields[i].name, line, name_length) == 0)
+            return parse_field(record, &fields[i], space + 1, length - name_length - 1);
     return true;
 }
 
@@ -215,19 +182,24 @@ bool record_is_newer(const struct record *record)
 
 bool record_parse(struct record *record, const char *text)
 {
-    struct raw raw = {.slot = -1};
-    memset(record, 0, sizeof *record);
-    text = read_first_line(text, &raw.record.format);
-    record->format = raw.record.format;
+    struct record parsed = {.slot = -1};
+    *record = (struct record){0};
+    text = read_first_line(text, &record->format);
     if (text == NULL || record_is_newer(record))
         return false;
-    for (; strncmp(text, last_line, strlen(last_line)) != 0;) {
+    parsed.format = record->format;
+    while (strncmp(text, last_line, strlen(last_line)) != 0) {
         const char *newline = strchr(text, '\n');
-        if (newline == NULL || !parse_line(&raw, text, (size_t)(newline - text)))
+        if (newline == NULL || !parse_line(&parsed, text, (size_t)(newline - text)))
             return false;
         text = newline + 1;
     }
-    return from_raw(&raw, record);
+    if (parsed.token[0] == '\0')
+        return false;
+    parsed.holder.known = true;
+    parsed.holder.shares = parsed.mode != MODE_EXCLUSIVE;
+    *record = parsed;
+    return true;
 }
 
 bool record_is_whole(const char *text)
