@@ -56,9 +56,8 @@
 #include "store/file/dir_backend.h"
 
 #include "lock/format.h"
+#include "store/file/dir_int.h"
 #include "store/file/doctor.h"
-#include "store/file/lease_ops.h"
-#include "store/file/look.h"
 #include "store/file/proc_locks.h"
 #include "store/file/runs.h"
 #include "util/text.h"
@@ -73,11 +72,6 @@ enum { TRIES_MOST = 100 };
 
 /* How long a waiter that gives up tries to enter the section, to leave no file behind. */
 static const struct duration tidy_limit = {100 * NS_PER_MS};
-
-static struct file_backend *file_of(struct backend *backend)
-{
-    return (struct file_backend *)(void *)backend;
-}
 
 static void close_left(struct file_backend *backend)
 {
@@ -388,56 +382,6 @@ static struct call file_listen(struct backend *base)
 }
 
 /* --- the interface ---------------------------------------------------------------- */
-
-static enum lock_result file_check(struct backend *base, struct lease *lease, struct bound bound,
-                                   struct errmsg *why)
-{
-    struct file_backend *backend = file_of(base);
-    return backend->place >= 0 ? lease_ops_check(backend, lease, why)
-                               : lease_ops_outside_check(&backend->store, lease, bound, why);
-}
-
-static enum lock_result file_extend(struct backend *base, struct lease *lease, enum extend_how how,
-                                    struct bound bound, struct errmsg *why)
-{
-    struct file_backend *backend = file_of(base);
-    return backend->place >= 0 ? lease_ops_extend(backend, lease, how, bound, why)
-                               : lease_ops_outside_extend(&backend->store, lease, how, bound, why);
-}
-
-static enum lock_result file_release(struct backend *base, const struct lease *lease,
-                                     struct bound bound, struct errmsg *why)
-{
-    struct file_backend *backend = file_of(base);
-    return backend->place >= 0 ? lease_ops_release(backend, lease, bound, why)
-                               : lease_ops_outside_release(&backend->store, lease, bound, why);
-}
-
-static enum lock_result file_look(struct backend *base, const char *key, struct lock_state *state,
-                                  struct bound bound, struct errmsg *why)
-{
-    return look_read(&file_of(base)->store, key, state, bound, why);
-}
-
-static enum lock_result file_force_release(struct backend *base, const char *key,
-                                           struct lock_state *was, struct bound bound,
-                                           struct errmsg *why)
-{
-    return look_force(&file_of(base)->store, key, was, bound, why);
-}
-
-static enum lock_result file_pause(struct backend *base, const char *key, const struct pause *pause,
-                                   struct bound bound, struct errmsg *why)
-{
-    return look_pause(&file_of(base)->store, key, pause, bound, why);
-}
-
-static enum lock_result file_list(struct backend *base, const char *prefix, const char *pattern,
-                                  bool all, bool (*visit)(void *data, const struct lock_state *),
-                                  void *data, struct bound bound, struct errmsg *why)
-{
-    return look_list(&file_of(base)->store, prefix, pattern, all, visit, data, bound, why);
-}
 
 /* Without inotify, more frequent checks find out. */
 static struct news file_news(struct backend *base)

@@ -19,4 +19,33 @@ struct file_backend {
     bool watched;           /* the waiter's notifications are about the file that we hold */
 };
 
+static inline struct file_backend *file_of(struct backend *backend)
+{
+    return (struct file_backend *)(void *)backend;
+}
+
+/* store/file/lease_ops.c: as in struct backend, for the file that we hold, or for a lease
+ * that another process took, by its token. */
+enum lock_result file_check(struct backend *base, struct lease *lease, struct bound bound,
+                            struct errmsg *why);
+enum lock_result file_extend(struct backend *base, struct lease *lease, enum extend_how how,
+                             struct bound bound, struct errmsg *why);
+enum lock_result file_release(struct backend *base, const struct lease *lease, struct bound bound,
+                              struct errmsg *why);
+
+/* Unlocks and closes the file that we hold, or wait for; its contents stay. */
+void lease_ops_let_go(struct file_backend *backend);
+
+/* store/file/look.c: as in struct backend, regardless of the holder. A look locks nothing;
+ * a list skips files that are not lock files of dlock's, or are another user's. */
+enum lock_result file_look(struct backend *base, const char *key, struct lock_state *state,
+                           struct bound bound, struct errmsg *why);
+enum lock_result file_force_release(struct backend *base, const char *key, struct lock_state *was,
+                                    struct bound bound, struct errmsg *why);
+enum lock_result file_pause(struct backend *base, const char *key, const struct pause *pause,
+                            struct bound bound, struct errmsg *why);
+enum lock_result file_list(struct backend *base, const char *prefix, const char *pattern, bool all,
+                           bool (*visit)(void *data, const struct lock_state *), void *data,
+                           struct bound bound, struct errmsg *why);
+
 #endif

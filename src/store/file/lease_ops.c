@@ -1,8 +1,8 @@
-#include "store/file/lease_ops.h"
-
+/* The operations of a holder on its own lock file, which it has open and locked; and those
+ * of a caller that has the token of another process, but not its file. */
 #include "lock/format.h"
+#include "store/file/dir_int.h"
 #include "store/file/runs.h"
-#include "store/file/ticket_queue.h"
 
 #include <string.h>
 
@@ -27,144 +27,7 @@ static bool is_forced(struct store *store, const struct lease *lease, struct err
     return true;
 }
 
-/* LOCK_OK; *known says whether *record is filled in. A record that cannot be read changes
- * nothing: the kernel's lock holds. LOCK_UNAVAILABLE if the file cannot be looked at:
- * that is no loss. */
-static enum lock_result look_at_own(struct file_backend *backend, const struct lease *lease,
-                                    struct record *record, bool *known, struct errmsg *why)
-{
-    struct lock_file *file = &backend->file;
-    (void)lock_file_drain_news(backend->waiter.news_fd);
-    *known = lock_file_read(file, backend->place, record);
-    bool ours = *known && strcmp(record->take_id, lease->take_id) == 0;
-    if (ours && record->released) {
-        errmsg_set(why, "it was released with its own token");
-        return LOCK_RELEASED;
-    }
-    enum lock_result result = lock_file_verify(file, why);
-    if (result == LOCK_GONE)
-        (void)is_forced(&backend->store, lease, why);
-    if (result != LOCK_OK || !*known || ours)
-        return result;
-    errmsg_set(why, "the lock file %s is held under another token", file->path);
-    return LOCK_FOREIGN;
-}
-
-/* The clock of the record is our own. */
-static void adopt(struct lease *lease, struct deadline expires)
-{
-    struct deadline now = deadline_now();
-    lease_adopt(lease, now, now, deadline_gap(now, expires), expires.boot_ns / NS_PER_MS);
-}
-
-enum lock_result lease_ops_check(struct file_backend *backend, struct lease *lease,
-                                 struct errmsg *why)
-{
-    struct record record;
-    bool known;
-    enum lock_result result = look_at_own(backend, lease, &record, &known, why);
-    /* The place is free for others from now on: that is what the release was for. */
-    if (result == LOCK_RELEASED)
-        lease_ops_let_go(backend);
-    if (result != LOCK_OK || !known)
-        return result;
-    adopt(lease, record.expires);
-    return LOCK_OK;
-}
-
-/* The kernel's lock has no end of its own: the deadline is that of the record. */
-enum lock_result lease_ops_extend(struct file_backend *backend, struct lease *lease,
-                                  enum extend_how how, struct bound bound, struct errmsg *why)
-{
-    struct record record;
-    bool known;
-    enum lock_result result = lock_file_enter(&backend->file, bound, why);
-    if (result != LOCK_OK)
-        return result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
-    struct deadline now = deadline_now();
-    result = look_at_own(backend, lease, &record, &known, why);
-    if (!known)
-        record.expires = deadline_plus(now, lease->ttl);
-    else if (result == LOCK_OK)
-        result = store_extend(&backend->file, backend->place, &record, lease->ttl,
-                              how == EXTEND_EXACTLY, why);
-    lock_file_leave(&backend->file);
-    if (result == LOCK_RELEASED)
-        lease_ops_let_go(backend);
-    if (result == LOCK_OK)
-        adopt(lease, record.expires);
-    return result;
-}
-
-/* In the section. Whatever becomes of the record, the kernel's lock ends with
- * the file. */
-static void lease_ops_give_back(struct file_backend *backend, const struct lease *lease,
-                                struct record *record, bool known, struct shared_entry *entry,
-                                struct bound bound)
-{
-    struct lock_file *file = &backend->file;
-    struct errmsg ignored = {""};
-    struct admission survey;
-    bool held_on = known && !deadline_passed(lease->hold), wanted = !ticket_queue_is_empty(file);
-    if (known)
-        runs_add(&backend->store, entry, record, &lease->end);
-    if (!lock_survey_one(file, store_boot_id(&backend->store), backend->place, &survey))
-        lock_survey(file, store_boot_id(&backend->store), "", backend->place, bound, &survey, NULL);
-    if (!held_on && !wanted && survey.held == 0 && survey.pause.left.ns == 0) {
-        (void)store_remove(file);
-    } else if (known) {
-        record->released = true;
-        record->hold = lease->hold;
-        (void)lock_file_write(file, backend->place, record, &ignored);
-        lock_file_note_place(file, backend->place, held_on);
-    }
-    if (!held_on && wanted) /* it is noted whose turn it is */
-        (void)ticket_queue_lets(file, entry, &(struct ticket){0}, &survey);
-    shared_entry_released(entry, lease->token, lease->take_id,
-                          known ? record_age(record) : deadline_gap(lease->taken, deadline_now()));
-    if (lease->lost)
-        shared_entry_lost(entry);
-}
-
-/* The run is recorded, unless a later one is, or it is already: then the next holder, or
- * the one that took the lock away by force, has found it to be lost. */
-static void lose(struct file_backend *backend, const struct lease *lease,
-                 const struct record *record, struct shared_entry *entry, struct bound bound)
-{
-    struct run_end end = lease->end;
-    struct run_memory memory;
-    struct errmsg ignored = {""};
-    shared_entry_lost(entry);
-    if (end.how != RUN_NONE && end.how != RUN_STOPPED)
-        end = (struct run_end){RUN_LOST, 0, 0};
-    runs_read(&backend->store, lease->key, NULL, bound, &memory);
-    if (record != NULL && strcmp(record->take_id, lease->take_id) == 0 &&
-        memory.last.began_ms < record->holder.since_wall_ms &&
-        !is_forced(&backend->store, lease, &ignored))
-        runs_add(&backend->store, entry, record, &end);
-}
-
-enum lock_result lease_ops_release(struct file_backend *backend, const struct lease *lease,
-                                   struct bound bound, struct errmsg *why)
-{
-    struct record record;
-    bool known;
-    enum lock_result result = lock_file_enter(&backend->file, bound, why);
-    if (result != LOCK_OK)
-        return result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
-    struct shared_entry *entry = shared_table_entry(&backend->store.table, lease->key, true);
-    result = look_at_own(backend, lease, &record, &known, why);
-    if (result == LOCK_UNAVAILABLE) {
-        lock_file_leave(&backend->file);
-        return result;
-    }
-    if (result == LOCK_OK)
-        lease_ops_give_back(backend, lease, &record, known, entry, bound);
-    else if (lock_is_lost(result))
-        lose(backend, lease, known ? &record : NULL, entry, bound);
-    lease_ops_let_go(backend);
-    return result;
-}
+/* --- by its token ---------------------------------------------------------- */
 
 struct outside {
     char path[LOCK_FILE_PATH_SIZE];
@@ -278,8 +141,8 @@ static void fill_lease(struct lease *lease, const struct record *record)
     lease->deadline = deadline_minus(record->expires, lease_drift(lease->ttl));
 }
 
-enum lock_result lease_ops_outside_check(struct store *store, struct lease *lease,
-                                         struct bound bound, struct errmsg *why)
+static enum lock_result check_outside(struct store *store, struct lease *lease, struct bound bound,
+                                      struct errmsg *why)
 {
     struct outside outside;
     enum lock_result result = lease_ops_find(store, lease, LOCK_FILE_TO_LOOK, bound, &outside, why);
@@ -289,9 +152,8 @@ enum lock_result lease_ops_outside_check(struct store *store, struct lease *leas
     return result;
 }
 
-enum lock_result lease_ops_outside_extend(struct store *store, struct lease *lease,
-                                          enum extend_how how, struct bound bound,
-                                          struct errmsg *why)
+static enum lock_result extend_outside(struct store *store, struct lease *lease,
+                                       enum extend_how how, struct bound bound, struct errmsg *why)
 {
     struct outside outside;
     struct record *record = &outside.place.record;
@@ -326,8 +188,8 @@ static enum lock_result lease_ops_give_up(struct store *store, struct outside *o
 
 /* For a take of its own the caller says how long others are kept out; otherwise the value
  * that the taker asked for is used. */
-enum lock_result lease_ops_outside_release(struct store *store, const struct lease *lease,
-                                           struct bound bound, struct errmsg *why)
+static enum lock_result release_outside(struct store *store, const struct lease *lease,
+                                        struct bound bound, struct errmsg *why)
 {
     struct outside outside;
     struct record *record = &outside.place.record;
@@ -343,5 +205,155 @@ enum lock_result lease_ops_outside_release(struct store *store, const struct lea
             shared_entry_released(entry, record->token, record->take_id, record_age(record));
     }
     lock_file_close(&outside.file);
+    return result;
+}
+
+/* --- our own -------------------------------------------------------------- */
+
+/* LOCK_OK; *known says whether *record is filled in. A record that cannot be read changes
+ * nothing: the kernel's lock holds. LOCK_UNAVAILABLE if the file cannot be looked at:
+ * that is no loss. */
+static enum lock_result look_at_own(struct file_backend *backend, const struct lease *lease,
+                                    struct record *record, bool *known, struct errmsg *why)
+{
+    struct lock_file *file = &backend->file;
+    (void)lock_file_drain_news(backend->waiter.news_fd);
+    *known = lock_file_read(file, backend->place, record);
+    bool ours = *known && strcmp(record->take_id, lease->take_id) == 0;
+    if (ours && record->released) {
+        errmsg_set(why, "it was released with its own token");
+        return LOCK_RELEASED;
+    }
+    enum lock_result result = lock_file_verify(file, why);
+    if (result == LOCK_GONE)
+        (void)is_forced(&backend->store, lease, why);
+    if (result != LOCK_OK || !*known || ours)
+        return result;
+    errmsg_set(why, "the lock file %s is held under another token", file->path);
+    return LOCK_FOREIGN;
+}
+
+/* The clock of the record is our own. */
+static void adopt(struct lease *lease, struct deadline expires)
+{
+    struct deadline now = deadline_now();
+    lease_adopt(lease, now, now, deadline_gap(now, expires), expires.boot_ns / NS_PER_MS);
+}
+
+enum lock_result file_check(struct backend *base, struct lease *lease, struct bound bound,
+                            struct errmsg *why)
+{
+    struct file_backend *backend = file_of(base);
+    struct record record;
+    bool known;
+    if (backend->place < 0)
+        return check_outside(&backend->store, lease, bound, why);
+    enum lock_result result = look_at_own(backend, lease, &record, &known, why);
+    /* The place is free for others from now on: that is what the release was for. */
+    if (result == LOCK_RELEASED)
+        lease_ops_let_go(backend);
+    if (result != LOCK_OK || !known)
+        return result;
+    adopt(lease, record.expires);
+    return LOCK_OK;
+}
+
+/* The kernel's lock has no end of its own: the deadline is that of the record. */
+enum lock_result file_extend(struct backend *base, struct lease *lease, enum extend_how how,
+                             struct bound bound, struct errmsg *why)
+{
+    struct file_backend *backend = file_of(base);
+    struct record record;
+    bool known;
+    if (backend->place < 0)
+        return extend_outside(&backend->store, lease, how, bound, why);
+    enum lock_result result = lock_file_enter(&backend->file, bound, why);
+    if (result != LOCK_OK)
+        return result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
+    struct deadline now = deadline_now();
+    result = look_at_own(backend, lease, &record, &known, why);
+    if (!known)
+        record.expires = deadline_plus(now, lease->ttl);
+    else if (result == LOCK_OK)
+        result = store_extend(&backend->file, backend->place, &record, lease->ttl,
+                              how == EXTEND_EXACTLY, why);
+    lock_file_leave(&backend->file);
+    if (result == LOCK_RELEASED)
+        lease_ops_let_go(backend);
+    if (result == LOCK_OK)
+        adopt(lease, record.expires);
+    return result;
+}
+
+/* In the section. Whatever becomes of the record, the kernel's lock ends with
+ * the file. */
+static void lease_ops_give_back(struct file_backend *backend, const struct lease *lease,
+                                struct record *record, bool known, struct shared_entry *entry,
+                                struct bound bound)
+{
+    struct lock_file *file = &backend->file;
+    struct errmsg ignored = {""};
+    struct admission survey;
+    bool held_on = known && !deadline_passed(lease->hold), wanted = !ticket_queue_is_empty(file);
+    if (known)
+        runs_add(&backend->store, entry, record, &lease->end);
+    if (!lock_survey_one(file, store_boot_id(&backend->store), backend->place, &survey))
+        lock_survey(file, store_boot_id(&backend->store), "", backend->place, bound, &survey, NULL);
+    if (!held_on && !wanted && survey.held == 0 && survey.pause.left.ns == 0) {
+        (void)store_remove(file);
+    } else if (known) {
+        record->released = true;
+        record->hold = lease->hold;
+        (void)lock_file_write(file, backend->place, record, &ignored);
+        lock_file_note_place(file, backend->place, held_on);
+    }
+    if (!held_on && wanted) /* it is noted whose turn it is */
+        (void)ticket_queue_lets(file, entry, &(struct ticket){0}, &survey);
+    shared_entry_released(entry, lease->token, lease->take_id,
+                          known ? record_age(record) : deadline_gap(lease->taken, deadline_now()));
+    if (lease->lost)
+        shared_entry_lost(entry);
+}
+
+/* The run is recorded, unless a later one is, or it is already: then the next holder, or
+ * the one that took the lock away by force, has found it to be lost. */
+static void lose(struct file_backend *backend, const struct lease *lease,
+                 const struct record *record, struct shared_entry *entry, struct bound bound)
+{
+    struct run_end end = lease->end;
+    struct run_memory memory;
+    struct errmsg ignored = {""};
+    shared_entry_lost(entry);
+    if (end.how != RUN_NONE && end.how != RUN_STOPPED)
+        end = (struct run_end){RUN_LOST, 0, 0};
+    runs_read(&backend->store, lease->key, NULL, bound, &memory);
+    if (record != NULL && strcmp(record->take_id, lease->take_id) == 0 &&
+        memory.last.began_ms < record->holder.since_wall_ms &&
+        !is_forced(&backend->store, lease, &ignored))
+        runs_add(&backend->store, entry, record, &end);
+}
+
+enum lock_result file_release(struct backend *base, const struct lease *lease, struct bound bound,
+                              struct errmsg *why)
+{
+    struct file_backend *backend = file_of(base);
+    struct record record;
+    bool known;
+    if (backend->place < 0)
+        return release_outside(&backend->store, lease, bound, why);
+    enum lock_result result = lock_file_enter(&backend->file, bound, why);
+    if (result != LOCK_OK)
+        return result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
+    struct shared_entry *entry = shared_table_entry(&backend->store.table, lease->key, true);
+    result = look_at_own(backend, lease, &record, &known, why);
+    if (result == LOCK_UNAVAILABLE) {
+        lock_file_leave(&backend->file);
+        return result;
+    }
+    if (result == LOCK_OK)
+        lease_ops_give_back(backend, lease, &record, known, entry, bound);
+    else if (lock_is_lost(result))
+        lose(backend, lease, known ? &record : NULL, entry, bound);
+    lease_ops_let_go(backend);
     return result;
 }

@@ -1,9 +1,8 @@
-#include "store/file/look.h"
-
+/* Looking at locks from outside, which locks nothing; removing and pausing them. */
 #include "lock/format.h"
+#include "store/file/dir_int.h"
 #include "store/file/proc_locks.h"
 #include "store/file/runs.h"
-#include "store/file/ticket_queue.h"
 #include "util/array.h"
 #include "util/fileutils.h"
 #include "util/text.h"
@@ -148,9 +147,10 @@ static void remove_left(struct store *store, const struct lock_file *seen,
     lock_file_close(&file);
 }
 
-enum lock_result look_read(struct store *store, const char *key, struct lock_state *state,
+enum lock_result file_look(struct backend *base, const char *key, struct lock_state *state,
                            struct bound bound, struct errmsg *why)
 {
+    struct store *store = &file_of(base)->store;
     char path[LOCK_FILE_PATH_SIZE];
     struct lock_file file = {.path = path, .fd = -1};
     store_path(store, path, key);
@@ -199,9 +199,10 @@ static bool leave_pause(const struct store *store, struct lock_file *file)
 
 /* A process that is frozen in the section is not waited for: it loses the lock that it
  * was about to take. */
-enum lock_result look_force(struct store *store, const char *key, struct lock_state *was,
-                            struct bound bound, struct errmsg *why)
+enum lock_result file_force_release(struct backend *base, const char *key, struct lock_state *was,
+                                    struct bound bound, struct errmsg *why)
 {
+    struct store *store = &file_of(base)->store;
     char path[LOCK_FILE_PATH_SIZE];
     struct lock_file file = {.path = path, .fd = -1};
     store_path(store, path, key);
@@ -238,7 +239,7 @@ static void fill_pause(struct record *record, const char *key, struct duration l
 }
 
 /* Its last close wakes the first waiter. */
-enum lock_result look_pause(struct store *store, const char *key, const struct pause *pause,
+enum lock_result file_pause(struct backend *base, const char *key, const struct pause *pause,
                             struct bound bound, struct errmsg *why)
 {
     char path[LOCK_FILE_PATH_SIZE];
@@ -246,6 +247,7 @@ enum lock_result look_pause(struct store *store, const char *key, const struct p
     struct record record;
     struct admission survey;
     bool ends = pause->left.ns == 0;
+    struct store *store = &file_of(base)->store;
     store_path(store, path, key);
     fill_pause(&record, key, pause->left, pause->message);
     enum lock_result result =
@@ -378,17 +380,18 @@ static enum lock_result file_look_find_keys(struct store *store, const char *pre
     return result;
 }
 
-enum lock_result look_list(struct store *store, const char *prefix, const char *pattern, bool all,
+enum lock_result file_list(struct backend *base, const char *prefix, const char *pattern, bool all,
                            bool (*visit)(void *data, const struct lock_state *), void *data,
                            struct bound bound, struct errmsg *why)
 {
     struct key_list list;
     bool more = true;
-    enum lock_result result = file_look_find_keys(store, prefix, pattern, all, &list, why);
+    enum lock_result result =
+        file_look_find_keys(&file_of(base)->store, prefix, pattern, all, &list, why);
     for (size_t i = 0; result == LOCK_OK && more && i < list.count; i++) {
         struct lock_state state = {0};
         result = lock_state_of_list(&state, list.keys[i],
-                                    look_read(store, list.keys[i], &state, bound, why));
+                                    file_look(base, list.keys[i], &state, bound, why));
         if (result == LOCK_REFUSED) { /* another user's */
             result = LOCK_OK;
         } else if (result == LOCK_OK) {
