@@ -11,6 +11,7 @@
 #define DLOCK_LOCK_FORMAT_H
 
 #include "util/errmsg.h"
+#include "util/exit_status.h"
 
 #include <stdint.h>
 
@@ -18,7 +19,7 @@
 #define STORE_FORMAT 1
 #endif
 
-/* What is said of a lock in a newer format. */
-void format_newer(struct errmsg *why, int64_t format);
+/* What is said of a lock in a newer format: LOCK_INVALID. */
+enum lock_result format_newer(struct errmsg *why, int64_t format);
 
 #endif

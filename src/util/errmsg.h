@@ -11,6 +11,9 @@ struct errmsg {
  * printed (util/message.h), not here. */
 __attribute__((format(printf, 2, 3))) void errmsg_set(struct errmsg *why, const char *format, ...);
 
+/* The same, with the result that it explains as its value. */
+#define errmsg_fail(why, result, ...) (errmsg_set(why, __VA_ARGS__), (result))
+
 /* Puts text before the existing one: "PREFIX: OLD". */
 void errmsg_prefix(struct errmsg *why, const char *prefix);
 

@@ -30,31 +30,28 @@ static void default_path(struct lock_dir *dir)
 static enum lock_result dir_refuse(const struct lock_dir *dir, const char *reason,
                                    struct errmsg *why)
 {
-    errmsg_set(why, "the lock directory %.300s %s", dir->path, reason);
-    return LOCK_REFUSED;
+    return errmsg_fail(why, LOCK_REFUSED, "the lock directory %.300s %s", dir->path, reason);
 }
 
 static enum lock_result dir_judge(const struct lock_dir *dir, struct errmsg *why)
 {
     struct fs_type type;
     struct stat status;
-    if (fstat(dir->fd, &status) != 0) {
-        errmsg_set(why, "cannot look at the lock directory %s: %s", dir->path, strerror(errno));
-        return LOCK_SYSTEM;
-    }
+    if (fstat(dir->fd, &status) != 0)
+        return errmsg_fail(why, LOCK_SYSTEM, "cannot look at the lock directory %s: %s", dir->path,
+                           strerror(errno));
     bool open_to_others = (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
     bool sticky = (status.st_mode & S_ISVTX) != 0;
     if (status.st_uid != geteuid() && !(status.st_uid == 0 && sticky))
         return dir_refuse(dir, "belongs to another user; use --lock-dir", why);
     if (open_to_others && !sticky)
         return dir_refuse(dir, "can be written to by others; use chmod go-w or +t", why);
-    if (fs_type_of(dir->fd, &type) && type.kind == FS_WHOLE_FILE) {
-        errmsg_set(why,
-                   "the lock directory %.300s is on %s, on which flock(2) locks all bytes of a "
-                   "file; use a --lock-dir on a local disk or tmpfs, --lock-file or Redis",
-                   dir->path, type.name);
-        return LOCK_REFUSED;
-    }
+    if (fs_type_of(dir->fd, &type) && type.kind == FS_WHOLE_FILE)
+        return errmsg_fail(
+            why, LOCK_REFUSED,
+            "the lock directory %.300s is on %s, on which flock(2) locks all bytes of a "
+            "file; use a --lock-dir on a local disk or tmpfs, --lock-file or Redis",
+            dir->path, type.name);
     return LOCK_OK;
 }
 
@@ -86,12 +83,12 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct er
         int error = errno;
         if (lstat(dir->path, &status) == 0 && S_ISLNK(status.st_mode))
             return dir_refuse(dir, "is a link; name the directory itself", why);
-        errmsg_set(why, "cannot open or make the lock directory %.300s: %s%s", dir->path,
-                   strerror(error),
-                   error == EROFS && path == NULL
-                       ? "; use --lock-dir, or ReadWritePaths=/run/lock in a unit"
-                       : "");
-        return file_error_result(error);
+        return errmsg_fail(why, file_error_result(error),
+                           "cannot open or make the lock directory %.300s: %s%s", dir->path,
+                           strerror(error),
+                           error == EROFS && path == NULL
+                               ? "; use --lock-dir, or ReadWritePaths=/run/lock in a unit"
+                               : "");
     }
     enum lock_result result = dir_judge(dir, why);
     if (result != LOCK_OK)

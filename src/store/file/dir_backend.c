@@ -101,10 +101,9 @@ static enum lock_result settle(struct file_backend *backend, const struct lock_r
     struct lock_file *file = &backend->file;
     struct record record;
     int64_t fence;
-    if (!lock_file_flock(file, request->mode)) {
-        errmsg_set(why, "cannot lock %s: %s", file->path, strerror(errno));
-        return errno == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE;
-    }
+    if (!lock_file_flock(file, request->mode))
+        return errmsg_fail(why, errno == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE,
+                           "cannot lock %s: %s", file->path, strerror(errno));
     enum lock_result result =
         shared_table_open(&backend->store.table, &backend->store.dir, true, why);
     if (result == LOCK_OK)
@@ -120,10 +119,9 @@ static enum lock_result settle(struct file_backend *backend, const struct lock_r
         (void)!ftruncate(file->fd, LOCK_RECORD_MOST);
     result = lock_file_write(file, place, &record, why);
     if (result == LOCK_OK && !request->detached &&
-        !lock_file_lock_place(file, request->mode, place)) {
-        errmsg_set(why, "cannot lock %s: %s", file->path, strerror(errno));
-        result = LOCK_CANT_CREATE;
-    }
+        !lock_file_lock_place(file, request->mode, place))
+        result =
+            errmsg_fail(why, LOCK_CANT_CREATE, "cannot lock %s: %s", file->path, strerror(errno));
     if (result == LOCK_OK) {
         lock_file_note_place(file, place, true);
         backend->place = place;
@@ -189,14 +187,10 @@ static enum lock_result survey_places(struct file_backend *backend,
     }
     if (survey->unreadable && bound_is_cancelled(bound))
         return LOCK_CANCELLED;
-    if (survey->unreadable) {
-        errmsg_set(why, "cannot read the lock file %s", backend->path);
-        return LOCK_UNAVAILABLE;
-    }
-    if (survey->newer > 0) {
-        format_newer(why, survey->newer);
-        return LOCK_INVALID;
-    }
+    if (survey->unreadable)
+        return errmsg_fail(why, LOCK_UNAVAILABLE, "cannot read the lock file %s", backend->path);
+    if (survey->newer > 0)
+        return format_newer(why, survey->newer);
     return !is_done(backend, request, bound) && may_have_it(backend, request, survey, entry)
                ? LOCK_OK
                : LOCK_HELD;
@@ -415,10 +409,8 @@ static void file_close(struct backend *base)
 enum lock_result dir_backend_open(struct backend **opened, const char *dir, struct errmsg *why)
 {
     struct file_backend *backend = calloc(1, sizeof *backend);
-    if (backend == NULL) {
-        errmsg_set(why, "out of memory");
-        return LOCK_SYSTEM;
-    }
+    if (backend == NULL)
+        return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     backend->store.dir.fd = backend->waiter.news_fd = backend->left_fd = backend->file.fd =
         backend->place = -1;
     backend->file.path = backend->path;

@@ -50,9 +50,8 @@ static enum lock_result cannot_open(const char *path, int error, struct errmsg *
     char owner[256];
     if (error != EACCES || lstat(path, &status) != 0)
         status = (struct stat){0};
-    errmsg_set(why, "cannot open the lock file %.300s: %s%s", path, strerror(error),
-               whose(&status, owner, sizeof owner));
-    return file_error_result(error);
+    return errmsg_fail(why, file_error_result(error), "cannot open the lock file %.300s: %s%s",
+                       path, strerror(error), whose(&status, owner, sizeof owner));
 }
 
 enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, struct errmsg *why)
@@ -106,12 +105,11 @@ enum lock_result lock_file_verify(struct lock_file *file, struct errmsg *why)
     switch (lock_file_standing(file)) {
     case LOCK_FILE_STANDS: return LOCK_OK;
     case LOCK_FILE_GONE:
-        errmsg_set(why, "the lock file %s was removed or replaced", file->path);
-        return LOCK_GONE;
+        return errmsg_fail(why, LOCK_GONE, "the lock file %s was removed or replaced", file->path);
     case LOCK_FILE_UNKNOWN: break;
     }
-    errmsg_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
-    return LOCK_UNAVAILABLE;
+    return errmsg_fail(why, LOCK_UNAVAILABLE, "cannot look at the lock file %s: %s", file->path,
+                       strerror(errno));
 }
 
 /* --- kernel locks ------------------------------------------------------------ */
@@ -137,15 +135,13 @@ enum lock_result lock_file_enter(const struct lock_file *file, struct bound boun
     struct pollfd cancel = {.fd = bound.cancel_fd, .events = POLLIN};
     struct timespec pause = {.tv_nsec = 50 * NS_PER_US};
     while (!lock_file_set(file, F_WRLCK, SECTION_BYTE, 1)) {
-        if (errno != EAGAIN && errno != EACCES) {
-            errmsg_set(why, "cannot lock %s: %s", file->path, strerror(errno));
-            return LOCK_CANT_CREATE;
-        }
-        if (deadline_passed(until)) {
-            errmsg_set(why, "another process does not finish its change of the lock file %s",
-                       file->path);
-            return LOCK_UNAVAILABLE;
-        }
+        if (errno != EAGAIN && errno != EACCES)
+            return errmsg_fail(why, LOCK_CANT_CREATE, "cannot lock %s: %s", file->path,
+                               strerror(errno));
+        if (deadline_passed(until))
+            return errmsg_fail(why, LOCK_UNAVAILABLE,
+                               "another process does not finish its change of the lock file %s",
+                               file->path);
         if (ppoll(&cancel, 1, &pause, NULL) > 0)
             return LOCK_CANCELLED;
         if (pause.tv_nsec < 5 * NS_PER_MS)
@@ -220,17 +216,13 @@ enum lock_result lock_file_write(const struct lock_file *file, int place,
                                  const struct record *record, struct errmsg *why)
 {
     size_t length = record_format(record, text);
-    if (length == 0 ||
-        (place == LOCK_FILE_PAUSE && length > LOCK_RECORD_MOST - LOCK_PAUSE_OFFSET)) {
-        errmsg_set(why, "the lease record of %s is too long", file->path);
-        return LOCK_INVALID;
-    }
+    if (length == 0 || (place == LOCK_FILE_PAUSE && length > LOCK_RECORD_MOST - LOCK_PAUSE_OFFSET))
+        return errmsg_fail(why, LOCK_INVALID, "the lease record of %s is too long", file->path);
     ssize_t written = pwrite(file->fd, text, length, offset_of(place));
     if (written == (ssize_t)length)
         return LOCK_OK;
-    errmsg_set(why, "cannot write the lock file %s: %s", file->path,
-               strerror(written < 0 ? errno : ENOSPC));
-    return LOCK_CANT_CREATE;
+    return errmsg_fail(why, LOCK_CANT_CREATE, "cannot write the lock file %s: %s", file->path,
+                       strerror(written < 0 ? errno : ENOSPC));
 }
 
 /* False if the kernel does not say; then it counts as locked. */

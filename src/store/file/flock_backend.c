@@ -65,8 +65,8 @@ static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
         file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (file->fd >= 0)
         return LOCK_OK;
-    errmsg_set(why, "cannot open the lock file %s: %s", file->path, strerror(errno));
-    return file_error_result(errno);
+    return errmsg_fail(why, file_error_result(errno), "cannot open the lock file %s: %s",
+                       file->path, strerror(errno));
 }
 
 /* The process that took the lock, if it still has it and is the same before and after
@@ -167,8 +167,8 @@ static enum lock_result flock_backend_try_lock(struct exact_backend *backend,
         error = lock_now(file, request->mode);
     if (error == 0)
         return LOCK_OK;
-    errmsg_set(why, "cannot lock %s: %s", file->path, strerror(error));
-    return error == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE;
+    return errmsg_fail(why, error == EWOULDBLOCK ? LOCK_HELD : LOCK_CANT_CREATE,
+                       "cannot lock %s: %s", file->path, strerror(error));
 }
 
 /* LOCK_GONE: the path leads elsewhere; LOCK_UNAVAILABLE: it is unknown where it leads. */
@@ -208,11 +208,9 @@ static enum lock_result exact_take(struct backend *base, const struct lock_reque
     enum lock_result result = LOCK_GONE;
     (void)bound; /* nothing here waits */
     *holder = (struct holder){.ahead = -1};
-    if (request->mode == MODE_SLOTS || request->detached) {
-        errmsg_set(why, "a --lock-file %s",
-                   request->detached ? "is held by a process alone" : "has no slots");
-        return LOCK_INVALID;
-    }
+    if (request->mode == MODE_SLOTS || request->detached)
+        return errmsg_fail(why, LOCK_INVALID, "a --lock-file %s",
+                           request->detached ? "is held by a process alone" : "has no slots");
     for (int tries = 0; result == LOCK_GONE && tries < TRIES_MOST; tries++) {
         before = deadline_now();
         result = flock_backend_try_once(backend, request, why);
@@ -245,8 +243,7 @@ static struct call exact_listen(struct backend *base)
 
 static enum lock_result invalid(const char *text, struct errmsg *why)
 {
-    errmsg_set(why, "a --lock-file %s", text);
-    return LOCK_INVALID;
+    return errmsg_fail(why, LOCK_INVALID, "a --lock-file %s", text);
 }
 
 /* Opens the file to look at its locks: nothing is created, and a user who may not read
@@ -259,8 +256,8 @@ static enum lock_result open_to_look(struct lock_file *file, struct errmsg *why)
         file->fd = open(file->path, O_PATH | O_CLOEXEC);
     if (file->fd >= 0)
         return LOCK_OK;
-    errmsg_set(why, "cannot open the lock file %s: %s", file->path, strerror(error));
-    return error == ENOENT ? LOCK_GONE : file_error_result(error);
+    return errmsg_fail(why, error == ENOENT ? LOCK_GONE : file_error_result(error),
+                       "cannot open the lock file %s: %s", file->path, strerror(error));
 }
 
 static enum lock_result check_own(struct exact_backend *backend, struct errmsg *why)
@@ -277,10 +274,9 @@ static enum lock_result check_claim(struct exact_backend *backend, struct lease 
 {
     struct lock_file file = {.path = backend->path, .follow = true, .fd = -1};
     enum lock_result result = open_to_look(&file, why);
-    if (result == LOCK_OK && !claim_find(file.fd, lease->take_id, &lease->mode)) {
-        errmsg_set(why, "no ancestor of this process holds the lock file %s", backend->path);
-        result = LOCK_GONE;
-    }
+    if (result == LOCK_OK && !claim_find(file.fd, lease->take_id, &lease->mode))
+        result = errmsg_fail(why, LOCK_GONE, "no ancestor of this process holds the lock file %s",
+                             backend->path);
     lock_file_close(&file);
     return result;
 }
@@ -324,10 +320,8 @@ static enum lock_result fill_state(struct lock_state *state, const char *key, in
                                    const struct flock_file *file, const struct flock_holder *found,
                                    size_t count, struct errmsg *why)
 {
-    if (!lock_state_init(state, key, count)) {
-        errmsg_set(why, "out of memory");
-        return LOCK_SYSTEM;
-    }
+    if (!lock_state_init(state, key, count))
+        return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     state->waiters = -1;
     for (size_t i = 0; i < count; i++) {
         fill_holder(&state->owners[i].holder, own_fd, file, &found[i]);
@@ -344,10 +338,8 @@ static enum lock_result exact_look(struct backend *base, const char *key, struct
     struct flock_holder *found = calloc(HOLDERS_MOST, sizeof *found);
     size_t count = 0;
     (void)bound;
-    if (found == NULL) {
-        errmsg_set(why, "out of memory");
-        return LOCK_SYSTEM;
-    }
+    if (found == NULL)
+        return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     enum lock_result result = open_to_look(&file, why);
     if (result == LOCK_OK) {
         proc_locks_file_of(file.fd, &open_file);
@@ -381,9 +373,8 @@ static enum lock_result exact_probe(struct backend *base, const char *key, struc
         return fill_state(state, key, -1, NULL, &unseen, 1, why);
     if (error == 0)
         return result;
-    errmsg_set(why, "cannot find out whether the lock file %s is locked: %s", file.path,
-               strerror(error));
-    return LOCK_REFUSED;
+    return errmsg_fail(why, LOCK_REFUSED, "cannot find out whether the lock file %s is locked: %s",
+                       file.path, strerror(error));
 }
 
 static enum lock_result exact_force_release(struct backend *base, const char *key,
@@ -431,10 +422,8 @@ static void exact_close(struct backend *base)
 enum lock_result flock_backend_open(struct backend **opened, const char *path, struct errmsg *why)
 {
     struct exact_backend *backend = calloc(1, sizeof *backend);
-    if (backend == NULL) {
-        errmsg_set(why, "out of memory");
-        return LOCK_SYSTEM;
-    }
+    if (backend == NULL)
+        return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     if ((size_t)snprintf(backend->path, sizeof backend->path, "%s", path) >= sizeof backend->path) {
         free(backend);
         return invalid("has too long a path", why);

@@ -50,18 +50,13 @@ static enum lock_result lease_ops_judge(struct store *store, const struct lock_p
 {
     const struct record *record = &place->record;
     bool same_boot = record_may_be_of(record, store_boot_id(store));
-    if (record->released) {
-        errmsg_set(why, "it was released already");
-        return LOCK_RELEASED;
-    }
-    if (!same_boot || deadline_passed(record->expires)) {
-        errmsg_set(why, "its lease has ended");
-        return LOCK_GONE;
-    }
+    if (record->released)
+        return errmsg_fail(why, LOCK_RELEASED, "it was released already");
+    if (!same_boot || deadline_passed(record->expires))
+        return errmsg_fail(why, LOCK_GONE, "its lease has ended");
     if (place->locked != PLACE_UNLOCKED || record->detached)
         return LOCK_OK;
-    errmsg_set(why, "the process that held it has ended");
-    return LOCK_GONE;
+    return errmsg_fail(why, LOCK_GONE, "the process that held it has ended");
 }
 
 /* The place that is held has priority over those that the same token once had; of these
@@ -74,10 +69,8 @@ static enum lock_result search(struct store *store, const struct lease *lease, s
     while (result != LOCK_OK && lock_file_next_place(&outside->file, &place)) {
         struct errmsg reason = {""};
         outside->unreadable |= place.unreadable;
-        if (!place.unreadable && record_is_newer(&place.record)) {
-            format_newer(why, place.record.format);
-            return LOCK_INVALID;
-        }
+        if (!place.unreadable && record_is_newer(&place.record))
+            return format_newer(why, place.record.format);
         if (!is_meant(&place, lease)) {
             outside->others |= lock_place_held(&place, store_boot_id(store));
             continue;
@@ -91,10 +84,8 @@ static enum lock_result search(struct store *store, const struct lease *lease, s
         }
         outside->known = true;
     }
-    if (result != LOCK_OK && outside->unreadable) {
-        errmsg_set(why, "cannot read the lock file %s", outside->path);
-        return LOCK_UNAVAILABLE;
-    }
+    if (result != LOCK_OK && outside->unreadable)
+        return errmsg_fail(why, LOCK_UNAVAILABLE, "cannot read the lock file %s", outside->path);
     return result;
 }
 
@@ -102,10 +93,8 @@ static enum lock_result not_found(struct store *store, const struct lease *lease
                                   struct errmsg *why)
 {
     const struct shared_entry *entry = store_entry(store, lease->key, false);
-    if (shared_entry_was_released(entry, lease->token, lease->take_id)) {
-        errmsg_set(why, "it was released already");
-        return LOCK_RELEASED;
-    }
+    if (shared_entry_was_released(entry, lease->token, lease->take_id))
+        return errmsg_fail(why, LOCK_RELEASED, "it was released already");
     if (!is_forced(store, lease, why))
         errmsg_set(why, others ? "it is held under another token" : "it is free");
     return others ? LOCK_FOREIGN : LOCK_GONE;
@@ -220,17 +209,15 @@ static enum lock_result look_at_own(struct file_backend *backend, const struct l
     (void)lock_file_drain_news(backend->waiter.news_fd);
     *known = lock_file_read(file, backend->place, record);
     bool ours = *known && strcmp(record->take_id, lease->take_id) == 0;
-    if (ours && record->released) {
-        errmsg_set(why, "it was released with its own token");
-        return LOCK_RELEASED;
-    }
+    if (ours && record->released)
+        return errmsg_fail(why, LOCK_RELEASED, "it was released with its own token");
     enum lock_result result = lock_file_verify(file, why);
     if (result == LOCK_GONE)
         (void)is_forced(&backend->store, lease, why);
     if (result != LOCK_OK || !*known || ours)
         return result;
-    errmsg_set(why, "the lock file %s is held under another token", file->path);
-    return LOCK_FOREIGN;
+    return errmsg_fail(why, LOCK_FOREIGN, "the lock file %s is held under another token",
+                       file->path);
 }
 
 /* The clock of the record is our own. */

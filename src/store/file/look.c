@@ -100,16 +100,13 @@ static enum lock_result file_look_look_at(struct store *store, const struct lock
     if (there)
         lock_survey(file, boot_id, "", -1, bound, &survey, NULL);
     state->newer = survey.newer > 0 ? survey.newer : store->table.newer;
-    if (state->newer > 0) {
-        format_newer(why, state->newer);
-        return LOCK_INVALID;
-    }
+    if (state->newer > 0)
+        return format_newer(why, state->newer);
     size_t held = (size_t)survey.held;
     bool others = there && survey.released == 0 && held == 0 && is_locked_by_others(file);
     if (!lock_state_init(state, key, held + others) || (there && !fill_queue(file, state))) {
         lock_state_free(state);
-        errmsg_set(why, "out of memory");
-        return LOCK_SYSTEM;
+        return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     }
     state->pause = survey.pause;
     if (there)
@@ -215,9 +212,9 @@ enum lock_result file_force_release(struct backend *base, const char *key, struc
         mark_forced(store, &file, key, bound);
     if (there && result == LOCK_OK &&
         !(was->pause.left.ns > 0 ? leave_pause(store, &file) : store_remove(&file))) {
-        errmsg_set(why, "cannot remove the lock file %s: %s", path, strerror(errno));
+        result = errmsg_fail(why, LOCK_REFUSED, "cannot remove the lock file %s: %s", path,
+                             strerror(errno));
         lock_state_free(was);
-        result = LOCK_REFUSED;
     }
     if (result == LOCK_OK && was->locked)
         shared_entry_forced(store_entry(store, key, true));
@@ -254,10 +251,9 @@ enum lock_result file_pause(struct backend *base, const char *key, const struct 
         store_open_file(&file, ends ? LOCK_FILE_TO_CHANGE : LOCK_FILE_TO_TAKE, bound, why);
     if (result == LOCK_OK) {
         lock_survey(&file, store_boot_id(store), "", -1, bound, &survey, NULL);
-        if (survey.newer > 0) {
-            format_newer(why, survey.newer);
-            result = LOCK_INVALID;
-        } else if (ends && survey.pause.left.ns == 0)
+        if (survey.newer > 0)
+            result = format_newer(why, survey.newer);
+        else if (ends && survey.pause.left.ns == 0)
             result = LOCK_GONE;
     }
     if (result == LOCK_GONE)
@@ -321,8 +317,8 @@ static bool is_asked_for(const char *key, const char *prefix, const char *patter
 static enum lock_result cannot_list(const struct store *store, enum lock_result result, int error,
                                     struct errmsg *why)
 {
-    errmsg_set(why, "cannot list the lock directory %s: %s", store->dir.path, strerror(error));
-    return result;
+    return errmsg_fail(why, result, "cannot list the lock directory %s: %s", store->dir.path,
+                       strerror(error));
 }
 
 /* Those that remember a run, whether or not there is a lock file. */

@@ -217,9 +217,9 @@ enum lock_result shared_table_open(struct shared_table *table, const struct lock
         errmsg_prefix(why, dir->path);
         return result;
     }
-    errmsg_set(why, "cannot %s in %s: %s", make ? "keep the fence" : "read what is remembered",
-               dir->path, strerror(errno));
-    return result == LOCK_GONE && make ? LOCK_CANT_CREATE : result;
+    return errmsg_fail(why, result == LOCK_GONE && make ? LOCK_CANT_CREATE : result,
+                       "cannot %s in %s: %s", make ? "keep the fence" : "read what is remembered",
+                       dir->path, strerror(errno));
 }
 
 void shared_table_close(struct shared_table *table)
@@ -242,8 +242,8 @@ enum lock_result shared_table_next_fence(const struct shared_table *table, int64
     while (last < INT64_MAX && !atomic_compare_exchange_weak(&table->map->fence, &last, *fence));
     if (last < INT64_MAX)
         return LOCK_OK;
-    errmsg_set(why, "the fence in the lock directory has reached its maximum");
-    return LOCK_CANT_CREATE;
+    return errmsg_fail(why, LOCK_CANT_CREATE,
+                       "the fence in the lock directory has reached its maximum");
 }
 
 static struct run_slot *slot_of(const struct shared_table *table, const struct shared_entry *entry,

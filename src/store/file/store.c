@@ -51,8 +51,8 @@ enum lock_result store_open_file(struct lock_file *file, enum lock_file_use use,
             return result;
         lock_file_close(file); /* it has just been removed */
     }
-    errmsg_set(why, "the lock file %s is repeatedly removed as it is opened", file->path);
-    return LOCK_UNAVAILABLE;
+    return errmsg_fail(why, LOCK_UNAVAILABLE,
+                       "the lock file %s is repeatedly removed as it is opened", file->path);
 }
 
 bool store_unheld(struct store *store, const struct lock_file *file, int own, struct bound bound)

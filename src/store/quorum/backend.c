@@ -332,25 +332,23 @@ static bool is_same_server(const struct redis_url *a, const struct redis_url *b)
     return false;
 }
 
-static bool is_quorum(const struct redis_urls *urls, struct errmsg *why)
+static enum lock_result check_urls(const struct redis_urls *urls, struct errmsg *why)
 {
     const struct redis_url *list = urls->list;
-    if (urls->count > QUORUM_MOST) {
-        errmsg_set(why, "more than %d servers; use three or five", QUORUM_MOST);
-        return false;
-    }
-    if (urls->count < QUORUM_LEAST) {
-        errmsg_set(why, "a quorum needs at least 3 servers, not %d", urls->count);
-        return false;
-    }
+    if (urls->count > QUORUM_MOST)
+        return errmsg_fail(why, LOCK_INVALID, "more than %d servers; use three or five",
+                           QUORUM_MOST);
+    if (urls->count < QUORUM_LEAST)
+        return errmsg_fail(why, LOCK_INVALID, "a quorum needs at least 3 servers, not %d",
+                           urls->count);
     for (int i = 0; i < urls->count; i++)
         for (int j = 0; j < i; j++)
-            if (is_same_server(&list[i], &list[j])) {
-                errmsg_set(why, "URL %d: %s is the server of URL %d again, and would count twice",
-                           i + 1, list[i].shown, j + 1);
-                return false;
-            }
-    return true;
+            if (is_same_server(&list[i], &list[j]))
+                return errmsg_fail(
+                    why, LOCK_INVALID,
+                    "URL %d: %s is the server of URL %d again, and would count twice", i + 1,
+                    list[i].shown, j + 1);
+    return LOCK_OK;
 }
 
 static enum lock_result add_member(struct quorum *quorum, const struct redis_url *url,
@@ -375,17 +373,16 @@ enum lock_result quorum_backend_open(struct backend **backend, const struct redi
                                      struct errmsg *why)
 {
     struct quorum *quorum = calloc(1, sizeof *quorum);
-    if (quorum == NULL) {
-        errmsg_set(why, "out of memory");
-        return LOCK_SYSTEM;
-    }
+    if (quorum == NULL)
+        return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     *fault = REDIS_FAULT_URL;
     pthread_mutex_init(&quorum->mutex, NULL); /* glibc: never fails with these attributes */
     quorum->news_fd = quorum->cut_fd = quorum->cancel_fd = -1;
     struct redis_settings shared = *settings;
     shared.one_of_several = true;
-    enum lock_result result =
-        is_quorum(urls, why) ? quorum_prepare_rounds(quorum, why) : LOCK_INVALID;
+    enum lock_result result = check_urls(urls, why);
+    if (result == LOCK_OK)
+        result = quorum_prepare_rounds(quorum, why);
     while (result == LOCK_OK && quorum->count < urls->count)
         result = add_member(quorum, &urls->list[quorum->count], &shared, fault, why);
     if (result != LOCK_OK) {

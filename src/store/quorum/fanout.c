@@ -81,8 +81,8 @@ enum lock_result quorum_prepare_rounds(struct quorum *quorum, struct errmsg *why
     if (quorum->cut_fd >= 0 && quorum->cancel_fd >= 0 &&
         epoll_ctl(quorum->cancel_fd, EPOLL_CTL_ADD, quorum->cut_fd, &event) == 0)
         return LOCK_OK;
-    errmsg_set(why, "no descriptors to ask the servers with: %s", strerror(errno));
-    return LOCK_SYSTEM;
+    return errmsg_fail(why, LOCK_SYSTEM, "no descriptors to ask the servers with: %s",
+                       strerror(errno));
 }
 
 bool quorum_round(struct quorum *quorum, quorum_ask *ask, quorum_patience *patience,

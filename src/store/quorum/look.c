@@ -165,10 +165,8 @@ static enum lock_result merge(struct quorum *quorum, int least, struct lock_stat
     size_t room = 0;
     for (int i = 0; i < quorum->count; i++)
         room += quorum->members[i].state.owner_count;
-    if (!lock_state_init(to, quorum->key, room)) {
-        errmsg_set(why, "out of memory");
-        return LOCK_SYSTEM;
-    }
+    if (!lock_state_init(to, quorum->key, room))
+        return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     to->owner_count = 0;
     to->waiters = -1;
     for (int i = 0; i < quorum->count; i++)
@@ -268,8 +266,7 @@ enum lock_result quorum_pause(struct backend *backend, const char *key, const st
         return cancelled ? LOCK_CANCELLED : quorum_failure(quorum, why);
     if (count.ok > 0)
         return LOCK_OK;
-    errmsg_set(why, "the lock is not paused");
-    return LOCK_GONE;
+    return errmsg_fail(why, LOCK_GONE, "the lock is not paused");
 }
 
 /* --- all locks ----------------------------------------------------------- */
@@ -290,8 +287,7 @@ static enum lock_result ask_list(struct quorum *quorum, struct quorum_member *me
                             member, bound, &member->why);
     if (!member->short_of_memory)
         return result;
-    errmsg_set(&member->why, "out of memory");
-    return LOCK_SYSTEM;
+    return errmsg_fail(&member->why, LOCK_SYSTEM, "out of memory");
 }
 
 /* Visits all keys that a server has named; each one's holder is asked for anew. */
@@ -336,10 +332,8 @@ enum lock_result quorum_list(struct backend *backend, const char *prefix, const 
     quorum->all = all;
     bool cancelled = quorum_round(quorum, ask_list, judge_slow, bound, NULL);
     enum lock_result result = quorum_answer(quorum, cancelled, why);
-    if (result == LOCK_OK && !join_lists(quorum, &keys)) {
-        errmsg_set(why, "out of memory");
-        result = LOCK_SYSTEM;
-    }
+    if (result == LOCK_OK && !join_lists(quorum, &keys))
+        result = errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     if (result == LOCK_OK)
         result = visit_all(quorum, &keys, all, visit, data, bound, why);
     for (int i = 0; i < quorum->count; i++)

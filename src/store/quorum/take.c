@@ -111,8 +111,8 @@ static enum lock_result refuse_self(const struct quorum *quorum, struct quorum_m
     *holder = (struct holder){.expires = holder->expires, .left = holder->left, .ahead = -1};
     if (!is_this)
         return LOCK_HELD;
-    errmsg_set(&member->why, "%s: it is the server of another URL under another name", member->url);
-    return LOCK_INVALID;
+    return errmsg_fail(&member->why, LOCK_INVALID,
+                       "%s: it is the server of another URL under another name", member->url);
 }
 
 static enum lock_result ask_take(struct quorum *quorum, struct quorum_member *member,
