@@ -111,6 +111,7 @@ static int64_t highest(const struct lock_file *file, int64_t from)
 /* --- the word -------------------------------------------------------------- */
 
 struct turn {
+    uint64_t word;  /* as it was read */
     int64_t number; /* the head's, which it is about */
     bool lost;      /* it has lost its turn */
     bool room;      /* there was room for it; if not, it keeps others out until there is */
@@ -124,19 +125,19 @@ static uint32_t now_ms(void)
     return ((uint32_t)((deadline_now().boot_ns - proc_boot_offset()) / NS_PER_MS) & MS_MASK) | 1;
 }
 
-static struct turn read_turn(const struct shared_entry *entry, uint64_t *word)
+static struct turn read_turn(const struct shared_entry *entry)
 {
-    *word = shared_entry_turn(entry);
-    uint32_t low = (uint32_t)*word;
-    return (struct turn){(int64_t)(*word >> 32), (low & MS_MASK) == 0, low > MS_MASK,
+    uint64_t word = shared_entry_turn(entry);
+    uint32_t low = (uint32_t)word;
+    return (struct turn){word, (int64_t)(word >> 32), (low & MS_MASK) == 0, low > MS_MASK,
                          low & MS_MASK};
 }
 
 /* False if another process has written it since. */
-static bool write_turn(struct shared_entry *entry, uint64_t word, int64_t number, bool room,
-                       uint32_t ms)
+static bool write_turn(struct shared_entry *entry, const struct turn *known, int64_t number,
+                       bool room, uint32_t ms)
 {
-    return shared_entry_set_turn(entry, word,
+    return shared_entry_set_turn(entry, known->word,
                                  (uint64_t)number << 32 | (room ? UINT64_C(1) << 31 : 0) | ms);
 }
 
@@ -153,17 +154,15 @@ static struct duration since(const struct turn *known)
 
 bool ticket_queue_passed_over(const struct shared_entry *entry, const struct ticket *own)
 {
-    uint64_t word;
-    struct turn known = read_turn(entry, &word);
+    struct turn known = read_turn(entry);
     return own->number < floor_of(&known);
 }
 
 void ticket_queue_alive(struct shared_entry *entry, const struct ticket *own)
 {
-    uint64_t word;
-    struct turn known = read_turn(entry, &word);
+    struct turn known = read_turn(entry);
     if (own->number >= floor_of(&known))
-        (void)write_turn(entry, word, own->number, false, now_ms()); /* or at the next try */
+        (void)write_turn(entry, &known, own->number, false, now_ms()); /* or at the next try */
 }
 
 static struct duration turn_of(int place)
@@ -174,8 +173,7 @@ static struct duration turn_of(int place)
 struct deadline ticket_queue_turn_end(const struct lock_file *file,
                                       const struct shared_entry *entry, const struct ticket *own)
 {
-    uint64_t word;
-    struct turn known = read_turn(entry, &word);
+    struct turn known = read_turn(entry);
     struct ticket before;
     int64_t from = known.number;
     int count = 0;
@@ -201,8 +199,7 @@ bool ticket_queue_lets(const struct lock_file *file, struct shared_entry *entry,
                        const struct ticket *own, const struct admission *survey)
 {
     struct ticket head = {0}, next;
-    uint64_t word;
-    struct turn known = read_turn(entry, &word);
+    struct turn known = read_turn(entry);
     int64_t from = floor_of(&known), to = own->number > 0 ? own->number : NUMBERS;
     int place = 0;
     for (; find_first(file, from, to, &next); place++, from = next.number + 1) {
@@ -210,18 +207,18 @@ bool ticket_queue_lets(const struct lock_file *file, struct shared_entry *entry,
             bool room = admission_has_room(survey, next.mode, next.slots);
             head = next;
             if (known.lost || known.number != head.number || known.room != room) {
-                (void)write_turn(entry, word, head.number, room, now_ms());
+                (void)write_turn(entry, &known, head.number, room, now_ms());
                 return false;
             }
         } else if (!goes_along(&known, &head, &next)) {
-            (void)write_turn(entry, word, from - 1, false,
+            (void)write_turn(entry, &known, from - 1, false,
                              0); /* its own turn begins when the next waiter asks */
             return false;
         }
         if (since(&known).ns < turn_of(place).ns)
             return false;
     }
-    return place == 0 || write_turn(entry, word, from - 1, false, 0);
+    return place == 0 || write_turn(entry, &known, from - 1, false, 0);
 }
 
 /* --- joining and leaving --------------------------------------------------- */
@@ -229,11 +226,10 @@ bool ticket_queue_lets(const struct lock_file *file, struct shared_entry *entry,
 /* Numbers begin anew with each queue. */
 static int64_t next_number(const struct lock_file *file, struct shared_entry *entry)
 {
-    uint64_t word;
-    struct turn known = read_turn(entry, &word);
+    struct turn known = read_turn(entry);
     struct ticket any;
     if (!ticket_queue_find(file, 0, NUMBERS, &any)) {
-        (void)shared_entry_set_turn(entry, word, 0);
+        (void)shared_entry_set_turn(entry, known.word, 0);
         return 1;
     }
     int64_t last = highest(file, any.number);
@@ -270,8 +266,7 @@ void ticket_queue_leave(const struct lock_file *file, struct ticket *own)
 bool ticket_queue_before(const struct lock_file *file, const struct shared_entry *entry,
                          const struct ticket *own, struct ticket *before)
 {
-    uint64_t word;
-    struct turn known = read_turn(entry, &word);
+    struct turn known = read_turn(entry);
     return find_last(file, floor_of(&known), own->number, before);
 }
 
@@ -316,7 +311,6 @@ static int count(const struct lock_file *file, int64_t from, int64_t to)
 int ticket_queue_count(const struct lock_file *file, const struct shared_entry *entry,
                        const struct ticket *own)
 {
-    uint64_t word;
-    struct turn known = read_turn(entry, &word);
+    struct turn known = read_turn(entry);
     return own->number > 0 ? count(file, floor_of(&known), own->number) : count(file, 0, NUMBERS);
 }
