@@ -308,18 +308,13 @@ static struct shared_entry *shared_table_find(const struct shared_table *table, 
     return oldest;
 }
 
+/* All but its key and its last use: it is words alone. */
 static void clear(struct shared_entry *entry)
 {
-    _Atomic int64_t *numbers[] = {
-        &entry->takes,     &entry->conflicts, &entry->timeouts,         &entry->losses,
-        &entry->waited_ms, &entry->held_ms,   &entry->released_wall_ms, &entry->fence};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        atomic_store(numbers[i], 0);
-    atomic_store(&entry->turn, 0);
-    for (size_t i = 0; i < OWNER_WORDS; i++)
-        atomic_store(&entry->owner[i], 0);
-    for (size_t i = 0; i < RELEASED_KEPT; i++)
-        atomic_store(&entry->released[i].token, 0);
+    _Atomic uint64_t *words = (_Atomic uint64_t *)(void *)entry;
+    for (size_t i = offsetof(struct shared_entry, takes) / sizeof *words;
+         i < sizeof *entry / sizeof *words; i++)
+        atomic_store(&words[i], 0);
 }
 
 struct shared_entry *shared_table_entry(const struct shared_table *table, const char *key,
