@@ -87,29 +87,26 @@ void lock_file_close(struct lock_file *file)
     file->fd = -1;
 }
 
-enum lock_file_standing lock_file_standing(struct lock_file *file)
+enum lock_result lock_file_standing(struct lock_file *file)
 {
     struct stat ours, there;
     int found = file->follow ? stat(file->path, &there) : lstat(file->path, &there);
     if (found != 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EACCES))
-        return LOCK_FILE_GONE;
+        return LOCK_GONE;
     if (found != 0 || fstat(file->fd, &ours) != 0)
-        return LOCK_FILE_UNKNOWN;
+        return LOCK_UNAVAILABLE;
     file->size = ours.st_size;
-    return ours.st_dev == there.st_dev && ours.st_ino == there.st_ino ? LOCK_FILE_STANDS
-                                                                      : LOCK_FILE_GONE;
+    return ours.st_dev == there.st_dev && ours.st_ino == there.st_ino ? LOCK_OK : LOCK_GONE;
 }
 
 enum lock_result lock_file_verify(struct lock_file *file, struct errmsg *why)
 {
-    switch (lock_file_standing(file)) {
-    case LOCK_FILE_STANDS: return LOCK_OK;
-    case LOCK_FILE_GONE:
-        return errmsg_fail(why, LOCK_GONE, "the lock file %s was removed or replaced", file->path);
-    case LOCK_FILE_UNKNOWN: break;
-    }
-    return errmsg_fail(why, LOCK_UNAVAILABLE, "cannot look at the lock file %s: %s", file->path,
-                       strerror(errno));
+    enum lock_result result = lock_file_standing(file);
+    if (result == LOCK_GONE)
+        errmsg_set(why, "the lock file %s was removed or replaced", file->path);
+    else if (result != LOCK_OK)
+        errmsg_set(why, "cannot look at the lock file %s: %s", file->path, strerror(errno));
+    return result;
 }
 
 /* --- kernel locks ------------------------------------------------------------ */

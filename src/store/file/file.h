@@ -41,15 +41,11 @@ enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, 
 /* Releases all locks on it, too. */
 void lock_file_close(struct lock_file *file);
 
-/* True if the path still leads to the open file. */
-enum lock_file_standing {
-    LOCK_FILE_STANDS,
-    LOCK_FILE_GONE,
-    LOCK_FILE_UNKNOWN, /* could not be found out: errno */
-};
-enum lock_file_standing lock_file_standing(struct lock_file *file);
+/* LOCK_OK: the path still leads to the open file; LOCK_GONE; LOCK_UNAVAILABLE with errno: that
+ * could not be found out. */
+enum lock_result lock_file_standing(struct lock_file *file);
 
-/* The same as a result: LOCK_OK; LOCK_GONE or LOCK_UNAVAILABLE with *why set. */
+/* The same with *why set, unless it is LOCK_OK. */
 enum lock_result lock_file_verify(struct lock_file *file, struct errmsg *why);
 
 /* --- the section: exclusive access for changes to records, places or the path ---- */

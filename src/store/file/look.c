@@ -182,8 +182,7 @@ static bool leave_pause(const struct store *store, struct lock_file *file)
     struct record record;
     struct errmsg ignored = {""};
     snprintf(path, sizeof path, "%s/.paused-%ld", store->dir.path, (long)getpid());
-    if (lock_file_standing(file) != LOCK_FILE_STANDS ||
-        !lock_file_read(file, LOCK_FILE_PAUSE, &record) ||
+    if (lock_file_standing(file) != LOCK_OK || !lock_file_read(file, LOCK_FILE_PAUSE, &record) ||
         lock_file_open(&next, LOCK_FILE_TO_TAKE, &ignored) != LOCK_OK)
         return false;
     bool done = lock_file_write(&next, LOCK_FILE_PAUSE, &record, &ignored) == LOCK_OK &&
@@ -204,8 +203,8 @@ enum lock_result file_force_release(struct backend *base, const char *key, struc
     struct lock_file file = {.path = path, .fd = -1};
     store_path(store, path, key);
     enum lock_result result = store_open_file(&file, LOCK_FILE_TO_CHANGE, bound, why);
-    bool there = result == LOCK_OK ||
-                 (result == LOCK_UNAVAILABLE && lock_file_standing(&file) == LOCK_FILE_STANDS);
+    bool there =
+        result == LOCK_OK || (result == LOCK_UNAVAILABLE && lock_file_standing(&file) == LOCK_OK);
     if (there || result == LOCK_GONE)
         result = file_look_look_at(store, &file, key, was, bound, why);
     if (there && result == LOCK_OK)

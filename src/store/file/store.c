@@ -64,16 +64,16 @@ bool store_unheld(struct store *store, const struct lock_file *file, int own, st
 
 bool store_remove(struct lock_file *file)
 {
-    enum lock_file_standing standing = lock_file_standing(file);
-    if (standing != LOCK_FILE_STANDS)
-        return standing == LOCK_FILE_GONE;
+    enum lock_result standing = lock_file_standing(file);
+    if (standing != LOCK_OK)
+        return standing == LOCK_GONE;
     return unlink(file->path) == 0 || errno == ENOENT;
 }
 
 /* flock(1) may have it. Others may have written records past the end that we knew. */
 void store_tidy(struct store *store, struct lock_file *file, struct bound bound)
 {
-    if (lock_file_standing(file) == LOCK_FILE_STANDS && ticket_queue_is_empty(file) &&
+    if (lock_file_standing(file) == LOCK_OK && ticket_queue_is_empty(file) &&
         store_unheld(store, file, -1, bound) && lock_file_flock(file, MODE_EXCLUSIVE)) {
         runs_lose(store, file, false, bound);
         (void)store_remove(file);

@@ -53,7 +53,7 @@ void file_waiter_ask(struct file_waiter *waiter, struct lock_file *file, struct 
 {
     struct ticket before;
     /* What is known of turns is about the file that is now at the path. */
-    if (waiter->ticket.number == 0 || lock_file_standing(file) != LOCK_FILE_STANDS)
+    if (waiter->ticket.number == 0 || lock_file_standing(file) != LOCK_OK)
         return;
     if (ticket_queue_passed_over(entry, &waiter->ticket)) {
         (void)blocking_thread_stop(&waiter->behind);
