@@ -23,12 +23,18 @@ enum lock_result file_error_result(int error)
 int file_open(int dir, const char *path, int flags, struct stat *status)
 {
     int fd = openat(dir, path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
-    if (fd < 0 || fstat(fd, status) == 0)
-        return fd;
+    if (fd >= 0 && fstat(fd, status) != 0)
+        fd_close(&fd);
+    return fd;
+}
+
+void fd_close(int *fd)
+{
     int error = errno;
-    close(fd);
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
     errno = error;
-    return -1;
 }
 
 bool user_name_local(uid_t uid, char *text, size_t size)

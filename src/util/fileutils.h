@@ -16,6 +16,9 @@ enum lock_result file_error_result(int error);
  * *status. -1 with errno. */
 int file_open(int dir, const char *path, int flags, struct stat *status);
 
+/* Closes it, if it is open, and sets it to -1; keeps errno. */
+void fd_close(int *fd);
+
 /* Fills in and returns text: the name, or the number if there is none. It may
  * load and ask a directory service: not for runs that succeed. */
 const char *user_name(uid_t uid, char *text, size_t size);

@@ -4,6 +4,7 @@
 #include "store/file/claim.h"
 
 #include "store/file/shared_table.h"
+#include "util/fileutils.h"
 #include "util/sd_notify.h"
 
 #include <inttypes.h>
@@ -28,10 +29,8 @@ static int open_socket(attach_call *attach, int file_fd, const char *take_id, en
     if (!sd_notify_address(&address, &size, name))
         return -1;
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0 && attach(fd, (const struct sockaddr *)&address, size) != 0) {
-        close(fd);
-        fd = -1;
-    }
+    if (fd >= 0 && attach(fd, (const struct sockaddr *)&address, size) != 0)
+        fd_close(&fd);
     return fd;
 }
 

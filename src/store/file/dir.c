@@ -98,9 +98,7 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct er
 
 void lock_dir_close(struct lock_dir *dir)
 {
-    if (dir->fd >= 0)
-        close(dir->fd);
-    dir->fd = -1;
+    fd_close(&dir->fd);
 }
 
 bool lock_dir_is_shared(const struct lock_dir *dir)
@@ -126,9 +124,8 @@ int lock_dir_open_own(const struct lock_dir *dir, const char *what, bool make)
     struct stat status;
     int fd = file_open(dir->fd, name, (make ? O_RDWR | O_CREAT : O_RDONLY) | O_NOFOLLOW, &status);
     if (fd >= 0 && !lock_dir_may_write(&status)) {
-        close(fd);
+        fd_close(&fd);
         errno = EPERM;
-        return -1;
     }
     return fd;
 }

@@ -60,25 +60,18 @@
 #include "store/file/doctor.h"
 #include "store/file/proc_locks.h"
 #include "store/file/runs.h"
+#include "util/fileutils.h"
 #include "util/text.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { TRIES_MOST = 100 };
 
 /* How long a waiter that gives up tries to enter the section, to leave no file behind. */
 static const struct duration tidy_limit = {100 * NS_PER_MS};
-
-static void close_left(struct file_backend *backend)
-{
-    if (backend->left_fd >= 0)
-        close(backend->left_fd);
-    backend->left_fd = -1;
-}
 
 /* The file that we have open is gone. */
 static void start_anew(struct file_backend *backend)
@@ -292,7 +285,7 @@ static void stop_waiting(struct file_backend *backend)
         store_tidy(&backend->store, file, bound); /* it may have been kept for us alone */
     }
     lease_ops_let_go(backend);
-    close_left(backend);
+    fd_close(&backend->left_fd);
 }
 
 static void dir_backend_refuse(struct file_backend *backend, const struct lock_request *request,
@@ -318,7 +311,7 @@ static void dir_backend_refuse(struct file_backend *backend, const struct lock_r
     holder->ahead = head                ? 0
                     : request->attended ? ticket_queue_count(&backend->file, entry, ticket)
                                         : -1;
-    close_left(backend);
+    fd_close(&backend->left_fd);
     if (gives_up) {
         if (!done)
             shared_entry_refused(entry, request->waits, request->waited);
@@ -336,7 +329,7 @@ static void dir_backend_begin(struct file_backend *backend, const struct lock_re
         ticket_queue_leave(&backend->file, &backend->waiter.ticket);
         file_waiter_stop(&backend->waiter);
     }
-    close_left(backend);
+    fd_close(&backend->left_fd);
     if (request->detached)
         lease_ops_let_go(backend);
 }
@@ -400,8 +393,7 @@ static void file_close(struct backend *base)
 {
     struct file_backend *backend = file_of(base);
     stop_waiting(backend);
-    if (backend->waiter.news_fd >= 0)
-        close(backend->waiter.news_fd);
+    fd_close(&backend->waiter.news_fd);
     store_close(&backend->store);
     free(backend);
 }

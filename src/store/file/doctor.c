@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* store/file/dir.c has refused directories that others could tamper with. */
 static void file_doctor_add_owner(struct diagnostics *findings, const struct stat *status)
@@ -76,7 +75,6 @@ bool file_doctor_exact(const char *path, struct diagnostics *findings)
         (void)file_doctor_unusable(findings, "lock file", errno);
     else if (add_file_system(fd, findings))
         diagnostics_add(findings, FINDING_OK, "lock file", NULL, "can be opened");
-    if (fd >= 0)
-        close(fd);
+    fd_close(&fd);
     return false;
 }

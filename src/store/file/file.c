@@ -82,9 +82,7 @@ enum lock_result lock_file_open(struct lock_file *file, enum lock_file_use use, 
 
 void lock_file_close(struct lock_file *file)
 {
-    if (file->fd >= 0)
-        close(file->fd);
-    file->fd = -1;
+    fd_close(&file->fd);
 }
 
 enum lock_result lock_file_standing(struct lock_file *file)
@@ -435,10 +433,8 @@ int lock_file_news(int news_fd, const struct lock_file *file, enum lock_file_new
     int fd = news_fd >= 0 ? news_fd : inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
     if (fd >= 0 &&
-        inotify_add_watch(fd, path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | change) < 0) {
-        close(fd);
-        fd = -1;
-    }
+        inotify_add_watch(fd, path, IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF | change) < 0)
+        fd_close(&fd);
     if (fd >= 0)
         watch_directory(fd, file->path);
     return fd;

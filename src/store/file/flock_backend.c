@@ -54,6 +54,11 @@ static struct exact_backend *exact_of(struct backend *backend)
     return (struct exact_backend *)(void *)backend;
 }
 
+static enum lock_result invalid(const char *text, struct errmsg *why)
+{
+    return errmsg_fail(why, LOCK_INVALID, "a --lock-file %s", text);
+}
+
 /* --- take ---------------------------------------------------------------- */
 
 static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
@@ -146,9 +151,7 @@ static int wait_in_kernel(int fd, int64_t operation)
 static void let_go(struct exact_backend *backend)
 {
     (void)blocking_thread_stop(&backend->queued);
-    if (backend->claim_fd >= 0)
-        close(backend->claim_fd);
-    backend->claim_fd = -1;
+    fd_close(&backend->claim_fd);
     lock_file_close(&backend->file);
 }
 
@@ -209,8 +212,7 @@ static enum lock_result exact_take(struct backend *base, const struct lock_reque
     (void)bound; /* nothing here waits */
     *holder = (struct holder){.ahead = -1};
     if (request->mode == MODE_SLOTS || request->detached)
-        return errmsg_fail(why, LOCK_INVALID, "a --lock-file %s",
-                           request->detached ? "is held by a process alone" : "has no slots");
+        return invalid(request->detached ? "is held by a process alone" : "has no slots", why);
     for (int tries = 0; result == LOCK_GONE && tries < TRIES_MOST; tries++) {
         before = deadline_now();
         result = flock_backend_try_once(backend, request, why);
@@ -240,11 +242,6 @@ static struct call exact_listen(struct backend *base)
 }
 
 /* --- check, extend, release ------------------------------------------------ */
-
-static enum lock_result invalid(const char *text, struct errmsg *why)
-{
-    return errmsg_fail(why, LOCK_INVALID, "a --lock-file %s", text);
-}
 
 /* Opens the file to look at its locks: nothing is created, and a user who may not read
  * the file still sees what the kernel reports of it. LOCK_GONE: there is no file. */
@@ -414,8 +411,7 @@ static void exact_close(struct backend *base)
 {
     struct exact_backend *backend = exact_of(base);
     let_go(backend);
-    if (backend->news_fd >= 0)
-        close(backend->news_fd);
+    fd_close(&backend->news_fd);
     free(backend);
 }
 

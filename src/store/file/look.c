@@ -359,10 +359,8 @@ static enum lock_result file_look_find_keys(struct store *store, const char *pre
     int fd = openat(store->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *names = fd >= 0 ? fdopendir(fd) : NULL;
     if (names == NULL) {
-        int error = errno;
-        if (fd >= 0)
-            close(fd);
-        return cannot_list(store, file_error_result(error), error, why);
+        fd_close(&fd);
+        return cannot_list(store, file_error_result(errno), errno, why);
     }
     enum lock_result result = read_keys(store, names, prefix, pattern, list, why);
     closedir(names);

@@ -166,10 +166,8 @@ static enum lock_result try_open(struct shared_table *table, const struct lock_d
     table->map = known ? map_file(fd, make) : NULL;
     table->fd = fd;
     if (table->map == NULL) {
-        int error = errno;
-        close(fd);
-        errno = error;
-        return error == ENODATA ? LOCK_GONE : file_error_result(error);
+        fd_close(&table->fd);
+        return errno == ENODATA ? LOCK_GONE : file_error_result(errno);
     }
     int64_t format = format_of(table->map, make);
     if (format > 0 && format <= STORE_FORMAT)

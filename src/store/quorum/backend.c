@@ -24,13 +24,13 @@
 
 #include "store/quorum/quorum.h"
 #include "store/redis/backend.h"
+#include "util/fileutils.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 static bool is_own(const struct lease *lease)
 {
@@ -269,8 +269,7 @@ static struct news quorum_news(struct backend *backend)
 {
     struct quorum *quorum = quorum_of(backend);
     struct news all = {.fd = -1};
-    if (quorum->news_fd >= 0)
-        close(quorum->news_fd); /* the members may have other descriptors by now */
+    fd_close(&quorum->news_fd); /* the members may have other descriptors by now */
     quorum->news_fd = epoll_create1(EPOLL_CLOEXEC);
     for (int i = 0; i < quorum->count; i++) {
         struct news news = quorum->members[i].store->news(quorum->members[i].store);
@@ -303,12 +302,9 @@ static void quorum_close(struct backend *backend)
     struct quorum *quorum = quorum_of(backend);
     for (int i = 0; i < quorum->count; i++)
         quorum->members[i].store->close(quorum->members[i].store);
-    if (quorum->news_fd >= 0)
-        close(quorum->news_fd);
-    if (quorum->cut_fd >= 0)
-        close(quorum->cut_fd);
-    if (quorum->cancel_fd >= 0)
-        close(quorum->cancel_fd);
+    fd_close(&quorum->news_fd);
+    fd_close(&quorum->cut_fd);
+    fd_close(&quorum->cancel_fd);
     pthread_mutex_destroy(&quorum->mutex);
     free(quorum);
 }

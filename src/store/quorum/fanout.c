@@ -30,7 +30,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
-#include <unistd.h>
 
 /* Under the mutex. */
 static bool all_done(const struct quorum *quorum)
