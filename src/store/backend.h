@@ -107,7 +107,7 @@ struct backend {
      * with *was as it was before, which the caller frees; no owners: there was nothing.
      * Once for each backend and key: if called again after LOCK_UNAVAILABLE, it returns
      * what the previous call removed without knowing it, and leaves the next holder
-     * alone. */
+     * alone. NULL: it cannot be removed. */
     enum lock_result (*force_release)(struct backend *, const char *key, struct lock_state *was,
                                       struct bound, struct errmsg *);
 
@@ -120,7 +120,8 @@ struct backend {
     /* Looks at all locks whose keys are `prefix` followed by a match of the glob(7)
      * `pattern` (NULL: anything), in the order of their keys; calls visit() for each that
      * is held, and with `all` for those that remember a run, which ends it by returning
-     * false. The bound applies to each step. LOCK_OK; LOCK_UNAVAILABLE and so on. */
+     * false. The bound applies to each step. LOCK_OK; LOCK_UNAVAILABLE and so on. NULL: it
+     * is a store of one lock. */
     enum lock_result (*list)(struct backend *, const char *prefix, const char *pattern, bool all,
                              bool (*visit)(void *data, const struct lock_state *), void *data,
                              struct bound, struct errmsg *);

@@ -374,22 +374,6 @@ static enum lock_result exact_probe(struct backend *base, const char *key, struc
                        file.path, strerror(error));
 }
 
-static enum lock_result exact_force_release(struct backend *base, const char *key,
-                                            struct lock_state *was, struct bound bound,
-                                            struct errmsg *why)
-{
-    (void)base, (void)key, (void)was, (void)bound;
-    return invalid("is not removed: its lock ends with the process that has it", why);
-}
-
-static enum lock_result exact_list(struct backend *base, const char *prefix, const char *pattern,
-                                   bool all, bool (*visit)(void *data, const struct lock_state *),
-                                   void *data, struct bound bound, struct errmsg *why)
-{
-    (void)base, (void)prefix, (void)pattern, (void)all, (void)visit, (void)data, (void)bound;
-    return invalid("is one lock: there is nothing to list", why);
-}
-
 /* --- the interface ------------------------------------------------------------- */
 
 static struct news exact_news(struct backend *base)
@@ -436,8 +420,6 @@ enum lock_result flock_backend_open(struct backend **opened, const char *path, s
         .release = exact_release,
         .look = exact_look,
         .probe = exact_probe,
-        .force_release = exact_force_release,
-        .list = exact_list,
         .news = exact_news,
         .examine = exact_examine,
         .close = exact_close,
