@@ -32,17 +32,12 @@
 #include <strings.h>
 #include <sys/epoll.h>
 
-static bool is_own(const struct lease *lease)
-{
-    return !lease->outside;
-}
-
 /* --- check, extend ------------------------------------------------------- */
 
 static enum lock_result ask_check(struct quorum *quorum, struct quorum_member *member,
                                   struct bound bound)
 {
-    if (!is_own(&quorum->lease) || member->lease.fence >= quorum->lease.fence)
+    if (quorum->lease.outside || member->lease.fence >= quorum->lease.fence)
         return member->store->check(member->store, &member->lease, bound, &member->why);
     return quorum_raise_on(quorum, member, bound);
 }
@@ -84,12 +79,7 @@ static void plan_join(struct quorum *quorum)
 /* A lease of another process is known only by its token. */
 static bool may_hold(const struct quorum *quorum, const struct quorum_member *member)
 {
-    return quorum_grants(quorum, member) || !is_own(&quorum->lease);
-}
-
-static bool lost_there(const struct quorum_member *member)
-{
-    return lock_is_lost(member->result) || member->result == LOCK_RELEASED;
+    return quorum_grants(quorum, member) || quorum->lease.outside;
 }
 
 /* Not needed for the answer that the caller waits for. Connect, take, raise. */
@@ -119,7 +109,7 @@ static void take_in(const struct quorum *quorum, struct lease *lease)
 static void quorum_backend_prepare(struct quorum *quorum, const struct lease *lease)
 {
     quorum->lease = *lease;
-    for (int i = 0; !is_own(lease) && i < quorum->count; i++)
+    for (int i = 0; lease->outside && i < quorum->count; i++)
         quorum->members[i].lease = *lease;
 }
 
@@ -131,11 +121,11 @@ static void forget_lost(struct quorum *quorum)
 {
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
-        if (quorum_grants(quorum, member) && lost_there(member)) {
+        if (quorum_grants(quorum, member) && quorum_is_lost(member->result)) {
             member->standing = member->result == LOCK_RELEASED ? MEMBER_RELEASED : MEMBER_WITHOUT;
             member->joins = deadline_after(quorum_join_interval);
         }
-        if (lost_there(member) || (!is_own(&quorum->lease) && member->result != LOCK_OK))
+        if (quorum_is_lost(member->result) || (quorum->lease.outside && member->result != LOCK_OK))
             lease_cut(&member->lease, (struct deadline){0});
     }
 }
@@ -151,7 +141,7 @@ static enum lock_result ask_lease(struct quorum *quorum, quorum_ask *ask, struct
     forget_lost(quorum);
     if (result == LOCK_OK)
         quorum->lease.deadline = quorum_deadline(quorum);
-    if (is_own(lease) && (result == LOCK_OK || result == LOCK_UNAVAILABLE)) {
+    if (!lease->outside && (result == LOCK_OK || result == LOCK_UNAVAILABLE)) {
         cancelled = quorum_round(quorum, quorum_join, judge_join, bound, wants_join);
         result = quorum_verdict(quorum, may_hold, cancelled, why);
         plan_join(quorum);
@@ -196,7 +186,7 @@ static enum lock_result release_own(struct quorum *quorum, struct quorum_member 
 static enum lock_result ask_release(struct quorum *quorum, struct quorum_member *member,
                                     struct bound bound)
 {
-    if (is_own(&quorum->lease))
+    if (!quorum->lease.outside)
         return release_own(quorum, member, bound);
     return member->store->release(member->store, &quorum->lease, bound, &member->why);
 }

@@ -99,13 +99,20 @@ static inline struct quorum *quorum_of(struct backend *backend)
     return (struct quorum *)(void *)backend;
 }
 
+/* The server has no lock of ours any more. */
+static inline bool quorum_is_lost(enum lock_result result)
+{
+    return lock_is_lost(result) || result == LOCK_RELEASED;
+}
+
 /* The results of the members in the last round. */
 struct quorum_count {
     int ok;
-    int held;   /* by another */
-    int lost;   /* gone, another's, released */
-    int bad;    /* refused, or no use */
-    int silent; /* no answer */
+    int held;             /* by another */
+    int lost;             /* gone, another's, released */
+    int bad;              /* refused, or no use */
+    int refused, invalid; /* of these */
+    int silent;           /* no answer */
 };
 
 /* During a round, of those that have answered. A member that is not asked has no lock of

@@ -59,7 +59,7 @@ void quorum_owe(const struct quorum *quorum, struct quorum_member *member)
 /* No lock of ours is there any more. */
 static bool is_settled(enum lock_result result)
 {
-    return result == LOCK_OK || result == LOCK_RELEASED || lock_is_lost(result);
+    return result == LOCK_OK || quorum_is_lost(result);
 }
 
 enum lock_result quorum_settle(struct quorum *quorum, struct quorum_member *member,
@@ -368,8 +368,7 @@ static enum lock_result raise_all(struct quorum *quorum, struct bound bound, boo
     if (count.lost > 0 && quorum->count - count.bad - count.silent >= quorum->need)
         return LOCK_HELD;
     enum lock_result result = quorum_verdict(quorum, quorum_grants, false, why);
-    return result == LOCK_OK || result == LOCK_RELEASED || lock_is_lost(result) ? LOCK_UNAVAILABLE
-                                                                                : result;
+    return is_settled(result) ? LOCK_UNAVAILABLE : result;
 }
 
 /* A member's own lease is no longer than the one that counts from the beginning. */

@@ -12,8 +12,8 @@ static void count_one(struct quorum_count *count, enum lock_result result)
     case LOCK_GONE:
     case LOCK_FOREIGN:
     case LOCK_RELEASED: count->lost++; break;
-    case LOCK_REFUSED:
-    case LOCK_INVALID:
+    case LOCK_REFUSED: count->refused++, count->bad++; break;
+    case LOCK_INVALID: count->invalid++, count->bad++; break;
     case LOCK_CANT_CREATE:
     case LOCK_SYSTEM: count->bad++; break;
     case LOCK_UNAVAILABLE:
@@ -42,14 +42,6 @@ struct quorum_count quorum_count_all(const struct quorum *quorum)
     return count;
 }
 
-static int count_result(const struct quorum *quorum, enum lock_result result)
-{
-    int count = 0;
-    for (int i = 0; i < quorum->count; i++)
-        count += quorum->members[i].result == result;
-    return count;
-}
-
 /* --- texts --------------------------------------------------------------- */
 
 static void add_text(struct errmsg *why, const char *before, const char *text)
@@ -58,14 +50,9 @@ static void add_text(struct errmsg *why, const char *before, const char *text)
     snprintf(why->text + used, sizeof why->text - used, "%s%.200s", before, text);
 }
 
-static bool is_lost(enum lock_result result)
-{
-    return lock_is_lost(result) || result == LOCK_RELEASED;
-}
-
 static bool is_failure(enum lock_result result)
 {
-    return result != LOCK_OK && result != LOCK_HELD && !is_lost(result);
+    return result != LOCK_OK && result != LOCK_HELD && !quorum_is_lost(result);
 }
 
 /* Appends "URL: why; URL: why". */
@@ -96,21 +83,15 @@ static bool is_not_ok(enum lock_result result)
     return result != LOCK_OK;
 }
 
-static unsigned quorum_verdict_missing(const struct quorum *quorum)
-{
-    unsigned bits = 0;
-    for (int i = 0; i < quorum->count; i++)
-        bits |= (unsigned)is_not_ok(quorum->members[i].result) << i;
-    return bits;
-}
-
 /* A problem that no retry mends is always reported; a minority that is down, or has lost
  * its keys, is what a quorum is for. The note stays the same as long as it is about the
  * same members, whatever they answer. */
 void quorum_note(struct quorum *quorum, bool taken)
 {
     struct quorum_count count = quorum_count_all(quorum);
-    unsigned bits = quorum_verdict_missing(quorum);
+    unsigned bits = 0;
+    for (int i = 0; i < quorum->count; i++)
+        bits |= (unsigned)is_not_ok(quorum->members[i].result) << i;
     quorum->base.note = quorum->base.warning = NULL;
     if (taken || bits != quorum->noted) {
         errmsg_set(&quorum->note, "on %d of %d servers", count.ok, quorum->count);
@@ -145,13 +126,12 @@ void quorum_note_left(struct quorum *quorum)
 enum lock_result quorum_failure(const struct quorum *quorum, struct errmsg *why)
 {
     struct quorum_count count = quorum_count_all(quorum);
-    int refused = count_result(quorum, LOCK_REFUSED), invalid = count_result(quorum, LOCK_INVALID);
     errmsg_set(why, "%d of %d servers cannot be reached, and %d are needed",
                count.bad + count.silent, quorum->count, quorum->need);
     add_members(quorum, is_failure, ": ", why);
     if (quorum->count - count.bad >= quorum->need)
         return LOCK_UNAVAILABLE;
-    return refused > 0 ? LOCK_REFUSED : invalid > 0 ? LOCK_INVALID : LOCK_SYSTEM;
+    return count.refused > 0 ? LOCK_REFUSED : count.invalid > 0 ? LOCK_INVALID : LOCK_SYSTEM;
 }
 
 enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, struct errmsg *why)
@@ -179,7 +159,7 @@ static enum lock_result loss(const struct quorum *quorum, quorum_wanted *may_hav
     for (int i = 0; i < quorum->count; i++) {
         const struct quorum_member *member = &quorum->members[i];
         bool had = may_have(quorum, member);
-        if (member->result == LOCK_OK || (had && !is_lost(member->result)))
+        if (member->result == LOCK_OK || (had && !quorum_is_lost(member->result)))
             continue;
         gone += had && member->result == LOCK_GONE;
         foreign += had && member->result == LOCK_FOREIGN;
@@ -200,7 +180,8 @@ enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_
     int may = 0;
     for (int i = 0; i < quorum->count; i++) {
         const struct quorum_member *member = &quorum->members[i];
-        may += member->result == LOCK_OK || (may_have(quorum, member) && !is_lost(member->result));
+        may += member->result == LOCK_OK ||
+               (may_have(quorum, member) && !quorum_is_lost(member->result));
     }
     return may < quorum->need ? loss(quorum, may_have, quorum->count - may, why)
                               : quorum_answer(quorum, cancelled, why);
