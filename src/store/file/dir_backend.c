@@ -181,7 +181,8 @@ static enum lock_result survey_places(struct file_backend *backend,
     if (survey->unreadable && bound_is_cancelled(bound))
         return LOCK_CANCELLED;
     if (survey->unreadable)
-        return errmsg_fail(why, LOCK_UNAVAILABLE, "cannot read the lock file %s", backend->path);
+        return errmsg_fail(why, LOCK_UNAVAILABLE, "cannot read the lock file %s",
+                           backend->file.path);
     if (survey->newer > 0)
         return format_newer(why, survey->newer);
     return !is_done(backend, request, bound) && may_have_it(backend, request, survey, entry)
@@ -341,7 +342,7 @@ static enum lock_result file_take(struct backend *base, const struct lock_reques
     struct file_backend *backend = file_of(base);
     struct admission survey;
     *holder = (struct holder){0};
-    store_path(&backend->store, backend->path, request->key);
+    store_path(&backend->store, backend->file.path, request->key);
     text_copy(backend->store.boot_id, sizeof backend->store.boot_id, request->self.boot_id);
     struct shared_entry *entry = store_entry(&backend->store, request->key, true);
     enum lock_result result = LOCK_GONE;
@@ -405,7 +406,6 @@ enum lock_result dir_backend_open(struct backend **opened, const char *dir, stru
         return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     backend->store.dir.fd = backend->waiter.news_fd = backend->left_fd = backend->file.fd =
         backend->place = -1;
-    backend->file.path = backend->path;
     backend->base = (struct backend){
         .kind = "file",
         .poll_least = DURATION_S(1),

@@ -9,7 +9,6 @@
 struct file_backend {
     struct backend base;
     struct store store;
-    char path[LOCK_FILE_PATH_SIZE];
     struct lock_file file; /* the file that we hold, or wait for */
     int place;             /* our place in it; -1: we hold nothing */
     struct file_waiter waiter;

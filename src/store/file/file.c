@@ -1,6 +1,5 @@
 #include "store/file/file.h"
 
-#include "store/file/dir.h"
 #include "util/fileutils.h"
 
 #include <errno.h>

@@ -14,6 +14,7 @@
 #define DLOCK_STORE_FILE_FILE_H
 
 #include "store/backend.h"
+#include "store/file/dir.h"
 #include "store/file/record.h"
 #include "util/errmsg.h"
 #include "util/exit_status.h"
@@ -25,11 +26,13 @@
 
 enum { LOCK_PLACES_MOST = 1 << 20 };
 
+#define LOCK_FILE_PATH_SIZE (sizeof((struct lock_dir *)0)->path + LOCK_FILE_NAME_SIZE)
+
 struct lock_file {
-    const char *path; /* the caller's */
-    bool follow;      /* links are allowed in the path */
-    int fd;           /* -1: not open */
-    off_t size;       /* when the path was last known to lead to it */
+    char path[LOCK_FILE_PATH_SIZE];
+    bool follow; /* links are allowed in the path */
+    int fd;      /* -1: not open */
+    off_t size;  /* when the path was last known to lead to it */
 };
 
 enum lock_file_use { LOCK_FILE_TO_LOOK, LOCK_FILE_TO_CHANGE, LOCK_FILE_TO_TAKE };

@@ -28,6 +28,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,6 @@ enum { TRIES_MOST = 100, HOLDERS_MOST = 1024 };
 
 struct exact_backend {
     struct backend base;
-    char path[4096];
     struct lock_file file; /* the one that we hold, or wait for */
     struct blocking_thread queued;
     struct holder holder; /* the holder we wait for, when that was last looked at */
@@ -245,8 +245,10 @@ static struct call exact_listen(struct backend *base)
 
 /* Opens the file to look at its locks: nothing is created, and a user who may not read
  * the file still sees what the kernel reports of it. LOCK_GONE: there is no file. */
-static enum lock_result open_to_look(struct lock_file *file, struct errmsg *why)
+static enum lock_result open_to_look(const struct exact_backend *backend, struct lock_file *file,
+                                     struct errmsg *why)
 {
+    *file = backend->file;
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     int error = errno;
     if (file->fd < 0 && error == EACCES)
@@ -269,11 +271,11 @@ static enum lock_result check_own(struct exact_backend *backend, struct errmsg *
 static enum lock_result check_claim(struct exact_backend *backend, struct lease *lease,
                                     struct errmsg *why)
 {
-    struct lock_file file = {.path = backend->path, .follow = true, .fd = -1};
-    enum lock_result result = open_to_look(&file, why);
+    struct lock_file file;
+    enum lock_result result = open_to_look(backend, &file, why);
     if (result == LOCK_OK && !claim_find(file.fd, lease->take_id, &lease->mode))
         result = errmsg_fail(why, LOCK_GONE, "no ancestor of this process holds the lock file %s",
-                             backend->path);
+                             file.path);
     lock_file_close(&file);
     return result;
 }
@@ -330,14 +332,14 @@ static enum lock_result fill_state(struct lock_state *state, const char *key, in
 static enum lock_result exact_look(struct backend *base, const char *key, struct lock_state *state,
                                    struct bound bound, struct errmsg *why)
 {
-    struct lock_file file = {.path = exact_of(base)->path, .follow = true, .fd = -1};
+    struct lock_file file;
     struct flock_file open_file = {0};
     struct flock_holder *found = calloc(HOLDERS_MOST, sizeof *found);
     size_t count = 0;
     (void)bound;
     if (found == NULL)
         return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
-    enum lock_result result = open_to_look(&file, why);
+    enum lock_result result = open_to_look(exact_of(base), &file, why);
     if (result == LOCK_OK) {
         proc_locks_file_of(file.fd, &open_file);
         count = proc_locks_holders(&open_file, found, HOLDERS_MOST);
@@ -355,9 +357,9 @@ static enum lock_result exact_look(struct backend *base, const char *key, struct
 static enum lock_result exact_probe(struct backend *base, const char *key, struct lock_state *state,
                                     struct errmsg *why)
 {
-    struct lock_file file = {.path = exact_of(base)->path, .follow = true, .fd = -1};
+    struct lock_file file;
     struct flock_holder unseen = {0};
-    enum lock_result result = open_to_look(&file, why);
+    enum lock_result result = open_to_look(exact_of(base), &file, why);
     int error = result == LOCK_OK ? lock_now(&file, MODE_EXCLUSIVE) : 0;
     if (error == EBADF)
         error = EACCES; /* it may not be opened but with O_PATH */
@@ -388,7 +390,7 @@ static bool exact_examine(struct backend *base, const struct lock_request *reque
                           struct diagnostics *findings, struct bound bound)
 {
     (void)request, (void)bound;
-    return file_doctor_exact(exact_of(base)->path, findings);
+    return file_doctor_exact(exact_of(base)->file.path, findings);
 }
 
 static void exact_close(struct backend *base)
@@ -404,12 +406,12 @@ enum lock_result flock_backend_open(struct backend **opened, const char *path, s
     struct exact_backend *backend = calloc(1, sizeof *backend);
     if (backend == NULL)
         return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
-    if ((size_t)snprintf(backend->path, sizeof backend->path, "%s", path) >= sizeof backend->path) {
+    if ((size_t)snprintf(backend->file.path, PATH_MAX, "%s", path) >= PATH_MAX) {
         free(backend);
         return invalid("has too long a path", why);
     }
-    backend->file = (struct lock_file){.path = backend->path, .follow = true, .fd = -1};
-    backend->news_fd = backend->claim_fd = -1;
+    backend->file.follow = true;
+    backend->file.fd = backend->news_fd = backend->claim_fd = -1;
     backend->base = (struct backend){
         .kind = "file",
         .poll_least = DURATION_S(1),

@@ -30,7 +30,6 @@ static bool is_forced(struct store *store, const struct lease *lease, struct err
 /* --- by its token ---------------------------------------------------------- */
 
 struct outside {
-    char path[LOCK_FILE_PATH_SIZE];
     struct lock_file file;
     struct lock_place place;
     bool known;      /* the lease's outcome is written in the file */
@@ -85,7 +84,8 @@ static enum lock_result search(struct store *store, const struct lease *lease, s
         outside->known = true;
     }
     if (result != LOCK_OK && outside->unreadable)
-        return errmsg_fail(why, LOCK_UNAVAILABLE, "cannot read the lock file %s", outside->path);
+        return errmsg_fail(why, LOCK_UNAVAILABLE, "cannot read the lock file %s",
+                           outside->file.path);
     return result;
 }
 
@@ -106,9 +106,8 @@ static enum lock_result lease_ops_find(struct store *store, const struct lease *
                                        enum lock_file_use use, struct bound bound,
                                        struct outside *outside, struct errmsg *why)
 {
-    *outside = (struct outside){.file = {.path = outside->path, .fd = -1}};
-    store_path(store, outside->path, lease->key);
-    enum lock_result result = store_open_file(&outside->file, use, bound, why);
+    *outside = (struct outside){.known = false};
+    enum lock_result result = store_open_file(store, &outside->file, lease->key, use, bound, why);
     if (result == LOCK_OK)
         result = search(store, lease, bound, outside, why);
     if (result != LOCK_OK)

@@ -133,13 +133,13 @@ static bool has_acquired_lease(const struct lock_file *file, struct bound bound)
 static void remove_left(struct store *store, const struct lock_file *seen,
                         const struct lock_state *state)
 {
-    struct lock_file file = {.path = seen->path, .fd = -1};
+    struct lock_file file;
     struct bound bound = {deadline_after(DURATION_MS(100)), -1};
     struct errmsg ignored = {""};
     if (seen->fd < 0 || seen->size == 0 || state->locked || state->owner_count > 0 ||
         state->waiters > 0 || state->pause.left.ns > 0 || has_acquired_lease(seen, bound))
         return;
-    if (store_open_file(&file, LOCK_FILE_TO_CHANGE, bound, &ignored) == LOCK_OK)
+    if (store_open_file(store, &file, state->key, LOCK_FILE_TO_CHANGE, bound, &ignored) == LOCK_OK)
         store_tidy(store, &file, bound);
     lock_file_close(&file);
 }
@@ -148,10 +148,8 @@ enum lock_result file_look(struct backend *base, const char *key, struct lock_st
                            struct bound bound, struct errmsg *why)
 {
     struct store *store = &file_of(base)->store;
-    char path[LOCK_FILE_PATH_SIZE];
-    struct lock_file file = {.path = path, .fd = -1};
-    store_path(store, path, key);
-    enum lock_result result = store_open_file(&file, LOCK_FILE_TO_LOOK, bound, why);
+    struct lock_file file;
+    enum lock_result result = store_open_file(store, &file, key, LOCK_FILE_TO_LOOK, bound, why);
     if (result == LOCK_OK || result == LOCK_GONE)
         result = file_look_look_at(store, &file, key, state, bound, why);
     if (result == LOCK_OK)
@@ -177,18 +175,17 @@ static void mark_forced(struct store *store, const struct lock_file *file, const
 /* The lock file goes, and in the same step one comes that has nothing but the pause. */
 static bool leave_pause(const struct store *store, struct lock_file *file)
 {
-    char path[LOCK_FILE_PATH_SIZE];
-    struct lock_file next = {.path = path, .fd = -1};
+    struct lock_file next = {.fd = -1};
     struct record record;
     struct errmsg ignored = {""};
-    snprintf(path, sizeof path, "%s/.paused-%ld", store->dir.path, (long)getpid());
+    snprintf(next.path, sizeof next.path, "%s/.paused-%ld", store->dir.path, (long)getpid());
     if (lock_file_standing(file) != LOCK_OK || !lock_file_read(file, LOCK_FILE_PAUSE, &record) ||
         lock_file_open(&next, LOCK_FILE_TO_TAKE, &ignored) != LOCK_OK)
         return false;
     bool done = lock_file_write(&next, LOCK_FILE_PAUSE, &record, &ignored) == LOCK_OK &&
-                rename(path, file->path) == 0;
+                rename(next.path, file->path) == 0;
     if (!done)
-        (void)unlink(path);
+        (void)unlink(next.path);
     lock_file_close(&next);
     return done;
 }
@@ -199,10 +196,8 @@ enum lock_result file_force_release(struct backend *base, const char *key, struc
                                     struct bound bound, struct errmsg *why)
 {
     struct store *store = &file_of(base)->store;
-    char path[LOCK_FILE_PATH_SIZE];
-    struct lock_file file = {.path = path, .fd = -1};
-    store_path(store, path, key);
-    enum lock_result result = store_open_file(&file, LOCK_FILE_TO_CHANGE, bound, why);
+    struct lock_file file;
+    enum lock_result result = store_open_file(store, &file, key, LOCK_FILE_TO_CHANGE, bound, why);
     bool there =
         result == LOCK_OK || (result == LOCK_UNAVAILABLE && lock_file_standing(&file) == LOCK_OK);
     if (there || result == LOCK_GONE)
@@ -211,7 +206,7 @@ enum lock_result file_force_release(struct backend *base, const char *key, struc
         mark_forced(store, &file, key, bound);
     if (there && result == LOCK_OK &&
         !(was->pause.left.ns > 0 ? leave_pause(store, &file) : store_remove(&file))) {
-        result = errmsg_fail(why, LOCK_REFUSED, "cannot remove the lock file %s: %s", path,
+        result = errmsg_fail(why, LOCK_REFUSED, "cannot remove the lock file %s: %s", file.path,
                              strerror(errno));
         lock_state_free(was);
     }
@@ -238,16 +233,14 @@ static void fill_pause(struct record *record, const char *key, struct duration l
 enum lock_result file_pause(struct backend *base, const char *key, const struct pause *pause,
                             struct bound bound, struct errmsg *why)
 {
-    char path[LOCK_FILE_PATH_SIZE];
-    struct lock_file file = {.path = path, .fd = -1};
+    struct lock_file file;
     struct record record;
     struct admission survey;
     bool ends = pause->left.ns == 0;
     struct store *store = &file_of(base)->store;
-    store_path(store, path, key);
     fill_pause(&record, key, pause->left, pause->message);
-    enum lock_result result =
-        store_open_file(&file, ends ? LOCK_FILE_TO_CHANGE : LOCK_FILE_TO_TAKE, bound, why);
+    enum lock_result result = store_open_file(
+        store, &file, key, ends ? LOCK_FILE_TO_CHANGE : LOCK_FILE_TO_TAKE, bound, why);
     if (result == LOCK_OK) {
         lock_survey(&file, store_boot_id(store), "", -1, bound, &survey, NULL);
         if (survey.newer > 0)
@@ -276,12 +269,11 @@ static bool is_name_of(const char *name, const char *key)
 
 static bool key_in_record(const struct store *store, const char *name, char key[LOCK_KEY_SIZE])
 {
-    char path[LOCK_FILE_PATH_SIZE];
-    struct lock_file file = {.path = path, .fd = -1};
+    struct lock_file file = {.fd = -1};
     struct lock_place place = lock_file_places((struct bound){DEADLINE_NEVER, -1});
     struct errmsg ignored = {""};
     bool found = false;
-    snprintf(path, sizeof path, "%s/%s", store->dir.path, name);
+    snprintf(file.path, sizeof file.path, "%s/%s", store->dir.path, name);
     if (lock_file_open(&file, LOCK_FILE_TO_LOOK, &ignored) != LOCK_OK)
         return false;
     while (!found && lock_file_next_place(&file, &place))

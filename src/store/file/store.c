@@ -38,9 +38,11 @@ struct shared_entry *store_entry(struct store *store, const char *key, bool make
     return shared_table_entry(&store->table, key, make);
 }
 
-enum lock_result store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound,
-                                 struct errmsg *why)
+enum lock_result store_open_file(const struct store *store, struct lock_file *file, const char *key,
+                                 enum lock_file_use use, struct bound bound, struct errmsg *why)
 {
+    *file = (struct lock_file){.fd = -1};
+    store_path(store, file->path, key);
     for (int tries = 0; tries < TRIES_MOST; tries++) {
         enum lock_result result = lock_file_open(file, use, why);
         if (result == LOCK_OK && use != LOCK_FILE_TO_LOOK)

@@ -4,10 +4,7 @@
 #define DLOCK_STORE_FILE_STORE_H
 
 #include "store/file/admission.h"
-#include "store/file/dir.h"
 #include "store/file/shared_table.h"
-
-#define LOCK_FILE_PATH_SIZE (sizeof((struct lock_dir *)0)->path + LOCK_FILE_NAME_SIZE)
 
 struct store {
     struct lock_dir dir;
@@ -27,8 +24,8 @@ struct shared_entry *store_entry(struct store *store, const char *key, bool make
 
 /* Opens a lock's file, to look at it, or to change it or make it: then in its section.
  * Results of lock_file_open() and lock_file_enter(); in any case the file may be open. */
-enum lock_result store_open_file(struct lock_file *file, enum lock_file_use use, struct bound bound,
-                                 struct errmsg *why);
+enum lock_result store_open_file(const struct store *store, struct lock_file *file, const char *key,
+                                 enum lock_file_use use, struct bound bound, struct errmsg *why);
 
 /* In the section: true if the lock has no holder but the place `own` (-1: none), and no
  * pause. */
