@@ -211,8 +211,8 @@ static bool is_held_by_released(const struct lock_file *file, const struct admis
     struct flock_holder found[HOLDERS_MOST];
     if (survey->held > 0 || survey->released == 0 || survey->released >= HOLDERS_MOST)
         return false;
-    proc_locks_file_of(file->fd, &open_file);
-    return proc_locks_holders(&open_file, found, HOLDERS_MOST) <= (size_t)survey->released;
+    return proc_locks_holders(file->fd, &open_file, found, HOLDERS_MOST) <=
+           (size_t)survey->released;
 }
 
 static enum lock_result take_in_section(struct file_backend *backend,

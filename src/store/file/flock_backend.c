@@ -114,9 +114,8 @@ static void flock_backend_find_holder(const struct lock_file *file, struct holde
 {
     struct flock_file open_file;
     struct flock_holder found;
-    proc_locks_file_of(file->fd, &open_file);
     *holder = (struct holder){.ahead = -1};
-    if (proc_locks_holders(&open_file, &found, 1) > 0)
+    if (proc_locks_holders(file->fd, &open_file, &found, 1) > 0)
         fill_holder(holder, file->fd, &open_file, &found);
 }
 
@@ -340,10 +339,8 @@ static enum lock_result exact_look(struct backend *base, const char *key, struct
     if (found == NULL)
         return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     enum lock_result result = open_to_look(exact_of(base), &file, why);
-    if (result == LOCK_OK) {
-        proc_locks_file_of(file.fd, &open_file);
-        count = proc_locks_holders(&open_file, found, HOLDERS_MOST);
-    }
+    if (result == LOCK_OK)
+        count = proc_locks_holders(file.fd, &open_file, found, HOLDERS_MOST);
     if (result == LOCK_OK || result == LOCK_GONE)
         result = fill_state(state, key, exact_of(base)->file.fd, &open_file, found, count, why);
     lock_file_close(&file);

@@ -45,8 +45,7 @@ static bool is_locked_by_others(const struct lock_file *file)
 {
     struct flock_file open_file;
     struct flock_holder holder;
-    proc_locks_file_of(file->fd, &open_file);
-    return proc_locks_holders(&open_file, &holder, 1) > 0;
+    return proc_locks_holders(file->fd, &open_file, &holder, 1) > 0;
 }
 
 /* Holders that came after the count are left out. */

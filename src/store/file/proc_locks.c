@@ -60,7 +60,7 @@ static void find_device(uint64_t mount, uint64_t *device)
 }
 
 /* Values missing there are taken from stat(2). Linux before 5.14 reports no inode. */
-void proc_locks_file_of(int fd, struct flock_file *file)
+static void find_file(int fd, struct flock_file *file)
 {
     char path[64], *line = NULL;
     size_t size = 0;
@@ -115,8 +115,10 @@ static size_t holders_in(const char *path, const struct flock_file *file,
     return count;
 }
 
-size_t proc_locks_holders(const struct flock_file *file, struct flock_holder *holders, size_t room)
+size_t proc_locks_holders(int fd, struct flock_file *file, struct flock_holder *holders,
+                          size_t room)
 {
+    find_file(fd, file);
     return holders_in("/proc/locks", file, holders, room);
 }
 

@@ -13,19 +13,18 @@ struct flock_file {
     uint64_t device, inode;
 };
 
-/* The file behind an open descriptor, even one opened with O_PATH. */
-void proc_locks_file_of(int fd, struct flock_file *file);
-
 struct flock_holder {
     pid_t pid; /* the process that called flock(2): it may have ended, and its pid may be reused */
     bool shares; /* LOCK_SH */
 };
 
-/* The locks on this file. Each belongs to an open file, which other processes may have
+/* The locks on the file behind an open descriptor, even one opened with O_PATH, which *file
+ * is then. Each belongs to an open file, which other processes may have
  * inherited, but is listed under the process that took it. In a pid namespace other than
  * the first, the kernel omits those whose pid is not visible there. Returns the number of
  * entries in `holders`. */
-size_t proc_locks_holders(const struct flock_file *file, struct flock_holder *holders, size_t room);
+size_t proc_locks_holders(int fd, struct flock_file *file, struct flock_holder *holders,
+                          size_t room);
 
 /* True if that process has a lock on this file now, through any of its open files but
  * `except` (-1: none). False too if we may not look at them. */
