@@ -1,4 +1,4 @@
-#include "actions/attach.h"
+#include "actions/actions.h"
 
 #include "actions/plan.h"
 #include "process/target_process.h"

@@ -1,4 +1,4 @@
-#include "actions/config.h"
+#include "actions/actions.h"
 
 #include "config/file.h"
 #include "redis/url.h"
@@ -186,7 +186,7 @@ static void print_json(const struct options *options)
     json_line_end(&json);
 }
 
-int action_print_config(const struct options *options, const struct messages *out)
+int action_print_config(const struct options *options, struct messages *out)
 {
     if (options->json)
         print_json(options);

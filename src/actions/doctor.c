@@ -1,4 +1,4 @@
-#include "actions/doctor.h"
+#include "actions/actions.h"
 
 #include "actions/doctor_trial.h"
 #include "actions/open_backend.h"

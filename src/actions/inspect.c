@@ -1,4 +1,4 @@
-#include "actions/inspect.h"
+#include "actions/actions.h"
 
 #include "actions/open_backend.h"
 #include "actions/plan.h"

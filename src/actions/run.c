@@ -1,9 +1,9 @@
-#include "actions/run.h"
+#include "actions/actions.h"
 
 #include "actions/plan.h"
 #include "config/hints.h"
 #include "process/spawn.h"
-#include "run/command_env.h"
+#include "run/held_locks.h"
 #include "run/supervise.h"
 #include "run/watchdog.h"
 #include "ui/run_report.h"
@@ -210,7 +210,7 @@ static int run_command(struct run_run *run)
     struct acquisition *lock = &run->lock;
     struct errmsg why = {""};
     struct outcome outcome;
-    if (!command_env_set(&lock->lease, lock->backend->kind))
+    if (!held_locks_export(&lock->lease, lock->backend->kind))
         return acquisition_give_back(lock, "out of memory");
     if (run->options->heartbeat && !open_heartbeat(run, &why))
         return acquisition_give_back(lock, why.text);

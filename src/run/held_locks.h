@@ -4,8 +4,7 @@
 #ifndef DLOCK_RUN_HELD_LOCKS_H
 #define DLOCK_RUN_HELD_LOCKS_H
 
-#include "lock/lock_name.h"
-#include "lock/token.h"
+#include "lock/lease.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,7 +19,11 @@ struct held_locks {
 bool held_locks_read(struct held_locks *list, const char *lock_dir);
 void held_locks_free(struct held_locks *list);
 
-/* How a dlock describes its lock to the processes below it: a line of DLOCK_HELD. */
+/* Sets DLOCK_NAME, DLOCK_FENCE, DLOCK_EXPIRES_AT (ISO 8601, UTC), DLOCK_SLOT
+ * (unset if there is none), DLOCK_LOCK_KEY, DLOCK_LOCK_OWNER, DLOCK_LOCK_TTL
+ * (seconds) and DLOCK_LOCK_BACKEND, and adds this lock's line to DLOCK_HELD, in the
+ * environment of this process. None of them is a setting. False if memory is short. */
+bool held_locks_export(const struct lease *lease, const char *backend);
 
 /* One line of DLOCK_HELD: "BACKEND TOKEN TAKE KEY". The id of the take
  * distinguishes the lock from that of a later run with the same --owner. */

@@ -3,7 +3,6 @@
  * of its lock has no password in it, and a dlock inside reads it as the outer one
  * meant it. */
 #include "fuzz_options.h"
-#include "run/command_env.h"
 #include "run/held_locks.h"
 #include "util/text.h"
 
@@ -49,7 +48,7 @@ static void expect_inner(const struct options *outer, const char *backend, size_
     struct options inner;
     struct held_locks list;
     struct errmsg why = {""};
-    fuzz_expect(command_env_set(&lease, backend));
+    fuzz_expect(held_locks_export(&lease, backend));
     expect_held(&list);
     fuzz_expect(list.count == outside + 1 && strcmp(list.list[0].key, lease.key) == 0 &&
                 strcmp(list.list[0].token, lease.token) == 0 &&
