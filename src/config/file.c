@@ -125,13 +125,11 @@ static int take_setting(void *data, const char *section, const char *key, const 
         return 1;
     if (glob != NULL && fnmatch(glob, reading->name, 0) != 0)
         return 1;
-    struct origin origin = {.kind = ORIGIN_FILE, .file = reading->path, .line = reading->line};
-    /* Each line adds one more server, like each --redis. */
-    bool added =
-        option->val == OPT_REDIS
-            ? settings_add_line(reading->settings, OPT_REDIS, value, origin, reading->section)
-            : settings_add(reading->settings, (enum option_id)option->val, value, origin);
-    if (!added)
+    struct origin origin = {.kind = ORIGIN_FILE,
+                            .file = reading->path,
+                            .line = reading->line,
+                            .section = reading->section};
+    if (!settings_add(reading->settings, (enum option_id)option->val, value, origin))
         reading->result = SETTINGS_NO_MEMORY;
     return reading->result == SETTINGS_OK;
 }

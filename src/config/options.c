@@ -468,13 +468,13 @@ static enum settings_result options_read_all(struct options *options, int argc, 
     options->cli_auth = getenv("REDISCLI_AUTH");
     result = config_read(&options->settings, options->name != NULL ? options->name : "",
                          setting_in_force(&command_line, OPT_CONFIG), why);
-    settings_drop_unset(&command_line, false);
-    if (!settings_join(&command_line, OPT_REDIS)) {
+    settings_append(&options->settings, &command_line);
+    settings_drop_unset(&options->settings);
+    /* Each --redis, and each line of a file, adds one more server. */
+    if (!settings_join(&options->settings, OPT_REDIS)) {
         errmsg_set(why, "out of memory");
         result = SETTINGS_NO_MEMORY;
     }
-    settings_append(&options->settings, &command_line);
-    settings_drop_unset(&options->settings, true);
     if (result == SETTINGS_OK)
         result = apply_all(options, why);
     return result == SETTINGS_OK ? validate_options(options, why) : result;

@@ -48,33 +48,26 @@ static bool add_behind(struct setting **at, const char *more)
     return true;
 }
 
-bool settings_add_line(struct settings *settings, enum option_id id, const char *text,
-                       struct origin origin, int section)
+static bool is_same_source(struct origin a, struct origin b)
 {
-    struct setting **said = NULL;
-    for (struct setting **at = &settings->first; *at != NULL; at = &(*at)->next)
-        if ((*at)->id == id && (*at)->origin.file == origin.file && (*at)->origin.line > section)
-            said = at;
-    return said != NULL ? add_behind(said, text) : settings_add(settings, id, text, origin);
+    return a.kind == b.kind && a.file == b.file && a.section == b.section;
 }
 
 bool settings_join(struct settings *settings, enum option_id id)
 {
-    struct setting **joined = NULL, **next;
-    for (struct setting **at = &settings->first; *at != NULL; at = next) {
-        next = &(*at)->next;
-        if ((*at)->id != id || (*at)->unset)
-            continue;
-        if (joined == NULL) {
-            joined = at;
+    struct setting **joined = NULL;
+    for (struct setting **at = &settings->first; *at != NULL;) {
+        struct setting *more = *at;
+        if (more->id != id || joined == NULL || !is_same_source((*joined)->origin, more->origin)) {
+            joined = more->id == id ? at : joined;
+            at = &more->next;
             continue;
         }
-        struct setting *more = *at;
         bool adjacent = at == &(*joined)->next;
         if (!add_behind(joined, more->text))
             return false;
-        next = adjacent ? &(*joined)->next : at;
-        *next = more->next;
+        at = adjacent ? &(*joined)->next : at;
+        *at = more->next;
         settings_forget(more);
     }
     return true;
@@ -98,11 +91,11 @@ static bool is_unset_later(const struct setting *setting)
     return false;
 }
 
-void settings_drop_unset(struct settings *settings, bool all)
+void settings_drop_unset(struct settings *settings)
 {
     for (struct setting **at = &settings->first; *at != NULL;) {
         struct setting *setting = *at;
-        if (!is_unset_later(setting) && !(all && setting->unset)) {
+        if (!setting->unset && !is_unset_later(setting)) {
             at = &setting->next;
             continue;
         }
@@ -137,9 +130,7 @@ void settings_free(struct settings *settings)
 {
     while (settings->first != NULL) {
         struct setting *next = settings->first->next;
-        if (settings->first->id == OPT_REDIS) /* it may contain a password */
-            explicit_bzero(settings->first->text, strlen(settings->first->text));
-        free(settings->first);
+        settings_forget(settings->first);
         settings->first = next;
     }
     free(settings->user_file);

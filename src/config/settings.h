@@ -14,9 +14,9 @@ enum origin_kind { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_COMMA
 /* Where a setting was made. */
 struct origin {
     enum origin_kind kind;
-    const char *file; /* of ORIGIN_FILE; lives as long as the settings */
-    int line;
-    bool behind_name; /* of ORIGIN_COMMAND_LINE: it is between NAME and the command */
+    const char *file;  /* of ORIGIN_FILE; lives as long as the settings */
+    int line, section; /* the line of its section; 0: it is before all sections */
+    bool behind_name;  /* of ORIGIN_COMMAND_LINE: it is between NAME and the command */
 };
 
 struct setting {
@@ -41,21 +41,15 @@ enum settings_result { SETTINGS_OK, SETTINGS_BAD_USAGE, SETTINGS_BAD_CONFIG, SET
 bool settings_add(struct settings *settings, enum option_id id, const char *text,
                   struct origin origin);
 
-/* Like settings_add(), for a line of a file whose section begins at the line
- * `section`; but appended to the value from the same section, with a space
- * between. */
-bool settings_add_line(struct settings *settings, enum option_id id, const char *text,
-                       struct origin origin, int section);
-
-/* Joins all values of this option into one, with spaces between them. False if
- * memory is short. */
+/* Joins the values of this option from one source, with spaces between them: the command
+ * line, or a section of a file. False if memory is short. */
 bool settings_join(struct settings *settings, enum option_id id);
 
 /* For a flag, adds a no; for an option, that no earlier setting of it counts. */
 bool settings_add_no(struct settings *settings, enum option_id id, struct origin origin);
 
-/* Drops the settings that a later --no-OPTION cancels; with `all`, the --no-OPTION ones too. */
-void settings_drop_unset(struct settings *settings, bool all);
+/* Drops each --no-OPTION, and the settings that it cancels. */
+void settings_drop_unset(struct settings *settings);
 
 /* Reads a yes or a no. False if the text is neither. */
 bool flag_parse(const char *text, bool *set);
