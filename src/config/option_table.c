@@ -5,41 +5,28 @@
 
 #include <string.h>
 
-#define FLAG(long_name, short_name, id, help)                      \
-    {                                                              \
-        long_name, short_name, POPT_ARG_NONE, NULL, id, help, NULL \
+#define OPTION(long_name, short_name, info, arg, id, help, argument) \
+    {                                                                \
+        long_name, short_name, info, arg, id, help, argument         \
     }
-#define VALUE(long_name, short_name, id, help, argument)                 \
-    {                                                                    \
-        long_name, short_name, POPT_ARG_STRING, NULL, id, help, argument \
-    }
-#define FLAG_ALIAS(long_name, id)                                                      \
-    {                                                                                  \
-        long_name, '\0', POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL \
-    }
-#define VALUE_ALIAS(long_name, id)                                                       \
-    {                                                                                    \
-        long_name, '\0', POPT_ARG_STRING | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL \
-    }
-/* Another letter for the entry before it, or one that is refused or hidden from --help. */
-#define FLAG_LETTER(long_name, short_name, id)                                               \
-    {                                                                                        \
-        long_name, short_name, POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL \
-    }
-#define FLAG_REFUSED FLAG_LETTER
-#define GROUP(table, title)                                       \
-    {                                                             \
-        NULL, '\0', POPT_ARG_INCLUDE_TABLE, table, 0, title, NULL \
-    }
+#define FLAG(long_name, short_name, id, help) \
+    OPTION(long_name, short_name, POPT_ARG_NONE, NULL, id, help, NULL)
+#define VALUE(long_name, short_name, id, help, argument) \
+    OPTION(long_name, short_name, POPT_ARG_STRING, NULL, id, help, argument)
+#define HIDDEN_FLAG(long_name, short_name, id) \
+    OPTION(long_name, short_name, POPT_ARG_NONE | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL)
+#define HIDDEN_VALUE(long_name, id) \
+    OPTION(long_name, '\0', POPT_ARG_STRING | POPT_ARGFLAG_DOC_HIDDEN, NULL, id, NULL, NULL)
+#define GROUP(table, title) OPTION(NULL, '\0', POPT_ARG_INCLUDE_TABLE, table, 0, title, NULL)
 
 static struct poptOption daily[] = {
     FLAG("nonblock", 'n', OPT_NONBLOCK, "do not wait for the lock"),
-    FLAG_ALIAS("nb", OPT_NONBLOCK),
-    FLAG_ALIAS("nonblocking", OPT_NONBLOCK),
-    FLAG_ALIAS("no-wait", OPT_NONBLOCK),
+    HIDDEN_FLAG("nb", '\0', OPT_NONBLOCK),
+    HIDDEN_FLAG("nonblocking", '\0', OPT_NONBLOCK),
+    HIDDEN_FLAG("no-wait", '\0', OPT_NONBLOCK),
     VALUE("wait", 'w', OPT_WAIT, "wait at most this long; 0 is the same as -n (default: infinity)",
           "DURATION"),
-    VALUE_ALIAS("timeout", OPT_WAIT),
+    HIDDEN_VALUE("timeout", OPT_WAIT),
     VALUE("ttl", 't', OPT_TTL,
           "how long the lock holds, at most 30d; the command is killed at its end (default: 1h)",
           "DURATION"),
@@ -55,7 +42,7 @@ static struct poptOption acting[] = {
          "acquire the lock, print its owner token, and leave it held"),
     FLAG("attach", '\0', OPT_ATTACH,
          "hold it for the life of the calling script (--attach=PID: of that process)"),
-    VALUE_ALIAS("attach-pid", OPT_ATTACH_PID),
+    HIDDEN_VALUE("attach-pid", OPT_ATTACH_PID),
     FLAG("extend", '\0', OPT_EXTEND,
          "extend the lease; without NAME, that of the innermost lock around the caller"),
     FLAG("release", '\0', OPT_RELEASE,
@@ -85,7 +72,7 @@ static struct poptOption acting[] = {
 
 static struct poptOption taking[] = {
     FLAG("exclusive", 'x', OPT_EXCLUSIVE, "one holder at a time (default)"),
-    FLAG_LETTER("exclusive", 'e', OPT_EXCLUSIVE),
+    HIDDEN_FLAG("exclusive", 'e', OPT_EXCLUSIVE),
     VALUE("slots", '\0', OPT_SLOTS,
           "at most N holders, each with a DLOCK_SLOT of its own, 0 to N-1", "N"),
     VALUE("hold-at-least", '\0', OPT_HOLD_AT_LEAST,
@@ -153,9 +140,9 @@ static struct poptOption running[] = {
     FLAG("tree", '\0', OPT_TREE, "keep the lock until every descendant of the command has ended"),
     FLAG("heartbeat", '\0', OPT_HEARTBEAT,
          "each WATCHDOG=1 from the command (sd_notify) extends the lease by --ttl"),
-    FLAG_LETTER("close", 'o', OPT_CLOSE),
-    FLAG_REFUSED("no-fork", 'F', OPT_NO_FORK),
-    FLAG_REFUSED("unlock", 'u', OPT_UNLOCK),
+    HIDDEN_FLAG("close", 'o', OPT_CLOSE),
+    HIDDEN_FLAG("no-fork", 'F', OPT_NO_FORK),
+    HIDDEN_FLAG("unlock", 'u', OPT_UNLOCK),
     POPT_TABLEEND,
 };
 
@@ -171,7 +158,7 @@ static struct poptOption saying[] = {
           "FILE"),
     FLAG("version", 'V', OPT_VERSION, "print the version"),
     FLAG("help", 'h', OPT_HELP, "print this help"),
-    FLAG_ALIAS("usage", OPT_USAGE),
+    HIDDEN_FLAG("usage", '\0', OPT_USAGE),
     POPT_TABLEEND,
 };
 
@@ -255,36 +242,4 @@ int option_next(int argc, char *const *argv, int index)
     bool is_option = index < argc && argv[index][0] == '-' && argv[index][1] != '\0' &&
                      strcmp(argv[index], "--") != 0;
     return is_option ? index : argc;
-}
-
-bool option_configurable(enum option_id id)
-{
-    switch ((int)id) {
-    case OPT_ACQUIRE:
-    case OPT_ATTACH:
-    case OPT_ATTACH_PID:
-    case OPT_EXTEND:
-    case OPT_RELEASE:
-    case OPT_FORCE_RELEASE:
-    case OPT_PAUSE:
-    case OPT_RESUME:
-    case OPT_STATUS:
-    case OPT_WAIT_FREE:
-    case OPT_LIST:
-    case OPT_ALL:
-    case OPT_RAN_WITHIN:
-    case OPT_EXIT_STATUS:
-    case OPT_CURRENT:
-    case OPT_DOCTOR:
-    case OPT_PRINT_CONFIG:
-    case OPT_CLOSE:
-    case OPT_COMMAND:
-    case OPT_CONFIG: /* but it has a variable */
-    case OPT_NO_FORK:
-    case OPT_UNLOCK:
-    case OPT_VERSION:
-    case OPT_HELP:
-    case OPT_USAGE: return false;
-    default: return true;
-    }
 }

@@ -10,23 +10,34 @@
 /* popt's `val` of each option. */
 enum option_id {
     OPT_NONE,
+    /* Actions: */
     OPT_ACQUIRE,
     OPT_ATTACH,
-    OPT_ATTACH_PID,
     OPT_EXTEND,
     OPT_RELEASE,
-    OPT_EXIT_STATUS,
     OPT_FORCE_RELEASE,
     OPT_PAUSE,
     OPT_RESUME,
     OPT_STATUS,
     OPT_WAIT_FREE,
     OPT_LIST,
-    OPT_ALL,
     OPT_RAN_WITHIN,
     OPT_CURRENT,
     OPT_DOCTOR,
     OPT_PRINT_CONFIG,
+    OPT_VERSION,
+    OPT_HELP,
+    OPT_USAGE,
+    /* Others that only the command line can give; --config has a variable, too: */
+    OPT_ATTACH_PID,
+    OPT_EXIT_STATUS,
+    OPT_ALL,
+    OPT_COMMAND,
+    OPT_CLOSE,
+    OPT_NO_FORK,
+    OPT_UNLOCK,
+    OPT_CONFIG,
+    /* Settings: */
     OPT_EXCLUSIVE,
     OPT_SHARED,
     OPT_SLOTS,
@@ -62,19 +73,11 @@ enum option_id {
     OPT_GRACE,
     OPT_TREE,
     OPT_HEARTBEAT,
-    OPT_COMMAND,
-    OPT_CLOSE,
-    OPT_NO_FORK,
-    OPT_UNLOCK,
-    OPT_CONFIG,
     OPT_VERBOSE,
     OPT_QUIET,
     OPT_JSON,
     OPT_SYSLOG,
     OPT_REPORT,
-    OPT_VERSION,
-    OPT_HELP,
-    OPT_USAGE,
     OPTION_COUNT,
 };
 
@@ -101,6 +104,9 @@ bool option_has_value(const struct poptOption *option);
 int option_next(int argc, char *const *argv, int index);
 
 /* True if it is allowed in a configuration file or the environment. */
-bool option_configurable(enum option_id id);
+static inline bool option_configurable(enum option_id id)
+{
+    return id >= OPT_EXCLUSIVE;
+}
 
 #endif

@@ -260,26 +260,7 @@ static bool flag_is_set(const struct setting *setting, bool *set, struct errmsg 
 /* ACTION_RUN if it is not an action. */
 static enum option_action action_of(enum option_id id)
 {
-    switch ((int)id) {
-    case OPT_ACQUIRE: return ACTION_ACQUIRE;
-    case OPT_ATTACH: return ACTION_ATTACH;
-    case OPT_EXTEND: return ACTION_EXTEND;
-    case OPT_RELEASE: return ACTION_RELEASE;
-    case OPT_FORCE_RELEASE: return ACTION_FORCE_RELEASE;
-    case OPT_PAUSE: return ACTION_PAUSE;
-    case OPT_RESUME: return ACTION_RESUME;
-    case OPT_STATUS: return ACTION_STATUS;
-    case OPT_WAIT_FREE: return ACTION_WAIT_FREE;
-    case OPT_LIST: return ACTION_LIST;
-    case OPT_RAN_WITHIN: return ACTION_RAN_WITHIN;
-    case OPT_CURRENT: return ACTION_CURRENT;
-    case OPT_DOCTOR: return ACTION_DOCTOR;
-    case OPT_PRINT_CONFIG: return ACTION_PRINT_CONFIG;
-    case OPT_VERSION: return ACTION_VERSION;
-    case OPT_HELP: return ACTION_HELP;
-    case OPT_USAGE: return ACTION_USAGE;
-    default: return ACTION_RUN;
-    }
+    return id <= OPT_USAGE ? (enum option_action)id : ACTION_RUN;
 }
 
 static bool apply_flag(struct options *options, const struct setting *setting, struct errmsg *why)
@@ -393,6 +374,11 @@ static enum settings_result read_command_line(struct options *options, int argc,
     return SETTINGS_OK;
 }
 
+static bool only_prints(enum option_action action)
+{
+    return action == ACTION_VERSION || action == ACTION_HELP || action == ACTION_USAGE;
+}
+
 /* Only the command line can name an action. --help and the like must work even
  * if something else is wrong. */
 static enum settings_result choose_action(struct options *options, struct errmsg *why)
@@ -407,7 +393,7 @@ static enum settings_result choose_action(struct options *options, struct errmsg
         options->json = id == OPT_JSON ? *setting->text == '\0' : options->json;
         if (action == ACTION_RUN)
             continue;
-        if (action == ACTION_VERSION || action == ACTION_HELP || action == ACTION_USAGE) {
+        if (only_prints(action)) {
             options->action = action;
             return SETTINGS_OK;
         }
@@ -432,11 +418,6 @@ static bool asks_for_json(int argc, char **argv)
         if (strcmp(argv[i], "--json") == 0)
             return true;
     return false;
-}
-
-static bool only_prints(enum option_action action)
-{
-    return action == ACTION_VERSION || action == ACTION_HELP || action == ACTION_USAGE;
 }
 
 static enum settings_result options_read_all(struct options *options, int argc, char **argv,

@@ -33,40 +33,38 @@ static const enum option_id waiting[] = {OPT_NONBLOCK, OPT_WAIT, OPT_CONFLICT_EX
 static const enum option_id ended[] = {OPT_EXIT_STATUS, OPT_NONE};
 static const enum option_id listing[] = {OPT_ALL, OPT_NONE};
 static const enum option_id reason[] = {OPT_MESSAGE, OPT_NONE};
-static const enum option_id nothing[] = {OPT_NONE};
 
 static const struct action {
-    enum option_id id;
     enum words name;
     const enum option_id *uses[3];
 } actions[] = {
-    [ACTION_RUN] = {OPT_NONE, NEEDED, {taking, supervising, running}},
-    [ACTION_ACQUIRE] = {OPT_ACQUIRE, NEEDED, {taking, token_file, nothing}},
-    [ACTION_ATTACH] = {OPT_ATTACH, NEEDED, {taking, supervising, nothing}},
-    [ACTION_EXTEND] = {OPT_EXTEND, OPTIONAL, {token, lease, nothing}},
-    [ACTION_RELEASE] = {OPT_RELEASE, OPTIONAL, {token, ended, nothing}},
-    [ACTION_FORCE_RELEASE] = {OPT_FORCE_RELEASE, NEEDED, {nothing, nothing, nothing}},
-    [ACTION_PAUSE] = {OPT_PAUSE, NEEDED, {reason, nothing, nothing}},
-    [ACTION_RESUME] = {OPT_RESUME, NEEDED, {nothing, nothing, nothing}},
-    [ACTION_STATUS] = {OPT_STATUS, NEEDED, {nothing, nothing, nothing}},
-    [ACTION_WAIT_FREE] = {OPT_WAIT_FREE, NEEDED, {waiting, nothing, nothing}},
-    [ACTION_LIST] = {OPT_LIST, OPTIONAL, {listing, nothing, nothing}},
-    [ACTION_RAN_WITHIN] = {OPT_RAN_WITHIN, NEEDED, {nothing, nothing, nothing}},
-    [ACTION_CURRENT] = {OPT_CURRENT, REFUSED, {nothing, nothing, nothing}},
-    [ACTION_DOCTOR] = {OPT_DOCTOR, OPTIONAL, {taking, supervising, nothing}},
-    [ACTION_PRINT_CONFIG] = {OPT_PRINT_CONFIG, OPTIONAL, {taking, supervising, configured}},
+    [ACTION_RUN] = {NEEDED, {taking, supervising, running}},
+    [ACTION_ACQUIRE] = {NEEDED, {taking, token_file}},
+    [ACTION_ATTACH] = {NEEDED, {taking, supervising}},
+    [ACTION_EXTEND] = {OPTIONAL, {token, lease}},
+    [ACTION_RELEASE] = {OPTIONAL, {token, ended}},
+    [ACTION_FORCE_RELEASE] = {NEEDED, {NULL}},
+    [ACTION_PAUSE] = {NEEDED, {reason}},
+    [ACTION_RESUME] = {NEEDED, {NULL}},
+    [ACTION_STATUS] = {NEEDED, {NULL}},
+    [ACTION_WAIT_FREE] = {NEEDED, {waiting}},
+    [ACTION_LIST] = {OPTIONAL, {listing}},
+    [ACTION_RAN_WITHIN] = {NEEDED, {NULL}},
+    [ACTION_CURRENT] = {REFUSED, {NULL}},
+    [ACTION_DOCTOR] = {OPTIONAL, {taking, supervising}},
+    [ACTION_PRINT_CONFIG] = {OPTIONAL, {taking, supervising, configured}},
 };
 enum { USES = sizeof actions->uses / sizeof *actions->uses };
 
 static const char *action_name(const struct options *options)
 {
-    return option_by_id(actions[options->action].id)->longName;
+    return option_by_id((enum option_id)options->action)->longName;
 }
 
 static void runs_no_command(const struct options *options, struct errmsg *why)
 {
     const struct setting *action =
-        setting_in_force(&options->settings, actions[options->action].id);
+        setting_in_force(&options->settings, (enum option_id)options->action);
     errmsg_set(why, "unexpected argument after the lock's name: --%s runs no command",
                action_name(options));
     if (action != NULL) /* otherwise it is --attach=PID */
@@ -106,7 +104,7 @@ static bool validate_has_id(const enum option_id *ids, enum option_id id)
 
 static bool uses(const struct action *action, enum option_id id)
 {
-    for (size_t i = 0; i < USES; i++)
+    for (size_t i = 0; i < USES && action->uses[i] != NULL; i++)
         if (validate_has_id(action->uses[i], id))
             return true;
     return false;
@@ -132,7 +130,7 @@ static void name_users(enum option_id id, char *text, size_t size)
         size_t used = strlen(text);
         if (last != NULL)
             snprintf(text + used, size - used, "%s--%s", used > 0 ? ", " : "", last);
-        last = option_by_id(actions[i].id)->longName;
+        last = option_by_id((enum option_id)i)->longName;
     }
     size_t used = strlen(text);
     if (last != NULL)
