@@ -122,7 +122,7 @@ static void doctor_try_lock(const struct options *options, struct backend *holde
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
     scratch->request.ttl = trial_ttl;
-    if (backend_open(&waiter, options, &status, &why) != LOCK_OK) {
+    if (backend_open(&waiter, options, NULL, &status, &why) != LOCK_OK) {
         diagnostics_fail(findings, status, "backend", NULL, "%s", why.text);
         return;
     }
@@ -157,7 +157,7 @@ static void examine(const struct options *options, struct diagnostics *findings,
                           cancel_fd};
     doctor_scratch_make(&scratch, options);
     add_config(options, findings);
-    if (backend_open(&backend, options, &status, &why) != LOCK_OK) {
+    if (backend_open(&backend, options, NULL, &status, &why) != LOCK_OK) {
         diagnostics_section(findings, "backend", NULL);
         diagnostics_fail(findings, status, "store", NULL, "%s", why.text);
         return;

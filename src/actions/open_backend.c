@@ -149,9 +149,8 @@ static bool opened(enum lock_result result, const struct messages *out, int stat
     return result == LOCK_OK;
 }
 
-static enum lock_result open_backend_choose(struct backend **backend, const struct options *options,
-                                            const struct messages *out, int *status,
-                                            struct errmsg *why)
+enum lock_result backend_open(struct backend **backend, const struct options *options,
+                              const struct messages *out, int *status, struct errmsg *why)
 {
     if (options->lock_file != NULL || options->backend == BACKEND_FILE)
         return open_backend_open_file(backend, options, status, why);
@@ -160,17 +159,11 @@ static enum lock_result open_backend_choose(struct backend **backend, const stru
     return open_degraded(backend, options, out, status, why);
 }
 
-enum lock_result backend_open(struct backend **backend, const struct options *options, int *status,
-                              struct errmsg *why)
-{
-    return open_backend_choose(backend, options, NULL, status, why);
-}
-
 bool backend_choose(struct backend **backend, const struct options *options,
                     const struct messages *out, int *status)
 {
     struct errmsg why = {""};
-    enum lock_result result = open_backend_choose(backend, options, out, status, &why);
+    enum lock_result result = backend_open(backend, options, out, status, &why);
     return opened(result, out, *status, &why);
 }
 

@@ -13,10 +13,10 @@
 bool backend_choose(struct backend **backend, const struct options *options,
                     const struct messages *out, int *status);
 
-/* The same, without printing: LOCK_OK; otherwise *why holds the reason and
- * *status the exit status. */
-enum lock_result backend_open(struct backend **backend, const struct options *options, int *status,
-                              struct errmsg *why);
+/* The same, without reporting a failure; with `out` NULL it prints nothing at all.
+ * LOCK_OK; otherwise *why holds the reason and *status the exit status. */
+enum lock_result backend_open(struct backend **backend, const struct options *options,
+                              const struct messages *out, int *status, struct errmsg *why);
 
 /* Like backend_choose(), for this kind ("redis" or "file") whatever --backend
  * says, and silently: the store in which an outer dlock has its lock. */

@@ -9,17 +9,16 @@ struct unit {
     int64_t ms;
 };
 
-/* The units that duration_format() writes. */
-static const struct unit units[] = {
-    {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000},
-};
+/* Those that duration_format() writes come first; systemd.time(7), which calls no month
+ * "m", reads the others as well. */
+enum { UNITS_WRITTEN = 5 };
 
-/* And those that systemd.time(7) reads as well, which calls no month "m". */
-static const struct unit more_units[] = {
-    {"msec", 1},       {"sec", 1000},       {"second", 1000},     {"seconds", 1000},
-    {"min", 60000},    {"minute", 60000},   {"minutes", 60000},   {"hr", 3600000},
-    {"hour", 3600000}, {"hours", 3600000},  {"day", 86400000},    {"days", 86400000},
-    {"w", 604800000},  {"week", 604800000}, {"weeks", 604800000},
+static const struct unit units[] = {
+    {"ms", 1},          {"s", 1000},       {"m", 60000},        {"h", 3600000},
+    {"d", 86400000},    {"msec", 1},       {"sec", 1000},       {"second", 1000},
+    {"seconds", 1000},  {"min", 60000},    {"minute", 60000},   {"minutes", 60000},
+    {"hr", 3600000},    {"hour", 3600000}, {"hours", 3600000},  {"day", 86400000},
+    {"days", 86400000}, {"w", 604800000},  {"week", 604800000}, {"weeks", 604800000},
 };
 
 static bool digit(char c)
@@ -55,28 +54,19 @@ static enum duration_error read_decimal(const char **at, struct decimal *out)
     return DURATION_OK;
 }
 
-static bool is_unit(const char *text, size_t length, const struct unit *unit, int64_t *unit_ms)
-{
-    bool found = strlen(unit->name) == length && memcmp(text, unit->name, length) == 0;
-    if (found)
-        *unit_ms = unit->ms;
-    return found;
-}
-
 static enum duration_error read_unit(const char **at, int64_t *unit_ms)
 {
     const char *text = *at;
     size_t length = 0;
-    bool found = false;
     while (isalpha((unsigned char)text[length]))
         length++;
-    for (size_t i = 0; !found && i < sizeof units / sizeof *units; i++)
-        found = is_unit(text, length, &units[i], unit_ms);
-    for (size_t i = 0; !found && i < sizeof more_units / sizeof *more_units; i++)
-        found = is_unit(text, length, &more_units[i], unit_ms);
-    *at += found ? length : 0;
-    if (found)
-        return DURATION_OK;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strlen(units[i].name) == length && memcmp(text, units[i].name, length) == 0) {
+            *at += length;
+            *unit_ms = units[i].ms;
+            return DURATION_OK;
+        }
+    }
     *unit_ms = 1000;
     return *text == '\0' ? DURATION_OK : DURATION_UNKNOWN_UNIT;
 }
@@ -148,7 +138,7 @@ char *duration_format(struct duration d, char *text, size_t size)
         snprintf(text, size, "infinity");
         return text;
     }
-    for (size_t i = sizeof units / sizeof *units; i-- > 0 && used < size;) {
+    for (size_t i = UNITS_WRITTEN; i-- > 0 && used < size;) {
         int64_t count = ms / units[i].ms, rest = ms - count * units[i].ms;
         int written;
         if (count == 0)
