@@ -229,7 +229,7 @@ bool child_tree_gone(struct child *child)
 
 struct process_count child_tree_left(const struct child *child)
 {
-    return process_tree_signal(0, &child->except, DEADLINE_NEVER);
+    return process_tree_signal(NULL, &child->except, 0, DEADLINE_NEVER);
 }
 
 bool child_is_stopped(const struct child *child)
@@ -266,11 +266,11 @@ static void signal_child(const struct child *child, int number, struct process_c
 void child_signal_tree(struct child *child, int number, struct deadline until)
 {
     process_spare_free(&child->spare);
-    signal_child(child, number, process_tree_signal(number, &child->except, until));
+    signal_child(child, number, process_tree_signal(NULL, &child->except, number, until));
 }
 
 void child_kill_tree(struct child *child)
 {
     process_spare_free(&child->spare);
-    signal_child(child, SIGKILL, process_tree_kill(&child->except));
+    signal_child(child, SIGKILL, process_tree_kill(NULL, &child->except));
 }

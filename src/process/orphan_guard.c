@@ -42,8 +42,9 @@ enum {
 
 struct orphan_guard {
     struct process_id dlock;
-    struct process_family family; /* of dlock */
-    const char *held;             /* DLOCK_HELD of the command; NULL: there is none */
+    struct process_family family;        /* of dlock */
+    const struct process_except *except; /* which do not belong to it */
+    const char *held;                    /* DLOCK_HELD of the command; NULL: there is none */
 };
 
 /* False once dlock has ended. */
@@ -76,11 +77,11 @@ static void add_marked(struct orphan_guard *guard)
 /* Processes that were already seen go first: looking at all processes takes time. */
 static void kill_orphans(struct orphan_guard *guard)
 {
-    (void)process_family_kill(&guard->family);
+    (void)process_tree_kill(&guard->family, guard->except);
     for (int interval = KILL_FIRST_MS;;
          interval = interval * 2 < KILL_MOST_MS ? interval * 2 : KILL_MOST_MS) {
         add_marked(guard);
-        if (process_family_kill(&guard->family).found == 0)
+        if (process_tree_kill(&guard->family, guard->except).found == 0)
             return;
         (void)poll(NULL, 0, interval);
     }
@@ -89,7 +90,8 @@ static void kill_orphans(struct orphan_guard *guard)
 __attribute__((noreturn)) static void guard_orphans(pid_t dlock,
                                                     const struct process_except *except)
 {
-    struct orphan_guard guard = {.dlock = {.pid = dlock}, .held = getenv("DLOCK_HELD")};
+    struct orphan_guard guard = {
+        .dlock = {.pid = dlock}, .except = except, .held = getenv("DLOCK_HELD")};
     struct proc_stat stat;
     (void)prctl(PR_SET_NAME, "dlock-guard");
     (void)daemonize(0, true);
@@ -98,10 +100,9 @@ __attribute__((noreturn)) static void guard_orphans(pid_t dlock,
     guard.dlock.start = stat.start;
     if (prctl(PR_SET_PDEATHSIG, WAKE_UP) != 0 || !process_family_init(&guard.family, guard.dlock))
         _exit(0);
-    guard.family.except = except;
     int interval = LOOK_FIRST_MS;
     do {
-        (void)process_family_signal(&guard.family, 0, DEADLINE_NEVER);
+        (void)process_tree_signal(&guard.family, except, 0, DEADLINE_NEVER);
         interval = interval * 2 < LOOK_MOST_MS ? interval * 2 : LOOK_MOST_MS;
     } while (wait_for_end(&guard, interval));
     kill_orphans(&guard);

@@ -295,35 +295,38 @@ void process_tree_reaped(struct process_except *except, pid_t pid)
         except->pids[at] = except->pids[--except->count];
 }
 
-/* A tree of our own, or a family. */
-struct tree {
-    const struct process_except *except;
-    struct process_family *family; /* NULL: our own */
-};
+static struct process_count walk_family(struct walk walk);
 
-static struct process_count walk_any(const struct tree *tree, int number, struct marks *marks,
-                                     struct deadline until);
+static struct process_count walk_any(struct process_family *family,
+                                     const struct process_except *except, int number,
+                                     struct marks *marks, struct deadline until)
+{
+    struct walk walk = {
+        .number = number, .marks = marks, .except = except, .family = family, .until = until};
+    return family != NULL ? walk_family(walk) : walk_tree(walk);
+}
 
-/* See process_tree_kill(). */
-static struct process_count freeze_and_kill(const struct tree *tree)
+struct process_count process_tree_kill(struct process_family *family,
+                                       const struct process_except *except)
 {
     struct process_count count = {0};
     struct marks marks = {0};
     for (int walks = 0, before = -1; walks < FREEZE_MOST && count.found > before; walks++) {
         before = count.found;
         marks_forget(&marks);
-        count = walk_any(tree, SIGSTOP, &marks, DEADLINE_NEVER);
+        count = walk_any(family, except, SIGSTOP, &marks, DEADLINE_NEVER);
     }
     signal_marks(&marks, SIGKILL);
     if (!count.known)
-        count = walk_any(tree, SIGKILL, NULL, DEADLINE_NEVER);
+        count = walk_any(family, except, SIGKILL, NULL, DEADLINE_NEVER);
     marks_forget(&marks);
     return count;
 }
 
 /* Walks until no more are found than before, since a process may be forked meanwhile. */
-static struct process_count process_tree_find(const struct tree *tree, struct marks *marks,
-                                              struct deadline until)
+static struct process_count process_tree_find(struct process_family *family,
+                                              const struct process_except *except,
+                                              struct marks *marks, struct deadline until)
 {
     struct process_count count = {0};
     struct deadline last = deadline_after(find_limit);
@@ -332,35 +335,25 @@ static struct process_count process_tree_find(const struct tree *tree, struct ma
             break;
         before = count.found;
         marks_forget(marks);
-        count = walk_any(tree, 0, marks, until);
+        count = walk_any(family, except, 0, marks, until);
     }
     return count;
 }
 
-static struct process_count find_and_signal(const struct tree *tree, int number,
-                                            struct deadline until)
+struct process_count process_tree_signal(struct process_family *family,
+                                         const struct process_except *except, int number,
+                                         struct deadline until)
 {
     struct marks marks = {0};
     if (number == 0)
-        return walk_any(tree, 0, NULL, until);
-    struct process_count count = process_tree_find(tree, &marks, until);
+        return walk_any(family, except, 0, NULL, until);
+    struct process_count count = process_tree_find(family, except, &marks, until);
     signal_marks(&marks, number);
     continue_stopped(&marks);
     if (!count.known)
-        count = walk_any(tree, number, NULL, until);
+        count = walk_any(family, except, number, NULL, until);
     marks_forget(&marks);
     return count;
-}
-
-struct process_count process_tree_signal(int number, const struct process_except *except,
-                                         struct deadline until)
-{
-    return find_and_signal(&(struct tree){.except = except}, number, until);
-}
-
-struct process_count process_tree_kill(const struct process_except *except)
-{
-    return freeze_and_kill(&(struct tree){.except = except});
 }
 
 struct climb {
@@ -465,27 +458,4 @@ static struct process_count walk_family(struct walk walk)
             family->members[kept++] = family->members[i];
     family->count = kept;
     return walk.count;
-}
-
-struct process_count process_family_signal(struct process_family *family, int number,
-                                           struct deadline until)
-{
-    return find_and_signal(&(struct tree){.except = family->except, .family = family}, number,
-                           until);
-}
-
-struct process_count process_family_kill(struct process_family *family)
-{
-    return freeze_and_kill(&(struct tree){.except = family->except, .family = family});
-}
-
-static struct process_count walk_any(const struct tree *tree, int number, struct marks *marks,
-                                     struct deadline until)
-{
-    struct walk walk = {.number = number,
-                        .marks = marks,
-                        .except = tree->except,
-                        .family = tree->family,
-                        .until = until};
-    return tree->family != NULL ? walk_family(walk) : walk_tree(walk);
 }

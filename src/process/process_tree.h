@@ -43,8 +43,6 @@ struct process_except {
 /* Another process with all its descendants; the process itself comes first, as
  * long as it lives. */
 struct process_family {
-    const struct process_except
-        *except; /* the caller's: children that do not belong to the family; NULL: none */
     struct process_member *members;
     size_t count, room;
 };
@@ -69,22 +67,6 @@ bool process_tree_except(struct process_except *except, pid_t pid);
 /* The child is reaped: its pid may now belong to a process that does concern us. */
 void process_tree_reaped(struct process_except *except, pid_t pid);
 
-/* Sends the signal (0: only counts) to every descendant but `except` and what
- * is below it, and continues the stopped ones. First it finds them all, in a
- * few walks; then it signals parents before their children, so that none goes
- * on to its next step because its child has ended. A process that is forked
- * meanwhile can be missed, and is found by the next call. Breaks off at
- * `until`: among many processes that use the whole processor a walk may last
- * for seconds. */
-struct process_count process_tree_signal(int number, const struct process_except *except,
-                                         struct deadline until);
-
-/* Kills them all, even if they fork faster than they can be walked. First all
- * are stopped, parents before their children, until a walk finds no more than
- * the one before; then none can fork any more, and they are killed. Killing
- * while some still fork would only give their slots to new ones. */
-struct process_count process_tree_kill(const struct process_except *except);
-
 /* Begins with the process alone. False if memory is short; call
  * process_family_forget() in any case. */
 bool process_family_init(struct process_family *family, struct process_id head);
@@ -92,13 +74,27 @@ bool process_family_init(struct process_family *family, struct process_id head);
 bool process_family_add(struct process_family *family, struct process_id id);
 void process_family_forget(struct process_family *family);
 
-/* Like process_tree_signal() and process_tree_kill(), for the family: the head
- * itself is signalled too, this process never is. A process that a member forks
- * and leaves behind between two walks is missed, and so is one that had left
- * the head before the first walk (a daemon). Forgets those that have ended. */
-struct process_count process_family_signal(struct process_family *family, int number,
-                                           struct deadline until);
-struct process_count process_family_kill(struct process_family *family);
+/* Sends the signal (0: only counts) to every member of the family (NULL: to every
+ * descendant of ours) but `except` (NULL: none) and what is below it, and continues the
+ * stopped ones. First it finds them all, in a few walks; then it signals parents before
+ * their children, so that none goes on to its next step because its child has ended. A
+ * process that is forked meanwhile can be missed, and is found by the next call. Breaks
+ * off at `until`: among many processes that use the whole processor a walk may last for
+ * seconds.
+ *
+ * Of a family the head itself is signalled too, this process never is. A process that a
+ * member forks and leaves behind between two walks is missed, and so is one that had left
+ * the head before the first walk (a daemon). Those that have ended are forgotten. */
+struct process_count process_tree_signal(struct process_family *family,
+                                         const struct process_except *except, int number,
+                                         struct deadline until);
+
+/* Kills them all, even if they fork faster than they can be walked. First all
+ * are stopped, parents before their children, until a walk finds no more than
+ * the one before; then none can fork any more, and they are killed. Killing
+ * while some still fork would only give their slots to new ones. */
+struct process_count process_tree_kill(struct process_family *family,
+                                       const struct process_except *except);
 
 /* True if `pid` is a descendant of this process, and not of `except`. */
 bool process_tree_has(pid_t pid, const struct process_except *except);

@@ -82,7 +82,7 @@ static bool pass_on(const struct tree_guard_guard *guard)
     while ((length = recv(guard->fd, &number, sizeof number, MSG_DONTWAIT)) ==
            (ssize_t)sizeof number) {
         if (atomic_load(&guard->page->ended))
-            process_tree_signal(number, NULL, DEADLINE_NEVER);
+            process_tree_signal(NULL, NULL, number, DEADLINE_NEVER);
         else
             kill(guard->command, number);
     }
@@ -92,7 +92,7 @@ static bool pass_on(const struct tree_guard_guard *guard)
 __attribute__((noreturn)) static void kill_all(const struct tree_guard_guard *guard)
 {
     while (tree_guard_reap(guard)) {
-        process_tree_kill(NULL);
+        process_tree_kill(NULL, NULL);
         (void)poll(NULL, 0, KILL_INTERVAL_MS);
     }
     _exit(0);

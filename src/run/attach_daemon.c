@@ -70,7 +70,7 @@ static void stop_target(void *data, int number, struct deadline until)
 {
     struct attach_daemon_guard *guard = data;
     process_spare_free(&guard->spare);
-    if (process_family_signal(&guard->family, number, until).found == 0)
+    if (process_tree_signal(&guard->family, NULL, number, until).found == 0)
         target_process_signal(guard->target, number);
 }
 
@@ -78,7 +78,7 @@ static void kill_target(void *data)
 {
     struct attach_daemon_guard *guard = data;
     process_spare_free(&guard->spare);
-    if (process_family_kill(&guard->family).found == 0)
+    if (process_tree_kill(&guard->family, NULL).found == 0)
         target_process_signal(guard->target, SIGKILL);
 }
 
@@ -90,7 +90,7 @@ static bool attach_daemon_is_over(struct attach_daemon_guard *guard)
         return true;
     if (guard->end.phase == RUNNING)
         return false;
-    struct process_count left = process_family_signal(&guard->family, 0, DEADLINE_NEVER);
+    struct process_count left = process_tree_signal(&guard->family, NULL, 0, DEADLINE_NEVER);
     if (ended && left.found == 0)
         return true;
     if (!expiry_gives_up(&guard->end))
