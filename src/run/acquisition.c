@@ -169,26 +169,19 @@ static bool is_for_us(const struct acquisition *acquisition)
     return pid == getpid() || pid == getppid();
 }
 
-static bool inside_by_environment(struct acquisition *acquisition)
+/* By what is attached to our callers, which is looked for only once, because it reads a
+ * directory; otherwise by the environment. */
+static bool is_inside(struct acquisition *acquisition, bool attached)
 {
     struct lease outer = {0};
     struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
-    bool inside = is_for_us(acquisition) &&
-                  nested_by_environment(acquisition->backend, acquisition->key, &outer, bound);
-    if (inside)
-        found_ancestor(acquisition, outer.mode, outer.slots);
-    return inside;
-}
-
-/* Looked for only once, because it reads a directory. */
-static bool inside_by_attachment(struct acquisition *acquisition)
-{
-    struct lease outer = {0};
-    struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
-    bool inside = is_for_us(acquisition) && !acquisition->searched &&
-                  nested_by_attachment(acquisition->backend, acquisition->lock_dir,
-                                       acquisition->key, &outer, bound);
-    acquisition->searched = true;
+    if (!is_for_us(acquisition) || (attached && acquisition->searched))
+        return false;
+    acquisition->searched |= attached;
+    bool inside =
+        attached ? nested_by_attachment(acquisition->backend, acquisition->lock_dir,
+                                        acquisition->key, &outer, bound)
+                 : nested_by_environment(acquisition->backend, acquisition->key, &outer, bound);
     if (inside)
         found_ancestor(acquisition, outer.mode, outer.slots);
     return inside;
@@ -226,7 +219,7 @@ static bool acquisition_held_by_ancestor(void *data, const struct holder *holder
         found_ancestor(acquisition, MODE_EXCLUSIVE, 0);
     if ((!holder->known || holder->shares) && !holder->reserved && !acquisition->nested &&
         !acquisition->upgrade)
-        (void)inside_by_attachment(acquisition);
+        (void)is_inside(acquisition, true);
     return acquisition->nested || acquisition->upgrade;
 }
 
@@ -294,8 +287,8 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
     struct errmsg why = {""};
     /* A shared request would be granted once more; an exclusive one is refused,
      * and the holder in the refusal may be any of them. */
-    if (!inside_by_environment(acquisition) && acquisition->request.mode != MODE_EXCLUSIVE &&
-        !inside_by_attachment(acquisition))
+    if (!is_inside(acquisition, false) && acquisition->request.mode != MODE_EXCLUSIVE &&
+        !is_inside(acquisition, true))
         look_for_ancestor(acquisition);
     if (acquisition->upgrade)
         *status = not_taken(acquisition, LOCK_HELD, &holder, &waited, &why);

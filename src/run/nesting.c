@@ -7,33 +7,25 @@
 #include <string.h>
 #include <unistd.h>
 
-struct claim {
-    struct backend *backend;
-    const char *key;
-    struct lease *lease;
-    struct bound bound;
-};
-
-static bool claim_holds(const struct claim *claim, const struct held *held)
+static bool claim_holds(struct backend *backend, const char *key, const struct held *held,
+                        struct lease *lease, struct bound bound)
 {
-    struct backend *backend = claim->backend;
     struct errmsg ignored = {""};
-    if (strcmp(held->backend, backend->kind) != 0 || strcmp(held->key, claim->key) != 0)
+    if (strcmp(held->backend, backend->kind) != 0 || strcmp(held->key, key) != 0)
         return false;
-    *claim->lease = (struct lease){
-        .key = claim->key, .token = held->token, .take_id = held->take_id, .outside = true};
-    bool holds = backend->check(backend, claim->lease, claim->bound, &ignored) == LOCK_OK;
-    claim->lease->token = claim->lease->take_id = ""; /* they were the claim's own */
+    *lease =
+        (struct lease){.key = key, .token = held->token, .take_id = held->take_id, .outside = true};
+    bool holds = backend->check(backend, lease, bound, &ignored) == LOCK_OK;
+    lease->token = lease->take_id = ""; /* they were the claim's own */
     return holds;
 }
 
 bool nested_by_environment(struct backend *backend, const char *key, struct lease *lease,
                            struct bound bound)
 {
-    struct claim claim = {backend, key, lease, bound};
     struct held held;
     for (const char *at = getenv("DLOCK_HELD"); at != NULL;)
-        if (held_next(&at, &held) && claim_holds(&claim, &held))
+        if (held_next(&at, &held) && claim_holds(backend, key, &held, lease, bound))
             return true;
     return false;
 }
@@ -41,12 +33,11 @@ bool nested_by_environment(struct backend *backend, const char *key, struct leas
 bool nested_by_attachment(struct backend *backend, const char *lock_dir, const char *key,
                           struct lease *lease, struct bound bound)
 {
-    struct claim claim = {backend, key, lease, bound};
     struct attached_lock *attached;
     size_t count = attach_record_find(&attached, lock_dir);
     bool holds = false;
     for (size_t i = 0; i < count && !holds; i++)
-        holds = claim_holds(&claim, &attached[i].held);
+        holds = claim_holds(backend, key, &attached[i].held, lease, bound);
     free(attached);
     return holds;
 }
