@@ -88,7 +88,36 @@ struct target {
     struct lease lease;
     struct duration hold_left; /* of --hold-at-least */
     enum extend_how how;
+    struct lock_state was; /* before --force-release */
+    struct pause pause;    /* for --pause and --resume */
 };
+
+/* In this store, with this key. False: reported. */
+static bool target_choose(struct target *target, const struct options *options,
+                          struct messages *out, int *status)
+{
+    *target = (struct target){.options = options, .out = out};
+    if (!lock_key_find(target->key, options, out, status))
+        return false;
+    out->key = target->key;
+    return backend_choose(&target->backend, options, out, status);
+}
+
+static void target_close(struct target *target)
+{
+    target->backend->close(target->backend);
+    target->out->key = NULL;
+}
+
+/* Begins what --json prints, with the answer. */
+static struct json target_json(const struct target *target, const char *answer, bool value)
+{
+    struct json json = json_line_begin(stdout);
+    json_text(&json, "key", target->out->name);
+    json_text(&json, "full_key", target->key);
+    json_bool(&json, answer, value);
+    return json;
+}
 
 static int target_failed(const struct target *target, enum lock_result result,
                          const struct errmsg *why)
@@ -105,7 +134,7 @@ static bool find_held(struct target *target, int *status)
     const struct options *options = target->options;
     struct held_locks list;
     const struct held *found = NULL;
-    bool read = held_locks_read(&list, options->lock_dir);
+    bool opened = false, read = held_locks_read(&list, options->lock_dir);
     for (size_t i = 0; found == NULL && i < list.count; i++)
         if (options->name == NULL || strcmp(list.list[i].key, target->key) == 0)
             found = &list.list[i];
@@ -114,18 +143,14 @@ static bool find_held(struct target *target, int *status)
                        "this process runs under no lock; give a name and --owner");
     } else if (!read) {
         *status = fail(target->out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
-        found = NULL;
     } else if (found != NULL) {
         snprintf(target->key, sizeof target->key, "%s", found->key);
         snprintf(target->token, sizeof target->token, "%s", found->token);
         snprintf(target->take_id, sizeof target->take_id, "%s", found->take_id);
-        bool opened =
-            backend_of_kind(&target->backend, found->backend, options, target->out, status);
-        held_locks_free(&list);
-        return opened;
+        opened = backend_of_kind(&target->backend, found->backend, options, target->out, status);
+    } else {
+        opened = backend_choose(&target->backend, options, target->out, status);
     }
-    bool opened = found == NULL && options->name != NULL && read &&
-                  backend_choose(&target->backend, options, target->out, status);
     held_locks_free(&list);
     return opened;
 }
@@ -180,12 +205,6 @@ static bool target_open(struct target *target, const struct options *options, st
     return true;
 }
 
-static void target_close(struct target *target)
-{
-    target->backend->close(target->backend);
-    target->out->key = NULL;
-}
-
 /* The lock as the store knows it: its owner, unless it was given, and the TTL
  * with which it was taken. */
 static enum lock_result lease_action_look(void *data, struct bound bound, struct errmsg *why)
@@ -236,10 +255,7 @@ static enum lock_result lease_action_extend(void *data, struct bound bound, stru
 static void print_extended(const struct target *target)
 {
     struct duration left = deadline_left(target->lease.deadline);
-    struct json json = json_line_begin(stdout);
-    json_text(&json, "key", target->out->name);
-    json_text(&json, "full_key", target->key);
-    json_bool(&json, "extended", true);
+    struct json json = target_json(target, "extended", true);
     json_text(&json, "owner", target->token);
     json_number_if(&json, "fence", target->lease.fence, target->lease.fence > 0);
     json_time(&json, "expires_at", wall_after_ms(left));
@@ -299,10 +315,7 @@ static enum lock_result lease_action_release(void *data, struct bound bound, str
 
 static void print_released(const struct target *target)
 {
-    struct json json = json_line_begin(stdout);
-    json_text(&json, "key", target->out->name);
-    json_text(&json, "full_key", target->key);
-    json_bool(&json, "released", true);
+    struct json json = target_json(target, "released", true);
     json_text(&json, "owner", target->token);
     json_line_end(&json);
 }
@@ -333,122 +346,90 @@ int action_release(const struct options *options, struct messages *out)
 
 /* --- force-release ------------------------------------------------------- */
 
-struct forcing {
-    struct backend *backend;
-    const char *key;
-    struct lock_state was;
-};
-
 static enum lock_result lease_action_force(void *data, struct bound bound, struct errmsg *why)
 {
-    struct forcing *forcing = data;
-    return forcing->backend->force_release(forcing->backend, forcing->key, &forcing->was, bound,
-                                           why);
+    struct target *target = data;
+    return target->backend->force_release(target->backend, target->key, &target->was, bound, why);
 }
 
-static void print_forced(const struct options *options, const struct lock_state *was)
+static void print_forced(const struct target *target)
 {
     char text[LOCK_TEXT_SIZE];
-    if (!options->json) {
+    const struct lock_state *was = &target->was;
+    if (!target->options->json) {
         for (size_t i = 0; i < was->owner_count; i++)
-            printf("released %s, held by %s\n", options->name,
+            printf("released %s, held by %s\n", target->options->name,
                    lock_owner_format(&was->owners[i], text));
         return;
     }
-    struct json json = json_line_begin(stdout);
-    json_text(&json, "key", options->name);
-    json_text(&json, "full_key", was->key);
-    json_bool(&json, "released", true);
+    struct json json = target_json(target, "released", true);
     lock_owners_json(&json, "was", was);
     json_line_end(&json);
 }
 
 int action_force_release(const struct options *options, struct messages *out)
 {
-    char key[LOCK_KEY_SIZE];
-    struct forcing forcing = {.key = key};
+    struct target target;
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    if (!lock_key_find(key, options, out, &status))
+    if (!target_choose(&target, options, out, &status))
         return status;
-    out->key = key;
-    if (!backend_choose(&forcing.backend, options, out, &status))
-        return status;
-    enum lock_result result = retry(lease_action_force, &forcing, options->outage, &why);
+    enum lock_result result = retry(lease_action_force, &target, options->outage, &why);
     if (result != LOCK_OK) {
         status = fail_result(out, result, &why);
-    } else if (!forcing.was.locked) {
+    } else if (!target.was.locked) {
         status = fail(out, FAIL_NOT_FOUND, 1, "the lock is free");
     } else {
-        print_forced(options, &forcing.was);
+        print_forced(&target);
         status = flushed(out, STATUS_OK);
     }
     if (result == LOCK_OK)
-        lock_state_free(&forcing.was);
-    forcing.backend->close(forcing.backend);
-    out->key = NULL;
+        lock_state_free(&target.was);
+    target_close(&target);
     return status;
 }
 
 /* --- pause and resume ---------------------------------------------------- */
 
-struct pausing {
-    struct backend *backend;
-    const char *key;
-    struct pause pause;
-};
-
 static enum lock_result pause_lock(void *data, struct bound bound, struct errmsg *why)
 {
-    struct pausing *pausing = data;
-    return pausing->backend->pause(pausing->backend, pausing->key, &pausing->pause, bound, why);
+    struct target *target = data;
+    return target->backend->pause(target->backend, target->key, &target->pause, bound, why);
 }
 
-static int print_pause(const struct options *options, const struct messages *out,
-                       const struct pausing *pausing)
+static int print_pause(const struct target *target)
 {
     char until[40];
-    bool paused = options->action == ACTION_PAUSE;
-    int64_t ends_ms = wall_after_ms(pausing->pause.left);
+    bool paused = target->options->action == ACTION_PAUSE;
+    int64_t ends_ms = wall_after_ms(target->pause.left);
     wall_format_local(ends_ms, until, sizeof until);
-    if (options->json) {
-        struct json json = json_line_begin(stdout);
-        json_text(&json, "key", options->name);
-        json_text(&json, "full_key", pausing->key);
-        json_bool(&json, "paused", paused);
+    if (target->options->json) {
+        struct json json = target_json(target, "paused", paused);
         json_time(&json, "ends_at", paused ? ends_ms : 0);
         json_line_end(&json);
     }
     if (paused)
-        say_verbose(out, "paused until %s", until);
+        say_verbose(target->out, "paused until %s", until);
     else
-        say_verbose(out, "resumed");
-    if (pausing->backend->note != NULL)
-        say_verbose(out, "%s", pausing->backend->note);
-    return flushed(out, STATUS_OK);
+        say_verbose(target->out, "resumed");
+    if (target->backend->note != NULL)
+        say_verbose(target->out, "%s", target->backend->note);
+    return flushed(target->out, STATUS_OK);
 }
 
 int action_pause(const struct options *options, struct messages *out)
 {
-    char key[LOCK_KEY_SIZE];
-    struct pausing pausing = {.key = key, .pause = {.left = options->pause}};
+    struct target target;
     struct errmsg why = {""};
     int status = STATUS_INTERNAL;
-    if (!lock_key_find(key, options, out, &status))
+    if (!target_choose(&target, options, out, &status))
         return status;
-    out->key = key;
-    if (!backend_choose(&pausing.backend, options, out, &status))
-        return status;
-    lock_forcer(pausing.pause.by);
+    target.pause.left = options->pause;
+    lock_forcer(target.pause.by);
     if (options->action == ACTION_PAUSE)
-        text_copy(pausing.pause.message, sizeof pausing.pause.message, options->message);
-    enum lock_result result = retry(pause_lock, &pausing, options->outage, &why);
-    if (result == LOCK_OK)
-        status = print_pause(options, out, &pausing);
-    else
-        status = fail(out, failure_of(result), result == LOCK_GONE ? 1 : (int)status_of(result),
-                      "%s", why.text);
-    pausing.backend->close(pausing.backend);
-    out->key = NULL;
+        text_copy(target.pause.message, sizeof target.pause.message, options->message);
+    enum lock_result result = retry(pause_lock, &target, options->outage, &why);
+    status = result == LOCK_OK ? print_pause(&target) : target_failed(&target, result, &why);
+    target_close(&target);
     return status;
 }
