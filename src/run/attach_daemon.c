@@ -242,15 +242,14 @@ static void attach_daemon_prepare(struct attach_daemon_guard *guard)
 static void attach_daemon_start_watch(struct attach_daemon_guard *guard)
 {
     struct errmsg why = {""};
-    struct watch_plan plan = {
+    guard->watch = (struct watch){
         .backend = guard->lock->backend,
-        .lease = &guard->lock->lease,
+        .lease = guard->lock->lease,
         .grace = guard->plan->end.grace,
         .heartbeat = &guard->no_heartbeat,
         .notify = &guard->lock->out->notify,
     };
-    if (watch_open(&guard->watch, &plan, &why) != LOCK_OK ||
-        watch_start(&guard->watch, &why) != LOCK_OK)
+    if (watch_open(&guard->watch, &why) != LOCK_OK || watch_start(&guard->watch, &why) != LOCK_OK)
         attach_daemon_refuse(guard, why.text, 0);
 }
 

@@ -206,14 +206,14 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         return;
     }
     run.job = (struct job_control){.signals = plan->signals, .out = plan->out};
-    struct watch_plan watch = {
+    run.watch = (struct watch){
         .backend = plan->backend,
-        .lease = plan->lease,
+        .lease = *plan->lease,
         .grace = plan->end.grace,
         .heartbeat = plan->heartbeat,
         .notify = &plan->out->notify,
     };
-    bool ready = watch_open(&run.watch, &watch, &outcome->error) == LOCK_OK;
+    bool ready = watch_open(&run.watch, &outcome->error) == LOCK_OK;
     outcome->started = ready && child_start(&run.child, plan->argv, plan->signals, plan->tree,
                                             &outcome->error) == LOCK_OK;
     if (outcome->started) {

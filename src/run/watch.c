@@ -282,23 +282,15 @@ static void *watch_thread(void *data)
     return NULL;
 }
 
-enum lock_result watch_open(struct watch *watch, const struct watch_plan *plan, struct errmsg *why)
+enum lock_result watch_open(struct watch *watch, struct errmsg *why)
 {
-    bool beats = plan->heartbeat->fd >= 0;
-    *watch = (struct watch){
-        .backend = plan->backend,
-        .lease = *plan->lease,
-        .grace = plan->grace,
-        .heartbeat = plan->heartbeat,
-        .notify = plan->notify,
-        .news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
-        .quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
-        .beat_fd = beats ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1,
-        .mutex = PTHREAD_MUTEX_INITIALIZER,
-        .state = {.verdict = WATCH_HELD,
-                  .deadline = plan->lease->deadline,
-                  .set = plan->lease->set},
-    };
+    bool beats = watch->heartbeat->fd >= 0;
+    watch->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    watch->quit_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    watch->beat_fd = beats ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+    watch->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    watch->state = (struct watch_state){
+        .verdict = WATCH_HELD, .deadline = watch->lease.deadline, .set = watch->lease.set};
     if (watch->news_fd >= 0 && watch->quit_fd >= 0 && (watch->beat_fd >= 0 || !beats))
         return LOCK_OK;
     errmsg_set(why, "cannot prepare the watch of the lease: %s", strerror(errno));

@@ -27,12 +27,14 @@ struct watch_state {
 };
 
 struct watch {
+    /* Set by the caller: */
     struct backend *backend;
     struct lease lease; /* the thread's own copy */
     struct duration
         grace; /* it asks once more this long before the deadline; negative: lease_grace() */
-    const struct watchdog *heartbeat;
-    const struct notify *notify;
+    const struct watchdog *heartbeat; /* looked at before the last look; its fd -1: none */
+    const struct notify *notify;      /* to pass on the messages that it receives */
+    /* run/watch.c's own: */
     int news_fd;              /* to the main thread: the state has changed */
     int quit_fd;              /* to the watch thread: leave */
     atomic_bool quit;         /* the same, for code that cannot wait for it */
@@ -47,18 +49,10 @@ struct watch {
     pthread_t thread;
 };
 
-struct watch_plan {
-    struct backend *backend;
-    const struct lease *lease;
-    struct duration grace;            /* negative: lease_grace() */
-    const struct watchdog *heartbeat; /* looked at before the last look; its fd -1: none */
-    const struct notify *notify;      /* to pass on the messages that it receives */
-};
-
 /* Opens all that it needs, so that later only the thread can fail to start;
  * what it points to stays where it is. LOCK_OK; LOCK_SYSTEM with *why set, and
  * nothing is open. */
-enum lock_result watch_open(struct watch *watch, const struct watch_plan *plan, struct errmsg *why);
+enum lock_result watch_open(struct watch *watch, struct errmsg *why);
 void watch_close(struct watch *watch);
 
 /* Starts the thread, which has the backend for itself until watch_stop().
