@@ -164,9 +164,7 @@ static void inspect_pause_until(struct deadline until, const struct lock_state *
     (void)signals_open(&signals, &ignored); /* if that fails, they end it at once */
     struct pollfd fd = {.fd = signals.fd, .events = POLLIN};
     while (!deadline_passed(until)) {
-        struct deadline shown = progress_wanted(view)
-                                    ? progress_show(view, &holder, NULL, DEADLINE_NEVER)
-                                    : DEADLINE_NEVER;
+        struct deadline shown = progress_show(view, &holder, NULL, DEADLINE_NEVER);
         int ready = poll(&fd, 1, deadline_poll_ms(deadline_earlier(until, shown)));
         int ended_by = ready > 0 ? signals_ended_by(&signals) : 0;
         if (ended_by == 0)

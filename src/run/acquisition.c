@@ -75,19 +75,6 @@ static const char *refusal_format(const struct holder *holder, int slots, char *
     return text;
 }
 
-static struct deadline show_wait(void *data, const struct holder *holder, const struct errmsg *why,
-                                 struct deadline down_until)
-{
-    struct acquisition *acquisition = data;
-    return progress_show(&acquisition->view, holder, why, down_until);
-}
-
-static void say_uncalled(void *data, const char *cannot)
-{
-    struct acquisition *acquisition = data;
-    progress_say_uncalled(&acquisition->view, cannot);
-}
-
 /* The last take was released again: the next one needs a new take id. */
 static void take_anew(void *data)
 {
@@ -232,9 +219,7 @@ static enum lock_result wait_on(struct acquisition *acquisition, struct duration
         .forever = acquisition->waits_forever,
         .wait = {wait.ns > already.ns ? wait.ns - already.ns : 0},
         .outage = acquisition->outage,
-        .attended = progress_attended(&acquisition->view),
-        .pausing = progress_wanted(&acquisition->view) ? show_wait : NULL,
-        .uncalled = say_uncalled,
+        .view = &acquisition->view,
         .is_own = acquisition_held_by_ancestor,
         .take_anew = take_anew,
         .data = acquisition,

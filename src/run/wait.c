@@ -35,30 +35,12 @@ struct waiting {
         outage_end;           /* of the tries to reach the store; DEADLINE_NEVER: it was reached */
     struct duration interval; /* of asking again for a lock that is held */
     struct duration retry;    /* of asking again a store that is down */
-    bool uncalled;            /* the caller knows that the store cannot notify us */
+    bool uncalled;            /* it was said that the store cannot notify us */
 };
 
 static bool is_never(struct deadline deadline)
 {
     return deadline.boot_ns == DEADLINE_NEVER.boot_ns;
-}
-
-/* Shows the user what is waited for; returns when to do so again. */
-static struct deadline wait_show(const struct waiting *waiting, const struct holder *holder,
-                                 const struct errmsg *why)
-{
-    const struct patience *patience = waiting->patience;
-    return patience->pausing != NULL
-               ? patience->pausing(patience->data, holder, why, waiting->outage_end)
-               : DEADLINE_NEVER;
-}
-
-static void tell_uncalled(struct waiting *waiting, const struct call *call)
-{
-    const struct patience *patience = waiting->patience;
-    if (call->cannot != NULL && patience->uncalled != NULL && !waiting->uncalled)
-        patience->uncalled(patience->data, call->cannot);
-    waiting->uncalled |= call->cannot != NULL;
 }
 
 /* Waits for `until` or for news_fd (-1: none). LOCK_OK, or LOCK_CANCELLED. */
@@ -109,7 +91,9 @@ static enum lock_result pause_for_call(struct waiting *waiting, struct backend *
                                        const struct holder *holder)
 {
     struct call call = backend->listen(backend);
-    tell_uncalled(waiting, &call);
+    if (call.cannot != NULL && !waiting->uncalled)
+        progress_say_uncalled(waiting->patience->view, call.cannot);
+    waiting->uncalled |= call.cannot != NULL;
     waiting->interval = duration_min(waiting->interval, call.poll_most);
     struct deadline poll =
         deadline_earlier(deadline_after(duration_jittered(waiting->interval)), waiting->end);
@@ -120,7 +104,7 @@ static enum lock_result pause_for_call(struct waiting *waiting, struct backend *
         if (call.now || deadline_passed(next))
             return LOCK_OK;
         if (deadline_passed(shown))
-            shown = wait_show(waiting, holder, NULL);
+            shown = progress_show(waiting->patience->view, holder, NULL, DEADLINE_NEVER);
         result = sleep_until(waiting, call.fd, deadline_earlier(next, shown));
     }
     return LOCK_CANCELLED;
@@ -134,8 +118,7 @@ static enum lock_result wait_for_holder(struct waiting *waiting, struct backend 
     const struct patience *patience = waiting->patience;
     waiting->outage_end = DEADLINE_NEVER;
     waiting->retry = RETRY_LEAST;
-    bool is_own = patience->is_own != NULL && patience->is_own(patience->data, holder);
-    if (is_own || holder->done || waiting->request.last)
+    if (patience->is_own(patience->data, holder) || holder->done || waiting->request.last)
         return LOCK_HELD;
     return pause_for_call(waiting, backend, holder);
 }
@@ -151,7 +134,9 @@ static enum lock_result wait_for_store(struct waiting *waiting, const struct err
     enum lock_result result = LOCK_OK;
     waiting->retry = duration_doubled(waiting->retry, RETRY_MOST);
     while (result == LOCK_OK && !deadline_passed(next))
-        result = sleep_until(waiting, -1, deadline_earlier(next, wait_show(waiting, NULL, why)));
+        result = sleep_until(waiting, -1,
+                             deadline_earlier(next, progress_show(waiting->patience->view, NULL,
+                                                                  why, waiting->outage_end)));
     return result;
 }
 
@@ -206,7 +191,7 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
         .retry = RETRY_LEAST,
     };
     waiting.end = patience->forever ? DEADLINE_NEVER : deadline_plus(waiting.start, patience->wait);
-    waiting.request.attended = patience->attended;
+    waiting.request.attended = progress_attended(patience->view);
     waiting.request.waits = patience->forever || patience->wait.ns > 0;
     waited->takes = 0;
     enum lock_result result;

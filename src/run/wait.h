@@ -3,22 +3,15 @@
 #define DLOCK_RUN_WAIT_H
 
 #include "store/backend.h"
+#include "ui/progress.h"
 
 struct patience {
     bool forever;
     struct duration wait;   /* if not for ever; zero: do not wait */
     struct duration outage; /* how long a store that cannot be reached is tried, within `wait` */
-    bool attended;          /* a user is watching (lock_request) */
-    /* Called before each pause, and during it if it has asked for that: for the
-     * holder, or, if that is NULL, for the store, which `why` is about and
-     * which is tried until `down_until`. Returns when to call again, if the
-     * pause lasts that long. NULL: no reports. */
-    struct deadline (*pausing)(void *data, const struct holder *holder, const struct errmsg *why,
-                               struct deadline down_until);
-    /* Called once if the store cannot notify us, with the reason. NULL: as above. */
-    void (*uncalled)(void *data, const char *cannot);
+    struct progress *view;  /* shows the wait */
     /* True if the wait for this holder would never end: then it ends at once
-     * with LOCK_HELD. NULL: there is no such holder. */
+     * with LOCK_HELD. */
     bool (*is_own)(void *data, const struct holder *holder);
     /* A take that succeeded too late was released: the next one needs its own
      * take id, written to where the request points. */

@@ -49,11 +49,6 @@ bool progress_attended(const struct progress *view)
     return view->kind != WAIT_VIEW_NONE;
 }
 
-bool progress_wanted(const struct progress *view)
-{
-    return view->kind != WAIT_VIEW_NONE || view->out->notify.fd >= 0;
-}
-
 /* --- the facts ------------------------------------------------------------- */
 
 static bool same_process(const struct holder *a, const struct holder *b)
@@ -218,6 +213,8 @@ struct deadline progress_show(struct progress *view, const struct holder *holder
 {
     struct deadline next = DEADLINE_NEVER;
     bool had_died = view->died;
+    if (view->kind == WAIT_VIEW_NONE && view->out->notify.fd < 0)
+        return next;
     if (holder != NULL)
         note_holder(view, holder);
     else

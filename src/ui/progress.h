@@ -37,11 +37,12 @@ struct progress {
 void progress_open(struct progress *view, const struct awaited_lock *lock, bool waits,
                    const struct messages *out);
 
-/* True if there is anything to show to anyone; true if a user is watching. */
-bool progress_wanted(const struct progress *view);
+/* True if a user is watching. */
 bool progress_attended(const struct progress *view);
 
-/* The implementation of patience.pausing. */
+/* Called before each pause of the wait, and during it if it has asked for that: for the
+ * holder, or, if that is NULL, for the store, which `why` is about and which is tried until
+ * `down_until`. Returns when to call again, if the pause lasts that long. */
 struct deadline progress_show(struct progress *view, const struct holder *holder,
                               const struct errmsg *why, struct deadline down_until);
 
