@@ -16,7 +16,6 @@
 
 #include "process/procfs.h"
 #include "store/file/dir.h"
-#include "util/array.h"
 #include "util/clock.h"
 #include "util/fileutils.h"
 
@@ -106,22 +105,16 @@ void attach_record_remove(struct attach_record *attached)
 
 /* --- looking for it ------------------------------------------------------ */
 
-struct attach_record_search {
-    struct attached_lock *found;
-    size_t count, room;
-};
-
-static bool parse(char *line, struct process_id *target, int64_t *pid_space,
-                  struct attached_lock *found)
+static bool parse(char *line, struct process_id *target, int64_t *pid_space, struct held *found)
 {
     char *end = NULL;
     line[strcspn(line, "\n")] = '\0';
     target->start = strtoll(line, &end, 10);
     *pid_space = strtoll(end, &end, 10);
     found->boot_ns = strtoll(end, &end, 10);
-    found->outside = strtoul(end, &end, 10);
+    found->depth = 2 * strtoul(end, &end, 10);
     const char *rest = end + strspn(end, " ");
-    return held_next(&rest, &found->held);
+    return held_next(&rest, found);
 }
 
 /* Only a complete line ends in a newline. */
@@ -133,24 +126,21 @@ static bool attach_record_read_line(int fd, char line[LINE_SIZE])
 }
 
 /* Adds the record if its process is this one or an ancestor, in our pid namespace. */
-static void add_record(struct attach_record_search *search, int fd, pid_t pid)
+static void add_record(struct held_locks *list, int fd, pid_t pid)
 {
     char line[LINE_SIZE];
     struct process_id target = {.pid = pid};
     int64_t space, our_space = proc_pid_space();
-    struct attached_lock found;
-    if (search->count >= FOUND_MOST || !attach_record_read_line(fd, line) ||
+    struct held found;
+    if (list->count >= FOUND_MOST || !attach_record_read_line(fd, line) ||
         !parse(line, &target, &space, &found) || our_space == 0 || space != our_space ||
         !proc_descends_from(getpid(), target)) /* the script may have become this process */
         return;
-    struct attached_lock *added =
-        array_add(&search->found, &search->count, &search->room, sizeof *added);
-    if (added != NULL)
-        *added = found;
+    held_locks_add(list, &found);
 }
 
 /* Only a record of our own user counts, and only while a guard has it locked. */
-static void attach_record_look_at(struct attach_record_search *search, int dir_fd, const char *name)
+static void attach_record_look_at(struct held_locks *list, int dir_fd, const char *name)
 {
     struct stat status;
     int fd = file_open(dir_fd, name, O_RDONLY | O_NOFOLLOW, &status);
@@ -160,12 +150,12 @@ static void attach_record_look_at(struct attach_record_search *search, int dir_f
         if (flock(fd, LOCK_SH | LOCK_NB) == 0)
             (void)!unlinkat(dir_fd, name, 0);
         else
-            add_record(search, fd, (pid_t)strtol(name + strlen(PREFIX), NULL, 10));
+            add_record(list, fd, (pid_t)strtol(name + strlen(PREFIX), NULL, 10));
     }
     close(fd);
 }
 
-static void search_dir(struct attach_record_search *search, const char *path)
+static void search_dir(struct held_locks *list, const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -176,38 +166,25 @@ static void search_dir(struct attach_record_search *search, const char *path)
     }
     for (const struct dirent *entry; (entry = readdir(dir)) != NULL;)
         if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) == 0)
-            attach_record_look_at(search, fd, entry->d_name);
+            attach_record_look_at(list, fd, entry->d_name);
     closedir(dir);
 }
 
 /* Both defaults of store/file/dir.h: which of them was used may have changed since. */
-static void search_defaults(struct attach_record_search *search)
+static void search_defaults(struct held_locks *list)
 {
     static const char *const parents[] = {"/run/lock", "/tmp"};
     for (size_t i = 0; i < sizeof parents / sizeof *parents; i++) {
         char path[64];
         snprintf(path, sizeof path, "%s/dlock-%lu", parents[i], (unsigned long)geteuid());
-        search_dir(search, geteuid() == 0 && i == 0 ? "/run/lock/dlock" : path);
+        search_dir(list, geteuid() == 0 && i == 0 ? "/run/lock/dlock" : path);
     }
 }
 
-static int innermost_first(const void *a, const void *b)
+void attach_record_find(struct held_locks *list, const char *lock_dir)
 {
-    const struct attached_lock *left = a, *right = b;
-    if (left->outside != right->outside)
-        return left->outside > right->outside ? -1 : 1;
-    return left->boot_ns > right->boot_ns ? -1 : left->boot_ns < right->boot_ns;
-}
-
-size_t attach_record_find(struct attached_lock **list, const char *lock_dir)
-{
-    struct attach_record_search search = {0};
     if (lock_dir != NULL)
-        search_dir(&search, lock_dir);
+        search_dir(list, lock_dir);
     else
-        search_defaults(&search);
-    if (search.count > 1)
-        qsort(search.found, search.count, sizeof *search.found, innermost_first);
-    *list = search.found;
-    return search.count;
+        search_defaults(list);
 }

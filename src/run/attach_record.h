@@ -26,16 +26,9 @@ bool attach_record_add(struct attach_record *attached, const char *lock_dir,
                        struct errmsg *why);
 void attach_record_remove(struct attach_record *attached);
 
-struct attached_lock {
-    struct held held;
-    size_t outside;  /* how many locks the process had in DLOCK_HELD at that time */
-    int64_t boot_ns; /* when it was attached */
-};
-
-/* Finds the locks that are attached to this process or an ancestor, the
- * innermost first; the caller frees *list. Each is a claim: the guard is alive,
- * but only the store knows whether the lock still holds. Looks into lock_dir; if
- * that is NULL, into our user's default directories. */
-size_t attach_record_find(struct attached_lock **list, const char *lock_dir);
+/* Adds the locks that are attached to this process or an ancestor to the list. Each is a claim: the guard is alive, but only the store
+ * knows whether the lock still holds. Looks into lock_dir; if that is NULL, into our user's
+ * default directories. */
+void attach_record_find(struct held_locks *list, const char *lock_dir);
 
 #endif

@@ -9,58 +9,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool held_locks_add(struct held_locks *list, const struct held *held)
+void held_locks_add(struct held_locks *list, const struct held *held)
 {
     struct held *added = array_add(&list->list, &list->count, &list->room, sizeof *added);
     if (added != NULL)
         *added = *held;
-    return added != NULL;
+    list->short_of_memory |= added == NULL;
 }
 
-/* The innermost comes last in DLOCK_HELD. */
-static void reverse(struct held_locks *list)
+static int innermost_first(const void *a, const void *b)
 {
-    for (size_t i = 0; i < list->count / 2; i++) {
-        struct held held = list->list[i];
-        list->list[i] = list->list[list->count - 1 - i];
-        list->list[list->count - 1 - i] = held;
-    }
+    const struct held *left = a, *right = b;
+    if (left->depth != right->depth)
+        return left->depth > right->depth ? -1 : 1;
+    return left->boot_ns > right->boot_ns ? -1 : left->boot_ns < right->boot_ns;
 }
 
-static bool read_lines(struct held_locks *list, const char *lines)
-{
-    struct held held;
-    for (const char *at = lines; at != NULL;)
-        if (held_next(&at, &held) && !held_locks_add(list, &held))
-            return false;
-    reverse(list);
-    return true;
-}
-
-/* Locks that a script got through its environment lie outside of those attached
- * to it, and locks added to the environment since then lie inside. */
-static bool insert_attached(struct held_locks *list, const struct attached_lock *attached,
-                            size_t told)
-{
-    size_t outside = attached->outside < told ? attached->outside : told;
-    if (!held_locks_add(list, &attached->held))
-        return false;
-    size_t at = list->count - 1 - outside;
-    memmove(&list->list[at + 1], &list->list[at], outside * sizeof *list->list);
-    list->list[at] = attached->held;
-    return true;
-}
-
+/* The innermost comes last in DLOCK_HELD. Locks that a script got through its environment
+ * lie outside of those attached to it, and locks added to the environment since then lie
+ * inside. So the depth of the Nth line, from 0, is 2 N + 1, and that of a lock which was attached
+ * when there were N lines is 2 N. */
 bool held_locks_read(struct held_locks *list, const char *lock_dir)
 {
+    struct held held = {.depth = 1};
     *list = (struct held_locks){0};
-    struct attached_lock *attached;
-    bool done = read_lines(list, getenv("DLOCK_HELD"));
-    size_t told = list->count, count = attach_record_find(&attached, lock_dir);
-    for (size_t i = 0; i < count && done; i++)
-        done = insert_attached(list, &attached[i], told);
-    free(attached);
-    return done;
+    for (const char *at = getenv("DLOCK_HELD"); at != NULL;) {
+        if (held_next(&at, &held)) {
+            held_locks_add(list, &held);
+            held.depth += 2;
+        }
+    }
+    attach_record_find(list, lock_dir);
+    if (list->count > 1)
+        qsort(list->list, list->count, sizeof *list->list, innermost_first);
+    return !list->short_of_memory;
 }
 
 void held_locks_free(struct held_locks *list)

@@ -9,22 +9,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct held_locks {
-    struct held *list; /* the innermost first */
-    size_t count, room;
-};
-
-/* Finds them: those in DLOCK_HELD, and those that are attached to ancestors
- * (run/attach_record.h, for lock_dir). False if memory is short. Call held_locks_free() in any case. */
-bool held_locks_read(struct held_locks *list, const char *lock_dir);
-void held_locks_free(struct held_locks *list);
-
-/* Sets DLOCK_NAME, DLOCK_FENCE, DLOCK_EXPIRES_AT (ISO 8601, UTC), DLOCK_SLOT
- * (unset if there is none), DLOCK_LOCK_KEY, DLOCK_LOCK_OWNER, DLOCK_LOCK_TTL
- * (seconds) and DLOCK_LOCK_BACKEND, and adds this lock's line to DLOCK_HELD, in the
- * environment of this process. None of them is a setting. False if memory is short. */
-bool held_locks_export(const struct lease *lease, const char *backend);
-
 /* One line of DLOCK_HELD: "BACKEND TOKEN TAKE KEY". The id of the take
  * distinguishes the lock from that of a later run with the same --owner. */
 struct held {
@@ -32,7 +16,27 @@ struct held {
     char token[TOKEN_SIZE];
     char take_id[TOKEN_SIZE];
     char key[LOCK_KEY_SIZE];
+    size_t depth;    /* its place among the others: see held_locks_read() */
+    int64_t boot_ns; /* when it was attached; of a line of DLOCK_HELD: 0 */
 };
+
+struct held_locks {
+    struct held *list; /* the innermost first */
+    size_t count, room;
+    bool short_of_memory; /* some are left out */
+};
+
+/* Finds them: those in DLOCK_HELD, and those that are attached to ancestors
+ * (run/attach_record.h, for lock_dir). False if memory is short. Call held_locks_free() in any case. */
+bool held_locks_read(struct held_locks *list, const char *lock_dir);
+void held_locks_add(struct held_locks *list, const struct held *held);
+void held_locks_free(struct held_locks *list);
+
+/* Sets DLOCK_NAME, DLOCK_FENCE, DLOCK_EXPIRES_AT (ISO 8601, UTC), DLOCK_SLOT
+ * (unset if there is none), DLOCK_LOCK_KEY, DLOCK_LOCK_OWNER, DLOCK_LOCK_TTL
+ * (seconds) and DLOCK_LOCK_BACKEND, and adds this lock's line to DLOCK_HELD, in the
+ * environment of this process. None of them is a setting. False if memory is short. */
+bool held_locks_export(const struct lease *lease, const char *backend);
 
 /* Reads the line at *at, and moves *at to the next one (NULL after the last).
  * False if it is not a valid line. */

@@ -33,12 +33,12 @@ bool nested_by_environment(struct backend *backend, const char *key, struct leas
 bool nested_by_attachment(struct backend *backend, const char *lock_dir, const char *key,
                           struct lease *lease, struct bound bound)
 {
-    struct attached_lock *attached;
-    size_t count = attach_record_find(&attached, lock_dir);
+    struct held_locks attached = {0};
     bool holds = false;
-    for (size_t i = 0; i < count && !holds; i++)
-        holds = claim_holds(backend, key, &attached[i].held, lease, bound);
-    free(attached);
+    attach_record_find(&attached, lock_dir);
+    for (size_t i = 0; i < attached.count && !holds; i++)
+        holds = claim_holds(backend, key, &attached.list[i], lease, bound);
+    held_locks_free(&attached);
     return holds;
 }
 

@@ -119,14 +119,14 @@ static void make_runs(const char *bytes, size_t size)
 
 static void find_attached(void)
 {
-    struct attached_lock *list = NULL;
-    size_t count = attach_record_find(&list, folder);
-    for (size_t i = 0; i < count; i++) {
-        const struct held *held = &list[i].held;
+    struct held_locks list = {0};
+    attach_record_find(&list, folder);
+    for (size_t i = 0; i < list.count; i++) {
+        const struct held *held = &list.list[i];
         fuzz_expect(held->backend[0] != '\0' && held->token[0] != '\0' && held->key[0] != '\0' &&
                     strchr(held->key, '\n') == NULL && strpbrk(held->token, " \n") == NULL);
     }
-    free(list);
+    held_locks_free(&list);
 }
 
 static bool visit_state(void *data, const struct lock_state *state)
