@@ -20,11 +20,6 @@ struct row {
     const char *note; /* NULL: none */
 };
 
-static const char *duration_default(struct duration duration, char *text)
-{
-    return duration_format(duration, text, DURATION_TEXT_SIZE);
-}
-
 static const char *number_default(int number, char *text)
 {
     snprintf(text, DURATION_TEXT_SIZE, "%d", number);
@@ -36,14 +31,15 @@ static const char *number_default(int number, char *text)
 static const char *config_default(const struct options *options, enum option_id id,
                                   char text[DURATION_TEXT_SIZE])
 {
+    const size_t size = DURATION_TEXT_SIZE;
     switch ((int)id) {
-    case OPT_TTL: return duration_default(options->ttl, text);
-    case OPT_HOLD_AT_LEAST: return duration_default(options->hold_at_least, text);
-    case OPT_ONCE_PER: return duration_default(options->once_per, text);
-    case OPT_REMEMBER: return duration_default(options->remember, text);
-    case OPT_CONNECT_TIMEOUT: return duration_default(options->connect_timeout, text);
-    case OPT_OUTAGE: return duration_default(options->outage, text);
-    case OPT_GRACE: return duration_default(lease_grace(options->ttl, options->grace), text);
+    case OPT_TTL: return duration_format(options->ttl, text, size);
+    case OPT_HOLD_AT_LEAST: return duration_format(options->hold_at_least, text, size);
+    case OPT_ONCE_PER: return duration_format(options->once_per, text, size);
+    case OPT_REMEMBER: return duration_format(options->remember, text, size);
+    case OPT_CONNECT_TIMEOUT: return duration_format(options->connect_timeout, text, size);
+    case OPT_OUTAGE: return duration_format(options->outage, text, size);
+    case OPT_GRACE: return duration_format(lease_grace(options->ttl, options->grace), text, size);
     case OPT_CONFLICT_EXIT_CODE: return number_default(options->conflict_status, text);
     case OPT_WAIT_REPLICAS: return number_default(options->wait_replicas, text);
     case OPT_PREFIX: return options->prefix;
@@ -156,10 +152,8 @@ static void print_lines(const struct options *options)
         print_file(CONFIG_SYSTEM_FILE, options->settings.system_file_read);
     if (options->settings.user_file != NULL)
         print_file(options->settings.user_file, options->settings.user_file_read);
-    for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
+    for (enum option_id id = OPT_FIRST_SETTING; id < OPTION_COUNT; id++) {
         struct row row;
-        if (!option_configurable(id))
-            continue;
         row_fill(&row, options, id);
         config_print_row(&row);
     }
@@ -170,10 +164,8 @@ static void print_json(const struct options *options)
     struct json json = json_line_begin(stdout);
     json_text(&json, "key", options->name);
     json_begin(&json, "settings", '[');
-    for (enum option_id id = OPT_NONE + 1; id < OPTION_COUNT; id++) {
+    for (enum option_id id = OPT_FIRST_SETTING; id < OPTION_COUNT; id++) {
         struct row row;
-        if (!option_configurable(id))
-            continue;
         row_fill(&row, options, id);
         json_begin(&json, NULL, '{');
         json_text(&json, "name", row.name);

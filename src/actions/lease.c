@@ -62,16 +62,11 @@ int action_acquire(const struct options *options, struct messages *out)
             return acquisition_close(&lock, fail(out, failure_of(made), (int)status_of(made),
                                                  "%s; %s", why.text, lock.undone));
     }
-    if (!plan_take(&lock, options, &status)) {
-        if (file.path != NULL)
-            token_file_drop(&file);
-    } else if (lock.nested) {
-        if (file.path != NULL)
-            token_file_drop(&file);
-        status = refuse_nested(&lock);
-    } else {
-        status = lease_action_hand_over(&lock, &file);
-    }
+    bool taken = plan_take(&lock, options, &status);
+    if (file.path != NULL && (!taken || lock.nested))
+        token_file_drop(&file);
+    if (taken)
+        status = lock.nested ? refuse_nested(&lock) : lease_action_hand_over(&lock, &file);
     return acquisition_close(&lock, status);
 }
 

@@ -38,7 +38,8 @@ enum option_id {
     OPT_UNLOCK,
     OPT_CONFIG,
     /* Settings: */
-    OPT_EXCLUSIVE,
+    OPT_FIRST_SETTING,
+    OPT_EXCLUSIVE = OPT_FIRST_SETTING,
     OPT_SHARED,
     OPT_SLOTS,
     OPT_NONBLOCK,
@@ -106,7 +107,7 @@ int option_next(int argc, char *const *argv, int index);
 /* True if it is allowed in a configuration file or the environment. */
 static inline bool option_configurable(enum option_id id)
 {
-    return id >= OPT_EXCLUSIVE;
+    return id >= OPT_FIRST_SETTING;
 }
 
 #endif
