@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -113,7 +114,7 @@ bool child_guard_orphans(struct child *child)
     child->orphan_guard = orphan_guard_start(&child->except, &child->spare);
     if (child->orphan_guard < 0)
         return false;
-    if (process_tree_except(&child->except, child->orphan_guard))
+    if (pids_add(&child->except, child->orphan_guard))
         return true;
     stop_orphan_guard(child);
     errno = ENOMEM;
@@ -126,7 +127,8 @@ void child_close(struct child *child)
     if (child->page != NULL)
         munmap(child->page, sizeof *child->page);
     child->page = NULL;
-    process_tree_forget(&child->except);
+    free(child->except.list);
+    child->except = (struct pids){0};
     process_spare_free(&child->spare);
     if (child->guard_fd >= 0)
         close(child->guard_fd);

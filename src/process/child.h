@@ -12,13 +12,13 @@
 #include <sys/types.h>
 
 struct child {
-    pid_t pid;                    /* our own child: the command, or its guard */
-    int guard_fd;                 /* socket to the guard, readable when it has news; -1: none */
-    struct process_except except; /* children that dlock had before the command */
-    struct process_spare spare;   /* until the first stop */
-    struct guard_page *page;      /* shared with the child, mapped; child_close() unmaps it */
-    pid_t command;                /* the command's pid */
-    pid_t orphan_guard;           /* -1: none */
+    pid_t pid;                  /* our own child: the command, or its guard */
+    int guard_fd;               /* socket to the guard, readable when it has news; -1: none */
+    struct pids except;         /* children that dlock had before the command */
+    struct process_spare spare; /* until the first stop */
+    struct guard_page *page;    /* shared with the child, mapped; child_close() unmaps it */
+    pid_t command;              /* the command's pid */
+    pid_t orphan_guard;         /* -1: none */
 
     int stopped_by; /* the signal that has stopped the command, until that was acted on; 0: none */
     int stops;      /* how often it has been stopped */

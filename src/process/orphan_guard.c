@@ -42,9 +42,9 @@ enum {
 
 struct orphan_guard {
     struct process_id dlock;
-    struct process_family family;        /* of dlock */
-    const struct process_except *except; /* which do not belong to it */
-    const char *held;                    /* DLOCK_HELD of the command; NULL: there is none */
+    struct process_family family; /* of dlock */
+    const struct pids *except;    /* which do not belong to it */
+    const char *held;             /* DLOCK_HELD of the command; NULL: there is none */
 };
 
 /* False once dlock has ended. */
@@ -87,8 +87,7 @@ static void kill_orphans(struct orphan_guard *guard)
     }
 }
 
-__attribute__((noreturn)) static void guard_orphans(pid_t dlock,
-                                                    const struct process_except *except)
+__attribute__((noreturn)) static void guard_orphans(pid_t dlock, const struct pids *except)
 {
     struct orphan_guard guard = {
         .dlock = {.pid = dlock}, .except = except, .held = getenv("DLOCK_HELD")};
@@ -109,7 +108,7 @@ __attribute__((noreturn)) static void guard_orphans(pid_t dlock,
     _exit(0);
 }
 
-pid_t orphan_guard_start(const struct process_except *except, struct process_spare *spare)
+pid_t orphan_guard_start(const struct pids *except, struct process_spare *spare)
 {
     pid_t dlock = getpid(), pid = fork();
     if (pid == 0) {

@@ -11,7 +11,7 @@
 /* Forks it; no other thread may run yet. It shares what is open now: a file
  * lock stays held until it ends. It does not kill `except`. Returns its pid; -1
  * with errno set. */
-pid_t orphan_guard_start(const struct process_except *except, struct process_spare *spare);
+pid_t orphan_guard_start(const struct pids *except, struct process_spare *spare);
 
 /* Ends and reaps it: processes that are left now are meant to stay. */
 void orphan_guard_stop(pid_t pid);

@@ -56,7 +56,7 @@ struct walk {
     bool listed;         /* the kernel lists the children of each process */
     struct deadline until;
     pid_t root; /* whose descendants; 0: the family's */
-    const struct process_except *except;
+    const struct pids *except;
     struct process_family *family; /* NULL: they are our own */
     struct process_count count;
 };
@@ -78,10 +78,10 @@ struct parent {
 
 /* --- walking ------------------------------------------------------------- */
 
-static bool is_excepted(pid_t pid, const struct process_except *except)
+static bool is_excepted(pid_t pid, const struct pids *except)
 {
     for (size_t i = 0; except != NULL && i < except->count; i++)
-        if (except->pids[i] == pid)
+        if (except->list[i] == pid)
             return true;
     return false;
 }
@@ -256,58 +256,38 @@ static struct process_count walk_tree(struct walk walk)
     return walk.count;
 }
 
-bool process_tree_inherited(struct process_except *except)
+bool process_tree_inherited(struct pids *except)
 {
-    struct pids children = {0};
     siginfo_t info;
-    *except = (struct process_except){0};
+    *except = (struct pids){0};
     /* Nearly always there are none, and finding that out is cheap. */
     if ((waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) ||
         !proc_is_ours())
         return true;
-    proc_children_list(getpid(), 0, proc_children_listed(), &children);
-    *except = (struct process_except){children.count, children.list};
-    return !children.short_of_memory;
+    proc_children_list(getpid(), 0, proc_children_listed(), except);
+    return !except->short_of_memory;
 }
 
-void process_tree_forget(struct process_except *except)
-{
-    free(except->pids);
-    *except = (struct process_except){0};
-}
-
-bool process_tree_except(struct process_except *except, pid_t pid)
-{
-    pid_t *pids = realloc(except->pids, (except->count + 1) * sizeof *pids);
-    if (pids == NULL)
-        return false;
-    except->pids = pids;
-    pids[except->count++] = pid;
-    return true;
-}
-
-void process_tree_reaped(struct process_except *except, pid_t pid)
+void process_tree_reaped(struct pids *except, pid_t pid)
 {
     size_t at = 0;
-    while (at < except->count && except->pids[at] != pid)
+    while (at < except->count && except->list[at] != pid)
         at++;
     if (at < except->count)
-        except->pids[at] = except->pids[--except->count];
+        except->list[at] = except->list[--except->count];
 }
 
 static struct process_count walk_family(struct walk walk);
 
-static struct process_count walk_any(struct process_family *family,
-                                     const struct process_except *except, int number,
-                                     struct marks *marks, struct deadline until)
+static struct process_count walk_any(struct process_family *family, const struct pids *except,
+                                     int number, struct marks *marks, struct deadline until)
 {
     struct walk walk = {
         .number = number, .marks = marks, .except = except, .family = family, .until = until};
     return family != NULL ? walk_family(walk) : walk_tree(walk);
 }
 
-struct process_count process_tree_kill(struct process_family *family,
-                                       const struct process_except *except)
+struct process_count process_tree_kill(struct process_family *family, const struct pids *except)
 {
     struct process_count count = {0};
     struct marks marks = {0};
@@ -325,8 +305,8 @@ struct process_count process_tree_kill(struct process_family *family,
 
 /* Walks until no more are found than before, since a process may be forked meanwhile. */
 static struct process_count process_tree_find(struct process_family *family,
-                                              const struct process_except *except,
-                                              struct marks *marks, struct deadline until)
+                                              const struct pids *except, struct marks *marks,
+                                              struct deadline until)
 {
     struct process_count count = {0};
     struct deadline last = deadline_after(find_limit);
@@ -340,9 +320,8 @@ static struct process_count process_tree_find(struct process_family *family,
     return count;
 }
 
-struct process_count process_tree_signal(struct process_family *family,
-                                         const struct process_except *except, int number,
-                                         struct deadline until)
+struct process_count process_tree_signal(struct process_family *family, const struct pids *except,
+                                         int number, struct deadline until)
 {
     struct marks marks = {0};
     if (number == 0)
@@ -357,7 +336,7 @@ struct process_count process_tree_signal(struct process_family *family,
 }
 
 struct climb {
-    const struct process_except *except;
+    const struct pids *except;
     bool ours;
 };
 
@@ -369,7 +348,7 @@ static bool reaches_us(void *data, pid_t pid, const struct proc_stat *stat)
     return excepted || climb->ours;
 }
 
-bool process_tree_has(pid_t pid, const struct process_except *except)
+bool process_tree_has(pid_t pid, const struct pids *except)
 {
     struct climb climb = {.except = except};
     return proc_visit_ancestors(pid, reaches_us, &climb) && climb.ours;

@@ -32,14 +32,6 @@ struct process_spare {
 bool process_spare_keep(struct process_spare *spare);
 void process_spare_free(struct process_spare *spare);
 
-/* Children that do not concern us: a process that executes dlock keeps the
- * children that it had. (When they end, their own children become ours and
- * cannot be distinguished from the command's.) */
-struct process_except {
-    size_t count;
-    pid_t *pids;
-};
-
 /* Another process with all its descendants; the process itself comes first, as
  * long as it lives. */
 struct process_family {
@@ -56,16 +48,13 @@ struct process_count {
                   * of a pid namespace then signals all others in it. */
 };
 
-/* Fills in the children that this process has now; process_tree_forget() frees
- * them. False if memory is short. */
-bool process_tree_inherited(struct process_except *except);
-void process_tree_forget(struct process_except *except);
-
-/* One more of them. False if memory is short. */
-bool process_tree_except(struct process_except *except, pid_t pid);
+/* Fills in the children that this process has now, which do not concern us: a process that
+ * executes dlock keeps the children that it had. (When they end, their own children become
+ * ours and cannot be distinguished from the command's.) False if memory is short. */
+bool process_tree_inherited(struct pids *except);
 
 /* The child is reaped: its pid may now belong to a process that does concern us. */
-void process_tree_reaped(struct process_except *except, pid_t pid);
+void process_tree_reaped(struct pids *except, pid_t pid);
 
 /* Begins with the process alone. False if memory is short; call
  * process_family_forget() in any case. */
@@ -85,18 +74,16 @@ void process_family_forget(struct process_family *family);
  * Of a family the head itself is signalled too, this process never is. A process that a
  * member forks and leaves behind between two walks is missed, and so is one that had left
  * the head before the first walk (a daemon). Those that have ended are forgotten. */
-struct process_count process_tree_signal(struct process_family *family,
-                                         const struct process_except *except, int number,
-                                         struct deadline until);
+struct process_count process_tree_signal(struct process_family *family, const struct pids *except,
+                                         int number, struct deadline until);
 
 /* Kills them all, even if they fork faster than they can be walked. First all
  * are stopped, parents before their children, until a walk finds no more than
  * the one before; then none can fork any more, and they are killed. Killing
  * while some still fork would only give their slots to new ones. */
-struct process_count process_tree_kill(struct process_family *family,
-                                       const struct process_except *except);
+struct process_count process_tree_kill(struct process_family *family, const struct pids *except);
 
 /* True if `pid` is a descendant of this process, and not of `except`. */
-bool process_tree_has(pid_t pid, const struct process_except *except);
+bool process_tree_has(pid_t pid, const struct pids *except);
 
 #endif

@@ -176,13 +176,14 @@ int64_t proc_pid_space(void)
     return stat("/proc/self/ns/pid", &space) == 0 ? (int64_t)space.st_ino : 0;
 }
 
-static void add_pid(struct pids *pids, pid_t pid)
+bool pids_add(struct pids *pids, pid_t pid)
 {
     pid_t *added = array_add(&pids->list, &pids->count, &pids->room, sizeof *added);
     if (added != NULL)
         *added = pid;
     else
         pids->short_of_memory = true; /* the next walk, with fewer of them left, finds it */
+    return added != NULL;
 }
 
 /* The children that one thread of `pid` forked. */
@@ -199,7 +200,7 @@ static void list_children_of(pid_t pid, const char *thread, struct pids *childre
             long child = strtol(at, &end, 10);
             if (end == at || child <= 0)
                 break;
-            add_pid(children, (pid_t)child);
+            (void)pids_add(children, (pid_t)child);
         }
     }
     free(line);
@@ -219,7 +220,7 @@ void proc_list(struct pids *all)
     for (const struct dirent *entry; list != NULL && (entry = readdir(list)) != NULL;) {
         long pid = strtol(entry->d_name, NULL, 10);
         if (pid > 0)
-            add_pid(all, (pid_t)pid);
+            (void)pids_add(all, (pid_t)pid);
     }
     if (list != NULL)
         closedir(list);
@@ -234,7 +235,7 @@ static void search_children(pid_t pid, struct pids *children)
     proc_list(&all);
     for (size_t i = 0; i < all.count; i++)
         if (proc_stat_read(all.list[i], &stat) && stat.parent == pid)
-            add_pid(children, all.list[i]);
+            (void)pids_add(children, all.list[i]);
     children->short_of_memory |= all.short_of_memory;
     free(all.list);
 }

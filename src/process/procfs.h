@@ -67,6 +67,9 @@ struct pids {
     bool short_of_memory; /* some are left out */
 };
 
+/* Adds one. False if memory is short. */
+bool pids_add(struct pids *pids, pid_t pid);
+
 /* True if the kernel lists the children of each process; otherwise all
  * processes are asked for their parents. */
 bool proc_children_listed(void);
