@@ -6,7 +6,7 @@
 #include "process/signals.h"
 #include "run/held_locks.h"
 #include "run/nesting.h"
-#include "run/retry.h"
+#include "run/wait.h"
 #include "ui/list_table.h"
 #include "ui/lock_print.h"
 #include "ui/progress.h"

@@ -6,7 +6,7 @@
 #include "config/lock_key.h"
 #include "run/held_locks.h"
 #include "run/nesting.h"
-#include "run/retry.h"
+#include "run/wait.h"
 #include "ui/lock_print.h"
 #include "util/duration.h"
 #include "util/error_code.h"

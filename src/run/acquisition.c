@@ -1,7 +1,6 @@
 #include "run/acquisition.h"
 
 #include "run/nesting.h"
-#include "run/retry.h"
 #include "run/wait.h"
 #include "store/file/dir_backend.h"
 #include "ui/holder_text.h"

@@ -11,10 +11,12 @@
  * rest of it. */
 #include "run/wait.h"
 
-#include "run/retry.h"
+#include "util/duration.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +24,9 @@
 /* How long to try to release a lock that may be ours without our knowledge, and
  * to leave a queue, which notices by itself in the end. */
 static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 * NS_PER_MS};
+
+/* The shortest and the longest pause between tries of a store that is down. */
+static const struct duration retry_least = {100 * NS_PER_MS}, retry_most = {2 * NS_PER_S};
 
 struct waiting {
     const struct patience *patience;
@@ -117,7 +122,7 @@ static enum lock_result wait_for_holder(struct waiting *waiting, struct backend 
 {
     const struct patience *patience = waiting->patience;
     waiting->outage_end = DEADLINE_NEVER;
-    waiting->retry = RETRY_LEAST;
+    waiting->retry = retry_least;
     if (patience->is_own(patience->data, holder) || holder->done || waiting->request.last)
         return LOCK_HELD;
     return pause_for_call(waiting, backend, holder);
@@ -132,7 +137,7 @@ static enum lock_result wait_for_store(struct waiting *waiting, const struct err
     struct deadline next =
         deadline_earlier(deadline_after(duration_jittered(waiting->retry)), waiting->outage_end);
     enum lock_result result = LOCK_OK;
-    waiting->retry = duration_doubled(waiting->retry, RETRY_MOST);
+    waiting->retry = duration_doubled(waiting->retry, retry_most);
     while (result == LOCK_OK && !deadline_passed(next))
         result = sleep_until(waiting, -1,
                              deadline_earlier(next, progress_show(waiting->patience->view, NULL,
@@ -188,7 +193,7 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
         .start = deadline_now(),
         .outage_end = DEADLINE_NEVER,
         .interval = backend->poll_least,
-        .retry = RETRY_LEAST,
+        .retry = retry_least,
     };
     waiting.end = patience->forever ? DEADLINE_NEVER : deadline_plus(waiting.start, patience->wait);
     waiting.request.attended = progress_attended(patience->view);
@@ -224,4 +229,42 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
     if (result != LOCK_OK)
         abandon(backend, request, result, why);
     return result;
+}
+
+/* --- without a lock -------------------------------------------------------- */
+
+/* A signal ends dlock: nothing here needs to be finished first. */
+static void pause_for(struct duration d)
+{
+    struct timespec time = {(time_t)(d.ns / NS_PER_S), (long)(d.ns % NS_PER_S)};
+    (void)nanosleep(&time, NULL);
+}
+
+char *tried_format(int tries, struct duration time, char text[TRIED_TEXT_SIZE])
+{
+    char in[DURATION_TEXT_SIZE];
+    snprintf(text, TRIED_TEXT_SIZE, "tried %d time%s in %s", tries, tries == 1 ? "" : "s",
+             duration_rounded(time, in, sizeof in));
+    return text;
+}
+
+enum lock_result retry(enum lock_result (*attempt)(void *data, struct bound, struct errmsg *),
+                       void *data, struct duration outage, struct errmsg *why)
+{
+    struct deadline start = deadline_now(), end = deadline_plus(start, outage);
+    struct duration interval = retry_least;
+    for (int tries = 1;; tries++) {
+        enum lock_result result = attempt(data, (struct bound){DEADLINE_NEVER, -1}, why);
+        if (result != LOCK_UNAVAILABLE)
+            return result;
+        if (deadline_passed(end)) {
+            char tried[TRIED_TEXT_SIZE];
+            size_t used = strlen(why->text);
+            snprintf(why->text + used, sizeof why->text - used, "; %s",
+                     tried_format(tries, deadline_gap(start, deadline_now()), tried));
+            return result;
+        }
+        pause_for(duration_min(duration_jittered(interval), deadline_left(end)));
+        interval = duration_doubled(interval, retry_most);
+    }
 }

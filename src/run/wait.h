@@ -1,4 +1,4 @@
-/* Waiting for a lock. */
+/* Waiting for a lock, and for a store that is down. */
 #ifndef DLOCK_RUN_WAIT_H
 #define DLOCK_RUN_WAIT_H
 
@@ -32,5 +32,14 @@ struct waited {
 enum lock_result wait_for_lock(struct backend *backend, const struct lock_request *request,
                                const struct patience *patience, int cancel_fd, struct lease *lease,
                                struct holder *holder, struct waited *waited, struct errmsg *why);
+
+/* Asks a store again while it is down: calls attempt() until it returns something other
+ * than LOCK_UNAVAILABLE, or `outage` is over: then *why says how many tries there were. */
+enum lock_result retry(enum lock_result (*attempt)(void *data, struct bound, struct errmsg *),
+                       void *data, struct duration outage, struct errmsg *why);
+
+/* "tried 3 times in 1.2s". Returns text. */
+#define TRIED_TEXT_SIZE 96
+char *tried_format(int tries, struct duration time, char text[TRIED_TEXT_SIZE]);
 
 #endif

@@ -28,7 +28,6 @@ AREAS = {
     "src/run/watchdog.c": ("both/heartbeat:file", "both/heartbeat:redis", "process/systemd"),
     "src/run/acquisition.c": ("both/exclusion:file",) + WAIT,
     "src/run/wait.c": WAIT,
-    "src/run/retry.c": ("redis/outage", "both/waiting:redis"),
     "src/store/file/admission.c": ("unit/test_admission", "file/shared", "both/shared:file", "both/pause:file") + FILES,
     "src/store/file/claim.c": ("file/shared", "both/shared:file", "both/waiting:file"),
     "src/store/file/dir_backend.c": FILES,
