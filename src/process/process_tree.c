@@ -212,20 +212,23 @@ static bool take_with_children(struct walk *walk, pid_t pid, int pidfd,
 
 static bool family_meets(struct process_family *family, struct process_id id);
 
-static void visit(struct walk *walk, pid_t pid, const struct parent *parent)
+/* A child of `parent`; or, with none, the member of the family that started then. */
+static void visit(struct walk *walk, pid_t pid, const struct parent *parent, int64_t start)
 {
     struct proc_stat stat;
     bool done = true;
-    if (pid == getpid() || is_excepted(pid, walk->except) || deadline_passed(walk->until))
+    if (parent != NULL && (pid == getpid() || is_excepted(pid, walk->except)))
+        return;
+    if (deadline_passed(walk->until))
         return;
     int pidfd = pin(pid);
     bool there = (pidfd >= 0 || errno != ESRCH) && proc_stat_read(pid, &stat) &&
-                 is_child_of(walk, parent, &stat);
+                 (parent != NULL ? is_child_of(walk, parent, &stat) : stat.start == start);
     if (!there || is_dead(&stat))
         walk->count.ended++;
     else if (walk->family == NULL ||
              family_meets(walk->family, (struct process_id){pid, stat.start}))
-        done = take_with_children(walk, pid, pidfd, &stat, parent->depth + 1);
+        done = take_with_children(walk, pid, pidfd, &stat, parent != NULL ? parent->depth + 1 : 0);
     if (done && pidfd >= 0)
         close(pidfd);
 }
@@ -237,7 +240,7 @@ static void walk_below(struct walk *walk, const struct parent *parent)
         return; /* its turn comes when those above it have ended */
     proc_children_list(parent->pid, parent->threads, walk->listed, &children);
     for (size_t i = children.count; i > 0; i--)
-        visit(walk, children.list[i - 1], parent);
+        visit(walk, children.list[i - 1], parent, 0);
     free(children.list);
 }
 
@@ -400,21 +403,6 @@ static bool family_meets(struct process_family *family, struct process_id id)
     return first;
 }
 
-static void visit_member(struct walk *walk, struct process_id id)
-{
-    struct proc_stat stat;
-    bool done = true;
-    int pidfd = pin(id.pid);
-    bool there =
-        (pidfd >= 0 || errno != ESRCH) && proc_stat_read(id.pid, &stat) && stat.start == id.start;
-    if (!there || is_dead(&stat))
-        walk->count.ended++;
-    else if (family_meets(walk->family, id))
-        done = take_with_children(walk, id.pid, pidfd, &stat, 0);
-    if (done && pidfd >= 0)
-        close(pidfd);
-}
-
 /* The head is the first; members that a walk adds have been visited by it. A
  * walk that was broken off forgets no process. */
 static struct process_count walk_family(struct walk walk)
@@ -430,7 +418,7 @@ static struct process_count walk_family(struct walk walk)
         family->members[i].seen = family->members[i].lives = false;
     for (size_t i = 0; i < known && !deadline_passed(until); i++)
         if (!family->members[i].seen)
-            visit_member(&walk, family->members[i].id);
+            visit(&walk, family->members[i].id.pid, NULL, family->members[i].id.start);
     bool whole = !deadline_passed(until);
     for (size_t i = 0; i < family->count; i++)
         if (!whole || family->members[i].lives)
