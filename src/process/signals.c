@@ -10,11 +10,11 @@
 /* All that end a process by default, even the real-time signals; but not those
  * by which the kernel reports a fault in this process. */
 static const int ending[] = {SIGTERM, SIGINT,    SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2, SIGABRT,
-                             SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGIO,   SIGPWR};
-static const int passed_on[] = {SIGWINCH, SIGCONT, SIGTSTP};
-static const int blocked_beside_command[] = {SIGTTIN, SIGTTOU};
-static const int blocked_for_good[] = {SIGPIPE, SIGXFSZ};
-static const int of_terminal[] = {SIGINT, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT, SIGTSTP};
+                             SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGIO,   SIGPWR,  0};
+static const int passed_on[] = {SIGWINCH, SIGCONT, SIGTSTP, 0};
+static const int blocked_beside_command[] = {SIGTTIN, SIGTTOU, 0};
+static const int blocked_for_good[] = {SIGPIPE, SIGXFSZ, 0};
+static const int of_terminal[] = {SIGINT, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT, SIGTSTP, 0};
 
 /* A signal that is ignored (nohup, a shell's background job) would still be
  * queued once it is blocked, and would end us. */
@@ -30,15 +30,15 @@ static void signals_add(sigset_t *set, int number)
         sigaddset(set, number);
 }
 
-static void add_all(sigset_t *set, const int *numbers, size_t count)
+static void add_all(sigset_t *set, const int *numbers)
 {
-    for (size_t i = 0; i < count; i++)
-        signals_add(set, numbers[i]);
+    for (; *numbers != 0; numbers++)
+        signals_add(set, *numbers);
 }
 
 static void add_ending(sigset_t *set)
 {
-    add_all(set, ending, sizeof ending / sizeof *ending);
+    add_all(set, ending);
     for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
         signals_add(set, number);
 }
@@ -60,7 +60,7 @@ bool signals_open(struct signals *signals, struct errmsg *why)
     struct sigaction action;
     signals->fd = -1;
     sigemptyset(&set);
-    add_all(&set, blocked_for_good, sizeof blocked_for_good / sizeof *blocked_for_good);
+    add_all(&set, blocked_for_good);
     if (sigprocmask(SIG_BLOCK, &set, &signals->original) != 0) {
         errmsg_set(why, "cannot block signals: %s", strerror(errno));
         return false;
@@ -78,25 +78,23 @@ bool signals_widen(struct signals *signals, struct errmsg *why)
 {
     sigset_t set, blocked;
     sigemptyset(&blocked);
-    add_all(&blocked, blocked_beside_command,
-            sizeof blocked_beside_command / sizeof *blocked_beside_command);
+    add_all(&blocked, blocked_beside_command);
     if (sigprocmask(SIG_BLOCK, &blocked, NULL) != 0) {
         errmsg_set(why, "cannot block signals: %s", strerror(errno));
         return false;
     }
     sigemptyset(&set);
     add_ending(&set);
-    add_all(&set, passed_on, sizeof passed_on / sizeof *passed_on);
+    add_all(&set, passed_on);
     sigaddset(&set, SIGCHLD);
     return listen_to(signals, &set, why);
 }
 
-static bool is_one_of(int number, const int *numbers, size_t count)
+static bool is_one_of(int number, const int *numbers)
 {
-    size_t at = 0;
-    while (at < count && numbers[at] != number)
-        at++;
-    return at < count;
+    while (*numbers != 0 && *numbers != number)
+        numbers++;
+    return *numbers != 0;
 }
 
 bool signals_next(const struct signals *signals, struct signal_event *event)
@@ -112,8 +110,7 @@ bool signals_next(const struct signals *signals, struct signal_event *event)
         info.ssi_code == SI_USER || info.ssi_code == SI_TKILL || info.ssi_code == SI_QUEUE;
     *event = (struct signal_event){
         .number = (int)info.ssi_signo,
-        .typed = !from_process && is_one_of((int)info.ssi_signo, of_terminal,
-                                            sizeof of_terminal / sizeof *of_terminal),
+        .typed = !from_process && is_one_of((int)info.ssi_signo, of_terminal),
         .sender = from_process ? (pid_t)info.ssi_pid : 0,
     };
     return true;
@@ -121,8 +118,7 @@ bool signals_next(const struct signals *signals, struct signal_event *event)
 
 static bool ends(int number)
 {
-    return is_one_of(number, ending, sizeof ending / sizeof *ending) ||
-           (number >= SIGRTMIN && number <= SIGRTMAX);
+    return is_one_of(number, ending) || (number >= SIGRTMIN && number <= SIGRTMAX);
 }
 
 int signals_ended_by(const struct signals *signals)
@@ -139,9 +135,9 @@ void signals_forget_writes(const struct signals *signals)
 {
     sigset_t ours;
     sigemptyset(&ours);
-    for (size_t i = 0; i < sizeof blocked_for_good / sizeof *blocked_for_good; i++)
-        if (sigismember(&signals->original, blocked_for_good[i]) == 0)
-            sigaddset(&ours, blocked_for_good[i]);
+    for (const int *number = blocked_for_good; *number != 0; number++)
+        if (sigismember(&signals->original, *number) == 0)
+            sigaddset(&ours, *number);
     while (sigtimedwait(&ours, NULL, &(struct timespec){0}) > 0)
         continue;
 }
