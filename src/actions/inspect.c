@@ -32,6 +32,7 @@ struct looking {
     char key[LOCK_KEY_SIZE];
     struct deadline until; /* of one look */
     struct lock_state state;
+    struct lease lease; /* of --current */
 };
 
 static bool looking_open(struct looking *looking, const struct options *options,
@@ -330,27 +331,21 @@ int action_list(const struct options *options, struct messages *out)
 
 /* --- current ------------------------------------------------------------- */
 
-struct current {
-    const struct options *options;
-    struct backend *backend;
-    struct lease lease;
-};
-
 static enum lock_result inspect_check(void *data, struct bound bound, struct errmsg *why)
 {
-    struct current *current = data;
-    return current->backend->check(current->backend, &current->lease, bound, why);
+    struct looking *looking = data;
+    return looking->backend->check(looking->backend, &looking->lease, bound, why);
 }
 
-static void print_current(const struct current *current)
+static void print_current(const struct looking *looking)
 {
     char name[LOCK_KEY_SIZE], escaped[LOCK_TEXT_SIZE], text[DURATION_TEXT_SIZE];
-    const struct lease *lease = &current->lease;
+    const struct lease *lease = &looking->lease;
     struct duration left = deadline_left(lease->deadline);
     bool ends = lease->deadline.boot_ns != 0; /* if it is known: not of a --lock-file */
-    lock_name_of(name, sizeof name, lease->key, current->options->prefix);
-    if (!current->options->json) {
-        printf("%s (%s)", text_escape(escaped, sizeof escaped, name), current->backend->kind);
+    lock_name_of(name, sizeof name, lease->key, looking->options->prefix);
+    if (!looking->options->json) {
+        printf("%s (%s)", text_escape(escaped, sizeof escaped, name), looking->backend->kind);
         if (ends)
             printf(", lease ends in %s", duration_rounded(left, text, sizeof text));
         putchar('\n');
@@ -359,7 +354,7 @@ static void print_current(const struct current *current)
     struct json json = json_line_begin(stdout);
     json_text(&json, "key", name);
     json_text(&json, "full_key", lease->key);
-    json_text(&json, "backend", current->backend->kind);
+    json_text(&json, "backend", looking->backend->kind);
     json_text(&json, "owner", lease->token);
     json_text(&json, "mode", lock_mode_name(lease->mode));
     if (ends) {
@@ -373,23 +368,23 @@ static void print_current(const struct current *current)
 static enum lock_result show_held(const struct options *options, struct messages *out,
                                   const struct held *held, int *status)
 {
-    struct current current = {.options = options,
+    struct looking looking = {.options = options,
                               .lease = {.key = held->key,
                                         .token = held->token,
                                         .take_id = held->take_id,
                                         .outside = true,
                                         .slot = -1}};
     struct errmsg why = {""};
-    if (!backend_of_kind(&current.backend, held->backend, options, out, status))
+    if (!backend_of_kind(&looking.backend, held->backend, options, out, status))
         return LOCK_INVALID;
-    enum lock_result result = retry(inspect_check, &current, options->outage, &why);
+    enum lock_result result = retry(inspect_check, &looking, options->outage, &why);
     if (result == LOCK_OK)
-        print_current(&current);
+        print_current(&looking);
     else if (lock_is_lost(result) || result == LOCK_RELEASED)
         result = LOCK_GONE;
     else
         *status = fail_result(out, result, &why);
-    current.backend->close(current.backend);
+    looking.backend->close(looking.backend);
     return result;
 }
 
@@ -397,17 +392,16 @@ int action_current(const struct options *options, struct messages *out)
 {
     struct held_locks list;
     int status = NONE_STATUS;
+    enum lock_result result = LOCK_GONE;
     bool read = held_locks_read(&list, options->lock_dir), found = false;
-    for (size_t i = 0; read && i < list.count; i++) {
-        enum lock_result result = show_held(options, out, &list.list[i], &status);
+    for (size_t i = 0; read && i < list.count && (result == LOCK_OK || result == LOCK_GONE); i++) {
+        result = show_held(options, out, &list.list[i], &status);
         found = found || result == LOCK_OK;
-        if (result != LOCK_OK && result != LOCK_GONE) {
-            held_locks_free(&list);
-            return status;
-        }
     }
     held_locks_free(&list);
     if (!read)
         return fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
+    if (result != LOCK_OK && result != LOCK_GONE)
+        return status;
     return flushed(out, found ? STATUS_OK : NONE_STATUS);
 }
