@@ -60,13 +60,6 @@ static void warn_of_variable(const char *name, const char *near, void *out)
         say_warning(out, "%s: unknown variable; did you mean %s?", name, near);
 }
 
-/* Once: not by a dlock that runs below another, nor if a row of --doctor reports it. */
-static void warn_of_variables(const struct options *options, struct messages *out)
-{
-    if (options->action != ACTION_DOCTOR && getenv("DLOCK_HELD") == NULL)
-        config_unknown_variables(warn_of_variable, out);
-}
-
 static bool takes_lock(enum option_action action)
 {
     return action == ACTION_RUN || action == ACTION_ACQUIRE || action == ACTION_ATTACH;
@@ -78,7 +71,9 @@ static int main_act(const struct options *options, struct messages *out)
      * command is run, process/signals.c sees to that, and the command does not inherit it. */
     if (!takes_lock(options->action))
         (void)signal(SIGXFSZ, SIG_IGN);
-    warn_of_variables(options, out);
+    /* Once: not by a dlock that runs below another, nor if a row of --doctor reports it. */
+    if (options->action != ACTION_DOCTOR && getenv("DLOCK_HELD") == NULL)
+        config_unknown_variables(warn_of_variable, out);
     switch (options->action) {
     case ACTION_RUN: return action_run(options, out);
     case ACTION_ACQUIRE: return action_acquire(options, out);

@@ -6,14 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* For files on this host names are no secret: ps(1) shows them. */
-static void say_guessable(const struct options *options, const struct messages *out)
-{
-    if (options->hash == HASH_SHA256 && options->redis != NULL && options->backend != BACKEND_FILE)
-        say_verbose(out, "anyone who reads the keys can guess names from a plain SHA-256; "
-                         "--secret-file prevents that");
-}
-
 /* The secret stays in memory no longer than this call. */
 static enum lock_result find_digest(char digest[LOCK_NAME_DIGEST_SIZE],
                                     const struct options *options, struct errmsg *why)
@@ -54,9 +46,12 @@ bool lock_key_find(char key[LOCK_KEY_SIZE], const struct options *options,
 {
     struct errmsg why = {""};
     enum lock_result result = lock_key_of(key, options, &why);
-    if (result == LOCK_OK)
-        say_guessable(options, out);
-    else
+    if (result != LOCK_OK)
         *status = fail_result(out, result, &why);
+    /* For files on this host names are no secret: ps(1) shows them. */
+    else if (options->hash == HASH_SHA256 && options->redis != NULL &&
+             options->backend != BACKEND_FILE)
+        say_verbose(out, "anyone who reads the keys can guess names from a plain SHA-256; "
+                         "--secret-file prevents that");
     return result == LOCK_OK;
 }

@@ -110,12 +110,6 @@ static bool apply_number(int *to, int least, int most, const char *text, struct 
     return true;
 }
 
-static bool apply_slots(struct options *options, const char *text, struct errmsg *why)
-{
-    options->mode = MODE_SLOTS;
-    return apply_number(&options->slots, 1, SLOTS_MOST, text, why);
-}
-
 static bool apply_pid(struct options *options, const char *text, struct errmsg *why)
 {
     int64_t number;
@@ -211,7 +205,9 @@ static bool apply_value(struct options *options, enum option_id id, const char *
     case OPT_RAN_WITHIN: return apply_duration(&options->ran_within, text, why);
     case OPT_EXIT_STATUS: return apply_number(&options->exit_status, 0, 255, text, why);
     case OPT_PAUSE: return apply_pause(&options->pause, text, why);
-    case OPT_SLOTS: return apply_slots(options, text, why);
+    case OPT_SLOTS:
+        options->mode = MODE_SLOTS;
+        return apply_number(&options->slots, 1, SLOTS_MOST, text, why);
     case OPT_ATTACH_PID: return apply_pid(options, text, why);
     case OPT_OWNER_FILE: return apply_path(&options->owner_file, text, why);
     case OPT_REPORT: options->report = *text != '\0' ? text : NULL; return true;

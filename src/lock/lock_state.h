@@ -20,7 +20,6 @@ struct lock_owner {
     struct duration ttl;  /* with which it was taken; 0: unknown */
     bool detached;        /* no process holds it: --acquire */
     bool released;        /* and kept for --hold-at-least until `holder.left` is over */
-    bool holds_on;        /* --hold-at-least, and hold_left is what is left of it */
     struct duration hold_left;
 };
 

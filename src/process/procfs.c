@@ -207,13 +207,6 @@ static void list_children_of(pid_t pid, const char *thread, struct pids *childre
     fclose(list);
 }
 
-static DIR *open_threads(pid_t pid)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
-    return opendir(path);
-}
-
 void proc_list(struct pids *all)
 {
     DIR *list = opendir("/proc");
@@ -250,14 +243,15 @@ bool proc_children_listed(void)
 
 void proc_children_list(pid_t pid, int threads, bool listed, struct pids *children)
 {
-    char leader[16];
+    char leader[16], path[64];
     snprintf(leader, sizeof leader, "%ld", (long)pid);
     if (!listed) {
         search_children(pid, children);
     } else if (threads == 1) {
         list_children_of(pid, leader, children);
     } else {
-        DIR *all = open_threads(pid);
+        snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
+        DIR *all = opendir(path);
         for (const struct dirent *thread; all != NULL && (thread = readdir(all)) != NULL;)
             if (thread->d_name[0] != '.')
                 list_children_of(pid, thread->d_name, children);

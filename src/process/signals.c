@@ -57,7 +57,6 @@ static bool listen_to(struct signals *signals, const sigset_t *set, struct errms
 bool signals_open(struct signals *signals, struct errmsg *why)
 {
     sigset_t set;
-    struct sigaction action;
     signals->fd = -1;
     sigemptyset(&set);
     add_all(&set, blocked_for_good);
@@ -66,7 +65,7 @@ bool signals_open(struct signals *signals, struct errmsg *why)
         return false;
     }
     /* If SIGCHLD were ignored, the kernel would discard the command's status. */
-    signals->chld_ignored = sigaction(SIGCHLD, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+    signals->chld_ignored = is_ignored(SIGCHLD);
     if (signals->chld_ignored)
         signal(SIGCHLD, SIG_DFL);
     sigemptyset(&set);

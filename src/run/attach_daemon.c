@@ -312,12 +312,6 @@ static void end_guard(pid_t pid)
         continue;
 }
 
-static int attach_daemon_give_back(struct acquisition *lock, const char *text)
-{
-    lock->ended_by = signals_ended_by(&lock->signals);
-    return acquisition_give_back(lock, text);
-}
-
 bool attach_daemon_start(struct acquisition *lock, const struct target_process *target,
                          const struct attach_plan *plan, int *status)
 {
@@ -337,7 +331,9 @@ bool attach_daemon_start(struct acquisition *lock, const struct target_process *
         end_guard(pid);
     if (ends[0] >= 0)
         close(ends[0]);
-    if (!started)
-        *status = attach_daemon_give_back(lock, why.text);
+    if (!started) {
+        lock->ended_by = signals_ended_by(&lock->signals);
+        *status = acquisition_give_back(lock, why.text);
+    }
     return started;
 }

@@ -117,14 +117,6 @@ static bool parse(char *line, struct process_id *target, int64_t *pid_space, str
     return held_next(&rest, found);
 }
 
-/* Only a complete line ends in a newline. */
-static bool attach_record_read_line(int fd, char line[LINE_SIZE])
-{
-    ssize_t length = read(fd, line, LINE_SIZE - 1);
-    line[length > 0 ? length : 0] = '\0';
-    return strchr(line, '\n') != NULL;
-}
-
 /* Adds the record if its process is this one or an ancestor, in our pid namespace. */
 static void add_record(struct held_locks *list, int fd, pid_t pid)
 {
@@ -132,7 +124,10 @@ static void add_record(struct held_locks *list, int fd, pid_t pid)
     struct process_id target = {.pid = pid};
     int64_t space, our_space = proc_pid_space();
     struct held found;
-    if (list->count >= FOUND_MOST || !attach_record_read_line(fd, line) ||
+    ssize_t length = read(fd, line, LINE_SIZE - 1);
+    line[length > 0 ? length : 0] = '\0';
+    /* Only a complete line ends in a newline. */
+    if (list->count >= FOUND_MOST || strchr(line, '\n') == NULL ||
         !parse(line, &target, &space, &found) || our_space == 0 || space != our_space ||
         !proc_descends_from(getpid(), target)) /* the script may have become this process */
         return;

@@ -79,12 +79,6 @@ static void supervise_act(struct supervise_run *run)
     expiry_act(&run->end);
 }
 
-static struct deadline next_event(const struct supervise_run *run)
-{
-    struct deadline next = expiry_next(&run->end);
-    return run->end.phase == RUNNING ? deadline_earlier(next, run->watch_at) : next;
-}
-
 /* --- the loop ------------------------------------------------------------ */
 
 /* Read as long as the command runs, whatever has become of the lease: the
@@ -99,7 +93,9 @@ static void read_heartbeat(const struct supervise_run *run)
 
 static void supervise_wait_for_event(const struct supervise_run *run)
 {
-    struct deadline next = next_event(run);
+    struct deadline next = expiry_next(&run->end);
+    if (run->end.phase == RUNNING)
+        next = deadline_earlier(next, run->watch_at);
     struct pollfd fds[] = {
         {.fd = run->plan->signals->fd, .events = POLLIN},
         {.fd = is_watched(run) ? run->watch.news_fd : -1, .events = POLLIN},

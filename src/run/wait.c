@@ -43,11 +43,6 @@ struct waiting {
     bool uncalled;            /* it was said that the store cannot notify us */
 };
 
-static bool is_never(struct deadline deadline)
-{
-    return deadline.boot_ns == DEADLINE_NEVER.boot_ns;
-}
-
 /* Waits for `until` or for news_fd (-1: none). LOCK_OK, or LOCK_CANCELLED. */
 static enum lock_result sleep_until(struct waiting *waiting, int news_fd, struct deadline until)
 {
@@ -73,8 +68,9 @@ static enum lock_result sleep_until(struct waiting *waiting, int news_fd, struct
 /* The tries end this long after the start of the first that failed. */
 static struct deadline outage_end(const struct waiting *waiting)
 {
-    return is_never(waiting->outage_end) ? deadline_plus(waiting->tried, waiting->patience->outage)
-                                         : waiting->outage_end;
+    return waiting->outage_end.boot_ns == INT64_MAX
+               ? deadline_plus(waiting->tried, waiting->patience->outage)
+               : waiting->outage_end;
 }
 
 /* One try may take as long as the connection's own limit, but should end with
@@ -233,13 +229,6 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
 
 /* --- without a lock -------------------------------------------------------- */
 
-/* A signal ends dlock: nothing here needs to be finished first. */
-static void pause_for(struct duration d)
-{
-    struct timespec time = {(time_t)(d.ns / NS_PER_S), (long)(d.ns % NS_PER_S)};
-    (void)nanosleep(&time, NULL);
-}
-
 char *tried_format(int tries, struct duration time, char text[TRIED_TEXT_SIZE])
 {
     char in[DURATION_TEXT_SIZE];
@@ -264,7 +253,10 @@ enum lock_result retry(enum lock_result (*attempt)(void *data, struct bound, str
                      tried_format(tries, deadline_gap(start, deadline_now()), tried));
             return result;
         }
-        pause_for(duration_min(duration_jittered(interval), deadline_left(end)));
+        /* A signal ends dlock: nothing here needs to be finished first. */
+        struct duration pause = duration_min(duration_jittered(interval), deadline_left(end));
+        (void)nanosleep(
+            &(struct timespec){(time_t)(pause.ns / NS_PER_S), (long)(pause.ns % NS_PER_S)}, NULL);
         interval = duration_doubled(interval, retry_most);
     }
 }

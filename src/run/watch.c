@@ -71,17 +71,12 @@ static const struct duration retry_interval = {500 * NS_PER_MS};
  * touches the lock again and again does not keep us busy. */
 static const struct duration news_interval = {10 * NS_PER_MS};
 
-static struct duration check_interval(struct duration ttl)
-{
-    return duration_min(duration_max((struct duration){ttl.ns / 10}, DURATION_S(1)),
-                        DURATION_S(10));
-}
-
 /* How far apart to look while nothing happens. */
 static struct duration look_interval(const struct watch *watch)
 {
     struct news news = watch->backend->news(watch->backend);
-    struct duration interval = check_interval(watch->lease.ttl);
+    struct duration tenth = {watch->lease.ttl.ns / 10},
+                    interval = duration_min(duration_max(tenth, DURATION_S(1)), DURATION_S(10));
     return news.cannot != NULL && news.every.ns > 0 ? duration_min(interval, news.every) : interval;
 }
 

@@ -103,13 +103,6 @@ static void note_holder(struct progress *view, const struct holder *holder)
     note_death(view, same_one);
 }
 
-static void note_outage(struct progress *view, struct deadline until)
-{
-    view->changed |= !view->down;
-    view->down = true;
-    view->down_until = until;
-}
-
 /* `name`: NULL in a message, which begins with it. */
 static void progress_describe(const struct progress *view, const struct errmsg *why,
                               const char *name, struct progress_text *text)
@@ -215,10 +208,13 @@ struct deadline progress_show(struct progress *view, const struct holder *holder
     bool had_died = view->died;
     if (view->kind == WAIT_VIEW_NONE && view->out->notify.fd < 0)
         return next;
-    if (holder != NULL)
+    if (holder != NULL) {
         note_holder(view, holder);
-    else
-        note_outage(view, down_until);
+    } else {
+        view->changed |= !view->down;
+        view->down = true;
+        view->down_until = down_until;
+    }
     if (view->kind != WAIT_VIEW_NONE && view->died && !had_died)
         say_once(view, why);
     if (view->kind == WAIT_VIEW_LIVE)

@@ -37,7 +37,6 @@ static void fill_owner(struct lock_owner *owner, const struct lock_place *place,
     owner->released = owner->holder.kept =
         record->released || (place->locked == PLACE_UNLOCKED && !record->detached);
     owner->hold_left = same_boot ? deadline_left(record->hold) : DURATION_ZERO;
-    owner->holds_on = owner->hold_left.ns > 0;
 }
 
 /* flock(1) or another program that is not dlock has it locked. */
