@@ -27,18 +27,12 @@ enum {
     FAILURES,
     RUNS,
     SKIPPED,
-    OWNERS
+    OWNERS,
+    STATE_SIZE
 };
+enum { TOKEN, LEFT, SLOT, HOLD, HOLDER, OWNER_SIZE };
 enum {
-    TOKEN,
-    LEFT,
-    KNOWN,
-    ITS_FENCE,
-    SLOT,
-    TTL,
-    DETACHED,
-    ITS_RELEASED,
-    HOLD,
+    TAKE,
     HOST,
     BOOT,
     PID,
@@ -48,42 +42,61 @@ enum {
     COMMAND,
     SINCE,
     MESSAGE,
-    OWNER_SIZE
+    DETACHED,
+    KEPT,
+    ITS_FENCE,
+    TTL,
+    HOLDER_SIZE
 };
+
+void redis_holder_read(const redisReply *reply, int64_t left_ms, struct holder *holder)
+{
+    int64_t pid;
+    redisReply *const *from = reply->element;
+    *holder =
+        (struct holder){.expires = left_ms >= 0, .left = {left_ms >= 0 ? left_ms * NS_PER_MS : 0}};
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != HOLDER_SIZE)
+        return;
+    text_copy(holder->take_id, sizeof holder->take_id, redis_reply_text(from[TAKE]));
+    if (redis_reply_text(from[PID])[0] == '\0' ||
+        !redis_reply_number(from[PID], 0, INT32_MAX, &pid) ||
+        !redis_reply_number(from[START], 0, INT64_MAX, &holder->pid_start) ||
+        !redis_reply_number(from[SPACE], 0, INT64_MAX, &holder->pid_space) ||
+        !redis_reply_number(from[SINCE], 0, INT64_MAX, &holder->since_wall_ms))
+        return; /* another client wrote into it */
+    holder->known = true;
+    holder->pid = (pid_t)pid;
+    text_copy(holder->host, sizeof holder->host, redis_reply_text(from[HOST]));
+    text_copy(holder->boot_id, sizeof holder->boot_id, redis_reply_text(from[BOOT]));
+    text_copy(holder->user, sizeof holder->user, redis_reply_text(from[USER]));
+    text_copy(holder->command, sizeof holder->command, redis_reply_text(from[COMMAND]));
+    text_copy(holder->message, sizeof holder->message, redis_reply_text(from[MESSAGE]));
+    holder->detached = redis_reply_text(from[DETACHED])[0] == '1';
+    holder->kept = redis_reply_text(from[KEPT])[0] != '\0';
+}
 
 static bool read_owner(const redisReply *reply, struct lock_owner *owner)
 {
     struct holder *holder = &owner->holder;
-    int64_t left_ms, slot, ttl_ms, hold_ms, pid;
+    int64_t left_ms, slot, hold_ms, ttl_ms;
+    redisReply *const *from = reply->element;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != OWNER_SIZE ||
-        !redis_reply_left(reply->element[LEFT], -2, &left_ms))
+        !redis_reply_left(from[LEFT], -2, &left_ms) ||
+        !redis_reply_number(from[SLOT], -1, INT32_MAX, &slot))
         return false;
-    text_copy(owner->token, sizeof owner->token, redis_reply_text(reply->element[TOKEN]));
-    *holder =
-        (struct holder){.expires = left_ms >= 0, .left = {left_ms >= 0 ? left_ms * NS_PER_MS : 0}};
-    if (redis_reply_text(reply->element[KNOWN])[0] == '\0')
-        return true;
-    if (!redis_reply_number(reply->element[ITS_FENCE], 0, INT64_MAX, &owner->fence) ||
-        !redis_reply_number(reply->element[SLOT], -1, INT32_MAX, &slot) ||
-        !redis_reply_number(reply->element[TTL], 0, INT64_MAX / NS_PER_MS, &ttl_ms) ||
-        !redis_reply_number(reply->element[HOLD], 0, INT64_MAX / NS_PER_MS, &hold_ms) ||
-        !redis_reply_number(reply->element[PID], 0, INT32_MAX, &pid) ||
-        !redis_reply_number(reply->element[START], 0, INT64_MAX, &holder->pid_start) ||
-        !redis_reply_number(reply->element[SPACE], 0, INT64_MAX, &holder->pid_space) ||
-        !redis_reply_number(reply->element[SINCE], 0, INT64_MAX, &holder->since_wall_ms))
-        return true; /* another client wrote into meta: the lock is still held */
-    holder->known = true;
-    holder->pid = (pid_t)pid;
-    text_copy(holder->host, sizeof holder->host, redis_reply_text(reply->element[HOST]));
-    text_copy(holder->boot_id, sizeof holder->boot_id, redis_reply_text(reply->element[BOOT]));
-    text_copy(holder->user, sizeof holder->user, redis_reply_text(reply->element[USER]));
-    text_copy(holder->command, sizeof holder->command, redis_reply_text(reply->element[COMMAND]));
-    text_copy(holder->message, sizeof holder->message, redis_reply_text(reply->element[MESSAGE]));
+    text_copy(owner->token, sizeof owner->token, redis_reply_text(from[TOKEN]));
+    redis_holder_read(from[HOLDER], left_ms, holder);
+    holder->known =
+        holder->known && redis_reply_number(from[HOLD], 0, INT64_MAX / NS_PER_MS, &hold_ms) &&
+        redis_reply_number(from[HOLDER]->element[ITS_FENCE], 0, INT64_MAX, &owner->fence) &&
+        redis_reply_number(from[HOLDER]->element[TTL], 0, INT64_MAX / NS_PER_MS, &ttl_ms);
+    if (!holder->known)
+        return true; /* the lock is still held */
     owner->slot = (int)slot;
     owner->ttl.ns = ttl_ms * NS_PER_MS;
-    owner->detached = holder->detached = redis_reply_text(reply->element[DETACHED])[0] == '1';
-    owner->released = holder->kept = redis_reply_text(reply->element[ITS_RELEASED])[0] == '1';
     owner->hold_left.ns = hold_ms * NS_PER_MS;
+    owner->detached = holder->detached;
+    owner->released = holder->kept;
     return true;
 }
 
@@ -148,17 +161,19 @@ enum lock_result redis_state_read(struct redis_backend *redis, const redisReply 
                                   const char *key, struct lock_state *state, struct errmsg *why)
 {
     int64_t waiters;
-    if (reply->elements < OWNERS || strcmp(redis_reply_text(reply->element[0]), "lock") != 0 ||
-        !redis_reply_number(reply->element[WAITERS], -1, INT32_MAX, &waiters))
+    if (!redis_reply_is(reply, "lock", STATE_SIZE) ||
+        !redis_reply_number(reply->element[WAITERS], -1, INT32_MAX, &waiters) ||
+        reply->element[OWNERS]->type != REDIS_REPLY_ARRAY)
         return redis_conn_nonsense(&redis->conn, why);
-    if (!lock_state_init(state, key, reply->elements - OWNERS) ||
+    const redisReply *owners = reply->element[OWNERS];
+    if (!lock_state_init(state, key, owners->elements) ||
         !read_queue(reply->element[QUEUE], state)) {
         lock_state_free(state);
         errmsg_set(why, "out of memory");
         return LOCK_SYSTEM;
     }
     for (size_t i = 0; i < state->owner_count; i++) {
-        if (!read_owner(reply->element[OWNERS + i], &state->owners[i])) {
+        if (!read_owner(owners->element[i], &state->owners[i])) {
             lock_state_free(state);
             return redis_conn_nonsense(&redis->conn, why);
         }

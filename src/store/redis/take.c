@@ -28,35 +28,19 @@ enum { NEAR_PLACES = 8 };
 enum {
     HELD_LEFT = 1,
     HELD_ASK,
-    HELD_HOST,
-    HELD_BOOT,
-    HELD_PID,
-    HELD_START,
-    HELD_USER,
-    HELD_COMMAND,
-    HELD_SINCE,
+    HELD_HOLDER,
     HELD_MODE,
-    HELD_DETACHED,
-    HELD_KEPT,
-    HELD_SPACE,
     HELD_RESERVED,
     HELD_AHEAD,
     HELD_CAME,
     HELD_MUTE,
     HELD_SLOTS,
     HELD_SLOTS_TAKEN,
-    HELD_TAKE,
-    HELD_MESSAGE,
     HELD_PAUSE_LEFT,
     HELD_PAUSED_BY,
     HELD_PAUSE_WHY,
     HELD_COUNT,
 };
-
-static bool is_set(const redisReply *element)
-{
-    return redis_reply_text(element)[0] == '1';
-}
 
 /* For people alone: values that cannot be read are omitted. */
 static void redis_take_read_slots(struct holder *holder, redisReply *const *from)
@@ -71,31 +55,13 @@ static void redis_take_read_slots(struct holder *holder, redisReply *const *from
 
 static bool read_holder(struct holder *holder, const redisReply *reply)
 {
-    int64_t left_ms, pid = 0, since = 0, start = 0, space = 0;
+    int64_t left_ms;
     redisReply *const *from = reply->element;
     if (!redis_reply_left(from[HELD_LEFT], -2, &left_ms))
         return false;
-    *holder =
-        (struct holder){.expires = left_ms >= 0, .left = {left_ms >= 0 ? left_ms * NS_PER_MS : 0}};
-    text_copy(holder->take_id, sizeof holder->take_id, redis_reply_text(from[HELD_TAKE]));
-    text_copy(holder->host, sizeof holder->host, redis_reply_text(from[HELD_HOST]));
-    text_copy(holder->boot_id, sizeof holder->boot_id, redis_reply_text(from[HELD_BOOT]));
-    text_copy(holder->user, sizeof holder->user, redis_reply_text(from[HELD_USER]));
-    text_copy(holder->command, sizeof holder->command, redis_reply_text(from[HELD_COMMAND]));
-    text_copy(holder->message, sizeof holder->message, redis_reply_text(from[HELD_MESSAGE]));
-    holder->known = redis_reply_text(from[HELD_PID])[0] != '\0' &&
-                    redis_reply_number(from[HELD_PID], 0, INT32_MAX, &pid) &&
-                    redis_reply_number(from[HELD_START], 0, INT64_MAX, &start) &&
-                    redis_reply_number(from[HELD_SINCE], 0, INT64_MAX, &since) &&
-                    redis_reply_number(from[HELD_SPACE], 0, INT64_MAX, &space);
-    holder->pid = (pid_t)pid;
-    holder->pid_start = start;
-    holder->since_wall_ms = since;
+    redis_holder_read(from[HELD_HOLDER], left_ms, holder);
     holder->shares = strcmp(redis_reply_text(from[HELD_MODE]), lock_mode_name(MODE_EXCLUSIVE)) != 0;
-    holder->pid_space = space;
-    holder->detached = is_set(from[HELD_DETACHED]);
-    holder->kept = is_set(from[HELD_KEPT]);
-    holder->reserved = is_set(from[HELD_RESERVED]);
+    holder->reserved = redis_reply_text(from[HELD_RESERVED])[0] == '1';
     redis_take_read_slots(holder, from);
     return redis_pause_read(from + HELD_PAUSE_LEFT, &holder->pause);
 }

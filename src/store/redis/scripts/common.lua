@@ -1,25 +1,23 @@
--- The keys, what is known of the lock, and what all scripts need of it: they include it
--- first (store/redis/scripts/embed.sh). A function is made anew at each call, which costs
--- more than to run it: what only some calls need is in the other parts, and a script that
--- knows its answer early returns before it includes them.
+-- The keys, and what all scripts need: they include it first (embed.sh). A function is made
+-- anew at each call, which costs more than to run it: what only some calls need is in the
+-- other parts, and a script that knows its answer early returns before it includes them.
 --
 -- KEYS: lock, meta, own, holders, taken, counts, queue, waiters; a script is given as many
--- of them as it needs, from the left, because all keys given to it are watched
+-- as it needs, from the left, because all keys given to it are watched
 --
 -- lock     the owner's token, or SHARED and the fence of the first of those who share it:
 --          a lock that was lost and is shared anew has another value
--- meta     hash: the number of the format (lock/format.h), set by a take of the free lock,
---          which all of the lock's keys and holders have in common, but for waiters; the
---          exclusive holder, or the last one: its token, "owner", and its "record" (JSON; '' once it
---          has released the lock for others); the mode in force; the last fence; what was
---          (past()), and when the lock was last "removed" by force; takes, losses, waited_ms,
---          held_ms; the runs: "run", the last one that ended, and "success"
---          (lock/run_memory.h), failures in a row, runs since the success, "unended" while
---          the exclusive holder has one, "kept" as remembered (ms); until when the lock is
---          paused (server, ms), by whom and why
--- own      the record of one who shares the lock, as that of an exclusive holder, with its
---          fence, slot and the end of its lease: the name ends in its token, and no other
---          client watches it
+-- meta     hash: the format (lock/format.h) of all of the lock's keys and holders, but not of
+--          waiters, set by a take of the free lock; the last exclusive holder: its token,
+--          "owner", and its "record" (JSON; '' once it has released the lock for others); the
+--          mode in force; the last fence; what was (past()), and when the lock was last
+--          "removed" by force; takes, losses, waited_ms, held_ms; the runs: "run", the last
+--          one that ended, and "success" (lock/run_memory.h), failures in a row, runs since
+--          the success, "unended" while the exclusive holder has one, "kept" as remembered
+--          (ms); until when the lock is paused (server, ms), by whom and why
+-- own      the record of one who shares the lock, as an exclusive holder's, with its fence,
+--          slot and the end of its lease: the name ends in its token, and no other client
+--          watches it
 -- holders  sorted set: each who shares the lock (member_of()) -> when its lease ends
 --          (server, ms)
 -- taken    bitmap of the slots that are taken
@@ -30,9 +28,8 @@
 -- waiters  hash: what is known of them (store/redis/scripts/queue.lua)
 --
 -- Those who share a lock watch it and their own key. So a join or a leave touches neither,
--- unless the lock's expiry has to move, which it does by half of what is left (keep()).
--- No script goes through the holders, but for those that look at all of them. Orders of
--- events:
+-- unless the lock's expiry has to move (keep()). Only scripts that look at all holders go
+-- through them. Orders of events:
 --
 --   A holder joins or leaves -> holders, taken, meta and its own key change -> no other
 --     holder is told.
@@ -40,7 +37,7 @@
 --     next one to share it begins with an empty set -> an own key from before it has
 --     another value of the lock in it, and is worth nothing.
 --   A lease ends -> it is not counted; its place in the set and its record stay until the
---     next one joins, a few at a time (drop_ended()), so that its run is remembered.
+--     next one joins, a few at a time (join()), so that its run is remembered.
 --   All leases end -> the lock's key stays for half a lease at most -> the next take
 --     removes it.
 --   Another client removes the set -> nobody joins until the lock's key is gone; those who
@@ -79,16 +76,14 @@ end
 -- The contents of meta: what all scripts need, and the rest for those that ask for it.
 local known = {}
 local function learn(...)
-  local fields = {...}
   local found = redis.pcall('HMGET', meta, ...)
   if found.err then return found end
-  for i, field in ipairs(fields) do known[field] = found[i] end
+  for i, field in ipairs({...}) do known[field] = found[i] end
 end
 local no_meta = learn('owner', 'record', 'fence', 'mode', 'slots', 'spent', 'withdrawn', 'takes', 'losses', 'waited_ms', 'held_ms',
   'run', 'success', 'failures', 'runs', 'unended', 'kept', 'pause_ends', 'format')
 if no_meta and not is_wrong_type(no_meta) then return {err = no_meta.err .. ' (HMGET)'} end
 
--- embed.sh puts a number in place of FORMAT.
 local function newer(format)
   format = tonumber(format) or 1
   return format > FORMAT and {'newer', format}
@@ -113,21 +108,20 @@ local function record_in(text)
   return decoded and is_record(record) and record or nil
 end
 
--- The exclusive holder, or the last one.
+-- The exclusive one.
 local function last_holder()
   if known.record and not known.holder then known.holder = record_in(known.record) end
   return known.holder
 end
 
--- What was, in lists of lines "ID TOKEN TEXT", newest first, and how many bytes of each are
+-- What was, in lists of lines "ID TOKEN TEXT", newest first, and the bytes of each that are
 -- kept:
---   spent      the last releases: the take, its token, when (wall clock of the holder, ms). A
---              take has an id of its own, since with --owner many takes have the same token.
---   requests   what was done on request, so that it is not done twice if the answer was lost
---              and it is requested again by a client that has no take id: the request, the
---              take that it released ("-": none), the answer
---   withdrawn  takes that were given up, and may come yet: some thousand, since a crowd may
---              give up at once
+--   spent      the last releases: the take, its token, when (wall clock of the holder, ms).
+--              With --owner many takes have the same token, but each has its own id.
+--   requests   what a client without a take id has requested, so that it is not done twice if
+--              the answer was lost: the request, the take that it released ("-": none), the
+--              answer
+--   withdrawn  takes that were given up, and may come yet: some thousand, as a crowd may do so
 --   forced     leases taken away: the take, its token, USER@HOST
 local KEPT = {spent = 2500, requests = 40000, withdrawn = 40000, forced = 8000}
 
@@ -151,18 +145,6 @@ end
 local function is_spent(take, token)
   if take == '' then return past('spent', '', token) end
   return past('spent', take, '') or past('requests', '', take)
-end
-
-local function is_withdrawn(take)
-  return past('withdrawn', take, '')
-end
-
--- A client that has gone cannot release a lock that its take, still on its way, will find
--- free.
-local function withdraw(take)
-  if no_meta or is_withdrawn(take) then return end
-  redis.pcall('HSET', meta, 'withdrawn', past_with('withdrawn', take, '-', ''))
-  if not known.fence then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
 end
 
 -- How long meta stays beyond the last lease: for the fence, and for the memory of runs.
@@ -191,10 +173,4 @@ end
 local function memory()
   if not known.run then return 'unended', '' end
   return 'unended', '', 'run', known.run, 'success', known.success or '', 'failures', known.failures or '0', 'runs', known.runs or '0'
-end
-
--- A holder that never released: its lease has ended, or the lock was removed.
-local function lose_run(who)
-  end_run(who, '0', 'lost')
-  redis.pcall('HSET', meta, memory())
 end

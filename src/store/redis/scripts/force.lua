@@ -2,13 +2,13 @@
 --
 -- KEYS: all (store/redis/scripts/common.lua)
 -- ARGV: now (wall clock, ms), id of the request, USER@HOST of whoever removes it
--- Returns state() as it was before this request.
+-- Returns state() (state.lua) as it was before this request.
 
 -- include state.lua
 
 local answered, earlier = pcall(cjson.decode, past('requests', ARGV[2], '') or '')
 if answered and type(earlier) == 'table' then return earlier end
-local was, held = state()
+local was = state()
 was[5] = {} -- who waits is not said, and not to be remembered
 local by = string.gsub(ARGV[3], '\n', ' ')
 local function take_away(token, record, unended)
@@ -29,8 +29,8 @@ if value then
   redis.call('DEL', lock, holders, taken)
   value = false
   -- The key may have outlived the last lease: then nothing is taken away.
-  redis.pcall('HSET', meta, 'removed', held and ARGV[1] or known.removed or '', 'forced', known.forced or '', memory())
-  remember(ARGV[2], '-', answer)
+  redis.pcall('HSET', meta, 'removed', #was[#was] > 0 and ARGV[1] or known.removed or '', 'forced', known.forced or '', memory())
+  note('requests', ARGV[2], '-', answer)
   hand_on(now_ms(), waiter_at(0))
 end
 return was

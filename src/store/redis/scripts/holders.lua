@@ -1,5 +1,4 @@
--- What is known of the holders, and of those who share the lock; the scripts include it
--- after store/redis/scripts/common.lua.
+-- What is known of the holders, and of those who share the lock.
 
 -- What is left of a pause (ms); 0: there is none.
 local function pause_left(now)
@@ -9,14 +8,14 @@ local function pause_left(now)
   return math.min(ends, 9007199254740992) - now
 end
 
--- Who took a lease away, by store/redis/scripts/force.lua.
+-- Who took a lease away (force.lua).
 local function forced_by(take, token)
   local by = past('forced', take, token)
   return by and 'forced ' .. by
 end
 
-local function remember(request, take, answer)
-  redis.pcall('HSET', meta, 'requests', past_with('requests', request, take, answer))
+local function note(list, id, token, text)
+  redis.pcall('HSET', meta, list, past_with(list, id, token, text))
   if not known.fence and not no_meta then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
 end
 
@@ -31,8 +30,12 @@ local function read_record(key)
   return record_in(text), true
 end
 
-local function record_of(token)
-  return (read_record(holder_key(token)))
+-- A record as answers have it (store/redis/look.c).
+local function say_holder(record)
+  local said = {}
+  for i, field in ipairs({'take', 'host', 'boot', 'pid', 'start', 'space', 'user', 'command', 'since', 'message', 'detached', 'released',
+    'fence', 'ttl'}) do said[i] = tostring(record[field] or '') end
+  return said
 end
 
 local function shares(record, now)
@@ -52,16 +55,6 @@ end
 local function read_member(member)
   local slot, token = string.match(member, '^(%d+) (.+)$')
   return tonumber(slot), token or member
-end
-
--- The ACL's error, with the command; false for any other reply. Redis before 7, 7.0, and
--- since 7.2.
-local function denial(reply, command)
-  local err = type(reply) == 'table' and reply.err
-  for _, words in ipairs({'NOPERM', 'user executing the script', 'ACL failure'}) do
-    if err and string.find(err, words, 1, true) then return err .. ' (' .. command .. ')' end
-  end
-  return false
 end
 
 -- For replies that must be known: if an ACL denies the command, there is no answer.
@@ -141,10 +134,10 @@ local function standing(token, take)
 end
 
 -- What is left of a lease of ours (ms; -1: no expiry), and its end as server time, ms (-1:
--- never).
+-- never). Only the record of one who shares the lock has an end.
 local function lease_end(record)
   local now = now_ms()
-  local left = record and tonumber(record.ends) - now or redis.call('PTTL', lock)
+  local left = record and record.ends and tonumber(record.ends) - now or redis.call('PTTL', lock)
   return left, left < 0 and -1 or now + left
 end
 

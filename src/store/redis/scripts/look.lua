@@ -1,7 +1,7 @@
 -- What is known of the lock. Writes nothing.
 --
 -- KEYS: all (store/redis/scripts/common.lua)
--- Returns state().
+-- Returns state() (state.lua).
 
 -- include state.lua
 

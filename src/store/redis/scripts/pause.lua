@@ -16,6 +16,6 @@ if left > 0 then
 else
   redis.call('HDEL', meta, 'pause_ends', 'paused_by', 'pause_why')
 end
-remember(ARGV[4], '-', answer)
+note('requests', ARGV[4], '-', answer)
 if left == 0 then hand_on(now, waiter_at(0)) end
 return {answer}

@@ -1,18 +1,18 @@
--- The queue of waiters; scripts that use it include it after store/redis/scripts/common.lua.
+-- The queue of waiters.
 --
 -- queue    sorted set: take id of a waiter -> when it came (server, us)
--- waiters  hash: take id -> "FORMAT LISTENS ASKED TURN MODE SLOTS WHO": the format of this; whether it
---          listens on its channel, when it asked last (ms), until when it is its turn (ms; 0: it was not called
---          since it asked), what for, and its host, pid, user and message (JSON); or "gone": it gave up a take that may yet come
+-- waiters  hash: take id -> "FORMAT LISTENS ASKED TURN MODE SLOTS WHO": the format of this;
+--          whether it listens on its channel; when it asked last (ms); until when it is its
+--          turn (ms; 0: it was not called since it asked); what it asked for; its host, pid,
+--          user and message (JSON)
 --
--- A client that frees the lock, or finds it free, calls the first waiter in the queue on
--- that waiter's own channel ("turn"); from then on no other client may take it, for a
--- while. A waiter that listens counts as alive as long as its channel has a subscriber,
--- whatever a clock says: it subscribes in the same transaction as it asks, so at no
--- moment is it in the queue and not listening. Orders of events:
+-- A client that frees the lock, or finds it free, calls the first waiter on that waiter's
+-- own channel ("turn"); from then on no other client may take the lock, for a while. A
+-- waiter that listens counts as alive as long as its channel has a subscriber, whatever a
+-- clock says: it subscribes in the same transaction as it asks, so it is never in the queue
+-- without listening. Orders of events:
 --
---   The called waiter asks -> it takes the lock -> the new first one is notified
---     ("held").
+--   The called waiter asks -> it takes the lock -> the new first one is notified ("held").
 --   Another client, which knows no queue, was faster -> the called waiter is refused ->
 --     its turn is over, and it waits on in its place.
 --   The called waiter is frozen, or cut off with its connection still open -> the next
@@ -56,7 +56,7 @@ local function is_heard(id)
 end
 
 -- Returns {head} of the queue without it; nil if nothing can be written (a replica, a full
---         disk, an ACL): it stays, and the caller that goes through the queue must stop there.
+-- disk, an ACL): it stays, and a caller that goes through the queue must stop there.
 local function remove(id)
   if redis.pcall('ZREM', queue, id) ~= 1 then return nil end
   redis.pcall('HDEL', waiters, id)
@@ -77,8 +77,8 @@ local function tell_head(now, id)
   if id and tell_first(id) then open_queue().first_alive(now) end
 end
 
--- A client has left the lock, or the head of the queue: calls the waiter that may have
--- the lock now, or notifies the new head, which is `id`.
+-- A client has left the lock, or the head of the queue: calls the waiter that may have the
+-- lock now, or notifies the new head, `id`.
 local function hand_on(now, id)
   if value and not is_shared() then
     tell_head(now, id)
@@ -93,8 +93,7 @@ local function leave(id, now)
   if rest and first == id then hand_on(now, rest.head) end
 end
 
--- The rest of it, for scripts that find a queue; most runs find none, and making the
--- functions takes longer than running them.
+-- The rest, which most runs do not need: making the functions takes longer than running them.
 function open_queue()
   local function waiter_of(id)
     local text = redis.pcall('HGET', waiters, id)
@@ -149,9 +148,8 @@ function open_queue()
   -- Calls the first live waiter, if its request fits and it has not been called already. A
   -- waiter that is blocked for another reason must show that it lives, if it has not for
   -- long and another client asks. Returns {id, ends, newer}: the waiter before the asker
-  -- (nil: there is none, or it cannot be known), until when it is its turn (nil: it is not
-  -- called), and, if the lock is free and the waiter's format is newer, what the script
-  -- answers.
+  -- (nil: none, or unknown); until when it is its turn (nil: it is not called); what the
+  -- script answers if the lock is free and the waiter's format is newer.
   local function call_next(now, asker)
     local turn_ms = TURN_MS
     while true do
@@ -177,21 +175,29 @@ function open_queue()
   return {first_alive = first_alive, write_waiter = write_waiter, call_next = call_next, waiter_of = waiter_of, lives = lives}
 end
 
--- Joins the queue, or shows that it still waits; `it` is as waiter_of() returns it, but
--- for what is set here. Returns why waiters cannot be called, if that is not known yet on
--- its connection ('': they can): a client that may not call cannot be called either,
--- since the same user releases the lock; nor can one that may not join the queue.
+-- What an ACL says against the command, in the words of Redis before 7, 7.0, and since 7.2;
+-- false for any other reply.
+local function denial(reply, command)
+  local err = type(reply) == 'table' and reply.err
+  for _, words in ipairs({'NOPERM', 'user executing the script', 'ACL failure'}) do
+    if err and string.find(err, words, 1, true) then return command .. ': ' .. err end
+  end
+  return false
+end
+
+-- Joins the queue, or shows that it still waits; `it` is as waiter_of() returns it, but for
+-- what is set here. Returns why waiters cannot be called, if that is not known yet on its
+-- connection ('': they can): a client that may not call cannot be called either, since the
+-- same user releases the lock; nor can one that may not join the queue.
 local function enqueue(it, came, listens, now)
   local q = open_queue()
   local called = listens == 'try' and redis.pcall('PUBLISH', channel_of(it.id), '')
-  local mute = type(called) == 'table' and called.err and 'PUBLISH: ' .. called.err
-  local queued = redis.pcall('ZADD', queue, whole(came), it.id)
-  mute = mute or denial(queued, 'ZADD') and 'ZADD: ' .. queued.err
+  local queued = denial(redis.pcall('ZADD', queue, whole(came), it.id), 'ZADD')
+  local mute = type(called) == 'table' and called.err and 'PUBLISH: ' .. called.err or queued
   it.format, it.listens, it.asked, it.turn = FORMAT, listens ~= '0' and not mute, now, 0
-  local written = q.write_waiter(it)
-  mute = mute or denial(written, 'HSET') and 'HSET: ' .. written.err
+  local written = denial(q.write_waiter(it), 'HSET')
   redis.pcall('PEXPIRE', queue, KEPT_MS)
   redis.pcall('PEXPIRE', waiters, KEPT_MS)
   q.first_alive(now, it.id)
-  return mute or ''
+  return mute or written or ''
 end

@@ -59,10 +59,13 @@ if given_up then
   if how == 'ours' and (record or holder or {}).take ~= id then how, record = 'other', nil end
   leave(id, now_ms())
 end
--- A lost take is withdrawn as well, so that the loss is counted once, though the answer to
+-- A take that is still on its way must not find the lock free: no client is left to release
+-- it. A lost take is withdrawn as well, so that the loss is counted once, though the answer to
 -- this may be lost and the release come again.
-local counted = is_withdrawn(id)
-if ARGV[6] == '1' or how ~= 'ours' and how ~= 'released' and id ~= '' then withdraw(id) end
+local counted = past('withdrawn', id, '')
+if not no_meta and not counted and (ARGV[6] == '1' or how ~= 'ours' and how ~= 'released' and id ~= '') then
+  note('withdrawn', id, '-', '')
+end
 if how ~= 'ours' then
   if ARGV[8] ~= '' and known.unended == '1' and holder and holder.take == id then
     end_run(holder, ARGV[7], ARGV[8] == 'stopped' and 'stopped' or 'lost')
@@ -108,6 +111,6 @@ end
 note_release(who)
 -- The process that watches this lease must learn what became of it, however often others
 -- have the lock meanwhile.
-if outside then remember(outside, who.take or '-', '-') end
+if outside then note('requests', outside, who.take or '-', '-') end
 if hold > 0 then tell_head(now_ms(), waiter_at(0)) else hand_on(now_ms(), waiter_at(0)) end
 return RELEASED

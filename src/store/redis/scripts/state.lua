@@ -1,25 +1,13 @@
--- What is known of the lock, for store/redis/scripts/look.lua and store/redis/scripts/force.lua.
---
--- {"lock", mode in force ("" if it is free), slots, waiters (-1: unknown), the first of them,
--- last fence, last owner, released (wall clock, ms), what is left of a pause (ms), by whom, why,
--- takes, conflicts, timeouts, losses, waited (ms), held (ms), last run, last success,
--- failures in a row, runs and skips since the success,
--- owner...}, each owner {token, left (ms; -1: no expiry), "1" if the rest is
--- known, fence, slot, ttl (ms), detached ("1"), released ("1"), hold left (ms), host,
--- boot id, pid, start, pid space, user, command, since (wall clock, ms),
--- message}
+-- What is known of the lock, for look.lua and force.lua: state().
 
 -- include common.lua holders.lua queue.lua
 
 local WAITERS_SHOWN = 20
 
-local function owner_state(token, left, who, released, now)
-  local record = who or {}
-  local hold = tonumber(record.hold) or 0
-  return {token, left, who and '1' or '', record.fence or who and known.fence or '', tostring(record.slot or -1), record.ttl or '',
-    record.detached or '', released and '1' or '', whole(math.max(0, hold - now)), record.host or '', record.boot or '',
-    record.pid or '', record.start or '', record.space or '', record.user or '', record.command or '', record.since or '',
-    record.message or ''}
+-- {token, left (ms; -1: no expiry), slot (-1: none), hold left (ms), say_holder() ('': not known)}
+local function owner_state(token, left, record, now)
+  if not record then return {token, left, -1, 0, ''} end
+  return {token, left, record.slot or -1, whole(math.max(0, (tonumber(record.hold) or 0) - now)), say_holder(record)}
 end
 
 -- The number of live waiters, as far as it can be known; -1: unknown. And the first of them, each
@@ -32,8 +20,8 @@ local function list_waiters(now)
     local waiter = q.waiter_of(ids[i])
     if q.lives(waiter, now) then
       number = number + 1
-      local known, who = pcall(cjson.decode, waiter.who)
       if number <= WAITERS_SHOWN then
+        local known, who = pcall(cjson.decode, waiter.who)
         local line = {}
         for n = 1, 4 do line[n] = known and type(who) == 'table' and type(who[n]) == 'string' and who[n] or '' end
         line[5], line[6], line[7] = whole(math.floor(read_end(ids[i + 1]) / 1000)), waiter.mode, waiter.slots
@@ -50,7 +38,7 @@ local function list_holders()
   if flat.err then return list end
   for i = 1, #flat, 2 do
     local _, token = read_member(flat[i])
-    list[#list + 1] = {token = token, ends = read_end(flat[i + 1]), record = record_of(token)}
+    list[#list + 1] = {token = token, ends = read_end(flat[i + 1]), record = read_record(holder_key(token))}
   end
   return list
 end
@@ -64,7 +52,10 @@ local function lose_old_runs(list, now)
   end
 end
 
--- And whether the lock is held.
+-- {"lock", mode in force ("" if it is free), slots, waiters (-1: unknown), the first of them,
+-- last fence, last owner, released (wall clock, ms), what is left of a pause (ms), by whom, why,
+-- takes, conflicts, timeouts, losses, waited (ms), held (ms), last run, last success,
+-- failures in a row, runs and skips since the success, owners}
 local function state()
   local now = now_ms()
   local paused = pause_left(now)
@@ -81,21 +72,19 @@ local function state()
   lose_old_runs(list, now)
   for _, field in ipairs({'run', 'success', 'failures', 'runs'}) do answer[#answer + 1] = known[field] or '' end
   answer[#answer + 1] = skips_now()
-  local before = #answer
+  local owners = {}
   if is_shared() then
     answer[2], answer[3] = known.mode or 'shared', known.slots or '0'
     -- Another client has removed the set: the key blocks others until it ends.
-    if #list == 0 then answer[#answer + 1] = owner_state('', redis.call('PTTL', lock), nil, false, now) end
+    if #list == 0 then owners[1] = owner_state('', redis.call('PTTL', lock), nil, now) end
     for _, holder in ipairs(list) do
-      local record = holder.record
-      if holder.ends > now then
-        answer[#answer + 1] = owner_state(holder.token, holder.ends - now, record, record and record.released, now)
-      end
+      if holder.ends > now then owners[#owners + 1] = owner_state(holder.token, holder.ends - now, holder.record, now) end
     end
   elseif value then
     local who = known.owner == value and last_holder() or nil
-    answer[2] = 'exclusive'
-    answer[#answer + 1] = owner_state(value, redis.call('PTTL', lock), who, who and who.released, now)
+    if who then who.fence = who.fence or known.fence end
+    answer[2], owners[1] = 'exclusive', owner_state(value, redis.call('PTTL', lock), who, now)
   end
-  return answer, #answer > before
+  answer[#answer + 1] = owners
+  return answer
 end

@@ -7,16 +7,14 @@
 --       for again; "queues": and a place in the queue kept for it; "conflict" or "timeout": it
 --       is given up), ms waited, when it came first (server, us; 0: now), whether it will
 --       listen ("1", or "try": it is not known yet on this connection whether its user may
---       call waiters), the holder's pid namespace, message, how long the run is remembered (ms), least time since
---       the begin of the last success (ms; 0: any)
+--       call waiters), the holder's pid namespace, message, how long the run is remembered
+--       (ms), least time since the begin of the last success (ms; 0: any)
 -- Returns {"taken", fence, left (ms), slot (-1: none), when it ends (server, ms)}
 --   or {"held", left (ms; -1: no expiry), when to ask again at the latest (ms from now;
---     -1: not known), host, boot id, pid, start, user, command, since, mode in force, "1"
---     if it is detached, "1" if it is released and kept for its hold, pid namespace, "1"
---     if it is free but earlier waiters are asked first, how many these are (-1: not
---     known), when we came first, why waiters cannot be called, slots in force and taken
---     ("": another mode), take id, message, what is left of a pause (ms), by whom, why},
---     with empty strings for another client's lock
+--     -1: not known), say_holder() ('': not known), mode in force, "1" if it is free but
+--     earlier waiters are asked first, how many these are (-1: not known), when we came
+--     first, why waiters cannot be called, slots in force and taken ("": another mode), what
+--     is left of a pause (ms), by whom, why}
 --   or {"done", when that success began (wall clock, ms), its host}
 --   or {"unusable", key, what is wrong with it}
 --   or {"newer", format}, as any script does that is given meta: nothing was changed
@@ -29,7 +27,7 @@ local came, listens, space, message, remember = tonumber(ARGV[18]) or 0, ARGV[19
 
 if no_meta then return {'unusable', meta, 'it is not a hash'} end
 -- Held up on its way, and given up meanwhile: no process is left to release it.
-if past('spent', id, '') or is_withdrawn(id) then return {'unusable', lock, 'this take was given up'} end
+if past('spent', id, '') or past('withdrawn', id, '') then return {'unusable', lock, 'this take was given up'} end
 
 local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -38,9 +36,8 @@ local now = math.floor(now_us / 1000)
 local is_new = came <= 0 -- it has never been in the queue
 if is_new or came > now_us then came = now_us end
 
--- Fences rise by the clock if keys are lost or the server is emptied, and by the last
--- fence if a clock steps back. Lua counts whole numbers exactly up to 2^53, which
--- microseconds reach in the year 2255.
+-- Fences rise by the clock if keys are lost or the server is emptied, and by the last fence
+-- if a clock steps back. Lua counts exactly up to 2^53, in microseconds until 2255.
 local function next_fence()
   local last = known.fence and tonumber(known.fence) or 0
   if not (last < 9007199254740991) then return nil end
@@ -51,7 +48,10 @@ end
 -- clock has passed the fence, or a later fence would be lower: a server's clock may have
 -- been far ahead.
 local function note_take(fence, ...)
-  if not value and known.unended == '1' and last_holder() then lose_run(last_holder()) end
+  if not value and known.unended == '1' and last_holder() then
+    end_run(last_holder(), '0', 'lost')
+    redis.pcall('HSET', meta, memory())
+  end
   known.kept = remember
   redis.call('HSET', meta, 'format', FORMAT, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1),
     'waited_ms', plus('waited_ms', waited), 'kept', remember, ...)
@@ -97,15 +97,13 @@ local function skip()
   if not is_new then leave(id, now) end
 end
 
--- The last success, if it began so short a time ago that the job is done; by the clocks of the hosts.
-local function is_done()
-  if ARGV[23] == '0' then return false end
-  local began = tonumber(string.match(known.success or '', '^%d+'))
-  return began and math.abs(tonumber(ARGV[11]) - began) < tonumber(ARGV[23])
-end
-
-local function say_done()
-  local began, host = string.match(known.success, '^(%d+)\t[^\t]*\t[^\t]*\t[^\t]*\t[^\t]*\t([^\t]*)')
+-- The answer if the last success began so short a time ago that the job is done; by the clocks
+-- of the hosts.
+local function done()
+  local began = ARGV[23] ~= '0' and tonumber(string.match(known.success or '', '^%d+'))
+  if not began or math.abs(tonumber(ARGV[11]) - began) >= tonumber(ARGV[23]) then return nil end
+  local host
+  began, host = string.match(known.success, '^(%d+)\t[^\t]*\t[^\t]*\t[^\t]*\t[^\t]*\t([^\t]*)')
   skip()
   redis.pcall('PEXPIRE', counts, whole(kept_ms()))
   return {'done', began or '0', host or ''}
@@ -127,16 +125,15 @@ local function note_refusal()
 end
 
 local function refuse(left, ask, who, mode_in_force, reserved)
-  if is_done() then return say_done() end
+  local answer = done()
+  if answer then return answer end
   local paused = pause_left(now)
   if paused > 0 and (ask or left) >= 0 then ask = math.max(ask or left, paused) end
   local place, mute = note_refusal()
-  who = who or {}
-  return {'held', left, ask or left, who.host or '', who.boot or '', who.pid or '', who.start or '', who.user or '', who.command or '',
-    who.since or '', mode_in_force, who.detached or '', who.released and '1' or '', who.space or '',
-    reserved or '', place, whole(came), mute, mode_in_force == 'slots' and known.slots or '',
-    mode_in_force == 'slots' and redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf') or '', who.take or '',
-    who.message or '', whole(paused), known.paused_by or '', known.pause_why or ''}
+  local of_slots = mode_in_force == 'slots'
+  return {'held', left, ask or left, who and say_holder(who) or '', mode_in_force, reserved or '', place, whole(came), mute,
+    of_slots and known.slots or '', of_slots and redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf') or '',
+    whole(paused), known.paused_by or '', known.pause_why or ''}
 end
 
 local DROPPED_MOST = 20
@@ -183,10 +180,15 @@ local function forget_old_holders()
   redis.call('UNLINK', holders, taken)
 end
 
--- WAIT counts the replicas that have what its own connection wrote last, and the take was
--- written on another connection.
-local function write_again()
-  redis.call('HSET', meta, 'fence', known.fence)
+-- The answer if this is the record of a take whose reply was lost: it did happen. WAIT counts
+-- the replicas that have what its own connection wrote last, and the take was written on
+-- another one. Without meta (evicted), the mode is from the take.
+local function taken_before(record)
+  if not again or not record or record.take ~= id or record.released then return nil end
+  local fence = record.fence or known.fence
+  if known.fence then redis.call('HSET', meta, 'fence', known.fence) else note_take(fence) end
+  local left, ends = lease_end(record)
+  return {'taken', fence, left, record.slot or -1, ends}
 end
 
 local function take_share(slot, last)
@@ -194,14 +196,14 @@ local function take_share(slot, last)
   if not fence then return AT_THE_END end
   if known.owner == token then redis.call('HDEL', meta, 'owner', 'record') end -- that take is history
   note_take(fence)
-  local first, ends = not value, now + ttl
+  local is_first, ends = not value, now + ttl
   value = value or SHARED .. fence
   local record = new_record()
   record.fence, record.slot, record.round = fence, slot, value
   write_record(record, now, ttl)
   redis.call('ZADD', holders, whole(ends), member_of(token, slot))
   if slot >= 0 then redis.call('SETBIT', taken, slot, 1) end
-  if first then
+  if is_first then
     keep_holders(ttl)
     redis.call('SET', lock, value, 'PX', whole(ttl * 1.5))
   else
@@ -214,17 +216,13 @@ end
 -- Only a waiter may have asked for reports of touches: the lock is read last, so that the
 -- server reports what comes after our own change.
 local function take(slot, last)
-  if is_done() then return say_done() end
+  local answer = done()
+  if answer then return answer end
   if not value then forget_old_holders() end
-  local answer = mode == 'exclusive' and take_exclusive() or take_share(slot, last)
+  answer = mode == 'exclusive' and take_exclusive() or take_share(slot, last)
   if crowded then leave(id, now) end
   if refusal == 'queues' then redis.call('GET', lock) end
   return answer
-end
-
--- The holders whose leases have ended leave the set, as many as one call can see to.
-local function drop_ended()
-  drop(redis.call('ZRANGEBYSCORE', holders, '-inf', whole(now), 'LIMIT', 0, DROPPED_MOST))
 end
 
 -- The lowest slot that is free; none if that cannot be known.
@@ -234,18 +232,12 @@ local function free_slot()
   return slot < tonumber(slots) and slot or nil
 end
 
--- The first holder whose lease will end: what is left of it, and its record.
-local function first_to_end()
-  local found = redis.call('ZRANGEBYSCORE', holders, '(' .. whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  local _, holder = read_member(found[1] or '')
-  return found[2] and read_end(found[2]) - now or 0, record_of(holder)
-end
-
--- Every shared holder is alive as long as its own lease. The mode in force, and the
--- number of slots, is that of the holders.
+-- Every shared holder is alive as long as its own lease. The mode in force, and the number of
+-- slots, is that of the holders. Those whose leases have ended leave the set, as many as one
+-- call can see to.
 local function join(last)
   local record = share_of(own, now)
-  drop_ended()
+  drop(redis.call('ZRANGEBYSCORE', holders, '-inf', whole(now), 'LIMIT', 0, DROPPED_MOST))
   if record then
     local left = lease_end(record)
     return refuse(left, left, record, mode)
@@ -259,8 +251,9 @@ local function join(last)
     turn = may_go()
   end
   if turn.ours then return take(slot, last) end
-  local left, holder = first_to_end()
-  return refuse(left, turn.ends and turn.ends - now or left, holder, mode)
+  local found = redis.call('ZRANGEBYSCORE', holders, '(' .. whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local left, _, holder = found[2] and read_end(found[2]) - now or 0, read_member(found[1] or '')
+  return refuse(left, turn.ends and turn.ends - now or left, read_record(holder_key(holder)), mode)
 end
 
 -- The take whose reply was lost did happen, and its record is gone (evicted). A token that
@@ -276,13 +269,8 @@ end
 
 if is_shared() then
   local last, ends = holder_at(-1)
-  -- The take whose reply was lost did happen. Without meta (evicted), the mode is from it.
-  local record = again and last and share_of(own, now)
-  if record and record.take == id and not record.released then
-    if known.fence then write_again() else note_take(record.fence) end
-    local left, own_end = lease_end(record)
-    return {'taken', record.fence, left, record.slot or -1, own_end}
-  end
+  local answer = again and last and taken_before(share_of(own, now))
+  if answer then return answer end
   if not last or ends > now then
     local left = last and ends - now or redis.call('PTTL', lock)
     -- Holders have one format.
@@ -290,20 +278,16 @@ if is_shared() then
     if last and same and mode == known.mode and slots == known.slots then return join(ends) end
     -- Without the set, its holders are not known.
     local _, holder = read_member(last or '')
-    return refuse(left, left, last and record_of(holder), known.mode or 'shared')
+    return refuse(left, left, last and read_record(holder_key(holder)), known.mode or 'shared')
   end
   redis.call('DEL', lock)
   value = false
 end
 
 if value then
-  -- The take whose reply was lost did happen.
   local holder = value == known.owner and last_holder()
-  if again and value == token and holder and holder.take == id and not holder.released then
-    write_again()
-    local left, ends = lease_end()
-    return {'taken', known.fence, left, -1, ends}
-  end
+  local answer = value == token and taken_before(holder)
+  if answer then return answer end
   local left = redis.call('PTTL', lock)
   return refuse(left, left, holder, 'exclusive')
 end
