@@ -47,8 +47,7 @@ void redis_conn_init(struct redis_conn *conn, const struct redis_url *url,
 
 void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at)
 {
-    if (strcmp(at->host, conn->at.host) == 0 && strcmp(at->port, conn->at.port) == 0 &&
-        strcmp(at->path, conn->at.path) == 0)
+    if (redis_endpoint_is(at, &conn->at))
         return;
     redis_conn_close(conn);
     conn->at = *at;
@@ -253,8 +252,7 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
     if (result == LOCK_OK &&
         !((conn->reader = redis_reader_create(&conn->limits)) != NULL && queue_greeting(conn))) {
         redis_conn_close(conn);
-        errmsg_set(why, "out of memory");
-        result = LOCK_SYSTEM;
+        result = errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     }
     return result;
 }
@@ -291,9 +289,9 @@ static enum lock_result read_role(const struct redis_conn *conn, const redisRepl
     const char *role = told ? reply->element[0]->str : "";
     if (strcmp(role, "master") == 0)
         return LOCK_OK;
-    errmsg_set(why, "%s port %s is %s", conn->at.host, conn->at.port,
-               strcmp(role, "slave") == 0 ? "a replica: a failover is under way" : "not a master");
-    return LOCK_UNAVAILABLE;
+    return errmsg_fail(why, LOCK_UNAVAILABLE, "%s port %s is %s", conn->at.host, conn->at.port,
+                       strcmp(role, "slave") == 0 ? "a replica: a failover is under way"
+                                                  : "not a master");
 }
 
 /* Reads all replies to the greeting, so that the reply to the command is the next one
@@ -347,8 +345,7 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
     for (int i = 0; i < count; i++) {
         if (!queue(conn, &commands[i])) {
             redis_conn_close(conn);
-            errmsg_set(why, "out of memory");
-            return LOCK_SYSTEM;
+            return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
         }
     }
     conn->sent = count > 0;

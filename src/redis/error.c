@@ -114,70 +114,63 @@ bool redis_error_has_code(const char *error)
     return code_length(text) > 0 && !error_has_code(text, "ERR");
 }
 
-static bool has_one_of(const char *text, const char *const *codes, const char *const *beginnings)
+static const char no_scripts[] = "it runs no scripts; if it is a Sentinel, use redis+sentinel://; ";
+static const char of_cluster[] = "it is a node of a Cluster; use redis+cluster://; ";
+
+/* The errors that are no passing trouble: by their code, or by the words that they begin with, if
+ * they have no code, or only "ERR". */
+static const struct {
+    enum lock_result result;
+    bool is_code;
+    const char *begin, *advice;
+} meanings[] = {
+    {LOCK_REFUSED, true, "NOAUTH", ""},
+    {LOCK_REFUSED, true, "WRONGPASS", ""},
+    {LOCK_REFUSED, true, "NOPERM", ""},
+    {LOCK_REFUSED, true, "DENIED", ""},
+    {LOCK_REFUSED, false, "invalid password", ""}, /* WRONGPASS before Redis 6 */
+    {LOCK_REFUSED, false, "Client sent AUTH, but no password is set", ""}, /* Redis 5 */
+    {LOCK_REFUSED, false, "AUTH <password> called without any password configured", ""},
+    {LOCK_REFUSED, false, "The user executing the script can't", ""}, /* NOPERM inside a script */
+    {LOCK_REFUSED, false, "ACL failure in script", ""},               /* the same since Redis 7.2 */
+    /* Redis 5, which has no users. */
+    {LOCK_REFUSED, false, "wrong number of arguments for 'auth'", ""},
+    {LOCK_INVALID, true, "MOVED", of_cluster},
+    {LOCK_INVALID, true, "ASK", of_cluster},
+    {LOCK_INVALID, true, "CROSSSLOT", of_cluster},
+    {LOCK_INVALID, false, "DB index is out of range", ""},
+    {LOCK_INVALID, false, "invalid DB index", ""},
+    {LOCK_INVALID, false, "SELECT is not allowed in cluster mode", ""},
+    {LOCK_INVALID, false, "unknown command 'EVALSHA'", no_scripts},
+    {LOCK_INVALID, false, "unknown command `EVALSHA`", no_scripts},
+    {LOCK_INVALID, false, "unknown command", ""},
+    {LOCK_INVALID, false, "unsupported command", ""},               /* Envoy */
+    {LOCK_INVALID, false, "Unknown Redis command called from", ""}, /* the same inside a script */
+    {LOCK_INVALID, false, "Unknown command called from", ""},       /* Valkey */
+};
+
+static bool begins_with(const char *text, const char *begin)
 {
-    for (; *codes != NULL; codes++)
-        if (error_has_code(text, *codes))
-            return true;
-    if (!error_has_code(text, "ERR") && code_length(text) > 0)
-        return false;
-    if (error_has_code(text, "ERR")) {
-        text += strlen("ERR");
-        text += strspn(text, " ");
-    }
-    for (; *beginnings != NULL; beginnings++)
-        if (strncmp(text, *beginnings, strlen(*beginnings)) == 0)
-            return true;
-    return false;
+    return text != NULL && strncmp(text, begin, strlen(begin)) == 0;
 }
 
 enum lock_result redis_error_result(const char *error, struct errmsg *why)
 {
-    static const char *const refused_codes[] = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED", NULL};
-    static const char *const refused[] = {
-        "invalid password",                                       /* WRONGPASS before Redis 6 */
-        "Client sent AUTH, but no password is set",               /* Redis 5 */
-        "AUTH <password> called without any password configured", /* later */
-        "The user executing the script can't",                    /* NOPERM inside a script */
-        "ACL failure in script",                                  /* the same since Redis 7.2 */
-        "wrong number of arguments for 'auth'", /* the message of Redis 5, which has no users */
-        NULL,
-    };
-    static const char *const cluster_codes[] = {"MOVED", "ASK", "CROSSSLOT", NULL};
-    static const char *const invalid[] = {
-        "DB index is out of range",
-        "invalid DB index",
-        "SELECT is not allowed in cluster mode",
-        "unknown command",
-        "unsupported command",               /* Envoy */
-        "Unknown Redis command called from", /* the same inside a script */
-        "Unknown command called from",       /* Valkey */
-        NULL,
-    };
+    const char *text = unwrapped(error), *words = redis_error_has_code(error) ? NULL : text;
+    if (error_has_code(text, "ERR"))
+        words = text + strlen("ERR") + strspn(text + strlen("ERR"), " ");
     /* Before a login it accepts no command as long as ours, and has a different error for
      * that. */
-    static const char *const nothing[] = {NULL};
-    static const char *const unauthenticated[] = {"Protocol error: unauthenticated", NULL};
-    static const char *const no_scripts[] = {"unknown command 'EVALSHA'",
-                                             "unknown command `EVALSHA`", NULL};
-    const char *text = unwrapped(error);
-    errmsg_set(why, "it answered: %.400s",
+    if (begins_with(words, "Protocol error: unauthenticated"))
+        return errmsg_fail(why, LOCK_REFUSED,
+                           "it requires a user and a password: NOAUTH Authentication required");
+    size_t i = 0;
+    while (i < sizeof meanings / sizeof *meanings &&
+           !(meanings[i].is_code ? error_has_code(text, meanings[i].begin)
+                                 : begins_with(words, meanings[i].begin)))
+        i++;
+    bool known = i < sizeof meanings / sizeof *meanings;
+    errmsg_set(why, "%sit answered: %.400s", known ? meanings[i].advice : "",
                *error != '\0' ? skip_repeated(error) : "an error without a text");
-    if (has_one_of(text, nothing, unauthenticated)) {
-        errmsg_set(why, "it requires a user and a password: NOAUTH Authentication required");
-        return LOCK_REFUSED;
-    }
-    if (has_one_of(text, refused_codes, refused))
-        return LOCK_REFUSED;
-    if (has_one_of(text, nothing, no_scripts))
-        errmsg_set(why,
-                   "it runs no scripts; if it is a Sentinel, use redis+sentinel://; "
-                   "it answered: %.400s",
-                   error);
-    if (has_one_of(text, cluster_codes, nothing))
-        errmsg_set(why,
-                   "it is a node of a Cluster; use redis+cluster://; it "
-                   "answered: %.400s",
-                   error);
-    return has_one_of(text, cluster_codes, invalid) ? LOCK_INVALID : LOCK_UNAVAILABLE;
+    return known ? meanings[i].result : LOCK_UNAVAILABLE;
 }

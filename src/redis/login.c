@@ -26,11 +26,9 @@ static enum lock_result read_password(struct redis_url *url, const char *path, s
     struct secret secret;
     enum lock_result result = secret_read(&secret, path, why);
     if (result == LOCK_OK && memchr(secret.bytes, '\0', secret.length) != NULL) {
-        errmsg_set(why, "%.300s: there is a NUL in it", path);
-        result = LOCK_INVALID;
+        result = errmsg_fail(why, LOCK_INVALID, "%.300s: there is a NUL in it", path);
     } else if (result == LOCK_OK && secret.length >= sizeof url->password) {
-        errmsg_set(why, "%.300s: it is too long for a password", path);
-        result = LOCK_INVALID;
+        result = errmsg_fail(why, LOCK_INVALID, "%.300s: it is too long for a password", path);
     }
     if (result == LOCK_OK)
         memcpy(url->password, secret.bytes,
@@ -62,10 +60,8 @@ static enum lock_result login_read_variable(const char *text, struct redis_url *
 {
     if (text == NULL || *text == '\0')
         return LOCK_OK;
-    if (strlen(text) >= sizeof url->password) {
-        errmsg_set(why, "%s: it is too long for a password", variable);
-        return LOCK_INVALID;
-    }
+    if (strlen(text) >= sizeof url->password)
+        return errmsg_fail(why, LOCK_INVALID, "%s: it is too long for a password", variable);
     text_copy(url->password, sizeof url->password, text);
     url->password_from = variable;
     url->has_password = true;
@@ -110,11 +106,9 @@ enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, 
     if (colon == NULL)
         return secret_leave_no_core(why);
     size_t length = (size_t)(colon - url->password), rest = strlen(colon + 1);
-    if (length >= sizeof user || rest == 0) {
-        errmsg_set(why, "the password file %.300s: %s", path,
-                   rest == 0 ? "the password is empty" : "the user is too long");
-        return LOCK_INVALID;
-    }
+    if (length >= sizeof user || rest == 0)
+        return errmsg_fail(why, LOCK_INVALID, "the password file %.300s: %s", path,
+                           rest == 0 ? "the password is empty" : "the user is too long");
     memcpy(user, url->password, length);
     memcpy(url->user, user, sizeof user);
     memmove(url->password, colon + 1, rest);
@@ -130,13 +124,12 @@ enum lock_result redis_login_find(struct redis_url *url, const struct redis_sett
     if (result != LOCK_OK)
         return result;
     *fault = REDIS_FAULT_URL;
-    if (!url->has_password && *url->user != '\0') {
-        errmsg_set(why,
-                   "there is a user but no password: redis://USER:PASSWORD@HOST, --password-file, "
-                   "the credential %s or %s can set one%s",
-                   credential, variable, hint());
-        return LOCK_INVALID;
-    }
+    if (!url->has_password && *url->user != '\0')
+        return errmsg_fail(
+            why, LOCK_INVALID,
+            "there is a user but no password: redis://USER:PASSWORD@HOST, --password-file, "
+            "the credential %s or %s can set one%s",
+            credential, variable, hint());
     return url->has_password ? secret_leave_no_core(why) : LOCK_OK;
 }
 

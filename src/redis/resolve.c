@@ -78,8 +78,8 @@ static enum lock_result start_thread(struct lookup *lookup, struct errmsg *why)
         return LOCK_OK;
     }
     atomic_fetch_sub(&lookup->owners, 1);
-    errmsg_set(why, "cannot start a thread to look up the name: %s", strerror(error));
-    return LOCK_SYSTEM;
+    return errmsg_fail(why, LOCK_SYSTEM, "cannot start a thread to look up the name: %s",
+                       strerror(error));
 }
 
 static enum lock_result resolve_await(const struct lookup *lookup, struct bound bound,
@@ -93,8 +93,7 @@ static enum lock_result resolve_await(const struct lookup *lookup, struct bound 
         return LOCK_OK;
     if (ready > 0)
         return LOCK_CANCELLED;
-    errmsg_set(why, "the name %s was not resolved in time", lookup->host);
-    return LOCK_UNAVAILABLE;
+    return errmsg_fail(why, LOCK_UNAVAILABLE, "the name %s was not resolved in time", lookup->host);
 }
 
 static void copy_addresses(struct addresses *found, const struct addrinfo *list)
@@ -114,17 +113,15 @@ static enum lock_result collect(struct addresses *found, const struct lookup *lo
                                 struct errmsg *why)
 {
     found->count = 0;
-    if (lookup->error != 0) {
-        errmsg_set(why, "the name %s cannot be resolved: %s", lookup->host,
-                   lookup->error == EAI_SYSTEM ? strerror(lookup->system_error)
-                                               : gai_strerror(lookup->error));
-        return LOCK_UNAVAILABLE;
-    }
+    if (lookup->error != 0)
+        return errmsg_fail(why, LOCK_UNAVAILABLE, "the name %s cannot be resolved: %s",
+                           lookup->host,
+                           lookup->error == EAI_SYSTEM ? strerror(lookup->system_error)
+                                                       : gai_strerror(lookup->error));
     copy_addresses(found, lookup->list);
     if (found->count > 0)
         return LOCK_OK;
-    errmsg_set(why, "the name %s has no address", lookup->host);
-    return LOCK_UNAVAILABLE;
+    return errmsg_fail(why, LOCK_UNAVAILABLE, "the name %s has no address", lookup->host);
 }
 
 enum lock_result redis_resolve(struct addresses *found, const char *host, const char *port,

@@ -153,10 +153,9 @@ static bool have_changed(const struct version *before, const struct version *now
 static enum lock_result fill(struct redis_tls *tls, enum redis_fault *fault, struct errmsg *why)
 {
     look_at_files(tls, tls->read);
-    if (!make_context(tls)) {
-        errmsg_set(why, "OpenSSL provides no TLS: %s", openssl_reason(openssl()->ERR_peek_error()));
-        return LOCK_SYSTEM;
-    }
+    if (!make_context(tls))
+        return errmsg_fail(why, LOCK_SYSTEM, "OpenSSL provides no TLS: %s",
+                           openssl_reason(openssl()->ERR_peek_error()));
     return redis_tls_load_files(tls->context, &tls->settings, fault, why);
 }
 
@@ -168,16 +167,13 @@ enum lock_result redis_tls_open(struct redis_tls **tls, const struct redis_setti
     if (result != LOCK_OK)
         return result;
     struct redis_tls *made = calloc(1, sizeof *made);
-    if (made == NULL) {
-        errmsg_set(why, "out of memory");
-        return LOCK_SYSTEM;
-    }
+    if (made == NULL)
+        return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     made->settings = *settings;
     if (make_method(made)) {
         result = fill(made, fault, why);
     } else {
-        errmsg_set(why, "OpenSSL provides no TLS: out of memory");
-        result = LOCK_SYSTEM;
+        result = errmsg_fail(why, LOCK_SYSTEM, "OpenSSL provides no TLS: out of memory");
     }
     if (result == LOCK_OK)
         *tls = made;
@@ -249,8 +245,8 @@ static enum lock_result set_host(struct redis_tls_session *session, const char *
         set = openssl()->X509_VERIFY_PARAM_set1_ip_asc(openssl()->SSL_get0_param(session->ssl),
                                                        session->host) == 1;
     } else if (!is_name(session->host)) {
-        errmsg_set(why, "%.200s is not a name that a certificate can have", host);
-        return LOCK_REFUSED;
+        return errmsg_fail(why, LOCK_REFUSED, "%.200s is not a name that a certificate can have",
+                           host);
     } else {
         openssl()->SSL_set_hostflags(session->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
         set = openssl()->SSL_set1_host(session->ssl, session->host) == 1 &&
@@ -280,10 +276,8 @@ enum lock_result redis_tls_begin(struct redis_tls_session **session, struct redi
 {
     openssl()->ERR_clear_error();
     struct redis_tls_session *made = calloc(1, sizeof *made);
-    if (made == NULL) {
-        errmsg_set(why, "out of memory");
-        return LOCK_SYSTEM;
-    }
+    if (made == NULL)
+        return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     *made = (struct redis_tls_session){.fd = fd, .tls = tls};
     enum lock_result result = set_up(made, tls, host, why);
     if (result == LOCK_OK)
@@ -474,14 +468,11 @@ static bool is_about_our_certificate(const struct redis_tls_session *session, in
 enum lock_result redis_tls_error(const struct redis_tls_session *session, struct errmsg *why)
 {
     int reason = ERR_GET_LIB(session->fault) == ERR_LIB_SSL ? ERR_GET_REASON(session->fault) : 0;
-    if (session->is_anonymous) {
-        errmsg_set(why, "it sent no certificate, as a cipher in this host's openssl.cnf allows");
-        return LOCK_REFUSED;
-    }
-    if (session->vain >= VAIN_MOST_BYTES) {
-        errmsg_set(why, "TLS: it keeps sending data without progress");
-        return LOCK_UNAVAILABLE;
-    }
+    if (session->is_anonymous)
+        return errmsg_fail(why, LOCK_REFUSED,
+                           "it sent no certificate, as a cipher in this host's openssl.cnf allows");
+    if (session->vain >= VAIN_MOST_BYTES)
+        return errmsg_fail(why, LOCK_UNAVAILABLE, "TLS: it keeps sending data without progress");
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
         return refused_by_us(session, why);
     if (is_about_our_certificate(session, reason))

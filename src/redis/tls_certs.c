@@ -12,9 +12,8 @@
 static enum lock_result tls_certs_unusable(const char *path, const char *what, struct errmsg *why)
 {
     unsigned long code = openssl()->ERR_peek_error();
-    errmsg_set(why, "%s: %s%s%s%s", path, what, code != 0 ? " (" : "",
-               code != 0 ? openssl_reason(code) : "", code != 0 ? ")" : "");
-    return LOCK_INVALID;
+    return errmsg_fail(why, LOCK_INVALID, "%s: %s%s%s%s", path, what, code != 0 ? " (" : "",
+                       code != 0 ? openssl_reason(code) : "", code != 0 ? ")" : "");
 }
 
 /* OpenSSL's own words for what cannot be opened are of no help. LOCK_OK with the
@@ -124,8 +123,7 @@ static enum lock_result load_certificate(SSL_CTX *context, const struct redis_se
         return LOCK_OK;
     if (settings->cert == NULL) {
         *fault = REDIS_FAULT_KEY;
-        errmsg_set(why, "a key needs its certificate; add --cert=FILE");
-        return LOCK_INVALID;
+        return errmsg_fail(why, LOCK_INVALID, "a key needs its certificate; add --cert=FILE");
     }
     *fault = REDIS_FAULT_CERT;
     enum lock_result result = try_file(settings->cert, why);

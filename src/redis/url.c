@@ -119,6 +119,20 @@ const char *redis_endpoint_format(const struct redis_endpoint *at, char text[END
     return text;
 }
 
+bool redis_endpoint_is(const struct redis_endpoint *a, const struct redis_endpoint *b)
+{
+    return strcmp(a->host, b->host) == 0 && strcmp(a->port, b->port) == 0 &&
+           strcmp(a->path, b->path) == 0;
+}
+
+void redis_endpoint_blame(const struct redis_endpoint *at, const char *kind, struct errmsg *why)
+{
+    char text[ENDPOINT_TEXT_SIZE];
+    errmsg_prefix(why, redis_endpoint_format(at, text));
+    struct errmsg named = *why;
+    errmsg_set(why, "%s %s", kind, named.text);
+}
+
 static void url_show(struct redis_url *url)
 {
     char host[ENDPOINT_TEXT_SIZE];

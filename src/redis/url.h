@@ -45,8 +45,14 @@ enum {
         sizeof((struct redis_endpoint *)0)->host + sizeof((struct redis_endpoint *)0)->port + 3
 };
 
+/* True if both are the same place. */
+bool redis_endpoint_is(const struct redis_endpoint *a, const struct redis_endpoint *b);
+
 /* "host:port", with brackets around an IPv6 address. Returns text. */
 const char *redis_endpoint_format(const struct redis_endpoint *at, char text[ENDPOINT_TEXT_SIZE]);
+
+/* Puts "KIND HOST:PORT" before the text. */
+void redis_endpoint_blame(const struct redis_endpoint *at, const char *kind, struct errmsg *why);
 
 /* Parses text; user, password and path are percent-decoded. redis_login_find() judges a
  * user without a password. False with *why set, which never contains the text itself: it

@@ -4,13 +4,27 @@
 #include <stdio.h>
 #include <string.h>
 
+static void errmsg_format(struct errmsg *why, const char *format, va_list args)
+{
+    if (vsnprintf(why->text, sizeof why->text, format, args) < 0)
+        why->text[0] = '\0';
+}
+
 void errmsg_set(struct errmsg *why, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    if (vsnprintf(why->text, sizeof why->text, format, args) < 0)
-        why->text[0] = '\0';
+    errmsg_format(why, format, args);
     va_end(args);
+}
+
+enum lock_result errmsg_fail(struct errmsg *why, enum lock_result result, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    errmsg_format(why, format, args);
+    va_end(args);
+    return result;
 }
 
 void errmsg_prefix(struct errmsg *why, const char *prefix)

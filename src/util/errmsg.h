@@ -3,6 +3,8 @@
 #ifndef DLOCK_UTIL_ERRMSG_H
 #define DLOCK_UTIL_ERRMSG_H
 
+#include "util/exit_status.h"
+
 struct errmsg {
     char text[640];
 };
@@ -11,8 +13,9 @@ struct errmsg {
  * printed (util/message.h), not here. */
 __attribute__((format(printf, 2, 3))) void errmsg_set(struct errmsg *why, const char *format, ...);
 
-/* The same, with the result that it explains as its value. */
-#define errmsg_fail(why, result, ...) (errmsg_set(why, __VA_ARGS__), (result))
+/* The same for what fails with this result, which it returns. */
+__attribute__((format(printf, 3, 4))) enum lock_result
+errmsg_fail(struct errmsg *why, enum lock_result result, const char *format, ...);
 
 /* Puts text before the existing one: "PREFIX: OLD". */
 void errmsg_prefix(struct errmsg *why, const char *prefix);

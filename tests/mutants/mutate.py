@@ -11,7 +11,7 @@ Mutant = collections.namedtuple("Mutant", "file line function what before after"
 
 C_WORDS = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^#(?:[^\n]*\\\n)*[^\n]*', re.S | re.M)
 LUA_WORDS = re.compile(r'--[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'')
-MESSAGE = re.compile(r"\b(say_\w+|errmsg_set|snprintf|text_copy|error)\(|\{err = |_Static_assert")
+MESSAGE = re.compile(r"\b(say_\w+|errmsg_(?:set|fail)|snprintf|text_copy|error)\(|\{err = |_Static_assert")
 
 NUMBER = (r"(?<![\w.\[{])\d(?![\w.\]])", lambda number: str(int(number) + 1))
 TRUTH = (r"\b(?:true|false)\b", {"true": "false", "false": "true"}.get)

@@ -32,18 +32,14 @@ static enum lock_result read_loss(const redisReply *reply, const struct lease *l
     }
     if (gone) {
         bool ended = lease->outside && strcmp(how, "ended") == 0;
-        errmsg_set(why, "the key %s is gone%s", key,
-                   ended ? ": the lease has ended, or another client has removed the key" : "");
-        return LOCK_GONE;
+        return errmsg_fail(why, LOCK_GONE, "the key %s is gone%s", key,
+                           ended ? ": the lease has ended, or another client has removed the key"
+                                 : "");
     }
-    if (other) {
-        errmsg_set(why, "the key %s is held under another token", key);
-        return LOCK_FOREIGN;
-    }
-    if (redis_reply_is(reply, "released", 2)) {
-        errmsg_set(why, "the key %s was released with this token", key);
-        return LOCK_RELEASED;
-    }
+    if (other)
+        return errmsg_fail(why, LOCK_FOREIGN, "the key %s is held under another token", key);
+    if (redis_reply_is(reply, "released", 2))
+        return errmsg_fail(why, LOCK_RELEASED, "the key %s was released with this token", key);
     return LOCK_OK;
 }
 
@@ -256,44 +252,17 @@ static enum lock_result redis_pause(struct backend *backend, const char *key,
     enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
     if (result == LOCK_OK) {
         if (redis_reply_is(reply, "none", 1)) {
-            errmsg_set(why, "the lock is not paused");
-            result = LOCK_GONE;
+            result = errmsg_fail(why, LOCK_GONE, "the lock is not paused");
         } else if (redis_reply_is(reply, "unusable", 3)) {
-            errmsg_set(why, "the key %s cannot be used: %s", redis_reply_text(reply->element[1]),
-                       redis_reply_text(reply->element[2]));
-            result = LOCK_INVALID;
+            result = errmsg_fail(why, LOCK_INVALID, "the key %s cannot be used: %s",
+                                 redis_reply_text(reply->element[1]),
+                                 redis_reply_text(reply->element[2]));
         } else if (!redis_reply_is(reply, "done", 1)) {
             result = redis_conn_nonsense(&redis->conn, why);
         }
         freeReplyObject(reply);
     }
     return redis_script_end(redis, result, why);
-}
-
-static redis_open_node open_node;
-
-static enum lock_result redis_list(struct backend *backend, const char *prefix, const char *pattern,
-                                   bool all, bool (*visit)(void *data, const struct lock_state *),
-                                   void *data, struct bound bound, struct errmsg *why)
-{
-    struct key_list keys = {0};
-    if (redis_of(backend)->url.topology == REDIS_CLUSTER)
-        return redis_cluster_list(redis_of(backend), open_node, prefix, pattern, all, visit, data,
-                                  bound, why);
-    enum lock_result result =
-        redis_keys_find(redis_of(backend), prefix, pattern, all, &keys, bound, why);
-    bool more = true;
-    for (size_t i = 0; result == LOCK_OK && more && i < keys.count; i++) {
-        struct lock_state state = {0};
-        result = lock_state_of_list(&state, keys.keys[i],
-                                    redis_look(backend, keys.keys[i], &state, bound, why));
-        if (result != LOCK_OK)
-            break;
-        more = !lock_state_is_listed(&state, all) || visit(data, &state);
-        lock_state_free(&state);
-    }
-    key_list_free(&keys);
-    return result;
 }
 
 /* --- news and life ------------------------------------------------------- */
@@ -387,8 +356,9 @@ enum lock_result redis_backend_open(struct backend **backend, const struct redis
     return result;
 }
 
-static enum lock_result open_node(struct redis_backend **node, const struct redis_backend *first,
-                                  const struct redis_endpoint *at, struct errmsg *why)
+enum lock_result redis_backend_open_node(struct redis_backend **node,
+                                         const struct redis_backend *first,
+                                         const struct redis_endpoint *at, struct errmsg *why)
 {
     char place[ENDPOINT_TEXT_SIZE];
     struct redis_backend *redis = make(why);

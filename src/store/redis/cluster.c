@@ -92,21 +92,12 @@ void redis_cluster_free(struct redis_backend *redis)
     redis->cluster = NULL;
 }
 
-/* Puts the node's name before the text. */
-static void redis_cluster_blame(const struct redis_endpoint *at, struct errmsg *why)
-{
-    char place[ENDPOINT_TEXT_SIZE], name[ENDPOINT_TEXT_SIZE + 8];
-    snprintf(name, sizeof name, "node %s", redis_endpoint_format(at, place));
-    errmsg_prefix(why, name);
-}
-
 /* --- nodes --------------------------------------------------------------- */
 
 static int find_node(struct redis_cluster *cluster, const struct redis_endpoint *at)
 {
     for (int i = 0; i < cluster->count; i++)
-        if (strcmp(cluster->nodes[i].at.host, at->host) == 0 &&
-            strcmp(cluster->nodes[i].at.port, at->port) == 0)
+        if (redis_endpoint_is(&cluster->nodes[i].at, at))
             return i;
     int place = cluster->count;
     if (place < NODES_MOST) {
@@ -175,7 +166,7 @@ static enum lock_result redis_cluster_connect_to(struct redis_backend *redis, st
     if (result == LOCK_UNAVAILABLE)
         let_rest(node, named && node->addresses.count == 0 ? rest_time_name : rest_time, why->text);
     if (result != LOCK_OK && result != LOCK_CANCELLED)
-        redis_cluster_blame(&node->at, why);
+        redis_endpoint_blame(&node->at, "node", why);
     return result;
 }
 
@@ -224,13 +215,12 @@ enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key
     struct redis_cluster *cluster = cluster_of(redis, why);
     if (cluster == NULL)
         return LOCK_SYSTEM;
-    if (key != NULL && !redis_keys_is_shared(key)) {
-        errmsg_set(why,
-                   "the key %.400s cannot be a lock in a Cluster: with a '}' and no {tag} in it, "
-                   "what belongs to the lock would be in another slot",
-                   key);
-        return LOCK_INVALID;
-    }
+    if (key != NULL && !redis_keys_is_shared(key))
+        return errmsg_fail(
+            why, LOCK_INVALID,
+            "the key %.400s cannot be a lock in a Cluster: with a '}' and no {tag} in it, "
+            "what belongs to the lock would be in another slot",
+            key);
     if (redis->conn.socket.fd >= 0)
         redis_conn_read_messages(&redis->conn); /* it may have ended: redis_conn_open() */
     return redis->conn.socket.fd >= 0 ? LOCK_OK : connect_to_some(redis, cluster, bound, why);
@@ -241,7 +231,7 @@ void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct err
     struct redis_cluster *cluster = redis->cluster;
     if (too_late)
         let_rest(&cluster->nodes[cluster->current], rest_time, why->text);
-    redis_cluster_blame(&redis->conn.at, why);
+    redis_endpoint_blame(&redis->conn.at, "node", why);
 }
 
 /* --- redirections -------------------------------------------------------- */
@@ -308,20 +298,20 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
     redis_conn_close(conn); /* even if it leads here again: a proxy may have others behind it */
     if (!read_redirection(&at, &here, strchr(error, ' ') + 1, key)) {
         errmsg_set(why, "its redirection is not understood: %.300s", error);
-        redis_cluster_blame(&here, why);
+        redis_endpoint_blame(&here, "node", why);
         return LOCK_UNAVAILABLE;
     }
     bool late = deadline_passed(deadline_plus(detour->start, redis->settings.timeout));
     if (late || detour->redirections == REDIRECTIONS_MOST) {
         errmsg_set(why, "redirected %d times%s, and now by: %.300s", detour->redirections,
                    late ? " until time was out" : "", error);
-        redis_cluster_blame(&here, why);
+        redis_endpoint_blame(&here, "node", why);
         return LOCK_UNAVAILABLE;
     }
     int place = find_node(cluster, &at);
     if (rests(&cluster->nodes[place])) {
         errmsg_set(why, "the Cluster has the key there, and %s", cluster->nodes[place].reason);
-        redis_cluster_blame(&at, why);
+        redis_endpoint_blame(&at, "node", why);
         return LOCK_UNAVAILABLE;
     }
     detour->redirections++;
@@ -367,6 +357,6 @@ enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *ke
         redis_conn_close(&redis->conn);
         let_rest(&cluster->nodes[cluster->current], rest_time, why->text);
     }
-    redis_cluster_blame(&redis->conn.at, why);
+    redis_endpoint_blame(&redis->conn.at, "node", why);
     return result;
 }

@@ -13,7 +13,7 @@
 
 struct master {
     struct redis_endpoint at;
-    struct redis_backend *redis; /* on a connection of its own; NULL: not made yet */
+    struct redis_backend *redis; /* NULL: not made yet */
     struct key_list keys;
     size_t done; /* of its keys */
 };
@@ -26,8 +26,7 @@ struct masters {
 static bool add_master(struct masters *masters, const struct redis_endpoint *at)
 {
     for (size_t i = 0; i < masters->count; i++)
-        if (strcmp(masters->list[i].at.host, at->host) == 0 &&
-            strcmp(masters->list[i].at.port, at->port) == 0)
+        if (redis_endpoint_is(&masters->list[i].at, at))
             return true;
     struct master *master =
         array_add(&masters->list, &masters->count, &masters->room, sizeof *master);
@@ -36,12 +35,13 @@ static bool add_master(struct masters *masters, const struct redis_endpoint *at)
     return master != NULL;
 }
 
-static void free_masters(struct masters *masters)
+static void free_masters(struct masters *masters, const struct redis_backend *own)
 {
     for (size_t i = 0; i < masters->count; i++) {
+        struct redis_backend *redis = masters->list[i].redis;
         key_list_free(&masters->list[i].keys);
-        if (masters->list[i].redis != NULL)
-            masters->list[i].redis->base.close(&masters->list[i].redis->base);
+        if (redis != NULL && redis != own)
+            redis->base.close(&redis->base);
     }
     free(masters->list);
 }
@@ -82,16 +82,15 @@ static enum lock_result redis_cluster_list_read_slots(struct redis_backend *redi
         struct redis_endpoint at;
         if (!read_range(reply->element[i], &redis->conn.at, &at, &slots))
             return redis_conn_nonsense(&redis->conn, why);
-        if (!add_master(masters, &at)) {
-            errmsg_set(why, "out of memory");
-            return LOCK_SYSTEM;
-        }
+        if (!add_master(masters, &at))
+            return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     }
     if (slots == REDIS_SLOTS)
         return LOCK_OK;
-    errmsg_set(why, "of the %d slots of the Cluster %d have a master: not all locks can be listed",
-               REDIS_SLOTS, (int)slots);
-    return LOCK_UNAVAILABLE;
+    return errmsg_fail(
+        why, LOCK_UNAVAILABLE,
+        "of the %d slots of the Cluster %d have a master: not all locks can be listed", REDIS_SLOTS,
+        (int)slots);
 }
 
 static enum lock_result find_masters(struct redis_backend *redis, struct masters *masters,
@@ -111,18 +110,6 @@ static enum lock_result find_masters(struct redis_backend *redis, struct masters
 
 /* --- their locks --------------------------------------------------------- */
 
-static enum lock_result redis_cluster_list_find_keys(const struct redis_backend *redis,
-                                                     redis_open_node *open_node,
-                                                     struct master *master, const char *prefix,
-                                                     const char *pattern, bool all,
-                                                     struct bound bound, struct errmsg *why)
-{
-    enum lock_result result = open_node(&master->redis, redis, &master->at, why);
-    return result == LOCK_OK
-               ? redis_keys_find(master->redis, prefix, pattern, all, &master->keys, bound, why)
-               : result;
-}
-
 /* The master with the lowest next key; NULL: there is none left. */
 static struct master *first_of(const struct masters *masters)
 {
@@ -137,7 +124,7 @@ static struct master *first_of(const struct masters *masters)
 }
 
 /* In the order of the keys over all masters. A key may come twice: while its slot is
- * moved two masters may know it. A key that cannot be a lock of ours
+ * moved two masters may know it. A key that cannot be a lock of ours in a Cluster
  * (redis_keys_is_shared()) is another client's, and cannot be looked at. */
 static enum lock_result visit_keys(const struct masters *masters, bool all,
                                    bool (*visit)(void *data, const struct lock_state *), void *data,
@@ -148,7 +135,8 @@ static enum lock_result visit_keys(const struct masters *masters, bool all,
         const char *key = master->keys.keys[master->done++];
         struct backend *backend = &master->redis->base;
         struct lock_state state = {0};
-        if (strcmp(key, last) == 0 || !redis_keys_is_shared(key))
+        if (strcmp(key, last) == 0 ||
+            (master->redis->url.topology == REDIS_CLUSTER && !redis_keys_is_shared(key)))
             continue;
         last = key;
         enum lock_result result =
@@ -163,18 +151,28 @@ static enum lock_result visit_keys(const struct masters *masters, bool all,
     return LOCK_OK;
 }
 
-enum lock_result redis_cluster_list(struct redis_backend *redis, redis_open_node *open_node,
-                                    const char *prefix, const char *pattern, bool all,
-                                    bool (*visit)(void *data, const struct lock_state *),
-                                    void *data, struct bound bound, struct errmsg *why)
+enum lock_result redis_list(struct backend *backend, const char *prefix, const char *pattern,
+                            bool all, bool (*visit)(void *data, const struct lock_state *),
+                            void *data, struct bound bound, struct errmsg *why)
 {
+    struct redis_backend *redis = redis_of(backend);
     struct masters masters = {0};
-    enum lock_result result = find_masters(redis, &masters, bound, why);
-    for (size_t i = 0; result == LOCK_OK && i < masters.count; i++)
-        result = redis_cluster_list_find_keys(redis, open_node, &masters.list[i], prefix, pattern,
-                                              all, bound, why);
+    enum lock_result result = LOCK_OK;
+    if (redis->url.topology == REDIS_CLUSTER)
+        result = find_masters(redis, &masters, bound, why);
+    else if (add_master(&masters, &redis->conn.at))
+        masters.list[0].redis = redis;
+    else
+        result = errmsg_fail(why, LOCK_SYSTEM, "out of memory");
+    for (size_t i = 0; result == LOCK_OK && i < masters.count; i++) {
+        struct master *one = &masters.list[i];
+        if (one->redis == NULL)
+            result = redis_backend_open_node(&one->redis, redis, &one->at, why);
+        if (result == LOCK_OK)
+            result = redis_keys_find(one->redis, prefix, pattern, all, &one->keys, bound, why);
+    }
     if (result == LOCK_OK)
         result = visit_keys(&masters, all, visit, data, bound, why);
-    free_masters(&masters);
+    free_masters(&masters, redis);
     return result;
 }

@@ -61,6 +61,13 @@ struct redis_backend {
     char unanswered[TOKEN_SIZE]; /* id of a take of which a try got no answer; "": none */
 };
 
+/* Opens a store for another node of the Cluster of `first`, which must outlive it: its
+ * login and its TLS are the same. It starts there, and follows a key that moves. LOCK_OK
+ * with *node, which is closed as any backend; LOCK_SYSTEM. */
+enum lock_result redis_backend_open_node(struct redis_backend **node,
+                                         const struct redis_backend *first,
+                                         const struct redis_endpoint *at, struct errmsg *why);
+
 static inline struct redis_backend *redis_of(struct backend *backend)
 {
     return (struct redis_backend *)(void *)backend;

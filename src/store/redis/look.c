@@ -169,8 +169,7 @@ enum lock_result redis_state_read(struct redis_backend *redis, const redisReply 
     if (!lock_state_init(state, key, owners->elements) ||
         !read_queue(reply->element[QUEUE], state)) {
         lock_state_free(state);
-        errmsg_set(why, "out of memory");
-        return LOCK_SYSTEM;
+        return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     }
     for (size_t i = 0; i < state->owner_count; i++) {
         if (!read_owner(owners->element[i], &state->owners[i])) {
@@ -278,15 +277,12 @@ static enum lock_result read_step(struct redis_backend *redis, const redisReply 
             strlen(key) >= LOCK_KEY_SIZE || is_companion(key) ||
             (pattern != NULL && fnmatch(pattern, key + length, 0) != 0))
             continue;
-        if (keys->count >= KEYS_MOST) {
-            errmsg_set(why, "there are more than %d keys with the prefix %.200s", KEYS_MOST,
-                       prefix);
-            return LOCK_SYSTEM;
-        }
-        if (!key_list_add(keys, key)) {
-            errmsg_set(why, "out of memory");
-            return LOCK_SYSTEM;
-        }
+        if (keys->count >= KEYS_MOST)
+            return errmsg_fail(why, LOCK_SYSTEM,
+                               "there are more than %d keys with the prefix %.200s", KEYS_MOST,
+                               prefix);
+        if (!key_list_add(keys, key))
+            return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     }
     return LOCK_OK;
 }
@@ -323,10 +319,8 @@ enum lock_result redis_keys_find(struct redis_backend *redis, const char *prefix
             result = read_step(redis, reply, prefix, pattern, keys, &scan, why);
             freeReplyObject(reply);
         }
-        if (result == LOCK_OK && is_endless(&scan)) {
-            errmsg_set(why, "its SCAN does not end");
-            result = LOCK_UNAVAILABLE;
-        }
+        if (result == LOCK_OK && is_endless(&scan))
+            result = errmsg_fail(why, LOCK_UNAVAILABLE, "its SCAN does not end");
     } while (result == LOCK_OK && strcmp(scan.cursor, "0") != 0);
     if (result == LOCK_OK)
         key_list_sort(keys);

@@ -73,11 +73,6 @@ static bool is_subscribed(const struct redis_sentinel *sentinel)
     return sentinel->conn.socket.fd >= 0 && sentinel->subscribed == sentinel->conn.serial;
 }
 
-static bool is_same(const struct redis_endpoint *a, const struct redis_endpoint *b)
-{
-    return strcmp(a->host, b->host) == 0 && strcmp(a->port, b->port) == 0;
-}
-
 /* "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT", for each master that it knows. */
 static void on_switch(void *data, const char *channel, const redisReply *payload)
 {
@@ -215,11 +210,10 @@ static enum lock_result verdict(const struct redis_sentinel_search *vain, const 
         *why = vain->refused;
         return LOCK_REFUSED;
     }
-    if (vain->down > 0) {
-        errmsg_set(why, "%d Sentinel%s asked for the master %.200s without success; %s", count,
-                   count > 1 ? "s were" : " was", name, vain->failed.text);
-        return LOCK_UNAVAILABLE;
-    }
+    if (vain->down > 0)
+        return errmsg_fail(why, LOCK_UNAVAILABLE,
+                           "%d Sentinel%s asked for the master %.200s without success; %s", count,
+                           count > 1 ? "s were" : " was", name, vain->failed.text);
     if (vain->invalid.text[0] != '\0')
         *why = vain->invalid;
     else
@@ -299,12 +293,8 @@ static enum lock_result open_master(struct redis_backend *redis, struct bound bo
     const struct redis_endpoint *master = &redis->sentinel->master;
     redis_conn_go_to(&redis->conn, master);
     enum lock_result result = redis_conn_open(&redis->conn, !redis->leased, bound, why);
-    if (result != LOCK_OK && result != LOCK_CANCELLED) {
-        char text[ENDPOINT_TEXT_SIZE], prefix[sizeof text + 16];
-        (void)redis_endpoint_format(master, text);
-        snprintf(prefix, sizeof prefix, "the master %s", text);
-        errmsg_prefix(why, prefix);
-    }
+    if (result != LOCK_OK && result != LOCK_CANCELLED)
+        redis_endpoint_blame(master, "the master", why);
     return result;
 }
 
@@ -343,7 +333,7 @@ static enum lock_result open_anew(struct redis_backend *redis, struct bound boun
             *why = own;
             return result;
         }
-        if (!is_same(&sentinel->master, &failed)) {
+        if (!redis_endpoint_is(&sentinel->master, &failed)) {
             result = open_master(redis, bound, why);
             if (result != LOCK_UNAVAILABLE)
                 return result;
@@ -395,7 +385,7 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
     sentinel->conn.socket.alarm_fd = ears.touches || ears.wake != NULL ? redis->conn.socket.fd : -1;
     struct redis_sentinel_search search = {.from = sentinel->first};
     if (find_master(redis, &search, true, bound, &ignored) == LOCK_OK &&
-        !is_same(&sentinel->master, &redis->conn.at)) {
+        !redis_endpoint_is(&sentinel->master, &redis->conn.at)) {
         redis_conn_close(&redis->conn);
         sentinel->moved = true;
     }
@@ -511,10 +501,8 @@ enum lock_result redis_sentinel_init(struct redis_backend *redis, enum redis_fau
     if (redis->url.topology != REDIS_SENTINEL)
         return LOCK_OK;
     struct redis_sentinel *sentinel = redis->sentinel = calloc(1, sizeof *sentinel);
-    if (sentinel == NULL) {
-        errmsg_set(why, "out of memory");
-        return LOCK_SYSTEM;
-    }
+    if (sentinel == NULL)
+        return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     sentinel->epoll_fd = -1;
     sentinel->url.is_of_sentinels = true;
     sentinel->url.tls = redis->url.tls;

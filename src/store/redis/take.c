@@ -134,11 +134,10 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
         (void)redis_reply_number(reply->element[1], 0, INT64_MAX, &holder->since_wall_ms);
         return LOCK_HELD;
     }
-    if (redis_reply_is(reply, "unusable", 3)) {
-        errmsg_set(why, "the key %s cannot be used: %s", redis_reply_text(reply->element[1]),
-                   redis_reply_text(reply->element[2]));
-        return LOCK_INVALID;
-    }
+    if (redis_reply_is(reply, "unusable", 3))
+        return errmsg_fail(why, LOCK_INVALID, "the key %s cannot be used: %s",
+                           redis_reply_text(reply->element[1]),
+                           redis_reply_text(reply->element[2]));
     redis->base.uncertain = true;
     return redis_conn_nonsense(&redis->conn, why);
 }
@@ -460,8 +459,8 @@ static enum lock_result read_count(struct redis_backend *redis, const redisReply
         return redis_conn_nonsense(&redis->conn, why);
     if (reply->integer >= wanted)
         return LOCK_OK;
-    errmsg_set(why, "only %lld of %d replicas had the lock in time", reply->integer, wanted);
-    return LOCK_UNAVAILABLE;
+    return errmsg_fail(why, LOCK_UNAVAILABLE, "only %lld of %d replicas had the lock in time",
+                       reply->integer, wanted);
 }
 
 enum lock_result redis_replicas_await(struct redis_backend *redis, const struct lease *lease,
