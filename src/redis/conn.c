@@ -86,9 +86,8 @@ void redis_conn_free(struct redis_conn *conn)
 
 static enum lock_result conn_fail(struct redis_conn *conn, struct errmsg *why, const char *text)
 {
-    errmsg_set(why, "%s", text);
     redis_conn_close(conn);
-    return LOCK_UNAVAILABLE;
+    return errmsg_fail(why, LOCK_UNAVAILABLE, "%s", text);
 }
 
 enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct errmsg *why)
@@ -152,17 +151,6 @@ static enum lock_result take_reply(struct redis_conn *conn, redisReply **reply, 
     }
 }
 
-static enum lock_result flush(struct redis_conn *conn, struct bound bound, struct errmsg *why)
-{
-    enum lock_result result =
-        redis_socket_send(&conn->socket, conn->out, conn->out_used, bound, why);
-    if (result == LOCK_OK)
-        forget_out(conn);
-    else
-        redis_conn_close(conn);
-    return result;
-}
-
 static enum lock_result conn_receive(struct redis_conn *conn, redisReply **reply,
                                      struct bound bound, struct errmsg *why)
 {
@@ -199,13 +187,6 @@ static void unix_address(struct addresses *addresses, const char *path)
     addresses->count = 1;
 }
 
-static enum lock_result connect_socket(struct redis_conn *conn, struct bound bound,
-                                       struct errmsg *why)
-{
-    struct redis_tls *tls = conn->at.path[0] == '\0' ? conn->settings->tls : NULL;
-    return redis_socket_connect(&conn->socket, &conn->addresses, tls, conn->at.host, bound, why);
-}
-
 static bool queue_one(struct redis_conn *conn, struct redis_command command)
 {
     conn->greetings++;
@@ -239,6 +220,7 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
         return LOCK_OK;
     bound.until = deadline_earlier(bound.until, deadline_after(conn->settings->timeout));
     conn->sent = false;
+    struct redis_tls *tls = conn->at.path[0] == '\0' ? conn->settings->tls : NULL;
     enum lock_result result = LOCK_OK;
     if (conn->at.path[0] != '\0')
         unix_address(&conn->addresses, conn->at.path);
@@ -247,7 +229,8 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
     else if (conn->addresses.count == 0)
         (void)redis_resolve_numeric(&conn->addresses, conn->at.host, conn->at.port);
     if (result == LOCK_OK)
-        result = connect_socket(conn, bound, why);
+        result =
+            redis_socket_connect(&conn->socket, &conn->addresses, tls, conn->at.host, bound, why);
     conn->serial++;
     if (result == LOCK_OK &&
         !((conn->reader = redis_reader_create(&conn->limits)) != NULL && queue_greeting(conn))) {
@@ -349,9 +332,13 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
         }
     }
     conn->sent = count > 0;
-    enum lock_result result = flush(conn, bound, why);
-    if (result != LOCK_OK)
+    enum lock_result result =
+        redis_socket_send(&conn->socket, conn->out, conn->out_used, bound, why);
+    if (result != LOCK_OK) {
+        redis_conn_close(conn);
         return result;
+    }
+    forget_out(conn);
     struct dismissal dismissal = {.result = LOCK_OK};
     enum lock_result greeting = receive_greetings(conn, &dismissal, bound, why);
     if (conn->socket.fd < 0)

@@ -48,15 +48,10 @@ static int get_addresses(const char *host, const char *port, int flags, struct a
     return getaddrinfo(host, port, &hints, list);
 }
 
-static int look_up(struct lookup *lookup, int flags)
-{
-    return get_addresses(lookup->host, lookup->port, flags, &lookup->list);
-}
-
 static void *look_up_thread(void *data)
 {
     struct lookup *lookup = data;
-    lookup->error = look_up(lookup, AI_ADDRCONFIG);
+    lookup->error = get_addresses(lookup->host, lookup->port, AI_ADDRCONFIG, &lookup->list);
     lookup->system_error = errno;
     /* Adding 1 to a fresh eventfd cannot fail. */
     (void)!write(lookup->done_fd, &(uint64_t){1}, sizeof(uint64_t));
@@ -136,7 +131,7 @@ enum lock_result redis_resolve(struct addresses *found, const char *host, const 
     lookup->owners = 1;
     snprintf(lookup->host, sizeof lookup->host, "%s", host);
     snprintf(lookup->port, sizeof lookup->port, "%s", port);
-    lookup->error = look_up(lookup, AI_NUMERICHOST);
+    lookup->error = get_addresses(host, port, AI_NUMERICHOST, &lookup->list);
     lookup->system_error = errno;
     enum lock_result result = LOCK_OK;
     if (lookup->error == EAI_NONAME) {

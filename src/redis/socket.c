@@ -32,9 +32,8 @@ void redis_socket_close(struct redis_socket *sock)
 
 static enum lock_result socket_fail(struct redis_socket *sock, struct errmsg *why, const char *text)
 {
-    errmsg_set(why, "%s", text);
     redis_socket_close(sock);
-    return LOCK_UNAVAILABLE;
+    return errmsg_fail(why, LOCK_UNAVAILABLE, "%s", text);
 }
 
 /* Waits until the connection is ready for events. LOCK_OK, LOCK_UNAVAILABLE (too

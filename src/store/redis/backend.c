@@ -90,10 +90,14 @@ static enum lock_result run_check(struct redis_backend *redis, struct redis_call
     return redis_script_end(redis, result, why);
 }
 
+/* A script about a lease of ours. An exclusive lock has no keys but two: others would be
+ * watched. */
 static void begin_check(struct redis_backend *redis, struct redis_call *call,
-                        const struct lease *lease)
+                        const struct redis_script *script, const struct lease *lease)
 {
-    redis_script_begin_watch(call, &redis_check_script, lease);
+    bool owned = !lease->outside && lease->mode == MODE_EXCLUSIVE;
+    redis_script_begin(call, script, owned ? KEYS_OWNED : KEYS_WATCHED, lease->key, lease->token);
+    redis_script_is_about(call, lease);
     call->ears.touches = redis->watched;
     redis_command_add(&call->words, lease->token);
     redis_command_add(&call->words, lease->take_id);
@@ -107,14 +111,14 @@ static enum lock_result redis_check(struct backend *backend, struct lease *lease
     if (redis_is_fresh(redis))
         return LOCK_OK;
     if (lease->mode != MODE_EXCLUSIVE) {
-        redis_script_begin_share(&call, lease->key, lease->token);
+        redis_script_begin(&call, &redis_share_script, KEYS_SHARE, lease->key, lease->token);
         call.ears.touches = redis->watched;
         redis_command_add(&call.words, lease->take_id);
         enum lock_result result = run_check(redis, &call, DURATION_ZERO, lease, bound, why);
         if (result != LOCK_HELD)
             return result;
     }
-    begin_check(redis, &call, lease);
+    begin_check(redis, &call, &redis_check_script, lease);
     return run_check(redis, &call, DURATION_ZERO, lease, bound, why);
 }
 
@@ -130,11 +134,8 @@ static enum lock_result redis_extend(struct backend *backend, struct lease *leas
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
-    redis_script_begin_watch(&call, &redis_extend_script, lease);
+    begin_check(redis, &call, &redis_extend_script, lease);
     call.careful = may_hit_another(redis, lease);
-    call.ears.touches = redis->watched;
-    redis_command_add(&call.words, lease->token);
-    redis_command_add(&call.words, lease->take_id);
     redis_script_add_number(&call, lease->ttl.ns / NS_PER_MS);
     redis_command_add(&call.words, how == EXTEND_EXACTLY ? "1" : "");
     return run_check(redis, &call, lease->ttl, lease, bound, why);
@@ -145,7 +146,7 @@ static enum lock_result redis_raise_fence(struct backend *backend, struct lease 
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_call call;
-    begin_check(redis, &call, lease);
+    begin_check(redis, &call, &redis_check_script, lease);
     redis_script_add_number(&call, lease->fence);
     return run_check(redis, &call, DURATION_ZERO, lease, bound, why);
 }

@@ -24,49 +24,26 @@ void redis_companion(char name[COMPANION_SIZE], const char *key, int i, const ch
     lock_key_companion(name, COMPANION_SIZE, key, part);
 }
 
-static void redis_scripts_begin(struct redis_call *call, const struct redis_script *script,
-                                int keys, const char *key)
+void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys,
+                        const char *key, const char *token)
 {
+    int first = script == &redis_share_script ? COMPANION_OWN : COMPANION_META;
     *call = (struct redis_call){.script = script, .keys = keys};
     snprintf(call->count, sizeof call->count, "%d", keys);
     redis_command_add(&call->words, ""); /* EVALSHA or EVAL */
     redis_command_add(&call->words, "");
     redis_command_add(&call->words, call->count);
     redis_command_add(&call->words, key);
-}
-
-static void add_companion(struct redis_call *call, const char *key, int i, const char *token)
-{
-    redis_companion(call->companions[i], key, i, token);
-    redis_command_add(&call->words, call->companions[i]);
-}
-
-void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys,
-                        const char *key, const char *token)
-{
-    redis_scripts_begin(call, script, keys, key);
-    for (int i = 0; i < keys - 1; i++)
-        add_companion(call, key, i, token);
-}
-
-void redis_script_begin_share(struct redis_call *call, const char *key, const char *token)
-{
-    redis_scripts_begin(call, &redis_share_script, 2, key);
-    add_companion(call, key, COMPANION_OWN, token);
+    for (int i = 0; i < keys - 1; i++) {
+        redis_companion(call->companions[i], key, first + i, token);
+        redis_command_add(&call->words, call->companions[i]);
+    }
 }
 
 void redis_script_is_about(struct redis_call *call, const struct lease *lease)
 {
     call->owns = !lease->outside;
     call->least_keys = call->owns && lease->mode == MODE_EXCLUSIVE ? KEYS_OWNED : 0;
-}
-
-void redis_script_begin_watch(struct redis_call *call, const struct redis_script *script,
-                              const struct lease *lease)
-{
-    bool owned = !lease->outside && lease->mode == MODE_EXCLUSIVE;
-    redis_script_begin(call, script, owned ? KEYS_OWNED : KEYS_WATCHED, lease->key, lease->token);
-    redis_script_is_about(call, lease);
 }
 
 void redis_script_add_number(struct redis_call *call, int64_t number)

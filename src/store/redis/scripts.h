@@ -17,8 +17,14 @@ extern const struct redis_script redis_take_script, redis_check_script, redis_sh
     redis_pause_script;
 
 /* The number of the lock's keys that a script is given, lock and meta first (see
- * store/redis/scripts/common.lua). */
-enum { KEYS_OWNED = 2, KEYS_WATCHED = 4, KEYS_ALL = 8, REDIS_COMPANIONS = KEYS_ALL - 1 };
+ * store/redis/scripts/common.lua), but for share.lua, which has no use for meta. */
+enum {
+    KEYS_OWNED = 2,
+    KEYS_SHARE = 2,
+    KEYS_WATCHED = 4,
+    KEYS_ALL = 8,
+    REDIS_COMPANIONS = KEYS_ALL - 1
+};
 
 enum { COMPANION_META, COMPANION_OWN }; /* the first of them */
 
@@ -54,9 +60,6 @@ struct redis_call {
 void redis_script_begin(struct redis_call *call, const struct redis_script *script, int keys,
                         const char *key, const char *token);
 
-/* The same for redis_share_script, which is given the lock and the client's own key. */
-void redis_script_begin_share(struct redis_call *call, const char *key, const char *token);
-
 /* The name of companion `i`, as a script of this client is given it. */
 void redis_companion(char name[COMPANION_SIZE], const char *key, int i, const char *token);
 
@@ -65,11 +68,6 @@ void redis_companion(char name[COMPANION_SIZE], const char *key, int i, const ch
  * as long as one of its keys is missing; the purpose of the other keys (calling waiters)
  * cannot be served then anyway. */
 void redis_script_is_about(struct redis_call *call, const struct lease *lease);
-
-/* redis_script_begin() and redis_script_is_about() for a script that watches this lease.
- * An exclusive lock of our own has no other keys, so that those are not watched. */
-void redis_script_begin_watch(struct redis_call *call, const struct redis_script *script,
-                              const struct lease *lease);
 
 /* Adds a number as a word. */
 void redis_script_add_number(struct redis_call *call, int64_t number);

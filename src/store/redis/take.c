@@ -240,6 +240,75 @@ static void begin_take(struct redis_call *call, const struct redis_backend *redi
     redis_script_add_number(call, request->once_per.ns / NS_PER_MS);
 }
 
+/* --- waiting for replicas ------------------------------------------------ */
+
+/* WAIT goes out by itself once the lock is taken, not in one write with the script. It
+ * blocks the connection, and the server serves others meanwhile: with SUBSCRIBE behind
+ * it, a waiter in the queue would be called before it listens, and be dropped as dead.
+ * And a waiter that is refused has nothing to WAIT for.
+ *
+ * Neither an extension nor a release waits. If a failover loses an extension, the lease
+ * is shorter, and the next look adopts that; if it loses a release, the lock blocks
+ * others until the lease ends. Both are on the safe side, while losing a take gives one
+ * lock to two holders. */
+
+/* The server must answer before we stop listening to it; its own clock for this ticks
+ * every 100 ms (hz 10). 0 would be for ever. */
+static int64_t wait_ms(struct deadline until)
+{
+    enum { TICK_MS = 150 };
+    int64_t left = deadline_left(until).ns / NS_PER_MS, most = left * 3 / 4;
+    int64_t ms = left - TICK_MS < most ? left - TICK_MS : most;
+    return ms > 0 ? ms : 1;
+}
+
+static enum lock_result read_count(struct redis_backend *redis, const redisReply *reply,
+                                   struct errmsg *why)
+{
+    int wanted = redis->settings.wait_replicas;
+    if (reply->type == REDIS_REPLY_ERROR)
+        return redis_login_error(&redis->url, reply->str, why);
+    if (reply->type != REDIS_REPLY_INTEGER || reply->integer < 0)
+        return redis_conn_nonsense(&redis->conn, why);
+    if (reply->integer >= wanted)
+        return LOCK_OK;
+    return errmsg_fail(why, LOCK_UNAVAILABLE, "only %lld of %d replicas had the lock in time",
+                       reply->integer, wanted);
+}
+
+/* LOCK_OK: as many replicas as the settings ask for have the take (if they ask for none: at
+ * once). LOCK_UNAVAILABLE: fewer have it, in three quarters of the time that is left; or as
+ * redis_conn_call(), and LOCK_REFUSED. Then the lock is still taken, and uncertain: the next
+ * take with this request finds it and waits again, and a caller that gives up releases it. */
+static enum lock_result await_replicas(struct redis_backend *redis, const struct lease *lease,
+                                       struct bound bound, struct errmsg *why)
+{
+    struct redis_command command = {0};
+    redisReply *reply;
+    char wanted[16], ms[24];
+    if (redis->settings.wait_replicas == 0)
+        return LOCK_OK;
+    bound.until = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
+    bound.until = deadline_earlier(bound.until, lease->deadline);
+    snprintf(wanted, sizeof wanted, "%d", redis->settings.wait_replicas);
+    snprintf(ms, sizeof ms, "%" PRId64, wait_ms(bound.until));
+    redis_command_add(&command, "WAIT");
+    redis_command_add(&command, wanted);
+    redis_command_add(&command, ms);
+    /* A waiter that was called is still subscribed, and cannot send WAIT then. */
+    enum lock_result result = redis_subscribe_call(&redis->listening, &redis->conn, &command,
+                                                   (struct redis_ears){0}, &reply, bound, why);
+    if (result == LOCK_OK) {
+        result = read_count(redis, reply, why);
+        freeReplyObject(reply);
+    }
+    if (result != LOCK_OK) {
+        redis->base.uncertain = true;
+        redis->leased = false;
+    }
+    return result;
+}
+
 /* The head of the queue gets reports of touches as well: a client of another kind does
  * not call waiters. So does a waiter that was called, and may have the lock after this. */
 static bool wants_touches(const struct redis_backend *redis)
@@ -271,7 +340,7 @@ static enum lock_result redis_take_ask(struct redis_backend *redis,
         result = read_take(redis, reply, request, before, lease, holder, why);
         freeReplyObject(reply);
         if (result == LOCK_OK)
-            result = redis_replicas_await(redis, lease, bound, why);
+            result = await_replicas(redis, lease, bound, why);
     } else if (redis->conn.sent) {
         redis->base.uncertain = true;
         text_copy(redis->unanswered, sizeof redis->unanswered, request->take_id);
@@ -427,67 +496,4 @@ struct call redis_listen(struct backend *backend)
     call.by = deadline_earlier(place->changes, place->touched);
     call.fd = redis_sentinel_join(redis, call.fd);
     return call;
-}
-
-/* WAIT goes out by itself once the lock is taken, not in one write with the script. It
- * blocks the connection, and the server serves others meanwhile: with SUBSCRIBE behind
- * it, a waiter in the queue would be called before it listens, and be dropped as dead.
- * And a waiter that is refused has nothing to WAIT for.
- *
- * Neither an extension nor a release waits. If a failover loses an extension, the lease
- * is shorter, and the next look adopts that; if it loses a release, the lock blocks
- * others until the lease ends. Both are on the safe side, while losing a take gives one
- * lock to two holders. */
-
-/* The server must answer before we stop listening to it; its own clock for this ticks
- * every 100 ms (hz 10). 0 would be for ever. */
-static int64_t wait_ms(struct deadline until)
-{
-    enum { TICK_MS = 150 };
-    int64_t left = deadline_left(until).ns / NS_PER_MS, most = left * 3 / 4;
-    int64_t ms = left - TICK_MS < most ? left - TICK_MS : most;
-    return ms > 0 ? ms : 1;
-}
-
-static enum lock_result read_count(struct redis_backend *redis, const redisReply *reply,
-                                   struct errmsg *why)
-{
-    int wanted = redis->settings.wait_replicas;
-    if (reply->type == REDIS_REPLY_ERROR)
-        return redis_login_error(&redis->url, reply->str, why);
-    if (reply->type != REDIS_REPLY_INTEGER || reply->integer < 0)
-        return redis_conn_nonsense(&redis->conn, why);
-    if (reply->integer >= wanted)
-        return LOCK_OK;
-    return errmsg_fail(why, LOCK_UNAVAILABLE, "only %lld of %d replicas had the lock in time",
-                       reply->integer, wanted);
-}
-
-enum lock_result redis_replicas_await(struct redis_backend *redis, const struct lease *lease,
-                                      struct bound bound, struct errmsg *why)
-{
-    struct redis_command command = {0};
-    redisReply *reply;
-    char wanted[16], ms[24];
-    if (redis->settings.wait_replicas == 0)
-        return LOCK_OK;
-    bound.until = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
-    bound.until = deadline_earlier(bound.until, lease->deadline);
-    snprintf(wanted, sizeof wanted, "%d", redis->settings.wait_replicas);
-    snprintf(ms, sizeof ms, "%" PRId64, wait_ms(bound.until));
-    redis_command_add(&command, "WAIT");
-    redis_command_add(&command, wanted);
-    redis_command_add(&command, ms);
-    /* A waiter that was called is still subscribed, and cannot send WAIT then. */
-    enum lock_result result = redis_subscribe_call(&redis->listening, &redis->conn, &command,
-                                                   (struct redis_ears){0}, &reply, bound, why);
-    if (result == LOCK_OK) {
-        result = read_count(redis, reply, why);
-        freeReplyObject(reply);
-    }
-    if (result != LOCK_OK) {
-        redis->base.uncertain = true;
-        redis->leased = false;
-    }
-    return result;
 }

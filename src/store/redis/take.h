@@ -25,14 +25,4 @@ bool redis_is_fresh(struct redis_backend *redis);
 void redis_release_begin(const struct redis_backend *redis, struct redis_call *call,
                          const struct lease *lease);
 
-/* --wait-replicas: a take counts once enough replicas have it. */
-
-/* Right after a take on the same connection. LOCK_OK: as many replicas as the settings
- * ask for have it (if they ask for none: at once). LOCK_UNAVAILABLE: fewer have it, in
- * three quarters of the time that is left; or as redis_conn_call(), and LOCK_REFUSED.
- * Then the lock is still taken, and uncertain: the next take with this request finds it
- * and waits again, and a caller that gives up releases it. */
-enum lock_result redis_replicas_await(struct redis_backend *redis, const struct lease *lease,
-                                      struct bound bound, struct errmsg *why);
-
 #endif
