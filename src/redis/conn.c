@@ -218,7 +218,7 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
         redis_conn_read_messages(conn); /* an unexpected reply must not be taken for the next one */
     if (conn->socket.fd >= 0)
         return LOCK_OK;
-    bound.until = deadline_earlier(bound.until, deadline_after(conn->settings->timeout));
+    bound = bound_within(bound, conn->settings->timeout);
     conn->sent = false;
     struct redis_tls *tls = conn->at.path[0] == '\0' ? conn->settings->tls : NULL;
     enum lock_result result = LOCK_OK;
@@ -322,7 +322,7 @@ enum lock_result redis_conn_call(struct redis_conn *conn, const struct redis_com
                                  struct errmsg *why)
 {
     int got = 0;
-    bound.until = deadline_earlier(bound.until, deadline_after(conn->settings->timeout));
+    bound = bound_within(bound, conn->settings->timeout);
     conn->sent = false;
     conn->received = 0;
     for (int i = 0; i < count; i++) {

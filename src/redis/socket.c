@@ -258,10 +258,7 @@ enum lock_result redis_socket_connect(struct redis_socket *sock, const struct ad
     if (addresses->count == 0)
         errmsg_set(why, "its address is not known");
     for (int i = 0; i < addresses->count; i++) {
-        int rest = addresses->count - i;
-        struct bound share = {
-            deadline_after((struct duration){deadline_left(bound.until).ns / rest}),
-            bound.cancel_fd};
+        struct bound share = bound_share(bound, addresses->count - i);
         why->text[0] = '\0';
         sock->is_tcp = addresses->list[i].at.ss_family != AF_UNIX;
         result = socket_connect_to(sock, &addresses->list[i], share, why);

@@ -36,6 +36,18 @@ bool bound_is_cancelled(struct bound bound)
     return bound.cancel_fd >= 0 && poll(&fd, 1, 0) > 0;
 }
 
+struct bound bound_share(struct bound bound, int shares)
+{
+    bound.until = deadline_after((struct duration){deadline_left(bound.until).ns / shares});
+    return bound;
+}
+
+struct bound bound_within(struct bound bound, struct duration most)
+{
+    bound.until = deadline_earlier(bound.until, deadline_after(most));
+    return bound;
+}
+
 struct deadline deadline_now(void)
 {
     return (struct deadline){read_clock(CLOCK_BOOTTIME)};

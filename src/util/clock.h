@@ -37,6 +37,12 @@ struct bound {
 /* True if cancel_fd is readable. */
 bool bound_is_cancelled(struct bound bound);
 
+/* The share of one of so many in the time that is left. */
+struct bound bound_share(struct bound bound, int shares);
+
+/* The same bound, but for `most` from now at the latest. */
+struct bound bound_within(struct bound bound, struct duration most);
+
 struct deadline deadline_now(void);
 
 /* Saturate at DEADLINE_NEVER and at 0. */

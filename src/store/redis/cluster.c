@@ -170,23 +170,13 @@ static enum lock_result redis_cluster_connect_to(struct redis_backend *redis, st
     return result;
 }
 
-/* The share of the remaining time for one node if others may have to be asked as well: a
- * node that swallows packets does not keep us from them. */
-static struct bound share_of(struct bound bound, int others)
-{
-    struct duration left = deadline_left(bound.until);
-    if (others > 0)
-        bound.until = deadline_after((struct duration){left.ns / (others == 1 ? 2 : 3)});
-    return bound;
-}
-
 static enum lock_result connect_to_some(struct redis_backend *redis, struct redis_cluster *cluster,
                                         struct bound bound, struct errmsg *why)
 {
     bool tried[NODES_MOST] = {false};
     enum lock_result result = LOCK_UNAVAILABLE;
     int count = 0;
-    bound.until = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
+    bound = bound_within(bound, redis->settings.timeout);
     errmsg_set(why, "none of its nodes has a known address");
     for (int at;
          result == LOCK_UNAVAILABLE && (at = redis_cluster_choose(redis, cluster, tried)) >= 0;
@@ -196,8 +186,11 @@ static enum lock_result connect_to_some(struct redis_backend *redis, struct redi
             break;
         cluster->next = -1;
         tried[at] = true;
-        result = redis_cluster_connect_to(redis, &cluster->nodes[at],
-                                          share_of(bound, cluster->count - count - 1), why);
+        /* If others may have to be asked as well, it has a share of the time: a node that
+         * swallows packets does not keep us from them. */
+        int others = cluster->count - count - 1;
+        struct bound share = bound_share(bound, others > 1 ? 3 : others > 0 ? 2 : 1);
+        result = redis_cluster_connect_to(redis, &cluster->nodes[at], share, why);
         redis->conn.asking = asking;
         cluster->current = at;
     }

@@ -5,21 +5,18 @@
 
 #include "store/redis/internal.h"
 
-/* Connects if necessary, to the node that last had the key (NULL: any node will do),
- * otherwise to whichever can be reached. As redis_conn_open(), but the limit is for all
- * of them; LOCK_INVALID: the key cannot be a lock in a Cluster. */
+/* The functions of store/redis/topology.h for a Cluster. */
+
+/* Connects to the node that last had the key, otherwise to whichever can be reached. The
+ * limit is for all of them; LOCK_INVALID: the key cannot be a lock in a Cluster. */
 enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key,
                                     struct bound bound, struct errmsg *why);
 
-/* The meaning of an error reply to a script. LOCK_OK: the script was not run, and must be
- * sent again to the node that redis_cluster_open() now leads to. Otherwise as
- * redis_error_result(). */
 enum lock_result redis_cluster_judge(struct redis_backend *redis, const char *key,
                                      const char *error, struct redis_detour *detour,
                                      struct bound bound, struct errmsg *why);
 
-/* After a failed call: *why then names the node. If time ran out for this one, other
- * nodes are asked first for a while. */
+/* If time ran out for this node, others are asked first for a while. */
 void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct errmsg *why);
 
 /* Reads an address from a node's reply: without a host, that of `here` is used. False if

@@ -16,12 +16,6 @@
 
 enum { SLOW_MS = 100, SLOW_NAME_MS = 500, PINGS = 10 };
 
-static struct bound one_call(const struct redis_settings *settings, struct bound bound)
-{
-    return (struct bound){deadline_earlier(bound.until, deadline_after(settings->timeout)),
-                          bound.cancel_fd};
-}
-
 /* --- names --------------------------------------------------------------- */
 
 static bool is_number(const char *host)
@@ -54,16 +48,13 @@ static bool examine_name(const struct redis_endpoint *host, bool only, struct di
     struct deadline start = deadline_now();
     enum lock_result result = redis_resolve(&addresses, host->host, host->port, bound, &why);
     struct duration took = deadline_gap(start, deadline_now());
-    if (result == LOCK_CANCELLED)
-        return false;
-    if (result != LOCK_OK && only)
-        diagnostics_fail(findings, (int)status_of(result), "name",
-                         "a name that DNS or hosts(5) knows", "%s", why.text);
-    else if (result != LOCK_OK)
-        diagnostics_add(findings, FINDING_WARN, "name", "a name that DNS or hosts(5) knows", "%s",
-                        why.text);
-    if (result != LOCK_OK)
-        return !only;
+    static const char advice[] = "a name that DNS or hosts(5) knows";
+    if (result != LOCK_OK && (only || result == LOCK_CANCELLED))
+        return redis_patient_served(findings, result, "name", advice, &why);
+    if (result != LOCK_OK) {
+        diagnostics_add(findings, FINDING_WARN, "name", advice, "%s", why.text);
+        return true;
+    }
     format_addresses(&addresses, list, sizeof list);
     bool slow = took.ns > SLOW_NAME_MS * NS_PER_MS;
     diagnostics_add(findings, slow ? FINDING_WARN : FINDING_OK, "name", "each run waits for this",
@@ -76,7 +67,7 @@ static bool examine_names(const struct redis_backend *redis, struct diagnostics 
 {
     const struct redis_url *url = &redis->url;
     for (int i = 0; i < url->host_count; i++) {
-        struct bound share = one_call(&redis->settings, bound);
+        struct bound share = bound_within(bound, redis->settings.timeout);
         if (url->hosts[i].path[0] == '\0' && !is_number(url->hosts[i].host) &&
             !examine_name(&url->hosts[i], url->host_count == 1, findings, share))
             return false;
@@ -112,7 +103,7 @@ static bool examine_connection(struct redis_patient *patient)
     char time[FINDINGS_TIME_SIZE];
     struct redis_conn *conn = &patient->conn;
     struct diagnostics *findings = patient->findings;
-    struct bound share = one_call(patient->settings, patient->bound);
+    struct bound share = bound_within(patient->bound, patient->settings->timeout);
     enum lock_result result = LOCK_OK;
     if (conn->at.path[0] == '\0') /* separate, so that it is not counted */
         result = redis_resolve(&conn->addresses, conn->at.host, conn->at.port, share, &why);
@@ -120,16 +111,12 @@ static bool examine_connection(struct redis_patient *patient)
     if (result == LOCK_OK)
         result = redis_conn_open(conn, false, patient->bound, &why);
     struct duration took = deadline_gap(start, deadline_now());
-    if (result == LOCK_CANCELLED)
+    if (!redis_patient_served(findings, result, "connect",
+                              result == LOCK_UNAVAILABLE
+                                  ? "is it running, and does a firewall allow the connection?"
+                                  : NULL,
+                              &why))
         return false;
-    if (result != LOCK_OK) {
-        diagnostics_fail(findings, (int)status_of(result), "connect",
-                         result == LOCK_UNAVAILABLE
-                             ? "is it running, and does a firewall allow the connection?"
-                             : NULL,
-                         "%s", why.text);
-        return false;
-    }
     bool slow = took.ns > SLOW_MS * NS_PER_MS;
     diagnostics_add(findings, slow ? FINDING_WARN : FINDING_OK, "connect",
                     "each run waits for this", "%s", diagnostics_time(took, time));
@@ -178,26 +165,22 @@ static bool examine_login(struct redis_patient *patient)
         freeReplyObject(reply);
         result = LOCK_REFUSED;
     }
-    if (result == LOCK_OK) {
-        const char *user = patient->url->user[0] != '\0' ? patient->url->user : "default";
-        bool known = reply->type == REDIS_REPLY_STRING;
-        bool proven = patient->url->has_password || patient->settings->password_file != NULL ||
-                      patient->settings->cert != NULL;
-        bool open = !proven && is_remote(&patient->conn);
-        diagnostics_add(
-            findings, open ? FINDING_WARN : FINDING_OK, "login",
-            "a user and a password for dlock (dlock-redis(7))", "user %.200s%s",
-            known ? reply->str : user,
-            open ? ", without a password: anyone who reaches this server can take any lock away"
-                 : "");
-        freeReplyObject(reply);
-    } else if (result != LOCK_CANCELLED) {
-        diagnostics_fail(findings, (int)status_of(result),
-                         result == LOCK_UNAVAILABLE ? "answer" : "login",
-                         result == LOCK_REFUSED ? "user and password as the server has them" : NULL,
-                         "%s", why.text);
-    }
-    return result == LOCK_OK;
+    if (!redis_patient_served(
+            findings, result, result == LOCK_UNAVAILABLE ? "answer" : "login",
+            result == LOCK_REFUSED ? "user and password as the server has them" : NULL, &why))
+        return false;
+    const char *user = patient->url->user[0] != '\0' ? patient->url->user : "default";
+    bool known = reply->type == REDIS_REPLY_STRING;
+    bool proven = patient->url->has_password || patient->settings->password_file != NULL ||
+                  patient->settings->cert != NULL;
+    bool open = !proven && is_remote(&patient->conn);
+    diagnostics_add(
+        findings, open ? FINDING_WARN : FINDING_OK, "login",
+        "a user and a password for dlock (dlock-redis(7))", "user %.200s%s",
+        known ? reply->str : user,
+        open ? ", without a password: anyone who reaches this server can take any lock away" : "");
+    freeReplyObject(reply);
+    return true;
 }
 
 /* --- latency ------------------------------------------------------------- */
@@ -274,9 +257,7 @@ static bool find_server(struct redis_backend *redis, const char *key, struct red
         *at = redis->conn.at;
         if (redis->conn.greeting_failed)
             redis_conn_close(&redis->conn);
-        if (result != LOCK_OK && result != LOCK_CANCELLED)
-            diagnostics_fail(findings, (int)status_of(result), "topology", NULL, "%s", why.text);
-        if (result != LOCK_OK)
+        if (!redis_patient_served(findings, result, "topology", NULL, &why))
             return false;
     }
     if (at->path[0] != '\0')
@@ -304,13 +285,11 @@ bool redis_examine(struct backend *backend, const struct lock_request *request,
                    struct diagnostics *findings, struct bound bound)
 {
     struct redis_backend *redis = redis_of(backend);
-    struct redis_patient patient = {
-        .url = &redis->url,
-        .settings = &redis->settings,
-        .request = request,
-        .findings = findings,
-        .bound = bound,
-    };
+    struct redis_patient patient = {.url = &redis->url,
+                                    .settings = &redis->settings,
+                                    .request = request,
+                                    .findings = findings,
+                                    .bound = bound};
     struct redis_endpoint at;
     diagnostics_section(findings, "redis", redis->url.shown);
     if (!examine_names(redis, findings, bound))
@@ -342,15 +321,21 @@ void redis_forget(struct backend *backend, const char *key, struct bound bound)
         freeReplyObject(reply);
 }
 
+bool redis_patient_served(struct diagnostics *findings, enum lock_result result, const char *name,
+                          const char *advice, const struct errmsg *why)
+{
+    if (result != LOCK_OK && result != LOCK_CANCELLED)
+        diagnostics_fail(findings, (int)status_of(result), name, advice, "%s", why->text);
+    return result == LOCK_OK;
+}
+
 bool redis_patient_ask(struct redis_patient *patient, const char *name,
                        const struct redis_command *command, redisReply **reply)
 {
     struct errmsg why = {""};
     enum lock_result result =
         redis_conn_call(&patient->conn, command, 1, reply, patient->bound, &why);
-    if (result != LOCK_OK && result != LOCK_CANCELLED)
-        diagnostics_fail(patient->findings, (int)status_of(result), name, NULL, "%s", why.text);
-    return result == LOCK_OK;
+    return redis_patient_served(patient->findings, result, name, NULL, &why);
 }
 
 void redis_patient_unknown(struct redis_patient *patient, const char *name, const redisReply *reply)

@@ -28,8 +28,13 @@ struct redis_patient {
     struct bound bound;
 };
 
+/* True for LOCK_OK. For anything else but LOCK_CANCELLED adds a row with the exit status that a
+ * run would have. */
+bool redis_patient_served(struct diagnostics *findings, enum lock_result result, const char *name,
+                          const char *advice, const struct errmsg *why);
+
 /* Sends the command, and waits for its reply, which the caller frees. False: there is no
- * reply; row `name` says why, with the exit status that a run would have. */
+ * reply, and row `name` says why. */
 bool redis_patient_ask(struct redis_patient *patient, const char *name,
                        const struct redis_command *command, redisReply **reply);
 

@@ -28,14 +28,12 @@ static const struct {
     [LISTING] = {"--list", "--list fails", NULL, FINDING_NOTE},
 };
 
-enum { WORDS_MOST = 9 };
-
 /* 1 to 11 (octal) are the keys, as the scripts are given them, and a channel. An
  * unknown script is reported as missing, which counts as an answer. PX and PEXPIRE make
  * sure that nothing remains for long. */
 static const struct {
     enum purpose purpose;
-    const char *words[WORDS_MOST];
+    const char *words[10]; /* up to NULL */
 } trials[] = {
     {TAKING, {"EVALSHA", "0000000000000000000000000000000000000000", "1", "\1"}},
     {TAKING, {"EVAL", "return 1", "1", "\1"}},
@@ -91,35 +89,6 @@ static const struct {
 };
 enum { TRIALS = sizeof trials / sizeof *trials, LISTENING = TRIALS - 13 };
 
-/* The values of the characters in the table. */
-struct redis_doctor_access_scratch {
-    const char *key;
-    char companions[REDIS_COMPANIONS + 1][COMPANION_SIZE]; /* and a channel */
-};
-
-static void redis_doctor_access_scratch_make(struct redis_doctor_access_scratch *scratch,
-                                             const char *key)
-{
-    scratch->key = key;
-    for (size_t i = 0; i < REDIS_COMPANIONS; i++)
-        redis_companion(scratch->companions[i], key, (int)i, "doctor");
-    lock_key_companion(scratch->companions[REDIS_COMPANIONS], COMPANION_SIZE, key, "wake:doctor");
-}
-
-static struct redis_command trial_command(size_t trial,
-                                          const struct redis_doctor_access_scratch *scratch)
-{
-    struct redis_command command = {0};
-    for (size_t i = 0; i < WORDS_MOST && trials[trial].words[i] != NULL; i++) {
-        const char *word = trials[trial].words[i];
-        int place = *word < ' ' ? *word : 0;
-        redis_command_add(&command, place == 0   ? word
-                                    : place == 1 ? scratch->key
-                                                 : scratch->companions[place - 2]);
-    }
-    return command;
-}
-
 /* The permissions missing for a purpose: the first error, and how many. */
 struct verdict {
     char first[400];
@@ -160,12 +129,18 @@ static void add_verdict(struct diagnostics *findings, enum purpose purpose,
 static enum lock_result try_commands(struct redis_patient *patient, size_t first, size_t end,
                                      struct verdict *verdicts, struct errmsg *why)
 {
-    struct redis_doctor_access_scratch scratch;
-    struct redis_command commands[TRIALS];
+    const char *key = patient->request->key, *places[REDIS_COMPANIONS + 3] = {NULL, key};
+    char companions[REDIS_COMPANIONS + 1][COMPANION_SIZE]; /* and a channel */
+    struct redis_command commands[TRIALS] = {{0}};
     redisReply *replies[TRIALS];
-    redis_doctor_access_scratch_make(&scratch, patient->request->key);
+    for (int i = 0; i < REDIS_COMPANIONS; i++)
+        redis_companion(companions[i], key, i, "doctor");
+    lock_key_companion(companions[REDIS_COMPANIONS], COMPANION_SIZE, key, "wake:doctor");
+    for (int i = 0; i <= REDIS_COMPANIONS; i++)
+        places[2 + i] = companions[i];
     for (size_t i = first; i < end; i++)
-        commands[i] = trial_command(i, &scratch);
+        for (const char *const *word = trials[i].words; *word != NULL; word++)
+            redis_command_add(&commands[i], **word < ' ' ? places[(int)**word] : *word);
     enum lock_result result = redis_conn_call(&patient->conn, commands + first, (int)(end - first),
                                               replies + first, patient->bound, why);
     for (size_t i = first; result == LOCK_OK && i < end; i++) {
@@ -192,20 +167,17 @@ static bool try_listening(struct redis_patient *patient, struct verdict *verdict
 }
 
 /* The commands that --list sends to a Cluster, and that other servers do not know. */
-static enum lock_result try_slots(struct redis_patient *patient, struct verdict *verdicts,
-                                  struct errmsg *why)
+static bool try_slots(struct redis_patient *patient, struct verdict *verdicts)
 {
     const struct redis_command command = redis_words("CLUSTER", "SLOTS");
     redisReply *reply;
     if (patient->url->topology != REDIS_CLUSTER)
-        return LOCK_OK;
-    enum lock_result result =
-        redis_conn_call(&patient->conn, &command, 1, &reply, patient->bound, why);
-    if (result != LOCK_OK)
-        return result;
+        return true;
+    if (!redis_patient_ask(patient, "commands", &command, &reply))
+        return false;
     redis_doctor_access_judge(&verdicts[LISTING], "CLUSTER SLOTS", reply);
     freeReplyObject(reply);
-    return LOCK_OK;
+    return true;
 }
 
 bool redis_doctor_access(struct redis_patient *patient)
@@ -213,12 +185,8 @@ bool redis_doctor_access(struct redis_patient *patient)
     struct verdict verdicts[PURPOSES] = {0};
     struct errmsg why = {""};
     enum lock_result result = try_commands(patient, 0, LISTENING, verdicts, &why);
-    if (result == LOCK_OK)
-        result = try_slots(patient, verdicts, &why);
-    if (result != LOCK_OK && result != LOCK_CANCELLED)
-        diagnostics_fail(patient->findings, (int)status_of(result), "commands", NULL, "%s",
-                         why.text);
-    if (result != LOCK_OK || !try_listening(patient, verdicts))
+    if (!redis_patient_served(patient->findings, result, "commands", NULL, &why) ||
+        !try_slots(patient, verdicts) || !try_listening(patient, verdicts))
         return false;
     for (enum purpose purpose = 0; purpose < PURPOSES; purpose++)
         add_verdict(patient->findings, purpose, &verdicts[purpose]);

@@ -232,21 +232,7 @@ static bool ask_config(struct redis_patient *patient, redisReply *replies[QUESTI
         redis_conn_call(&patient->conn, commands, QUESTIONS, replies, patient->bound, &why);
     if (result == LOCK_OK && replies[SAVE]->type == REDIS_REPLY_ERROR)
         redis_patient_unknown(patient, "settings", replies[SAVE]);
-    if (result != LOCK_OK && result != LOCK_CANCELLED)
-        diagnostics_fail(patient->findings, (int)status_of(result), "settings", NULL, "%s",
-                         why.text);
-    return result == LOCK_OK;
-}
-
-static void redis_doctor_info_judge(const struct redis_patient *patient, const char *info,
-                                    redisReply *const replies[QUESTIONS])
-{
-    add_version(patient->findings, info);
-    add_role(patient->findings, info);
-    add_mode(patient->findings, info, patient->url);
-    add_eviction(patient->findings, info);
-    add_persistence(patient, info, setting(replies[SAVE]), setting(replies[FSYNC]));
-    add_replicas(patient, info, setting(replies[REPLICAS]));
+    return redis_patient_served(patient->findings, result, "settings", NULL, &why);
 }
 
 bool redis_doctor_info(struct redis_patient *patient)
@@ -258,8 +244,14 @@ bool redis_doctor_info(struct redis_patient *patient)
     bool told = info->type == REDIS_REPLY_STRING, asked = ask_config(patient, replies);
     if (!told)
         redis_patient_unknown(patient, "server", info);
-    if (asked && told)
-        redis_doctor_info_judge(patient, info->str, replies);
+    if (asked && told) {
+        add_version(patient->findings, info->str);
+        add_role(patient->findings, info->str);
+        add_mode(patient->findings, info->str, patient->url);
+        add_eviction(patient->findings, info->str);
+        add_persistence(patient, info->str, setting(replies[SAVE]), setting(replies[FSYNC]));
+        add_replicas(patient, info->str, setting(replies[REPLICAS]));
+    }
     for (int i = 0; asked && i < QUESTIONS; i++)
         freeReplyObject(replies[i]);
     freeReplyObject(info);

@@ -235,10 +235,8 @@ static enum lock_result find_master(struct redis_backend *redis,
     if (listens)
         sentinel->tried = deadline_now();
     while (search->asked < count) {
-        int at = (search->from + search->asked) % count, shares = count - search->asked + 1;
-        struct bound share = {
-            deadline_after((struct duration){deadline_left(bound.until).ns / shares}),
-            bound.cancel_fd};
+        int at = (search->from + search->asked) % count;
+        struct bound share = bound_share(bound, count - search->asked + 1);
         struct errmsg one = {""};
         search->asked++;
         if (found.host[0] != '\0' && sentinel->mute[at])
@@ -269,7 +267,7 @@ static void look_up_names(struct redis_backend *redis, struct bound bound)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
     struct errmsg ignored;
-    bound.until = deadline_earlier(bound.until, deadline_after(names_limit));
+    bound = bound_within(bound, names_limit);
     for (int i = 0; !sentinel->knows_names && i < sentinel->url.host_count; i++) {
         const struct redis_endpoint *at = &sentinel->url.hosts[i];
         if (sentinel->known[i].count == 0 &&
@@ -350,7 +348,7 @@ enum lock_result redis_sentinel_open(struct redis_backend *redis, struct bound b
                                      struct errmsg *why)
 {
     (void)redis_sentinel_hear(redis);
-    bound.until = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
+    bound = bound_within(bound, redis->settings.timeout);
     if (redis->conn.socket.fd >= 0)
         redis_conn_read_messages(&redis->conn); /* it may have ended: redis_conn_open() */
     if (redis->conn.socket.fd < 0)
@@ -378,8 +376,7 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
     if (sentinel->tried.boot_ns > 0 && !deadline_passed(next))
         return;
     /* Half: the master's answer must still be reported to the caller in time. */
-    struct duration half = {deadline_left(bound.until).ns / 2};
-    bound.until = deadline_after(duration_min(half, attend_limit));
+    bound = bound_within(bound_share(bound, 2), attend_limit);
     /* The master's messages are more urgent than a Sentinel that hangs. */
     struct redis_ears ears = redis_subscribe_to(&redis->listening, &redis->conn);
     sentinel->conn.socket.alarm_fd = ears.touches || ears.wake != NULL ? redis->conn.socket.fd : -1;
@@ -449,19 +446,15 @@ void redis_sentinel_examine(struct redis_backend *redis, struct diagnostics *fin
     struct redis_sentinel *sentinel = redis->sentinel;
     char agreed[ENDPOINT_TEXT_SIZE] = "", text[ENDPOINT_TEXT_SIZE];
     enum lock_result result = LOCK_OK;
-    for (int i = 0; sentinel != NULL && i < sentinel->url.host_count && result != LOCK_CANCELLED;
-         i++) {
-        struct bound share = {
-            deadline_earlier(bound.until, deadline_after(redis->settings.timeout)),
-            bound.cancel_fd};
+    int count = sentinel != NULL ? sentinel->url.host_count : 0;
+    for (int i = 0; i < count && result != LOCK_CANCELLED; i++) {
+        struct bound share = bound_within(bound, redis->settings.timeout);
         struct errmsg why = {""};
         result = ask_at(redis, i, true, share, &why);
         (void)redis_endpoint_format(result == LOCK_OK ? &sentinel->master : &sentinel->url.hosts[i],
                                     text);
-        if (result == LOCK_OK)
-            add_answer(sentinel, i, text, agreed, findings);
-        else if (result == LOCK_GONE)
-            add_answer(sentinel, i, "none", agreed, findings);
+        if (result == LOCK_OK || result == LOCK_GONE)
+            add_answer(sentinel, i, result == LOCK_OK ? text : "none", agreed, findings);
         else if (result != LOCK_CANCELLED)
             diagnostics_add(findings, FINDING_WARN, "sentinel",
                             "is it running, and does a firewall allow the connection?", "%s: %s",

@@ -288,7 +288,7 @@ static enum lock_result await_replicas(struct redis_backend *redis, const struct
     char wanted[16], ms[24];
     if (redis->settings.wait_replicas == 0)
         return LOCK_OK;
-    bound.until = deadline_earlier(bound.until, deadline_after(redis->settings.timeout));
+    bound = bound_within(bound, redis->settings.timeout);
     bound.until = deadline_earlier(bound.until, lease->deadline);
     snprintf(wanted, sizeof wanted, "%d", redis->settings.wait_replicas);
     snprintf(ms, sizeof ms, "%" PRId64, wait_ms(bound.until));
