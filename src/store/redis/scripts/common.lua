@@ -93,19 +93,15 @@ if newer(known.format) then return newer(known.format) end
 -- The types of a record's fields, if present: text, unless listed here.
 local RECORD_TYPES = {slot = 'number', released = 'boolean'}
 
-local function is_record(record)
-  if type(record) ~= 'table' or not record.take or newer(record.format) then return false end
-  for field, it in pairs(record) do
-    if type(it) ~= (RECORD_TYPES[field] or 'string') then return false end
-  end
-  local slot = record.slot or -1
-  return slot >= -1 and slot < 2147483648 and slot % 1 == 0
-end
-
 -- What is known of a holder; nil if that is nothing, or not what we would write.
 local function record_in(text)
   local decoded, record = pcall(cjson.decode, text)
-  return decoded and is_record(record) and record or nil
+  if not decoded or type(record) ~= 'table' or not record.take or newer(record.format) then return nil end
+  for field, it in pairs(record) do
+    if type(it) ~= (RECORD_TYPES[field] or 'string') then return nil end
+  end
+  local slot = record.slot or -1
+  return slot >= -1 and slot < 2147483648 and slot % 1 == 0 and record or nil
 end
 
 -- The exclusive one.

@@ -1,9 +1,8 @@
--- Extends the lease if the lock is still ours. A key whose expiry another client removed
--- gets one again.
+-- Extends the lease if the lock is still ours. A key that lost its expiry gets one again.
 --
 -- KEYS: lock, meta; but for an exclusive lock of the client itself own, holders as well
 -- ARGV: token, take id, ttl from now (ms), "1" if it may be shortened
--- Returns as store/redis/scripts/check.lua
+-- Returns as check.lua
 
 -- include common.lua holders.lua
 

@@ -31,6 +31,6 @@ if value then
   -- The key may have outlived the last lease: then nothing is taken away.
   redis.pcall('HSET', meta, 'removed', #was[#was] > 0 and ARGV[1] or known.removed or '', 'forced', known.forced or '', memory())
   note('requests', ARGV[2], '-', answer)
-  hand_on(now_ms(), waiter_at(0))
+  hand_on(now_ms(), first_waiter())
 end
 return was

@@ -1,7 +1,4 @@
--- What is known of the lock. Writes nothing.
---
--- KEYS: all (store/redis/scripts/common.lua)
--- Returns state() (state.lua).
+-- What is known of the lock: state() of state.lua. Writes nothing. KEYS: all (common.lua)
 
 -- include state.lua
 

@@ -17,5 +17,5 @@ else
   redis.call('HDEL', meta, 'pause_ends', 'paused_by', 'pause_why')
 end
 note('requests', ARGV[4], '-', answer)
-if left == 0 then hand_on(now, waiter_at(0)) end
+if left == 0 then hand_on(now, first_waiter()) end
 return {answer}

@@ -37,8 +37,8 @@
 local TURN_MS, HURRIED_MS, REST_MS = 1500, 100, 1000
 local POLLER_MS, KEPT_MS, NEAR = 4500, 3600000, 8
 
-local function waiter_at(place)
-  return redis.pcall('ZRANGE', queue, place, place)[1]
+local function first_waiter()
+  return redis.pcall('ZRANGE', queue, 0, 0)[1]
 end
 
 local function channel_of(id)
@@ -48,11 +48,6 @@ end
 -- Returns whether the server knows of nobody that heard it.
 local function tell(id, message)
   return redis.pcall('PUBLISH', channel_of(id), message) == 0
-end
-
--- True if it cannot be known. What PUBLISH counts includes subscribers to a pattern.
-local function is_heard(id)
-  return redis.pcall('PUBSUB', 'NUMSUB', channel_of(id))[2] ~= 0
 end
 
 -- Returns {head} of the queue without it; nil if nothing can be written (a replica, a full
@@ -88,7 +83,7 @@ local function hand_on(now, id)
 end
 
 local function leave(id, now)
-  local first = waiter_at(0)
+  local first = first_waiter()
   local rest = remove(id)
   if rest and first == id then hand_on(now, rest.head) end
 end
@@ -114,10 +109,11 @@ function open_queue()
     return waiter.asked <= now and waiter.asked + within > now
   end
 
+  -- True if it cannot be known. What PUBLISH counts includes subscribers to a pattern.
   local function lives(waiter, now)
     if not waiter then return false end
     if not waiter.listens then return has_asked(waiter, now, POLLER_MS) end
-    return is_heard(waiter.id)
+    return redis.pcall('PUBSUB', 'NUMSUB', channel_of(waiter.id))[2] ~= 0
   end
 
   -- The first live waiter; {} if there is none, or if the asker is the first. Dead ones
@@ -125,7 +121,7 @@ function open_queue()
   local function first_alive(now, asker)
     local dropped = false
     while true do
-      local id = waiter_at(0)
+      local id = first_waiter()
       if not id or id == asker then return {} end
       local waiter = waiter_of(id)
       if lives(waiter, now) then

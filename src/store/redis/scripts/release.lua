@@ -2,11 +2,11 @@
 --
 -- KEYS: all (store/redis/scripts/common.lua)
 -- ARGV: token, take id ("": the token alone counts), now (wall clock of the holder, ms),
---       hold (ms for which others must still be kept out, 0: none, "": what was asked for at
---       the take), "lost" if the lease was over before its command, "held" if it was not; "":
---       given up, and not even known whether it was taken; "1" if a try of the take had no
---       answer, and may come yet, when its run ended (wall clock, ms), how ("": nothing has run),
---       id of the request if another process took it
+--       hold (ms for which others must still be kept out; 0: none; "": as asked for at the
+--       take), "lost" if the lease was over before its command, "held" if not ("": given up,
+--       and perhaps never taken), "1" if a try of the take had no answer and may come yet,
+--       when its run ended (wall clock, ms), how ("": nothing has run), id of the request if
+--       another process took it
 -- Returns {"released", "now"}, {"released", ""}: it had been before, {"gone" or "other",
 --         "forced USER@HOST", "ended" or ""}
 
@@ -71,7 +71,7 @@ if how ~= 'ours' then
     end_run(holder, ARGV[7], ARGV[8] == 'stopped' and 'stopped' or 'lost')
     redis.pcall('HSET', meta, memory())
   end
-  if not given_up then hand_on(now_ms(), waiter_at(0)) end
+  if not given_up then hand_on(now_ms(), first_waiter()) end
   if not outside and not given_up and not counted and how ~= 'released' then count('losses', 1) end
   return {how, record or ''}
 end
@@ -112,5 +112,5 @@ note_release(who)
 -- The process that watches this lease must learn what became of it, however often others
 -- have the lock meanwhile.
 if outside then note('requests', outside, who.take or '-', '-') end
-if hold > 0 then tell_head(now_ms(), waiter_at(0)) else hand_on(now_ms(), waiter_at(0)) end
+if hold > 0 then tell_head(now_ms(), first_waiter()) else hand_on(now_ms(), first_waiter()) end
 return RELEASED

@@ -1,11 +1,9 @@
 -- Checks whether a share of the lock is still ours; reads nothing that other holders change
--- when they come and go. By itself, without store/redis/scripts/common.lua, which describes
--- the keys.
+-- when they come and go, and stands without common.lua, which describes the keys.
 --
 -- KEYS: lock, own
 -- ARGV: take id ("": the token alone, which is in the key's name, counts)
--- Returns {"ours", left (ms), when it ends (server, ms)}, or
---         {"unclear"}: store/redis/scripts/check.lua knows why
+-- Returns {"ours", left (ms), when it ends (server, ms)} or {"unclear"}: check.lua knows why
 
 local lock, own = unpack(KEYS)
 local decoded, record = pcall(cjson.decode, redis.pcall('GET', own))

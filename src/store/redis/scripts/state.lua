@@ -10,8 +10,8 @@ local function owner_state(token, left, record, now)
   return {token, left, record.slot or -1, whole(math.max(0, (tonumber(record.hold) or 0) - now)), say_holder(record)}
 end
 
--- The number of live waiters, as far as it can be known; -1: unknown. And the first of them, each
--- {host, pid, user, message, since (server, ms), mode, slots}.
+-- The number of live waiters (-1: unknown), and the first of them, each {host, pid, user,
+-- message, since (server, ms), mode, slots}.
 local function list_waiters(now)
   local ids, number, first = redis.pcall('ZRANGE', queue, 0, -1, 'WITHSCORES'), 0, {}
   if ids.err then return -1, first end
@@ -43,15 +43,6 @@ local function list_holders()
   return list
 end
 
--- Takes in the holders whose leases have ended without a release; the next take writes that.
-local function lose_old_runs(list, now)
-  if known.unended == '1' and value ~= known.owner and last_holder() then end_run(last_holder(), '0', 'lost') end
-  for _, holder in ipairs(list) do
-    local record = holder.record
-    if record and not record.released and not shares(record, now) then end_run(record, '0', 'lost') end
-  end
-end
-
 -- {"lock", mode in force ("" if it is free), slots, waiters (-1: unknown), the first of them,
 -- last fence, last owner, released (wall clock, ms), what is left of a pause (ms), by whom, why,
 -- takes, conflicts, timeouts, losses, waited (ms), held (ms), last run, last success,
@@ -69,7 +60,12 @@ local function state()
   local numbers = redis.pcall('HMGET', counts, unpack(COUNTED))
   for i, field in ipairs(COUNTED) do answer[#answer + 1] = plus(field, not numbers.err and tonumber(numbers[i]) or 0) end
   local list = known.mode and known.mode ~= 'exclusive' and list_holders() or {}
-  lose_old_runs(list, now)
+  -- Those whose leases have ended without a release have lost it; the next take writes that.
+  if known.unended == '1' and value ~= known.owner and last_holder() then end_run(last_holder(), '0', 'lost') end
+  for _, holder in ipairs(list) do
+    local record = holder.record
+    if record and not record.released and not shares(record, now) then end_run(record, '0', 'lost') end
+  end
   for _, field in ipairs({'run', 'success', 'failures', 'runs'}) do answer[#answer + 1] = known[field] or '' end
   answer[#answer + 1] = skips_now()
   local owners = {}

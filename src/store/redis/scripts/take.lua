@@ -44,9 +44,8 @@ local function next_fence()
   return whole(math.max(now_us, last + 1))
 end
 
--- The fields that every take writes into meta. That goes with the clock only once the
--- clock has passed the fence, or a later fence would be lower: a server's clock may have
--- been far ahead.
+-- What every take writes into meta, which must not expire before the clock has passed the
+-- fence, or a later one would be lower: a server's clock may have been far ahead.
 local function note_take(fence, ...)
   if not value and known.unended == '1' and last_holder() then
     end_run(last_holder(), '0', 'lost')
@@ -128,31 +127,26 @@ local function refuse(left, ask, who, mode_in_force, reserved)
   local answer = done()
   if answer then return answer end
   local paused = pause_left(now)
-  if paused > 0 and (ask or left) >= 0 then ask = math.max(ask or left, paused) end
+  if paused > 0 and ask >= 0 then ask = math.max(ask, paused) end
   local place, mute = note_refusal()
   local of_slots = mode_in_force == 'slots'
-  return {'held', left, ask or left, who and say_holder(who) or '', mode_in_force, reserved or '', place, whole(came), mute,
+  return {'held', left, ask, who and say_holder(who) or '', mode_in_force, reserved or '', place, whole(came), mute,
     of_slots and known.slots or '', of_slots and redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf') or '',
     whole(paused), known.paused_by or '', known.pause_why or ''}
 end
 
 local DROPPED_MOST = 20
 
--- True if there are waiters.
-local crowded = false
-
 -- Returns {ours, ends, newer}: whether it is our turn; if not, until when it is another
--- waiter's, and what to answer if that is not known.
+-- waiter's; what to answer if that is not known.
 local function may_go()
-  if first == nil then first = waiter_at(0) or false end
-  crowded = first
+  if first == nil then first = first_waiter() or false end
   if not first or first == id then return {ours = true} end
   local called = open_queue().call_next(now, id)
   return {ours = not called.id, ends = called.ends, newer = called.newer}
 end
 
--- Holders that have not released it: their leases have ended, or another client has removed
--- the lock.
+-- Holders whose leases have ended, or whose lock another client has removed.
 local function drop(members)
   local lost = false
   for _, member in ipairs(members) do
@@ -220,7 +214,7 @@ local function take(slot, last)
   if answer then return answer end
   if not value then forget_old_holders() end
   answer = mode == 'exclusive' and take_exclusive() or take_share(slot, last)
-  if crowded then leave(id, now) end
+  if first then leave(id, now) end
   if refusal == 'queues' then redis.call('GET', lock) end
   return answer
 end
@@ -244,20 +238,15 @@ local function join(last)
   end
   local slot = -1
   if mode == 'slots' then slot = free_slot() end
-  local turn = {}
-  if slot and pause_left(now) > 0 then
-    turn = {ends = now}
-  elseif slot then
-    turn = may_go()
-  end
+  local turn = not slot and {} or pause_left(now) > 0 and {ends = now} or may_go()
   if turn.ours then return take(slot, last) end
   local found = redis.call('ZRANGEBYSCORE', holders, '(' .. whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   local left, _, holder = found[2] and read_end(found[2]) - now or 0, read_member(found[1] or '')
   return refuse(left, turn.ends and turn.ends - now or left, read_record(holder_key(holder)), mode)
 end
 
--- The take whose reply was lost did happen, and its record is gone (evicted). A token that
--- no user chose is ours alone: the lock is released, and asked for anew.
+-- The take whose reply was lost did happen, and its record is gone (evicted). A token that no
+-- user chose is ours alone: the lock is released, and asked for anew.
 if again and token == id then
   if value == token and known.owner ~= token then
     redis.call('DEL', lock)
