@@ -14,13 +14,6 @@ static const char credential[] = "dlock.password", variable[] = "REDISCLI_AUTH";
 
 /* --- finding the password ------------------------------------------------ */
 
-/* For a *why that begins with the path. */
-static void name_kind(struct errmsg *why)
-{
-    struct errmsg bare = *why;
-    errmsg_set(why, "the password file %s", bare.text);
-}
-
 static enum lock_result read_password(struct redis_url *url, const char *path, struct errmsg *why)
 {
     struct secret secret;
@@ -34,7 +27,7 @@ static enum lock_result read_password(struct redis_url *url, const char *path, s
         memcpy(url->password, secret.bytes,
                secret.length); /* the rest is NULs: redis_url_parse() */
     else
-        name_kind(why);
+        errmsg_kind(why, "the password file");
     url->has_password = result == LOCK_OK;
     secret_wipe(&secret);
     return result;

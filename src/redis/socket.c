@@ -52,17 +52,10 @@ static enum lock_result socket_await(const struct redis_socket *sock, short even
     return ready > 0 && fds[0].revents != 0 ? LOCK_OK : LOCK_UNAVAILABLE;
 }
 
-/* recv(2) and send(2), or their TLS equivalents. */
 ssize_t redis_socket_take(const struct redis_socket *sock, void *bytes, size_t size)
 {
     return sock->tls != NULL ? redis_tls_receive(sock->tls, bytes, size)
                              : recv(sock->fd, bytes, size, 0);
-}
-
-static ssize_t put_bytes(const struct redis_socket *sock, const void *bytes, size_t size)
-{
-    return sock->tls != NULL ? redis_tls_send(sock->tls, bytes, size)
-                             : send(sock->fd, bytes, size, MSG_NOSIGNAL);
 }
 
 /* True if the failure looks like a TLS server that was sent plain text: it hangs up, or
@@ -81,13 +74,6 @@ static enum lock_result fail_closed(struct redis_socket *sock, struct errmsg *wh
     return socket_fail(sock, why, may_want_tls(sock) ? hinted : text);
 }
 
-static enum lock_result fail_tls(struct redis_socket *sock, struct errmsg *why)
-{
-    enum lock_result result = redis_tls_error(sock->tls, why);
-    redis_socket_close(sock);
-    return result;
-}
-
 /* After bytes that could not be moved, with errno: LOCK_OK to try again. Otherwise the
  * connection is closed. */
 static enum lock_result await_more(struct redis_socket *sock, short events, const char *too_late,
@@ -95,14 +81,17 @@ static enum lock_result await_more(struct redis_socket *sock, short events, cons
 {
     if (errno == EINTR)
         return LOCK_OK;
-    if (errno == EPROTO && sock->tls != NULL)
-        return fail_tls(sock, why);
+    enum lock_result result;
+    if (errno == EPROTO && sock->tls != NULL) {
+        result = redis_tls_error(sock->tls, why);
+        redis_socket_close(sock);
+        return result;
+    }
     if (errno == ECONNRESET || errno == EPIPE)
         return fail_closed(sock, why, strerror(errno));
     if (errno != EAGAIN)
         return socket_fail(sock, why, strerror(errno));
-    enum lock_result result =
-        socket_await(sock, sock->tls != NULL ? redis_tls_events(sock->tls) : events, bound);
+    result = socket_await(sock, sock->tls != NULL ? redis_tls_events(sock->tls) : events, bound);
     if (result == LOCK_OK &&
         deadline_passed(bound.until)) /* a peer that sends without pause is always ready */
         result = LOCK_UNAVAILABLE;
@@ -118,7 +107,8 @@ enum lock_result redis_socket_send(struct redis_socket *sock, const char *bytes,
 {
     size_t done = 0;
     while (done < size) {
-        ssize_t sent = put_bytes(sock, bytes + done, size - done);
+        ssize_t sent = sock->tls != NULL ? redis_tls_send(sock->tls, bytes + done, size - done)
+                                         : send(sock->fd, bytes + done, size - done, MSG_NOSIGNAL);
         if (sent >= 0) {
             done += (size_t)sent;
             continue;

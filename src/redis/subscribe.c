@@ -59,12 +59,6 @@ static bool is_error(const redisReply *reply)
     return reply->type == REDIS_REPLY_ERROR;
 }
 
-/* A server that is loading or busy refuses everything for a while. */
-static bool is_served(const redisReply *reply)
-{
-    return !is_error(reply) || strncmp(reply->str, "NOSCRIPT", 8) == 0;
-}
-
 static void free_replies(redisReply **replies, int count)
 {
     while (count > 0)
@@ -288,7 +282,9 @@ static enum lock_result call(struct redis_listening *listening, struct redis_con
         }
         free_replies(batch.replies, batch.count);
     }
-    if (result == LOCK_OK && is_served(*reply))
+    /* A server that is loading or busy refuses everything for a while. */
+    if (result == LOCK_OK &&
+        (!is_error(*reply) || strncmp((*reply)->str, "NOSCRIPT", strlen("NOSCRIPT")) == 0))
         learn(listening, &refusals);
     return result;
 }

@@ -129,8 +129,7 @@ void redis_endpoint_blame(const struct redis_endpoint *at, const char *kind, str
 {
     char text[ENDPOINT_TEXT_SIZE];
     errmsg_prefix(why, redis_endpoint_format(at, text));
-    struct errmsg named = *why;
-    errmsg_set(why, "%s %s", kind, named.text);
+    errmsg_kind(why, kind);
 }
 
 static void url_show(struct redis_url *url)

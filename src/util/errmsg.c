@@ -37,3 +37,9 @@ void errmsg_prefix(struct errmsg *why, const char *prefix)
     if (length > 0 && (size_t)length < room)
         snprintf(why->text + length, room - (size_t)length, "%.*s", (int)room - length - 1, old);
 }
+
+void errmsg_kind(struct errmsg *why, const char *kind)
+{
+    struct errmsg old = *why;
+    errmsg_set(why, "%s %s", kind, old.text);
+}

@@ -20,4 +20,7 @@ errmsg_fail(struct errmsg *why, enum lock_result result, const char *format, ...
 /* Puts text before the existing one: "PREFIX: OLD". */
 void errmsg_prefix(struct errmsg *why, const char *prefix);
 
+/* Puts a word for what the text begins with before it: "KIND OLD". */
+void errmsg_kind(struct errmsg *why, const char *kind);
+
 #endif

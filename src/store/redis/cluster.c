@@ -253,15 +253,6 @@ bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoi
     return true;
 }
 
-/* The port follows the last colon: an IPv6 address has more, and no brackets. */
-static bool read_address(struct redis_endpoint *at, const struct redis_endpoint *here,
-                         const char *text)
-{
-    const char *colon = strrchr(text, ':');
-    return colon != NULL &&
-           redis_cluster_endpoint(at, here, text, (size_t)(colon - text), colon + 1);
-}
-
 /* "MOVED 3999 127.0.0.1:6381": for our slot and no other. */
 static bool read_redirection(struct redis_endpoint *at, const struct redis_endpoint *here,
                              const char *text, const char *key)
@@ -272,8 +263,11 @@ static bool read_redirection(struct redis_endpoint *at, const struct redis_endpo
     if (length >= sizeof slot || text[length] != ' ')
         return false;
     snprintf(slot, sizeof slot, "%.*s", (int)length, text);
+    /* The port follows the last colon: an IPv6 address has more, and no brackets. */
+    const char *host = text + length + 1, *colon = strrchr(host, ':');
     return number_parse(slot, 0, REDIS_SLOTS - 1, &number) && (int)number == redis_slot(key) &&
-           read_address(at, here, text + length + 1);
+           colon != NULL &&
+           redis_cluster_endpoint(at, here, host, (size_t)(colon - host), colon + 1);
 }
 
 static bool begins(const char *error, const char *word)

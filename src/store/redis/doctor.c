@@ -80,21 +80,17 @@ static bool examine_names(const struct redis_backend *redis, struct diagnostics 
 /* True if the traffic leaves this host. */
 static bool is_remote(const struct redis_conn *conn)
 {
-    struct sockaddr_storage peer = {0};
+    union {
+        struct sockaddr any;
+        struct sockaddr_in four;
+        struct sockaddr_in6 six;
+    } peer = {{0}};
     socklen_t size = sizeof peer;
-    if (getpeername(conn->socket.fd, (struct sockaddr *)&peer, &size) != 0)
+    if (getpeername(conn->socket.fd, &peer.any, &size) != 0)
         return false;
-    if (peer.ss_family == AF_INET) {
-        struct sockaddr_in address;
-        memcpy(&address, &peer, sizeof address);
-        return ntohl(address.sin_addr.s_addr) >> 24 != IN_LOOPBACKNET;
-    }
-    if (peer.ss_family == AF_INET6) {
-        struct sockaddr_in6 address;
-        memcpy(&address, &peer, sizeof address);
-        return !IN6_IS_ADDR_LOOPBACK(&address.sin6_addr);
-    }
-    return false;
+    if (peer.any.sa_family == AF_INET)
+        return ntohl(peer.four.sin_addr.s_addr) >> 24 != IN_LOOPBACKNET;
+    return peer.any.sa_family == AF_INET6 && !IN6_IS_ADDR_LOOPBACK(&peer.six.sin6_addr);
 }
 
 static bool examine_connection(struct redis_patient *patient)

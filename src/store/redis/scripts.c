@@ -71,12 +71,6 @@ enum lock_result redis_script_send(struct redis_backend *redis, struct redis_cal
                                 bound, why);
 }
 
-static bool is_answer(const redisReply *reply)
-{
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
-           reply->element[0]->type == REDIS_REPLY_STRING;
-}
-
 static void shed_keys(struct redis_call *call)
 {
     struct redis_command *words = &call->words;
@@ -161,7 +155,8 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call
         }
         if (result != LOCK_OK)
             return result;
-        if (is_answer(*reply)) {
+        if ((*reply)->type == REDIS_REPLY_ARRAY && (*reply)->elements > 0 &&
+            (*reply)->element[0]->type == REDIS_REPLY_STRING) {
             result = refuse_newer(call, *reply, why);
             if (result != LOCK_OK)
                 freeReplyObject(*reply);

@@ -279,23 +279,6 @@ static void look_up_names(struct redis_backend *redis, struct bound bound)
 
 /* --- for the backend ----------------------------------------------------- */
 
-static bool wants_to_be_told(const struct redis_backend *redis)
-{
-    return redis->watched || redis->base.queued;
-}
-
-/* Connects to the server that a Sentinel has just named. */
-static enum lock_result open_master(struct redis_backend *redis, struct bound bound,
-                                    struct errmsg *why)
-{
-    const struct redis_endpoint *master = &redis->sentinel->master;
-    redis_conn_go_to(&redis->conn, master);
-    enum lock_result result = redis_conn_open(&redis->conn, !redis->leased, bound, why);
-    if (result != LOCK_OK && result != LOCK_CANCELLED)
-        redis_endpoint_blame(master, "the master", why);
-    return result;
-}
-
 /* For connecting and the calls that follow: until the next call of this function, no
  * Sentinel is asked. */
 static void set_alarm(struct redis_backend *redis)
@@ -307,7 +290,8 @@ static void set_alarm(struct redis_backend *redis)
 static enum lock_result find_next(struct redis_backend *redis, struct redis_sentinel_search *search,
                                   struct bound bound, struct errmsg *why)
 {
-    enum lock_result result = find_master(redis, search, wants_to_be_told(redis), bound, why);
+    enum lock_result result =
+        find_master(redis, search, redis->watched || redis->base.queued, bound, why);
     redis->sentinel->moved = false; /* messages received meanwhile are older than the answer */
     if (result == LOCK_OK && !redis->leased)
         look_up_names(redis, bound);
@@ -332,7 +316,10 @@ static enum lock_result open_anew(struct redis_backend *redis, struct bound boun
             return result;
         }
         if (!redis_endpoint_is(&sentinel->master, &failed)) {
-            result = open_master(redis, bound, why);
+            redis_conn_go_to(&redis->conn, &sentinel->master);
+            result = redis_conn_open(&redis->conn, !redis->leased, bound, why);
+            if (result != LOCK_OK && result != LOCK_CANCELLED)
+                redis_endpoint_blame(&sentinel->master, "the master", why);
             if (result != LOCK_UNAVAILABLE)
                 return result;
             failed = sentinel->master;

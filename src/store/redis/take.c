@@ -350,18 +350,6 @@ static enum lock_result redis_take_ask(struct redis_backend *redis,
     return redis_script_end(redis, result, why);
 }
 
-static void find_place(struct redis_backend *redis, const struct lock_request *request)
-{
-    char part[TOKEN_SIZE + sizeof "wake:"];
-    snprintf(part, sizeof part, "wake:%s", request->take_id);
-    lock_key_companion(redis->place.wake, sizeof redis->place.wake, request->key, part);
-    redis->place.attended = request->attended;
-    redis->place.touched = DEADLINE_NEVER;
-    redis->key = request->key;
-    redis->token = request->token;
-    redis->shares = false;
-}
-
 /* At the head of the queue since others have left, and without reports of touches; or in
  * the queue as a listener, though the server has just refused that: the next call asks
  * for what is possible. */
@@ -381,7 +369,13 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
 {
     struct redis_backend *redis = redis_of(backend);
     bool stays = request->waits && !request->last, queues = stays && redis->place.came > 0;
-    find_place(redis, request);
+    char part[TOKEN_SIZE + sizeof "wake:"];
+    snprintf(part, sizeof part, "wake:%s", request->take_id);
+    lock_key_companion(redis->place.wake, sizeof redis->place.wake, request->key, part);
+    redis->place.attended = request->attended;
+    redis->key = request->key;
+    redis->token = request->token;
+    redis->shares = false;
     enum lock_result result = redis_take_ask(redis, request, queues, lease, holder, bound, why);
     redis->conn.socket.is_crowded |= result == LOCK_HELD;
     if (result == LOCK_HELD && stays && !queues && !holder->done)
@@ -462,14 +456,6 @@ bool redis_is_fresh(struct redis_backend *redis)
     return redis->conn.socket.fd >= 0 && !redis->touched && !deadline_passed(redis->fresh);
 }
 
-/* If the connection has ended, all waiters notice it at the same moment, and should not
- * come at the same moment. */
-static struct deadline after_rush(void)
-{
-    struct duration random = duration_jittered(DURATION_S(1));
-    return deadline_after((struct duration){random.ns - NS_PER_S / 2});
-}
-
 struct call redis_listen(struct backend *backend)
 {
     struct redis_backend *redis = redis_of(backend);
@@ -479,8 +465,11 @@ struct call redis_listen(struct backend *backend)
     bool astray = redis_sentinel_hear(redis) || redis_sentinel_moved(redis);
     if (listened)
         redis_conn_read_messages(&redis->conn);
+    /* If the connection has ended, all waiters notice it at the same moment, and should not
+     * come at the same moment. */
+    struct duration random = {duration_jittered(DURATION_S(1)).ns - NS_PER_S / 2};
     if (astray || (listened && redis->conn.socket.fd < 0))
-        place->changes = deadline_earlier(place->changes, after_rush());
+        place->changes = deadline_earlier(place->changes, deadline_after(random));
     if (listened && redis->conn.socket.fd >= 0) {
         call.fd = redis->conn.socket.fd;
         call.now = place->called || redis_socket_has_unread(&redis->conn.socket);
