@@ -24,8 +24,7 @@ void redis_command_add(struct redis_command *command, const char *word)
 {
     if (command->count >= (int)(sizeof command->words / sizeof *command->words))
         abort(); /* a mistake in this program */
-    command->words[command->count] = word;
-    command->lengths[command->count++] = strlen(word);
+    command->words[command->count++] = word;
 }
 
 struct redis_command redis_command_of(const char *const *words)
@@ -116,7 +115,7 @@ static bool queue(struct redis_conn *conn, const struct redis_command *command)
     char *bytes;
     const char **words =
         (const char **)(uintptr_t)command->words; /* hiredis does not write to them */
-    long long length = redisFormatCommandArgv(&bytes, command->count, words, command->lengths);
+    long long length = redisFormatCommandArgv(&bytes, command->count, words, NULL);
     if (length < 0)
         return false;
     size_t needed = conn->out_used + (size_t)length;

@@ -42,11 +42,9 @@ struct redis_conn {
     struct addresses addresses; /* of the name, from the last look-up */
 };
 
-/* A command as words; each has its own length, since keys may hold any byte. */
 struct redis_command {
     int count;
     const char *words[40];
-    size_t lengths[40];
 };
 
 void redis_command_add(struct redis_command *command, const char *word);

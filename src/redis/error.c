@@ -8,10 +8,11 @@
 
 static const char digits[] = "0123456789";
 
+static const char place[] = "@user_script:";
+
 /* Past "@user_script:3: " or "@user_script: 3: "; NULL: it does not begin so. */
 static const char *skip_place(const char *text)
 {
-    static const char place[] = "@user_script:";
     if (strncmp(text, place, strlen(place)) != 0)
         return NULL;
     text += strlen(place);
@@ -37,7 +38,7 @@ static const char *skip_repeated(const char *text)
  * Redis 7 and Valkey append it: "READONLY You can't ... script: SHA1, on @user_script:3." */
 static const char *unwrapped(const char *error)
 {
-    static const char wrapper[] = "ERR Error running script", place[] = "@user_script:";
+    static const char wrapper[] = "ERR Error running script";
     static const char discarded[] = "EXECABORT Transaction discarded because of: ";
     if (strncmp(error, discarded, strlen(discarded)) == 0)
         return error + strlen(discarded);
@@ -74,8 +75,8 @@ void redis_error_text(const char *error, char *text, size_t size)
 bool redis_error_command(const char *error, const char *script, char *command, size_t size)
 {
     const char *mark = NULL, *line = script, *call;
-    for (const char *at = error; (at = strstr(at, "@user_script:")) != NULL; at++)
-        mark = at + strlen("@user_script:");
+    for (const char *at = error; (at = strstr(at, place)) != NULL; at++)
+        mark = at + strlen(place);
     if (mark == NULL)
         return false;
     for (long number = strtol(mark, NULL, 10); number > 1 && line != NULL; number--) {

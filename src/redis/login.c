@@ -151,24 +151,23 @@ void redis_login_hide(const struct redis_url *url, char *error)
         memset(at, '*', length);
 }
 
-static void explain_permission(const char *user, const struct redis_refused *refused,
+static void explain_permission(const char *user, const char *script, const char *key,
                                const char *error, struct errmsg *why)
 {
     static const char advice[] = "; dlock-redis(7) lists the permissions";
     char what[2 * LOCK_KEY_SIZE] = "", command[32], companions[2 * LOCK_KEY_SIZE], answer[250];
-    if (refused->key != NULL && (says(error, " a key") || says(error, " the keys"))) {
-        lock_key_companion(companions, sizeof companions, refused->key, "*");
-        snprintf(what, sizeof what, ", which needs the keys %.80s and %.80s", refused->key,
-                 companions);
-    } else if (refused->script != NULL && !says(error, "' command") &&
-               redis_error_command(error, refused->script, command, sizeof command)) {
+    if (key != NULL && (says(error, " a key") || says(error, " the keys"))) {
+        lock_key_companion(companions, sizeof companions, key, "*");
+        snprintf(what, sizeof what, ", which needs the keys %.80s and %.80s", key, companions);
+    } else if (script != NULL && !says(error, "' command") &&
+               redis_error_command(error, script, command, sizeof command)) {
         snprintf(what, sizeof what, ", which needs the command %s", command);
     }
     redis_error_text(error, answer, sizeof answer);
     errmsg_set(why, "it refuses the user %.60s%s: it answered: %s%s", user, what, answer, advice);
 }
 
-void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused,
+void redis_login_explain(const struct redis_url *url, const char *script, const char *key,
                          const char *error, struct errmsg *why)
 {
     const char *user = *url->user != '\0' ? url->user : "default";
@@ -195,7 +194,7 @@ void redis_login_explain(const struct redis_url *url, const struct redis_refused
             "required; set it in the URL, --password-file, the credential %s or %s%s",
             credential, variable, hint());
     } else {
-        explain_permission(user, refused, error, why);
+        explain_permission(user, script, key, error, why);
     }
 }
 
@@ -204,6 +203,6 @@ enum lock_result redis_login_error(const struct redis_url *url, const char *erro
 {
     enum lock_result result = redis_error_result(error, why);
     if (result == LOCK_REFUSED)
-        redis_login_explain(url, &(struct redis_refused){NULL, NULL}, error, why);
+        redis_login_explain(url, NULL, NULL, error, why);
     return result;
 }

@@ -24,15 +24,10 @@ enum lock_result redis_login_read_pair(struct redis_url *url, const char *path, 
 /* Removes the parts of AUTH that a server without AUTH repeats in its error. */
 void redis_login_hide(const struct redis_url *url, char *error);
 
-/* The request that was refused. */
-struct redis_refused {
-    const char *script; /* text; NULL: none */
-    const char *key;    /* of the lock; NULL: none */
-};
-
-/* After an error reply that redis_error_result() calls LOCK_REFUSED: the text says which
- * user was refused what, and what helps. */
-void redis_login_explain(const struct redis_url *url, const struct redis_refused *refused,
+/* After an error reply that redis_error_result() calls LOCK_REFUSED to this script (its text)
+ * about the lock with this key, or to neither (NULL): the text says which user was refused
+ * what, and what helps. */
+void redis_login_explain(const struct redis_url *url, const char *script, const char *key,
                          const char *error, struct errmsg *why);
 
 /* redis_error_result() of an error reply that is about no lock, explained if refused. */

@@ -229,13 +229,6 @@ static bool copy_host(struct redis_tls_session *session, const char *host)
     return false;
 }
 
-/* To OpenSSL an empty name matches any name, and one with a leading dot all names below
- * it. */
-static bool is_name(const char *host)
-{
-    return *host != '\0' && *host != '.' && strpbrk(host, "*%") == NULL;
-}
-
 /* An IP address is not sent as the server name (SNI). */
 static enum lock_result set_host(struct redis_tls_session *session, const char *host,
                                  struct errmsg *why)
@@ -244,7 +237,9 @@ static enum lock_result set_host(struct redis_tls_session *session, const char *
     if (copy_host(session, host)) {
         set = openssl()->X509_VERIFY_PARAM_set1_ip_asc(openssl()->SSL_get0_param(session->ssl),
                                                        session->host) == 1;
-    } else if (!is_name(session->host)) {
+    } else if (strpbrk(session->host, "*%") != NULL || *session->host == '\0' ||
+               *session->host == '.') {
+        /* To OpenSSL an empty name matches any name, one with a leading dot all below it. */
         return errmsg_fail(why, LOCK_REFUSED, "%.200s is not a name that a certificate can have",
                            host);
     } else {
@@ -322,14 +317,6 @@ static int failed(struct redis_tls_session *session, int result)
     return -1;
 }
 
-/* A host's policy may allow ciphers that need no certificate ("ALL", openssl.cnf),
- * and then SSL_VERIFY_PEER has nothing to verify. */
-static bool is_proven(const SSL *ssl)
-{
-    return openssl()->SSL_get0_verified_chain(ssl) != NULL &&
-           openssl()->SSL_get_verify_result(ssl) == X509_V_OK;
-}
-
 int redis_tls_handshake(struct redis_tls_session *session)
 {
     openssl()->ERR_clear_error();
@@ -338,7 +325,10 @@ int redis_tls_handshake(struct redis_tls_session *session)
     if (result != 1)
         return failed(session, result);
     session->vain = 0;
-    session->is_anonymous = !is_proven(session->ssl);
+    /* A host's policy may allow ciphers that need no certificate ("ALL", openssl.cnf),
+     * and then SSL_VERIFY_PEER has nothing to verify. */
+    session->is_anonymous = openssl()->SSL_get0_verified_chain(session->ssl) == NULL ||
+                            openssl()->SSL_get_verify_result(session->ssl) != X509_V_OK;
     errno = EPROTO;
     return session->is_anonymous ? -1 : 1;
 }

@@ -263,14 +263,14 @@ TEST(test_logins)
          "it refuses the user bob: it answered: NOPERM User bob has no permissions to run the "
          "'get' command; dlock-redis(7)"},
     };
-    static const struct redis_refused refused = {"\n\nredis.call('DEL', KEYS[1])\n", "dlock:job"};
+    static const char script[] = "\n\nredis.call('DEL', KEYS[1])\n";
     static struct redis_url url;
     FOR_ROWS(row, rows)
     {
         struct errmsg why = {""};
         snprintf(url.user, sizeof url.user, "%s", row->user);
         url.password_from = "the URL";
-        redis_login_explain(&url, &refused, row->error, &why);
+        redis_login_explain(&url, script, "dlock:job", row->error, &why);
         row_has(row->error, why.text, row->why);
     }
 }

@@ -297,7 +297,8 @@ static void redis_close(struct backend *backend)
     free(redis);
 }
 
-static struct redis_backend *make(struct errmsg *why)
+static struct redis_backend *make(const struct redis_url *url,
+                                  const struct redis_settings *settings, struct errmsg *why)
 {
     struct redis_backend *redis = calloc(1, sizeof *redis);
     if (redis == NULL) {
@@ -322,29 +323,24 @@ static struct redis_backend *make(struct errmsg *why)
         .forget = redis_forget,
         .close = redis_close,
     };
-    return redis;
-}
-
-static void redis_backend_begin(struct redis_backend *redis, const struct redis_settings *settings)
-{
+    redis->url = *url;
     redis->settings = *settings;
     redis_conn_init(&redis->conn, &redis->url, &redis->settings);
     redis->conn.socket.is_crowded = settings->one_of_several;
     redis->conn.on_message = redis_hear;
     redis->conn.message_data = redis;
+    return redis;
 }
 
 enum lock_result redis_backend_open(struct backend **backend, const struct redis_url *url,
                                     const struct redis_settings *settings, enum redis_fault *fault,
                                     struct errmsg *why)
 {
-    struct redis_backend *redis = make(why);
+    struct redis_backend *redis = make(url, settings, why);
     *fault = REDIS_FAULT_URL;
     if (redis == NULL)
         return LOCK_SYSTEM;
-    redis->url = *url;
     enum lock_result result = redis_login_find(&redis->url, settings, fault, why);
-    redis_backend_begin(redis, settings);
     redis->owns_tls = true;
     if (result == LOCK_OK && redis->url.tls)
         result = redis_tls_open(&redis->settings.tls, settings, fault, why);
@@ -362,15 +358,14 @@ enum lock_result redis_backend_open_node(struct redis_backend **node,
                                          const struct redis_endpoint *at, struct errmsg *why)
 {
     char place[ENDPOINT_TEXT_SIZE];
-    struct redis_backend *redis = make(why);
+    struct redis_backend *redis = make(&first->url, &first->settings, why);
     if (redis == NULL)
         return LOCK_SYSTEM;
-    redis->url = first->url;
     redis->url.hosts[0] = *at;
     redis->url.host_count = 1;
     snprintf(redis->url.shown, sizeof redis->url.shown, "redis%s+cluster://%s",
              redis->url.tls ? "s" : "", redis_endpoint_format(at, place));
-    redis_backend_begin(redis, &first->settings);
+    redis_conn_go_to(&redis->conn, at);
     *node = redis;
     return LOCK_OK;
 }

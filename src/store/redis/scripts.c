@@ -55,18 +55,12 @@ void redis_script_add_number(struct redis_call *call, int64_t number)
     redis_command_add(&call->words, text);
 }
 
-static void set_word(struct redis_command *command, int at, const char *word)
-{
-    command->words[at] = word;
-    command->lengths[at] = strlen(word);
-}
-
 enum lock_result redis_script_send(struct redis_backend *redis, struct redis_call *call,
                                    bool by_text, redisReply **reply, struct bound bound,
                                    struct errmsg *why)
 {
-    set_word(&call->words, 0, by_text ? "EVAL" : "EVALSHA");
-    set_word(&call->words, 1, by_text ? call->script->text : call->script->sha1);
+    call->words.words[0] = by_text ? "EVAL" : "EVALSHA";
+    call->words.words[1] = by_text ? call->script->text : call->script->sha1;
     return redis_subscribe_call(&redis->listening, &redis->conn, &call->words, call->ears, reply,
                                 bound, why);
 }
@@ -78,12 +72,9 @@ static void shed_keys(struct redis_call *call)
         rest = REDIS_CALL_KEY + call->keys;
     memmove(&words->words[rest - more], &words->words[rest],
             (size_t)(words->count - rest) * sizeof *words->words);
-    memmove(&words->lengths[rest - more], &words->lengths[rest],
-            (size_t)(words->count - rest) * sizeof *words->lengths);
     words->count -= more;
     call->keys -= more;
     snprintf(call->count, sizeof call->count, "%d", call->keys);
-    set_word(words, REDIS_CALL_KEY - 1, call->count);
 }
 
 /* By its digest; by its text if the server does not know the digest yet. */
@@ -112,8 +103,7 @@ static enum lock_result redis_scripts_judge(struct redis_backend *redis,
     char command[32], answer[250];
     enum lock_result result = redis_topology_judge(redis, key, error, detour, bound, why);
     if (result == LOCK_REFUSED)
-        redis_login_explain(&redis->url, &(struct redis_refused){call->script->text, key}, error,
-                            why);
+        redis_login_explain(&redis->url, call->script->text, key, error, why);
     if (result == LOCK_INVALID &&
         redis_error_command(error, call->script->text, command, sizeof command)) {
         redis_error_text(error, answer, sizeof answer);
