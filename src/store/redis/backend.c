@@ -3,7 +3,6 @@
 #include "lock/token.h"
 #include "redis/login.h"
 #include "redis/tls.h"
-#include "store/redis/cluster.h"
 #include "store/redis/cluster_list.h"
 #include "store/redis/doctor.h"
 #include "store/redis/look.h"
@@ -292,19 +291,17 @@ static void redis_close(struct backend *backend)
     redis_sentinel_free(redis);
     if (redis->owns_tls)
         redis_tls_close(redis->settings.tls);
-    redis_cluster_free(redis);
+    free(redis->cluster);
     explicit_bzero(&redis->url, sizeof redis->url);
     free(redis);
 }
 
 static struct redis_backend *make(const struct redis_url *url,
-                                  const struct redis_settings *settings, struct errmsg *why)
+                                  const struct redis_settings *settings)
 {
     struct redis_backend *redis = calloc(1, sizeof *redis);
-    if (redis == NULL) {
-        errmsg_set(why, "out of memory");
+    if (redis == NULL)
         return NULL;
-    }
     redis->base = (struct backend){
         .kind = "redis",
         .poll_least = DURATION_MS(250),
@@ -336,10 +333,10 @@ enum lock_result redis_backend_open(struct backend **backend, const struct redis
                                     const struct redis_settings *settings, enum redis_fault *fault,
                                     struct errmsg *why)
 {
-    struct redis_backend *redis = make(url, settings, why);
+    struct redis_backend *redis = make(url, settings);
     *fault = REDIS_FAULT_URL;
     if (redis == NULL)
-        return LOCK_SYSTEM;
+        return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     enum lock_result result = redis_login_find(&redis->url, settings, fault, why);
     redis->owns_tls = true;
     if (result == LOCK_OK && redis->url.tls)
@@ -358,9 +355,9 @@ enum lock_result redis_backend_open_node(struct redis_backend **node,
                                          const struct redis_endpoint *at, struct errmsg *why)
 {
     char place[ENDPOINT_TEXT_SIZE];
-    struct redis_backend *redis = make(&first->url, &first->settings, why);
+    struct redis_backend *redis = make(&first->url, &first->settings);
     if (redis == NULL)
-        return LOCK_SYSTEM;
+        return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     redis->url.hosts[0] = *at;
     redis->url.host_count = 1;
     snprintf(redis->url.shown, sizeof redis->url.shown, "redis%s+cluster://%s",

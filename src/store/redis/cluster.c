@@ -68,28 +68,17 @@ struct redis_cluster {
     bool asking; /* and it was ASK */
 };
 
-static struct redis_cluster *cluster_of(struct redis_backend *redis, struct errmsg *why)
+static bool make_cluster(struct redis_backend *redis)
 {
-    if (redis->cluster != NULL)
-        return redis->cluster;
-    struct redis_cluster *cluster = calloc(1, sizeof *cluster);
-    if (cluster == NULL) {
-        errmsg_set(why, "out of memory");
-        return NULL;
-    }
+    struct redis_cluster *cluster = redis->cluster = calloc(1, sizeof *cluster);
+    if (cluster == NULL)
+        return false;
     cluster->own = cluster->count = redis->url.host_count;
     cluster->oldest = cluster->own;
     cluster->current = cluster->next = -1;
     for (int i = 0; i < cluster->own; i++)
         cluster->nodes[i].at = redis->url.hosts[i];
-    redis->cluster = cluster;
-    return cluster;
-}
-
-void redis_cluster_free(struct redis_backend *redis)
-{
-    free(redis->cluster);
-    redis->cluster = NULL;
+    return true;
 }
 
 /* --- nodes --------------------------------------------------------------- */
@@ -170,9 +159,10 @@ static enum lock_result redis_cluster_connect_to(struct redis_backend *redis, st
     return result;
 }
 
-static enum lock_result connect_to_some(struct redis_backend *redis, struct redis_cluster *cluster,
-                                        struct bound bound, struct errmsg *why)
+static enum lock_result connect_to_some(struct redis_backend *redis, struct bound bound,
+                                        struct errmsg *why)
 {
+    struct redis_cluster *cluster = redis->cluster;
     bool tried[NODES_MOST] = {false};
     enum lock_result result = LOCK_UNAVAILABLE;
     int count = 0;
@@ -205,9 +195,8 @@ static enum lock_result connect_to_some(struct redis_backend *redis, struct redi
 enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key,
                                     struct bound bound, struct errmsg *why)
 {
-    struct redis_cluster *cluster = cluster_of(redis, why);
-    if (cluster == NULL)
-        return LOCK_SYSTEM;
+    if (redis->cluster == NULL && !make_cluster(redis))
+        return errmsg_fail(why, LOCK_SYSTEM, "out of memory");
     if (key != NULL && !redis_keys_is_shared(key))
         return errmsg_fail(
             why, LOCK_INVALID,
@@ -216,7 +205,7 @@ enum lock_result redis_cluster_open(struct redis_backend *redis, const char *key
             key);
     if (redis->conn.socket.fd >= 0)
         redis_conn_read_messages(&redis->conn); /* it may have ended: redis_conn_open() */
-    return redis->conn.socket.fd >= 0 ? LOCK_OK : connect_to_some(redis, cluster, bound, why);
+    return redis->conn.socket.fd >= 0 ? LOCK_OK : connect_to_some(redis, bound, why);
 }
 
 void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct errmsg *why)

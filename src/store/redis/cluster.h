@@ -24,6 +24,4 @@ void redis_cluster_failed(struct redis_backend *redis, bool too_late, struct err
 bool redis_cluster_endpoint(struct redis_endpoint *at, const struct redis_endpoint *here,
                             const char *host, size_t length, const char *port);
 
-void redis_cluster_free(struct redis_backend *redis);
-
 #endif

@@ -256,12 +256,9 @@ static bool find_server(struct redis_backend *redis, const char *key, struct red
         if (!redis_patient_served(findings, result, "topology", NULL, &why))
             return false;
     }
-    if (at->path[0] != '\0')
-        diagnostics_add(findings, FINDING_OK, "topology", NULL, "%s: %s",
-                        names[redis->url.topology], at->path);
-    else
-        diagnostics_add(findings, FINDING_OK, "topology", NULL, "%s: %s, port %s",
-                        names[redis->url.topology], at->host, at->port);
+    diagnostics_add(findings, FINDING_OK, "topology", NULL, "%s: %s%s%s%s",
+                    names[redis->url.topology], at->path, at->host,
+                    at->path[0] != '\0' ? "" : ", port ", at->port);
     return true;
 }
 
