@@ -1,0 +1,55 @@
+#!/usr/bin/env bats
+# The Lua scripts by themselves, without dlock: tables with one rule a row; tests/redis/scripts/table.py has their words.
+load ../lib/common
+
+# assemble FORMAT: the scripts as the program has them, in C.
+assemble() { (cd "$BATS_TEST_DIRNAME/../.." && sh src/store/redis/scripts/embed.sh sha1sum "$1" src/store/redis/scripts/*.lua); }
+format() { sed -n 's/^.define STORE_FORMAT //p' "$BATS_TEST_DIRNAME/../../src/lock/format.h"; }
+
+setup_file() { assemble "$(format)" >"$BATS_FILE_TMPDIR/embedded.h"; }
+setup() { common_setup; export PYTHONDONTWRITEBYTECODE=1 EMBEDDED=$BATS_FILE_TMPDIR/embedded.h; }
+teardown() { common_teardown; }
+
+# rows TABLE...: what their rows say is what the scripts do.
+rows() {
+    start_redis
+    redis pexpiretime x | grep -q 2 || skip 'needs Redis 7'
+    python3 "$TESTS/redis/scripts/run.py" "$EMBEDDED" "$T/redis.sock" "$@"
+}
+
+@test "whose lock it is, for each value of the lock and each record" { rows standing records; }
+@test "check and extend: ours or not, and what is written of it" { rows check 'check of a share' extend; }
+@test "take: what is written of a lock that is free, also if the reply was lost" { rows free 'lost reply'; }
+@test "take: a refusal says who holds the lock, and counts" { rows refused once-per; }
+@test "take: shares, slots, and leases that have ended" { rows shared dropped 'lost reply, shared'; }
+@test "release: what is removed, kept and remembered of an exclusive lock" { rows release 'release of what is lost' 'release by another process'; }
+@test "release: of a share, and of a take that was given up" { rows 'release of a share' 'given up'; }
+@test "release: the first waiter is called" { rows 'hand on'; }
+@test "queue: who joins and leaves it, and who is told" { rows 'join the queue' near; }
+@test "queue: whose turn it is" { rows turn 'turn to share'; }
+@test "look: what is said of a lock, its holders and its waiters" { rows look 'look at shares' 'look at waiters'; }
+@test "force and pause: what is removed, called and remembered" { rows force pause; }
+
+@test "each table is in one of these tests" {
+    python3 "$TESTS/redis/scripts/run.py" | sort >"$T/tables"
+    sed -nE 's/^@test .*\{ rows (.*); \}$/\1/p' "$BATS_TEST_FILENAME" | xargs printf '%s\n' | sort >"$T/tested"
+    diff "$T/tables" "$T/tested"
+}
+
+@test "the program has these very scripts" {
+    head -c 4 "$DLOCK" | grep -q ELF || skip 'a script runs the program'
+    local sum count=0
+    for sum in $(sed -nE 's/^    "([0-9a-f]{40})",$/\1/p' "$EMBEDDED"); do
+        grep -qF "$sum" "$DLOCK"
+        count=$((count + 1))
+    done
+    equals "$count" "$(grep -c '^const struct redis_script' "$EMBEDDED")"
+}
+
+@test "a script that does not do what a row says is found" {
+    assemble $(($(format) + 1)) >"$T/next.h"
+    EMBEDDED=$T/next.h run rows standing
+    [ "$status" -eq 1 ]
+    grep -q '^standing: a newer format: answer' <<<"$output"
+    grep -qE '^[0-9]+ rows, [1-9][0-9]* wrong$' <<<"$output"
+}

@@ -1,0 +1,270 @@
+"""Releases: of an exclusive lock, of a share, of what was lost, of a take that was given up; by another process; pauses."""
+
+from table import *
+
+A = held_by("A", "a")
+ENDED = without(A, "lock")
+ANOTHER = {**A, "lock": "X"}
+FREED = gone("lock", "lock ends")
+NOTED = {"meta record": "", "meta spent": "a A 3000\n", "meta held_ms": 2000, "meta losses": 0, "meta unended": ""}
+OUT = {**FREED, **NOTED}
+LATER = {"meta owner": "A", "meta losses": "4", "meta held_ms": "40"}
+
+
+def remembered(how, failures, runs, success="", **other):
+    return {"meta run": run(2500, how, **other), "meta success": success, "meta failures": failures, "meta runs": runs}
+
+
+def kept(**other):
+    """The record of one that has released, and is kept."""
+    return without(record("a", released=True, **other), "message")
+
+
+WITH_HISTORY = {**A, "meta run": run(2, "status 9"), "meta success": run(2, "status 0"), "meta failures": 3, "meta runs": 5}
+EXCLUSIVE = [
+    row("released", A, release("A", "a"), RELEASED, OUT),
+    row("released, by the two keys of a holder", A, release("A", "a", keys=2), RELEASED, OUT),
+    row("its run succeeded", WITH_HISTORY, release("A", "a", result="status 0"), RELEASED,
+        {**OUT, **remembered("status 0", 0, 0, run(2500, "status 0"))}),
+    row("its run failed", WITH_HISTORY, release("A", "a", result="status 1"), RELEASED,
+        {**OUT, **remembered("status 1", 4, 6, run(2, "status 0"))}),
+    row("its run has an end, and no status", WITH_HISTORY, release("A", "a", result="ended"), RELEASED,
+        {**OUT, **remembered("ended", 3, 6, run(2, "status 0"))}),
+    row("nothing has run", WITH_HISTORY, release("A", "a"), RELEASED, OUT),
+    row("its run is the first that is remembered", A, release("A", "a", result="status 1"), RELEASED, {**OUT, **remembered("status 1", 1, 1)}),
+    row("its run has no end, and is the first", A, release("A", "a", result="ended"), RELEASED, {**OUT, **remembered("ended", 0, 1)}),
+    row("no runs are remembered", {**A, "meta kept": "0"}, release("A", "a", result="status 1"), RELEASED, OUT),
+    row("a holder that is known in part", held_by("A", "a", stored=without(record("a", user="u\tv\tw", host="g\ti", pid=""), "command")),
+        release("A", "a", result="status 1"), RELEASED,
+        {**OUT, **remembered("status 1", 1, 1), "meta run": "1000\t2500\tstatus 1\t0\tu v w\tg i\t"}),
+    row("a holder of which even less is known", held_by("A", "a", stored={"take": "a", "since": "1000"}), release("A", "a", result="status 1"),
+        RELEASED,
+        {**OUT, **remembered("status 1", 1, 1), "meta run": "1000\t2500\tstatus 1\t0\t\t\t"}),
+    row("a holder whose begin is not known has no run", held_by("A", "a", stored=without(record("a"), "since")),
+        release("A", "a", result="status 1"), RELEASED, {**OUT, "meta held_ms": 0}),
+    row("a holder whose begin is no number", held_by("A", "a", stored=record("a", since="x")), release("A", "a"), RELEASED,
+        {**OUT, "meta held_ms": 3000}),
+    row("by a clock that was set back", A, release("A", "a", wall=500), RELEASED, {**OUT, "meta held_ms": 0, "meta spent": "a A 500\n"}),
+    row("sums", {**A, "meta losses": 4, "meta held_ms": 40}, release("A", "a"), RELEASED, {**OUT, "meta losses": 4, "meta held_ms": 2040}),
+    row("lost before its command ended", {**A, "meta losses": 4}, release("A", "a", how="lost"), RELEASED, {**OUT, "meta losses": 5}),
+    row("the newest release comes first, and what is too old goes", {**A, "meta spent": "z Z 900\n" * 312}, release("A", "a"), RELEASED,
+        {**OUT, "meta spent": ("a A 3000\n" + "z Z 900\n" * 312)[:2500]}),
+    row("a line that is longer than that stays whole", held_by("A" * 3000, "a"), release("A" * 3000, "a"), RELEASED,
+        {**OUT, "meta spent": "a %s 3000\n" % ("A" * 3000)}),
+    row("it is kept", A, release("A", "a", hold=5000), RELEASED, {**NOTED, "meta record": kept(), "lock ends": at(5000)}),
+    row("it is kept for longer than its lease", held_by("A", "a", left=3000), release("A", "a", hold=5000), RELEASED,
+        {**NOTED, "meta record": kept()}),
+    row("it is kept, and had no end", without(A, "lock ends"), release("A", "a", hold=5000), RELEASED,
+        {**NOTED, "meta record": kept(), "lock ends": at(5000)}),
+    row("it is kept as long as was asked for at the take", held_by("A", "a", stored=record("a", hold=at(5000))), release("A", "a", hold=""), RELEASED,
+        {**NOTED, "meta record": kept(hold=at(5000)), "lock ends": at(5000)}),
+    row("that time has passed", held_by("A", "a", stored=record("a", hold=at(-5000))), release("A", "a", hold=""), RELEASED, OUT),
+    row("no such time was asked for", A, release("A", "a", hold=""), RELEASED, OUT),
+    row("the take's time counts only if no other is given", held_by("A", "a", stored=record("a", hold=at(5000))), release("A", "a"), RELEASED, OUT),
+    row("it was kept already", held_by("A", "a", stored=kept(), spent="a A 900\n"), release("A", "a"), ["released", ""]),
+    row("released before", {**released("A"), "meta spent": "a A 900\n"}, release("A", "a"), ["released", ""]),
+    row("released before, and another has it", {**ANOTHER, "meta owner": "X", "meta record": record("x"), "meta spent": "a A 900\n"},
+        release("A", "a"), ["released", ""]),
+    row("by the token alone", A, release("A", ""), RELEASED, OUT),
+    row("a try of its take may come yet", A, release("A", "a", may_come=True), RELEASED, {**OUT, "meta withdrawn": "a - \n"}),
+    row("released before, and a try of its take may come yet", released("A", spent="a A 900\n", withdrawn="z - \n"), release("A", "a", may_come=True),
+        ["released", ""], {"meta withdrawn": "a - \nz - \n"}),
+    row("of another take", held_by("A", "x"), release("A", "a"), ["other", ""],
+        {"meta withdrawn": "a - \n", "counts losses": 1, "counts ends": at(KEPT)}),
+    row("meta is no hash", {"lock": "A", "meta": ["x"]}, release("A", "a"), RELEASED, FREED),
+    row("meta has gone", {"lock": "A", "lock ends": at(TTL)}, release("A", "a"), RELEASED,
+        {**OUT, "meta held_ms": 0, "meta ends": at(DAYS_30)}),
+    row("meta has gone, by the token alone", {"lock": "A", "lock ends": at(TTL)}, release("A", ""), RELEASED,
+        {**OUT, "meta held_ms": 0, "meta ends": at(DAYS_30), "meta spent": "- A 3000\n"}),
+    row("meta without a fence", without(A, "meta fence"), release("A", "a"), RELEASED, {**OUT, "meta ends": at(KEPT)}),
+    row("meta cannot be written", A, release("A", "a"), RELEASED, FREED, denied="hset"),
+    row("the lock may not be removed", A, release("A", "a"), ["ERROR", Has("ermission|user executing")], denied="del"),
+    row("a newer format", {**A, "meta format": NEWER}, release("A", "a"), ["newer", NEWER]),
+]
+
+COUNTED = {"counts losses": 1, "counts ends": at(KEPT)}
+WITHDRAWN = {"meta withdrawn": "a - \n"}
+LOST = [
+    row("its lease has ended", ENDED, release("A", "a"), ["gone", "ended"], {**WITHDRAWN, **COUNTED}),
+    row("losses are added up", {**ENDED, "counts losses": 4}, release("A", "a"), ["gone", "ended"],
+        {**WITHDRAWN, "counts losses": 5, "counts ends": at(KEPT)}),
+    row("a loss is counted once", {**ENDED, **WITHDRAWN}, release("A", "a"), ["gone", "ended"]),
+    row("another has it", ANOTHER, release("A", "a"), ["other", "ended"], {**WITHDRAWN, **COUNTED}),
+    row("it was taken away", {**ENDED, "meta forced": "a A root@host\n"}, release("A", "a"), ["gone", "forced root@host"], {**WITHDRAWN, **COUNTED}),
+    row("by the token alone: no take is withdrawn", ENDED, release("A", ""), ["gone", "ended"], COUNTED),
+    row("its run was stopped", ENDED, release("A", "a", result="stopped"), ["gone", "ended"],
+        {**WITHDRAWN, **COUNTED, "meta unended": "", **remembered("stopped", 1, 1)}),
+    row("its run went on without the lock", ENDED, release("A", "a", result="status 0"), ["gone", "ended"],
+        {**WITHDRAWN, **COUNTED, "meta unended": "", **remembered("lost", 1, 1)}),
+    row("its run is remembered already", {**ENDED, "meta unended": ""}, release("A", "a", result="stopped"), ["gone", "ended"],
+        {**WITHDRAWN, **COUNTED}),
+    row("the run of another take is not its own", without(held_by("A", "x"), "lock"), release("A", "a", result="stopped"), ["gone", ""],
+        {**WITHDRAWN, **COUNTED}),
+    row("the run of another token is not its own", {**held_by("X", "x")}, release("A", "a", result="stopped"), ["other", ""],
+        {**WITHDRAWN, **COUNTED}),
+    row("a share's lease has ended", shared(sharer("A", "a", left=-1000), sharer("B", "b")), release("A", "a", result="stopped"), ["gone", "ended"],
+        {**WITHDRAWN, **COUNTED}),
+    row("a share without a record", shared(sharer("B", "b")), release("A", "a"), ["other", ""], {**WITHDRAWN, **COUNTED}),
+    row("nothing is known", {}, release("A", "a"), ["gone", ""],
+        {**WITHDRAWN, "meta ends": at(DAYS_30), "counts losses": 1, "counts ends": at(DAYS_30)}),
+    row("meta without a fence", {"meta takes": 1}, release("A", "a"), ["gone", ""],
+        {**WITHDRAWN, "meta ends": at(DAYS_30), "counts losses": 1, "counts ends": at(DAYS_30)}),
+    row("meta is no hash", {"meta": ["x"]}, release("A", "a"), ["gone", ""], {"counts losses": 1, "counts ends": at(DAYS_30)}),
+    row("meta cannot be written", ENDED, release("A", "a", result="stopped"), ["gone", "ended"], {"counts losses": 1, "counts ends": at(KEPT)},
+        denied="hset"),
+]
+
+# By another process: the one that watches the lease must learn of it.
+OUTSIDE = [
+    row("released", A, release("A", "a", outside="req"), RELEASED, {**OUT, "meta requests": "req a -\n"}),
+    row("released, by the token alone", A, release("A", "", outside="req"), RELEASED, {**OUT, "meta requests": "req a -\n"}),
+    row("and kept", held_by("A", "a", stored=record("a", hold=at(5000))), release("A", "a", hold="", outside="req"), RELEASED,
+        {**NOTED, "meta record": kept(hold=at(5000)), "lock ends": at(5000), "meta requests": "req a -\n"}),
+    row("asked again, since the reply was lost", released("A", spent="a A 900\n", requests="req a -\n"), release("A", "a", outside="req"),
+        ["released", ""]),
+    row("asked again, and the next holder has the same token", {**held_by("A", "x"), "meta requests": "req a -\n"},
+        release("A", "", outside="req"), ["released", ""]),
+    row("another request did that", {**held_by("A", "x", stored=record("x")), "meta requests": "eq a -\nreq2 a -\n"}, release("A", "", outside="req"),
+        RELEASED,
+        {**OUT, "meta spent": "x A 3000\n", "meta requests": "req x -\neq a -\nreq2 a -\n"}),
+    row("gone: that is not its loss", ENDED, release("A", "a", outside="req"), ["gone", "ended"], WITHDRAWN),
+    row("gone, by the token alone", ENDED, release("A", "", outside="req"), ["gone", "ended"]),
+    row("another's", ANOTHER, release("A", "", outside="req"), ["other", "ended"]),
+    row("meta has gone", {"lock": "A", "lock ends": at(TTL)}, release("A", "", outside="req"), RELEASED,
+        {**OUT, "meta held_ms": 0, "meta ends": at(DAYS_30), "meta spent": "- A 3000\n", "meta requests": "req - -\n"}),
+    row("meta is no hash", {"lock": "A", "meta": ["x"]}, release("A", "", outside="req"), RELEASED, FREED),
+    row("a share", shared(sharer("A", "a"), sharer("B", "b")), release("A", "", outside="req"), RELEASED,
+        {**NOTED, **gone("holder:A", "holder:A ends", "holders A"), "meta requests": "req a -\n"}),
+]
+
+GIVEN_UP = [
+    row("it was not taken, and is free", released("Z"), give_up("A", "a"), ["gone", ""], WITHDRAWN),
+    row("it was not taken, and nothing is known", {}, give_up("A", "a"), ["gone", ""], {**WITHDRAWN, "meta ends": at(DAYS_30)}),
+    row("it was not taken, and another has it", held_by("X", "x"), give_up("A", "a"), ["other", ""], WITHDRAWN),
+    row("it was not taken, and was withdrawn before", released("Z", withdrawn="y - \na - \n"), give_up("A", "a"), ["gone", ""]),
+    row("it was taken", A, give_up("A", "a"), RELEASED, OUT),
+    row("it was taken, and a try may come yet", A, give_up("A", "a", may_come=True), RELEASED, {**OUT, **WITHDRAWN}),
+    row("the same token has it by another take", held_by("A", "x"), give_up("A", "a"), ["other", ""], WITHDRAWN),
+    row("the same token has it, by a take that is not known", {"lock": "A", "lock ends": at(TTL)}, give_up("A", "a"), ["other", ""],
+        {**WITHDRAWN, "meta ends": at(DAYS_30)}),
+    row("a share was taken", shared(sharer("A", "a"), sharer("B", "b")), give_up("A", "a"), RELEASED,
+        {**NOTED, **gone("holder:A", "holder:A ends", "holders A")}),
+    row("a share was taken, by a take that is not known", {**shared(sharer("A", "a"), sharer("B", "b")), "holder:A": "?"}, give_up("A", "a"),
+        ["other", ""], WITHDRAWN),
+    row("it was taken, and has ended: no loss", ENDED, give_up("A", "a"), ["gone", "ended"], WITHDRAWN),
+    row("it leaves the queue, and the next is called", {**released("Z"), **waiting("a"), **waiting("w", came=-4000)}, give_up("A", "a"), ["gone", ""],
+        {**WITHDRAWN, **left_queue("a"), "waiters w": waiter(turn=1500)}, {"w": ["turn"]}),
+    row("it leaves the queue of a held lock, and the next hears how long", {**held_by("X", "x"), **waiting("a"), **waiting("w", came=-4000)},
+        give_up("A", "a"), ["other", ""], {**WITHDRAWN, **left_queue("a")}, {"w": [Has("^held (60000|59...)$")]}),
+    row("it leaves the queue behind others", {**released("Z"), **waiting("w"), **waiting("a", came=-4000)}, give_up("A", "a"), ["gone", ""],
+        {**WITHDRAWN, **left_queue("a")}),
+]
+
+SHARED_NOTED = {**NOTED, **gone("holder:A", "holder:A ends", "holders A")}
+B = sharer("B", "b")
+SHARES = [
+    row("one of two", shared(sharer("A", "a"), B), release("A", "a"), RELEASED, SHARED_NOTED),
+    row("its run", shared(sharer("A", "a"), B), release("A", "a", result="status 0"), RELEASED,
+        {**SHARED_NOTED, **remembered("status 0", 0, 0, run(2500, "status 0"))}),
+    row("the exclusive holder's record is another", shared(sharer("A", "a"), B, owner="A", record=record("x")), release("A", "a"), RELEASED,
+        {**without(SHARED_NOTED, "meta record")}),
+    row("the last one", shared(sharer("A", "a")), release("A", "a"), RELEASED, {**SHARED_NOTED, **FREED, "holders ends": GONE}),
+    row("the last whose lease has not ended", shared(sharer("A", "a"), sharer("B", "b", left=-1000)), release("A", "a"), RELEASED,
+        {**SHARED_NOTED, **FREED}),
+    row("the last of the slots", shared(sharer("A", "a", slot=1), mode="slots", slots=2), release("A", "a"), RELEASED,
+        {**SHARED_NOTED, **FREED, **gone("holders 1 A", "holders ends", "slots", "slots ends"), "holders A": GONE}),
+    row("one of two slots", shared(sharer("A", "a", slot=0), sharer("B", "b", slot=1), mode="slots", slots=2), release("A", "a"), RELEASED,
+        {**SHARED_NOTED, "holders 0 A": GONE, "slots": (1,)}),
+    row("the last slot's bit goes, though the lease of another has only ended",
+        shared(sharer("A", "a", slot=0), sharer("B", "b", slot=1, left=-1000), mode="slots", slots=2), release("A", "a"), RELEASED,
+        {**SHARED_NOTED, **FREED, "holders 0 A": GONE, "slots": (1,)}),
+    row("the lock's key would outlast the others by far", shared(sharer("A", "a"), sharer("B", "b", left=10000)), release("A", "a"), RELEASED,
+        {**SHARED_NOTED, "lock ends": at(15000), "holders ends": at(10000 + KEPT)}),
+    row("and not by far", shared(sharer("A", "a"), sharer("B", "b", left=30000)), release("A", "a"), RELEASED, SHARED_NOTED),
+    row("not in the set", without(shared(sharer("A", "a"), B), "holders A"), release("A", "a"), RELEASED, SHARED_NOTED),
+    row("not in the set, and nobody else is", without(shared(sharer("A", "a")), "holders"), release("A", "a"), RELEASED, SHARED_NOTED),
+    row("the record cannot be read", {**shared(sharer("A", "a"), B), "holder:A": "?"}, release("A", "a", result="status 0"), RELEASED,
+        {**SHARED_NOTED, "meta held_ms": 0}),
+    row("it is kept", shared(sharer("A", "a"), B), release("A", "a", hold=5000), RELEASED,
+        {**NOTED, "holder:A": without({**sharer("A", "a")["holder:A"], "released": True, "ends": at(5000)}, "message"),
+         "holder:A ends": at(5000 + KEPT), "holders A": at(5000)}),
+    row("it is kept, and the lock's key would outlast it by far", shared(sharer("A", "a")), release("A", "a", hold=5000), RELEASED,
+        {**NOTED, "holder:A": without({**sharer("A", "a")["holder:A"], "released": True, "ends": at(5000)}, "message"),
+         "holder:A ends": at(5000 + KEPT), "holders A": at(5000), "lock ends": at(7500), "holders ends": at(5000 + KEPT)}),
+    row("it is kept for longer than its lease", shared(sharer("A", "a"), B), release("A", "a", hold=90000), RELEASED,
+        {**NOTED, "holder:A": without({**sharer("A", "a")["holder:A"], "released": True, "ends": at(TTL)}, "message"),
+         "holder:A ends": at(TTL + KEPT), "holders A": at(TTL)}),
+    row("it is kept as was asked for at the take", shared(sharer("A", "a", hold=at(5000)), B), release("A", "a", hold=""), RELEASED,
+        {**NOTED, "holder:A": without({**sharer("A", "a")["holder:A"], "released": True, "hold": at(5000), "ends": at(5000)}, "message"),
+         "holder:A ends": at(5000 + KEPT), "holders A": at(5000)}),
+    row("a slot is kept", shared(sharer("A", "a", slot=0), B), release("A", "a", hold=5000), RELEASED,
+        {**NOTED, "holder:A": without({**sharer("A", "a")["holder:A"], "slot": 0, "released": True, "ends": at(5000)}, "message"),
+         "holder:A ends": at(5000 + KEPT), "holders 0 A": at(5000)}),
+    row("it is kept, and its record cannot be read", {**shared(sharer("A", "a"), B), "holder:A": "?"}, release("A", "a", hold=5000), RELEASED,
+        {**NOTED, "meta held_ms": 0, "holders A": at(5000)}),
+    row("it is kept already", shared(sharer("A", "a", released=True), B), release("A", "a"), ["released", ""]),
+]
+
+W = waiting("w")
+HAND_ON = [
+    row("the first waiter is called", {**A, **W}, release("A", "a"), RELEASED, {**OUT, "waiters w": waiter(turn=1500)}, {"w": ["turn"]}),
+    row("by the slower way", {**A, **W}, release("A", "a", may_come=True), RELEASED,
+        {**OUT, **WITHDRAWN, "waiters w": waiter(turn=1500)}, {"w": ["turn"]}),
+    row("one of two is called", {**A, **W, **waiting("v", came=-4000)}, release("A", "a"), RELEASED,
+        {**OUT, "waiters w": waiter(turn=1500)}, {"w": ["turn"]}),
+    row("kept: the first one hears how long", {**A, **W}, release("A", "a", hold=5000), RELEASED,
+        {**NOTED, "meta record": kept(), "lock ends": at(5000)}, {"w": [Has("^held (5000|4...)$")]}),
+    row("kept: the first one is dead, and the next hears it", {**A, **waiting("w", alive=False), **waiting("v", came=-4000)},
+        release("A", "a", hold=5000), RELEASED,
+        {**NOTED, "meta record": kept(), "lock ends": at(5000), **left_queue("w")}, {"v": [Has("^held (5000|4...)$")]}),
+    row("lost, and free: it is called", {**ENDED, **W}, release("A", "a"), ["gone", "ended"],
+        {**WITHDRAWN, **COUNTED, "waiters w": waiter(turn=1500)}, {"w": ["turn"]}),
+    row("lost, and another's: it hears how long", {**ANOTHER, **W}, release("A", "a"), ["other", "ended"],
+        {**WITHDRAWN, **COUNTED}, {"w": [Has("^held (60000|59...)$")]}),
+    row("released before, and free: it is called", {**released("A", spent="a A 900\n"), **W}, release("A", "a"), ["released", ""],
+        {"waiters w": waiter(turn=1500)}, {"w": ["turn"]}),
+    row("a share leaves, and an exclusive request waits for the rest", {**shared(sharer("A", "a"), B), **W}, release("A", "a"), RELEASED,
+        SHARED_NOTED),
+    row("the last share leaves", {**shared(sharer("A", "a")), **W}, release("A", "a"), RELEASED,
+        {**SHARED_NOTED, **FREED, "holders ends": GONE, "waiters w": waiter(turn=1500)}, {"w": ["turn"]}),
+    row("a slot is free, and one waits for that", {**shared(sharer("A", "a", slot=0), sharer("B", "b", slot=1), mode="slots", slots=2),
+                                                  **waiting("w", mode="slots", slots=2)}, release("A", "a"), RELEASED,
+        {**SHARED_NOTED, "holders 0 A": GONE, "slots": (1,), "waiters w": waiter(turn=1500, mode="slots", slots=2)}, {"w": ["turn"]}),
+    row("a slot is kept, and one waits for that: it hears how long", {**shared(sharer("A", "a", slot=0), mode="slots", slots=1),
+                                                                    **waiting("w", mode="slots", slots=1)}, release("A", "a", hold=5000), RELEASED,
+        {**NOTED, "holder:A": without({**sharer("A", "a")["holder:A"], "slot": 0, "released": True, "ends": at(5000)}, "message"),
+         "holder:A ends": at(5000 + KEPT), "holders 0 A": at(5000), "lock ends": at(7500), "holders ends": at(5000 + KEPT),
+         "slots ends": at(5000 + KEPT)}, {"w": [Has("^held 7...$")]}),
+]
+
+PAUSED = {"meta pause_ends": at(20000), "meta paused_by": "root@host", "meta pause_why": "repairs"}
+ENDS_PAUSE = gone(*PAUSED)
+PAUSE = [
+    row("a lock that was taken once", released(), pause(20000), ["done"], {**PAUSED, "meta requests": "req - done\n"}),
+    row("a lock that was never taken", {}, pause(20000), ["done"], {**PAUSED, "meta requests": "req - done\n", "meta ends": at(DAYS_30)}),
+    row("meta lasts for the pause and 30 days more", released(), pause(2 * KEPT), ["done"],
+        {**PAUSED, "meta pause_ends": at(2 * KEPT), "meta requests": "req - done\n", "meta ends": at(2 * KEPT + DAYS_30)}),
+    row("but no shorter than it does", {**released(), "meta ends": at(20000 + DAYS_30 + 1000)}, pause(20000), ["done"],
+        {**PAUSED, "meta requests": "req - done\n"}),
+    row("another pause takes its place", {**released(), "meta pause_ends": at(9000), "meta paused_by": "x@y", "meta pause_why": ""}, pause(20000),
+        ["done"],
+        {**PAUSED, "meta requests": "req - done\n"}),
+    row("a held lock", A, pause(20000), ["done"], {**PAUSED, "meta requests": "req - done\n"}),
+    row("asked again", {**released(), "meta requests": "req - none\n"}, pause(20000), ["none"]),
+    row("another has asked", {**released(), "meta requests": "re - none\n"}, pause(20000), ["done"],
+        {**PAUSED, "meta requests": "req - done\nre - none\n"}),
+    row("nobody is called while it begins", {**released(), **W}, pause(20000), ["done"], {**PAUSED, "meta requests": "req - done\n"}),
+    row("the pause ends", {**released(), **PAUSED}, pause(0), ["done"], {**ENDS_PAUSE, "meta requests": "req - done\n"}),
+    row("the pause ends, and the first waiter is called", {**released(), **PAUSED, **W}, pause(0), ["done"],
+        {**ENDS_PAUSE, "meta requests": "req - done\n", "waiters w": waiter(turn=1500)}, {"w": ["turn"]}),
+    row("there is no pause", released(), pause(0), ["none"], {"meta requests": "req - none\n"}),
+    row("the pause is over", {**released(), **PAUSED, "meta pause_ends": at(-1000)}, pause(0), ["none"],
+        {**ENDS_PAUSE, "meta requests": "req - none\n"}),
+    row("there is no lock and no pause", {}, pause(0), ["none"], {"meta requests": "req - none\n", "meta ends": at(DAYS_30)}),
+    row("the end of a pause, asked again", {**released(), **PAUSED, "meta requests": "req - done\n"}, pause(0), ["done"]),
+    row("meta is no hash", {"meta": ["x"]}, pause(20000), ["unusable", "{dlock:job}:meta", "it is not a hash"]),
+    row("a newer format", released(format=NEWER), pause(20000), ["newer", NEWER]),
+]
+
+TABLES = {"release": EXCLUSIVE, "release of what is lost": LOST, "release by another process": OUTSIDE, "given up": GIVEN_UP,
+          "release of a share": SHARES, "hand on": HAND_ON, "pause": PAUSE}

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""Calls the Lua scripts by themselves, on a server of the test's own, and compares with the tables beside this.
+
+    python3 tests/redis/scripts/run.py EMBEDDED.H SOCKET TABLE...
+
+EMBEDDED.H: what embed.sh makes of the scripts, which is what the program has. SOCKET: that of a server whose data
+are removed. Without arguments the names of all tables are printed. For each row the keys are written as they are before
+the call, the script is called, and its answer and all that is stored must be as the row says.
+"""
+
+import hashlib
+import importlib
+import json
+import math
+import pathlib
+import re
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent.parent / "lib")]
+from redis_client import RedisClient
+from table import Has, Left, Moment
+
+LOCK = "dlock:job"
+COMPANION = "{dlock:job}:"
+KEYS = ("meta", "holder:", "holders", "slots", "counts", "queue", "waiters")
+SECONDS = 10
+# Rows are about moments that are at least this far from each other: what took longer, on a busy machine, is done again.
+MOMENT_US, TRIES = 90000, 50
+WAITER = ("format", "listens", "asked", "turn", "mode", "slots", "who")
+
+
+def key_of(name):
+    return LOCK if name == "lock" else COMPANION + name
+
+
+def read_scripts(path):
+    """Each script's text by its name."""
+    header = pathlib.Path(path).read_text(encoding="utf-8")
+    scripts = {}
+    for name, digest, lines in re.findall(r'^const struct redis_script redis_(\w+)_script = \{\n    "(\w+)",\n(.*?)^\};', header, re.M | re.S):
+        text = re.sub(r"\\(.)", r"\1", "".join(line[5:-3] + "\n" for line in lines.splitlines()))
+        assert hashlib.sha1(text.encode()).hexdigest() == digest, name
+        scripts[name] = text
+    return scripts
+
+
+class Lab:
+    """The server, one caller, and one that hears for all waiters."""
+
+    def __init__(self, path, scripts):
+        self.path = path
+        self.server, self.ears = RedisClient(path, SECONDS), RedisClient(path, SECONDS)
+        for client in self.server, self.ears:
+            client.stream.settimeout(SECONDS)
+        self.digests = {name: self.server.ask("SCRIPT", "LOAD", text) for name, text in scripts.items()}
+
+    def now_us(self):
+        seconds, micros = self.server.ask("TIME")
+        return int(seconds) * 1000000 + int(micros)
+
+    # --- what is stored ---
+
+    def write(self, places, now_us):
+        self.server.ask("FLUSHALL")
+        for place, value in places.items():
+            name, _, field = place.partition(" ")
+            if name != "hears" and field != "ends":
+                self.write_one(name, field, plain(value, now_us))
+        for place, value in places.items():
+            name, _, field = place.partition(" ")
+            if field == "ends":
+                self.server.ask("PEXPIREAT", key_of(name), plain(value, now_us))
+
+    def write_one(self, name, field, value):
+        key = key_of(name)
+        if isinstance(value, list):
+            self.server.ask("RPUSH", key, *value)
+        elif name == "slots" and not field:
+            for slot in value:
+                self.server.ask("SETBIT", key, slot, 1)
+        elif name in ("holders", "queue") and field:
+            self.server.ask("ZADD", key, value, field)
+        elif name == "waiters" and isinstance(value, dict):
+            words = [json.dumps(value[part]) if part == "who" else str(value[part]) for part in WAITER]
+            self.server.ask("HSET", key, field, " ".join(words))
+        else:
+            text = json.dumps(value) if isinstance(value, dict) else value
+            self.server.ask(*(("HSET", key, field, text) if field else ("SET", key, text)))
+
+    def read(self):
+        places = {}
+        for key in self.server.ask("KEYS", "*"):
+            name = "lock" if key == LOCK else key[len(COMPANION):] if key.startswith(COMPANION) else key
+            self.read_one(places, name, key)
+            ends = self.server.ask("PEXPIRETIME", key)
+            if ends >= 0:
+                places[name + " ends"] = str(ends)
+        return places
+
+    def read_one(self, places, name, key):
+        kind = self.server.ask("TYPE", key)
+        if kind == "hash":
+            flat = self.server.ask("HGETALL", key)
+            for field, text in zip(flat[::2], flat[1::2]):
+                places[name + " " + field] = read_waiter(text) if name == "waiters" else read_json(text)
+        elif kind == "zset":
+            flat = self.server.ask("ZRANGE", key, 0, -1, "WITHSCORES")
+            for member, score in zip(flat[::2], flat[1::2]):
+                places[name + " " + member] = score if math.isinf(float(score)) else "%d" % float(score)
+        elif kind == "list":
+            places[name] = self.server.ask("LRANGE", key, 0, -1)
+        elif name == "slots":
+            bits = self.server.ask("STRLEN", key) * 8
+            places[name] = tuple(bit for bit in range(bits) if self.server.ask("GETBIT", key, bit))
+        else:
+            places[name] = read_json(self.server.ask("GET", key))
+
+    # --- the call ---
+
+    def call(self, call, denied, now_us):
+        own = [key_of(name) + (call.own if name == "holder:" else "") for name in ("lock", *KEYS)]
+        keys = [own[0], own[2]] if call.script == "share" else own[:call.keys]
+        client = self.server
+        if denied:
+            client.ask("ACL", "SETUSER", "limited", "reset", "on", "nopass", "~*", "&*", "+@all", *("-" + word for word in denied.split()))
+            client = RedisClient(self.path, SECONDS)
+            client.ask("AUTH", "limited", "x")
+        try:
+            return client.ask("EVALSHA", self.digests[call.script], len(keys), *keys, *(plain(word, now_us) for word in call.words))
+        except RuntimeError as error:
+            return ["ERROR", str(error)]
+        finally:
+            if client is not self.server:
+                client.close()
+
+    def listen(self, places):
+        channels = [COMPANION + "wake:" + place.split()[1] for place in places if place.startswith("hears ")]
+        if channels:
+            self.ears.send("SUBSCRIBE", *channels)
+            for _ in channels:
+                self.ears.reply()
+
+    def heard(self):
+        """What each waiter was told, and nobody listens any longer."""
+        heard = {}
+        self.ears.send("PING", "so far")
+        while True:
+            message = self.ears.reply()
+            if message in (["pong", "so far"], "so far"):
+                break
+            heard.setdefault(message[1].rpartition(":")[2], []).append(message[2])
+        self.ears.send("UNSUBSCRIBE")
+        while self.ears.reply()[2] > 0:
+            pass
+        return heard
+
+    def differences(self, row):
+        for _ in range(TRIES):
+            found, took = self.play(row)
+            if took < MOMENT_US:
+                break
+        return found
+
+    def play(self, row):
+        """The differences, and how long it took (us)."""
+        now_us = self.now_us()
+        self.write(row.before, now_us)
+        before = self.read()
+        self.listen(row.before)
+        time.sleep(0.002)  # what is written anew has another time
+        answer = self.call(row.call, row.denied, now_us)
+        after = self.read()
+        span = now_us, self.now_us()
+        found = list(compare("answer", row.answer, answer, span))
+        for place in sorted({*before, *after, *row.changes}):
+            if place in row.changes:
+                found += compare(place, row.changes[place], after.get(place), span)
+            elif before.get(place) != after.get(place):
+                found.append("%s: %r has become %r" % (place, before.get(place), after.get(place)))
+        found += compare("hears", row.hears, self.heard(), span)
+        return found, span[1] - span[0]
+
+
+def read_json(text):
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, dict) else text
+
+
+def read_waiter(text):
+    words = text.split(" ", len(WAITER) - 1)
+    if len(words) < len(WAITER):
+        return text
+    return dict(zip(WAITER, words), who=json.loads(words[-1]))
+
+
+def plain(value, now_us):
+    """As it is stored."""
+    if isinstance(value, Moment):
+        return "%d" % (now_us + value.ms * 1000 if value.unit == "us" else now_us // 1000 + value.ms)
+    if isinstance(value, dict):
+        return {name: plain(each, now_us) for name, each in value.items()}
+    if isinstance(value, (list, tuple, bool)) or value is None:
+        return value
+    return value if isinstance(value, (str, float)) else int(value)
+
+
+def compare(what, wanted, got, span):
+    """Each difference, as a sentence. What depends on the clock may differ by as much as the call has taken."""
+    if isinstance(wanted, dict) and isinstance(got, dict):
+        for name in sorted({*wanted, *got}, key=str):
+            yield from compare("%s %s" % (what, name), wanted.get(name), got.get(name), span)
+    elif isinstance(wanted, (list, tuple)) and isinstance(got, (list, tuple)):
+        if len(wanted) != len(got):
+            yield "%s: %r, wanted %r" % (what, got, wanted)
+            return
+        for number, (one, other) in enumerate(zip(wanted, got)):
+            yield from compare("%s[%d]" % (what, number), one, other, span)
+    elif not is_same(wanted, got, span):
+        yield "%s: %r, wanted %r" % (what, got, wanted)
+
+
+def is_same(wanted, got, span):
+    if wanted is None or got is None:
+        return wanted is got
+    if isinstance(wanted, Has):
+        return re.search(wanted.text, str(got)) is not None
+    if isinstance(wanted, (Moment, Left)) and not re.fullmatch(r"-?\d+", str(got)):
+        return False
+    took = span[1] - span[0]
+    if isinstance(wanted, Left):
+        return wanted.ms - took / 1000 - 2 <= int(got) <= wanted.ms + 2
+    if isinstance(wanted, Moment):
+        scale = 1 if wanted.unit == "us" else 1000
+        middle = (span[0] + wanted.ms * 1000) / scale
+        return middle - took / scale - 2 <= int(got) <= middle + took / scale + 2
+    return str(wanted) == str(got)
+
+
+def main():
+    tables = {}
+    for path in sorted(HERE.glob("rows_*.py")):
+        tables.update(importlib.import_module(path.stem).TABLES)
+    if len(sys.argv) < 4:
+        print("\n".join(tables))
+        return
+    lab = Lab(sys.argv[2], read_scripts(sys.argv[1]))
+    count = wrong = 0
+    for name in sys.argv[3:]:
+        for each in tables[name]:
+            differences = lab.differences(each)
+            count += 1
+            wrong += differences != []
+            for difference in differences:
+                print("%s: %s: %s" % (name, each.name, difference))
+    print("%d rows, %d wrong" % (count, wrong))
+    sys.exit(wrong > 0 or count == 0)
+
+
+if __name__ == "__main__":
+    main()
