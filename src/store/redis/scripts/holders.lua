@@ -156,7 +156,10 @@ end
 
 -- The set outlives the lock: what is in it then did not release.
 local function keep_holders(left)
-  for _, key in ipairs({holders, taken}) do redis.call('PEXPIRE', key, whole(left + kept_ms())) end
+  local ms = whole(left + kept_ms())
+  redis.call('PEXPIRE', holders, ms)
+  -- By its name: a script that only extends is not given this key, which would be watched then.
+  redis.pcall('PEXPIRE', string.sub(meta, 1, -5) .. 'slots', ms)
 end
 
 -- The lock's key lasts as long as the last lease, and up to half as long again, so that it
