@@ -178,6 +178,12 @@ FORCE = [
             {**GONE_A, **BY, **SAID, **NO_RUN, **gone("holders A", "holders ends", "holder:A", "holder:A ends")}),
     removed("a share without a record", without(shared(sharer("A", "a")), "holder:A"), looked(stranger("A"), **SHARED_A),
             {**GONE_A, **SAID, **NO_RUN, "meta removed": 3000, "meta forced": "", **gone("holders A", "holders ends")}),
+    removed("the lock's key outlived the leases: nothing is taken away", shared(sharer("A", "a", left=-1000)), looked(**{**SHARED_A, **LOST}),
+            {**GONE_A, **SAID, **LOST_RUN, "meta removed": "", "meta forced": "", **gone("holders A", "holders ends", "holder:A", "holder:A ends")}),
+    removed("one share has ended: only the other is taken away", shared(sharer("A", "a"), sharer("O", "o", left=-1000)),
+            looked(owner("A", "a"), **{**SHARED_A, **LOST}),
+            {**GONE_A, **BY, **SAID, **LOST_RUN, "meta failures": 2, "meta runs": 2,
+             **gone("holders A", "holders O", "holders ends", "holder:A", "holder:A ends", "holder:O", "holder:O ends")}),
     row("a newer format", {**A, "meta format": NEWER}, force(), ["newer", NEWER]),
 ]
 

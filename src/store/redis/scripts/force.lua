@@ -8,7 +8,8 @@
 
 local answered, earlier = pcall(cjson.decode, past('requests', ARGV[2], '') or '')
 if answered and type(earlier) == 'table' then return earlier end
-local was = state()
+local now = now_ms()
+local was = state(now)
 was[5] = {} -- who waits is not said, and not to be remembered
 local by = string.gsub(ARGV[3], '\n', ' ')
 local function take_away(token, record, unended)
@@ -19,7 +20,8 @@ end
 if value then
   if is_shared() then
     for _, holder in ipairs(list_holders()) do
-      take_away(holder.token, holder.record, holder.record and not holder.record.released)
+      -- Those whose leases have ended state() has counted.
+      if shares(holder.record, now) then take_away(holder.token, holder.record, not holder.record.released) end
       redis.pcall('DEL', holder_key(holder.token))
     end
   elseif known.owner == value then
@@ -31,6 +33,6 @@ if value then
   -- The key may have outlived the last lease: then nothing is taken away.
   redis.pcall('HSET', meta, 'removed', #was[#was] > 0 and ARGV[1] or known.removed or '', 'forced', known.forced or '', memory())
   note('requests', ARGV[2], '-', answer)
-  hand_on(now_ms(), first_waiter())
+  hand_on(now, first_waiter())
 end
 return was

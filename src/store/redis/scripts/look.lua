@@ -2,4 +2,4 @@
 
 -- include state.lua
 
-return state()
+return state(now_ms())

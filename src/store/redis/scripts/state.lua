@@ -47,8 +47,7 @@ end
 -- last fence, last owner, released (wall clock, ms), what is left of a pause (ms), by whom, why,
 -- takes, conflicts, timeouts, losses, waited (ms), held (ms), last run, last success,
 -- failures in a row, runs and skips since the success, owners}
-local function state()
-  local now = now_ms()
+local function state(now)
   local paused = pause_left(now)
   local number, first = list_waiters(now)
   learn('removed')
