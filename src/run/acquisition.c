@@ -199,10 +199,12 @@ static void look_for_ancestor(struct acquisition *acquisition)
 static bool acquisition_held_by_ancestor(void *data, const struct holder *holder)
 {
     struct acquisition *acquisition = data;
+    bool covers = !holder->shares, conflicts = acquisition->request.mode == MODE_EXCLUSIVE;
     if (holder->shares)
         look_for_ancestor(acquisition);
-    else if (!acquisition->nested && is_ancestor(acquisition, holder))
-        found_ancestor(acquisition, MODE_EXCLUSIVE, 0);
+    if (!acquisition->nested && !acquisition->upgrade && (covers || conflicts) &&
+        is_ancestor(acquisition, holder))
+        found_ancestor(acquisition, covers ? MODE_EXCLUSIVE : MODE_SHARED, 0);
     if ((!holder->known || holder->shares) && !holder->reserved && !acquisition->nested &&
         !acquisition->upgrade)
         (void)is_inside(acquisition, true);

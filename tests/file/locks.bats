@@ -228,6 +228,27 @@ teardown() { common_teardown; }
     equals "$(cat "$T/out")" ok
 }
 
+@test "--lock-file inside a script that has locked the file by flock(1) on a descriptor does not wait for itself" {
+    local shell script='exec 9>"$1"; flock $2 9; timeout 20 dlock $3 --lock-file="$1" job echo ok'
+    for shell in bash dash; do
+        command -v "$shell" >/dev/null || continue
+        run "$shell" -c "$script" "$shell" "$T/exact" '' ''
+        equals "$status ${lines[-1]}" '0 ok'
+        run "$shell" -c "$script" "$shell" "$T/exact" -s -s
+        equals "$status ${lines[-1]}" '0 ok'
+        # It would wait for itself for ever.
+        run "$shell" -c "$script" "$shell" "$T/exact" -s ''
+        equals "$status" 64
+    done
+    run flock -s "$T/exact" timeout 20 dlock --lock-file="$T/exact" job echo ok
+    equals "$status" 64
+    # Other descriptors of the file are no lock.
+    inherited "$T/exact"
+    run bash -c 'exec 9>"$1"; timeout 20 dlock -n --lock-file="$1" job echo ok' bash "$T/exact"
+    equals "$status" 75
+    touch "$T/out"
+}
+
 @test "--lock-file: the holder of the file is named, flock(1) too" {
     flock "$T/exact" sleep 600 3>&- 4>&- &
     echo $! >"$T/flock.pid"

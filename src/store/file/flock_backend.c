@@ -79,23 +79,25 @@ static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
  * that have the file open, and its pid to any process, even to us. It may be us, from
  * before dlock was executed, but not by the lock that the thread has just taken through
  * own_fd. */
-static bool find_process(int own_fd, const struct flock_file *file, pid_t pid,
+static bool find_process(int own_fd, const struct flock_file *file, struct flock_holder *found,
                          struct proc_stat *process)
 {
+    pid_t pid = found->pid;
     struct proc_stat later;
     return pid > 0 && proc_is_ours() && proc_stat_read(pid, process) &&
-           proc_locks_is_held_by(file, pid, pid == getpid() ? own_fd : -1) &&
+           proc_locks_is_held_by(file, found, pid == getpid() ? own_fd : -1) &&
            proc_stat_read(pid, &later) && later.start == process->start;
 }
 
 static void fill_holder(struct holder *holder, int own_fd, const struct flock_file *file,
-                        const struct flock_holder *found)
+                        struct flock_holder *found)
 {
     struct proc_stat process;
     struct stat status;
     char path[64];
+    bool there = find_process(own_fd, file, found, &process);
     *holder = (struct holder){.shares = found->shares, .ahead = -1};
-    if (!find_process(own_fd, file, found->pid, &process))
+    if (!there)
         return;
     holder->known = true;
     holder->pid = found->pid;
@@ -110,12 +112,15 @@ static void fill_holder(struct holder *holder, int own_fd, const struct flock_fi
     (void)proc_read_line(path, holder->command, sizeof holder->command);
 }
 
+/* We come first: flock(1) in a script (exec 9>FILE; flock 9) has ended, and we have the open
+ * file that it locked from that script. */
 static void flock_backend_find_holder(const struct lock_file *file, struct holder *holder)
 {
     struct flock_file open_file;
-    struct flock_holder found;
-    *holder = (struct holder){.ahead = -1};
-    if (proc_locks_holders(file->fd, &open_file, &found, 1) > 0)
+    struct flock_holder found = {0}, own = {.pid = getpid()};
+    size_t count = proc_locks_holders(file->fd, &open_file, &found, 1);
+    fill_holder(holder, file->fd, &open_file, &own);
+    if (!holder->known && count > 0)
         fill_holder(holder, file->fd, &open_file, &found);
 }
 
@@ -315,7 +320,7 @@ static enum lock_result exact_release(struct backend *base, const struct lease *
 /* --- looking ----------------------------------------------------------------- */
 
 static enum lock_result fill_state(struct lock_state *state, const char *key, int own_fd,
-                                   const struct flock_file *file, const struct flock_holder *found,
+                                   const struct flock_file *file, struct flock_holder *found,
                                    size_t count, struct errmsg *why)
 {
     if (!lock_state_init(state, key, count))

@@ -124,21 +124,23 @@ size_t proc_locks_holders(int fd, struct flock_file *file, struct flock_holder *
 
 /* The same lines, after "lock:", list for each open file the locks taken through it.
  * proc(5), /proc/PID/fdinfo. */
-bool proc_locks_is_held_by(const struct flock_file *file, pid_t pid, int except)
+bool proc_locks_is_held_by(const struct flock_file *file, struct flock_holder *holder, int except)
 {
     char path[512];
-    struct flock_holder holder;
+    struct flock_holder found;
     bool held = false;
-    snprintf(path, sizeof path, "/proc/%ld/fdinfo", (long)pid);
+    snprintf(path, sizeof path, "/proc/%ld/fdinfo", (long)holder->pid);
     DIR *files = opendir(path);
     if (files == NULL)
         return false;
     for (const struct dirent *entry; !held && (entry = readdir(files)) != NULL;) {
-        snprintf(path, sizeof path, "/proc/%ld/fdinfo/%s", (long)pid, entry->d_name);
+        snprintf(path, sizeof path, "/proc/%ld/fdinfo/%s", (long)holder->pid, entry->d_name);
         held = entry->d_name[0] != '.' &&
                (except < 0 || strtol(entry->d_name, NULL, 10) != except) &&
-               holders_in(path, file, &holder, 1) > 0;
+               holders_in(path, file, &found, 1) > 0;
     }
     closedir(files);
+    if (held)
+        holder->shares = found.shares;
     return held;
 }

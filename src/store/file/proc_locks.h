@@ -26,8 +26,9 @@ struct flock_holder {
 size_t proc_locks_holders(int fd, struct flock_file *file, struct flock_holder *holders,
                           size_t room);
 
-/* True if that process has a lock on this file now, through any of its open files but
- * `except` (-1: none). False too if we may not look at them. */
-bool proc_locks_is_held_by(const struct flock_file *file, pid_t pid, int except);
+/* True if the process of *holder has a lock on this file now, through any of its open files
+ * but `except` (-1: none), also one that another process took; sets what kind it is. False
+ * too if we may not look at them. */
+bool proc_locks_is_held_by(const struct flock_file *file, struct flock_holder *holder, int except);
 
 #endif
