@@ -125,6 +125,39 @@ hear_all() {
     ended a && ended b && ended c
 }
 
+# long_silent: the waiters asked twenty seconds ago the last time.
+long_silent() {
+    local id waiter
+    for id in $(redis zrange '{dlock:job}:queue' 0 -1); do
+        waiter=$(redis hget '{dlock:job}:waiters' "$id")
+        redis hset '{dlock:job}:waiters' "$id" "$(awk '{ $3 -= 20000; print }' OFMT=%.0f CONVFMT=%.0f <<<"$waiter")"
+    done
+}
+
+@test "waiters that have been frozen for long keep out one that does not wait for one turn, not for one each" {
+    start_redis
+    local label
+    take_by_hand
+    for label in a b c d e; do
+        queue $label
+        kill -STOP "$(pid_of $label)"
+    done
+    long_silent
+    redis del dlock:job
+    fails_with 75 '' dlock -n job true
+    sleep 1.6 # the turn of the first, which all had
+    dlock -n job true
+    # Each has its place when it is back.
+    take_by_hand
+    for label in e d c b a; do
+        kill -CONT "$(pid_of $label)"
+    done
+    wait_until 10 waits 5
+    redis del dlock:job
+    for label in a b c d e; do ended $label; done
+    equals "$(order)" 'a b c d e '
+}
+
 @test "a crowd moves up: each that comes among the first eight is notified, and looks every few seconds" {
     start_redis
     local i

@@ -17,7 +17,8 @@
 --     its turn is over, and it waits on in its place.
 --   The called waiter is frozen, or cut off with its connection still open -> the next
 --     waiter that asks after its turn drops it -> those that follow have a short turn
---     each. Back again, it asks, and has its place by when it came.
+--     each, or, of the first NEAR, those that have not asked for SILENT_MS the same turn.
+--     Back again, it asks, and has its place by when it came.
 --   The first is dead: its channel has no subscriber -> the next client that asks, calls
 --     or notifies drops it -> and goes on to the one behind.
 --   The first leaves, or is dropped, while the lock is held -> the new first one is
@@ -35,7 +36,7 @@
 --     is enough that one of these is alive.
 
 local TURN_MS, HURRIED_MS, REST_MS = 1500, 100, 1000
-local POLLER_MS, KEPT_MS, NEAR = 4500, 3600000, 8
+local POLLER_MS, SILENT_MS, KEPT_MS, NEAR = 4500, 10000, 3600000, 8
 
 local function first_waiter()
   return redis.pcall('ZRANGE', queue, 0, 0)[1]
@@ -141,6 +142,21 @@ function open_queue()
     return waiter.mode == 'shared' or (tonumber(held) or 0) < (tonumber(waiter.slots) or 0)
   end
 
+  local function call(waiter, ends)
+    waiter.turn = ends
+    write_waiter(waiter)
+    tell(waiter.id, 'turn')
+  end
+
+  -- The first is frozen, or a clock was set: those behind it that have been silent as well
+  -- show now whether they live, so that they need not be waited for one after the other.
+  local function call_silent(now, ends)
+    for _, id in ipairs(redis.pcall('ZRANGE', queue, 1, NEAR - 1)) do
+      local waiter = waiter_of(id)
+      if waiter and waiter.turn == 0 and not has_asked(waiter, now, SILENT_MS) then call(waiter, ends) end
+    end
+  end
+
   -- Calls the first live waiter, if its request fits and it has not been called already. A
   -- waiter that is blocked for another reason must show that it lives, if it has not for
   -- long and another client asks. Returns {id, ends, newer}: the waiter before the asker
@@ -158,9 +174,8 @@ function open_queue()
       if waiter.turn > now and waiter.turn <= now + POLLER_MS then return {id = waiter.id, ends = waiter.turn} end
       if waiter.turn == 0 then
         if not fits(waiter, now) and (not asker or has_asked(waiter, now, REST_MS)) then return {id = waiter.id} end
-        waiter.turn = waiter.listens and now + turn_ms or waiter.asked + POLLER_MS
-        write_waiter(waiter)
-        tell(waiter.id, 'turn')
+        call(waiter, waiter.listens and now + turn_ms or waiter.asked + POLLER_MS)
+        if not has_asked(waiter, now, SILENT_MS) then call_silent(now, waiter.turn) end
         return {id = waiter.id, ends = waiter.turn}
       end
       if not remove(waiter.id) then return {} end
