@@ -175,7 +175,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
     local mode
     for mode in --shared --slots=2; do
         redis flushdb >/dev/null
-        dlock --acquire "$mode" -t 60s --hold-at-least=100ms --owner=me job >/dev/null
+        dlock --acquire "$mode" -t 60s --hold-at-least=3s --owner=me job >/dev/null
         dlock --release --owner=me job
         equals "$(redis pexpire dlock:job 60000)" 1 # of its own it lasts half a lease longer
         wait_until 10 dlock -q --wait-free -n job
@@ -195,4 +195,14 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
         equals "$mode $(watched_keys)" "$mode 0"
     done
     : >"$T/pids"
+}
+
+@test "what another client left in the place of the holders of a free lock is removed" {
+    local mode
+    for mode in --shared --slots=2; do
+        redis flushdb >/dev/null
+        redis set '{dlock:job}:holders' 'of another kind' >/dev/null
+        dlock -n "$mode" job true
+        equals "$(redis exists '{dlock:job}:holders' dlock:job)" 0
+    done
 }

@@ -169,9 +169,8 @@ end
 local function forget_old_holders()
   if mode == 'exclusive' and (known.mode or 'exclusive') == 'exclusive' then return end
   local old = allowed(redis.pcall('ZRANGE', holders, 0, DROPPED_MOST - 1), 'ZRANGE')
-  if old.err or #old == 0 then return end
-  drop(old)
-  redis.call('UNLINK', holders, taken)
+  if not old.err then drop(old) end
+  if old.err or #old > 0 then redis.call('UNLINK', holders, taken) end
 end
 
 -- The answer if this is the record of a take whose reply was lost: it did happen. WAIT counts
