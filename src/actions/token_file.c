@@ -20,7 +20,13 @@ enum lock_result token_file_make(struct token_file *file, const char *path, cons
                                  struct errmsg *why)
 {
     char line[TOKEN_SIZE + 1];
+    struct stat status;
     *file = (struct token_file){.path = path};
+    /* A device, a pipe, or a link to one, would be gone once the file takes its place. */
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
+        errmsg_set(why, "cannot write the owner file %s: it is not a regular file", path);
+        return LOCK_CANT_CREATE;
+    }
     if ((size_t)snprintf(file->temporary, sizeof file->temporary, "%s.XXXXXX", path) >=
         sizeof file->temporary)
         return cannot(path, ENAMETOOLONG, why);

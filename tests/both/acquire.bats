@@ -181,7 +181,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
 }
 
 @test "inside the command --extend and --release need neither name nor token" {
-    run timeout 30 dlock -t 2s job -- sh -c 'sleep 1; dlock --extend || exit 1; sleep 1.7; dlock --extend job || exit 2; sleep 1; echo end'
+    run timeout 30 dlock -t 5s job -- sh -c 'sleep 3; dlock --extend || exit 1; sleep 3; dlock --extend job || exit 2; sleep 1; echo end'
     equals "$status $output" '0 end'
     # The innermost is meant; by name any of them.
     run timeout 30 dlock a -- dlock b -- sh -c 'dlock --release && dlock --status -q a && ! dlock --status -q b && dlock --release a && ! dlock --status -q a && echo done'
@@ -331,6 +331,15 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     fails_with 73 'cannot write the owner file' dlock --acquire --owner-file="$T/folder" -t 60s job
     run dlock --status job
     equals "$status" 1
+    # What is no file is not replaced by one.
+    mkfifo "$T/pipe"
+    ln -s pipe "$T/link"
+    local path
+    for path in pipe link; do
+        fails_with 73 'is not a regular file' dlock --acquire --owner-file="$T/$path" job
+        is_clean job
+    done
+    [ -p "$T/pipe" ] && [ -L "$T/link" ]
     code 64 INVALID_ARGUMENT dlock --release --owner-file="$T/nosuch" job
     code 64 INVALID_ARGUMENT dlock --release --owner-file="$T/folder" job
     echo 'two words' >"$T/bad"
