@@ -296,6 +296,21 @@ static bool apply_flag(struct options *options, const struct setting *setting, s
     return true;
 }
 
+/* A relative path in a file or a variable, which many read, would lock something else in
+ * each directory. */
+static bool is_one_place(const struct setting *setting, struct errmsg *why)
+{
+    bool told_here = setting->origin.kind == ORIGIN_COMMAND_LINE;
+    bool place = setting->id == OPT_LOCK_DIR || setting->id == OPT_LOCK_FILE;
+    if (told_here || !place || *setting->text == '/' || *setting->text == '\0')
+        return true;
+    errmsg_set(why,
+               "'%.200s': a path that does not begin with / would be another lock in each "
+               "directory",
+               setting->text);
+    return false;
+}
+
 static enum settings_result apply_all(struct options *options, struct errmsg *why)
 {
     for (const struct setting *setting = options->settings.first; setting != NULL;
@@ -303,8 +318,9 @@ static enum settings_result apply_all(struct options *options, struct errmsg *wh
         bool value = option_has_value(option_by_id(setting->id));
         struct origin *origin = &options->origins[setting->id];
         struct errmsg fault = {""};
-        bool good = value ? apply_value(options, setting->id, setting->text, &fault)
-                          : apply_flag(options, setting, &fault);
+        bool good = !value ? apply_flag(options, setting, &fault)
+                           : is_one_place(setting, &fault) &&
+                                 apply_value(options, setting->id, setting->text, &fault);
         *origin = setting->origin;
         if (!good) {
             char where[ORIGIN_TEXT_SIZE];

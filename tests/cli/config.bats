@@ -145,6 +145,21 @@ waits_as() {
     [ ! -e "$T/ran" ]
 }
 
+@test "a relative lock directory or lock file in a file or a variable, which would be another one in each directory: exit 78" {
+    local name
+    cd "$T"
+    for name in lock-dir lock-file; do
+        printf 'backend = file\n%s = here\n' "$name" >"$CONF"
+        DLOCK_LOCK_DIR='' fails_with 78 "$CONF:2: $name: 'here': .* does not begin with /" dlock job touch "$T/ran"
+    done
+    echo 'backend = file' >"$CONF"
+    DLOCK_LOCK_DIR=here fails_with 78 "DLOCK_LOCK_DIR: 'here'" dlock job touch "$T/ran"
+    DLOCK_LOCK_FILE=here fails_with 78 "DLOCK_LOCK_FILE: 'here'" dlock job touch "$T/ran"
+    not compgen -G "$T/ran" && not compgen -G "$T/here*"
+    dlock --lock-dir=here job true
+    dlock --lock-file=here.lock job true
+}
+
 @test "every option that may be in a file may be in the environment, and the other way round" {
     local name value variable
     while read -r name value; do
