@@ -391,6 +391,18 @@ holder_is_found() {
     [[ $output == *'"mode":"exclusive"}' ]]
 }
 
+@test "--lock-file: a file that permissions do not allow to be created is said to be that: exit 77" {
+    [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become another user'
+    local dir
+    dir=$(mktemp -d /tmp/dlock-test-XXXXXX)
+    chmod 755 "$dir"
+    cp "$DLOCK" "$dir/dlock"
+    run setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent "$dir/dlock" --lock-file="$dir/new" job true
+    rm -r "$dir"
+    equals "$status" 77
+    [[ $output == *'cannot open the lock file'*'Permission denied'* ]]
+}
+
 @test "--lock-file of another user in a directory like /tmp, in which the kernel lets only its owner create it anew" {
     : >"$T/exact"
     LD_PRELOAD=$HELPERS/fault_protected_regular.so run dlock --lock-file="$T/exact" job -- env -u LD_PRELOAD flock -n "$T/exact" true

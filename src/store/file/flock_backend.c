@@ -66,8 +66,12 @@ static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
     file->fd = open(file->path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
     /* flock(1) takes directories too. And in a sticky directory another user's file can
      * be opened only by a call without O_CREAT (fs.protected_regular). */
-    if (file->fd < 0 && (errno == EISDIR || errno == EACCES))
+    if (file->fd < 0 && (errno == EISDIR || errno == EACCES)) {
+        int error = errno;
         file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+        if (errno == ENOENT)
+            errno = error; /* it may not be created */
+    }
     if (file->fd >= 0)
         return LOCK_OK;
     return errmsg_fail(why, file_error_result(errno), "cannot open the lock file %s: %s",
