@@ -6,7 +6,7 @@
 
 static void errmsg_format(struct errmsg *why, const char *format, va_list args)
 {
-    if (vsnprintf(why->text, sizeof why->text, format, args) < 0)
+    if (why != NULL && vsnprintf(why->text, sizeof why->text, format, args) < 0)
         why->text[0] = '\0';
 }
 
@@ -30,6 +30,8 @@ enum lock_result errmsg_fail(struct errmsg *why, enum lock_result result, const 
 void errmsg_prefix(struct errmsg *why, const char *prefix)
 {
     char old[sizeof why->text];
+    if (why == NULL)
+        return;
     memcpy(old, why->text, sizeof old);
     /* Text that does not fit is cut: the beginning says the most. */
     size_t room = sizeof why->text;

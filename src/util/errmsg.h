@@ -10,14 +10,14 @@ struct errmsg {
 };
 
 /* Sets the text, cut to what fits. Foreign text in it is escaped when it is
- * printed (util/message.h), not here. */
+ * printed (util/message.h), not here. NULL: the caller does not want it. */
 __attribute__((format(printf, 2, 3))) void errmsg_set(struct errmsg *why, const char *format, ...);
 
 /* The same for what fails with this result, which it returns. */
 __attribute__((format(printf, 3, 4))) enum lock_result
 errmsg_fail(struct errmsg *why, enum lock_result result, const char *format, ...);
 
-/* Puts text before the existing one: "PREFIX: OLD". */
+/* Puts text before the existing one: "PREFIX: OLD". NULL as above. */
 void errmsg_prefix(struct errmsg *why, const char *prefix);
 
 /* Puts a word for what the text begins with before it: "KIND OLD". */

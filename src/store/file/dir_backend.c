@@ -194,11 +194,10 @@ static enum lock_result survey_places(struct file_backend *backend,
 static void withdraw(struct file_backend *backend, int place)
 {
     struct record record;
-    struct errmsg ignored = {""};
     if (lock_file_read(&backend->file, place, &record)) {
         record.released = true;
         record.hold = deadline_now();
-        (void)lock_file_write(&backend->file, place, &record, &ignored);
+        (void)lock_file_write(&backend->file, place, &record, NULL);
     }
 }
 
@@ -280,11 +279,9 @@ static enum lock_result dir_backend_try_once(struct file_backend *backend,
 static void stop_waiting(struct file_backend *backend)
 {
     struct lock_file *file = &backend->file;
-    struct errmsg ignored = {""};
     struct bound bound = {deadline_after(tidy_limit), -1};
-    if (backend->waiter.ticket.number > 0 && lock_file_enter(file, bound, &ignored) == LOCK_OK) {
+    if (backend->waiter.ticket.number > 0 && lock_file_enter(file, bound, NULL) == LOCK_OK)
         store_tidy(&backend->store, file, bound); /* it may have been kept for us alone */
-    }
     lease_ops_let_go(backend);
     fd_close(&backend->left_fd);
 }

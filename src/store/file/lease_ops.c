@@ -278,7 +278,6 @@ static void lease_ops_give_back(struct file_backend *backend, const struct lease
                                 struct bound bound)
 {
     struct lock_file *file = &backend->file;
-    struct errmsg ignored = {""};
     struct admission survey;
     bool held_on = known && !deadline_passed(lease->hold), wanted = !ticket_queue_is_empty(file);
     if (known)
@@ -290,7 +289,7 @@ static void lease_ops_give_back(struct file_backend *backend, const struct lease
     } else if (known) {
         record->released = true;
         record->hold = lease->hold;
-        (void)lock_file_write(file, backend->place, record, &ignored);
+        (void)lock_file_write(file, backend->place, record, NULL);
         lock_file_note_place(file, backend->place, held_on);
     }
     if (!held_on && wanted) /* it is noted whose turn it is */
@@ -308,14 +307,13 @@ static void lose(struct file_backend *backend, const struct lease *lease,
 {
     struct run_end end = lease->end;
     struct run_memory memory;
-    struct errmsg ignored = {""};
     shared_entry_lost(entry);
     if (end.how != RUN_NONE && end.how != RUN_STOPPED)
         end = (struct run_end){RUN_LOST, 0, 0};
     runs_read(&backend->store, lease->key, NULL, bound, &memory);
     if (record != NULL && strcmp(record->take_id, lease->take_id) == 0 &&
         memory.last.began_ms < record->holder.since_wall_ms &&
-        !is_forced(&backend->store, lease, &ignored))
+        !is_forced(&backend->store, lease, NULL))
         runs_add(&backend->store, entry, record, &end);
 }
 

@@ -133,11 +133,10 @@ static void remove_left(struct store *store, const struct lock_file *seen,
 {
     struct lock_file file;
     struct bound bound = {deadline_after(DURATION_MS(100)), -1};
-    struct errmsg ignored = {""};
     if (seen->fd < 0 || seen->size == 0 || state->locked || state->owner_count > 0 ||
         state->waiters > 0 || state->pause.left.ns > 0 || has_acquired_lease(seen, bound))
         return;
-    if (store_open_file(store, &file, state->key, LOCK_FILE_TO_CHANGE, bound, &ignored) == LOCK_OK)
+    if (store_open_file(store, &file, state->key, LOCK_FILE_TO_CHANGE, bound, NULL) == LOCK_OK)
         store_tidy(store, &file, bound);
     lock_file_close(&file);
 }
@@ -175,12 +174,11 @@ static bool leave_pause(const struct store *store, struct lock_file *file)
 {
     struct lock_file next = {.fd = -1};
     struct record record;
-    struct errmsg ignored = {""};
     snprintf(next.path, sizeof next.path, "%s/.paused-%ld", store->dir.path, (long)getpid());
     if (lock_file_standing(file) != LOCK_OK || !lock_file_read(file, LOCK_FILE_PAUSE, &record) ||
-        lock_file_open(&next, LOCK_FILE_TO_TAKE, &ignored) != LOCK_OK)
+        lock_file_open(&next, LOCK_FILE_TO_TAKE, NULL) != LOCK_OK)
         return false;
-    bool done = lock_file_write(&next, LOCK_FILE_PAUSE, &record, &ignored) == LOCK_OK &&
+    bool done = lock_file_write(&next, LOCK_FILE_PAUSE, &record, NULL) == LOCK_OK &&
                 rename(next.path, file->path) == 0;
     if (!done)
         (void)unlink(next.path);
@@ -269,10 +267,9 @@ static bool key_in_record(const struct store *store, const char *name, char key[
 {
     struct lock_file file = {.fd = -1};
     struct lock_place place = lock_file_places((struct bound){DEADLINE_NEVER, -1});
-    struct errmsg ignored = {""};
     bool found = false;
     snprintf(file.path, sizeof file.path, "%s/%s", store->dir.path, name);
-    if (lock_file_open(&file, LOCK_FILE_TO_LOOK, &ignored) != LOCK_OK)
+    if (lock_file_open(&file, LOCK_FILE_TO_LOOK, NULL) != LOCK_OK)
         return false;
     while (!found && lock_file_next_place(&file, &place))
         found = place.known && is_name_of(name, place.record.key);
@@ -315,9 +312,8 @@ static bool add_remembered(struct store *store, const char *prefix, const char *
                            struct key_list *list)
 {
     char key[LOCK_KEY_SIZE];
-    struct errmsg ignored = {""};
     size_t number = 0;
-    if (shared_table_open(&store->table, &store->dir, false, &ignored) != LOCK_OK)
+    if (shared_table_open(&store->table, &store->dir, false, NULL) != LOCK_OK)
         return true;
     while (shared_table_next_run(&store->table, &number, key))
         if (is_asked_for(key, prefix, pattern) && !key_list_add(list, key))

@@ -65,7 +65,6 @@ void runs_add(const struct store *store, const struct shared_entry *entry,
 void runs_lose(struct store *store, const struct lock_file *file, bool all, struct bound bound)
 {
     struct lock_place place = lock_file_places(bound);
-    struct errmsg ignored = {""};
     while (lock_file_next_place(file, &place)) {
         struct record *record = &place.record;
         bool held = all && place.known && !record->released;
@@ -74,6 +73,6 @@ void runs_lose(struct store *store, const struct lock_file *file, bool all, stru
         runs_add(store, store_entry(store, record->key, true), record,
                  &(struct run_end){RUN_LOST, 0, 0});
         record->remember = DURATION_ZERO; /* it is not recorded again */
-        (void)lock_file_write(file, place.number, record, &ignored);
+        (void)lock_file_write(file, place.number, record, NULL);
     }
 }

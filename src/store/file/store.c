@@ -32,8 +32,7 @@ const char *store_boot_id(struct store *store)
 
 struct shared_entry *store_entry(struct store *store, const char *key, bool make)
 {
-    struct errmsg ignored = {""};
-    if (shared_table_open(&store->table, &store->dir, make, &ignored) != LOCK_OK)
+    if (shared_table_open(&store->table, &store->dir, make, NULL) != LOCK_OK)
         return NULL;
     return shared_table_entry(&store->table, key, make);
 }
