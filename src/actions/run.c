@@ -26,8 +26,6 @@ struct run_run {
     struct acquisition lock;
     struct watchdog heartbeat;
     struct report report;
-    struct duration held;
-    bool lost;
 };
 
 static void choose_command(struct run_run *run)
@@ -124,7 +122,7 @@ static int run_finish(struct run_run *run, struct outcome *outcome)
     run->lock.lease.end = run_end_of(run, outcome);
     enum lock_result result = acquisition_release(&run->lock, &why);
     struct deadline end = deadline_now();
-    run->held = deadline_gap(run->lock.lease.taken, end);
+    run->report.held = deadline_gap(run->lock.lease.taken, end);
     if (lock_is_lost(result) && ran && !outcome->lease_over && !outcome->released) {
         say_error(run->out, "the lock was lost before the command ended: %s", why.text);
         outcome->lease_over = true;
@@ -132,7 +130,7 @@ static int run_finish(struct run_run *run, struct outcome *outcome)
     } else {
         acquisition_say_released(&run->lock, result, &why);
     }
-    run->lost = outcome->lease_over;
+    run->report.lost = outcome->lease_over;
     if (outcome->signalled != 0) {
         run->lock.ended_by = outcome->signalled;
         return STATUS_SIGNAL_BASE + outcome->signalled;
@@ -152,23 +150,20 @@ static int run_finish(struct run_run *run, struct outcome *outcome)
 
 /* --- the report ---------------------------------------------------------- */
 
-static void write_report(const struct run_run *run, bool taken, int status)
+static void write_report(struct run_run *run, bool taken, int status)
 {
     const struct acquisition *lock = &run->lock;
+    struct report *report = &run->report;
     struct errmsg why = {""};
-    struct report_run line = {
-        .name = run->options->name,
-        .key = lock->key,
-        .backend = lock->backend != NULL ? lock->backend->kind : NULL,
-        .self = &lock->request.self,
-        .lease = taken ? &lock->lease : NULL,
-        .waited = lock->waited,
-        .held = run->held,
-        .nested = run->lock.nested,
-        .lost = run->lost,
-        .status = status,
-    };
-    if (!run_report_write(&run->report, &line, &why))
+    report->name = run->options->name;
+    report->key = lock->key;
+    report->backend = lock->backend != NULL ? lock->backend->kind : NULL;
+    report->self = &lock->request.self;
+    report->lease = taken ? &lock->lease : NULL;
+    report->waited = lock->waited;
+    report->nested = lock->nested;
+    report->status = status;
+    if (!run_report_write(report, &why))
         say_warning(run->out, "%s", why.text);
 }
 

@@ -45,42 +45,42 @@ enum lock_result run_report_open(struct report *report, const char *path, struct
     return file_error_result(error);
 }
 
-static void print_run(FILE *to, const struct report *report, const struct report_run *run)
+static void print_run(FILE *to, const struct report *report)
 {
     static const struct lease none = {.slot = -1};
-    const struct lease *lease = run->lease != NULL ? run->lease : &none;
+    const struct lease *lease = report->lease != NULL ? report->lease : &none;
     struct json json = json_line_begin(to);
     json_time(&json, "asked_at", report->asked_wall_ms);
     json_time(&json, "ended_at", wall_now_ms());
-    json_text(&json, "key", run->name);
-    json_text(&json, "full_key", run->key);
-    json_text(&json, "backend", run->backend);
-    json_text(&json, "host", run->self->host);
-    json_number(&json, "pid", run->self->pid);
-    json_text(&json, "user", run->self->user);
-    json_text(&json, "command", run->self->command);
-    json_bool(&json, "acquired", run->lease != NULL);
-    json_bool(&json, "nested", run->nested);
-    json_text(&json, "mode", run->lease != NULL ? lock_mode_name(lease->mode) : "");
+    json_text(&json, "key", report->name);
+    json_text(&json, "full_key", report->key);
+    json_text(&json, "backend", report->backend);
+    json_text(&json, "host", report->self->host);
+    json_number(&json, "pid", report->self->pid);
+    json_text(&json, "user", report->self->user);
+    json_text(&json, "command", report->self->command);
+    json_bool(&json, "acquired", report->lease != NULL);
+    json_bool(&json, "nested", report->nested);
+    json_text(&json, "mode", report->lease != NULL ? lock_mode_name(lease->mode) : "");
     json_number_if(&json, "fence", lease->fence, lease->fence > 0);
     json_number_if(&json, "slot", lease->slot, lease->slot >= 0);
-    json_seconds(&json, "waited", run->waited.ns / NS_PER_MS);
-    json_seconds(&json, "held", run->held.ns / NS_PER_MS);
-    json_bool(&json, "lost", run->lost);
-    json_number(&json, "status", run->status);
+    json_seconds(&json, "waited", report->waited.ns / NS_PER_MS);
+    json_seconds(&json, "held", report->held.ns / NS_PER_MS);
+    json_bool(&json, "lost", report->lost);
+    json_number(&json, "status", report->status);
     json_text(&json, "error", report->error);
     json_line_end(&json);
 }
 
 /* Returns the line, which the caller frees, or NULL. A stream that gets no
  * memory at its end may not report it. */
-static char *format_run(const struct report *report, const struct report_run *run, size_t *length)
+static char *format_run(const struct report *report, size_t *length)
 {
     char *line = NULL;
     FILE *memory = open_memstream(&line, length);
     if (memory == NULL)
         return NULL;
-    print_run(memory, report, run);
+    print_run(memory, report);
     bool printed = ferror(memory) == 0;
     printed = fclose(memory) == 0 && printed;
     if (printed && line != NULL && *length > 0 && line[*length - 1] == '\n')
@@ -104,12 +104,12 @@ static int write_whole(int fd, const char *bytes, size_t length)
     return 0;
 }
 
-bool run_report_write(const struct report *report, const struct report_run *run, struct errmsg *why)
+bool run_report_write(const struct report *report, struct errmsg *why)
 {
     size_t length = 0;
     if (report->fd < 0)
         return true;
-    char *line = format_run(report, run, &length);
+    char *line = format_run(report, &length);
     int error = line == NULL ? ENOMEM : write_whole(report->fd, line, length);
     free(line);
     if (error != 0)

@@ -13,10 +13,7 @@ struct report {
     int fd; /* -1: no report */
     int64_t asked_wall_ms;
     const char *error; /* code of the failure (util/error_code.h); NULL: none */
-};
-
-/* The outcome of a run. */
-struct report_run {
+    /* The outcome of the run, set by the caller before the line is written: */
     const char *name, *key, *backend; /* backend may be NULL */
     const struct holder *self;
     const struct lease *lease; /* NULL: not taken */
@@ -31,8 +28,7 @@ struct report_run {
 enum lock_result run_report_open(struct report *report, const char *path, struct errmsg *why);
 
 /* Writes the line. False with *why set if that fails. */
-bool run_report_write(const struct report *report, const struct report_run *run,
-                      struct errmsg *why);
+bool run_report_write(const struct report *report, struct errmsg *why);
 
 void run_report_close(struct report *report);
 
