@@ -321,7 +321,7 @@ int action_list(const struct options *options, struct messages *out)
     } else if (list.short_of_memory) {
         status = fail(out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     } else {
-        list_table_print(&list.listing, list_table_width());
+        list_table_print(&list.listing);
         status = flushed(out, STATUS_OK);
     }
     list_table_free(&list.listing);

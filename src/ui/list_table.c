@@ -86,8 +86,9 @@ static int list_table_larger(int a, int b)
     return a > b ? a : b;
 }
 
-void list_table_print(const struct list_table *listing, int width)
+void list_table_print(const struct list_table *listing)
 {
+    int width = isatty(STDOUT_FILENO) == 1 ? tty_line_columns(STDOUT_FILENO) : 0;
     static const char name_title[] = "NAME", left_title[] = "ENDS IN", mode_title[] = "MODE",
                       holder_title[] = "HOLDER";
     int name = (int)strlen(name_title), left = (int)strlen(left_title),
@@ -129,9 +130,4 @@ void list_table_free(struct list_table *listing)
     }
     free(listing->rows);
     *listing = (struct list_table){0};
-}
-
-int list_table_width(void)
-{
-    return isatty(STDOUT_FILENO) == 1 ? tty_line_columns(STDOUT_FILENO) : 0;
 }

@@ -20,13 +20,10 @@ struct list_table {
 /* Adds a row. False if memory is short. */
 bool list_table_add(struct list_table *listing, const char *name, const struct lock_state *state);
 
-/* Prints the rows below a header, cut to `width` columns (0: not cut). Counts
- * columns by the locale that setlocale(3) has set. */
-void list_table_print(const struct list_table *listing, int width);
+/* Prints the rows below a header, cut to the columns of the terminal on stdout; not cut if
+ * stdout is none. Counts columns by the locale that setlocale(3) has set. */
+void list_table_print(const struct list_table *listing);
 
 void list_table_free(struct list_table *listing);
-
-/* The columns of the terminal on stdout; 0 if stdout is no terminal. */
-int list_table_width(void);
 
 #endif
