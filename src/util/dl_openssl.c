@@ -74,28 +74,25 @@ static enum lock_result open_library(const char *soname, const char *what,
     return LOCK_OK;
 }
 
-static enum lock_result open_crypto(const char *what, struct errmsg *why)
-{
-    enum lock_result result = open_library(CRYPTO_SONAME, what, crypto_functions,
-                                           sizeof crypto_functions / sizeof *crypto_functions, why);
-    /* Its clean-up at exit only takes time, and would run while a thread that
-     * looks up a name may still be running. */
-    if (result == LOCK_OK && functions.OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) {
-        errmsg_set(why, "%s needs OpenSSL 3, which fails to initialize", what);
-        result = LOCK_INVALID;
-    }
-    return result;
-}
-
 enum lock_result openssl_open(enum openssl_part part, struct errmsg *why)
 {
     const char *what = part == OPENSSL_TLS ? "TLS" : "a hashed name";
-    enum lock_result result = is_open[OPENSSL_CRYPTO] ? LOCK_OK : open_crypto(what, why);
-    is_open[OPENSSL_CRYPTO] = result == LOCK_OK;
-    if (result != LOCK_OK || part == OPENSSL_CRYPTO || is_open[OPENSSL_TLS])
-        return result;
-    result = open_library(SSL_SONAME, what, ssl_functions,
-                          sizeof ssl_functions / sizeof *ssl_functions, why);
-    is_open[OPENSSL_TLS] = result == LOCK_OK;
+    enum lock_result result = LOCK_OK;
+    if (!is_open[OPENSSL_CRYPTO]) {
+        result = open_library(CRYPTO_SONAME, what, crypto_functions,
+                              sizeof crypto_functions / sizeof *crypto_functions, why);
+        /* Its clean-up at exit only takes time, and would run while a thread that
+         * looks up a name may still be running. */
+        if (result == LOCK_OK && functions.OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) != 1) {
+            errmsg_set(why, "%s needs OpenSSL 3, which fails to initialize", what);
+            result = LOCK_INVALID;
+        }
+        is_open[OPENSSL_CRYPTO] = result == LOCK_OK;
+    }
+    if (result == LOCK_OK && part == OPENSSL_TLS && !is_open[OPENSSL_TLS]) {
+        result = open_library(SSL_SONAME, what, ssl_functions,
+                              sizeof ssl_functions / sizeof *ssl_functions, why);
+        is_open[OPENSSL_TLS] = result == LOCK_OK;
+    }
     return result;
 }
