@@ -146,43 +146,41 @@ static void print_file(const char *path, bool was_read)
     printf("; %s: %s\n", text_escape(text, sizeof text, path), was_read ? "read" : "not there");
 }
 
-static void print_lines(const struct options *options)
+static void row_json(struct json *json, const struct row *row)
 {
-    if (!options->settings.file_named)
-        print_file(CONFIG_SYSTEM_FILE, options->settings.system_file_read);
-    if (options->settings.user_file != NULL)
-        print_file(options->settings.user_file, options->settings.user_file_read);
-    for (enum option_id id = OPT_FIRST_SETTING; id < OPTION_COUNT; id++) {
-        struct row row;
-        row_fill(&row, options, id);
-        config_print_row(&row);
-    }
-}
-
-static void print_json(const struct options *options)
-{
-    struct json json = json_line_begin(stdout);
-    json_text(&json, "key", options->name);
-    json_begin(&json, "settings", '[');
-    for (enum option_id id = OPT_FIRST_SETTING; id < OPTION_COUNT; id++) {
-        struct row row;
-        row_fill(&row, options, id);
-        json_begin(&json, NULL, '{');
-        json_text(&json, "name", row.name);
-        json_text(&json, "value", row.value);
-        json_text(&json, "origin", row.from);
-        json_text(&json, "note", row.note);
-        json_end(&json, '}');
-    }
-    json_end(&json, ']');
-    json_line_end(&json);
+    json_begin(json, NULL, '{');
+    json_text(json, "name", row->name);
+    json_text(json, "value", row->value);
+    json_text(json, "origin", row->from);
+    json_text(json, "note", row->note);
+    json_end(json, '}');
 }
 
 int action_print_config(const struct options *options, struct messages *out)
 {
-    if (options->json)
-        print_json(options);
-    else
-        print_lines(options);
+    const struct settings *settings = &options->settings;
+    struct json json = {.to = stdout};
+    if (options->json) {
+        json_begin(&json, NULL, '{');
+        json_text(&json, "key", options->name);
+        json_begin(&json, "settings", '[');
+    } else {
+        if (!settings->file_named)
+            print_file(CONFIG_SYSTEM_FILE, settings->system_file_read);
+        if (settings->user_file != NULL)
+            print_file(settings->user_file, settings->user_file_read);
+    }
+    for (enum option_id id = OPT_FIRST_SETTING; id < OPTION_COUNT; id++) {
+        struct row row;
+        row_fill(&row, options, id);
+        if (options->json)
+            row_json(&json, &row);
+        else
+            config_print_row(&row);
+    }
+    if (options->json) {
+        json_end(&json, ']');
+        json_line_end(&json);
+    }
     return flushed(out, STATUS_OK);
 }

@@ -265,21 +265,15 @@ static bool note_near(const struct poptOption *option, const void *data)
 }
 
 /* A word that begins too many options, or is near too many, gives no hint. */
-static bool find_near(const char *name, size_t length, struct near *near)
+bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum near_kind kind)
 {
-    near->distance = NEAR_SIZE - 1;
+    struct near near = {.kind = kind, .distance = NEAR_SIZE - 1};
     if (length >= NEAR_SIZE)
         return false;
     for (size_t i = 0; i < length; i++)
-        near->word[i] = name[i] == '_' ? '-' : (char)tolower((unsigned char)name[i]);
-    (void)option_find(note_near, near);
-    return near->count > 0 && near->count <= NEAR_MOST;
-}
-
-bool hints_near(char text[NEAR_TEXT_SIZE], const char *name, size_t length, enum near_kind kind)
-{
-    struct near near = {.kind = kind};
-    if (!find_near(name, length, &near))
+        near.word[i] = name[i] == '_' ? '-' : (char)tolower((unsigned char)name[i]);
+    (void)option_find(note_near, &near);
+    if (near.count == 0 || near.count > NEAR_MOST)
         return false;
     for (int i = 0, used = 0; i < near.count; i++) {
         char variable[ORIGIN_TEXT_SIZE];

@@ -27,15 +27,6 @@ static bool bad(const struct messages *out, int *status, const char *text)
     return false;
 }
 
-static bool refused(const struct target_process *target, const struct messages *out, int *status)
-{
-    *status = fail(out, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED,
-                   "%s belongs to another user, and could not be stopped when the lease ends; "
-                   "nothing is locked",
-                   target->name);
-    return false;
-}
-
 static bool cannot_pin(pid_t pid, int error, const struct messages *out, int *status)
 {
     char text[128];
@@ -88,9 +79,13 @@ bool target_process_open(struct target_process *target, pid_t given, const struc
         return bad(out, status, "the process that called dlock has ended");
     if (target_process_has_ended(target))
         return bad(out, status, "the process to attach to has ended (a zombie)");
-    if (syscall(SYS_pidfd_send_signal, target->fd, 0, NULL, 0) != 0 && errno == EPERM)
-        return refused(target, out, status);
-    return true;
+    if (syscall(SYS_pidfd_send_signal, target->fd, 0, NULL, 0) == 0 || errno != EPERM)
+        return true;
+    *status = fail(out, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED,
+                   "%s belongs to another user, and could not be stopped when the lease ends; "
+                   "nothing is locked",
+                   target->name);
+    return false;
 }
 
 bool target_process_has_ended(const struct target_process *target)
