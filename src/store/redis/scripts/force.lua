@@ -12,20 +12,17 @@ local now = now_ms()
 local was = state(now)
 was[5] = {} -- who waits is not said, and not to be remembered
 local by = string.gsub(ARGV[3], '\n', ' ')
-local function take_away(token, record, unended)
-  if record and unended then end_run(record, '0', 'lost') end
-  if record and record.take then known.forced = past_with('forced', record.take, token, by) end
-end
 
 if value then
-  if is_shared() then
-    for _, holder in ipairs(list_holders()) do
-      -- Those whose leases have ended state() has counted.
-      if shares(holder.record, now) then take_away(holder.token, holder.record, not holder.record.released) end
-      redis.pcall('DEL', holder_key(holder.token))
+  local shared = is_shared()
+  for _, holder in ipairs(shared and list_holders() or {{token = value, record = known.owner == value and last_holder()}}) do
+    local record = holder.record
+    -- Those whose leases have ended state() has counted.
+    if record and (not shared or shares(record, now)) then
+      if shared and not record.released or not shared and known.unended == '1' then end_run(record, '0', 'lost') end
+      known.forced = past_with('forced', record.take, holder.token, by)
     end
-  elseif known.owner == value then
-    take_away(value, last_holder(), known.unended == '1')
+    if shared then redis.pcall('DEL', holder_key(holder.token)) end
   end
   local answer = cjson.encode(was)
   redis.call('DEL', lock, holders, taken)

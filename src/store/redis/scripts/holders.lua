@@ -69,9 +69,9 @@ local function read_end(score)
   return math.min(tonumber(score), 9007199254740992)
 end
 
--- The first or the last of the set: its member, and when its lease ends; nil if there is none.
-local function holder_at(place)
-  local found = redis.pcall('ZRANGE', holders, place, place, 'WITHSCORES')
+-- The last of the set: its member, and when its lease ends; nil if there is none.
+local function last_to_end()
+  local found = redis.pcall('ZRANGE', holders, -1, -1, 'WITHSCORES')
   -- In a Cluster that is moving the slot, the set cannot be read once its last member has
   -- just been removed.
   if found.err and string.find(found.err, 'non local key', 1, true) then return nil end
@@ -114,7 +114,7 @@ local function standing(token, take)
     end
     share = record
     if not record then
-      local last, ends = holder_at(-1)
+      local last, ends = last_to_end()
       all_ended = last and ends <= now
     end
   end
@@ -141,8 +141,7 @@ local function lease_end(record)
   return left, left < 0 and -1 or now + left
 end
 
--- {"ours", left (ms; -1: no expiry), mode, slots, slot, when it ends (server, ms; -1:
--- never)}
+-- {"ours", left (ms; -1: no expiry), mode, slots, slot, when it ends (server, ms; -1: never)}
 local function say_ours(record)
   local left, ends = lease_end(record)
   if not record then return {'ours', left, 'exclusive', '0', '-1', ends} end
@@ -175,7 +174,7 @@ end
 -- Some holder has left. If none with an unexpired lease is left, the lock goes at once, so
 -- that the waiters can be called now.
 local function settle(now)
-  local last, ends = holder_at(-1)
+  local last, ends = last_to_end()
   if last and ends > now then return keep(now, ends, true) end
   redis.call('DEL', lock)
   if not last then redis.pcall('UNLINK', taken) end

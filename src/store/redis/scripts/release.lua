@@ -91,7 +91,7 @@ if record then
     record.released, record.message = true, nil
     if record.take then write_record(record, now, left) end
     redis.call('ZADD', holders, 'XX', whole(now + left), member)
-    local last, ends = holder_at(-1)
+    local last, ends = last_to_end()
     if last then keep(now, ends, true) end
   else
     redis.call('DEL', own)

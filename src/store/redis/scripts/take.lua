@@ -40,7 +40,7 @@ if is_new or came > now_us then came = now_us end
 -- if a clock steps back. Lua counts exactly up to 2^53, in microseconds until 2255.
 local function next_fence()
   local last = known.fence and tonumber(known.fence) or 0
-  if not (last < 9007199254740991) then return nil end
+  if not (last < 9007199254740991) then return nil, {'unusable', meta, 'its fence has reached its maximum'} end
   return whole(math.max(now_us, last + 1))
 end
 
@@ -58,8 +58,6 @@ local function note_take(fence, ...)
   redis.call('PEXPIRE', meta, whole(ttl + kept_ms() + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
 end
 
-local AT_THE_END = {'unusable', meta, 'its fence has reached its maximum'}
-
 local function new_record()
   return {format = whole(FORMAT), take = id, host = ARGV[5], boot = ARGV[6], pid = ARGV[7], start = ARGV[8], user = ARGV[9],
     command = ARGV[10], since = ARGV[11], ttl = ARGV[2], hold = hold > 0 and whole(now + hold) or '0', detached = ARGV[15],
@@ -68,8 +66,8 @@ end
 
 -- The lock itself comes last: a failure before it leaves no lock behind.
 local function take_exclusive()
-  local fence = next_fence()
-  if not fence then return AT_THE_END end
+  local fence, problem = next_fence()
+  if problem then return problem end
   note_take(fence, 'owner', token, 'record', cjson.encode(new_record()), 'unended', remember ~= '0' and '1' or '')
   redis.call('SET', lock, token, 'PX', ARGV[2])
   value = token
@@ -185,8 +183,8 @@ local function taken_before(record)
 end
 
 local function take_share(slot, last)
-  local fence = next_fence()
-  if not fence then return AT_THE_END end
+  local fence, problem = next_fence()
+  if problem then return problem end
   if known.owner == token then redis.call('HDEL', meta, 'owner', 'record') end -- that take is history
   note_take(fence)
   local is_first, ends = not value, now + ttl
@@ -256,7 +254,7 @@ if again and token == id then
 end
 
 if is_shared() then
-  local last, ends = holder_at(-1)
+  local last, ends = last_to_end()
   local answer = again and last and taken_before(share_of(own, now))
   if answer then return answer end
   if not last or ends > now then
