@@ -270,8 +270,7 @@ static void look_up_names(struct redis_backend *redis, struct bound bound)
     bound = bound_within(bound, names_limit);
     for (int i = 0; !sentinel->knows_names && i < sentinel->url.host_count; i++) {
         const struct redis_endpoint *at = &sentinel->url.hosts[i];
-        if (sentinel->known[i].count == 0 &&
-            !redis_resolve_numeric(&sentinel->known[i], at->host, at->port))
+        if (sentinel->known[i].count == 0)
             (void)redis_resolve(&sentinel->known[i], at->host, at->port, bound, &ignored);
     }
     sentinel->knows_names = true;
