@@ -154,6 +154,8 @@ FORCE = [
             "meta requests": Has(r'^req - \["lock",.*\]\nre - x\n$')}),
     removed("held by a client of another kind", {"lock": "X", "lock ends": at(TTL)}, looked(stranger("X"), mode="exclusive"),
             {**GONE_A, **SAID, **NO_RUN, "meta removed": 3000, "meta forced": "", "meta ends": at(DAYS_30)}),
+    removed("held by a client of another kind, and others were taken away before", {**A, "lock": "X", "meta unended": "", "meta forced": "z Z x@y\n"},
+            looked(stranger("X"), **HELD_A), {**GONE_A, **SAID, "meta removed": 3000}),
     removed("held by a client of another kind, since a lease has ended", {**A, "lock": "X"}, looked(stranger("X"), **{**HELD_A, **LOST}),
             {**GONE_A, **SAID, **LOST_RUN, "meta removed": 3000, "meta forced": ""}),
     removed("held by a value of another type", {"lock": ["x"]}, looked(stranger("", -1), mode="exclusive"),

@@ -10,6 +10,7 @@ local answered, earlier = pcall(cjson.decode, past('requests', ARGV[2], '') or '
 if answered and type(earlier) == 'table' then return earlier end
 local now = now_ms()
 local was = state(now)
+learn('forced')
 was[5] = {} -- who waits is not said, and not to be remembered
 local by = string.gsub(ARGV[3], '\n', ' ')
 
