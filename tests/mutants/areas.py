@@ -1,6 +1,6 @@
 """The core, file by file, and what tests it: the quickest first, the model last.
 
-A suite of tests/both is named with its backend.
+A suite of tests/both is named with its backend. "rows": all tables of tests/redis/scripts, which need no dlock.
 """
 
 STORE_FILES = ("both/exclusion:file", "both/fence:file", "both/looking:file", "both/hold:file", "both/runs:file", "both/pause:file",
@@ -42,15 +42,17 @@ AREAS = {
     "src/store/redis/take.c": REDIS,
     "src/store/quorum/take.c": ("quorum/quorum",),
     "src/store/quorum/verdict.c": ("unit/test_verdict", "quorum/quorum"),
-    SCRIPTS + "check.lua": ("both/lost_lock:redis", "redis/outage", "redis/tracking") + REDIS,
-    SCRIPTS + "common.lua": REDIS,
-    SCRIPTS + "extend.lua": ("both/lease_end:redis", "both/attach:redis") + REDIS,
-    SCRIPTS + "force.lua": ("both/acquire:redis", "both/looking:redis", "both/lost_lock:redis") + REDIS,
-    SCRIPTS + "pause.lua": ("both/pause:redis", "model/model"),
-    SCRIPTS + "queue.lua": ("redis/waiting", "both/waiting:redis") + REDIS,
-    SCRIPTS + "release.lua": REDIS,
-    SCRIPTS + "share.lua": ("both/shared:redis", "redis/sharers", "both/lost_lock:redis", "redis/faults"),
-    SCRIPTS + "take.lua": REDIS,
+    SCRIPTS + "check.lua": ("rows", "both/lost_lock:redis", "redis/outage", "redis/tracking") + REDIS,
+    SCRIPTS + "common.lua": ("rows",) + REDIS,
+    SCRIPTS + "extend.lua": ("rows", "both/lease_end:redis", "both/attach:redis") + REDIS,
+    SCRIPTS + "force.lua": ("rows", "both/acquire:redis", "both/looking:redis", "both/lost_lock:redis") + REDIS,
+    SCRIPTS + "holders.lua": ("rows", "both/shared:redis", "redis/sharers", "both/acquire:redis") + REDIS,
+    SCRIPTS + "pause.lua": ("rows", "both/pause:redis", "model/model"),
+    SCRIPTS + "queue.lua": ("rows", "redis/waiting", "both/waiting:redis") + REDIS,
+    SCRIPTS + "release.lua": ("rows", "both/acquire:redis", "both/hold:redis", "both/shared:redis") + REDIS,
+    SCRIPTS + "share.lua": ("rows", "both/shared:redis", "redis/sharers", "both/lost_lock:redis", "redis/faults"),
+    SCRIPTS + "state.lua": ("rows", "both/looking:redis", "both/runs:redis", "both/shared:redis") + REDIS,
+    SCRIPTS + "take.lua": ("rows", "both/shared:redis", "both/waiting:redis", "both/runs:redis") + REDIS,
 }
 
 

@@ -2,19 +2,24 @@
 """Calls the Lua scripts by themselves, on a server of the test's own, and compares with the tables beside this.
 
     python3 tests/redis/scripts/run.py EMBEDDED.H SOCKET TABLE...
+    python3 tests/redis/scripts/run.py --tap EMBEDDED.H [ROW]
 
 EMBEDDED.H: what embed.sh makes of the scripts, which is what the program has. SOCKET: that of a server whose data
 are removed. Without arguments the names of all tables are printed. For each row the keys are written as they are before
-the call, the script is called, and its answer and all that is stored must be as the row says.
+the call, the script is called, and its answer and all that is stored must be as the row says. --tap: each row of all
+tables is a test, or ROW alone, on a server that this starts.
 """
 
+import contextlib
 import hashlib
 import importlib
 import json
 import math
 import pathlib
 import re
+import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -241,24 +246,62 @@ def is_same(wanted, got, span):
     return str(wanted) == str(got)
 
 
-def main():
+def read_tables():
     tables = {}
     for path in sorted(HERE.glob("rows_*.py")):
         tables.update(importlib.import_module(path.stem).TABLES)
-    if len(sys.argv) < 4:
+    return tables
+
+
+@contextlib.contextmanager
+def own_server():
+    with tempfile.TemporaryDirectory() as folder:
+        path = folder + "/redis.sock"
+        with subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as server:
+            try:
+                yield path
+            finally:
+                server.kill()
+
+
+def run_tap(rows, header):
+    wrong = 0
+    with own_server() as path:
+        lab = Lab(path, read_scripts(header))
+        for number, (name, each) in enumerate(rows, 1):
+            differences = lab.differences(each)
+            wrong += differences != []
+            print("%sok %d - %s" % ("not " * (differences != []), number, name), *differences, sep="\n# ", flush=True)
+    print("1..%d" % len(rows))
+    return wrong
+
+
+def run_tables(rows, header, path):
+    lab = Lab(path, read_scripts(header))
+    wrong = 0
+    for name, each in rows:
+        differences = lab.differences(each)
+        wrong += differences != []
+        for difference in differences:
+            print("%s: %s" % (name, difference))
+    print("%d rows, %d wrong" % (len(rows), wrong))
+    return wrong
+
+
+def main():
+    tables, arguments = read_tables(), sys.argv[1:]
+    if not arguments:
         print("\n".join(tables))
         return
-    lab = Lab(sys.argv[2], read_scripts(sys.argv[1]))
-    count = wrong = 0
-    for name in sys.argv[3:]:
-        for each in tables[name]:
-            differences = lab.differences(each)
-            count += 1
-            wrong += differences != []
-            for difference in differences:
-                print("%s: %s: %s" % (name, each.name, difference))
-    print("%d rows, %d wrong" % (count, wrong))
-    sys.exit(wrong > 0 or count == 0)
+    tap = arguments[0] == "--tap"
+    rows = [("%s: %s" % (table, each.name), each) for table in (tables if tap else arguments[2:]) for each in tables[table]]
+    assert len(dict(rows)) == len(rows), "two rows have one name"
+    if tap:
+        wrong = run_tap([row for row in rows if row[0] in (arguments[2:] or dict(rows))], arguments[1])
+    else:
+        wrong = run_tables(rows, *arguments[:2])
+    sys.exit(wrong > 0 or not rows)
 
 
 if __name__ == "__main__":
