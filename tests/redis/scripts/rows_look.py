@@ -152,6 +152,8 @@ FORCE = [
             looked(owner("A", "a"), **HELD_A, released=1000),
             {**GONE_A, **LOST_RUN, "meta removed": 3000, "meta forced": "a A root@host\nz Z x@y\n",
             "meta requests": Has(r'^req - \["lock",.*\]\nre - x\n$')}),
+    removed("held, and its record cannot be read", held_by("A", "a", stored="?"), looked(stranger("A"), **HELD_A),
+            {**GONE_A, **SAID, **NO_RUN, "meta removed": 3000, "meta forced": ""}),
     removed("held by a client of another kind", {"lock": "X", "lock ends": at(TTL)}, looked(stranger("X"), mode="exclusive"),
             {**GONE_A, **SAID, **NO_RUN, "meta removed": 3000, "meta forced": "", "meta ends": at(DAYS_30)}),
     removed("held by a client of another kind, and others were taken away before", {**A, "lock": "X", "meta unended": "", "meta forced": "z Z x@y\n"},
