@@ -11,19 +11,16 @@ def looked(*owners, **other):
     answer.update({name: 0 for name in ("slots", "waiters", "paused", "takes", "conflicts", "timeouts", "losses", "waited_ms", "held_ms", "skips")},
                   first=[])
     answer.update(other)
-    return ["lock", *(answer[name] for name in LOOK), *owners]
+    return ["lock", *(answer[name] for name in LOOK), list(owners)]
 
 
 def owner(token, take, left=TTL, fence=5000, slot=-1, released=False, hold=0, **other):
     """One that is known."""
-    of = record(take, **other)
-    return [token, Left(left), "1", fence, slot, of["ttl"], of["detached"], "1" if released else "", hold, of["host"], of["boot"], of["pid"],
-    of["start"],
-            of["space"], of["user"], of["command"], of["since"], of["message"]]
+    return [token, Left(left), slot, hold, said(record(take, released=released or "", fence=fence, **other))]
 
 
 def stranger(token, left=TTL):
-    return [token, Left(left) if left > 0 else left, "", "", -1, "", "", "", 0, *[""] * 9]
+    return [token, Left(left) if left > 0 else left, -1, 0, ""]
 
 
 A = held_by("A", "a")
@@ -52,7 +49,7 @@ STATE = [
     look_at("held by a value of another type", {"lock": ["x"]}, stranger("", -1), mode="exclusive"),
     look_at("held, and its record cannot be read", held_by("A", "a", stored="?"), stranger("A"), **HELD_A),
     look_at("held, and its record says the least", held_by("A", "a", stored={"take": "a"}),
-            ["A", Left(TTL), "1", 5000, -1, *[""] * 3, 0, *[""] * 9], **HELD_A),
+            ["A", Left(TTL), -1, 0, said({"take": "a", "fence": 5000})], **HELD_A),
     look_at("released", released("A", spent="a A 900\nz Z 800\n", losses=2, held_ms=50, waited_ms=60), fence=5000, takes=1, owner="A", released=900,
             losses=2, held_ms=50,
             waited_ms=60),

@@ -186,15 +186,21 @@ def taken(left=TTL, slot=-1, fence=us(0)):
     return ["taken", fence, Left(left), slot, at(left)]
 
 
-HELD = ("left", "ask", "host", "boot", "pid", "start", "user", "command", "since", "mode", "detached", "kept", "space", "reserved",
-        "ahead", "came", "mute", "slots", "slots_taken", "take", "message", "paused", "paused_by", "pause_why")
+SAID = ("take", "host", "boot", "pid", "start", "space", "user", "command", "since", "message", "detached", "released", "fence", "ttl")
+HELD = ("left", "ask", "holder", "mode", "reserved", "ahead", "came", "mute", "slots", "slots_taken", "paused", "paused_by", "pause_why")
+
+
+def said(of):
+    """A record, as answers have it; "" if there is none."""
+    return [{True: "true"}.get(of.get(field, ""), of.get(field, "")) for field in SAID] if of else ""
 
 
 def held(left, by=None, mode="exclusive", **other):
-    """Refused; `by`: the record of the holder."""
-    who = by or {}
-    answer = {name: who.get(name, "") for name in HELD}
-    answer.update(left=Left(left) if left > 0 else left, mode=mode, kept="1" if who.get("released") else "", ahead=0, came=us(0), paused=0)
+    """Refused; `by`: the record of the holder, which has its fence if it shares the lock."""
+    answer = {name: "" for name in HELD}
+    if by and mode != "exclusive":
+        by = {"fence": 5000, **by}
+    answer.update(left=Left(left) if left > 0 else left, holder=said(by), mode=mode, ahead=0, came=us(0), paused=0)
     answer["ask"] = answer["left"]
     answer.update(other)
     return ["held", *(answer[name] for name in HELD)]
