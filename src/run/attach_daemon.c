@@ -202,7 +202,7 @@ static void note_attachment(struct attach_daemon_guard *guard)
 {
     struct acquisition *lock = guard->lock;
     struct errmsg why = {""};
-    struct held held;
+    struct held held = {0};
     char id[TOKEN_SIZE]; /* the file's name is public, so this is not the owner token */
     token_make(id);
     snprintf(held.backend, sizeof held.backend, "%s", lock->backend->kind);

@@ -139,8 +139,11 @@ static enum lock_result try_commands(struct redis_patient *patient, size_t first
     for (int i = 0; i <= REDIS_COMPANIONS; i++)
         places[2 + i] = companions[i];
     for (size_t i = first; i < end; i++)
-        for (const char *const *word = trials[i].words; *word != NULL; word++)
-            redis_command_add(&commands[i], **word < ' ' ? places[(int)**word] : *word);
+        for (const char *const *word = trials[i].words; *word != NULL; word++) {
+            size_t place = (unsigned char)**word;
+            bool is_key = place < sizeof places / sizeof *places && places[place] != NULL;
+            redis_command_add(&commands[i], is_key ? places[place] : *word);
+        }
     enum lock_result result = redis_conn_call(&patient->conn, commands + first, (int)(end - first),
                                               replies + first, patient->bound, why);
     for (size_t i = first; result == LOCK_OK && i < end; i++) {
