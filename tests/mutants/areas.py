@@ -44,7 +44,7 @@ AREAS = {
     "src/store/quorum/verdict.c": ("unit/test_verdict", "quorum/quorum"),
     SCRIPTS + "check.lua": ("rows", "both/lost_lock:redis", "redis/outage", "redis/tracking") + REDIS,
     SCRIPTS + "common.lua": ("rows",) + REDIS,
-    SCRIPTS + "extend.lua": ("rows", "both/lease_end:redis", "both/attach:redis") + REDIS,
+    SCRIPTS + "extend.lua": ("rows", "redis/tracking", "both/lease_end:redis", "both/attach:redis") + REDIS,
     SCRIPTS + "force.lua": ("rows", "both/acquire:redis", "both/looking:redis", "both/lost_lock:redis") + REDIS,
     SCRIPTS + "holders.lua": ("rows", "both/shared:redis", "redis/sharers", "both/acquire:redis") + REDIS,
     SCRIPTS + "pause.lua": ("rows", "both/pause:redis", "model/model"),
@@ -52,7 +52,7 @@ AREAS = {
     SCRIPTS + "release.lua": ("rows", "both/acquire:redis", "both/hold:redis", "both/shared:redis") + REDIS,
     SCRIPTS + "share.lua": ("rows", "both/shared:redis", "redis/sharers", "both/lost_lock:redis", "redis/faults"),
     SCRIPTS + "state.lua": ("rows", "both/looking:redis", "both/runs:redis", "both/shared:redis") + REDIS,
-    SCRIPTS + "take.lua": ("rows", "both/shared:redis", "both/waiting:redis", "both/runs:redis") + REDIS,
+    SCRIPTS + "take.lua": ("rows", "redis/replicas", "redis/tracking", "both/shared:redis", "both/waiting:redis", "both/runs:redis") + REDIS,
 }
 
 

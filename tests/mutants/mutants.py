@@ -44,15 +44,15 @@ def say(*words):
         print(*words, flush=True)
 
 
-def draw(root, seed, only):
-    """The mutants in the order of the seed, as many of a function as there may be."""
+def draw(root, seed, only, every):
+    """The mutants in the order of the seed: every one, or as many of a function as there may be."""
     found = [mutant for path in sorted(areas.AREAS) if any(part in path for part in only)
              for mutant in mutate.mutants_of(path, (root / path).read_text(encoding="utf-8"))]
     random.Random(seed).shuffle(found)
     taken, lines = collections.Counter(), set()
     for mutant in found:
         of, line = (mutant.file, mutant.function), (mutant.file, mutant.line)
-        if line not in lines and taken[of] < (SCRIPT_MOST if mutant.function == "the script" else FUNCTION_MOST):
+        if every or line not in lines and taken[of] < (SCRIPT_MOST if mutant.function == "the script" else FUNCTION_MOST):
             taken[of] += 1
             lines.add(line)
             yield mutant
@@ -218,10 +218,13 @@ def main():
     parser.add_argument("--tests", action="append", help="these tests in place of those of the file: both/hold:file", metavar="NAME")
     parser.add_argument("--first", type=int, help="only so many suites of each file's, the quickest")
     parser.add_argument("--line", type=int, help="only mutants of this line, as many as there are")
+    parser.add_argument("--every", action="store_true", help="every mutant, not a few of each function")
     parser.add_argument("--jobs", type=int, default=1, help="how many mutants at once (1)")
     parser.add_argument("--bats-jobs", type=int, default=6, help="how many tests of one mutant at once (6)")
     parser.add_argument("--least", type=float, default=0, help="the status is 1 if fewer of a hundred are killed (0)")
     options = parser.parse_args()
+    if options.every and options.resume:
+        parser.error("--resume knows lines, and --every makes several mistakes on one")
     if subprocess.run(NAMESPACE + ["true"], check=False, stderr=subprocess.DEVNULL).returncode != 0:
         parser.exit(77, "mutants: no pid namespace can be made here (unshare), and a mutant may kill whatever it can reach\n")
     only = options.only or [""]
@@ -230,7 +233,7 @@ def main():
                  for mutant in mutate.mutants_of(path, (options.root / path).read_text(encoding="utf-8"))
                  if mutant.line == options.line]
     else:
-        drawn = list(draw(options.root, options.seed, only))
+        drawn = list(draw(options.root, options.seed, only, options.every))
     with tempfile.TemporaryDirectory(prefix="mutants.") as folder:
         run_all(options, drawn, pathlib.Path(folder))
 

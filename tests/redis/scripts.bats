@@ -19,6 +19,7 @@ rows() {
 
 @test "whose lock it is, for each value of the lock and each record" { rows standing records; }
 @test "check and extend: ours or not, and what is written of it" { rows check 'check of a share' extend; }
+@test "the server tells of the lock after a script has changed it itself" { rows watched; }
 @test "take: what is written of a lock that is free, also if the reply was lost" { rows free 'lost reply'; }
 @test "take: a refusal says who holds the lock, and counts" { rows refused once-per; }
 @test "take: shares, slots, and leases that have ended" { rows shared dropped 'lost reply, shared'; }

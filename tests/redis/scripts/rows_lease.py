@@ -233,4 +233,29 @@ EXTEND = [
     row("a share that has ended", shared(ENDED, B), extend("A", "a", LONG), ["gone", "ended"]),
 ]
 
-TABLES = {"standing": STANDING, "records": RECORDS, "check": CHECK, "check of a share": SHARE, "extend": EXTEND}
+# --- what the server tells of afterwards ---------------------------------
+
+BOTH_A = shared(sharer("A", "a"), B, left=LONG + 1000)
+WATCHED = [
+    row("check", A, check("A", "a", keys=2), ours(TTL), watched=("lock", "meta")),
+    row("check of a share", BOTH_A, check("A", "a"), ours(TTL, "shared"), watched=("lock", "holder:A")),
+    row("check of a share, the quick one", BOTH_A, check_share("A", "a"), ["ours", Left(TTL), at(TTL)], watched=("lock", "holder:A")),
+    row("extend", A, extend("A", "a", LONG, keys=2), ours(LONG), {"lock ends": at(LONG), "meta ends": at(LONG + KEPT)}, watched=("lock",)),
+    row("extend, but it is long enough", A, extend("A", "a", 1000, keys=2), ours(TTL), watched=("lock",)),
+    row("extend a share", BOTH_A, extend("A", "a", LONG), ours(LONG, "shared"),
+        {"holder:A": {**a_share(), "ends": at(LONG)}, "holder:A ends": at(LONG + KEPT), "holders A": at(LONG), "meta ends": at(LONG + KEPT)},
+        watched=("lock", "holder:A")),
+    row("extend a share, and the lock with it", shared(sharer("A", "a"), B), extend("A", "a", LONG), ours(LONG, "shared"),
+        {"holder:A": {**a_share(), "ends": at(LONG)}, "holder:A ends": at(LONG + KEPT), "holders A": at(LONG), "lock ends": at(1.5 * LONG),
+         "holders ends": at(LONG + KEPT), "meta ends": at(LONG + KEPT)}, watched=("lock", "holder:A")),
+    row("extend a share, and the lock with it, without meta", without(shared(sharer("A", "a"), B), "meta"), extend("A", "a", LONG),
+        ours(LONG, "shared", 0),
+        {"holder:A": {**a_share(), "ends": at(LONG)}, "holder:A ends": at(LONG + DAYS_30), "holders A": at(LONG), "lock ends": at(1.5 * LONG),
+         "holders ends": at(LONG + DAYS_30)}, watched=("lock", "holder:A")),
+    row("take, refused", A, take("B"), held(TTL, record("a")), watched=("lock",)),
+    row("take by a waiter", released(), take("B", refusal="queues"), taken(),
+        {"lock": "B", "lock ends": at(TTL), "meta fence": us(0), "meta takes": 2, "meta owner": "B", "meta record": record("b"), "meta unended": "1",
+         "meta ends": at(TTL + KEPT)}, watched=("lock",)),
+]
+
+TABLES = {"watched": WATCHED, "standing": STANDING, "records": RECORDS, "check": CHECK, "check of a share": SHARE, "extend": EXTEND}

@@ -55,7 +55,7 @@ FREE = [
 
 # A take that is asked for again, since its reply was lost.
 LOST_REPLY = [
-    row("it was taken", A, take("A", again=True), taken(fence=5000)),
+    row("it was taken", A, take("A", again=True), taken(fence=5000), writes=True),
     row("it was taken some time ago", held_by("A", "a", left=20000), take("A", again=True), taken(20000, fence=5000)),
     row("it was taken, but this is not asked again", A, take("A"), BY_A),
     row("another take of this token", held_by("A", "x", stored=record("x")), take("A", again=True), held(TTL, record("x"))),
@@ -236,9 +236,11 @@ DROPPED = [
 
 B_TAKEN = sharer("B", "b", left=20000)
 LOST_SHARE = [
-    row("it was taken", shared(B_TAKEN, S), share("B", again=True), taken(20000, fence=5000)),
+    row("it was taken", shared(B_TAKEN, S), share("B", again=True), taken(20000, fence=5000), writes=True),
     row("a slot was taken", shared(sharer("B", "b", slot=1), sharer("A", "a", slot=0), mode="slots", slots=2), slot_of(2, "B", again=True),
         taken(slot=1, fence=5000)),
+    row("it was taken, and its record names no slot", {**shared(B_TAKEN, S), "holder:B": without(B_TAKEN["holder:B"], "slot")},
+        share("B", again=True), taken(20000, fence=5000)),
     row("it was taken, and the mode is not that of the others any longer", shared(B_TAKEN, S), take("B", again=True), taken(20000, fence=5000)),
     row("it was taken, but this is not asked again", shared(B_TAKEN, S), share("B"), refused_share(20000, record("b"))),
     row("another take of this token", shared(sharer("B", "x", left=20000), S), share("B", again=True), refused_share(20000, record("x"))),

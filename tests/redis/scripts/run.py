@@ -52,18 +52,26 @@ def read_scripts(path):
 
 
 class Lab:
-    """The server, one caller, and one that hears for all waiters."""
+    """The server, one caller, one that hears for all waiters, and one that hears of touched keys."""
 
     def __init__(self, path, scripts):
         self.path = path
-        self.server, self.ears = RedisClient(path, SECONDS), RedisClient(path, SECONDS)
-        for client in self.server, self.ears:
-            client.stream.settimeout(SECONDS)
+        self.server, self.ears, self.touches = (self.connect() for _ in range(3))
+        self.listener = self.touches.ask("CLIENT", "ID")
+        self.touches.ask("SUBSCRIBE", "__redis__:invalidate")
         self.digests = {name: self.server.ask("SCRIPT", "LOAD", text) for name, text in scripts.items()}
+
+    def connect(self):
+        client = RedisClient(self.path, SECONDS)
+        client.stream.settimeout(SECONDS)
+        return client
 
     def now_us(self):
         seconds, micros = self.server.ask("TIME")
         return int(seconds) * 1000000 + int(micros)
+
+    def written(self):
+        return re.search(r"^rdb_changes_since_last_save:(\d+)", self.server.ask("INFO", "persistence"), re.M).group(1)
 
     # --- what is stored ---
 
@@ -124,21 +132,42 @@ class Lab:
 
     # --- the call ---
 
-    def call(self, call, denied, now_us):
+    def call(self, row, now_us):
+        """The answer, and what the server tells the caller of, once others touch all that there is."""
+        call = row.call
         own = [key_of(name) + (call.own if name == "holder:" else "") for name in ("lock", *KEYS)]
         keys = [own[0], own[2]] if call.script == "share" else own[:call.keys]
-        client = self.server
-        if denied:
-            client.ask("ACL", "SETUSER", "limited", "reset", "on", "nopass", "~*", "&*", "+@all", *("-" + word for word in denied.split()))
-            client = RedisClient(self.path, SECONDS)
+        client = self.connect() if row.denied or row.watched else self.server
+        if row.denied:
+            self.server.ask("ACL", "SETUSER", "limited", "reset", "on", "nopass", "~*", "&*", "+@all", "-" + row.denied)
             client.ask("AUTH", "limited", "x")
+        if row.watched:  # as src/redis/subscribe.c does
+            client.ask("CLIENT", "TRACKING", "ON", "REDIRECT", self.listener, "OPTOUT", "NOLOOP")
         try:
-            return client.ask("EVALSHA", self.digests[call.script], len(keys), *keys, *(plain(word, now_us) for word in call.words))
+            answer = client.ask("EVALSHA", self.digests[call.script], len(keys), *keys, *(plain(word, now_us) for word in call.words))
         except RuntimeError as error:
-            return ["ERROR", str(error)]
-        finally:
-            if client is not self.server:
-                client.close()
+            answer = ["ERROR", str(error)]
+        after = self.read()
+        told = self.touched(own) if row.watched else ()
+        if client is not self.server:
+            client.close()
+        return answer, after, told
+
+    def touched(self, keys):
+        """The keys that the server tells of once another client has touched them all; not of what the caller did itself."""
+        self.told()
+        for key in keys:
+            self.server.ask("SET", key, "touched")
+        return self.told()
+
+    def told(self):
+        told = set()
+        self.touches.send("PING", "so far")
+        while True:
+            message = self.touches.reply()
+            if message in (["pong", "so far"], "so far"):
+                return told
+            told.update(message[2])
 
     def listen(self, places):
         channels = [COMPANION + "wake:" + place.split()[1] for place in places if place.startswith("hears ")]
@@ -175,8 +204,8 @@ class Lab:
         before = self.read()
         self.listen(row.before)
         time.sleep(0.002)  # what is written anew has another time
-        answer = self.call(row.call, row.denied, now_us)
-        after = self.read()
+        written = self.written() if row.writes else 0
+        answer, after, told = self.call(row, now_us)
         span = now_us, self.now_us()
         found = list(compare("answer", row.answer, answer, span))
         for place in sorted({*before, *after, *row.changes}):
@@ -185,6 +214,8 @@ class Lab:
             elif before.get(place) != after.get(place):
                 found.append("%s: %r has become %r" % (place, before.get(place), after.get(place)))
         found += compare("hears", row.hears, self.heard(), span)
+        found += ["it has written nothing"] if row.writes and self.written() == written else []
+        found += ["%s is not watched" % name for name in row.watched if key_of(name) not in told]
         return found, span[1] - span[0]
 
 

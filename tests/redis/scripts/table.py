@@ -27,7 +27,7 @@ DAYS_30 = 2592000000  # META_KEPT_MS
 KEPT = 4000000000  # how long runs are remembered, unless a row says otherwise
 GONE = None
 
-Row = collections.namedtuple("Row", "name before call answer changes hears denied")
+Row = collections.namedtuple("Row", "name before call answer changes hears denied watched writes")
 Call = collections.namedtuple("Call", "script keys own words")
 # A moment: `ms` from the call, `unit` of the number that is stored.
 Moment = collections.namedtuple("Moment", "ms unit")
@@ -44,10 +44,11 @@ def us(ms):
     return Moment(ms, "us")
 
 
-def row(name, before, call, answer, changes=None, hears=None, denied=""):
-    """hears: the messages of each waiter that is called. denied: a command that the caller may not use. All that
-    `changes` does not name stays as it is."""
-    return Row(name, before, call, answer, changes or {}, hears or {}, denied)
+def row(name, before, call, answer, changes=None, hears=None, denied="", watched=(), writes=False):
+    """hears: the messages of each waiter that is called. denied: a command that the caller may not use. watched: keys of
+    which the server tells the caller when another client touches them afterwards (others may be as well). writes: replicas
+    hear of the call, though nothing may change. All that `changes` does not name stays as it is."""
+    return Row(name, before, call, answer, changes or {}, hears or {}, denied, watched, writes)
 
 
 # --- what is stored ------------------------------------------------------
