@@ -9,6 +9,7 @@ load backend
     equals "$status" 124
     within 1000 "$start"
     grep -qE 'the lock is lost: .*; stopping the command with SIGTERM' "$T/held.err"
+    equals "$(grep -cE 'lost' "$T/held.err")" 1
     not kill -0 "$(cat "$T/held")"
 }
 
@@ -66,5 +67,6 @@ E
     end_hold
     wait "$HOLDER" || status=$?
     equals "$status" 0
+    equals "$(grep -cE 'lost' "$T/held.err")" 1
     grep -qE 'the command ran on for .* without the lease' "$T/held.err"
 }

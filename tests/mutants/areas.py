@@ -10,7 +10,7 @@ STORE_REDIS = ("both/exclusion:redis", "both/looking:redis", "both/lost_lock:red
 FILES = STORE_FILES + ("both/lost_lock:file", "file/lock_table", "both/lease_end:file", "both/frozen:file", "model/model")
 REDIS = STORE_REDIS + ("redis/waiting", "redis/compatibility", "redis/faults", "redis/replies", "both/fence:redis", "both/lease_end:redis",
                        "redis/clock", "both/frozen:redis", "model/model")
-COMMAND = ("both/run_command:file", "both/lease_end:file", "both/lease_end:redis", "both/whole_tree:file", "both/signals:file",
+COMMAND = ("both/run_command:file", "both/lease_end:file", "both/lost_lock:file", "both/lease_end:redis", "both/whole_tree:file", "both/signals:file",
            "both/lost_lock:redis", "both/message:file", "both/heartbeat:file", "both/attach:file", "both/frozen:file", "process/systemd")
 WATCH = ("both/lost_lock:redis", "both/lost_lock:file", "both/lease_end:redis", "both/heartbeat:redis", "redis/tracking",
          "redis/outage", "both/frozen:redis", "both/attach:redis")
@@ -26,7 +26,7 @@ AREAS = {
     "src/run/supervise.c": COMMAND,
     "src/run/watch.c": WATCH,
     "src/run/watchdog.c": ("both/heartbeat:file", "both/heartbeat:redis", "process/systemd"),
-    "src/run/acquisition.c": ("both/exclusion:file",) + WAIT,
+    "src/run/acquisition.c": ("both/exclusion:file", "both/run_command:file") + WAIT,
     "src/run/wait.c": WAIT,
     "src/store/file/admission.c": ("unit/test_admission", "file/shared", "both/shared:file", "both/pause:file") + FILES,
     "src/store/file/claim.c": ("file/shared", "both/shared:file", "both/waiting:file"),
