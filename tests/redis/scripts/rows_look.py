@@ -166,6 +166,8 @@ FORCE = [
             {}),
     removed("asked again, and what is remembered cannot be read", {**A, "meta requests": "req - x\n"}, looked(owner("A", "a"), **HELD_A),
             {**GONE_A, **BY, **LOST_RUN, "meta requests": Has(r'^req - \["lock",.*\]\nreq - x\n$')}),
+    removed("asked again, and what is remembered is no list", {**A, "meta requests": "req - 5\n"}, looked(owner("A", "a"), **HELD_A),
+            {**GONE_A, **BY, **LOST_RUN, "meta requests": Has(r'^req - \["lock",.*\]\nreq - 5\n$')}),
     removed("who waits is called, and not said", {**A, **waiting("w")}, looked(owner("A", "a"), **HELD_A, waiters=1),
             {**GONE_A, **BY, **SAID, **LOST_RUN, "waiters w": waiter(turn=1500)}, {"w": ["turn"]}),
     removed("shared: all of them", shared(sharer("A", "a"), sharer("B", "b", left=20000)),
