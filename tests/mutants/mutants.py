@@ -88,7 +88,8 @@ class Tree:
         """Whether each test passed, as it ends: (name, passed); a last one with the name None: whether all ended in time."""
         environment = dict(os.environ, DLOCK=str(self.root / "src/dlock"), HELPERS=str(self.root / "tests/helpers"),
                            TMPDIR=str(self.tmp), LC_ALL="C.UTF-8", BACKEND=backend, CMOCKA_MESSAGE_OUTPUT="TAP")
-        with subprocess.Popen(NAMESPACE + command, cwd=self.root, env=environment, stdin=subprocess.DEVNULL,
+        # A session of its own, too: what is sent to a process group reaches members of it outside the namespace.
+        with subprocess.Popen(NAMESPACE + command, cwd=self.root, env=environment, stdin=subprocess.DEVNULL, start_new_session=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
             self.running.add(process)
             timer = threading.Timer(seconds, process.kill)
@@ -127,7 +128,8 @@ class Mutants:
         self.copies = [Tree(root, folder / str(number)) for number in range(options.jobs)]
         for tree in self.copies:
             self.trees.put(tree)
-        signal.signal(signal.SIGTERM, self.stop)
+        for number in signal.SIGTERM, signal.SIGINT:
+            signal.signal(number, self.stop)
 
     def stop(self, *_):
         """What is being judged does not count."""
