@@ -70,6 +70,8 @@ LOST_REPLY = [
     row("a token of its own, and meta has gone, but this is not asked again", {"lock": "b", "lock ends": at(1000)}, take("b"), held(1000)),
     row("a token of its own, and meta is another's", {**A, "lock": "b"}, take("b", again=True), taken(),
         {**AGAIN, **LOST, "lock": "b", "meta owner": "b"}),
+    row("a token of its own, meta is another's, and paused: released all the same", {**A, **PAUSED, "lock": "b"}, take("b", again=True),
+        held(-1, ask=Left(20000), **PAUSE), gone("lock", "lock ends")),
     row("a token of its own, and meta is there", held_by("b", "b"), take("b", again=True), taken(fence=5000)),
 ]
 
