@@ -100,6 +100,8 @@ STANDING = [
     standing("none, and a request has released this take", released("A", spent="z A 900\n", requests="r1 y -\nreq a -\n"), ["released", ""]),
     standing("none, and another take of this token was the last", without(held_by("A", "b"), "lock"), ["gone", ""]),
     standing("none, and one whose token begins alike was released", released("AB", spent="ab AB 900\n"), ["gone", ""], take_id=""),
+    standing("none, and one whose token has signs of a pattern was released", released("A+1", spent="a A+1 900\n"), ["released", ""],
+             token="A+1", take_id=""),
     standing("none, and nothing is known", {}, ["gone", ""]),
     standing("a newer format", {**A, "meta format": NEWER}, ["newer", NEWER]),
     standing("a format that is no number: the first", {**A, "meta format": "x"}, ours(TTL)),

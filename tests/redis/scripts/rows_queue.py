@@ -185,6 +185,8 @@ SHARED = [
         {**shared(sharer("A", "a", slot=0), sharer("C", "c", slot=1, left=-1000), mode="slots", slots=2), **waiting("b"),
          **waiting("w", came=-4000, mode="slots", slots=2)}, give_up("B", "b"),
         ["other", ""], {**left_queue("b"), "meta withdrawn": "b - \n", "waiters w": waiter(mode="slots", slots=2, turn=1500)}, {"w": ["turn"]}),
+    row("all leases have ended: the lock's key goes, and the waiter is called", {**shared(sharer("A", "a", left=-1000)), **W}, take("B"),
+        reserved(), {"lock": GONE, "lock ends": GONE, **CALLED_W}, {"w": ["turn"]}),
     row("its record has gone, and it was the only one: the waiter is called", {**without(shared(sharer("b", "b")), "holder:b"), **W},
         share("b", again=True),
         reserved(), {"lock": GONE, "lock ends": GONE, "holders b": GONE, "holders ends": GONE, **CALLED_W}, {"w": ["turn"]}),
