@@ -235,7 +235,7 @@ DROPPED = [
          **{"holders O%02d" % i: GONE for i in range(22)}}),
     row("an exclusive lock after an exclusive one looks for none", {**ONCE, "holders O": at(-1000)}, take("B", once_per=1), taken(), AGAIN),
     row("nor does an exclusive lock that is the first of all", {"holders O": at(-1000)}, take("B", once_per=1), taken(), FIRST_TAKE),
-    row("a set of another type stays", {**ONCE, "meta mode": "shared", "holders": ["x"]}, take("B"), taken(), {**AGAIN, "meta mode": "exclusive"}),
+    row("a set of another type goes", {**ONCE, "meta mode": "shared", "holders": ["x"]}, take("B"), taken(), {**AGAIN, "meta mode": "exclusive", "holders": GONE}),
     row("one that is shared after an exclusive one does", {**ONCE, "holders O": at(-1000)}, share("B"), taken(), first(**gone("holders O"))),
     row("the map of slots goes as well", without(shared(sharer("O", "o", slot=1, left=-1000, released=True), mode="slots", slots=2), "lock"),
         share("B"), taken(), first(**gone("holder:O", "holder:O ends", "holders 1 O", "slots", "slots ends"), **{"meta slots": 0})),
