@@ -95,14 +95,14 @@ class Faults(threading.Thread):
             said = fault.begin(random.Random(seed))
             if stage.touched is not None:
                 log("fault_only", backend=stage.name, fault=word(fault.name), locks=",".join(stage.touched))
-            if stage.lost:
-                log("fault_loses", backend=stage.name, fault=word(fault.name))
             if said:
                 log("fault_says", backend=stage.name, said=said.replace("\n", " "))
             self.over.wait(seconds)
             fault.end()
         except Exception as error:  # whatever it is: the stage has to be healed, and the campaign goes on
             log("fault_fails", backend=stage.name, fault=word(fault.name), said=repr(error).replace("\n", " "))
+        if stage.lost:
+            log("fault_loses", backend=stage.name, fault=word(fault.name))
         self.unhealed.append(fault.name)
         self.heal()
 

@@ -132,10 +132,17 @@ class SentinelStage(Stage):
     # -- faults --
 
     def fault(self, name, do, may_lose=False):
+        """Sentinels may replace a master that is cut off from them for a moment, which no fault has asked for."""
         def begin(rng):
             self.exclusive = self.exclusive and not may_lose
+            begin.before = self.master()
             return do(rng)
-        return Fault(name, may_lose, begin, self.heal)
+
+        def end():
+            self.heal()
+            if self.master() is not begin.before and self.waits_for < len(self.servers) - 1:
+                self.lost, self.exclusive = True, False
+        return Fault(name, may_lose, begin, end)
 
     def faults(self):
         may_lose = self.waits_for < len(self.servers) - 1
