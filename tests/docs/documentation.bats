@@ -59,6 +59,11 @@ dlock --help | --usage | --version'
     [ -z "$output" ]
 }
 
+@test "no macro line of the manual goes on with words, which would be printed as --its -name" {
+    run grep -nE '^\.[A-Z][a-z] (.* )?[).,;:]+ (.* )?[a-z]+[,:;]? [a-z]+' <(sed 's/ No .*//' "$SRC"/doc/*.[157])
+    equals "$output" ''
+}
+
 @test "a page of the manual has at most 500 lines on a terminal of 80 columns" {
     command -v mandoc >/dev/null || skip 'no mandoc'
     local page lines
