@@ -43,10 +43,15 @@ static void choose_command(struct run_run *run)
 
 /* --- the end ------------------------------------------------------------- */
 
+static const char *command_shown(const struct run_run *run)
+{
+    return run->argv[0][0] != '\0' ? run->argv[0] : "''";
+}
+
 static int cannot_run(const struct run_run *run, int error)
 {
     struct errmsg why = {""};
-    errmsg_set(&why, "cannot run %.300s: %s", run->argv[0], strerror(error));
+    errmsg_set(&why, "cannot run %.300s: %s", command_shown(run), strerror(error));
     hints_not_a_command(run->options, &why);
     return fail(run->out, FAIL_ARGUMENT, (int)status_of_exec(error), "%s", why.text);
 }
@@ -56,7 +61,7 @@ static int command_status(const struct run_run *run, const struct outcome *outco
     if (outcome->exec_error == SPAWN_UNSEEN)
         return fail(run->out, FAIL_SYSTEM, STATUS_SYSTEM,
                     "cannot run %.300s: it would be in a new pid namespace; use unshare -f",
-                    run->argv[0]);
+                    command_shown(run));
     if (outcome->exec_error != 0)
         return cannot_run(run, outcome->exec_error);
     if (WIFSIGNALED(outcome->status))

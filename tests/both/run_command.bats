@@ -68,6 +68,7 @@ load backend
 @test "a command that is not there gives 127, one that cannot be executed 126" {
     fails_with 127 'cannot run .*nosuch: No such file' dlock job "$T/nosuch"
     fails_with 127 'cannot run nosuchcommand: No such file' dlock job nosuchcommand
+    fails_with 127 "cannot run '': No such file" dlock job -- ''
     : >"$T/plain"
     fails_with 126 'cannot run .*plain: Permission denied' dlock job "$T/plain"
     fails_with 126 'Permission denied' dlock job "$T"
