@@ -174,6 +174,15 @@ end_first() {
     done
 }
 
+@test "pid 1 of another session is not attached to, though it is named: an orphan's \$PPID means no script" {
+    # In a namespace of its own, so that without the check no other process is in danger.
+    run timeout 20 unshare -pf --mount-proc --kill-child sh -c 'setsid -w dlock --attach=1 -t 60s job; echo "$?"; dlock --status -q job; echo "$?"'
+    equals "$status" 0
+    [[ $output == *'pid 1 is of another session, '*'; nothing is locked'*$'\n64\n1' ]]
+    run timeout 20 unshare -pf --mount-proc --kill-child setsid -w sh -c 'dlock --attach=1 -t 60s job; echo "$?"'
+    equals "$status $output" '0 0'
+}
+
 @test "a container inside the lock's command is inside the lock, by the environment" {
     local store
     for store in file redis; do
