@@ -197,6 +197,11 @@ static enum settings_result check_lock_file(const struct options *options, struc
                    action_name(options));
         return origin_result(options->origins[OPT_LOCK_FILE]);
     }
+    /* In a file or a variable they are meant for other locks. */
+    if (options->message != NULL && options->origins[OPT_MESSAGE].kind == ORIGIN_COMMAND_LINE)
+        return disagree(options, OPT_MESSAGE, "a --lock-file stores no record of it", why);
+    if (options->remember.ns > 0 && options->origins[OPT_REMEMBER].kind == ORIGIN_COMMAND_LINE)
+        return disagree(options, OPT_REMEMBER, "a --lock-file stores no record of it", why);
     return SETTINGS_OK;
 }
 

@@ -454,6 +454,8 @@ TEST(test_wrong_values)
         {"--prefix=%09", "--prefix: the prefix '\t' has a control character"},
         {"--lock-file=/f --backend=redis", "--lock-file: it needs the file backend"},
         {"--lock-file=/f --slots=2", "--slots: a --lock-file stores no record of it"},
+        {"--lock-file=/f --message=x", "--message: a --lock-file stores no record of it"},
+        {"--lock-file=/f --remember=1h", "--remember: a --lock-file stores no record of it"},
         {"--lock-file=/f --hold-at-least=1",
          "--hold-at-least: a --lock-file stores no record of it"},
         {"--owner-file=/f", "--owner-file: it is for --acquire, --extend and --release"},
