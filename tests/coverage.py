@@ -80,13 +80,18 @@ def percent(some, of):
 
 
 def show_table(sources):
+    """The files, then the folders as a table of doc/reliability.md, and all."""
+    folders = collections.defaultdict(lambda: [0, 0, 0, 0])
     print(f"{'file':28} {'lines':>7} {'reached':>9} {'branches':>9} {'taken':>9}")
-    sums = [0, 0, 0, 0]
     for name, source in sorted(sources.items()):
         totals = source.totals()
-        sums = [a + b for a, b in zip(sums, totals)]
+        for folder in os.path.dirname(name) + "/", "all":
+            folders[folder] = [a + b for a, b in zip(folders[folder], totals)]
         print(f"{name:28} {totals[0]:7} {percent(totals[1], totals[0]):>9} {totals[2]:9} {percent(totals[3], totals[2]):>9}")
-    print(f"{'all':28} {sums[0]:7} {percent(sums[1], sums[0]):>9} {sums[2]:9} {percent(sums[3], sums[2]):>9}")
+    print("\n| folder | lines | reached | branches | taken |\n| --- | --- | --- | --- | --- |")
+    everything = folders.pop("all")
+    for name, sums in [*sorted(folders.items()), ("all", everything)]:
+        print(f"| {name} | {sums[0]:,} | {percent(sums[1], sums[0]).strip()} | {sums[2]:,} | {percent(sums[3], sums[2]).strip()} |")
 
 
 def read_reasons(path):
