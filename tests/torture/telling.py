@@ -42,6 +42,26 @@ def tell_backend(checker, backend, counts):
         counts["memories"], counts["pauses"], counts["skips"]))
     if counts["machine stalled"]:
         print("  put down to a machine that stalled: %d" % counts["machine stalled"])
-    for what in sorted(counts):
-        if what.startswith("excused: "):
-            print("  at once by design: %d (%s)" % (counts[what], what[9:]))
+    excused = {what[9:]: counts[what] for what in sorted(counts) if what.startswith("excused: ")}
+    for reason, number in excused.items():
+        print("  at once by design: %d (%s)" % (number, reason))
+    print(row_of(checker, backend, counts, excused))
+
+
+# The reasons why two may be at once, by a word that is in them, in the order and the words of doc/reliability.md.
+REASONS = ("daemon", "dying", "frozen", "taken away", "lost")
+
+
+def row_of(checker, backend, counts, excused):
+    """The row of doc/reliability.md."""
+    faults = [counts[what] for what in counts if what.startswith("fault: ")]
+    at_once = {word: sum(number for reason, number in excused.items() if word in reason) for word in REASONS}
+    at_once["late"] = counts["late overlaps"] + counts["short overlaps"]
+    cells = ("`%s`" % backend, "{:,}".format(counts["takes"]), "{:,}".format(counts["runs"]),
+             "%d; %d" % (counts["hand-overs after a lease's end"], counts["order: checked"]),
+             "%d; %d" % (counts["pauses"], counts["skips"]), "%d of %d kinds" % (sum(faults), len(faults)),
+             ", ".join("%s %d" % pair for pair in at_once.items() if pair[1]) or "-", counts["overlaps"],
+             sum(where == backend for where, _ in checker.wrong),
+             "%.1f s" % checker.longest_free[backend],
+             "%.0f s" % ((checker.history.last or 0) - (checker.history.first or 0)))
+    return "| %s |" % " | ".join(map(str, cells))
