@@ -1,4 +1,4 @@
-/* What the options mean to the floors below: made of them here, and nowhere else. */
+/* Turns the options into what the folders below work with; nothing below actions/ sees them. */
 #ifndef DLOCK_ACTIONS_PLAN_H
 #define DLOCK_ACTIONS_PLAN_H
 

@@ -13,22 +13,22 @@ static bool is_current(const struct redis_listening *listening, const struct red
     return conn->socket.fd >= 0 && listening->serial == conn->serial;
 }
 
-enum { EARS_MOST = 2 };
+enum { CHANNELS_MOST = 2 };
 
 /* The channels for these notifications. */
-static int channels(struct redis_ears ears, const char *names[EARS_MOST])
+static int channel_names(struct redis_channels channels, const char *names[CHANNELS_MOST])
 {
     int count = 0;
-    if (ears.touches)
+    if (channels.touches)
         names[count++] = REDIS_INVALIDATE;
-    if (ears.wake != NULL)
-        names[count++] = ears.wake;
+    if (channels.wake != NULL)
+        names[count++] = channels.wake;
     return count;
 }
 
-static bool subscribe_is_deaf(struct redis_ears ears)
+static bool has_no_channel(struct redis_channels channels)
 {
-    return !ears.touches && ears.wake == NULL;
+    return !channels.touches && channels.wake == NULL;
 }
 
 /* On a different connection, all of it begins anew. */
@@ -135,9 +135,9 @@ static enum lock_result ask_id(struct redis_listening *listening, struct redis_c
  * tracked: until a key changes the server remembers each connection that has read it, and
  * the release of a lock was its last one. */
 struct batch {
-    struct redis_command commands[2 * EARS_MOST + 5];
-    redisReply *replies[2 * EARS_MOST + 5];
-    struct redis_ears ears; /* that it subscribes to */
+    struct redis_command commands[2 * CHANNELS_MOST + 5];
+    redisReply *replies[2 * CHANNELS_MOST + 5];
+    struct redis_channels channels; /* that it subscribes to */
     int count, left, on, spare, asking, script, entered;
     char id[24];
 };
@@ -151,13 +151,14 @@ static int subscribe_add(struct batch *batch, struct redis_command command)
 /* CLIENT CACHING and ASKING apply only to the next command, so there is room for one of
  * them: an unneeded report of a touch does no harm. */
 static void fill_batch(struct batch *batch, const struct redis_listening *listening,
-                       const struct redis_command *script, struct redis_ears ears, bool asking)
+                       const struct redis_command *script, struct redis_channels channels,
+                       bool asking)
 {
-    const char *leave[EARS_MOST], *enter[EARS_MOST];
-    bool tells = !subscribe_is_deaf(ears) && !listening->no_touches;
-    *batch = (struct batch){.on = -1, .spare = -1, .asking = -1, .ears = ears};
-    batch->left = channels(listening->ears, leave);
-    batch->entered = channels(ears, enter);
+    const char *leave[CHANNELS_MOST], *enter[CHANNELS_MOST];
+    bool tells = !has_no_channel(channels) && !listening->no_touches;
+    *batch = (struct batch){.on = -1, .spare = -1, .asking = -1, .channels = channels};
+    batch->left = channel_names(listening->channels, leave);
+    batch->entered = channel_names(channels, enter);
     for (int i = 0; i < batch->left; i++)
         subscribe_add(batch, redis_words("UNSUBSCRIBE", leave[i]));
     if (tells && !listening->on) {
@@ -167,7 +168,7 @@ static void fill_batch(struct batch *batch, const struct redis_listening *listen
     }
     if (asking)
         batch->asking = subscribe_add(batch, redis_words("ASKING"));
-    else if ((tells || listening->on) && !ears.touches)
+    else if ((tells || listening->on) && !channels.touches)
         batch->spare = subscribe_add(batch, redis_words("CLIENT", "CACHING", "NO"));
     if (batch->entered > 0)
         subscribe_add(batch, redis_words("MULTI"));
@@ -196,7 +197,7 @@ static enum lock_result read_transaction(struct redis_listening *listening, stru
     for (int i = 1; is_error(exec) && i <= batch->entered; i++)
         if (is_error(queued[i]))
             note_refusal(refusals,
-                         batch->ears.touches && i == 1 ? &refusals->touches : &refusals->wake,
+                         batch->channels.touches && i == 1 ? &refusals->touches : &refusals->wake,
                          "SUBSCRIBE", queued[i]);
     if (is_error(exec))
         return is_discarded(exec) ? LOCK_OK : subscribe_give_up(conn, exec, why);
@@ -205,7 +206,7 @@ static enum lock_result read_transaction(struct redis_listening *listening, stru
         whole = is_count(exec->element[i], "subscribe", i);
     if (!whole)
         return redis_conn_nonsense(conn, why);
-    listening->ears = batch->ears;
+    listening->channels = batch->channels;
     *reply = take_over(&exec->element[0]);
     return LOCK_OK;
 }
@@ -224,14 +225,14 @@ static enum lock_result read_batch(struct redis_listening *listening, struct red
         if (!is_count(batch->replies[i], "unsubscribe", batch->left - 1 - i))
             return redis_conn_nonsense(conn, why);
     }
-    listening->ears = (struct redis_ears){0};
+    listening->channels = (struct redis_channels){0};
     if (on != NULL && is_error(on))
         note_refusal(refusals, &refusals->touches, "CLIENT TRACKING", on);
     else if (on != NULL && on->type != REDIS_REPLY_STATUS)
         return redis_conn_nonsense(conn, why);
     else if (on != NULL)
         listening->on = true;
-    if (spare != NULL && is_error(spare) && !subscribe_is_deaf(batch->ears))
+    if (spare != NULL && is_error(spare) && !has_no_channel(batch->channels))
         note_refusal(refusals, &refusals->touches, "CLIENT CACHING", spare);
     if (batch->entered > 0)
         return read_transaction(listening, conn, batch, reply, refusals, why);
@@ -254,21 +255,21 @@ static void learn(struct redis_listening *listening, const struct refusals *refu
 }
 
 static enum lock_result call(struct redis_listening *listening, struct redis_conn *conn,
-                             const struct redis_command *script, struct redis_ears ears,
+                             const struct redis_command *script, struct redis_channels channels,
                              redisReply **reply, struct bound bound, struct errmsg *why)
 {
     struct refusals refusals = {.pass = false};
     enum lock_result result = LOCK_OK;
     *reply = NULL;
-    if (!subscribe_is_deaf(ears) && listening->id == 0 && !listening->no_touches)
+    if (!has_no_channel(channels) && listening->id == 0 && !listening->no_touches)
         result = ask_id(listening, conn, &refusals, bound, why);
-    ears.touches = ears.touches && refusals.touches.text[0] == '\0';
-    ears.wake = refusals.wake.text[0] == '\0' ? ears.wake : NULL;
+    channels.touches = channels.touches && refusals.touches.text[0] == '\0';
+    channels.wake = refusals.wake.text[0] == '\0' ? channels.wake : NULL;
     /* A channel is refused, the server is full or busy, or the slot has moved: the script
      * by itself may still be carried out, or its error says why not. */
-    for (; result == LOCK_OK && *reply == NULL; ears = (struct redis_ears){0}) {
+    for (; result == LOCK_OK && *reply == NULL; channels = (struct redis_channels){0}) {
         struct batch batch;
-        fill_batch(&batch, listening, script, ears, conn->asking);
+        fill_batch(&batch, listening, script, channels, conn->asking);
         result = redis_conn_call(conn, batch.commands, batch.count, batch.replies, bound, why);
         if (result != LOCK_OK)
             break;
@@ -290,14 +291,15 @@ static enum lock_result call(struct redis_listening *listening, struct redis_con
 }
 
 enum lock_result redis_subscribe_call(struct redis_listening *listening, struct redis_conn *conn,
-                                      const struct redis_command *script, struct redis_ears ears,
-                                      redisReply **reply, struct bound bound, struct errmsg *why)
+                                      const struct redis_command *script,
+                                      struct redis_channels channels, redisReply **reply,
+                                      struct bound bound, struct errmsg *why)
 {
     look_at_connection(listening, conn);
-    ears.touches = ears.touches && !listening->no_touches;
-    ears.wake = listening->no_wake ? NULL : ears.wake;
-    bool fresh = !subscribe_is_deaf(ears) && subscribe_is_deaf(listening->ears);
-    enum lock_result result = call(listening, conn, script, ears, reply, bound, why);
+    channels.touches = channels.touches && !listening->no_touches;
+    channels.wake = listening->no_wake ? NULL : channels.wake;
+    bool fresh = !has_no_channel(channels) && has_no_channel(listening->channels);
+    enum lock_result result = call(listening, conn, script, channels, reply, bound, why);
     if (fresh && result == LOCK_UNAVAILABLE && conn->socket.fd < 0)
         listening->broken++;
     else if (fresh && result == LOCK_OK)
@@ -305,12 +307,12 @@ enum lock_result redis_subscribe_call(struct redis_listening *listening, struct 
     return result;
 }
 
-struct redis_ears redis_subscribe_to(const struct redis_listening *listening,
-                                     const struct redis_conn *conn)
+struct redis_channels redis_subscribe_to(const struct redis_listening *listening,
+                                         const struct redis_conn *conn)
 {
-    struct redis_ears ears = {0};
+    struct redis_channels channels = {0};
     if (is_current(listening, conn))
-        ears = listening->ears;
-    ears.touches = ears.touches && listening->on;
-    return ears;
+        channels = listening->channels;
+    channels.touches = channels.touches && listening->on;
+    return channels;
 }

@@ -18,31 +18,32 @@
 #define REDIS_INVALIDATE "__redis__:invalidate"
 
 /* The notifications to listen for from a call on. */
-struct redis_ears {
+struct redis_channels {
     bool touches;     /* of the keys that its script reads */
     const char *wake; /* our own channel; NULL: none */
 };
 
 struct redis_listening {
-    unsigned serial;          /* the connection that all fields but `broken` are about */
-    long long id;             /* the server's id of it; 0: not asked yet */
-    bool on;                  /* CLIENT TRACKING was accepted */
-    struct redis_ears ears;   /* what we listen to: no script runs before UNSUBSCRIBE */
-    bool no_touches, no_wake; /* it was tried, and the server does not permit it */
+    unsigned serial;                /* the connection that all fields but `broken` are about */
+    long long id;                   /* the server's id of it; 0: not asked yet */
+    bool on;                        /* CLIENT TRACKING was accepted */
+    struct redis_channels channels; /* what we listen to: no script runs before UNSUBSCRIBE */
+    bool no_touches, no_wake;       /* it was tried, and the server does not permit it */
     struct errmsg why_touches, why_wake;
     int broken; /* how many connections in a row ended while it was set up */
 };
 
 /* Runs a script as redis_conn_call() runs a command, on a connection that may be
- * subscribed, and from then on listens for what `ears` asks for and the server permits.
- * If the server does not permit it, the script is still run. The text of ears->wake must
+ * subscribed, and from then on listens for what `channels` asks for and the server permits.
+ * If the server does not permit it, the script is still run. The text of channels->wake must
  * live as long as the connection. */
 enum lock_result redis_subscribe_call(struct redis_listening *listening, struct redis_conn *conn,
-                                      const struct redis_command *script, struct redis_ears ears,
-                                      redisReply **reply, struct bound bound, struct errmsg *why);
+                                      const struct redis_command *script,
+                                      struct redis_channels channels, redisReply **reply,
+                                      struct bound bound, struct errmsg *why);
 
 /* The notifications that the server will send on this connection. */
-struct redis_ears redis_subscribe_to(const struct redis_listening *listening,
-                                     const struct redis_conn *conn);
+struct redis_channels redis_subscribe_to(const struct redis_listening *listening,
+                                         const struct redis_conn *conn);
 
 #endif

@@ -4,15 +4,15 @@ load ../lib/common
 setup() { common_setup; SRC=$(realpath "$TESTS/../src"); }
 teardown() { common_teardown; }
 
-# floors: the folders from low to high, as doc/design.md has them.
-floors() { sed -nE 's/^\| `([a-z/]+)\/` \|.*/\1/p' "$SRC/../doc/design.md"; }
+# layers: the folders from low to high, as doc/design.md has them.
+layers() { sed -nE 's/^\| `([a-z/]+)\/` \|.*/\1/p' "$SRC/../doc/design.md"; }
 
 # upward FOLDER-OF-SOURCES: each include that leads to a higher floor.
 upward() {
-    python3 - "$1" $(floors) <<'END'
+    python3 - "$1" $(layers) <<'END'
 import os, re, sys
-root, floors = sys.argv[1], sys.argv[2:]
-height = {folder: number for number, folder in enumerate(floors)}
+root, layers = sys.argv[1], sys.argv[2:]
+height = {folder: number for number, folder in enumerate(layers)}
 for folder, _, names in os.walk(root):
     own = os.path.relpath(folder, root)
     if own in (".", "store/redis/scripts"):
@@ -27,8 +27,8 @@ for folder, _, names in os.walk(root):
 END
 }
 
-@test "every folder of the sources is a floor of the design page, and the other way round" {
-    diff <(floors | sort) <(cd "$SRC" && find . -name '*.[ch]' -mindepth 2 ! -name embedded.h -printf '%h\n' | sed 's,^\./,,' | sort -u)
+@test "every folder of the sources is a layer of the design page, and the other way round" {
+    diff <(layers | sort) <(cd "$SRC" && find . -name '*.[ch]' -mindepth 2 ! -name embedded.h -printf '%h\n' | sed 's,^\./,,' | sort -u)
 }
 
 @test "no file includes from a higher floor" {
@@ -44,7 +44,7 @@ END
 
 @test "no folder has more than 20 files of C" {
     local folder count
-    for folder in $(floors); do
+    for folder in $(layers); do
         count=$(find "$SRC/$folder" -maxdepth 1 -name '*.c' | wc -l)
         [ "$count" -le 20 ] || { echo "$folder: $count"; false; }
     done

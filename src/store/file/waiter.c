@@ -18,10 +18,10 @@
 #include "store/file/waiter.h"
 
 /* How long after an event the head asks once more. */
-static const struct duration after_ring[] = {
+static const struct duration ask_again_after[] = {
     {1 * NS_PER_MS}, {4 * NS_PER_MS}, {15 * NS_PER_MS}, {50 * NS_PER_MS}, {150 * NS_PER_MS},
 };
-enum { RINGS_MOST = sizeof after_ring / sizeof *after_ring };
+enum { ASKED_MOST = sizeof ask_again_after / sizeof *ask_again_after };
 
 /* Polling intervals: near the head, behind it, and without notifications. */
 static const struct duration poll_near = {1 * NS_PER_S}, poll_behind = {1800 * NS_PER_MS},
@@ -36,7 +36,7 @@ void file_waiter_stop(struct file_waiter *waiter)
 {
     (void)blocking_thread_stop(&waiter->behind);
     waiter->hears = false;
-    waiter->rings = 0;
+    waiter->asked = 0;
     waiter->ticket.number = 0;
 }
 
@@ -96,8 +96,8 @@ static struct call wait_for_news(struct file_waiter *waiter, const struct lock_f
         call = uncalled("inotify(7) is not available");
         call.by = ends;
     }
-    if (waiter->rings > 0 && waiter->rings <= RINGS_MOST)
-        call.by = deadline_earlier(ends, deadline_after(after_ring[waiter->rings++ - 1]));
+    if (waiter->asked > 0 && waiter->asked <= ASKED_MOST)
+        call.by = deadline_earlier(ends, deadline_after(ask_again_after[waiter->asked++ - 1]));
     return call;
 }
 
@@ -140,7 +140,7 @@ struct call file_waiter_listen(struct file_waiter *waiter)
             call.now = error == 0;
         }
     } else if (waiter->hears && lock_file_drain_news(waiter->news_fd)) {
-        waiter->rings = 1;
+        waiter->asked = 1;
         call.now = true;
     }
     return call;

@@ -12,7 +12,7 @@ struct file_waiter {
     struct ticket ticket;
     struct blocking_thread behind; /* waits for the one before us to leave */
     int64_t behind_number;         /* that is this one */
-    int rings;        /* how often we have asked since a process closed the file; 0: that is over */
+    int asked;        /* how often we have asked since a process closed the file; 0: that is over */
     struct call call; /* the next answer, except for later events */
 };
 

@@ -97,7 +97,7 @@ static void begin_check(struct redis_backend *redis, struct redis_call *call,
     bool owned = !lease->outside && lease->mode == MODE_EXCLUSIVE;
     redis_script_begin(call, script, owned ? KEYS_OWNED : KEYS_WATCHED, lease->key, lease->token);
     redis_script_is_about(call, lease);
-    call->ears.touches = redis->watched;
+    call->channels.touches = redis->watched;
     redis_command_add(&call->words, lease->token);
     redis_command_add(&call->words, lease->take_id);
 }
@@ -111,7 +111,7 @@ static enum lock_result redis_check(struct backend *backend, struct lease *lease
         return LOCK_OK;
     if (lease->mode != MODE_EXCLUSIVE) {
         redis_script_begin(&call, &redis_share_script, KEYS_SHARE, lease->key, lease->token);
-        call.ears.touches = redis->watched;
+        call.channels.touches = redis->watched;
         redis_command_add(&call.words, lease->take_id);
         enum lock_result result = run_check(redis, &call, DURATION_ZERO, lease, bound, why);
         if (result != LOCK_HELD)
@@ -201,7 +201,7 @@ static enum lock_result redis_backend_run_look(struct redis_backend *redis, stru
 {
     redisReply *reply;
     if (redis->base.queued) /* a waiter must still get calls */
-        call->ears = redis_subscribe_to(&redis->listening, &redis->conn);
+        call->channels = redis_subscribe_to(&redis->listening, &redis->conn);
     enum lock_result result = redis_script_run_again(redis, call, &reply, bound, why);
     if (call->newer > 0)
         state->newer = call->newer;

@@ -309,7 +309,7 @@ void redis_forget(struct backend *backend, const char *key, struct bound bound)
         redis_command_add(&command, companions[i]);
     }
     if (redis_topology_open(redis, key, bound, &ignored) == LOCK_OK &&
-        redis_subscribe_call(&redis->listening, &redis->conn, &command, (struct redis_ears){0},
+        redis_subscribe_call(&redis->listening, &redis->conn, &command, (struct redis_channels){0},
                              &reply, bound, &ignored) == LOCK_OK)
         freeReplyObject(reply);
 }

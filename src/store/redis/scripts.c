@@ -61,8 +61,8 @@ enum lock_result redis_script_send(struct redis_backend *redis, struct redis_cal
 {
     call->words.words[0] = by_text ? "EVAL" : "EVALSHA";
     call->words.words[1] = by_text ? call->script->text : call->script->sha1;
-    return redis_subscribe_call(&redis->listening, &redis->conn, &call->words, call->ears, reply,
-                                bound, why);
+    return redis_subscribe_call(&redis->listening, &redis->conn, &call->words, call->channels,
+                                reply, bound, why);
 }
 
 static void shed_keys(struct redis_call *call)

@@ -57,13 +57,13 @@ struct redis_sentinel {
     struct redis_conn conn; /* to the Sentinel that answered last */
     struct addresses known[REDIS_HOSTS_MOST];
     bool knows_names;
-    int first;                    /* which one to ask first */
-    struct redis_endpoint master; /* according to the last answer */
-    unsigned subscribed;          /* the serial of the present connection; 0: none */
-    bool mute[REDIS_HOSTS_MOST];  /* the Sentinels at which we may not subscribe */
-    bool moved;                   /* redis_sentinel_moved() */
-    struct deadline tried;        /* when we last requested notifications */
-    int epoll_fd;                 /* -1: not needed yet */
+    int first;                      /* which one to ask first */
+    struct redis_endpoint master;   /* according to the last answer */
+    unsigned subscribed;            /* the serial of the present connection; 0: none */
+    bool refuses[REDIS_HOSTS_MOST]; /* the Sentinels at which we may not subscribe */
+    bool moved;                     /* redis_sentinel_moved() */
+    struct deadline tried;          /* when we last requested notifications */
+    int epoll_fd;                   /* -1: not needed yet */
 };
 
 /* --- reading a Sentinel's answer ----------------------------------------- */
@@ -128,7 +128,7 @@ static enum lock_result redis_sentinel_ask(struct redis_sentinel *sentinel, int 
         commands[count++] = redis_words("UNSUBSCRIBE", switch_channel);
     int question = count;
     commands[count++] = redis_words("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name);
-    listens = listens && !sentinel->mute[at];
+    listens = listens && !sentinel->refuses[at];
     if (listens)
         commands[count++] = redis_words("SUBSCRIBE", switch_channel);
     enum lock_result result =
@@ -141,7 +141,7 @@ static enum lock_result redis_sentinel_ask(struct redis_sentinel *sentinel, int 
     if (leaves && replies[0]->type != REDIS_REPLY_ARRAY)
         result = redis_conn_nonsense(&sentinel->conn, why);
     if (enter != NULL && enter->type == REDIS_REPLY_ERROR)
-        sentinel->mute[at] = true;
+        sentinel->refuses[at] = true;
     else if (enter != NULL && enter->type != REDIS_REPLY_ARRAY)
         result = redis_conn_nonsense(&sentinel->conn, why);
     else if (enter != NULL)
@@ -239,7 +239,7 @@ static enum lock_result find_master(struct redis_backend *redis,
         struct bound share = bound_share(bound, count - search->asked + 1);
         struct errmsg one = {""};
         search->asked++;
-        if (found.host[0] != '\0' && sentinel->mute[at])
+        if (found.host[0] != '\0' && sentinel->refuses[at])
             continue;
         enum lock_result result = ask_at(redis, at, listens, share, &one);
         if (result == LOCK_CANCELLED || result == LOCK_SYSTEM) {
@@ -364,8 +364,9 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
     /* Half: the master's answer must still be reported to the caller in time. */
     bound = bound_within(bound_share(bound, 2), attend_limit);
     /* The master's messages are more urgent than a Sentinel that hangs. */
-    struct redis_ears ears = redis_subscribe_to(&redis->listening, &redis->conn);
-    sentinel->conn.socket.alarm_fd = ears.touches || ears.wake != NULL ? redis->conn.socket.fd : -1;
+    struct redis_channels channels = redis_subscribe_to(&redis->listening, &redis->conn);
+    sentinel->conn.socket.alarm_fd =
+        channels.touches || channels.wake != NULL ? redis->conn.socket.fd : -1;
     struct redis_sentinel_search search = {.from = sentinel->first};
     if (find_master(redis, &search, true, bound, &ignored) == LOCK_OK &&
         !redis_endpoint_is(&sentinel->master, &redis->conn.at)) {
@@ -416,7 +417,7 @@ static void add_answer(const struct redis_sentinel *sentinel, int at, const char
             findings, FINDING_UNTRUSTED, "sentinel",
             "the same masters, by the same names or addresses, at all Sentinels (SENTINEL RESET)",
             "%s knows %s as the master, and another one %s", text, master, agreed);
-    else if (sentinel->mute[at])
+    else if (sentinel->refuses[at])
         diagnostics_add(findings, FINDING_WARN, "sentinel",
                         "+subscribe and &+switch-master for the user at the Sentinel",
                         "%s: the master is %s, but it does not allow us to subscribe", text,

@@ -33,7 +33,7 @@ enum {
     HELD_RESERVED,
     HELD_AHEAD,
     HELD_CAME,
-    HELD_MUTE,
+    HELD_UNCALLED,
     HELD_SLOTS,
     HELD_SLOTS_TAKEN,
     HELD_PAUSE_LEFT,
@@ -81,7 +81,7 @@ static bool redis_take_read_place(struct redis_backend *redis, struct holder *ho
                                   const redisReply *reply)
 {
     struct redis_place *place = &redis->place;
-    const char *mute = redis_reply_text(reply->element[HELD_MUTE]);
+    const char *uncalled = redis_reply_text(reply->element[HELD_UNCALLED]);
     int64_t ahead, came, ask_ms;
     if (!redis_reply_left(reply->element[HELD_ASK], -2, &ask_ms) ||
         !redis_reply_number(reply->element[HELD_AHEAD], -1, INT32_MAX, &ahead) ||
@@ -89,14 +89,14 @@ static bool redis_take_read_place(struct redis_backend *redis, struct holder *ho
         return false;
     place->ahead = holder->ahead = (int)ahead;
     place->came = came;
-    place->may_call = place->listens && *mute == '\0' ? redis->conn.serial : 0;
+    place->may_call = place->listens && *uncalled == '\0' ? redis->conn.serial : 0;
     /* The first two watch for the end of a lease. */
     place->changes = ahead > 1 && (holder->expires || holder->pause.left.ns > 0)
                          ? DEADLINE_NEVER
                          : ask_time(ask_ms, ahead);
-    if (*mute != '\0') {
+    if (*uncalled != '\0') {
         redis->listening.no_wake = true;
-        errmsg_set(&redis->listening.why_wake, "%.400s", mute);
+        errmsg_set(&redis->listening.why_wake, "%.400s", uncalled);
     }
     return true;
 }
@@ -297,7 +297,7 @@ static enum lock_result await_replicas(struct redis_backend *redis, const struct
     redis_command_add(&command, ms);
     /* A waiter that was called is still subscribed, and cannot send WAIT then. */
     enum lock_result result = redis_subscribe_call(&redis->listening, &redis->conn, &command,
-                                                   (struct redis_ears){0}, &reply, bound, why);
+                                                   (struct redis_channels){0}, &reply, bound, why);
     if (result == LOCK_OK) {
         result = read_count(redis, reply, why);
         freeReplyObject(reply);
@@ -326,7 +326,8 @@ static enum lock_result redis_take_ask(struct redis_backend *redis,
     enum lock_result result = redis_topology_open(redis, request->key, bound, why);
     begin_take(&call, redis, request, queues);
     if (queues)
-        call.ears = (struct redis_ears){.touches = wants_touches(redis), .wake = redis->place.wake};
+        call.channels =
+            (struct redis_channels){.touches = wants_touches(redis), .wake = redis->place.wake};
     redis->place.listens = queues && !redis->listening.no_wake;
     redis->place.called = redis->touched = false;
     redis->place.touched = DEADLINE_NEVER;
@@ -355,12 +356,12 @@ static enum lock_result redis_take_ask(struct redis_backend *redis,
  * for what is possible. */
 static bool redis_take_is_deaf(const struct redis_backend *redis)
 {
-    struct redis_ears ears = redis_subscribe_to(&redis->listening, &redis->conn);
+    struct redis_channels channels = redis_subscribe_to(&redis->listening, &redis->conn);
     if (redis->conn.socket.fd < 0 || !redis->base.queued)
         return false;
-    if (ears.wake == NULL)
+    if (channels.wake == NULL)
         return redis->place.listens;
-    return !ears.touches && !redis->listening.no_touches && wants_touches(redis);
+    return !channels.touches && !redis->listening.no_touches && wants_touches(redis);
 }
 
 enum lock_result redis_take(struct backend *backend, const struct lock_request *request,

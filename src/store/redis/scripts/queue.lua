@@ -205,11 +205,11 @@ local function enqueue(it, came, listens, now)
   local q = open_queue()
   local called = listens == 'try' and redis.pcall('PUBLISH', channel_of(it.id), '')
   local queued = denial(redis.pcall('ZADD', queue, whole(came), it.id), 'ZADD')
-  local mute = type(called) == 'table' and called.err and 'PUBLISH: ' .. called.err or queued
-  it.format, it.listens, it.asked, it.turn = FORMAT, listens ~= '0' and not mute, now, 0
+  local uncalled = type(called) == 'table' and called.err and 'PUBLISH: ' .. called.err or queued
+  it.format, it.listens, it.asked, it.turn = FORMAT, listens ~= '0' and not uncalled, now, 0
   local written = denial(q.write_waiter(it), 'HSET')
   redis.pcall('PEXPIRE', queue, KEPT_MS)
   redis.pcall('PEXPIRE', waiters, KEPT_MS)
   q.first_alive(now, it.id)
-  return mute or written or ''
+  return uncalled or written or ''
 end

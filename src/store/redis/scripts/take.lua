@@ -113,9 +113,9 @@ local function note_refusal()
     skip()
   elseif refusal == 'queues' then
     local us = {id = id, mode = mode, slots = tonumber(slots) or 0, who = cjson.encode({ARGV[5], ARGV[7], ARGV[9], message})}
-    local mute = enqueue(us, came, listens, now)
+    local uncalled = enqueue(us, came, listens, now)
     local place = redis.pcall('ZRANK', queue, id)
-    return type(place) == 'number' and place or -1, mute
+    return type(place) == 'number' and place or -1, uncalled
   end
   local all = redis.pcall('ZCARD', queue)
   return type(all) == 'number' and all or -1, ''
@@ -126,9 +126,9 @@ local function refuse(left, ask, who, mode_in_force, reserved)
   if answer then return answer end
   local paused = pause_left(now)
   if paused > 0 and ask >= 0 then ask = math.max(ask, paused) end
-  local place, mute = note_refusal()
+  local place, uncalled = note_refusal()
   local of_slots = mode_in_force == 'slots'
-  return {'held', left, ask, who and say_holder(who) or '', mode_in_force, reserved or '', place, whole(came), mute,
+  return {'held', left, ask, who and say_holder(who) or '', mode_in_force, reserved or '', place, whole(came), uncalled,
     of_slots and known.slots or '', of_slots and redis.pcall('ZCOUNT', holders, '(' .. whole(now), '+inf') or '',
     whole(paused), known.paused_by or '', known.pause_why or ''}
 end
