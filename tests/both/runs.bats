@@ -42,6 +42,7 @@ counts() { equals "$(memory "$1" '(failures, runs, skipped, r and r["outcome"])'
     fails_with 143 '' dlock job sh -c 'kill $$'
     counts job 2 2 0 signal
     equals "$(memory job 'r["signal"]')" 15
+    [[ $(dlock --status job) == *', ended by SIGTERM'* ]]
     fails_with 127 '' dlock job "$T/nothing"
     counts job 3 3 0 exited
     equals "$(memory job '(r["status"], g)')" '(127, None)'

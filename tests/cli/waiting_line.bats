@@ -57,6 +57,17 @@ end_hold()
 assert t.end() == 0 and t.screen() == []'
 }
 
+@test "a line shows why a free lock is paused, by whom and until when" {
+    dlock --pause=60s --message='disk swap' job
+    terminal '
+t = Terminal(["dlock", "job", "echo", "ran"], 200)
+t.until_draws(2)
+for when, text in t.draws:
+    assert re.fullmatch(rf"waiting( \ds)? for job: paused by ann@{re.escape(host)} until (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \+0000: disk swap; you are next", text), text
+subprocess.run(["dlock", "--resume", "job"], check=True)
+assert t.end() == 0 and t.screen() == ["ran"], t.screen()'
+}
+
 @test "a wait that is over at once shows nothing" {
     hold_lock job
     terminal '

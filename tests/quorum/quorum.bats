@@ -761,6 +761,10 @@ status() { (dlock --status --json job || true) | python3 -c 'import json, sys; s
     on 1 hset '{dlock:job}:meta' pause_ends 99999999999999 paused_by x pause_why x
     run dlock -w 20 job echo ran # a minority keeps nobody out
     equals "$status $output" '0 ran'
+    stop_redis 2
+    stop_redis 3
+    fails_with 69 '2 of 3 servers cannot be reached' dlock --outage=0 --pause=60s --message=why other
+    equals "$(on 1 hexists '{dlock:other}:meta' pause_ends)" 1 # which keeps nobody out, as above
 }
 
 @test "a server with a newer format counts as one that refuses: the others are enough if they are a majority, and it is left alone" {

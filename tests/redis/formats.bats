@@ -66,6 +66,8 @@ P
     fails_with 78 'the key \{dlock:job\}:meta cannot be used: it is not a hash' dlock job touch "$T/ran"
     [ ! -e "$T/ran" ]
     equals "$(redis exists dlock:job)" 0
+    fails_with 78 'the key \{dlock:job\}:meta cannot be used: it is not a hash' dlock --pause=1m --message=why job
+    fails_with 78 'the key \{dlock:job\}:meta cannot be used: it is not a hash' dlock --resume job
 }
 
 @test "meta names the holder, and the last one" {
