@@ -61,6 +61,8 @@ struct page {
 };
 _Static_assert(sizeof(struct page) <= FAIL_PAGE_SIZE, "the walker makes a page of this size");
 
+enum { HOUR = 3600 };
+
 enum kind { KIND_ERROR, KIND_REST, KIND_SHORT, KIND_AHEAD, KIND_BACK };
 
 static struct page *page;
@@ -324,9 +326,23 @@ WRAP(epoll_ctl, int, -1, (int fd, int operation, int other, struct epoll_event *
 WRAP(eventfd, int, -1, (unsigned count, int flags), (count, flags))
 WRAP(signalfd, int, -1, (int fd, const sigset_t *mask, int flags), (fd, mask, flags))
 WRAP(timerfd_create, int, -1, (clockid_t clock, int flags), (clock, flags))
-WRAP(timerfd_settime, int, -1,
-     (int fd, int flags, const struct itimerspec *when, struct itimerspec *old),
-     (fd, flags, when, old))
+
+/* The kernel's clock was not set: a time by the one that was is a time by the kernel's. */
+int timerfd_settime(int fd, int flags, const struct itimerspec *when, struct itimerspec *old)
+{
+    enum { SLOT = __COUNTER__ };
+    static int (*_Atomic real)(int, int, const struct itimerspec *, struct itimerspec *);
+    struct itimerspec kernel = *when;
+    if (fails(SLOT, "timerfd_settime", __builtin_return_address(0)))
+        return -1;
+    if (real == NULL)
+        real = (int (*)(int, int, const struct itimerspec *, struct itimerspec *))(
+            uintptr_t)real_of("timerfd_settime");
+    if (kind == KIND_AHEAD && failing_errno == CLOCK_BOOTTIME && atomic_load(&page->reached) > 0 &&
+        (flags & TFD_TIMER_ABSTIME) != 0 && kernel.it_value.tv_sec > HOUR)
+        kernel.it_value.tv_sec -= HOUR;
+    return real(fd, flags, &kernel, old);
+}
 
 /* --- processes, threads, signals ----------------------------------------- */
 
@@ -427,7 +443,7 @@ WRAP(gmtime_r, struct tm *, NULL, (const time_t *time, struct tm *parts), (time,
 
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
-    enum { SLOT = __COUNTER__, HOUR = 3600 };
+    enum { SLOT = __COUNTER__ };
     static int (*_Atomic real)(clockid_t, struct timespec *);
     bool set = fails(SLOT, "clock_gettime", __builtin_return_address(0));
     if (set && kind < KIND_AHEAD)
