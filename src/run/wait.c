@@ -11,6 +11,7 @@
  * rest of it. */
 #include "run/wait.h"
 
+#include "ui/lock_print.h"
 #include "util/duration.h"
 
 #include <errno.h>
@@ -24,6 +25,11 @@
 /* How long to try to release a lock that may be ours without our knowledge, and
  * to leave a queue, which notices by itself in the end. */
 static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 * NS_PER_MS};
+
+/* How long -n gives the guard of a script that has ended to release the lock (--attach).
+ * The end of a script is seen by its guard and by its parent at once, and the parent may
+ * start the next script first. */
+static const struct duration guard_limit = {500 * NS_PER_MS};
 
 /* The shortest and the longest pause between tries of a store that is down. */
 static const struct duration retry_least = {100 * NS_PER_MS}, retry_most = {2 * NS_PER_S};
@@ -41,6 +47,8 @@ struct waiting {
     struct duration interval; /* of asking again for a lock that is held */
     struct duration retry;    /* of asking again a store that is down */
     bool uncalled;            /* it was said that the store cannot notify us */
+    bool over;                /* the wait was, before this try */
+    bool refused;             /* -n was, and is counted; the holder's guard may still release */
 };
 
 /* Waits for `until` or for news_fd (-1: none). LOCK_OK, or LOCK_CANCELLED. */
@@ -111,6 +119,16 @@ static enum lock_result pause_for_call(struct waiting *waiting, struct backend *
     return LOCK_CANCELLED;
 }
 
+/* With -n, at the first refusal. */
+static bool wait_for_guard(struct waiting *waiting, const struct holder *holder)
+{
+    if (waiting->request.waits || holder->pause.left.ns > 0 || !holder_has_died(holder))
+        return false;
+    waiting->refused = waiting->request.waits = true;
+    waiting->end = deadline_after(guard_limit);
+    return true;
+}
+
 /* Held by another. LOCK_OK: it is time to ask again; LOCK_HELD: the wait is
  * over. */
 static enum lock_result wait_for_holder(struct waiting *waiting, struct backend *backend,
@@ -119,7 +137,9 @@ static enum lock_result wait_for_holder(struct waiting *waiting, struct backend 
     const struct patience *patience = waiting->patience;
     waiting->outage_end = DEADLINE_NEVER;
     waiting->retry = retry_least;
-    if (patience->is_own(patience->data, holder) || holder->done || waiting->request.last)
+    if (patience->is_own(patience->data, holder) || holder->done)
+        return LOCK_HELD;
+    if (waiting->over && !wait_for_guard(waiting, holder))
         return LOCK_HELD;
     return pause_for_call(waiting, backend, holder);
 }
@@ -200,7 +220,8 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
         enum lock_result pause;
         waited->takes++;
         waiting.tried = deadline_now();
-        waiting.request.last = deadline_passed(waiting.end);
+        waiting.over = deadline_passed(waiting.end);
+        waiting.request.last = waiting.over && !waiting.refused;
         waiting.request.waited = deadline_gap(waiting.start, deadline_now());
         result = backend->take(backend, &waiting.request, lease, holder, try_bound(&waiting), why);
         if (result == LOCK_OK && lease_as_good_as_over(lease)) {

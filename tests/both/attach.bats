@@ -112,6 +112,22 @@ released() {
     done
 }
 
+@test "the next script, with -n, is not refused while the guard of the one before it gives the lock back" {
+    local guard begin
+    script job <<<"dlock --attach -n job || exit; $stay"
+    start job
+    guard=$(guards)
+    kill -STOP "$guard"
+    end_script
+    begin=$(now)
+    fails_with 75 '^dlock: job: held by .*has ended' dlock -v -n job true
+    within 3000 "$begin"
+    { sleep 0.1 && kill -CONT "$guard"; } 3>&- 4>&- &
+    run dlock -n job echo ran
+    equals "$status $output" '0 ran'
+    released
+}
+
 @test "a subshell holds it for as long as the subshell lives" {
     script job <<<"(dlock --attach job && $stay); touch \$T/next; while [ ! -e \$T/last ]; do sleep 0.01; done"
     start job
