@@ -253,7 +253,7 @@ teardown() { common_teardown; }
     flock "$T/exact" sleep 600 3>&- 4>&- &
     echo $! >"$T/flock.pid"
     wait_until 10 not flock -n "$T/exact" true
-    fails_with 75 "held by .*, pid $!, flock" dlock -v -n --lock-file="$T/exact" a true
+    fails_with 75 "held by $(id -un)@$(hostname), pid $!, flock" dlock -v -n --lock-file="$T/exact" a true
     pkill -P "$!"
 }
 
