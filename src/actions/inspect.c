@@ -360,6 +360,9 @@ static void print_current(const struct looking *looking)
     if (ends) {
         json_time(&json, "expires_at", wall_after_ms(left));
         json_seconds(&json, "ttl_remaining", left.ns / NS_PER_MS);
+    } else {
+        json_null(&json, "expires_at");
+        json_null(&json, "ttl_remaining");
     }
     json_line_end(&json);
 }

@@ -388,7 +388,7 @@ holder_is_found() {
     fails_with 64 'in another mode' timeout 20 sh -c "dlock --attach -s --lock-file='$T/exact' job && dlock --lock-file='$T/exact' job echo in; exit \$?"
     run dlock --lock-file="$T/exact" job dlock --current --json --lock-file="$T/exact"
     equals "$status" 0
-    [[ $output == *'"mode":"exclusive"}' ]]
+    [[ $output == *'"mode":"exclusive","expires_at":null,"ttl_remaining":null}' ]]
 }
 
 @test "--lock-file: a file that permissions do not allow to be created is said to be that: exit 77" {
