@@ -7,7 +7,7 @@
 
 struct patience {
     bool forever;
-    struct duration wait;   /* if not for ever; zero: do not wait */
+    struct duration wait;   /* if not for ever; zero: at most for a guard */
     struct duration outage; /* how long a store that cannot be reached is tried, within `wait` */
     struct progress *view;  /* shows the wait */
     /* True if the wait for this holder would never end: then it ends at once
