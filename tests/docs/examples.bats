@@ -100,13 +100,22 @@ without_a_fence() {
 @test "fenced-write: without a fence nothing is written" { file; without_a_fence; }
 @test "fenced-update: without a fence nothing is written" { database; without_a_fence; }
 
-@test "fenced-write: a write that is refused or fails leaves no file behind, and the mode is that of the umask" {
+@test "fenced-write: a write that is refused, fails or is stopped leaves no file behind, and the mode is that of the umask" {
     file
     (umask 027 && echo x | DLOCK_FENCE=2 fenced-write "$T/report")
     equals "$(stat -c %a "$T/report")" 640
     DLOCK_FENCE=1 fails_with 3 refused fenced-write "$T/report" </dev/null
     equals "$(cd "$T" && echo report*)" 'report report.fence'
     DLOCK_FENCE=3 fails_with 1 '' fenced-write "$T/nowhere/report" </dev/null
+    mkdir "$T/stopped"
+    mkfifo "$T/pipe"
+    DLOCK_FENCE=3 fenced-write "$T/stopped/report" <>"$T/pipe" 3>&- 4>&- &
+    echo $! >"$T/writer.pid"
+    wait_until 10 pgrep -P "$!" -x cat
+    kill "$!"
+    pkill -P "$!" -x cat
+    wait "$!" || true
+    equals "$(ls "$T/stopped")" ''
 }
 
 @test "fenced-update: any text is stored as it is, under any key" {
