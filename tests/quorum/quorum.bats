@@ -34,6 +34,9 @@ is_free_on() { [ "$(on "$1" exists dlock:job)" = 0 ]; }
 is_held_on() { [ "$(on "$1" exists dlock:job)" = 1 ]; }
 has_fence_on() { [ "$(fence_on "$1")" -ge "$2" ]; }
 fence_on() { on "$1" hget '{dlock:job}:meta' fence; }
+# What a server was asked so far.
+asked() { on "$1" info commandstats | sed -nE 's/^cmdstat_evalsha:calls=([0-9]+),.*/\1/p'; }
+asked_more() { [ "$(asked "$1")" -gt "$2" ]; }
 freeze() { kill -STOP "$(cat "$T/$1.pid")"; }
 
 # ends_with STATUS PID
@@ -311,6 +314,22 @@ far() {
     wait "$HOLDER"
 }
 
+@test "-v names a server that lacks the lock once, not at each look" {
+    quorum 3
+    hold_lock job -v --ttl=10
+    for i in 1 2 3; do wait_until 10 is_held_on $i; done
+    stop_redis 1
+    wait_until 20 grep -qF "the lock is held on 2 of 3 servers; $(url 1)" "$T/held.err"
+    local looks
+    looks=$(asked 2)
+    wait_until 20 asked_more 2 $((looks + 2))
+    end_hold
+    wait "$HOLDER"
+    # While it is away, another one that is slow is a change; the same line twice in a row is none.
+    grep "the lock is held on" "$T/held.err" >"$T/notes"
+    equals "$(uniq -d "$T/notes")" ""
+}
+
 @test "a server that restarts empty while the lock is held gets it again; the command runs on" {
     quorum 3
     hold_lock job -v --ttl=10
@@ -580,10 +599,6 @@ ahead() {
     ends_with 0 "$HOLDER"
     [ ! -s "$T/held.err" ]
 }
-
-# What a server was asked so far.
-asked() { on "$1" info commandstats | sed -nE 's/^cmdstat_evalsha:calls=([0-9]+),.*/\1/p'; }
-asked_more() { [ "$(asked "$1")" -gt "$2" ]; }
 
 # released_on NUMBER OTHER...: released there alone, which the holder has seen when it has asked the others again.
 released_on() {
