@@ -589,10 +589,11 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
     local way
     for way in steal overwrite; do
         start job
+        local status=0 begin=$(now)
         "$way" job
-        local status=0
         wait "$SCRIPT" || status=$?
         equals "$status" 3
+        within 5000 "$begin" # the next check is after ten seconds
         wait_until 5 is_unguarded
         grep -q "job: the lock is lost: .*; stopping job (pid $SCRIPT) with SIGTERM" "$T/err"
         [ "$way" = steal ] || steal job

@@ -44,10 +44,16 @@ steal() {
     esac
 }
 
-# Puts another owner in.
+# Puts another owner in; is_theirs: whether that is there as it was put.
 overwrite() {
     case $BACKEND in
         file) echo other >"$T/new" && mv "$T/new" "$T/locks/dlock:$1.lock" ;;
         redis) redis set "dlock:$1" other ;;
+    esac
+}
+is_theirs() {
+    case $BACKEND in
+        file) [ "$(cat "$T/locks/dlock:$1.lock")" = other ] ;;
+        redis) [ "$(redis get "dlock:$1")" = other ] ;;
     esac
 }

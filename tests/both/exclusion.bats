@@ -51,7 +51,7 @@ load backend
 
 @test "a waiter has the lock when its holder ends" {
     hold_lock job
-    dlock -w 30 job -- sh -c "[ ! -e '$T/held.sh.over' ] && echo ran >'$T/ran'" 3>&- &
+    dlock -w 30 job -- sh -c "[ -e '$T/held.end' ] && echo ran >'$T/ran'" 3>&- &
     local waiter=$!
     wait_until 10 test -d "/proc/$waiter"
     [ ! -e "$T/ran" ]

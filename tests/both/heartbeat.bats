@@ -63,7 +63,7 @@ E
     overwrite job
     wait "$dlock" || status=$?
     equals "$status" 124
-    not is_clean job # the other owner's
+    is_theirs job
 }
 
 @test "--heartbeat: a flood of signs neither hangs the command nor burdens the store" {

@@ -92,8 +92,9 @@ wait_for_guard() {
 @test "dlock killed while it kills what it has stopped: no process is left, nor left stopped" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     LD_PRELOAD=$HELPERS/fault_killed_at_kill.so run dlock -t 1s --grace=100ms job -- \
-        sh -c 'trap "" TERM; (sleep 600; :) & echo $! >"$T/child"; sleep 600; :'
+        sh -c 'trap "" TERM; echo $$ >"$T/command"; (sleep 600; :) & echo $! >"$T/child"; sleep 600; :'
     equals "$status" 137
+    wait_until 5 not kill -0 "$(cat "$T/command")"
     wait_until 5 not kill -0 "$(cat "$T/child")"
 }
 

@@ -167,6 +167,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
         redis flushdb >/dev/null
         fake_redis "lose=$call" "$T/redis.sock"
         run dlock -r "unix://$T/fake.sock" --on-expire=warn job redis-cli -s "$T/redis.sock" del dlock:job
+        equals "$call $status" "$call 0"
         kill "$(cat "$T/fake.pid")"
         [[ $(dlock -r "$URL" --status --json job) == *'"losses":1'* ]]
     done
