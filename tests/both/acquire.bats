@@ -339,7 +339,8 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
         fails_with 73 'is not a regular file' dlock --acquire --owner-file="$T/$path" job
         is_clean job
     done
-    [ -p "$T/pipe" ] && [ -L "$T/link" ]
+    [ -p "$T/pipe" ]
+    [ -L "$T/link" ]
     code 64 INVALID_ARGUMENT dlock --release --owner-file="$T/nosuch" job
     code 64 INVALID_ARGUMENT dlock --release --owner-file="$T/folder" job
     echo 'two words' >"$T/bad"

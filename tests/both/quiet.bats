@@ -18,7 +18,8 @@ silent() {
     silent --slots=2 job true
     silent --hold-at-least=1ms job true
     silent --json job true
-    silent --attach job -t 1m --attach=$$ && silent --attach=$$ job
+    silent --attach job -t 1m --attach=$$
+    silent --attach=$$ job
     silent --wait-free -n other
 }
 

@@ -52,7 +52,9 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     share d -n --slots=3 job && holds d
     equals "$(slot_of d)" 1
     fails_with 75 '' dlock -n --slots=3 job echo wrong
-    leave a && leave c && leave d
+    leave a
+    leave c
+    leave d
     is_clean job
 }
 
@@ -196,7 +198,8 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     kill -0 "$(cat "$T/a")" # whoever released it meant that
     kill -0 "$(cat "$T/b")"
     fails_with 75 '' dlock -n job echo wrong
-    leave a && leave b
+    leave a
+    leave b
     is_clean job
 }
 

@@ -158,7 +158,8 @@ freeze_the_next() {
     fails_with 75 '' dlock -n -s job echo wrong
     touch "$T/r.end"
     wait "$(pid_of r)"
-    ended w && ended d
+    ended w
+    ended d
     [[ $(order) == *'w d ' ]]
     is_clean job
 }
@@ -220,7 +221,8 @@ print(sorted(os.listdir("/proc/self/fd")), [(name, int(mask, 16) & ~own) for nam
     echo $! >"$T/second.pid"
     wait_until 10 waits 2
     end_hold
-    ended first && ended second
+    ended first
+    ended second
     tell other direct 3>&- 4>&- &
     wait $!
     equals "$(cat "$T/waited")" "$(cat "$T/direct")"

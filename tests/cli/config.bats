@@ -155,7 +155,8 @@ waits_as() {
     echo 'backend = file' >"$CONF"
     DLOCK_LOCK_DIR=here fails_with 78 "DLOCK_LOCK_DIR: 'here'" dlock job touch "$T/ran"
     DLOCK_LOCK_FILE=here fails_with 78 "DLOCK_LOCK_FILE: 'here'" dlock job touch "$T/ran"
-    not compgen -G "$T/ran" && not compgen -G "$T/here*"
+    not compgen -G "$T/ran"
+    not compgen -G "$T/here*"
     dlock --lock-dir=here job true
     dlock --lock-file=here.lock job true
 }

@@ -52,7 +52,8 @@ untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U
         fails_with 77 'file capabilities' unshare -m sh -c 'mount -t tmpfs none /proc && exec "$@"' sh \
             "${ATTACKER[@]}" "$copy" --backend=file --lock-dir="$OPEN/locks" job -- touch "$OPEN/ran"
     fi
-    [ ! -e "$OPEN/ran" ] && [ ! -e "$OPEN/locks" ]
+    [ ! -e "$OPEN/ran" ]
+    [ ! -e "$OPEN/locks" ]
     setfattr -x security.capability "$copy" 2>/dev/null ||
         python3 -c 'import os, sys; os.removexattr(sys.argv[1], "security.capability")' "$copy"
     "${ATTACKER[@]}" "$copy" --backend=file --lock-dir="$OPEN/locks" job -- touch "$OPEN/ran"
@@ -227,7 +228,8 @@ P
     chown 0:65534 "$conf"
     chmod 664 "$conf"
     fails_with 78 'dlock.conf: its group can write to it; use chmod g-w' dlock --backend=file job -- touch "$T/ran"
-    [ ! -e "$T/ran" ] && [ ! -e "$T/theirs" ]
+    [ ! -e "$T/ran" ]
+    [ ! -e "$T/theirs" ]
     chmod 644 "$conf"
     dlock --backend=file job -- true
     [ -e "$T/theirs" ]

@@ -1,7 +1,10 @@
 #!/usr/bin/env bats
 load ../lib/common
 setup() { common_setup; export DLOCK_BACKEND=file; D=$T/locks; }
-teardown() { common_teardown; }
+teardown() {
+    umount -l "$T/merged" 2>/dev/null || true
+    common_teardown
+}
 
 @test "the directory is made 0700, lock files come and go" {
     (umask 0; dlock --lock-dir="$D" job true)
@@ -203,7 +206,8 @@ teardown() { common_teardown; }
     }
     before=$(date +%s%6N)
     first=$(fence_at 0)
-    [ "$before" -le "$first" ] && [ "$first" -le "$(date +%s%6N)" ]
+    [ "$before" -le "$first" ]
+    [ "$first" -le "$(date +%s%6N)" ]
     second=$(fence_at 3600)
     [ $((second - first)) -ge 3600000000 ]
     [ "$(fence_at -3600)" -lt "$first" ]
@@ -211,7 +215,8 @@ teardown() { common_teardown; }
 
 @test "--lock-file makes the file, takes links and directories as flock(1) does, and says what it cannot open" {
     dlock --lock-file="$T/new" job true
-    [ -e "$T/new" ] && [ ! -s "$T/new" ]
+    [ -e "$T/new" ]
+    [ ! -s "$T/new" ]
     ln -s "$T/new" "$T/link"
     run dlock --lock-file="$T/link" job -- flock -n "$T/new" true
     [ "$status" -eq 1 ]
@@ -343,10 +348,7 @@ holder_is_found() {
     mkdir "$T/lower" "$T/upper" "$T/work" "$T/merged"
     : >"$T/lower/exact"
     mount -t overlay overlay -o "lowerdir=$T/lower,upperdir=$T/upper,workdir=$T/work" "$T/merged" 2>/dev/null || skip 'no overlayfs here'
-    local found=0
-    holder_is_found "$T/merged/exact" || found=$?
-    umount "$T/merged"
-    equals "$found" 0
+    holder_is_found "$T/merged/exact"
 }
 
 @test "--lock-file without /proc: held is not called free, and a lock inside the same lock does not wait" {
@@ -433,7 +435,7 @@ holder_is_found() {
     local start=$(now)
     rm "$D/dlock:job.lock"
     wait_until 5 grep -q 'the lock is lost' "$T/held.err"
-    within 1000 "$start"
+    within 3000 "$start"
 }
 
 @test "without inotify a lock file that goes is seen within a second or so, and -v says why not at once" {
@@ -460,7 +462,7 @@ holder_is_found() {
         start=$(now)
         mv "$D" "$D.old"
         wait_until 5 grep -q 'the lock is lost' "$T/held.err"
-        within 1000 "$start"
+        within 3000 "$start"
     done
 }
 

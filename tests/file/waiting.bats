@@ -317,7 +317,8 @@ soon() { [ "$1" -lt $((SANITIZED ? 20000 : 2400)) ] || { echo "took $1 ms" >&2; 
     leave a
     holds_soon b c d
     fails_with 75 '' dlock -n -s job touch "$T/ran"
-    leave b && leave c
+    leave b
+    leave c
     [ ! -e "$T/e" ]
     touch "$T/d.end"
     holds_soon e
@@ -341,7 +342,8 @@ soon() { [ "$1" -lt $((SANITIZED ? 20000 : 2400)) ] || { echo "took $1 ms" >&2; 
     [ ! -e "$T/d" ]
     kill -KILL "$(pid_of a)"
     holds_soon d
-    leave c && leave d
+    leave c
+    leave d
     equals "$(files)" 0
 }
 

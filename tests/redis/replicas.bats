@@ -71,7 +71,8 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     queue first --wait-replicas=1
     queue second --wait-replicas=1
     end_hold
-    ended first && ended second
+    ended first
+    ended second
     ran 'first second '
     rm "$T/held.end" "$T/held" "$T/order"
     hold_lock job

@@ -18,7 +18,8 @@ two_are_called() {
     queue a && queue b
     sleep 1.5 # by now they ask seldom
     end_hold && start=$(now)
-    ended a && ended b
+    ended a
+    ended b
     at_once "$start"
 }
 
@@ -66,7 +67,8 @@ take_by_hand() { equals "$(redis set dlock:job somebody nx px "${1:-60000}")" OK
     kill -CONT "$(pid_of a)"
     wait_until 5 head_is_armed
     redis del dlock:job
-    ended a && ended b
+    ended a
+    ended b
     equals "$(order)" 'a b '
 }
 
@@ -202,7 +204,9 @@ long_silent() {
     waits 3
     end_hold && wait "$HOLDER"
     kill -CONT "$(pid_of a)" "$(pid_of b)" "$(pid_of c)" && start=$(now)
-    ended a && ended b && ended c
+    ended a
+    ended b
+    ended c
     at_once "$start"
     equals "$(order)" 'a b c '
 }
@@ -255,7 +259,8 @@ long_silent() {
     redis client kill type pubsub >/dev/null
     wait_until 10 eval '[ "$(redis client list | grep -c "name=dlock .* sub=[12] ")" = 2 ]'
     redis del dlock:job
-    ended a && ended b
+    ended a
+    ended b
     equals "$(order)" 'a b '
 }
 
@@ -278,7 +283,8 @@ long_silent() {
     queue a -v && queue b
     wait_until 5 grep -qE 'cannot notify waiters.*PUBLISH: .*(can.t publish|permissions to access a channel)' "$T/a.err"
     end_hold
-    ended a && ended b
+    ended a
+    ended b
     equals "$(order)" 'a b '
 }
 
@@ -358,7 +364,8 @@ long_silent() {
         [ $how = wait ] || kill -TERM "$(pid_of b)"
         wait_until 4 ran 'c '
         kill -CONT "$(pid_of a)"
-        ended a && ended c
+        ended a
+        ended c
         wait "$(pid_of b)" || true
     done
 }
