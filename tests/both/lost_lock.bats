@@ -2,7 +2,8 @@
 load backend
 
 @test "a lock taken away while the command runs: stopped at once, told, exit 124" {
-    hold_lock job # its checks come every ten seconds
+    hold_lock job
+    sleep 0.5 # the first check is over, the next one comes after ten seconds
     local start=$(now) status=0
     steal job
     wait "$HOLDER" || status=$?
@@ -31,6 +32,7 @@ E
 
 @test "a lock overwritten by another client: stopped at once, and theirs is not touched" {
     hold_lock job
+    sleep 0.5 # as above
     local start=$(now) status=0
     overwrite job
     wait "$HOLDER" || status=$?
