@@ -118,7 +118,7 @@ takes() {
     # refused STATUS TEXT: with $T/word, as the option and as the credential.
     refused() {
         fails_with "$1" "the password file $T/word: $2" dlock -r "$URL" --password-file="$T/word" --fallback=file job touch "$T/ran"
-        [ ! -L "$T/dlock.password" ] && ln -s word "$T/dlock.password"
+        [ -L "$T/dlock.password" ] || ln -s word "$T/dlock.password"
         [ "$2" = 'No such file' ] ||
             CREDENTIALS_DIRECTORY=$T fails_with "$1" "the password file $T/dlock.password: $2" dlock -r "$URL" job touch "$T/ran"
         [ ! -e "$T/ran" ]

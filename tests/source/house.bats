@@ -97,3 +97,24 @@ END
     echo '<<<<<<< HEAD' >>"$T/reasons"
     equals "$(unknown "$T/reasons")" "$T/reasons: not 'FILE: FUNCTION...': <<<<<<< HEAD"
 }
+
+# ignored FOLDER: checks in the middle of a test of which '&&' ignores the failure.
+ignored() {
+    python3 - "$1" <<'END'
+import pathlib, re, sys
+CHECK = re.compile(r"""\s+(\[ [^|]* \]|(equals|ended|leave|not|within|wait_until) [^'|]*?) && (?!skip|break|return)[^|]*$""")
+for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.bats")):
+    inside, lines = False, path.read_text().splitlines() + [""]
+    for number, line in enumerate(lines[:-1], 1):
+        inside = line.startswith("@test") or (inside and line != "}")
+        if inside and CHECK.match(line) and lines[number].strip() != "}" and "$(cd " not in line:
+            print(f"{path.name}:{number}")
+END
+}
+
+@test "no check in the middle of a test is followed by '&&', which ignores it" {
+    mkdir "$T/tests"
+    printf '@test "%s" {\n    [ -e a ] && [ -e b ]\n    [ -e c ]\n    ended a && ended b\n}\n' a b >"$T/tests/a.bats"
+    equals "$(ignored "$T/tests")" $'a.bats:2\na.bats:7'
+    equals "$(ignored "$TESTS")" ''
+}
