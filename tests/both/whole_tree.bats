@@ -146,7 +146,7 @@ lose_daemon() {
 
 @test "a descendant that outlives the stopped command by ignoring TERM is killed at the deadline, and waited for" {
     daemon
-    run dlock -t 2s --grace=1s job -- sh -c "python3 $T/daemon.py 600 0; exec sleep 600"
+    run dlock -t 6s --grace=1s job -- sh -c "python3 $T/daemon.py 600 0; exec sleep 600"
     equals "$status" 124
     not kill -0 "$(cat "$T/daemon")"
 }
@@ -220,7 +220,7 @@ E
 @test "if the kernel does not list children, they are still found" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     daemon
-    LD_PRELOAD=$HELPERS/fault_no_children.so run dlock -t 2s job -- sh -c "python3 $T/daemon.py 600 0; sleep 600"
+    LD_PRELOAD=$HELPERS/fault_no_children.so run dlock -t 5s job -- sh -c "python3 $T/daemon.py 600 0; sleep 600"
     equals "$status" 124
     not kill -0 "$(cat "$T/daemon")"
 }
@@ -280,7 +280,7 @@ E
 
 @test "--tree: all are stopped when the lease ends, also when the command itself has ended" {
     daemon
-    run dlock --tree -t 2s job -- python3 "$T/daemon.py" 600 0
+    run dlock --tree -t 5s job -- python3 "$T/daemon.py" 600 0
     equals "$status" 124
     not kill -0 "$(cat "$T/daemon")"
     is_clean job
