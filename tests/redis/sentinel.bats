@@ -211,6 +211,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     export DLOCK_REDIS=redis+sentinel://127.0.0.1:$PORT/prime
     hold_lock job --grace=100ms
     wait_until 5 eval 'at_a client list | grep -q "name=dlock .* sub=1 "'
+    sleep 0.5 # the first check is over, the next one comes after ten seconds
     at_a del dlock:job && start=$(now)
     wait "$HOLDER" || status=$?
     equals "$status" 124
