@@ -119,10 +119,11 @@ static enum lock_result pause_for_call(struct waiting *waiting, struct backend *
     return LOCK_CANCELLED;
 }
 
-/* With -n, at the first refusal. */
+/* With -n, at the first refusal: the lock is requested again at once, now as a waiter. */
 static bool wait_for_guard(struct waiting *waiting, const struct holder *holder)
 {
-    if (waiting->request.waits || holder->pause.left.ns > 0 || !holder_has_died(holder))
+    if (waiting->request.waits || holder->shares || holder->pause.left.ns > 0 ||
+        !holder_has_died(holder))
         return false;
     waiting->refused = waiting->request.waits = true;
     waiting->end = deadline_after(guard_limit);
@@ -139,8 +140,8 @@ static enum lock_result wait_for_holder(struct waiting *waiting, struct backend 
     waiting->retry = retry_least;
     if (patience->is_own(patience->data, holder) || holder->done)
         return LOCK_HELD;
-    if (waiting->over && !wait_for_guard(waiting, holder))
-        return LOCK_HELD;
+    if (waiting->over)
+        return wait_for_guard(waiting, holder) ? LOCK_OK : LOCK_HELD;
     return pause_for_call(waiting, backend, holder);
 }
 
