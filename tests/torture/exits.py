@@ -13,6 +13,8 @@ CONFLICT, SERVICE_AWAY, NO_RESOURCES, LOST, NEWER_FORMAT = 75, 69, 71, 124, 78
 REFUSED = {1, 2, 69, 70, 71, 73, 78, 126, 127}
 # Why a server that is there may be said to be away where the machine stalls.
 TOO_SLOW = ("did not answer in time", "the connection timed out", "its lease ended before the answer arrived")
+# How long -n waits for the guard of a holder of its host that has ended (run/wait.c).
+GUARD_MOST = 0.5
 # Beside --outage: connecting, the queue, and the machine.
 AROUND_A_FAULT = 3.0
 
@@ -165,7 +167,7 @@ def problem_of_conflict(checker, run):
     waited = run.exit - run.spawned
     if waited < run.wait - 0.005:
         return "75 after %.3f s, but it was to wait for %.3f s" % (waited, run.wait)
-    late = waited - run.wait - checker.slack(run.exit) - 0.2
+    late = waited - (run.wait or GUARD_MOST) - checker.slack(run.exit) - 0.2
     if late > 0 and not run.disturbed and not window_statuses(checker, run) and not checker.machine_stalled(run):
         return "75 came %.3f s after the wait was over" % late
     return None
