@@ -79,17 +79,17 @@ bool target_process_open(struct target_process *target, pid_t given, const struc
         return bad(out, status, "the process that called dlock has ended");
     if (target_process_has_ended(target))
         return bad(out, status, "the process to attach to has ended (a zombie)");
-    bool permitted = syscall(SYS_pidfd_send_signal, target->fd, 0, NULL, 0) == 0 || errno != EPERM;
+    if (syscall(SYS_pidfd_send_signal, target->fd, 0, NULL, 0) != 0 && errno == EPERM) {
+        *status = fail(out, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED,
+                       "%s belongs to another user, and could not be stopped when the lease ends; "
+                       "nothing is locked",
+                       target->name);
+        return false;
+    }
     /* $PPID of an orphan: the end of the lease would stop all that runs on the host. */
-    if (permitted && pid == 1 && getsid(pid) != getsid(0))
+    if (pid == 1 && getsid(pid) != getsid(0))
         return bad(out, status, "pid 1 is of another session, and did not call dlock");
-    if (permitted)
-        return true;
-    *status = fail(out, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED,
-                   "%s belongs to another user, and could not be stopped when the lease ends; "
-                   "nothing is locked",
-                   target->name);
-    return false;
+    return true;
 }
 
 bool target_process_has_ended(const struct target_process *target)

@@ -26,11 +26,6 @@ static int channel_names(struct redis_channels channels, const char *names[CHANN
     return count;
 }
 
-static bool has_no_channel(struct redis_channels channels)
-{
-    return !channels.touches && channels.wake == NULL;
-}
-
 /* On a different connection, all of it begins anew. */
 static void look_at_connection(struct redis_listening *listening, const struct redis_conn *conn)
 {
@@ -155,7 +150,7 @@ static void fill_batch(struct batch *batch, const struct redis_listening *listen
                        bool asking)
 {
     const char *leave[CHANNELS_MOST], *enter[CHANNELS_MOST];
-    bool tells = !has_no_channel(channels) && !listening->no_touches;
+    bool tells = redis_subscribe_any(channels) && !listening->no_touches;
     *batch = (struct batch){.on = -1, .spare = -1, .asking = -1, .channels = channels};
     batch->left = channel_names(listening->channels, leave);
     batch->entered = channel_names(channels, enter);
@@ -232,7 +227,7 @@ static enum lock_result read_batch(struct redis_listening *listening, struct red
         return redis_conn_nonsense(conn, why);
     else if (on != NULL)
         listening->on = true;
-    if (spare != NULL && is_error(spare) && !has_no_channel(batch->channels))
+    if (spare != NULL && is_error(spare) && redis_subscribe_any(batch->channels))
         note_refusal(refusals, &refusals->touches, "CLIENT CACHING", spare);
     if (batch->entered > 0)
         return read_transaction(listening, conn, batch, reply, refusals, why);
@@ -261,7 +256,7 @@ static enum lock_result call(struct redis_listening *listening, struct redis_con
     struct refusals refusals = {.pass = false};
     enum lock_result result = LOCK_OK;
     *reply = NULL;
-    if (!has_no_channel(channels) && listening->id == 0 && !listening->no_touches)
+    if (redis_subscribe_any(channels) && listening->id == 0 && !listening->no_touches)
         result = ask_id(listening, conn, &refusals, bound, why);
     channels.touches = channels.touches && refusals.touches.text[0] == '\0';
     channels.wake = refusals.wake.text[0] == '\0' ? channels.wake : NULL;
@@ -298,13 +293,18 @@ enum lock_result redis_subscribe_call(struct redis_listening *listening, struct 
     look_at_connection(listening, conn);
     channels.touches = channels.touches && !listening->no_touches;
     channels.wake = listening->no_wake ? NULL : channels.wake;
-    bool fresh = !has_no_channel(channels) && has_no_channel(listening->channels);
+    bool fresh = redis_subscribe_any(channels) && !redis_subscribe_any(listening->channels);
     enum lock_result result = call(listening, conn, script, channels, reply, bound, why);
     if (fresh && result == LOCK_UNAVAILABLE && conn->socket.fd < 0)
         listening->broken++;
     else if (fresh && result == LOCK_OK)
         listening->broken = 0;
     return result;
+}
+
+bool redis_subscribe_any(struct redis_channels channels)
+{
+    return channels.touches || channels.wake != NULL;
 }
 
 struct redis_channels redis_subscribe_to(const struct redis_listening *listening,

@@ -27,7 +27,7 @@ struct redis_listening {
     unsigned serial;                /* the connection that all fields but `broken` are about */
     long long id;                   /* the server's id of it; 0: not asked yet */
     bool on;                        /* CLIENT TRACKING was accepted */
-    struct redis_channels channels; /* what we listen to: no script runs before UNSUBSCRIBE */
+    struct redis_channels channels; /* subscribed to: no script runs before UNSUBSCRIBE */
     bool no_touches, no_wake;       /* it was tried, and the server does not permit it */
     struct errmsg why_touches, why_wake;
     int broken; /* how many connections in a row ended while it was set up */
@@ -41,6 +41,9 @@ enum lock_result redis_subscribe_call(struct redis_listening *listening, struct 
                                       const struct redis_command *script,
                                       struct redis_channels channels, redisReply **reply,
                                       struct bound bound, struct errmsg *why);
+
+/* True if there is a channel to subscribe to. */
+bool redis_subscribe_any(struct redis_channels channels);
 
 /* The notifications that the server will send on this connection. */
 struct redis_channels redis_subscribe_to(const struct redis_listening *listening,

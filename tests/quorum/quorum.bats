@@ -779,7 +779,7 @@ status() { (dlock --status --json job || true) | python3 -c 'import json, sys; s
     stop_redis 2
     stop_redis 3
     fails_with 69 '2 of 3 servers cannot be reached' dlock --outage=0 --pause=60s --message=why other
-    equals "$(on 1 hexists '{dlock:other}:meta' pause_ends)" 1 # which keeps nobody out, as above
+    equals "$(on 1 hexists '{dlock:other}:meta' pause_ends)" 1 # a minority, as above
 }
 
 @test "a server with a newer format counts as one that refuses: the others are enough if they are a majority, and it is left alone" {

@@ -7,7 +7,7 @@ teardown() { common_teardown; }
 # layers: the folders from low to high, as doc/design.md has them.
 layers() { sed -nE 's/^\| `([a-z/]+)\/` \|.*/\1/p' "$SRC/../doc/design.md"; }
 
-# upward FOLDER-OF-SOURCES: each include that leads to a higher floor.
+# upward FOLDER-OF-SOURCES: each include that leads to a higher layer.
 upward() {
     python3 - "$1" $(layers) <<'END'
 import os, re, sys
@@ -31,7 +31,7 @@ END
     diff <(layers | sort) <(cd "$SRC" && find . -name '*.[ch]' -mindepth 2 ! -name embedded.h -printf '%h\n' | sed 's,^\./,,' | sort -u)
 }
 
-@test "no file includes from a higher floor" {
+@test "no file includes from a higher layer" {
     equals "$(upward "$SRC")" ''
     mkdir -p "$T/src/util"
     echo '#include "run/wait.h"' >"$T/src/util/clock.c"

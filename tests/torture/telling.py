@@ -19,12 +19,13 @@ def tell(checker, complaints_most=40):
 
 
 def tell_backend(checker, backend, counts):
+    wrong = sum(where == backend for where, _ in checker.wrong)
+    seconds = (checker.history.last or 0) - (checker.history.first or 0)
     print("%s: %d takes, %d hand-overs after a lease's end, %d stops (124), %d overlaps, %d wrong" % (
-        backend, counts["takes"], counts["hand-overs after a lease's end"], counts["stops (124)"], counts["overlaps"],
-        sum(where == backend for where, _ in checker.wrong)))
+        backend, counts["takes"], counts["hand-overs after a lease's end"], counts["stops (124)"], counts["overlaps"], wrong))
     print("  %d runs of dlock in %.0f s; killed: %d, frozen: %d, sent signals: %d, with low limits: %d, "
           "with other clocks: %d, in other namespaces: %d; locks taken away: %d" % (
-              counts["runs"], (checker.history.last or 0) - (checker.history.first or 0),
+              counts["runs"], seconds,
               *(counts[what] for what in ("dlocks killed", "dlocks frozen", "signals", "low limits", "other clocks", "namespaces",
                                           "locks taken away"))))
     if counts["newer"]:
@@ -45,14 +46,14 @@ def tell_backend(checker, backend, counts):
     excused = {what[9:]: counts[what] for what in sorted(counts) if what.startswith("excused: ")}
     for reason, number in excused.items():
         print("  at once by design: %d (%s)" % (number, reason))
-    print(row_of(checker, backend, counts, excused))
+    print(row_of(backend, counts, excused, wrong, checker.longest_free[backend], seconds))
 
 
 # The reasons why two may be at once, by a word that is in them, in the order and the words of doc/reliability.md.
 REASONS = ("daemon", "dying", "frozen", "taken away", "lost")
 
 
-def row_of(checker, backend, counts, excused):
+def row_of(backend, counts, excused, wrong, longest_free, seconds):
     """The row of doc/reliability.md."""
     faults = [counts[what] for what in counts if what.startswith("fault: ")]
     at_once = {word: sum(number for reason, number in excused.items() if word in reason) for word in REASONS}
@@ -60,8 +61,6 @@ def row_of(checker, backend, counts, excused):
     cells = ("`%s`" % backend, "{:,}".format(counts["takes"]), "{:,}".format(counts["runs"]),
              "%d; %d" % (counts["hand-overs after a lease's end"], counts["order: checked"]),
              "%d; %d" % (counts["pauses"], counts["skips"]), "%d of %d kinds" % (sum(faults), len(faults)),
-             ", ".join("%s %d" % pair for pair in at_once.items() if pair[1]) or "-", counts["overlaps"],
-             sum(where == backend for where, _ in checker.wrong),
-             "%.1f s" % checker.longest_free[backend],
-             "%.0f s" % ((checker.history.last or 0) - (checker.history.first or 0)))
+             ", ".join("%s %d" % pair for pair in at_once.items() if pair[1]) or "-", counts["overlaps"], wrong,
+             "%.1f s" % longest_free, "%.0f s" % seconds)
     return "| %s |" % " | ".join(map(str, cells))

@@ -40,7 +40,7 @@ enum { REDIS_CALL_KEY = 3, NUMBERS_MOST = 12 };
  * with redis_command_add(), and must live until it has run. */
 struct redis_call {
     const struct redis_script *script;
-    struct redis_channels channels; /* what to listen to from then on */
+    struct redis_channels channels; /* to listen to from then on */
     struct redis_command words;
     char count[8];
     char companions[REDIS_COMPANIONS][COMPANION_SIZE];

@@ -365,8 +365,7 @@ void redis_sentinel_attend(struct redis_backend *redis, struct bound bound)
     bound = bound_within(bound_share(bound, 2), attend_limit);
     /* The master's messages are more urgent than a Sentinel that hangs. */
     struct redis_channels channels = redis_subscribe_to(&redis->listening, &redis->conn);
-    sentinel->conn.socket.alarm_fd =
-        channels.touches || channels.wake != NULL ? redis->conn.socket.fd : -1;
+    sentinel->conn.socket.alarm_fd = redis_subscribe_any(channels) ? redis->conn.socket.fd : -1;
     struct redis_sentinel_search search = {.from = sentinel->first};
     if (find_master(redis, &search, true, bound, &ignored) == LOCK_OK &&
         !redis_endpoint_is(&sentinel->master, &redis->conn.at)) {
@@ -385,14 +384,15 @@ bool redis_sentinel_hear(struct redis_backend *redis)
     return was_told && sentinel->conn.socket.fd < 0;
 }
 
-bool redis_sentinel_is_deaf(const struct redis_backend *redis)
+bool redis_sentinel_is_unsubscribed(const struct redis_backend *redis)
 {
     return redis->sentinel != NULL && !is_subscribed(redis->sentinel);
 }
 
 struct deadline redis_sentinel_asks(const struct redis_backend *redis)
 {
-    return redis_sentinel_is_deaf(redis) ? deadline_after(retry_interval) : (struct deadline){0};
+    return redis_sentinel_is_unsubscribed(redis) ? deadline_after(retry_interval)
+                                                 : (struct deadline){0};
 }
 
 /* A message that came in one piece with an answer makes no descriptor readable. */

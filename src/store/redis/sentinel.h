@@ -35,7 +35,7 @@ bool redis_sentinel_hear(struct redis_backend *redis);
 void redis_sentinel_failed(struct redis_backend *redis);
 
 /* True if there are Sentinels and none of them would report a new master. */
-bool redis_sentinel_is_deaf(const struct redis_backend *redis);
+bool redis_sentinel_is_unsubscribed(const struct redis_backend *redis);
 
 /* When a holder must attend to them at the latest because none accepts our subscription;
  * 0: at any check. */

@@ -354,7 +354,7 @@ static enum lock_result redis_take_ask(struct redis_backend *redis,
 /* At the head of the queue since others have left, and without reports of touches; or in
  * the queue as a listener, though the server has just refused that: the next call asks
  * for what is possible. */
-static bool redis_take_is_deaf(const struct redis_backend *redis)
+static bool redis_take_must_subscribe(const struct redis_backend *redis)
 {
     struct redis_channels channels = redis_subscribe_to(&redis->listening, &redis->conn);
     if (redis->conn.socket.fd < 0 || !redis->base.queued)
@@ -381,7 +381,7 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
     redis->conn.socket.is_crowded |= result == LOCK_HELD;
     if (result == LOCK_HELD && stays && !queues && !holder->done)
         result = redis_take_ask(redis, request, true, lease, holder, bound, why);
-    for (int i = 0; i < 2 && result == LOCK_HELD && redis_take_is_deaf(redis); i++)
+    for (int i = 0; i < 2 && result == LOCK_HELD && redis_take_must_subscribe(redis); i++)
         result = redis_take_ask(redis, request, true, lease, holder, bound, why);
     if (result == LOCK_HELD && redis->base.queued)
         redis_sentinel_attend(redis, bound);
@@ -477,7 +477,7 @@ struct call redis_listen(struct backend *backend)
         /* A Cluster may have moved the lock to another node, which does not call us until
          * we ask. */
         if (place->ahead >= NEAR_PLACES && !place->attended &&
-            redis->url.topology != REDIS_CLUSTER && !redis_sentinel_is_deaf(redis))
+            redis->url.topology != REDIS_CLUSTER && !redis_sentinel_is_unsubscribed(redis))
             call.poll_most = far_interval;
     } else if (redis->listening.no_wake) {
         call.cannot = redis->listening.why_wake.text;

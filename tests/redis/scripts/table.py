@@ -188,7 +188,7 @@ def taken(left=TTL, slot=-1, fence=us(0)):
 
 
 SAID = ("take", "host", "boot", "pid", "start", "space", "user", "command", "since", "message", "detached", "released", "fence", "ttl")
-HELD = ("left", "ask", "holder", "mode", "reserved", "ahead", "came", "mute", "slots", "slots_taken", "paused", "paused_by", "pause_why")
+HELD = ("left", "ask", "holder", "mode", "reserved", "ahead", "came", "uncalled", "slots", "slots_taken", "paused", "paused_by", "pause_why")
 
 
 def said(of):

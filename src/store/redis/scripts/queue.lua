@@ -175,7 +175,7 @@ function open_queue()
       if waiter.turn == 0 then
         if not fits(waiter, now) and (not asker or has_asked(waiter, now, REST_MS)) then return {id = waiter.id} end
         call(waiter, waiter.listens and now + turn_ms or waiter.asked + POLLER_MS)
-        -- At a hand-over those behind have been silent since nobody has called them yet.
+        -- At a hand-over those behind have been silent because no client has called them yet.
         if asker and not has_asked(waiter, now, SILENT_MS) then call_silent(now, waiter.turn) end
         return {id = waiter.id, ends = waiter.turn}
       end
