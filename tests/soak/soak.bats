@@ -14,6 +14,13 @@ soak() { timeout --kill-after=10 150 python3 "$TESTS/soak/soak.py" --seed bats -
     equals "$(grep -cE '^(file|redis): 4 slots, .* 0 wrong$' <<<"$output")" 2
 }
 
+@test "cron on many hosts while Redis is restarted with its data, and hangs: no job twice, nobody ends, nothing grows" {
+    run soak --slots 4 --draw 5 --hold 1.5 --backend redis --fail-every 2
+    echo "$output"
+    [ "$status" -eq 0 ]
+    grep -qE '^redis: 4 slots, .* 2 failures of the server, .* 0 wrong$' <<<"$output"
+}
+
 @test "the soak finds leftovers in each slot" {
     run soak --slots 3 --draw 2 --hold 0.5 --backend redis --plant key
     [ "$status" -eq 1 ]

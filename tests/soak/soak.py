@@ -7,7 +7,8 @@ In every slot (five minutes of the day) hosts drawn from all of them start the s
 `dlock -n -E 0 --hold-at-least`: one of them runs it, exactly. Beside that there are jobs that wait for each
 other, a leader with --heartbeat whose dlock is killed now and then, scripts that attach themselves, and a few
 holders, waiters and guards that live from the first slot to the last. All of it at once in a Redis and in a
-directory of our own. After each slot keys, memory and clients of the server, files, and memory, descriptors and
+directory of our own. In some slots, when all of these have been started, the Redis is restarted with its data, or
+hangs for a moment: then -n may say that it is unreachable (69), and all else goes on. After each slot keys, memory and clients of the server, files, and memory, descriptors and
 threads of those who live on are counted; what is judged is the slope of each over all slots, not a number.
 Exit status 1: something grew, was left behind, or ran twice or not at all.
 """
@@ -35,6 +36,8 @@ DAY = 288            # slots of five minutes
 WARM_UP = 0.2        # of all slots: what is allocated once, has been
 WAIT_EVERY, ATTACH_EVERY, KILL_EVERY = 6, 3, 12
 WAITERS, SESSIONS = 4, 5
+UNREACHABLE = 69
+HANG = 0.3           # how long a server that is frozen does not answer, in seconds
 MARGIN = 0.1         # between the end of a hold and the next slot, in seconds
 LIMIT = 60.0         # for whatever is to happen, in seconds
 # How much each may grow over the slots that are judged: what comes and goes, and no more.
@@ -61,9 +64,11 @@ class Backend:
         self.locks = os.path.join(soak.work, "locks")
         self.arguments = ["--backend=file", "--lock-dir=" + self.locks]
         self.server = None
-        self.long, self.short = {}, []    # label -> process; processes that are to end by themselves
+        # label -> process; processes that are to end by themselves, and whether each tries once (-n)
+        self.long, self.short = {}, []
+        self.disturbed = False            # in this slot
         self.samples = collections.defaultdict(list)
-        self.wrong, self.runs, self.late, self.kills = [], 0, 0, 0
+        self.wrong, self.runs, self.late, self.kills, self.failures = [], 0, 0, 0, 0
 
     def take_each(self):
         """Each name once: what is kept of it is there then, and the file of a killed holder or of a hold is not any more."""
@@ -144,34 +149,41 @@ class Backend:
     def start_slot(self, number, hosts):
         job = ["/bin/sh", "-c", 'echo "$1" >>"$0"', self.log("mirror"), str(number)]
         hold = "--hold-at-least=%gs" % self.soak.options.hold
-        self.short = [(0, self.dlock("-n", "-E", "0", "-t", "10m", hold, "mirror", "--", *job)) for _ in hosts]
+        self.disturbed = False
+        self.short = [(self.dlock("-n", "-E", "0", "-t", "10m", hold, "mirror", "--", *job), True) for _ in hosts]
         if number % WAIT_EVERY == 0:
             alone = ["/bin/sh", "-c", 'mkdir "$0" && rmdir "$0"', self.log("backup")]
-            self.short += [(0, self.dlock("-w", "%g" % LIMIT, "-t", "2m", "backup", "--", *alone)) for _ in range(WAITERS)]
+            self.short += [(self.dlock("-w", "%g" % LIMIT, "-t", "2m", "backup", "--", *alone), False) for _ in range(WAITERS)]
         if number % ATTACH_EVERY == 0:
-            self.short.append((0, self.shell('dlock "$@" --attach -n -t 2m "$0" || exit', "session-%d" % (number % SESSIONS))))
+            self.short.append((self.shell('dlock "$@" --attach -n -t 2m "$0" || exit', "session-%d" % (number % SESSIONS)), True))
         if number % KILL_EVERY == KILL_EVERY - 1:
             self.kill_leader()
         if self.soak.options.plant == "double":
-            self.short.append((0, self.shell('echo %d >>"$0"' % number, self.log("mirror"))))
+            self.short.append((self.shell('echo %d >>"$0"' % number, self.log("mirror")), False))
         self.follow_leader()
+
+    def disturb(self):
+        """The store fails, if it is one that can."""
 
     def end_slot(self, number, began):
         end = time.monotonic() + LIMIT
-        for wanted, process in self.short:
+        unreachable = 0
+        for process, once in self.short:
             try:
                 status = process.wait(max(0.0, end - time.monotonic()))
             except subprocess.TimeoutExpired:
                 status = "no end"
                 process.kill()
                 process.wait()
-            if status != wanted:
+            if status == UNREACHABLE and once and self.disturbed:
+                unreachable += 1
+            elif status != 0:
                 self.wrong.append("slot %d: exit status %s of %s" % (number, status, " ".join(process.args[1:])))
         ran = self.lines("mirror").count(str(number))
         slow = time.monotonic() - began >= self.soak.options.hold
         self.late += slow
         # Who comes after the hold runs the job again, and rightly so.
-        if ran == 0 or (ran > 1 and not slow):
+        if (ran == 0 and unreachable == 0) or (ran > 1 and not slow):
             self.wrong.append("slot %d: the job ran %d times" % (number, ran))
 
     # -- counting --
@@ -218,13 +230,30 @@ class RedisBackend(Backend):
         self.locks = os.path.join(self.work, "locks")
         self.socket = self.log("redis.sock")
         self.arguments = ["--backend=redis", "--lock-dir=" + self.locks, "--redis=unix://" + self.socket]
+        self.start()
+        self.planted = []
+
+    def start(self):
         # Its slow log is memory, too, on a slow machine.
         argv = ["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", self.work, "--save", "", "--appendonly", "no",
                 "--slowlog-max-len", "0"]
-        start_server(soak.stack, self.work, "server", argv, lambda: os.path.exists(self.socket))
+        start_server(self.soak.stack, self.work, "server", argv, lambda: os.path.exists(self.socket))
         self.client = RedisClient(self.socket, LIMIT)
         self.server = int(self.info("process_id"))
-        self.planted = []
+
+    def disturb(self):
+        """By turns it is restarted with its data, and hangs."""
+        self.disturbed = True
+        self.failures += 1
+        if self.failures % 2 == 1:
+            self.client.send("SHUTDOWN", "SAVE")
+            os.waitpid(self.server, 0)
+            self.client.close()
+            self.start()
+        else:
+            os.kill(self.server, signal.SIGSTOP)
+            time.sleep(HANG)
+            os.kill(self.server, signal.SIGCONT)
 
     def info(self, field):
         text = self.client.ask("INFO")
@@ -277,6 +306,9 @@ class Soak:
             began = time.monotonic()
             for backend in self.backends:
                 backend.start_slot(number, self.draw.sample(hosts, options.draw))
+            if options.fail_every and number % options.fail_every == options.fail_every // 2:
+                for backend in self.backends:
+                    backend.disturb()
             for backend in self.backends:
                 backend.end_slot(number, began)
                 backend.plant(number)
@@ -327,8 +359,8 @@ class Soak:
     def judge(self):
         good = True
         for backend in self.backends:
-            said = "%s: %d slots, %d runs, %d kills of leaders, %d slots too slow to be judged" % (
-                backend.name, self.options.slots, backend.runs, backend.kills, backend.late)
+            said = "%s: %d slots, %d runs, %d kills of leaders, %d failures of the server, %d slots too slow to be judged" % (
+                backend.name, self.options.slots, backend.runs, backend.kills, backend.failures, backend.late)
             if backend.late > self.options.slow_most * self.options.slots:
                 backend.wrong.append("the machine is too slow for --hold=%g and --draw=%d" % (self.options.hold, self.options.draw))
             for (name, who, what), values in sorted(self.samples.items()):
@@ -393,6 +425,8 @@ def main():
                         help="--hold-at-least of the job, about the length of a slot (default: 1.2)")
     parser.add_argument("--slow-most", type=float, default=0.2, metavar="PART",
                         help="how many slots may take longer than the hold, and are not judged, as on a busy machine (default: 0.2)")
+    parser.add_argument("--fail-every", type=int, default=12, metavar="N",
+                        help="how often the server is restarted, or hangs, in slots; 0: never (default: 12)")
     parser.add_argument("--backend", default="redis,file", metavar="LIST", help="default: redis,file")
     parser.add_argument("--seed", default="", metavar="TEXT", help="default: drawn, and printed")
     parser.add_argument("--table", action="store_true", help="show what was counted: least, most, growth")
