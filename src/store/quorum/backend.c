@@ -160,6 +160,10 @@ static enum lock_result quorum_check(struct backend *backend, struct lease *leas
 static enum lock_result quorum_extend(struct backend *backend, struct lease *lease,
                                       enum extend_how how, struct bound bound, struct errmsg *why)
 {
+    /* A minority that still has a lost lock would keep it for longer. */
+    enum lock_result result = quorum_check(backend, lease, bound, why);
+    if (result != LOCK_OK)
+        return result;
     quorum_of(backend)->how = how;
     return ask_lease(quorum_of(backend), ask_extend, lease, bound, why);
 }
