@@ -566,6 +566,16 @@ ahead() {
     serve 3
     wait_until 20 redis_answers 3
     fails_with 1 '2 of 3 servers do not grant it: .*2.sock.* is gone; .*3.sock.* is gone' dlock --extend --owner="$token" job
+    fails_with 1 '2 of 3 servers do not grant it' dlock --extend --owner="$token" --ttl=2h job
+    # What a minority still has ends when it would have.
+    [ "$(on 1 pttl dlock:job)" -le 100000 ]
+}
+
+@test "a reason that is too long for a message of several servers is cut where it can be seen" {
+    quorum 3
+    local server
+    for server in 1 2 3; do on "$server" config set requirepass x; done
+    fails_with 77 'it needs a password.*\.\.\.; unix:' dlock -n job touch "$T/ran"
 }
 
 @test "one has it, one has not, one is down: no one takes the lock for free" {
@@ -736,6 +746,18 @@ status() { (dlock --status --json job || true) | python3 -c 'import json, sys; s
     equals "$(dlock --list --all --json | wc -l)" 1
     stop_redis 2
     fails_with 69 'of 3 servers cannot be reached' dlock --outage=0 --ran-within=1h job
+}
+
+@test "a quorum takes its last success for the last run, rather than one before it, if a clock was behind" {
+    quorum 3
+    fails_with 5 '' dlock job sh -c 'exit 5'
+    wait_until 10 is_free_on 3
+    stop_redis 3
+    dlock job true
+    fails_with 7 '' ahead -3600 "$DLOCK" job -- env -u LD_PRELOAD sh -c 'exit 7'
+    serve 3
+    wait_until 20 redis_answers 3
+    equals "$(status '(s["last_run"]["status"], s["last_success"]["status"])')" '(0, 0)'
 }
 
 @test "a quorum knows a success for --once-per, even if a server has missed it" {

@@ -107,6 +107,9 @@ static void merge_memory(const struct quorum *quorum, struct run_memory *to,
     }
     if (newest_ms(&from->last) > newest_ms(&to->last) && has_run(quorum, &from->last))
         to->last = from->last;
+    /* Behind a run by a clock that was behind. */
+    if (newest_ms(&to->success) > newest_ms(&to->last))
+        to->last = to->success;
 }
 
 /* A server that was down has missed some. */

@@ -47,7 +47,8 @@ struct quorum_count quorum_count_all(const struct quorum *quorum)
 static void add_text(struct errmsg *why, const char *before, const char *text)
 {
     size_t used = strlen(why->text);
-    snprintf(why->text + used, sizeof why->text - used, "%s%.200s", before, text);
+    snprintf(why->text + used, sizeof why->text - used, "%s%.200s%s", before, text,
+             strlen(text) > 200 ? "..." : "");
 }
 
 static bool is_failure(enum lock_result result)
