@@ -356,8 +356,10 @@ void acquisition_say_released(const struct acquisition *acquisition, enum lock_r
     else if (lock_is_lost(result) || result == LOCK_RELEASED)
         say_verbose(out, "nothing to release: %s", why->text);
     else
-        say_warning(out, "the lock could not be released: %s; it is held until its lease ends",
-                    why->text);
+        say_warning(out, "the lock could not be released: %s; %s", why->text,
+                    deadline_before(now, acquisition->lease.deadline)
+                        ? "it is held until its lease ends"
+                        : "its lease has ended");
     if (result == LOCK_OK && acquisition->backend->note != NULL)
         say_verbose(out, "%s", acquisition->backend->note);
 }

@@ -438,7 +438,7 @@ next_keeps_it() {
     start_redis
     wait "$dlock" || status=$?
     equals "$status" 4
-    grep -qE 'the lock could not be released: .*: (Connection refused|No such file or directory); it is held until its lease ends' "$T/err"
+    grep -qE 'the lock could not be released: .*: (Connection refused|No such file or directory); its lease has ended' "$T/err"
 }
 
 @test "the permissions that the manual names are enough to take a lock anew after a take that came too late" {
