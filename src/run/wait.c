@@ -84,15 +84,20 @@ static struct deadline outage_end(const struct waiting *waiting)
 /* One try may take as long as the connection's own limit, but should end with
  * the wait, and with the outage. Each try still gets a second; otherwise the
  * last one, or a short --wait, would report a store as unreachable that
- * answers. And -n, and an outage of 0, which allows one try, set no limit at
- * all. */
+ * answers. */
+static struct bound try_until(struct deadline until, int cancel_fd)
+{
+    struct deadline second = deadline_after(DURATION_S(1));
+    return (struct bound){deadline_before(until, second) ? second : until, cancel_fd};
+}
+
+/* -n, and an outage of 0, which allows one try, set no limit at all. */
 static struct bound try_bound(const struct waiting *waiting)
 {
     struct deadline until = waiting->patience->outage.ns > 0 ? outage_end(waiting) : DEADLINE_NEVER;
     if (!waiting->patience->forever && waiting->patience->wait.ns > 0)
         until = deadline_earlier(until, waiting->end);
-    struct deadline second = deadline_after(DURATION_S(1));
-    return (struct bound){deadline_before(until, second) ? second : until, waiting->cancel_fd};
+    return try_until(until, waiting->cancel_fd);
 }
 
 /* Pauses until it is worth asking again. */
@@ -263,9 +268,10 @@ enum lock_result retry(enum lock_result (*attempt)(void *data, struct bound, str
                        void *data, struct duration outage, struct errmsg *why)
 {
     struct deadline start = deadline_now(), end = deadline_plus(start, outage);
+    struct deadline limit = outage.ns > 0 ? end : DEADLINE_NEVER;
     struct duration interval = retry_least;
     for (int tries = 1;; tries++) {
-        enum lock_result result = attempt(data, (struct bound){DEADLINE_NEVER, -1}, why);
+        enum lock_result result = attempt(data, try_until(limit, -1), why);
         if (result != LOCK_UNAVAILABLE)
             return result;
         if (deadline_passed(end)) {

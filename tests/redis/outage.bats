@@ -281,6 +281,13 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
     # One more second is for giving back what it may have taken.
     within 8000 "$start"
     [ ! -e "$T/ran" ]
+    local action
+    for action in --status --wait-free '--release --owner=x' '--extend --owner=x' --force-release; do
+        start=$(now)
+        # shellcheck disable=SC2086
+        fails_with 69 'tried [12] times? in ' dlock -r "unix://$T/fake.sock" --connect-timeout=20s --outage=1s $action job
+        within 8000 "$start"
+    done
 }
 
 @test "--wait-free tries a server that is down no longer than --wait, and once with -n" {
