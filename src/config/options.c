@@ -6,6 +6,7 @@
 #include "config/validate.h"
 #include "lock/lock_name.h"
 #include "lock/token.h"
+#include "redis/url_redact.h"
 #include "util/duration.h"
 #include "util/exit_status.h"
 #include "util/signames.h"
@@ -34,6 +35,7 @@ static const struct options defaults = {
 void options_free(struct options *options)
 {
     settings_free(&options->settings);
+    free(options->cli_auth);
 }
 
 /* --- values ------------------------------------------------------------- */
@@ -324,7 +326,9 @@ static enum settings_result apply_all(struct options *options, struct errmsg *wh
         *origin = setting->origin;
         if (!good) {
             char where[ORIGIN_TEXT_SIZE];
-            errmsg_set(why, "%s", fault.text);
+            bool secret = setting->id != OPT_REDIS && url_redact_has_password(setting->text) &&
+                          strstr(setting->text, "://") != NULL;
+            errmsg_set(why, "%s", secret ? "a URL with a password is no value of it" : fault.text);
             errmsg_prefix(why,
                           origin_format(setting->id == OPT_ATTACH_PID ? OPT_ATTACH : setting->id,
                                         setting->origin, where, sizeof where));
@@ -458,13 +462,15 @@ static enum settings_result options_read_all(struct options *options, int argc, 
      * of the files, and applied last. */
     struct settings command_line = options->settings;
     options->settings = (struct settings){0};
-    options->cli_auth = getenv("REDISCLI_AUTH");
+    const char *auth = getenv("REDISCLI_AUTH");
+    options->cli_auth = auth != NULL ? strdup(auth) : NULL;
     result = config_read(&options->settings, options->name != NULL ? options->name : "",
                          setting_in_force(&command_line, OPT_CONFIG), why);
     settings_append(&options->settings, &command_line);
     settings_drop_unset(&options->settings);
     /* Each --redis, and each line of a file, adds one more server. */
-    if (!settings_join(&options->settings, OPT_REDIS)) {
+    if (!settings_join(&options->settings, OPT_REDIS) ||
+        (auth != NULL && options->cli_auth == NULL)) {
         errmsg_set(why, "out of memory");
         result = SETTINGS_NO_MEMORY;
     }

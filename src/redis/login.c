@@ -47,7 +47,8 @@ static enum lock_result read_credential(struct redis_url *url, struct errmsg *wh
     return read_password(url, path, why);
 }
 
-/* The string stays in place, for the next URL. */
+/* The text is a copy: the variable is removed from the command's environment, and from our own,
+ * which root can read in /proc. */
 static enum lock_result login_read_variable(const char *text, struct redis_url *url,
                                             struct errmsg *why)
 {
@@ -58,6 +59,9 @@ static enum lock_result login_read_variable(const char *text, struct redis_url *
     text_copy(url->password, sizeof url->password, text);
     url->password_from = variable;
     url->has_password = true;
+    char *value = getenv(variable);
+    if (value != NULL)
+        explicit_bzero(value, strlen(value));
     (void)unsetenv(variable); /* fails for a bad name alone */
     return LOCK_OK;
 }

@@ -127,6 +127,14 @@ waits_as() {
     [ "$status" -eq 0 ]
 }
 
+@test "a URL with a password that is given to another option is not shown" {
+    DLOCK_BACKEND=redis://u:hunter2@h fails_with 78 'DLOCK_BACKEND: a URL with a password is no value of it' dlock job touch "$T/ran"
+    [[ $output != *hunter2* ]]
+    fails_with 64 '"error".*a URL with a password is no value of it' dlock --json --ttl=redis://u:hunter2@h job touch "$T/ran"
+    [[ $output != *hunter2* ]]
+    [ ! -e "$T/ran" ]
+}
+
 @test "a file with a password that others can read is refused" {
     echo 'redis = redis://user:secret@localhost/' >"$CONF"
     chmod 644 "$CONF"

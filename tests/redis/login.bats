@@ -256,7 +256,7 @@ takes() {
         wait_until 10 test -e "$T/held" || { cat "$T/err"; return 1; }
         not grep -qa "$PASSWORD" "/proc/$dlock/cmdline"
         not grep -qa "$PASSWORD" "/proc/$(cat "$T/held")/environ"
-        tr '\0' '\n' <"/proc/$dlock/environ" | not grep "^DLOCK.*$PASSWORD"
+        tr '\0' '\n' <"/proc/$dlock/environ" | not grep -E "^(DLOCK|REDISCLI).*$PASSWORD"
         touch "$T/held.end"
         wait "$dlock"
     }
@@ -269,6 +269,8 @@ takes() {
     export DLOCK_REDIS=$login
     not_shown dlock job
     not_shown dlock --tree job
+    export DLOCK_REDIS=unix://bob@$T/redis.sock REDISCLI_AUTH=$PASSWORD
+    not_shown dlock job
 }
 
 @test "messages, JSON, reports and lists never hold the password" {
