@@ -160,7 +160,7 @@ static enum lock_result conn_receive(struct redis_conn *conn, redisReply **reply
         if (late)
             return conn_fail(conn, why, "it did not answer in time");
         if (conn->received > REPLY_MOST_BYTES)
-            return conn_fail(conn, why, "its reply has no end");
+            return conn_fail(conn, why, "its reply is longer than 16 MB, or has no end");
         char bytes[4096];
         size_t length;
         result = redis_socket_receive(&conn->socket, bytes, sizeof bytes, &length, bound, why);

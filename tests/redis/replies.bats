@@ -119,7 +119,7 @@ nonsense() {
         bytes '+OK\r\n*4\r\n$9999\r\nxxxxxxxxxxxxxxxxxxxxxxxxxxxx'
         fake_redis "$mode=$T/reply"
         start=$(now)
-        fails_with 69 "fake.sock.*: it(s reply has no end|s reply is not the Redis protocol| did not answer in time);" \
+        fails_with 69 "fake.sock.*: it(s reply is longer than 16 MB, or has no end|s reply is not the Redis protocol| did not answer in time);" \
             dlock -r "unix://$T/fake.sock" --connect-timeout=300ms --outage=0 job touch "$T/ran"
         within 3000 "$start"
         kill "$(cat "$T/fake.pid")"
@@ -128,7 +128,7 @@ nonsense() {
     bytes "$(repeat '*3\\r\\n$7\\r\\nmessage\\r\\n$1\\r\\nx\\r\\n$1\\r\\ny\\r\\n' 400)"
     fake_redis "flood=$T/reply"
     start=$(now)
-    fails_with 69 "it(s reply has no end| did not answer in time);" \
+    fails_with 69 "it(s reply is longer than 16 MB, or has no end| did not answer in time);" \
         dlock -r "unix://$T/fake.sock" --connect-timeout=300ms --outage=0 job touch "$T/ran"
     within 3000 "$start"
     [ ! -e "$T/ran" ]
