@@ -142,7 +142,7 @@ class History:
 
     def __init__(self):
         self.runs, self.windows = {}, []
-        self.removed_all = []  # (backend, lock, removal) of locks that several shared
+        self.removed_all = []  # (backend, lock, whether it is not known of whom, removal); else of those who share it
         self.traits = collections.defaultdict(lambda: Traits(True, 1.0))
         self.pauses = collections.defaultdict(list)  # (backend, lock): pauses
         self.memories = {}   # (backend, lock): memory
@@ -167,9 +167,9 @@ class History:
     def close_windows(self):
         for window in self.windows:
             window.end = self.last if window.end is None else window.end
-        for backend, lock, removal in self.removed_all:
+        for backend, lock, unanswered, removal in self.removed_all:
             for run in self.runs.values():
-                if (run.backend, run.lock) == (backend, lock) and run.mode != "exclusive" and \
+                if (run.backend, run.lock) == (backend, lock) and (unanswered or run.mode != "exclusive") and \
                         run.spawned <= removal.after and (run.exit is None or run.exit >= removal.before):
                     run.shared_removals.append(removal)
         for run in self.runs.values():
@@ -224,7 +224,8 @@ class History:
         elif event == "slow_turn":
             self.slow_turns.append((stamp, float(fields["took"])))
         elif event == "removed_all":
-            self.removed_all.append((fields["backend"], fields["lock"], Removal(float(fields["before"]), stamp)))
+            self.removed_all.append((fields["backend"], fields["lock"], "unanswered" in fields,
+                                     Removal(float(fields["before"]), stamp)))
         elif event == "spawn":
             self.runs[fields["run"]] = Run(fields["run"], stamp, fields, self.tree)
         else:

@@ -236,7 +236,8 @@ class Deeds:
             take_away = getattr(stage, "overwrite", stage.remove) if live.plan.chaos[0] == "overwrite" else stage.remove
             try:
                 token = take_away(lock)
-            except (OSError, RuntimeError, ValueError):  # the servers are away
+            except (OSError, RuntimeError, ValueError):  # the servers are away, or were before they answered
+                self.log("removed_all", backend=stage.name, lock=lock, before="%.6f" % before, unanswered=1)
                 continue
             except Exception as error:  # else nobody would know that no lock is taken away any more
                 self.log("stuck", backend=stage.name, said="%s cannot be taken away: %r" % (lock, error))

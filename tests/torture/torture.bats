@@ -147,6 +147,10 @@ verdicts() {
     judged 1 'ended 0.200 s after its lease, but this is not 124' '/^2.495/d' 's/^2.496 end/2.79 end/' \
         's/until=2.496/until=2.79/' 's/^2.5 exit run=2 status=124/2.8 exit run=2 status=0/'
     judged 1 '124, but the lease had 0.3[0-9]* s to go' 's/run=1 status=3/run=1 status=124/'
+    local unanswered='/^1.01/a 1.2 removed_all backend=redis lock=LOCK before=1.19 unanswered=1'
+    judged 0 '0 wrong' 's/run=1 status=3/run=1 status=124/' "${unanswered/LOCK/a}"
+    judged 1 '124, but the lease had 0.3[0-9]* s to go' 's/run=1 status=3/run=1 status=124/' "${unanswered/LOCK/b}"
+    judged 1 '124, but the lease had 0.3[0-9]* s to go' 's/run=1 status=3/run=1 status=124/' "${unanswered/LOCK*/a before=1.19}"
     # A take is sent when the one before has ended, unless a server may have held it up.
     local early='s/^2.495 term/1.95 term/;s/^2.496 end/1.96 end/;s/^2.5 exit/2.0 exit/;s/until=2.496/until=1.96/'
     judged 1 '124, but the lease had 0.090 s to go' "$early"
@@ -450,16 +454,19 @@ class Stage:
     name, asked, surely_removed, removal_resumes = "s", [], False, False
     def remove(self, lock):
         self.asked.append(lock)
+        if lock == "gone":
+            raise ConnectionResetError
         return next(iter(())) if lock == "first" else ["dlock:shared:1", "run-7"]
 
 said = queue.SimpleQueue()
 deeds = nemesis.Deeds(types.SimpleNamespace(log=lambda event, **fields: said.put((event, fields)), at=None, now=lambda: 1.0))
-for lock in ("first", "second"):
+for lock in ("first", "second", "gone"):
     deeds.removals.put(types.SimpleNamespace(contender=types.SimpleNamespace(stage=Stage(), lock=lock),
                                              plan=types.SimpleNamespace(chaos=("remove",))))
 assert said.get(timeout=10)[0] == "stuck"
 assert said.get(timeout=10)[0] == "removed_all"
 assert said.get(timeout=10)[1]["run"] == "7"
+assert said.get(timeout=10)[1]["unanswered"] == 1
 
 rng, options = random.Random(1), argparse.Namespace(only=[])
 drawn = [plan for plan in (plans.takes(rng, options, "scripts") for _ in range(3000)) if plan.how == "acquire"]
