@@ -323,8 +323,8 @@ class Soak:
         self.reap()
 
     def wait_for_hold(self):
-        """The log of the job was written after the lock was taken."""
-        last = max(os.stat(backend.log("mirror")).st_mtime for backend in self.backends)
+        """The log of the job was written after the lock was taken; a release that a server has not read yet holds it for longer."""
+        last = max(os.stat(backend.log("mirror")).st_mtime + HANG * backend.disturbed for backend in self.backends)
         time.sleep(max(0.0, last + self.options.hold + MARGIN - time.time()))
 
     def reap(self):
