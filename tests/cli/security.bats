@@ -32,6 +32,8 @@ untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U
         [[ $output == 'dlock: it has more rights than its caller (set-user-ID'*'chmod ug-s'* ]]
         fails_with 77 'set-user-ID' "${ATTACKER[@]}" "$copy" --status job
         fails_with 77 'set-user-ID' "${ATTACKER[@]}" "$copy" --version
+        # Before it reads options, variables or a configuration file.
+        fails_with 77 'set-user-ID' "${ATTACKER[@]}" env DLOCK_TTL=never DLOCK_CONFIG=/nowhere "$copy" --no-such-option job
     done
     [ ! -e "$OPEN/ran" ] && [ ! -e "$OPEN/locks" ]
 }
@@ -77,6 +79,9 @@ untouched() { equals "$(cat "$PRECIOUS")" 'of root alone'; equals "$(stat -c '%U
         run dlock --backend=file --lock-dir="$OPEN" job -- touch "$T/ran"
         equals "$status" 77
         rm "$OPEN/$name"
+        "${ATTACKER[@]}" mkdir "$OPEN/$name"
+        fails_with 73 'Is a directory' dlock --backend=file --lock-dir="$OPEN" job -- touch "$T/ran"
+        rmdir "$OPEN/$name"
         # As another user could where fs.protected_hardlinks is 0.
         ln "$PRECIOUS" "$OPEN/$name"
         run dlock --backend=file --lock-dir="$OPEN" job -- touch "$T/ran"

@@ -419,14 +419,19 @@ holder_is_found() {
     equals "$output" ok
 }
 
-@test "--lock-file removed while the command runs is a lost lock" {
-    hold_lock job --lock-file="$T/exact" -t 10
-    rm "$T/exact"
-    local status=0 start=$(now)
-    wait "$HOLDER" || status=$?
-    equals "$status" 124
-    within 3000 "$start"
-    grep -q 'was removed or replaced' "$T/held.err"
+@test "--lock-file removed or replaced while the command runs is a lost lock" {
+    local change status start
+    touch "$T/new"
+    for change in "rm $T/exact" "mv $T/new $T/exact"; do
+        rm -f "$T/exact"
+        hold_lock job --lock-file="$T/exact" -t 10
+        status=0 start=$(now)
+        $change
+        wait "$HOLDER" || status=$?
+        equals "$status" 124
+        within 3000 "$start"
+        grep -q 'was removed or replaced' "$T/held.err"
+    done
 }
 
 @test "a lock file that goes is seen at once, without waiting for a check" {
