@@ -132,6 +132,21 @@ load backend
     [ "$output" != "$first" ]
 }
 
+@test "no message about a run contains its token" {
+    hold_lock job -vv
+    local token
+    token=$(dlock --status --json job | sed -E 's/.*"owner":"([^"]*)".*/\1/')
+    [ "${#token}" -eq 36 ]
+    fails_with 75 'held by' dlock -vv -n job true
+    [[ $output != *"$token"* ]]
+    fails_with 75 'held by' dlock -vv -w 100ms job true
+    [[ $output != *"$token"* ]]
+    dlock --force-release job >"$T/forced" 2>&1
+    wait "$HOLDER" || equals "$?" 124
+    grep -q 'lost' "$T/held.err"
+    not grep -F -- "$token" "$T/held.err" "$T/forced"
+}
+
 @test "the fence rises with every take" {
     local last=0 i
     for i in {1..20}; do

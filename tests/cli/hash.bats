@@ -159,6 +159,32 @@ secret() {
     [ ! -e "$T/locks/dlock:job.lock" ]
 }
 
+@test "in the memory of a dlock that runs its command there is no copy of the secret" {
+    [ -z "${SANITIZER:-}" ] || skip 'a sanitizer keeps what is freed'
+    # copies TEXT: how often it is in the memory of the holder.
+    copies() {
+        python3 - "$HOLDER" "$1" <<'P'
+import sys
+found, text = 0, sys.argv[2].encode()
+memory = open(f"/proc/{sys.argv[1]}/mem", "rb", 0)
+for line in open(f"/proc/{sys.argv[1]}/maps"):
+    begin, end = (int(n, 16) for n in line.split()[0].split("-"))
+    if line.split()[1].startswith("rw"):
+        memory.seek(begin)
+        found += memory.read(end - begin).count(text)
+print(found)
+P
+    }
+    hold_lock a-name-of-its-own --backend=file --secret-file="$T/secret"
+    run copies a-name-of-its-own
+    [[ $output != *PermissionError* ]] || skip 'only root can look there'
+    [ "$output" -gt 0 ]
+    run copies 0123456789abcdef
+    equals "$output" 0
+    end_hold
+    wait "$HOLDER"
+}
+
 @test "--hash and --secret-file that do not agree are refused where they meet" {
     local dlock=(dlock --backend=file)
     fails_with 64 '--hash: hmac-sha256 needs a secret' "${dlock[@]}" --hash=hmac-sha256 job true

@@ -156,6 +156,28 @@ s.sendto(b\"WATCHDOG=1\", \"\\0\" + os.environ[\"NOTIFY_SOCKET\"][1:])" || exit 
     equals "$status" 124
 }
 
+@test "--heartbeat: signs of life from root count for another user's job" {
+    [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become another user'
+    local user=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent) dir=$T
+    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+    "${user[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
+    mkdir -m 777 "$T/theirs"
+    "${user[@]}" "$DLOCK" --lock-dir="$T/theirs/locks" --heartbeat -t 4s job -- \
+        sh -c 'cd "$T/theirs" && echo "$NOTIFY_SOCKET" >new && mv new socket; until [ -e end ]; do sleep 0.03; done' 3>&- 4>&- &
+    local dlock=$!
+    echo "$dlock" >"$T/dlock.pid"
+    wait_until 10 test -e "$T/theirs/socket"
+    python3 - "$(cat "$T/theirs/socket")" <<'P'
+import socket, sys, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+for i in range(24):
+    s.sendto(b"WATCHDOG=1", "\0" + sys.argv[1][1:])
+    time.sleep(0.25)
+P
+    touch "$T/theirs/end"
+    wait "$dlock"
+}
+
 # --- a real systemd ------------------------------------------------------
 
 # boot DRIVER: systemd as the first process of its own namespaces, with the
