@@ -160,6 +160,38 @@ lose_daemon() {
     cp "$T/daemon" "$T/daemon.pid"
 }
 
+@test "a command that has become another user cannot be stopped: dlock waits for it, and a file lock is held until then" {
+    [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become another user'
+    local user=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent) dir=$T status=0
+    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+    "${user[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
+    findmnt -nT "$T" -o OPTIONS | not grep -qw nosuid || skip 'mounted nosuid'
+    # As sudo(8) would.
+    install -m 4755 "$(realpath "$(command -v setpriv)")" "$T/become"
+    mkdir -m 777 "$T/theirs"
+    [ "$BACKEND" = file ] || chmod 777 "$T/redis.sock"
+    export DLOCK_LOCK_DIR=$T/theirs/locks
+    "${user[@]}" "$DLOCK" -v --owner=me --grace=300ms job -- "$T/become" --reuid=65533 --clear-groups -- \
+        sh -c '>"$T/theirs/in"; until [ -e "$T/end" ]; do sleep 0.03; done' 2>"$T/err" 3>&- 4>&- &
+    local dlock=$!
+    echo "$dlock" >"$T/dlock.pid"
+    wait_until 10 test -e "$T/theirs/in"
+    "${user[@]}" "$DLOCK" --extend --owner=me -t 1s job
+    wait_until 10 grep -q 'the command has not ended: killing it' "$T/err"
+    if [ "$BACKEND" = file ]; then
+        sleep 0.2 # the lease is over now
+        fails_with 75 '' "${user[@]}" "$DLOCK" -n job touch "$T/theirs/ran"
+        [ ! -e "$T/theirs/ran" ]
+    else
+        "${user[@]}" "$DLOCK" -w 10 job true
+    fi
+    kill -0 "$dlock"
+    touch "$T/end"
+    wait "$dlock" || status=$?
+    equals "$status" 124
+    "${user[@]}" "$DLOCK" -n job true
+}
+
 @test "orphans of the command that end are reaped while it runs" {
     dlock job -- sh -c 'i=0; while [ $i -lt 20 ]; do (sh -c "sleep 0.05 & exit" &); i=$((i + 1)); done
         touch "$T/left"; while [ ! -e "$T/end" ]; do sleep 0.05; done' 3>&- 4>&- &
@@ -219,10 +251,8 @@ E
 
 @test "if the kernel does not list children, they are still found" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
-    daemon
-    LD_PRELOAD=$HELPERS/fault_no_children.so run dlock -t 5s job -- sh -c "python3 $T/daemon.py 600 0; sleep 600"
-    equals "$status" 124
-    not kill -0 "$(cat "$T/daemon")"
+    export LD_PRELOAD=$HELPERS/fault_no_children.so
+    lose_daemon 600 0
 }
 
 @test "--tree: the guard's first word is lost: the command that runs is not said not to" {
