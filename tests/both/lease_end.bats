@@ -5,6 +5,7 @@ load backend
     fails_with 124 'the lease of 1s ends in [0-9]+ms; stopping the command with SIGTERM \(--ttl' \
         dlock -t 1s --grace=500ms job -- sh -c "trap 'echo got TERM; exit 0' TERM; while :; do sleep 0.01; done"
     [[ $output == *'got TERM'* ]]
+    equals "$(grep -c '^dlock:' <<<"$output")" 1
     is_clean job
 }
 

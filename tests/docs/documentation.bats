@@ -109,6 +109,11 @@ dlock --help | --usage | --version'
     done
 }
 
+@test "the README names the pages of the manual, and no others" {
+    equals "$(grep -E '^- Manual: ' "$SRC/README.md" | grep -oE 'dlock[a-z.-]*' | sort)" \
+        "$(cd "$SRC/doc" && ls ./*.[157] | sed -E 's,^\./,,; s/\.[157]$//' | sort)"
+}
+
 @test "the README's first command lines are the two that build and test" {
     run sh -c "grep -nE '^ +\./bootstrap' '$SRC/README.md' | head -2"
     [[ ${lines[0]} == *'./bootstrap && src/dlock hello -- echo "I hold the lock"' ]]

@@ -449,7 +449,13 @@ time.sleep(600)
 P
     echo $! >"$T/far.pid"
     wait_until 10 test -e "$T/locked"
+    local start=$(now)
     fails_with 69 'cannot read the lock file' timeout 25 dlock -n job touch "$T/ran"
+    [ $(($(now) - start)) -ge 2900 ]
+    within 9000 "$start"
+    start=$(now)
+    fails_with 69 'cannot read the lock file' timeout 25 dlock -w 1s job touch "$T/ran"
+    within 2500 "$start"
     timeout 25 dlock job touch "$T/ran" 2>/dev/null 3>&- 4>&- &
     echo $! >"$T/waiter.pid"
     sleep 0.5

@@ -391,9 +391,13 @@ P
 
 @test "a password that is changed while the lock is held is no lost lock: the command runs on, and the end reports it" {
     start_locked
-    hold_lock job -v -t 3s --grace=0 -r "unix://bob:$PASSWORD@$T/redis.sock"
+    hold_lock job -v -t 1m -r "unix://bob:$PASSWORD@$T/redis.sock"
     REDISCLI_AUTH=$PASSWORD redis acl setuser bob '>new' "<$PASSWORD" >/dev/null
     REDISCLI_AUTH=$PASSWORD redis client kill user bob >/dev/null
+    wait_until 20 eval 'REDISCLI_AUTH=$PASSWORD redis acl log | grep -qx auth' # it has been refused
+    sleep 0.3 # nothing is to happen
+    kill -0 "$(cat "$T/held")"
+    not grep -q 'lost' "$T/held.err"
     end_hold
     wait "$HOLDER"
     grep -q 'could not be released: .*refuses the user bob with the password of the URL: .*WRONGPASS' "$T/held.err"
