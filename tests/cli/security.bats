@@ -272,6 +272,7 @@ P
     export DLOCK_REDIS=unix://$T/redis.sock
     local bad=$'\e]0;title\a\e[2J\r\ndlock: job: released\xff\xe2\x80\xae"}'
     redis set dlock:job "$bad" px 600000 >/dev/null
+    redis set $'dlock:a\e[2J\r\ndlock: job: released\xff\xe2\x80\xae' "$bad" px 600000 >/dev/null
     redis eval 'local bad, record = ARGV[1], {}
         for _, field in ipairs({"take", "host", "boot", "pid", "start", "user", "command", "since", "message"}) do record[field] = bad end
         redis.call("HSET", KEYS[1], "owner", bad, "fence", 7, "record", cjson.encode(record), "spent", "t " .. bad .. " 1\n", "run", bad)' \
@@ -285,6 +286,7 @@ P
         not grep -qE '^dlock: job: released' <<<"$output"
         [[ $arguments != --json* ]] || python3 -c 'import json, sys; [json.loads(line) for line in sys.stdin if line.strip()]' <<<"$output"
     done
+    [[ $(dlock --list) == *'a\x1B[2J'* ]]
 }
 
 @test "values that are huge, and records that are bombs, have an unknown holder, and cost dlock nothing" {

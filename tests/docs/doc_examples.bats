@@ -100,7 +100,8 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     kill %1
     local line
     line=$(block README.md '0 3 * * *' /usr/local/bin/ '')
-    sh -c "${line#'0 3 * * *  '}; ${line#'0 3 * * *  '}"
+    run sh -c "${line#'0 3 * * *  '} && ${line#'0 3 * * *  '}"
+    equals "$status $output" '0 '
     ran bill
 }
 

@@ -312,6 +312,27 @@ next_keeps_it() {
     wait "$HOLDER"
 }
 
+@test "a connection that is reset in the middle of a reply: exit 69, nothing run" {
+    cat >"$T/resets.py" <<'P'
+import os, socket, struct
+server = socket.create_server(("127.0.0.1", 0))
+with open(os.environ["T"] + "/port.tmp", "w") as file:
+    print(server.getsockname()[1], file=file)
+os.rename(os.environ["T"] + "/port.tmp", os.environ["T"] + "/port")
+while True:
+    client, _ = server.accept()
+    client.recv(65536)
+    client.sendall(b"+OK\r\n*5\r\n$5\r\ntak")
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+P
+    python3 "$T/resets.py" 3>&- 4>&- &
+    echo $! >"$T/resets.pid"
+    wait_until 10 test -e "$T/port"
+    fails_with 69 'Connection reset by peer' dlock -r "redis://127.0.0.1:$(cat "$T/port")" --outage=0 job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
 @test "giving up after a lost reply gives the lock back" {
     start_redis
     dlock -r "$URL" other true
