@@ -160,17 +160,42 @@ lose_daemon() {
     cp "$T/daemon" "$T/daemon.pid"
 }
 
-@test "a command that has become another user cannot be stopped: dlock waits for it, and a file lock is held until then" {
+# A user of dlock, and $T/become, which becomes yet another one, as sudo(8) does.
+becomes() {
     [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become another user'
-    local user=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent) dir=$T status=0
+    user=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent)
+    local dir=$T
     while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
     "${user[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
     findmnt -nT "$T" -o OPTIONS | not grep -qw nosuid || skip 'mounted nosuid'
-    # As sudo(8) would.
     install -m 4755 "$(realpath "$(command -v setpriv)")" "$T/become"
     mkdir -m 777 "$T/theirs"
     [ "$BACKEND" = file ] || chmod 777 "$T/redis.sock"
     export DLOCK_LOCK_DIR=$T/theirs/locks
+}
+
+@test "what the command has started as another user: dlock waits 10 s for it, and names it" {
+    becomes
+    local dlock status=0 start
+    "${user[@]}" "$DLOCK" --owner=me --grace=300ms job -- sh -c '"$T/become" --reuid=65533 --clear-groups -- sh -c "
+        echo \$\$ >$T/theirs/new; mv $T/theirs/new $T/theirs/in; exec sleep 600"; :' 2>"$T/err" 3>&- 4>&- &
+    dlock=$!
+    echo "$dlock" >"$T/dlock.pid"
+    wait_until 10 test -e "$T/theirs/in"
+    cp "$T/theirs/in" "$T/in.pid"
+    start=$(now)
+    "${user[@]}" "$DLOCK" --extend --owner=me -t 1s job
+    wait "$dlock" || status=$?
+    equals "$status" 124
+    [ $(($(now) - start)) -ge 10000 ]
+    kill -0 "$(cat "$T/in.pid")"
+    grep -q "1 process of the command cannot be killed, one of them is pid $(cat "$T/in.pid")\$" "$T/err"
+    "${user[@]}" "$DLOCK" -n job true
+}
+
+@test "a command that has become another user cannot be stopped: dlock waits for it, and a file lock is held until then" {
+    becomes
+    local status=0
     "${user[@]}" "$DLOCK" -v --owner=me --grace=300ms job -- "$T/become" --reuid=65533 --clear-groups -- \
         sh -c '>"$T/theirs/in"; until [ -e "$T/end" ]; do sleep 0.03; done' 2>"$T/err" 3>&- 4>&- &
     local dlock=$!
