@@ -9,6 +9,20 @@ load backend
     not kill -0 "$(cat "$T/daemon")"
 }
 
+@test "descendants get SIGTERM before the lease ends, also those in another session" {
+    dlock --owner=me --grace=9s job -- sh -c 'for label in a b; do
+        $([ $label = a ] || echo setsid) sh -c "trap \": >$T/$label.term; exit\" TERM; : >$T/$label.in; while :; do sleep 0.01; done" &
+        done; wait' 2>"$T/err" 3>&- 4>&- &
+    local dlock=$! status=0
+    echo "$dlock" >"$T/dlock.pid"
+    wait_until 10 test -e "$T/a.in"
+    wait_until 10 test -e "$T/b.in"
+    dlock --extend --owner=me -t 10s job
+    wait "$dlock" || status=$?
+    equals "$status" 124
+    [ -e "$T/a.term" ] && [ -e "$T/b.term" ]
+}
+
 @test "processes that dlock did not start are left alone, and not waited for" {
     run bash -c 'sleep 600 >/dev/null 2>&1 3>&- 4>&- & echo $! >"$T/other.pid"; exec dlock -t 500ms job -- sleep 60'
     [ "$status" -eq 124 ]

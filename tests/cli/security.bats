@@ -310,7 +310,7 @@ P
         done
         run prlimit --as="$room" "$DLOCK" --connect-timeout=20s --json --status "$name"
         equals "$status" 0
-        python3 -c 'import json, sys; assert json.load(sys.stdin)["locked"]' <<<"$output"
+        python3 -c 'import json, sys; assert (s := json.load(sys.stdin))["locked"]; assert all(h["host"] is h["command"] is None for h in s["holders"])' <<<"$output"
     done
     [ ! -e "$T/ran" ]
 }

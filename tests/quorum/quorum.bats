@@ -364,7 +364,9 @@ far() {
 
 # is_stopped: what hold_lock has started is stopped since the lock is lost, and nothing of it is left on server 1.
 is_stopped() {
+    local start=$(now)
     wait_until 10 not kill -0 "$(cat "$T/held")"
+    within 5000 "$start" # the next look is after ten seconds
     ends_with 124 "$HOLDER"
     grep -qE '2 of 3 servers do not grant it: .*2.sock.* is gone; .*3.sock' "$T/held.err"
     is_free_on 1
