@@ -199,8 +199,9 @@ static const char *distrusted(const struct settings *settings, const char *path,
         return "its group can write to it; use chmod g-w";
     if (path != settings->user_file || status->st_uid == geteuid() || status->st_uid == 0)
         return NULL;
-    snprintf(text, size, "it belongs to user %s: set HOME or XDG_CONFIG_HOME",
-             user_name(status->st_uid, name, sizeof name));
+    snprintf(text, size, "it belongs to user %s%s", user_name(status->st_uid, name, sizeof name),
+             settings->file_named ? "; it must be yours or root's"
+                                  : ": set HOME or XDG_CONFIG_HOME");
     return text;
 }
 

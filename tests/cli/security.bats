@@ -230,6 +230,9 @@ P
     chown 65534 "$conf"
     fails_with 78 'dlock.conf: it belongs to user (nobody|65534): set HOME or XDG_CONFIG_HOME' dlock --backend=file job -- touch "$T/ran"
     fails_with 78 'it belongs to user' env HOME=/nowhere XDG_CONFIG_HOME="$HOME/.config" dlock --backend=file job -- touch "$T/ran"
+    # Neither of them decides which file this is.
+    fails_with 78 "dlock.conf: it belongs to user (nobody|65534); it must be yours or root's$" dlock --config="$conf" --backend=file job -- touch "$T/ran"
+    DLOCK_CONFIG=$conf fails_with 78 "it must be yours or root's$" dlock --backend=file job -- touch "$T/ran"
     chown 0:65534 "$conf"
     chmod 664 "$conf"
     fails_with 78 'dlock.conf: its group can write to it; use chmod g-w' dlock --backend=file job -- touch "$T/ran"
