@@ -1,6 +1,7 @@
-/* INI by inih, with four differences that its reader callback makes. Lines are
+/* INI by inih, with five differences that its reader callback makes. Lines are
  * counted, so that an error can name one. A line too long for inih's buffer is
- * an error; inih would cut it in two. White space before a key is skipped; inih
+ * an error; inih would cut it in two. So is a line with a NUL byte, of which
+ * inih would see only what is before it. White space before a key is skipped; inih
  * would take the line for a continuation of the last value. And sections are
  * checked at their beginning; inih does not report a section without keys. */
 #include "config/file.h"
@@ -62,14 +63,31 @@ static bool section_fits(const struct reading *reading, const char *line)
 
 static const char byte_order_mark[] = "\xEF\xBB\xBF";
 
+/* fgets(3) that tells the length, which a NUL byte in the line would hide; 0: no more lines. */
+static size_t read_bytes(char *buffer, int size, FILE *file)
+{
+    size_t length = 0;
+    int c = EOF;
+    while (length + 1 < (size_t)size && c != '\n' && (c = getc(file)) != EOF)
+        buffer[length++] = (char)c;
+    buffer[length] = '\0';
+    return ferror(file) ? 0 : length;
+}
+
 static char *file_read_line(char *buffer, int size, void *data)
 {
     struct reading *reading = data;
-    if (reading->result != SETTINGS_OK || fgets(buffer, size, reading->file) == NULL)
+    size_t length = reading->result == SETTINGS_OK ? read_bytes(buffer, size, reading->file) : 0;
+    if (length == 0)
         return NULL;
     reading->line++;
-    size_t length = strlen(buffer);
-    int next = length > 0 && buffer[length - 1] == '\n' ? EOF : getc(reading->file);
+    if (memchr(buffer, '\0', length) != NULL) {
+        errmsg_set(reading->why, "%s:%d: the line has a NUL byte, which no text has", reading->path,
+                   reading->line);
+        reading->result = SETTINGS_BAD_CONFIG;
+        return NULL;
+    }
+    int next = buffer[length - 1] == '\n' ? EOF : getc(reading->file);
     if (next != EOF) {
         errmsg_set(reading->why, "%s:%d: the line is longer than %d characters", reading->path,
                    reading->line, size - 2);

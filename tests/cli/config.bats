@@ -118,6 +118,19 @@ waits_as() {
     [ "$status" -eq 0 ]
 }
 
+@test "a line with a NUL byte is an error, and is not read up to it" {
+    local line
+    for line in 'ttl = 1\0000h\n' '\0ttl = 1\nwait = 1\n' '# \0\n' '[lock other\0]\n' 'ttl = 1\n\0'; do
+        printf 'backend = file\n'"$line" >"$CONF"
+        fails_with 78 "$CONF:[23]: the line has a NUL byte" dlock job touch "$T/ran"
+    done
+    printf '\0' >"$CONF"
+    fails_with 78 "$CONF:1: the line has a NUL byte" dlock job touch "$T/ran"
+    truncate -s 3G "$CONF"
+    fails_with 78 "$CONF:1: the line has a NUL byte" dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
 @test "a file that cannot be read is an error, one that is not there is none" {
     rm "$CONF"
     mkdir "$CONF"
