@@ -45,7 +45,7 @@ static const char *config_default(const struct options *options, enum option_id 
     case OPT_PREFIX: return options->prefix;
     case OPT_HASH: return options->hash == HASH_HMAC_SHA256 ? "hmac-sha256" : "none";
     case OPT_BACKEND: return "auto";
-    case OPT_WAIT: return "infinity";
+    case OPT_WAIT: return options->nonblock ? "0" : "infinity";
     case OPT_FALLBACK: return "off";
     case OPT_ON_DEGRADED: return "warn";
     case OPT_ON_EXPIRE: return "stop";
@@ -55,21 +55,40 @@ static const char *config_default(const struct options *options, enum option_id 
     }
 }
 
-/* The last one. */
-static const struct setting *last_of(const struct options *options, enum option_id one,
-                                     enum option_id other)
+/* The last setting of these options. */
+static const struct setting *last_of(const struct options *options, enum option_id from,
+                                     enum option_id to)
 {
     const struct setting *found = NULL;
     for (const struct setting *setting = options->settings.first; setting != NULL;
          setting = setting->next)
-        if (setting->id == one || setting->id == other)
+        if (setting->id >= from && setting->id <= to)
             found = setting;
     return found;
 }
 
+/* Options of which one counts. */
+static const struct {
+    enum option_id first, last;
+} rivals[] = {{OPT_EXCLUSIVE, OPT_SLOTS}, {OPT_NONBLOCK, OPT_WAIT}, {OPT_VERBOSE, OPT_QUIET}};
+
+/* False if it is not the one of its rivals that counts. */
+static bool counts(const struct options *options, enum option_id id)
+{
+    switch ((int)id) {
+    case OPT_EXCLUSIVE: return options->mode == MODE_EXCLUSIVE;
+    case OPT_SHARED: return options->mode == MODE_SHARED;
+    case OPT_SLOTS: return options->mode == MODE_SLOTS;
+    case OPT_NONBLOCK: return options->nonblock;
+    case OPT_WAIT: return !options->nonblock;
+    case OPT_VERBOSE: return options->verbosity > 0;
+    case OPT_QUIET: return options->verbosity < 0;
+    default: return true;
+    }
+}
+
 /* The setting that decides this option, with its value in *text ("" for a flag
- * on the command line); NULL if it is not set. Of --nonblock and --wait the
- * last one counts, and determines the other. */
+ * on the command line; NULL: none); NULL if it is not set. */
 static const struct setting *config_in_force(const struct options *options, enum option_id id,
                                              const char **text)
 {
@@ -77,13 +96,13 @@ static const struct setting *config_in_force(const struct options *options, enum
     if (setting == NULL)
         return NULL;
     *text = setting->text;
-    const struct setting *last = last_of(options, OPT_NONBLOCK, OPT_WAIT);
-    bool passed_over = (id == OPT_NONBLOCK && last != NULL && last->id == OPT_WAIT) ||
-                       (id == OPT_WAIT && options->nonblock);
-    if (!passed_over)
+    if (counts(options, id))
         return setting;
-    *text = id == OPT_WAIT ? "0" : "no";
-    return last;
+    *text = id == OPT_SLOTS ? NULL : id == OPT_WAIT ? "0" : "no";
+    for (size_t i = 0; i < sizeof rivals / sizeof *rivals; i++)
+        if (id >= rivals[i].first && id <= rivals[i].last)
+            setting = last_of(options, rivals[i].first, rivals[i].last);
+    return setting;
 }
 
 /* The URLs without their logins. False if one cannot be read: a text that is no
@@ -120,6 +139,8 @@ static void row_fill(struct row *row, const struct options *options, enum option
         return;
     }
     origin_format(setting->id, setting->origin, row->from, sizeof row->from);
+    if (value == NULL)
+        return;
     bool is_flag = !option_has_value(option_by_id(id)) && *value == '\0';
     if (id == OPT_REDIS)
         row->has_value = show_urls(value, row->value, sizeof row->value);

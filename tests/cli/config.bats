@@ -79,6 +79,37 @@ waits_as() {
     end_hold
 }
 
+@test "a nonblock alone is printed so that dlock.conf takes it back, too" {
+    echo 'nonblock = yes' >>"$CONF"
+    dlock --print-config job >"$T/printed"
+    equals "$(grep -E '^(nonblock|wait) ' "$T/printed" | tr -s ' ')" "nonblock = yes ; $CONF:2: nonblock"$'\nwait = 0 ; default'
+    hold_lock job
+    waits_as LOCK_ACQUISITION_FAILED dlock --config="$T/printed" --json job true
+    end_hold
+}
+
+@test "of the modes, and of -v and -q, --print-config shows the one that counts, and dlock.conf takes it back" {
+    printf 'slots = 3\n[lock j2*]\nexclusive = yes\n' >>"$CONF"
+    in_force() { # in_force WANTED OPTIONS...: twice, the second time from the file that was printed.
+        local wanted=$1 names='^(exclusive|shared|slots|verbose|quiet) = '
+        shift
+        dlock --print-config "$@" >"$T/printed"
+        equals "$(grep -E "$names" "$T/printed" | grep -v ' = no ' | cut -d' ' -f1-3 | tr '\n' ' ')" "$wanted "
+        env -u DLOCK_SLOTS dlock --config="$T/printed" --print-config >"$T/again"
+        equals "$(grep -E "$names" "$T/again" | cut -d' ' -f1-3)" "$(grep -E "$names" "$T/printed" | cut -d' ' -f1-3)"
+    }
+    in_force 'slots = 3' x
+    in_force 'exclusive = yes' j2x
+    grep -qxE "; slots +; $CONF:4: exclusive" "$T/printed"
+    in_force 'slots = 3' -s --slots=3 x
+    grep -qxE 'shared = no +; --slots' "$T/printed"
+    in_force 'shared = yes' --slots=3 -s x
+    DLOCK_SLOTS=3 in_force 'exclusive = yes' -x x
+    DLOCK_SLOTS=3 in_force 'exclusive = yes' --no-slots x
+    in_force 'exclusive = yes verbose = yes' -x -q -v x
+    in_force 'exclusive = yes quiet = yes' -x -v -q x
+}
+
 @test "a no undoes a yes of a weaker source" {
     printf 'nonblock = yes\nquiet = yes\n[lock job]\nnonblock = no\nquiet = no\n' >>"$CONF"
     hold_lock job
