@@ -15,7 +15,8 @@ enum { ORIGIN_COLUMN = 48 };
 struct row {
     const char *name;
     char value[2048];
-    bool has_value; /* false: not set, or it must not be shown */
+    bool has_value;   /* false: not set, or it must not be shown */
+    bool beyond_file; /* no line of a file can set this value */
     char from[ORIGIN_TEXT_SIZE];
     const char *note; /* NULL: none */
 };
@@ -123,6 +124,19 @@ static bool show_urls(const char *text, char *shown, size_t size)
     return usable;
 }
 
+/* inih strips white space, and ends a value at a semicolon behind it. Escapes are printed, but
+ * not read. A relative path would be another lock in each directory. */
+static bool fits_file(enum option_id id, const char *value)
+{
+    char shown[2 * sizeof(struct row)];
+    size_t length = strlen(value);
+    bool is_stripped = *value == ' ' || *value == ';' || strstr(value, " ;") != NULL ||
+                       (length > 0 && value[length - 1] == ' ');
+    bool is_place = id == OPT_LOCK_DIR || id == OPT_LOCK_FILE;
+    return !is_stripped && strcmp(text_escape(shown, sizeof shown, value), value) == 0 &&
+           (!is_place || *value == '/');
+}
+
 static void row_fill(struct row *row, const struct options *options, enum option_id id)
 {
     const char *value;
@@ -148,6 +162,9 @@ static void row_fill(struct row *row, const struct options *options, enum option
         row->has_value = true;
         text_copy(row->value, sizeof row->value, is_flag ? "yes" : value);
     }
+    row->beyond_file = !fits_file(id, row->value);
+    if (row->beyond_file)
+        row->note = "a file cannot set it";
 }
 
 static void config_print_row(const struct row *row)
@@ -155,7 +172,7 @@ static void config_print_row(const struct row *row)
     char value[2 * sizeof row->value], from[2 * ORIGIN_TEXT_SIZE];
     text_escape(value, sizeof value, row->value);
     text_escape(from, sizeof from, row->from);
-    int used = printf("%s%s%s%s", row->has_value ? "" : "; ", row->name,
+    int used = printf("%s%s%s%s", row->has_value && !row->beyond_file ? "" : "; ", row->name,
                       row->has_value ? " = " : "", row->has_value ? value : "");
     printf("%*s ; %s%s%s\n", used < ORIGIN_COLUMN ? ORIGIN_COLUMN - used : 0, "", from,
            row->note != NULL ? "; " : "", row->note != NULL ? row->note : "");

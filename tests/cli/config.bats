@@ -110,6 +110,20 @@ waits_as() {
     in_force 'exclusive = yes quiet = yes' -x -v -q x
 }
 
+@test "a value that no file can set is a comment of --print-config, which says so" {
+    local setting option
+    for setting in 'prefix=app ; v2:' 'prefix=; v2:' 'prefix= app:' 'message=app ' $'message=a\tb' 'message=; x' lock-dir=here lock-file=here; do
+        option=${setting%%=*}
+        dlock "--$setting" --print-config job >"$T/printed"
+        grep -qE "^; $option = .* ; --$option; a file cannot set it$" "$T/printed" || { echo "$setting"; false; }
+        env -u DLOCK_LOCK_DIR dlock --config="$T/printed" --print-config job >"$T/again"
+        not grep -qE "^$option = .*; $T/printed" "$T/again"
+    done
+    dlock --message='a;b # c = "d"' --lock-dir="$T/with blank" --print-config job >"$T/printed"
+    not grep -q 'cannot set' "$T/printed"
+    dlock --config="$T/printed" --print-config job | grep -qE "^message = a;b # c = \"d\" +; $T/printed"
+}
+
 @test "a no undoes a yes of a weaker source" {
     printf 'nonblock = yes\nquiet = yes\n[lock job]\nnonblock = no\nquiet = no\n' >>"$CONF"
     hold_lock job
