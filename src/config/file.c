@@ -61,6 +61,9 @@ static bool section_fits(const struct reading *reading, const char *line)
     return false;
 }
 
+/* Each setting is compared with those before it. */
+enum { LINES_MOST = 10000 };
+
 static const char byte_order_mark[] = "\xEF\xBB\xBF";
 
 /* fgets(3) that tells the length, which a NUL byte in the line would hide; 0: no more lines. */
@@ -84,6 +87,11 @@ static char *file_read_line(char *buffer, int size, void *data)
     if (memchr(buffer, '\0', length) != NULL) {
         errmsg_set(reading->why, "%s:%d: the line has a NUL byte, which no text has", reading->path,
                    reading->line);
+        reading->result = SETTINGS_BAD_CONFIG;
+        return NULL;
+    }
+    if (reading->line > LINES_MOST) {
+        errmsg_set(reading->why, "%s: it has more than %d lines", reading->path, LINES_MOST);
         reading->result = SETTINGS_BAD_CONFIG;
         return NULL;
     }

@@ -185,6 +185,14 @@ waits_as() {
     [ "$status" -eq 0 ]
 }
 
+@test "a file of more than 10000 lines is an error, not a wait" {
+    yes 'grace = 5' | head -n 10000 >"$CONF"
+    dlock job true
+    echo >>"$CONF"
+    fails_with 78 "$CONF: it has more than 10000 lines" dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
+}
+
 @test "a URL with a password that is given to another option is not shown" {
     DLOCK_BACKEND=redis://u:hunter2@h fails_with 78 'DLOCK_BACKEND: a URL with a password is no value of it' dlock job touch "$T/ran"
     [[ $output != *hunter2* ]]
