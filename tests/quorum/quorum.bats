@@ -577,7 +577,7 @@ ahead() {
     quorum 3
     local server
     for server in 1 2 3; do on "$server" config set requirepass x; done
-    fails_with 77 'it needs a password.*\.\.\.; unix:' dlock -n job touch "$T/ran"
+    fails_with 77 'it requires a password.*\.\.\.; unix:' dlock -n job touch "$T/ran"
 }
 
 @test "one has it, one has not, one is down: no one takes the lock for free" {
