@@ -76,17 +76,23 @@ static struct lock_file a_file(void)
     return file;
 }
 
+/* What put() writes beside. */
+static bool released;
+static int format = 1;
+
 static void put(struct lock_file *file, int place, const char *token, int mode, int seconds)
 {
     static struct record record;
     struct errmsg why;
-    record = (struct record){.format = 1,
+    record = (struct record){.format = format,
+                             .released = released,
                              .key = "k",
                              .mode = (enum lock_mode)mode,
                              .slots = mode == N ? 5 : 0,
                              .slot = place,
                              .detached = true,
                              .expires = deadline_after(DURATION_S(seconds)),
+                             .hold = deadline_after(DURATION_S(released ? seconds : 0)),
                              .holder = {.known = true, .boot_id = "boot", .pid = 100 + place}};
     snprintf(record.token, sizeof record.token, "%s", token);
     assert_int_equal(lock_file_write(file, place, &record, &why), LOCK_OK);
@@ -230,6 +236,22 @@ TEST(test_told_holder)
     lock_survey(&file, "boot", "x", -1, unbounded, &survey, NULL);
     admission_holder(&survey, &shared, &holder);
     row_int("shared: none", holder.slots, 0);
+    close(file.fd);
+    file = a_file();
+    released = true;
+    put(&file, 0, "a", S, 50);
+    released = false;
+    lock_survey(&file, "boot", "x", -1, unbounded, &survey, NULL);
+    admission_holder(&survey, &shared, &holder);
+    row_true("one that has released it, and has kept it for --hold-at-least", holder.kept);
+    close(file.fd);
+    file = a_file();
+    put(&file, 0, "a", S, 50);
+    format = 7;
+    put(&file, 1, "b", S, 50);
+    format = 1;
+    lock_survey(&file, "boot", "x", -1, unbounded, &survey, NULL);
+    row_int("one of a newer format", survey.newer, 7);
     close(file.fd);
 }
 
