@@ -42,6 +42,7 @@ start_tls_redis() {
         ! start_redis redis --tls-port "$PORT" --bind 127.0.0.1 -::1 --tls-cert-file "$CERTS/server.pem" \
             --tls-key-file "$CERTS/server.key" --tls-ca-cert-file "$CERTS/ca.pem" --tls-auth-clients no "$@" || return 0
         cat "$T/redis.log" >&2
+        stop_redis # it may have been slow
     done
     return 1
 }
