@@ -469,3 +469,16 @@ P
     run dlock -r "unix://locker:secret@$T/fake.sock" -t 500ms job -- sh -c 'exit 5'
     equals "$status $output" '5 '
 }
+
+@test "a list of what was requested that is cut within a long answer costs the server no time" {
+    start_redis
+    hold_lock job -s -r "unix://$T/redis.sock" -t 60
+    # As after some force-releases of a lock that many shared.
+    redis hset '{dlock:job}:meta' requests "$(printf 'id - '; for i in {1..41}; do printf '%0999d ' "$i"; done)" >/dev/null
+    local status=0 start=$(now)
+    dlock -r "unix://$T/redis.sock" --force-release job
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    equals "$(timeout 5 redis-cli -s "$T/redis.sock" ping)" PONG
+    within 5000 "$start"
+}

@@ -126,8 +126,13 @@ local function past(list, id, token)
   if known[list] == nil then learn(list) end
   local lines = known[list]
   if not lines or not string.find(lines, id ~= '' and id or token, 1, true) then return nil end
-  for line_id, line_token, text in string.gmatch(lines, '(%S+) (%S+) ?([^\n]*)\n') do
-    if (id == '' or line_id == id) and (token == '' or line_token == token) then return text end
+  -- A line at a time: what is cut in two would be searched from each of its bytes, in each of
+  -- the ways in which a pattern can divide it.
+  local from, stop = 1, string.find(lines, '\n', 1, true)
+  while stop do
+    local line_id, line_token, text = string.match(string.sub(lines, from, stop - 1), '^(%S+) (%S+) ?(.*)$')
+    if line_id and (id == '' or line_id == id) and (token == '' or line_token == token) then return text end
+    from, stop = stop + 1, string.find(lines, '\n', stop + 1, true)
   end
 end
 
