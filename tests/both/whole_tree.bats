@@ -178,8 +178,7 @@ lose_daemon() {
 becomes() {
     [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become another user'
     user=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent)
-    local dir=$T
-    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+    let_others_into "$T"
     "${user[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
     findmnt -nT "$T" -o OPTIONS | not grep -qw nosuid || skip 'mounted nosuid'
     install -m 4755 "$(realpath "$(command -v setpriv)")" "$T/become"
@@ -215,7 +214,7 @@ becomes() {
     local dlock=$!
     echo "$dlock" >"$T/dlock.pid"
     wait_until 10 test -e "$T/theirs/in"
-    "${user[@]}" "$DLOCK" --extend --owner=me -t 1s job
+    "${user[@]}" "$DLOCK" --extend --owner=me -t 3s job
     wait_until 10 grep -q 'the command has not ended: killing it' "$T/err"
     if [ "$BACKEND" = file ]; then
         sleep 0.2 # the lease is over now

@@ -283,8 +283,8 @@ C
 
 @test "a HOME of another user is reported if it may not be searched, and only then" {
     [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become another user'
-    local dir=$T nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env -u XDG_CONFIG_HOME -u DLOCK_LOCK_DIR)
-    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+    local nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env -u XDG_CONFIG_HOME -u DLOCK_LOCK_DIR)
+    let_others_into "$T"
     "${nobody[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
     mkdir -m 700 "$T/roots" "$T/theirs"
     chown 65534 "$T/theirs"

@@ -8,8 +8,7 @@ teardown() { common_teardown; }
 attacked() {
     [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become another user'
     ATTACKER=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent)
-    local dir=$T
-    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+    let_others_into "$T"
     "${ATTACKER[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
     mkdir -m 1777 "$OPEN"
     install -m 644 /dev/null "$PRECIOUS"

@@ -473,8 +473,8 @@ holder_is_found() {
 
 @test "two users exclude each other only in a shared --lock-dir, in which the second is refused" {
     [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become another user'
-    local dir=$T nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent "$T/copy" -n)
-    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+    local nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent "$T/copy" -n)
+    let_others_into "$T"
     install -m 755 "$DLOCK" "$T/copy"
     mkdir -m 1777 "$D.shared"
     hold_lock job --lock-dir="$D.shared"

@@ -45,6 +45,12 @@ wait_until() {
     done
 }
 
+# let_others_into FOLDER: other users may pass through all that leads there.
+let_others_into() {
+    local dir=$1
+    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+}
+
 # start_redis [NAME [ARGUMENTS...]]: a server on the Unix socket $T/NAME.sock.
 start_redis() {
     local name=${1:-redis}

@@ -158,8 +158,8 @@ s.sendto(b\"WATCHDOG=1\", \"\\0\" + os.environ[\"NOTIFY_SOCKET\"][1:])" || exit 
 
 @test "--heartbeat: signs of life from root count for another user's job" {
     [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become another user'
-    local user=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent) dir=$T
-    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+    local user=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent)
+    let_others_into "$T"
     "${user[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
     mkdir -m 777 "$T/theirs"
     "${user[@]}" "$DLOCK" --lock-dir="$T/theirs/locks" --heartbeat -t 4s job -- \

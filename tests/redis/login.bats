@@ -407,8 +407,7 @@ P
     [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become somebody'
     start_locked
     chmod 777 "$T/redis.sock"
-    local dir=$T
-    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+    let_others_into "$T"
     local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
     "${user[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
     # The command is dlock's child, and its parent's environment is what it reads.

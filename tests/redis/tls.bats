@@ -277,8 +277,8 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 @test "another process of the same user cannot read the memory of a dlock that has a private key" {
     [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become somebody'
     start_tls_redis
-    local dir=$CERTS user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
-    while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+    local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+    let_others_into "$CERTS"
     "${user[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
     chmod 644 "$CERTS/ca.pem" && install -m 600 -o 65534 "$CERTS/both.pem" "$CERTS/theirs.pem"
     run "${user[@]}" "$DLOCK" -r "$URL" --cert="$CERTS/theirs.pem" job -- sh -c 'head -c 1 /proc/$PPID/environ && echo read'
@@ -308,8 +308,8 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     fails_with 78 "--key: $T/locked.key: .*needs a passphrase" dlock -r "$url" --cert="$cert" --key="$T/locked.key" job true </dev/null
     # What may not be read is refused, as a password file is.
     if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
-        local user=(setpriv --reuid=65534 --regid=65534 --clear-groups) dir=$CERTS
-        while [ "$dir" != / ] && [ "$dir" != /tmp ]; do chmod o+x "$dir"; dir=$(dirname "$dir"); done
+        local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+        let_others_into "$CERTS"
         chmod 644 "$cert"
         ! "${user[@]}" test -x "$DLOCK" || DLOCK_CACERT=$cert HOME=/ fails_with 77 "$key: cannot read it: Permission denied" \
             "${user[@]}" "$DLOCK" -r "$url" --cert="$cert" --key="$key" job true

@@ -14,7 +14,7 @@ soak() { timeout --kill-after=10 150 python3 "$TESTS/soak/soak.py" --seed bats -
     equals "$(grep -cE '^(file|redis): 4 slots, .* 0 wrong$' <<<"$output")" 2
 }
 
-@test "cron on many hosts while Redis is restarted with its data, and hangs: no job twice, nobody ends, nothing grows" {
+@test "cron on many hosts while Redis is restarted with its data, and hangs: no job twice, no end, nothing grows" {
     run soak --slots 4 --draw 5 --hold 1.5 --backend redis --fail-every 2
     echo "$output"
     [ "$status" -eq 0 ]

@@ -8,8 +8,9 @@ In every slot (five minutes of the day) hosts drawn from all of them start the s
 other, a leader with --heartbeat whose dlock is killed now and then, scripts that attach themselves, and a few
 holders, waiters and guards that live from the first slot to the last. All of it at once in a Redis and in a
 directory of our own. In some slots, when all of these have been started, the Redis is restarted with its data, or
-hangs for a moment: then -n may say that it is unreachable (69), and all else goes on. After each slot keys, memory and clients of the server, files, and memory, descriptors and
-threads of those who live on are counted; what is judged is the slope of each over all slots, not a number.
+hangs for a moment: then -n may say that it is unreachable (69), and all else goes on. After each slot keys, memory
+and clients of the server, files, and memory, descriptors and threads of those who live on are counted; what is
+judged is the slope of each over all slots, not a number.
 Exit status 1: something grew, was left behind, or ran twice or not at all.
 """
 
