@@ -68,41 +68,35 @@ static const struct setting *last_of(const struct options *options, enum option_
     return found;
 }
 
-/* Options of which one counts. */
-static const struct {
-    enum option_id first, last;
-} rivals[] = {{OPT_EXCLUSIVE, OPT_SLOTS}, {OPT_NONBLOCK, OPT_WAIT}, {OPT_VERBOSE, OPT_QUIET}};
-
-/* False if it is not the one of its rivals that counts. */
-static bool counts(const struct options *options, enum option_id id)
-{
-    switch ((int)id) {
-    case OPT_EXCLUSIVE: return options->mode == MODE_EXCLUSIVE;
-    case OPT_SHARED: return options->mode == MODE_SHARED;
-    case OPT_SLOTS: return options->mode == MODE_SLOTS;
-    case OPT_NONBLOCK: return options->nonblock;
-    case OPT_WAIT: return !options->nonblock;
-    case OPT_VERBOSE: return options->verbosity > 0;
-    case OPT_QUIET: return options->verbosity < 0;
-    default: return true;
-    }
-}
-
 /* The setting that decides this option, with its value in *text ("" for a flag
  * on the command line; NULL: none); NULL if it is not set. */
 static const struct setting *config_in_force(const struct options *options, enum option_id id,
                                              const char **text)
 {
+    /* Options of which one counts. */
+    const struct {
+        enum option_id first, last, counts;
+    } rivals[] = {
+        {OPT_EXCLUSIVE, OPT_SLOTS,
+         options->mode == MODE_SLOTS    ? OPT_SLOTS
+         : options->mode == MODE_SHARED ? OPT_SHARED
+                                        : OPT_EXCLUSIVE},
+        {OPT_NONBLOCK, OPT_WAIT, options->nonblock ? OPT_NONBLOCK : OPT_WAIT},
+        {OPT_VERBOSE, OPT_QUIET,
+         options->verbosity > 0   ? OPT_VERBOSE
+         : options->verbosity < 0 ? OPT_QUIET
+                                  : OPT_NONE},
+    };
     const struct setting *setting = setting_in_force(&options->settings, id);
     if (setting == NULL)
         return NULL;
     *text = setting->text;
-    if (counts(options, id))
-        return setting;
-    *text = id == OPT_SLOTS ? NULL : id == OPT_WAIT ? "0" : "no";
-    for (size_t i = 0; i < sizeof rivals / sizeof *rivals; i++)
-        if (id >= rivals[i].first && id <= rivals[i].last)
-            setting = last_of(options, rivals[i].first, rivals[i].last);
+    for (size_t i = 0; i < sizeof rivals / sizeof *rivals; i++) {
+        if (id < rivals[i].first || id > rivals[i].last || id == rivals[i].counts)
+            continue;
+        *text = id == OPT_SLOTS ? NULL : id == OPT_WAIT ? "0" : "no";
+        return last_of(options, rivals[i].first, rivals[i].last);
+    }
     return setting;
 }
 
