@@ -186,22 +186,27 @@ static enum settings_result check_lock_file(const struct options *options, struc
     if (options->backend == BACKEND_REDIS)
         return disagree(options, OPT_LOCK_FILE,
                         "it needs the file backend, but --backend=redis is set", why);
-    if (options->hold_at_least.ns > 0)
-        return disagree(options, OPT_HOLD_AT_LEAST, "a --lock-file stores no record of it", why);
-    if (options->once_per.ns > 0)
-        return disagree(options, OPT_ONCE_PER, "a --lock-file stores no record of it", why);
-    if (options->mode == MODE_SLOTS)
-        return disagree(options, OPT_SLOTS, "a --lock-file stores no record of it", why);
     if (keeps_records(options->action)) {
         errmsg_set(why, "--lock-file: that file stores no record, which --%s needs",
                    action_name(options));
         return origin_result(options->origins[OPT_LOCK_FILE]);
     }
-    /* In a file or a variable they are meant for other locks. */
-    if (options->message != NULL && options->origins[OPT_MESSAGE].kind == ORIGIN_COMMAND_LINE)
-        return disagree(options, OPT_MESSAGE, "a --lock-file stores no record of it", why);
-    if (options->remember.ns > 0 && options->origins[OPT_REMEMBER].kind == ORIGIN_COMMAND_LINE)
-        return disagree(options, OPT_REMEMBER, "a --lock-file stores no record of it", why);
+    const struct {
+        enum option_id id;
+        bool is_set;
+    } recorded[] = {
+        {OPT_HOLD_AT_LEAST, options->hold_at_least.ns > 0},
+        {OPT_ONCE_PER, options->once_per.ns > 0},
+        {OPT_SLOTS, options->mode == MODE_SLOTS},
+        /* In a file or a variable these are meant for other locks. */
+        {OPT_MESSAGE,
+         options->message != NULL && options->origins[OPT_MESSAGE].kind == ORIGIN_COMMAND_LINE},
+        {OPT_REMEMBER,
+         options->remember.ns > 0 && options->origins[OPT_REMEMBER].kind == ORIGIN_COMMAND_LINE},
+    };
+    for (size_t i = 0; i < sizeof recorded / sizeof *recorded; i++)
+        if (recorded[i].is_set)
+            return disagree(options, recorded[i].id, "a --lock-file stores no record of it", why);
     return SETTINGS_OK;
 }
 
