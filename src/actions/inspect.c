@@ -19,7 +19,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { FREE_STATUS = 1, NONE_STATUS = 1, NOT_WITHIN_STATUS = 1 };
@@ -147,8 +146,6 @@ static struct holder first_holder(const struct lock_state *state)
 {
     const struct lock_owner *owner = &state->owners[0];
     struct holder holder = owner->holder;
-    holder.kept = owner->released;
-    holder.detached = owner->detached;
     holder.shares = state->mode != MODE_EXCLUSIVE;
     holder.ahead = -1; /* we are not in the queue */
     return holder;

@@ -18,8 +18,6 @@ struct lock_owner {
     int64_t fence;        /* 0: unknown */
     int slot;             /* -1: none */
     struct duration ttl;  /* with which it was taken; 0: unknown */
-    bool detached;        /* no process holds it: --acquire */
-    bool released;        /* and kept for --hold-at-least until `holder.left` is over */
     struct duration hold_left;
 };
 

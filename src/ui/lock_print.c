@@ -51,7 +51,7 @@ bool holder_has_died(const struct holder *holder)
 
 static const char *life_text(const struct lock_owner *owner)
 {
-    if (owner->detached)
+    if (owner->holder.detached)
         return " (acquired, not bound to a process)";
     switch (holder_life(&owner->holder)) {
     case HOLDER_LIVES: return " (running)";
@@ -66,7 +66,7 @@ static const char *lock_print_end_text(const struct lock_owner *owner, char *tex
     char left[DURATION_TEXT_SIZE], hold[DURATION_TEXT_SIZE];
     duration_rounded(owner->holder.left, left, sizeof left);
     duration_rounded(owner->hold_left, hold, sizeof hold);
-    if (owner->released)
+    if (owner->holder.kept)
         snprintf(text, size, ", released and kept for another %s (--hold-at-least)", left);
     else if (owner->holder.expires && owner->hold_left.ns > 0)
         snprintf(text, size, ", lease ends in %s, kept for %s at least", left, hold);
@@ -180,8 +180,8 @@ static void owner_members(struct json *json, const struct lock_owner *owner)
         json_null(json, "ttl_remaining");
     }
     json_seconds(json, "hold_remaining", owner->hold_left.ns / NS_PER_MS);
-    json_bool(json, "released", owner->released);
-    json_bool(json, "detached", owner->detached);
+    json_bool(json, "released", owner->holder.kept);
+    json_bool(json, "detached", owner->holder.detached);
     json_number_if(json, "fence", owner->fence, owner->fence > 0);
     json_number_if(json, "slot", owner->slot, owner->slot >= 0);
     json_text(json, "host", holder->host);
@@ -189,7 +189,7 @@ static void owner_members(struct json *json, const struct lock_owner *owner)
     json_text(json, "user", holder->user);
     json_text(json, "command", holder->command);
     json_text(json, "message", holder->message);
-    if (owner->detached || life == HOLDER_UNKNOWN)
+    if (owner->holder.detached || life == HOLDER_UNKNOWN)
         json_null(json, "alive");
     else
         json_bool(json, "alive", life == HOLDER_LIVES);

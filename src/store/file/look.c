@@ -32,10 +32,9 @@ static void fill_owner(struct lock_owner *owner, const struct lock_place *place,
     owner->fence = record->fence;
     owner->slot = record->slot;
     owner->ttl = record->ttl;
-    owner->detached = owner->holder.detached = record->detached;
+    owner->holder.detached = record->detached;
     /* A holder that was killed is not reported any more either. */
-    owner->released = owner->holder.kept =
-        record->released || (place->locked == PLACE_UNLOCKED && !record->detached);
+    owner->holder.kept = record->released || (place->locked == PLACE_UNLOCKED && !record->detached);
     owner->hold_left = same_boot ? deadline_left(record->hold) : DURATION_ZERO;
 }
 

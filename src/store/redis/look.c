@@ -95,8 +95,6 @@ static bool read_owner(const redisReply *reply, struct lock_owner *owner)
     owner->slot = (int)slot;
     owner->ttl.ns = ttl_ms * NS_PER_MS;
     owner->hold_left.ns = hold_ms * NS_PER_MS;
-    owner->detached = holder->detached;
-    owner->released = holder->kept;
     return true;
 }
 
