@@ -10,7 +10,7 @@ static enum lock_result ask_look(struct quorum *quorum, struct quorum_member *me
                                  struct bound bound)
 {
     struct backend *store = member->store;
-    if (quorum->removes)
+    if (quorum->looks_for == LOOK_REMOVE)
         return store->force_release(store, quorum->key, &member->state, bound, &member->why);
     return store->look(store, quorum->key, &member->state, bound, &member->why);
 }
@@ -182,7 +182,7 @@ static enum lock_result merge(struct quorum *quorum, int least, struct lock_stat
             if (lock_state_owner(to, token) != NULL)
                 continue;
             enum lock_result part = owner.count < least ? judge_part(quorum, &owner, why) : LOCK_OK;
-            if (part != LOCK_OK && !quorum->lists) {
+            if (part != LOCK_OK && quorum->looks_for != LOOK_LIST) {
                 lock_state_free(to);
                 return part;
             }
@@ -208,18 +208,15 @@ static bool has_answered(const struct quorum *quorum, const struct quorum_member
     return member->result == LOCK_OK || member->result == LOCK_INVALID;
 }
 
-enum look_for { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
-
 static enum lock_result quorum_look_run_look(struct quorum *quorum, const char *key,
                                              enum look_for what, struct lock_state *state,
                                              struct bound bound, struct errmsg *why)
 {
     quorum->key = key;
-    quorum->removes = what == LOOK_REMOVE;
-    quorum->lists = what == LOOK_LIST;
+    quorum->looks_for = what;
     /* A removal is waited for on the slow ones, too. */
-    bool cancelled = quorum_round(quorum, ask_look, quorum->removes ? judge_slow : quorum_judge,
-                                  bound, quorum->lists ? has_answered : NULL);
+    bool cancelled = quorum_round(quorum, ask_look, what == LOOK_REMOVE ? judge_slow : quorum_judge,
+                                  bound, what == LOOK_LIST ? has_answered : NULL);
     state->newer = 0;
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
@@ -230,7 +227,7 @@ static enum lock_result quorum_look_run_look(struct quorum *quorum, const char *
     quorum->base.note = quorum->base.warning = NULL;
     enum lock_result result = quorum_answer(quorum, cancelled, why);
     if (result == LOCK_OK)
-        result = merge(quorum, quorum->removes ? 1 : quorum->need, state, why);
+        result = merge(quorum, what == LOOK_REMOVE ? 1 : quorum->need, state, why);
     for (int i = 0; i < quorum->count; i++)
         lock_state_free(&quorum->members[i].state);
     return result;

@@ -11,6 +11,8 @@
 
 enum { QUORUM_LEAST = 3, QUORUM_MOST = 15 };
 
+enum look_for { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
+
 struct quorum;
 struct quorum_member;
 
@@ -67,10 +69,10 @@ struct quorum {
     char first_id[TOKEN_SIZE],
         take_id[TOKEN_SIZE]; /* of the first and of the last take: the one begins as the other */
     int takes;
-    struct lease lease;  /* the lease that a round is about */
-    enum extend_how how; /* of extend() */
-    const char *key;     /* of look(), force_release() and pause() */
-    bool removes, lists; /* a look of force_release(), of list() */
+    struct lease lease;      /* the lease that a round is about */
+    enum extend_how how;     /* of extend() */
+    const char *key;         /* of look(), force_release() and pause() */
+    enum look_for looks_for; /* of a look */
     const struct pause *pause;
     const char *prefix, *pattern; /* of list() */
     bool all;
