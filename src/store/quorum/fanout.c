@@ -48,10 +48,7 @@ static void cut_by(struct quorum *quorum, struct duration more)
         return;
     quorum->cut = cut;
     quorum->decided = deadline_earlier(quorum->decided, deadline_now());
-    more = duration_max(more, (struct duration){1}); /* 0 would disarm it */
-    struct itimerspec time = {
-        .it_value = {(time_t)(more.ns / NS_PER_S), (long)(more.ns % NS_PER_S)}};
-    (void)timerfd_settime(quorum->cut_fd, 0, &time, NULL);
+    (void)deadline_set_timer(quorum->cut_fd, cut);
 }
 
 static void *ask_member(void *data)
@@ -116,7 +113,7 @@ bool quorum_round(struct quorum *quorum, quorum_ask *ask, quorum_patience *patie
     for (const struct quorum_member *member = quorum->members; member < own; member++)
         if (member->started)
             pthread_join(member->thread, NULL);
-    (void)timerfd_settime(quorum->cut_fd, 0, &(struct itimerspec){{0, 0}, {0, 0}}, NULL);
+    (void)deadline_set_timer(quorum->cut_fd, DEADLINE_NEVER);
     if (bound.cancel_fd >= 0)
         (void)epoll_ctl(quorum->cancel_fd, EPOLL_CTL_DEL, bound.cancel_fd, &event);
     return bound_is_cancelled(bound);
