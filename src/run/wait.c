@@ -47,8 +47,6 @@ struct waiting {
     struct duration interval; /* of asking again for a lock that is held */
     struct duration retry;    /* of asking again a store that is down */
     bool uncalled;            /* it was said that the store cannot notify us */
-    bool over;                /* the wait was, before this try */
-    bool refused;             /* -n was, and is counted; the holder's guard may still release */
 };
 
 /* Waits for `until` or for news_fd (-1: none). LOCK_OK, or LOCK_CANCELLED. */
@@ -124,13 +122,19 @@ static enum lock_result pause_for_call(struct waiting *waiting, struct backend *
     return LOCK_CANCELLED;
 }
 
+/* True if this try began after the end of the wait. */
+static bool is_over(const struct waiting *waiting)
+{
+    return !deadline_before(waiting->tried, waiting->end);
+}
+
 /* With -n, at the first refusal: the lock is requested again at once, now as a waiter. */
 static bool wait_for_guard(struct waiting *waiting, const struct holder *holder)
 {
     if (waiting->request.waits || holder->shares || holder->pause.left.ns > 0 ||
         !holder_has_died(holder))
         return false;
-    waiting->refused = waiting->request.waits = true;
+    waiting->request.waits = true;
     waiting->end = deadline_after(guard_limit);
     return true;
 }
@@ -145,7 +149,7 @@ static enum lock_result wait_for_holder(struct waiting *waiting, struct backend 
     waiting->retry = retry_least;
     if (patience->is_own(patience->data, holder) || holder->done)
         return LOCK_HELD;
-    if (waiting->over)
+    if (is_over(waiting))
         return wait_for_guard(waiting, holder) ? LOCK_OK : LOCK_HELD;
     return pause_for_call(waiting, backend, holder);
 }
@@ -219,16 +223,16 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
     };
     waiting.end = patience->forever ? DEADLINE_NEVER : deadline_plus(waiting.start, patience->wait);
     waiting.request.attended = progress_attended(patience->view);
-    waiting.request.waits = patience->forever || patience->wait.ns > 0;
+    bool waits = waiting.request.waits = patience->forever || patience->wait.ns > 0;
     waited->takes = 0;
     enum lock_result result;
     for (bool again = true; again;) {
         enum lock_result pause;
         waited->takes++;
         waiting.tried = deadline_now();
-        waiting.over = deadline_passed(waiting.end);
-        waiting.request.last = waiting.over && !waiting.refused;
-        waiting.request.waited = deadline_gap(waiting.start, deadline_now());
+        /* -n that waits for a guard has been counted. */
+        waiting.request.last = is_over(&waiting) && waiting.request.waits == waits;
+        waiting.request.waited = deadline_gap(waiting.start, waiting.tried);
         result = backend->take(backend, &waiting.request, lease, holder, try_bound(&waiting), why);
         if (result == LOCK_OK && lease_as_good_as_over(lease)) {
             result = too_late(backend, lease, why);
