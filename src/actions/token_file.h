@@ -7,8 +7,6 @@
 #include "util/errmsg.h"
 #include "util/exit_status.h"
 
-#include <stdbool.h>
-
 /* A file that exists only once the lock is taken: until then it has another
  * name. */
 struct token_file {

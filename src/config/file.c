@@ -10,7 +10,6 @@
 #include "config/hints.h"
 #include "redis/url_redact.h"
 #include "util/fileutils.h"
-#include "util/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,9 +3,6 @@
 #include "util/error_code.h"
 #include "util/secret_file.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* The secret stays in memory no longer than this call. */
 static enum lock_result find_digest(char digest[LOCK_NAME_DIGEST_SIZE],
                                     const struct options *options, struct errmsg *why)

@@ -13,7 +13,6 @@
 #include "util/text.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,6 @@
 #include "util/errmsg.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <sys/types.h>
 
 enum backend_choice { BACKEND_AUTO, BACKEND_REDIS, BACKEND_FILE };

@@ -4,7 +4,6 @@
 #include "lock/lock_name.h"
 #include "util/exit_status.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

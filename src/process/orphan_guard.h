@@ -5,7 +5,6 @@
 
 #include "process/process_tree.h"
 
-#include <stdbool.h>
 #include <sys/types.h>
 
 /* Forks it; no other thread may run yet. It shares what is open now: a file

@@ -16,7 +16,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 /* Descriptors that a walk needs, reserved for it: under a low limit (ulimit -n)

@@ -34,7 +34,6 @@
 
 #include "process/daemonize.h"
 #include "run/attach_record.h"
-#include "util/error_code.h"
 
 #include <errno.h>
 #include <fcntl.h>

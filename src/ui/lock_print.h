@@ -5,7 +5,6 @@
 
 #include "lock/lease.h"
 #include "lock/lock_state.h"
-#include "util/duration.h"
 #include "util/json.h"
 
 /* Enough for each of these texts. */

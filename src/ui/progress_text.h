@@ -7,7 +7,6 @@
 #include "lock/lease.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* The lock that is waited for. */

@@ -6,8 +6,6 @@
 #include "lock/run_memory.h"
 #include "util/json.h"
 
-#include <stddef.h>
-
 /* Enough for each of these texts. */
 enum { RUN_LINE_SIZE = 1536 };
 

@@ -4,7 +4,6 @@
 
 #include "util/clock.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 enum duration_error {

@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 #include <strings.h>
 
 /* Only glibc has sigabbrev_np(3). Of several names of one signal the last one

@@ -7,7 +7,6 @@
 #include "util/exit_status.h"
 
 #include <stdbool.h>
-#include <stdint.h>
 #include <sys/stat.h>
 
 struct lock_dir {

@@ -24,7 +24,6 @@
 #include "store/file/file.h"
 #include "store/file/proc_locks.h"
 #include "util/fileutils.h"
-#include "util/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

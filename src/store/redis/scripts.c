@@ -4,7 +4,6 @@
 #include "redis/error.h"
 #include "redis/login.h"
 #include "store/redis/topology.h"
-#include "util/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
