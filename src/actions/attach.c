@@ -102,7 +102,8 @@ int action_attach(const struct options *options, struct messages *out)
         plan_acquisition(&attach.lock, options, out, "nothing is locked", NULL,
                          attach.target.id.pid, &status)) {
         if (cancel_with_target(&attach, &status) && plan_take(&attach.lock, options, &status))
-            status = attach.lock.nested ? attach_nested(&attach) : attach_hand_over(&attach);
+            status = attach.lock.outer == OUTER_COVERS ? attach_nested(&attach)
+                                                       : attach_hand_over(&attach);
         status = acquisition_close(&attach.lock, status);
     }
     if (attach.cancel_fd >= 0)

@@ -63,10 +63,11 @@ int action_acquire(const struct options *options, struct messages *out)
                                                  "%s; %s", why.text, lock.undone));
     }
     bool taken = plan_take(&lock, options, &status);
-    if (file.path != NULL && (!taken || lock.nested))
+    if (file.path != NULL && (!taken || lock.outer == OUTER_COVERS))
         token_file_drop(&file);
     if (taken)
-        status = lock.nested ? refuse_nested(&lock) : lease_action_hand_over(&lock, &file);
+        status = lock.outer == OUTER_COVERS ? refuse_nested(&lock)
+                                            : lease_action_hand_over(&lock, &file);
     return acquisition_close(&lock, status);
 }
 

@@ -166,7 +166,7 @@ static void write_report(struct run_run *run, bool taken, int status)
     report->self = &lock->request.self;
     report->lease = taken ? &lock->lease : NULL;
     report->waited = lock->waited;
-    report->nested = lock->nested;
+    report->nested = lock->outer == OUTER_COVERS;
     report->status = status;
     if (!run_report_write(report, &why))
         say_warning(run->out, "%s", why.text);
@@ -251,8 +251,8 @@ int action_run(const struct options *options, struct messages *out)
                          &status)) {
         bool taken = plan_take(&run.lock, options, &status);
         if (taken)
-            status = run.lock.nested ? run_nested(&run) : run_command(&run);
-        write_report(&run, taken && !run.lock.nested, status);
+            status = run.lock.outer == OUTER_COVERS ? run_nested(&run) : run_command(&run);
+        write_report(&run, taken && run.lock.outer != OUTER_COVERS, status);
         status = acquisition_close(&run.lock, status);
     }
     run_report_close(&run.report);

@@ -88,7 +88,7 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
 {
     const struct messages *out = acquisition->out;
     char time[DURATION_TEXT_SIZE], who[2 * HOLDER_TEXT_SIZE], tried[TRIED_TEXT_SIZE];
-    if (acquisition->upgrade)
+    if (acquisition->outer == OUTER_CONFLICTS)
         return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
                     "the command that this runs in holds the lock in another mode, and the wait "
                     "would never end; %s",
@@ -130,9 +130,9 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
 static void found_ancestor(struct acquisition *acquisition, enum lock_mode mode, int slots)
 {
     const struct lock_request *request = &acquisition->request;
-    acquisition->nested = mode == MODE_EXCLUSIVE ? request->mode != MODE_SLOTS
-                                                 : mode == request->mode && slots == request->slots;
-    acquisition->upgrade = !acquisition->nested;
+    bool covers = mode == MODE_EXCLUSIVE ? request->mode != MODE_SLOTS
+                                         : mode == request->mode && slots == request->slots;
+    acquisition->outer = covers ? OUTER_COVERS : OUTER_CONFLICTS;
 }
 
 /* If the release of a take that came too late was lost, that take refuses us
@@ -202,13 +202,12 @@ static bool acquisition_held_by_ancestor(void *data, const struct holder *holder
     bool covers = !holder->shares, conflicts = acquisition->request.mode == MODE_EXCLUSIVE;
     if (holder->shares)
         look_for_ancestor(acquisition);
-    if (!acquisition->nested && !acquisition->upgrade && (covers || conflicts) &&
+    if (acquisition->outer == OUTER_NONE && (covers || conflicts) &&
         is_ancestor(acquisition, holder))
         found_ancestor(acquisition, covers ? MODE_EXCLUSIVE : MODE_SHARED, 0);
-    if ((!holder->known || holder->shares) && !holder->reserved && !acquisition->nested &&
-        !acquisition->upgrade)
+    if (acquisition->outer == OUTER_NONE && (!holder->known || holder->shares) && !holder->reserved)
         (void)is_inside(acquisition, true);
-    return acquisition->nested || acquisition->upgrade;
+    return acquisition->outer != OUTER_NONE;
 }
 
 /* Waits for what is left of --wait after `already`. */
@@ -276,10 +275,10 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
     if (!is_inside(acquisition, false) && acquisition->request.mode != MODE_EXCLUSIVE &&
         !is_inside(acquisition, true))
         look_for_ancestor(acquisition);
-    if (acquisition->upgrade)
+    if (acquisition->outer == OUTER_CONFLICTS)
         *status = not_taken(acquisition, LOCK_HELD, &holder, &waited, &why);
-    if (acquisition->upgrade || acquisition->nested)
-        return acquisition->nested;
+    if (acquisition->outer != OUTER_NONE)
+        return acquisition->outer == OUTER_COVERS;
     progress_open(&acquisition->view, &acquisition->awaited,
                   acquisition->waits_forever || acquisition->wait.ns > 0, out);
     enum lock_result result = wait_on(acquisition, DURATION_ZERO, &holder, &waited, &why);
@@ -292,7 +291,7 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
         waited.time.ns += already.ns;
     }
     acquisition->waited = out->waited = waited.time;
-    if (acquisition->nested)
+    if (acquisition->outer == OUTER_COVERS)
         return true;
     char time[DURATION_TEXT_SIZE];
     if (result == LOCK_OK)

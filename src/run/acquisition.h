@@ -9,6 +9,13 @@
 
 #include <stdbool.h>
 
+/* The lock that an ancestor holds, and this request. */
+enum outer_lock {
+    OUTER_NONE,
+    OUTER_COVERS,    /* nothing to acquire or release */
+    OUTER_CONFLICTS, /* another mode: waiting would never end */
+};
+
 struct acquisition {
     /* Set by the caller: */
     struct messages *out;
@@ -30,10 +37,9 @@ struct acquisition {
     char take_id[TOKEN_SIZE];
     struct lease lease;
     struct duration waited;
-    bool nested;    /* an ancestor holds the lock: nothing to acquire or release */
-    bool upgrade;   /* an ancestor holds it in another mode: waiting would never end */
-    bool looked;    /* true if one of several who share it is an ancestor */
-    bool searched;  /* the lock directory, for a lock that is attached to one */
+    enum outer_lock outer;
+    bool looked;    /* an ancestor was looked for among several who share the lock */
+    bool searched;  /* and in the lock directory, for what is attached to one */
     bool gave_back; /* a take of ours that came too late, and may still be in force */
     int ended_by;   /* the signal; 0: none */
     struct progress view;
@@ -47,7 +53,7 @@ bool acquisition_open(struct acquisition *acquisition, const char *owner, const 
                       pid_t pid, int *status);
 
 /* Takes the lock, waiting for it as the caller has set, or finds that an ancestor holds
- * it (`nested`). False: reported, and *status is the exit status; or `ended_by`
+ * it (`outer`). False: reported, and *status is the exit status; or `ended_by`
  * is the signal that ended the wait. If cancel_fd ended it and there is no
  * signal, the process that was to become the holder has ended. */
 bool acquisition_take(struct acquisition *acquisition, int *status);
