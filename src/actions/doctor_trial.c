@@ -45,7 +45,7 @@ static bool step_end(struct trial *trial, const char *name, enum lock_result res
     diagnostics_time(deadline_gap(trial->start, deadline_now()), time);
     if (result == LOCK_OK)
         diagnostics_add(trial->findings, FINDING_OK, name, NULL, "%s", time);
-    else if (lock_is_lost(result) || result == LOCK_RELEASED)
+    else if (lock_is_past(result))
         diagnostics_fail(trial->findings, FINDING_UNTRUSTED, name, NULL, "%s", why->text);
     else if (result != LOCK_CANCELLED)
         diagnostics_fail(trial->findings, (int)status_of(result), name, NULL, "%s", why->text);

@@ -380,7 +380,7 @@ static enum lock_result show_held(const struct options *options, struct messages
     enum lock_result result = retry(inspect_check, &looking, options->outage, &why);
     if (result == LOCK_OK)
         print_current(&looking);
-    else if (lock_is_lost(result) || result == LOCK_RELEASED)
+    else if (lock_is_past(result))
         result = LOCK_GONE;
     else
         *status = fail_result(out, result, &why);

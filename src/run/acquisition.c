@@ -352,7 +352,7 @@ void acquisition_say_released(const struct acquisition *acquisition, enum lock_r
                     duration_rounded(deadline_gap(now, hold), rest, sizeof rest));
     else if (result == LOCK_OK)
         say_verbose(out, "released after %s", held);
-    else if (lock_is_lost(result) || result == LOCK_RELEASED)
+    else if (lock_is_past(result))
         say_verbose(out, "nothing to release: %s", why->text);
     else
         say_warning(out, "the lock could not be released: %s; %s", why->text,

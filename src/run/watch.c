@@ -265,8 +265,7 @@ static void *watch_thread(void *data)
     (void)watch->backend->news(watch->backend); /* from here on it is watched */
     while (!deadline_passed(watch->lease.deadline)) {
         struct looked looked = watch_look(watch);
-        if (lock_is_lost(looked.result) || looked.result == LOCK_RELEASED ||
-            looked.result == LOCK_CANCELLED)
+        if (lock_is_past(looked.result) || looked.result == LOCK_CANCELLED)
             break;
         struct deadline next = deadline_after(looked.interval), stop = stop_time(watch);
         if (!looked.last || !deadline_passed(stop))

@@ -53,6 +53,12 @@ static inline bool lock_is_lost(enum lock_result result)
     return result == LOCK_GONE || result == LOCK_FOREIGN;
 }
 
+/* True if a lock that we had is not ours any more, for whatever reason. */
+static inline bool lock_is_past(enum lock_result result)
+{
+    return lock_is_lost(result) || result == LOCK_RELEASED;
+}
+
 /* Returns the exit status for a result other than LOCK_OK if no command ran.
  * LOCK_HELD gives STATUS_CONFLICT, before -E. */
 static inline enum exit_status status_of(enum lock_result result)

@@ -121,11 +121,11 @@ static void forget_lost(struct quorum *quorum)
 {
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
-        if (quorum_grants(quorum, member) && quorum_is_lost(member->result)) {
+        if (quorum_grants(quorum, member) && lock_is_past(member->result)) {
             member->standing = member->result == LOCK_RELEASED ? MEMBER_RELEASED : MEMBER_WITHOUT;
             member->joins = deadline_after(quorum_join_interval);
         }
-        if (quorum_is_lost(member->result) || (quorum->lease.outside && member->result != LOCK_OK))
+        if (lock_is_past(member->result) || (quorum->lease.outside && member->result != LOCK_OK))
             lease_cut(&member->lease, (struct deadline){0});
     }
 }

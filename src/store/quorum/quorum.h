@@ -101,12 +101,6 @@ static inline struct quorum *quorum_of(struct backend *backend)
     return (struct quorum *)(void *)backend;
 }
 
-/* The server has no lock of ours any more. */
-static inline bool quorum_is_lost(enum lock_result result)
-{
-    return lock_is_lost(result) || result == LOCK_RELEASED;
-}
-
 /* The results of the members in the last round. */
 struct quorum_count {
     int ok;

@@ -59,7 +59,7 @@ void quorum_owe(const struct quorum *quorum, struct quorum_member *member)
 /* No lock of ours is there any more. */
 static bool is_settled(enum lock_result result)
 {
-    return result == LOCK_OK || quorum_is_lost(result);
+    return result == LOCK_OK || lock_is_past(result);
 }
 
 enum lock_result quorum_settle(struct quorum *quorum, struct quorum_member *member,

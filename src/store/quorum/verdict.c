@@ -53,7 +53,7 @@ static void add_text(struct errmsg *why, const char *before, const char *text)
 
 static bool is_failure(enum lock_result result)
 {
-    return result != LOCK_OK && result != LOCK_HELD && !quorum_is_lost(result);
+    return result != LOCK_OK && result != LOCK_HELD && !lock_is_past(result);
 }
 
 /* Appends "URL: why; URL: why". */
@@ -160,7 +160,7 @@ static enum lock_result loss(const struct quorum *quorum, quorum_wanted *may_hav
     for (int i = 0; i < quorum->count; i++) {
         const struct quorum_member *member = &quorum->members[i];
         bool had = may_have(quorum, member);
-        if (member->result == LOCK_OK || (had && !quorum_is_lost(member->result)))
+        if (member->result == LOCK_OK || (had && !lock_is_past(member->result)))
             continue;
         gone += had && member->result == LOCK_GONE;
         foreign += had && member->result == LOCK_FOREIGN;
@@ -182,7 +182,7 @@ enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_
     for (int i = 0; i < quorum->count; i++) {
         const struct quorum_member *member = &quorum->members[i];
         may += member->result == LOCK_OK ||
-               (may_have(quorum, member) && !quorum_is_lost(member->result));
+               (may_have(quorum, member) && !lock_is_past(member->result));
     }
     return may < quorum->need ? loss(quorum, may_have, quorum->count - may, why)
                               : quorum_answer(quorum, cancelled, why);
