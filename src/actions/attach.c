@@ -56,8 +56,7 @@ static int attach_nested(const struct attach *attach)
 static void say_attached(const struct attach *attach)
 {
     char until[40];
-    wall_format_local(wall_after_ms(deadline_left(attach->lock.lease.deadline)), until,
-                      sizeof until);
+    wall_format_local(wall_at_ms(attach->lock.lease.deadline), until, sizeof until);
     say_status(attach->out, "holding the lock %s until %s for %s", attach->options->name, until,
                attach->target.name);
     say_verbose(attach->out, "attached to %s, released when it ends", attach->target.name);

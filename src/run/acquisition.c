@@ -239,8 +239,7 @@ static void say_taken(const struct acquisition *acquisition, const char *time)
         say_warning(acquisition->out, "%s", backend->warning);
     if (acquisition->out->verbosity < 1)
         return;
-    wall_format_local(wall_after_ms(deadline_left(acquisition->lease.deadline)), until,
-                      sizeof until);
+    wall_format_local(wall_at_ms(acquisition->lease.deadline), until, sizeof until);
     say_verbose(acquisition->out, "taken (%s, fence %" PRId64 "%s%s) after %s, until %s",
                 backend->kind, acquisition->lease.fence, backend->note != NULL ? ", " : "",
                 backend->note != NULL ? backend->note : "", time, until);

@@ -125,7 +125,7 @@ bool held_locks_export(const struct lease *lease, const char *backend)
     char fence[24], ttl[32], expires[32];
     snprintf(fence, sizeof fence, "%" PRId64, lease->fence);
     format_seconds(lease->ttl, ttl, sizeof ttl);
-    wall_format(wall_after_ms(deadline_left(lease->deadline)), expires, sizeof expires);
+    wall_format(wall_at_ms(lease->deadline), expires, sizeof expires);
     return setenv("DLOCK_NAME", lease->name, 1) == 0 &&
            setenv("DLOCK_LOCK_KEY", lease->key, 1) == 0 &&
            setenv("DLOCK_LOCK_OWNER", lease->token, 1) == 0 &&

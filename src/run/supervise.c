@@ -167,7 +167,7 @@ static void say_started(const struct supervision *plan, const struct child *chil
     say_verbose(plan->out, "started %s, pid %ld", plan->argv[0], (long)child->command);
     if (plan->out->notify.fd < 0)
         return; /* and the file of the time zone need not be read */
-    wall_format_local(wall_after_ms(deadline_left(plan->lease->deadline)), until, sizeof until);
+    wall_format_local(wall_at_ms(plan->lease->deadline), until, sizeof until);
     say_status(plan->out, "holding the lock %s until %s, running %s", plan->lease->name, until,
                plan->argv[0]);
     if (plan->heartbeat->fd < 0)

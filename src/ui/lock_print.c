@@ -285,14 +285,6 @@ void lock_state_json_print(const struct lock_state *state, const char *name, con
     json_line_end(&json);
 }
 
-/* Leases are counted on the boot clock, people read the wall clock. */
-static int64_t wall_ms_of(struct deadline when)
-{
-    if (when.boot_ns == 0)
-        return 0;
-    return wall_now_ms() + (when.boot_ns - deadline_now().boot_ns) / NS_PER_MS;
-}
-
 void lease_json_print(const struct lease *lease)
 {
     struct json json = json_line_begin(stdout);
@@ -301,8 +293,8 @@ void lease_json_print(const struct lease *lease)
     json_bool(&json, "acquired", true);
     json_text(&json, "owner", lease->token);
     json_number_if(&json, "fence", lease->fence, lease->fence != 0);
-    json_time(&json, "acquired_at", wall_ms_of(lease->taken));
-    json_time(&json, "expires_at", wall_ms_of(lease->deadline));
+    json_time(&json, "acquired_at", wall_at_ms(lease->taken));
+    json_time(&json, "expires_at", wall_at_ms(lease->deadline));
     json_text(&json, "mode", lock_mode_name(lease->mode));
     if (lease->slot >= 0)
         json_number(&json, "slot", lease->slot);

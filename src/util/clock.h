@@ -111,6 +111,12 @@ static inline int64_t wall_after_ms(struct duration from_now)
     return wall_now_ms() + from_now.ns / NS_PER_MS;
 }
 
+/* Leases are counted on the boot clock, people read the wall clock. 0 if d was never set. */
+static inline int64_t wall_at_ms(struct deadline d)
+{
+    return d.boot_ns == 0 ? 0 : wall_now_ms() + (d.boot_ns - deadline_now().boot_ns) / NS_PER_MS;
+}
+
 /* Writes wall_ms as ISO 8601 in UTC ("2026-11-21T03:00:00Z"); "" before
  * 1970, or if the buffer cannot hold it. */
 void wall_format(int64_t wall_ms, char *text, size_t size);
