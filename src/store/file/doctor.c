@@ -61,20 +61,17 @@ bool file_doctor_directory(int fd, const char *path, struct diagnostics *finding
     return add_file_system(fd, findings);
 }
 
-bool file_doctor_exact(const char *path, struct diagnostics *findings)
+void file_doctor_exact(const char *path, struct diagnostics *findings)
 {
     diagnostics_section(findings, "files", path);
     struct stat status;
     int fd = file_open(AT_FDCWD, path, O_RDONLY, &status);
-    if (fd < 0 && errno == ENOENT) {
+    if (fd < 0 && errno == ENOENT)
         diagnostics_add(findings, FINDING_OK, "lock file", NULL,
                         "does not exist; created when first locked");
-        return false;
-    }
-    if (fd < 0)
+    else if (fd < 0)
         (void)file_doctor_unusable(findings, "lock file", errno);
     else if (add_file_system(fd, findings))
         diagnostics_add(findings, FINDING_OK, "lock file", NULL, "can be opened");
     fd_close(&fd);
-    return false;
 }

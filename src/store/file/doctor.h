@@ -10,8 +10,8 @@
  * a lock can be tried there. */
 bool file_doctor_directory(int fd, const char *path, struct diagnostics *findings);
 
-/* The same for exactly this file of --lock-file. False: it is not tried, since that
- * would be the user's own lock. */
-bool file_doctor_exact(const char *path, struct diagnostics *findings);
+/* The same for exactly this file of --lock-file. It is not tried, since that would be the
+ * user's own lock. */
+void file_doctor_exact(const char *path, struct diagnostics *findings);
 
 #endif
