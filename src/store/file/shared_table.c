@@ -181,7 +181,7 @@ static enum lock_result try_open(struct shared_table *table, const struct lock_d
 
 static void remove_other(const struct lock_dir *dir, const struct stat *bad)
 {
-    char name[64];
+    char name[LOCK_DIR_OWN_SIZE];
     struct stat there;
     lock_dir_own_name(name, "table");
     if (fstatat(dir->fd, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && there.st_ino == bad->st_ino)
@@ -243,16 +243,16 @@ enum lock_result shared_table_next_fence(const struct shared_table *table, int64
                        "the fence in the lock directory has reached its maximum");
 }
 
-static struct run_slot *slot_of(const struct shared_table *table, const struct shared_entry *entry,
-                                bool make)
+struct run_slot *shared_table_slot(const struct shared_table *table,
+                                   const struct shared_entry *entry, bool make)
 {
+    if (entry == NULL || is_cut(table, TABLE_SIZE))
+        return NULL;
     size_t number = (size_t)(entry - table->map->entries);
     size_t page = number * sizeof(struct run_slot) / RUN_PAGE;
     off_t start = (off_t)(offsetof(struct table_map, runs) + page * RUN_PAGE);
     _Atomic uint64_t *bits = &table->map->run_pages[page / 64];
     uint64_t bit = UINT64_C(1) << page % 64;
-    if (is_cut(table, TABLE_SIZE))
-        return NULL;
     bool there = (atomic_load(bits) & bit) != 0 && !is_cut(table, start + RUN_PAGE);
     if (!there && (!make || posix_fallocate(table->fd, start, RUN_PAGE) != 0))
         return NULL;
@@ -269,7 +269,8 @@ static bool is_wanted(const struct shared_table *table, const struct shared_entr
     enum { IN_USE_MS = 3000 };
     struct run_memory memory;
     return wall_now_ms() - atomic_load(&entry->used) < IN_USE_MS ||
-           run_slot_read(slot_of(table, entry, false), atomic_load(&entry->key), &memory, NULL);
+           run_slot_read(shared_table_slot(table, entry, false), atomic_load(&entry->key), &memory,
+                         NULL);
 }
 
 /* The place with this key, otherwise the place to use for it: a free one, or the one that
@@ -335,12 +336,6 @@ struct shared_entry *shared_table_entry(const struct shared_table *table, const 
     return NULL; /* others fill it as fast as we look */
 }
 
-struct run_slot *shared_table_slot(const struct shared_table *table,
-                                   const struct shared_entry *entry, bool make)
-{
-    return entry != NULL ? slot_of(table, entry, make) : NULL;
-}
-
 bool shared_table_next_run(const struct shared_table *table, size_t *number,
                            char key[LOCK_KEY_SIZE])
 {
@@ -348,7 +343,8 @@ bool shared_table_next_run(const struct shared_table *table, size_t *number,
     while (is_whole(table) && *number < ENTRIES) {
         const struct shared_entry *entry = &table->map->entries[(*number)++];
         uint64_t hash = atomic_load(&entry->key);
-        if (hash != 0 && run_slot_read(slot_of(table, entry, false), hash, &memory, key) &&
+        if (hash != 0 &&
+            run_slot_read(shared_table_slot(table, entry, false), hash, &memory, key) &&
             *key != '\0')
             return true;
     }

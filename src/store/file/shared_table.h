@@ -49,7 +49,7 @@ struct shared_entry *shared_table_entry(const struct shared_table *table, const 
                                         bool make);
 
 /* What the lock of the entry remembers of its runs; `make` allocates the slot if
- * necessary. NULL if there is none, or the disk is full. As short-lived as an entry. */
+ * necessary. NULL if there is none, no entry, or the disk is full. As short-lived as an entry. */
 struct run_slot *shared_table_slot(const struct shared_table *table,
                                    const struct shared_entry *entry, bool make);
 
