@@ -60,8 +60,7 @@ static bool apply_ttl(struct duration *ttl, const char *text, struct errmsg *why
     }
     if (!apply_duration(ttl, text, why))
         return false;
-    bool fits = ttl->ns >= TTL_LEAST_MS * NS_PER_MS &&
-                ttl->ns <= INT64_C(86400) * LEASE_MOST_DAYS * NS_PER_S;
+    bool fits = ttl->ns >= TTL_LEAST_MS * NS_PER_MS && ttl->ns <= LEASE_MOST.ns;
     /* The stores count whole milliseconds. */
     ttl->ns -= ttl->ns % NS_PER_MS;
     if (!fits)
@@ -82,8 +81,7 @@ static bool apply_connect_timeout(struct duration *timeout, const char *text, st
 static bool apply_pause(struct duration *pause, const char *text, struct errmsg *why)
 {
     bool parsed = !is_forever(text) && apply_duration(pause, text, why);
-    if (parsed && pause->ns >= NS_PER_MS &&
-        pause->ns <= INT64_C(86400) * LEASE_MOST_DAYS * NS_PER_S)
+    if (parsed && pause->ns >= NS_PER_MS && pause->ns <= LEASE_MOST.ns)
         return true;
     if (parsed || is_forever(text))
         errmsg_set(why, "'%.100s': a pause has an end, at most %dd away", text, LEASE_MOST_DAYS);

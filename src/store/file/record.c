@@ -214,11 +214,10 @@ static bool is_of_kernel(const char *boot_id)
 
 bool record_may_be_of(const struct record *record, const char *boot_id)
 {
-    static const struct duration most = {INT64_C(86400) * LEASE_MOST_DAYS * NS_PER_S};
     const char *of = record->holder.boot_id;
     if (*of != '\0' && strcmp(of, boot_id) == 0)
         return true;
     if (is_of_kernel(of) && is_of_kernel(boot_id))
         return false;
-    return !deadline_before(deadline_after(most), record->expires);
+    return !deadline_before(deadline_after(LEASE_MOST), record->expires);
 }
