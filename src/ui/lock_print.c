@@ -29,7 +29,11 @@ const char *lock_name_of(char *text, size_t size, const char *key, const char *p
     return text_copy(text, size, name != NULL ? name : ours ? key + length : key);
 }
 
-enum holder_life holder_life(const struct holder *holder)
+enum holder_life { HOLDER_UNKNOWN, HOLDER_LIVES, HOLDER_DEAD };
+
+/* Whether the holder's process lives: known only on its own host, and in its own pid
+ * namespace. */
+static enum holder_life holder_life(const struct holder *holder)
 {
     struct holder self = {.known = true};
     struct proc_stat stat;

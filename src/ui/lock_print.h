@@ -27,12 +27,6 @@ void lock_state_json_print(const struct lock_state *state, const char *name, con
 /* The holders as an array of objects. */
 void lock_owners_json(struct json *json, const char *name, const struct lock_state *state);
 
-enum holder_life { HOLDER_UNKNOWN, HOLDER_LIVES, HOLDER_DEAD };
-
-/* Whether the holder's process lives: known only on its own host, and in its
- * own pid namespace. */
-enum holder_life holder_life(const struct holder *holder);
-
 /* True if it is known that the holder's process, which should have released the
  * lock, has ended. */
 bool holder_has_died(const struct holder *holder);

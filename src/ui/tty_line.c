@@ -48,7 +48,7 @@ int tty_line_columns(int fd)
 }
 
 /* Not the last one: there the cursor waits beside the line or below it,
-     * depending on the terminal. */
+ * depending on the terminal. */
 int tty_line_room(void)
 {
     return tty_line_columns(STDERR_FILENO) - 1;
