@@ -367,16 +367,16 @@ char *config_places(const struct settings *settings, enum option_id id,
 
 /* --- variables that are not settings --------------------------------------- */
 
-/* Variables that are read, but are not keys. */
-static const char *const set_for_commands[] = {
+/* Known variables that are no settings: all but DLOCK_CONFIG are set for commands. */
+static const char *const not_settings[] = {
     "DLOCK_NAME",   "DLOCK_FENCE",    "DLOCK_EXPIRES_AT", "DLOCK_HELD",     "DLOCK_SLOT",
     "DLOCK_CONFIG", "DLOCK_LOCK_KEY", "DLOCK_LOCK_OWNER", "DLOCK_LOCK_TTL", "DLOCK_LOCK_BACKEND",
     NULL,
 };
 
-static bool is_set_for_commands(const char *name)
+static bool is_known_otherwise(const char *name)
 {
-    for (const char *const *known = set_for_commands; *known != NULL; known++)
+    for (const char *const *known = not_settings; *known != NULL; known++)
         if (strcmp(*known, name) == 0)
             return true;
     return false;
@@ -401,7 +401,7 @@ void config_unknown_variables(void (*visit)(const char *name, const char *near, 
             continue;
         memcpy(name, *variable, length);
         name[length] = '\0';
-        if (is_set_for_commands(name) || option_find(has_variable, name) != NULL)
+        if (is_known_otherwise(name) || option_find(has_variable, name) != NULL)
             continue;
         visit(name, hints_near(near, name + prefix, length - prefix, NEAR_VARIABLES) ? near : NULL,
               data);

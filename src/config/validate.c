@@ -163,7 +163,7 @@ static enum settings_result check_action(const struct options *options, struct e
     }
     if (options->action == ACTION_PAUSE &&
         (options->message == NULL || options->message[0] == '\0')) {
-        errmsg_set(why, "--pause: --message=TEXT says why, to all whom it keeps out");
+        errmsg_set(why, "--pause needs --message=TEXT, which tells others why");
         return SETTINGS_BAD_USAGE;
     }
     if (options->owner != NULL && options->owner_file != NULL && options->action != ACTION_ACQUIRE)

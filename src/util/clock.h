@@ -75,7 +75,7 @@ struct duration deadline_left(struct deadline d);
 /* later - earlier, zero if that is negative. */
 struct duration deadline_gap(struct deadline earlier, struct deadline later);
 
-/* poll(2) until the deadline, which no signal that is caught ends. */
+/* poll(2) until the deadline; a signal that is caught does not end it. */
 struct pollfd;
 int deadline_poll(struct pollfd *fds, size_t count, struct deadline until);
 

@@ -150,8 +150,8 @@ three_wait() {
 }
 
 @test "--pause needs a message, a name and an end, at most 30d away" {
-    fails_with 64 '--pause: --message=TEXT says why' dlock --pause=5s job
-    fails_with 64 '--pause: --message=TEXT says why' dlock --pause=5s --message= job
+    fails_with 64 '--pause needs --message=TEXT' dlock --pause=5s job
+    fails_with 64 '--pause needs --message=TEXT' dlock --pause=5s --message= job
     fails_with 64 'no lock name given' dlock --pause=5s --message=why
     fails_with 64 'no lock name given' dlock --resume
     fails_with 64 "--pause: 'infinity': a pause has an end, at most 30d away" dlock --pause=infinity --message=why job
