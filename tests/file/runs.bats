@@ -150,7 +150,7 @@ is_lost() { [ "$(memory job 'r and r["outcome"]')" = lost ]; }
     [ "$(id -u)" -eq 0 ] || skip 'needs root'
     mkdir -m 1777 "$T/locks"
     chmod 1777 "$T/locks"
-    chmod o+x "$T" "$T/.." "$T/../.."
+    let_others_into "$T"
     other() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent "$DLOCK" "$@"; }
     other --version >/dev/null 2>&1 || skip 'nobody cannot run this dlock'
     fails_with 7 '' other job sh -c 'exit 7'
