@@ -36,22 +36,23 @@ static const enum option_id reason[] = {OPT_MESSAGE, OPT_NONE};
 static const struct action {
     enum words name;
     const enum option_id *uses[3];
+    bool records; /* it needs what is recorded of a lock */
 } actions[] = {
-    [ACTION_RUN] = {NEEDED, {taking, supervising, running}},
-    [ACTION_ACQUIRE] = {NEEDED, {taking, token_file}},
-    [ACTION_ATTACH] = {NEEDED, {taking, supervising}},
-    [ACTION_EXTEND] = {OPTIONAL, {token, lease}},
-    [ACTION_RELEASE] = {OPTIONAL, {token, ended}},
-    [ACTION_FORCE_RELEASE] = {NEEDED, {NULL}},
-    [ACTION_PAUSE] = {NEEDED, {reason}},
-    [ACTION_RESUME] = {NEEDED, {NULL}},
-    [ACTION_STATUS] = {NEEDED, {NULL}},
-    [ACTION_WAIT_FREE] = {NEEDED, {waiting}},
-    [ACTION_LIST] = {OPTIONAL, {listing}},
-    [ACTION_RAN_WITHIN] = {NEEDED, {NULL}},
-    [ACTION_CURRENT] = {REFUSED, {NULL}},
-    [ACTION_DOCTOR] = {OPTIONAL, {taking, supervising}},
-    [ACTION_PRINT_CONFIG] = {OPTIONAL, {taking, supervising, configured}},
+    [ACTION_RUN] = {NEEDED, {taking, supervising, running}, false},
+    [ACTION_ACQUIRE] = {NEEDED, {taking, token_file}, true},
+    [ACTION_ATTACH] = {NEEDED, {taking, supervising}, false},
+    [ACTION_EXTEND] = {OPTIONAL, {token, lease}, true},
+    [ACTION_RELEASE] = {OPTIONAL, {token, ended}, true},
+    [ACTION_FORCE_RELEASE] = {NEEDED, {NULL}, true},
+    [ACTION_PAUSE] = {NEEDED, {reason}, true},
+    [ACTION_RESUME] = {NEEDED, {NULL}, true},
+    [ACTION_STATUS] = {NEEDED, {NULL}, false},
+    [ACTION_WAIT_FREE] = {NEEDED, {waiting}, false},
+    [ACTION_LIST] = {OPTIONAL, {listing}, true},
+    [ACTION_RAN_WITHIN] = {NEEDED, {NULL}, true},
+    [ACTION_CURRENT] = {REFUSED, {NULL}, false},
+    [ACTION_DOCTOR] = {OPTIONAL, {taking, supervising}, false},
+    [ACTION_PRINT_CONFIG] = {OPTIONAL, {taking, supervising, configured}, false},
 };
 enum { USES = sizeof actions->uses / sizeof *actions->uses };
 
@@ -173,19 +174,12 @@ static enum settings_result check_action(const struct options *options, struct e
 
 /* --- other rules --------------------------------------------------------- */
 
-static bool keeps_records(enum option_action action)
-{
-    return action == ACTION_ACQUIRE || action == ACTION_EXTEND || action == ACTION_RELEASE ||
-           action == ACTION_FORCE_RELEASE || action == ACTION_LIST || action == ACTION_RAN_WITHIN ||
-           action == ACTION_PAUSE || action == ACTION_RESUME;
-}
-
 static enum settings_result check_lock_file(const struct options *options, struct errmsg *why)
 {
     if (options->backend == BACKEND_REDIS)
         return disagree(options, OPT_LOCK_FILE,
                         "it needs the file backend, but --backend=redis is set", why);
-    if (keeps_records(options->action)) {
+    if (actions[options->action].records) {
         errmsg_set(why, "--lock-file: that file stores no record, which --%s needs",
                    action_name(options));
         return origin_result(options->origins[OPT_LOCK_FILE]);
