@@ -88,6 +88,8 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
 {
     const struct messages *out = acquisition->out;
     char time[DURATION_TEXT_SIZE], who[2 * HOLDER_TEXT_SIZE], tried[TRIED_TEXT_SIZE];
+    if (acquisition->backend->warning != NULL)
+        say_warning(out, "%s", acquisition->backend->warning);
     if (acquisition->outer == OUTER_CONFLICTS)
         return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
                     "the command that this runs in holds the lock in another mode, and the wait "

@@ -51,8 +51,10 @@ bool quorum_owes(const struct quorum *quorum, const struct quorum_member *member
 
 void quorum_owe(const struct quorum *quorum, struct quorum_member *member)
 {
-    if (!quorum_owes(quorum, member))
+    if (!quorum_owes(quorum, member)) {
         text_copy(member->owed, sizeof member->owed, quorum->take_id);
+        member->granted = quorum_grants(quorum, member);
+    }
     member->standing = MEMBER_OWES;
 }
 

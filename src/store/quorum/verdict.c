@@ -111,6 +111,12 @@ void quorum_note(struct quorum *quorum, bool taken)
 void quorum_note_left(struct quorum *quorum)
 {
     struct quorum_count count = quorum_count_all(quorum);
+    int left = 0;
+    for (int i = 0; i < quorum->count; i++) {
+        const struct quorum_member *member = &quorum->members[i];
+        left += is_failure(member->result) &&
+                (quorum_grants(quorum, member) || (quorum_owes(quorum, member) && member->granted));
+    }
     quorum->base.note = quorum->base.warning = NULL;
     if (count.bad + count.silent == 0)
         return;
@@ -120,6 +126,8 @@ void quorum_note_left(struct quorum *quorum)
         count.bad + count.silent, quorum->count);
     add_members(quorum, is_failure, ": ", &quorum->note);
     quorum->base.note = quorum->note.text;
+    if (left >= quorum->need)
+        quorum->base.warning = quorum->note.text;
 }
 
 /* --- verdicts ------------------------------------------------------------ */
