@@ -116,7 +116,7 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
         acquisition->ended_by = signals_ended_by(&acquisition->signals);
         if (acquisition->ended_by != 0)
             return STATUS_SIGNAL_BASE + acquisition->ended_by;
-        return fail(out, FAIL_SYSTEM, STATUS_SYSTEM,
+        return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
                     "process %ld, which the lock was for, has ended; %s",
                     (long)acquisition->request.self.pid, acquisition->undone);
     }
