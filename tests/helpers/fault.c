@@ -78,7 +78,8 @@ pid_t vfork(void)
     raise(SIGTERM);
     return fork();
 }
-#elif defined FAULT_killed_at_kill
+#elif defined FAULT_killed_at_kill || defined FAULT_pidfd_open
+#ifdef FAULT_killed_at_kill
 /* dlock itself, no process that it has forked, is killed when it has stopped
  * those that it kills, before it kills the first. */
 static pid_t dlock;
@@ -86,6 +87,7 @@ __attribute__((constructor)) static void remember(void)
 {
     dlock = getpid();
 }
+#endif
 long syscall(long number, ...)
 {
     long (*real)(long, ...);
@@ -96,8 +98,15 @@ long syscall(long number, ...)
     for (int i = 0; i < 6; i++)
         argument[i] = va_arg(arguments, long);
     va_end(arguments);
+#ifdef FAULT_killed_at_kill
     if (number == SYS_pidfd_send_signal && argument[1] == SIGKILL && getpid() == dlock)
         raise(SIGKILL);
+#else
+    if (number == SYS_pidfd_open) { /* Linux before 5.3 */
+        errno = ENOSYS;
+        return -1;
+    }
+#endif
     return real(number, argument[0], argument[1], argument[2], argument[3], argument[4],
                 argument[5]);
 }
@@ -217,24 +226,6 @@ int inotify_init1(int flags)
 {
     (void)flags;
     errno = EMFILE;
-    return -1;
-}
-#elif defined FAULT_pidfd_open
-/* Linux before 5.3. */
-long syscall(long number, ...)
-{
-    long (*real)(long, ...);
-    long argument[6];
-    va_list arguments;
-    *(void **)&real = dlsym(RTLD_NEXT, "syscall");
-    va_start(arguments, number);
-    for (int i = 0; i < 6; i++)
-        argument[i] = va_arg(arguments, long);
-    va_end(arguments);
-    if (number != SYS_pidfd_open)
-        return real(number, argument[0], argument[1], argument[2], argument[3], argument[4],
-                    argument[5]);
-    errno = ENOSYS;
     return -1;
 }
 #elif defined FAULT_pwrite
