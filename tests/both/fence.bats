@@ -156,7 +156,7 @@ off_by() {
     equals "$(redis dbsize)" 0
     rises
     redis shutdown save || true
-    wait_until 10 not kill -0 "$(cat "$T/redis.pid")"
+    wait_until 10 gone "$(cat "$T/redis.pid")"
     start_redis redis
     equals "$(redis exists '{dlock:job}:meta')" 1
     rises
@@ -166,7 +166,7 @@ off_by() {
     [ "$BACKEND" = redis ] || skip 'files have no server'
     rises
     redis shutdown save || true
-    wait_until 10 not kill -0 "$(cat "$T/redis.pid")"
+    wait_until 10 gone "$(cat "$T/redis.pid")"
     set_wall -7200
     LD_PRELOAD=$HELPERS/fault_wall_clock.so start_redis redis
     equals "$(redis exists '{dlock:job}:meta')" 1

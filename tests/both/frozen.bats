@@ -73,11 +73,11 @@ is_told() {
 # dlock has ended the command and says why: 124, and nothing is left.
 was_stopped() {
     local status=0
-    wait_until 20 not kill -0 "$HOLDER"
+    wait_until 20 gone "$HOLDER"
     wait "$HOLDER" || status=$?
     equals "$status" 124
     is_told "$T/held.err"
-    not kill -0 "$(cat "$T/held")"
+    gone "$(cat "$T/held")"
     rm "$T/held"
     is_clean job
 }
@@ -214,7 +214,7 @@ with_own_wall() { LD_PRELOAD=$HELPERS/fault_wall_clock.so "$@"; }
     echo "$HOLDER" >"$T/holder.pid"
     wait_until 10 test -e "$T/in"
     suspended 3000
-    wait_until 20 not kill -0 "$HOLDER"
+    wait_until 20 gone "$HOLDER"
     wait "$HOLDER" || status=$?
     equals "$status" 124
     grep -q 'the lease of 1h ends in \(10m\|9m5\)' "$T/err"

@@ -39,7 +39,7 @@ load backend
     start=$(now)
     wait_until 10 test -e "$T/held"
     kill -KILL "$dlock"
-    wait_until 10 not kill -0 "$(cat "$T/held")"
+    wait_until 10 gone "$(cat "$T/held")"
     fails_with 75 '' dlock -n job echo wrong
     run dlock -w 20 job echo next
     equals "$output" next

@@ -142,7 +142,7 @@ load backend
         wait "$(cat "$T/dlock$limit.pid")" || status=$?
         echo "limit $limit: $status, $(cat "$T/err$limit")"
         [ "$status" -eq 124 ] || grep -q 'Too many open files' "$T/err$limit"
-        [ ! -s "$T/pid$limit" ] || not kill -0 "$(cat "$T/pid$limit")"
+        [ ! -s "$T/pid$limit" ] || gone "$(cat "$T/pid$limit")"
     done
     equals "$status" 124
 }

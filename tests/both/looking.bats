@@ -46,7 +46,7 @@ query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys
     [ "$BACKEND" = redis ] || skip 'the kernel frees a file lock at once'
     hold_lock job -t 60s
     kill -KILL "$HOLDER"
-    wait_until 10 not kill -0 "$HOLDER"
+    wait_until 10 gone "$HOLDER"
     run dlock --status job
     [[ ${lines[1]} == *"pid $HOLDER (has ended)"* ]]
     equals "$(dlock --status --json job | query 's["alive"]')" False

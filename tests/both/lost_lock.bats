@@ -11,7 +11,7 @@ load backend
     within 5000 "$start"
     grep -qE 'the lock is lost: .*; stopping the command with SIGTERM' "$T/held.err"
     equals "$(grep -cE 'lost' "$T/held.err")" 1
-    not kill -0 "$(cat "$T/held")"
+    gone "$(cat "$T/held")"
 }
 
 @test "a lost lock stops grandchildren and daemons of the command too, deaf ones as well" {
@@ -26,8 +26,8 @@ E
     steal job
     wait "$dlock" || status=$?
     equals "$status" 124
-    not kill -0 "$(cat "$T/daemon")"
-    not kill -0 "$(cat "$T/grandchild")"
+    gone "$(cat "$T/daemon")"
+    gone "$(cat "$T/grandchild")"
 }
 
 @test "a lock overwritten by another client: stopped at once, and theirs is not touched" {

@@ -47,7 +47,7 @@ silent() {
     equals "$status $output" '75 '
     [ "$BACKEND" = redis ] || return 0 # the kernel frees a file lock at once
     kill -KILL "$HOLDER"
-    wait_until 10 not kill -0 "$HOLDER"
+    wait_until 10 gone "$HOLDER"
     fails_with 75 "held by .*, pid $HOLDER \(has ended\), $T/held.sh, since .*, whose lease ends in" dlock -v -n job true
 }
 

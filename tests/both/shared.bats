@@ -167,7 +167,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     share a --slots=2 -t 3s job && holds a
     share b --slots=2 -t 60s job && holds b
     kill -KILL "$(cat "$T/a.pid")"
-    wait_until 10 not kill -0 "$(cat "$T/a")"
+    wait_until 10 gone "$(cat "$T/a")"
     [ "$BACKEND" = redis ] || run dlock -n --slots=2 job -- sh -c 'echo $DLOCK_SLOT'
     [ "$BACKEND" = file ] || run dlock -w 10 --slots=2 job -- sh -c 'echo $DLOCK_SLOT'
     equals "$output" 0

@@ -234,7 +234,7 @@ print(sorted(os.listdir("/proc/self/fd")), [(name, int(mask, 16) & ~own) for nam
     echo $! >"$T/a.pid"
     wait_until 10 waits 1
     suspended 3601
-    wait_until 20 not kill -0 "$(pid_of a)"
+    wait_until 20 gone "$(pid_of a)"
     ended a 75
 }
 

@@ -6,7 +6,7 @@ load backend
     run dlock -t 1s job -- sh -c "setsid sh -c 'echo \$\$ >$T/daemon; trap \"\" TERM; while :; do sleep 0.01; done' & sleep 60"
     [ "$status" -eq 124 ]
     [ -s "$T/daemon" ]
-    not kill -0 "$(cat "$T/daemon")"
+    gone "$(cat "$T/daemon")"
 }
 
 @test "descendants get SIGTERM before the lease ends, also those in another session" {
@@ -32,7 +32,7 @@ load backend
 @test "dlock killed with SIGKILL takes its command along" {
     hold_lock job -t 2s
     kill -KILL "$HOLDER"
-    wait_until 5 not kill -0 "$(cat "$T/held")"
+    wait_until 5 gone "$(cat "$T/held")"
     # And its lock clears by itself.
     run dlock -w 20 job echo ok
     equals "$output" ok
@@ -55,7 +55,7 @@ wait_for_guard() {
     wait_until 10 eval '[ -s "$T/session" ] && [ -s "$T/bare" ] && [ -s "$T/orphan" ] && [ -s "$T/child" ]'
     wait_for_guard "$dlock"
     kill -KILL "$dlock"
-    for pid in session bare orphan child; do wait_until 5 not kill -0 "$(cat "$T/$pid")"; done
+    for pid in session bare orphan child; do wait_until 5 gone "$(cat "$T/$pid")"; done
     wait_until 5 not pgrep -P "$(cat "$T/child")"
 }
 
@@ -71,13 +71,13 @@ wait_for_guard() {
     touch "$T/go"
     wait_until 10 test -s "$T/daemon"
     kill -KILL "$dlock"
-    wait_until 5 not kill -0 "$(cat "$T/command")"
+    wait_until 5 gone "$(cat "$T/command")"
     kill -0 "$(cat "$T/daemon")"
     # A file lock is held until nobody is left.
     is_locked job
     kill -CONT "$guard"
-    wait_until 5 not kill -0 "$(cat "$T/daemon")"
-    wait_until 5 not kill -0 "$guard"
+    wait_until 5 gone "$(cat "$T/daemon")"
+    wait_until 5 gone "$guard"
     [ "$BACKEND" = redis ] || dlock -n job true
 }
 
@@ -95,8 +95,8 @@ wait_for_guard() {
     touch "$T/go"
     wait_until 5 test -s "$T/heir"
     kill -KILL "$dlock"
-    wait_until 5 not kill -0 "$(cat "$T/child")"
-    wait_until 5 not kill -0 "$guard"
+    wait_until 5 gone "$(cat "$T/child")"
+    wait_until 5 gone "$guard"
     kill -0 "$other"
     kill -0 "$(cat "$T/before")"
     kill -0 "$(cat "$T/heir")"
@@ -108,8 +108,8 @@ wait_for_guard() {
     LD_PRELOAD=$HELPERS/fault_killed_at_kill.so run dlock -t 1s --grace=100ms job -- \
         sh -c 'trap "" TERM; echo $$ >"$T/command"; (sleep 600; :) & echo $! >"$T/child"; sleep 600; :'
     equals "$status" 137
-    wait_until 5 not kill -0 "$(cat "$T/command")"
-    wait_until 5 not kill -0 "$(cat "$T/child")"
+    wait_until 5 gone "$(cat "$T/command")"
+    wait_until 5 gone "$(cat "$T/child")"
 }
 
 # A daemon as daemons are made: double fork, own session, another name.
@@ -146,7 +146,7 @@ lose_daemon() {
     steal job
     wait $! || status=$?
     equals "$status" 124
-    not kill -0 "$(cat "$T/daemon")"
+    gone "$(cat "$T/daemon")"
     is_clean job
 }
 
@@ -162,7 +162,7 @@ lose_daemon() {
     daemon
     run dlock -t 6s --grace=1s job -- sh -c "python3 $T/daemon.py 600 0; exec sleep 600"
     equals "$status" 124
-    not kill -0 "$(cat "$T/daemon")"
+    gone "$(cat "$T/daemon")"
 }
 
 @test "processes that the command has left on purpose after a normal end are left alone" {
@@ -350,7 +350,7 @@ E
     daemon
     run dlock --tree -t 5s job -- python3 "$T/daemon.py" 600 0
     equals "$status" 124
-    not kill -0 "$(cat "$T/daemon")"
+    gone "$(cat "$T/daemon")"
     is_clean job
 }
 
@@ -360,8 +360,8 @@ E
     local dlock=$!
     wait_until 10 test -s "$T/command"
     kill -KILL "$dlock"
-    wait_until 10 not kill -0 "$(cat "$T/command")"
-    wait_until 10 not kill -0 "$(cat "$T/daemon")"
+    wait_until 10 gone "$(cat "$T/command")"
+    wait_until 10 gone "$(cat "$T/daemon")"
 }
 
 @test "--tree: the guard killed with SIGKILL: the rest is killed, and told" {
@@ -373,8 +373,8 @@ E
     wait "$dlock" || status=$?
     equals "$status" 137
     grep -q 'guards the command for --tree was killed' "$T/err"
-    not kill -0 "$(cat "$T/command")"
-    not kill -0 "$(cat "$T/daemon")"
+    gone "$(cat "$T/command")"
+    gone "$(cat "$T/daemon")"
     is_clean job
 }
 
@@ -405,7 +405,7 @@ E
     kill -KILL "$(pgrep -P "$dlock")"
     wait "$dlock" || status=$?
     equals "$status" 137
-    not kill -0 "$(cat "$T/daemon")"
+    gone "$(cat "$T/daemon")"
     is_clean job
 }
 
@@ -460,6 +460,6 @@ E2
     steal job
     wait "$dlock" || status=$?
     equals "$status" 124
-    not kill -0 "$(cat "$T/same.pid")"
-    not kill -0 "$(cat "$T/below.pid")"
+    gone "$(cat "$T/same.pid")"
+    gone "$(cat "$T/below.pid")"
 }

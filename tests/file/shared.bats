@@ -36,7 +36,7 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
     local signal
     for signal in $KILL -$KILL; do
         at_write "$signal" dead -t 60s job
-        wait_until 10 not kill -0 "$(pid_of dead)"
+        wait_until 10 gone "$(pid_of dead)"
         [ -e "$F" ]
         run dlock --status job
         equals "$status" 1
@@ -515,7 +515,7 @@ P
     dlock --release --owner=me job
     wait_until 10 is_frozen released
     touch "$T/other.end"
-    wait_until 10 not kill -0 "$(pid_of other)"
+    wait_until 10 gone "$(pid_of other)"
     sleep 1.5 # it has asked once more
     kill -CONT "$(pid_of released)"
     wait "$(pid_of waiter)"

@@ -68,7 +68,7 @@ stop_redis() {
     local pid
     pid=$(cat "$T/${1:-redis}.pid")
     kill -KILL "$pid" 2>/dev/null || true
-    wait_until 10 not kill -0 "$pid"
+    wait_until 10 gone "$pid"
 }
 
 redis() { redis-cli -s "$T/redis.sock" "$@"; }
@@ -83,13 +83,12 @@ manual_user() {
 # manual_adds WHAT: the permissions that it adds for this, in the same section.
 manual_adds() { sed -nE "s/^\.It (Fl )?-?$1 .*Ta Li (\+.*) Ta .*/\2/p" "$TESTS/../doc/dlock-redis.7" | grep .; }
 
-not() {
-    # "not kill -0" of a process that has never been says nothing.
-    [ "$1 ${2:-}" != 'kill -0' ] || [ -n "${3:-}" ] || {
-        echo 'no process to look for' >&2
-        return 1
-    }
-    ! "$@"
+not() { ! "$@"; }
+
+# gone PID: no such process is left. An empty PID is a mistake in the test.
+gone() {
+    [ -n "${1:-}" ] || { echo 'no process to look for' >&2; return 1; }
+    ! kill -0 "$1" 2>/dev/null
 }
 
 # reword TEXT [FROM TO]...: the text of an example, with other words in some places.

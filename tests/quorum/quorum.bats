@@ -365,7 +365,7 @@ far() {
 # is_stopped: what hold_lock has started is stopped since the lock is lost, and nothing of it is left on server 1.
 is_stopped() {
     local start=$(now)
-    wait_until 10 not kill -0 "$(cat "$T/held")"
+    wait_until 10 gone "$(cat "$T/held")"
     within 5000 "$start" # the next look is after ten seconds
     ends_with 124 "$HOLDER"
     grep -qE '2 of 3 servers do not grant it: .*2.sock.* is gone; .*3.sock' "$T/held.err"
@@ -411,7 +411,7 @@ is_stopped() {
     sleep 0.3 # nothing is to happen
     kill -0 "$command"
     suspended 2401
-    wait_until 20 not kill -0 "$command"
+    wait_until 20 gone "$command"
     kill -TERM "$HOLDER" # or it would try to release for 5 s
     ends_with 124 "$HOLDER"
     grep -q '2 of 3 servers cannot be reached' "$T/held.err"
@@ -647,7 +647,7 @@ released_on() {
     released_on 1 2 3
     kill -0 "$HOLDER"
     on 2 flushall
-    wait_until 10 not kill -0 "$(cat "$T/held")"
+    wait_until 10 gone "$(cat "$T/held")"
     ends_with 124 "$HOLDER"
     grep -q '2 of 3 servers do not grant it' "$T/held.err"
     not grep -q 'runs on' "$T/held.err"

@@ -263,7 +263,7 @@ next_keeps_it() {
     wait_until 10 grep -q 'waiting .*: the lock was acquired, but its lease ended before the answer arrived' "$T/err"
     ask_proxy redis reset
     ask_proxy redis heal
-    refused() { [ "$(redis exists '{dlock:job}:queue')" = 1 ] || ! kill -0 "$dlock"; }
+    refused() { [ "$(redis exists '{dlock:job}:queue')" = 1 ] || gone "$dlock"; }
     wait_until 10 refused
     redis pexpire dlock:job 1
     wait "$dlock"

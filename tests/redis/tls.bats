@@ -461,7 +461,7 @@ cut_off() {
     hold_lock job -r "rediss://localhost:$PORT" --ttl=3s --grace=300ms
     start=$(now)
     touch "$T/turn"
-    wait_until 20 not kill -0 "$HOLDER"
+    wait_until 20 gone "$HOLDER"
     within 9000 "$start"
     wait "$HOLDER" || status=$?
     equals "$status" 124

@@ -27,7 +27,7 @@ ended_within() {
     wait "$HOLDER" || status=$?
     within "$1" "$2"
     equals "$status" 124
-    not kill -0 "$(cat "$T/held")" 2>/dev/null
+    gone "$(cat "$T/held")"
 }
 
 # stops_it COMMAND...: it costs the holder the lock, which is seen at once.
@@ -222,7 +222,7 @@ is_armed_anew() { local id; id=$(armed_id) && [ "$id" != "$1" ]; }
     hold_armed -r "$URL" -t 4s
     stop_redis
     local fields status=0
-    wait_until 8 not kill -0 "$(cat "$T/held")"
+    wait_until 8 gone "$(cat "$T/held")"
     read -ra fields < <(sed 's/.*) //' "/proc/$HOLDER/stat")
     # utime and stime, in hundredths of a second
     [ $((fields[11] + fields[12])) -lt 30 ]
@@ -272,7 +272,7 @@ is_armed_anew() { local id; id=$(armed_id) && [ "$id" != "$1" ]; }
         equals "$mode $status" "$mode 124"
         holders=("${holders[@]:1}")
         grep -q 'the lease of 8s ends in ' "$T/$mode.err"
-        not kill -0 "$(cat "$T/$mode")" 2>/dev/null
+        gone "$(cat "$T/$mode")"
     done
 }
 

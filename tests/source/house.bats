@@ -102,7 +102,7 @@ END
 ignored() {
     python3 - "$1" <<'END'
 import pathlib, re, sys
-CHECK = re.compile(r"""\s+(\[ [^|]* \]|(equals|ended|leave|not|within|wait_until) [^'|]*?) && (?!skip|break|return)[^|]*$""")
+CHECK = re.compile(r"""\s+(\[ [^|]* \]|(equals|ended|gone|leave|not|within|wait_until) [^'|]*?) && (?!skip|break|return)[^|]*$""")
 for path in sorted(pathlib.Path(sys.argv[1]).rglob("*.bats")):
     inside, lines = False, path.read_text().splitlines() + [""]
     for number, line in enumerate(lines[:-1], 1):
