@@ -101,7 +101,7 @@ static void stop_orphan_guard(struct child *child)
 {
     if (child->orphan_guard < 0)
         return;
-    orphan_guard_stop(child->orphan_guard);
+    process_kill_child(child->orphan_guard); /* processes that are left now are meant to stay */
     process_tree_reaped(&child->except, child->orphan_guard);
     child->orphan_guard = -1;
 }

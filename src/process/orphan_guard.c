@@ -28,7 +28,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -116,11 +115,4 @@ pid_t orphan_guard_start(const struct pids *except, struct process_spare *spare)
         guard_orphans(dlock, except);
     }
     return pid;
-}
-
-void orphan_guard_stop(pid_t pid)
-{
-    bool killed = kill(pid, SIGKILL) == 0;
-    while (killed && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-        continue;
 }

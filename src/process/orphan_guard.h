@@ -12,7 +12,4 @@
  * with errno set. */
 pid_t orphan_guard_start(const struct pids *except, struct process_spare *spare);
 
-/* Ends and reaps it: processes that are left now are meant to stay. */
-void orphan_guard_stop(pid_t pid);
-
 #endif

@@ -337,6 +337,13 @@ struct process_count process_tree_signal(struct process_family *family, const st
     return count;
 }
 
+void process_kill_child(pid_t pid)
+{
+    bool killed = kill(pid, SIGKILL) == 0;
+    while (killed && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+}
+
 struct climb {
     const struct pids *except;
     bool ours;

@@ -82,6 +82,9 @@ struct process_count process_tree_signal(struct process_family *family, const st
  * while some still fork would only give their slots to new ones. */
 struct process_count process_tree_kill(struct process_family *family, const struct pids *except);
 
+/* Kills a child of ours alone, and reaps it. */
+void process_kill_child(pid_t pid);
+
 /* True if `pid` is a descendant of this process, and not of `except`. */
 bool process_tree_has(pid_t pid, const struct pids *except);
 

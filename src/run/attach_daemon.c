@@ -44,7 +44,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/timerfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* How often to check whether a family that was asked to end has done so. */
@@ -305,14 +304,6 @@ static bool attach_daemon_hear(const struct acquisition *lock, int fd, struct er
     return length == 1;
 }
 
-/* The guard has the lock's file open too, and would keep it locked. */
-static void end_guard(pid_t pid)
-{
-    kill(pid, SIGKILL);
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-        continue;
-}
-
 bool attach_daemon_start(struct acquisition *lock, const struct target_process *target,
                          const struct attach_plan *plan, int *status)
 {
@@ -329,7 +320,7 @@ bool attach_daemon_start(struct acquisition *lock, const struct target_process *
         close(ends[1]);
     bool started = pid > 0 && attach_daemon_hear(lock, ends[0], &why);
     if (pid > 0 && !started)
-        end_guard(pid);
+        process_kill_child(pid); /* it has the lock's file open too, and would keep it locked */
     if (ends[0] >= 0)
         close(ends[0]);
     if (!started) {
