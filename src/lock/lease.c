@@ -155,8 +155,8 @@ void holder_fill(struct holder *holder, pid_t pid, const char *command)
         user = getenv("USER");
     if (user != NULL && *user != '\0')
         text_copy(holder->user, sizeof holder->user, user);
-    else if (!user_name_local(geteuid(), holder->user, sizeof holder->user))
-        snprintf(holder->user, sizeof holder->user, "%ld", (long)geteuid());
+    else
+        (void)user_name_local(geteuid(), holder->user, sizeof holder->user);
     if (command != NULL) {
         text_copy(holder->command, sizeof holder->command, command);
     } else {

@@ -37,24 +37,24 @@ void fd_close(int *fd)
     errno = error;
 }
 
-bool user_name_local(uid_t uid, char *text, size_t size)
+const char *user_name_local(uid_t uid, char *text, size_t size)
 {
-    char line[1024], wanted[32];
+    char line[1024];
     bool found = false, begins = true; /* a longer line comes in pieces */
     FILE *users = fopen("/etc/passwd", "re");
-    snprintf(wanted, sizeof wanted, "%lu", (unsigned long)uid);
+    snprintf(text, size, "%lu", (unsigned long)uid);
     while (users != NULL && !found && fgets(line, sizeof line, users) != NULL) {
         bool ends = strchr(line, '\n') != NULL;
         char *rest = line, *name = strsep(&rest, ":"),
              *number = (strsep(&rest, ":"), strsep(&rest, ":"));
-        found = begins && rest != NULL && *name != '\0' && strcmp(number, wanted) == 0;
+        found = begins && rest != NULL && *name != '\0' && strcmp(number, text) == 0;
         if (found)
             snprintf(text, size, "%s", name);
         begins = ends;
     }
     if (users != NULL)
         fclose(users);
-    return found;
+    return text;
 }
 
 const char *user_name(uid_t uid, char *text, size_t size)

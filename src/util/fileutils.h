@@ -4,7 +4,6 @@
 
 #include "util/exit_status.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -24,8 +23,7 @@ void fd_close(int *fd);
 const char *user_name(uid_t uid, char *text, size_t size);
 #define USER_NAME_SIZE 256
 
-/* Fills in the name from /etc/passwd, without asking any directory service.
- * False if it has none. */
-bool user_name_local(uid_t uid, char *text, size_t size);
+/* The same by /etc/passwd alone, without asking any directory service. */
+const char *user_name_local(uid_t uid, char *text, size_t size);
 
 #endif

@@ -109,9 +109,8 @@ static void fill_holder(struct holder *holder, int own_fd, const struct flock_fi
         holder->host[0] = '\0';
     holder_fill_place(holder); /* /proc/locks has only the pids of our namespace */
     snprintf(path, sizeof path, "/proc/%ld", (long)found->pid);
-    if (stat(path, &status) == 0 &&
-        !user_name_local(status.st_uid, holder->user, sizeof holder->user))
-        snprintf(holder->user, sizeof holder->user, "%ld", (long)status.st_uid);
+    if (stat(path, &status) == 0)
+        (void)user_name_local(status.st_uid, holder->user, sizeof holder->user);
     snprintf(path, sizeof path, "/proc/%ld/comm", (long)found->pid);
     (void)proc_read_line(path, holder->command, sizeof holder->command);
 }
