@@ -4,7 +4,6 @@
 #include "util/fileutils.h"
 #include "util/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -139,8 +138,7 @@ void holder_fill_place(struct holder *holder)
 
 void holder_fill(struct holder *holder, pid_t pid, const char *command)
 {
-    struct proc_stat stat;
-    char path[64];
+    struct proc_stat stat = {0};
     *holder = (struct holder){
         .known = true, .pid = pid > 0 ? pid : getpid(), .since_wall_ms = wall_now_ms()};
     if (gethostname(holder->host, sizeof holder->host - 1) != 0)
@@ -157,12 +155,7 @@ void holder_fill(struct holder *holder, pid_t pid, const char *command)
         text_copy(holder->user, sizeof holder->user, user);
     else
         (void)user_name_local(geteuid(), holder->user, sizeof holder->user);
-    if (command != NULL) {
-        text_copy(holder->command, sizeof holder->command, command);
-    } else {
-        snprintf(path, sizeof path, "/proc/%ld/comm", (long)holder->pid);
-        (void)proc_read_line(path, holder->command, sizeof holder->command);
-    }
+    text_copy(holder->command, sizeof holder->command, command != NULL ? command : stat.name);
 }
 
 /* Whatever they mean. */

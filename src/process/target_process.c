@@ -47,14 +47,11 @@ static bool cannot_pin(pid_t pid, int error, const struct messages *out, int *st
 
 static void target_process_describe(struct target_process *target, pid_t pid)
 {
-    char path[64], command[64];
     struct proc_stat stat;
-    snprintf(path, sizeof path, "/proc/%ld/comm", (long)pid);
-    if (!proc_read_line(path, command, sizeof command))
-        snprintf(command, sizeof command, "the process");
-    snprintf(target->name, sizeof target->name, "%s (pid %ld)", command, (long)pid);
-    target->id =
-        (struct process_id){.pid = pid, .start = proc_stat_read(pid, &stat) ? stat.start : 0};
+    bool there = proc_stat_read(pid, &stat);
+    snprintf(target->name, sizeof target->name, "%s (pid %ld)", there ? stat.name : "the process",
+             (long)pid);
+    target->id = (struct process_id){.pid = pid, .start = there ? stat.start : 0};
 }
 
 bool target_process_open(struct target_process *target, pid_t given, const struct messages *out,

@@ -111,8 +111,7 @@ static void fill_holder(struct holder *holder, int own_fd, const struct flock_fi
     snprintf(path, sizeof path, "/proc/%ld", (long)found->pid);
     if (stat(path, &status) == 0)
         (void)user_name_local(status.st_uid, holder->user, sizeof holder->user);
-    snprintf(path, sizeof path, "/proc/%ld/comm", (long)found->pid);
-    (void)proc_read_line(path, holder->command, sizeof holder->command);
+    snprintf(holder->command, sizeof holder->command, "%s", process.name);
 }
 
 /* We come first: flock(1) in a script (exec 9>FILE; flock 9) has ended, and we have the open
