@@ -39,7 +39,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -202,14 +201,8 @@ static void note_attachment(struct attach_daemon_guard *guard)
 {
     struct acquisition *lock = guard->lock;
     struct errmsg why = {""};
-    struct held held = {0};
-    char id[TOKEN_SIZE]; /* the file's name is public, so this is not the owner token */
-    token_make(id);
-    snprintf(held.backend, sizeof held.backend, "%s", lock->backend->kind);
-    snprintf(held.token, sizeof held.token, "%s", lock->lease.token);
-    snprintf(held.take_id, sizeof held.take_id, "%s", lock->lease.take_id);
-    snprintf(held.key, sizeof held.key, "%s", lock->lease.key);
-    if (!attach_record_add(&guard->attached, lock->lock_dir, guard->target->id, id, &held, &why))
+    if (!attach_record_add(&guard->attached, lock->lock_dir, guard->target->id, lock->backend->kind,
+                           &lock->lease, &why))
         say_verbose(lock->out, "%s; --extend and --release need the lock's name and --owner",
                     why.text);
 }

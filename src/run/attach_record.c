@@ -37,9 +37,11 @@ enum { FOUND_MOST = 1024, TRIES_MOST = 20, LINE_SIZE = 96 + sizeof(struct held) 
 /* --- the guard's own record ---------------------------------------------- */
 
 /* True if the file was created and locked, and still exists. */
-static bool make_file(struct attach_record *attached, pid_t pid, const char *id)
+static bool make_file(struct attach_record *attached, pid_t pid)
 {
     struct stat status;
+    char id[TOKEN_SIZE]; /* the file's name is public, so this is not the owner token */
+    token_make(id);
     for (int tries = 0; tries < TRIES_MOST; tries++) {
         snprintf(attached->name, sizeof attached->name, PREFIX "%ld-%.40s-%d", (long)pid, id,
                  tries);
@@ -59,7 +61,7 @@ static bool make_file(struct attach_record *attached, pid_t pid, const char *id)
 }
 
 static bool write_line(const struct attach_record *attached, struct process_id target,
-                       const struct held *held)
+                       const char *kind, const struct lease *lease)
 {
     char line[LINE_SIZE];
     struct held other;
@@ -67,8 +69,8 @@ static bool write_line(const struct attach_record *attached, struct process_id t
     for (const char *at = getenv("DLOCK_HELD"); at != NULL;)
         outside += held_next(&at, &other);
     int length = snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %" PRId64 " %d %s %s %s %s\n",
-                          target.start, proc_pid_space(), deadline_now().boot_ns, outside,
-                          held->backend, held->token, held->take_id, held->key);
+                          target.start, proc_pid_space(), deadline_now().boot_ns, outside, kind,
+                          lease->token, lease->take_id, lease->key);
     ssize_t written = write(attached->fd, line, (size_t)length);
     if (written >= 0 && written < length)
         errno = ENOSPC;
@@ -76,7 +78,7 @@ static bool write_line(const struct attach_record *attached, struct process_id t
 }
 
 bool attach_record_add(struct attach_record *attached, const char *lock_dir,
-                       struct process_id target, const char *id, const struct held *held,
+                       struct process_id target, const char *kind, const struct lease *lease,
                        struct errmsg *why)
 {
     struct lock_dir dir;
@@ -84,7 +86,7 @@ bool attach_record_add(struct attach_record *attached, const char *lock_dir,
     if (lock_dir_open(&dir, lock_dir, why) != LOCK_OK)
         return false;
     attached->dir_fd = dir.fd;
-    if (make_file(attached, target.pid, id) && write_line(attached, target, held))
+    if (make_file(attached, target.pid) && write_line(attached, target, kind, lease))
         return true;
     errmsg_set(why, "cannot write %s/%s: %s", dir.path, attached->name, strerror(errno));
     attach_record_remove(attached);
