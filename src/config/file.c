@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <ini.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,28 +37,37 @@ struct reading {
 
 static const char lock_section[] = "lock ";
 
+/* Returns 0, as take_setting() has to. */
+__attribute__((format(printf, 2, 3))) static int file_fail(struct reading *reading,
+                                                           const char *format, ...)
+{
+    struct errmsg what;
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(what.text, sizeof what.text, format, args);
+    va_end(args);
+    errmsg_set(reading->why, "%s:%d: %s", reading->path, reading->line, what.text);
+    reading->result = SETTINGS_BAD_CONFIG;
+    return 0;
+}
+
 /* inih ends a section's name at the first bracket and silently drops the rest,
  * and it keeps only 49 characters of it. */
-static bool section_fits(const struct reading *reading, const char *line)
+static void check_section(struct reading *reading, const char *line)
 {
     enum { SECTION_MOST = 49 };
     const char *name = line + 1, *close = strchr(line, ']');
     if (close == NULL)
-        return true; /* inih reports that itself */
+        return; /* inih reports that itself */
     if (strncmp(name, lock_section, strlen(lock_section)) != 0 ||
         name + strlen(lock_section) == close)
-        errmsg_set(reading->why, "%s:%d: [%.*s]: unknown section; [lock GLOB] is the only kind",
-                   reading->path, reading->line, (int)(close - name < 100 ? close - name : 100),
-                   name);
+        file_fail(reading, "[%.*s]: unknown section; [lock GLOB] is the only kind",
+                  (int)(close - name < 100 ? close - name : 100), name);
     else if (strchr(close + 1, ']') != NULL)
-        errmsg_set(reading->why, "%s:%d: the GLOB of a section cannot hold brackets", reading->path,
-                   reading->line);
+        file_fail(reading, "the GLOB of a section cannot hold brackets");
     else if (close - line - 1 > SECTION_MOST)
-        errmsg_set(reading->why, "%s:%d: the GLOB of a section cannot be longer than %d bytes",
-                   reading->path, reading->line, SECTION_MOST - (int)strlen(lock_section));
-    else
-        return true;
-    return false;
+        file_fail(reading, "the GLOB of a section cannot be longer than %d bytes",
+                  SECTION_MOST - (int)strlen(lock_section));
 }
 
 /* Each setting is compared with those before it. */
@@ -84,68 +94,51 @@ static char *file_read_line(char *buffer, int size, void *data)
         return NULL;
     reading->line++;
     if (memchr(buffer, '\0', length) != NULL) {
-        errmsg_set(reading->why, "%s:%d: the line has a NUL byte, which no text has", reading->path,
-                   reading->line);
-        reading->result = SETTINGS_BAD_CONFIG;
-        return NULL;
-    }
-    if (reading->line > LINES_MOST) {
+        file_fail(reading, "the line has a NUL byte, which no text has");
+    } else if (reading->line > LINES_MOST) {
         errmsg_set(reading->why, "%s: it has more than %d lines", reading->path, LINES_MOST);
         reading->result = SETTINGS_BAD_CONFIG;
-        return NULL;
+    } else if (buffer[length - 1] != '\n' && getc(reading->file) != EOF) {
+        file_fail(reading, "the line is longer than %d characters", size - 2);
     }
-    int next = buffer[length - 1] == '\n' ? EOF : getc(reading->file);
-    if (next != EOF) {
-        errmsg_set(reading->why, "%s:%d: the line is longer than %d characters", reading->path,
-                   reading->line, size - 2);
-        reading->result = SETTINGS_BAD_CONFIG;
+    if (reading->result != SETTINGS_OK)
         return NULL;
-    }
     size_t mark =
         reading->line == 1 && strncmp(buffer, byte_order_mark, strlen(byte_order_mark)) == 0
             ? strlen(byte_order_mark)
             : 0;
     size_t blank = mark + strspn(buffer + mark, " \t");
     memmove(buffer, buffer + blank, length - blank + 1);
-    if (*buffer == '[')
+    if (*buffer == '[') {
         reading->section = reading->line;
-    if (*buffer == '[' && !section_fits(reading, buffer)) {
-        reading->result = SETTINGS_BAD_CONFIG;
-        return NULL;
+        check_section(reading, buffer);
     }
-    return buffer;
-}
-
-static int file_fail(struct reading *reading, const char *key, const char *text)
-{
-    errmsg_set(reading->why, "%s:%d: %.100s: %s", reading->path, reading->line, key, text);
-    reading->result = SETTINGS_BAD_CONFIG;
-    return 0;
+    return reading->result == SETTINGS_OK ? buffer : NULL;
 }
 
 static int unknown_key(struct reading *reading, const char *key)
 {
-    char text[NEAR_TEXT_SIZE + 40], near[NEAR_TEXT_SIZE];
+    char near[NEAR_TEXT_SIZE];
     if (!hints_near(near, key, strlen(key), NEAR_KEYS))
-        return file_fail(reading, key,
-                         "unknown key; the long options of dlock --help are the keys");
-    snprintf(text, sizeof text, "unknown key; did you mean %s?", near);
-    return file_fail(reading, key, text);
+        return file_fail(reading,
+                         "%.100s: unknown key; the long options of dlock --help are the keys", key);
+    return file_fail(reading, "%.100s: unknown key; did you mean %s?", key, near);
 }
 
 static int take_setting(void *data, const char *section, const char *key, const char *value)
 {
     struct reading *reading = data;
     const char *glob =
-        *section != '\0' ? section + strlen(lock_section) : NULL; /* by section_fits() */
+        *section != '\0' ? section + strlen(lock_section) : NULL; /* by check_section() */
     if (reading->result != SETTINGS_OK)
         return 0;
     const struct poptOption *option = option_by_name(key, strlen(key));
     if (option == NULL || !option_configurable((enum option_id)option->val))
         return unknown_key(reading, key);
     if (option->val == OPT_REDIS && url_redact_has_password(value) && reading->others_can_read)
-        return file_fail(reading, key,
-                         "it holds a password, and others can read this file; use chmod o=");
+        return file_fail(
+            reading,
+            "%.100s: it holds a password, and others can read this file; use chmod o=", key);
     if ((glob != NULL) != reading->want_sections)
         return 1;
     if (glob != NULL && fnmatch(glob, reading->name, 0) != 0)
@@ -165,10 +158,8 @@ static enum settings_result read_pass(struct reading *reading)
     reading->line = reading->section = 0;
     int bad_line = ini_parse_stream(file_read_line, reading, take_setting, reading);
     if (reading->result == SETTINGS_OK && bad_line != 0) {
-        errmsg_set(reading->why,
-                   "%s:%d: this is neither KEY = VALUE, nor [lock GLOB], nor a comment",
-                   reading->path, bad_line);
-        reading->result = SETTINGS_BAD_CONFIG;
+        reading->line = bad_line;
+        file_fail(reading, "this is neither KEY = VALUE, nor [lock GLOB], nor a comment");
     }
     if (reading->result == SETTINGS_OK && ferror(reading->file)) {
         errmsg_set(reading->why, "%s: cannot read it: %s", reading->path, strerror(errno));
