@@ -5,6 +5,7 @@
 #include "run/attach_daemon.h"
 #include "ui/lock_print.h"
 #include "util/error_code.h"
+#include "util/fileutils.h"
 
 #include <errno.h>
 #include <string.h>
@@ -105,8 +106,7 @@ int action_attach(const struct options *options, struct messages *out)
                                                        : attach_hand_over(&attach);
         status = acquisition_close(&attach.lock, status);
     }
-    if (attach.cancel_fd >= 0)
-        close(attach.cancel_fd);
+    fd_close(&attach.cancel_fd);
     target_process_close(&attach.target);
     return status;
 }

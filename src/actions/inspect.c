@@ -13,13 +13,13 @@
 #include "ui/run_print.h"
 #include "util/duration.h"
 #include "util/error_code.h"
+#include "util/fileutils.h"
 #include "util/text.h"
 
 #include <locale.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { FREE_STATUS = 1, NONE_STATUS = 1, NOT_WITHIN_STATUS = 1 };
 
@@ -171,8 +171,7 @@ static void inspect_pause_until(struct deadline until, const struct lock_state *
         exit(signals_die_by(ended_by)); /* pid 1 does not die by a signal */
     }
     signals_restore(&signals);
-    if (signals.fd >= 0)
-        close(signals.fd);
+    fd_close(&signals.fd);
 }
 
 /* When the lock may be free: as soon as the first of its leases ends. */

@@ -232,8 +232,7 @@ static enum settings_result file_read_file(struct settings *settings, const char
     if (file == NULL) {
         bool scarce = errno == ENOMEM || errno == EMFILE || errno == ENFILE;
         cannot_read(settings, path, errno, why);
-        if (fd >= 0)
-            close(fd);
+        fd_close(&fd);
         return scarce ? SETTINGS_NO_MEMORY : SETTINGS_BAD_CONFIG;
     }
     char text[USER_NAME_SIZE + 80];

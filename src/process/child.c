@@ -4,6 +4,7 @@
 #include "process/procfs.h"
 #include "process/spawn.h"
 #include "process/tree_guard.h"
+#include "util/fileutils.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -130,9 +131,7 @@ void child_close(struct child *child)
     free(child->except.list);
     child->except = (struct pids){0};
     process_spare_free(&child->spare);
-    if (child->guard_fd >= 0)
-        close(child->guard_fd);
-    child->guard_fd = -1;
+    fd_close(&child->guard_fd);
 }
 
 /* --- reaping ------------------------------------------------------------- */

@@ -1,5 +1,7 @@
 #include "process/daemonize.h"
 
+#include "util/fileutils.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -56,8 +58,7 @@ static int open_stderr_of(pid_t target)
 static bool move_fd(int fd, int to)
 {
     bool moved = fd >= 0 && dup2(fd, to) == to;
-    if (fd >= 0)
-        close(fd);
+    fd_close(&fd);
     return moved;
 }
 

@@ -17,6 +17,7 @@
 
 #include "process/procfs.h"
 #include "util/array.h"
+#include "util/fileutils.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -97,20 +98,17 @@ bool process_spare_keep(struct process_spare *spare)
 void process_spare_free(struct process_spare *spare)
 {
     for (size_t i = 0; i < sizeof spare->fds / sizeof *spare->fds; i++)
-        if (spare->fds[i] >= 0)
-            close(spare->fds[i]);
-    *spare = PROCESS_SPARE_NONE;
+        fd_close(&spare->fds[i]);
 }
 
 /* True if what has to be read next can be read: a list of threads, and a file of one. */
 static bool can_open_two(int fd)
 {
     int first = fcntl(fd, F_DUPFD_CLOEXEC, 0), second = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (first >= 0)
-        close(first);
-    if (second >= 0)
-        close(second);
-    return second >= 0;
+    bool both = second >= 0;
+    fd_close(&first);
+    fd_close(&second);
+    return both;
 }
 
 /* Linux before 5.3, and some sandboxes, have no pidfds. And no pidfd takes one
@@ -169,8 +167,7 @@ static bool mark(struct marks *marks, pid_t pid, int pidfd, const struct proc_st
 static void marks_forget(struct marks *marks)
 {
     for (size_t i = 0; i < marks->count; i++)
-        if (marks->list[i].pidfd >= 0)
-            close(marks->list[i].pidfd);
+        fd_close(&marks->list[i].pidfd);
     free(marks->list);
     *marks = (struct marks){0};
 }
@@ -228,8 +225,8 @@ static void visit(struct walk *walk, pid_t pid, const struct parent *parent, int
     else if (walk->family == NULL ||
              family_meets(walk->family, (struct process_id){pid, stat.start}))
         done = take_with_children(walk, pid, pidfd, &stat, parent != NULL ? parent->depth + 1 : 0);
-    if (done && pidfd >= 0)
-        close(pidfd);
+    if (done)
+        fd_close(&pidfd);
 }
 
 static void walk_below(struct walk *walk, const struct parent *parent)

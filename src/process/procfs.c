@@ -1,6 +1,7 @@
 #include "process/procfs.h"
 
 #include "util/array.h"
+#include "util/fileutils.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -26,8 +27,7 @@ static bool procfs_read_file(const char *path, char *text, size_t size)
             break;
         used += length > 0 ? (size_t)length : 0;
     }
-    if (fd >= 0)
-        close(fd);
+    fd_close(&fd);
     text[length >= 0 ? used : 0] = '\0';
     return length >= 0 && used > 0;
 }

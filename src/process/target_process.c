@@ -12,6 +12,7 @@
 
 #include "process/procfs.h"
 #include "util/error_code.h"
+#include "util/fileutils.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -105,7 +106,5 @@ void target_process_signal(const struct target_process *target, int number)
 
 void target_process_close(struct target_process *target)
 {
-    if (target->fd >= 0)
-        close(target->fd);
-    target->fd = -1;
+    fd_close(&target->fd);
 }

@@ -1,6 +1,7 @@
 #include "redis/socket.h"
 
 #include "redis/tls.h"
+#include "util/fileutils.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum { TLS_ALERT = 21 }; /* first byte of such a record, and of no reply of Redis: RFC 8446, 5.1 */
 
@@ -25,9 +25,7 @@ void redis_socket_close(struct redis_socket *sock)
 {
     redis_tls_end(sock->tls);
     sock->tls = NULL;
-    if (sock->fd >= 0)
-        close(sock->fd);
-    sock->fd = -1;
+    fd_close(&sock->fd);
 }
 
 static enum lock_result socket_fail(struct redis_socket *sock, struct errmsg *why, const char *text)

@@ -1,5 +1,6 @@
 #include "redis/tls_certs.h"
 
+#include "util/fileutils.h"
 #include "util/secret_file.h"
 
 #include <errno.h>
@@ -25,8 +26,7 @@ static enum lock_result tls_certs_open_file(const char *path, int *fd, struct st
     if (*fd < 0 || fstat(*fd, status) != 0) {
         bool denied = errno == EACCES || errno == EPERM;
         errmsg_set(why, "%s: cannot read it: %s", path, strerror(errno));
-        if (*fd >= 0)
-            close(*fd);
+        fd_close(fd);
         return denied ? LOCK_REFUSED : LOCK_INVALID;
     }
     if (!S_ISDIR(status->st_mode))

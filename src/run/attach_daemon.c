@@ -34,6 +34,7 @@
 
 #include "process/daemonize.h"
 #include "run/attach_record.h"
+#include "util/fileutils.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -162,9 +163,7 @@ static void close_guard(struct attach_daemon_guard *guard)
     attach_record_remove(&guard->attached);
     process_spare_free(&guard->spare);
     process_family_forget(&guard->family);
-    if (guard->timer_fd >= 0)
-        close(guard->timer_fd);
-    guard->timer_fd = -1;
+    fd_close(&guard->timer_fd);
 }
 
 __attribute__((noreturn)) static void attach_daemon_refuse(struct attach_daemon_guard *guard,
@@ -181,8 +180,7 @@ __attribute__((noreturn)) static void attach_daemon_refuse(struct attach_daemon_
  * another one by now. */
 static void adjust_messages(struct messages *out)
 {
-    if (out->notify.fd >= 0)
-        close(out->notify.fd);
+    fd_close(&out->notify.fd);
     (void)unsetenv("NOTIFY_SOCKET");
     messages_open(out);
 }
@@ -191,9 +189,8 @@ static void adjust_messages(struct messages *out)
  * they do not cut the release short. */
 static void forget_signals(struct acquisition *lock)
 {
-    close(lock->cancel_fd);
-    close(lock->signals.fd);
-    lock->cancel_fd = lock->signals.fd = -1;
+    fd_close(&lock->cancel_fd);
+    fd_close(&lock->signals.fd);
 }
 
 /* Without the file the lock is held all the same. */
@@ -309,13 +306,11 @@ bool attach_daemon_start(struct acquisition *lock, const struct target_process *
     }
     if (pid < 0)
         errmsg_set(&why, "cannot start a process that guards the lock: %s", strerror(errno));
-    if (ends[1] >= 0)
-        close(ends[1]);
+    fd_close(&ends[1]);
     bool started = pid > 0 && attach_daemon_hear(lock, ends[0], &why);
     if (pid > 0 && !started)
         process_kill_child(pid); /* it has the lock's file open too, and would keep it locked */
-    if (ends[0] >= 0)
-        close(ends[0]);
+    fd_close(&ends[0]);
     if (!started) {
         lock->ended_by = signals_ended_by(&lock->signals);
         *status = acquisition_give_back(lock, why.text);

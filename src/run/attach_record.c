@@ -53,9 +53,8 @@ static bool make_file(struct attach_record *attached, pid_t pid)
             status.st_nlink > 0)
             return true;
         (void)!unlinkat(attached->dir_fd, attached->name, 0);
-        close(attached->fd);
+        fd_close(&attached->fd);
     }
-    attached->fd = -1;
     errno = EBUSY;
     return false;
 }
@@ -95,14 +94,10 @@ bool attach_record_add(struct attach_record *attached, const char *lock_dir,
 
 void attach_record_remove(struct attach_record *attached)
 {
-    if (attached->fd >= 0) {
-        (void)!unlinkat(attached->dir_fd, attached->name,
-                        0); /* it may have been removed with its directory */
-        close(attached->fd);
-    }
-    if (attached->dir_fd >= 0)
-        close(attached->dir_fd);
-    attached->fd = attached->dir_fd = -1;
+    if (attached->fd >= 0) /* the file may have been removed with its directory */
+        (void)!unlinkat(attached->dir_fd, attached->name, 0);
+    fd_close(&attached->fd);
+    fd_close(&attached->dir_fd);
 }
 
 /* --- looking for it ------------------------------------------------------ */
@@ -157,8 +152,7 @@ static void search_dir(struct held_locks *list, const char *path)
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     if (dir == NULL) {
-        if (fd >= 0)
-            close(fd);
+        fd_close(&fd);
         return;
     }
     for (const struct dirent *entry; (entry = readdir(dir)) != NULL;)

@@ -13,6 +13,7 @@
 
 #include "ui/lock_print.h"
 #include "util/duration.h"
+#include "util/fileutils.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -20,7 +21,6 @@
 #include <string.h>
 #include <sys/timerfd.h>
 #include <time.h>
-#include <unistd.h>
 
 /* How long to try to release a lock that may be ours without our knowledge, and
  * to leave a queue, which notices by itself in the end. */
@@ -251,8 +251,7 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
             result = LOCK_CANCELLED;
     }
     waited->time = deadline_gap(waiting.start, deadline_now());
-    if (waiting.timer_fd >= 0)
-        close(waiting.timer_fd);
+    fd_close(&waiting.timer_fd);
     if (result != LOCK_OK)
         abandon(backend, request, result, why);
     return result;

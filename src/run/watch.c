@@ -56,6 +56,7 @@
 #include "run/watch.h"
 
 #include "util/duration.h"
+#include "util/fileutils.h"
 #include "util/thread.h"
 
 #include <errno.h>
@@ -294,12 +295,9 @@ enum lock_result watch_open(struct watch *watch, struct errmsg *why)
 
 void watch_close(struct watch *watch)
 {
-    int *const fds[] = {&watch->news_fd, &watch->quit_fd, &watch->beat_fd};
-    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
-        if (*fds[i] >= 0)
-            close(*fds[i]);
-        *fds[i] = -1;
-    }
+    fd_close(&watch->news_fd);
+    fd_close(&watch->quit_fd);
+    fd_close(&watch->beat_fd);
 }
 
 enum lock_result watch_start(struct watch *watch, struct errmsg *why)

@@ -1,5 +1,6 @@
 #include "run/watchdog.h"
 
+#include "util/fileutils.h"
 #include "util/text.h"
 
 #include <errno.h>
@@ -36,9 +37,7 @@ bool watchdog_open(struct watchdog *heartbeat, const char *id, struct errmsg *wh
 
 void watchdog_close(struct watchdog *heartbeat)
 {
-    if (heartbeat->fd >= 0)
-        close(heartbeat->fd);
-    heartbeat->fd = -1;
+    fd_close(&heartbeat->fd);
 }
 
 /* A service manager's WATCHDOG_USEC is for dlock's pid alone (WATCHDOG_PID); it

@@ -119,7 +119,5 @@ bool run_report_write(const struct report *report, struct errmsg *why)
 
 void run_report_close(struct report *report)
 {
-    if (report->fd >= 0)
-        close(report->fd);
-    report->fd = -1;
+    fd_close(&report->fd);
 }

@@ -1,5 +1,6 @@
 #include "util/message.h"
 
+#include "util/fileutils.h"
 #include "util/text.h"
 
 #include <errno.h>
@@ -33,12 +34,10 @@ static ssize_t write_to_pipe(const char *bytes, size_t length)
     ssize_t written = write(ends[1], bytes, length);
     if (written > 0)
         written = splice(ends[0], NULL, STDERR_FILENO, NULL, (size_t)written, SPLICE_F_NONBLOCK);
-    int error = errno;
-    close(ends[0]);
-    close(ends[1]);
-    errno = error;
+    fd_close(&ends[0]);
+    fd_close(&ends[1]);
     /* A sandbox may not know it. */
-    return written < 0 && (error == EINVAL || error == ENOSYS) ? write(STDERR_FILENO, bytes, length)
+    return written < 0 && (errno == EINVAL || errno == ENOSYS) ? write(STDERR_FILENO, bytes, length)
                                                                : written;
 }
 
@@ -46,10 +45,7 @@ static ssize_t write_to_terminal(const char *bytes, size_t length)
 {
     int fd = open("/proc/self/fd/2", O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
     ssize_t written = write(fd >= 0 ? fd : STDERR_FILENO, bytes, length);
-    int error = errno;
-    if (fd >= 0)
-        close(fd);
-    errno = error;
+    fd_close(&fd);
     return written;
 }
 
@@ -127,8 +123,7 @@ static void tell_syslog(const struct messages *out, int priority, const char *na
     if (fd >= 0 && length > 0 && connect(fd, (const struct sockaddr *)&logger, sizeof logger) == 0)
         (void)!send(fd, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1,
                     MSG_NOSIGNAL);
-    if (fd >= 0)
-        close(fd);
+    fd_close(&fd);
 }
 
 __attribute__((format(printf, 3, 0))) static void say(const struct messages *out, int priority,

@@ -36,6 +36,7 @@
 
 #include "redis/login.h"
 #include "redis/reply.h"
+#include "util/fileutils.h"
 #include "util/text.h"
 
 #include <errno.h>
@@ -43,7 +44,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 /* How often to ask a Sentinel that notifies us anyway, and to look for one that does; how
  * long that may take; how long to look up names that are not needed yet. */
@@ -503,8 +503,7 @@ void redis_sentinel_free(struct redis_backend *redis)
     if (sentinel == NULL)
         return;
     redis_conn_free(&sentinel->conn);
-    if (sentinel->epoll_fd >= 0)
-        close(sentinel->epoll_fd);
+    fd_close(&sentinel->epoll_fd);
     explicit_bzero(&sentinel->url, sizeof sentinel->url);
     free(sentinel);
     redis->sentinel = NULL;
