@@ -257,6 +257,7 @@ listens() { grep -q '^subscribe' "$T/$1.log"; }
     fails_with 0 "ok +sentinel +$one: the master is 127.0.0.1:$A" dlock --doctor -r "redis+sentinel://$one,$two/prime"
     grep -q "warn  sentinel  *$two: .* does not allow us to subscribe" <<<"$output"
     kill "$(cat "$T/two.pid")"
+    wait_until 10 gone "$(cat "$T/two.pid")"
     fails_with 0 "warn +sentinel +$two: Connection refused" dlock --doctor -q -r "redis+sentinel://$one,$two/prime"
     fake_sentinel two "$(address 127.0.0.1 1)" && two=127.0.0.1:$PORT
     fails_with 1 "fail +sentinel +$two knows 127.0.0.1:1 as the master, and another one 127.0.0.1:$A" \
