@@ -99,8 +99,7 @@ void expiry_say_left(const struct expiry *end, struct process_count left)
                   left.found, left.found == 1 ? "" : "es", name, (long)left.first);
     else
         say_error(end->out,
-                  "processes of %s are left, and /proc, which is not of this pid namespace, does "
-                  "not show them",
+                  "processes of %s are left; /proc does not show those of this pid namespace",
                   name);
 }
 
