@@ -35,24 +35,24 @@ static const enum option_id reason[] = {OPT_MESSAGE, OPT_NONE};
 
 static const struct action {
     enum words name;
-    const enum option_id *uses[3];
     bool records; /* it needs what is recorded of a lock */
+    const enum option_id *uses[3];
 } actions[] = {
-    [ACTION_RUN] = {NEEDED, {taking, supervising, running}, false},
-    [ACTION_ACQUIRE] = {NEEDED, {taking, token_file}, true},
-    [ACTION_ATTACH] = {NEEDED, {taking, supervising}, false},
-    [ACTION_EXTEND] = {OPTIONAL, {token, lease}, true},
-    [ACTION_RELEASE] = {OPTIONAL, {token, ended}, true},
-    [ACTION_FORCE_RELEASE] = {NEEDED, {NULL}, true},
-    [ACTION_PAUSE] = {NEEDED, {reason}, true},
-    [ACTION_RESUME] = {NEEDED, {NULL}, true},
-    [ACTION_STATUS] = {NEEDED, {NULL}, false},
-    [ACTION_WAIT_FREE] = {NEEDED, {waiting}, false},
-    [ACTION_LIST] = {OPTIONAL, {listing}, true},
-    [ACTION_RAN_WITHIN] = {NEEDED, {NULL}, true},
-    [ACTION_CURRENT] = {REFUSED, {NULL}, false},
-    [ACTION_DOCTOR] = {OPTIONAL, {taking, supervising}, false},
-    [ACTION_PRINT_CONFIG] = {OPTIONAL, {taking, supervising, configured}, false},
+    [ACTION_RUN] = {NEEDED, false, {taking, supervising, running}},
+    [ACTION_ACQUIRE] = {NEEDED, true, {taking, token_file}},
+    [ACTION_ATTACH] = {NEEDED, false, {taking, supervising}},
+    [ACTION_EXTEND] = {OPTIONAL, true, {token, lease}},
+    [ACTION_RELEASE] = {OPTIONAL, true, {token, ended}},
+    [ACTION_FORCE_RELEASE] = {NEEDED, true, {NULL}},
+    [ACTION_PAUSE] = {NEEDED, true, {reason}},
+    [ACTION_RESUME] = {NEEDED, true, {NULL}},
+    [ACTION_STATUS] = {NEEDED, false, {NULL}},
+    [ACTION_WAIT_FREE] = {NEEDED, false, {waiting}},
+    [ACTION_LIST] = {OPTIONAL, true, {listing}},
+    [ACTION_RAN_WITHIN] = {NEEDED, true, {NULL}},
+    [ACTION_CURRENT] = {REFUSED, false, {NULL}},
+    [ACTION_DOCTOR] = {OPTIONAL, false, {taking, supervising}},
+    [ACTION_PRINT_CONFIG] = {OPTIONAL, false, {taking, supervising, configured}},
 };
 enum { USES = sizeof actions->uses / sizeof *actions->uses };
 

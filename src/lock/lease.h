@@ -14,7 +14,7 @@
 
 /* No lease is longer than this when it is taken or extended. */
 enum { LEASE_MOST_DAYS = 30 };
-#define LEASE_MOST DURATION_S(86400 * LEASE_MOST_DAYS)
+#define LEASE_MOST DURATION_S(INT64_C(86400) * LEASE_MOST_DAYS)
 
 /* Of --message, in bytes. */
 enum { MESSAGE_MOST = 256 };
