@@ -12,7 +12,8 @@ CONFLICT, SERVICE_AWAY, NO_RESOURCES, LOST, NEWER_FORMAT = 75, 69, 71, 124, 78
 # programs or a shell says where it cannot begin at all; 78: no room for the library of TLS.
 REFUSED = {1, 2, 69, 70, 71, 73, 78, 126, 127}
 # Why a server that is there may be said to be away where the machine stalls.
-TOO_SLOW = ("did not answer in time", "the connection timed out", "its lease ended before the answer arrived")
+TOO_SLOW = ("did not answer in time", "the connection timed out", "the TLS handshake was not answered in time",
+            "its lease ended before the answer arrived")
 # How long -n waits for the guard of a holder of its host that has ended (run/wait.c).
 GUARD_MOST = 0.5
 # Beside --outage: connecting, the queue, and the machine.
