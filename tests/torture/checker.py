@@ -247,12 +247,14 @@ class Checker:
         for before, run in zip(started, started[1:]):
             if not (before.disturbed or run.freezes or before.leaves_daemon or before in at_once or run in at_once):
                 # A request that a server holds up may have been sent when the one before was still there.
-                if "exclusive" in (before.mode, run.mode) and not any(
-                        window.backend == run.backend and window.touches(run.spawned, run.start)
-                        for window in self.history.windows):
+                if "exclusive" in (before.mode, run.mode) and not self.was_held_up(run):
                     run.earliest_take = max(run.earliest_take, before.until - self.slack(before.until))
             if before.status == 124 or before.killed is not None:
                 self.counts[run.backend]["hand-overs after a lease's end"] += 1
+
+    def was_held_up(self, run):
+        """Whether a fault was on while it asked for the lock."""
+        return any(window.backend == run.backend and window.touches(run.spawned, run.start) for window in self.history.windows)
 
     def fence_excused(self, before, run):
         """The later one took the lock first and was held up, or the store has forgotten more than is promised."""

@@ -7,6 +7,8 @@ import pauses
 
 # A command that is still there so long after its lease, with a dlock that was not frozen, was not stopped.
 OVERRUN_MOST = 1.0
+# A later try finds the take of which a fault held the answer up, and counts what is left of it from before it asked.
+LATER_TRY = 0.05
 CONFLICT, SERVICE_AWAY, NO_RESOURCES, LOST, NEWER_FORMAT = 75, 69, 71, 124, 78
 # The system refused, or a file cannot be made: what a dlock with low limits may say, and what the loader of
 # programs or a shell says where it cannot begin at all; 78: no room for the library of TLS.
@@ -65,7 +67,8 @@ def exit_problem(checker, run):
         return problem_without_command(checker, run)
     if run.status == LOST:
         stop = run.earliest_take + run.ttl - run.drift - run.grace
-        return None if run.removals or run.shared_removals or run.lost_to or run.exit >= stop else \
+        early = LATER_TRY + 2 * checker.late.near(run.start, run.start) if checker.was_held_up(run) else 0
+        return None if run.removals or run.shared_removals or run.lost_to or run.exit >= stop - early else \
             "124, but the lease had %.3f s to go before any stop was due" % (stop - run.exit)
     sent = {sent.number for sent in run.signals}
     wanted = {128 + number for number in sent}

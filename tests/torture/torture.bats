@@ -155,6 +155,10 @@ verdicts() {
     local early='s/^2.495 term/1.95 term/;s/^2.496 end/1.96 end/;s/^2.5 exit/2.0 exit/;s/until=2.496/until=1.96/'
     judged 1 '124, but the lease had 0.090 s to go' "$early"
     judged 0 '0 wrong' "$early" '/^1.01/a 1.2 fault_begin backend=redis fault=pause may_lose=0\n1.3 fault_end backend=redis fault=pause'
+    early=${early//1.95/1.85} early=${early//1.96/1.86} early=${early/2.0/1.87}
+    judged 0 '0 wrong' "$early" '/^1.01/a 1.2 fault_begin backend=redis fault=pause may_lose=0\n1.3 fault_end backend=redis fault=pause'
+    early=${early//1.85/1.75} early=${early//1.86/1.76} early=${early/1.87/1.77}
+    judged 1 '124, but the lease had 0.120 s to go' "$early" '/^1.01/a 1.2 fault_begin backend=redis fault=pause may_lose=0\n1.3 fault_end backend=redis fault=pause'
     judged 1 "the command's own status was 3" 's/run=1 status=3/run=1 status=0/'
     judged 1 'the lock was lost before the command ended' '/^1.01/a 1.2 removed run=1 before=1.19'
     judged 0 '0 wrong' '/^1.01/a 1.2 removed run=1 before=1.19 sure=0'
