@@ -46,11 +46,16 @@ static const char *lease_format(const struct expiry *end, char text[LEASE_TEXT_S
  * text. */
 static const char *advice_format(const struct expiry *end, char text[LEASE_TEXT_SIZE])
 {
-    char grace[DURATION_TEXT_SIZE];
+    char grace[DURATION_TEXT_SIZE], silent[DURATION_TEXT_SIZE];
+    struct duration set = end->state.set, left = deadline_left(end->state.deadline);
     text[0] = '\0';
-    if (lease_is_as_taken(end->lease, end->state.set))
+    if (lease_is_as_taken(end->lease, set) && end->beats)
+        snprintf(text, LEASE_TEXT_SIZE, " (no heartbeat for %s)",
+                 duration_rounded((struct duration){set.ns - lease_drift(set).ns - left.ns}, silent,
+                                  sizeof silent));
+    else if (lease_is_as_taken(end->lease, set))
         snprintf(text, LEASE_TEXT_SIZE, " (--ttl sets a longer one)");
-    else if (end->state.set.ns <= end->plan.grace.ns)
+    else if (set.ns <= end->plan.grace.ns)
         snprintf(text, LEASE_TEXT_SIZE, " (--grace=%s is no shorter)",
                  duration_format(end->plan.grace, grace, sizeof grace));
     return text;
@@ -169,6 +174,7 @@ static void was_released(struct expiry *end)
 
 static void act_on_lease(struct expiry *end)
 {
+    char advice[LEASE_TEXT_SIZE];
     struct deadline now = deadline_now(), deadline = end->state.deadline;
     struct deadline last_answer = watch_last_answer(deadline, expiry_grace_of(end));
     bool said = end->warn_at.boot_ns == INT64_MAX,
@@ -187,8 +193,7 @@ static void act_on_lease(struct expiry *end)
     } else if (!deadline_before(now, end->warn_at)) {
         end->warn_at = DEADLINE_NEVER;
         say_warning(end->out, "90 %% of the lease is over and %s still runs%s", end->worker.name,
-                    lease_is_as_taken(end->lease, end->lease->set) ? "; --ttl sets a longer one"
-                                                                   : "");
+                    advice_format(end, advice));
     }
 }
 

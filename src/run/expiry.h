@@ -39,6 +39,7 @@ struct expiry {
     struct lease *lease; /* its deadline follows what the watch adopts */
     struct worker worker;
     struct expiry_plan plan;
+    bool beats;               /* the worker extends its lease by heartbeats */
     struct watch_state state; /* the last that was read */
     /* Results for the caller: */
     enum stop_phase phase;

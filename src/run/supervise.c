@@ -183,6 +183,7 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         .lease = plan->lease,
         .worker = {"the command", stop_command, kill_command, &run},
         .plan = plan->end,
+        .beats = plan->heartbeat->fd >= 0,
     };
     expiry_init(&run.end);
     /* Frozen between the take and this point, or answered too late: nothing may start. */

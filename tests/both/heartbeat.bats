@@ -40,7 +40,8 @@ E
     start=$(now)
     run dlock --heartbeat -t 2s job -- sh -c "python3 $T/beat.py 0.5 3; sleep 600"
     equals "$status" 124
-    grep -q 'the lease of 2s ends in' <<<"$output"
+    grep -qE 'the lease of 2s ends in [0-9]+ms; .* \(no heartbeat for 1\.[0-9]s\)' <<<"$output"
+    [[ $output != *--ttl* ]]
     [ $(($(now) - start)) -ge 3200 ]
     is_clean job
 }
