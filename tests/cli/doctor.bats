@@ -62,7 +62,7 @@ nothing_left() { equals "$(redis dbsize)" 0 && [ -z "$(redis pubsub channels)" ]
     [[ $output == backend$'\n'*$'\n\n'"redis unix://"*$'\n\n'permissions$'\n'*$'\n\n'trial$'\n'* ]]
     says '^  ok    version +(Redis [1-9]|Valkey )'
     says '^  warn  persistence +none: a restart loses all locks$'
-    says '^ +-> appendonly yes$'
+    says '^ +-> appendonly yes, appendfsync always$'
     [[ ${lines[-1]} == 'A lock can be trusted here: 0 failed, 1 warning, 0 notes' ]]
     redis config set maxmemory 100mb maxmemory-policy allkeys-lru
     run dlock --doctor -r "$URL" -q

@@ -51,6 +51,7 @@ static const struct {
     {"-1", DURATION_NEGATIVE},
     {"-0", DURATION_NEGATIVE},
     {"-", DURATION_NEGATIVE},
+    {"--message=x", DURATION_NOT_A_NUMBER},
     {"abc", DURATION_NOT_A_NUMBER},
     {"nan", DURATION_NOT_A_NUMBER},
     {"inf", DURATION_NOT_A_NUMBER},

@@ -163,10 +163,10 @@ static void add_persistence(const struct redis_patient *patient, const char *inf
         diagnostics_add(findings, FINDING_OK, "persistence", NULL, "append-only file, fsync %.100s",
                         fsync != NULL ? fsync : "unknown");
     else if (save != NULL && *save != '\0')
-        diagnostics_add(findings, FINDING_NOTE, "persistence", "appendonly yes",
+        diagnostics_add(findings, FINDING_NOTE, "persistence", "appendonly yes, appendfsync always",
                         "snapshots alone (%.100s): a crash loses later locks", save);
     else if (aof_known && save != NULL)
-        diagnostics_add(findings, FINDING_WARN, "persistence", "appendonly yes",
+        diagnostics_add(findings, FINDING_WARN, "persistence", "appendonly yes, appendfsync always",
                         "none: a restart loses all locks%s",
                         replicated ? ", and replicas copy the empty server" : "");
     else
