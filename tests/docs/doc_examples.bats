@@ -106,8 +106,8 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
 }
 
 @test "README: the configuration is accepted, and the section matches" {
-    mkdir etc && (umask 077 && echo 0123456789abcdef >etc/password)
-    configure README.md 'redis = rediss' rediss://dlock@locks.example:6380/0 "unix://$T/redis.sock" /etc/dlock "$T/work/etc"
+    (umask 077 && echo 0123456789abcdef >etc.password)
+    configure README.md 'redis = rediss' rediss://locker@locks.example:6380/0 "unix://$T/redis.sock" /etc/dlock "$T/work/etc"
     sed -i '/^password-file/d' "$HOME/.config/dlock/dlock.conf"
     equals "$(dlock deploy:web printenv DLOCK_LOCK_TTL)" 1200
     equals "$(dlock other printenv DLOCK_LOCK_TTL)" 3600
