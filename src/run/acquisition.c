@@ -5,9 +5,9 @@
 #include "store/file/dir_backend.h"
 #include "ui/holder_text.h"
 #include "ui/lock_print.h"
+#include "util/error_code.h"
 #include "ui/progress_text.h"
 #include "util/duration.h"
-#include "util/error_code.h"
 #include "util/text.h"
 
 #include <inttypes.h>
@@ -88,8 +88,6 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
 {
     const struct messages *out = acquisition->out;
     char time[DURATION_TEXT_SIZE], who[2 * HOLDER_TEXT_SIZE], tried[TRIED_TEXT_SIZE];
-    if (acquisition->backend->warning != NULL)
-        say_warning(out, "%s", acquisition->backend->warning);
     if (acquisition->outer == OUTER_CONFLICTS)
         return fail(out, FAIL_ARGUMENT, STATUS_USAGE,
                     "the command that this runs in holds the lock in another mode, and the wait "
@@ -230,6 +228,8 @@ static enum lock_result wait_on(struct acquisition *acquisition, struct duration
         wait_for_lock(acquisition->backend, &acquisition->request, &patience,
                       acquisition->cancel_fd, &acquisition->lease, holder, waited, why);
     progress_hide(&acquisition->view);
+    if (acquisition->backend->warning != NULL)
+        say_warning(acquisition->out, "%s", acquisition->backend->warning);
     return result;
 }
 
@@ -237,8 +237,6 @@ static void say_taken(const struct acquisition *acquisition, const char *time)
 {
     const struct backend *backend = acquisition->backend;
     char until[40];
-    if (backend->warning != NULL)
-        say_warning(acquisition->out, "%s", backend->warning);
     if (acquisition->out->verbosity < 1)
         return;
     wall_format_local(wall_at_ms(acquisition->lease.deadline), until, sizeof until);

@@ -497,6 +497,10 @@ ahead() {
         dlock --outage=0 job touch "$T/ran"
     [ ! -e "$T/ran" ]
     for i in 1 2; do is_held_on $i; done
+    fails_with 0 'the release has not reached 2 of 3 servers' dlock --outage=0 --fallback=file --lock-dir="$T/locks" next true
+    # After the end of the lease it is not.
+    fails_with 69 'the command was not run' dlock --ttl=1s --outage=3s short touch "$T/ran"
+    [[ $output != *'is held until'* ]]
     # A majority that gave nothing is not said to hold anything.
     fake_redis mute
     export DLOCK_REDIS="unix://$T/fake.sock unix://$T/fake1.sock $(url none)"

@@ -51,8 +51,8 @@ struct quorum_member {
     bool chosen;           /* for the round */
     struct duration worth; /* how long a release waits for it, once there is a verdict */
     struct deadline joins; /* when to try again to acquire the lock here as well */
+    struct deadline until; /* MEMBER_OWES: the end of that take's lease; 0: it was not granted */
     char owed[TOKEN_SIZE]; /* MEMBER_OWES: the id of that take */
-    bool granted;          /* and it was granted: until it is released, the server has the lock */
     bool asked, done;      /* in the round, which has its result */
     bool started;          /* a thread of its own */
     pthread_t thread;

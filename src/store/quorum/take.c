@@ -53,7 +53,7 @@ void quorum_owe(const struct quorum *quorum, struct quorum_member *member)
 {
     if (!quorum_owes(quorum, member)) {
         text_copy(member->owed, sizeof member->owed, quorum->take_id);
-        member->granted = quorum_grants(quorum, member);
+        member->until = member->lease.deadline;
     }
     member->standing = MEMBER_OWES;
 }
@@ -416,6 +416,7 @@ enum lock_result quorum_take(struct backend *backend, const struct lock_request 
 {
     struct quorum *quorum = quorum_of(backend);
     bool cancelled = false;
+    quorum->base.note = quorum->base.warning = NULL;
     quorum_take_begin(quorum, request);
     enum lock_result result = ask_all(quorum, holder, bound, &cancelled, why);
     if (result == LOCK_OK)

@@ -115,7 +115,8 @@ void quorum_note_left(struct quorum *quorum)
     for (int i = 0; i < quorum->count; i++) {
         const struct quorum_member *member = &quorum->members[i];
         left += is_failure(member->result) &&
-                (quorum_grants(quorum, member) || (quorum_owes(quorum, member) && member->granted));
+                (quorum_grants(quorum, member) ||
+                 (quorum_owes(quorum, member) && !deadline_passed(member->until)));
     }
     quorum->base.note = quorum->base.warning = NULL;
     if (count.bad + count.silent == 0)
