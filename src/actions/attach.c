@@ -81,13 +81,14 @@ static int attach_hand_over(struct attach *attach)
     struct attach_plan plan = {plan_expiry(attach->options), paths_are_relative(attach->options)};
     int status;
     if (target_process_has_ended(&attach->target))
-        return acquisition_give_back(lock, "the process that the lock was for has ended");
+        return acquisition_give_back(lock, FAIL_ARGUMENT, STATUS_USAGE,
+                                     "the process that the lock was for has ended");
     if (lease_as_good_as_over(&lock->lease))
-        return acquisition_give_back(lock, "the lease ended before the lock could be attached");
-    if (print_lease(attach, &lock->lease) != STATUS_OK) {
-        (void)acquisition_give_back(lock, "the acquired lock could not be printed");
-        return STATUS_CANT_CREATE;
-    }
+        return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM,
+                                     "the lease ended before the lock could be attached");
+    if (print_lease(attach, &lock->lease) != STATUS_OK)
+        return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_CANT_CREATE,
+                                     "the acquired lock could not be printed");
     if (!attach_daemon_start(lock, &attach->target, &plan, &status))
         return status;
     say_attached(attach);

@@ -23,17 +23,16 @@
 static int lease_action_hand_over(struct acquisition *lock, struct token_file *file)
 {
     struct errmsg why = {""};
-    if (file->path != NULL && token_file_keep(file, &why) != LOCK_OK) {
-        (void)acquisition_give_back(lock, why.text);
-        return STATUS_CANT_CREATE;
-    }
+    if (file->path != NULL && token_file_keep(file, &why) != LOCK_OK)
+        return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_CANT_CREATE, why.text);
     if (lock->out->json)
         lease_json_print(&lock->lease);
     else if (file->path == NULL || lock->out->verbosity >= 0)
         puts(lock->token);
     int status = flushed(lock->out, STATUS_OK);
     if (status != STATUS_OK) {
-        (void)acquisition_give_back(lock, "the owner token could not be printed");
+        status = acquisition_give_back(lock, FAIL_SYSTEM, STATUS_CANT_CREATE,
+                                       "the owner token could not be printed");
         if (file->path != NULL)
             (void)!unlink(file->path);
     }

@@ -211,11 +211,11 @@ static int run_command(struct run_run *run)
     struct errmsg why = {""};
     struct outcome outcome;
     if (!held_locks_export(&lock->lease, lock->backend->kind))
-        return acquisition_give_back(lock, "out of memory");
+        return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     if (run->options->heartbeat && !open_heartbeat(run, &why))
-        return acquisition_give_back(lock, why.text);
+        return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM, why.text);
     if (!signals_widen(&lock->signals, &why))
-        return acquisition_give_back(lock, why.text);
+        return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM, why.text);
     struct supervision plan = {
         .backend = lock->backend,
         .lease = &lock->lease,

@@ -5,7 +5,6 @@
 #include "store/file/dir_backend.h"
 #include "ui/holder_text.h"
 #include "ui/lock_print.h"
-#include "util/error_code.h"
 #include "ui/progress_text.h"
 #include "util/duration.h"
 #include "util/text.h"
@@ -362,10 +361,11 @@ void acquisition_say_released(const struct acquisition *acquisition, enum lock_r
         say_verbose(out, "%s", acquisition->backend->note);
 }
 
-int acquisition_give_back(struct acquisition *acquisition, const char *text)
+int acquisition_give_back(struct acquisition *acquisition, enum failure failure, int status,
+                          const char *text)
 {
     struct errmsg why = {""};
     acquisition->lease.hold = deadline_now();
     acquisition_say_released(acquisition, acquisition_release(acquisition, &why), &why);
-    return fail(acquisition->out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; %s", text, acquisition->undone);
+    return fail(acquisition->out, failure, status, "%s; %s", text, acquisition->undone);
 }

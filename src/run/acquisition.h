@@ -5,6 +5,7 @@
 #include "process/signals.h"
 #include "store/backend.h"
 #include "ui/progress.h"
+#include "util/error_code.h"
 #include "util/message.h"
 
 #include <stdbool.h>
@@ -67,8 +68,9 @@ enum lock_result acquisition_release(struct acquisition *acquisition, struct err
 void acquisition_say_released(const struct acquisition *acquisition, enum lock_result result,
                               const struct errmsg *why);
 
-/* Releases without having done anything, and reports why. Returns the exit status. */
-int acquisition_give_back(struct acquisition *acquisition, const char *text);
+/* Releases without having done anything, and reports why. Returns `status`. */
+int acquisition_give_back(struct acquisition *acquisition, enum failure failure, int status,
+                          const char *text);
 
 /* Closes what is open. Returns the status; does not return if a signal ended
  * the wait (`ended_by`), since this process then dies by it. */

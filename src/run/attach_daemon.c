@@ -313,7 +313,7 @@ bool attach_daemon_start(struct acquisition *lock, const struct target_process *
     fd_close(&ends[0]);
     if (!started) {
         lock->ended_by = signals_ended_by(&lock->signals);
-        *status = acquisition_give_back(lock, why.text);
+        *status = acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM, why.text);
     }
     return started;
 }
