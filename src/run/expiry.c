@@ -42,22 +42,23 @@ static const char *lease_format(const struct expiry *end, char text[LEASE_TEXT_S
     return text;
 }
 
-/* Advice on how to avoid it; --ttl does not help if the lease was changed from outside. Returns
- * text. */
+/* Advice on how to avoid it; --ttl does not help if the lease was changed from outside, nor
+ * anything if heartbeats came, but did not reach the store. Returns text. */
 static const char *advice_format(const struct expiry *end, char text[LEASE_TEXT_SIZE])
 {
-    char grace[DURATION_TEXT_SIZE], silent[DURATION_TEXT_SIZE];
-    struct duration set = end->state.set, left = deadline_left(end->state.deadline);
+    char time[DURATION_TEXT_SIZE];
+    struct duration set = end->state.set, left = deadline_left(end->state.deadline),
+                    silent = deadline_gap(end->beaten, deadline_now());
+    bool as_taken = lease_is_as_taken(end->lease, set), beats = end->beaten.boot_ns != 0;
     text[0] = '\0';
-    if (lease_is_as_taken(end->lease, set) && end->beats)
-        snprintf(text, LEASE_TEXT_SIZE, " (no heartbeat for %s)",
-                 duration_rounded((struct duration){set.ns - lease_drift(set).ns - left.ns}, silent,
-                                  sizeof silent));
-    else if (lease_is_as_taken(end->lease, set))
+    if (as_taken && !beats)
         snprintf(text, LEASE_TEXT_SIZE, " (--ttl sets a longer one)");
-    else if (set.ns <= end->plan.grace.ns)
+    else if (as_taken && silent.ns + left.ns >= set.ns - lease_drift(set).ns)
+        snprintf(text, LEASE_TEXT_SIZE, " (no heartbeat for %s)",
+                 duration_rounded(silent, time, sizeof time));
+    else if (!as_taken && !end->plan.warn_only && set.ns <= end->plan.grace.ns)
         snprintf(text, LEASE_TEXT_SIZE, " (--grace=%s is no shorter)",
-                 duration_format(end->plan.grace, grace, sizeof grace));
+                 duration_format(end->plan.grace, time, sizeof time));
     return text;
 }
 

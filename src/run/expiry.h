@@ -39,7 +39,7 @@ struct expiry {
     struct lease *lease; /* its deadline follows what the watch adopts */
     struct worker worker;
     struct expiry_plan plan;
-    bool beats;               /* the worker extends its lease by heartbeats */
+    struct deadline beaten;   /* the worker's last heartbeat, at first the take; 0: it sends none */
     struct watch_state state; /* the last that was read */
     /* Results for the caller: */
     enum stop_phase phase;

@@ -83,11 +83,13 @@ static void supervise_act(struct supervise_run *run)
 
 /* Read as long as the command runs, whatever has become of the lease: the
  * sender of a notification blocks until there is room for it. */
-static void read_heartbeat(const struct supervise_run *run)
+static void read_heartbeat(struct supervise_run *run)
 {
     const struct supervision *plan = run->plan;
-    if (plan->heartbeat->fd >= 0 && watchdog_read(plan->heartbeat, &plan->out->notify) &&
-        is_watched(run))
+    if (plan->heartbeat->fd < 0 || !watchdog_read(plan->heartbeat, &plan->out->notify))
+        return;
+    run->end.beaten = deadline_now();
+    if (is_watched(run))
         watch_beat(&run->watch);
 }
 
@@ -183,7 +185,7 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         .lease = plan->lease,
         .worker = {"the command", stop_command, kill_command, &run},
         .plan = plan->end,
-        .beats = plan->heartbeat->fd >= 0,
+        .beaten = plan->heartbeat->fd >= 0 ? plan->lease->taken : (struct deadline){0},
     };
     expiry_init(&run.end);
     /* Frozen between the take and this point, or answered too late: nothing may start. */

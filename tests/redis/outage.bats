@@ -25,6 +25,28 @@ taken_after() { # ERROR COMMAND...
     is_free
 }
 
+@test "--heartbeat: signs of life that came while the server hung are not said to be missing" {
+    start_redis
+    cat >"$T/beat.py" <<'E'
+import os, socket, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
+while True:
+    s.send(b"WATCHDOG=1")
+    open(os.environ["T"] + "/beaten", "w")
+    time.sleep(0.2)
+E
+    dlock -r "$URL" --heartbeat -t 4s job -- python3 "$T/beat.py" 2>"$T/err" 3>&- 4>&- &
+    local dlock=$! status=0
+    wait_until 10 test -e "$T/beaten"
+    kill -STOP "$(cat "$T/redis.pid")"
+    wait "$dlock" || status=$?
+    kill -CONT "$(cat "$T/redis.pid")"
+    equals "$status" 124
+    grep -q 'the lease of 4s ends in' "$T/err"
+    not grep -q 'no heartbeat' "$T/err"
+}
+
 @test "as many clients as the server serves: it says so, and is tried again" {
     start_redis redis --maxclients 1
     hold_lock other -r "$URL"
