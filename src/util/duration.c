@@ -86,7 +86,7 @@ enum duration_error duration_parse(const char *text, struct duration *out)
     int64_t sum = 0;
     if (*text == '\0')
         return DURATION_EMPTY;
-    if (text[0] == '-' && text[1] != '-') /* otherwise it is the next option */
+    if (text[0] == '-' && (text[1] == '.' || isdigit((unsigned char)text[1])))
         return DURATION_NEGATIVE;
     while (*text != '\0') {
         struct decimal number;
