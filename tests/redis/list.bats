@@ -78,11 +78,11 @@ shared 0
     equals "$status" 0
     # A shared one, whose set or record was tampered with.
     dlock --acquire -s -t 60s --owner=me shared >/dev/null
-    redis set '{dlock:shared}:holder:me' '{nonsense' PX 60000 >/dev/null
-    run dlock --status shared
-    equals "$status" 0
-    run dlock --release --owner=me shared
-    equals "$status" 0
+    dlock --acquire -s -t 60s --owner=you shared >/dev/null
+    for owner in me you; do redis set "{dlock:shared}:holder:$owner" '{nonsense' PX 60000 >/dev/null; done
+    fails_with 0 '^shared: held, shared by 2$' dlock --status shared
+    fails_with 0 '^shared +[0-9]+s +shared +2 holders$' dlock --list
+    for owner in me you; do dlock --release --owner="$owner" shared; done
     dlock --acquire --slots=2 -t 60s --owner=me slots >/dev/null
     redis del '{dlock:slots}:holder:me' >/dev/null
     run dlock -n --slots=2 slots -- sh -c 'echo $DLOCK_SLOT' # the other one is taken all the same
