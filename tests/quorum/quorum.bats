@@ -740,6 +740,17 @@ released_on() {
     equals "$status" 0
     [[ $output == *'3 of 3 servers can be trusted; 2 are needed'* ]]
     for i in 1 2 3; do [ -z "$(on "$i" keys '*')" ]; done
+    on 3 config set maxmemory 1gb >/dev/null
+    on 3 config set maxmemory-policy allkeys-lru >/dev/null
+    run dlock --doctor -q
+    equals "$status" 0
+    [[ $output == *"$(url 3)"*'warn  eviction'*'2 of 3 servers can be trusted'* ]]
+    on 2 config set maxmemory 1gb >/dev/null
+    on 2 config set maxmemory-policy allkeys-lru >/dev/null
+    run dlock --doctor -q
+    equals "$status" 1
+    [[ $output == *'fail  eviction'*'1 of 3 servers can be trusted; 2 are needed'* ]]
+    on 2 config set maxmemory-policy noeviction >/dev/null
     kill "$(cat "$T/3.pid")"
     wait_until 10 not on 3 ping
     run dlock --doctor -q
