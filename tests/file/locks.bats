@@ -577,3 +577,26 @@ holder_is_found() {
     wait_until 10 dlock --lock-dir="$D" --status -q other
     [ -e "$D/dlock:other.lock" ]
 }
+
+@test "--lock-file: no thread can be started that waits in the kernel: the file is polled, and locked" {
+    flock "$T/exact" sleep 1 3>&- 4>&- &
+    wait_until 10 not flock -n "$T/exact" true
+    LD_PRELOAD=$HELPERS/fault_pthread_create.so dlock -w 20s --lock-file="$T/exact" job true
+    wait
+}
+
+@test "--attach: the process ends just when its lock is acquired: 64, and the lock is free" {
+    sleep 60 3>&- 4>&- &
+    local other=$! status=0
+    export DLOCK_LOCK_DIR=$D
+    touch "$T/stop_at_section"
+    LD_PRELOAD=$HELPERS/fault_stop_at.so dlock "--attach=$other" job 2>"$T/err" 3>&- 4>&- &
+    local dlock=$!
+    wait_until 10 grep -q '^State:[[:space:]]T' "/proc/$dlock/status"
+    kill -KILL "$other"
+    kill -CONT "$dlock"
+    wait "$dlock" || status=$?
+    equals "$status" 64
+    grep -q 'has ended; nothing is locked' "$T/err"
+    dlock -n job true
+}
