@@ -594,6 +594,7 @@ holder_is_found() {
     local dlock=$!
     wait_until 10 grep -q '^State:[[:space:]]T' "/proc/$dlock/status"
     kill -KILL "$other"
+    wait "$other" || true
     kill -CONT "$dlock"
     wait "$dlock" || status=$?
     equals "$status" 64
