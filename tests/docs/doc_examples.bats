@@ -204,6 +204,7 @@ sys.exit("\n".join(bad) or 0)' "$BLOCKS" "$TESTS/docs/doc_examples.bats" $PAGES
     make_certificates
     make_certificate host ca DNS:host
     cp "$CERTS/host.pem" "$CERTS/host.key" "$CERTS/ca.pem" .
+    stop_redis # the one of setup, whose pid the next one takes the place of
     start_tls_redis --tls-auth-clients yes
     equals "$(printf 'ping\n' | sh -c "$(block doc/dlock-redis.7 'redis-cli --tls' locks.example "localhost -p $PORT")")" PONG
     cat host.key >>host.pem
