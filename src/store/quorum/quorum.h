@@ -11,6 +11,7 @@
 
 enum { QUORUM_LEAST = 3, QUORUM_MOST = 15 };
 
+/* What a look is for. */
 enum look_for { LOOK_AT, LOOK_LIST, LOOK_REMOVE };
 
 struct quorum;
@@ -149,7 +150,8 @@ struct deadline quorum_deadline(const struct quorum *quorum);
 /* Reports in base.note and base.warning the members that have a problem. */
 void quorum_note(struct quorum *quorum, bool taken);
 
-/* The same after a release: the members that it has not reached. */
+/* The same after a release: the members that it has not reached. If a majority of them may
+ * have the lock still, that is a warning. */
 void quorum_note_left(struct quorum *quorum);
 
 /* For a question that may take its time: once there is a verdict, the slow members get

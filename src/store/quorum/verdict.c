@@ -112,15 +112,15 @@ void quorum_note_left(struct quorum *quorum)
 {
     struct quorum_count count = quorum_count_all(quorum);
     int left = 0;
+    quorum->base.note = quorum->base.warning = NULL;
+    if (count.bad + count.silent == 0)
+        return;
     for (int i = 0; i < quorum->count; i++) {
         const struct quorum_member *member = &quorum->members[i];
         left += is_failure(member->result) &&
                 (quorum_grants(quorum, member) ||
                  (quorum_owes(quorum, member) && !deadline_passed(member->until)));
     }
-    quorum->base.note = quorum->base.warning = NULL;
-    if (count.bad + count.silent == 0)
-        return;
     errmsg_set(
         &quorum->note,
         "the release has not reached %d of %d servers; there the lock is held until its lease ends",
