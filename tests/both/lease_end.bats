@@ -28,6 +28,9 @@ load backend
     within 10000 "$start"
     fails_with 124 'the lease, last set to (2|1\.[0-9])s, ends in (1\.[0-9]s|1s|[0-9]+ms); stopping the command with SIGTERM$' \
         dlock -t 1h --grace=1500ms job -- sh -c 'dlock --extend --ttl=2 && exec sleep 60'
+    # It means nothing if the command is not stopped.
+    fails_with 0 '90 % of the lease is over and the command still runs$' \
+        dlock -t 1h --grace=30s --on-expire=warn job -- sh -c 'dlock --extend --ttl=3 && exec sleep 4'
 }
 
 @test "one that is deaf to TERM is killed when the lease ends, not later" {
