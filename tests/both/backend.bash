@@ -1,9 +1,14 @@
-# The suite in this directory runs once for each backend: BACKEND is "file" or
-# "redis". What differs between them is named here.
+# The tests in this folder run once for each backend: BACKEND is "file" or "redis".
+# tests/run names it by the folder in which it shows a test. What differs between the
+# backends is here.
 # shellcheck shell=bash
 # shellcheck source=tests/lib/common.bash
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/common.bash"
-: "${BACKEND:=file}"
+case $BATS_TEST_DIRNAME in
+    */file/both) BACKEND='file' ;;
+    */redis/both) BACKEND='redis' ;;
+    *) : "${BACKEND:=file}" ;;
+esac
 
 setup() {
     common_setup

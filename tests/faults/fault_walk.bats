@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # What `make fault-walk` does, in small, and whether it would find what it looks for.
 load ../lib/common
 setup() {

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # The inputs that fuzzing starts from, and those that it once found, in this
 # build. `make fuzz` looks for more.
 load ../lib/common

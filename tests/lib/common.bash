@@ -2,7 +2,7 @@
 # the test's own, and waiting for conditions with a bound.
 # shellcheck shell=bash
 
-TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+TESTS=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 : "${DLOCK:=$TESTS/../src/dlock}"
 : "${HELPERS:=$TESTS/helpers}"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # What `make mutants` does, in small: a mistake in a rule is made, and found.
 load ../lib/common
 setup() {

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # What a failover can lose, since Redis replicates after it has answered: the overlap
 # is real, and what the fence makes of it.
 load ../lib/common

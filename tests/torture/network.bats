@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # What stands between dlock and its servers in a campaign does what it says, and a lock
 # that is on three servers bears it.
 load ../lib/common

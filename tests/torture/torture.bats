@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# bats file_tags=long
 # The campaign of `make torture` and the ends of leases of `make stress`, in small, and whether their checker would find
 # what it looks for.
 load ../lib/common
