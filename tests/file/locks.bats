@@ -344,6 +344,37 @@ holder_is_found() {
     holder_is_found "$T/exact"
 }
 
+# in_chroot COMMAND...: in a root directory that is no mount point, so that /proc/self/mountinfo has no row for it.
+in_chroot() {
+    # shellcheck disable=SC2016
+    unshare -m bash -c 'mkdir "$T/root" || exit
+        for dir in "$T" /bin /dev /etc /lib /lib64 /proc /usr "$(dirname "$DLOCK")" "$HELPERS"; do
+            [ ! -d "$dir" ] || { mkdir -p "$T/root$dir" && mount --rbind "$dir" "$T/root$dir"; } || exit
+        done
+        exec chroot "$T/root" "$@"' bash "$@"
+}
+
+@test "--lock-file on btrfs in a chroot whose root is no mount point: the holder is found" {
+    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
+    export DLOCK HELPERS
+    export -f equals fails_with holder_is_found not run wait_until
+    in_chroot bash -ec 'not grep "^[^ ]* [^ ]* [^ ]* [^ ]* / " /proc/self/mountinfo
+        export LD_PRELOAD=$HELPERS/fault_other_device.so # stat(2) names another device, as on btrfs
+        holder_is_found /exact
+        chmod 600 /exact # its directory can be read
+        flock /exact setpriv --reuid=65534 --regid=65534 --clear-groups dlock --status --lock-file=/exact job'
+}
+
+@test "--lock-file: a file with the same inode number on another file system is another file" {
+    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
+    mkdir "$T/one" "$T/other"
+    # shellcheck disable=SC2016
+    run unshare -m sh -c 'for dir in one other; do mount -t tmpfs none "$T/$dir" && : >"$T/$dir/exact" && stat -c %i "$T/$dir/exact"; done
+        flock "$T/one/exact" dlock --status --lock-file="$T/other/exact" job; echo $?'
+    equals "${lines[0]}" "${lines[1]}"
+    equals "${lines[*]:2}" 'job: free 1'
+}
+
 @test "--lock-file on overlayfs: the holder is found" {
     mkdir "$T/lower" "$T/upper" "$T/work" "$T/merged"
     : >"$T/lower/exact"

@@ -82,7 +82,7 @@ static enum lock_result open_exact(struct lock_file *file, struct errmsg *why)
  * that have the file open, and its pid to any process, even to us. It may be us, from
  * before dlock was executed, but not by the lock that the thread has just taken through
  * own_fd. */
-static bool find_process(int own_fd, const struct flock_file *file, struct flock_holder *found,
+static bool find_process(int own_fd, struct flock_file *file, struct flock_holder *found,
                          struct proc_stat *process)
 {
     pid_t pid = found->pid;
@@ -92,7 +92,7 @@ static bool find_process(int own_fd, const struct flock_file *file, struct flock
            proc_stat_read(pid, &later) && later.start == process->start;
 }
 
-static void fill_holder(struct holder *holder, int own_fd, const struct flock_file *file,
+static void fill_holder(struct holder *holder, int own_fd, struct flock_file *file,
                         struct flock_holder *found)
 {
     struct proc_stat process;
@@ -322,7 +322,7 @@ static enum lock_result exact_release(struct backend *base, const struct lease *
 /* --- looking ----------------------------------------------------------------- */
 
 static enum lock_result fill_state(struct lock_state *state, const char *key, int own_fd,
-                                   const struct flock_file *file, struct flock_holder *found,
+                                   struct flock_file *file, struct flock_holder *found,
                                    size_t count, struct errmsg *why)
 {
     if (!lock_state_init(state, key, count))

@@ -1,11 +1,17 @@
 #include "store/file/proc_locks.h"
 
+#include "util/fileutils.h"
+
 #include <dirent.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 /* The number after `separator` at *at, which moves behind it. */
 static unsigned long long number_after(const char **at, char separator, int base)
@@ -22,61 +28,68 @@ static unsigned long long number_after(const char **at, char separator, int base
 
 /* --- the file -------------------------------------------------------------- */
 
-/* The number after the word that a line begins with. False if it is a different line. */
-static bool number_of(const char *line, const char *word, uint64_t *number)
-{
-    size_t length = strlen(word);
-    if (strncmp(line, word, length) != 0)
-        return false;
-    *number = strtoull(line + length, NULL, 10);
-    return true;
-}
-
-/* "36 35 98:0 ...", proc(5), /proc/PID/mountinfo. */
-static bool device_in(const char *line, uint64_t mount, uint64_t *device)
-{
-    char *end = NULL;
-    if (strtoull(line, &end, 10) != mount)
-        return false;
-    (void)strtoull(end, &end, 10); /* the mount that it is in */
-    const char *at = end;
-    unsigned major_number = (unsigned)number_after(&at, ' ', 10),
-             minor_number = (unsigned)number_after(&at, ':', 10);
-    *device = makedev(major_number, minor_number);
-    return at != NULL;
-}
-
-static void find_device(uint64_t mount, uint64_t *device)
-{
-    char *line = NULL;
-    size_t size = 0;
-    FILE *mounts = fopen("/proc/self/mountinfo", "re");
-    bool found = mounts == NULL;
-    while (!found && getline(&line, &size, mounts) > 0)
-        found = device_in(line, mount, device);
-    free(line);
-    if (mounts != NULL)
-        fclose(mounts);
-}
-
-/* Values missing there are taken from stat(2). Linux before 5.14 reports no inode. */
-static void find_file(int fd, struct flock_file *file)
+/* The first number after `word` in the fdinfo of one of our open files, proc(5). */
+static bool fdinfo_number(int fd, const char *word, int base, uint64_t *number)
 {
     char path[64], *line = NULL;
     size_t size = 0;
-    struct stat status = {0};
-    uint64_t mount = 0;
-    (void)fstat(fd, &status);
-    *file = (struct flock_file){status.st_dev, status.st_ino};
+    bool found = false;
     snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
     FILE *info = fopen(path, "re");
-    while (info != NULL && getline(&line, &size, info) > 0)
-        (void)(number_of(line, "mnt_id:", &mount) || number_of(line, "ino:", &file->inode));
+    while (info != NULL && !found && getline(&line, &size, info) > 0) {
+        const char *at = strstr(line, word);
+        found = at != NULL;
+        if (found)
+            *number = strtoull(at + strlen(word), NULL, base);
+    }
     free(line);
     if (info != NULL)
         fclose(info);
-    if (mount != 0)
-        find_device(mount, &file->device);
+    return found;
+}
+
+/* Only a file that may be read can be watched; its directory has the same device. */
+static bool watch_file(int watch_fd, int fd)
+{
+    char path[64], target[PATH_MAX];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (inotify_add_watch(watch_fd, path, IN_DELETE_SELF) >= 0)
+        return true;
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    target[length > 0 ? length : 0] = '\0';
+    return length > 0 && inotify_add_watch(watch_fd, dirname(target), IN_DELETE_SELF) >= 0;
+}
+
+/* The fdinfo of an inotify instance has the kernel's own device of what it watches:
+ * "inotify wd:1 ino:9e7e sdev:800013 ...", with a minor number of 20 bits.
+ * /proc/self/mountinfo may lack the file's mount: in a chroot it lists only the mounts
+ * below the root directory. */
+static void ask_device(struct flock_file *file)
+{
+    uint64_t device;
+    int watch_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    file->asked = true;
+    if (watch_fd >= 0 && watch_file(watch_fd, file->fd) &&
+        fdinfo_number(watch_fd, " sdev:", 16, &device))
+        file->device = makedev((unsigned)(device >> 20), (unsigned)(device & 0xfffff));
+    fd_close(&watch_fd);
+}
+
+/* Linux before 5.14 has no inode in fdinfo. */
+static void find_file(int fd, struct flock_file *file)
+{
+    struct stat status = {0};
+    (void)fstat(fd, &status);
+    *file = (struct flock_file){.fd = fd, .device = status.st_dev, .inode = status.st_ino};
+    (void)fdinfo_number(fd, "ino:", 10, &file->inode);
+}
+
+/* The device is asked for only if in doubt: closing an inotify instance takes some 20 ms. */
+static bool is_file(struct flock_file *file, uint64_t device, uint64_t inode)
+{
+    if (inode == file->inode && device != file->device && !file->asked)
+        ask_device(file);
+    return inode == file->inode && device == file->device;
 }
 
 /* --- its holders ----------------------------------------------------------- */
@@ -84,7 +97,7 @@ static void find_file(int fd, struct flock_file *file)
 /* "12: FLOCK  ADVISORY  WRITE 4711 08:01:131074 0 EOF"; a waiter's line has an arrow
  * before its kind. The pid may be 0: of another pid namespace. proc(5), /proc/locks.
  * False if the line is about something different. */
-static bool holder_in(const char *line, const struct flock_file *file, struct flock_holder *holder)
+static bool holder_in(const char *line, struct flock_file *file, struct flock_holder *holder)
 {
     const char *at = strstr(line, ": FLOCK "), *access = at;
     for (int word = 0; word < 3 && at != NULL; word++) { /* ":", kind, advisory, mode */
@@ -96,12 +109,11 @@ static bool holder_in(const char *line, const struct flock_file *file, struct fl
     unsigned major_number = (unsigned)number_after(&at, ' ', 16);
     unsigned minor_number = (unsigned)number_after(&at, ':', 16);
     unsigned long long inode = number_after(&at, ':', 10);
-    return at != NULL && inode == file->inode &&
-           makedev(major_number, minor_number) == file->device;
+    return at != NULL && is_file(file, makedev(major_number, minor_number), inode);
 }
 
-static size_t holders_in(const char *path, const struct flock_file *file,
-                         struct flock_holder *holders, size_t room)
+static size_t holders_in(const char *path, struct flock_file *file, struct flock_holder *holders,
+                         size_t room)
 {
     char *line = NULL;
     size_t size = 0, count = 0;
@@ -124,7 +136,7 @@ size_t proc_locks_holders(int fd, struct flock_file *file, struct flock_holder *
 
 /* The same lines, after "lock:", list for each open file the locks taken through it.
  * proc(5), /proc/PID/fdinfo. */
-bool proc_locks_is_held_by(const struct flock_file *file, struct flock_holder *holder, int except)
+bool proc_locks_is_held_by(struct flock_file *file, struct flock_holder *holder, int except)
 {
     char path[512];
     struct flock_holder found;

@@ -7,10 +7,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A file as the kernel names it there. stat(2) may give another device (btrfs,
+/* An open file as the kernel names it there. stat(2) may give another device (btrfs,
  * overlayfs), or another inode. */
 struct flock_file {
+    int fd;
     uint64_t device, inode;
+    bool asked; /* the device is the kernel's, not stat(2)'s */
 };
 
 struct flock_holder {
@@ -29,6 +31,6 @@ size_t proc_locks_holders(int fd, struct flock_file *file, struct flock_holder *
 /* True if the process of *holder has a lock on this file now, through any of its open files
  * but `except` (-1: none), also one that another process took; sets what kind it is. False
  * too if we may not look at them. */
-bool proc_locks_is_held_by(const struct flock_file *file, struct flock_holder *holder, int except);
+bool proc_locks_is_held_by(struct flock_file *file, struct flock_holder *holder, int except);
 
 #endif
