@@ -209,9 +209,10 @@ from_yaml() {
     kitchen
     local heading='Deployments from CI, one at a time'
     stub deploy.sh
-    { block "$heading" 1 yaml; echo ---; block "$heading" 2 yaml; } | from_yaml "
+    { block "$heading" 1 yaml; echo ---; block "$heading" 2 yaml; } >"$T/both.yaml"
+    from_yaml "
 assert d[1]['deploy']['allow_failure'] == {'exit_codes': [75]}
-print(d[0]['jobs']['deploy']['steps'][1]['run'], *d[1]['deploy']['script'], sep='\n')" >"$T/steps"
+print(d[0]['jobs']['deploy']['steps'][1]['run'], *d[1]['deploy']['script'], sep='\n')" <"$T/both.yaml" >"$T/steps"
     equals "$(wc -l <"$T/steps")" 2
     bash -ec "$(head -1 "$T/steps")"
     sh -ec "$(tail -1 "$T/steps")"

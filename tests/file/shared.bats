@@ -337,13 +337,13 @@ goes_on_after_the_other() {
 
 # other_boot_id COMMAND...: in a container that has been given a boot id of its own.
 other_boot_id() {
-    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
     echo 11111111-1111-1111-1111-111111111111 >"$T/boot_id"
     # shellcheck disable=SC2016
     unshare -m sh -c 'mount --bind "$T/boot_id" /proc/sys/kernel/random/boot_id && exec "$@"' sh "$@"
 }
 
 @test "a container with a boot id of its own: a lock held on this kernel is held in both" {
+    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
     local here there
     for here in '' other_boot_id; do
         there=other_boot_id

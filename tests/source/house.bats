@@ -118,3 +118,63 @@ END
     equals "$(ignored "$T/tests")" $'a.bats:2\na.bats:7'
     equals "$(ignored "$TESTS")" ''
 }
+
+# lost_skips FOLDER: each skip that a subshell ends with, and each call of a function there that may skip: the test
+# does not learn of it.
+lost_skips() {
+    python3 - "$1" <<'END'
+import pathlib, re, sys
+FUNCTION = re.compile(r"^( *)(\w+)\(\) \{(?:(.*)\}$|((?:\n.*)*?)\n\1\}$)", re.M)
+
+def calls(before, names, after=""):
+    return re.compile(rf"{before}(?:{'|'.join(names)})(?![\w./=(-]){after}", re.M)
+
+# The functions of a file that may skip, with those that call them.
+def skipping(text, known):
+    names = set(known)
+    while more := {name for _, name, line, lines in FUNCTION.findall(text)
+                   if calls(r"(?:^|[;&|{])[ \t]*", names).search(line or lines)} - names:
+        names |= more
+    return names - {"setup", "setup_file"}
+
+folder = pathlib.Path(sys.argv[1])
+common = set().union({"skip"}, *(skipping(path.read_text(), {"skip"}) for path in folder.rglob("*.bash")))
+for path in sorted(folder.rglob("*.bats")):
+    text = path.read_text()
+    names = skipping(text, common)
+    # $(NAME, (NAME, | NAME, run NAME, fails_with STATUS PATTERN NAME, in WORDS... NAME; NAME &, NAME | ...
+    inside = calls(r"(?:\(|(?<!\|)\| *|\b(?:run|wait_until \d+|fails_with \d+ (?:'[^']*'|\"[^\"]*\"))(?: not)? |\bfor \w+ in .*\s|^\s*\w+=)", names)
+    ahead = calls(r"^\s*", names, r".*(?:[^&]&|[^|]\|(?!\|)[^']*)$")
+    for number, line in enumerate(text.splitlines(), 1):
+        code = re.sub(r"^\s*#.*|\s# .*", "", line)
+        if inside.search(code) or ahead.search(code):
+            print(f"{path.name}:{number}")
+END
+}
+
+@test "no test skips in a subshell, which ends that alone" {
+    mkdir "$T/tests"
+    printf 'needs_it() { [ -e it ] || skip; }\n' >"$T/tests/lib.bash"
+    cat >"$T/tests/a.bats" <<'END'
+it() {
+    needs_it
+    cat it
+}
+@test "one" {
+    needs_it
+    it || skip
+    run it
+    [ "$(it)" = it ]
+    it | grep -q it
+    echo it | it
+    it &
+    fails_with 1 '' it
+    for one in '' it; do $one true; done
+    run grep it
+    (cd it && [ -e it ]) || skip
+    (needs_it)
+}
+END
+    equals "$(lost_skips "$T/tests" | tr '\n' ' ')" "$(printf 'a.bats:%s ' 8 9 10 11 12 13 14 17)"
+    equals "$(lost_skips "$TESTS")" ''
+}
