@@ -43,7 +43,8 @@ make_root() {
     wait $! || return
     # In a container debootstrap makes /proc a link.
     [ ! -L "$1/proc" ] || { rm "$1/proc" && mkdir "$1/proc"; }
-    cp -L /etc/resolv.conf "$1/etc/resolv.conf"
+    # A link there would lead to a file of this machine.
+    cp -L --remove-destination /etc/resolv.conf "$1/etc/resolv.conf"
     [ -e "$1/etc/hosts" ] || printf '127.0.0.1 localhost\n::1 localhost\n' >"$1/etc/hosts"
     # The archive may be an old copy, and may hang.
     printf 'Acquire::%s;\n' 'Retries "3"' 'http::Timeout "30"' 'Check-Valid-Until "false"' >"$1/etc/apt/apt.conf.d/80retries"
