@@ -182,6 +182,7 @@ P
 
 # boot DRIVER: systemd as the first process of its own namespaces, with the
 # units in $T/units, until the script DRIVER has ended; its output is in $T/driver.
+# In a cgroup of its own, since two in one would remove each other's cgroups.
 boot() {
     [ "$(id -u)" -eq 0 ] && [ -x /lib/systemd/systemd ] && [ "${SANITIZER:-}" = '' ] || skip 'needs root and systemd'
     cat >"$T/units/driver.service" <<U
@@ -200,10 +201,23 @@ U
     cat >"$T/boot.sh" <<'S'
 mount --make-rprivate / && mount -t tmpfs none /run && mkdir -p /run/systemd/system && cp "$T"/units/* /run/systemd/system/
 mount -t tmpfs none /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup || exit 77
+find /sys/fs/cgroup -mindepth 1 -type d >"$T/other_cgroups"
 exec env -i container=lxc /lib/systemd/systemd --system --unit=test.target --log-target=null --show-status=no
 S
+    cat >"$T/machine.sh" <<'S'
+mkdir "$T/cgroups" && mount -t cgroup2 none "$T/cgroups" && cd "$T/cgroups/$(sed -n 's/^0:://p' /proc/self/cgroup)" || exit 77
+own=dlock-test-$$
+mkdir "$own" || exit 77
+sh -c 'echo $$ >"$1/cgroup.procs" && exec timeout --kill-after=5 60 unshare -fmpiuC --mount-proc --kill-child sh "$T/boot.sh"' sh "$own"
+status=$?
+tries=0 # the last of its processes may end after unshare
+until find "$own" -depth -type d -exec rmdir {} + || [ $((tries += 1)) -gt 50 ]; do sleep 0.1; done
+exit $status
+S
     unshare -fmpiuC --mount-proc --kill-child true 2>/dev/null || skip 'no namespaces here'
-    timeout --kill-after=5 60 unshare -fmpiuC --mount-proc --kill-child sh "$T/boot.sh" >"$T/boot" 2>&1 </dev/null 3>&- 4>&- || true
+    run unshare -m sh "$T/machine.sh" </dev/null
+    [[ $status != 124 && $status != 137 ]] # it was killed by timeout
+    [ ! -s "$T/other_cgroups" ]
     [ -s "$T/driver" ] || skip "systemd does not start here"
 }
 
