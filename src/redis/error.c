@@ -117,9 +117,10 @@ bool redis_error_has_code(const char *error)
 
 static const char no_scripts[] = "it runs no scripts; if it is a Sentinel, use redis+sentinel://; ";
 static const char of_cluster[] = "it is a node of a Cluster; use redis+cluster://; ";
+static const char in_move[] = "the slot of the key is being moved; ";
 
-/* The errors that are no passing trouble: by their code, or by the words that they begin with, if
- * they have no code, or only "ERR". */
+/* The errors that are no passing trouble, or need a word for people: by their code, or by the words
+ * that they begin with, if they have no code, or only "ERR". */
 static const struct {
     enum lock_result result;
     bool is_code;
@@ -139,6 +140,7 @@ static const struct {
     {LOCK_INVALID, true, "MOVED", of_cluster},
     {LOCK_INVALID, true, "ASK", of_cluster},
     {LOCK_INVALID, true, "CROSSSLOT", of_cluster},
+    {LOCK_UNAVAILABLE, true, "TRYAGAIN", in_move},
     {LOCK_INVALID, false, "DB index is out of range", ""},
     {LOCK_INVALID, false, "invalid DB index", ""},
     {LOCK_INVALID, false, "SELECT is not allowed in cluster mode", ""},

@@ -19,7 +19,9 @@
  * lock is requested like any other. */
 static const struct duration nesting_limit = {3 * NS_PER_S};
 
-/* How long to retry a release; after that the lease expires by itself. */
+/* How long to retry a release; after that the lease expires by itself. No try begins in the last
+ * interval: there is too little time left for an answer, and a server that has just said why it
+ * cannot release the lock would be reported as one that did not answer. */
 static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
 
 bool acquisition_open(struct acquisition *acquisition, const char *owner, const char *command,
@@ -333,7 +335,7 @@ enum lock_result acquisition_release(struct acquisition *acquisition, struct err
             return result;
         failure = *why;
         if (!pause_release(acquisition, deadline_after(duration_jittered(release_interval))) ||
-            deadline_passed(limit))
+            deadline_passed(deadline_minus(limit, release_interval)))
             return result;
     }
 }

@@ -383,7 +383,7 @@ all_there() { [ "$(cli 3 pubsub channels "*$lock:wake:*" | grep -c wake)" = 3 ];
     lock=$(name 3) slot=$(slot "$lock")
     dlock "$lock" true # leaves the meta key
     begin_move "$slot" 3 1
-    fails_with 69 'node 127.0.0.1:[0-9]+: it answered: TRYAGAIN' dlock --connect-timeout=300ms --outage=300ms "$lock" touch "$T/ran"
+    fails_with 69 'node 127.0.0.1:[0-9]+: the slot of the key is being moved; it answered: TRYAGAIN' dlock --connect-timeout=300ms --outage=300ms "$lock" touch "$T/ran"
     for key in $(keys_of "$slot" 3); do move_key "$key" 3 1; done
     fails_with 69 'TRYAGAIN' dlock --connect-timeout=300ms --outage=300ms -s "$lock" touch "$T/ran"
     [ ! -e "$T/ran" ]
@@ -396,22 +396,116 @@ all_there() { [ "$(cli 3 pubsub channels "*$lock:wake:*" | grep -c wake)" = 3 ];
     is_free 1 "$lock"
 }
 
-@test "a share is released while its slot is being moved, all keys still there: the lock is free for others" {
-    local lock slot companion waiter
-    lock=$(name 2 share) slot=$(slot "$lock") companion=${lock%job}dlock:$lock
+# mover: a user of this test, by whom its clients are found on each node; in $DLOCK_REDIS from then on.
+mover() {
+    local node
+    MOVER=mover$BATS_TEST_NUMBER
+    for node in 1 2 3; do cli $node acl setuser "$MOVER" on '>pw' '~*' '&*' +@all; done
+    export DLOCK_REDIS=redis+cluster://$MOVER:pw@127.0.0.1:${PORT[1]}
+}
+# movers NODE COUNT: at least so many clients of it are there. idle NODE LEAST MOST: there is one, and its last question
+# was so many seconds ago.
+movers() { [ "$(cli "$1" client list | grep -c " user=$MOVER ")" -ge "$2" ]; }
+idle() {
+    local seconds
+    seconds=$(cli "$1" client list | sed -nE "s/.* idle=([0-9]+) .* user=$MOVER .*/\1/p")
+    [ -n "$seconds" ] && [ "$seconds" -ge "$2" ] && [ "$seconds" -le "$3" ]
+}
+
+@test "a share is released as soon as the move of its slot is over: those who wait have the lock long before its lease ends" {
+    local lock slot key waiter start status=0
+    lock=$(name 2 share) slot=$(slot "$lock")
+    mover
     hold_lock "$lock" -s -t 60s
-    fails_with 75 '' dlock -n "$lock" true # counts it
-    dlock "$lock" touch "$T/ran" 3>&- 4>&- &
+    DLOCK_REDIS=$URL dlock "$lock" touch "$T/ran" 3>&- 4>&- &
     waiter=$!
     wait_until 10 waiting 2 "$lock" a
     begin_move "$slot" 2 1
+    wait_until 10 idle 2 2 60
     end_hold
-    wait "$HOLDER"
-    equals "$(cli 2 eval 'return redis.call("EXISTS", KEYS[1])' 1 "$companion:meta")" 1
-    cli 1 cluster setslot "$slot" stable
-    cli 2 cluster setslot "$slot" stable
+    wait_until 10 idle 2 0 1 # it has asked for the release, and got TRYAGAIN
+    kill -0 "$HOLDER"
+    for key in $(keys_of "$slot" 2); do move_key "$key" 2 1; done
+    end_move "$slot" 2 1
+    start=$(now)
+    wait "$HOLDER" || status=$?
+    equals "$status$(cat "$T/held.err")" 0
     wait "$waiter"
+    within 10000 "$start"
     [ -e "$T/ran" ]
+    is_free 1 "$lock"
+}
+
+@test "a release while the move of a slot does not end: tried for five seconds, then one warning that says so" {
+    local lock slot start status=0
+    lock=$(name 3) slot=$(slot "$lock")
+    hold_lock "$lock" -s -t 60s
+    begin_move "$slot" 3 2
+    start=$(now)
+    end_hold
+    wait "$HOLDER" || status=$?
+    [ $(($(now) - start)) -ge 4000 ]
+    within 9000 "$start"
+    cli 2 cluster setslot "$slot" stable
+    cli 3 cluster setslot "$slot" stable
+    equals "$status" 0
+    equals "$(wc -l <"$T/held.err")" 1
+    grep -qE "the lock could not be released: .*: node 127.0.0.1:${PORT[3]}: the slot of the key is being moved; it answered: TRYAGAIN .*; it is held until its lease ends" "$T/held.err"
+    fails_with 75 '' dlock -n "$lock" true
+    dlock --force-release "$lock"
+}
+
+# ask_all OPTIONS[|COMMAND]... OUTAGE NAME: a dlock for each, in the background: ${ASKED[@]}, what the Nth from 0 says in
+# $T/said.N, and its status in $T/status.N.
+ask_all() {
+    local number words=("${@:1:$#-2}") status
+    ASKED=()
+    for number in "${!words[@]}"; do
+        : >"$T/status.$number"
+        # shellcheck disable=SC2086
+        (
+            status=0
+            dlock ${words[number]%|*} "${@: -2}" $(sed -n 's/.*|//p' <<<"${words[number]}") >"$T/said.$number" 2>&1 3>&- 4>&- || status=$?
+            echo "$status" >"$T/status.$number"
+        ) &
+        ASKED+=("$!")
+    done
+}
+
+@test "what another process asks about a lock while its slot is being moved is answered once that is over" {
+    local lock slot key
+    lock=$(name 1) slot=$(slot "$lock")
+    mover
+    dlock --acquire -t 60s --owner=me "$lock" >/dev/null
+    begin_move "$slot" 1 2
+    # The one try of -n has as long as the connection.
+    ask_all '--extend --owner=me' --status '--pause=60s --message=move' '-n --connect-timeout=60s -s|true' --outage=60s "$lock"
+    wait_until 10 movers 1 4
+    for key in $(keys_of "$slot" 1); do move_key "$key" 1 2; done
+    equals "$(cat "$T"/status.*)" ''
+    end_move "$slot" 1 2
+    wait
+    cat "$T"/said.*
+    equals "$(cat "$T"/status.*)" $'0\n0\n0\n75'
+    [[ $(cat "$T/said.1") == *"$(id -un)@"* ]]
+    dlock --release --owner=me "$lock"
+    dlock --resume "$lock"
+}
+
+@test "TRYAGAIN without end: whatever is asked says so when its outage is over, and asks some ten times a second at most" {
+    local number asked all=('-n|true' '-w 60|true' --wait-free --status '--extend --owner=me' '--release --owner=me' --force-release '--pause=60s --message=move' --resume)
+    fake_nodes 'TRYAGAIN Multiple keys request during rehashing of slot'
+    export DLOCK_REDIS=redis+cluster://127.0.0.1:${FAKE[0]}
+    ask_all "${all[@]}" --outage=500ms job
+    wait "${ASKED[@]}"
+    for number in "${!all[@]}"; do
+        echo "${all[number]}: $(cat "$T/status.$number" "$T/said.$number")"
+        equals "$(cat "$T/status.$number")" 69
+        grep -q 'the slot of the key is being moved; it answered: TRYAGAIN Multiple' "$T/said.$number"
+    done
+    asked=$(grep -c . "$T/scripts")
+    echo "asked $asked times"
+    [ "$asked" -ge $((2 * ${#all[@]})) ] && [ "$asked" -le $((30 * ${#all[@]})) ]
 }
 
 # --- nodes that fail ---------------------------------------------------------

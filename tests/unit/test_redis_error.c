@@ -149,6 +149,8 @@ TEST(test_texts)
         {"ERR unknown command 'HSET'", "it answered: ERR unknown command 'HSET'"},
         {"MOVED 1 h:1", "it is a node of a Cluster; use redis+cluster://; "
                         "it answered: MOVED"},
+        {"TRYAGAIN Multiple keys request during rehashing of slot",
+         "the slot of the key is being moved; it answered: TRYAGAIN"},
     };
     FOR_ROWS(row, rows)
     {

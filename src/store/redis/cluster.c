@@ -13,9 +13,10 @@
  *                          gets ASK too.
  *   TRYAGAIN               The slot is being moved, and some of our keys are not here:
  *                          they are at the other node, or nowhere (most locks have no
- *                          queue). It ends with the move of the slot: hence a few
- *                          tries; after that it is an outage like others. Meanwhile
- *                          the lock can be neither taken nor lost.
+ *                          queue). It ends with the move of the slot: we ask again,
+ *                          with pauses, as long as an answer can come in time; after
+ *                          that it is an outage like others. Meanwhile the lock can
+ *                          be neither taken nor lost.
  *   CLUSTERDOWN, LOADING,  This node cannot serve us, or is cut off from the
  *   MASTERDOWN             others: the next try goes to another one.
  * If we begin with a replica, it says MOVED. A replica that is promoted is found that way
@@ -47,8 +48,10 @@ enum {
 /* A node that failed is not asked again for this long if there are others. */
 static const struct duration rest_time = {1 * NS_PER_S}, rest_time_name = {10 * NS_PER_S};
 
-/* The pause between two tries while a slot is being moved. */
-static const struct duration pause_least = {20 * NS_PER_MS}, pause_most = {500 * NS_PER_MS};
+/* The pause between two tries while a slot is being moved; and the time that each of them has
+ * for its answer at least: a server that was asked too late would seem not to answer at all. */
+static const struct duration pause_least = {20 * NS_PER_MS}, pause_most = {500 * NS_PER_MS},
+                             answer_least = {200 * NS_PER_MS};
 
 struct node {
     struct redis_endpoint at;
@@ -296,14 +299,15 @@ static enum lock_result redirect(struct redis_backend *redis, const char *key, c
     return LOCK_OK;
 }
 
-/* LOCK_OK; LOCK_CANCELLED; LOCK_UNAVAILABLE: there is no time left for it. */
+/* LOCK_OK; LOCK_CANCELLED; LOCK_UNAVAILABLE: there is no time left for another answer. */
 static enum lock_result pause_before_again(struct redis_detour *detour, struct bound bound)
 {
-    if (deadline_passed(bound.until))
+    struct deadline latest = deadline_minus(bound.until, answer_least);
+    if (deadline_passed(latest))
         return LOCK_UNAVAILABLE;
     detour->pause = duration_max(pause_least, duration_doubled(detour->pause, pause_most));
     struct deadline end =
-        deadline_earlier(bound.until, deadline_after(duration_jittered(detour->pause)));
+        deadline_earlier(latest, deadline_after(duration_jittered(detour->pause)));
     struct pollfd fd = {.fd = bound.cancel_fd, .events = POLLIN};
     return deadline_poll(&fd, 1, end) > 0 ? LOCK_CANCELLED : LOCK_OK;
 }
