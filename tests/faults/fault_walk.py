@@ -21,6 +21,7 @@ import errno
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import struct
@@ -96,10 +97,10 @@ NOT_WALKED = {
     "bind_textdomain_codeset textdomain dcgettext gettext bindtextdomain",
     "works on memory alone": "memchr memcmp memcpy memmem memmove memset stpcpy strcasecmp strchr strcmp strcpy strcspn strlen strncasecmp "
     "strncmp strncpy strpbrk strrchr strsep strspn strstr strtod strtoimax strtok_r strtol strtoll strtoul strtoull wcwidth mbrtowc mbsrtowcs iconv "
-    "snprintf sprintf vsnprintf iconv_close isoc23_strtol isoc23_strtoll isoc23_strtoull isoc23_strtoimax bcmp rawmemchr strnlen",
+    "snprintf sprintf vsnprintf iconv_close bcmp rawmemchr strnlen",
     "writes to a buffer, whose fflush() or fclose() fails": "fprintf printf fputc fputs putc puts putchar fwrite vfprintf",
     "gets its memory from malloc(), which fails": "cxa_atexit register_atfork atexit asprintf vasprintf strdup strndup",
-    "fails as a short file does, which the readers of files know": "isoc99_fscanf isoc23_fscanf fscanf getc fgetc",
+    "fails as a short file does, which the readers of files know": "fscanf getc fgetc",
     "fails only where it is misused": "mallopt pthread_attr_destroy pthread_detach pthread_join pthread_mutex_destroy pthread_mutex_lock "
     "pthread_mutex_unlock getresuid getresgid",
     "fails each time, where nothing is left to take": "sigtimedwait",
@@ -109,18 +110,23 @@ NOT_WALKED = {
 }
 
 
+# The C library has a function under several names: underscores before it, the standard of C whose rules it
+# follows, and behind it large files, 64-bit time, and checks of sizes. Which of them a program calls depends
+# on the library, the processor and the compiler's options.
+VARIANT = re.compile(r"^_*(?:isoc\w+?_)?(.+?)(?:64|_time64|_chk|_2)*_*$")
+
+
 def plain_name(symbol):
-    """Of fortified variants and those for large files as well."""
-    name = symbol.partition("@")[0].strip("_")
-    return name.removesuffix("_chk").removesuffix("_2").removesuffix("64")
+    """Of __isoc23_strtoul strtoul, of __open64_2 open, of __stat64_time64 stat."""
+    return VARIANT.match(symbol)[1]
 
 
 def unknown_calls(program):
     """What the program calls and nobody has thought of yet."""
-    walked = {plain_name(name) for names in (*ERRORS.values(), *NOT_WALKED.values()) for name in names.split()}
+    thought_of = {plain_name(name) for names in (*ERRORS.values(), *NOT_WALKED.values()) for name in names.split()}
     listing = subprocess.run(["nm", "-D", "--undefined-only", program], capture_output=True, text=True, check=True).stdout
-    symbols = {line.split()[-1] for line in listing.splitlines()}
-    return sorted(symbol for symbol in symbols if plain_name(symbol) not in walked)
+    symbols = {line.split()[-1].partition("@")[0] for line in listing.splitlines()}
+    return sorted(symbol for symbol in symbols if plain_name(symbol) not in thought_of)
 
 
 def ways(function):
