@@ -24,7 +24,7 @@ __attribute__((noreturn)) static void become(int *exec_errno, const char *const 
         }
     }
     *exec_errno = errno;
-    _exit(status_of_exec(errno));
+    _exit((int)status_of_exec(errno));
 }
 
 /* vfork(2), since copying the page tables of what is about to exec takes a

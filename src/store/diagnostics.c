@@ -36,8 +36,10 @@ static void finding_free(struct finding *finding)
     free(finding->found);
 }
 
-static void diagnostics_keep(struct diagnostics *findings, struct finding finding, const char *name,
-                             const char *format, va_list args)
+__attribute__((format(printf, 4, 0))) static void diagnostics_keep(struct diagnostics *findings,
+                                                                   struct finding finding,
+                                                                   const char *name,
+                                                                   const char *format, va_list args)
 {
     finding.section = findings->section;
     finding.subject = findings->subject != NULL ? strdup(findings->subject) : NULL;

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void errmsg_format(struct errmsg *why, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static void errmsg_format(struct errmsg *why,
+                                                                const char *format, va_list args)
 {
     if (why != NULL && vsnprintf(why->text, sizeof why->text, format, args) < 0)
         why->text[0] = '\0';

@@ -80,7 +80,7 @@ __attribute__((format(printf, 2, 3))) static void tell(int64_t at, const char *f
         _exit(BROKEN);
 }
 
-static void broken(const char *what)
+__attribute__((noreturn)) static void broken(const char *what)
 {
     tell(now(), "broken what=%s errno=%d", what, errno);
     _exit(BROKEN);
@@ -130,17 +130,23 @@ static void look_for_others(const char *dir)
     closedir(runs);
 }
 
+/* A macro, because the type of a resource is an enum in glibc and an int in musl. */
+#define RAISE_LIMIT(resource)                     \
+    do {                                          \
+        struct rlimit limit;                      \
+        if (getrlimit((resource), &limit) == 0) { \
+            limit.rlim_cur = limit.rlim_max;      \
+            (void)setrlimit((resource), &limit);  \
+        }                                         \
+    } while (0)
+
 static void raise_limits(void)
 {
-    static const __typeof__(RLIMIT_NOFILE) limited[] = {RLIMIT_NOFILE, RLIMIT_AS, RLIMIT_NPROC,
-                                                        RLIMIT_STACK, RLIMIT_DATA};
-    for (size_t i = 0; i < sizeof limited / sizeof *limited; i++) {
-        struct rlimit limit;
-        if (getrlimit(limited[i], &limit) == 0) {
-            limit.rlim_cur = limit.rlim_max;
-            (void)setrlimit(limited[i], &limit);
-        }
-    }
+    RAISE_LIMIT(RLIMIT_NOFILE);
+    RAISE_LIMIT(RLIMIT_AS);
+    RAISE_LIMIT(RLIMIT_NPROC);
+    RAISE_LIMIT(RLIMIT_STACK);
+    RAISE_LIMIT(RLIMIT_DATA);
 }
 
 /* Extends the lease by a dlock of its own. The new lease is counted from before
