@@ -88,9 +88,9 @@ static const struct setting *config_in_force(const struct options *options, enum
                                   : OPT_NONE},
     };
     const struct setting *setting = setting_in_force(&options->settings, id);
+    *text = setting != NULL ? setting->text : NULL;
     if (setting == NULL)
         return NULL;
-    *text = setting->text;
     for (size_t i = 0; i < sizeof rivals / sizeof *rivals; i++) {
         if (id < rivals[i].first || id > rivals[i].last || id == rivals[i].counts)
             continue;

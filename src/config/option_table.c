@@ -3,6 +3,7 @@
  * that is refused with the reason. */
 #include "config/option_table.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define OPTION(long_name, short_name, info, arg, id, help, argument) \
@@ -206,7 +207,10 @@ static bool option_table_has_id(const struct poptOption *option, const void *dat
 
 const struct poptOption *option_by_id(enum option_id id)
 {
-    return option_find(option_table_has_id, &(int){(int)id});
+    const struct poptOption *option = option_find(option_table_has_id, &(int){(int)id});
+    if (option == NULL)
+        abort(); /* a mistake in this program */
+    return option;
 }
 
 bool option_has_value(const struct poptOption *option)

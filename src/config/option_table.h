@@ -88,7 +88,7 @@ extern const struct poptOption option_table[];
  * Finds aliases too. */
 const struct poptOption *option_by_name(const char *name, size_t length);
 
-/* The entry that is shown in --help for this id. */
+/* The entry that is shown in --help for this id, which must be an option's. */
 const struct poptOption *option_by_id(enum option_id id);
 
 /* Calls visit for every entry of the table and its groups, in order, until it

@@ -137,6 +137,7 @@ static ssize_t receive_some(const struct redis_socket *sock, char *bytes, size_t
 enum lock_result redis_socket_receive(struct redis_socket *sock, char *bytes, size_t size,
                                       size_t *length, struct bound bound, struct errmsg *why)
 {
+    *length = 0;
     for (;;) {
         ssize_t received = receive_some(sock, bytes, size);
         if (received > 0) {

@@ -41,7 +41,8 @@ enum lock_result redis_socket_send(struct redis_socket *socket, const char *byte
                                    struct bound bound, struct errmsg *why);
 
 /* Waits for bytes, and reads those that have arrived: LOCK_OK with *length, at least 1.
- * Otherwise as redis_socket_send(); the end of the connection is LOCK_UNAVAILABLE. */
+ * Otherwise *length is 0, and the result as that of redis_socket_send(); the end of the
+ * connection is LOCK_UNAVAILABLE. */
 enum lock_result redis_socket_receive(struct redis_socket *socket, char *bytes, size_t size,
                                       size_t *length, struct bound bound, struct errmsg *why);
 

@@ -261,8 +261,7 @@ TEST(test_modes)
     FOR_ROWS(row, rows)
     {
         row_text(row->name, lock_mode_name(row->mode), row->name);
-        row_true(row->name, lock_mode_parse(row->name, &mode));
-        row_int(row->name, mode, row->mode);
+        row_true(row->name, lock_mode_parse(row->name, &mode) && mode == row->mode);
     }
     FOR_ROWS(row, none)
     row_false(*row, lock_mode_parse(*row, &mode));

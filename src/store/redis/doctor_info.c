@@ -122,7 +122,7 @@ static bool evicts(const char *policy)
 static void add_eviction(struct diagnostics *findings, const char *info)
 {
     char policy[FIELD_SIZE], used_text[SIZE_TEXT_SIZE], most_text[SIZE_TEXT_SIZE];
-    int64_t most, used;
+    int64_t most = 0, used;
     bool limit_known = number_field(info, "maxmemory", &most);
     static const char advice[] = "maxmemory-policy noeviction; or a server for locks alone";
     if (!field(info, "maxmemory_policy", policy))
