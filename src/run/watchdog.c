@@ -75,19 +75,24 @@ struct received {
     bool trusted;
 };
 
-static void read_control(struct received *received, struct msghdr *message)
+/* Without CMSG_NXTHDR(3), because musl's converts a sign, and GCC warns of that here. */
+static void read_control(struct received *received, const char *control, size_t size)
 {
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL;
-         header = CMSG_NXTHDR(message, header)) {
-        size_t length = header->cmsg_len - CMSG_LEN(0);
-        if (header->cmsg_level != SOL_SOCKET)
+    struct cmsghdr header;
+    for (size_t at = 0; at + sizeof header <= size; at += CMSG_ALIGN(header.cmsg_len)) {
+        memcpy(&header, control + at, sizeof header);
+        if (header.cmsg_len < CMSG_LEN(0))
+            return;
+        const char *data = control + at + CMSG_LEN(0);
+        size_t length = header.cmsg_len - CMSG_LEN(0);
+        if (header.cmsg_level != SOL_SOCKET)
             continue;
-        if (header->cmsg_type == SCM_RIGHTS && length <= sizeof received->fds) {
-            memcpy(received->fds, CMSG_DATA(header), length);
+        if (header.cmsg_type == SCM_RIGHTS && length <= sizeof received->fds) {
+            memcpy(received->fds, data, length);
             received->fd_count = length / sizeof(int);
-        } else if (header->cmsg_type == SCM_CREDENTIALS && length == sizeof(struct ucred)) {
+        } else if (header.cmsg_type == SCM_CREDENTIALS && length == sizeof(struct ucred)) {
             struct ucred sender;
-            memcpy(&sender, CMSG_DATA(header), sizeof sender);
+            memcpy(&sender, data, sizeof sender);
             received->trusted = sender.uid == geteuid() || sender.uid == 0;
         }
     }
@@ -115,7 +120,7 @@ static bool watchdog_receive(int fd, struct received *received)
     received->length = (size_t)length;
     received->fd_count = 0;
     received->trusted = false;
-    read_control(received, &message);
+    read_control(received, control.bytes, message.msg_controllen);
     if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
         received->trusted = false;
     return true;

@@ -44,11 +44,11 @@ static void send_all(const struct notify *notify, const char *text, size_t lengt
         .msg_name = &to, .msg_namelen = notify->size, .msg_iov = &part, .msg_iovlen = 1};
     if (fd_count > 0) {
         message.msg_control = control.bytes;
-        message.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
+        message.msg_controllen = (socklen_t)CMSG_SPACE(fd_count * sizeof(int));
         struct cmsghdr *header = &control.header; /* the first and only one */
         header->cmsg_level = SOL_SOCKET;
         header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
+        header->cmsg_len = (socklen_t)CMSG_LEN(fd_count * sizeof(int));
         memcpy(CMSG_DATA(header), fds, fd_count * sizeof(int));
     }
     while (sendmsg(notify->fd, &message, MSG_NOSIGNAL) < 0 && errno == EINTR)
