@@ -75,6 +75,47 @@ bootstrap() { PATH=$T/tools "$T/tree/bootstrap" "$@"; }
     grep -q 'install .* zsh$' "$T/told"
 }
 
+# locked_apt LOCK...: an apt-get whose first call finds the first of these locks held by
+# another process, and so on; '-' is held by nobody. No time passes where bootstrap sleeps.
+locked_apt() {
+    fresh_tree
+    printf '%s\n' "$@" >"$T/locks"
+    cat >"$T/tools/apt-get" <<F
+#!/bin/sh
+PATH=$PATH
+read -r lock <"$T/locks" || lock=-
+sed -i 1d "$T/locks"
+if [ "\$lock" != - ] && [ "\$LC_ALL" = C ]; then
+    echo "E: Could not get lock \$lock. It is held by process 7 (apt)" >&2
+    exit 100
+fi
+[ "\$lock" = - ] || exit 100
+echo "apt-get \$*" >>"$T/told"
+F
+    printf '#!/bin/sh\necho slept "$1" >>"%s"\n' "$T/told" >"$T/tools/sleep"
+    chmod +x "$T/tools/apt-get" "$T/tools/sleep"
+}
+
+@test "bootstrap says that it waits if another process has locked apt, and gives up after ten minutes" {
+    local lists=/var/lib/apt/lists/lock dpkg=/var/lib/dpkg/lock-frontend
+    locked_apt $lists $lists - $dpkg -
+    fails_with 1 'failed: autoreconf' bootstrap
+    equals "$(grep -c 'waiting up to 10 minutes for another process, which has locked apt' <<<"$output")" 2
+    equals "$(cut -d' ' -f 1,2 "$T/told")" $'slept 3\nslept 3\napt-get update\nslept 3\napt-get install'
+
+    # shellcheck disable=SC2046
+    locked_apt $(yes $lists | head -n 250)
+    fails_with 1 "E: Could not get lock $lists. It is held by process 7" bootstrap
+    [[ $output == *'failed: apt_get update'* && $output != *autoreconf* ]]
+    equals "$(awk '{ seconds += $2 } END { print seconds }' "$T/told")" 600
+
+    # What fails for another reason fails at once.
+    fresh_tree apt-get
+    printf '#!/bin/sh\necho "E: Unable to locate package gcc" >&2\nexit 100\n' >"$T/tools/apt-get"
+    fails_with 1 'E: Unable to locate package gcc' bootstrap
+    [[ $output != *waiting* ]]
+}
+
 @test "bootstrap asks on a terminal before it installs, and -y answers" {
     command -v script >/dev/null || skip 'no script(1)'
     fresh_tree apt-get
