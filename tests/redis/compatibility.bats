@@ -48,10 +48,10 @@ by_hand() {
 }
 a_shell_script() { by_hand shell lock:reports --prefix=lock: reports; }
 shedlock() { by_hand "$1" job-lock:production:reports --prefix=job-lock:production: reports; }
+# The digest is the SHA-256 of the name.
 parse() {
-    local digest
-    digest=$(printf %s cron:nightly-rollup | sha256sum | cut -d' ' -f1)
-    by_hand parse "parse-stack:lock:v1:$digest" --prefix=parse-stack:lock:v1: "$digest"
+    local key=parse-stack:lock:v1:d4ec3f939017528eeddfc9c0fa9ebb1aa8495ed5cbc726d228b18b8e85b8838b
+    by_hand parse "$key" --prefix=parse-stack:lock:v1: --hash=sha256 cron:nightly-rollup
 }
 redisson() { by_hand redisson reports --prefix= reports; }
 
@@ -163,31 +163,35 @@ they_extend_ours() {
     key_is_gone
 }
 
+# promises NAME...: each in turn, on an empty server; names the one that is not kept.
+promises() {
+    local promise
+    for promise; do
+        echo "promise: $promise"
+        "$promise"
+        redis flushall
+    done
+}
+# What holds while one of both has the lock, and what comes after the end of a lease.
+we_exclude_each_other() { promises they_keep_us_out we_keep_them_out they_release_ours; }
+the_next_one_keeps_it() { promises they_expire we_leave_them_theirs; }
+
 # --- redis-py ------------------------------------------------------------------
 
-@test "redis-py's Lock keeps us out until its release" { redis_py; they_keep_us_out; }
-@test "redis-py's Lock keeps us out until its expiry" { redis_py; they_expire; }
+@test "redis-py's Lock: each side keeps the other out until the release, and its release of ours stops our command" { redis_py; we_exclude_each_other; }
+@test "redis-py's Lock: when a lease expires the other side gets the lock, not before, and keeps it" { redis_py; the_next_one_keeps_it; }
 @test "redis-py's Lock that is extended keeps us out until then" { redis_py; they_extend; }
-@test "redis-py is kept out by us, and cannot release what is ours" { redis_py; we_keep_them_out; }
-@test "redis-py keeps the lock that it took after our lease" { redis_py; we_leave_them_theirs; }
-@test "redis-py releases our lock with our token, and our command is stopped" { redis_py; they_release_ours; }
 @test "redis-py extends our lease with our token" { redis_py; they_extend_ours; }
 
 # --- node redlock --------------------------------------------------------------
 
-@test "redlock 4 keeps us out until its release" { redlock 4; they_keep_us_out; }
-@test "redlock 4 keeps us out until its expiry" { redlock 4; they_expire; }
+@test "redlock 4: each side keeps the other out until the release, and its release of ours stops our command" { redlock 4; we_exclude_each_other; }
+@test "redlock 4: when a lease expires the other side gets the lock, not before, and keeps it" { redlock 4; the_next_one_keeps_it; }
 @test "redlock 4 that extends keeps us out until then" { redlock 4; they_extend; }
-@test "redlock 4 is kept out by us, and cannot release what is ours" { redlock 4; we_keep_them_out; }
-@test "redlock 4 keeps the lock that it took after our lease" { redlock 4; we_leave_them_theirs; }
-@test "redlock 4 releases our lock with our token, and our command is stopped" { redlock 4; they_release_ours; }
 @test "redlock 4 extends our lease with our token" { redlock 4; they_extend_ours; }
-@test "redlock 5 keeps us out until its release" { redlock 5; they_keep_us_out; }
-@test "redlock 5 keeps us out until its expiry" { redlock 5; they_expire; }
+@test "redlock 5: each side keeps the other out until the release, and its release of ours stops our command" { redlock 5; we_exclude_each_other; }
+@test "redlock 5: when a lease expires the other side gets the lock, not before, and keeps it" { redlock 5; the_next_one_keeps_it; }
 @test "redlock 5 that extends keeps us out until then" { redlock 5; they_extend; }
-@test "redlock 5 is kept out by us, and cannot release what is ours" { redlock 5; we_keep_them_out; }
-@test "redlock 5 keeps the lock that it took after our lease" { redlock 5; we_leave_them_theirs; }
-@test "redlock 5 releases our lock with our token, and our command is stopped" { redlock 5; they_release_ours; }
 @test "redlock 5 extends our lease with our token" { redlock 5; they_extend_ours; }
 
 # several_keys MAJOR: one lock of redlock's over several keys.
@@ -229,12 +233,9 @@ several_keys() {
 
 # --- a shell script ------------------------------------------------------------
 
-@test "a script with SET NX PX keeps us out until its release" { a_shell_script; they_keep_us_out; }
-@test "a script with SET NX PX keeps us out until its expiry" { a_shell_script; they_expire; }
+@test "a script with SET NX PX: each side keeps the other out until the release, and its release of ours stops our command" { a_shell_script; we_exclude_each_other; }
+@test "a script with SET NX PX: when a lease expires the other side gets the lock, not before, and keeps it" { a_shell_script; the_next_one_keeps_it; }
 @test "a script with SET NX PX that extends keeps us out until then" { a_shell_script; they_extend; }
-@test "a script with SET NX PX is kept out by us, and cannot release what is ours" { a_shell_script; we_keep_them_out; }
-@test "a script with SET NX PX keeps the lock that it took after our lease" { a_shell_script; we_leave_them_theirs; }
-@test "a script with SET NX PX releases our lock with our token, and our command is stopped" { a_shell_script; they_release_ours; }
 @test "a script with SET NX PX extends our lease with our token" { a_shell_script; they_extend_ours; }
 
 @test "a script that forgot the expiry keeps us out until it releases" {
@@ -250,11 +251,8 @@ several_keys() {
 
 # --- Laravel -------------------------------------------------------------------
 
-@test "Laravel's Cache::lock keeps us out until its release" { laravel_8; they_keep_us_out; }
-@test "Laravel's Cache::lock keeps us out until its expiry" { laravel_8; they_expire; }
-@test "Laravel's Cache::lock is kept out by us, and cannot release what is ours" { laravel_8; we_keep_them_out; }
-@test "Laravel keeps the lock that it took after our lease" { laravel_8; we_leave_them_theirs; }
-@test "Laravel's restoreLock releases our lock with our token, and our command is stopped" { laravel_8; they_release_ours; }
+@test "Laravel's Cache::lock: each side keeps the other out until the release, and its release of ours stops our command" { laravel_8; we_exclude_each_other; }
+@test "Laravel's Cache::lock: when a lease expires the other side gets the lock, not before, and keeps it" { laravel_8; the_next_one_keeps_it; }
 
 @test "Laravel's lock without a time keeps us out, and forceRelease of ours stops our command" {
     laravel_8
@@ -305,15 +303,14 @@ L
 
 # --- ShedLock, by hand ---------------------------------------------------------
 
-@test "ShedLock keeps us out until its release" { shedlock safe; they_keep_us_out; }
-@test "ShedLock keeps us out until its expiry" { shedlock safe; they_expire; }
+@test "ShedLock: each side keeps the other out until the release, and its release of ours stops our command" { shedlock safe; we_exclude_each_other; }
+@test "ShedLock: when a lease expires the other side gets the lock, not before, and keeps it" { shedlock safe; the_next_one_keeps_it; }
 @test "ShedLock that extends keeps us out until then" { shedlock safe; they_extend; }
-@test "ShedLock is kept out by us, and cannot release what is ours" { shedlock safe; we_keep_them_out; }
-@test "ShedLock keeps the lock that it took after our lease" { shedlock safe; we_leave_them_theirs; }
-@test "ShedLock releases our lock with our token, and our command is stopped" { shedlock safe; they_release_ours; }
-@test "ShedLock without safeUpdate keeps us out until its release" { shedlock default; they_keep_us_out; }
+@test "ShedLock without safeUpdate keeps us out until its release, and keeps the lock that it took after our lease" {
+    shedlock default
+    promises they_keep_us_out we_leave_them_theirs
+}
 @test "ShedLock without safeUpdate that extends keeps us out until then" { shedlock default; they_extend; }
-@test "ShedLock without safeUpdate keeps the lock that it took after our lease" { shedlock default; we_leave_them_theirs; }
 
 @test "ShedLock's lockAtLeastFor keeps us out after its task, and --hold-at-least keeps it out after ours" {
     shedlock safe
@@ -348,16 +345,8 @@ L
 
 # --- Parse::Lock, by hand ------------------------------------------------------
 
-@test "Parse::Lock keeps us out until its release" { parse; they_keep_us_out; }
-@test "Parse::Lock keeps us out until its expiry" { parse; they_expire; }
-@test "Parse::Lock is kept out by us, and cannot release what is ours" { parse; we_keep_them_out; }
-@test "Parse::Lock keeps the lock that it took after our lease" { parse; we_leave_them_theirs; }
-@test "Parse::Lock releases our lock with our token, and our command is stopped" { parse; they_release_ours; }
-
-@test "Parse::Lock's key is the prefix and the SHA-256 of its name" {
-    parse
-    equals "$KEY" parse-stack:lock:v1:d4ec3f939017528eeddfc9c0fa9ebb1aa8495ed5cbc726d228b18b8e85b8838b
-}
+@test "Parse::Lock: each side keeps the other out until the release, and its release of ours stops our command" { parse; we_exclude_each_other; }
+@test "Parse::Lock: when a lease expires the other side gets the lock, not before, and keeps it" { parse; the_next_one_keeps_it; }
 
 # --- Redisson, by hand ---------------------------------------------------------
 
