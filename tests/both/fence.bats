@@ -63,7 +63,7 @@ off_by() {
 
 @test "the fence rises over releases, a holder that is killed, and leases that end" {
     local i
-    for i in {1..5}; do rises; done
+    for i in {1..20}; do rises; done
     holder -t 2s
     killed
     rises

@@ -208,6 +208,27 @@ fails_with() {
     fi
 }
 
+# table: each line on stdin is a row "STATUS PATTERN COMMAND...", with the quotes of the shell: the command ends
+# with this status, and all that it writes matches (^ and $ are the ends of the whole). Names each row that does not hold.
+table() {
+    local row rows=0 failed=0
+    while IFS= read -r row; do
+        [[ -n $row && $row != '#'* ]] || continue
+        rows=$((rows + 1))
+        eval "row_holds $row" </dev/null || { printf 'in the row: %s\n' "$row" >&2; failed=1; }
+    done
+    [ "$rows" -gt 0 ] && [ "$failed" -eq 0 ]
+}
+row_holds() {
+    local want=$1 pattern=$2
+    shift 2
+    run "$@"
+    [[ $status -eq $want && $output =~ $pattern ]] || {
+        printf 'status %s, wanted %s; output, wanted /%s/:\n%s\n' "$status" "$want" "$pattern" "$output" >&2
+        return 1
+    }
+}
+
 # equals GOT WANTED
 equals() {
     [ "$1" = "$2" ] || {
