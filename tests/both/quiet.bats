@@ -8,7 +8,7 @@ silent() {
     [ ! -s "$T/out" ] && [ ! -s "$T/err" ] || { cat "$T/out" "$T/err"; false; }
 }
 
-@test "nothing is written where all goes well" {
+@test "nothing is written where all goes well, also on a terminal" {
     silent job true
     silent -n job -- true
     silent -w 5 job true
@@ -21,12 +21,8 @@ silent() {
     silent --attach job -t 1m --attach=$$
     silent --attach=$$ job
     silent --wait-free -n other
-}
-
-@test "a lock that is free at once is not told of, also on a terminal" {
     command -v script >/dev/null || skip 'no script(1)'
-    run script -qec 'dlock -w 5 job true && dlock job true && dlock -n job true' /dev/null
-    equals "$status $output" '0 '
+    row_holds 0 '^$' script -qec 'dlock -w 5 job true && dlock job true && dlock -n job true' /dev/null
 }
 
 @test "-v: a wait says for whom" {
@@ -40,31 +36,25 @@ silent() {
     [ ! -s "$T/out" ]
 }
 
-@test "the holder of a lock that cannot be acquired is named; one that has ended is called so" {
+@test "a lock that cannot be acquired: who holds it and since when, -n, -q and -E 0 say nothing; called held only if it is" {
+    local said="held by .*, pid \$HOLDER, \$T/held.sh, since [0-9:]{8} .*, whose lease ends in [0-9]+s"
+    dlock --acquire -t 60s left >/dev/null
+    dlock --hold-at-least=60s kept true
     hold_lock job -t 60s
-    fails_with 75 "^dlock: job: held by .*, pid $HOLDER, $T/held.sh, since .*, whose lease ends in [0-9]+s$" dlock -v -n job true
-    run dlock -n job true
-    equals "$status $output" '75 '
+    table <<ROWS
+75 "dlock: job: $said\$"                        dlock -v -n job true
+75 "^dlock: job: $said; not taken after"         dlock -w 100ms job true
+75 '^$'                                         dlock -n job true
+75 '^$'                                         dlock -q -w 100ms job true
+0  '^$'                                         dlock -E 0 -w 100ms job true
+75 "held by .*, pid \$HOLDER .*; not free after" dlock --wait-free -w 100ms job
+75 ': acquired by .*, whose lease ends in (1m|59s)\$' dlock -v -n left true
+75 ': released, but kept by --hold-at-least of .*, true, for another (1m|59s)\$' dlock -v -n kept true
+ROWS
     [ "$BACKEND" = redis ] || return 0 # the kernel frees a file lock at once
     kill -KILL "$HOLDER"
     wait_until 10 gone "$HOLDER"
     fails_with 75 "held by .*, pid $HOLDER \(has ended\), $T/held.sh, since .*, whose lease ends in" dlock -v -n job true
-}
-
-@test "a lock that no process holds, or that is only kept, is not called held" {
-    dlock --acquire -t 60s left >/dev/null
-    fails_with 75 ': acquired by .*, whose lease ends in (1m|59s)$' dlock -v -n left true
-    dlock --hold-at-least=60s kept true
-    fails_with 75 ': released, but kept by --hold-at-least of .*, true, for another (1m|59s)$' dlock -v -n kept true
-}
-
-@test "a wait that ran out says who holds the lock and since when; -n, -q and -E 0 say nothing" {
-    hold_lock job -t 60s
-    fails_with 75 "^dlock: job: held by .*, pid $HOLDER, $T/held.sh, since [0-9:]{8} .*, whose lease ends in [0-9]+s; not taken after" dlock -w 100ms job true
-    fails_with 75 '^$' dlock -n job true
-    fails_with 75 '^$' dlock -q -w 100ms job true
-    fails_with 0 '^$' dlock -E 0 -w 100ms job true
-    fails_with 75 "held by .*, pid $HOLDER .*; not free after" dlock --wait-free -w 100ms job
 }
 
 @test "CI: a wait that lasts is reported once, and once more for each new holder" {

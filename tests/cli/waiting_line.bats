@@ -77,6 +77,20 @@ t = Terminal(["dlock", "other", "true"])
 assert t.end() == 0 and t.text == "", t.text'
 }
 
+@test "on a terminal a conflict is reported, and names the holder" {
+    python3 -c 'import os; os.openpty()' 2>/dev/null || skip 'no pseudo-terminals here'
+    hold_lock job
+    # A terminal on stderr alone is enough, as in a shell with stdout in a pipe.
+    run python3 - <<'P'
+import os, pty, subprocess
+master, slave = pty.openpty()
+code = subprocess.call(["dlock", "-n", "job", "true"], stdout=subprocess.DEVNULL, stderr=slave)
+os.close(slave)
+print(code, os.read(master, 4096).decode())
+P
+    [[ $output == '75 dlock: job: held by '*', pid '* ]]
+}
+
 @test "Ctrl-C ends what runs on a terminal of the tests, even if SIGINT was ignored where they started" {
     terminal '
 import signal
