@@ -96,6 +96,21 @@ F
     chmod +x "$T/tools/apt-get" "$T/tools/sleep"
 }
 
+@test "bootstrap without root or sudo goes on if only packages of single suites are missing, and refuses otherwise" {
+    fresh_tree apt-get
+    rm "$T/tools/sudo" "$T/tools/id"
+    printf '#!/bin/sh\necho 1000\n' >"$T/tools/id"
+    chmod +x "$T/tools/id"
+    fails_with 1 'not root, and no sudo: please install them as root' bootstrap --tests
+    [[ $output != *autoreconf* ]]
+    # All but zsh is installed.
+    printf '#!/bin/sh\ncase "$*" in *" zsh") ;; *) echo installed ;; esac\n' >"$T/tools/dpkg-query"
+    chmod +x "$T/tools/dpkg-query"
+    fails_with 1 'for some tests, as far as there are such packages: zsh$' bootstrap --tests
+    [[ $output == *'nothing is installed; tests that need these packages are skipped'*'failed: autoreconf'* ]]
+    [ ! -e "$T/told" ]
+}
+
 @test "bootstrap says that it waits if another process has locked apt, and gives up after ten minutes" {
     local lists=/var/lib/apt/lists/lock dpkg=/var/lib/dpkg/lock-frontend
     locked_apt $lists $lists - $dpkg -
