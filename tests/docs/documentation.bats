@@ -122,6 +122,47 @@ dlock --help | --usage | --version'
     [ ! -e "$SRC/.ci/run" ] || for line in "${lines[@]}"; do grep -qF "${line#*    }" "$SRC/.ci/run"; done
 }
 
+# workflow_runs WORKFLOW: each command of its jobs, one a line: the image, who runs it, the command.
+# And each action without a pinned commit, job without a time limit, and further permission.
+workflow_runs() {
+    "$python" - "$1" <<'END'
+import itertools, json, re, sys, yaml
+flow = yaml.safe_load(open(sys.argv[1]))
+if flow.get("permissions") != {"contents": "read"}:
+    print("permissions", flow.get("permissions"))
+for name, job in flow["jobs"].items():
+    if "timeout-minutes" not in job or "permissions" in job:
+        print(name, "has no timeout, or permissions of its own")
+    matrix = job.get("strategy", {}).get("matrix", {})
+    for values in itertools.product(*matrix.values()):
+        text = json.dumps(job)
+        for key, value in zip(matrix, values):
+            text = text.replace("${{ matrix.%s }}" % key, value)
+        here = json.loads(text)
+        default = here.get("defaults", {}).get("run", {})
+        for step in here["steps"]:
+            if "uses" in step and not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step["uses"]):
+                print("not pinned:", step["uses"])
+            user = re.match(r"sudo -H -u (\S+) bash -e \{0\}$", step.get("shell", default.get("shell", "")))
+            print(here["container"], user[1] if user else "-", step.get("run", ""), sep="|")
+END
+}
+
+@test "GitHub's CI runs README's two lines on each system, as root and as a user" {
+    local python=python3 system user workflow=$SRC/.github/workflows/ci.yml
+    [ -e "$workflow" ] || skip 'the tarball has no workflows'
+    "$python" -c 'import yaml' 2>/dev/null || python=/usr/bin/python3
+    "$python" -c 'import yaml' 2>/dev/null || skip 'no python3-yaml'
+    . "$SRC/packaging/root.bash"
+    workflow_runs "$workflow" >"$T/runs"
+    for system in debian:12 debian:13 ubuntu:latest; do
+        for user in root contributor; do printf "$system|$user|%s\n" "$(first_line "$SRC")" "$(second_line "$SRC")"; done
+    done >"$T/wanted"
+    equals "$(grep -F ./bootstrap "$T/runs" | grep -v '^alpine')" "$(cat "$T/wanted")"
+    equals "$(grep -F ./bootstrap "$T/runs" | grep '^alpine')" "alpine:latest|-|$(first_line "$SRC")"
+    equals "$(grep -E '^(permissions|not pinned)|has no timeout' "$T/runs")" ''
+}
+
 @test "the version is the same wherever it is said" {
     local version page
     version=$(dlock --version | sed 's/^dlock \([^ ]*\).*/\1/')
