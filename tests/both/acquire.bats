@@ -30,7 +30,7 @@ state.pop("counts")
 print(json.dumps(state, sort_keys=True))'
 }
 
-@test "--acquire prints the token and leaves the lock taken; --release gives it back" {
+@test "--acquire prints the token and leaves the lock taken; --release gives it back; --json prints until when" {
     local token
     token=$(dlock --acquire -t 60s job)
     [[ $token =~ ^[0-9a-f-]{36}$ ]]
@@ -41,9 +41,6 @@ print(json.dumps(state, sort_keys=True))'
     run dlock -n job echo free
     equals "$output" free
     is_clean job
-}
-
-@test "--acquire --json: the lock that was acquired, and until when" {
     run dlock --acquire --json --prefix=dlock:s: --owner=me -t 60s job
     equals "$status" 0
     equals "$(field "$output" key) $(field "$output" full_key) $(field "$output" owner)" 'job dlock:s:job me'
@@ -59,7 +56,9 @@ PY
     dlock --release --prefix=dlock:s: --owner=me job
 }
 
-@test "--acquire waits, and tells a conflict from a timeout" {
+@test "--acquire waits, and tells a conflict from a timeout, and is refused inside a command that holds the lock" {
+    fails_with 64 'holds the lock already' timeout 20 dlock job -- dlock --acquire job
+    code 64 INVALID_ARGUMENT timeout 20 dlock -t 60s job -- dlock --acquire -s job
     dlock --acquire --owner=first -t 60s job >/dev/null
     code 75 LOCK_ACQUISITION_FAILED dlock --acquire -n job
     code 75 LOCK_TIMEOUT dlock --acquire -w 0.3 job
@@ -201,15 +200,12 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     [[ $output == *LOCK_ALREADY_RELEASED*1 ]]
 }
 
-@test "with a scrubbed environment the name is enough to find the lock of an ancestor" {
+@test "inside, the lock is found by its name in a scrubbed environment, and by its store if the outer command line named one" {
     run timeout 20 dlock -t 60s job -- env -i PATH="$PATH" T="$T" ${DLOCK_REDIS:+DLOCK_REDIS="$DLOCK_REDIS"} \
         ${DLOCK_LOCK_DIR:+DLOCK_LOCK_DIR="$DLOCK_LOCK_DIR" DLOCK_BACKEND=file} \
         sh -c 'dlock --extend 2>&1; dlock --extend job -t 2h && dlock --release job && echo ok'
     equals "$status" 0
     [[ $output == *'this process runs under no lock; give a name and --owner'*ok ]]
-}
-
-@test "the store of the outer command line is repeated inside, for --extend and its like" {
     local where=() status=1
     case $BACKEND in
         redis) where=(--redis="$DLOCK_REDIS") status=78 ;;
@@ -270,7 +266,7 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     code 1 LOCK_NOT_FOUND dlock --release --owner=me job
 }
 
-@test "a loss by --force-release says so and by whom: to the holder, and later to its token" {
+@test "a loss by --force-release says so and by whom: to the holder, and later to its token, and to each of those who share" {
     local by="taken away by eve\\\\x1B\\[31m@$(hostname)"
     hold_lock job -t 60s --owner=me
     LOGNAME=$'eve\e[31m' dlock --force-release job
@@ -298,15 +294,13 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     dlock --acquire --owner=you -t 60s job
     dlock --release --owner=you job
     fails_with 1 'released' dlock --release --owner=you job
-}
-
-@test "--force-release of a shared lock says so to each token" {
-    dlock --acquire -s --owner=a -t 60s job
-    dlock --acquire -s --owner=b -t 60s job
-    LOGNAME=eve dlock --force-release job
-    fails_with 1 'taken away by eve@' dlock --extend --owner=a job
-    fails_with 1 'taken away by eve@' dlock --release --owner=b job
-    fails_with 1 'it is free|is gone$' dlock --release --owner=c job
+    # Each of those who share a lock.
+    dlock --acquire -s --owner=a -t 60s shared
+    dlock --acquire -s --owner=b -t 60s shared
+    LOGNAME=eve dlock --force-release shared
+    fails_with 1 'taken away by eve@' dlock --extend --owner=a shared
+    fails_with 1 'taken away by eve@' dlock --release --owner=b shared
+    fails_with 1 'it is free|is gone$' dlock --release --owner=c shared
 }
 
 @test "--owner-file: made 0600 once the lock is taken, read by --extend and --release" {
@@ -364,11 +358,6 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     dlock --release --owner-file="$T/token" job
 }
 
-@test "--acquire inside a command that holds the lock is refused: it would be released under it" {
-    fails_with 64 'holds the lock already' timeout 20 dlock job -- dlock --acquire job
-    code 64 INVALID_ARGUMENT timeout 20 dlock -t 60s job -- dlock --acquire -s job
-}
-
 @test "--hold-at-least and --acquire: released, others are refused until then, and --status tells" {
     local start
     dlock --acquire --owner=hold -t 60s --hold-at-least=30s held >/dev/null
@@ -388,42 +377,4 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     run dlock -w 30 job echo next
     equals "$output" next
     [ $(($(now) - start)) -ge 8900 ]
-}
-
-@test "options that make no sense together are refused, and nothing is changed" {
-    dlock --acquire --owner=me -t 1h job >/dev/null
-    local before
-    before=$(state_of job)
-    code 64 INVALID_ARGUMENT dlock --release --extend --owner=me job
-    code 64 INVALID_ARGUMENT dlock --acquire
-    code 64 INVALID_ARGUMENT dlock --status
-    code 64 INVALID_ARGUMENT dlock --force-release
-    code 64 INVALID_ARGUMENT dlock --owner=me --release
-    code 64 INVALID_ARGUMENT dlock --owner-file="$T/x" --extend
-    code 64 INVALID_ARGUMENT dlock --release --owner=me --owner-file="$T/x" job
-    code 64 INVALID_ARGUMENT dlock --slots=0 --acquire other
-    code 64 INVALID_ARGUMENT dlock --slots=x --acquire other
-    code 64 INVALID_ARGUMENT dlock --acquire --owner=dlock:shared other
-    code 64 INVALID_ARGUMENT dlock --json --force-release --owner=me job
-    code 64 INVALID_ARGUMENT dlock --status --ttl=5 job
-    code 64 INVALID_ARGUMENT dlock --release --shared --owner=me job
-    code 64 INVALID_ARGUMENT dlock --wait-free --owner=me job
-    code 64 INVALID_ARGUMENT dlock --acquire --tree job
-    code 64 INVALID_ARGUMENT dlock --owner-file="$T/x" job
-    code 64 INVALID_ARGUMENT dlock --attach=0 job
-    code 64 INVALID_ARGUMENT dlock --attach=x job
-    fails_with 64 '--release runs no command' dlock --release job touch "$T/ran"
-    fails_with 64 '--current takes no lock name' dlock --current job
-    fails_with 64 'needs|has no effect|stores no record' env -u DLOCK_REDIS dlock --acquire --lock-file="$T/x" job
-    equals "$(state_of job)" "$before"
-    [ ! -e "$T/ran" ]
-    dlock --release --owner=me job
-}
-
-@test "actions are in no configuration file and no environment" {
-    DLOCK_RELEASE=yes DLOCK_STATUS=yes run dlock job echo ran
-    equals "$status $output" '0 ran'
-    mkdir -p "$HOME/.config/dlock"
-    echo 'acquire = yes' >"$HOME/.config/dlock/dlock.conf"
-    fails_with 78 'acquire' dlock job echo ran
 }

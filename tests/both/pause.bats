@@ -128,7 +128,7 @@ three_wait() {
     dlock -n --slots=3 gpu true
 }
 
-@test "--resume of what is not paused, or no more, is status 1" {
+@test "--resume of what is not paused, or no more, is status 1; a pause may last 30d" {
     fails_with 1 'job: .*the lock is not paused' dlock --resume job
     dlock --pause=1ms --message=why job
     sleep 0.1
@@ -138,6 +138,8 @@ three_wait() {
     fails_with 1 'the lock is not paused' dlock --resume job
     is_clean job
     dlock -n job true
+    dlock --pause=30d --message=why job
+    fails_with 75 'paused by' dlock -n job true
 }
 
 @test "--doctor NAME shows a pause" {
@@ -147,23 +149,6 @@ three_wait() {
     dlock --resume job
     run dlock --doctor job
     not grep -q 'paused' <<<"$output"
-}
-
-@test "--pause needs a message, a name and an end, at most 30d away" {
-    fails_with 64 '--pause needs --message=TEXT' dlock --pause=5s job
-    fails_with 64 '--pause needs --message=TEXT' dlock --pause=5s --message= job
-    fails_with 64 'no lock name given' dlock --pause=5s --message=why
-    fails_with 64 'no lock name given' dlock --resume
-    fails_with 64 "--pause: 'infinity': a pause has an end, at most 30d away" dlock --pause=infinity --message=why job
-    fails_with 64 "--pause: '0': a pause has an end" dlock --pause=0 --message=why job
-    fails_with 64 "--pause: '31d': a pause has an end" dlock --pause=31d --message=why job
-    fails_with 64 '--pause: .soon' dlock --pause=soon --message=why job
-    fails_with 64 '--pause runs no command' dlock --pause=5s --message=why job true
-    fails_with 64 '--message has no effect with --resume' dlock --resume --message=why job
-    fails_with 64 'stores no record, which --pause needs' dlock --lock-file="$T/file" --pause=5s --message=why job
-    fails_with 64 'only one of them' dlock --pause=5s --resume --message=why job
-    dlock --pause=30d --message=why job
-    fails_with 75 '' dlock -n job true
 }
 
 @test "--list: a free lock that is paused is listed with --all only, as one that remembers a run" {

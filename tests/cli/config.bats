@@ -322,6 +322,13 @@ C
     DLOCK_HOST=x fails_with 0 '^$' dlock job true
 }
 
+@test "actions are in no configuration file and no environment" {
+    DLOCK_RELEASE=yes DLOCK_STATUS=yes run dlock job echo ran
+    equals "$status $output" '0 ran'
+    echo 'acquire = yes' >"$CONF"
+    fails_with 78 'acquire' dlock job echo ran
+}
+
 @test "the command line unsets what a file or a variable sets" {
     printf 'tree = yes\nreport = %s\nwait = 5s\nfallback = file\nttl = 21\nredis = redis://x\n' "$T/report" >>"$CONF"
     in_force() { dlock --print-config "$@" job | grep -oE '^#? ?(tree|report|wait|fallback|ttl|redis) = *[^ ]*' | tr -d '# ' | tr '\n' ' '; }

@@ -86,6 +86,64 @@ teardown() { common_teardown; }
     [ ! -e "$T/ran" ]
 }
 
+@test "options that make no sense together, or with an action, are refused as JSON too, and nothing is changed" {
+    local before json='^\{"error":\{"code":"INVALID_ARGUMENT","message":"[^"].*","retryable":(true|false),"details":\{"key":.*\}\}$'
+    state() { dlock --status --json job | sed -E 's/"(ttl_remaining|expires_at)":[^,]*,//g; s/"counts":\{[^}]*\},//'; }
+    dlock --acquire --owner=me -t 1h job >/dev/null
+    before=$(state)
+    table <<'ROWS'
+64 "$json" dlock --release --extend --owner=me job --json
+64 "$json" dlock --acquire --json
+64 "$json" dlock --status --json
+64 "$json" dlock --force-release --json
+64 "$json" dlock --owner=me --release --json
+64 "$json" dlock --owner-file="$T/x" --extend --json
+64 "$json" dlock --release --owner=me --owner-file="$T/x" job --json
+64 "$json" dlock --slots=0 --acquire other --json
+64 "$json" dlock --slots=x --acquire other --json
+64 "$json" dlock --acquire --owner=dlock:shared other --json
+64 "$json" dlock --json --force-release --owner=me job
+64 "$json" dlock --status --ttl=5 job --json
+64 "$json" dlock --release --shared --owner=me job --json
+64 "$json" dlock --wait-free --owner=me job --json
+64 "$json" dlock --acquire --tree job --json
+64 "$json" dlock --owner-file="$T/x" job --json
+64 "$json" dlock --attach=0 job --json
+64 "$json" dlock --attach=x job --json
+64 '--release runs no command' dlock --release job touch "$T/ran"
+64 '--current takes no lock name' dlock --current job
+64 'needs|has no effect|stores no record' dlock --acquire --lock-file="$T/x" job
+ROWS
+    equals "$(state)" "$before"
+    [ ! -e "$T/ran" ]
+    dlock --release --owner=me job
+}
+
+@test "--hold-at-least, --pause and --wait-replicas refuse a value or an action that makes no sense, and nothing is run" {
+    table <<'ROWS'
+64 '--hold-at-least: it must not be longer than the lease'     dlock --hold-at-least=2m -t 1m job touch "$T/ran"
+64 '--hold-at-least: a --lock-file stores no record of it'     dlock --lock-file="$T/x" --hold-at-least=1s job touch "$T/ran"
+64 '--hold-at-least'                                           dlock --hold-at-least=-1s job touch "$T/ran"
+64 '--pause needs --message=TEXT'                              dlock --pause=5s job
+64 '--pause needs --message=TEXT'                              dlock --pause=5s --message= job
+64 'no lock name given'                                        dlock --pause=5s --message=why
+64 'no lock name given'                                        dlock --resume
+64 "--pause: 'infinity': a pause has an end, at most 30d away" dlock --pause=infinity --message=why job
+64 "--pause: '0': a pause has an end"                          dlock --pause=0 --message=why job
+64 "--pause: '31d': a pause has an end"                        dlock --pause=31d --message=why job
+64 '--pause: .soon'                                            dlock --pause=soon --message=why job
+64 '--pause runs no command'                                   dlock --pause=5s --message=why job touch "$T/ran"
+64 '--message has no effect with --resume'                     dlock --resume --message=why job
+64 'stores no record, which --pause needs'                     dlock --lock-file="$T/file" --pause=5s --message=why job
+64 'only one of them'                                          dlock --pause=5s --resume --message=why job
+64 "--wait-replicas: 'x': it must be a whole number"           dlock --wait-replicas=x job touch "$T/ran"
+64 "--wait-replicas: '101'"                                    dlock --wait-replicas=101 job touch "$T/ran"
+64 '--wait-replicas has no effect with --status'               dlock --wait-replicas=1 --status job
+78 "DLOCK_WAIT_REPLICAS: '-1'"                                 env DLOCK_WAIT_REPLICAS=-1 dlock job touch "$T/ran"
+ROWS
+    [ ! -e "$T/ran" ]
+}
+
 @test "--heartbeat with --lock-file: the deadline moves on with each sign of life" {
     command -v systemd-notify >/dev/null || skip 'no systemd-notify'
     cat >"$T/beat" <<'E'

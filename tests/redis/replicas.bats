@@ -136,11 +136,3 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     wait "$HOLDER"
     is_free
 }
-
-@test "--wait-replicas: a value that is not a number of replicas, or an action without use for one, is refused" {
-    fails_with 64 "--wait-replicas: 'x': it must be a whole number" dlock --wait-replicas=x job true
-    fails_with 64 "--wait-replicas: '101'" dlock --wait-replicas=101 job true
-    fails_with 64 '--wait-replicas has no effect with --status' dlock --wait-replicas=1 --status job
-    export DLOCK_WAIT_REPLICAS=-1
-    fails_with 78 "DLOCK_WAIT_REPLICAS: '-1'" dlock job true
-}
