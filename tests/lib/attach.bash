@@ -1,0 +1,52 @@
+# Scripts that attach a lock to themselves, and the guards of these. The tests load ../both/backend before.
+# shellcheck shell=bash
+
+eval "backend_$(declare -f setup)"
+setup() {
+    backend_setup
+    export DLOCK_LOCK_DIR=$T/locks
+}
+
+# script NAME [SHELL]: makes $T/NAME of the lines on stdin.
+script() {
+    { echo "#!${2:-/bin/sh}" && cat; } >"$T/$1"
+    chmod +x "$T/$1"
+}
+
+# What a script does to show that it has come this far, and stays.
+stay='touch "$T/here"; while [ ! -e "$T/end" ]; do sleep 0.01; done'
+
+# start NAME: runs it in the background until it is $T/here; SCRIPT is its pid.
+start() {
+    rm -f "$T/here" "$T/end"
+    "$T/$1" >"$T/out" 2>"$T/err" 3>&- 4>&- &
+    SCRIPT=$!
+    echo "$SCRIPT" >"$T/script.pid"
+    wait_until 10 test -e "$T/here"
+}
+
+end_script() {
+    local status=0
+    touch "$T/end"
+    wait "$SCRIPT" || status=$?
+    equals "$status" "${1:-0}"
+}
+
+# The pids of the guards that this test has started, but for zombies that wait
+# for an init which does not reap.
+guards() {
+    local pid
+    for pid in $(pgrep -x dlock-attach); do
+        if grep -qzx "T=$T" "/proc/$pid/environ" 2>/dev/null; then echo "$pid"; fi
+    done
+}
+# Whether the process lives: a zombie may wait for an init that does not reap.
+lives() { grep -q '^State:.[^ZX]' "/proc/$1/status" 2>/dev/null; }
+
+is_unguarded() { [ -z "$(guards)" ]; }
+
+released() {
+    wait_until 5 is_clean "${1:-job}"
+    wait_until 5 is_unguarded
+    equals "$(find "$T/locks" -name '.attached-*')" ''
+}
