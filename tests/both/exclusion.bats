@@ -95,13 +95,3 @@ P
     wait "$HOLDER"
     is_clean job
 }
-
-@test "a signal that dlock inherited as ignored does not end the wait" {
-    hold_lock job
-    sh -c "trap '' HUP; exec dlock -w 20 job true" 3>&- &
-    local waiter=$!
-    wait_until 10 waits
-    kill -HUP "$waiter"
-    end_hold
-    wait "$waiter"
-}

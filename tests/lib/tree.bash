@@ -1,0 +1,48 @@
+# Commands that start what is hard to find and to stop. The tests load ../both/backend before.
+# shellcheck shell=bash
+
+# Waits until the guard of the dlock with this pid has looked around.
+wait_for_guard() {
+    wait_until 10 pgrep -P "$1" -x dlock-guard
+    local guard
+    guard=$(pgrep -P "$1" -x dlock-guard)
+    wait_until 10 grep -q '^State:.S' "/proc/$guard/status"
+}
+
+# A daemon as daemons are made: double fork, own session, another name.
+daemon() {
+    cat >"$T/daemon.py" <<'E'
+import ctypes, os, signal, sys, time
+if os.fork():
+    os.wait()
+    sys.exit(int(sys.argv[2]))
+os.setsid()
+if os.fork():
+    os._exit(0)
+ctypes.CDLL(None).prctl(15, sys.argv[3].encode() if sys.argv[3:] else b"innocent", 0, 0, 0)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for name in os.listdir("/proc/self/fd"):
+    try: os.close(int(name))
+    except OSError: pass
+path = os.environ["T"] + "/daemon"
+open(path + ".tmp", "w").write(str(os.getpid()))
+os.rename(path + ".tmp", path)
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end and not os.path.exists(path + ".end"):
+    time.sleep(0.01)
+E
+}
+
+# lose_daemon ARGUMENTS...: a command that has started such a daemon loses its lock, once the daemon is there.
+lose_daemon() {
+    local status=0
+    daemon
+    # shellcheck disable=SC2016
+    dlock --grace=200ms job -- sh -c 'python3 "$T/daemon.py" "$@"; sleep 600' sh "$@" 2>/dev/null 3>&- 4>&- &
+    wait_until 10 test -s "$T/daemon"
+    steal job
+    wait $! || status=$?
+    equals "$status" 124
+    gone "$(cat "$T/daemon")"
+    is_clean job
+}

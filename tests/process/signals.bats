@@ -1,0 +1,63 @@
+#!/usr/bin/env bats
+# Signals between dlock, its command and others. The store plays no part in that.
+load ../both/backend
+
+# All that end a process by default, but for those of a fault; of the real-time signals two.
+ENDING=(TERM INT HUP QUIT USR1 USR2 ABRT ALRM VTALRM PROF XCPU IO PWR RTMIN RTMAX)
+
+@test "signals sent to dlock reach the command" {
+    local signal
+    for signal in "${ENDING[@]}" WINCH CONT; do
+        rm -f "$T/ready"
+        python3 -c "
+import signal, os, sys
+signal.signal(signal.SIG$signal, signal.SIG_DFL) # a shell's background and parallel(1) ignore some
+os.execvp('dlock', ['dlock', 'job', 'bash', '-c', 'trap \"echo got $signal; exit 33\" $signal; touch \$T/ready; while :; do sleep 0.01; done'])
+" >"$T/out" 3>&- &
+        local dlock=$! status=0
+        wait_until 10 test -e "$T/ready"
+        kill "-$signal" "$dlock"
+        wait "$dlock" || status=$?
+        equals "$status:$(cat "$T/out")" "33:got $signal"
+    done
+}
+
+@test "a command that sends TERM to its process group does not get it back from dlock" {
+    cat >"$T/group.py" <<'E'
+import os, signal, sys, time
+got = 0
+def on_term(number, frame):
+    global got
+    got += 1
+    if got == 1:
+        os.kill(0, signal.SIGTERM)
+signal.signal(signal.SIGTERM, on_term)
+open(os.environ["T"] + "/ready", "w").close()
+end = time.monotonic() + 20
+while got < 2 and time.monotonic() < end:
+    time.sleep(0.01)
+time.sleep(0.3) # for a third one, that must not come
+open(os.environ["T"] + "/got", "w").write(str(got))
+E
+    setsid dlock job -- python3 "$T/group.py" >/dev/null 2>&1 3>&- 4>&- &
+    local dlock=$!
+    wait_until 10 test -e "$T/ready"
+    kill -TERM "$dlock"
+    wait "$dlock"
+    equals "$(cat "$T/got")" 2
+}
+
+@test "signals from the command to dlock do not come back to it" {
+    run dlock job -- bash -c 'trap "echo came back" USR1; kill -USR1 $PPID; for i in {1..20}; do sleep 0.01; done; echo end'
+    equals "$output" end
+}
+
+@test "TERM to the whole process group: the command's status, and nothing left" {
+    setsid dlock job -- sh -c 'trap "echo x >>$T/terms; exit 5" TERM; touch $T/ready; while :; do sleep 0.01; done' 3>&- 4>&- &
+    local session=$! status=0
+    wait_until 10 test -e "$T/ready"
+    kill -TERM -- "-$session"
+    wait "$session" || status=$?
+    equals "$status" 5
+    is_clean job
+}
