@@ -34,7 +34,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     share one job && holds one
     fails_with 75 'held by' dlock -v -n -s job echo wrong
     share two -s -w 20 job
-    sleep 0.1
+    wait_until 10 waits job 1
     [ ! -e "$T/two" ]
     leave one
     holds two
@@ -69,14 +69,7 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     leave a && leave c
 }
 
-@test "DLOCK_SLOT is there with --slots alone, not from an outer lock" {
-    run dlock --slots=2 gpu -- sh -c 'echo "$DLOCK_SLOT"; dlock other -- sh -c "echo \${DLOCK_SLOT-none}"; dlock -s third -- sh -c "echo \${DLOCK_SLOT-none}"'
-    equals "$output" $'0\nnone\nnone'
-    DLOCK_SLOT=7 run dlock job -- sh -c 'echo "${DLOCK_SLOT-none}"'
-    equals "$output" none
-}
-
-@test "another mode or another number of slots is held, until all have left" {
+@test "another mode or another number of slots is held, until all have left; the same owner token holds it once" {
     share a --slots=3 job && holds a
     fails_with 75 '' dlock -n --slots=2 job echo wrong
     fails_with 75 '' dlock -n -s job echo wrong
@@ -87,17 +80,14 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     run dlock -n -s job echo right
     equals "$output" right
     leave a
-    run dlock -n --slots=2 job echo right
-    equals "$output" right
-    is_clean job
-}
-
-@test "the same owner token holds it once" {
     share a -s --owner=me job && holds a
     fails_with 75 '' dlock -n -s --owner=me job echo wrong
     run dlock -n -s --owner=you job echo right
     equals "$output" right
     leave a
+    run dlock -n --slots=2 job echo right
+    equals "$output" right
+    is_clean job
 }
 
 @test "a writer that waits is not starved by readers who come one after the other" {
@@ -299,12 +289,16 @@ waits() { [ "$(dlock --status --json "$1" | grep -o '"waiters":[0-9]*')" = "\"wa
     is_clean job
 }
 
-@test "with a scrubbed environment a share or slot inside the same one is not a second one" {
+@test "DLOCK_SLOT is there with --slots alone; with a scrubbed environment a share or slot inside the same one is no second one" {
     run timeout 20 dlock --slots=2 job -- sh -c 'echo "$DLOCK_SLOT"; env -u DLOCK_HELD dlock --slots=2 -n job -- sh -c "echo \$DLOCK_SLOT"'
     equals "$status $output" $'0 0\n0'
     run timeout 20 dlock -s job -- sh -c 'env -u DLOCK_HELD dlock -s -n job -- dlock --status job'
     [[ $output == *'shared by 1'* ]]
     fails_with 64 'in another mode' timeout 20 dlock -s job -- env -u DLOCK_HELD dlock -n --slots=3 job true
+    run dlock --slots=2 gpu -- sh -c 'echo "$DLOCK_SLOT"; dlock other -- sh -c "echo \${DLOCK_SLOT-none}"; dlock -s third -- sh -c "echo \${DLOCK_SLOT-none}"'
+    equals "$output" $'0\nnone\nnone'
+    DLOCK_SLOT=7 run dlock job -- sh -c 'echo "${DLOCK_SLOT-none}"'
+    equals "$output" none
 }
 
 @test "all slots taken and another N are distinguished" {

@@ -237,14 +237,3 @@ print(sorted(os.listdir("/proc/self/fd")), [(name, int(mask, 16) & ~own) for nam
     wait_until 20 gone "$(pid_of a)"
     ended a 75
 }
-
-@test "a suspend beyond the lease that others wait for: the waiter has the lock on waking" {
-    [ "$BACKEND" = file ] || skip 'a server tells when a lease ends'
-    with_suspends dlock --acquire -t 1h job >/dev/null
-    with_suspends dlock job -- sh -c 'echo a >"$T/order"' 2>"$T/err" 3>&- 4>&- &
-    echo $! >"$T/a.pid"
-    wait_until 10 waits 1
-    suspended 3601
-    wait_until 20 ran 'a '
-    ended a
-}

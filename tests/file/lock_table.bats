@@ -179,3 +179,18 @@ P
     equals "$(sort -u "$T/fences" | wc -l)" 60
     [[ $(counts) == *'"takes":60,'* ]]
 }
+
+@test "a directory whose table a newer dlock has made is refused, as --doctor reports, and the table stays" {
+    local before newer='it is kept in format 2 by a newer dlock, and dlock [0-9.]+ knows no format above 1: upgrade dlock on this host'
+    "$HELPERS/next/dlock" job true
+    before=$(sha256sum "$TABLE")
+    table <<'ROWS'
+78 "^dlock: other: .*$newer; the command was not run$" dlock -n other touch "$T/ran"
+78 "$newer" dlock --acquire other
+78 "$newer" dlock --status other
+78 "$newer" dlock --doctor
+ROWS
+    [ ! -e "$T/ran" ]
+    equals "$(sha256sum "$TABLE")" "$before"
+    equals "$(ls "$T/locks")" ''
+}

@@ -561,3 +561,14 @@ P
     equals "$(order)" '1 2 '
     equals "$(files)" 0
 }
+
+# A server reports the end of a lease; a file does not.
+@test "a suspend beyond the lease that others wait for: the waiter has the lock on waking" {
+    with_suspends dlock --acquire -t 1h job >/dev/null
+    with_suspends dlock job true 2>"$T/err" 3>&- 4>&- &
+    echo $! >"$T/a.pid"
+    wait_until 10 waiting 1
+    suspended 3601
+    wait_until 20 ended a
+    wait "$(pid_of a)"
+}
