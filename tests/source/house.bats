@@ -155,26 +155,10 @@ END
 @test "no test skips in a subshell, which ends that alone" {
     mkdir "$T/tests"
     printf 'needs_it() { [ -e it ] || skip; }\n' >"$T/tests/lib.bash"
-    cat >"$T/tests/a.bats" <<'END'
-it() {
-    needs_it
-    cat it
-}
-@test "one" {
-    needs_it
-    it || skip
-    run it
-    [ "$(it)" = it ]
-    it | grep -q it
-    echo it | it
-    it &
-    fails_with 1 '' it
-    for one in '' it; do $one true; done
-    run grep it
-    (cd it && [ -e it ]) || skip
-    (needs_it)
-}
-END
+    # bats takes a line that begins with @test for a test of this file.
+    printf '%s\n' 'it() {' '    needs_it' '    cat it' '}' '@test "one" {' '    needs_it' '    it || skip' '    run it' '    [ "$(it)" = it ]' \
+        '    it | grep -q it' '    echo it | it' '    it &' "    fails_with 1 '' it" "    for one in '' it; do \$one true; done" \
+        '    run grep it' '    (cd it && [ -e it ]) || skip' '    (needs_it)' '}' >"$T/tests/a.bats"
     equals "$(lost_skips "$T/tests" | tr '\n' ' ')" "$(printf 'a.bats:%s ' 8 9 10 11 12 13 14 17)"
     equals "$(lost_skips "$TESTS")" ''
 }
