@@ -17,7 +17,12 @@ common_setup() {
     export ASAN_OPTIONS=verify_asan_link_order=0
     export HOME=$T/home SHELL=/bin/sh LC_ALL=C.UTF-8 T
     ln -sf "$DLOCK" "$T/bin/dlock"
-    export PATH=$T/bin:$PATH
+    # Where a folder of the path may not be searched (that of another user), a command that is not found would be
+    # one that may not be run.
+    local folder folders
+    IFS=: read -ra folders <<<"$PATH"
+    export PATH=$T/bin
+    for folder in "${folders[@]}"; do [ ! -x "$folder" ] || PATH+=:$folder; done
 }
 
 common_teardown() {
