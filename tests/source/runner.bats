@@ -46,6 +46,7 @@ ran() {
 @test "a suite that breaks off has failed, and so has one in which no test ran" {
     printf '1..3\nok 1 one\nok 2 two\n' >"$T/tap"
     fails_with 1 '2 of 3 tests ran' "$RUNNER" "$TESTS/cli/options.bats"
+    grep -qx '# ok 2 two' <<<"$output"
     grep -qx '2 passed, 1 failed' <<<"$output"
     echo 1..0 >"$T/tap"
     fails_with 1 '^0 passed, 1 failed' "$RUNNER" "$TESTS/cli/options.bats"
