@@ -178,8 +178,9 @@ t.until(lambda t: t.text.rstrip().endswith("PROMPT>") and t.screen()[-2:] == ["r
     terminal '
 for name in "xterm", "dumb":
     t = Terminal(["bash", "-c", "set -m; stty tostop; dlock job touch $T/ran & echo begun; wait; stty -tostop; cat $T/ran; echo ended"], 120, TERM=name)
-    t.until(lambda t: "begun" in t.text)
-    pid = subprocess.run(["pgrep", "-P", str(t.pid), "dlock"], capture_output=True, text=True).stdout.strip()
+    children = lambda: subprocess.run(["pgrep", "-P", str(t.pid), "dlock"], capture_output=True, text=True).stdout
+    t.until(lambda t: "begun" in t.text and children()) # the shell may say so before its child is a dlock
+    pid = children().strip()
     t.look(1.5)
     state = open(f"/proc/{pid}/stat").read().split(")")[1].split()[0]
     assert state == "S", state
