@@ -76,14 +76,11 @@ waits_as() {
     cp "$T/printed" "$CONF"
     hold_lock job
     waits_as LOCK_ACQUISITION_FAILED dlock --json job true
-    end_hold
-}
-
-@test "a nonblock alone is printed so that dlock.conf takes it back, too" {
+    # A nonblock alone, too.
+    echo 'backend = file' >"$CONF"
     echo 'nonblock = yes' >>"$CONF"
     dlock --print-config job >"$T/printed"
     equals "$(grep -E '^(nonblock|wait) ' "$T/printed" | tr -s ' ')" "nonblock = yes ; $CONF:2: nonblock"$'\nwait = 0 ; default'
-    hold_lock job
     waits_as LOCK_ACQUISITION_FAILED dlock --config="$T/printed" --json job true
     end_hold
 }
@@ -137,21 +134,13 @@ waits_as() {
 }
 
 # What is right and wrong in a file is in tests/unit/test_options.c.
-@test "a wrong file: exit 78 with file, line and key; nothing run" {
+@test "a wrong file: exit 78 with file, line and key, or with the line or the file that is too long; nothing run" {
     printf 'backend = file\ntll = 5\n' >"$CONF"
     fails_with 78 "^dlock: job: $CONF:2: tll: unknown key; did you mean ttl\?$" dlock job touch "$T/ran"
     printf 'backend = file\n[lock zzz]\n\n[locks b]\n' >"$CONF"
     fails_with 78 "^dlock: job: $CONF:4: \[locks b\]: unknown section" dlock job touch "$T/ran"
-    [ ! -e "$T/ran" ]
-}
-
-@test "a wrong URL in a file is an error of the file" {
     echo 'redis = http://x' >"$CONF"
     fails_with 78 "$CONF:1: redis: http:// is an unknown scheme; redis://" dlock job touch "$T/ran"
-    [ ! -e "$T/ran" ]
-}
-
-@test "a line that is too long is an error, not two lines" {
     printf 'backend = file\nprefix = %s\n' "$(printf 's%.0s' {1..300})" >"$CONF"
     fails_with 78 "$CONF:2: the line is longer than 198 characters" dlock job touch "$T/ran"
     printf 'backend = file\nprefix = %s' "$(printf 's%.0s' {1..189})" >"$CONF"
@@ -161,6 +150,11 @@ waits_as() {
     printf 'backend = file\nprefix = %s' "$(printf 's%.0s' {1..190})" >"$CONF"
     run dlock job true
     [ "$status" -eq 0 ]
+    yes 'grace = 5' | head -n 10000 >"$CONF"
+    dlock job true
+    echo >>"$CONF"
+    fails_with 78 "$CONF: it has more than 10000 lines" dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
 }
 
 @test "a line with a NUL byte is an error, and is not read up to it" {
@@ -177,28 +171,15 @@ waits_as() {
 }
 
 @test "a file that cannot be read is an error, one that is not there is none" {
+    ln -sf dlock.conf "$CONF"
+    fails_with 78 'dlock.conf: cannot read it: Too many levels' dlock job touch "$T/ran"
     rm "$CONF"
     mkdir "$CONF"
     fails_with 78 "$CONF: it is not a regular file" dlock job touch "$T/ran"
+    [ ! -e "$T/ran" ]
     rmdir "$CONF" "$T/config/dlock"
     run dlock --backend=file job true
     [ "$status" -eq 0 ]
-}
-
-@test "a file of more than 10000 lines is an error, not a wait" {
-    yes 'grace = 5' | head -n 10000 >"$CONF"
-    dlock job true
-    echo >>"$CONF"
-    fails_with 78 "$CONF: it has more than 10000 lines" dlock job touch "$T/ran"
-    [ ! -e "$T/ran" ]
-}
-
-@test "a URL with a password that is given to another option is not shown" {
-    DLOCK_BACKEND=redis://u:hunter2@h fails_with 78 'DLOCK_BACKEND: a URL with a password is no value of it' dlock job touch "$T/ran"
-    [[ $output != *hunter2* ]]
-    fails_with 64 '"error".*a URL with a password is no value of it' dlock --json --ttl=redis://u:hunter2@h job touch "$T/ran"
-    [[ $output != *hunter2* ]]
-    [ ! -e "$T/ran" ]
 }
 
 @test "a file with a password that others can read is refused" {
@@ -211,11 +192,15 @@ waits_as() {
     [ "$status" -eq 0 ]
 }
 
-@test "a wrong variable: exit 78, named" {
+@test "a wrong variable: exit 78, named, without a password that it has by mistake" {
     DLOCK_TTL=never fails_with 78 "DLOCK_TTL: 'never': it is not a number" dlock job touch "$T/ran"
     DLOCK_CONFLICT_EXIT_CODE=x fails_with 78 "DLOCK_CONFLICT_EXIT_CODE: 'x'" dlock job touch "$T/ran"
     DLOCK_GRACE=2h fails_with 78 'DLOCK_GRACE: it must be shorter than the lease' dlock job touch "$T/ran"
     DLOCK_REDIS=foo://bar DLOCK_BACKEND=redis fails_with 78 'DLOCK_REDIS: foo:// is an unknown scheme; redis://' dlock job touch "$T/ran"
+    DLOCK_BACKEND=redis://u:hunter2@h fails_with 78 'DLOCK_BACKEND: a URL with a password is no value of it' dlock job touch "$T/ran"
+    [[ $output != *hunter2* ]]
+    fails_with 64 '"error".*a URL with a password is no value of it' dlock --json --ttl=redis://u:hunter2@h job touch "$T/ran"
+    [[ $output != *hunter2* ]]
     [ ! -e "$T/ran" ]
 }
 
@@ -302,15 +287,6 @@ C
     rm "$T/theirs/.config/dlock/dlock.conf"
     run "${nobody[@]}" HOME="$T/theirs" "$DLOCK" --backend=file --lock-dir="$T/theirs/locks" job -- id -u
     equals "$status $output" '0 65534'
-}
-
-@test "a configuration file that cannot be read is not passed over: exit 78" {
-    ln -sf dlock.conf "$CONF"
-    fails_with 78 'dlock.conf: cannot read it: Too many levels' dlock job touch "$T/ran"
-    rm "$CONF"
-    mkdir "$CONF"
-    fails_with 78 'dlock.conf: it is not a regular file' dlock job touch "$T/ran"
-    [ ! -e "$T/ran" ]
 }
 
 @test "a variable that is near a known one is warned of once, with the right name" {

@@ -6,16 +6,23 @@ teardown() { common_teardown; }
 # The long options that --help shows, one a line.
 shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -oE '[a-z][a-z-]+$'; }
 
-@test "--help fits a terminal of 80 columns" {
-    run awk 'length > 80' <(dlock --help)
-    equals "$output" ''
-}
-
-@test "--help: every text begins in the same column, and has room; long options stand alone in their line" {
-    dlock --help | grep -E '^ ' | grep -v '^       dlock' >"$T/texts"
+@test "--help fits 80 columns, has its texts in one column, and begins with what is used daily: the TTL kills" {
+    local help first
+    dlock --help >"$T/help"
+    equals "$(awk 'length > 80' "$T/help")" ''
+    # Every text has room, and a long option stands alone in its line.
+    grep -E '^ ' "$T/help" | grep -v '^       dlock' >"$T/texts"
     run grep -vE '^( {30}[^ ]|  (-[A-Za-z],|   ) --[a-z-]+(=[^ ]+)?$|.{28}  [^ ])' "$T/texts"
     equals "$output" ''
     [ "$(grep -cE '^ {30}[^ ]' "$T/texts")" -lt "$(shown_options | wc -l)" ]
+    help=$(cat "$T/help")
+    first=$(sed -n '/^Used most:$/,/^$/p' <<<"$help")
+    equals "$(grep -oE '^  -[a-zA-Z]' <<<"$first" | tr -d ' \n')" '-n-w-t-E-s-c'
+    [[ $(tr -s ' \n' ' ' <<<"$first") == *'the command is killed at its end'* ]]
+    [[ ${help%%Without a command:*} == *'Used most:'* ]]
+    # These work, and are not shown.
+    [[ $help != *--close* && $help != *--usage* ]]
+    dlock -o --backend=file --lock-dir="$T/locks" job true && dlock --usage >/dev/null
 }
 
 @test "the manual describes every option of --help, and no other" {
@@ -32,15 +39,13 @@ shown_options() { dlock --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | grep -o
     done
 }
 
-@test "the manual names every exit status of ours" {
-    local status
-    for status in 1 2 64 69 70 71 73 75 77 78 124 126 127; do
-        grep -qE "^\.It (Cm |Li |Sy )?$status" "$SRC/doc/dlock.1" || { echo "not in the manual: $status"; false; }
-    done
-}
-
-@test "the manual's synopsis is printed with its brackets where they belong" {
+@test "the manual pages are clean, print as they are meant, and have at most 500 lines of 80 columns" {
+    # Words at the end of a macro line would be printed as --its -name.
+    run grep -nE '^\.[A-Z][a-z] (.* )?[).,;:]+ (.* )?[a-z]+[,:;]? [a-z]+' <(sed 's/ No .*//' "$SRC"/doc/*.[157])
+    equals "$output" ''
     command -v mandoc >/dev/null || skip 'no mandoc'
+    run mandoc -T lint -W warning "$SRC"/doc/*.[157]
+    equals "$status $output" '0 '
     run sh -c "mandoc -T ascii -O width=200 '$SRC/doc/dlock.1' | col -b | sed -n '/^SYNOPSIS/,/^DESCRIPTION/s/^ *dlock/dlock/p'"
     equals "$output" 'dlock [options] name [options] [--] command [arg ...]
 dlock [options] name [options] -c string
@@ -51,21 +56,6 @@ dlock --extend | --release | --current [options]
 dlock --list [options] [glob]
 dlock --doctor | --print-config [options] [name]
 dlock --help | --usage | --version'
-}
-
-@test "the manual pages are clean" {
-    command -v mandoc >/dev/null || skip 'no mandoc'
-    run mandoc -T lint -W warning "$SRC"/doc/*.[157]
-    [ -z "$output" ]
-}
-
-@test "no macro line of the manual goes on with words, which would be printed as --its -name" {
-    run grep -nE '^\.[A-Z][a-z] (.* )?[).,;:]+ (.* )?[a-z]+[,:;]? [a-z]+' <(sed 's/ No .*//' "$SRC"/doc/*.[157])
-    equals "$output" ''
-}
-
-@test "a page of the manual has at most 500 lines on a terminal of 80 columns" {
-    command -v mandoc >/dev/null || skip 'no mandoc'
     local page lines
     for page in "$SRC"/doc/*.[157]; do
         lines=$(mandoc -T ascii -O width=80 "$page" | wc -l)
@@ -73,14 +63,21 @@ dlock --help | --usage | --version'
     done
 }
 
-@test "the manual's cross references lead to sections that there are" {
-    local page section
+@test "the manual leads to sections and pages that there are, and the README names all of them" {
+    local page name section
     for page in "$SRC"/doc/*.[157]; do
         sed -nE 's/^\.S[hs] (.*[^\\&]).*/\1/p' "$page" | sort -u >"$T/sections"
         while read -r section; do
             grep -qxF -- "$section" "$T/sections" || { echo "$page: no section: $section"; false; }
         done < <(sed -nE 's/^\.(Pq |Po )?Sx (.*)$/\2/p' "$page" | sed -E 's/( [).,;:]| , .*)+$//' | sort -u)
     done
+    for page in "$SRC"/doc/*.[157]; do
+        while read -r name section; do
+            [ -e "$SRC/doc/$name.$section" ] || { echo "$page: no page: $name($section)"; false; }
+        done < <(grep -ohE 'Xr dlock[a-z.-]* [0-9]' "$page" | sed 's/^Xr //' | sort -u)
+    done
+    equals "$(grep -E '^- Manual: ' "$SRC/README.md" | grep -oE 'dlock[a-z.-]*' | sort)" \
+        "$(cd "$SRC/doc" && ls ./*.[157] | sed -E 's,^\./,,; s/\.[157]$//' | sort)"
 }
 
 @test "make html makes a page of each, which lead to each other" {
@@ -93,25 +90,16 @@ dlock --help | --usage | --version'
     grep -q 'href="dlock-redis.7.html"' "$build/doc/html/dlock.1.html"
 }
 
-@test "the pages of the manual lead to pages that there are" {
-    local page name section
-    for page in "$SRC"/doc/*.[157]; do
-        while read -r name section; do
-            [ -e "$SRC/doc/$name.$section" ] || { echo "$page: no page: $name($section)"; false; }
-        done < <(grep -ohE 'Xr dlock[a-z.-]* [0-9]' "$page" | sed 's/^Xr //' | sort -u)
+@test "the manual describes every exit status, and every variable that dlock reads or sets" {
+    local status variable variables
+    for status in 1 2 64 69 70 71 73 75 77 78 124 126 127; do
+        grep -qE "^\.It (Cm |Li |Sy )?$status" "$SRC/doc/dlock.1" || { echo "not in the manual: $status"; false; }
     done
-}
-
-@test "the manual describes every variable that dlock reads or sets" {
-    local variable
-    for variable in $(grep -ohE '"(DLOCK_[A-Z_]*[A-Z]|REDISCLI_AUTH|[A-Z]+_DIRECTORY)"' -r "$SRC/src" --include=*.c | tr -d '"' | sort -u); do
+    variables=$(grep -ohE '"(DLOCK_[A-Z_]*[A-Z]|REDISCLI_AUTH|[A-Z]+_DIRECTORY)"' -r "$SRC/src" --include=*.c | tr -d '"' | sort -u)
+    [[ $variables == *DLOCK_CONFIG*REDISCLI_AUTH* ]]
+    for variable in $variables; do
         grep -qhE "^\.(It )?(Pq )?Ev .*\b$variable\b" "$SRC"/doc/*.[157] || { echo "not in the manual: $variable"; false; }
     done
-}
-
-@test "the README names the pages of the manual, and no others" {
-    equals "$(grep -E '^- Manual: ' "$SRC/README.md" | grep -oE 'dlock[a-z.-]*' | sort)" \
-        "$(cd "$SRC/doc" && ls ./*.[157] | sed -E 's,^\./,,; s/\.[157]$//' | sort)"
 }
 
 @test "the README's first command lines are the two that build and test" {
@@ -174,15 +162,4 @@ END
     sed -n '/^%changelog/{n;p}' "$SRC/packaging/dlock.spec" | grep -qE -- "- $version-[0-9]+$"
     grep -qx "pkgver=$version" "$SRC/packaging/APKBUILD"
     grep -qx "  version = \"$version\";" "$SRC/packaging/package.nix"
-}
-
-@test "--help begins with what is used daily, and says that the TTL kills" {
-    run dlock --help
-    local first
-    first=$(sed -n '/^Used most:$/,/^$/p' <<<"$output")
-    equals "$(grep -oE '^  -[a-zA-Z]' <<<"$first" | tr -d ' \n')" '-n-w-t-E-s-c'
-    [[ $(tr -s ' \n' ' ' <<<"$first") == *'the command is killed at its end'* ]]
-    [[ ${output%%Without a command:*} == *'Used most:'* ]]
-    [[ $output != *--close* && $output != *--usage* ]]
-    dlock -o --backend=file --lock-dir="$T/locks" job true && dlock --usage >/dev/null
 }
