@@ -6,25 +6,13 @@ teardown() {
     common_teardown
 }
 
-@test "the directory is made 0700, lock files come and go" {
+@test "the directory is made 0700, a lock file 0600, which comes and goes; its record names the holder, if it is not garbled" {
     (umask 0; dlock --lock-dir="$D" job true)
     equals "$(stat -c %a "$D")" 700
     equals "$(find "$D" -name '*.lock' | wc -l)" 0
-    hold_lock job --lock-dir="$D"
-    equals "$(stat -c %a "$D/dlock:job.lock")" 600
-}
-
-@test "root's own directory is root's alone; a sticky one that is there already is used as it is" {
-    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
-    unshare -m sh -c "mount -t tmpfs -o mode=1777 none /run/lock && umask 0 && dlock job true &&
-        stat -c %a /run/lock/dlock >'$T/mode'
-        chmod 1777 /run/lock/dlock && dlock job true && stat -c %a /run/lock/dlock >>'$T/mode'" 3>&-
-    equals "$(cat "$T/mode")" $'700\n1777'
-}
-
-@test "the record in the file names the holder" {
     LOGNAME='some body' hold_lock job --lock-dir="$D" --owner=me
     local file=$D/dlock:job.lock
+    equals "$(stat -c %a "$file")" 600
     equals "$(head -1 "$file")" 'dlock 1'
     equals "$(tail -1 "$file")" end
     grep -qx 'token me' "$file"
@@ -32,6 +20,11 @@ teardown() {
     grep -qx "pid $HOLDER" "$file"
     grep -qx 'user some body' "$file"
     grep -qx "boot $(cat /proc/sys/kernel/random/boot_id)" "$file"
+    head -c 300 /dev/urandom >"$T/garbage"
+    dd if="$T/garbage" of="$D/dlock:job.lock" conv=notrunc status=none
+    fails_with 75 'held by another client' dlock -v -n --lock-dir="$D" job touch "$T/ran"
+    end_hold
+    wait "$HOLDER"
 }
 
 @test "a record left by a crashed holder is no lock" {
@@ -45,20 +38,22 @@ teardown() {
     equals "$(find "$D" -name '*.lock' | wc -l)" 0
 }
 
-@test "a garbled record of a living holder: still held, the holder unknown" {
-    hold_lock job --lock-dir="$D"
-    head -c 300 /dev/urandom >"$T/garbage"
-    dd if="$T/garbage" of="$D/dlock:job.lock" conv=notrunc status=none
-    fails_with 75 'held by another client' dlock -v -n --lock-dir="$D" job touch "$T/ran"
-    end_hold
-    wait "$HOLDER"
+@test "root's own directory is root's alone; a sticky one that is there already is used as it is" {
+    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
+    unshare -m sh -c "mount -t tmpfs -o mode=1777 none /run/lock && umask 0 && dlock job true &&
+        stat -c %a /run/lock/dlock >'$T/mode'
+        chmod 1777 /run/lock/dlock && dlock job true && stat -c %a /run/lock/dlock >>'$T/mode'" 3>&-
+    equals "$(cat "$T/mode")" $'700\n1777'
 }
 
-@test "a directory that is a link, another's, or open to others: exit 77, nothing run" {
+@test "a directory that is a link, another's, open to others, or cannot be made or written to: exit 77 or 73, nothing run" {
     mkdir -m 700 "$T/real"
     ln -s "$T/real" "$T/link"
     fails_with 77 'the lock directory .*/link is a link' dlock --lock-dir="$T/link" job touch "$T/ran"
     fails_with 77 'the lock directory .*/link is a link' dlock --lock-dir="$T/link/" job touch "$T/ran"
+    # As one to fall back to, too.
+    fails_with 77 'the lock directory .*/link is a link' \
+        env -u DLOCK_BACKEND dlock -r "unix://$T/nowhere" --outage=0 --lock-dir="$T/link" --fallback=file job touch "$T/ran"
     mkdir -m 700 "$T/open"
     chmod 777 "$T/open"
     fails_with 77 'can be written to by others' dlock --lock-dir="$T/open" job touch "$T/ran"
@@ -69,6 +64,17 @@ teardown() {
         mkdir "$T/other"
         chown 65534 "$T/other"
         fails_with 77 'belongs to another user' dlock --lock-dir="$T/other" job touch "$T/ran"
+    fi
+    fails_with 73 'cannot open or make the lock directory' dlock --lock-dir="$T/no/such/parent" job touch "$T/ran"
+    : >"$T/file"
+    fails_with 73 'cannot open or make the lock directory' dlock --lock-dir="$T/file" job touch "$T/ran"
+    if [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null; then
+        mkdir -m 700 "$D"
+        fails_with 73 'cannot open the lock file .*Read-only file system' \
+            unshare -m sh -c "mount -t tmpfs -o ro,mode=700 none '$D' && exec dlock --lock-dir='$D' job touch '$T/ran'"
+    elif [ "$(id -u)" -ne 0 ]; then
+        mkdir -m 500 "$D"
+        fails_with 77 'cannot open the lock file' dlock --lock-dir="$D" job touch "$T/ran"
     fi
     [ ! -e "$T/ran" ]
 }
@@ -88,21 +94,6 @@ teardown() {
         chown 4242424 "$D/dlock:job.lock"
         fails_with 77 'of ours; it belongs to user 4242424; locks of several users need --lock-file=PATH or Redis;' \
             dlock --lock-dir="$D" job touch "$T/ran"
-    fi
-    [ ! -e "$T/ran" ]
-}
-
-@test "a directory that cannot be made or written to: exit 73 or 77, nothing run" {
-    fails_with 73 'cannot open or make the lock directory' dlock --lock-dir="$T/no/such/parent" job touch "$T/ran"
-    : >"$T/file"
-    fails_with 73 'cannot open or make the lock directory' dlock --lock-dir="$T/file" job touch "$T/ran"
-    if [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null; then
-        mkdir -m 700 "$D"
-        fails_with 73 'cannot open the lock file .*Read-only file system' \
-            unshare -m sh -c "mount -t tmpfs -o ro,mode=700 none '$D' && exec dlock --lock-dir='$D' job touch '$T/ran'"
-    elif [ "$(id -u)" -ne 0 ]; then
-        mkdir -m 500 "$D"
-        fails_with 77 'cannot open the lock file' dlock --lock-dir="$D" job touch "$T/ran"
     fi
     [ ! -e "$T/ran" ]
 }
@@ -136,7 +127,7 @@ teardown() {
     # flock(1) has the old file open and waits for it, as a dlock might between open and flock.
     flock "$D/dlock:job.lock" sh -c "echo x >'$T/old'; exec sleep 600" 3>&- &
     echo $! >"$T/flock.pid"
-    wait_until 10 sh -c "grep -q '^' /proc/$!/wchan && ls -l /proc/$!/fd | grep -q job.lock"
+    wait_until 10 grep -q -- "-> FLOCK .*:$(stat -c %i "$D/dlock:job.lock") " /proc/locks
     end_hold
     wait "$HOLDER"
     wait_until 10 test -e "$T/old"
@@ -213,7 +204,7 @@ teardown() {
     [ "$(fence_at -3600)" -lt "$first" ]
 }
 
-@test "--lock-file makes the file, takes links and directories as flock(1) does, and says what it cannot open" {
+@test "--lock-file makes the file, takes links, directories and pipes as flock(1) does, and says what it cannot open" {
     dlock --lock-file="$T/new" job true
     [ -e "$T/new" ]
     [ ! -s "$T/new" ]
@@ -224,13 +215,18 @@ teardown() {
     [ "$status" -eq 1 ]
     fails_with 73 'cannot open the lock file .*No such file' dlock --lock-file="$T/no/such" job touch "$T/ran"
     [ ! -e "$T/ran" ]
+    mkfifo "$T/pipe"
+    run timeout 20 dlock --lock-file="$T/pipe" job echo ok
+    equals "$output" ok
 }
 
-@test "--lock-file inside the same --lock-file does not wait for itself" {
+@test "--lock-file inside the same --lock-file does not wait for itself, nor in what flock(1) has become" {
     run timeout 20 dlock --lock-file="$T/exact" a dlock --lock-file="$T/exact" b echo ok
     equals "$status $output" '0 ok'
     flock "$T/exact" timeout 20 dlock --lock-file="$T/exact" a echo ok >"$T/out"
     equals "$(cat "$T/out")" ok
+    run flock -F "$T/exact" dlock -n --lock-file="$T/exact" job echo ok
+    equals "$status $output" '0 ok'
 }
 
 @test "--lock-file inside a script that has locked the file by flock(1) on a descriptor does not wait for itself" {
@@ -252,14 +248,6 @@ teardown() {
     run bash -c 'exec 9>"$1"; timeout 20 dlock -n --lock-file="$1" job echo ok' bash "$T/exact"
     equals "$status" 75
     touch "$T/out"
-}
-
-@test "--lock-file: the holder of the file is named, flock(1) too" {
-    flock "$T/exact" sleep 600 3>&- 4>&- &
-    echo $! >"$T/flock.pid"
-    wait_until 10 not flock -n "$T/exact" true
-    fails_with 75 "held by $(id -un)@$(hostname), pid $!, flock" dlock -v -n --lock-file="$T/exact" a true
-    pkill -P "$!"
 }
 
 # inherited FILE: who took the flock(2) of it has ended, and others have it still;
@@ -321,11 +309,6 @@ inherited() {
     wait
 }
 
-@test "--lock-file in what flock(1) has become: held already" {
-    run flock -F "$T/exact" dlock -n --lock-file="$T/exact" job echo ok
-    equals "$status $output" '0 ok'
-}
-
 # Whoever holds the file is told, by whatever names its file system: nested, by dlock, by flock(1).
 holder_is_found() {
     run timeout 20 dlock --lock-file="$1" job env -u DLOCK_HELD dlock -v --lock-file="$1" job echo in
@@ -333,13 +316,14 @@ holder_is_found() {
     flock "$1" sleep 600 3>&- 4>&- &
     echo $! >"$T/flock.pid"
     wait_until 10 not flock -n "$1" true
-    fails_with 75 "held by .*, pid $!, flock" dlock -v -n --lock-file="$1" job true
+    fails_with 75 "held by $(id -un)@$(hostname), pid $!, flock" dlock -v -n --lock-file="$1" job true
     fails_with 0 "pid $! \\(running\\), flock" dlock --status --lock-file="$1" job
     pkill -P "$!"
     wait "$!" || true
 }
 
 @test "--lock-file where stat(2) names another device than /proc/locks, as on btrfs: the holder is found" {
+    holder_is_found "$T/plain"
     export LD_PRELOAD=$HELPERS/fault_other_device.so
     holder_is_found "$T/exact"
 }
@@ -442,12 +426,6 @@ in_chroot() {
     equals "$status $output" '1 '
     LD_PRELOAD=$HELPERS/fault_protected_regular.so run dlock --lock-file="$T/new" job echo in
     equals "$status $output" '0 in'
-}
-
-@test "--lock-file on a pipe does not hang" {
-    mkfifo "$T/pipe"
-    run timeout 20 dlock --lock-file="$T/pipe" job echo ok
-    equals "$output" ok
 }
 
 @test "--lock-file removed or replaced while the command runs is a lost lock" {
@@ -559,14 +537,6 @@ in_chroot() {
     start_redis redis --requirepass secret
     run dlock -r "unix://$T/redis.sock" --lock-dir="$D" --fallback=file job touch "$T/ran"
     equals "$status" 77
-    [ ! -e "$T/ran" ]
-}
-
-@test "--fallback=file needs a lock directory that can be used" {
-    unset DLOCK_BACKEND
-    ln -s "$T" "$T/link"
-    fails_with 77 'the lock directory .*/link is a link' \
-        dlock -r "unix://$T/nowhere" --outage=0 --lock-dir="$T/link" --fallback=file job touch "$T/ran"
     [ ! -e "$T/ran" ]
 }
 
