@@ -54,22 +54,24 @@ make_root() {
     chmod +x "$1/usr/sbin/policy-rc.d"
 }
 
-# in_root FOLDER COMMAND [VARIABLE=VALUE...]: by a shell, as root of the tree, in /srv/dlock
-# if there is one. pivot_root rather than chroot, since a process in a chroot may make no
-# user namespace, which some tests do. Each command has a mount namespace and a pid
+# in_root FOLDER COMMAND [VARIABLE=VALUE...]: by a shell, in /srv/dlock if there is one.
+# The tree becomes the root by pivot_root(2), or, with ENTER=chroot, by chroot(2): a process
+# in a chroot can make no user namespace, and /proc/self/mountinfo has no row for its root.
+# RUN_AS is a user of the tree other than root. Each command has a mount namespace and a pid
 # namespace of its own: when it has ended, nothing is mounted any more, and nothing runs.
 # With CACHE, the packages that are fetched are kept in that folder.
 # For another processor's programs it has a user namespace too, since binfmt_misc (Linux 6.7)
 # is told of qemu in it alone: with C, or no program would be set-user-ID. Its ids are those of
 # outside; only then it has all rights in it.
 in_root() {
-    EMULATED=$emulated unshare ${emulated:+--user} --mount --pid --fork --kill-child -- sh -c '
+    EMULATED=$emulated ENTER=${ENTER-} RUN_AS=${RUN_AS-} unshare ${emulated:+--user} --mount --pid --fork --kill-child -- sh -c '
         until read -r _ </proc/self/uid_map; do sleep 0.1; done
         exec bash -euc "$@"' sh '
         root=$1 command=$2
         shift 2
         mount --make-rprivate /
-        mount --bind "$root" "$root"
+        # Without this bind mount, the root of a chroot is not the root of a mount.
+        [ "${ENTER:-pivot_root}" = chroot ] || mount --bind "$root" "$root"
         mount -t proc proc "$root/proc"
         [ -z "$EMULATED" ] || mount -t binfmt_misc binfmt_misc "$root/proc/sys/fs/binfmt_misc"
         mount --rbind /sys "$root/sys"
@@ -77,17 +79,23 @@ in_root() {
         mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
         [ -z "${CACHE:-}" ] || mount --bind "$CACHE" "$root/var/cache/apt/archives"
         cd "$root"
-        pivot_root . .
-        umount -l .
-        cd /
+        if [ "${ENTER:-pivot_root}" = pivot_root ]; then
+            pivot_root . .
+            umount -l .
+            cd /
+            root=/
+        fi
         [ -z "$EMULATED" ] || sed "s/\$/C/" "/usr/lib/binfmt.d/qemu-$EMULATED.conf" >/proc/sys/fs/binfmt_misc/register
         for variable in http_proxy https_proxy JOBS AGAIN TEST_SLACK; do
             [ -z "${!variable:-}" ] || set -- "$variable=${!variable}" "$@"
         done
-        [ ! -d /srv/dlock ] || cd /srv/dlock
+        [ ! -d "$root/srv/dlock" ] || command="cd /srv/dlock; $command"
+        home=/root
+        [ -z "${RUN_AS:-}" ] || home=/home/$RUN_AS
         status=0
-        env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb LC_ALL=C.UTF-8 \
-            DEBIAN_FRONTEND=noninteractive "$@" sh -euc "$command" || status=$?
+        env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$home" TERM=dumb LC_ALL=C.UTF-8 \
+            DEBIAN_FRONTEND=noninteractive "$@" \
+            chroot ${RUN_AS:+--userspec="$RUN_AS:$RUN_AS" --groups="$RUN_AS"} "$root" sh -euc "$command" || status=$?
         exit $status' bash "$@" </dev/null &
     if [ -n "$emulated" ]; then
         until [ ! -d "/proc/$!" ] || { echo 0 0 4294967295 >"/proc/$!/gid_map" && echo 0 0 4294967295 >"/proc/$!/uid_map"; } 2>/dev/null; do
