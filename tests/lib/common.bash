@@ -5,6 +5,9 @@
 TESTS=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 : "${DLOCK:=$TESTS/../src/dlock}"
 : "${HELPERS:=$TESTS/helpers}"
+# A pipe that nobody writes to: who reads from it sleeps, and starts no process to do so.
+NEVER=${BATS_RUN_TMPDIR:-/dev/null}/never
+[ -p "$NEVER" ] || mkfifo -m 666 "$NEVER" 2>/dev/null || true
 
 # Nothing of the machine's own configuration or terminal takes part.
 common_setup() {
@@ -46,9 +49,10 @@ wait_until() {
             echo "not in time: $*" >&2
             return 1
         fi
-        if ((tries++ < 10)); then sleep 0.01; else sleep 0.03; fi
+        if ((tries++ < 10)); then rest 0.01; else rest 0.03; fi
     done
 }
+rest() { read -rt "$1" <>"$NEVER" || true; }
 
 # let_others_into FOLDER: other users may pass through all that leads there.
 let_others_into() {
@@ -243,8 +247,8 @@ equals() {
 }
 
 # A command that shows that it runs, and stays until it is told to end.
-hold() { printf '#!/bin/sh\necho $$ >"%s.tmp" && mv "%s.tmp" "%s"\nwhile [ ! -e "%s.end" ]; do sleep 0.03; done\n' \
-    "$T/$1" "$T/$1" "$T/$1" "$T/$1" >"$T/$1.sh"; chmod +x "$T/$1.sh"; }
+hold() { printf '#!%s\necho $$ >"%s.tmp" && mv "%s.tmp" "%s"\nwhile [ ! -e "%s.end" ]; do read -rt 0.03 <>"%s" || true; done\n' \
+    "$BASH" "$T/$1" "$T/$1" "$T/$1" "$T/$1" "$NEVER" >"$T/$1.sh"; chmod +x "$T/$1.sh"; }
 
 # hold_lock NAME [DLOCK ARGUMENTS...]: holds in the background; $! is its pid.
 hold_lock() {
