@@ -35,7 +35,7 @@ os.execvp("dlock", ["dlock", "-v", "-w", "60", "job", "touch", os.environ["T"] +
     gone "$(cat "$T/held")"
 }
 
-@test "flock leaves an orphan when it is terminated; dlock passes TERM on and ends with its command" {
+@test "TERM is passed on to the command, which dlock waits for: no orphan, unlike with flock(1)" {
     hold_lock job
     local status=0
     kill -TERM "$HOLDER"

@@ -79,7 +79,7 @@ plant() {
     export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$T/locks
     dlock --acquire --owner=token job
     fails_with 0 '' bash -c 'ulimit -f 0; exec dlock --release --owner=token job'
-    not dlock --status job
+    fails_with 1 '^job: free' dlock --status job
 }
 
 @test "without memory: never what --status says of a free lock" {

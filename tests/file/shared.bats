@@ -47,7 +47,8 @@ files() { find "$T/locks" -name '*.lock' | wc -l; }
 }
 
 @test "killed after the record of a detached lease is written: held all the same" {
-    env LD_PRELOAD="$HELPERS/fault_signal_at_pwrite.so" PWRITE_SIGNAL=-$KILL dlock --acquire --owner=me -t 60s job >/dev/null 2>&1 || true
+    run env LD_PRELOAD="$HELPERS/fault_signal_at_pwrite.so" PWRITE_SIGNAL=-$KILL dlock --acquire --owner=me -t 60s job
+    equals "$status" 137
     fails_with 75 '' dlock -n job echo wrong
     run dlock --release --owner=me job
     equals "$status" 0
@@ -100,6 +101,8 @@ goes_on_after_the_other() {
     fails_with 75 '' dlock -n job echo wrong
     dlock -w 20 job echo next >"$T/out" 3>&- 4>&- &
     local waiter=$!
+    waits() { dlock --status job | grep -q '1 waiting'; }
+    wait_until 10 waits
     kill -CONT "$(pid_of a)"
     wait "$(pid_of a)"
     wait "$waiter"
@@ -289,7 +292,7 @@ goes_on_after_the_other() {
     equals "$(files)" 0
 }
 
-@test "flock(1) and lslocks see what is shared and what is not" {
+@test "flock(1) sees what is shared and what is not" {
     share a -s job
     flock -n -s "$F" true
     run flock -n -x "$F" true
