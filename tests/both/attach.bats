@@ -499,11 +499,12 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
 }
 
 @test "nonsense in the place of an attachment's file is looked past" {
+    echo text >"$T/precious"
     script job <<<"dlock --attach job || exit
         for text in '' x '1 1' '99999999999999999999999999 1 file a dlock:b' \"\$(printf %09000d 0)\"; do
             echo \"\$text\" >\$T/locks/.attached-\$\$-x; flock \$T/locks/.attached-\$\$-x dlock --current || exit
         done
-        mkdir \$T/locks/.attached-\$\$-dir; mkfifo \$T/locks/.attached-\$\$-fifo; ln -s /etc/passwd \$T/locks/.attached-\$\$-link
+        mkdir \$T/locks/.attached-\$\$-dir; mkfifo \$T/locks/.attached-\$\$-fifo; ln -s \$T/precious \$T/locks/.attached-\$\$-link
         dlock --current"
     run "$T/job"
     equals "$status" 0

@@ -477,8 +477,8 @@ P
     dlock --acquire --owner=3 'a b' >/dev/null
     dlock --acquire --owner=4 --prefix=other: z >/dev/null
     head -c 1000 /dev/urandom >"$T/locks/garbage.lock"
-    : >"$T/locks/dlock:empty.lock"
-    ln -s /etc/passwd "$T/locks/dlock:link.lock"
+    : >"$T/locks/dlock:empty.lock" >"$T/precious"
+    ln -s "$T/precious" "$T/locks/dlock:link.lock"
     mkfifo "$T/locks/dlock:pipe.lock"
     mkdir "$T/locks/dlock:dir.lock"
     run timeout 20 dlock --list --json

@@ -275,11 +275,9 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
 }
 
 @test "another process of the same user cannot read the memory of a dlock that has a private key" {
-    [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null || skip 'needs root, to become somebody'
     start_tls_redis
     local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
-    let_others_into "$CERTS"
-    "${user[@]}" test -x "$DLOCK" || skip 'another user cannot reach the program'
+    let_others_into "$CERTS" || skip 'needs root, to become another user, who reaches the program'
     chmod 644 "$CERTS/ca.pem" && install -m 600 -o 65534 "$CERTS/both.pem" "$CERTS/theirs.pem"
     run "${user[@]}" "$DLOCK" -r "$URL" --cert="$CERTS/theirs.pem" job -- sh -c 'head -c 1 /proc/$PPID/environ && echo read'
     [[ $output == *'Permission denied'* && $output != *read ]]
@@ -307,11 +305,10 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     openssl ec -in "$key" -aes128 -passout pass:secret -out "$T/locked.key" 2>/dev/null
     fails_with 78 "--key: $T/locked.key: .*needs a passphrase" dlock -r "$url" --cert="$cert" --key="$T/locked.key" job true </dev/null
     # What may not be read is refused, as a password file is.
-    if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
+    if let_others_into "$CERTS"; then
         local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
-        let_others_into "$CERTS"
         chmod 644 "$cert"
-        ! "${user[@]}" test -x "$DLOCK" || DLOCK_CACERT=$cert HOME=/ fails_with 77 "$key: cannot read it: Permission denied" \
+        DLOCK_CACERT=$cert HOME=/ fails_with 77 "$key: cannot read it: Permission denied" \
             "${user[@]}" "$DLOCK" -r "$url" --cert="$cert" --key="$key" job true
     fi
     # Where there is no TLS, they are for other runs.
