@@ -49,7 +49,7 @@ wait_until() {
             echo "not in time: $*" >&2
             return 1
         fi
-        if ((tries++ < 10)); then rest 0.01; else rest 0.03; fi
+        if ((tries++ < 10)); then rest 0.01; elif ((tries < 40)); then rest 0.03; else rest 0.1; fi
     done
 }
 rest() { read -rt "$1" <>"$NEVER" || true; }

@@ -105,7 +105,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     start_redis
     hold_armed -r "$URL"
     local before=$(calls evalsha) start=$(now) looks
-    timeout 5 redis-cli -s "$T/redis.sock" -r 1000000 pexpire dlock:job 3600000 >/dev/null || [ $? -eq 124 ]
+    timeout 2 redis-cli -s "$T/redis.sock" -r 1000000 pexpire dlock:job 3600000 >/dev/null || [ $? -eq 124 ]
     local took=$(($(now) - start))
     looks=$(($(calls evalsha) - before))
     echo "$looks looks in $took ms" >&2
