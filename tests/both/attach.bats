@@ -64,7 +64,7 @@ waits() { dlock --status job | grep -q '1 waiting'; }
     released
 }
 
-@test "held by another: 75, and the script's || exit ends it" {
+@test "held by another: 75, and the script's || exit ends it; with -w it waits its turn" {
     hold_lock job
     script job <<<'dlock -n --attach job || exit; echo ran'
     run "$T/job"
@@ -75,9 +75,6 @@ waits() { dlock --status job | grep -q '1 waiting'; }
     run "$T/job"
     equals "$status $output" '0 ran'
     released
-}
-
-@test "it waits its turn" {
     hold_lock job
     script job <<<'dlock -w 20 --attach job || exit; echo ran'
     "$T/job" >"$T/out" 3>&- 4>&- &

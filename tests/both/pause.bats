@@ -142,16 +142,13 @@ three_wait() {
     fails_with 75 'paused by' dlock -n job true
 }
 
-@test "--doctor NAME shows a pause" {
+@test "--doctor NAME shows a pause; --list a free lock that is paused with --all only, as one that remembers a run" {
     dlock --pause=60s --message='disk swap' job
     run dlock --doctor job
     grep -qE 'warn +pause +paused by .*: disk swap' <<<"$output"
     dlock --resume job
     run dlock --doctor job
     not grep -q 'paused' <<<"$output"
-}
-
-@test "--list: a free lock that is paused is listed with --all only, as one that remembers a run" {
     dlock --pause=60s --message=why job
     equals "$(dlock --list)" ''
     [[ $(dlock --list --all) == *'job '*' free '*'paused by '*': why' ]]

@@ -40,7 +40,7 @@ teardown() { common_teardown; }
     [ ! -e "$T/ran" ]
 }
 
-@test "--help, --usage and --version work whatever else is wrong, on stdout" {
+@test "--help, --usage and --version work whatever else is wrong, on stdout, and fail if that cannot be written" {
     local option
     for option in --help -h --usage --version -V; do
         run sh -c "dlock --ttl=nonsense $option 2>/dev/null"
@@ -52,6 +52,11 @@ teardown() { common_teardown; }
     # A command's own are not ours.
     run dlock job sh -c 'echo "$1"' sh --help
     equals "$output" --help
+    [ -e /dev/full ] || skip 'no /dev/full'
+    run sh -c 'dlock --help >/dev/full'
+    [ "$status" -eq 73 ]
+    run sh -c 'dlock --version >/dev/full'
+    [ "$status" -eq 73 ]
 }
 
 @test "a value that looks like an option is a value" {
@@ -59,14 +64,6 @@ teardown() { common_teardown; }
     equals "$status" 0
     [[ $output == *'"owner":"--attach=5"'* ]]
     fails_with 64 "^dlock: job: --attach: '5x'" dlock --attach=5x --attach=99999999 job
-}
-
-@test "help that cannot be written is a failure" {
-    [ -e /dev/full ] || skip 'no /dev/full'
-    run sh -c 'dlock --help >/dev/full'
-    [ "$status" -eq 73 ]
-    run sh -c 'dlock --version >/dev/full'
-    [ "$status" -eq 73 ]
 }
 
 @test "what belongs to other actions, or to no lock file, is refused with its place" {

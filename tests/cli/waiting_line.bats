@@ -400,7 +400,7 @@ says() {
     [[ $output =~ ^$2$ ]] || { printf '%s\ndoes not match\n%s\n' "$output" "$2" && return 1; }
 }
 
-@test "the place in line, and a lock that is kept for others, are shown" {
+@test "the line has the place in it, a lock that is kept for others, and room for the holder beside a long name; it is cut at the margin" {
     local ahead place
     for place in 1:2nd 2:3rd 3:4th 10:11th 11:12th 12:13th 20:21st 111:112th 122:123rd; do
         says 0 75 until=60 "ahead=${place%:*}" -- "waiting 1m15s for job: held by ann@web3, pid 4711, rollup.sh, until .* at the latest; ${place#*:} in line"
@@ -408,26 +408,20 @@ says() {
     says 0 2 until=60 ahead=0 -- ".* at the latest; you are next"
     says 0 2 until=60 ahead=-1 -- '.* at the latest'
     says 0 2 known=0 reserved=1 until=60 ahead=4 -- 'waiting 2s for job: free, but others have waited longer; 5th in line'
-}
-
-@test "a clock that is ahead, another day and an outage are shown clearly" {
-    says 0 2 since=-60 -- 'waiting 2s for job: held by ann@web3, pid 4711, rollup.sh, without an end'
-    says 0 2 since=172800 until=172800 -- '.*, since [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} \+0000, until [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} \+0000 at the latest'
-    TZ=XXX-5 says 0 2 until=1 -- ".*, until ([0-9-]{10} )?($(TZ=XXX-5 date +%H)|$(TZ=XXX-5 date -d '2 seconds' +%H)):.*"
-    says 0 2 why='cannot connect: no' -- 'waiting 2s for job: cannot connect: no; tried for another 4s at most'
-}
-
-@test "the advice for a holder that has died can be pasted into a shell" {
-    says 0 2 died=1 until=60 -- 'waiting 2s for job: held by ann@web3, pid 4711 \(has ended\), rollup.sh; it expires at .*; to release it now: dlock --force-release job'
-    says 0 2 died=1 until=60 "name=it's a job" prefix='a b' -- ".*; to release it now: dlock --force-release --prefix='a b' 'it'.''s a job'"
-    says 0 2 died=1 until=60 shares=1 -- '.*; it expires at [^;]*'
-}
-
-@test "the line is cut at the margin, and a long name leaves room for the holder" {
     local fields=(since=60 until=60 ahead=2) who='held by ann@web3' time='[0-9: +-]*'
     says 200 12 "${fields[@]}" -- "waiting 12s for job: $who, pid 4711, rollup.sh, since $time, until $time at the latest; 3rd in line"
     says 41 12 "${fields[@]}" -- "waiting 12s for job: $who, p~"
     says 12 12 "${fields[@]}" -- 'waiting 12s~'
     says 1 12 "${fields[@]}" -- '~'
     says 80 2 "name=$(printf 'x%.0s' {1..90})" -- "waiting 2s for x{40}~: $who, p.*~"
+}
+
+@test "the line shows a clock that is ahead, another day and an outage clearly; its advice can be pasted into a shell" {
+    says 0 2 since=-60 -- 'waiting 2s for job: held by ann@web3, pid 4711, rollup.sh, without an end'
+    says 0 2 since=172800 until=172800 -- '.*, since [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} \+0000, until [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} \+0000 at the latest'
+    TZ=XXX-5 says 0 2 until=1 -- ".*, until ([0-9-]{10} )?($(TZ=XXX-5 date +%H)|$(TZ=XXX-5 date -d '2 seconds' +%H)):.*"
+    says 0 2 why='cannot connect: no' -- 'waiting 2s for job: cannot connect: no; tried for another 4s at most'
+    says 0 2 died=1 until=60 -- 'waiting 2s for job: held by ann@web3, pid 4711 \(has ended\), rollup.sh; it expires at .*; to release it now: dlock --force-release job'
+    says 0 2 died=1 until=60 "name=it's a job" prefix='a b' -- ".*; to release it now: dlock --force-release --prefix='a b' 'it'.''s a job'"
+    says 0 2 died=1 until=60 shares=1 -- '.*; it expires at [^;]*'
 }

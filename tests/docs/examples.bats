@@ -56,8 +56,14 @@ holders_write() {
     equals "$($SHOW)" three
 }
 
-@test "fenced-write: each holder writes, and more than once" { file; holders_write; }
-@test "fenced-update: each holder writes, and more than once" { database; holders_write; }
+without_a_fence() {
+    fails_with 2 'DLOCK_FENCE is not set' dash -c "echo x | $WRITE"
+    DLOCK_FENCE='1 OR 1' fails_with 1 'DLOCK_FENCE is not a number' sh -c "echo x | $WRITE"
+    [ -z "$(find "$T" -name 'report*')" ]
+}
+
+@test "fenced-write: each holder writes, and more than once, without a fence nothing" { file; without_a_fence; holders_write; }
+@test "fenced-update: each holder writes, and more than once, without a fence nothing" { database; without_a_fence; holders_write; }
 
 # However writers of many fences meet, the last word is that of the highest.
 highest_stays() {
@@ -90,15 +96,6 @@ highest_stays() {
     equals "$status" 3
     equals "$(cat "$T/report")" theirs
 }
-
-without_a_fence() {
-    fails_with 2 'DLOCK_FENCE is not set' dash -c "echo x | $WRITE"
-    DLOCK_FENCE='1 OR 1' fails_with 1 'DLOCK_FENCE is not a number' sh -c "echo x | $WRITE"
-    [ -z "$(find "$T" -name 'report*')" ]
-}
-
-@test "fenced-write: without a fence nothing is written" { file; without_a_fence; }
-@test "fenced-update: without a fence nothing is written" { database; without_a_fence; }
 
 @test "fenced-write: a write that is refused, fails or is stopped leaves no file behind, and the mode is that of the umask" {
     file

@@ -26,18 +26,15 @@ all_stand() {
     [ ! -s "$T/missing" ] || { sed 's/^/no such test, or an empty one: /' "$T/missing"; return 1; }
 }
 
-@test "every test that the fault matrix names is there" {
+@test "every test that the fault matrix and the threat model name is there" {
     all_stand "$DOC/reliability.md" 60
+    all_stand "$DOC/threat-model.md" 20
 }
 
 @test "the fault matrix has a test for at least 45 faults, and a promise for each" {
     sed -n '/^## The matrix/,/^## What cannot/p' "$DOC/reliability.md" | grep -E '^\| ' | grep -vE '^\| (---|fault )' >"$T/rows"
     equals "$(grep -cvE '^\| [^|]+ \| [^|]+ \| ([a-z_/]+: ".*"|campaign only) \|$' "$T/rows")" 0
     [ "$(grep -c ': "' "$T/rows")" -ge 45 ]
-}
-
-@test "every test that the threat model names is there" {
-    all_stand "$DOC/threat-model.md" 20
 }
 
 @test "a test that is not there, or does nothing, is found" {

@@ -19,13 +19,6 @@ contain() {
     echo "$CONTAINER" >"$T/container.pid"
 }
 
-@test "as pid 1: the command's status, and nothing said" {
-    run unshare -pf --mount-proc --kill-child dlock job -- sh -c 'exit 7'
-    equals "$status $output" '7 '
-    run unshare -pf --mount-proc --kill-child dlock job -- sh -c 'kill -KILL $$'
-    equals "$status $output" '137 '
-}
-
 @test "in unshare -p without -f nothing runs that could outlive dlock: 71, and why" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers, which start processes of their own'
     fails_with 71 'cannot run touch: it would be in a new pid namespace; use unshare -f' \
@@ -34,38 +27,32 @@ contain() {
     equals "$(find "$T/locks" -name '*.lock' | wc -l)" 0
 }
 
-@test "as pid 1: TERM is passed on to the command" {
+@test "as pid 1: TERM is passed on to the command; its status, and nothing said" {
     contain dlock job -- sh -c 'trap "echo got TERM; exit 33" TERM; touch "$T/ready"; while :; do sleep 0.01; done'
     wait_until 10 test -e "$T/ready"
     kill -TERM "$(inside)"
     local status=0
     wait "$CONTAINER" || status=$?
     equals "$status $(cat "$T/out")" '33 got TERM'
+    run unshare -pf --mount-proc --kill-child dlock job -- sh -c 'exit 7'
+    equals "$status $output" '7 '
+    run unshare -pf --mount-proc --kill-child dlock job -- sh -c 'kill -KILL $$'
+    equals "$status $output" '137 '
 }
 
-@test "as pid 1: TERM while it waits for the lock ends it, with nothing run" {
+@test "as pid 1: TERM while it waits for the lock, or for it to be free, ends it, with nothing run" {
+    local action status command=(touch "$T/ran")
     hold_lock job
-    contain dlock -w 60 job touch "$T/ran"
-    blocked() { grep -q '^SigBlk:.*[1-9a-f]' "/proc/$(inside)/status"; }
-    wait_until 10 blocked
-    kill -TERM "$(inside)"
-    local status=0
-    wait "$CONTAINER" || status=$?
-    equals "$status" 143
+    for action in -x --wait-free; do
+        [ $action = -x ] || command=()
+        status=0
+        contain dlock -v "$action" -w 60 job "${command[@]}"
+        wait_until 10 grep -q 'waiting: held by' "$T/err"
+        kill -TERM "$(inside)"
+        wait "$CONTAINER" || status=$?
+        equals "$status" 143
+    done
     [ ! -e "$T/ran" ]
-    end_hold
-    wait "$HOLDER"
-}
-
-@test "as pid 1: TERM while it waits for the lock to be free ends it" {
-    hold_lock job
-    contain dlock --wait-free -w 20 job
-    blocked() { grep -q '^SigBlk:.*[1-9a-f]' "/proc/$(inside)/status"; }
-    wait_until 10 blocked
-    kill -TERM "$(inside)"
-    local status=0
-    wait "$CONTAINER" || status=$?
-    equals "$status" 143
     end_hold
     wait "$HOLDER"
 }

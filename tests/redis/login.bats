@@ -50,18 +50,7 @@ takes() {
     REDISCLI_AUTH='' fails_with 77 'NOAUTH' dlock -r "$URL" job true
 }
 
-@test "the file may be named in the environment or the configuration, and the command line comes first" {
-    start_locked
-    password_file good "$PASSWORD"
-    password_file wrong wrong
-    mkdir -p "$T/home/.config/dlock"
-    printf 'redis = %s\npassword-file = %s\n' "$URL" "$T/good" >"$T/home/.config/dlock/dlock.conf"
-    takes
-    DLOCK_PASSWORD_FILE=$T/wrong fails_with 77 "of $T/wrong" dlock job true
-    DLOCK_PASSWORD_FILE=$T/wrong takes --password-file="$T/good"
-}
-
-@test "a user without a password in the URL has one from elsewhere, or it is an error" {
+@test "a user without a password in the URL has one from elsewhere, or it is an error; the file may be named in the environment or the configuration" {
     start_locked
     password_file good "$PASSWORD"
     takes -r "unix://bob@$T/redis.sock" --password-file="$T/good"
@@ -72,6 +61,12 @@ takes() {
     fails_with 64 '--redis: there is a user but no password: .*--password-file' dlock -r "unix://bob@$T/redis.sock" job true
     DLOCK_REDIS=redis://bob@localhost fails_with 78 'DLOCK_REDIS: there is a user but no password' dlock job true
     fails_with 64 '--redis: the password is empty' dlock -r "unix://bob:@$T/redis.sock" job true
+    password_file wrong wrong
+    mkdir -p "$T/home/.config/dlock"
+    printf 'redis = %s\npassword-file = %s\n' "$URL" "$T/good" >"$T/home/.config/dlock/dlock.conf"
+    takes
+    DLOCK_PASSWORD_FILE=$T/wrong fails_with 77 "of $T/wrong" dlock job true
+    DLOCK_PASSWORD_FILE=$T/wrong takes --password-file="$T/good"
 }
 
 @test "the file is the password, byte for byte, but for one line end" {
@@ -168,19 +163,16 @@ takes() {
     [ ! -e "$T/ran" ]
 }
 
-@test "a password for a server that asks for none is refused, and named" {
+@test "a server that knows no users, or asks for no password, says so: leave them out" {
+    fake_redis "error=ERR wrong number of arguments for 'auth' command"
+    fails_with 77 'it knows no users .Redis before 6.0.; leave the user bob out of the URL' \
+        dlock -r "unix://bob:x@$T/fake.sock" job touch "$T/ran"
+    [ ! -e "$T/ran" ]
     start_redis
     REDISCLI_AUTH=$PASSWORD fails_with 77 'it requires no password, but REDISCLI_AUTH has one: .*AUTH' dlock -r "$URL" job touch "$T/ran"
     [ ! -e "$T/ran" ]
     fake_redis "error=ERR Client sent AUTH, but no password is set"
     fails_with 77 'it requires no password, but the URL has one' dlock -r "unix://:x@$T/fake.sock" job touch "$T/ran"
-}
-
-@test "a server that knows no users says so: leave the user out" {
-    fake_redis "error=ERR wrong number of arguments for 'auth' command"
-    fails_with 77 'it knows no users .Redis before 6.0.; leave the user bob out of the URL' \
-        dlock -r "unix://bob:x@$T/fake.sock" job touch "$T/ran"
-    [ ! -e "$T/ran" ]
 }
 
 @test "the command is not given the password, and runs all the same" {
