@@ -1,5 +1,5 @@
 # Scripts that attach a lock to themselves, and the guards of these. The tests load ../both/backend before.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2016,SC2034
 
 eval "backend_$(declare -f setup)"
 setup() {

@@ -1,5 +1,5 @@
 # The fence of a lock rises with every take. The tests load ../both/backend before.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2016
 
 # rises [DLOCK-ARGUMENTS...]: takes the lock, with a fence above the last one seen.
 LAST=0
