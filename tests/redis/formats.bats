@@ -39,6 +39,7 @@ teardown() { common_teardown; }
     local status=0
     wait "$HOLDER" || status=$?
     equals "$status" 124
+    grep -q 'the lock is lost' "$T/held.err"
     equals "$(redis type dlock:job)" list
 }
 
