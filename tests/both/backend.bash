@@ -9,6 +9,7 @@ case $BATS_TEST_DIRNAME in
     */redis/both) BACKEND='redis' ;;
     *) : "${BACKEND:=file}" ;;
 esac
+export BACKEND # some commands under dlock read this file in a shell of their own
 
 setup() {
     common_setup
