@@ -40,10 +40,10 @@ E
     local dlock=$! status=0
     wait_until 10 test -e "$T/beaten"
     kill -STOP "$(cat "$T/redis.pid")"
+    wait_until 20 grep -q 'the lease of 4s ends in' "$T/err"
+    kill -CONT "$(cat "$T/redis.pid")" # for the release
     wait "$dlock" || status=$?
-    kill -CONT "$(cat "$T/redis.pid")"
     equals "$status" 124
-    grep -q 'the lease of 4s ends in' "$T/err"
     not grep -q 'no heartbeat' "$T/err"
 }
 
