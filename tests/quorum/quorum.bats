@@ -297,7 +297,8 @@ far() {
 @test "-v names each server that lacks the lock, while it is held" {
     quorum 3
     hold_lock job -v --ttl=10
-    local i times
+    local i times looks
+    looked() { [ "$(asked 2)" -ge $((looks + 2)) ]; }
     told() { [ "$(grep -c "the lock is held on 2 of 3 servers; $(url "$1")" "$T/held.err")" -ge "$2" ]; }
     for i in 1 2 3; do wait_until 10 is_held_on $i; done
     for times in '1 1' '3 1' '1 2'; do
@@ -308,7 +309,8 @@ far() {
         serve "$i"
         wait_until 20 is_held_on "$i"
         dlock --extend --owner="$(on 2 get dlock:job)" job
-        sleep 1.5 # it is looked at again
+        looks=$(asked 2)
+        wait_until 20 looked # at all three
     done
     end_hold
     wait "$HOLDER"

@@ -351,23 +351,34 @@ long_silent() {
     equals "$(redis zcard '{dlock:job}:holders')" 1
 }
 
-@test "when the one behind a frozen one leaves, the next one has the lock in a few seconds" {
+# one_behind_leaves STATUS COMMAND...: which makes the waiter behind a frozen one leave with that.
+one_behind_leaves() {
+    local status=$1
+    shift
     start_redis
-    local how start
-    for how in TERM wait; do
-        rm -f "$T/order"
-        take_by_hand
-        queue a && queue b -w 9s && queue c
-        sleep 8
-        kill -STOP "$(pid_of a)"
-        dlock --force-release job && start=$(now)
-        [ $how = wait ] || kill -TERM "$(pid_of b)"
-        wait_until 4 ran 'c '
-        kill -CONT "$(pid_of a)"
-        ended a
-        ended c
-        wait "$(pid_of b)" || true
-    done
+    take_by_hand
+    queue a && with_suspends queue b -w 1h && queue c
+    sleep 8 # by now they ask seldom
+    kill -STOP "$(pid_of a)"
+    waits 3
+    dlock --force-release job
+    "$@"
+    wait_until 4 ran 'c '
+    kill -CONT "$(pid_of a)"
+    ended a
+    ended b "$status"
+    ended c
+}
+
+# bats test_tags=slow
+@test "when the one behind a frozen one gives up, the next one has the lock in a few seconds" {
+    one_behind_leaves 75 suspended 3601
+}
+
+# bats test_tags=slow
+@test "when the one behind a frozen one is ended, the next one has the lock in a few seconds" {
+    terminates_b() { kill -TERM "$(pid_of b)"; }
+    one_behind_leaves 143 terminates_b
 }
 
 @test "the last sharer leaves the lock beside one whose lease has ended: an exclusive waiter is called" {
