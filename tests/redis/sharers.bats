@@ -175,13 +175,14 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
 @test "--force-release of a key that has outlived the last lease: 1, and no time of release is changed" {
     local mode
     for mode in --shared --slots=2; do
-        redis flushdb >/dev/null
-        dlock --acquire "$mode" -t 60s --hold-at-least=3s --owner=me job >/dev/null
-        dlock --release --owner=me job
-        equals "$(redis pexpire dlock:job 60000)" 1 # of its own it lasts half a lease longer
-        wait_until 10 dlock -q --wait-free -n job
-        fails_with 1 'the lock is free' dlock --force-release job
-        equals "$(redis exists dlock:job) $(redis hget '{dlock:job}:meta' removed)" '0 '
+        dlock --acquire "$mode" -t 60s --hold-at-least=3s --owner=me "job$mode" >/dev/null
+        dlock --release --owner=me "job$mode"
+        equals "$(redis pexpire "dlock:job$mode" 60000)" 1 # of its own it lasts half a lease longer
+    done
+    for mode in --shared --slots=2; do
+        wait_until 10 dlock -q --wait-free -n "job$mode"
+        fails_with 1 'the lock is free' dlock --force-release "job$mode"
+        equals "$(redis exists "dlock:job$mode") $(redis hget "{dlock:job$mode}:meta" removed)" '0 '
     done
 }
 
