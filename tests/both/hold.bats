@@ -51,8 +51,8 @@ load backend
         LD_PRELOAD=$HELPERS/fault_vfork.so row_holds 71 '' dlock --hold-at-least=60s -t 60s job true
         is_clean job
     fi
-    row_holds 124 '' dlock --hold-at-least=60s -t 60s job -- bash -c ". $BATS_TEST_DIRNAME/backend.bash; steal job; sleep 60"
-    row_holds 0 '^next$' dlock -n job echo next
+    row_holds 124 'the lock is lost' dlock --hold-at-least=60s -t 60s job -- bash -c ". $BATS_TEST_DIRNAME/backend.bash; steal job; sleep 60"
+    fails_with 0 '^next$' dlock -n -v job echo next
 }
 
 @test "--hold-at-least: processes that the command leaves behind are not inside the lock any more" {
