@@ -48,8 +48,8 @@ silent() {
 75 '^$'                                         dlock -q -w 100ms job true
 0  '^$'                                         dlock -E 0 -w 100ms job true
 75 "held by .*, pid \$HOLDER .*; not free after" dlock --wait-free -w 100ms job
-75 ': acquired by .*, whose lease ends in (1m|59s)\$' dlock -v -n left true
-75 ': released, but kept by --hold-at-least of .*, true, for another (1m|59s)\$' dlock -v -n kept true
+75 ': acquired by .*, whose lease ends in (1m|5[0-9]s)\$' dlock -v -n left true
+75 ': released, but kept by --hold-at-least of .*, true, for another (1m|5[0-9]s)\$' dlock -v -n kept true
 ROWS
     [ "$BACKEND" = redis ] || return 0 # the kernel frees a file lock at once
     kill -KILL "$HOLDER"
