@@ -24,14 +24,13 @@ ROWS
 
 @test "-w waits that long and no longer" {
     hold_lock job
-    local start end
+    local start
     start=$(now)
     run dlock -w 300ms job touch "$T/ran"
-    end=$(now)
+    within 300 "$start"
+    [ $(($(now) - start)) -ge 300 ]
     [ "$status" -eq 75 ]
     [ ! -e "$T/ran" ]
-    [ $((end - start)) -ge 300 ]
-    [ $((end - start)) -lt 3000 ]
     run dlock -w 1.2 job touch "$T/ran"
     [ "$status" -eq 75 ]
 }
@@ -76,7 +75,8 @@ ROWS
     local signal
     for signal in INT TERM HUP; do
         # A shell's background jobs ignore SIGINT: a child of python does not.
-        run python3 - "$signal" <<'P'
+        # Timeless, it would otherwise wait for ever.
+        timeless run python3 - "$signal" <<'P'
 import os, signal, subprocess, sys, time
 number = getattr(signal, "SIG" + sys.argv[1])
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -84,11 +84,10 @@ waiter = subprocess.Popen(["dlock", "job", "touch", os.environ["T"] + "/ran"])
 while int(open(f"/proc/{waiter.pid}/status").read().split("SigBlk:")[1].split()[0], 16) == 0:
     time.sleep(0.01)
 waiter.send_signal(number)
-begin = time.monotonic()
-assert waiter.wait(10) == -number, waiter.returncode
-assert time.monotonic() - begin < 1
+try: assert waiter.wait(20) == -number, waiter.returncode
+finally: waiter.kill()
 P
-        [ "$status" -eq 0 ]
+        equals "$status $output" '0 '
         [ ! -e "$T/ran" ]
     done
     end_hold

@@ -257,16 +257,15 @@ wall_has_jumped() {
 }
 
 @test "a wall clock that jumps by a year while the command runs makes no lease longer" {
-    local years start end
+    local years start
     for years in 1 -1; do
         set_wall 0
         start=$(now)
         run with_own_wall dlock -t 5500ms --grace=4s job -- env -u LD_PRELOAD bash -c "
             sleep 0.1; echo $((years * 366 * 86400)) >'$T/new'; mv '$T/new' '$T/wall_clock'; sleep 60"
-        end=$(now)
+        within 1500 "$start"
+        [ $(($(now) - start)) -ge 1300 ]
         equals "$status" 124
-        [ $((end - start)) -ge 1300 ]
-        [ $((end - start)) -lt 5500 ]
         wall_has_jumped "$(date -u -d "now $((years * 366)) days" +%Y)"
         is_clean job
     done

@@ -25,7 +25,7 @@ load backend
     local start=$(now)
     fails_with 124 'the lease, last set to (20|19)s, ends in 1[0-9]s.*; stopping the command with SIGTERM \(--grace=30s is no shorter\)' \
         dlock -t 1h --grace=30s job -- sh -c 'dlock --extend --ttl=20 && exec sleep 60'
-    within 10000 "$start"
+    within 7000 "$start"
     fails_with 124 'the lease, last set to (2|1\.[0-9])s, ends in (1\.[0-9]s|1s|[0-9]+ms); stopping the command with SIGTERM$' \
         dlock -t 1h --grace=1500ms job -- sh -c 'dlock --extend --ttl=2 && exec sleep 60'
     # It means nothing if the command is not stopped.
@@ -34,13 +34,12 @@ load backend
 }
 
 @test "one that is deaf to TERM is killed when the lease ends, not later" {
-    local start end
+    local start
     start=$(now)
     run dlock -t 1s job -- sh -c "trap '' TERM; while :; do sleep 0.01; done"
-    end=$(now)
+    within 1000 "$start"
+    [ $(($(now) - start)) -ge 900 ]
     [ "$status" -eq 124 ]
-    [ $((end - start)) -ge 900 ]
-    [ $((end - start)) -lt 3000 ]
     is_clean job
 }
 
@@ -199,8 +198,10 @@ P
 }
 
 @test "a stderr that takes nothing does not put off the stop" {
+    local start
+    start=$(now)
     run python3 - <<'P'
-import fcntl, os, subprocess, time
+import fcntl, os, subprocess
 reader, writer = os.pipe()
 fcntl.fcntl(writer, fcntl.F_SETFL, os.O_NONBLOCK)
 try:
@@ -209,9 +210,8 @@ try:
 except BlockingIOError:
     pass
 fcntl.fcntl(writer, fcntl.F_SETFL, 0)
-begin = time.monotonic()
-code = subprocess.call(["dlock", "-v", "-t", "1s", "job", "sleep", "60"], stderr=writer)
-print(code, time.monotonic() - begin < 3)
+print(subprocess.call(["dlock", "-v", "-t", "1s", "job", "sleep", "60"], stderr=writer))
 P
-    equals "$output" '124 True'
+    within 1000 "$start"
+    equals "$output" 124
 }

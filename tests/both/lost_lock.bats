@@ -8,7 +8,7 @@ load backend
     steal job
     wait "$HOLDER" || status=$?
     equals "$status" 124
-    within 5000 "$start"
+    within 2000 "$start"
     grep -qE 'the lock is lost: .*; stopping the command with SIGTERM' "$T/held.err"
     equals "$(grep -cE 'lost' "$T/held.err")" 1
     gone "$(cat "$T/held")"
@@ -37,7 +37,7 @@ E
     overwrite job
     wait "$HOLDER" || status=$?
     equals "$status" 124
-    within 5000 "$start"
+    within 2000 "$start"
     is_theirs job
 }
 

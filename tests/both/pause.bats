@@ -20,7 +20,7 @@ waits() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1" ]; }
     run dlock -w 20 job echo ran
     equals "$status $output" '0 ran'
     [ $(($(now) - start)) -ge 1900 ]
-    within 6000 "$start"
+    within 3000 "$start"
     is_clean job
 }
 
@@ -78,7 +78,7 @@ three_wait() {
     dlock --pause=3s --message=sooner job
     wait "${PIDS[@]}"
     [ $(($(now) - start)) -ge 2900 ]
-    within 9000 "$start"
+    within 6000 "$start"
     equals "$(tr '\n' ' ' <"$T/order")" '1 2 3 '
 }
 

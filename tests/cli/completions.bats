@@ -287,7 +287,7 @@ complete_line() {
         for server in "unix://$T/fake.sock" "unix://$T/none.sock" not-a-url; do
             start=$(now)
             equals "$(offered "$shell" "dlock -r $server --status ")" ''
-            within 5000 "$start"
+            within 2000 "$start"
             [ "$shell" != fish ] || continue
             # Beyond what was typed, and what redraws the line.
             not grep -qiE 'killed|terminated|dlock: |error' "$T/$shell/screen"

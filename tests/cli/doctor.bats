@@ -358,12 +358,12 @@ without() {
     local start=$(now) command
     fake_redis mute
     finds 69 '^redis answer fail: it did not answer in time' -r "unix://$T/fake.sock" --connect-timeout=300ms
-    within 5000 "$start"
+    within 2000 "$start"
     for command in INFO CONFIG TIME EVALSHA; do
         start=$(now)
         fake_redis "instead=$command=" "$T/redis.sock"
         finds 69 'fail: it did not answer in time|fail: .*: it did not answer in time' -r "unix://$T/fake.sock" --connect-timeout=300ms
-        within 5000 "$start"
+        within 2000 "$start"
         kill "$(cat "$T/fake.pid")"
     done
 }

@@ -78,7 +78,7 @@ without() {
     [ -z "${SANITIZER:-}" ] || skip 'a sanitizer has calls of its own'
     local start=$(now)
     without read rest 1 --doctor job
-    within 10000 "$start"
+    within 7000 "$start"
     equals "$status" 0
     [[ $output == *'warn  handed over'*'but not called: no notification arrived'* ]]
 }

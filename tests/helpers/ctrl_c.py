@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Starts dlock and interrupts it where it waits, as Ctrl-C does: it must die of that within 5 s.
+"""Starts dlock and interrupts it where it waits, as Ctrl-C does: it must die of that within 20 s.
 
     ctrl_c.py asleep|threads ARGUMENT...
 
@@ -30,7 +30,7 @@ dlock = subprocess.Popen(["dlock"] + sys.argv[2:])
 while dlock.poll() is None and not is_there(dlock.pid):
     time.sleep(0.01)
 dlock.send_signal(signal.SIGINT)
-begin = time.monotonic()
-status = dlock.wait(20)
-assert status == -signal.SIGINT, status
-assert time.monotonic() - begin < 5
+try:
+    assert dlock.wait(20) == -signal.SIGINT, dlock.returncode
+finally:
+    dlock.kill()

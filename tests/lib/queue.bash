@@ -20,16 +20,10 @@ order() { tr '\n' ' ' <"$T/order" 2>/dev/null; }
 ran() { [ "$(order)" = "$1" ]; }
 pid_of() { cat "$T/$1.pid"; }
 
-# ended LABEL [STATUS]: it has ended with this status.
+# ended LABEL [STATUS]: it ends with this status.
 ended() {
     local status=0
+    wait_until 20 gone "$(pid_of "$1")"
     wait "$(pid_of "$1")" || status=$?
     equals "$status" "${2:-0}"
-}
-
-# at_once START: not as late as by asking again, which Redis is after 5 s and a file after 1.
-at_once() {
-    local limit=2500
-    [ "${BACKEND:-redis}" != file ] || limit=1000
-    within "$limit" "$1"
 }

@@ -97,7 +97,7 @@ they_expire() {
     run dlock -w 20 "${US[@]}" echo ran
     equals "$status $output" '0 ran'
     [ $(($(now) - start)) -ge 1000 ]
-    within 10000 "$start"
+    within 7000 "$start"
 }
 
 # What they extend we wait for.

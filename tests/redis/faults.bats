@@ -20,7 +20,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     local start=$(now)
     run dlock -r "$URL" -w 200ms job touch "$T/ran"
     [ "$status" -eq 69 ]
-    within 3000 "$start"
+    within 0 "$start"
     run dlock -r "$URL" -n job touch "$T/ran"
     [ "$status" -eq 69 ]
     [[ $output == *'tried 1 time '* ]]
@@ -41,7 +41,7 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     fake_redis mute
     local start=$(now)
     fails_with 69 'it did not answer in time' dlock -r "unix://$T/fake.sock" --connect-timeout=300ms --outage=0 job touch "$T/ran"
-    within 3000 "$start"
+    within 0 "$start"
     [ ! -e "$T/ran" ]
 }
 
@@ -350,7 +350,7 @@ P
     grep -q 'the lock could not be released: .*; it is held until its lease ends' "$T/held.err"
     equals "$(wc -l <"$T/held.err")" 1
     # It tries for five seconds, and no longer.
-    within 9000 "$start"
+    within 6000 "$start"
 }
 
 @test "Redis restarted in the middle: reconnected, and the lock that went with it is a lost one" {
@@ -390,7 +390,7 @@ P
     local start=$(now)
     LD_PRELOAD=$HELPERS/fault_resolver.so fails_with 69 'the name localhost was not resolved in time' \
         dlock -r redis://localhost --connect-timeout=300ms --outage=0 job touch "$T/ran"
-    within 5000 "$start"
+    within 2000 "$start"
     [ ! -e "$T/ran" ]
 }
 
@@ -420,7 +420,7 @@ P
     kill -TERM "$dlock"
     wait "$dlock" || status=$?
     equals "$status" 0
-    within 4000 "$start"
+    within 1000 "$start"
     grep -q 'the lock could not be released' "$T/err"
 }
 
@@ -451,7 +451,7 @@ P
     stop_redis
     touch "$T/go"
     wait_until 10 not pgrep -P "$dlock"
-    wait_until 10 not within 3200 "$start"
+    wait_until 10 eval '(($(now) > start + 3200))'
     start_redis
     wait "$dlock" || status=$?
     equals "$status" 4
@@ -475,6 +475,6 @@ P
     dlock -r "unix://$T/redis.sock" --force-release job
     wait "$HOLDER" || status=$?
     equals "$status" 124
-    equals "$(timeout 5 redis-cli -s "$T/redis.sock" ping)" PONG
-    within 5000 "$start"
+    equals "$(timeout 20 redis-cli -s "$T/redis.sock" ping)" PONG
+    within 2000 "$start"
 }

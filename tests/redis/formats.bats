@@ -22,7 +22,7 @@ teardown() { common_teardown; }
     local start=$(now)
     run dlock -w 20 job echo ran
     equals "$output" ran
-    within 5000 "$start"
+    within 2000 "$start"
 }
 
 @test "something else at the key counts as held, and stays" {
@@ -123,7 +123,7 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     local status=0 start=$(now)
     wait "$HOLDER" || status=$?
     equals "$status" 124
-    within 15000 "$start"
+    within 12000 "$start"
     # Otherwise the key would be gone, which is a lost lock.
     grep -q 'the lease, last set to 1.5s, ends in .*; stopping' "$T/held.err"
 }
@@ -259,5 +259,5 @@ print(*(record[field] for field in ("pid", "host", "user", "command", "boot", "s
     start=$(now)
     dlock --force-release job
     wait "$waiter"
-    within 5000 "$start"
+    within 2000 "$start"
 }

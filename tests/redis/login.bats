@@ -159,7 +159,7 @@ takes() {
         fails_with 77 'NOAUTH' dlock $action --json -r "$URL" job
         [[ $output == *'"code":"NOT_PERMITTED"'*'"retryable":false'* ]]
     done
-    within 8000 "$start"
+    within 5000 "$start"
     [ ! -e "$T/ran" ]
 }
 

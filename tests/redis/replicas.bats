@@ -30,7 +30,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     fails_with 69 'only 1 of 2 replicas had the lock in time; tried 1 time ' \
         dlock --wait-replicas=2 --connect-timeout=400ms --outage=0 job touch "$T/ran"
     is_free
-    within 3000 "$start"
+    within 0 "$start"
     pause_replica
     fails_with 69 'only 0 of 1 replicas had the lock in time; tried [2-9]' \
         dlock --wait-replicas=1 --connect-timeout=300ms --outage=500ms job touch "$T/ran"
@@ -42,7 +42,7 @@ takes() { at_a hget '{dlock:job}:meta' takes; }
     start=$(now)
     fails_with 69 'only 0 of 1 replicas had the lock in time; tried [12] time' \
         dlock --wait-replicas=1 --connect-timeout=20s --outage=1s job touch "$T/ran"
-    within 8000 "$start"
+    within 5000 "$start"
     resume_replica
     # The lease bounds it as well.
     pause_replica

@@ -107,7 +107,7 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
             redis del "$key"
             status=0
             wait "$pid" || status=$?
-            within 5000 "$start" # its next look would be ten seconds later
+            within 2000 "$start" # its next look would be ten seconds later
             equals "$mode $key $status" "$mode $key 124"
             rm "$T/pids"
         done
