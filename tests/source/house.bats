@@ -156,3 +156,79 @@ END
     equals "$(lost_skips "$T/tests" | tr '\n' ' ')" "$(printf 'a.bats:%s ' 8 9 10 11 12 13 14 17)"
     equals "$(lost_skips "$TESTS")" ''
 }
+
+# speed_decides FOLDER: each upper bound on a measured time there, in bash or in Python, that has no
+# slack; a comparison of two times that were measured is none. tests/model and tests/torture judge by
+# rules of their own.
+speed_decides() {
+    python3 - "$1" <<'END'
+import pathlib, re, sys
+CLOCK = r"\$\(now\)|\bnow\(\)|\$\{?EPOCH(REALTIME|SECONDS)|\$\{?SECONDS\b|\bdate \+%s|\btime\.(monotonic|time|perf_counter)(_ns)?\(\)"
+SETS = re.compile(r"(?:^|[\s;(])(\w+)(?:=|\s+=\s+)(?=(.*))")
+COMPARES = re.compile(r"(?:\[\[? |\(\(|\b(?:assert|if|print|return|and|or)\b)(.*?)(?: (-l[te]) | (-g[te]) |(?<![<-])(<=?)(?![<(])|(?<![->=])(>=?)(?![>(&]))(.*)")
+SOON = re.compile(r"\btimeout (-[ks] \S+ |--kill-after=\S+ )*[0-4](\.\d+)?s? |\.(wait|communicate)\((timeout=)?[0-4](\.\d+)?\)|\bnot within [\d$]+ ")
+ENDS = re.compile(r" \]|\)\)(?!\)| )|:$| \|\|? | && | or | and |, ")
+for path in sorted(pathlib.Path(sys.argv[1]).rglob("*")):
+    if path.suffix not in (".bats", ".bash", ".py") or {"bench", "model", "torture"} & set(path.parts):
+        continue
+    times = set()
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        code = re.sub(r"(^|\s)#.*", "", line)
+        if code.startswith(("@test", "def ", "class ")) or re.match(r"\w+\(\) ", code):
+            times = set()
+        is_time = lambda text: re.search(CLOCK, text) or any(re.search(rf"(?<!['\"\w-]){name}\b", text) for name in times)
+        found = SOON.search(code) and "-eq 124" not in code # which lets something run for that long
+        for left, *signs, right in [] if re.match(r"\s*(local )?\w+=", code) else COMPARES.findall(code):
+            sides = re.split(r" \|\| | && | or | and |, ", left)[-1], ENDS.split(right)[0]
+            above = bool(signs[1] or signs[3]) != code.lstrip().startswith("if ") # what comes after an `if` is the failure
+            least, most = sides[::-1] if above else sides
+            found = found or is_time(least) and not is_time(most) and "SLACK" not in most and re.search(r"\d", most)
+        if found:
+            print(f"{path.relative_to(sys.argv[1])}:{number}")
+        for name, value in SETS.findall(code):
+            if is_time(value):
+                times.add(name)
+END
+}
+
+@test "no test depends on the machine's speed: every upper bound on a time has its slack from within" {
+    mkdir "$T/tests"
+    # Behind #, since bats takes a line that begins with @test for a test of this file.
+    sed 's/^#//' >"$T/tests/a.bats" <<'END'
+#@test "bounds" {
+#    start=$(now)
+#    took=$(($(now) - start))
+#    [ "$took" -lt 1000 ]
+#    [ $(($(now) - start)) -le 900 ]
+#    [ 1000 -gt "$took" ]
+#    ((took < 1000))
+#    [ "$SECONDS" -lt 3 ]
+#    wait_until 9 not within 3000 "$start"
+#    run timeout -k 1 3 dlock job true
+#    python3 -c '
+#begin = time.monotonic()
+#assert time.monotonic() - begin < 1
+#print(code, time.monotonic() - begin < 3)
+#took = time.monotonic() - begin
+#assert 5 > took, took
+#if took > 5: raise SystemExit(1)
+#child.wait(3)'
+#}
+#@test "none" {
+#    within 0 "$start"
+#    [ "$took" -lt 1000 ]
+#    start=$(now)
+#    [ $(($(now) - start)) -ge 1000 ]
+#    one=$(($(now) - start)) other=$(($(now) - start))
+#    [ "$one" -lt "$other" ]
+#    wait_until 9 eval '(($(now) > start + 3000))'
+#    python3 -c '
+#end = time.monotonic() + 20
+#while time.monotonic() < end: look()
+#assert time.monotonic() - begin >= 3
+#assert child.wait(20) == 3'
+#}
+END
+    equals "$(speed_decides "$T/tests" | tr '\n' ' ')" "$(printf 'a.bats:%s ' 4 5 6 7 8 9 10 13 14 16 17 18)"
+    equals "$(speed_decides "$TESTS")" ''
+}
