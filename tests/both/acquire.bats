@@ -30,6 +30,52 @@ state.pop("counts")
 print(json.dumps(state, sort_keys=True))'
 }
 
+# bats test_tags=slow
+@test "inside the command --extend and --release need neither name nor token" {
+    run timeout 30 dlock -t 5s job -- sh -c 'sleep 3; dlock --extend || exit 1; sleep 3; dlock --extend job || exit 2; sleep 1; echo end'
+    equals "$status $output" '0 end'
+    # The innermost is meant; by name any of them.
+    run timeout 30 dlock a -- dlock b -- sh -c 'dlock --release && dlock --status -q a && ! dlock --status -q b && dlock --release a && ! dlock --status -q a && echo done'
+    equals "$status $output" '0 done'
+    fails_with 1 'runs under no lock' dlock --release
+    fails_with 1 'runs under no lock' dlock --extend
+    fails_with 64 'does not run under that lock' dlock --extend job
+}
+
+# bats test_tags=slow
+@test "released, and kept by --hold-at-least, is not held any more: no process runs as if inside it" {
+    local status=0 start
+    start=$(now)
+    dlock --hold-at-least=5s -t 60s job -- sh -c 'dlock --release; dlock -n job touch "$T/inner"; echo $? >"$T/status"; dlock -w 60 job -- sh -c "date +%s%3N >$T/in"'
+    equals "$(cat "$T/status")" 75
+    [ ! -e "$T/inner" ]
+    [ $(($(cat "$T/in") - start)) -ge 5000 ]
+}
+
+# bats test_tags=slow
+@test "--hold-at-least and --acquire: released, others are refused until then, and --status tells" {
+    local start
+    start=$(now)
+    dlock --acquire --owner=short -t 60s --hold-at-least=3s short >/dev/null
+    dlock --release --owner=short short
+    run dlock -w 30 short echo next
+    equals "$output" next
+    [ $(($(now) - start)) -ge 3000 ]
+    dlock --acquire --owner=hold -t 60s --hold-at-least=30s held >/dev/null
+    code 64 INVALID_ARGUMENT dlock --extend -t 10s --owner=hold held
+    [ "$(left held)" -gt 50000 ]
+    dlock --extend -t 40s --owner=hold held
+    dlock --acquire --owner=me -t 60s --hold-at-least=30s job >/dev/null
+    [ "$(dlock --status --json job | python3 -c 'import json, sys; s = json.load(sys.stdin); print(int(0 < s["hold_remaining"] <= 30 and not s["released"]))')" = 1 ]
+    dlock --release --owner=me job
+    fails_with 75 '' dlock -n job echo wrong
+    [[ $(dlock --status job) == *'released and kept for another '*'(--hold-at-least)'* ]]
+    [ "$(dlock --status --json job | python3 -c 'import json, sys; s = json.load(sys.stdin); print(int(s["locked"] and s["released"]))')" = 1 ]
+    code 1 LOCK_ALREADY_RELEASED dlock --release --owner=me job
+    code 1 LOCK_ALREADY_RELEASED dlock --extend --owner=me job
+    code 75 LOCK_TIMEOUT dlock --acquire -w 0.1 job
+}
+
 @test "--acquire prints the token and leaves the lock taken; --release gives it back; --json prints until when" {
     local token before
     token=$(dlock --acquire -t 60s job)
@@ -180,17 +226,6 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     equals "$(cat "$T/out")" end
 }
 
-@test "inside the command --extend and --release need neither name nor token" {
-    run timeout 30 dlock -t 5s job -- sh -c 'sleep 3; dlock --extend || exit 1; sleep 3; dlock --extend job || exit 2; sleep 1; echo end'
-    equals "$status $output" '0 end'
-    # The innermost is meant; by name any of them.
-    run timeout 30 dlock a -- dlock b -- sh -c 'dlock --release && dlock --status -q a && ! dlock --status -q b && dlock --release a && ! dlock --status -q a && echo done'
-    equals "$status $output" '0 done'
-    fails_with 1 'runs under no lock' dlock --release
-    fails_with 1 'runs under no lock' dlock --extend
-    fails_with 64 'does not run under that lock' dlock --extend job
-}
-
 @test "a command that releases its lock runs on, and its status counts" {
     run timeout 30 dlock -v job -- sh -c 'dlock --release; dlock -n job echo taken by another; sleep 0.3; exit 3'
     equals "$status" 3
@@ -216,15 +251,6 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     fails_with "$status" '' timeout 20 "${outer[@]}" dlock --extend
     fails_with 0 '^ok$' timeout 20 "${outer[@]}" sh -c '
         dlock --current "$@" && dlock --extend -t 2h "$@" && dlock --extend "$@" job && dlock --release "$@" && echo ok' sh "${where[@]}"
-}
-
-@test "released, and kept by --hold-at-least, is not held any more: no process runs as if inside it" {
-    local status=0 start
-    start=$(now)
-    dlock --hold-at-least=5s -t 60s job -- sh -c 'dlock --release; dlock -n job touch "$T/inner"; echo $? >"$T/status"; dlock -w 60 job -- sh -c "date +%s%3N >$T/in"'
-    equals "$(cat "$T/status")" 75
-    [ ! -e "$T/inner" ]
-    [ $(($(cat "$T/in") - start)) -ge 5000 ]
 }
 
 @test "a command that released its lock is not stopped, whatever others do with it meanwhile" {
@@ -358,27 +384,4 @@ left() { dlock --status --json "$1" | python3 -c 'import json, sys; print(int(10
     run dlock --acquire -q --owner-file="$T/token" -t 60s job
     equals "$status $output" '0 '
     dlock --release --owner-file="$T/token" job
-}
-
-@test "--hold-at-least and --acquire: released, others are refused until then, and --status tells" {
-    local start
-    start=$(now)
-    dlock --acquire --owner=short -t 60s --hold-at-least=3s short >/dev/null
-    dlock --release --owner=short short
-    run dlock -w 30 short echo next
-    equals "$output" next
-    [ $(($(now) - start)) -ge 3000 ]
-    dlock --acquire --owner=hold -t 60s --hold-at-least=30s held >/dev/null
-    code 64 INVALID_ARGUMENT dlock --extend -t 10s --owner=hold held
-    [ "$(left held)" -gt 50000 ]
-    dlock --extend -t 40s --owner=hold held
-    dlock --acquire --owner=me -t 60s --hold-at-least=30s job >/dev/null
-    [ "$(dlock --status --json job | python3 -c 'import json, sys; s = json.load(sys.stdin); print(int(0 < s["hold_remaining"] <= 30 and not s["released"]))')" = 1 ]
-    dlock --release --owner=me job
-    fails_with 75 '' dlock -n job echo wrong
-    [[ $(dlock --status job) == *'released and kept for another '*'(--hold-at-least)'* ]]
-    [ "$(dlock --status --json job | python3 -c 'import json, sys; s = json.load(sys.stdin); print(int(s["locked"] and s["released"]))')" = 1 ]
-    code 1 LOCK_ALREADY_RELEASED dlock --release --owner=me job
-    code 1 LOCK_ALREADY_RELEASED dlock --extend --owner=me job
-    code 75 LOCK_TIMEOUT dlock --acquire -w 0.1 job
 }

@@ -103,22 +103,17 @@ who() {
     esac
 }
 
-# In what follows the passing of the lease, or of a part of it, is the subject:
-# there is nothing else to wait for than the time.
-
-@test "dlock frozen beyond its lease says 124 on waking, never 0" {
-    dlock -t 1s job -- sh -c "echo x >'$T/started'; sleep 0.2" 2>"$T/err" 3>&- &
-    local dlock=$!
-    wait_until 10 test -s "$T/started"
-    kill -STOP "$dlock"
-    sleep 1.2
-    kill -CONT "$dlock"
-    local status=0
-    wait "$dlock" || status=$?
-    equals "$status" 124
-    is_told "$T/err"
+# bats test_tags=slow
+@test "dlock, its command or both, frozen by a cgroup (v2) beyond the lease: stopped on waking, 124" {
+    frozen_beyond v2
 }
 
+# bats test_tags=slow
+@test "dlock, its command or both, frozen by a cgroup (v1) beyond the lease: stopped on waking, 124" {
+    frozen_beyond v1
+}
+
+# bats test_tags=slow
 @test "dlock, its command or both, frozen by SIGSTOP beyond the lease: stopped on waking, 124" {
     local what pids
     for what in dlock command both; do
@@ -134,6 +129,22 @@ who() {
         kill -CONT $pids 2>/dev/null || [ "$what" = command ] # which dlock has killed meanwhile
         was_stopped
     done
+}
+
+# In what follows the passing of the lease, or of a part of it, is the subject:
+# there is nothing else to wait for than the time.
+
+@test "dlock frozen beyond its lease says 124 on waking, never 0" {
+    dlock -t 1s job -- sh -c "echo x >'$T/started'; sleep 0.2" 2>"$T/err" 3>&- &
+    local dlock=$!
+    wait_until 10 test -s "$T/started"
+    kill -STOP "$dlock"
+    sleep 1.2
+    kill -CONT "$dlock"
+    local status=0
+    wait "$dlock" || status=$?
+    equals "$status" 124
+    is_told "$T/err"
 }
 
 @test "dlock, its command or both, frozen by SIGSTOP for less than the lease: as if nothing had happened" {
@@ -162,14 +173,6 @@ frozen_beyond() {
         thaw "$FREEZER"
         was_stopped
     done
-}
-
-@test "dlock, its command or both, frozen by a cgroup (v2) beyond the lease: stopped on waking, 124" {
-    frozen_beyond v2
-}
-
-@test "dlock, its command or both, frozen by a cgroup (v1) beyond the lease: stopped on waking, 124" {
-    frozen_beyond v1
 }
 
 # frozen_briefly v1|v2

@@ -14,14 +14,24 @@ print("all sent", flush=True)
 E
 }
 
-@test "--heartbeat: a command that makes progress keeps its lock beyond the TTL" {
-    beats
-    run dlock --heartbeat -t 4s --grace=200ms job -- python3 "$T/beat.py" 0.5 10
+# bats test_tags=slow
+@test "--heartbeat: the warning at 90 % is said anew for an extended lease" {
+    cat >"$T/warned.py" <<'E'
+import os, socket, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
+for warnings in 1, 2:
+    while open(os.environ["T"] + "/err").read().count("90 % of the lease") < warnings:
+        time.sleep(0.01)
+    s.send(b"WATCHDOG=1")
+E
+    local status=0
+    dlock --heartbeat -t 4s --grace=10ms job -- python3 "$T/warned.py" 2>"$T/err" || status=$?
     equals "$status" 0
-    grep -qx 'all sent' <<<"$output"
-    is_clean job
+    equals "$(grep -c '90 % of the lease' "$T/err")" 2
 }
 
+# bats test_tags=slow
 @test "--heartbeat: the extended lease is the one that others see" {
     beats
     dlock --heartbeat -t 4s --grace=200ms job -- python3 "$T/beat.py" 0.5 12 >/dev/null 2>&1 3>&- 4>&- &
@@ -34,6 +44,7 @@ E
     is_clean job
 }
 
+# bats test_tags=slow
 @test "--heartbeat: a command that hangs loses its lock: stopped a TTL after its last sign of life" {
     beats
     local start
@@ -44,6 +55,28 @@ E
     [[ $output != *--ttl* ]]
     [ $(($(now) - start)) -ge 5000 ]
     is_clean job
+}
+
+# bats test_tags=slow
+@test "--heartbeat: a command that makes progress keeps its lock beyond the TTL" {
+    beats
+    run dlock --heartbeat -t 4s --grace=200ms job -- python3 "$T/beat.py" 0.5 10
+    equals "$status" 0
+    grep -qx 'all sent' <<<"$output"
+    is_clean job
+}
+
+# bats test_tags=slow
+@test "--heartbeat: after a loss with --on-expire=warn the command can still send, and does not hang" {
+    beats
+    dlock --heartbeat --on-expire=warn -t 500ms job -- python3 "$T/beat.py" 0.01 300 >"$T/out" 2>"$T/err" 3>&- 4>&- &
+    local dlock=$! status=0
+    wait_until 10 is_locked job
+    steal job
+    wait "$dlock" || status=$?
+    equals "$status" 0
+    grep -qx 'all sent' "$T/out"
+    grep -q 'the lock is lost' "$T/err"
 }
 
 @test "--heartbeat: a command that never gives a sign has its TTL and no more" {
@@ -76,34 +109,6 @@ E
         calls=$(redis info commandstats | awk -F'[=,]' '/^cmdstat_eval/ { calls += $2 } END { print calls }')
         [ "$calls" -lt 300 ]
     fi
-}
-
-@test "--heartbeat: after a loss with --on-expire=warn the command can still send, and does not hang" {
-    beats
-    dlock --heartbeat --on-expire=warn -t 500ms job -- python3 "$T/beat.py" 0.01 300 >"$T/out" 2>"$T/err" 3>&- 4>&- &
-    local dlock=$! status=0
-    wait_until 10 is_locked job
-    steal job
-    wait "$dlock" || status=$?
-    equals "$status" 0
-    grep -qx 'all sent' "$T/out"
-    grep -q 'the lock is lost' "$T/err"
-}
-
-@test "--heartbeat: the warning at 90 % is said anew for an extended lease" {
-    cat >"$T/warned.py" <<'E'
-import os, socket, time
-s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
-for warnings in 1, 2:
-    while open(os.environ["T"] + "/err").read().count("90 % of the lease") < warnings:
-        time.sleep(0.01)
-    s.send(b"WATCHDOG=1")
-E
-    local status=0
-    dlock --heartbeat -t 4s --grace=10ms job -- python3 "$T/warned.py" 2>"$T/err" || status=$?
-    equals "$status" 0
-    equals "$(grep -c '90 % of the lease' "$T/err")" 2
 }
 
 @test "--heartbeat: a sign of life sent in time counts, though dlock was frozen when it came" {

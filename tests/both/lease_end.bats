@@ -1,14 +1,7 @@
 #!/usr/bin/env bats
 load backend
 
-@test "a command that outlives its lease is stopped with TERM: exit 124, and told" {
-    fails_with 124 'the lease of 1s ends in [0-9]+ms; stopping the command with SIGTERM \(--ttl' \
-        dlock -t 1s --grace=500ms job -- sh -c "trap 'echo got TERM; exit 0' TERM; while :; do sleep 0.01; done"
-    [[ $output == *'got TERM'* ]]
-    equals "$(grep -c '^dlock:' <<<"$output")" 1
-    is_clean job
-}
-
+# bats test_tags=slow
 @test "a lease that was changed is shown as it was last set, and its grace is a tenth of that" {
     local start=$(now)
     fails_with 124 'the lease, last set to (3|2\.[0-9])s, ends in [0-9]+ms; stopping the command with SIGTERM$' \
@@ -21,6 +14,7 @@ load backend
         dlock -t 2s job -- sh -c 'sleep 0.5; dlock --extend && exec sleep 60'
 }
 
+# bats test_tags=slow
 @test "a grace that was given counts as given, and is shown if a lease was set no longer" {
     local start=$(now)
     fails_with 124 'the lease, last set to (20|19)s, ends in 1[0-9]s.*; stopping the command with SIGTERM \(--grace=30s is no shorter\)' \
@@ -31,6 +25,14 @@ load backend
     # It means nothing if the command is not stopped.
     fails_with 0 '90 % of the lease is over and the command still runs$' \
         dlock -t 1h --grace=30s --on-expire=warn job -- sh -c 'dlock --extend --ttl=3 && exec sleep 4'
+}
+
+@test "a command that outlives its lease is stopped with TERM: exit 124, and told" {
+    fails_with 124 'the lease of 1s ends in [0-9]+ms; stopping the command with SIGTERM \(--ttl' \
+        dlock -t 1s --grace=500ms job -- sh -c "trap 'echo got TERM; exit 0' TERM; while :; do sleep 0.01; done"
+    [[ $output == *'got TERM'* ]]
+    equals "$(grep -c '^dlock:' <<<"$output")" 1
+    is_clean job
 }
 
 @test "one that is deaf to TERM is killed when the lease ends, not later" {

@@ -5,6 +5,22 @@ load backend
 query() { python3 -c 'import json, sys; s = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
 waits() { [ "$(dlock --status --json "$2" | query 's["waiters"]')" = "$1" ]; }
 
+# bats test_tags=slow
+@test "a pause while others wait, and the release then, gives the lock to nobody" {
+    hold_lock job -t 60s
+    dlock -w 60 job touch "$T/waited" 3>&- 4>&- &
+    local waiter=$!
+    wait_until 10 waits 1 job
+    dlock --pause=5s --message=why job
+    end_hold
+    wait "$HOLDER"
+    sleep 1
+    [ ! -e "$T/waited" ]
+    waits 1 job
+    wait "$waiter"
+    [ -e "$T/waited" ]
+}
+
 @test "--pause: a free lock is refused until the end of the pause, and takers learn who, why and until when" {
     local start
     LOGNAME=ann dlock --pause=60s --message='disk swap' job
@@ -80,21 +96,6 @@ three_wait() {
     [ $(($(now) - start)) -ge 2900 ]
     within 6000 "$start"
     equals "$(tr '\n' ' ' <"$T/order")" '1 2 3 '
-}
-
-@test "a pause while others wait, and the release then, gives the lock to nobody" {
-    hold_lock job -t 60s
-    dlock -w 60 job touch "$T/waited" 3>&- 4>&- &
-    local waiter=$!
-    wait_until 10 waits 1 job
-    dlock --pause=5s --message=why job
-    end_hold
-    wait "$HOLDER"
-    sleep 1
-    [ ! -e "$T/waited" ]
-    waits 1 job
-    wait "$waiter"
-    [ -e "$T/waited" ]
 }
 
 @test "pausing again replaces the pause; --force-release does not end it" {

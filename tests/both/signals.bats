@@ -4,6 +4,59 @@ load backend
 # All that end a process by default, but for those of a fault; of the real-time signals two.
 ENDING=(TERM INT HUP QUIT USR1 USR2 ABRT ALRM VTALRM PROF XCPU IO PWR RTMIN RTMAX)
 
+# bats test_tags=slow
+@test "signals while the command is being stopped reach it, and change neither the end nor the status" {
+    cat >"$T/deaf.py" <<'E'
+import os, signal, time
+def on_signal(number, frame):
+    with open(os.environ["T"] + "/got", "a") as got:
+        print(signal.Signals(number).name, file=got)
+signal.signal(signal.SIGTERM, on_signal)
+signal.signal(signal.SIGINT, on_signal)
+while True:
+    time.sleep(60)
+E
+    local dlock status=0 start
+    start=$(now)
+    python3 -c 'import os, signal
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execvp("dlock", ["dlock", "-t", "7s", "--grace=3s", "job", "python3", os.environ["T"] + "/deaf.py"])' 2>/dev/null 3>&- 4>&- &
+    dlock=$!
+    wait_until 10 grep -q TERM "$T/got"
+    kill -INT "$dlock"
+    wait_until 10 grep -q INT "$T/got"
+    kill -INT "$dlock"
+    kill -TERM "$dlock"
+    twice() { [ "$(grep -c TERM "$T/got")" -ge 2 ]; }
+    wait_until 10 twice
+    wait "$dlock" || status=$?
+    equals "$status" 124
+    [ $(($(now) - start)) -ge 6800 ]
+    is_clean job
+}
+
+# bats test_tags=slow
+@test "a signal while dlock waits ends it by that signal, and it leaves nothing" {
+    hold_lock job
+    local signal status
+    for signal in "${ENDING[@]}"; do
+        status=0
+        python3 -c '
+import os, signal, subprocess, sys
+number = getattr(signal, "SIG" + sys.argv[1])
+child = subprocess.Popen(["dlock", "-v", "-w", "60", "job", "touch", os.environ["T"] + "/ran"], stderr=subprocess.PIPE,
+                         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
+assert any(b": waiting: held by" in line for line in child.stderr)
+child.send_signal(number)
+sys.exit(0 if child.wait(20) == -number else 1)' "$signal" || status=$?
+        equals "$signal $status" "$signal 0"
+    done
+    [ ! -e "$T/ran" ]
+    end_hold
+    wait "$HOLDER"
+    is_clean job
+}
+
 @test "an alarm from before dlock, as of perl -e 'alarm N; exec @ARGV', ends the command, and the lock is free" {
     run python3 -c 'import os, signal
 signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -49,57 +102,6 @@ os.execvp("dlock", ["dlock", "-v", "-w", "60", "job", "touch", os.environ["T"] +
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     LD_PRELOAD=$HELPERS/fault_signal_before_fork.so run dlock job sleep 60
     equals "$status" 143
-    is_clean job
-}
-
-@test "a signal while dlock waits ends it by that signal, and it leaves nothing" {
-    hold_lock job
-    local signal status
-    for signal in "${ENDING[@]}"; do
-        status=0
-        python3 -c '
-import os, signal, subprocess, sys
-number = getattr(signal, "SIG" + sys.argv[1])
-child = subprocess.Popen(["dlock", "-v", "-w", "60", "job", "touch", os.environ["T"] + "/ran"], stderr=subprocess.PIPE,
-                         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
-assert any(b": waiting: held by" in line for line in child.stderr)
-child.send_signal(number)
-sys.exit(0 if child.wait(20) == -number else 1)' "$signal" || status=$?
-        equals "$signal $status" "$signal 0"
-    done
-    [ ! -e "$T/ran" ]
-    end_hold
-    wait "$HOLDER"
-    is_clean job
-}
-
-@test "signals while the command is being stopped reach it, and change neither the end nor the status" {
-    cat >"$T/deaf.py" <<'E'
-import os, signal, time
-def on_signal(number, frame):
-    with open(os.environ["T"] + "/got", "a") as got:
-        print(signal.Signals(number).name, file=got)
-signal.signal(signal.SIGTERM, on_signal)
-signal.signal(signal.SIGINT, on_signal)
-while True:
-    time.sleep(60)
-E
-    local dlock status=0 start
-    start=$(now)
-    python3 -c 'import os, signal
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.execvp("dlock", ["dlock", "-t", "7s", "--grace=3s", "job", "python3", os.environ["T"] + "/deaf.py"])' 2>/dev/null 3>&- 4>&- &
-    dlock=$!
-    wait_until 10 grep -q TERM "$T/got"
-    kill -INT "$dlock"
-    wait_until 10 grep -q INT "$T/got"
-    kill -INT "$dlock"
-    kill -TERM "$dlock"
-    twice() { [ "$(grep -c TERM "$T/got")" -ge 2 ]; }
-    wait_until 10 twice
-    wait "$dlock" || status=$?
-    equals "$status" 124
-    [ $(($(now) - start)) -ge 6800 ]
     is_clean job
 }
 

@@ -3,6 +3,43 @@
 load backend
 load ../lib/tree
 
+# bats test_tags=slow
+@test "what the command has started as another user: dlock waits 10 s for it, and names it" {
+    becomes
+    local dlock status=0 start
+    "${user[@]}" "$DLOCK" --owner=me --grace=300ms job -- sh -c '"$T/become" --reuid=65533 --clear-groups -- sh -c "
+        echo \$\$ >$T/theirs/new; mv $T/theirs/new $T/theirs/in; exec sleep 600"; :' 2>"$T/err" 3>&- 4>&- &
+    dlock=$!
+    echo "$dlock" >"$T/dlock.pid"
+    wait_until 10 test -e "$T/theirs/in"
+    cp "$T/theirs/in" "$T/in.pid"
+    start=$(now)
+    "${user[@]}" "$DLOCK" --extend --owner=me -t 1s job
+    wait "$dlock" || status=$?
+    equals "$status" 124
+    [ $(($(now) - start)) -ge 10000 ]
+    kill -0 "$(cat "$T/in.pid")"
+    grep -q "1 process of the command cannot be killed, one of them is pid $(cat "$T/in.pid")\$" "$T/err"
+    "${user[@]}" "$DLOCK" -n job true
+}
+
+# bats test_tags=slow
+@test "a descendant that outlives the stopped command by ignoring TERM is killed at the deadline, and waited for" {
+    daemon
+    run dlock -t 6s --grace=1s job -- sh -c "python3 $T/daemon.py 600 0; exec sleep 600"
+    equals "$status" 124
+    gone "$(cat "$T/daemon")"
+}
+
+# bats test_tags=slow
+@test "--tree: all are stopped when the lease ends, also when the command itself has ended" {
+    daemon
+    run dlock --tree -t 5s job -- python3 "$T/daemon.py" 600 0
+    equals "$status" 124
+    gone "$(cat "$T/daemon")"
+    is_clean job
+}
+
 @test "descendants are stopped with the command, also those in another session" {
     run dlock -t 1s job -- sh -c "setsid sh -c 'echo \$\$ >$T/daemon; trap \"\" TERM; while :; do sleep 0.01; done' & sleep 60"
     [ "$status" -eq 124 ]
@@ -77,13 +114,6 @@ load ../lib/tree
     kill -KILL "$other" "$(cat "$T/before")" "$(cat "$T/heir")"
 }
 
-@test "a descendant that outlives the stopped command by ignoring TERM is killed at the deadline, and waited for" {
-    daemon
-    run dlock -t 6s --grace=1s job -- sh -c "python3 $T/daemon.py 600 0; exec sleep 600"
-    equals "$status" 124
-    gone "$(cat "$T/daemon")"
-}
-
 @test "processes that the command has left on purpose after a normal end are left alone" {
     daemon
     run dlock job -- sh -c "python3 $T/daemon.py 600 0; exit 4"
@@ -102,25 +132,6 @@ becomes() {
     mkdir -m 777 "$T/theirs"
     [ "$BACKEND" = file ] || chmod 777 "$T/redis.sock"
     export DLOCK_LOCK_DIR=$T/theirs/locks
-}
-
-@test "what the command has started as another user: dlock waits 10 s for it, and names it" {
-    becomes
-    local dlock status=0 start
-    "${user[@]}" "$DLOCK" --owner=me --grace=300ms job -- sh -c '"$T/become" --reuid=65533 --clear-groups -- sh -c "
-        echo \$\$ >$T/theirs/new; mv $T/theirs/new $T/theirs/in; exec sleep 600"; :' 2>"$T/err" 3>&- 4>&- &
-    dlock=$!
-    echo "$dlock" >"$T/dlock.pid"
-    wait_until 10 test -e "$T/theirs/in"
-    cp "$T/theirs/in" "$T/in.pid"
-    start=$(now)
-    "${user[@]}" "$DLOCK" --extend --owner=me -t 1s job
-    wait "$dlock" || status=$?
-    equals "$status" 124
-    [ $(($(now) - start)) -ge 10000 ]
-    kill -0 "$(cat "$T/in.pid")"
-    grep -q "1 process of the command cannot be killed, one of them is pid $(cat "$T/in.pid")\$" "$T/err"
-    "${user[@]}" "$DLOCK" -n job true
 }
 
 @test "a command that has become another user cannot be stopped: dlock waits for it, and a file lock is held until then" {
@@ -182,14 +193,6 @@ becomes() {
     LD_PRELOAD=$HELPERS/fault_vfork.so fails_with 71 'cannot start a process for the command: Resource temporarily' \
         dlock --tree job touch "$T/ran"
     [ ! -e "$T/ran" ]
-    is_clean job
-}
-
-@test "--tree: all are stopped when the lease ends, also when the command itself has ended" {
-    daemon
-    run dlock --tree -t 5s job -- python3 "$T/daemon.py" 600 0
-    equals "$status" 124
-    gone "$(cat "$T/daemon")"
     is_clean job
 }
 

@@ -24,21 +24,7 @@ P
     HOLDER=${HOLDER:-} timeout 60 python3 "$T/terminal_test.py" 3>&- 4>&-
 }
 
-@test "a line shows the holder, since when, until when and for how long one has waited" {
-    needs_start_time
-    hold_lock job
-    terminal '
-t = Terminal(["dlock", "job", "echo", "ran"], 200)
-t.until_draws(3)
-time_of_day = r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \+0000"
-for when, text in t.draws:
-    assert re.fullmatch(rf"waiting( \ds)? for job: {held}, since {time_of_day}, until {time_of_day} at the latest; you are next", text), text
-assert re.match("waiting for", t.draws[0][1]) and re.match(r"waiting \ds for", t.draws[2][1]), t.draws
-assert t.column == 0 and len(t.screen()) == 1
-end_hold()
-assert t.end() == 0 and t.screen() == ["ran"], t.screen()'
-}
-
+# bats test_tags=slow
 @test "the line is drawn once a second at rest, and at most four times a second with news" {
     needs_start_time
     hold_lock job --owner=tok -t 100s
@@ -57,6 +43,44 @@ assert 12 / 4 - 0.5 <= took, t.draws
 assert len(t.draws) - count > took + 2 or n < took, (took, t.draws)
 end_hold()
 assert t.end() == 0 and t.screen() == []'
+}
+
+# bats test_tags=slow
+@test "a terminal that becomes narrower or wider in the middle of it shows one line all the same" {
+    needs_start_time
+    hold_lock job
+    terminal '
+for reflow in (True, False): # side by side
+    if os.fork() != 0:
+        continue
+    t = Terminal(["sh", "-c", "echo above; exec dlock -w 60 job true"], 200, reflow)
+    t.until_draws(1)
+    for columns in (40, 30, 120, 90, 21, 200):
+        t.resize(columns)
+        t.until_draws(len(t.draws) + 1)
+        t.until(lambda t: t.column == 0)
+        assert len(t.screen()) == 2 and t.screen() == ["above", t.last()], (columns, t.screen(), t.last())
+    t.resize(25)
+    t.type(b"\x03")
+    assert t.end() == -2
+    assert t.screen() == ["above"], t.screen()
+    sys.exit()
+assert os.wait()[1] == 0 and os.wait()[1] == 0'
+}
+
+@test "a line shows the holder, since when, until when and for how long one has waited" {
+    needs_start_time
+    hold_lock job
+    terminal '
+t = Terminal(["dlock", "job", "echo", "ran"], 200)
+t.until_draws(3)
+time_of_day = r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \+0000"
+for when, text in t.draws:
+    assert re.fullmatch(rf"waiting( \ds)? for job: {held}, since {time_of_day}, until {time_of_day} at the latest; you are next", text), text
+assert re.match("waiting for", t.draws[0][1]) and re.match(r"waiting \ds for", t.draws[2][1]), t.draws
+assert t.column == 0 and len(t.screen()) == 1
+end_hold()
+assert t.end() == 0 and t.screen() == ["ran"], t.screen()'
 }
 
 @test "a line shows why a free lock is paused, by whom and until when" {
@@ -125,28 +149,6 @@ for t in [Terminal(["dlock", "jóbe\u0301", "true"], columns) for columns in (20
     t.type(b"\x03")
     assert t.end() == -2, columns
     assert t.screen() == [] or columns == 1, t.screen()'
-}
-
-@test "a terminal that becomes narrower or wider in the middle of it shows one line all the same" {
-    needs_start_time
-    hold_lock job
-    terminal '
-for reflow in (True, False): # side by side
-    if os.fork() != 0:
-        continue
-    t = Terminal(["sh", "-c", "echo above; exec dlock -w 60 job true"], 200, reflow)
-    t.until_draws(1)
-    for columns in (40, 30, 120, 90, 21, 200):
-        t.resize(columns)
-        t.until_draws(len(t.draws) + 1)
-        t.until(lambda t: t.column == 0)
-        assert len(t.screen()) == 2 and t.screen() == ["above", t.last()], (columns, t.screen(), t.last())
-    t.resize(25)
-    t.type(b"\x03")
-    assert t.end() == -2
-    assert t.screen() == ["above"], t.screen()
-    sys.exit()
-assert os.wait()[1] == 0 and os.wait()[1] == 0'
 }
 
 @test "the line is gone before anything else is said: a timeout, a signal, an error" {

@@ -32,6 +32,63 @@ share() {
 }
 files() { find "$T/locks" -name '*.lock' | wc -l; }
 
+# bats test_tags=slow
+@test "frozen while it takes the lock: others are refused, and it goes on when it runs again" {
+    at_write $STOP frozen -t 60s job
+    wait_until 10 is_frozen frozen
+    local start=$(now)
+    fails_with 75 '' dlock -n job echo wrong
+    within 2000 "$start"
+    run timeout 20 dlock --status job # looking waits for nobody, and sees that flock(2) has it
+    equals "$status" 0
+    fails_with 69 'another process does not finish' dlock --release --owner=x job
+    kill -CONT "$(pid_of frozen)"
+    wait_until 10 test -e "$T/frozen"
+    fails_with 75 '' dlock -n job echo wrong
+    touch "$T/frozen.end"
+    wait "$(pid_of frozen)"
+    equals "$(files)" 0
+}
+
+# bats test_tags=slow
+@test "a lock file with gigabytes of holes: it is taken at once, and no look at it lasts longer than it may" {
+    mkdir -m 700 "$T/locks"
+    truncate -s 16G "$F" || skip 'no such files here'
+    run timeout 20 dlock --status job
+    equals "$status" 1
+    run timeout 20 dlock -n job echo in
+    equals "$status $output" '0 in'
+    # One place of the last is locked: each is looked at.
+    truncate -s 16G "$F"
+    python3 - "$F" 3>&- 4>&- <<'P' &
+import fcntl, os, struct, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR)
+fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, (1 << 60) + (1 << 32) + (1 << 20) - 1, 1, 0))
+open(os.environ["T"] + "/locked", "w").close()
+time.sleep(600)
+P
+    echo $! >"$T/far.pid"
+    wait_until 10 test -e "$T/locked"
+    local start=$(now) whole limited
+    fails_with 69 'cannot read the lock file' timeout 25 dlock -n job touch "$T/ran"
+    whole=$(($(now) - start))
+    [ "$whole" -ge 2900 ]
+    within 6000 "$start"
+    start=$(now)
+    fails_with 69 'cannot read the lock file' timeout 25 dlock -w 200ms job touch "$T/ran"
+    limited=$(($(now) - start))
+    echo "$limited ms, and $whole without a limit of its own"
+    [ "$limited" -lt "$whole" ]
+    timeout 25 dlock job touch "$T/ran" 2>/dev/null 3>&- 4>&- &
+    echo $! >"$T/waiter.pid"
+    sleep 0.5
+    kill -TERM "$(pid_of waiter)"
+    local status=0
+    wait "$(pid_of waiter)" || status=$?
+    equals "$status" 143
+    [ ! -e "$T/ran" ]
+}
+
 @test "killed while it takes the lock, before or after its record is written: free at once" {
     local signal
     for signal in $KILL -$KILL; do
@@ -63,23 +120,6 @@ goes_on_after_the_other() {
     touch "$T/other.end"
     wait "$(pid_of other)"
     wait_until 10 test -e "$T/frozen"
-    touch "$T/frozen.end"
-    wait "$(pid_of frozen)"
-    equals "$(files)" 0
-}
-
-@test "frozen while it takes the lock: others are refused, and it goes on when it runs again" {
-    at_write $STOP frozen -t 60s job
-    wait_until 10 is_frozen frozen
-    local start=$(now)
-    fails_with 75 '' dlock -n job echo wrong
-    within 2000 "$start"
-    run timeout 20 dlock --status job # looking waits for nobody, and sees that flock(2) has it
-    equals "$status" 0
-    fails_with 69 'another process does not finish' dlock --release --owner=x job
-    kill -CONT "$(pid_of frozen)"
-    wait_until 10 test -e "$T/frozen"
-    fails_with 75 '' dlock -n job echo wrong
     touch "$T/frozen.end"
     wait "$(pid_of frozen)"
     equals "$(files)" 0
@@ -432,44 +472,6 @@ has_other_clock() { other_clock 7200 true 2>/dev/null || skip 'no time namespace
     run dlock -n job echo next
     equals "$output" next
     equals "$(files)" 0
-}
-
-@test "a lock file with gigabytes of holes: it is taken at once, and no look at it lasts longer than it may" {
-    mkdir -m 700 "$T/locks"
-    truncate -s 16G "$F" || skip 'no such files here'
-    run timeout 20 dlock --status job
-    equals "$status" 1
-    run timeout 20 dlock -n job echo in
-    equals "$status $output" '0 in'
-    # One place of the last is locked: each is looked at.
-    truncate -s 16G "$F"
-    python3 - "$F" 3>&- 4>&- <<'P' &
-import fcntl, os, struct, sys, time
-fd = os.open(sys.argv[1], os.O_RDWR)
-fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, (1 << 60) + (1 << 32) + (1 << 20) - 1, 1, 0))
-open(os.environ["T"] + "/locked", "w").close()
-time.sleep(600)
-P
-    echo $! >"$T/far.pid"
-    wait_until 10 test -e "$T/locked"
-    local start=$(now) whole limited
-    fails_with 69 'cannot read the lock file' timeout 25 dlock -n job touch "$T/ran"
-    whole=$(($(now) - start))
-    [ "$whole" -ge 2900 ]
-    within 6000 "$start"
-    start=$(now)
-    fails_with 69 'cannot read the lock file' timeout 25 dlock -w 200ms job touch "$T/ran"
-    limited=$(($(now) - start))
-    echo "$limited ms, and $whole without a limit of its own"
-    [ "$limited" -lt "$whole" ]
-    timeout 25 dlock job touch "$T/ran" 2>/dev/null 3>&- 4>&- &
-    echo $! >"$T/waiter.pid"
-    sleep 0.5
-    kill -TERM "$(pid_of waiter)"
-    local status=0
-    wait "$(pid_of waiter)" || status=$?
-    equals "$status" 143
-    [ ! -e "$T/ran" ]
 }
 
 @test "--list: sorted, long names by what is written in them, what is no lock of ours passed over" {

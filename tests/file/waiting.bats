@@ -50,6 +50,54 @@ through() {
     for label in "$@"; do wait "$(pid_of "$label")"; done
 }
 
+# bats test_tags=slow
+@test "however many waiters in front are frozen, the lock is free for five seconds at most" {
+    local i start how
+    for how in TERM KILL; do
+        rm -f "$T"/a "$T"/a.*
+        : >"$T/order"
+        share a job && holds a
+        for i in {1..8}; do queue "$i"; done
+        hold last
+        share last job
+        wait_until 10 waiting 9
+        for i in {1..8}; do kill -STOP "$(pid_of "$i")"; done
+        for i in {1..8}; do wait_until 10 is_frozen "$i"; done
+        start=$(now)
+        kill "-$how" "$(pid_of a)"
+        wait_until 30 test -e "$T/last"
+        within 5000 "$start" # one turn each would be 16 s
+        for i in {1..8}; do kill -CONT "$(pid_of "$i")"; done
+        leave last
+        for i in {1..8}; do wait "$(pid_of "$i")"; done
+        rm -f "$T"/last "$T"/last.*
+        equals "$(wc -l <"$T/order")" 8
+        equals "$(files)" 0
+    done
+}
+
+# bats test_tags=slow
+@test "two hundred waiters at once: one at a time, all of them, and next to no time spent while they wait" {
+    local i ticks
+    share a job && holds a
+    for i in {1..200}; do
+        dlock job -- sh -c "mkdir '$T/in' && rmdir '$T/in' || echo overlap >>'$T/bad'; echo x >>'$T/order'" 2>>"$T/err" 3>&- 4>&- &
+        echo $! >>"$T/pids"
+    done
+    wait_until 60 waiting 200
+    cpu() { sed 's/.*) //' $(sed 's|.*|/proc/&/stat|' "$T/pids") | awk '{ sum += $12 + $13 } END { print sum }'; }
+    ticks=$(cpu)
+    sleep 3
+    ticks=$(($(cpu) - ticks))
+    echo "ticks $ticks"
+    [ "${SANITIZER:-}" != '' ] || [ "$ticks" -lt 30 ]
+    touch "$T/a.end"
+    while read -r i; do wait "$i"; done <"$T/pids"
+    [ ! -e "$T/bad" ]
+    equals "$(wc -l <"$T/order")" 200
+    equals "$(files)" 0
+}
+
 @test "ten waiters have the lock in the order in which they came, and leave no file behind" {
     local i
     stop_time
@@ -134,31 +182,6 @@ through() {
     wait "$(pid_of 2)"
     equals "$(order)" '1 3 2 '
     equals "$(files)" 0
-}
-
-@test "however many waiters in front are frozen, the lock is free for five seconds at most" {
-    local i start how
-    for how in TERM KILL; do
-        rm -f "$T"/a "$T"/a.*
-        : >"$T/order"
-        share a job && holds a
-        for i in {1..8}; do queue "$i"; done
-        hold last
-        share last job
-        wait_until 10 waiting 9
-        for i in {1..8}; do kill -STOP "$(pid_of "$i")"; done
-        for i in {1..8}; do wait_until 10 is_frozen "$i"; done
-        start=$(now)
-        kill "-$how" "$(pid_of a)"
-        wait_until 30 test -e "$T/last"
-        within 5000 "$start" # one turn each would be 16 s
-        for i in {1..8}; do kill -CONT "$(pid_of "$i")"; done
-        leave last
-        for i in {1..8}; do wait "$(pid_of "$i")"; done
-        rm -f "$T"/last "$T"/last.*
-        equals "$(wc -l <"$T/order")" 8
-        equals "$(files)" 0
-    done
 }
 
 @test "waiters that are killed, the head and others, are passed over at once" {
@@ -429,27 +452,6 @@ P
     through 1 2
     within 400 "$start"
     equals "$(order)" '1 2 '
-    equals "$(files)" 0
-}
-
-@test "two hundred waiters at once: one at a time, all of them, and next to no time spent while they wait" {
-    local i ticks
-    share a job && holds a
-    for i in {1..200}; do
-        dlock job -- sh -c "mkdir '$T/in' && rmdir '$T/in' || echo overlap >>'$T/bad'; echo x >>'$T/order'" 2>>"$T/err" 3>&- 4>&- &
-        echo $! >>"$T/pids"
-    done
-    wait_until 60 waiting 200
-    cpu() { sed 's/.*) //' $(sed 's|.*|/proc/&/stat|' "$T/pids") | awk '{ sum += $12 + $13 } END { print sum }'; }
-    ticks=$(cpu)
-    sleep 3
-    ticks=$(($(cpu) - ticks))
-    echo "ticks $ticks"
-    [ "${SANITIZER:-}" != '' ] || [ "$ticks" -lt 30 ]
-    touch "$T/a.end"
-    while read -r i; do wait "$i"; done <"$T/pids"
-    [ ! -e "$T/bad" ]
-    equals "$(wc -l <"$T/order")" 200
     equals "$(files)" 0
 }
 

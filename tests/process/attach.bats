@@ -3,6 +3,7 @@
 load ../both/backend
 load ../lib/attach
 
+# bats test_tags=slow
 @test "in every shell, with set -e, in a substitution, a pipeline and a condition" {
     local shell line
     for shell in sh bash dash zsh; do

@@ -45,6 +45,27 @@ P
 
 told() { grep -qE -- "$1" "$T/told"; }
 
+# bats test_tags=slow
+@test "--heartbeat: signs of life from root count for another user's job" {
+    local user=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent)
+    let_others_into "$T" || skip 'needs root, to become another user, who reaches the program'
+    mkdir -m 777 "$T/theirs"
+    "${user[@]}" "$DLOCK" --lock-dir="$T/theirs/locks" --heartbeat -t 4s job -- \
+        sh -c 'cd "$T/theirs" && echo "$NOTIFY_SOCKET" >new && mv new socket; until [ -e end ]; do sleep 0.03; done' 3>&- 4>&- &
+    local dlock=$!
+    echo "$dlock" >"$T/dlock.pid"
+    wait_until 10 test -e "$T/theirs/socket"
+    python3 - "$(cat "$T/theirs/socket")" <<'P'
+import socket, sys, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+for i in range(24):
+    s.sendto(b"WATCHDOG=1", "\0" + sys.argv[1][1:])
+    time.sleep(0.25)
+P
+    touch "$T/theirs/end"
+    wait "$dlock"
+}
+
 @test "the service manager learns of the wait, that the start takes longer, and that the lock is held" {
     manager
     unset NOTIFY_SOCKET
@@ -154,26 +175,6 @@ import os, socket
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 s.sendto(b\"WATCHDOG=1\", \"\\0\" + os.environ[\"NOTIFY_SOCKET\"][1:])" || exit 3; i=$((i + 1)); sleep 0.1; done'
     equals "$status" 124
-}
-
-@test "--heartbeat: signs of life from root count for another user's job" {
-    local user=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent)
-    let_others_into "$T" || skip 'needs root, to become another user, who reaches the program'
-    mkdir -m 777 "$T/theirs"
-    "${user[@]}" "$DLOCK" --lock-dir="$T/theirs/locks" --heartbeat -t 4s job -- \
-        sh -c 'cd "$T/theirs" && echo "$NOTIFY_SOCKET" >new && mv new socket; until [ -e end ]; do sleep 0.03; done' 3>&- 4>&- &
-    local dlock=$!
-    echo "$dlock" >"$T/dlock.pid"
-    wait_until 10 test -e "$T/theirs/socket"
-    python3 - "$(cat "$T/theirs/socket")" <<'P'
-import socket, sys, time
-s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-for i in range(24):
-    s.sendto(b"WATCHDOG=1", "\0" + sys.argv[1][1:])
-    time.sleep(0.25)
-P
-    touch "$T/theirs/end"
-    wait "$dlock"
 }
 
 # --- a real systemd ------------------------------------------------------

@@ -46,6 +46,66 @@ ends_with() {
     equals "$status" "$1"
 }
 
+# bats test_tags=slow
+@test "-v names each server that lacks the lock, while it is held" {
+    quorum 3
+    hold_lock job -v --ttl=10
+    local i times looks
+    looked() { [ "$(asked 2)" -ge $((looks + 2)) ]; }
+    told() { [ "$(grep -c "the lock is held on 2 of 3 servers; $(url "$1")" "$T/held.err")" -ge "$2" ]; }
+    for i in 1 2 3; do wait_until 10 is_held_on $i; done
+    for times in '1 1' '3 1' '1 2'; do
+        i=${times% *}
+        stop_redis "$i"
+        # shellcheck disable=SC2086
+        wait_until 20 told $times
+        serve "$i"
+        wait_until 20 is_held_on "$i"
+        dlock --extend --owner="$(on 2 get dlock:job)" job
+        looks=$(asked 2)
+        wait_until 20 looked # at all three
+    done
+    end_hold
+    wait "$HOLDER"
+}
+
+# bats test_tags=slow
+@test "others have the lock before the fence is written to a majority: held by them, exit 75" {
+    serve 1
+    serve 2 ahead -86400 # so the fence of the other is written there
+    for i in 1 2; do wait_until 20 redis_answers $i; done
+    torture_proxy 2
+    ask_proxy 2 delay 0.5
+    DLOCK_REDIS="$(url 1) unix://$T/2.proxy $(url none)" \
+        dlock -nv job touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
+    local taker=$!
+    wait_until 10 is_held_on 2
+    on 2 set dlock:job another >/dev/null
+    ends_with 75 "$taker"
+    grep -q 'held by ' "$T/err"
+    [ ! -e "$T/ran" ]
+    is_free_on 1
+    equals "$(on 2 get dlock:job)" another
+}
+
+# bats test_tags=slow
+@test "servers that are far away: the lock is acquired with one of five down, and one that was restarted gets it again" {
+    quorum 4
+    far 120 1 2 3 4
+    local all="$(url far1) $(url far2) $(url far3) $(url far4) $(url none)"
+    DLOCK_REDIS=$all fails_with 0 'taken .*on [34] of 5 servers' dlock -v --outage=0 job true
+    export DLOCK_REDIS="$(url far1) $(url far2) $(url far3)"
+    hold_lock job --ttl=10
+    wait_until 10 is_held_on 3
+    stop_redis 3
+    serve 3
+    wait_until 10 redis_answers 3
+    wait_until 8 is_held_on 3
+    end_hold
+    wait "$HOLDER"
+    is_free_on 3
+}
+
 @test "three servers: taken on all, with the command's fence, released on all" {
     quorum 3
     printf '#!/bin/sh\necho $DLOCK_LOCK_OWNER $DLOCK_FENCE $DLOCK_LOCK_BACKEND >"$T/seen"\nexec "$T/held.sh"\n' >"$T/see.sh"
@@ -184,23 +244,6 @@ far() {
     for i; do wait_until 30 test -S "$T/far$i.sock"; done
 }
 
-@test "servers that are far away: the lock is acquired with one of five down, and one that was restarted gets it again" {
-    quorum 4
-    far 120 1 2 3 4
-    local all="$(url far1) $(url far2) $(url far3) $(url far4) $(url none)"
-    DLOCK_REDIS=$all fails_with 0 'taken .*on [34] of 5 servers' dlock -v --outage=0 job true
-    export DLOCK_REDIS="$(url far1) $(url far2) $(url far3)"
-    hold_lock job --ttl=10
-    wait_until 10 is_held_on 3
-    stop_redis 3
-    serve 3
-    wait_until 10 redis_answers 3
-    wait_until 8 is_held_on 3
-    end_hold
-    wait "$HOLDER"
-    is_free_on 3
-}
-
 @test "a signal while a majority is frozen ends dlock soon" {
     quorum 3
     freeze 1
@@ -292,28 +335,6 @@ far() {
     end_hold
     wait "$HOLDER"
     for i in 1 2 3 4; do is_free_on $i; done
-}
-
-@test "-v names each server that lacks the lock, while it is held" {
-    quorum 3
-    hold_lock job -v --ttl=10
-    local i times looks
-    looked() { [ "$(asked 2)" -ge $((looks + 2)) ]; }
-    told() { [ "$(grep -c "the lock is held on 2 of 3 servers; $(url "$1")" "$T/held.err")" -ge "$2" ]; }
-    for i in 1 2 3; do wait_until 10 is_held_on $i; done
-    for times in '1 1' '3 1' '1 2'; do
-        i=${times% *}
-        stop_redis "$i"
-        # shellcheck disable=SC2086
-        wait_until 20 told $times
-        serve "$i"
-        wait_until 20 is_held_on "$i"
-        dlock --extend --owner="$(on 2 get dlock:job)" job
-        looks=$(asked 2)
-        wait_until 20 looked # at all three
-    done
-    end_hold
-    wait "$HOLDER"
 }
 
 @test "-v names a server that lacks the lock once, not at each look" {
@@ -466,24 +487,6 @@ ahead() {
     mkdir "$folder" && echo "$1" >"$folder/wall_clock"
     shift
     T=$folder LD_PRELOAD=$HELPERS/fault_wall_clock.so exec "$@"
-}
-
-@test "others have the lock before the fence is written to a majority: held by them, exit 75" {
-    serve 1
-    serve 2 ahead -86400 # so the fence of the other is written there
-    for i in 1 2; do wait_until 20 redis_answers $i; done
-    torture_proxy 2
-    ask_proxy 2 delay 0.5
-    DLOCK_REDIS="$(url 1) unix://$T/2.proxy $(url none)" \
-        dlock -nv job touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
-    local taker=$!
-    wait_until 10 is_held_on 2
-    on 2 set dlock:job another >/dev/null
-    ends_with 75 "$taker"
-    grep -q 'held by ' "$T/err"
-    [ ! -e "$T/ran" ]
-    is_free_on 1
-    equals "$(on 2 get dlock:job)" another
 }
 
 @test "taken on a majority, then neither the fence nor the release comes through: it says that the lock is still held" {

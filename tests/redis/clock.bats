@@ -31,16 +31,7 @@ ends() {
     within "$2" "$3"
 }
 
-@test "the server's clock is set back: a run ends with its lease, and not as much later" {
-    local start
-    start=$(now)
-    runs exclusive -t 6s
-    runs shared -t 6s -s
-    runs slots -t 6s --slots=2
-    set_wall -20
-    ends 124 12000 "$start"
-}
-
+# bats test_tags=slow
 @test "the server's clock is set back: an expiry from another client, or a heartbeat, counts from then on" {
     runs set -t 15s
     runs extended -t 15s
@@ -74,16 +65,7 @@ print(state.get("owner") or state["holders"][0]["owner"])')" "$name"
     kill "${PIDS[@]:0:3}"
 }
 
-@test "the server's clock is set forward: a run is stopped before the server lets others have the lock" {
-    runs job -t 30s --grace=2s
-    set_wall 20
-    dlock -w 60 job -- sh -c '! kill -0 "$(cat "$T/job.held")"' 2>/dev/null 3>&- 4>&- &
-    local next=$!
-    ends 124 22000 "$(now)"
-    grep -q 'the lease of 30s ends' "$T/job.err"
-    wait "$next"
-}
-
+# bats test_tags=slow
 @test "the server's clock is set forward and back again: a run has the whole of its lease" {
     dlock -t 18s --grace=100ms job -- sleep 12 2>"$T/err" 3>&- 4>&- &
     local run=$!
@@ -97,6 +79,28 @@ print(state.get("owner") or state["holders"][0]["owner"])')" "$name"
     set_wall 0
     wait "$run"
     [ ! -s "$T/err" ]
+}
+
+# bats test_tags=slow
+@test "the server's clock is set forward: a run is stopped before the server lets others have the lock" {
+    runs job -t 30s --grace=2s
+    set_wall 20
+    dlock -w 60 job -- sh -c '! kill -0 "$(cat "$T/job.held")"' 2>/dev/null 3>&- 4>&- &
+    local next=$!
+    ends 124 22000 "$(now)"
+    grep -q 'the lease of 30s ends' "$T/job.err"
+    wait "$next"
+}
+
+# bats test_tags=slow
+@test "the server's clock is set back: a run ends with its lease, and not as much later" {
+    local start
+    start=$(now)
+    runs exclusive -t 6s
+    runs shared -t 6s -s
+    runs slots -t 6s --slots=2
+    set_wall -20
+    ends 124 12000 "$start"
 }
 
 @test "the server's clock is set forward beyond the lease: the lock is lost, and the run is stopped at once" {

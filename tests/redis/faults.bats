@@ -5,6 +5,32 @@ teardown() { common_teardown; }
 
 is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 
+# bats test_tags=slow
+@test "Redis gone and the lease over: the local deadline stands" {
+    start_redis
+    hold_lock job -r "$URL" -t 2
+    stop_redis
+    local status=0
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    grep -q 'the lease of 2s ends in .*stopping the command' "$T/held.err"
+}
+
+# bats test_tags=slow
+@test "Redis gone in the middle is no loss: the command runs on, one warning at the release" {
+    start_redis
+    hold_lock job -r "$URL" -t 60
+    stop_redis
+    end_hold
+    local status=0 start=$(now)
+    wait "$HOLDER" || status=$?
+    equals "$status" 0
+    grep -q 'the lock could not be released: .*; it is held until its lease ends' "$T/held.err"
+    equals "$(wc -l <"$T/held.err")" 1
+    # It tries for five seconds, and no longer.
+    within 6000 "$start"
+}
+
 @test "Redis down at start: retried within --outage, then exit 69 with what was tried; nothing run" {
     local start=$(now)
     fails_with 69 "unix://$T/redis.sock\?db=0: No such file or directory; tried [0-9]+ times in .*; the command was not run" \
@@ -339,20 +365,6 @@ P
     is_free
 }
 
-@test "Redis gone in the middle is no loss: the command runs on, one warning at the release" {
-    start_redis
-    hold_lock job -r "$URL" -t 60
-    stop_redis
-    end_hold
-    local status=0 start=$(now)
-    wait "$HOLDER" || status=$?
-    equals "$status" 0
-    grep -q 'the lock could not be released: .*; it is held until its lease ends' "$T/held.err"
-    equals "$(wc -l <"$T/held.err")" 1
-    # It tries for five seconds, and no longer.
-    within 6000 "$start"
-}
-
 @test "Redis restarted in the middle: reconnected, and the lock that went with it is a lost one" {
     start_redis
     hold_lock job -r "$URL" -t 10
@@ -363,16 +375,6 @@ P
     wait "$HOLDER" || status=$?
     equals "$status" 124
     grep -q 'the lock is lost: .*the key dlock:job is gone' "$T/held.err"
-}
-
-@test "Redis gone and the lease over: the local deadline stands" {
-    start_redis
-    hold_lock job -r "$URL" -t 2
-    stop_redis
-    local status=0
-    wait "$HOLDER" || status=$?
-    equals "$status" 124
-    grep -q 'the lease of 2s ends in .*stopping the command' "$T/held.err"
 }
 
 @test "SCRIPT FLUSH in the middle is no loss" {

@@ -25,6 +25,60 @@ taken_after() { # ERROR COMMAND...
     is_free
 }
 
+# bats test_tags=slow
+@test "a try ends with --outage, even the first, though each may take longer" {
+    fake_redis mute
+    local start=$(now)
+    fails_with 69 'tried [12] times? in ' dlock -r "unix://$T/fake.sock" --connect-timeout=20s --outage=1s job touch "$T/ran"
+    [ $(($(now) - start)) -ge 1000 ]
+    # One more second is for giving back what it may have taken.
+    within 5000 "$start"
+    [ ! -e "$T/ran" ]
+    local action
+    for action in --status --wait-free '--release --owner=x' '--extend --owner=x' --force-release; do
+        start=$(now)
+        # shellcheck disable=SC2086
+        fails_with 69 'tried [12] times? in ' dlock -r "unix://$T/fake.sock" --connect-timeout=20s --outage=1s $action job
+        within 5000 "$start"
+    done
+}
+
+# bats test_tags=slow
+@test "a check that hangs until the stop signal is due is not the last question: an extended lease is seen" {
+    start_redis
+    torture_proxy redis
+    local run status=0
+    dlock -r "unix://$T/redis.proxy" --connect-timeout=20s -t 5s --grace=900ms --owner=me job -- \
+        sh -c 'touch "$T/held"; sleep 5.5' 2>"$T/err" 3>&- 4>&- &
+    run=$!
+    wait_until 10 test -e "$T/held"
+    ask_proxy redis hang
+    dlock -r "$URL" --extend --owner=me -t 60s job
+    wait "$run" || status=$?
+    equals "$status $(cat "$T/err")" '0 '
+    is_free
+}
+
+# bats test_tags=slow
+@test "a crowd that gives up takes that are held up on their way leaves no lock" {
+    start_redis
+    dlock -r "$URL" job true
+    torture_proxy redis
+    ask_proxy redis hold 40
+    redis config resetstat
+    local i
+    for i in {1..40}; do
+        dlock -r "unix://$T/redis.proxy" --outage=0 --connect-timeout=5s job touch "$T/ran" 2>/dev/null 3>&- 4>&- &
+        echo $! >"$T/given-up-$i.pid"
+    done
+    for i in {1..40}; do wait "$(cat "$T/given-up-$i.pid")" || equals $? 69; done
+    wait_until 5 has_run 40
+    ask_proxy redis heal
+    wait_until 10 has_run 80
+    is_free
+    [ ! -e "$T/ran" ]
+}
+
 @test "--heartbeat: signs of life that came while the server hung are not said to be missing" {
     start_redis
     cat >"$T/beat.py" <<'E'
@@ -201,25 +255,6 @@ has_rejected_more_than() { [ "$(rejected)" -gt "$1" ]; }
     equals "$status $output" '0 ran'
 }
 
-@test "a crowd that gives up takes that are held up on their way leaves no lock" {
-    start_redis
-    dlock -r "$URL" job true
-    torture_proxy redis
-    ask_proxy redis hold 40
-    redis config resetstat
-    local i
-    for i in {1..40}; do
-        dlock -r "unix://$T/redis.proxy" --outage=0 --connect-timeout=5s job touch "$T/ran" 2>/dev/null 3>&- 4>&- &
-        echo $! >"$T/given-up-$i.pid"
-    done
-    for i in {1..40}; do wait "$(cat "$T/given-up-$i.pid")" || equals $? 69; done
-    wait_until 5 has_run 40
-    ask_proxy redis heal
-    wait_until 10 has_run 80
-    is_free
-    [ ! -e "$T/ran" ]
-}
-
 @test "a try of a take that comes after its release, and others behind it, leaves no lock" {
     start_redis
     dlock -r "$URL" job true
@@ -262,21 +297,6 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
     equals "$(cat "$T/held.err")" ''
 }
 
-@test "a check that hangs until the stop signal is due is not the last question: an extended lease is seen" {
-    start_redis
-    torture_proxy redis
-    local run status=0
-    dlock -r "unix://$T/redis.proxy" --connect-timeout=20s -t 5s --grace=900ms --owner=me job -- \
-        sh -c 'touch "$T/held"; sleep 5.5' 2>"$T/err" 3>&- 4>&- &
-    run=$!
-    wait_until 10 test -e "$T/held"
-    ask_proxy redis hang
-    dlock -r "$URL" --extend --owner=me -t 60s job
-    wait "$run" || status=$?
-    equals "$status $(cat "$T/err")" '0 '
-    is_free
-}
-
 @test "a server that pauses its clients: no lock from it meanwhile, none is lost, and each is taken once" {
     start_redis
     hold_lock job -r "$URL" -t 20 --connect-timeout=300ms
@@ -293,23 +313,6 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
     wait "$HOLDER"
     is_free
     equals "$(cat "$T/held.err")" ''
-}
-
-@test "a try ends with --outage, even the first, though each may take longer" {
-    fake_redis mute
-    local start=$(now)
-    fails_with 69 'tried [12] times? in ' dlock -r "unix://$T/fake.sock" --connect-timeout=20s --outage=1s job touch "$T/ran"
-    [ $(($(now) - start)) -ge 1000 ]
-    # One more second is for giving back what it may have taken.
-    within 5000 "$start"
-    [ ! -e "$T/ran" ]
-    local action
-    for action in --status --wait-free '--release --owner=x' '--extend --owner=x' --force-release; do
-        start=$(now)
-        # shellcheck disable=SC2086
-        fails_with 69 'tried [12] times? in ' dlock -r "unix://$T/fake.sock" --connect-timeout=20s --outage=1s $action job
-        within 5000 "$start"
-    done
 }
 
 @test "--wait-free tries a server that is down no longer than --wait, and once with -n" {

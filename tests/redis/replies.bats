@@ -84,6 +84,37 @@ nonsense() {
     echo '+OK\r\n*5\r\n$5\r\ntaken\r\n$1\r\n1\r\n:3600000\r\n:-1\r\n:1\r\n*4\r\n$5\r\nta'
 }
 
+# bats test_tags=slow
+@test "whatever a server says while a lock is held and waited for: it is held, and waited for" {
+    start_redis
+    bytes ''
+    fake_redis "spoilt=$T/reply" "$T/redis.sock"
+    hold_lock job -r "unix://$T/fake.sock" -t 60 --connect-timeout=200ms
+    dlock -r "unix://$T/fake.sock" --outage=60 --connect-timeout=200ms job echo next >"$T/out" 2>&1 3>&- 4>&- &
+    local waiter=$! line before
+    wait_until 10 sh -c "[ \"\$(redis-cli -s '$T/redis.sock' zcard '{dlock:job}:queue')\" = 1 ]"
+    while read -r line; do
+        bytes "$line"
+        before=$(connections)
+        kill -USR1 "$(cat "$T/fake.pid")"
+        wait_until 10 has_connections $((before + 2))
+        kill -USR2 "$(cat "$T/fake.pid")"
+        kill -0 "$HOLDER"
+        kill -0 "$waiter"
+    done < <(nonsense | sed -n '1p;6p;8p;11p;14,16p;18p;31p;35p;42p;56p')
+    kill -0 "$(cat "$T/held")"
+    not grep -q next "$T/out"
+    if [ -z "$SANITIZER" ]; then
+        # The 20,000 levels and all that was claimed have left nothing behind.
+        [ "$(awk '/VmHWM/ {print $2}' "/proc/$HOLDER/status")" -lt 12000 ]
+        [ "$(awk '/VmHWM/ {print $2}' "/proc/$waiter/status")" -lt 12000 ]
+    fi
+    end_hold
+    wait "$HOLDER"
+    wait "$waiter"
+    equals "$(cat "$T/out")" next
+}
+
 @test "whatever a server answers to a take: exit 69, nothing run" {
     local line
     bytes ''
@@ -149,36 +180,6 @@ nonsense() {
 
 connections() { grep -c connection "$T/fake.log"; }
 has_connections() { [ "$(connections)" -ge "$1" ]; }
-
-@test "whatever a server says while a lock is held and waited for: it is held, and waited for" {
-    start_redis
-    bytes ''
-    fake_redis "spoilt=$T/reply" "$T/redis.sock"
-    hold_lock job -r "unix://$T/fake.sock" -t 60 --connect-timeout=200ms
-    dlock -r "unix://$T/fake.sock" --outage=60 --connect-timeout=200ms job echo next >"$T/out" 2>&1 3>&- 4>&- &
-    local waiter=$! line before
-    wait_until 10 sh -c "[ \"\$(redis-cli -s '$T/redis.sock' zcard '{dlock:job}:queue')\" = 1 ]"
-    while read -r line; do
-        bytes "$line"
-        before=$(connections)
-        kill -USR1 "$(cat "$T/fake.pid")"
-        wait_until 10 has_connections $((before + 2))
-        kill -USR2 "$(cat "$T/fake.pid")"
-        kill -0 "$HOLDER"
-        kill -0 "$waiter"
-    done < <(nonsense | sed -n '1p;6p;8p;11p;14,16p;18p;31p;35p;42p;56p')
-    kill -0 "$(cat "$T/held")"
-    not grep -q next "$T/out"
-    if [ -z "$SANITIZER" ]; then
-        # The 20,000 levels and all that was claimed have left nothing behind.
-        [ "$(awk '/VmHWM/ {print $2}' "/proc/$HOLDER/status")" -lt 12000 ]
-        [ "$(awk '/VmHWM/ {print $2}' "/proc/$waiter/status")" -lt 12000 ]
-    fi
-    end_hold
-    wait "$HOLDER"
-    wait "$waiter"
-    equals "$(cat "$T/out")" next
-}
 
 @test "a flood of messages keeps neither a holder nor a waiter from what is due" {
     start_redis

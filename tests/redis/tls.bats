@@ -16,6 +16,64 @@ is_waiting() { [ "$(redis exists '{dlock:job}:waiters')" = 1 ]; }
 # The library is in the process that runs the command.
 loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/$PPID/maps | sort -u | tr "\n" " "'; }
 
+# bats test_tags=slow
+@test "a peer that floods the handshake is an outage, and ends no deadline: a run, a lease that is held, a quorum" {
+    local start status=0
+    start_tls_redis
+    listener flood
+    start=$(now)
+    fails_with 69 'TLS: it keeps sending data' timeout -k 1 10 dlock -r "rediss://localhost:$PORT" --outage=0 job touch "$T/ran"
+    within 0 "$start"
+    [ ! -e "$T/ran" ]
+    redis-server --port 0 --unixsocket "$T/two.sock" --save '' --dir "$T" >/dev/null 2>&1 3>&- 4>&- &
+    echo $! >"$T/two.pid"
+    wait_until 20 redis_answers two
+    # The two others are a majority within milliseconds, and at times that is too soon for the third to be found out.
+    flooded() { fails_with 0 'on 2 of 3 servers; .*keeps sending data' timeout -k 1 10 \
+        dlock -v -r "unix://$T/redis.sock" -r "unix://$T/two.sock" -r "rediss://localhost:$PORT" job true; }
+    wait_until 20 flooded
+    listener turn "$T/turn" "$CERTS/server.pem" "$CERTS/server.key" "$T/redis.sock"
+    hold_lock job -r "rediss://localhost:$PORT" --ttl=3s --grace=300ms
+    start=$(now)
+    touch "$T/turn"
+    wait_until 20 gone "$HOLDER"
+    within 6000 "$start"
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+}
+
+# bats test_tags=slow
+@test "a waiter to whom more is said at once than it reads at once hears all of it" {
+    start_tls_redis
+    local i channels=() before
+    redis set dlock:job another
+    for i in {1..9}; do channels+=("{dlock:job}:wake:$i"); done
+    redis subscribe "${channels[@]}" >"$T/others" 3>&- 4>&- &
+    echo $! >"$T/others.pid"
+    wait_until 10 grep -q 'wake:9' "$T/others"
+    # Nine before it, so that it rests.
+    redis eval 'for i = 1, 9 do
+        redis.call("ZADD", KEYS[1], i, i)
+        redis.call("HSET", KEYS[2], i, "1 1 1 0 exclusive 0")
+    end' 2 '{dlock:job}:queue' '{dlock:job}:waiters'
+    dlock -r "$URL" --cacert "$CERTS/ca.pem" job true 3>&- 4>&- &
+    echo $! >"$T/waiter.pid"
+    wait_until 10 eval '[ "$(redis zcard "{dlock:job}:queue")" = 10 ]'
+    sleep 4
+    # It asks each time, and seldom after the first three. With some of these sizes the last record
+    # of TLS is off the socket when it has read enough at once, and no poll(2) shows the rest.
+    local size
+    for size in 1 1 1 {66..80}; do
+        kill -STOP "$(cat "$T/waiter.pid")"
+        before=$(questions)
+        redis eval 'local channel = "{dlock:job}:wake:" .. redis.call("ZRANGE", KEYS[1], 9, 9)[1]
+            for i = 1, tonumber(ARGV[1]) do redis.call("PUBLISH", channel, string.rep("x", 970 - #channel)) end
+            redis.call("PUBLISH", channel, "turn")' 1 '{dlock:job}:queue' $size
+        kill -CONT "$(cat "$T/waiter.pid")"
+        wait_until 5 has_asked_since "$before"
+    done
+}
+
 # --- what works --------------------------------------------------------------
 
 @test "a lock over TLS 1.2 and 1.3, with the server's name or its IP address" {
@@ -65,37 +123,6 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
 
 questions() { redis info commandstats | sed -nE 's/^cmdstat_evalsha:calls=([0-9]+),.*/\1/p'; }
 has_asked_since() { [ "$(questions)" -gt "$1" ]; }
-
-@test "a waiter to whom more is said at once than it reads at once hears all of it" {
-    start_tls_redis
-    local i channels=() before
-    redis set dlock:job another
-    for i in {1..9}; do channels+=("{dlock:job}:wake:$i"); done
-    redis subscribe "${channels[@]}" >"$T/others" 3>&- 4>&- &
-    echo $! >"$T/others.pid"
-    wait_until 10 grep -q 'wake:9' "$T/others"
-    # Nine before it, so that it rests.
-    redis eval 'for i = 1, 9 do
-        redis.call("ZADD", KEYS[1], i, i)
-        redis.call("HSET", KEYS[2], i, "1 1 1 0 exclusive 0")
-    end' 2 '{dlock:job}:queue' '{dlock:job}:waiters'
-    dlock -r "$URL" --cacert "$CERTS/ca.pem" job true 3>&- 4>&- &
-    echo $! >"$T/waiter.pid"
-    wait_until 10 eval '[ "$(redis zcard "{dlock:job}:queue")" = 10 ]'
-    sleep 4
-    # It asks each time, and seldom after the first three. With some of these sizes the last record
-    # of TLS is off the socket when it has read enough at once, and no poll(2) shows the rest.
-    local size
-    for size in 1 1 1 {66..80}; do
-        kill -STOP "$(cat "$T/waiter.pid")"
-        before=$(questions)
-        redis eval 'local channel = "{dlock:job}:wake:" .. redis.call("ZRANGE", KEYS[1], 9, 9)[1]
-            for i = 1, tonumber(ARGV[1]) do redis.call("PUBLISH", channel, string.rep("x", 970 - #channel)) end
-            redis.call("PUBLISH", channel, "turn")' 1 '{dlock:job}:queue' $size
-        kill -CONT "$(cat "$T/waiter.pid")"
-        wait_until 5 has_asked_since "$before"
-    done
-}
 
 @test "a waiter is called at once, and a holder notices at once that its key has changed" {
     start_tls_redis
@@ -439,31 +466,6 @@ cut_off() {
     wait "$HOLDER" || status=$?
     equals "$status" 0
     is_free
-}
-
-@test "a peer that floods the handshake is an outage, and ends no deadline: a run, a lease that is held, a quorum" {
-    local start status=0
-    start_tls_redis
-    listener flood
-    start=$(now)
-    fails_with 69 'TLS: it keeps sending data' timeout -k 1 10 dlock -r "rediss://localhost:$PORT" --outage=0 job touch "$T/ran"
-    within 0 "$start"
-    [ ! -e "$T/ran" ]
-    redis-server --port 0 --unixsocket "$T/two.sock" --save '' --dir "$T" >/dev/null 2>&1 3>&- 4>&- &
-    echo $! >"$T/two.pid"
-    wait_until 20 redis_answers two
-    # The two others are a majority within milliseconds, and at times that is too soon for the third to be found out.
-    flooded() { fails_with 0 'on 2 of 3 servers; .*keeps sending data' timeout -k 1 10 \
-        dlock -v -r "unix://$T/redis.sock" -r "unix://$T/two.sock" -r "rediss://localhost:$PORT" job true; }
-    wait_until 20 flooded
-    listener turn "$T/turn" "$CERTS/server.pem" "$CERTS/server.key" "$T/redis.sock"
-    hold_lock job -r "rediss://localhost:$PORT" --ttl=3s --grace=300ms
-    start=$(now)
-    touch "$T/turn"
-    wait_until 20 gone "$HOLDER"
-    within 6000 "$start"
-    wait "$HOLDER" || status=$?
-    equals "$status" 124
 }
 
 # --- several servers ---------------------------------------------------------

@@ -40,6 +40,119 @@ stops_it() {
 
 is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
 
+# bats test_tags=slow
+@test "a user without CLIENT TRACKING or without the channel: the lock is looked at, told with -v, tried once" {
+    start_redis
+    redis acl setuser bob on '>pw' '~*' '&*' +@all '-client|tracking'
+    checks_instead "unix://bob:pw@$T/redis.sock" 'CLIENT TRACKING: NOPERM'
+    equals "$(refused 'client\|tracking')" 1
+    redis acl setuser carol on '>pw' '~*' resetchannels +@all
+    checks_instead "unix://carol:pw@$T/redis.sock" 'SUBSCRIBE: NOPERM'
+    redis acl setuser dave on '>pw' '~*' '&*' +@all -unsubscribe
+    checks_instead "unix://dave:pw@$T/redis.sock" 'UNSUBSCRIBE: NOPERM'
+    equals "$(refused unsubscribe)" 1
+    local word
+    for word in multi exec; do
+        redis acl setuser erin reset on '>pw' '~*' '&*' +@all "-$word"
+        checks_instead "unix://erin:pw@$T/redis.sock" "${word^^}: .*NOPERM"
+    done
+}
+
+# bats test_tags=slow
+@test "a lock that is extended by another client has its new deadline at once" {
+    start_redis
+    # It asks once more five seconds after the take; the server is gone by then.
+    hold_armed -r "$URL" -t 100s --grace=94s
+    local before=$(calls evalsha) over=$(($(now) + 9000))
+    redis pexpire dlock:job 200000
+    wait_until 1 more_calls evalsha "$before"
+    stop_redis
+    wait_until 20 eval '(($(now) > over))'
+    kill -0 "$(cat "$T/held")"
+    end_hold
+    wait "$HOLDER"
+}
+
+# bats test_tags=slow
+@test "a server that talks nothing but nonsense any more: the command is stopped before the lease ends" {
+    start_redis
+    local mode modes=(garbage huge endless cut nonsense close mute) fakes=() holders=() status
+    for mode in "${modes[@]}"; do
+        fake_redis "spoilt=$mode" "$T/redis.sock"
+        fakes+=("$(cat "$T/fake.pid")")
+        mv "$T/fake.pid" "$T/fake-$mode.pid"
+        mv "$T/fake.sock" "$T/$mode.sock"
+        hold "$mode"
+    done
+    for mode in "${modes[@]}"; do
+        dlock -r "unix://$T/$mode.sock" -t 8s --connect-timeout=300ms "$mode" -- "$T/$mode.sh" \
+            >/dev/null 2>"$T/$mode.err" 3>&- 4>&- &
+        holders+=($!)
+    done
+    wait_until 7 armed_holders ${#modes[@]}
+    kill -USR1 "${fakes[@]}"
+    for mode in "${modes[@]}"; do
+        status=0
+        wait "${holders[0]}" || status=$?
+        equals "$mode $status" "$mode 124"
+        holders=("${holders[@]:1}")
+        grep -q 'the lease of 8s ends in ' "$T/$mode.err"
+        gone "$(cat "$T/$mode")"
+    done
+}
+
+# bats test_tags=slow
+@test "a server with renamed commands: the lock is looked at, told with -v" {
+    start_redis redis --rename-command CLIENT ''
+    checks_instead "$URL" 'CLIENT ID: ERR unknown command'
+    stop_redis
+    start_redis redis --rename-command EXEC ''
+    checks_instead "$URL" 'the connection ended when CLIENT TRACKING was tried'
+    stop_redis
+    start_redis redis --rename-command SUBSCRIBE ''
+    checks_instead "$URL" 'SUBSCRIBE: ERR unknown command'
+}
+
+# bats test_tags=slow
+@test "a server that is gone: the holder sleeps, and the command is stopped before the lease ends" {
+    start_redis
+    hold_armed -r "$URL" -t 4s
+    stop_redis
+    local fields status=0
+    wait_until 8 gone "$(cat "$T/held")"
+    read -ra fields < <(sed 's/.*) //' "/proc/$HOLDER/stat")
+    # utime and stime, in hundredths of a second
+    [ $((fields[11] + fields[12])) -lt 30 ]
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    grep -q 'the lease of 4s ends in .*stopping the command' "$T/held.err"
+}
+
+# bats test_tags=slow
+@test "--heartbeat: a key whose expiry another client removed gets one again, and the lease is extended" {
+    start_redis
+    cat >"$T/persist.py" <<'E'
+import os, socket, subprocess, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
+cli = ["redis-cli", "-s", os.environ["T"] + "/redis.sock"]
+subprocess.run(cli + ["persist", "dlock:job"], stdout=subprocess.DEVNULL)
+for i in range(6):
+    time.sleep(0.8)
+    s.send(b"WATCHDOG=1")
+assert int(subprocess.check_output(cli + ["pttl", "dlock:job"])) > 0
+E
+    run dlock -r "unix://$T/redis.sock" --heartbeat -t 4s --grace=100ms job -- python3 "$T/persist.py"
+    equals "$status $output" '0 '
+}
+
+# bats test_tags=slow
+@test "a proxy that closes the connection on CLIENT TRACKING: the lock is looked at, told with -v" {
+    start_redis
+    fake_redis closing=TRACKING "$T/redis.sock"
+    checks_instead "$FAKE" 'the connection ended when CLIENT TRACKING was tried'
+}
+
 # --- what others do to the key -----------------------------------------------
 
 @test "a key that is deleted, overwritten, renamed or flushed stops the command at once" {
@@ -74,20 +187,6 @@ is_free() { [ "$(redis exists dlock:job)" = 0 ]; }
     fails_with 124 'the lock is lost: .*the key dlock:job is gone' \
         dlock -r "$URL" job -- sh -c 'redis-cli -s "$T/redis.sock" del dlock:job; exec sleep 30'
     within 0 "$start"
-}
-
-@test "a lock that is extended by another client has its new deadline at once" {
-    start_redis
-    # It asks once more five seconds after the take; the server is gone by then.
-    hold_armed -r "$URL" -t 100s --grace=94s
-    local before=$(calls evalsha) over=$(($(now) + 9000))
-    redis pexpire dlock:job 200000
-    wait_until 1 more_calls evalsha "$before"
-    stop_redis
-    wait_until 20 eval '(($(now) > over))'
-    kill -0 "$(cat "$T/held")"
-    end_hold
-    wait "$HOLDER"
 }
 
 @test "a lease that another client has cut short is not told of as that of --ttl" {
@@ -217,20 +316,6 @@ is_armed_anew() { local id; id=$(armed_id) && [ "$id" != "$1" ]; }
     grep -q 'the lock is lost: .*the key dlock:job is gone' "$T/held.err"
 }
 
-@test "a server that is gone: the holder sleeps, and the command is stopped before the lease ends" {
-    start_redis
-    hold_armed -r "$URL" -t 4s
-    stop_redis
-    local fields status=0
-    wait_until 8 gone "$(cat "$T/held")"
-    read -ra fields < <(sed 's/.*) //' "/proc/$HOLDER/stat")
-    # utime and stime, in hundredths of a second
-    [ $((fields[11] + fields[12])) -lt 30 ]
-    wait "$HOLDER" || status=$?
-    equals "$status" 124
-    grep -q 'the lease of 4s ends in .*stopping the command' "$T/held.err"
-}
-
 @test "a server that talks nonsense to the holder costs the connection, not the lock" {
     local mode id
     start_redis
@@ -246,33 +331,6 @@ is_armed_anew() { local id; id=$(armed_id) && [ "$id" != "$1" ]; }
         kill -0 "$(cat "$T/held")"
         stops_it redis del dlock:job
         kill "$(cat "$T/fake.pid")"
-    done
-}
-
-@test "a server that talks nothing but nonsense any more: the command is stopped before the lease ends" {
-    start_redis
-    local mode modes=(garbage huge endless cut nonsense close mute) fakes=() holders=() status
-    for mode in "${modes[@]}"; do
-        fake_redis "spoilt=$mode" "$T/redis.sock"
-        fakes+=("$(cat "$T/fake.pid")")
-        mv "$T/fake.pid" "$T/fake-$mode.pid"
-        mv "$T/fake.sock" "$T/$mode.sock"
-        hold "$mode"
-    done
-    for mode in "${modes[@]}"; do
-        dlock -r "unix://$T/$mode.sock" -t 8s --connect-timeout=300ms "$mode" -- "$T/$mode.sh" \
-            >/dev/null 2>"$T/$mode.err" 3>&- 4>&- &
-        holders+=($!)
-    done
-    wait_until 7 armed_holders ${#modes[@]}
-    kill -USR1 "${fakes[@]}"
-    for mode in "${modes[@]}"; do
-        status=0
-        wait "${holders[0]}" || status=$?
-        equals "$mode $status" "$mode 124"
-        holders=("${holders[@]:1}")
-        grep -q 'the lease of 8s ends in ' "$T/$mode.err"
-        gone "$(cat "$T/$mode")"
     done
 }
 
@@ -297,46 +355,12 @@ checks_instead() {
 
 refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*rejected_calls=([0-9]+),.*/\1/p"; }
 
-@test "a user without CLIENT TRACKING or without the channel: the lock is looked at, told with -v, tried once" {
-    start_redis
-    redis acl setuser bob on '>pw' '~*' '&*' +@all '-client|tracking'
-    checks_instead "unix://bob:pw@$T/redis.sock" 'CLIENT TRACKING: NOPERM'
-    equals "$(refused 'client\|tracking')" 1
-    redis acl setuser carol on '>pw' '~*' resetchannels +@all
-    checks_instead "unix://carol:pw@$T/redis.sock" 'SUBSCRIBE: NOPERM'
-    redis acl setuser dave on '>pw' '~*' '&*' +@all -unsubscribe
-    checks_instead "unix://dave:pw@$T/redis.sock" 'UNSUBSCRIBE: NOPERM'
-    equals "$(refused unsubscribe)" 1
-    local word
-    for word in multi exec; do
-        redis acl setuser erin reset on '>pw' '~*' '&*' +@all "-$word"
-        checks_instead "unix://erin:pw@$T/redis.sock" "${word^^}: .*NOPERM"
-    done
-}
-
 @test "the permissions that the manual names are enough for immediate notification" {
     start_redis
     manual_user
     hold_armed -v -r "unix://locker:secret@$T/redis.sock"
     stops_it redis del dlock:job
     not grep -q 'cannot report' "$T/held.err"
-}
-
-@test "a server with renamed commands: the lock is looked at, told with -v" {
-    start_redis redis --rename-command CLIENT ''
-    checks_instead "$URL" 'CLIENT ID: ERR unknown command'
-    stop_redis
-    start_redis redis --rename-command EXEC ''
-    checks_instead "$URL" 'the connection ended when CLIENT TRACKING was tried'
-    stop_redis
-    start_redis redis --rename-command SUBSCRIBE ''
-    checks_instead "$URL" 'SUBSCRIBE: ERR unknown command'
-}
-
-@test "a proxy that closes the connection on CLIENT TRACKING: the lock is looked at, told with -v" {
-    start_redis
-    fake_redis closing=TRACKING "$T/redis.sock"
-    checks_instead "$FAKE" 'the connection ended when CLIENT TRACKING was tried'
 }
 
 @test "a user who loses the right to unsubscribe keeps the lock, and it is looked at" {
@@ -350,21 +374,4 @@ refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*reje
     end_hold
     wait "$HOLDER"
     is_free
-}
-
-@test "--heartbeat: a key whose expiry another client removed gets one again, and the lease is extended" {
-    start_redis
-    cat >"$T/persist.py" <<'E'
-import os, socket, subprocess, time
-s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
-cli = ["redis-cli", "-s", os.environ["T"] + "/redis.sock"]
-subprocess.run(cli + ["persist", "dlock:job"], stdout=subprocess.DEVNULL)
-for i in range(6):
-    time.sleep(0.8)
-    s.send(b"WATCHDOG=1")
-assert int(subprocess.check_output(cli + ["pttl", "dlock:job"])) > 0
-E
-    run dlock -r "unix://$T/redis.sock" --heartbeat -t 4s --grace=100ms job -- python3 "$T/persist.py"
-    equals "$status $output" '0 '
 }

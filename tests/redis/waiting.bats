@@ -37,8 +37,64 @@ head_is_armed() { redis client list | grep -q 'name=dlock .* sub=2 '; }
 # As a client of another kind takes it.
 take_by_hand() { equals "$(redis set dlock:job somebody nx px "${1:-60000}")" OK; }
 
-# --- clients that know no queue ----------------------------------------------
+# bats test_tags=slow
+@test "a waiter that rests asks seldom" {
+    start_redis
+    take_by_hand 600000
+    queue a && queue b && queue c
+    sleep 8
+    local before=$(calls)
+    sleep 5
+    echo "$(($(calls) - before)) calls by three in 5 s" >&2
+    [ $(($(calls) - before)) -le 50 ] # one question is up to five, four times
+}
 
+# bats test_tags=slow
+@test "two frozen ones before a waiter that rests, and no call comes: a free lock waits for seconds" {
+    start_redis
+    take_by_hand
+    queue a && queue b && queue c
+    wait_until 5 head_is_armed
+    sleep 8
+    kill -STOP "$(pid_of a)" "$(pid_of b)"
+    local start
+    redis del dlock:job && start=$(now)
+    wait_until 20 ran 'c '
+    within 5000 "$start" # 5 s, and what a busy machine adds
+    kill -CONT "$(pid_of a)" "$(pid_of b)"
+    ended a && ended b && ended c
+}
+
+# bats test_tags=slow
+@test "when the one behind a frozen one gives up, the next one has the lock in a few seconds" {
+    one_behind_leaves 75 suspended 3601
+}
+
+# bats test_tags=slow
+@test "when the one behind a frozen one is ended, the next one has the lock in a few seconds" {
+    terminates_b() { kill -TERM "$(pid_of b)"; }
+    one_behind_leaves 143 terminates_b
+}
+
+# bats test_tags=slow
+@test "the first after a hand-over notices at once when that lease is shortened" {
+    start_redis
+    local start
+    dlock --acquire --owner=x -t 60s job
+    dlock --acquire --owner=y -t 60s job >/dev/null 3>&- 4>&- &
+    echo $! >"$T/a.pid"
+    wait_until 10 waits 1
+    queue b
+    sleep 8
+    dlock --release --owner=x job
+    ended a
+    wait_until 2 head_is_armed
+    dlock --extend -t 300ms --owner=y job && start=$(now)
+    ended b
+    within 300 "$start" # it would ask again after 5 s
+}
+
+# bats test_tags=slow
 @test "another client's release, or a change of its expiry, wakes the first one at once" {
     start_redis
     local command start
@@ -60,6 +116,25 @@ take_by_hand() { equals "$(redis set dlock:job somebody nx px "${1:-60000}")" OK
     ended a
     within 100 "$start"
 }
+
+# bats test_tags=slow
+@test "--hold-at-least and a first one that was killed: the next one is notified when the hold ends" {
+    start_redis
+    local start b
+    hold_lock job --hold-at-least=5s
+    queue a && queue b
+    hear_all
+    kill -KILL "$(pid_of a)"
+    wait_until 10 waits 1 # Redis has noticed
+    end_hold && wait "$HOLDER"
+    start=$(now)
+    b=$(redis zrange '{dlock:job}:queue' -1 -1)
+    wait_until 5 eval 'grep -E -B1 "^held [0-9]+\$" "$T/heard" | grep -qxF "{dlock:job}:wake:$b"'
+    ended b
+    within 5000 "$start"
+}
+
+# --- clients that know no queue ----------------------------------------------
 
 @test "another client's lease that ends wakes the first one at once" {
     start_redis
@@ -127,21 +202,6 @@ hear_all() {
     done
 }
 
-@test "two frozen ones before a waiter that rests, and no call comes: a free lock waits for seconds" {
-    start_redis
-    take_by_hand
-    queue a && queue b && queue c
-    wait_until 5 head_is_armed
-    sleep 8
-    kill -STOP "$(pid_of a)" "$(pid_of b)"
-    local start
-    redis del dlock:job && start=$(now)
-    wait_until 20 ran 'c '
-    within 5000 "$start" # 5 s, and what a busy machine adds
-    kill -CONT "$(pid_of a)" "$(pid_of b)"
-    ended a && ended b && ended c
-}
-
 # long_silent: the waiters asked twenty seconds ago the last time.
 long_silent() {
     local id waiter
@@ -190,22 +250,6 @@ long_silent() {
     redis del dlock:job
     for i in {2..10}; do ended "$i"; done
     equals "$(order)" '2 3 4 5 6 7 8 9 10 '
-}
-
-@test "--hold-at-least and a first one that was killed: the next one is notified when the hold ends" {
-    start_redis
-    local start b
-    hold_lock job --hold-at-least=5s
-    queue a && queue b
-    hear_all
-    kill -KILL "$(pid_of a)"
-    wait_until 10 waits 1 # Redis has noticed
-    end_hold && wait "$HOLDER"
-    start=$(now)
-    b=$(redis zrange '{dlock:job}:queue' -1 -1)
-    wait_until 5 eval 'grep -E -B1 "^held [0-9]+\$" "$T/heard" | grep -qxF "{dlock:job}:wake:$b"'
-    ended b
-    within 5000 "$start"
 }
 
 @test "the server's clock is set forward: those who listen keep their places, and are called at once" {
@@ -384,17 +428,6 @@ one_behind_leaves() {
     ended c
 }
 
-# bats test_tags=slow
-@test "when the one behind a frozen one gives up, the next one has the lock in a few seconds" {
-    one_behind_leaves 75 suspended 3601
-}
-
-# bats test_tags=slow
-@test "when the one behind a frozen one is ended, the next one has the lock in a few seconds" {
-    terminates_b() { kill -TERM "$(pid_of b)"; }
-    one_behind_leaves 143 terminates_b
-}
-
 @test "the last sharer leaves the lock beside one whose lease has ended: an exclusive waiter is called" {
     start_redis
     hear_all
@@ -430,23 +463,6 @@ one_behind_leaves() {
     dlock --force-release job && start=$(now)
     ended b
     within 0 "$start"
-}
-
-@test "the first after a hand-over notices at once when that lease is shortened" {
-    start_redis
-    local start
-    dlock --acquire --owner=x -t 60s job
-    dlock --acquire --owner=y -t 60s job >/dev/null 3>&- 4>&- &
-    echo $! >"$T/a.pid"
-    wait_until 10 waits 1
-    queue b
-    sleep 8
-    dlock --release --owner=x job
-    ended a
-    wait_until 2 head_is_armed
-    dlock --extend -t 300ms --owner=y job && start=$(now)
-    ended b
-    within 300 "$start" # it would ask again after 5 s
 }
 
 # --- price -------------------------------------------------------------------
@@ -518,17 +534,6 @@ hand_offs() {
     many=$(hand_offs 60)
     echo "tenths of a call: $few with 5, $many with 60" >&2
     [ "$many" -le $((few + 30)) ]
-}
-
-@test "a waiter that rests asks seldom" {
-    start_redis
-    take_by_hand 600000
-    queue a && queue b && queue c
-    sleep 8
-    local before=$(calls)
-    sleep 5
-    echo "$(($(calls) - before)) calls by three in 5 s" >&2
-    [ $(($(calls) - before)) -le 50 ] # one question is up to five, four times
 }
 
 @test "nonsense on a waiter's channel changes nothing" {

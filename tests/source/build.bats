@@ -3,6 +3,69 @@ load ../lib/common
 setup() { common_setup; SRC=$TESTS/.. BUILD=$(dirname "$(realpath "$DLOCK")")/..; }
 teardown() { common_teardown; }
 
+# bats test_tags=slow
+@test "a static build needs no library, resolves names, and refuses what needs OpenSSL" {
+    copy_tree static
+    cd "$T/static"
+    fails_with 1 'sanitizers need the shared C library' ./configure --enable-static-binary --with-sanitizer=address
+    local flags=-O0
+    [ ! -e "$BUILD/Makefile" ] || flags=$(sed -n 's/^CFLAGS = //p' "$BUILD/Makefile")
+    run ./configure --enable-static-binary CFLAGS="$flags"
+    [[ $output != *'no static archives of'* ]] || skip 'no static archives'
+    make -s clean >/dev/null
+    # Objects that would be compiled with the same flags once more are taken as they are.
+    if cmp -s <(compiles_with "$BUILD/Makefile") <(compiles_with Makefile); then
+        (cd "$BUILD" && find src -name '*.[oh]' -exec cp --parents --preserve=timestamps {} "$T/static" \;)
+    fi
+    make -s -j2
+    ln -sf "$PWD/src/dlock" "$T/bin/dlock"
+    run readelf -dW src/dlock
+    not grep -q NEEDED <<<"$output"
+
+    local port
+    port=$(free_port)
+    start_redis redis --port "$port"
+    equals "$(dlock --redis="redis://localhost:$port" job -- echo held)" held
+    equals "$(dlock --backend=file job -- echo held)" held
+    head -c 32 /dev/zero >"$T/secret"
+    chmod 600 "$T/secret"
+    local why='needs OpenSSL, which this static build of dlock \(--enable-static-binary\) cannot load'
+    fails_with 78 "^dlock: job: TLS $why" dlock --redis="rediss://localhost:$port" job -- touch ran
+    fails_with 78 "^dlock: job: TLS $why" env DLOCK_REDIS="rediss://localhost:$port" dlock job -- touch ran
+    fails_with 78 "^dlock: job: a hashed name $why" dlock --backend=file --hash=sha256 job -- touch ran
+    fails_with 78 "^dlock: job: a hashed name $why" dlock --backend=file --secret-file="$T/secret" job -- touch ran
+    [ ! -e ran ]
+}
+
+# bats test_tags=slow
+@test "make dist makes the same bytes wherever it is run, even of generated files, and forgets no file" {
+    command -v xz >/dev/null || skip 'no xz'
+    # An xz that notes what it is told, and does it quickly.
+    printf '#!/bin/sh\n[ "$1" != -c ] || echo "$* $XZ_OPT $XZ_DEFAULTS" >>"%s"\nXZ_OPT=-0 exec %s "$@"\n' "$T/xz" "$(command -v xz)" >"$T/bin/xz"
+    chmod +x "$T/bin/xz"
+    copy_tree one
+    cd "$T/one"
+    [ -e Makefile ] || ./configure >/dev/null
+    (umask 077 && TZ=Asia/Kathmandu XZ_DEFAULTS=-T0 XZ_OPT=-0 TAR_OPTIONS=--owner=7 DEBFULLNAME='A Packager' DEBEMAIL=packager@localhost make -s dist)
+    mkdir "$T/two"
+    cd "$T/two"
+    tar -xJf "$T"/one/dlock-*.tar.xz
+    cd dlock-*
+    grep -qx 'Maintainer: A Packager <packager@localhost>' debian/control
+    grep -q '^ -- A Packager <packager@localhost>  ' debian/changelog
+    # Configured as the first: that takes no part in it, and half of the time.
+    cp "$T/one/config.status" .
+    ./config.status >/dev/null
+    (umask 002 && make -s dist)
+    cmp "$T"/one/dlock-*.tar.xz dlock-*.tar.xz
+    equals "$(uniq -c "$T/xz" | tr -s ' ')" ' 2 -c -6e -T1 '
+    equals "$(tar -tvJf dlock-*.tar.xz | grep -vcE '^[d-]rw[x-]r-[x-]r-[x-] 0/0 ')" 0
+
+    git -C "$SRC" rev-parse >/dev/null 2>&1 && [ -e "$SRC/.git" ] || return 0
+    tar -tJf dlock-*.tar.xz | sed -n 's,^[^/]*/\(.*[^/]\)$,\1,p' | sort >"$T/packed"
+    equals "$(git -C "$SRC" ls-files | grep -vE '^\.' | sort | comm -23 - "$T/packed")" ''
+}
+
 @test "configure names the package of a library that is missing" {
     [ -x "$SRC/configure" ] || skip 'not configured from here'
     # A copy, since a tree that is configured cannot be configured elsewhere.
@@ -185,34 +248,6 @@ copy_tree() {
     chmod -R u+w "$T/$1"
 }
 
-@test "make dist makes the same bytes wherever it is run, even of generated files, and forgets no file" {
-    command -v xz >/dev/null || skip 'no xz'
-    # An xz that notes what it is told, and does it quickly.
-    printf '#!/bin/sh\n[ "$1" != -c ] || echo "$* $XZ_OPT $XZ_DEFAULTS" >>"%s"\nXZ_OPT=-0 exec %s "$@"\n' "$T/xz" "$(command -v xz)" >"$T/bin/xz"
-    chmod +x "$T/bin/xz"
-    copy_tree one
-    cd "$T/one"
-    [ -e Makefile ] || ./configure >/dev/null
-    (umask 077 && TZ=Asia/Kathmandu XZ_DEFAULTS=-T0 XZ_OPT=-0 TAR_OPTIONS=--owner=7 DEBFULLNAME='A Packager' DEBEMAIL=packager@localhost make -s dist)
-    mkdir "$T/two"
-    cd "$T/two"
-    tar -xJf "$T"/one/dlock-*.tar.xz
-    cd dlock-*
-    grep -qx 'Maintainer: A Packager <packager@localhost>' debian/control
-    grep -q '^ -- A Packager <packager@localhost>  ' debian/changelog
-    # Configured as the first: that takes no part in it, and half of the time.
-    cp "$T/one/config.status" .
-    ./config.status >/dev/null
-    (umask 002 && make -s dist)
-    cmp "$T"/one/dlock-*.tar.xz dlock-*.tar.xz
-    equals "$(uniq -c "$T/xz" | tr -s ' ')" ' 2 -c -6e -T1 '
-    equals "$(tar -tvJf dlock-*.tar.xz | grep -vcE '^[d-]rw[x-]r-[x-]r-[x-] 0/0 ')" 0
-
-    git -C "$SRC" rev-parse >/dev/null 2>&1 && [ -e "$SRC/.git" ] || return 0
-    tar -tJf dlock-*.tar.xz | sed -n 's,^[^/]*/\(.*[^/]\)$,\1,p' | sort >"$T/packed"
-    equals "$(git -C "$SRC" ls-files | grep -vE '^\.' | sort | comm -23 - "$T/packed")" ''
-}
-
 @test "the date of a tarball is SOURCE_DATE_EPOCH, or that of its commit, or that of its files" {
     command -v git >/dev/null || skip 'no git'
     mkdir -p "$T/tree/unpacked"
@@ -296,39 +331,6 @@ copy_tree() {
 }
 
 compiles_with() { grep -E '^(CC|DEFS|(AM_|HARDEN_|SANITIZE_|WARN_)?(CFLAGS|CPPFLAGS)) =' "$1"; }
-
-@test "a static build needs no library, resolves names, and refuses what needs OpenSSL" {
-    copy_tree static
-    cd "$T/static"
-    fails_with 1 'sanitizers need the shared C library' ./configure --enable-static-binary --with-sanitizer=address
-    local flags=-O0
-    [ ! -e "$BUILD/Makefile" ] || flags=$(sed -n 's/^CFLAGS = //p' "$BUILD/Makefile")
-    run ./configure --enable-static-binary CFLAGS="$flags"
-    [[ $output != *'no static archives of'* ]] || skip 'no static archives'
-    make -s clean >/dev/null
-    # Objects that would be compiled with the same flags once more are taken as they are.
-    if cmp -s <(compiles_with "$BUILD/Makefile") <(compiles_with Makefile); then
-        (cd "$BUILD" && find src -name '*.[oh]' -exec cp --parents --preserve=timestamps {} "$T/static" \;)
-    fi
-    make -s -j2
-    ln -sf "$PWD/src/dlock" "$T/bin/dlock"
-    run readelf -dW src/dlock
-    not grep -q NEEDED <<<"$output"
-
-    local port
-    port=$(free_port)
-    start_redis redis --port "$port"
-    equals "$(dlock --redis="redis://localhost:$port" job -- echo held)" held
-    equals "$(dlock --backend=file job -- echo held)" held
-    head -c 32 /dev/zero >"$T/secret"
-    chmod 600 "$T/secret"
-    local why='needs OpenSSL, which this static build of dlock \(--enable-static-binary\) cannot load'
-    fails_with 78 "^dlock: job: TLS $why" dlock --redis="rediss://localhost:$port" job -- touch ran
-    fails_with 78 "^dlock: job: TLS $why" env DLOCK_REDIS="rediss://localhost:$port" dlock job -- touch ran
-    fails_with 78 "^dlock: job: a hashed name $why" dlock --backend=file --hash=sha256 job -- touch ran
-    fails_with 78 "^dlock: job: a hashed name $why" dlock --backend=file --secret-file="$T/secret" job -- touch ran
-    [ ! -e ran ]
-}
 
 @test "the packages ask for what bootstrap installs" {
     local package
