@@ -147,8 +147,9 @@ static void command_ended(struct child *child, int status)
 static void read_guard(struct child *child)
 {
     struct guard_page *page = child->page;
+    struct drain drain = {0};
     char byte;
-    while (recv(child->guard_fd, &byte, 1, MSG_DONTWAIT) == 1)
+    while (drain_goes_on(&drain) && recv(child->guard_fd, &byte, 1, MSG_DONTWAIT) == 1)
         continue;
     int stops = atomic_load(&page->stops), stopped_by = atomic_load(&page->stopped_by);
     if (stops != child->stops || stopped_by == 0)
@@ -177,23 +178,31 @@ static void own_child_changed(struct child *child, int status)
         command_ended(child, guarded && WIFEXITED(status) ? SIGKILL : status);
 }
 
+/* False if no child has changed its state. */
+static bool reap_next(struct child *child)
+{
+    int status;
+    pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
+    child->childless = pid < 0;
+    if (pid <= 0)
+        return false;
+    if (WIFEXITED(status) || WIFSIGNALED(status))
+        process_tree_reaped(&child->except, pid);
+    if (pid == child->orphan_guard && !WIFSTOPPED(status) && !WIFCONTINUED(status))
+        child->orphan_guard = -1;
+    if (pid == child->pid)
+        own_child_changed(child, status);
+    return true;
+}
+
 void child_reap(struct child *child)
 {
-    for (;;) {
-        int status;
-        pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
-        if (pid < 0 && errno == EINTR)
-            continue;
-        child->childless = pid < 0;
-        if (pid <= 0)
-            break;
-        if (WIFEXITED(status) || WIFSIGNALED(status))
-            process_tree_reaped(&child->except, pid);
-        if (pid == child->orphan_guard && !WIFSTOPPED(status) && !WIFCONTINUED(status))
-            child->orphan_guard = -1;
-        if (pid == child->pid)
-            own_child_changed(child, status);
-    }
+    struct drain drain = {0};
+    bool more = true;
+    while (more && drain_goes_on(&drain))
+        more = reap_next(child);
+    if (more)
+        raise(SIGCHLD); /* the rest wakes us at once */
     if (child->guard_fd >= 0 && !child->ended)
         read_guard(child);
 }

@@ -41,7 +41,7 @@ enum lock_result child_start(struct child *child, const char *const *argv,
 bool child_guard_orphans(struct child *child);
 
 /* Reaps whatever has ended, the command or an adopted descendant, and takes in
- * the guard's news. Never waits. */
+ * the guard's news, of a flood the first. Never waits. */
 void child_reap(struct child *child);
 
 /* True if no descendant is left. Reaps as child_reap(). */

@@ -72,9 +72,10 @@ static bool is_for_command(const struct job_control *job, const struct child *ch
 bool job_pass_signals_on(struct job_control *job, struct child *child)
 {
     struct signal_event event;
+    struct drain drain = {0};
     char name[32];
     bool child_changed = false;
-    while (signals_next(job->signals, &event)) {
+    while (drain_goes_on(&drain) && signals_next(job->signals, &event)) {
         child_changed |= event.number == SIGCHLD;
         if (event.number == SIGTSTP)
             job->stop_asked = deadline_now();

@@ -17,8 +17,8 @@ struct job_control {
     int stops;                  /* how many have been seen */
 };
 
-/* Passes on to the command the signals that were sent to dlock alone. True if a
- * child has changed its state meanwhile. */
+/* Passes on to the command the signals that were sent to dlock alone, of a flood
+ * the first. True if a child has changed its state meanwhile. */
 bool job_pass_signals_on(struct job_control *job, struct child *child);
 
 /* Stops dlock if the terminal has stopped the command, and returns once both

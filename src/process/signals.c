@@ -1,5 +1,7 @@
 #include "process/signals.h"
 
+#include "util/clock.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -123,8 +125,9 @@ static bool ends(int number)
 int signals_ended_by(const struct signals *signals)
 {
     struct signal_event event;
+    struct drain drain = {0};
     int number = 0;
-    while (signals_next(signals, &event))
+    while (drain_goes_on(&drain) && signals_next(signals, &event))
         if (number == 0 && ends(event.number))
             number = event.number;
     return number;
@@ -133,11 +136,12 @@ int signals_ended_by(const struct signals *signals)
 void signals_forget_writes(const struct signals *signals)
 {
     sigset_t ours;
+    struct drain drain = {0};
     sigemptyset(&ours);
     for (const int *number = blocked_for_good; *number != 0; number++)
         if (sigismember(&signals->original, *number) == 0)
             sigaddset(&ours, *number);
-    while (sigtimedwait(&ours, NULL, &(struct timespec){0}) > 0)
+    while (drain_goes_on(&drain) && sigtimedwait(&ours, NULL, &(struct timespec){0}) > 0)
         continue;
 }
 

@@ -33,8 +33,8 @@ bool signals_widen(struct signals *signals, struct errmsg *why);
 /* The next signal, if one has come. Never waits. */
 bool signals_next(const struct signals *signals, struct signal_event *event);
 
-/* Reads what has come so far. Returns the first signal that ends dlock if no
- * command runs, 0 if there is none. */
+/* Reads what has come so far, of a flood the first. Returns the first signal that
+ * ends dlock if no command runs, 0 if there is none. */
 int signals_ended_by(const struct signals *signals);
 
 /* Removes the SIGPIPE and SIGXFSZ of our own writes, before signals_restore()

@@ -62,7 +62,7 @@ static void command_changed(const struct tree_guard_guard *guard, int status)
  * descendants that became ours when their parents ended. */
 static bool tree_guard_reap(const struct tree_guard_guard *guard)
 {
-    for (;;) {
+    for (struct drain drain = {0}; drain_goes_on(&drain);) {
         int status;
         pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
         if (pid < 0 && errno == EINTR)
@@ -72,21 +72,25 @@ static bool tree_guard_reap(const struct tree_guard_guard *guard)
         if (pid == guard->command)
             command_changed(guard, status);
     }
+    raise(SIGCHLD); /* the rest wakes us at once */
+    return true;
 }
 
 /* Returns false if dlock is gone. */
 static bool pass_on(const struct tree_guard_guard *guard)
 {
+    struct drain drain = {0};
     int number;
-    ssize_t length;
-    while ((length = recv(guard->fd, &number, sizeof number, MSG_DONTWAIT)) ==
-           (ssize_t)sizeof number) {
+    while (drain_goes_on(&drain)) {
+        ssize_t length = recv(guard->fd, &number, sizeof number, MSG_DONTWAIT);
+        if (length != (ssize_t)sizeof number)
+            return length < 0 && (errno == EAGAIN || errno == EINTR);
         if (atomic_load(&guard->page->ended))
             process_tree_signal(NULL, NULL, number, DEADLINE_NEVER);
         else
             kill(guard->command, number);
     }
-    return length < 0 && (errno == EAGAIN || errno == EINTR);
+    return true;
 }
 
 __attribute__((noreturn)) static void kill_all(const struct tree_guard_guard *guard)
@@ -121,10 +125,9 @@ void tree_guard_run(int fd, const char *const *argv, const struct signals *signa
         struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = signal_fd, .events = POLLIN}};
         struct signalfd_siginfo info;
         (void)poll(fds, 2, -1);
+        (void)!read(signal_fd, &info, sizeof info);
         if (fds[0].revents != 0 && !pass_on(&guard))
             kill_all(&guard);
-        while (read(signal_fd, &info, sizeof info) > 0)
-            continue;
     }
     _exit(0);
 }

@@ -17,7 +17,6 @@ enum {
     REPLY_MOST_BYTES =
         1 << 24, /* no expected reply comes near it: ten thousand holders have 4 MB */
     MESSAGE_MOST_BYTES = 1 << 20,
-    MESSAGES_AT_ONCE = 1 << 16, /* bytes; after that the reader checks the clock */
 };
 
 void redis_command_add(struct redis_command *command, const char *word)
@@ -153,11 +152,12 @@ static enum lock_result take_reply(struct redis_conn *conn, redisReply **reply, 
 static enum lock_result conn_receive(struct redis_conn *conn, redisReply **reply,
                                      struct bound bound, struct errmsg *why)
 {
-    for (bool late = false;;) {
+    for (bool fed = false;; fed = true) {
         enum lock_result result = take_reply(conn, reply, why);
         if (result != LOCK_OK || *reply != NULL)
             return result;
-        if (late)
+        /* Bytes that never stop arriving are not waited for. */
+        if (fed && (deadline_passed(bound.until) || bound_is_cancelled(bound)))
             return conn_fail(conn, why, "it did not answer in time");
         if (conn->received > REPLY_MOST_BYTES)
             return conn_fail(conn, why, "its reply is longer than 16 MB, or has no end");
@@ -171,7 +171,6 @@ static enum lock_result conn_receive(struct redis_conn *conn, redisReply **reply
         conn->received += length;
         if (redisReaderFeed(conn->reader, bytes, length) != REDIS_OK)
             return conn_fail(conn, why, "out of memory for its reply");
-        late = deadline_passed(bound.until); /* do not wait for bytes that never stop arriving */
     }
 }
 
@@ -372,7 +371,7 @@ bool redis_conn_has_unread(const struct redis_conn *conn)
 void redis_conn_read_messages(struct redis_conn *conn)
 {
     struct errmsg ignored = {""};
-    size_t received = 0; /* by this call; conn->received: of a message that is not whole */
+    struct drain drain = {0};
     while (conn->socket.fd >= 0) {
         redisReply *parsed;
         char bytes[4096];
@@ -388,16 +387,15 @@ void redis_conn_read_messages(struct redis_conn *conn)
             conn->received = redis_reader_left(conn->reader);
             continue;
         }
-        if (received > MESSAGES_AT_ONCE)
-            return;
         if (conn->received > MESSAGE_MOST_BYTES) {
             (void)conn_fail(conn, &ignored, "its message has no end");
             return;
         }
+        if (!drain_goes_on(&drain))
+            return;
         ssize_t length = redis_socket_take(&conn->socket, bytes, sizeof bytes);
         if (length < 0 && (errno == EAGAIN || errno == EINTR))
             return;
-        received += length > 0 ? (size_t)length : 0;
         conn->received += length > 0 ? (size_t)length : 0;
         if (length <= 0 || redisReaderFeed(conn->reader, bytes, (size_t)length) != REDIS_OK)
             (void)conn_fail(conn, &ignored, "it closed the connection");

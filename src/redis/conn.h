@@ -103,7 +103,7 @@ enum lock_result redis_conn_nonsense(struct redis_conn *conn, struct errmsg *why
  * show it. */
 bool redis_conn_has_unread(const struct redis_conn *conn);
 
-/* Reads the messages that have arrived, without waiting for any; of a flood, a part. If
+/* Reads the messages that have arrived, without waiting for any; of a flood the first. If
  * the connection has ended, or anything unexpected arrives, it is closed. */
 void redis_conn_read_messages(struct redis_conn *conn);
 

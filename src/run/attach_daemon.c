@@ -114,8 +114,7 @@ static void attach_daemon_wait_for_event(const struct attach_daemon_guard *guard
         {.fd = guard->timer_fd, .events = POLLIN},
     };
     int timeout = deadline_set_timer(guard->timer_fd, next);
-    while (poll(fds, sizeof fds / sizeof *fds, timeout) < 0 && errno == EINTR)
-        continue;
+    (void)poll(fds, sizeof fds / sizeof *fds, timeout);
 }
 
 static void watch_target(struct attach_daemon_guard *guard)

@@ -106,8 +106,7 @@ static void supervise_wait_for_event(const struct supervise_run *run)
         {.fd = run->plan->heartbeat->fd, .events = POLLIN},
     };
     int timeout = deadline_set_timer(run->timer_fd, next);
-    while (poll(fds, sizeof fds / sizeof *fds, timeout) < 0 && errno == EINTR)
-        continue;
+    (void)poll(fds, sizeof fds / sizeof *fds, timeout);
 }
 
 /* The command has ended; if it was stopped, no process of its tree may be left. */
@@ -144,7 +143,8 @@ static void supervise_reap(struct supervise_run *run)
 }
 
 /* Stopping takes precedence, even on waking from a freeze or a stop. A SIGCHLD
- * that is read may report a change since the last look: then look again. */
+ * that is read may report a change since the last look: then look again. Each
+ * step reads only the first of a flood, so that it puts off none of them. */
 static void watch_command(struct supervise_run *run)
 {
     for (;;) {
@@ -152,12 +152,12 @@ static void watch_command(struct supervise_run *run)
         if (supervise_is_over(run))
             return;
         supervise_act(run);
-        if (job_pass_signals_on(&run->job, &run->child))
-            continue;
+        bool changed = job_pass_signals_on(&run->job, &run->child);
         read_heartbeat(run);
         if (run->end.phase == RUNNING)
             job_stop_with_command(&run->job, &run->child);
-        supervise_wait_for_event(run);
+        if (!changed)
+            supervise_wait_for_event(run);
     }
 }
 

@@ -126,12 +126,12 @@ static bool watchdog_receive(int fd, struct received *received)
     return true;
 }
 
-/* A process that sends without pause does not keep us here: the rest waits for the next call. */
 bool watchdog_read(const struct watchdog *heartbeat, const struct notify *to)
 {
     struct received received;
+    struct drain drain = {0};
     bool beat = false;
-    for (int i = 0; i < 64 && watchdog_receive(heartbeat->fd, &received); i++) {
+    while (drain_goes_on(&drain) && watchdog_receive(heartbeat->fd, &received)) {
         if (received.trusted) {
             beat |= has_line(received.text, received.length, "WATCHDOG=1");
             sd_notify_forward(to, received.text, received.length, received.fds, received.fd_count);

@@ -53,6 +53,14 @@ struct deadline deadline_now(void)
     return (struct deadline){read_clock(CLOCK_BOOTTIME)};
 }
 
+bool drain_goes_on(struct drain *drain)
+{
+    enum { EVENTS_MOST = 64 };
+    if (drain->events++ == 0)
+        drain->end = deadline_after(DURATION_MS(10));
+    return drain->events <= EVENTS_MOST && !deadline_passed(drain->end);
+}
+
 struct deadline deadline_plus(struct deadline from, struct duration later)
 {
     struct deadline sum;

@@ -45,6 +45,17 @@ struct bound bound_within(struct bound bound, struct duration most);
 
 struct deadline deadline_now(void);
 
+/* How much of a source (signals, messages, events, children) is read before whoever reads
+ * it looks at the clock again: a source that is filled without pause must not put off the
+ * end of a lease. Zero at the start. */
+struct drain {
+    int events;
+    struct deadline end;
+};
+
+/* True if one more may be read: of the first 64, within 10 ms. */
+bool drain_goes_on(struct drain *drain);
+
 /* Saturate at DEADLINE_NEVER and at 0. */
 struct deadline deadline_plus(struct deadline from, struct duration later);
 struct deadline deadline_minus(struct deadline from, struct duration earlier);

@@ -4,6 +4,51 @@ load backend
 # All that end a process by default, but for those of a fault; of the real-time signals two.
 ENDING=(TERM INT HUP QUIT USR1 USR2 ABRT ALRM VTALRM PROF XCPU IO PWR RTMIN RTMAX)
 
+# flood PID: real-time signals, which the kernel queues, faster than one process can read them.
+flood() {
+    local i
+    for i in 1 2 3; do
+        perl -e 'while (time - $^T < 20) { kill 34, $ARGV[0] or exit }' "$1" 3>&- 4>&- &
+    done
+}
+
+# bats test_tags=slow
+@test "a flood of signals puts off neither the end of the lease nor the release" {
+    local tree start dlock status
+    start=$(now)
+    fails_with 124 'stopping the command' dlock -t 1s job perl -e '$p = getppid; kill 34, $p while time - $^T < 20'
+    within 8000 "$start"
+    cat >"$T/deaf" <<'E'
+#!/bin/bash
+trap '' RTMIN TERM
+touch "$T/ready"
+until [ -e "$T/end" ]; do sleep 0.01; done
+E
+    chmod +x "$T/deaf"
+    for tree in '' --tree; do
+        rm -f "$T/ready" "$T/end"
+        start=$(now) status=0
+        dlock $tree -t 2s job "$T/deaf" 2>/dev/null 3>&- 4>&- &
+        dlock=$!
+        wait_until 10 test -e "$T/ready"
+        flood "$dlock"
+        wait "$dlock" || status=$?
+        equals "$tree $status" "$tree 124"
+        within 9000 "$start"
+        rm "$T/ready"
+        dlock $tree job "$T/deaf" 3>&- 4>&- &
+        dlock=$!
+        wait_until 10 test -e "$T/ready"
+        flood "$dlock"
+        sleep 0.3 # some thousands are unread by then
+        touch "$T/end"
+        start=$(now)
+        wait "$dlock"
+        within 8000 "$start"
+    done
+    is_clean job
+}
+
 # bats test_tags=slow
 @test "signals while the command is being stopped reach it, and change neither the end nor the status" {
     cat >"$T/deaf.py" <<'E'

@@ -243,6 +243,22 @@ TEST(test_jitter)
     }
 }
 
+TEST(test_drain)
+{
+    struct drain drain = {0};
+    int count = 0;
+    row_true("the first", drain_goes_on(&drain));
+    drain.end = DEADLINE_NEVER; /* a machine may stand still for 10 ms */
+    for (count = 1; drain_goes_on(&drain); count++)
+        continue;
+    row_int("many", count, 64);
+    drain = (struct drain){.events = 1, .end = deadline_now()};
+    row_false("too late", drain_goes_on(&drain));
+    drain = (struct drain){0};
+    row_true("the next time", drain_goes_on(&drain));
+    row_true("10 ms", deadline_left(drain.end).ns <= 10 * NS_PER_MS);
+}
+
 TEST(test_wall)
 {
     static const struct {
@@ -276,6 +292,7 @@ int main(void)
         ENTRY("sums of times end at 0 and at never", test_deadlines),
         ENTRY("gaps between times are never negative", test_gaps),
         ENTRY("a jittered pause is half to all of it", test_jitter),
+        ENTRY("of a flood 64 events are read at once, or what comes in 10 ms", test_drain),
         ENTRY("the wall clock in ISO 8601, or nothing", test_wall),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -450,8 +450,9 @@ struct news lock_file_news_of(int news_fd)
 bool lock_file_drain_news(int news_fd)
 {
     char events[sizeof(struct inotify_event) + NAME_MAX + 1]; /* of one at least */
+    struct drain drain = {0};
     bool any = false;
-    while (news_fd >= 0 && read(news_fd, events, sizeof events) > 0)
+    while (news_fd >= 0 && drain_goes_on(&drain) && read(news_fd, events, sizeof events) > 0)
         any = true;
     return any;
 }
