@@ -123,20 +123,22 @@ static int pin(pid_t pid)
     return -1;
 }
 
-static void signal_pinned(int pidfd, pid_t pid, int number)
-{
-    if (number == 0)
-        return;
-    if (pidfd < 0 ||
-        (syscall(SYS_pidfd_send_signal, pidfd, number, NULL, 0) != 0 && errno == ENOSYS))
-        kill(pid, number);
-}
-
 /* A pid may be reused once its process has ended, though a pidfd is open. */
 static bool process_tree_has_ended(int pidfd)
 {
     struct pollfd fd = {.fd = pidfd, .events = POLLIN};
     return pidfd >= 0 && poll(&fd, 1, 0) > 0;
+}
+
+bool process_signal(int pidfd, pid_t pid, int number)
+{
+    if (pidfd >= 0 && syscall(SYS_pidfd_send_signal, pidfd, number, NULL, 0) == 0)
+        return true;
+    if (pidfd >= 0 && (errno == ESRCH || process_tree_has_ended(pidfd))) {
+        errno = ESRCH;
+        return false;
+    }
+    return kill(pid, number) == 0;
 }
 
 /* Looked at after the child, so that it was the child's parent then. A process
@@ -176,7 +178,7 @@ static void signal_mark(const struct mark *mark, int number)
 {
     struct proc_stat stat;
     if (mark->pidfd >= 0 || (proc_stat_read(mark->id.pid, &stat) && stat.start == mark->id.start))
-        signal_pinned(mark->pidfd, mark->id.pid, number);
+        (void)process_signal(mark->pidfd, mark->id.pid, number);
 }
 
 static void signal_marks(const struct marks *marks, int number)
@@ -201,7 +203,8 @@ static bool take_with_children(struct walk *walk, pid_t pid, int pidfd,
     struct parent self = {.pid = pid, .pidfd = pidfd, .threads = stat->threads, .depth = depth};
     bool marked = walk->marks != NULL && mark(walk->marks, pid, pidfd, stat);
     walk->count.first = walk->count.found++ == 0 ? pid : walk->count.first;
-    signal_pinned(pidfd, pid, walk->number);
+    if (walk->number != 0)
+        (void)process_signal(pidfd, pid, walk->number);
     walk_below(walk, &self);
     return !marked;
 }

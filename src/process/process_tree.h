@@ -82,6 +82,10 @@ struct process_count process_tree_signal(struct process_family *family, const st
  * while some still fork would only give their slots to new ones. */
 struct process_count process_tree_kill(struct process_family *family, const struct pids *except);
 
+/* Signals the process; 0: only tries. By kill(2) if there is no pidfd (-1), and if a
+ * sandbox refuses pidfd_send_signal(2), with whatever error. False with errno set. */
+bool process_signal(int pidfd, pid_t pid, int number);
+
 /* Kills a child of ours alone, and reaps it. */
 void process_kill_child(pid_t pid);
 

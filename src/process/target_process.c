@@ -77,7 +77,7 @@ bool target_process_open(struct target_process *target, pid_t given, const struc
         return bad(out, status, "the process that called dlock has ended");
     if (target_process_has_ended(target))
         return bad(out, status, "the process to attach to has ended (a zombie)");
-    if (syscall(SYS_pidfd_send_signal, target->fd, 0, NULL, 0) != 0 && errno == EPERM) {
+    if (!process_signal(target->fd, pid, 0) && errno == EPERM) {
         *status = fail(out, FAIL_NOT_PERMITTED, STATUS_NOT_PERMITTED,
                        "%s belongs to another user, and could not be stopped when the lease ends; "
                        "nothing is locked",
@@ -96,12 +96,12 @@ bool target_process_has_ended(const struct target_process *target)
     int ready = poll(&fd, 1, 0);
     if (ready >= 0)
         return ready > 0;
-    return syscall(SYS_pidfd_send_signal, target->fd, 0, NULL, 0) != 0 && errno == ESRCH;
+    return !process_signal(target->fd, target->id.pid, 0) && errno == ESRCH;
 }
 
 void target_process_signal(const struct target_process *target, int number)
 {
-    (void)syscall(SYS_pidfd_send_signal, target->fd, number, NULL, 0); /* it may have ended */
+    (void)process_signal(target->fd, target->id.pid, number); /* it may have ended */
 }
 
 void target_process_close(struct target_process *target)

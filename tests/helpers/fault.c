@@ -78,7 +78,7 @@ pid_t vfork(void)
     raise(SIGTERM);
     return fork();
 }
-#elif defined FAULT_killed_at_kill || defined FAULT_pidfd_open
+#elif defined FAULT_killed_at_kill || defined FAULT_pidfd_open || defined FAULT_pidfd_send_signal
 #ifdef FAULT_killed_at_kill
 /* dlock itself, no process that it has forked, is killed when it has stopped
  * those that it kills, before it kills the first. */
@@ -101,6 +101,11 @@ long syscall(long number, ...)
 #ifdef FAULT_killed_at_kill
     if (number == SYS_pidfd_send_signal && argument[1] == SIGKILL && getpid() == dlock)
         raise(SIGKILL);
+#elif defined FAULT_pidfd_send_signal
+    if (number == SYS_pidfd_send_signal) { /* a sandbox */
+        errno = atoi(getenv("FAULT_ERRNO"));
+        return -1;
+    }
 #else
     if (number == SYS_pidfd_open) { /* Linux before 5.3 */
         errno = ENOSYS;

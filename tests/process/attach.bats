@@ -95,6 +95,16 @@ time.sleep(60)' 3>&- 4>&- &
     released
 }
 
+@test "a sandbox that refuses pidfd_send_signal(2): the script is stopped when the lease ends" {
+    local status=0
+    script job <<<"FAULT_ERRNO=1 LD_PRELOAD=$HELPERS/fault_pidfd_send_signal.so dlock --attach -t 2s job || exit; $stay"
+    start job
+    wait_until 10 not lives "$SCRIPT"
+    wait "$SCRIPT" || status=$?
+    equals "$status" 143
+    released
+}
+
 @test "a process of another user, whom we could not stop: 77" {
     [ "$(id -u)" -eq 0 ] || skip 'not root'
     as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent "$@"; }

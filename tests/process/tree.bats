@@ -25,6 +25,18 @@ load ../lib/tree
     wait_until 5 gone "$(cat "$T/child")"
 }
 
+@test "a sandbox that refuses pidfd_send_signal(2), with whatever error: the command and what it has started are stopped" {
+    local error start
+    for error in EPERM EACCES ENOSYS; do
+        start=$(now)
+        FAULT_ERRNO=$(python3 -c "import errno; print(errno.$error)") LD_PRELOAD=$HELPERS/fault_pidfd_send_signal.so \
+            fails_with 124 'stopping the command' timeout -s KILL 20 dlock -t 1s --grace=300ms job -- \
+            sh -c 'trap "" TERM; (sleep 600; :) & echo $! >"$T/child"; sleep 600; :'
+        within 8000 "$start"
+        wait_until 5 gone "$(cat "$T/child")"
+    done
+}
+
 @test "orphans of the command that end are reaped while it runs" {
     dlock job -- sh -c 'i=0; while [ $i -lt 20 ]; do (sh -c "sleep 0.05 & exit" &); i=$((i + 1)); done
         touch "$T/left"; while [ ! -e "$T/end" ]; do sleep 0.05; done' 3>&- 4>&- &
