@@ -144,11 +144,6 @@ static int run_finish(struct run_run *run, struct outcome *outcome)
         return fail(run->out, outcome->lease_over ? FAIL_LOST : FAIL_SYSTEM,
                     outcome->lease_over ? STATUS_STOPPED : STATUS_SYSTEM,
                     "%s; the command was not run", outcome->error.text);
-    if (outcome->unwatched && WIFSIGNALED(outcome->status))
-        return fail(run->out, FAIL_SYSTEM, STATUS_SYSTEM, "%s; the command was stopped",
-                    outcome->error.text);
-    if (outcome->unwatched)
-        say_warning(run->out, "%s; the command has just ended by itself", outcome->error.text);
     return outcome->lease_over ? lease_over_status(run, outcome, end)
                                : command_status(run, outcome);
 }

@@ -110,7 +110,7 @@ static void stop_orphan_guard(struct child *child)
 /* With --tree there already is a guard. */
 bool child_guard_orphans(struct child *child)
 {
-    if (child->guard_fd >= 0)
+    if (child->guard_fd >= 0 || child->orphan_guard >= 0)
         return true;
     child->orphan_guard = orphan_guard_start(&child->except, &child->spare);
     if (child->orphan_guard < 0)

@@ -37,7 +37,8 @@ enum lock_result child_start(struct child *child, const char *const *argv,
                              const struct signals *signals, bool tree, struct errmsg *why);
 
 /* From now on, what the command has started is killed even if dlock is killed
- * (orphan_guard.h). No other thread may run yet. False with errno set. */
+ * (orphan_guard.h). No other thread may run yet. False with errno set: it may be
+ * tried again. */
 bool child_guard_orphans(struct child *child);
 
 /* Reaps whatever has ended, the command or an adopted descendant, and takes in

@@ -4,6 +4,15 @@
  * look finds whatever happened before it started. Its descriptors are opened
  * before the command is started: if there are too few, nothing is run.
  *
+ * The orphan guard is forked before it, while there is no other thread. Either may
+ * fail where the user, or the container, may start no more processes for now. The
+ * command does not suffer for that:
+ *   one fails -> both are tried again and again, the guard first.
+ *   a check is due meanwhile -> a warning; the main thread makes the check itself. It
+ *       has the backend until the thread is there.
+ *   that check hangs -> it ends within a second, and before the command has to be
+ *       stopped; signals and heartbeats wait for that long.
+ *
  * One loop: signals, news from the watch thread, the guard and the command's
  * heartbeat, and a timer on the boot clock, which goes off at once after a
  * suspend that outlasted it. run/expiry.c decides what is done at the end of
@@ -21,7 +30,9 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-static const struct duration watch_after = {30 * NS_PER_MS};
+/* After the start of the command; again, if it fails; and when the first check is due then. */
+static const struct duration watch_after = {30 * NS_PER_MS}, watch_again = {100 * NS_PER_MS},
+                             first_look = {1 * NS_PER_S};
 
 struct supervise_run {
     const struct supervision *plan;
@@ -29,6 +40,8 @@ struct supervise_run {
     struct job_control job;
     struct watch watch;
     struct deadline watch_at; /* when it starts; NEVER: it already has */
+    struct deadline look_at;  /* when a look is due if it has not */
+    bool warned;              /* that it has not */
     struct expiry end;
     int timer_fd;
     struct outcome *outcome;
@@ -46,37 +59,38 @@ static void kill_command(void *data)
     child_kill_tree(&run->child);
 }
 
-static bool is_watched(const struct supervise_run *run)
+static bool start_guard_and_watch(struct supervise_run *run, struct errmsg *why)
 {
-    return run->watch_at.boot_ns == INT64_MAX;
+    if (child_guard_orphans(&run->child))
+        return watch_start(&run->watch, why) == LOCK_OK;
+    errmsg_set(why, "cannot start the process that stops what a killed dlock leaves: %s",
+               strerror(errno));
+    return false;
 }
 
-/* A command that is not watched may not run. */
-static void supervise_start_watch(struct supervise_run *run)
+static void supervise_watch(struct supervise_run *run)
 {
-    struct outcome *outcome = run->outcome;
-    if (!child_guard_orphans(&run->child))
-        say_warning(
-            run->plan->out,
-            "cannot start the process that stops the command's descendants if dlock is killed: %s",
-            strerror(errno));
-    if (watch_start(&run->watch, &outcome->error) == LOCK_OK) {
-        run->watch_at = DEADLINE_NEVER;
+    struct errmsg why = {""};
+    run->watch_at = DEADLINE_NEVER;
+    if (start_guard_and_watch(run, &why))
         return;
+    if (deadline_passed(run->look_at)) {
+        run->look_at = watch_look_alone(&run->watch);
+        if (!run->warned)
+            say_warning(run->plan->out, "%s; trying again", why.text);
+        run->warned = true;
     }
-    outcome->unwatched = true;
-    expiry_kill(&run->end);
+    run->watch_at = deadline_earlier(deadline_after(watch_again), run->look_at);
 }
 
 /* The command is reaped first, so that one which has ended by itself is not
  * reported as stopped. */
 static void supervise_act(struct supervise_run *run)
 {
-    if (is_watched(run))
-        run->end.state = watch_read(&run->watch);
-    else if (run->end.phase == RUNNING && deadline_passed(run->watch_at))
-        supervise_start_watch(run);
+    run->end.state = watch_read(&run->watch);
     expiry_act(&run->end);
+    if (run->end.phase == RUNNING && deadline_passed(run->watch_at))
+        supervise_watch(run);
 }
 
 /* --- the loop ------------------------------------------------------------ */
@@ -89,8 +103,7 @@ static void read_heartbeat(struct supervise_run *run)
     if (plan->heartbeat->fd < 0 || !watchdog_read(plan->heartbeat, &plan->out->notify))
         return;
     run->end.beaten = deadline_now();
-    if (is_watched(run))
-        watch_beat(&run->watch);
+    watch_beat(&run->watch);
 }
 
 static void supervise_wait_for_event(const struct supervise_run *run)
@@ -100,7 +113,7 @@ static void supervise_wait_for_event(const struct supervise_run *run)
         next = deadline_earlier(next, run->watch_at);
     struct pollfd fds[] = {
         {.fd = run->plan->signals->fd, .events = POLLIN},
-        {.fd = is_watched(run) ? run->watch.news_fd : -1, .events = POLLIN},
+        {.fd = run->watch.news_fd, .events = POLLIN},
         {.fd = run->timer_fd, .events = POLLIN},
         {.fd = run->child.ended ? -1 : run->child.guard_fd, .events = POLLIN},
         {.fd = run->plan->heartbeat->fd, .events = POLLIN},
@@ -218,12 +231,14 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
     if (outcome->started) {
         /* The first heartbeat may come at once, and does not start the watch by itself. */
         run.watch_at = plan->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);
+        run.look_at = deadline_earlier(
+            deadline_after(first_look),
+            deadline_minus(plan->lease->deadline, lease_grace(plan->lease->set, plan->end.grace)));
         if (run.child.page->exec_errno == 0)
             say_started(plan, &run.child);
         watch_command(&run);
         read_heartbeat(&run); /* its last words */
-        if (is_watched(&run))
-            run.end.state = watch_stop(&run.watch);
+        run.end.state = watch_stop(&run.watch);
         expiry_judge(&run.end);
         outcome->released = run.end.released;
         outcome->lease_over = run.end.over;

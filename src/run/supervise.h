@@ -22,9 +22,8 @@ struct supervision {
 };
 
 struct outcome {
-    bool started;   /* false: nothing ran, `error` says why */
-    int signalled;  /* not started, since this signal came before: dlock must end by it */
-    bool unwatched; /* it was stopped at once, since the lease could not be watched: `error` */
+    bool started;  /* false: nothing ran, `error` says why */
+    int signalled; /* not started, since this signal came before: dlock must end by it */
     struct errmsg error;
     int exec_error;  /* the errno if the command was not executable */
     int status;      /* of waitpid(2) */

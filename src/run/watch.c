@@ -3,9 +3,11 @@
  *   backend (its connection, its file)  the main thread until watch_start(), the
  *                            watch thread until watch_stop() has joined it, the
  *                            main thread again. Never both: no lock is needed.
- *   watch->lease             the watch thread's own copy.
- *   watch->state             both, under the mutex. Written by the watch thread
- *                            alone; news_fd shows that there is something to read.
+ *                            As long as no thread can be started, the main thread
+ *                            looks (watch_look_alone()).
+ *   watch->lease             a copy; it belongs to the thread that has the backend.
+ *   watch->state             both, under the mutex. Written by the thread that has
+ *                            the backend; news_fd shows that there is something to read.
  *   watch->quit              both: set once, before quit_fd is written.
  *   the heartbeat's socket   both: the thread that reads a message owns it, and no
  *                            message is read twice.
@@ -71,6 +73,9 @@ static const struct duration retry_interval = {500 * NS_PER_MS};
 /* The least pause between two looks, whatever the store reports: a client that
  * touches the lock again and again does not keep us busy. */
 static const struct duration news_interval = {10 * NS_PER_MS};
+
+/* How often the main thread looks, which is not notified, and how long it may take. */
+static const struct duration alone_interval = {1 * NS_PER_S};
 
 /* How far apart to look while nothing happens. */
 static struct duration look_interval(const struct watch *watch)
@@ -235,8 +240,8 @@ struct looked {
     bool last;                /* it began at `stop`, or after it */
 };
 
-/* One look at the store. */
-static struct looked watch_look(struct watch *watch)
+/* One look at the store, which takes no longer than `most`. */
+static struct looked watch_look(struct watch *watch, struct duration most)
 {
     struct errmsg why = {""};
     struct deadline until = stop_time(watch);
@@ -245,7 +250,8 @@ static struct looked watch_look(struct watch *watch)
         until = watch_last_answer(watch->lease.deadline, watch_grace_of(watch));
     if (looked.last && deadline_passed(until)) /* with --on-expire=warn the looks go on */
         until = watch->lease.deadline;
-    looked.result = watch_ask(watch, looked.last, (struct bound){until, watch->quit_fd}, &why);
+    looked.result = watch_ask(watch, looked.last,
+                              bound_within((struct bound){until, watch->quit_fd}, most), &why);
     looked.interval = looked.result == LOCK_OK ? look_interval(watch) : retry_interval;
     if (lock_is_lost(looked.result))
         publish(watch, WATCH_LOST, &why);
@@ -258,23 +264,36 @@ static struct looked watch_look(struct watch *watch)
     return looked;
 }
 
-/* After the last look nothing can be found that would change what happens: the
- * main thread is stopping the command, or has warned that it runs on. */
+/* When the next look is due; NEVER: no more. After the last one nothing can be
+ * found that would change what happens: the main thread is stopping the command,
+ * or has warned that it runs on. */
+static struct deadline look_after(const struct watch *watch, struct looked looked)
+{
+    struct deadline next = deadline_after(looked.interval), stop = stop_time(watch);
+    if (lock_is_past(looked.result) || looked.result == LOCK_CANCELLED)
+        return DEADLINE_NEVER;
+    return looked.last && deadline_passed(stop) ? next : deadline_earlier(next, stop);
+}
+
 static void *watch_thread(void *data)
 {
     struct watch *watch = data;
     (void)watch->backend->news(watch->backend); /* from here on it is watched */
     while (!deadline_passed(watch->lease.deadline)) {
-        struct looked looked = watch_look(watch);
-        if (lock_is_past(looked.result) || looked.result == LOCK_CANCELLED)
-            break;
-        struct deadline next = deadline_after(looked.interval), stop = stop_time(watch);
-        if (!looked.last || !deadline_passed(stop))
-            next = deadline_earlier(next, stop);
-        if (!watch_pause_until(watch, next))
+        struct deadline next = look_after(watch, watch_look(watch, DURATION_FOREVER));
+        if (next.boot_ns == INT64_MAX || !watch_pause_until(watch, next))
             break;
     }
     return NULL;
+}
+
+struct deadline watch_look_alone(struct watch *watch)
+{
+    if (deadline_passed(watch->lease.deadline))
+        return DEADLINE_NEVER;
+    struct looked looked = watch_look(watch, alone_interval);
+    looked.interval = duration_min(looked.interval, alone_interval);
+    return look_after(watch, looked);
 }
 
 enum lock_result watch_open(struct watch *watch, struct errmsg *why)
@@ -303,7 +322,8 @@ void watch_close(struct watch *watch)
 enum lock_result watch_start(struct watch *watch, struct errmsg *why)
 {
     int error = thread_start(&watch->thread, watch_thread, watch);
-    if (error == 0)
+    watch->runs = error == 0;
+    if (watch->runs)
         return LOCK_OK;
     errmsg_set(why, "cannot start the thread that watches the lease: %s", strerror(error));
     return LOCK_SYSTEM;
@@ -329,6 +349,7 @@ struct watch_state watch_stop(struct watch *watch)
 {
     atomic_store(&watch->quit, true); /* for a thread that cannot poll */
     watch_tell(watch->quit_fd);
-    pthread_join(watch->thread, NULL);
+    if (watch->runs)
+        pthread_join(watch->thread, NULL);
     return watch->state;
 }

@@ -47,6 +47,7 @@ struct watch {
     pthread_mutex_t mutex;
     struct watch_state state; /* guarded by mutex */
     pthread_t thread;
+    bool runs; /* the main thread's: the thread was started */
 };
 
 /* Opens all that it needs, so that later only the thread can fail to start;
@@ -59,14 +60,19 @@ void watch_close(struct watch *watch);
  * LOCK_OK; LOCK_SYSTEM with *why set. */
 enum lock_result watch_start(struct watch *watch, struct errmsg *why);
 
+/* One look, by a main thread that cannot start the other one: takes a second at
+ * most, and ends before the command has to be stopped. Returns when the next one
+ * is due; NEVER: the lease is over. */
+struct deadline watch_look_alone(struct watch *watch);
+
 /* The state at this moment; drains news_fd. */
 struct watch_state watch_read(struct watch *watch);
 
 /* The command makes progress: extends its lease by its TTL. */
 void watch_beat(const struct watch *watch);
 
-/* Ends the thread, cutting short what it waits for, and gives the backend
- * back. Returns the last state. */
+/* Ends the thread if it runs, cutting short what it waits for, and gives the
+ * backend back. Returns the last state. */
 struct watch_state watch_stop(struct watch *watch);
 
 /* When the watch has its last answer at the latest, before the deadline; until

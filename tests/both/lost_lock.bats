@@ -1,6 +1,56 @@
 #!/usr/bin/env bats
 load backend
 
+# without CALL COMMAND...: dlock cannot start a thread or a process until $T/allowed is there.
+without() { LD_PRELOAD=$HELPERS/fault_$1.so FAULT_UNTIL=$T/allowed "${@:2}"; }
+
+# bats test_tags=slow
+@test "no thread can be started: the command is not stopped; a loss, an extension, heartbeats and the end of the lease count" {
+    local no_thread='dlock: job: cannot start the thread that watches the lease: Resource temporarily unavailable; trying again'
+    run without pthread_create dlock job sleep 1.5
+    equals "$status $output" "0 $no_thread"
+    is_clean job
+    without pthread_create hold_lock job -t 60s
+    steal job
+    wait "$HOLDER" || status=$?
+    equals "$status" 124
+    grep -q 'the lock is lost' "$T/held.err"
+    run without pthread_create dlock -t 3s job sh -c 'sleep 1.5; dlock --extend -t 60s job; sleep 2; touch "$T/extended"'
+    equals "$status $output" "0 $no_thread"
+    [ -e "$T/extended" ]
+    run without pthread_create dlock --heartbeat -t 5s job python3 -c '
+import os, socket, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
+for i in range(14):
+    time.sleep(0.5)
+    s.send(b"WATCHDOG=1")'
+    equals "$status $output" "0 $no_thread"
+    fails_with 124 'the lease of 2s ends in [0-9]+ms; stopping the command' without pthread_create dlock -t 2s job sleep 30
+    is_clean job
+}
+
+@test "the thread and the guard are started as soon as that is possible; until then there is a warning" {
+    local call pid
+    [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
+    for call in fork pthread_create; do
+        rm -f "$T/allowed" "$T/child" "$T/err"
+        LD_PRELOAD=$HELPERS/fault_$call.so FAULT_UNTIL=$T/allowed \
+            dlock -t 60s job -- sh -c '(sleep 600; :) & echo $! >"$T/child"; wait' 2>"$T/err" 3>&- 4>&- &
+        pid=$!
+        wait_until 10 grep -q 'cannot start the .*: Resource temporarily unavailable; trying again' "$T/err"
+        equals "$(ls "/proc/$pid/task")" "$pid"
+        touch "$T/allowed"
+        is_threaded() { [ "$(ls "/proc/$pid/task" | wc -l)" = 2 ]; }
+        wait_until 10 is_threaded
+        pgrep -P "$pid" -x dlock-guard
+        equals "$(wc -l <"$T/err")" 1
+        kill -KILL "$pid"
+        wait_until 10 gone "$(cat "$T/child")"
+        steal job || true
+    done
+}
+
 @test "a lock taken away while the command runs: stopped at once, told, exit 124" {
     hold_lock job
     sleep 0.5 # the first check is over, the next one comes after ten seconds

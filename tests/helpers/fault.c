@@ -208,13 +208,33 @@ ssize_t recv(int fd, void *bytes, size_t size, int flags)
     errno = ECONNRESET;
     return -1;
 }
-#elif defined FAULT_pthread_create
+#elif defined FAULT_pthread_create || defined FAULT_fork
+/* The user has as many processes as he may: until the file $FAULT_UNTIL has come, if it is set. */
+static bool is_refused(void)
+{
+    const char *until = getenv("FAULT_UNTIL");
+    return strcmp(program_invocation_short_name, "dlock") == 0 &&
+           (until == NULL || access(until, F_OK) != 0);
+}
+#ifdef FAULT_fork
+pid_t fork(void)
+{
+    pid_t (*real)(void);
+    *(void **)&real = dlsym(RTLD_NEXT, "fork");
+    if (!is_refused())
+        return real();
+    errno = EAGAIN;
+    return -1;
+}
+#else
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
                    void *data)
 {
-    (void)thread, (void)attributes, (void)start, (void)data;
-    return EAGAIN;
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+    return is_refused() ? EAGAIN : real(thread, attributes, start, data);
 }
+#endif
 #elif defined FAULT_pthread_create_stops
 /* The guard of --attach stands still before it watches. */
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),

@@ -196,10 +196,14 @@ ends_with() {
     is_free_on 1
 }
 
-@test "no thread can be started: no command runs unwatched, nothing is left, and a release reaches all" {
+@test "no thread can be started: the command is watched, nothing is left, and a release reaches all" {
     quorum 3
     local token
-    fails_with 71 'thread that watches the lease' env LD_PRELOAD="$HELPERS/fault_pthread_create.so" dlock job sleep 30
+    LD_PRELOAD=$HELPERS/fault_pthread_create.so dlock -v job sh -c 'until [ -e "$T/end" ]; do sleep 0.01; done' 2>"$T/err" 3>&- 4>&- &
+    wait_until 10 grep -q 'thread that watches the lease' "$T/err"
+    for i in 1 2; do on $i del dlock:job; done
+    ends_with 124 $!
+    grep -q 'the lock is lost' "$T/err"
     for i in 1 2 3; do is_free_on $i; done
     token=$(dlock --acquire job)
     LD_PRELOAD="$HELPERS/fault_pthread_create.so" dlock --release --owner="$token" job

@@ -101,6 +101,32 @@ E
     not grep -q 'no heartbeat' "$T/err"
 }
 
+@test "no thread can be started and the server hangs: signals reach the command, which ends with its lease" {
+    start_redis
+    cat >"$T/job" <<'E'
+#!/bin/bash
+trap 'touch "$T/got"' TERM
+trap '' INT
+echo $$ >"$T/command"
+while :; do sleep 0.01; done
+E
+    chmod +x "$T/job"
+    local start dlock status=0
+    start=$(now)
+    LD_PRELOAD=$HELPERS/fault_pthread_create.so dlock -r "$URL" -t 5s --stop-signal=INT job "$T/job" 2>"$T/err" 3>&- 4>&- &
+    dlock=$!
+    wait_until 10 grep -q 'thread that watches the lease' "$T/err"
+    kill -STOP "$(cat "$T/redis.pid")"
+    sleep 0.5 # a check begins, and hangs
+    kill -TERM "$dlock"
+    wait_until 3 test -e "$T/got"
+    wait_until 10 gone "$(cat "$T/command")"
+    within 7000 "$start"
+    kill -CONT "$(cat "$T/redis.pid")"
+    wait "$dlock" || status=$?
+    equals "$status" 124
+}
+
 @test "as many clients as the server serves: it says so, and is tried again" {
     start_redis redis --maxclients 1
     hold_lock other -r "$URL"

@@ -9,7 +9,7 @@ import pauses
 OVERRUN_MOST = 1.0
 # A later try finds the take of which a fault held the answer up, and counts what is left of it from before it asked.
 LATER_TRY = 0.05
-CONFLICT, SERVICE_AWAY, NO_RESOURCES, LOST, NEWER_FORMAT = 75, 69, 71, 124, 78
+CONFLICT, SERVICE_AWAY, LOST, NEWER_FORMAT = 75, 69, 124, 78
 # The system refused, or a file cannot be made: what a dlock with low limits may say, and what the loader of
 # programs or a shell says where it cannot begin at all; 78: no room for the library of TLS.
 REFUSED = {1, 2, 69, 70, 71, 73, 78, 126, 127}
@@ -72,8 +72,6 @@ def exit_problem(checker, run):
             "124, but the lease had %.3f s to go before any stop was due" % (stop - run.exit)
     sent = {sent.number for sent in run.signals}
     wanted = {128 + number for number in sent}
-    if run.limited and run.status == NO_RESOURCES:
-        return None  # what cannot be watched is stopped
     if run.term is not None and signal.SIGTERM not in sent:
         return "the command was told to stop, but this is not 124"
     if run.end is None and run.died is None:
