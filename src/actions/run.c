@@ -56,7 +56,7 @@ static int cannot_run(const struct run_run *run, int error)
     return fail(run->out, FAIL_ARGUMENT, (int)status_of_exec(error), "%s", why.text);
 }
 
-static int command_status(const struct run_run *run, const struct outcome *outcome)
+static int command_status(struct run_run *run, const struct outcome *outcome)
 {
     if (outcome->exec_error == SPAWN_UNSEEN)
         return fail(run->out, FAIL_SYSTEM, STATUS_SYSTEM,
@@ -64,6 +64,7 @@ static int command_status(const struct run_run *run, const struct outcome *outco
                     command_shown(run));
     if (outcome->exec_error != 0)
         return cannot_run(run, outcome->exec_error);
+    run->lock.ended_by = outcome->signalled;
     if (WIFSIGNALED(outcome->status))
         return STATUS_SIGNAL_BASE + WTERMSIG(outcome->status);
     return WEXITSTATUS(outcome->status);
@@ -80,7 +81,7 @@ static void say_ended(const struct run_run *run, const struct outcome *outcome)
 }
 
 /* The exit status if the lease was over while the command ran. */
-static int lease_over_status(const struct run_run *run, const struct outcome *outcome,
+static int lease_over_status(struct run_run *run, const struct outcome *outcome,
                              struct deadline end)
 {
     char overrun[DURATION_TEXT_SIZE];
@@ -136,7 +137,7 @@ static int run_finish(struct run_run *run, struct outcome *outcome)
         acquisition_say_released(&run->lock, result, &why);
     }
     run->report.lost = outcome->lease_over;
-    if (outcome->signalled != 0) {
+    if (!outcome->started && outcome->signalled != 0) {
         run->lock.ended_by = outcome->signalled;
         return STATUS_SIGNAL_BASE + outcome->signalled;
     }

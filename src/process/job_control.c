@@ -15,6 +15,12 @@
  *       Otherwise a command whose TERM handler ends with `kill 0` would be sent TERM
  *       for ever. A sender that has ended already is not known any more.
  *
+ * If the command is ended by a signal that has come to dlock, too, and not from the
+ * command, dlock dies of that signal once the lock is released. Otherwise a shell would
+ * go on with its loop after Ctrl-C, and a stopped unit of systemd would have failed. The
+ * end of the command may be read before the signal, but the kernel reports no end before
+ * it has sent a signal to the whole group: so signals are read once more after the end.
+ *
  * A job is stopped when its processes are. So dlock stops when the command has,
  * and when the stop was one of the whole group: Ctrl-Z, an editor that sends
  * SIGTSTP to its group, a read from the terminal in the background. If a command
@@ -51,16 +57,14 @@ static bool terminal_has_told(const struct child *child, int number)
     return !to_leader_alone && (group < 0 || group == getpgrp());
 }
 
-static bool is_for_command(const struct job_control *job, const struct child *child,
+static bool is_from_others(const struct job_control *job, const struct child *child,
                            const struct signal_event *event)
 {
     char name[32];
     if (event->number == SIGCHLD)
         return false;
-    if (event->typed)
-        return !terminal_has_told(child, event->number);
-    if (child->guard_fd >= 0 && event->sender == child->pid)
-        return false; /* the guard woke dlock */
+    if (event->sender == child->pid || event->sender == child->command)
+        return false; /* the guard woke dlock; or the command, which may have been reaped */
     if (event->sender > 0 && process_tree_has(event->sender, &child->except)) {
         say_verbose(job->out, "not passed on, since the command has sent it: %s",
                     signame_format(event->number, name, sizeof name));
@@ -81,7 +85,10 @@ bool job_pass_signals_on(struct job_control *job, struct child *child)
             job->stop_asked = deadline_now();
         if (event.number == SIGCONT)
             child->stopped_by = 0;
-        if (!is_for_command(job, child, &event))
+        if (!is_from_others(job, child, &event))
+            continue;
+        sigaddset(&job->told, event.number);
+        if (child->ended || (event.typed && terminal_has_told(child, event.number)))
             continue;
         /* fg has continued the whole group; kill -CONT only dlock. */
         bool again = event.number == SIGCONT && job->resumed;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -166,7 +167,8 @@ int signals_die_by(int number)
 {
     sigset_t set;
     /* No core file for a program that did what it should. */
-    prctl(PR_SET_DUMPABLE, 0);
+    if (prctl(PR_SET_DUMPABLE, 0) != 0)
+        (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0});
     signal(number, SIG_DFL);
     sigemptyset(&set);
     sigaddset(&set, number);

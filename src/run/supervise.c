@@ -28,6 +28,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/timerfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* After the start of the command; again, if it fails; and when the first check is due then. */
@@ -237,6 +238,7 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         if (run.child.page->exec_errno == 0)
             say_started(plan, &run.child);
         watch_command(&run);
+        (void)job_pass_signals_on(&run.job, &run.child);
         read_heartbeat(&run); /* its last words */
         run.end.state = watch_stop(&run.watch);
         expiry_judge(&run.end);
@@ -244,6 +246,9 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         outcome->lease_over = run.end.over;
         outcome->over_since = run.end.over_since;
         outcome->status = run.child.status;
+        if (WIFSIGNALED(outcome->status) &&
+            sigismember(&run.job.told, WTERMSIG(outcome->status)) == 1)
+            outcome->signalled = WTERMSIG(outcome->status);
         outcome->exec_error = run.child.exec_error;
         child_close(&run.child);
     }

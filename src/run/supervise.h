@@ -23,7 +23,8 @@ struct supervision {
 
 struct outcome {
     bool started;  /* false: nothing ran, `error` says why */
-    int signalled; /* not started, since this signal came before: dlock must end by it */
+    int signalled; /* dlock must end by this signal: it came before the start; or to both, and
+                    * ended the command */
     struct errmsg error;
     int exec_error;  /* the errno if the command was not executable */
     int status;      /* of waitpid(2) */

@@ -82,8 +82,23 @@ P
         run on_terminal gone $tree -t 600s job ./on_hangup
         equals "$output" 'ended 5'
         run on_terminal gone $tree -t 600s job ./sleeper
-        equals "$output" 'ended 129'
+        equals "$output" 'ended -1'
         [ ! -e "$T/locks/dlock:job.lock" ]
+    done
+}
+
+@test "Ctrl-C ends a loop of a shell around dlock" {
+    local words
+    for words in 'job ./sleeper' '--tree job ./sleeper' 'job setsid ./sleeper' 'a dlock b ./sleeper'; do
+        echo "$words"
+        PYTHONPATH=$TESTS/helpers timeout 60 python3 - "$words" 3>&- 4>&- <<'P'
+import sys
+from terminal import Terminal
+t = Terminal(["bash", "-c", f"for i in 1 2; do echo round $i; dlock -t 600s {sys.argv[1]}; done; echo went on"])
+t.until(lambda t: "begun" in t.text)
+t.type(b"\x03")
+assert t.end() == -2 and "round 2" not in t.text and "went on" not in t.text, (t.status, t.text)
+P
     done
 }
 
@@ -94,8 +109,8 @@ P
         run on_terminal $'\x03' $tree -t 600s job timeout 600 ./sleeper
         [[ $output == ended* ]]
         run on_terminal $'\x03' $tree -t 600s job setsid ./sleeper
-        equals "$output" 'ended 130'
+        equals "$output" 'ended -2'
         run on_terminal $'\x1c' $tree -t 600s job setsid ./sleeper
-        equals "$output" 'ended 131'
+        equals "$output" 'ended -3'
     done
 }

@@ -22,6 +22,56 @@ os.execvp('dlock', ['dlock', 'job', 'bash', '-c', 'trap \"echo got $signal; exit
     done
 }
 
+@test "dlock dies of the signal that was sent to it and has ended its command, not of one of the command's own" {
+    SIGNALS="${ENDING[*]}" python3 - 3>&- 4>&- <<'P'
+import os, resource, signal, subprocess, sys, time
+hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+os.chdir(os.environ["T"])
+
+def start(*words):
+    def set_up():
+        for number in signals:
+            signal.signal(number, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+        os.setsid()
+    if os.path.exists("ready"):
+        os.remove("ready")
+    return subprocess.Popen(["dlock", "--report=report", *words], preexec_fn=set_up, stdout=subprocess.DEVNULL)
+
+def ends(dlock):
+    status = os.waitpid(dlock.pid, 0)[1]
+    dlock.returncode = os.waitstatus_to_exitcode(status)
+    assert not os.WCOREDUMP(status), status
+    reported = eval(open("report").read().splitlines()[-1].replace("null", "None").replace("true", "True").replace("false", "False"))
+    assert subprocess.call(["dlock", "-n", "job", "true"]) == 0 # it has released the lock
+    return dlock.returncode, reported["status"]
+
+def begun():
+    while not os.path.exists("ready"):
+        time.sleep(0.01)
+
+signals = [getattr(signal, "SIG" + name) for name in os.environ["SIGNALS"].split()]
+for number in signals:
+    for words in (["job"], ["--tree", "job"], ["job", "dlock", "inner"]):
+        dlock = start(*words, "sh", "-c", "touch ready; exec sleep 60")
+        begun()
+        dlock.send_signal(number)
+        got = ends(dlock)
+        assert got == (-number, 128 + number), (number, words, got)
+# Its own; of its whole group, which dlock is in; after one that it has survived; another one; and none.
+for script, sent, wanted in (("kill -TERM $$", None, 143), ("kill -TERM 0", None, 143),
+                             ("trap 'kill -HUP $$' TERM; touch ready; while :; do sleep 0.01; done", signal.SIGTERM, 129),
+                             ("trap 'exit 3' TERM; touch ready; while :; do sleep 0.01; done", signal.SIGTERM, 3)):
+    for words in (["job"], ["--tree", "job"]):
+        dlock = start(*words, "sh", "-c", script)
+        if sent is not None:
+            begun()
+            dlock.send_signal(sent)
+        got = ends(dlock)
+        assert got == (wanted, wanted), (script, words, got)
+P
+}
+
 @test "a command that sends TERM to its process group does not get it back from dlock" {
     cat >"$T/group.py" <<'E'
 import os, signal, sys, time

@@ -249,7 +249,7 @@ ls /run/locks'
     equals "$(grep -c '^ActiveState=activating' "$T/driver")" 1
     equals "$(grep -c '^ActiveState=active$' "$T/driver")" 1
     grep -q '^StatusText=holding the lock job' "$T/driver"
-    grep -q '^ExecMainStatus=143' "$T/driver"
+    grep -q '^Result=success$' "$T/driver" # it has died of TERM: a clean end
     not grep -q 'job.lock' "$T/driver"
 }
 
@@ -281,7 +281,7 @@ dlock --status -q job && echo "the other has it still"'
     grep -q '^ActiveState=active$' "$T/driver"
     grep -q '^while it runs: 75$' "$T/driver"
     grep -q '^token: 600$' "$T/driver"
-    grep -q '^Result=success$' "$T/driver"
+    grep -q '^Result=success$' "$T/driver" # it has died of TERM: a clean end
     grep -q '^after its stop: 0$' "$T/driver"
     grep -q '^not started while' "$T/driver"
     grep -q '^the other has it still$' "$T/driver"

@@ -288,8 +288,12 @@ class History:
             run.hung, run.said = stamp, said
         elif event == "exit":
             run.exit, run.status, run.said, run.dlock = stamp, int(fields["status"]), said, fields.get("dlock")
-            # A signal that dlock is not there to pass on ends it like a kill.
-            if run.status < 0 and run.killed is None and run.how == "run":
-                run.killed = min((one.at for one in run.signals if one.number == -run.status), default=None)
+            sent = min((one.at for one in run.signals if one.number == -run.status), default=None)
+            # dlock dies of the signal that was sent to it and has ended its command; one that it
+            # is not there to pass on ends it like a kill.
+            if sent is not None and run.start is not None and run.how == "run":
+                run.status = 128 - run.status
+            elif run.status < 0 and run.killed is None and run.how == "run":
+                run.killed = sent
         else:
             raise ValueError(event)
