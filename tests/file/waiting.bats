@@ -184,6 +184,39 @@ through() {
     equals "$(files)" 0
 }
 
+@test "behind several frozen waiters, those that live keep their order" {
+    local i
+    share a job && holds a
+    for i in {1..11}; do queue "$i"; done
+    for i in 1 2 3; do kill -STOP "$(pid_of "$i")"; done
+    for i in 1 2 3; do wait_until 10 is_frozen "$i"; done
+    leave a
+    for i in {4..11}; do wait "$(pid_of "$i")"; done
+    equals "$(order)" '4 5 6 7 8 9 10 11 '
+    for i in 1 2 3; do kill -CONT "$(pid_of "$i")"; done
+    for i in 1 2 3; do wait "$(pid_of "$i")"; done
+    equals "$(files)" 0
+}
+
+@test "a waiter that is frozen after it has noticed that those before it are: the next has the lock" {
+    local i start
+    share a job && holds a
+    for i in {1..5}; do queue "$i"; done
+    for i in 1 2; do kill -STOP "$(pid_of "$i")"; done
+    for i in 1 2; do wait_until 10 is_frozen "$i"; done
+    start=$(now)
+    leave a
+    sleep 2.2 # each looks every two seconds
+    kill -STOP "$(pid_of 3)"
+    wait_until 15 ended 4
+    wait_until 15 ended 5
+    within $((SANITIZED ? 20000 : 9500)) "$start"
+    equals "$(order)" '4 5 '
+    for i in 1 2 3; do kill -CONT "$(pid_of "$i")"; done
+    for i in 1 2 3; do wait "$(pid_of "$i")"; done
+    equals "$(files)" 0
+}
+
 @test "waiters that are killed, the head and others, are passed over at once" {
     local i
     stop_time

@@ -3,6 +3,10 @@
  * its first byte. Every look asks for locks that would keep out a reader, so that a
  * waiter that has just got that byte is not taken for a ticket.
  *
+ * While it is the head's turn, each waiter that looks marks the turn with another lock,
+ * at a byte that stands for its number and for when the turn began: it is alive. The mark
+ * goes with the next one, or with the ticket. An older dlock sets none, and sees none.
+ *
  * The word: the head's number, whether there was room for it, and since when this has
  * been so (milliseconds of the boot clock, as in the first time namespace; they may wrap
  * around: a word from weeks ago costs two seconds at most). No time: the head has lost
@@ -23,6 +27,12 @@
  *   H takes the lock -> its ticket goes only once its record and place are there -> a
  *     request in between is refused for the one or the other.
  *   H dies -> the waiter behind it is woken and finds itself the head.
+ *   H and those right behind it are frozen, and several behind them live -> each of these
+ *     has looked, and marked the turn, before its end -> they all wake then -> the first
+ *     one with a mark acts, or the first to look makes the turn that one's.
+ *   A waiter is frozen after it has marked the turn -> it has a turn of its own.
+ *   The turn ends just as a live waiter is about to mark it -> it has lost its place, as H
+ *     has.
  *   O is woken since the waiter before it, B, has left, and others are still before B ->
  *     O waits for the one before B from then on.
  *   The entry of the table goes to another lock, or there is none -> a turn is not lost,
@@ -38,10 +48,15 @@
 #define BLOCK (INT64_C(1) << 22)
 _Static_assert(BLOCK > LOCK_PLACES_MOST + 3, "each kind of ticket must have bytes of its own");
 
-/* Counted from when it was the head's turn: when the head loses it, the one behind it,
- * and all others. */
-static const struct duration turns[] = {{2 * NS_PER_S}, {2750 * NS_PER_MS}, {3 * NS_PER_S}};
+/* Counted from when it was the head's turn: when the head loses it, and those behind it
+ * that have not marked it, though each looks more often than that. */
+static const struct duration turns[] = {{2 * NS_PER_S}, {3 * NS_PER_S}};
 enum { TURNS = sizeof turns / sizeof *turns };
+
+/* Behind all tickets: a byte for each number, anew for each moment (ms) at which a turn
+ * begins, for a day. */
+#define MARKS (LOCK_FILE_QUEUE + (INT64_C(1) << 60))
+#define MARKED_MS (INT64_C(1) << 27)
 
 /* --- tickets --------------------------------------------------------------- */
 
@@ -170,6 +185,25 @@ static struct duration turn_of(int place)
     return turns[place < TURNS ? place : TURNS - 1];
 }
 
+static int64_t mark_at(uint32_t ms, const struct ticket *ticket)
+{
+    return MARKS + ms % MARKED_MS * NUMBERS + ticket->number;
+}
+
+/* If this fails, the waiter may lose its place. */
+static void mark_turn(const struct lock_file *file, uint32_t ms, const struct ticket *own)
+{
+    if (own->number > 0 && lock_file_set(file, F_UNLCK, MARKS, 0))
+        (void)lock_file_set(file, F_WRLCK, mark_at(ms, own), 1);
+}
+
+static bool has_marked(const struct lock_file *file, const struct turn *known,
+                       const struct ticket *ticket)
+{
+    struct flock lock;
+    return lock_file_find(file, F_RDLCK, mark_at(known->ms, ticket), 1, &lock);
+}
+
 struct deadline ticket_queue_turn_end(const struct lock_file *file,
                                       const struct shared_entry *entry, const struct ticket *own)
 {
@@ -195,6 +229,16 @@ static bool goes_along(const struct turn *known, const struct ticket *head,
     return known->room && (head->mode == MODE_EXCLUSIVE || same_kind);
 }
 
+/* From now on it is the turn of this one, if there is room for it. */
+static void give_turn(const struct lock_file *file, struct shared_entry *entry,
+                      const struct turn *known, const struct ticket *head, bool room,
+                      const struct ticket *own)
+{
+    uint32_t ms = now_ms();
+    if (write_turn(entry, known, head->number, room, ms) && room)
+        mark_turn(file, ms, own);
+}
+
 bool ticket_queue_lets(const struct lock_file *file, struct shared_entry *entry,
                        const struct ticket *own, const struct admission *survey)
 {
@@ -207,9 +251,11 @@ bool ticket_queue_lets(const struct lock_file *file, struct shared_entry *entry,
             bool room = admission_has_room(survey, next.mode, next.slots);
             head = next;
             if (known.lost || known.number != head.number || known.room != room) {
-                (void)write_turn(entry, &known, head.number, room, now_ms());
+                give_turn(file, entry, &known, &head, room, own);
                 return false;
             }
+            if (room)
+                mark_turn(file, known.ms, own);
         } else if (!goes_along(&known, &head, &next)) {
             (void)write_turn(entry, &known, from - 1, false,
                              0); /* its own turn begins when the next waiter asks */
@@ -217,6 +263,10 @@ bool ticket_queue_lets(const struct lock_file *file, struct shared_entry *entry,
         }
         if (since(&known).ns < turn_of(place).ns)
             return false;
+        if (place > 0 && has_marked(file, &known, &next)) {
+            give_turn(file, entry, &known, &next, true, own);
+            return false;
+        }
     }
     return place == 0 || write_turn(entry, &known, from - 1, false, 0);
 }

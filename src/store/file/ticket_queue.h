@@ -34,7 +34,8 @@ bool ticket_queue_passed_over(const struct shared_entry *entry, const struct tic
 
 /* True if no earlier waiter that there is room for comes before this one (number 0: not a
  * waiter; then all come before it). Such an earlier waiter is noted for its two seconds,
- * and passed over once they are up, with those behind it soon after. */
+ * and passed over once they are up; so are, a second later, those right behind it that
+ * have not looked since. */
 bool ticket_queue_lets(const struct lock_file *file, struct shared_entry *entry,
                        const struct ticket *own, const struct admission *survey);
 

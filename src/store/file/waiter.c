@@ -13,8 +13,8 @@
  *
  * Not notified: the head is frozen, and maybe others behind it. So every waiter looks
  * every two seconds, and the one behind the head every second: a waiter that finds that
- * it is the head's turn comes again when all before it have lost theirs. That is 3 s
- * later at most, so a lock is free for 5 s at most, whatever is frozen. */
+ * it is the head's turn comes again when all before it that are frozen have lost theirs.
+ * That is 3 s later at most, so a lock is free for 5 s at most, whatever is frozen. */
 #include "store/file/waiter.h"
 
 /* How long after an event the head asks once more. */
