@@ -339,6 +339,56 @@ through() {
     equals "$(files)" 0
 }
 
+@test "the lock directory is removed, or replaced, while several wait" {
+    local i start how
+    for how in removed replaced; do
+        share a -t 60s job && holds a
+        for i in 1 2 3 4; do queue "$i"; done
+        start=$(now)
+        mv "$T/locks" "$T/$how" # at once, or they begin to wait in it anew
+        [ $how = removed ] || mkdir -m 700 "$T/locks" || true # a waiter was faster
+        through "$start" 1 2 3 4
+        wait "$(pid_of a)" || true
+        rm -f "$T"/a*
+        equals "$(files)" 0
+        [ -e "$T/locks/.table-$(id -u)" ] # what is remembered is there, too
+    done
+    equals "$(order)" '1 2 3 4 1 2 3 4 '
+}
+
+@test "a file system is mounted on the lock directory: the holder is stopped at its next check, a waiter starts anew" {
+    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
+    mkdir -m 700 "$T/locks"
+    # shellcheck disable=SC2016
+    unshare -m bash -c '
+        dlock -t 10s job -- sh -c "echo >$T/in; sleep 60" 2>"$T/a.err" & a=$!
+        until [ -e "$T/in" ]; do sleep 0.02; done
+        dlock job -- sh -c "echo >$T/next; echo $T/locks/*.lock >$T/file" & b=$!
+        until dlock --status --json job | grep -q "\"waiters\":1,"; do sleep 0.02; done
+        mount -t tmpfs -o mode=700 tmpfs "$T/locks" || exit 99
+        wait $b || exit 1
+        wait $a
+        [ $? = 124 ] && [ "$(ls -A "$T/locks")" = ".table-$(id -u)" ]' 3>&- 4>&-
+    grep -q 'removed or replaced' "$T/a.err"
+}
+
+@test "the lock directory is removed while several wait, and cannot be made anew: 73" {
+    local i status=0
+    mkdir "$T/above"
+    DLOCK_LOCK_DIR=$T/above/locks
+    share a -t 60s job && holds a
+    for i in 1 2; do queue "$i"; done
+    mv "$T/above" "$T/elsewhere"
+    wait "$(pid_of 1)" || status=$?
+    equals "$status" 73
+    grep -q 'cannot open or make the lock directory .*: No such file' "$T/1.err"
+    status=0
+    wait "$(pid_of 2)" || status=$?
+    equals "$status" 73
+    wait "$(pid_of a)" || true
+    [ ! -e "$T/order" ]
+}
+
 @test "those who would share the lock get in together, up to the first who would not" {
     stop_time
     share a job && holds a

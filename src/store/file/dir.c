@@ -101,6 +101,13 @@ void lock_dir_close(struct lock_dir *dir)
     fd_close(&dir->fd);
 }
 
+bool lock_dir_stands(const struct lock_dir *dir)
+{
+    struct stat ours, there;
+    return fstat(dir->fd, &ours) == 0 && lstat(dir->path, &there) == 0 &&
+           ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
 bool lock_dir_is_shared(const struct lock_dir *dir)
 {
     struct stat status;

@@ -24,6 +24,10 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct er
 
 void lock_dir_close(struct lock_dir *dir);
 
+/* True if its path still leads to it: it was not removed or replaced, and nothing is mounted
+ * on it. */
+bool lock_dir_stands(const struct lock_dir *dir);
+
 /* True if other users can have locks in it. */
 bool lock_dir_is_shared(const struct lock_dir *dir);
 

@@ -44,6 +44,9 @@
  *   The file is removed under many waiters, by force or by hand -> the head is notified
  *     and starts anew. It drops its ticket in the old file only once it has its place in
  *     the new one -> the waiter behind it, which that wakes, comes after it.
+ *   The directory is removed under many waiters, or something is mounted on it -> the
+ *     head is notified, or finds that at its next look -> it makes the directory anew, or
+ *     opens the one that is at the path now, its table as well.
  *   W gives up -> in the section it removes the file, if the lock has no holder and no
  *     other waiter. If A is still in the section, A sees W's ticket and keeps the file ->
  *     W then finds no holder. A process that joins after W has looked is woken when W's
@@ -73,14 +76,15 @@ enum { TRIES_MOST = 100 };
 /* How long a waiter that gives up tries to enter the section, to leave no file behind. */
 static const struct duration tidy_limit = {100 * NS_PER_MS};
 
-/* The file that we have open is gone. */
-static void start_anew(struct file_backend *backend)
+/* The file that we have open is gone, or its directory. */
+static enum lock_result start_anew(struct file_backend *backend, struct errmsg *why)
 {
     if (backend->waiter.ticket.number > 0 && backend->left_fd < 0) {
         backend->left_fd = backend->file.fd;
         backend->file.fd = -1;
     }
     lease_ops_let_go(backend);
+    return store_renew(&backend->store, why);
 }
 
 /* --- take ---------------------------------------------------------------- */
@@ -248,7 +252,7 @@ static enum lock_result take_in_section(struct file_backend *backend,
     return result;
 }
 
-/* LOCK_GONE: the file was removed meanwhile, or before. */
+/* LOCK_GONE: the file, or its directory, was removed meanwhile, or before. */
 static enum lock_result dir_backend_try_once(struct file_backend *backend,
                                              const struct lock_request *request,
                                              struct shared_entry *entry, struct admission *survey,
@@ -262,6 +266,8 @@ static enum lock_result dir_backend_try_once(struct file_backend *backend,
     backend->done = (struct run_record){0};
     enum lock_result result =
         file->fd >= 0 ? lock_file_verify(file, why) : lock_file_open(file, LOCK_FILE_TO_TAKE, why);
+    if (result == LOCK_CANT_CREATE && !lock_dir_stands(&backend->store.dir))
+        return LOCK_GONE;
     /* A request that will be refused need not keep others out of the section. */
     if (result == LOCK_OK && file->size > 0)
         result = survey_places(backend, request, entry, survey, false, bound, why);
@@ -342,13 +348,14 @@ static enum lock_result file_take(struct backend *base, const struct lock_reques
     store_path(&backend->store, backend->file.path, request->key);
     text_copy(backend->store.boot_id, sizeof backend->store.boot_id, request->self.boot_id);
     struct shared_entry *entry = store_entry(&backend->store, request->key, true);
-    enum lock_result result = LOCK_GONE;
     file_waiter_ask(&backend->waiter, &backend->file, entry, request);
-    for (int tries = 0; tries < TRIES_MOST; tries++) {
-        result = dir_backend_try_once(backend, request, entry, &survey, lease, bound, why);
-        if (result != LOCK_GONE)
-            break;
-        start_anew(backend); /* the last holder has just removed it */
+    enum lock_result result =
+        dir_backend_try_once(backend, request, entry, &survey, lease, bound, why);
+    for (int tries = 1; result == LOCK_GONE && tries < TRIES_MOST; tries++) {
+        result = start_anew(backend, why); /* the last holder has just removed it */
+        entry = store_entry(&backend->store, request->key, true);
+        if (result == LOCK_OK)
+            result = dir_backend_try_once(backend, request, entry, &survey, lease, bound, why);
     }
     if (result == LOCK_GONE)
         result = LOCK_HELD;

@@ -16,6 +16,19 @@ void store_close(struct store *store)
     lock_dir_close(&store->dir);
 }
 
+enum lock_result store_renew(struct store *store, struct errmsg *why)
+{
+    struct lock_dir dir;
+    if (lock_dir_stands(&store->dir))
+        return LOCK_OK;
+    enum lock_result result = lock_dir_open(&dir, store->dir.path, why);
+    if (result != LOCK_OK)
+        return result;
+    store_close(store);
+    store->dir = dir;
+    return LOCK_OK;
+}
+
 void store_path(const struct store *store, char path[LOCK_FILE_PATH_SIZE], const char *key)
 {
     char name[LOCK_FILE_NAME_SIZE];

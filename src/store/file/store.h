@@ -14,6 +14,10 @@ struct store {
 
 void store_close(struct store *store);
 
+/* Opens the directory that is at the path now, if that is another one, or makes it. Entries
+ * found before are no longer valid then. Results of lock_dir_open(). */
+enum lock_result store_renew(struct store *store, struct errmsg *why);
+
 void store_path(const struct store *store, char path[LOCK_FILE_PATH_SIZE], const char *key);
 
 /* The boot that deadlines written now belong to. */
