@@ -31,6 +31,10 @@ static const struct duration abandon_limit = {1 * NS_PER_S}, leave_limit = {200 
  * start the next script first. */
 static const struct duration guard_limit = {500 * NS_PER_MS};
 
+/* The interval of questions that follow notices, on average, since other processes cause
+ * these as often as they like; and by how much questions may be ahead of that. */
+static const struct duration notice_interval = {10 * NS_PER_MS}, notice_burst = {100 * NS_PER_MS};
+
 /* The shortest and the longest pause between tries of a store that is down. */
 static const struct duration retry_least = {100 * NS_PER_MS}, retry_most = {2 * NS_PER_S};
 
@@ -46,6 +50,7 @@ struct waiting {
         outage_end;           /* of the tries to reach the store; DEADLINE_NEVER: it was reached */
     struct duration interval; /* of asking again for a lock that is held */
     struct duration retry;    /* of asking again a store that is down */
+    struct deadline heeded;   /* how far the notices that were followed have used up the time */
     bool uncalled;            /* it was said that the store cannot notify us */
 };
 
@@ -111,13 +116,21 @@ static enum lock_result pause_for_call(struct waiting *waiting, struct backend *
         deadline_earlier(deadline_after(duration_jittered(waiting->interval)), waiting->end);
     struct deadline shown = deadline_now();
     waiting->interval = duration_doubled(waiting->interval, call.poll_most);
+    bool noticed = false;
     for (enum lock_result result = LOCK_OK; result == LOCK_OK; call = backend->listen(backend)) {
         struct deadline next = deadline_earlier(poll, call.by);
-        if (call.now || deadline_passed(next))
+        noticed |= call.now;
+        if (noticed)
+            next = deadline_earlier(next, deadline_minus(waiting->heeded, notice_burst));
+        if (noticed && deadline_passed(next))
+            waiting->heeded =
+                deadline_plus(deadline_passed(waiting->heeded) ? deadline_now() : waiting->heeded,
+                              notice_interval);
+        if (deadline_passed(next))
             return LOCK_OK;
         if (deadline_passed(shown))
             shown = progress_show(waiting->patience->view, holder, NULL, DEADLINE_NEVER);
-        result = sleep_until(waiting, call.fd, deadline_earlier(next, shown));
+        result = sleep_until(waiting, noticed ? -1 : call.fd, deadline_earlier(next, shown));
     }
     return LOCK_CANCELLED;
 }

@@ -538,6 +538,20 @@ P
     equals "$(files)" 0
 }
 
+@test "a process that closes the file again and again does not keep a waiter busy" {
+    local before reads
+    share a job && holds a
+    queue 1
+    reads() { awk '/^syscr/ { print $2 }' "/proc/$(pid_of 1)/io"; }
+    before=$(reads)
+    timeout 1 bash -c 'while :; do : <"$0"; done' "$F" || true
+    reads=$(($(reads) - before))
+    echo "$reads reads"
+    [ "$reads" -le 10000 ] # 100 questions
+    leave a
+    wait "$(pid_of 1)"
+}
+
 @test "--lock-file: flock(1) and dlock have the file in the order in which they came" {
     local i
     stop_time

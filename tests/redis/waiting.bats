@@ -536,6 +536,31 @@ hand_offs() {
     [ "$many" -le $((few + 30)) ]
 }
 
+# Asks by dlock.
+asks() { redis info commandstats | awk -F'[:=,]' '/cmdstat_evalsha/ { n = $3 } END { print n }'; }
+
+@test "a client that sends messages, or touches the lock, again and again: a waiter asks 100 times a second at most" {
+    start_redis
+    take_by_hand 600000
+    queue a
+    wait_until 5 head_is_armed
+    local channel before start
+    channel=$(redis pubsub channels '*wake*')
+    at_most() {
+        before=$(asks)
+        start=$(now)
+        "$@" >"$T/flood" || true
+        echo "$*: $(($(asks) - before)) asks in $(($(now) - start)) ms" >&2
+        [ $(($(asks) - before)) -le $((($(now) - start) / 10 + 15)) ]
+    }
+    flood() { timeout 1 redis-cli -s "$T/redis.sock" -r 1000000 "$@"; }
+    at_most flood publish "$channel" turn
+    at_most flood set dlock:job somebody px 600000
+    at_most flood eval 'redis.call("FLUSHALL") redis.call("SET", KEYS[1], "somebody")' 1 dlock:job
+    # Each of these messages replaces the time to ask at: they must leave room for it.
+    at_most timeout 1 bash -c 'while :; do echo "publish $0 \"held 0\""; read -rt 0.002 <> <(:); done | redis-cli -s "$1"' "$channel" "$T/redis.sock"
+}
+
 @test "nonsense on a waiter's channel changes nothing" {
     start_redis
     take_by_hand 3000

@@ -140,7 +140,8 @@ struct call file_waiter_listen(struct file_waiter *waiter)
             call.now = error == 0;
         }
     } else if (waiter->hears && lock_file_drain_news(waiter->news_fd)) {
-        waiter->asked = 1;
+        if (waiter->asked == 0 || waiter->asked > ASKED_MOST)
+            waiter->asked = 1;
         call.now = true;
     }
     return call;

@@ -22,8 +22,7 @@ struct redis_place {
     bool listens;              /* the server knows that we can be called */
     unsigned may_call;         /* the connection whose user may call waiters; 0: unknown */
     bool called;               /* it is our turn */
-    struct deadline asked;     /* when we asked last */
-    struct deadline touched;   /* when to ask, since another client has touched the lock */
+    bool touched;              /* another client has touched the lock */
     struct deadline changes;   /* when to ask because a lease or a turn ends */
 };
 

@@ -13,9 +13,6 @@
 /* An answer is valid for this long, if every touch since is reported to us. */
 static const struct duration fresh_time = {500 * NS_PER_MS};
 
-/* The least time between two questions, however often the lock is touched. */
-static const struct duration touch_interval = {10 * NS_PER_MS};
-
 /* The first in the queue look at the lock this often, in case those before them are
  * frozen or no client calls; they are as many as queue.lua calls near. The others look
  * less often. */
@@ -329,11 +326,9 @@ static enum lock_result redis_take_ask(struct redis_backend *redis,
         call.channels =
             (struct redis_channels){.touches = wants_touches(redis), .wake = redis->place.wake};
     redis->place.listens = queues && !redis->listening.no_wake;
-    redis->place.called = redis->touched = false;
-    redis->place.touched = DEADLINE_NEVER;
+    redis->place.called = redis->place.touched = redis->touched = false;
     /* The lease counts from here: connecting is not part of it. */
     struct deadline before = deadline_now();
-    redis->place.asked = before;
     if (result == LOCK_OK)
         result = redis_script_run(redis, &call, &reply, bound, why);
     if (result == LOCK_OK) {
@@ -400,22 +395,22 @@ static bool is_about_us(const struct redis_backend *redis, const char *key)
     return strcmp(key, companion) == 0;
 }
 
-/* An array of keys, or nothing if all are gone, which is reported to all clients. A
- * client that touches the lock again and again does not keep us busy. */
+/* An array of keys, or nothing if all are gone, which is reported to all clients. */
 static void hear_touch(struct redis_backend *redis, const redisReply *keys)
 {
-    const struct duration rush = {redis->place.ahead > 0 ? 500 * NS_PER_MS : 0};
-    bool all = keys->type != REDIS_REPLY_ARRAY, lock = all;
+    static const struct duration rush = {500 * NS_PER_MS};
+    struct redis_place *place = &redis->place;
+    bool all = keys->type != REDIS_REPLY_ARRAY, lock = false;
     for (size_t i = 0; !all && i < keys->elements; i++) {
         const char *key = redis_reply_text(keys->element[i]);
         lock |= strcmp(key, redis->key) == 0;
         redis->touched |= is_about_us(redis, key);
     }
-    redis->touched |= lock;
-    if (all)
-        redis->place.touched = deadline_after(duration_jittered(rush));
-    else if (lock)
-        redis->place.touched = deadline_plus(redis->place.asked, touch_interval);
+    if (all && place->ahead > 0)
+        place->changes = deadline_earlier(place->changes, deadline_after(duration_jittered(rush)));
+    else
+        place->touched |= all || lock;
+    redis->touched |= all || lock;
 }
 
 /* "turn": it is our turn; "held MS": we are now the first, which gets reports of touches;
@@ -423,18 +418,21 @@ static void hear_touch(struct redis_backend *redis, const redisReply *keys)
  * now one of the first. */
 static void hear_call(struct redis_place *place, const char *text)
 {
+    enum { HELD_LEAST_MS = 10 }; /* such messages may come again and again */
     bool held = strncmp(text, "held ", 5) == 0;
-    int64_t ms;
+    int64_t ms = REDIS_MS_MOST;
     if (strcmp(text, "turn") == 0)
         place->called = true;
-    if (held && number_parse(text + 5, 0, REDIS_MS_MOST, &ms))
-        place->changes = ask_time(ms, 0);
-    if (held)
+    if (held) {
+        (void)number_parse(text + 5, 0, REDIS_MS_MOST, &ms);
+        struct duration left = DURATION_MS(ms < HELD_LEAST_MS ? HELD_LEAST_MS : ms + 1);
+        left = duration_min(left, duration_jittered(DURATION_S(1)));
         place->ahead = 0;
-    if (held || strcmp(text, "near") == 0)
-        place->changes = deadline_earlier(
-            place->changes,
-            deadline_after(duration_jittered(held ? DURATION_S(1) : near_interval)));
+        place->changes = deadline_earlier(place->changes, deadline_after(left));
+    } else if (strcmp(text, "near") == 0) {
+        place->changes =
+            deadline_earlier(place->changes, deadline_after(duration_jittered(near_interval)));
+    }
 }
 
 void redis_hear(void *data, const char *channel, const redisReply *payload)
@@ -473,7 +471,7 @@ struct call redis_listen(struct backend *backend)
         place->changes = deadline_earlier(place->changes, deadline_after(random));
     if (listened && redis->conn.socket.fd >= 0) {
         call.fd = redis->conn.socket.fd;
-        call.now = place->called || redis_socket_has_unread(&redis->conn.socket);
+        call.now = place->called || place->touched || redis_socket_has_unread(&redis->conn.socket);
         /* A Cluster may have moved the lock to another node, which does not call us until
          * we ask. */
         if (place->ahead >= NEAR_PLACES && !place->attended &&
@@ -483,7 +481,7 @@ struct call redis_listen(struct backend *backend)
         call.cannot = redis->listening.why_wake.text;
         call.poll_most = place->ahead == 0 ? DURATION_MS(500) : near_interval;
     }
-    call.by = deadline_earlier(place->changes, place->touched);
+    call.by = place->changes;
     call.fd = redis_sentinel_join(redis, call.fd);
     return call;
 }
