@@ -187,8 +187,12 @@ static enum lock_result read_transaction(struct redis_listening *listening, stru
                                          struct batch *batch, redisReply **reply,
                                          struct refusals *refusals, struct errmsg *why)
 {
-    redisReply *const *queued = &batch->replies[batch->script],
-                      *exec = batch->replies[batch->count - 1];
+    redisReply *const *queued = &batch->replies[batch->script];
+    const redisReply *begin = queued[-1], *exec = batch->replies[batch->count - 1];
+    /* Without MULTI the script was run and the channels were entered one by one; EXEC may
+     * answer EXECABORT even then. */
+    if (is_error(begin))
+        return subscribe_give_up(conn, begin, why);
     for (int i = 1; is_error(exec) && i <= batch->entered; i++)
         if (is_error(queued[i]))
             note_refusal(refusals,

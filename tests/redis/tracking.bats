@@ -375,3 +375,45 @@ refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*reje
     wait "$HOLDER"
     is_free
 }
+
+waiter_listens() { redis pubsub channels '*wake*' | grep .; }
+refused_again() { [ "$(refused multi)" -gt "$1" ]; }
+
+@test "MULTI that is refused for a moment: a holder, a heartbeat and a waiter that is called go on, and nothing stays locked" {
+    start_redis
+    hold_lock job -r "$URL" -t 1m
+    wait_until 10 armed_holders 1
+    dlock -r "$URL" -t 1m job -- touch "$T/ran" 2>"$T/waiter.err" 3>&- 4>&- &
+    local waiter=$! before
+    wait_until 10 waiter_listens
+    # The holder's check: another client touches the key.
+    redis acl setuser default -multi
+    redis pexpire dlock:job 50000
+    wait_until 10 refused_again 0
+    # The holder releases the lock, and calls the waiter.
+    redis config resetstat
+    end_hold
+    wait "$HOLDER"
+    wait_until 10 refused_again 0
+    redis acl setuser default +multi
+    wait "$waiter"
+    [ -e "$T/ran" ]
+    is_free
+    equals "$(cat "$T/held.err" "$T/waiter.err")" ''
+    cat >"$T/beat.py" <<'E'
+import os, socket, subprocess, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
+for i in range(25):
+    if i in (2, 12):
+        subprocess.run(["redis-cli", "-s", os.environ["T"] + "/redis.sock", "acl", "setuser", "default",
+                        "-multi" if i == 2 else "+multi"], stdout=subprocess.DEVNULL)
+    time.sleep(0.1)
+    s.send(b"WATCHDOG=1")
+E
+    redis config resetstat
+    run dlock -r "$URL" --heartbeat -t 1s job -- python3 "$T/beat.py"
+    equals "$status $output" '0 '
+    refused_again 0
+    is_free
+}
