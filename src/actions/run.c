@@ -114,8 +114,9 @@ static struct run_end run_end_of(const struct run_run *run, const struct outcome
     return (struct run_end){RUN_STATUS, WEXITSTATUS(outcome->status), wall_now_ms()};
 }
 
-/* The compare-and-delete is the last look at the lock: if the lock is not ours,
- * it was lost before the command ended, or at least that cannot be ruled out. */
+/* The compare-and-delete is the last look at the lock: if the lock is not ours, and its lease
+ * has not just ended, it was lost before the command ended, or at least that cannot be ruled
+ * out. */
 static int run_finish(struct run_run *run, struct outcome *outcome)
 {
     struct errmsg why = {""};

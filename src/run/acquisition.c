@@ -314,9 +314,14 @@ static bool pause_release(const struct acquisition *acquisition, struct deadline
 }
 
 /* A signal that comes meanwhile ends the tries: its sender does not want to
- * wait for a store that is down. Signals from before were for the command. If
- * the first try got no answer, the lease has ended since and the lock is gone,
- * then it has expired by itself: the result is LOCK_UNAVAILABLE. */
+ * wait for a store that is down. Signals from before were for the command.
+ *
+ * Orders of the lease's end and the release:
+ *   the lock is gone, and the lease has not ended -> it was lost
+ *   by the store's clock it has ended, by ours it has not -> that clock is ahead, and others
+ *     could have the lock while the command ran: it was lost
+ *   by both it ended before the release arrived -> it was not lost: LOCK_ENDED; or
+ *     LOCK_UNAVAILABLE if an earlier try has failed: that is why it was not released */
 enum lock_result acquisition_release(struct acquisition *acquisition, struct errmsg *why)
 {
     struct backend *backend = acquisition->backend;
@@ -326,8 +331,9 @@ enum lock_result acquisition_release(struct acquisition *acquisition, struct err
     for (;;) {
         enum lock_result result =
             backend->release(backend, &acquisition->lease, (struct bound){limit, -1}, why);
-        if (lock_is_lost(result) && failure.text[0] != '\0' &&
-            deadline_passed(acquisition->lease.deadline)) {
+        if (result == LOCK_ENDED && !deadline_passed(acquisition->lease.deadline))
+            return LOCK_GONE;
+        if (result == LOCK_ENDED && failure.text[0] != '\0') {
             *why = failure;
             return LOCK_UNAVAILABLE;
         }

@@ -60,7 +60,7 @@ bool acquisition_open(struct acquisition *acquisition, const char *owner, const 
 bool acquisition_take(struct acquisition *acquisition, int *status);
 
 /* Tries for a few seconds. Returns LOCK_OK, LOCK_GONE, LOCK_FOREIGN,
- * LOCK_RELEASED, or the error that prevented the release: then the lock expires
+ * LOCK_RELEASED, LOCK_ENDED, or the error that prevented the release: then the lock expires
  * by itself. */
 enum lock_result acquisition_release(struct acquisition *acquisition, struct errmsg *why);
 

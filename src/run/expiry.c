@@ -11,7 +11,11 @@ static const struct duration kill_limit = {10 * NS_PER_S}, kill_interval = {5 * 
 void expiry_init(struct expiry *end)
 {
     end->state = (struct watch_state){
-        .verdict = WATCH_HELD, .deadline = end->lease->deadline, .set = end->lease->set};
+        .verdict = WATCH_HELD,
+        .deadline = end->lease->deadline,
+        .set = end->lease->set,
+        .end_ms = end->lease->end_ms,
+    };
     end->warn_at = lease_warning_time(end->lease, end->lease->deadline);
 }
 
@@ -173,6 +177,13 @@ static void was_released(struct expiry *end)
                 end->worker.name);
 }
 
+static void follow_lease(struct expiry *end)
+{
+    end->lease->deadline = end->state.deadline;
+    end->lease->set = end->state.set;
+    end->lease->end_ms = end->state.end_ms;
+}
+
 static void act_on_lease(struct expiry *end)
 {
     char advice[LEASE_TEXT_SIZE];
@@ -180,10 +191,9 @@ static void act_on_lease(struct expiry *end)
     struct deadline last_answer = watch_last_answer(deadline, expiry_grace_of(end));
     bool said = end->warn_at.boot_ns == INT64_MAX,
          extended = deadline_before(end->lease->deadline, deadline);
-    end->lease->set = end->state.set;
+    follow_lease(end);
     if (extended || !said) /* extended: it may be reported again */
         end->warn_at = lease_warning_time(end->lease, deadline);
-    end->lease->deadline = deadline;
     if (end->state.verdict == WATCH_LOST) {
         lost(end);
     } else if (!deadline_before(now, deadline)) {
@@ -238,6 +248,7 @@ void expiry_judge(struct expiry *end)
     end->released = end->released || end->state.verdict == WATCH_RELEASED;
     if (end->over || end->released)
         return;
+    follow_lease(end);
     if (end->state.verdict == WATCH_LOST) {
         expiry_is_over(end);
         say_error(end->out, "the lock was lost before %s ended: %s", end->worker.name,

@@ -144,6 +144,7 @@ static void publish(struct watch *watch, enum watch_verdict verdict, const struc
         watch->state.verdict = verdict;
         watch->state.deadline = watch->lease.deadline;
         watch->state.set = watch->lease.set;
+        watch->state.end_ms = watch->lease.end_ms;
         watch->state.why = *why;
     }
     if (noted) {
@@ -304,7 +305,11 @@ enum lock_result watch_open(struct watch *watch, struct errmsg *why)
     watch->beat_fd = beats ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
     watch->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     watch->state = (struct watch_state){
-        .verdict = WATCH_HELD, .deadline = watch->lease.deadline, .set = watch->lease.set};
+        .verdict = WATCH_HELD,
+        .deadline = watch->lease.deadline,
+        .set = watch->lease.set,
+        .end_ms = watch->lease.end_ms,
+    };
     if (watch->news_fd >= 0 && watch->quit_fd >= 0 && (watch->beat_fd >= 0 || !beats))
         return LOCK_OK;
     errmsg_set(why, "cannot prepare the watch of the lease: %s", strerror(errno));

@@ -20,6 +20,7 @@ struct watch_state {
     enum watch_verdict verdict;
     struct deadline deadline; /* adopted, if it was changed from outside */
     struct duration set;      /* what the lease was last set to */
+    int64_t end_ms;           /* and its end then, on the store's clock */
     struct errmsg
         why; /* of WATCH_LOST and WATCH_RELEASED; of WATCH_ENDING if the store could not be asked */
     struct errmsg note; /* the last message for -v */

@@ -87,7 +87,8 @@ struct backend {
      * lock, the hold is the one it asked for. May be called again after LOCK_UNAVAILABLE,
      * and removes nothing more if the previous call removed the lock without knowing it.
      * lease->end is remembered as the end of the run, once however often it is called.
-     * Results as of check(). */
+     * Results as of check(), and LOCK_ENDED: by the store's clock the lease had ended when
+     * the request arrived, and nothing says that it was lost before that. */
     enum lock_result (*release)(struct backend *, const struct lease *, struct bound,
                                 struct errmsg *);
 

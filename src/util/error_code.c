@@ -28,7 +28,8 @@ enum failure failure_of(enum lock_result result)
 {
     switch (result) {
     case LOCK_HELD: return FAIL_HELD;
-    case LOCK_GONE: return FAIL_NOT_FOUND;
+    case LOCK_GONE:
+    case LOCK_ENDED: return FAIL_NOT_FOUND;
     case LOCK_FOREIGN: return FAIL_MISMATCH;
     case LOCK_RELEASED: return FAIL_RELEASED;
     case LOCK_UNAVAILABLE: return FAIL_UNAVAILABLE;

@@ -39,6 +39,7 @@ enum lock_result {
     LOCK_GONE,        /* it is not ours any more: it has no holder */
     LOCK_FOREIGN,     /* it is not ours: it is held under another token */
     LOCK_RELEASED,    /* it was ours, and was released with its own token */
+    LOCK_ENDED,       /* it is not ours: its lease ended before a release reached the service */
     LOCK_UNAVAILABLE, /* the service did not answer usably: try again */
     LOCK_REFUSED,     /* the service or file permissions refuse us: pointless to retry */
     LOCK_INVALID,     /* the configuration cannot be used */
@@ -56,7 +57,7 @@ static inline bool lock_is_lost(enum lock_result result)
 /* True if a lock that we had is not ours any more, for whatever reason. */
 static inline bool lock_is_past(enum lock_result result)
 {
-    return lock_is_lost(result) || result == LOCK_RELEASED;
+    return lock_is_lost(result) || result == LOCK_RELEASED || result == LOCK_ENDED;
 }
 
 /* Returns the exit status for a result other than LOCK_OK if no command ran.
@@ -67,6 +68,7 @@ static inline enum exit_status status_of(enum lock_result result)
     case LOCK_OK: return STATUS_OK;
     case LOCK_HELD: return STATUS_CONFLICT;
     case LOCK_GONE:
+    case LOCK_ENDED:
     case LOCK_FOREIGN: return STATUS_STOPPED;
     case LOCK_RELEASED: return STATUS_OK;
     case LOCK_UNAVAILABLE: return STATUS_UNAVAILABLE;

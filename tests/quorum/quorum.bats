@@ -680,6 +680,21 @@ released_on() {
     ends_with 0 "$HOLDER"
 }
 
+@test "a bare majority of which one hangs over the end of the lease: no lost lock, and the run is remembered" {
+    quorum 2 1
+    dlock -t 2s job -- sh -c 'touch "$T/ready"; until [ -e "$T/go" ]; do sleep 0.01; done' 2>"$T/err" 3>&- 4>&- &
+    wait_until 10 test -e "$T/ready"
+    freeze 2
+    touch "$T/go"
+    wait_until 10 is_free_on 1
+    sleep 2.2 # beyond the end of the lease
+    kill -CONT "$(cat "$T/2.pid")"
+    wait $!
+    equals "$(cat "$T/err")" ''
+    dlock --ran-within=1m job
+    wait_until 10 is_free_on 2
+}
+
 @test "a release that does not reach one server: said with -v alone, and the next one has the lock" {
     quorum 3
     local left='the release has not reached 1 of 3 servers; there the lock is held until its lease ends: unix://.*/3.sock'

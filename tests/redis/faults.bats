@@ -460,6 +460,28 @@ P
     grep -qE 'the lock could not be released: .*: (Connection refused|No such file or directory); its lease has ended' "$T/err"
 }
 
+@test "a release that a Redis that hangs answers after the lease's end: no lost lock, and the run is remembered" {
+    start_redis
+    export DLOCK_REDIS=unix://$T/redis.sock
+    local mode
+    for mode in '' -s; do
+        rm -f "$T/ready" "$T/go"
+        # shellcheck disable=SC2016
+        dlock $mode -t 2s "job$mode" -- sh -c 'touch "$T/ready"; until [ -e "$T/go" ]; do sleep 0.01; done' 2>"$T/err" 3>&- 4>&- &
+        wait_until 10 test -e "$T/ready"
+        kill -STOP "$(cat "$T/redis.pid")"
+        touch "$T/go"
+        sleep 2.2 # beyond the end of the lease
+        kill -CONT "$(cat "$T/redis.pid")"
+        wait $!
+        equals "$(cat "$T/err")" ''
+        dlock --ran-within=1m "job$mode"
+        # A later one that shares it finds no run without an end.
+        fails_with 1 '^$' dlock $mode "job$mode" -- false
+        dlock --status --json "job$mode" | grep '"losses":0' | grep -q '"failures_in_a_row":1'
+    done
+}
+
 @test "the permissions that the manual names are enough to take a lock anew after a take that came too late" {
     start_redis
     manual_user

@@ -8,13 +8,13 @@
 static struct quorum quorum;
 
 /* One letter a server: Ok, Held, Gone, Foreign, reLeased, Unavailable, Refused, Invalid,
- * System, Cancelled. */
+ * System, Cancelled, Ended. */
 static enum lock_result result_of(char letter)
 {
-    static const char letters[] = "OHGFLURISC";
+    static const char letters[] = "OHGFLURISCE";
     static const enum lock_result results[] = {
-        LOCK_OK,          LOCK_HELD,    LOCK_GONE,    LOCK_FOREIGN, LOCK_RELEASED,
-        LOCK_UNAVAILABLE, LOCK_REFUSED, LOCK_INVALID, LOCK_SYSTEM,  LOCK_CANCELLED};
+        LOCK_OK,      LOCK_HELD,    LOCK_GONE,   LOCK_FOREIGN,   LOCK_RELEASED, LOCK_UNAVAILABLE,
+        LOCK_REFUSED, LOCK_INVALID, LOCK_SYSTEM, LOCK_CANCELLED, LOCK_ENDED};
     const char *at = strchr(letters, letter);
     assert_non_null(at);
     return results[at - letters];
@@ -42,7 +42,7 @@ TEST(test_counts)
     } rows[] = {
         {"OOO", {.ok = 3}},
         {"OHG", {.ok = 1, .held = 1, .lost = 1}},
-        {"GFL", {.lost = 3}},
+        {"GFLE", {.lost = 4}},
         {"RIS", {.bad = 3}},
         {"UCO", {.ok = 1, .silent = 2}},
         {"OOHHUURRG", {.ok = 2, .held = 2, .silent = 2, .bad = 2, .lost = 1}},
@@ -133,6 +133,14 @@ TEST(test_verdict)
          "2 of 3"},
         {"released on one, and one does not answer", "OLU", "+++", false, LOCK_UNAVAILABLE,
          "1 of 3"},
+        {"released on one, ended on another of a bare majority", "OEU", "++-", false, LOCK_ENDED,
+         "2 of 3"},
+        {"ended on all", "EEE", "+++", false, LOCK_ENDED, "3 of 3"},
+        {"released on one, ended on one, lost on one", "OEG", "+++", false, LOCK_ENDED, "2 of 3"},
+        {"ended on one, lost on two", "EGG", "+++", false, LOCK_GONE, "3 of 3"},
+        {"ended where it was never granted", "OGE", "++-", false, LOCK_GONE, "2 of 3"},
+        {"released with its own token on one, ended on two", "LEE", "+++", false, LOCK_ENDED,
+         "3 of 3"},
         {"five: three have it", "OOOGG", "+++++", false, LOCK_OK, ""},
         {"five: two have it", "OOGGG", "+++++", false, LOCK_GONE, "3 of 5"},
         {"five: two have it, one does not answer", "OOGGU", "+++++", false, LOCK_UNAVAILABLE,

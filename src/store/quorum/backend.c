@@ -184,6 +184,7 @@ static enum lock_result release_own(struct quorum *quorum, struct quorum_member 
     if (!quorum_grants(quorum, member))
         return result;
     lease.take_id = quorum->take_id;
+    lease.end_ms = member->lease.end_ms;
     return member->store->release(member->store, &lease, bound, &member->why);
 }
 

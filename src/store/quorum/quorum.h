@@ -125,7 +125,7 @@ enum lock_result quorum_answer(const struct quorum *quorum, bool cancelled, stru
 
 /* A majority's verdict on a lease after a round that has asked all servers that
  * `may_have` it, before their standing changes by it. With *why set: LOCK_OK; LOCK_GONE,
- * LOCK_FOREIGN or LOCK_RELEASED if those that have not lost it are no majority; otherwise
+ * LOCK_FOREIGN, LOCK_RELEASED or LOCK_ENDED if those that have not lost it are no majority; otherwise
  * the reason why it is unknown. */
 enum lock_result quorum_verdict(const struct quorum *quorum, quorum_wanted *may_have,
                                 bool cancelled, struct errmsg *why);

@@ -11,6 +11,7 @@ static void count_one(struct quorum_count *count, enum lock_result result)
     case LOCK_HELD: count->held++; break;
     case LOCK_GONE:
     case LOCK_FOREIGN:
+    case LOCK_ENDED:
     case LOCK_RELEASED: count->lost++; break;
     case LOCK_REFUSED: count->refused++, count->bad++; break;
     case LOCK_INVALID: count->invalid++, count->bad++; break;
@@ -159,11 +160,12 @@ bool quorum_grants(const struct quorum *quorum, const struct quorum_member *memb
 
 /* A lease that was released with its own token lets the command run on: so most of the
  * servers that had it until now must say so, not just one that a release has reached, now
- * or long ago, when the others lost their keys. */
+ * or long ago, when the others lost their keys. A server that was slow to release it had it
+ * to the end of the lease: if these make up a majority, it was not lost. */
 static enum lock_result loss(const struct quorum *quorum, quorum_wanted *may_have, int missing,
                              struct errmsg *why)
 {
-    int gone = 0, foreign = 0, released = 0;
+    int gone = 0, foreign = 0, released = 0, ended = 0;
     const char *before = ": ";
     errmsg_set(why, "%d of %d servers do not grant it", missing, quorum->count);
     for (int i = 0; i < quorum->count; i++) {
@@ -174,11 +176,14 @@ static enum lock_result loss(const struct quorum *quorum, quorum_wanted *may_hav
         gone += had && member->result == LOCK_GONE;
         foreign += had && member->result == LOCK_FOREIGN;
         released += had && member->result == LOCK_RELEASED;
+        ended += had && member->result == LOCK_ENDED;
         add_text(why, before, member->why.text);
         before = "; ";
     }
-    if (released > gone + foreign)
+    if (released > gone + foreign + ended)
         return LOCK_RELEASED;
+    if (quorum->count - missing + ended >= quorum->need)
+        return LOCK_ENDED;
     return foreign > 0 ? LOCK_FOREIGN : LOCK_GONE;
 }
 

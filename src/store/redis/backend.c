@@ -29,6 +29,8 @@ static enum lock_result read_loss(const redisReply *reply, const struct lease *l
         lock_forced(why, how + strlen(forced));
         return gone ? LOCK_GONE : LOCK_FOREIGN;
     }
+    if (strcmp(how, "late") == 0)
+        return errmsg_fail(why, LOCK_ENDED, "the lease had ended when the release arrived");
     if (gone) {
         bool ended = lease->outside && strcmp(how, "ended") == 0;
         return errmsg_fail(why, LOCK_GONE, "the key %s is gone%s", key,

@@ -155,7 +155,10 @@ static void begin_release(struct redis_call *call, const struct lease *lease, bo
     else
         redis_script_add_number(call, deadline_left(lease->hold).ns / NS_PER_MS);
     /* Giving up a take that may not have happened is no loss. */
-    redis_command_add(&call->words, lease->lost ? "lost" : lease->fence > 0 ? "held" : "");
+    if (lease->lost || lease->fence == 0)
+        redis_command_add(&call->words, lease->lost ? "lost" : "");
+    else
+        redis_script_add_number(call, lease->end_ms - lease_drift(lease->set).ns / NS_PER_MS);
     redis_command_add(&call->words, may_come ? "1" : "");
     redis_script_add_number(call, lease->end.ended_ms > 0 ? lease->end.ended_ms : wall_now_ms());
     redis_command_add(&call->words, run_end_write(&lease->end, call->end));

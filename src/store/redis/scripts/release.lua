@@ -3,12 +3,12 @@
 -- KEYS: all (store/redis/scripts/common.lua)
 -- ARGV: token, take id ("": the token alone counts), now (wall clock of the holder, ms),
 --       hold (ms for which others must still be kept out; 0: none; "": as asked for at the
---       take), "lost" if the lease was over before its command, "held" if not ("": given up,
---       and perhaps never taken), "1" if a try of the take had no answer and may come yet,
---       when its run ended (wall clock, ms), how ("": nothing has run), id of the request if
---       another process took it
+--       take), "lost" if the lease was over before its command, otherwise when the lease ends
+--       (server, ms; "": given up, and perhaps never taken), "1" if a try of the take had no
+--       answer and may come yet, when its run ended (wall clock, ms), how ("": nothing has run),
+--       id of the request if another process took it
 -- Returns {"released", "now"}, {"released", ""}: it had been before, {"gone" or "other",
---         "forced USER@HOST", "ended" or ""}
+--         "forced USER@HOST", "late" (not lost: it has ended since), "ended" or ""}
 
 -- include common.lua
 
@@ -62,17 +62,24 @@ end
 -- A take that is still on its way must not find the lock free: no client is left to release
 -- it. A lost take is withdrawn as well, so that the loss is counted once, though the answer to
 -- this may be lost and the release come again.
-local counted = past('withdrawn', id, '')
-if not no_meta and not counted and (ARGV[6] == '1' or how ~= 'ours' and how ~= 'released' and id ~= '') then
+local counted, lost = past('withdrawn', id, ''), how ~= 'ours' and how ~= 'released'
+if not no_meta and not counted and (ARGV[6] == '1' or lost and id ~= '') then
   note('withdrawn', id, '-', '')
 end
 if how ~= 'ours' then
-  if ARGV[8] ~= '' and known.unended == '1' and holder and holder.take == id then
-    end_run(holder, ARGV[7], ARGV[8] == 'stopped' and 'stopped' or 'lost')
+  local run = known.unended == '1' and holder and holder.take == id and holder
+  if lost and (tonumber(ARGV[5]) or 1e99) <= now_ms() and (record or 'ended') == 'ended' then
+    lost, record = false, 'late'
+    -- Otherwise those who come to share the lock later find the record of a run without an end.
+    local share = not run and own and read_record(own)
+    if share and share.take == id and not share.released and redis.call('DEL', own) then run = share end
+  end
+  if run and ARGV[8] ~= '' then
+    end_run(run, ARGV[7], (not lost or ARGV[8] == 'stopped') and ARGV[8] or 'lost')
     redis.pcall('HSET', meta, memory())
   end
   if not given_up then hand_on(now_ms(), first_waiter()) end
-  if not outside and not given_up and not counted and how ~= 'released' then count('losses', 1) end
+  if lost and not outside and not given_up and not counted then count('losses', 1) end
   return {how, record or ''}
 end
 
