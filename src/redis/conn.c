@@ -19,6 +19,8 @@ enum {
     MESSAGE_MOST_BYTES = 1 << 20,
 };
 
+static const struct duration look_up_limit = {1 * NS_PER_S}, look_up_rest = {10 * NS_PER_S};
+
 void redis_command_add(struct redis_command *command, const char *word)
 {
     if (command->count >= (int)(sizeof command->words / sizeof *command->words))
@@ -209,8 +211,28 @@ static bool queue_greeting(struct redis_conn *conn)
     return queue_one(conn, redis_words("CLIENT", "SETNAME", "dlock"));
 }
 
-enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound,
-                                 struct errmsg *why)
+/* A look-up that hangs leaves a thread behind (redis/resolve.c): if addresses are known, it is
+ * not waited for as long as otherwise, and not made again for a while. */
+static enum lock_result find_addresses(struct redis_conn *conn, struct bound bound,
+                                       struct errmsg *why)
+{
+    struct addresses found;
+    bool known = conn->addresses.count > 0;
+    if (conn->at.path[0] != '\0')
+        unix_address(&conn->addresses, conn->at.path);
+    if (conn->at.path[0] != '\0' || (known && !deadline_passed(conn->look_up)))
+        return LOCK_OK;
+    if (known)
+        bound = bound_within(bound_share(bound, 2), look_up_limit);
+    enum lock_result result = redis_resolve(&found, conn->at.host, conn->at.port, bound, why);
+    if (result == LOCK_OK)
+        conn->addresses = found;
+    else if (deadline_passed(bound.until))
+        conn->look_up = deadline_after(look_up_rest);
+    return known && result != LOCK_CANCELLED ? LOCK_OK : result;
+}
+
+enum lock_result redis_conn_open(struct redis_conn *conn, struct bound bound, struct errmsg *why)
 {
     if (conn->socket.fd >= 0)
         redis_conn_read_messages(conn); /* an unexpected reply must not be taken for the next one */
@@ -219,13 +241,7 @@ enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct b
     bound = bound_within(bound, conn->settings->timeout);
     conn->sent = false;
     struct redis_tls *tls = conn->at.path[0] == '\0' ? conn->settings->tls : NULL;
-    enum lock_result result = LOCK_OK;
-    if (conn->at.path[0] != '\0')
-        unix_address(&conn->addresses, conn->at.path);
-    else if (resolve)
-        result = redis_resolve(&conn->addresses, conn->at.host, conn->at.port, bound, why);
-    else if (conn->addresses.count == 0)
-        (void)redis_resolve_numeric(&conn->addresses, conn->at.host, conn->at.port);
+    enum lock_result result = find_addresses(conn, bound, why);
     if (result == LOCK_OK)
         result =
             redis_socket_connect(&conn->socket, &conn->addresses, tls, conn->at.host, bound, why);

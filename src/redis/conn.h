@@ -40,6 +40,7 @@ struct redis_conn {
     bool greeting_failed;       /* one was an error: the database or login is the wrong one */
     bool sent;                  /* whether the last call may have reached the server */
     struct addresses addresses; /* of the name, from the last look-up */
+    struct deadline look_up;    /* until then they are not looked up again */
 };
 
 struct redis_command {
@@ -68,13 +69,11 @@ void redis_conn_close(struct redis_conn *conn);
 void redis_conn_free(struct redis_conn *conn);
 
 /* Connects if the connection is closed, has ended, or has received something unexpected;
- * tries each address of the host in turn. With `resolve` a name is looked up anew;
- * without, addresses found earlier are used (if there are none and the host is not an
- * address itself, LOCK_UNAVAILABLE). Login, database and client name are queued, and with
+ * tries each address of the host in turn. A name is looked up again each time: it may lead
+ * to another server by now. If that fails, addresses found earlier are used. Login, database and client name are queued, and with
  * masters_only the question for its role, to go out in one write with the first call.
  * LOCK_OK; otherwise as redis_conn_call(). */
-enum lock_result redis_conn_open(struct redis_conn *conn, bool resolve, struct bound bound,
-                                 struct errmsg *why);
+enum lock_result redis_conn_open(struct redis_conn *conn, struct bound bound, struct errmsg *why);
 
 /* After LOCK_REFUSED: true if a certificate was refused and a renewed one has been read,
  * so that it is worth connecting once more. */

@@ -4,10 +4,8 @@
  *
  * Ownership: struct lookup belongs to both threads, counted by `owners`. The thread
  * writes `error`, `system_error` and `list`, then `done_fd`; the asker reads them only
- * after it has read done_fd. They may leave in either order: the last one frees. This
- * happens before the command is started or not at all: while it runs, the known addresses
- * are used. (The exception is a node of a Cluster that is first named then: see
- * store/redis/cluster.c.) */
+ * after it has read done_fd. They may leave in either order: the last one frees. So a thread
+ * of this kind may be left while the command runs, and when this process ends. */
 #include "redis/resolve.h"
 
 #include <errno.h>
@@ -143,15 +141,4 @@ enum lock_result redis_resolve(struct addresses *found, const char *host, const 
         result = collect(found, lookup, why);
     lookup_leave(lookup);
     return result;
-}
-
-bool redis_resolve_numeric(struct addresses *found, const char *host, const char *port)
-{
-    struct addrinfo *list;
-    found->count = 0;
-    if (get_addresses(host, port, AI_NUMERICHOST, &list) != 0)
-        return false;
-    copy_addresses(found, list);
-    freeaddrinfo(list);
-    return found->count > 0;
 }

@@ -28,8 +28,4 @@ struct addresses {
 enum lock_result redis_resolve(struct addresses *found, const char *host, const char *port,
                                struct bound bound, struct errmsg *why);
 
-/* The same for a numeric address: no thread, no wait. False, and none found, if it is a
- * name. */
-bool redis_resolve_numeric(struct addresses *found, const char *host, const char *port);
-
 #endif

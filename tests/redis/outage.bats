@@ -365,6 +365,94 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
         dlock -r "redis://localhost:$port" --outage=0 --status job
 }
 
+# Two servers on one port, of which the name "primary" leads to the first; the second is its replica.
+start_named() {
+    PORT=$(free_port)
+    local number
+    for number in 2 3; do start_redis $number --port "$PORT" --bind 127.0.0.$number --repl-diskless-sync no; done
+    at 3 replicaof 127.0.0.2 "$PORT"
+    wait_until 10 has_synced
+    name_is 127.0.0.2
+}
+at() { redis-cli -s "$T/$1.sock" "${@:2}"; }
+has_synced() { at 3 info replication | grep -q 'master_link_status:up'; }
+name_is() { echo "$1" >"$T/names.new" && mv "$T/names.new" "$T/names"; }
+named() { LD_PRELOAD=$HELPERS/fault_names.so exec dlock -r "redis://primary:$PORT" "$@"; }
+is_extended() { [ "$(at 3 pttl dlock:leader)" -gt 4300 ]; }
+replicas_hold() { [ "$(at 3 exists "$@")" = $# ]; }
+
+@test "the server behind a name fails over: leases are extended and locks released at the new one, and a waiter runs at once" {
+    start_named
+    cat >"$T/beat.py" <<'E'
+import os, socket, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
+while not os.path.exists(os.environ["T"] + "/beats.end"):
+    s.send(b"WATCHDOG=1")
+    time.sleep(0.1)
+E
+    hold held
+    named -t 1m job -- "$T/held.sh" 2>"$T/held.err" 3>&- 4>&- &
+    local holder=$! leader waiter start
+    named -t 5s --heartbeat leader -- python3 "$T/beat.py" 2>"$T/leader.err" 3>&- 4>&- &
+    leader=$!
+    wait_until 10 test -e "$T/held"
+    named job -- touch "$T/ran" 2>"$T/waiter.err" 3>&- 4>&- &
+    waiter=$!
+    wait_until 10 replicas_hold dlock:job dlock:leader '{dlock:job}:queue'
+    at 3 replicaof no one
+    at 2 replicaof 127.0.0.3 "$PORT"
+    name_is 127.0.0.3
+    at 3 pexpire dlock:leader 4000
+    wait_until 10 is_extended
+    kill -0 "$leader"
+    touch "$T/beats.end"
+    wait "$leader"
+    start=$(now)
+    end_hold
+    wait "$holder"
+    wait "$waiter"
+    within 2500 "$start"
+    [ -e "$T/ran" ]
+    equals "$(cat "$T/held.err" "$T/leader.err" "$T/waiter.err")" ''
+    not replicas_hold dlock:job && not replicas_hold dlock:leader
+}
+
+@test "the server behind a name is replaced: the lock is checked at the new one" {
+    start_named
+    hold held
+    named -t 1m job -- "$T/held.sh" 2>"$T/held.err" 3>&- 4>&- &
+    local holder=$! status=0 start
+    wait_until 10 replicas_hold dlock:job
+    at 3 replicaof no one
+    name_is 127.0.0.3
+    stop_redis 2
+    wait_until 10 sh -c "redis-cli -s '$T/3.sock' client list | grep -q name=dlock"
+    start=$(now)
+    at 3 del dlock:job
+    wait "$holder" || status=$?
+    equals "$status" 124
+    within 3000 "$start"
+    grep -q 'the lock is lost: .* the key dlock:job is gone' "$T/held.err"
+}
+
+@test "a resolver that hangs while the lock is held: the addresses that are known serve" {
+    start_named
+    hold held
+    named -t 1m job -- "$T/held.sh" 2>"$T/held.err" 3>&- 4>&- &
+    local holder=$! start
+    wait_until 10 test -e "$T/held"
+    rm "$T/names"
+    at 2 client kill type normal
+    at 2 client kill type pubsub
+    start=$(now)
+    end_hold
+    wait "$holder"
+    within 4000 "$start"
+    equals "$(cat "$T/held.err")" ''
+    [ "$(at 2 exists dlock:job)" = 0 ]
+}
+
 @test "a connection whose other end has vanished is noticed within the time between two checks" {
     unshare -rn sh -c 'ip link set lo up && ss -Htn' 2>/dev/null || skip 'needs a network of its own'
     cat >"$T/vanish" <<'E'

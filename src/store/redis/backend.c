@@ -190,8 +190,6 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
             result = LOCK_OK;
         freeReplyObject(reply);
     }
-    if (result == LOCK_OK)
-        redis->leased = false; /* a waiter that goes on waiting has new addresses */
     return redis_script_end(redis, result, why);
 }
 

@@ -116,20 +116,16 @@ static void let_rest(struct node *node, struct duration time, const char *reason
     snprintf(node->reason, sizeof node->reason, "%.120s", reason);
 }
 
-/* While the command runs, only known addresses are used, as everywhere. But a replica
- * that was promoted may have a name that we have not seen before, and without it the lock
- * could be neither checked nor extended nor released: that name is looked up, but only
- * once in a while, since each try may leave a hanging thread behind (redis/resolve.c). A
- * numeric address is not looked up. */
-static bool is_to_be_named(const struct redis_backend *redis, const struct node *node)
+/* A replica that was promoted may have a name that we have not seen before. It is looked up
+ * only once in a while, since each try may leave a hanging thread behind (redis/resolve.c). */
+static bool is_to_be_named(const struct redis_cluster *cluster, int i)
 {
-    return redis->leased && node->addresses.count == 0;
+    return i >= cluster->own && cluster->nodes[i].addresses.count == 0;
 }
 
 /* The node to try next, of those not tried yet: the target of a redirection, the node we
  * were at, then the others in turn, those that have just failed last. -1: none is left. */
-static int redis_cluster_choose(const struct redis_backend *redis,
-                                const struct redis_cluster *cluster, const bool *tried)
+static int redis_cluster_choose(const struct redis_cluster *cluster, const bool *tried)
 {
     if (cluster->next >= 0)
         return cluster->next;
@@ -138,8 +134,7 @@ static int redis_cluster_choose(const struct redis_backend *redis,
         return cluster->current;
     for (int late = 0; late < 2; late++)
         for (int i = 0; i < cluster->count; i++)
-            if (!tried[i] && (!rests(&cluster->nodes[i]) ||
-                              (late && !is_to_be_named(redis, &cluster->nodes[i]))))
+            if (!tried[i] && (!rests(&cluster->nodes[i]) || (late && !is_to_be_named(cluster, i))))
                 return i;
     return -1;
 }
@@ -148,15 +143,12 @@ static enum lock_result redis_cluster_connect_to(struct redis_backend *redis, st
                                                  struct bound bound, struct errmsg *why)
 {
     struct redis_conn *conn = &redis->conn;
-    bool named = is_to_be_named(redis, node), resolve = named || !redis->leased;
     redis_conn_go_to(conn, &node->at);
-    if (!resolve)
-        conn->addresses = node->addresses;
-    enum lock_result result = redis_conn_open(conn, resolve, bound, why);
-    if (conn->addresses.count > 0)
-        node->addresses = conn->addresses;
+    conn->addresses = node->addresses;
+    enum lock_result result = redis_conn_open(conn, bound, why);
+    node->addresses = conn->addresses;
     if (result == LOCK_UNAVAILABLE)
-        let_rest(node, named && node->addresses.count == 0 ? rest_time_name : rest_time, why->text);
+        let_rest(node, node->addresses.count == 0 ? rest_time_name : rest_time, why->text);
     if (result != LOCK_OK && result != LOCK_CANCELLED)
         redis_endpoint_blame(&node->at, "node", why);
     return result;
@@ -171,8 +163,7 @@ static enum lock_result connect_to_some(struct redis_backend *redis, struct boun
     int count = 0;
     bound = bound_within(bound, redis->settings.timeout);
     errmsg_set(why, "none of its nodes has a known address");
-    for (int at;
-         result == LOCK_UNAVAILABLE && (at = redis_cluster_choose(redis, cluster, tried)) >= 0;
+    for (int at; result == LOCK_UNAVAILABLE && (at = redis_cluster_choose(cluster, tried)) >= 0;
          count++) {
         bool asking = cluster->asking && at == cluster->next;
         if (count > 0 && deadline_passed(bound.until))

@@ -103,9 +103,10 @@ static bool examine_connection(struct redis_patient *patient)
     enum lock_result result = LOCK_OK;
     if (conn->at.path[0] == '\0') /* separate, so that it is not counted */
         result = redis_resolve(&conn->addresses, conn->at.host, conn->at.port, share, &why);
+    conn->look_up = patient->bound.until;
     struct deadline start = deadline_now();
     if (result == LOCK_OK)
-        result = redis_conn_open(conn, false, patient->bound, &why);
+        result = redis_conn_open(conn, patient->bound, &why);
     struct duration took = deadline_gap(start, deadline_now());
     if (!redis_patient_served(findings, result, "connect",
                               result == LOCK_UNAVAILABLE

@@ -54,7 +54,6 @@ struct redis_backend {
     bool touched; /* the server reported that a client has touched the lock */
     struct deadline
         fresh;         /* until when the last answer is valid, as long as touches are reported */
-    bool leased;       /* addresses are settled: from here on no name is looked up */
     bool release_sent; /* and its reply never came */
     char request[TOKEN_SIZE]; /* id of the removal that was requested without a take id; "": none */
     char unanswered[TOKEN_SIZE]; /* id of a take of which a try got no answer; "": none */

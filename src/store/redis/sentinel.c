@@ -28,10 +28,7 @@
  *     `retry_interval`.
  *
  * The names of all Sentinels are looked up before the lease, since any of them may be
- * needed while it is held. If a master that takes over during the lease is known by a
- * name (sentinel announce-hostnames), it cannot be looked up then: that is an outage
- * until the lease ends. A master known by its address, the default of Sentinels, needs no
- * look-up. */
+ * needed while it is held, and the resolver may be down then. */
 #include "store/redis/sentinel.h"
 
 #include "redis/login.h"
@@ -165,7 +162,7 @@ static enum lock_result ask_at(struct redis_backend *redis, int at, bool listens
         reused = sentinel->conn.socket.fd >= 0;
         if (!reused)
             sentinel->conn.addresses = sentinel->known[at];
-        result = redis_conn_open(&sentinel->conn, !redis->leased, bound, why);
+        result = redis_conn_open(&sentinel->conn, bound, why);
         if (result == LOCK_OK) {
             sentinel->known[at] = sentinel->conn.addresses;
             result = redis_sentinel_ask(sentinel, at, redis->url.master, listens, bound, why);
@@ -261,8 +258,7 @@ static enum lock_result find_master(struct redis_backend *redis,
     return found.host[0] != '\0' ? LOCK_OK : verdict(search, redis->url.master, count, why);
 }
 
-/* A Sentinel whose name cannot be looked up now is unavailable during the lease; that is
- * no reason to fail. */
+/* That a name cannot be looked up now is no reason to fail. */
 static void look_up_names(struct redis_backend *redis, struct bound bound)
 {
     struct redis_sentinel *sentinel = redis->sentinel;
@@ -292,7 +288,7 @@ static enum lock_result find_next(struct redis_backend *redis, struct redis_sent
     enum lock_result result =
         find_master(redis, search, redis->watched || redis->base.queued, bound, why);
     redis->sentinel->moved = false; /* messages received meanwhile are older than the answer */
-    if (result == LOCK_OK && !redis->leased)
+    if (result == LOCK_OK)
         look_up_names(redis, bound);
     set_alarm(redis);
     return result;
@@ -316,7 +312,7 @@ static enum lock_result open_anew(struct redis_backend *redis, struct bound boun
         }
         if (!redis_endpoint_is(&sentinel->master, &failed)) {
             redis_conn_go_to(&redis->conn, &sentinel->master);
-            result = redis_conn_open(&redis->conn, !redis->leased, bound, why);
+            result = redis_conn_open(&redis->conn, bound, why);
             if (result != LOCK_OK && result != LOCK_CANCELLED)
                 redis_endpoint_blame(&sentinel->master, "the master", why);
             if (result != LOCK_UNAVAILABLE)

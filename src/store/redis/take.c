@@ -114,7 +114,6 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
         struct deadline end = deadline_plus(before, (struct duration){left_ms * NS_PER_MS});
         lease_cut(lease, deadline_minus(end, lease_drift(lease->ttl)));
         lease->end_ms = end_ms;
-        redis->leased = true;
         redis->shares = request->mode != MODE_EXCLUSIVE;
         redis->base.uncertain = redis->base.queued = false;
         redis->fresh = deadline_plus(before, fresh_time);
@@ -302,10 +301,8 @@ static enum lock_result await_replicas(struct redis_backend *redis, const struct
         result = read_count(redis, reply, why);
         freeReplyObject(reply);
     }
-    if (result != LOCK_OK) {
+    if (result != LOCK_OK)
         redis->base.uncertain = true;
-        redis->leased = false;
-    }
     return result;
 }
 

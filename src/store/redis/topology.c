@@ -11,7 +11,7 @@ static enum lock_result open_once(struct redis_backend *redis, const char *key, 
     case REDIS_CLUSTER: return redis_cluster_open(redis, key, bound, why);
     case REDIS_ONE: break;
     }
-    return redis_conn_open(&redis->conn, !redis->leased, bound, why);
+    return redis_conn_open(&redis->conn, bound, why);
 }
 
 enum lock_result redis_topology_open(struct redis_backend *redis, const char *key,
