@@ -24,6 +24,10 @@ static const struct duration nesting_limit = {3 * NS_PER_S};
  * cannot release the lock would be reported as one that did not answer. */
 static const struct duration release_limit = {5 * NS_PER_S}, release_interval = {200 * NS_PER_MS};
 
+/* Once the lease has ended, little is left to be released. The try that is under way is given up
+ * after the first of these, and another one, over another connection, after the second. */
+static const struct duration under_way_limit = {500 * NS_PER_MS}, once_more_limit = {1 * NS_PER_S};
+
 bool acquisition_open(struct acquisition *acquisition, const char *owner, const char *command,
                       pid_t pid, int *status)
 {
@@ -321,17 +325,24 @@ static bool pause_release(const struct acquisition *acquisition, struct deadline
  *   by the store's clock it has ended, by ours it has not -> that clock is ahead, and others
  *     could have the lock while the command ran: it was lost
  *   by both it ended before the release arrived -> it was not lost: LOCK_ENDED; or
- *     LOCK_UNAVAILABLE if an earlier try has failed: that is why it was not released */
+ *     LOCK_UNAVAILABLE if an earlier try has failed: that is why it was not released
+ *   a server that hangs gets no further before this process has ended -> it carries out the last
+ *     try all the same, and so remembers the run */
 enum lock_result acquisition_release(struct acquisition *acquisition, struct errmsg *why)
 {
     struct backend *backend = acquisition->backend;
-    struct deadline limit = deadline_after(release_limit);
+    struct deadline end = acquisition->lease.deadline,
+                    late = deadline_plus(deadline_after(deadline_left(end)), once_more_limit),
+                    limit = deadline_earlier(deadline_after(release_limit), late);
     struct errmsg failure = {""}; /* of the last try that got nowhere */
     (void)signals_ended_by(&acquisition->signals);
     for (;;) {
+        bool last = deadline_passed(end);
+        struct deadline until =
+            last ? limit : deadline_earlier(limit, deadline_plus(end, under_way_limit));
         enum lock_result result =
-            backend->release(backend, &acquisition->lease, (struct bound){limit, -1}, why);
-        if (result == LOCK_ENDED && !deadline_passed(acquisition->lease.deadline))
+            backend->release(backend, &acquisition->lease, (struct bound){until, -1}, why);
+        if (result == LOCK_ENDED && !deadline_passed(end))
             return LOCK_GONE;
         if (result == LOCK_ENDED && failure.text[0] != '\0') {
             *why = failure;
@@ -340,7 +351,8 @@ enum lock_result acquisition_release(struct acquisition *acquisition, struct err
         if (result != LOCK_UNAVAILABLE && result != LOCK_SYSTEM)
             return result;
         failure = *why;
-        if (!pause_release(acquisition, deadline_after(duration_jittered(release_interval))) ||
+        struct deadline next = deadline_after(duration_jittered(release_interval));
+        if (last || !pause_release(acquisition, deadline_earlier(next, end)) ||
             deadline_passed(deadline_minus(limit, release_interval)))
             return result;
     }

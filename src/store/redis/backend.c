@@ -172,9 +172,11 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     if (lease->outside)
         add_request(redis, &call);
     call.careful = may_hit_another(redis, lease);
-    /* It may be carried out after this process has ended. All of it must be in the server's first
-     * read of 16 kB: the reply to the greeting finds the connection closed, and ends the rest. */
-    call.by_text = redis->base.uncertain;
+    /* It may be carried out after this process has ended, which does not wait long for an answer
+     * once the lease has ended. All of it must be in the server's first read of 16 kB: the reply to
+     * the greeting finds the connection closed, and ends the rest. */
+    call.by_text = redis->base.uncertain ||
+                   (!lease->outside && deadline_left(lease->deadline).ns < 5 * NS_PER_S);
     redis->conn.sent = false;
     enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
     redis->release_sent =
