@@ -158,8 +158,8 @@ static enum lock_result conn_receive(struct redis_conn *conn, redisReply **reply
         enum lock_result result = take_reply(conn, reply, why);
         if (result != LOCK_OK || *reply != NULL)
             return result;
-        /* Bytes that never stop arriving are not waited for. */
-        if (fed && (deadline_passed(bound.until) || bound_is_cancelled(bound)))
+        /* A peer that sends without pause does not put off a cancellation. */
+        if (fed && bound_is_cancelled(bound))
             return conn_fail(conn, why, "it did not answer in time");
         if (conn->received > REPLY_MOST_BYTES)
             return conn_fail(conn, why, "its reply is longer than 16 MB, or has no end");

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+enum { LATE_MOST = 64 };
+
 enum { TLS_ALERT = 21 }; /* first byte of such a record, and of no reply of Redis: RFC 8446, 5.1 */
 
 /* A server that has silently gone is noticed after KEEP_IDLE and KEEP_COUNT lost probes:
@@ -72,6 +74,14 @@ static enum lock_result fail_closed(struct redis_socket *sock, struct errmsg *wh
     return socket_fail(sock, why, may_want_tls(sock) ? hinted : text);
 }
 
+/* If this process was frozen, the answer may have arrived long before the deadline passed. So
+ * what is there is still read, but not from a peer that sends without pause. */
+static bool is_too_late(struct redis_socket *sock, struct bound bound)
+{
+    sock->late = deadline_passed(bound.until) ? sock->late + 1 : 0;
+    return sock->late > LATE_MOST;
+}
+
 /* After bytes that could not be moved, with errno: LOCK_OK to try again. Otherwise the
  * connection is closed. */
 static enum lock_result await_more(struct redis_socket *sock, short events, const char *too_late,
@@ -90,8 +100,7 @@ static enum lock_result await_more(struct redis_socket *sock, short events, cons
     if (errno != EAGAIN)
         return socket_fail(sock, why, strerror(errno));
     result = socket_await(sock, sock->tls != NULL ? redis_tls_events(sock->tls) : events, bound);
-    if (result == LOCK_OK &&
-        deadline_passed(bound.until)) /* a peer that sends without pause is always ready */
+    if (result == LOCK_OK && is_too_late(sock, bound))
         result = LOCK_UNAVAILABLE;
     if (result == LOCK_UNAVAILABLE)
         return socket_fail(sock, why, too_late);
@@ -137,8 +146,11 @@ static ssize_t receive_some(const struct redis_socket *sock, char *bytes, size_t
 enum lock_result redis_socket_receive(struct redis_socket *sock, char *bytes, size_t size,
                                       size_t *length, struct bound bound, struct errmsg *why)
 {
+    static const char late[] = "it did not answer in time";
     *length = 0;
     for (;;) {
+        if (is_too_late(sock, bound))
+            return socket_fail(sock, why, late);
         ssize_t received = receive_some(sock, bytes, size);
         if (received > 0) {
             if (bytes[0] == TLS_ALERT && may_want_tls(sock))
@@ -149,7 +161,7 @@ enum lock_result redis_socket_receive(struct redis_socket *sock, char *bytes, si
         }
         if (received == 0)
             return fail_closed(sock, why, "it closed the connection");
-        enum lock_result result = await_more(sock, POLLIN, "it did not answer in time", bound, why);
+        enum lock_result result = await_more(sock, POLLIN, late, bound, why);
         if (result != LOCK_OK)
             return result;
     }

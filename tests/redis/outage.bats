@@ -365,6 +365,34 @@ has_run() { [ "$(redis info commandstats | sed -nE 's/^cmdstat_eval(sha)?:calls=
         dlock -r "redis://localhost:$port" --outage=0 --status job
 }
 
+@test "a dlock that is frozen for longer than -w or --outage reads the answer that has arrived before it looks at the clock" {
+    start_redis
+    dlock -r "$URL" job true # so that the script is known
+    fake_redis delay=1000 "$T/redis.sock"
+    dlock -r "unix://$T/fake.sock" -w 1500ms --outage=1500ms job -- touch "$T/ran" 2>"$T/err" 3>&- 4>&- &
+    local dlock=$! holder
+    wait_until 10 is_held
+    kill -STOP "$dlock"
+    sleep 2.5 # beyond -w; the answer comes after one second
+    kill -CONT "$dlock"
+    wait "$dlock"
+    [ -e "$T/ran" ]
+    equals "$(cat "$T/err")" ''
+    # An answer that is read in many pieces.
+    for holder in {1..40}; do dlock -r "$URL" --acquire -s job >/dev/null; done
+    dlock -r "$URL" --status --json job >/dev/null
+    dlock -r "unix://$T/fake.sock" --outage=1500ms --status --json job >"$T/state" 2>"$T/err" 3>&- 4>&- &
+    dlock=$!
+    wait_until 10 eval '[ "$(grep -c connection "$T/fake.log")" = 2 ]'
+    sleep 0.3
+    kill -STOP "$dlock"
+    sleep 2.5
+    kill -CONT "$dlock"
+    wait "$dlock"
+    [ "$(grep -o '"owner":"' "$T/state" | wc -l)" -ge 40 ]
+}
+is_held() { [ "$(redis exists dlock:job)" = 1 ]; }
+
 # Two servers on one port, of which the name "primary" leads to the first; the second is its replica.
 start_named() {
     PORT=$(free_port)
