@@ -52,7 +52,7 @@ void redis_conn_go_to(struct redis_conn *conn, const struct redis_endpoint *at)
     redis_conn_close(conn);
     conn->at = *at;
     conn->addresses.count = 0;
-    conn->socket.heard = false;
+    conn->socket.heard = conn->nameless = false;
 }
 
 static void forget_out(struct redis_conn *conn)
@@ -208,7 +208,7 @@ static bool queue_greeting(struct redis_conn *conn)
         return false;
     if (conn->masters_only && !queue_one(conn, redis_words("ROLE")))
         return false;
-    return queue_one(conn, redis_words("CLIENT", "SETNAME", "dlock"));
+    return conn->nameless || queue_one(conn, redis_words("CLIENT", "SETNAME", "dlock"));
 }
 
 /* A look-up that hangs leaves a thread behind (redis/resolve.c): if addresses are known, it is
@@ -293,23 +293,26 @@ static enum lock_result read_role(const struct redis_conn *conn, const redisRepl
 
 /* Reads all replies to the greeting, so that the reply to the command is the next one
  * even if the greeting was refused. A server or an ACL without CLIENT SETNAME is fine:
- * the name is only for CLIENT LIST. */
+ * the name is only for CLIENT LIST. A proxy may hang up at it: the next greeting is without it. */
 static enum lock_result receive_greetings(struct redis_conn *conn, struct dismissal *dismissal,
                                           struct bound bound, struct errmsg *why)
 {
     enum lock_result verdict = LOCK_OK;
+    const int after_role = conn->nameless ? 0 : 1;
     bool first = conn->greetings > 0;
     for (; conn->greetings > 0; conn->greetings--) {
         redisReply *reply;
         struct errmsg own = {""};
         enum lock_result result = conn_receive(conn, &reply, bound, &own);
+        conn->nameless |= conn->socket.hung_up && verdict == LOCK_OK;
         if (result != LOCK_OK && (verdict == LOCK_OK || result == LOCK_CANCELLED)) {
             *why = own;
             return result;
         }
         if (result != LOCK_OK)
             return verdict; /* it has said why, and closed the connection */
-        bool is_name = conn->greetings == 1, is_role = conn->masters_only && conn->greetings == 2;
+        bool is_name = conn->greetings == after_role,
+             is_role = conn->masters_only && conn->greetings == after_role + 1;
         bool is_error = reply->type == REDIS_REPLY_ERROR;
         if (is_error)
             redis_login_hide(conn->url, reply->str);

@@ -37,6 +37,7 @@ struct redis_conn {
     bool
         asking; /* each script is preceded by ASKING: the slot is moving to this node of a Cluster */
     int greetings;              /* replies to AUTH, SELECT, ROLE, CLIENT SETNAME still to come */
+    bool nameless;              /* CLIENT SETNAME is left out: the server hung up at a greeting */
     bool greeting_failed;       /* one was an error: the database or login is the wrong one */
     bool sent;                  /* whether the last call may have reached the server */
     struct addresses addresses; /* of the name, from the last look-up */

@@ -70,6 +70,7 @@ static enum lock_result fail_closed(struct redis_socket *sock, struct errmsg *wh
     static const char hint[] = "before sending anything, as a proxy does if its server is down; if "
                                "the server uses TLS, use rediss://";
     char hinted[200];
+    sock->hung_up = true;
     snprintf(hinted, sizeof hinted, "%s %s", text, hint);
     return socket_fail(sock, why, may_want_tls(sock) ? hinted : text);
 }
@@ -256,6 +257,7 @@ enum lock_result redis_socket_connect(struct redis_socket *sock, const struct ad
                                       struct errmsg *why)
 {
     enum lock_result result = LOCK_UNAVAILABLE;
+    sock->hung_up = false;
     if (addresses->count == 0)
         errmsg_set(why, "its address is not known");
     for (int i = 0; i < addresses->count; i++) {

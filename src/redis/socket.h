@@ -20,6 +20,7 @@ struct redis_socket {
     struct redis_tls_session *tls; /* NULL: plain */
     bool is_tcp;
     bool heard;      /* the server has sent something, on this connection or an earlier one */
+    bool hung_up;    /* the server has ended the last connection */
     int late;        /* how often in a row bytes could be moved after the deadline */
     bool is_crowded; /* others need the processor: do not busy-poll for a reply */
     int alarm_fd;    /* readable: waiting for this server is useless; -1: none */

@@ -363,6 +363,30 @@ refused() { redis info commandstats | tr -d '\r' | sed -nE "s/^cmdstat_$1:.*reje
     not grep -q 'cannot report' "$T/held.err"
 }
 
+@test "a proxy that closes the connection on CLIENT SETNAME, or on each CLIENT: the lock is acquired, waited for and released" {
+    start_redis
+    redis acl setuser bob on '>pw' '~*' '&*' +@all
+    local text start waiter
+    for text in SETNAME CLIENT; do
+        fake_redis closing=$text "$T/redis.sock"
+        start=$(now)
+        hold_lock job -r "unix://bob:pw@$T/fake.sock" -t 1m
+        dlock -r "$FAKE" job -- touch "$T/ran" 2>"$T/waiter.err" 3>&- 4>&- &
+        waiter=$!
+        wait_until 10 redis exists '{dlock:job}:queue'
+        end_hold
+        wait "$HOLDER"
+        wait "$waiter"
+        rm "$T/ran"
+        within 9000 "$start"
+        equals "$(cat "$T/held.err")" ''
+        is_free
+    done
+    fake_redis closing=SETNAME "$T/redis.sock"
+    dlock -n --outage=0 -r "$FAKE" job true
+    fails_with 0 'ok +login' dlock -r "$FAKE" --doctor job
+}
+
 @test "a user who loses the right to unsubscribe keeps the lock, and it is looked at" {
     start_redis
     redis acl setuser bob on '>pw' '~*' '&*' +@all

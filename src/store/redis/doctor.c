@@ -147,7 +147,8 @@ static void examine_tls(struct redis_patient *patient)
                         sends_password ? "password and " : "");
 }
 
-/* The first call of the connection: it judges the greeting as well. */
+/* The first call of the connection: it judges the greeting as well. A proxy may hang up at that:
+ * then it is made once more. */
 static bool examine_login(struct redis_patient *patient)
 {
     const struct redis_command whoami = redis_words("ACL", "WHOAMI");
@@ -156,6 +157,11 @@ static bool examine_login(struct redis_patient *patient)
     redisReply *reply;
     enum lock_result result =
         redis_conn_call(&patient->conn, &whoami, 1, &reply, patient->bound, &why);
+    if (result == LOCK_UNAVAILABLE && patient->conn.nameless) {
+        result = redis_conn_open(&patient->conn, patient->bound, &why);
+        if (result == LOCK_OK)
+            result = redis_conn_call(&patient->conn, &whoami, 1, &reply, patient->bound, &why);
+    }
     if (result == LOCK_OK && reply->type == REDIS_REPLY_ERROR &&
         strstr(reply->str, "NOAUTH") != NULL) {
         (void)redis_error_result(reply->str, &why);

@@ -165,10 +165,10 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call
 enum lock_result redis_script_run_again(struct redis_backend *redis, struct redis_call *call,
                                         redisReply **reply, struct bound bound, struct errmsg *why)
 {
-    bool reused = redis->conn.socket.fd >= 0;
+    bool reused = redis->conn.socket.fd >= 0, named = !redis->conn.nameless;
     enum lock_result result = redis_script_run(redis, call, reply, bound, why);
-    if (result == LOCK_UNAVAILABLE && reused && redis->conn.socket.fd < 0 &&
-        !deadline_passed(bound.until)) {
+    if (result == LOCK_UNAVAILABLE && (reused || (named && redis->conn.nameless)) &&
+        redis->conn.socket.fd < 0 && !deadline_passed(bound.until)) {
         call->sent_before = redis->conn.sent;
         result = redis_script_run(redis, call, reply, bound, why);
     }

@@ -79,7 +79,8 @@ enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call
                                   redisReply **reply, struct bound bound, struct errmsg *why);
 
 /* The same for a script that may be run twice. If a connection that has been idle turns
- * out to be broken, it is made anew at once: the question is urgent. */
+ * out to be broken, or the server hangs up at the greeting, it is made anew at once: the
+ * question is urgent. */
 enum lock_result redis_script_run_again(struct redis_backend *redis, struct redis_call *call,
                                         redisReply **reply, struct bound bound, struct errmsg *why);
 

@@ -372,7 +372,10 @@ enum lock_result redis_take(struct backend *backend, const struct lock_request *
     redis->key = request->key;
     redis->token = request->token;
     redis->shares = false;
+    bool named = !redis->conn.nameless;
     enum lock_result result = redis_take_ask(redis, request, queues, lease, holder, bound, why);
+    if (result == LOCK_UNAVAILABLE && named && redis->conn.nameless) /* asked in vain */
+        result = redis_take_ask(redis, request, queues, lease, holder, bound, why);
     redis->conn.socket.is_crowded |= result == LOCK_HELD;
     if (result == LOCK_HELD && stays && !queues && !holder->done)
         result = redis_take_ask(redis, request, true, lease, holder, bound, why);
