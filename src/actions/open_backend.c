@@ -56,7 +56,6 @@ static enum lock_result open_redis(struct backend **backend, const struct option
         .cert = options->cert,
         .key = options->key,
         .password_file = options->password_file,
-        .cli_auth = options->cli_auth,
         .sentinel_password_file = options->sentinel_password_file,
         .wait_replicas = options->wait_replicas,
     };

@@ -281,11 +281,8 @@ static bool file_read_variable(const struct poptOption *option, const void *data
     enum option_id id = (enum option_id)option->val;
     if (!option_configurable(id) || (option->argInfo & POPT_ARGFLAG_DOC_HIDDEN))
         return false;
-    char *value = getenv(origin_format(id, origin, name, sizeof name));
-    bool added = value == NULL || *value == '\0' || settings_add(*to, id, value, origin);
-    if (value != NULL && id == OPT_REDIS)
-        url_redact_passwords(value); /* in place: ps(1) and the command see it */
-    return !added;
+    const char *value = getenv(origin_format(id, origin, name, sizeof name));
+    return value != NULL && *value != '\0' && !settings_add(*to, id, value, origin);
 }
 
 /* Most runs have no DLOCK_* variable at all; one look at the environment is

@@ -34,7 +34,6 @@ static const struct options defaults = {
 void options_free(struct options *options)
 {
     settings_free(&options->settings);
-    free(options->cli_auth);
 }
 
 /* --- values ------------------------------------------------------------- */
@@ -459,15 +458,12 @@ static enum settings_result options_read_all(struct options *options, int argc, 
      * of the files, and applied last. */
     struct settings command_line = options->settings;
     options->settings = (struct settings){0};
-    const char *auth = getenv("REDISCLI_AUTH");
-    options->cli_auth = auth != NULL ? strdup(auth) : NULL;
     result = config_read(&options->settings, options->name != NULL ? options->name : "",
                          setting_in_force(&command_line, OPT_CONFIG), why);
     settings_append(&options->settings, &command_line);
     settings_drop_unset(&options->settings);
     /* Each --redis, and each line of a file, adds one more server. */
-    if (!settings_join(&options->settings, OPT_REDIS) ||
-        (auth != NULL && options->cli_auth == NULL)) {
+    if (!settings_join(&options->settings, OPT_REDIS)) {
         errmsg_set(why, "out of memory");
         result = SETTINGS_NO_MEMORY;
     }

@@ -63,7 +63,6 @@ struct options {
     const char *secret_file;            /* NULL: none */
     const char *cacert, *cert, *key;    /* files of TLS; NULL: none */
     const char *password_file;          /* NULL: none */
-    char *cli_auth;                     /* a copy of REDISCLI_AUTH; NULL: not set */
     const char *sentinel_password_file; /* NULL: none */
     int wait_replicas;
     const char *redis; /* URL; NULL: none configured */

@@ -47,11 +47,9 @@ static enum lock_result read_credential(struct redis_url *url, struct errmsg *wh
     return read_password(url, path, why);
 }
 
-/* The text is a copy: the variable is removed from the command's environment, and from our own,
- * which root can read in /proc. */
-static enum lock_result login_read_variable(const char *text, struct redis_url *url,
-                                            struct errmsg *why)
+static enum lock_result login_read_variable(struct redis_url *url, struct errmsg *why)
 {
+    const char *text = getenv(variable);
     if (text == NULL || *text == '\0')
         return LOCK_OK;
     if (strlen(text) >= sizeof url->password)
@@ -59,10 +57,6 @@ static enum lock_result login_read_variable(const char *text, struct redis_url *
     text_copy(url->password, sizeof url->password, text);
     url->password_from = variable;
     url->has_password = true;
-    char *value = getenv(variable);
-    if (value != NULL)
-        explicit_bzero(value, strlen(value));
-    (void)unsetenv(variable); /* fails for a bad name alone */
     return LOCK_OK;
 }
 
@@ -79,7 +73,7 @@ static enum lock_result login_find(struct redis_url *url, const struct redis_set
     }
     result = read_credential(url, why);
     if (result == LOCK_OK && !url->has_password)
-        result = login_read_variable(settings->cli_auth, url, why);
+        result = login_read_variable(url, why);
     return result;
 }
 
@@ -87,7 +81,7 @@ static enum lock_result login_find(struct redis_url *url, const struct redis_set
 static const char *hint(void)
 {
     return getenv("DLOCK_HELD") != NULL
-               ? " (the command does not get the password of the dlock around it)"
+               ? " (a password on the command line of the dlock around it is not passed on)"
                : "";
 }
 

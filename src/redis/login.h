@@ -8,9 +8,8 @@
 #include "util/exit_status.h"
 
 /* If the URL has no password, takes the first available of: the file of --password-file,
- * the service's credential "dlock.password", REDISCLI_AUTH, which is then removed from
- * the environment. Once there is a password, from any source, this process no longer
- * leaves a core file. The main thread must call this before it starts another thread.
+ * the service's credential "dlock.password", REDISCLI_AUTH. Once there is a
+ * password, from any source, this process no longer leaves a core file.
  * LOCK_OK, with or without a password; LOCK_INVALID, LOCK_REFUSED: the file, which *why
  * names, cannot be used or may not be read; LOCK_INVALID: a user without a password, for
  * which *fault is REDIS_FAULT_URL; LOCK_SYSTEM. */

@@ -12,7 +12,6 @@ struct redis_settings {
     const char *cacert, *cert, *key; /* files of TLS; NULL: none */
     struct redis_tls *tls;     /* the result of these settings, the backend's own; NULL: no TLS */
     const char *password_file; /* NULL: none */
-    const char *cli_auth;      /* a copy of REDISCLI_AUTH; NULL: not set */
     const char *sentinel_password_file; /* NULL: none */
     int wait_replicas;                  /* how many must have a take */
     bool one_of_several;                /* others are asked at the same time */
