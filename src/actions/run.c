@@ -24,6 +24,7 @@ struct run_run {
     const char *shell_argv[4];
     const char *const *argv;
     struct acquisition lock;
+    struct environment environment; /* of the command */
     struct watchdog heartbeat;
     struct report report;
 };
@@ -180,10 +181,8 @@ static bool open_heartbeat(struct run_run *run, struct errmsg *why)
     token_make(id);
     if (!watchdog_open(&run->heartbeat, id, why))
         return false;
-    bool set = watchdog_env_set(&run->heartbeat, interval);
-    if (!set)
-        errmsg_set(why, "out of memory");
-    return set;
+    watchdog_export(&run->environment, &run->heartbeat, interval);
+    return true;
 }
 
 /* An ancestor holds the lock, watches it and releases it: all that remains is
@@ -207,10 +206,12 @@ static int run_command(struct run_run *run)
     struct acquisition *lock = &run->lock;
     struct errmsg why = {""};
     struct outcome outcome;
-    if (!held_locks_export(&lock->lease, lock->backend->kind))
-        return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
+    environment_copy(&run->environment);
+    held_locks_export(&run->environment, &lock->lease, lock->backend->kind);
     if (run->options->heartbeat && !open_heartbeat(run, &why))
         return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM, why.text);
+    if (run->environment.short_of_memory)
+        return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     if (!signals_widen(&lock->signals, &why))
         return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM, why.text);
     struct supervision plan = {
@@ -219,6 +220,7 @@ static int run_command(struct run_run *run)
         .signals = &lock->signals,
         .out = run->out,
         .argv = run->argv,
+        .environment = &run->environment,
         .end = plan_expiry(run->options),
         .tree = run->options->tree,
         .heartbeat = &run->heartbeat,
@@ -253,6 +255,7 @@ int action_run(const struct options *options, struct messages *out)
         status = acquisition_close(&run.lock, status);
     }
     run_report_close(&run.report);
+    environment_free(&run.environment);
     out->code = NULL;
     return status;
 }

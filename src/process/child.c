@@ -36,7 +36,8 @@ static bool child_has_ended(pid_t pid)
  * the guard ends without one, nothing runs. A word that could not be read is
  * not waited for: the page holds the same, since the guard's last store is
  * visible after its end. */
-static int start_guard(struct child *child, const char *const *argv, const struct signals *signals)
+static int start_guard(struct child *child, const char *const *argv,
+                       const struct environment *environment, const struct signals *signals)
 {
     int ends[2];
     char byte;
@@ -47,7 +48,7 @@ static int start_guard(struct child *child, const char *const *argv, const struc
     if (child->pid == 0) {
         close(ends[0]);
         process_spare_free(&child->spare); /* it opens nothing more */
-        tree_guard_run(ends[1], argv, signals, child->page);
+        tree_guard_run(ends[1], argv, environment, signals, child->page);
     }
     int error = child->pid < 0 ? errno : 0;
     close(ends[1]);
@@ -70,7 +71,8 @@ static int start_guard(struct child *child, const char *const *argv, const struc
 }
 
 enum lock_result child_start(struct child *child, const char *const *argv,
-                             const struct signals *signals, bool tree, struct errmsg *why)
+                             const struct environment *environment, const struct signals *signals,
+                             bool tree, struct errmsg *why)
 {
     *child =
         (struct child){.pid = -1, .guard_fd = -1, .orphan_guard = -1, .spare = PROCESS_SPARE_NONE};
@@ -91,8 +93,9 @@ enum lock_result child_start(struct child *child, const char *const *argv,
                           why);
     int error = 0;
     if (tree)
-        error = start_guard(child, argv, signals);
-    else if ((child->pid = child->command = spawn(argv, signals, &child->page->exec_errno)) < 0)
+        error = start_guard(child, argv, environment, signals);
+    else if ((child->pid = child->command =
+                  spawn(argv, environment, signals, &child->page->exec_errno)) < 0)
         error = errno;
     return error == 0 ? LOCK_OK
                       : child_fail(child, "cannot start a process for the command", error, why);
@@ -108,11 +111,11 @@ static void stop_orphan_guard(struct child *child)
 }
 
 /* With --tree there already is a guard. */
-bool child_guard_orphans(struct child *child)
+bool child_guard_orphans(struct child *child, const char *held)
 {
     if (child->guard_fd >= 0 || child->orphan_guard >= 0)
         return true;
-    child->orphan_guard = orphan_guard_start(&child->except, &child->spare);
+    child->orphan_guard = orphan_guard_start(held, &child->except, &child->spare);
     if (child->orphan_guard < 0)
         return false;
     if (pids_add(&child->except, child->orphan_guard))

@@ -5,6 +5,7 @@
 #include "process/process_tree.h"
 #include "process/signals.h"
 #include "process/tree_guard.h"
+#include "util/environment.h"
 #include "util/errmsg.h"
 #include "util/exit_status.h"
 
@@ -34,12 +35,13 @@ struct child {
  * Descendants whose parents end become ours, or the guard's.
  * LOCK_OK; LOCK_SYSTEM with *why set: nothing was started. */
 enum lock_result child_start(struct child *child, const char *const *argv,
-                             const struct signals *signals, bool tree, struct errmsg *why);
+                             const struct environment *environment, const struct signals *signals,
+                             bool tree, struct errmsg *why);
 
 /* From now on, what the command has started is killed even if dlock is killed
- * (orphan_guard.h). No other thread may run yet. False with errno set: it may be
- * tried again. */
-bool child_guard_orphans(struct child *child);
+ * (orphan_guard.h); `held` is the command's DLOCK_HELD. No other thread may run yet. False
+ * with errno set: it may be tried again. */
+bool child_guard_orphans(struct child *child, const char *held);
 
 /* Reaps whatever has ended, the command or an adopted descendant, and takes in
  * the guard's news, of a flood the first. Never waits. */

@@ -3,7 +3,8 @@
  * parent, and its descent can no longer be seen. The guard knows it by two marks:
  *
  *   it was seen below dlock: the guard looks from time to time, and remembers.
- *   it has our line of DLOCK_HELD in its environment, and is no older than dlock.
+ *   its DLOCK_HELD begins with the command's, in which our line is the last one, and
+ *   it is no older than dlock.
  *
  * A process that has cleared its environment and was never seen escapes; so does
  * one that was started by a dlock that is killed before it has started its guard.
@@ -43,7 +44,7 @@ struct orphan_guard {
     struct process_id dlock;
     struct process_family family; /* of dlock */
     const struct pids *except;    /* which do not belong to it */
-    const char *held;             /* DLOCK_HELD of the command; NULL: there is none */
+    const char *held;             /* DLOCK_HELD of the command */
 };
 
 /* False once dlock has ended. */
@@ -64,7 +65,7 @@ static void add_marked(struct orphan_guard *guard)
     struct pids all = {0};
     struct proc_stat stat;
     proc_list(&all);
-    for (size_t i = 0; guard->held != NULL && i < all.count; i++) {
+    for (size_t i = 0; i < all.count; i++) {
         pid_t pid = all.list[i];
         if (pid != getpid() && proc_stat_read(pid, &stat) && stat.start >= guard->dlock.start &&
             proc_environ_has(pid, "DLOCK_HELD", guard->held))
@@ -86,10 +87,10 @@ static void kill_orphans(struct orphan_guard *guard)
     }
 }
 
-__attribute__((noreturn)) static void guard_orphans(pid_t dlock, const struct pids *except)
+__attribute__((noreturn)) static void guard_orphans(pid_t dlock, const char *held,
+                                                    const struct pids *except)
 {
-    struct orphan_guard guard = {
-        .dlock = {.pid = dlock}, .except = except, .held = getenv("DLOCK_HELD")};
+    struct orphan_guard guard = {.dlock = {.pid = dlock}, .except = except, .held = held};
     struct proc_stat stat;
     (void)prctl(PR_SET_NAME, "dlock-guard");
     (void)daemonize(0, true);
@@ -107,12 +108,12 @@ __attribute__((noreturn)) static void guard_orphans(pid_t dlock, const struct pi
     _exit(0);
 }
 
-pid_t orphan_guard_start(const struct pids *except, struct process_spare *spare)
+pid_t orphan_guard_start(const char *held, const struct pids *except, struct process_spare *spare)
 {
     pid_t dlock = getpid(), pid = fork();
     if (pid == 0) {
         process_spare_free(spare);
-        guard_orphans(dlock, except);
+        guard_orphans(dlock, held, except);
     }
     return pid;
 }

@@ -8,8 +8,9 @@
 #include <sys/types.h>
 
 /* Forks it; no other thread may run yet. It shares what is open now: a file
- * lock stays held until it ends. It does not kill `except`. Returns its pid; -1
- * with errno set. */
-pid_t orphan_guard_start(const struct pids *except, struct process_spare *spare);
+ * lock stays held until it ends. `held` is the command's DLOCK_HELD: ours may be that of
+ * an outer dlock, whose other processes live on. It does not kill `except`. Returns its
+ * pid; -1 with errno set. */
+pid_t orphan_guard_start(const char *held, const struct pids *except, struct process_spare *spare);
 
 #endif

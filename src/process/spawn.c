@@ -12,6 +12,7 @@
  * only what is async-signal-safe, and nothing of ours changes but the errno in
  * the shared page. */
 __attribute__((noreturn)) static void become(int *exec_errno, const char *const *argv,
+                                             const struct environment *environment,
                                              const struct signals *signals, pid_t parent)
 {
     /* The parent may have died before prctl(2) took effect: then the signal would
@@ -20,7 +21,8 @@ __attribute__((noreturn)) static void become(int *exec_errno, const char *const 
         errno = SPAWN_UNSEEN;
         if (getppid() == parent) {
             signals_restore(signals);
-            execvp(argv[0], (char *const *)(uintptr_t)argv); /* POSIX: it does not write there */
+            execvpe(argv[0], (char *const *)(uintptr_t)argv, /* POSIX: it does not write there */
+                    environment->list);
         }
     }
     *exec_errno = errno;
@@ -32,11 +34,13 @@ __attribute__((noreturn)) static void become(int *exec_errno, const char *const 
  * is no loss: if exec hangs (a dead network file system), no command runs.
  * exec_errno is in shared memory, so that the child may as well be a fork, as
  * sanitizers and valgrind make it. */
-pid_t spawn(const char *const *argv, const struct signals *signals, int *exec_errno)
+pid_t spawn(const char *const *argv, const struct environment *environment,
+            const struct signals *signals, int *exec_errno)
 {
     pid_t parent = getpid();
     pid_t pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
     if (pid == 0)
-        become(exec_errno, argv, signals, parent); /* NOLINT(clang-analyzer-unix.Vfork) */
+        become(exec_errno, argv, environment, signals,
+               parent); /* NOLINT(clang-analyzer-unix.Vfork) */
     return pid;
 }

@@ -102,8 +102,8 @@ __attribute__((noreturn)) static void kill_all(const struct tree_guard_guard *gu
     _exit(0);
 }
 
-void tree_guard_run(int fd, const char *const *argv, const struct signals *signals,
-                    struct guard_page *page)
+void tree_guard_run(int fd, const char *const *argv, const struct environment *environment,
+                    const struct signals *signals, struct guard_page *page)
 {
     struct tree_guard_guard guard = {.fd = fd, .dlock = getppid(), .page = page};
     sigset_t all, child;
@@ -114,7 +114,7 @@ void tree_guard_run(int fd, const char *const *argv, const struct signals *signa
     int signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
     bool ready = signal_fd >= 0 && sigprocmask(SIG_SETMASK, &all, NULL) == 0 &&
                  prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
-    guard.command = ready ? spawn(argv, signals, &page->exec_errno) : -1;
+    guard.command = ready ? spawn(argv, environment, signals, &page->exec_errno) : -1;
     if (guard.command < 0) {
         atomic_store(&page->error, errno);
         _exit(0);

@@ -3,6 +3,7 @@
 #define DLOCK_PROCESS_TREE_GUARD_H
 
 #include "process/signals.h"
+#include "util/environment.h"
 
 #include <stdatomic.h>
 
@@ -23,6 +24,7 @@ struct guard_page {
  * fd is a SOCK_SEQPACKET socket whose other end only dlock has: a byte from the
  * guard says that the page has news, an int from dlock is a signal to pass on. */
 __attribute__((noreturn)) void tree_guard_run(int fd, const char *const *argv,
+                                              const struct environment *environment,
                                               const struct signals *signals,
                                               struct guard_page *page);
 

@@ -40,7 +40,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/timerfd.h>
@@ -180,8 +179,8 @@ __attribute__((noreturn)) static void attach_daemon_refuse(struct attach_daemon_
 static void adjust_messages(struct messages *out)
 {
     fd_close(&out->notify.fd);
-    (void)unsetenv("NOTIFY_SOCKET");
     messages_open(out);
+    fd_close(&out->notify.fd);
 }
 
 /* All signals are blocked, and signals sent to dlock do not concern the guard:

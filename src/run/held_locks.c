@@ -95,41 +95,42 @@ static void format_seconds(struct duration d, char *text, size_t size)
 }
 
 /* The innermost lock comes last. */
-static bool export_held(const struct lease *lease, const char *backend)
+static void export_held(struct environment *environment, const struct lease *lease,
+                        const char *backend)
 {
-    const char *outer = getenv("DLOCK_HELD");
+    const char *outer = environment_get(environment, "DLOCK_HELD");
     if (outer == NULL)
         outer = "";
     size_t size = strlen(outer) + strlen(backend) + strlen(lease->token) + strlen(lease->take_id) +
                   strlen(lease->key) + 5;
     char *held = malloc(size);
+    environment->short_of_memory |= held == NULL;
     if (held == NULL)
-        return false;
+        return;
     snprintf(held, size, "%s%s%s %s %s %s", outer, *outer != '\0' ? "\n" : "", backend,
              lease->token, lease->take_id, lease->key);
-    bool set = setenv("DLOCK_HELD", held, 1) == 0;
+    environment_set(environment, "DLOCK_HELD", held);
     free(held);
-    return set;
 }
 
-/* An outer lock's slot does not apply to this lock. */
-static bool set_slot(int slot)
+void held_locks_export(struct environment *environment, const struct lease *lease,
+                       const char *backend)
 {
-    char text[16];
-    snprintf(text, sizeof text, "%d", slot);
-    return slot >= 0 ? setenv("DLOCK_SLOT", text, 1) == 0 : unsetenv("DLOCK_SLOT") == 0;
-}
-
-bool held_locks_export(const struct lease *lease, const char *backend)
-{
-    char fence[24], ttl[32], expires[32];
-    snprintf(fence, sizeof fence, "%" PRId64, lease->fence);
+    char number[24], ttl[32], expires[32];
+    environment_set(environment, "DLOCK_NAME", lease->name);
+    environment_set(environment, "DLOCK_LOCK_KEY", lease->key);
+    environment_set(environment, "DLOCK_LOCK_OWNER", lease->token);
     format_seconds(lease->ttl, ttl, sizeof ttl);
+    environment_set(environment, "DLOCK_LOCK_TTL", ttl);
+    environment_set(environment, "DLOCK_LOCK_BACKEND", backend);
+    snprintf(number, sizeof number, "%" PRId64, lease->fence);
+    environment_set(environment, "DLOCK_FENCE", number);
     wall_format(wall_at_ms(lease->deadline), expires, sizeof expires);
-    return setenv("DLOCK_NAME", lease->name, 1) == 0 &&
-           setenv("DLOCK_LOCK_KEY", lease->key, 1) == 0 &&
-           setenv("DLOCK_LOCK_OWNER", lease->token, 1) == 0 &&
-           setenv("DLOCK_LOCK_TTL", ttl, 1) == 0 && setenv("DLOCK_LOCK_BACKEND", backend, 1) == 0 &&
-           setenv("DLOCK_FENCE", fence, 1) == 0 && setenv("DLOCK_EXPIRES_AT", expires, 1) == 0 &&
-           set_slot(lease->slot) && export_held(lease, backend);
+    environment_set(environment, "DLOCK_EXPIRES_AT", expires);
+    snprintf(number, sizeof number, "%d", lease->slot);
+    if (lease->slot >= 0)
+        environment_set(environment, "DLOCK_SLOT", number);
+    else /* an outer lock's slot does not apply to this lock */
+        environment_unset(environment, "DLOCK_SLOT");
+    export_held(environment, lease, backend);
 }

@@ -5,6 +5,7 @@
 #define DLOCK_RUN_HELD_LOCKS_H
 
 #include "lock/lease.h"
+#include "util/environment.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,9 +35,10 @@ void held_locks_free(struct held_locks *list);
 
 /* Sets DLOCK_NAME, DLOCK_FENCE, DLOCK_EXPIRES_AT (ISO 8601, UTC), DLOCK_SLOT
  * (unset if there is none), DLOCK_LOCK_KEY, DLOCK_LOCK_OWNER, DLOCK_LOCK_TTL
- * (seconds) and DLOCK_LOCK_BACKEND, and adds this lock's line to DLOCK_HELD, in the
- * environment of this process. None of them is a setting. False if memory is short. */
-bool held_locks_export(const struct lease *lease, const char *backend);
+ * (seconds) and DLOCK_LOCK_BACKEND, and adds this lock's line to DLOCK_HELD, in this
+ * environment. None of them is a setting. */
+void held_locks_export(struct environment *environment, const struct lease *lease,
+                       const char *backend);
 
 /* Reads the line at *at, and moves *at to the next one (NULL after the last).
  * False if it is not a valid line. */

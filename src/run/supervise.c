@@ -62,7 +62,7 @@ static void kill_command(void *data)
 
 static bool start_guard_and_watch(struct supervise_run *run, struct errmsg *why)
 {
-    if (child_guard_orphans(&run->child))
+    if (child_guard_orphans(&run->child, environment_get(run->plan->environment, "DLOCK_HELD")))
         return watch_start(&run->watch, why) == LOCK_OK;
     errmsg_set(why, "cannot start the process that stops what a killed dlock leaves: %s",
                strerror(errno));
@@ -227,8 +227,8 @@ void supervise(const struct supervision *plan, struct outcome *outcome)
         .notify = &plan->out->notify,
     };
     bool ready = watch_open(&run.watch, &outcome->error) == LOCK_OK;
-    outcome->started = ready && child_start(&run.child, plan->argv, plan->signals, plan->tree,
-                                            &outcome->error) == LOCK_OK;
+    outcome->started = ready && child_start(&run.child, plan->argv, plan->environment,
+                                            plan->signals, plan->tree, &outcome->error) == LOCK_OK;
     if (outcome->started) {
         /* The first heartbeat may come at once, and does not start the watch by itself. */
         run.watch_at = plan->heartbeat->fd >= 0 ? deadline_now() : deadline_after(watch_after);

@@ -16,6 +16,7 @@ struct supervision {
     const struct signals *signals;
     const struct messages *out;
     const char *const *argv;
+    const struct environment *environment; /* of the command */
     struct expiry_plan end;
     bool tree;                        /* --tree */
     const struct watchdog *heartbeat; /* of the command; its fd -1: none */

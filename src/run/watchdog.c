@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -42,16 +41,18 @@ void watchdog_close(struct watchdog *heartbeat)
 
 /* A service manager's WATCHDOG_USEC is for dlock's pid alone (WATCHDOG_PID); it
  * is the command that has to meet it, since its messages are passed on. */
-bool watchdog_env_set(const struct watchdog *heartbeat, struct duration interval)
+void watchdog_export(struct environment *environment, const struct watchdog *heartbeat,
+                     struct duration interval)
 {
-    const char *given = getenv("WATCHDOG_USEC");
+    const char *given = environment_get(environment, "WATCHDOG_USEC");
     int64_t us = interval.ns / NS_PER_US, manager_us;
     char text[24];
     if (given != NULL && number_parse(given, 1, INT64_MAX, &manager_us) && manager_us < us)
         us = manager_us;
     snprintf(text, sizeof text, "%" PRId64, us);
-    return setenv("NOTIFY_SOCKET", heartbeat->name, 1) == 0 &&
-           setenv("WATCHDOG_USEC", text, 1) == 0 && unsetenv("WATCHDOG_PID") == 0;
+    environment_set(environment, "NOTIFY_SOCKET", heartbeat->name);
+    environment_set(environment, "WATCHDOG_USEC", text);
+    environment_unset(environment, "WATCHDOG_PID");
 }
 
 static bool has_line(const char *text, size_t length, const char *line)

@@ -4,6 +4,7 @@
 #define DLOCK_RUN_WATCHDOG_H
 
 #include "util/clock.h"
+#include "util/environment.h"
 #include "util/errmsg.h"
 #include "util/sd_notify.h"
 
@@ -18,9 +19,10 @@ struct watchdog {
 bool watchdog_open(struct watchdog *heartbeat, const char *id, struct errmsg *why);
 void watchdog_close(struct watchdog *heartbeat);
 
-/* Puts NOTIFY_SOCKET and WATCHDOG_USEC into the environment: `interval`, or the
- * service manager's own if that is shorter. False if memory is short. */
-bool watchdog_env_set(const struct watchdog *heartbeat, struct duration interval);
+/* Puts NOTIFY_SOCKET and WATCHDOG_USEC into the command's environment: `interval`, or the
+ * service manager's own if that is shorter. */
+void watchdog_export(struct environment *environment, const struct watchdog *heartbeat,
+                     struct duration interval);
 
 /* Reads all that has been sent, and passes it on to the service manager. True
  * if a WATCHDOG=1 was among it. Messages from users other than dlock's own and

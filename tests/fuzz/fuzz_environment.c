@@ -47,8 +47,13 @@ static void expect_inner(const struct options *outer, const char *backend, size_
          *argv[] = {program, name, command, NULL};
     struct options inner;
     struct held_locks list;
+    struct environment environment;
+    char **outside_list = environ;
     struct errmsg why = {""};
-    fuzz_expect(held_locks_export(&lease, backend));
+    environment_copy(&environment);
+    held_locks_export(&environment, &lease, backend);
+    fuzz_expect(!environment.short_of_memory);
+    environ = environment.list;
     expect_held(&list);
     fuzz_expect(list.count == outside + 1 && strcmp(list.list[0].key, lease.key) == 0 &&
                 strcmp(list.list[0].token, lease.token) == 0 &&
@@ -58,6 +63,8 @@ static void expect_inner(const struct options *outer, const char *backend, size_
                 inner.ttl.ns == outer->ttl.ns && inner.mode == outer->mode &&
                 inner.backend == outer->backend);
     options_free(&inner);
+    environ = outside_list;
+    environment_free(&environment);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -16,6 +16,29 @@ load ../lib/tree
     wait_until 5 not pgrep -P "$(cat "$T/child")"
 }
 
+@test "a nested dlock killed with SIGKILL: what its command has started is killed, and its siblings under the outer lock live" {
+    cat >"$T/outer.sh" <<'E'
+dlock -t 60s inner -- sh -c 'setsid sh -c "echo \$\$ >$T/below; sleep 600; :" & sleep 600; :' &
+echo $! >"$T/inner"
+until [ -s "$T/below" ]; do sleep 0.05; done
+sh -c 'echo $$ >"$T/sibling"; sleep 600; :'
+E
+    dlock -t 60s outer -- sh "$T/outer.sh" >/dev/null 2>&1 3>&- 4>&- &
+    local outer=$! inner guard
+    echo "$outer" >"$T/outer.pid"
+    # The sibling is younger than the inner dlock, and has the outer lock in its DLOCK_HELD.
+    wait_until 10 test -s "$T/sibling"
+    inner=$(cat "$T/inner")
+    wait_for_guard "$inner"
+    guard=$(pgrep -P "$inner" -x dlock-guard)
+    kill -KILL "$inner"
+    wait_until 5 gone "$(cat "$T/below")"
+    wait_until 5 gone "$guard" # it has found nothing more to kill
+    kill -0 "$(cat "$T/sibling")"
+    kill -KILL "$outer"
+    wait_until 5 gone "$(cat "$T/sibling")"
+}
+
 @test "dlock killed while it kills what it has stopped: no process is left, nor left stopped" {
     [ -z "${SANITIZER:-}" ] || skip 'a build for the sanitizers'
     LD_PRELOAD=$HELPERS/fault_killed_at_kill.so run dlock -t 1s --grace=100ms job -- \

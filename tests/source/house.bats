@@ -44,6 +44,11 @@ END
     equals "$(cd "$SRC" && grep -rl --include='*.[ch]' 'struct options' | cut -d/ -f1 | sort -u)" $'actions\nconfig\nmain.c'
 }
 
+@test "dlock never changes its own environment, which other threads may read" {
+    not grep -rnE --include='*.[ch]' '\<(setenv|unsetenv|putenv|clearenv)\(' "$SRC"
+    not grep -rnE --include='*.[ch]' '\<environ(\[[^]]*\])? *=[^=]' "$SRC"
+}
+
 # twice FOLDER-OF-SOURCES: each function or struct that is defined in two files of it.
 twice() {
     python3 - "$1" <<'END'

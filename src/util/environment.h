@@ -1,0 +1,27 @@
+/* An environment for exec(3). dlock never changes its own: other threads, such as a
+ * resolver that was abandoned (redis/resolve.c), may read it at any time. */
+#ifndef DLOCK_UTIL_ENVIRONMENT_H
+#define DLOCK_UTIL_ENVIRONMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct environment {
+    char **list;            /* ends with NULL */
+    size_t borrowed, count; /* the first ones are those of `environ` */
+    bool short_of_memory;   /* something could not be set */
+};
+
+/* A copy of ours, in which ENVIRONMENT_MOST variables can be set. */
+enum { ENVIRONMENT_MOST = 16 };
+void environment_copy(struct environment *environment);
+
+void environment_set(struct environment *environment, const char *name, const char *value);
+void environment_unset(struct environment *environment, const char *name);
+
+/* NULL: it is not set. */
+const char *environment_get(const struct environment *environment, const char *name);
+
+void environment_free(struct environment *environment);
+
+#endif
