@@ -354,17 +354,33 @@ char *config_places(const struct settings *settings, enum option_id id,
 
 /* --- variables that are not settings --------------------------------------- */
 
-/* Known variables that are no settings: all but DLOCK_CONFIG are set for commands. */
+/* Known variables that are no settings: DLOCK_CONFIG, those that are set for commands, and
+ * those that Kubernetes sets for a Service named dlock or dlock-redis, say. */
 static const char *const not_settings[] = {
-    "DLOCK_NAME",   "DLOCK_FENCE",    "DLOCK_EXPIRES_AT", "DLOCK_HELD",     "DLOCK_SLOT",
-    "DLOCK_CONFIG", "DLOCK_LOCK_KEY", "DLOCK_LOCK_OWNER", "DLOCK_LOCK_TTL", "DLOCK_LOCK_BACKEND",
+    "DLOCK_CONFIG",
+    "DLOCK_NAME",
+    "DLOCK_FENCE",
+    "DLOCK_EXPIRES_AT",
+    "DLOCK_HELD",
+    "DLOCK_SLOT",
+    "DLOCK_LOCK_KEY",
+    "DLOCK_LOCK_OWNER",
+    "DLOCK_LOCK_TTL",
+    "DLOCK_LOCK_BACKEND",
+    "DLOCK*_SERVICE_HOST",
+    "DLOCK*_SERVICE_PORT",
+    "DLOCK*_SERVICE_PORT_*",
+    "DLOCK*_PORT",
+    "DLOCK*_PORT_[0-9]*_TCP*",
+    "DLOCK*_PORT_[0-9]*_UDP*",
+    "DLOCK*_PORT_[0-9]*_SCTP*",
     NULL,
 };
 
 static bool is_known_otherwise(const char *name)
 {
     for (const char *const *known = not_settings; *known != NULL; known++)
-        if (strcmp(*known, name) == 0)
+        if (fnmatch(*known, name, 0) == 0)
             return true;
     return false;
 }

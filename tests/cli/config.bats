@@ -296,6 +296,21 @@ C
     DLOCK_HOST=x fails_with 0 '^$' dlock job true
 }
 
+@test "variables that Kubernetes sets for Services named dlock and dlock-redis are no settings: no warning, no finding" {
+    local service links=()
+    for service in DLOCK DLOCK_REDIS DLOCK_REDIS_REPLICA; do
+        links+=("${service}_SERVICE_HOST=10.0.0.1" "${service}_SERVICE_PORT=6379" "${service}_SERVICE_PORT_TCP_REDIS=6379"
+            "${service}_PORT=tcp://10.0.0.1:6379" "${service}_PORT_6379_TCP=tcp://10.0.0.1:6379" "${service}_PORT_6379_TCP_PROTO=tcp"
+            "${service}_PORT_6379_TCP_PORT=6379" "${service}_PORT_6379_TCP_ADDR=10.0.0.1" "${service}_PORT_53_UDP_ADDR=10.0.0.1")
+    done
+    run env "${links[@]}" dlock job echo ran
+    equals "$status $output" '0 ran'
+    run env "${links[@]}" dlock --doctor job
+    [[ $output != *SERVICE* && $output != *PORT* ]]
+    # What only resembles one is a mistake, as before.
+    DLOCK_REDIS_PORTS=x fails_with 0 'DLOCK_REDIS_PORTS: unknown variable; did you mean DLOCK_REDIS\?$' dlock job true
+}
+
 @test "actions are in no configuration file and no environment" {
     DLOCK_RELEASE=yes DLOCK_STATUS=yes run dlock job echo ran
     equals "$status $output" '0 ran'
