@@ -26,6 +26,8 @@ enum { FREE_STATUS = 1, NONE_STATUS = 1, NOT_WITHIN_STATUS = 1 };
 /* The store, one lock in it, and the result of looking at it. */
 struct looking {
     const struct options *options;
+    struct options under; /* if DLOCK_HELD names the lock */
+    bool inside;          /* and its store confirms it */
     struct messages *out;
     struct backend *backend;
     char key[LOCK_KEY_SIZE];
@@ -38,17 +40,22 @@ static bool looking_open(struct looking *looking, const struct options *options,
                          struct messages *out, int *status)
 {
     *looking = (struct looking){.options = options, .out = out, .until = DEADLINE_NEVER};
+    struct lease outer;
     if (options->action == ACTION_LIST)
         lock_key_make(looking->key, options->prefix, "");
     else if (!lock_key_find(looking->key, options, out, status))
         return false;
     out->key = looking->key;
-    return backend_choose(&looking->backend, options, out, status);
+    looking->inside =
+        options->action != ACTION_LIST &&
+        backend_of_held(&looking->backend, &looking->under, options, looking->key, &outer, -1, out);
+    return looking->inside || backend_choose(&looking->backend, options, out, status);
 }
 
 static void looking_close(struct looking *looking)
 {
     looking->backend->close(looking->backend);
+    options_free(&looking->under);
     looking->out->key = NULL;
 }
 
@@ -208,9 +215,8 @@ static bool inspect_held_by_ancestor(const struct looking *looking)
     for (size_t i = 0; i < state->owner_count; i++)
         if (nested_by_ancestry(&state->owners[i].holder, &self))
             return true;
-    return nested_by_environment(looking->backend, looking->key, &outer, bound) ||
-           nested_by_attachment(looking->backend, looking->options->lock_dir, looking->key, &outer,
-                                bound);
+    return looking->inside || nested_by_attachment(looking->backend, looking->options->lock_dir,
+                                                   looking->key, &outer, bound);
 }
 
 /* An outage lasts no longer than the wait. But each look has a second, like
@@ -367,16 +373,24 @@ static void print_current(const struct looking *looking)
 static enum lock_result show_held(const struct options *options, struct messages *out,
                                   const struct held *held, int *status)
 {
-    struct looking looking = {.options = options,
-                              .lease = {.key = held->key,
+    struct looking looking = {.lease = {.key = held->key,
                                         .token = held->token,
                                         .take_id = held->take_id,
                                         .outside = true,
                                         .slot = -1}};
     struct errmsg why = {""};
-    if (!backend_of_kind(&looking.backend, held->backend, options, out, status))
-        return LOCK_INVALID;
-    enum lock_result result = retry(inspect_check, &looking, options->outage, &why);
+    looking.options = &looking.under;
+    enum lock_result result = options_of_held(&looking.under, options, held, &why);
+    if (result != LOCK_OK && result != LOCK_GONE)
+        *status = fail_result(out, result, &why);
+    if (result == LOCK_OK &&
+        !backend_of_kind(&looking.backend, held->backend, &looking.under, out, status))
+        result = LOCK_INVALID;
+    if (result != LOCK_OK) {
+        options_free(&looking.under);
+        return result;
+    }
+    result = retry(inspect_check, &looking, options->outage, &why);
     if (result == LOCK_OK)
         print_current(&looking);
     else if (lock_is_past(result))
@@ -384,6 +398,7 @@ static enum lock_result show_held(const struct options *options, struct messages
     else
         *status = fail_result(out, result, &why);
     looking.backend->close(looking.backend);
+    options_free(&looking.under);
     return result;
 }
 

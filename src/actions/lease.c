@@ -74,6 +74,7 @@ int action_acquire(const struct options *options, struct messages *out)
 
 struct target {
     const struct options *options;
+    struct options under; /* of the lock's own store, if this process runs under the lock */
     struct messages *out;
     struct backend *backend;
     char key[LOCK_KEY_SIZE];
@@ -94,13 +95,17 @@ static bool target_choose(struct target *target, const struct options *options,
     *target = (struct target){.options = options, .out = out};
     if (!lock_key_find(target->key, options, out, status))
         return false;
+    struct lease outer;
     out->key = target->key;
-    return backend_choose(&target->backend, options, out, status);
+    return backend_of_held(&target->backend, &target->under, options, target->key, &outer, -1,
+                           out) ||
+           backend_choose(&target->backend, options, out, status);
 }
 
 static void target_close(struct target *target)
 {
     target->backend->close(target->backend);
+    options_free(&target->under);
     target->out->key = NULL;
 }
 
@@ -123,29 +128,60 @@ static int target_failed(const struct target *target, enum lock_result result,
     return fail(target->out, failure_of(result), status, "%s", why->text);
 }
 
+/* Without a name the token is that of the lock that is found. */
+static bool names_owner(const struct target *target)
+{
+    return target->token[0] != '\0' && target->options->name != NULL;
+}
+
+/* The innermost lock, or that of the name and the token, if it is given; NULL: none. */
+static const struct held *innermost(struct target *target, const struct held_locks *list,
+                                    enum lock_result *result, struct errmsg *why)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const struct held *held = &list->list[i];
+        if (names_owner(target) && strcmp(held->token, target->token) != 0)
+            continue;
+        *result = options_of_held(&target->under, target->options, held, why);
+        if (*result == LOCK_OK)
+            return held;
+        options_free(&target->under);
+        target->under = (struct options){0};
+        if (*result != LOCK_GONE && target->options->name == NULL)
+            break;
+    }
+    return NULL;
+}
+
 /* The innermost lock, or that of the name, among those that this runs under. */
 static bool find_held(struct target *target, int *status)
 {
     const struct options *options = target->options;
     struct held_locks list;
-    const struct held *found = NULL;
+    struct errmsg why = {""};
+    enum lock_result result = LOCK_GONE;
     bool opened = false, read = held_locks_read(&list, options->lock_dir);
-    for (size_t i = 0; found == NULL && i < list.count; i++)
-        if (options->name == NULL || strcmp(list.list[i].key, target->key) == 0)
-            found = &list.list[i];
-    if (found == NULL && options->name == NULL) {
+    const struct held *found = innermost(target, &list, &result, &why);
+    if (found == NULL && options->name == NULL && result == LOCK_GONE) {
         *status = fail(target->out, FAIL_NOT_FOUND, 1,
                        "this process runs under no lock; give a name and --owner");
+    } else if (found == NULL && options->name == NULL) {
+        *status = fail_result(target->out, result, &why);
     } else if (!read) {
         *status = fail(target->out, FAIL_SYSTEM, STATUS_SYSTEM, "out of memory");
     } else if (found != NULL) {
+        if (!names_owner(target))
+            snprintf(target->take_id, sizeof target->take_id, "%s", found->take_id);
+        target->options = &target->under;
         snprintf(target->key, sizeof target->key, "%s", found->key);
         snprintf(target->token, sizeof target->token, "%s", found->token);
-        snprintf(target->take_id, sizeof target->take_id, "%s", found->take_id);
-        opened = backend_of_kind(&target->backend, found->backend, options, target->out, status);
+        opened =
+            backend_of_kind(&target->backend, found->backend, &target->under, target->out, status);
     } else {
         opened = backend_choose(&target->backend, options, target->out, status);
     }
+    if (!opened)
+        options_free(&target->under);
     held_locks_free(&list);
     return opened;
 }
@@ -175,15 +211,11 @@ static bool target_open(struct target *target, const struct options *options, st
     *target = (struct target){.options = options, .out = out};
     if (options->name != NULL && !lock_key_find(target->key, options, out, status))
         return false;
-    if (!read_token(target, status))
-        return false;
-    bool opened = target->token[0] != '\0' && options->name != NULL
-                      ? backend_choose(&target->backend, options, out, status)
-                      : find_held(target, status);
-    if (!opened)
+    if (!read_token(target, status) || !find_held(target, status))
         return false;
     if (options->name == NULL)
-        out->name = lock_name_of(target->name, sizeof target->name, target->key, options->prefix);
+        out->name =
+            lock_name_of(target->name, sizeof target->name, target->key, target->options->prefix);
     out->key = target->key;
     target->lease = (struct lease){
         .name = out->name,

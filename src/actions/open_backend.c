@@ -2,7 +2,9 @@
 
 #include "config/file.h"
 #include "config/hints.h"
+#include "config/lock_key.h"
 #include "redis/url_redact.h"
+#include "run/nesting.h"
 #include "store/file/dir.h"
 #include "store/file/dir_backend.h"
 #include "store/file/flock_backend.h"
@@ -10,9 +12,11 @@
 #include "store/redis/backend.h"
 #include "util/error_code.h"
 #include "util/secret_file.h"
+#include "util/text.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* How often --on-degraded=warn-throttled warns. */
 static const struct duration throttle = {3600 * NS_PER_S};
@@ -181,4 +185,107 @@ bool backend_of_kind(struct backend **backend, const char *kind, const struct op
         *status = STATUS_CONFIG;
     }
     return opened(result, out, *status, &why);
+}
+
+/* --- the store of a lock that this process runs under ---------------------- */
+
+/* The store that the command line alone asks for. NULL: none. */
+static const char *kind_told(const struct options *options)
+{
+    bool file = options->origins[OPT_LOCK_FILE].kind == ORIGIN_COMMAND_LINE,
+         redis = options->origins[OPT_REDIS].kind == ORIGIN_COMMAND_LINE,
+         backend = options->origins[OPT_BACKEND].kind == ORIGIN_COMMAND_LINE;
+    if (file || (backend && options->backend == BACKEND_FILE))
+        return "file";
+    return redis || (backend && options->backend == BACKEND_REDIS) ? "redis" : NULL;
+}
+
+enum lock_result options_of_held(struct options *under, const struct options *options,
+                                 const struct held *held, struct errmsg *why)
+{
+    char key[LOCK_KEY_SIZE];
+    const char *kind = kind_told(options);
+    *under = (struct options){0};
+    if (kind != NULL && strcmp(kind, held->backend) != 0)
+        return LOCK_GONE;
+    enum settings_result read = options_under(under, options, held->store, held->store_length, why);
+    if (read != SETTINGS_OK)
+        return read == SETTINGS_NO_MEMORY ? LOCK_SYSTEM : LOCK_INVALID;
+    if (under->name == NULL)
+        return LOCK_OK;
+    enum lock_result result = lock_key_of(key, under, why);
+    return result == LOCK_OK && strcmp(key, held->key) != 0 ? LOCK_GONE : result;
+}
+
+/* A lock on this host alone does not stand in for one that is configured in Redis, nor does
+ * that of a --lock-file for any other: its file is the lock, whatever its name. */
+static bool may_stand_in(const struct options *options, const struct held *held)
+{
+    bool in_file = strcmp(held->backend, "redis") != 0;
+    if (options->lock_file != NULL || options->backend == BACKEND_FILE)
+        return in_file || options->lock_file == NULL;
+    return !in_file || (options->backend == BACKEND_AUTO && options->redis == NULL);
+}
+
+/* The directory of a lock that has ended may be gone, and is not made again. */
+static bool names_store(const struct options *under, const struct held *held)
+{
+    if (strcmp(held->backend, "redis") == 0)
+        return under->redis != NULL;
+    if (under->lock_dir == NULL)
+        return under->lock_file != NULL || held->store_length == 0;
+    return under->lock_file != NULL || access(under->lock_dir, F_OK) == 0;
+}
+
+static enum lock_result ask_held(struct backend **backend, struct options *under,
+                                 const struct options *options, const struct held *held,
+                                 struct lease *outer, struct bound bound, struct errmsg *why)
+{
+    int ignored;
+    struct held as_configured = *held;
+    as_configured.store_length = 0;
+    *under = (struct options){0};
+    if (!may_stand_in(options, held))
+        return LOCK_GONE;
+    enum lock_result result =
+        options_of_held(under, options, options->lock_file != NULL ? &as_configured : held, why);
+    if (result != LOCK_OK)
+        return result;
+    if (!names_store(under, held) || (under->lock_file != NULL && options->lock_file == NULL))
+        return LOCK_GONE;
+    result = strcmp(held->backend, "redis") == 0
+                 ? open_redis(backend, under, &ignored, why)
+                 : open_backend_open_file(backend, under, &ignored, why);
+    if (result != LOCK_OK)
+        return result;
+    result = nested_claim_check(*backend, held->key, held, outer, bound, why);
+    if (result != LOCK_OK)
+        (*backend)->close(*backend);
+    return result;
+}
+
+bool backend_of_held(struct backend **backend, struct options *under, const struct options *options,
+                     char key[LOCK_KEY_SIZE], struct lease *outer, int cancel_fd,
+                     const struct messages *out)
+{
+    struct held held;
+    struct bound bound = {deadline_after(NESTING_LIMIT), cancel_fd};
+    for (const char *at = getenv("DLOCK_HELD"); at != NULL;) {
+        struct errmsg why = {""};
+        if (!held_next(&at, &held))
+            continue;
+        enum lock_result result = ask_held(backend, under, options, &held, outer, bound, &why);
+        if (result == LOCK_OK) {
+            text_copy(key, LOCK_KEY_SIZE, held.key);
+            outer->key = key;
+            return true;
+        }
+        options_free(under);
+        if (result == LOCK_REFUSED || result == LOCK_INVALID)
+            say_warning(out, "cannot ask the store of the lock that this runs under: %s", why.text);
+        else if (!lock_is_past(result))
+            say_verbose(out, "cannot ask the store of the lock that this runs under: %s", why.text);
+    }
+    *under = (struct options){0};
+    return false;
 }

@@ -1,6 +1,7 @@
 #include "actions/plan.h"
 
 #include "actions/open_backend.h"
+#include "config/held_store.h"
 #include "config/lock_key.h"
 #include "util/duration.h"
 #include "util/text.h"
@@ -79,10 +80,32 @@ static void say_asked(const struct acquisition *lock, const struct options *opti
         origin_place(OPT_TTL, options->origins[OPT_TTL], ttl_from, sizeof ttl_from));
 }
 
+/* Of a lock that an ancestor holds nothing is needed but that it is held. */
+static void look_for_outer(struct acquisition *lock, const struct options *options)
+{
+    struct options under;
+    struct backend *backend;
+    struct lease outer;
+    if (!acquisition_is_for_us(lock) ||
+        !backend_of_held(&backend, &under, options, lock->key, &outer, lock->cancel_fd, lock->out))
+        return;
+    acquisition_found_outer(lock, outer.mode, outer.slots);
+    lock->kind = backend->kind;
+    backend->close(backend);
+    options_free(&under);
+}
+
 bool plan_take(struct acquisition *lock, const struct options *options, int *status)
 {
+    look_for_outer(lock, options);
+    if (lock->outer != OUTER_NONE)
+        return acquisition_take(lock, status);
     if (!backend_choose(&lock->backend, options, lock->out, status))
         return false;
+    lock->kind = lock->backend->kind;
     say_asked(lock, options);
-    return acquisition_take(lock, status);
+    bool taken = acquisition_take(lock, status);
+    if (taken && lock->outer == OUTER_NONE)
+        lock->where = held_store_format(&options->settings, lock->kind, lock->backend->lock_dir);
+    return taken;
 }

@@ -160,7 +160,7 @@ static void write_report(struct run_run *run, bool taken, int status)
     struct errmsg why = {""};
     report->name = run->options->name;
     report->key = lock->key;
-    report->backend = lock->backend != NULL ? lock->backend->kind : NULL;
+    report->backend = lock->kind;
     report->self = &lock->request.self;
     report->lease = taken ? &lock->lease : NULL;
     report->waited = lock->waited;
@@ -207,7 +207,8 @@ static int run_command(struct run_run *run)
     struct errmsg why = {""};
     struct outcome outcome;
     environment_copy(&run->environment);
-    held_locks_export(&run->environment, &lock->lease, lock->backend->kind);
+    held_locks_export(&run->environment, &lock->lease, lock->kind,
+                      lock->where != NULL ? lock->where : lock->kind);
     if (run->options->heartbeat && !open_heartbeat(run, &why))
         return acquisition_give_back(lock, FAIL_SYSTEM, STATUS_SYSTEM, why.text);
     if (run->environment.short_of_memory)

@@ -2,6 +2,7 @@
 
 #include "config/argv.h"
 #include "config/file.h"
+#include "config/held_store.h"
 #include "config/hints.h"
 #include "config/validate.h"
 #include "lock/lock_name.h"
@@ -470,6 +471,27 @@ static enum settings_result options_read_all(struct options *options, int argc, 
     if (result == SETTINGS_OK)
         result = apply_all(options, why);
     return result == SETTINGS_OK ? validate_options(options, why) : result;
+}
+
+enum settings_result options_under(struct options *under, const struct options *options,
+                                   const char *store, size_t length, struct errmsg *why)
+{
+    *under = defaults;
+    under->action = options->action;
+    under->name = options->name;
+    under->command = options->command;
+    bool told = options->origins[OPT_REDIS].kind == ORIGIN_COMMAND_LINE;
+    bool added = length == 0 ||
+                 held_store_read(&under->settings, store, length, told ? NULL : options->redis);
+    for (const struct setting *setting = options->settings.first; setting != NULL && added;
+         setting = setting->next)
+        if (length == 0 || setting->origin.kind == ORIGIN_COMMAND_LINE ||
+            !held_store_has(setting->id))
+            added = settings_add(&under->settings, setting->id, setting->text, setting->origin);
+    if (!added)
+        errmsg_set(why, "DLOCK_HELD names no store of a lock, or memory is short");
+    enum settings_result result = added ? apply_all(under, why) : SETTINGS_BAD_CONFIG;
+    return result == SETTINGS_OK ? validate_options(under, why) : result;
 }
 
 /* A failure is reported as the environment asks, even if the environment is not applied yet. */

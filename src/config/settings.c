@@ -139,8 +139,9 @@ void settings_free(struct settings *settings)
 
 enum settings_result origin_result(struct origin origin)
 {
-    return origin.kind == ORIGIN_FILE || origin.kind == ORIGIN_ENVIRONMENT ? SETTINGS_BAD_CONFIG
-                                                                           : SETTINGS_BAD_USAGE;
+    return origin.kind == ORIGIN_DEFAULT || origin.kind == ORIGIN_COMMAND_LINE
+               ? SETTINGS_BAD_USAGE
+               : SETTINGS_BAD_CONFIG;
 }
 
 char *origin_format(enum option_id id, struct origin origin, char *text, size_t size)
@@ -153,6 +154,7 @@ char *origin_format(enum option_id id, struct origin origin, char *text, size_t 
         for (char *c = text; *c != '\0'; c++)
             *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
         break;
+    case ORIGIN_HELD: snprintf(text, size, "DLOCK_HELD: %s", name); break;
     case ORIGIN_DEFAULT:
     case ORIGIN_COMMAND_LINE: snprintf(text, size, "--%s", name); break;
     }

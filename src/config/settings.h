@@ -9,7 +9,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum origin_kind { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_COMMAND_LINE };
+enum origin_kind {
+    ORIGIN_DEFAULT,
+    ORIGIN_FILE,
+    ORIGIN_ENVIRONMENT,
+    ORIGIN_HELD, /* the store of a lock that this process runs under, by DLOCK_HELD */
+    ORIGIN_COMMAND_LINE
+};
 
 /* Where a setting was made. */
 struct origin {

@@ -12,12 +12,9 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* How long to ask whether an outer lock still holds. Without an answer, the
- * lock is requested like any other. */
-static const struct duration nesting_limit = {3 * NS_PER_S};
 
 /* How long to retry a release; after that the lease expires by itself. No try begins in the last
  * interval: there is too little time left for an answer, and a server that has just said why it
@@ -54,6 +51,8 @@ int acquisition_close(struct acquisition *acquisition, int status)
         acquisition->backend->close(acquisition->backend);
     acquisition->backend = NULL;
     acquisition->out->key = NULL;
+    free(acquisition->where);
+    acquisition->where = NULL;
     return acquisition->ended_by != 0 ? signals_die_by(acquisition->ended_by) : status;
 }
 
@@ -130,9 +129,7 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
                 acquisition->undone);
 }
 
-/* Decides whether the mode that an ancestor holds covers the requested one; an
- * exclusive lock also covers a shared request. */
-static void found_ancestor(struct acquisition *acquisition, enum lock_mode mode, int slots)
+void acquisition_found_outer(struct acquisition *acquisition, enum lock_mode mode, int slots)
 {
     const struct lock_request *request = &acquisition->request;
     bool covers = mode == MODE_EXCLUSIVE ? request->mode != MODE_SLOTS
@@ -151,31 +148,24 @@ static bool is_ancestor(const struct acquisition *acquisition, const struct hold
            !(acquisition->gave_back && holder_is_process(holder, self));
 }
 
-/* What an outer dlock has passed through the environment or the lock directory
- * is about our caller; it says nothing about another process that the lock is
- * for (--attach=PID). */
-static bool is_for_us(const struct acquisition *acquisition)
+bool acquisition_is_for_us(const struct acquisition *acquisition)
 {
     pid_t pid = acquisition->request.self.pid;
     return pid == getpid() || pid == getppid();
 }
 
 /* By what is attached to our callers, which is looked for only once, because it reads a
- * directory; otherwise by the environment. */
-static bool is_inside(struct acquisition *acquisition, bool attached)
+ * directory. */
+static void look_for_attachment(struct acquisition *acquisition)
 {
     struct lease outer = {0};
-    struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
-    if (!is_for_us(acquisition) || (attached && acquisition->searched))
-        return false;
-    acquisition->searched |= attached;
-    bool inside =
-        attached ? nested_by_attachment(acquisition->backend, acquisition->lock_dir,
-                                        acquisition->key, &outer, bound)
-                 : nested_by_environment(acquisition->backend, acquisition->key, &outer, bound);
-    if (inside)
-        found_ancestor(acquisition, outer.mode, outer.slots);
-    return inside;
+    struct bound bound = {deadline_after(NESTING_LIMIT), acquisition->cancel_fd};
+    if (!acquisition_is_for_us(acquisition) || acquisition->searched)
+        return;
+    acquisition->searched = true;
+    if (nested_by_attachment(acquisition->backend, acquisition->lock_dir, acquisition->key, &outer,
+                             bound))
+        acquisition_found_outer(acquisition, outer.mode, outer.slots);
 }
 
 /* If several share the lock, the refusal names one of them. */
@@ -183,7 +173,7 @@ static void look_for_ancestor(struct acquisition *acquisition)
 {
     struct lock_state state;
     struct errmsg ignored = {""};
-    struct bound bound = {deadline_after(nesting_limit), acquisition->cancel_fd};
+    struct bound bound = {deadline_after(NESTING_LIMIT), acquisition->cancel_fd};
     if (acquisition->looked)
         return;
     acquisition->looked = true;
@@ -194,7 +184,7 @@ static void look_for_ancestor(struct acquisition *acquisition)
         return;
     for (size_t i = 0; i < state.owner_count; i++) {
         if (is_ancestor(acquisition, &state.owners[i].holder)) {
-            found_ancestor(acquisition, state.mode, state.slots);
+            acquisition_found_outer(acquisition, state.mode, state.slots);
             break;
         }
     }
@@ -209,9 +199,9 @@ static bool acquisition_held_by_ancestor(void *data, const struct holder *holder
         look_for_ancestor(acquisition);
     if (acquisition->outer == OUTER_NONE && (covers || conflicts) &&
         is_ancestor(acquisition, holder))
-        found_ancestor(acquisition, covers ? MODE_EXCLUSIVE : MODE_SHARED, 0);
+        acquisition_found_outer(acquisition, covers ? MODE_EXCLUSIVE : MODE_SHARED, 0);
     if (acquisition->outer == OUTER_NONE && (!holder->known || holder->shares) && !holder->reserved)
-        (void)is_inside(acquisition, true);
+        look_for_attachment(acquisition);
     return acquisition->outer != OUTER_NONE;
 }
 
@@ -258,6 +248,7 @@ static bool fall_back(struct acquisition *acquisition, const struct errmsg *outa
     acquisition->backend = NULL;
     acquisition->looked = false; /* not there */
     enum lock_result result = dir_backend_open(&acquisition->backend, acquisition->lock_dir, &why);
+    acquisition->kind = "file";
     if (result == LOCK_OK)
         say_warning(acquisition->out,
                     "Redis is unreachable (%s): --fallback=file takes a lock that holds on this "
@@ -276,9 +267,11 @@ bool acquisition_take(struct acquisition *acquisition, int *status)
     struct errmsg why = {""};
     /* A shared request would be granted once more; an exclusive one is refused,
      * and the holder in the refusal may be any of them. */
-    if (!is_inside(acquisition, false) && acquisition->request.mode != MODE_EXCLUSIVE &&
-        !is_inside(acquisition, true))
-        look_for_ancestor(acquisition);
+    if (acquisition->outer == OUTER_NONE && acquisition->request.mode != MODE_EXCLUSIVE) {
+        look_for_attachment(acquisition);
+        if (acquisition->outer == OUTER_NONE)
+            look_for_ancestor(acquisition);
+    }
     if (acquisition->outer == OUTER_CONFLICTS)
         *status = not_taken(acquisition, LOCK_HELD, &holder, &waited, &why);
     if (acquisition->outer != OUTER_NONE)

@@ -30,6 +30,8 @@ struct acquisition {
     const char *lock_dir; /* NULL: the default */
     bool fallback_to_file;
     struct backend *backend; /* for acquisition_take(), and closed here; NULL: not open */
+    const char *kind;        /* of the store; NULL: it is not chosen yet */
+    char *where; /* the store for DLOCK_HELD, freed here; NULL: its kind is all that is known */
 
     /* Its own: */
     struct signals signals;
@@ -53,9 +55,17 @@ struct acquisition {
 bool acquisition_open(struct acquisition *acquisition, const char *owner, const char *command,
                       pid_t pid, int *status);
 
+/* What an outer dlock has passed through the environment or the lock directory is about our
+ * caller. False: the lock is for another process (--attach=PID), about which it says nothing. */
+bool acquisition_is_for_us(const struct acquisition *acquisition);
+
+/* An ancestor holds the lock in this mode: sets `outer`, by whether the mode covers the
+ * requested one; an exclusive lock also covers a shared request. */
+void acquisition_found_outer(struct acquisition *acquisition, enum lock_mode mode, int slots);
+
 /* Takes the lock, waiting for it as the caller has set, or finds that an ancestor holds
- * it (`outer`). False: reported, and *status is the exit status; or `ended_by`
- * is the signal that ended the wait. If cancel_fd ended it and there is no
+ * it (`outer`), which the caller may know already. False: reported, and *status is the exit
+ * status; or `ended_by` is the signal that ended the wait. If cancel_fd ended it and there is no
  * signal, the process that was to become the holder has ended. */
 bool acquisition_take(struct acquisition *acquisition, int *status);
 

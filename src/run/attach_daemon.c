@@ -196,8 +196,8 @@ static void note_attachment(struct attach_daemon_guard *guard)
 {
     struct acquisition *lock = guard->lock;
     struct errmsg why = {""};
-    if (!attach_record_add(&guard->attached, lock->lock_dir, guard->target->id, lock->backend->kind,
-                           &lock->lease, &why))
+    if (!attach_record_add(&guard->attached, lock->lock_dir, guard->target->id,
+                           lock->where != NULL ? lock->where : lock->kind, &lock->lease, &why))
         say_verbose(lock->out, "%s; --extend and --release need the lock's name and --owner",
                     why.text);
 }

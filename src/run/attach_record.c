@@ -1,4 +1,4 @@
-/* The file is DIR/.attached-PID-ID-TRY, 0600, one line "START SPACE TIME OUTSIDE BACKEND
+/* The file is DIR/.attached-PID-ID-TRY, 0600, one line "START SPACE TIME OUTSIDE BACKEND?STORE
  * TOKEN TAKE KEY": the start time of the process and its pid namespace (containers may
  * share the directory), when this was written, on the boot clock, and how many locks
  * DLOCK_HELD had then.
@@ -32,7 +32,12 @@
 
 #define PREFIX ".attached-"
 
-enum { FOUND_MOST = 1024, TRIES_MOST = 20, LINE_SIZE = 96 + sizeof(struct held) };
+enum {
+    FOUND_MOST = 1024,
+    TRIES_MOST = 20,
+    WHERE_MOST = 4096,
+    LINE_SIZE = 96 + WHERE_MOST + sizeof(struct held)
+};
 
 /* --- the guard's own record ---------------------------------------------- */
 
@@ -60,16 +65,19 @@ static bool make_file(struct attach_record *attached, pid_t pid)
 }
 
 static bool write_line(const struct attach_record *attached, struct process_id target,
-                       const char *kind, const struct lease *lease)
+                       const char *where, const struct lease *lease)
 {
     char line[LINE_SIZE];
     struct held other;
     int outside = 0;
     for (const char *at = getenv("DLOCK_HELD"); at != NULL;)
         outside += held_next(&at, &other);
-    int length = snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %" PRId64 " %d %s %s %s %s\n",
-                          target.start, proc_pid_space(), deadline_now().boot_ns, outside, kind,
-                          lease->token, lease->take_id, lease->key);
+    /* A store that does not fit is left out: then the configuration must lead to it. */
+    int where_length = (int)(strlen(where) <= WHERE_MOST ? strlen(where) : strcspn(where, "?"));
+    int length =
+        snprintf(line, sizeof line, "%" PRId64 " %" PRId64 " %" PRId64 " %d %.*s %s %s %s\n",
+                 target.start, proc_pid_space(), deadline_now().boot_ns, outside, where_length,
+                 where, lease->token, lease->take_id, lease->key);
     ssize_t written = write(attached->fd, line, (size_t)length);
     if (written >= 0 && written < length)
         errno = ENOSPC;
@@ -77,7 +85,7 @@ static bool write_line(const struct attach_record *attached, struct process_id t
 }
 
 bool attach_record_add(struct attach_record *attached, const char *lock_dir,
-                       struct process_id target, const char *kind, const struct lease *lease,
+                       struct process_id target, const char *where, const struct lease *lease,
                        struct errmsg *why)
 {
     struct lock_dir dir;
@@ -85,7 +93,7 @@ bool attach_record_add(struct attach_record *attached, const char *lock_dir,
     if (lock_dir_open(&dir, lock_dir, why) != LOCK_OK)
         return false;
     attached->dir_fd = dir.fd;
-    if (make_file(attached, target.pid) && write_line(attached, target, kind, lease))
+    if (make_file(attached, target.pid) && write_line(attached, target, where, lease))
         return true;
     errmsg_set(why, "cannot write %s/%s: %s", dir.path, attached->name, strerror(errno));
     attach_record_remove(attached);

@@ -18,10 +18,10 @@ struct attach_record {
     char name[80];
 };
 
-/* Records that the lock, in a store of this kind, is attached to the process; lock_dir as
- * lock_dir_open() takes it. False with *why set: then the lock can still be found by its name. */
+/* Records that the lock, whose line of DLOCK_HELD begins with `where`, is attached to the
+ * process; lock_dir as lock_dir_open() takes it. False with *why set: then the lock can still be found by its name. */
 bool attach_record_add(struct attach_record *attached, const char *lock_dir,
-                       struct process_id target, const char *kind, const struct lease *lease,
+                       struct process_id target, const char *where, const struct lease *lease,
                        struct errmsg *why);
 void attach_record_remove(struct attach_record *attached);
 

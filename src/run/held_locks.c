@@ -5,16 +5,23 @@
 #include "util/clock.h"
 
 #include <inttypes.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 void held_locks_add(struct held_locks *list, const struct held *held)
 {
-    struct held *added = array_add(&list->list, &list->count, &list->room, sizeof *added);
-    if (added != NULL)
-        *added = *held;
+    char *store = strndup(held->store, held->store_length);
+    struct held *added =
+        store != NULL ? array_add(&list->list, &list->count, &list->room, sizeof *added) : NULL;
     list->short_of_memory |= added == NULL;
+    if (added == NULL) {
+        free(store);
+        return;
+    }
+    *added = *held;
+    added->store = store;
 }
 
 static int innermost_first(const void *a, const void *b)
@@ -47,6 +54,8 @@ bool held_locks_read(struct held_locks *list, const char *lock_dir)
 
 void held_locks_free(struct held_locks *list)
 {
+    for (size_t i = 0; i < list->count; i++)
+        free((void *)(uintptr_t)list->list[i].store);
     free(list->list);
     *list = (struct held_locks){0};
 }
@@ -71,12 +80,22 @@ static bool copy_word(char *target, size_t size, const char **at, const char *en
     return copy(target, size, word, (size_t)(space - word));
 }
 
+static bool copy_backend(struct held *held, const char **at, const char *end)
+{
+    const char *word = *at;
+    size_t length = strcspn(word, "? \n"), whole = strcspn(word, " \n");
+    held->store = word + length + (length < whole);
+    held->store_length = (size_t)(word + whole - held->store);
+    *at = word + whole + 1;
+    return word + whole < end && copy(held->backend, sizeof held->backend, word, length);
+}
+
 /* A key may contain spaces, and so comes last. */
 bool held_next(const char **at, struct held *held)
 {
     const char *line = *at, *end = line + strcspn(line, "\n");
     *at = *end == '\n' ? end + 1 : NULL;
-    return copy_word(held->backend, sizeof held->backend, &line, end) &&
+    return copy_backend(held, &line, end) &&
            copy_word(held->token, sizeof held->token, &line, end) &&
            copy_word(held->take_id, sizeof held->take_id, &line, end) &&
            copy(held->key, sizeof held->key, line, (size_t)(end - line));
@@ -96,25 +115,23 @@ static void format_seconds(struct duration d, char *text, size_t size)
 
 /* The innermost lock comes last. */
 static void export_held(struct environment *environment, const struct lease *lease,
-                        const char *backend)
+                        const char *where)
 {
     const char *outer = environment_get(environment, "DLOCK_HELD");
     if (outer == NULL)
         outer = "";
-    size_t size = strlen(outer) + strlen(backend) + strlen(lease->token) + strlen(lease->take_id) +
-                  strlen(lease->key) + 5;
-    char *held = malloc(size);
-    environment->short_of_memory |= held == NULL;
-    if (held == NULL)
+    char *held = NULL;
+    if (asprintf(&held, "%s%s%s %s %s %s", outer, *outer != '\0' ? "\n" : "", where, lease->token,
+                 lease->take_id, lease->key) < 0) {
+        environment->short_of_memory = true;
         return;
-    snprintf(held, size, "%s%s%s %s %s %s", outer, *outer != '\0' ? "\n" : "", backend,
-             lease->token, lease->take_id, lease->key);
+    }
     environment_set(environment, "DLOCK_HELD", held);
     free(held);
 }
 
 void held_locks_export(struct environment *environment, const struct lease *lease,
-                       const char *backend)
+                       const char *backend, const char *where)
 {
     char number[24], ttl[32], expires[32];
     environment_set(environment, "DLOCK_NAME", lease->name);
@@ -132,5 +149,5 @@ void held_locks_export(struct environment *environment, const struct lease *leas
         environment_set(environment, "DLOCK_SLOT", number);
     else /* an outer lock's slot does not apply to this lock */
         environment_unset(environment, "DLOCK_SLOT");
-    export_held(environment, lease, backend);
+    export_held(environment, lease, where);
 }

@@ -10,9 +10,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* One line of DLOCK_HELD: "BACKEND TOKEN TAKE KEY". The id of the take
- * distinguishes the lock from that of a later run with the same --owner. */
+/* One line of DLOCK_HELD: "BACKEND?STORE TOKEN TAKE KEY". The id of the take
+ * distinguishes the lock from that of a later run with the same --owner. STORE is
+ * opaque here (config/held_store.h). */
 struct held {
+    const char *store;   /* of a list: its own copy; otherwise in the text that was read */
+    size_t store_length; /* 0: none */
     char backend[16];
     char token[TOKEN_SIZE];
     char take_id[TOKEN_SIZE];
@@ -35,10 +38,10 @@ void held_locks_free(struct held_locks *list);
 
 /* Sets DLOCK_NAME, DLOCK_FENCE, DLOCK_EXPIRES_AT (ISO 8601, UTC), DLOCK_SLOT
  * (unset if there is none), DLOCK_LOCK_KEY, DLOCK_LOCK_OWNER, DLOCK_LOCK_TTL
- * (seconds) and DLOCK_LOCK_BACKEND, and adds this lock's line to DLOCK_HELD, in this
- * environment. None of them is a setting. */
+ * (seconds) and DLOCK_LOCK_BACKEND, and adds this lock's line to DLOCK_HELD, which begins
+ * with `where`, in this environment. None of them is a setting. */
 void held_locks_export(struct environment *environment, const struct lease *lease,
-                       const char *backend);
+                       const char *backend, const char *where);
 
 /* Reads the line at *at, and moves *at to the next one (NULL after the last).
  * False if it is not a valid line. */

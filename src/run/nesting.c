@@ -3,41 +3,32 @@
 #include "process/procfs.h"
 #include "run/attach_record.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static bool claim_holds(struct backend *backend, const char *key, const struct held *held,
-                        struct lease *lease, struct bound bound)
+enum lock_result nested_claim_check(struct backend *backend, const char *key,
+                                    const struct held *held, struct lease *lease,
+                                    struct bound bound, struct errmsg *why)
 {
-    struct errmsg ignored = {""};
     if (strcmp(held->backend, backend->kind) != 0 || strcmp(held->key, key) != 0)
-        return false;
+        return LOCK_GONE;
     *lease =
         (struct lease){.key = key, .token = held->token, .take_id = held->take_id, .outside = true};
-    bool holds = backend->check(backend, lease, bound, &ignored) == LOCK_OK;
+    enum lock_result result = backend->check(backend, lease, bound, why);
     lease->token = lease->take_id = ""; /* they were the claim's own */
-    return holds;
-}
-
-bool nested_by_environment(struct backend *backend, const char *key, struct lease *lease,
-                           struct bound bound)
-{
-    struct held held;
-    for (const char *at = getenv("DLOCK_HELD"); at != NULL;)
-        if (held_next(&at, &held) && claim_holds(backend, key, &held, lease, bound))
-            return true;
-    return false;
+    return result;
 }
 
 bool nested_by_attachment(struct backend *backend, const char *lock_dir, const char *key,
                           struct lease *lease, struct bound bound)
 {
     struct held_locks attached = {0};
+    struct errmsg ignored = {""};
     bool holds = false;
     attach_record_find(&attached, lock_dir);
     for (size_t i = 0; i < attached.count && !holds; i++)
-        holds = claim_holds(backend, key, &attached.list[i], lease, bound);
+        holds =
+            nested_claim_check(backend, key, &attached.list[i], lease, bound, &ignored) == LOCK_OK;
     held_locks_free(&attached);
     return holds;
 }

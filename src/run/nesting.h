@@ -8,13 +8,19 @@
 
 #include <stdbool.h>
 
-/* True if DLOCK_HELD names this key in this kind of store, and its take still
- * holds: an entry that has ended, or belongs to another server, does not count.
- * *lease is then what the store reports about it. */
-bool nested_by_environment(struct backend *backend, const char *key, struct lease *lease,
-                           struct bound bound);
+/* Asks the store about a line of DLOCK_HELD. LOCK_OK: this key is held by the take that
+ * the line names, and *lease is what the store reports about it. LOCK_GONE: the line is
+ * about another lock. Otherwise as backend->check(): an entry that has ended, or belongs to
+ * another server, does not count. */
+enum lock_result nested_claim_check(struct backend *backend, const char *key,
+                                    const struct held *held, struct lease *lease,
+                                    struct bound bound, struct errmsg *why);
 
-/* The same for locks attached to this process or an ancestor (run/attach_record.h). */
+/* How long to ask whether an outer lock still holds. Without an answer, the lock is
+ * requested like any other. */
+#define NESTING_LIMIT DURATION_S(3)
+
+/* The same for all locks attached to this process or an ancestor (run/attach_record.h). */
 bool nested_by_attachment(struct backend *backend, const char *lock_dir, const char *key,
                           struct lease *lease, struct bound bound);
 

@@ -37,8 +37,9 @@ struct call {
 enum extend_how { EXTEND_AT_LEAST, EXTEND_EXACTLY };
 
 struct backend {
-    const char *kind; /* "redis" or "file", as in DLOCK_LOCK_BACKEND */
-    bool never_calls; /* the store never wakes waiters: they poll, which is not an error */
+    const char *kind;     /* "redis" or "file", as in DLOCK_LOCK_BACKEND */
+    const char *lock_dir; /* the directory of its lock files; NULL: there is none */
+    bool never_calls;     /* the store never wakes waiters: they poll, which is not an error */
     struct duration poll_least; /* the first polling interval for a lock that is held */
     /* A take was sent and got no answer, so the lock may be ours, now or later: a caller
      * that gives up must release it. */

@@ -6,10 +6,10 @@ load backend
     run timeout 20 dlock -t 60 --owner=outer job -- dlock job -- sh -c 'echo "$DLOCK_LOCK_OWNER"; echo "$DLOCK_HELD"'
     equals "$status" 0
     equals "${lines[0]}" outer
-    [[ ${lines[1]} =~ ^$BACKEND\ outer\ [0-9a-f-]{36}\ dlock:job$ ]]
+    [[ ${lines[1]} =~ ^$BACKEND\?[^\ ]*\ outer\ [0-9a-f-]{36}\ dlock:job$ ]]
     is_clean job
     # Still held when the inner one has ended.
-    run timeout 20 dlock job -- bash -c "dlock job true; dlock -v -n job true; . $BATS_TEST_DIRNAME/backend.bash; is_locked job && echo held"
+    run timeout 20 dlock job -- env BACKEND="$BACKEND" bash -c "dlock job true; dlock -v -n job true; . $BATS_TEST_DIRNAME/backend.bash; is_locked job && echo held"
     [[ $output == *'the command that this runs in already holds the lock'* && $output == *held ]]
 }
 

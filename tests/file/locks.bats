@@ -393,6 +393,22 @@ in_chroot() {
     end_hold
 }
 
+@test "--lock-file or --fallback=file outside: a dlock inside finds the file" {
+    cd "$T"
+    run timeout 20 dlock --lock-file=exact job -- sh -c 'cd / && dlock --current && dlock -v --lock-file="$T/exact" job echo nested'
+    [[ $status -eq 0 && $output == *'job (file)'*'already holds the lock'*nested ]]
+    # The lock is the file: one of the same name in a directory is another.
+    fails_with 0 ': taken \(file' timeout 20 dlock --lock-file=exact job -- dlock -v job true
+    run timeout 20 dlock --lock-file=exact job -- dlock --extend
+    [[ $status -eq 78 && $output == *'stores no record'* ]]
+    # The lock is in a directory that is named by a relative path, since Redis is unreachable, which is not asked again.
+    env -u DLOCK_BACKEND -u DLOCK_LOCK_DIR timeout 20 dlock -r "unix://$T/nowhere" --outage=0 --lock-dir='a dir' --fallback=file job -- \
+        sh -c 'cd / && dlock -v job echo nested && dlock --extend && dlock --current' >"$T/out" 2>&1
+    grep -q 'already holds the lock' "$T/out"
+    grep -q '^job (file), lease ends' "$T/out"
+    equals "$(grep -c unreachable "$T/out")" 1
+}
+
 @test "--lock-file attached to a script: inside it no process waits for it, and it is the current one" {
     local mode
     for mode in '' -s; do

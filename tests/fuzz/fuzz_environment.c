@@ -2,7 +2,9 @@
  * %HH for other bytes. What is accepted is within its limits; what a command is told
  * of its lock has no password in it, and a dlock inside reads it as the outer one
  * meant it. */
+#include "config/held_store.h"
 #include "fuzz_options.h"
+#include "redis/url_redact.h"
 #include "run/held_locks.h"
 #include "util/text.h"
 
@@ -32,6 +34,34 @@ static void expect_held(struct held_locks *list)
                     strpbrk(list->list[i].token, " \n") == NULL);
 }
 
+static bool is_same(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+/* The store of a lock with these options, as an inner dlock without any finds it. */
+static void expect_store(const struct options *outer, const struct held *held)
+{
+    struct options inner, under;
+    struct errmsg why = {""};
+    char program[] = "dlock", action[] = "--current", *argv[] = {program, action, NULL};
+    bool redis = strcmp(held->backend, "redis") == 0;
+    char **given = environ, *none = NULL;
+    environ = &none;
+    fuzz_expect(options_read(&inner, 2, argv, &why) == SETTINGS_OK);
+    enum settings_result result =
+        options_under(&under, &inner, held->store, held->store_length, &why);
+    fuzz_expect(result == SETTINGS_OK && strcmp(under.prefix, outer->prefix) == 0 &&
+                under.hash == outer->hash);
+    fuzz_expect((under.redis != NULL) == redis && is_same(under.lock_dir, redis ? NULL : "/a dir"));
+    fuzz_expect(!redis || !url_redact_has_password(under.redis));
+    fuzz_expect(!redis || is_same(under.cacert, outer->cacert) ||
+                (outer->cacert != NULL && outer->cacert[0] != '/' && under.cacert[0] == '/'));
+    options_free(&under);
+    options_free(&inner);
+    environ = given;
+}
+
 /* What the command of a lock with these options finds. */
 static void expect_inner(const struct options *outer, const char *backend, size_t outside)
 {
@@ -51,13 +81,17 @@ static void expect_inner(const struct options *outer, const char *backend, size_
     char **outside_list = environ;
     struct errmsg why = {""};
     environment_copy(&environment);
-    held_locks_export(&environment, &lease, backend);
+    char *where = held_store_format(&outer->settings, backend, "/a dir");
+    fuzz_expect(where != NULL);
+    held_locks_export(&environment, &lease, backend, where);
+    free(where);
     fuzz_expect(!environment.short_of_memory);
     environ = environment.list;
     expect_held(&list);
     fuzz_expect(list.count == outside + 1 && strcmp(list.list[0].key, lease.key) == 0 &&
                 strcmp(list.list[0].token, lease.token) == 0 &&
                 strcmp(list.list[0].backend, backend) == 0);
+    expect_store(outer, &list.list[0]);
     held_locks_free(&list);
     fuzz_expect(options_read(&inner, 3, argv, &why) == SETTINGS_OK &&
                 inner.ttl.ns == outer->ttl.ns && inner.mode == outer->mode &&

@@ -138,6 +138,7 @@ ends_with() {
         dlock --current && dlock --extend --ttl=2h && dlock --release' >"$T/out"
     grep -q '^job (redis), lease ends' "$T/out"
     for i in 1 2 3; do is_free_on $i; done
+    fails_with 0 'already holds the lock' dlock -r "$(url 1)" -r "$(url 2)" job -r "$(url 3)" -- dlock -v job dlock --extend
     printf 'redis = %s\n' "$all" >"$T/home/dlock.conf"
     mkdir -p "$T/home/.config/dlock" && mv "$T/home/dlock.conf" "$T/home/.config/dlock/"
     fails_with 0 'already holds the lock' dlock -v job dlock -v job true

@@ -219,10 +219,40 @@ passes_on() {
     rm "$T/home/.config/dlock/dlock.conf"
     REDISCLI_AUTH=$PASSWORD run env DLOCK_REDIS="$URL" dlock -t 60 job -- sh -c "$inside"
     equals "$status" 0
-    fails_with 77 'NOAUTH .*a password on the command line of the dlock around it is not passed on' \
-        env DLOCK_REDIS="$URL" dlock -t 60 -r "unix://:$PASSWORD@$T/redis.sock" job -- dlock --extend
-    fails_with 78 'no password: .*a password on the command line of the dlock around it is not passed on' \
-        env DLOCK_REDIS="unix://bob@$T/redis.sock" dlock -r "unix://bob:$PASSWORD@$T/redis.sock" job -- dlock other true
+}
+
+@test "the store that DLOCK_HELD names has no password: it is found again, and that of the outer command line is not passed on" {
+    start_locked
+    password_file good "$PASSWORD"
+    local with=unix://bob:$PASSWORD@$T/redis.sock inside='dlock --extend && dlock -v job echo nested'
+    run dlock -r "$with" job -- sh -c 'echo "$DLOCK_HELD"'
+    [[ $output == "redis?redis=unix://bob@$T/redis.sock "* ]]
+    run dlock -r "unix://bob@$T/redis.sock" --password-file="$T/good" job -- sh -c "$inside"
+    [[ $status -eq 0 && $output == *'already holds the lock'*nested ]]
+    cd "$T"
+    run dlock -r "$URL" --password-file=good job -- sh -c "cd / && $inside"
+    [[ $status -eq 0 && $output == *'already holds the lock'*nested ]]
+    # The same server in a variable, a file or a credential has it.
+    DLOCK_REDIS="  $with " run dlock job -- sh -c "$inside"
+    [[ $status -eq 0 && $output == *'already holds the lock'*nested ]]
+    CREDENTIALS_DIRECTORY=$T && password_file dlock.password "$PASSWORD"
+    export CREDENTIALS_DIRECTORY
+    run dlock -r "$with" job -- sh -c "$inside"
+    [[ $status -eq 0 && $output == *'already holds the lock'*nested ]]
+    unset CREDENTIALS_DIRECTORY
+    DLOCK_REDIS=$with run dlock -r "$with" job -- sh -c "$inside"
+    [[ $status -eq 0 && $output == *'already holds the lock'*nested ]]
+    # Only on the command line.
+    local reason='a password on the command line of the dlock around it is not passed on'
+    fails_with 77 "NOAUTH .*$reason" dlock -r "unix://:$PASSWORD@$T/redis.sock" job -- dlock --extend
+    fails_with 78 "DLOCK_HELD: redis: there is a user but no password: .*$reason" dlock -r "$with" job -- dlock --extend
+    fails_with 0 "job: cannot ask the store of the lock that this runs under: .*$reason" \
+        dlock -r "$with" job -- dlock --backend=auto --lock-dir="$T/locks" job true
+    # The inner one is given it.
+    run dlock -r "$with" job -- dlock --password-file="$T/good" --extend
+    equals "$status" 0
+    run dlock -r "$with" job -- dlock -r "$with" --extend
+    equals "$status" 0
 }
 
 @test "an attached script and a detached lock work with every source of the password" {

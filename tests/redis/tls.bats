@@ -89,6 +89,15 @@ loaded() { dlock "$@" job -- sh -c 'grep -oE "lib(ssl|crypto)\.so[.0-9]*" /proc/
     done
 }
 
+@test "a dlock inside finds the server and its files of certificates, by relative paths too" {
+    start_tls_redis
+    unset DLOCK_CACERT DLOCK_REDIS
+    cp "$CERTS/ca.pem" "$T/ca & co.pem"
+    cd "$T"
+    run dlock -r "rediss://localhost:$PORT" --cacert='ca & co.pem' job -- sh -c 'cd / && dlock --extend && dlock -v job echo nested'
+    [[ $status -eq 0 && $output == *'already holds the lock'*nested ]]
+}
+
 @test "an IPv6 address is verified as well" {
     start_tls_redis
     redis-cli --tls --cacert "$CERTS/ca.pem" -h ::1 -p "$PORT" ping >/dev/null 2>&1 || skip 'no IPv6 here'

@@ -202,30 +202,43 @@ TEST(test_held)
         bool good;
         const char *backend, *token, *take_id, *key;
         bool more;
+        const char *store;
     } rows[] = {
-        {"a line", "redis tok take dlock:job", true, "redis", "tok", "take", "dlock:job", false},
-        {"another one behind it", "file a b c\nx", true, "file", "a", "b", "c", true},
-        {"spaces in the key", "file a b c d  e", true, "file", "a", "b", "c d  e", false},
-        {"an end of line", "file a b c\n", true, "file", "a", "b", "c", true},
-        {"nothing", "", false, "", "", "", "", false},
-        {"an empty line", "\nfile a b c", false, "", "", "", "", true},
-        {"one word", "file", false, "", "", "", "", false},
-        {"two words", "file a", false, "", "", "", "", false},
-        {"three words", "file a b", false, "", "", "", "", false},
-        {"no key", "file a b ", false, "", "", "", "", false},
-        {"two spaces", "file  b c d", false, "", "", "", "", false},
-        {"a backend that is too long", "0123456789abcdef a b c", false, "", "", "", "", false},
-        {"a key on the next line", "file a b\nc d e f", false, "", "", "", "", true},
+        {"a line", "redis tok take dlock:job", true, "redis", "tok", "take", "dlock:job", false,
+         ""},
+        {"a store", "redis?redis=unix:///s&prefix=%20 tok take k", true, "redis", "tok", "take",
+         "k", false, "redis=unix:///s&prefix=%20"},
+        {"an empty store", "redis? tok take k", true, "redis", "tok", "take", "k", false, ""},
+        {"a question in the store", "file?a?b tok take k", true, "file", "tok", "take", "k", false,
+         "a?b"},
+        {"a question in the key", "file tok take k?", true, "file", "tok", "take", "k?", false, ""},
+        {"a store alone", "file?a", false, "", "", "", "", false, ""},
+        {"a store without a backend", "?a b c d", false, "", "", "", "", false, ""},
+        {"another one behind it", "file a b c\nx", true, "file", "a", "b", "c", true, ""},
+        {"spaces in the key", "file a b c d  e", true, "file", "a", "b", "c d  e", false, ""},
+        {"an end of line", "file a b c\n", true, "file", "a", "b", "c", true, ""},
+        {"nothing", "", false, "", "", "", "", false, ""},
+        {"an empty line", "\nfile a b c", false, "", "", "", "", true, ""},
+        {"one word", "file", false, "", "", "", "", false, ""},
+        {"two words", "file a", false, "", "", "", "", false, ""},
+        {"three words", "file a b", false, "", "", "", "", false, ""},
+        {"no key", "file a b ", false, "", "", "", "", false, ""},
+        {"two spaces", "file  b c d", false, "", "", "", "", false, ""},
+        {"a backend that is too long", "0123456789abcdef a b c", false, "", "", "", "", false, ""},
+        {"a key on the next line", "file a b\nc d e f", false, "", "", "", "", true, ""},
     };
     FOR_ROWS(row, rows)
     {
         static struct held held;
         const char *at = row->text;
+        char store[64];
         row_int(row->name, held_next(&at, &held), row->good);
         row_int(row->name, at != NULL, row->more);
         if (!row->good)
             continue;
         row_text(row->name, held.backend, row->backend);
+        snprintf(store, sizeof store, "%.*s", (int)held.store_length, held.store);
+        row_text(row->name, store, row->store);
         row_text(row->name, held.token, row->token);
         row_text(row->name, held.take_id, row->take_id);
         row_text(row->name, held.key, row->key);

@@ -204,7 +204,7 @@ TEST(test_sizes)
     row_has("seventeen hosts", why.text, "too many hosts");
 }
 
-/* `cut`: without its passwords, as in the process's arguments and for the command;
+/* `cut`: without its passwords, as in DLOCK_HELD;
  * `blotted`: as no message and no ps(1) shows any of it. */
 TEST(test_logins)
 {

@@ -412,6 +412,7 @@ enum lock_result dir_backend_open(struct backend **opened, const char *dir, stru
         backend->place = -1;
     backend->base = (struct backend){
         .kind = "file",
+        .lock_dir = backend->store.dir.path,
         .poll_least = DURATION_S(1),
         .take = file_take,
         .listen = file_listen,

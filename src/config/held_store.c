@@ -1,0 +1,148 @@
+#include "config/held_store.h"
+
+#include "redis/url_redact.h"
+#include "util/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct part {
+    enum option_id id;
+    const char *kind; /* of the stores that it is for; NULL: all */
+    bool is_path;
+} parts[] = {
+    {OPT_LOCK_DIR, "file", true},
+    {OPT_LOCK_FILE, "file", true},
+    {OPT_REDIS, "redis", false},
+    {OPT_CACERT, "redis", true},
+    {OPT_CERT, "redis", true},
+    {OPT_KEY, "redis", true},
+    {OPT_PASSWORD_FILE, "redis", true},
+    {OPT_SENTINEL_PASSWORD_FILE, "redis", true},
+    {OPT_PREFIX, NULL, false},
+    {OPT_HASH, NULL, false},
+    {OPT_SECRET_FILE, NULL, true},
+    {OPT_BACKEND, "", false}, /* the line's first word is the backend */
+};
+enum { PARTS = sizeof parts / sizeof *parts };
+
+bool held_store_has(enum option_id id)
+{
+    for (size_t i = 0; i < PARTS; i++)
+        if (parts[i].id == id)
+            return true;
+    return false;
+}
+
+/* --- writing -------------------------------------------------------------- */
+
+/* Without its password, or with its whole path. The caller frees it; NULL: memory is short. */
+static char *shareable(const struct part *part, const char *value)
+{
+    char *here = part->is_path && *value != '/' ? getcwd(NULL, 0) : NULL, *text = NULL;
+    if (asprintf(&text, "%s%s%s", here != NULL ? here : "", here != NULL ? "/" : "", value) < 0)
+        text = NULL;
+    if (text != NULL && part->id == OPT_REDIS)
+        url_redact_passwords(text);
+    free(here);
+    return text;
+}
+
+static bool append(char **text, const char *name, const char *value)
+{
+    size_t used = strlen(*text);
+    size_t size = used + strlen(name) + 3 * strlen(value) + 3;
+    char *longer = realloc(*text, size);
+    if (longer == NULL)
+        return false;
+    *text = longer;
+    used += (size_t)snprintf(longer + used, size - used,
+                             "%s%s=", longer[used - 1] == '?' ? "" : "&", name);
+    (void)percent_encode(longer + used, size - used, value, " &=");
+    return true;
+}
+
+/* NULL if it is not set, or is for other stores. */
+static const char *text_of(const struct part *part, const struct settings *settings,
+                           const char *kind, const char *lock_dir)
+{
+    const struct setting *setting = setting_in_force(settings, part->id),
+                         *hash = setting_in_force(settings, OPT_HASH);
+    if (part->kind != NULL && strcmp(part->kind, kind) != 0)
+        return NULL;
+    if (part->id == OPT_SECRET_FILE && hash != NULL && strcmp(hash->text, "hmac-sha256") != 0)
+        return NULL; /* it is overridden */
+    return part->id == OPT_LOCK_DIR ? lock_dir : setting != NULL ? setting->text : NULL;
+}
+
+char *held_store_format(const struct settings *settings, const char *kind, const char *lock_dir)
+{
+    char *text = NULL;
+    if (asprintf(&text, "%s?", kind) < 0)
+        return NULL;
+    for (size_t i = 0; i < PARTS && text != NULL; i++) {
+        const char *value = text_of(&parts[i], settings, kind, lock_dir);
+        char *shared = value != NULL ? shareable(&parts[i], value) : NULL;
+        bool added = value == NULL ||
+                     (shared != NULL && append(&text, option_by_id(parts[i].id)->longName, shared));
+        free(shared);
+        if (!added) {
+            free(text);
+            text = NULL;
+        }
+    }
+    return text;
+}
+
+/* --- reading -------------------------------------------------------------- */
+
+static bool has_same_words(const char *a, const char *b)
+{
+    static const char blanks[] = " \t\r\n\v\f";
+    for (size_t length = 1; length > 0; a += length, b += length) {
+        a += strspn(a, blanks);
+        b += strspn(b, blanks);
+        length = strcspn(a, blanks);
+        if (length != strcspn(b, blanks) || memcmp(a, b, length) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* True if these are the same URLs but for the passwords. */
+static bool is_same_redis(const char *configured, const char *held)
+{
+    char *copy = configured != NULL ? strdup(configured) : NULL;
+    if (copy == NULL)
+        return false;
+    url_redact_passwords(copy); /* the rest is NULs */
+    bool same = has_same_words(copy, held);
+    free(copy);
+    return same;
+}
+
+static bool read_part(struct settings *settings, char *part, const char *configured)
+{
+    static const struct origin origin = {.kind = ORIGIN_HELD};
+    char *value = strchr(part, '=');
+    const struct poptOption *option =
+        value != NULL ? option_by_name(part, (size_t)(value++ - part)) : NULL;
+    enum option_id id = option != NULL ? (enum option_id)option->val : OPT_NONE;
+    if (!held_store_has(id) || !percent_decode(value, strlen(value) + 1, value, strlen(value)))
+        return false;
+    bool same = id == OPT_REDIS && is_same_redis(configured, value);
+    return settings_add(settings, id, same ? configured : value, origin);
+}
+
+bool held_store_read(struct settings *settings, const char *store, size_t length,
+                     const char *configured)
+{
+    char *copy = strndup(store, length), *rest = copy;
+    bool good = copy != NULL;
+    for (char *part; good && (part = strsep(&rest, "&")) != NULL;)
+        good = read_part(settings, part, configured);
+    free(copy);
+    return good;
+}
