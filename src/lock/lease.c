@@ -1,6 +1,5 @@
 #include "lock/lease.h"
 
-#include "process/procfs.h"
 #include "util/fileutils.h"
 #include "util/text.h"
 
@@ -173,6 +172,21 @@ bool holder_is_near(const struct holder *holder, const struct holder *self)
 {
     return holder->known && holder->pid > 0 && holder->pid_space != 0 &&
            holder->boot_id[0] != '\0' && has_same_place(holder, self);
+}
+
+enum process_life holder_life(const struct holder *holder)
+{
+    struct holder self = {.known = true};
+    holder_fill_place(&self);
+    if (!holder_is_near(holder, &self))
+        return PROCESS_UNKNOWN;
+    return proc_life((struct process_id){holder->pid, holder->pid_start});
+}
+
+enum process_life holder_life_held(const struct holder *holder)
+{
+    return holder->detached || holder->kept || holder->reserved ? PROCESS_UNKNOWN
+                                                                : holder_life(holder);
 }
 
 bool holder_is_process(const struct holder *holder, const struct holder *self)

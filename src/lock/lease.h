@@ -6,6 +6,7 @@
 #include "lock/lock_name.h"
 #include "lock/run_memory.h"
 #include "lock/token.h"
+#include "process/procfs.h"
 #include "util/clock.h"
 
 #include <stdbool.h>
@@ -175,6 +176,12 @@ void holder_fill_place(struct holder *holder);
  * wrongly taken for another waits, but one that wrongly takes another for
  * itself has no lock. */
 bool holder_is_near(const struct holder *holder, const struct holder *self);
+
+/* Whether the holder's process lives. */
+enum process_life holder_life(const struct holder *holder);
+
+/* The same of one whose process has yet to release the lock; PROCESS_UNKNOWN of others. */
+enum process_life holder_life_held(const struct holder *holder);
 
 /* True if it is that very process. */
 bool holder_is_process(const struct holder *holder, const struct holder *self);

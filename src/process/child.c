@@ -181,6 +181,20 @@ static void own_child_changed(struct child *child, int status)
         command_ended(child, guarded && WIFEXITED(status) ? SIGKILL : status);
 }
 
+/* Asked in this order: one that nobody traces may just have ended, and is reaped. */
+void child_find_unreaped(struct child *child)
+{
+    struct proc_stat stat;
+    siginfo_t info = {.si_pid = 0};
+    if (child->ended || child->guard_fd >= 0 || !proc_is_ours() ||
+        !proc_stat_read(child->pid, &stat) || !proc_is_dead(child->pid, &stat) ||
+        waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOWAIT | WNOHANG) != 0 ||
+        info.si_pid != 0)
+        return;
+    child->ended = true;
+    command_ended(child, SIGKILL);
+}
+
 /* False if no child has changed its state. */
 static bool reap_next(struct child *child)
 {
@@ -210,34 +224,23 @@ void child_reap(struct child *child)
         read_guard(child);
 }
 
-/* True if walks find no process. */
-static bool nobody_found(struct child *child)
-{
-    struct process_count left = {0};
-    for (int walks = 0; walks < 10; walks++) {
-        left = child_tree_left(child);
-        if (left.found > 0 || left.ended == 0)
-            break;
-        child_reap(child);
-    }
-    return left.found == 0;
-}
-
 /* All descendants whose parents have ended are our children, so a process
  * without children has no descendants; and the kernel reports that in one call,
  * while a walk can miss one that changes its parent meanwhile. A walk is only
- * needed if dlock has children of its own from before the command, and before
- * it ends the guard, which is our child too. */
+ * needed if dlock has children of its own from before the command, or a debugger keeps one
+ * from being reaped, and before dlock ends the guard, which is our child too. */
 bool child_tree_gone(struct child *child)
 {
     child_reap(child);
-    if (child->orphan_guard >= 0 && nobody_found(child)) {
+    if (child->orphan_guard >= 0 && process_tree_is_gone(&child->except)) {
         stop_orphan_guard(child);
         child_reap(child);
     }
-    if (child->childless || child->except.count == 0)
-        return child->childless;
-    return nobody_found(child);
+    if (child->childless)
+        return true;
+    bool gone = process_tree_is_gone(&child->except);
+    child_reap(child); /* what has ended during the walks */
+    return gone;
 }
 
 struct process_count child_tree_left(const struct child *child)

@@ -47,6 +47,9 @@ bool child_guard_orphans(struct child *child, const char *held);
  * the guard's news, of a flood the first. Never waits. */
 void child_reap(struct child *child);
 
+/* The command has ended too if a debugger, which traces it, has yet to reap it. */
+void child_find_unreaped(struct child *child);
+
 /* True if no descendant is left. Reaps as child_reap(). */
 bool child_tree_gone(struct child *child);
 

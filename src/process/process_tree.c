@@ -150,9 +150,19 @@ static bool is_child_of(const struct walk *walk, const struct parent *parent,
            (walk->root != 0 && child->parent == walk->root);
 }
 
-static bool is_dead(const struct proc_stat *stat)
+/* A child that runs with the rights of another user may be hidden by /proc (hidepid=), though
+ * we may signal it. It was listed before it was pinned, and is still: the pidfd is its own, or
+ * that of a process which has ended. */
+static bool is_hidden_child(const struct walk *walk, const struct parent *parent, pid_t pid,
+                            int pidfd)
 {
-    return stat->state == 'X' || (stat->state == 'Z' && stat->threads <= 1);
+    struct pids again = {0};
+    if (pidfd < 0 || !walk->listed)
+        return false;
+    proc_children_list(parent->pid, parent->threads, true, &again);
+    bool listed = is_excepted(pid, &again);
+    free(again.list);
+    return listed && !process_tree_has_ended(pidfd);
 }
 
 static void walk_below(struct walk *walk, const struct parent *parent);
@@ -221,9 +231,14 @@ static void visit(struct walk *walk, pid_t pid, const struct parent *parent, int
     if (deadline_passed(walk->until))
         return;
     int pidfd = pin(pid);
-    bool there = (pidfd >= 0 || errno != ESRCH) && proc_stat_read(pid, &stat) &&
-                 (parent != NULL ? is_child_of(walk, parent, &stat) : stat.start == start);
-    if (!there || is_dead(&stat))
+    bool seen = (pidfd >= 0 || errno != ESRCH) && proc_stat_read(pid, &stat);
+    bool lives = seen
+                     ? !proc_is_dead(pid, &stat) &&
+                           (parent != NULL ? is_child_of(walk, parent, &stat) : stat.start == start)
+                     : parent != NULL && is_hidden_child(walk, parent, pid, pidfd);
+    if (!seen)
+        stat = (struct proc_stat){0};
+    if (!lives)
         walk->count.ended++;
     else if (walk->family == NULL ||
              family_meets(walk->family, (struct process_id){pid, stat.start}))
@@ -335,6 +350,16 @@ struct process_count process_tree_signal(struct process_family *family, const st
         count = walk_any(family, except, number, NULL, until);
     marks_forget(&marks);
     return count;
+}
+
+/* What a process that ends during a walk leaves behind is found by the next one. */
+bool process_tree_is_gone(const struct pids *except)
+{
+    enum { WALKS_MOST = 10 };
+    struct process_count left = {.ended = 1};
+    for (int walks = 0; walks < WALKS_MOST && left.found == 0 && left.ended > 0; walks++)
+        left = walk_any(NULL, except, 0, NULL, DEADLINE_NEVER);
+    return left.known && left.found == 0;
 }
 
 void process_kill_child(pid_t pid)

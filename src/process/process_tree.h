@@ -62,6 +62,10 @@ bool process_family_init(struct process_family *family, struct process_id head);
 bool process_family_add(struct process_family *family, struct process_id id);
 void process_family_forget(struct process_family *family);
 
+/* True if walks find no descendant of this process but `except`. One that has ended is none, even
+ * if it cannot be reaped, because a debugger traces it. */
+bool process_tree_is_gone(const struct pids *except);
+
 /* Sends the signal (0: only counts) to every member of the family (NULL: to every
  * descendant of ours) but `except` (NULL: none) and what is below it, and continues the
  * stopped ones. First it finds them all, in a few walks; then it signals parents before

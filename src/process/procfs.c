@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,37 @@ bool proc_stat_read(pid_t pid, struct proc_stat *stat)
     static const int64_t ns_per_s = 1000000000;
     stat->start -= proc_boot_offset() / (ns_per_s / sysconf(_SC_CLK_TCK));
     return at != NULL;
+}
+
+/* A leader that has ended is a zombie as long as other threads run. Threads are zombies too
+ * if a debugger does not reap them. */
+bool proc_is_dead(pid_t pid, const struct proc_stat *stat)
+{
+    char path[64];
+    struct proc_stat thread;
+    bool dead = stat->state == 'X' || stat->state == 'Z';
+    if (!dead || stat->threads <= 1)
+        return dead;
+    snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
+    DIR *all = opendir(path);
+    for (const struct dirent *entry; dead && all != NULL && (entry = readdir(all)) != NULL;) {
+        pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+        dead =
+            tid == 0 || !proc_stat_read(tid, &thread) || thread.state == 'X' || thread.state == 'Z';
+    }
+    if (all != NULL)
+        closedir(all);
+    return dead && all != NULL;
+}
+
+/* The pid is asked for last: a process that ends meanwhile has ended. */
+enum process_life proc_life(struct process_id id)
+{
+    struct proc_stat stat;
+    if (proc_is_ours() && proc_stat_read(id.pid, &stat))
+        return stat.start == id.start && !proc_is_dead(id.pid, &stat) ? PROCESS_LIVES
+                                                                      : PROCESS_ENDED;
+    return kill(id.pid, 0) != 0 && errno == ESRCH ? PROCESS_ENDED : PROCESS_HIDDEN;
 }
 
 bool proc_visit_ancestors(pid_t pid,

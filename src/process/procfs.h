@@ -29,6 +29,20 @@ bool proc_read_line(const char *path, char *text, size_t size);
 /* Of the process itself with pid 0. False if there is no such process. */
 bool proc_stat_read(pid_t pid, struct proc_stat *stat);
 
+/* True if all threads of the process that *stat is of are zombies: it has ended, even if
+ * nobody reaps it. */
+bool proc_is_dead(pid_t pid, const struct proc_stat *stat);
+
+enum process_life {
+    PROCESS_UNKNOWN, /* of another host or pid namespace */
+    PROCESS_HIDDEN,  /* the pid is in use, and /proc does not show whose it is (hidepid=) */
+    PROCESS_LIVES,
+    PROCESS_ENDED,
+};
+
+/* Of a process of this boot, and of our pid namespace. */
+enum process_life proc_life(struct process_id id);
+
 /* True if /proc knows this process by its own pid: not if it was mounted for a
  * pid namespace other than ours. */
 bool proc_is_ours(void);

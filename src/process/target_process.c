@@ -93,10 +93,7 @@ bool target_process_open(struct target_process *target, pid_t given, const struc
 bool target_process_has_ended(const struct target_process *target)
 {
     struct pollfd fd = {.fd = target->fd, .events = POLLIN};
-    int ready = poll(&fd, 1, 0);
-    if (ready >= 0)
-        return ready > 0;
-    return !process_signal(target->fd, target->id.pid, 0) && errno == ESRCH;
+    return poll(&fd, 1, 0) > 0 || proc_life(target->id) == PROCESS_ENDED;
 }
 
 void target_process_signal(const struct target_process *target, int number)

@@ -95,10 +95,9 @@ static bool pass_on(const struct tree_guard_guard *guard)
 
 __attribute__((noreturn)) static void kill_all(const struct tree_guard_guard *guard)
 {
-    while (tree_guard_reap(guard)) {
-        process_tree_kill(NULL, NULL);
+    while (tree_guard_reap(guard) &&
+           (process_tree_kill(NULL, NULL).found > 0 || !process_tree_is_gone(NULL)))
         (void)poll(NULL, 0, KILL_INTERVAL_MS);
-    }
     _exit(0);
 }
 

@@ -70,7 +70,7 @@ static const char *refusal_format(const struct holder *holder, int slots, char *
     if (known)
         holder_since_format(holder, since);
     snprintf(text, size, "%s%s%s%s%s%s",
-             holder_refusal_format(holder, slots, holder_has_died(holder), who), since,
+             holder_refusal_format(holder, slots, holder_life_held(holder), who), since,
              !expires       ? ""
              : holder->kept ? ", for another "
                             : ", whose lease ends in ",

@@ -126,6 +126,8 @@ static void supervise_wait_for_event(const struct supervise_run *run)
 /* The command has ended; if it was stopped, no process of its tree may be left. */
 static bool supervise_is_over(struct supervise_run *run)
 {
+    if (run->end.phase != RUNNING)
+        child_find_unreaped(&run->child);
     if (!run->child.ended || run->end.phase == RUNNING)
         return run->child.ended;
     if (child_tree_gone(&run->child))

@@ -145,7 +145,7 @@ static bool is_over(const struct waiting *waiting)
 static bool wait_for_guard(struct waiting *waiting, const struct holder *holder)
 {
     if (waiting->request.waits || holder->shares || holder->pause.left.ns > 0 ||
-        !holder_has_died(holder))
+        holder_life_held(holder) != PROCESS_ENDED)
         return false;
     waiting->request.waits = true;
     waiting->end = deadline_after(guard_limit);

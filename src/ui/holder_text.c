@@ -2,6 +2,13 @@
 
 #include <stdio.h>
 
+const char *holder_life_text(enum process_life life)
+{
+    return life == PROCESS_ENDED    ? " (has ended)"
+           : life == PROCESS_HIDDEN ? " (/proc hides it)"
+                                    : "";
+}
+
 const char *holder_format(const struct holder *holder, const char *life,
                           char text[HOLDER_TEXT_SIZE])
 {
@@ -25,7 +32,7 @@ static const char *slots_format(const struct holder *holder, int asked, char *te
     return text;
 }
 
-const char *holder_refusal_format(const struct holder *holder, int slots, bool died,
+const char *holder_refusal_format(const struct holder *holder, int slots, enum process_life life,
                                   char text[HOLDER_TEXT_SIZE])
 {
     char who[HOLDER_TEXT_SIZE], asked[96];
@@ -37,7 +44,7 @@ const char *holder_refusal_format(const struct holder *holder, int slots, bool d
              holder->kept       ? "released, but kept by --hold-at-least of"
              : holder->detached ? "acquired by"
                                 : "held by",
-             holder_format(holder, died ? " (has ended)" : "", who),
+             holder_format(holder, holder_life_text(life), who),
              holder->shares ? ", one of those who share it" : "");
     return text;
 }

@@ -1,6 +1,5 @@
 #include "ui/lock_print.h"
 
-#include "process/procfs.h"
 #include "ui/holder_text.h"
 #include "ui/run_print.h"
 #include "util/duration.h"
@@ -29,40 +28,14 @@ const char *lock_name_of(char *text, size_t size, const char *key, const char *p
     return text_copy(text, size, name != NULL ? name : ours ? key + length : key);
 }
 
-enum holder_life { HOLDER_UNKNOWN, HOLDER_LIVES, HOLDER_DEAD };
-
-/* Whether the holder's process lives: known only on its own host, and in its own pid
- * namespace. */
-static enum holder_life holder_life(const struct holder *holder)
-{
-    struct holder self = {.known = true};
-    struct proc_stat stat;
-    holder_fill_place(&self);
-    if (!holder_is_near(holder, &self) || !proc_is_ours())
-        return HOLDER_UNKNOWN;
-    bool lives = proc_stat_read(holder->pid, &stat) && stat.start == holder->pid_start &&
-                 stat.state != 'Z' && stat.state != 'X';
-    return lives ? HOLDER_LIVES : HOLDER_DEAD;
-}
-
-bool holder_has_died(const struct holder *holder)
-{
-    return !holder->detached && !holder->kept && !holder->reserved &&
-           holder_life(holder) == HOLDER_DEAD;
-}
-
 /* --- for people ---------------------------------------------------------- */
 
 static const char *life_text(const struct lock_owner *owner)
 {
+    enum process_life life = holder_life(&owner->holder);
     if (owner->holder.detached)
         return " (acquired, not bound to a process)";
-    switch (holder_life(&owner->holder)) {
-    case HOLDER_LIVES: return " (running)";
-    case HOLDER_DEAD: return " (has ended)";
-    case HOLDER_UNKNOWN: break;
-    }
-    return "";
+    return life == PROCESS_LIVES ? " (running)" : holder_life_text(life);
 }
 
 static const char *lock_print_end_text(const struct lock_owner *owner, char *text, size_t size)
@@ -172,7 +145,7 @@ void lock_state_print(const struct lock_state *state, const char *name, bool wit
 static void owner_members(struct json *json, const struct lock_owner *owner)
 {
     const struct holder *holder = &owner->holder;
-    enum holder_life life = holder_life(holder);
+    enum process_life life = holder_life(holder);
     int64_t left = holder->left.ns / NS_PER_MS;
     json_text(json, "owner", owner->token);
     json_time(json, "acquired_at", holder->since_wall_ms);
@@ -193,10 +166,10 @@ static void owner_members(struct json *json, const struct lock_owner *owner)
     json_text(json, "user", holder->user);
     json_text(json, "command", holder->command);
     json_text(json, "message", holder->message);
-    if (owner->holder.detached || life == HOLDER_UNKNOWN)
+    if (owner->holder.detached || life <= PROCESS_HIDDEN)
         json_null(json, "alive");
     else
-        json_bool(json, "alive", life == HOLDER_LIVES);
+        json_bool(json, "alive", life == PROCESS_LIVES);
 }
 
 void lock_owners_json(struct json *json, const char *name, const struct lock_state *state)

@@ -27,10 +27,6 @@ void lock_state_json_print(const struct lock_state *state, const char *name, con
 /* The holders as an array of objects. */
 void lock_owners_json(struct json *json, const char *name, const struct lock_state *state);
 
-/* True if it is known that the holder's process, which should have released the
- * lock, has ended. */
-bool holder_has_died(const struct holder *holder);
-
 /* A lease in the form of --json. */
 
 /* Prints the object of --acquire and --attach to stdout, in one line: key,

@@ -81,9 +81,12 @@ static void note_end(struct progress *view)
  * like one that has died with it: only the next answer can tell them apart. */
 static void note_death(struct progress *view, bool same_one)
 {
-    bool gone = holder_has_died(&view->holder), died = gone && same_one && view->seems_dead;
-    view->changed |= died != view->died;
-    view->died = died;
+    enum process_life life = holder_life_held(&view->holder);
+    bool gone = life == PROCESS_ENDED;
+    if (gone && !(same_one && view->seems_dead))
+        life = PROCESS_UNKNOWN;
+    view->changed |= (life == PROCESS_ENDED) != (view->life == PROCESS_ENDED);
+    view->life = life;
     view->seems_dead = gone;
 }
 
@@ -111,7 +114,7 @@ static void progress_describe(const struct progress *view, const struct errmsg *
     if (view->down)
         progress_text_outage(text, why->text, deadline_left(view->down_until));
     else
-        progress_text_holder(text, &view->holder, view->until_ms, view->died, view->lock);
+        progress_text_holder(text, &view->holder, view->until_ms, view->life, view->lock);
 }
 
 /* --- showing --------------------------------------------------------------- */
@@ -205,7 +208,7 @@ struct deadline progress_show(struct progress *view, const struct holder *holder
                               const struct errmsg *why, struct deadline down_until)
 {
     struct deadline next = DEADLINE_NEVER;
-    bool had_died = view->died;
+    bool had_died = view->life == PROCESS_ENDED;
     if (view->kind == WAIT_VIEW_NONE && view->out->notify.fd < 0)
         return next;
     if (holder != NULL) {
@@ -215,7 +218,7 @@ struct deadline progress_show(struct progress *view, const struct holder *holder
         view->down = true;
         view->down_until = down_until;
     }
-    if (view->kind != WAIT_VIEW_NONE && view->died && !had_died)
+    if (view->kind != WAIT_VIEW_NONE && view->life == PROCESS_ENDED && !had_died)
         say_once(view, why);
     if (view->kind == WAIT_VIEW_LIVE)
         next = show_live(view, why);

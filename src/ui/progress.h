@@ -27,10 +27,10 @@ struct progress {
     bool changed;       /* the facts have changed since they were last drawn */
     bool down;          /* the store cannot be reached, and is retried until then */
     struct deadline down_until;
-    struct holder holder; /* the holder when the store last answered */
-    int64_t until_ms;     /* when its lease ends, by the wall clock; 0: not by itself */
-    bool seems_dead;      /* its process was gone after the last answer */
-    bool died;            /* and a later answer of the store still names it */
+    struct holder holder;   /* the holder when the store last answered */
+    int64_t until_ms;       /* when its lease ends, by the wall clock; 0: not by itself */
+    bool seems_dead;        /* its process was gone after the last answer */
+    enum process_life life; /* PROCESS_ENDED: and a later answer of the store still names it */
 };
 
 /* A wait begins; or, if not `waits`, the lock is asked for only once. */

@@ -117,15 +117,16 @@ static void add_advice(struct progress_text *text, const struct awaited_lock *lo
 }
 
 void progress_text_holder(struct progress_text *text, const struct holder *holder, int64_t until_ms,
-                          bool died, const struct awaited_lock *lock)
+                          enum process_life life, const struct awaited_lock *lock)
 {
+    bool died = life == PROCESS_ENDED;
     char who[HOLDER_TEXT_SIZE], since[HOLDER_TEXT_SIZE];
     if (holder->pause.left.ns > 0) {
         progress_text_add(text, "%s", pause_format(&holder->pause, who));
         add_place(text, holder);
         return;
     }
-    progress_text_add(text, "%s", holder_refusal_format(holder, lock->slots, died, who));
+    progress_text_add(text, "%s", holder_refusal_format(holder, lock->slots, life, who));
     if (holder->known && holder->message[0] != '\0' && !holder->reserved)
         progress_text_add(text, ": %s", holder->message);
     if (holder->known && !died && !holder->reserved)

@@ -24,10 +24,10 @@ struct progress_text {
 void progress_text_begin(struct progress_text *text, struct duration waited, const char *name);
 
 /* Adds that the lock is held. until_ms is when it ends at the latest by the wall clock of
- * this host (0: it does not, by itself); `died`: its holder has died, and how the
+ * this host (0: it does not, by itself); `life`: of the holder: if that has ended, how the
  * lock can be removed is shown. */
 void progress_text_holder(struct progress_text *text, const struct holder *holder, int64_t until_ms,
-                          bool died, const struct awaited_lock *lock);
+                          enum process_life life, const struct awaited_lock *lock);
 
 /* Adds that the store cannot be reached, as `why` says, and is retried for that much longer. */
 void progress_text_outage(struct progress_text *text, const char *why, struct duration left);

@@ -61,6 +61,52 @@ load ../lib/tree
     [ -e "$T/a.term" ] && [ -e "$T/b.term" ]
 }
 
+# trace_threads PID: traces the process as a debugger does, which then does not reap it, until $T/reap is there.
+trace_threads() {
+    rm -f "$T/traced" "$T/reap"
+    python3 - "$1" 2>"$T/tracer.err" 3>&- 4>&- <<'P' &
+import ctypes, os, sys, time
+SEIZE, libc, folder = 0x4206, ctypes.CDLL(None, use_errno=True), os.environ["T"]
+for thread in os.listdir(f"/proc/{sys.argv[1]}/task"):
+    if libc.ptrace(SEIZE, int(thread), 0, 0) != 0:
+        sys.exit(os.strerror(ctypes.get_errno()))
+open(folder + "/traced", "w").close()
+while not os.path.exists(folder + "/reap"):
+    time.sleep(0.01)
+P
+    TRACER=$!
+    echo "$TRACER" >"$T/tracer.pid"
+    wait_until 10 eval '[ -e "$T/traced" ] || gone "$TRACER"'
+    [ -e "$T/traced" ] || skip "no process can be traced here: $(cat "$T/tracer.err")"
+}
+
+@test "a killed command that a debugger does not reap has ended: dlock ends with 124, or what guards a killed dlock does" {
+    local end tree dlock status
+    printf '%s\n' 'import os, threading, time' 'threading.Thread(target=time.sleep, args=(600,)).start()' \
+        'open(os.environ["T"] + "/command", "w").write(str(os.getpid()))' 'time.sleep(600)' >"$T/command.py"
+    for end in loss kill; do
+        for tree in --no-tree --tree; do
+            rm -f "$T/command"
+            dlock --grace=0.1s $tree job python3 "$T/command.py" 2>"$T/err" 3>&- 4>&- &
+            dlock=$!
+            echo "$dlock" >"$T/dlock.pid"
+            wait_until 10 test -s "$T/command"
+            [ $tree = --tree ] || wait_for_guard "$dlock"
+            trace_threads "$(cat "$T/command")"
+            if [ $end = loss ]; then steal job; else kill -KILL "$dlock"; fi
+            status=0
+            wait_until 10 gone "$dlock"
+            wait "$dlock" || status=$?
+            equals "$end $tree $status" "$end $tree $([ $end = kill ] && echo 137 || echo 124)"
+            grep -q '^State:.Z' "/proc/$(cat "$T/command")/status"
+            [ "$BACKEND" = redis ] || dlock -w 5 job true
+            touch "$T/reap"
+            wait "$TRACER"
+            [ "$BACKEND" = file ] || redis del dlock:job
+        done
+    done
+}
+
 @test "dlock killed with SIGKILL takes its command along" {
     hold_lock job -t 2s
     kill -KILL "$HOLDER"

@@ -126,7 +126,8 @@ static void expect_wait(char *const lines[5], unsigned flags)
     if ((flags & 32) != 0)
         progress_text_outage(&text, lines[4], DURATION_S(2));
     else
-        progress_text_holder(&text, &holder, (int64_t)flags * 1000, (flags & 64) != 0, &lock);
+        progress_text_holder(&text, &holder, (int64_t)flags * 1000,
+                             (flags & 64) != 0 ? PROCESS_ENDED : PROCESS_HIDDEN, &lock);
     expect_line(&text, (flags & 128) != 0);
 }
 

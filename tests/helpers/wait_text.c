@@ -55,7 +55,7 @@ int main(int argc, char **argv)
     if (why != NULL)
         progress_text_outage(&text, why, DURATION_S(4));
     else
-        progress_text_holder(&text, &holder, until_ms, died, &lock);
+        progress_text_holder(&text, &holder, until_ms, died ? PROCESS_ENDED : PROCESS_LIVES, &lock);
     if (atoi(argv[1]) != 0)
         progress_text_fit(&text, atoi(argv[1]), true);
     puts(text.line);

@@ -83,6 +83,51 @@ contain() {
     kill -0 "$(cat "$T/other.pid")"
 }
 
+# Skips a test that needs another user, $user, and a /proc that hides the processes of other users.
+hidden() {
+    export DLOCK
+    mkdir -p "$T/proc" "$T/open" && chmod 777 "$T/open"
+    [ "$(id -u)" -eq 0 ] && let_others_into "$T/open" && unshare -pfm mount -t proc -o hidepid=2 proc "$T/proc" ||
+        skip 'needs root and mounts'
+}
+user='setpriv --reuid=65534 --regid=65534 --clear-groups env CI=1 HOME=/nonexistent'
+
+@test "a holder that /proc hides (hidepid=2) is not said to have ended while it runs, and is when it has" {
+    hidden
+    use_store redis
+    chmod 777 "$T/redis.sock"
+    # shellcheck disable=SC2016
+    run timeout -s KILL 60 unshare -pfm --kill-child sh -c 'mount -t proc -o hidepid=2 proc /proc || exit
+        "$DLOCK" job -- sh -c ": >\"\$T/ready\"; exec sleep 600" & holder=$!
+        until [ -e "$T/ready" ]; do sleep 0.02; done
+        '"$user"' "$DLOCK" -w 2.5s job true; echo "status $?"
+        '"$user"' "$DLOCK" --status job; '"$user"' "$DLOCK" --status --json job | grep -o "\"alive\":[a-z]*"
+        kill -KILL $holder; wait $holder
+        '"$user"' "$DLOCK" -w 2.5s job true; echo "status $?"; '"$user"' "$DLOCK" --status job'
+    echo "$output"
+    local alive=${output%%Killed*} ended=${output##*alive}
+    [[ $alive == *"waiting 1s: held by root@"*", pid "*" (/proc hides it), sh, since "*"status 75"*" (/proc hides it), sh, since "*'"alive":null'* ]]
+    [[ $alive != *'has ended'* && $alive != *force-release* ]]
+    [[ $ended == *' (has ended), sh; it expires at '*'; to release it now: dlock --force-release job'*"status 75"*' (has ended), sh, since '* ]]
+}
+
+@test "what the command starts with another user's rights, and /proc hides, is stopped and waited for" {
+    hidden
+    cp "$(command -v sleep)" "$T/open/sleep"
+    chmod 4755 "$T/open/sleep"
+    ! findmnt -nT "$T" -o OPTIONS | grep -qw nosuid || skip 'mounted nosuid'
+    local tree
+    for tree in --no-tree --tree; do
+        # shellcheck disable=SC2016
+        run timeout -s KILL 60 unshare -pfm --kill-child sh -c 'mount -t proc -o hidepid=2 proc /proc || exit
+            '"$user"' "$DLOCK" -t 1s '$tree' --lock-dir="$T/open/locks" job -- sh -c "
+                \"\$T/open/sleep\" 600 & while [ -e /proc/\$! ]; do sleep 0.01; done; echo hidden; exec sleep 600"
+            echo "status $?"; pgrep -a sleep'
+        echo "$output"
+        [[ $output == *'hidden'*'stopping the command with SIGTERM'*'status 124' ]]
+    done
+}
+
 @test "a /proc of another pid namespace: --tree still passes the stop on, and pid 1 stops all in its namespace" {
     run timeout 30 unshare -pf --kill-child dlock --tree -t 3s --grace=2s job -- bash -c 'trap "echo got TERM; exit 3" TERM; while :; do sleep 0.01; done'
     equals "$status" 124
