@@ -311,3 +311,69 @@ P
     done
     [ ! -e "$T/ran" ]
 }
+
+# listen_as_claim TYPE: as the attacker, waits for a claim of a --lock-file, and has its name once that is free.
+listen_as_claim() {
+    cat >"$OPEN/listen.py" <<'P'
+import os, socket, sys, time
+name, folder, mark = "", sys.argv[1], "@dlock-claim %x %x " % tuple(map(int, sys.argv[3:]))
+while not name:
+    name = next((line.split("@", 1)[1].rstrip("\n") for line in open("/proc/net/unix") if mark in line), "")
+open(folder + "/saw", "w").close()
+thief = socket.socket(socket.AF_UNIX, getattr(socket, sys.argv[2]))
+while True:
+    try:
+        thief.bind("\0" + name)
+        break
+    except OSError:
+        time.sleep(0.001)
+if sys.argv[2] != "SOCK_DGRAM":
+    thief.listen()
+open(folder + "/bound", "w").close()
+while not os.path.exists(folder + "/end"):
+    time.sleep(0.01)
+P
+    rm -f "$OPEN/saw" "$OPEN/bound" "$OPEN/end"
+    # shellcheck disable=SC2046
+    "${ATTACKER[@]}" python3 "$OPEN/listen.py" "$OPEN" "$1" $(stat -c '%d %i' "$T/exact") 2>"$T/listen.err" 3>&- 4>&- &
+    THIEF=$!
+    echo "$THIEF" >"$T/thief.pid"
+}
+
+@test "--lock-file: a user who has the name of an ended claim is no holder, whatever the socket" {
+    local type
+    attacked
+    : >"$T/exact"
+    for type in SOCK_DGRAM SOCK_STREAM SOCK_SEQPACKET; do
+        listen_as_claim $type
+        # shellcheck disable=SC2016
+        dlock --lock-file="$T/exact" job -- sh -c 'echo "$DLOCK_HELD" >"$T/held_by"; until [ -e "$T/open/saw" ]; do sleep 0.01; done'
+        wait_until 10 test -e "$OPEN/bound"
+        flock -o "$T/exact" sleep 600 3>&- 4>&- &
+        echo $! >"$T/other.pid"
+        wait_until 10 not flock -n "$T/exact" true
+        fails_with 75 '' env DLOCK_HELD="$(cat "$T/held_by")" dlock -n --lock-file="$T/exact" job touch "$T/ran"
+        touch "$OPEN/end"
+        wait "$THIEF"
+        kill "$(cat "$T/other.pid")"
+    done
+    [ ! -e "$T/ran" ]
+}
+
+@test "--lock-file: in the command, another user whom sudo makes us is inside the lock, and no one beside it is" {
+    attacked
+    : >"$OPEN/exact"
+    install -m 4755 "$(command -v setpriv)" "$OPEN/sudo"
+    ! findmnt -nT "$OPEN" -o OPTIONS | grep -qw nosuid || skip 'mounted nosuid'
+    export DLOCK
+    # shellcheck disable=SC2016
+    timeout 20 "${ATTACKER[@]}" "$DLOCK" --lock-file="$OPEN/exact" job -- sh -c 'echo "$DLOCK_HELD" >"$1/held_by"
+        "$1/sudo" --reuid=65533 --regid=65533 --clear-groups "$DLOCK" -n --lock-file="$1/exact" job echo in
+        touch "$1/here"; until [ -e "$1/end" ]; do sleep 0.01; done' sh "$OPEN" >"$T/out" 2>&1 3>&- 4>&- &
+    wait_until 10 test -e "$OPEN/here"
+    equals "$(cat "$T/out")" in
+    fails_with 75 '' setpriv --reuid=65533 --regid=65533 --clear-groups env HOME=/nonexistent DLOCK_HELD="$(cat "$OPEN/held_by")" \
+        "$DLOCK" -n --lock-file="$OPEN/exact" job echo in
+    touch "$OPEN/end"
+    wait $!
+}

@@ -393,6 +393,63 @@ in_chroot() {
     end_hold
 }
 
+# claim_of PID: the descriptor of its claim.
+# shellcheck disable=SC2046
+claim_name() { printf '@dlock-claim %x %x ' $(stat -c '%d %i' "$T/exact"); }
+claim_of() {
+    local socket=$(grep -o "[0-9]* $(claim_name)" /proc/net/unix | grep -o '^[0-9]*')
+    find "/proc/$1/fd" -lname "socket:\[$socket\]" -printf '%f\n'
+}
+
+@test "--lock-file: no claim outlives the lock, though another process shares it, or all are killed" {
+    dlock --lock-file="$T/exact" job -- sh -c 'echo "$DLOCK_HELD" >"$T/held_by"; touch "$T/held"; until [ -e "$T/held.end" ]; do sleep 0.01; done' 3>&- 4>&- &
+    HOLDER=$!
+    echo "$HOLDER" >"$T/holder.pid"
+    wait_until 10 test -e "$T/held"
+    local claim=$(claim_of "$HOLDER") file=$(find "/proc/$HOLDER/fd" -lname "$T/exact" -printf '%f\n')
+    [ "$claim" -lt "$file" ] # in this order the kernel closes them
+    python3 - "$HOLDER" "$claim" <<'P' 3>&- 4>&- &
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None)
+pinned = libc.syscall(434, int(sys.argv[1]), 0)  # pidfd_open
+if pinned < 0 or libc.syscall(438, pinned, int(sys.argv[2]), 0) < 0:  # pidfd_getfd
+    sys.exit("cannot share the socket")
+open(os.environ["T"] + "/shared", "w").close()
+time.sleep(600)
+P
+    echo $! >"$T/sharer.pid"
+    wait_until 10 test -e "$T/shared"
+    end_hold
+    wait "$HOLDER"
+    flock -o "$T/exact" sleep 600 3>&- 4>&- &
+    echo $! >"$T/other.pid"
+    wait_until 10 not flock -n "$T/exact" true
+    fails_with 75 '' env DLOCK_HELD="$(cat "$T/held_by")" dlock -n --lock-file="$T/exact" job touch "$T/ran"
+    [ "$(grep -c "$(claim_name)" /proc/net/unix)" = 1 ] # it is there still, and nobody listens
+    [ ! -e "$T/ran" ]
+}
+
+@test "--lock-file: a stranger who fills the queue of the holder's claim has not filled it for long" {
+    hold_lock job -t 10s --lock-file="$T/exact"
+    cat >"$T/fill.py" <<'P'
+import socket, sys
+name = next(line.split("@", 1)[1].rstrip("\n") for line in open("/proc/net/unix") if sys.argv[1] in line)
+most = int(sys.argv[2])
+for count in range(most):
+    one = socket.socket(socket.AF_UNIX)
+    one.setblocking(False)
+    try:
+        one.connect("\0" + name)
+    except BlockingIOError:
+        sys.exit(count == 0)
+P
+    python3 "$T/fill.py" "$(claim_name)" 100000
+    fails_with 1 '' python3 "$T/fill.py" "$(claim_name)" 1
+    wait_until 10 python3 "$T/fill.py" "$(claim_name)" 1
+    end_hold
+    wait "$HOLDER"
+}
+
 @test "--lock-file or --fallback=file outside: a dlock inside finds the file" {
     cd "$T"
     run timeout 20 dlock --lock-file=exact job -- sh -c 'cd / && dlock --current && dlock -v --lock-file="$T/exact" job echo nested'

@@ -1,12 +1,22 @@
-/* A claim is a socket with an abstract name, unix(7), made of the file, the take's id and
- * the mode. Nothing is ever written to it. The kernel frees the name with the socket.
- * From another network namespace it cannot be found, and the process waits for the lock. */
+/* A claim is a socket that listens under an abstract name, unix(7), made of the file, the
+ * take's id and the mode. The kernel frees the name with the socket, and then any user can
+ * listen there: so it is asked who does. Nothing is ever written. A connection stays in the
+ * queue until the holder looks, and if that is full, the process waits for the lock; so does
+ * one of another network namespace.
+ *
+ *   The holder lets go -> it shuts the socket down, also for processes that share it, and
+ *     then unlocks the file.
+ *   It is killed, and what shares its files -> the kernel closes them in their order, and
+ *     the claim comes before the file. */
 #include "store/file/claim.h"
 
+#include "process/procfs.h"
 #include "store/file/shared_table.h"
+#include "util/clock.h"
 #include "util/fileutils.h"
 #include "util/sd_notify.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -28,25 +38,67 @@ static int open_socket(attach_call *attach, int file_fd, const char *take_id, en
              (uintmax_t)file.st_ino, text_hash(take_id), lock_mode_name(mode));
     if (!sd_notify_address(&address, &size, name))
         return -1;
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0 && attach(fd, (const struct sockaddr *)&address, size) != 0)
         fd_close(&fd);
     return fd;
 }
 
-int claim_make(int file_fd, const char *take_id, enum lock_mode mode)
+int claim_make(int *file_fd, const char *take_id, enum lock_mode mode)
 {
-    return open_socket(bind, file_fd, take_id, mode);
+    int fd = open_socket(bind, *file_fd, take_id, mode);
+    int above = fd > *file_fd ? fcntl(*file_fd, F_DUPFD_CLOEXEC, fd) : *file_fd;
+    if (fd < 0 || above < 0 || listen(fd, SOMAXCONN) != 0)
+        fd_close(&fd);
+    if (above >= 0 && above != *file_fd) {
+        close(*file_fd); /* the lock belongs to what both are open for */
+        *file_fd = above;
+    }
+    return fd;
+}
+
+void claim_tidy(int fd)
+{
+    struct deadline end = deadline_after(DURATION_MS(10));
+    for (int found = 0; found >= 0 && !deadline_passed(end);) {
+        found = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+        fd_close(&(int){found});
+    }
+}
+
+void claim_end(int *fd)
+{
+    if (*fd >= 0)
+        (void)shutdown(*fd, SHUT_RDWR);
+    fd_close(fd);
+}
+
+static bool is_listener(void *data, pid_t pid, const struct proc_stat *stat)
+{
+    const struct ucred *listener = data;
+    (void)stat;
+    return pid == listener->pid && proc_has_user(pid, listener->uid);
+}
+
+/* An ancestor of another user: sudo(8) runs us inside the lock. The listener may have ended, and
+ * an ancestor may have its pid by now: then that one's user is another. */
+static bool may_claim(int fd)
+{
+    struct ucred listener;
+    socklen_t size = sizeof listener;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &listener, &size) == 0 &&
+           (listener.uid == geteuid() || listener.uid == 0 ||
+            proc_visit_ancestors(getpid(), is_listener, &listener));
 }
 
 bool claim_find(int file_fd, const char *take_id, enum lock_mode *mode)
 {
     for (*mode = MODE_EXCLUSIVE; *mode <= MODE_SHARED; (*mode)++) {
         int fd = open_socket(connect, file_fd, take_id, *mode);
-        if (fd >= 0) {
-            close(fd);
+        bool found = fd >= 0 && may_claim(fd);
+        fd_close(&fd);
+        if (found)
             return true;
-        }
     }
     return false;
 }

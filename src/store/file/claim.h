@@ -6,12 +6,18 @@
 
 #include "lock/lease.h"
 
-/* Called by the holder of the open file: others find its claim until the returned
- * descriptor is closed, at the latest when the holder dies. -1 if a claim cannot be made:
- * then none is found. */
-int claim_make(int file_fd, const char *take_id, enum lock_mode mode);
+/* Called by the holder of the open file, which gets a higher descriptor if need be: others find
+ * its claim until claim_end(), at the latest when the holder dies. -1 if a claim cannot be
+ * made: then none is found. */
+int claim_make(int *file_fd, const char *take_id, enum lock_mode mode);
 
-/* True if a holder of the open file claims it for this take; the mode in which it does. */
+/* Makes room for others that look for it. */
+void claim_tidy(int fd);
+
+void claim_end(int *fd);
+
+/* True if a holder of the open file claims it for this take; the mode in which it does. The
+ * claim of a process that is not of our user counts only if it is root's or our ancestor. */
 bool claim_find(int file_fd, const char *take_id, enum lock_mode *mode);
 
 #endif

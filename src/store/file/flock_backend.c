@@ -157,7 +157,7 @@ static int wait_in_kernel(int fd, int64_t operation)
 static void let_go(struct exact_backend *backend)
 {
     (void)blocking_thread_stop(&backend->queued);
-    fd_close(&backend->claim_fd);
+    claim_end(&backend->claim_fd);
     lock_file_close(&backend->file);
 }
 
@@ -227,7 +227,7 @@ static enum lock_result exact_take(struct backend *base, const struct lock_reque
     }
     if (result == LOCK_OK) {
         lease_begin(lease, request, before, wall_now_us());
-        backend->claim_fd = claim_make(backend->file.fd, request->take_id, request->mode);
+        backend->claim_fd = claim_make(&backend->file.fd, request->take_id, request->mode);
     } else if (result == LOCK_HELD)
         flock_backend_refuse(backend, request, holder);
     else if (result != LOCK_GONE)
@@ -269,6 +269,7 @@ static enum lock_result check_own(struct exact_backend *backend, struct errmsg *
 {
     if (backend->file.fd < 0)
         return invalid("has no record of its owner's token", why);
+    claim_tidy(backend->claim_fd);
     (void)lock_file_drain_news(backend->news_fd);
     return lock_file_verify(&backend->file, why);
 }
