@@ -30,9 +30,10 @@ enum lock_result token_file_make(struct token_file *file, const char *path, cons
     if ((size_t)snprintf(file->temporary, sizeof file->temporary, "%s.XXXXXX", path) >=
         sizeof file->temporary)
         return cannot(path, ENAMETOOLONG, why);
-    int fd = mkostemp(file->temporary, O_CLOEXEC); /* 0600, whatever the umask */
+    int fd = mkostemp(file->temporary, O_CLOEXEC);
     if (fd < 0)
         return cannot(path, errno, why);
+    (void)fchmod(fd, 0600); /* whatever the umask */
     int length = snprintf(line, sizeof line, "%s\n", token);
     ssize_t written = write(fd, line, (size_t)length);
     int error = written == length ? 0 : written < 0 ? errno : ENOSPC;

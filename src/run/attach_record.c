@@ -50,8 +50,8 @@ static bool make_file(struct attach_record *attached, pid_t pid)
     for (int tries = 0; tries < TRIES_MOST; tries++) {
         snprintf(attached->name, sizeof attached->name, PREFIX "%ld-%.40s-%d", (long)pid, id,
                  tries);
-        attached->fd = openat(attached->dir_fd, attached->name,
-                              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        attached->fd = file_open(attached->dir_fd, attached->name,
+                                 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, &status);
         if (attached->fd < 0)
             return false;
         if (flock(attached->fd, LOCK_EX | LOCK_NB) == 0 && fstat(attached->fd, &status) == 0 &&

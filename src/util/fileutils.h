@@ -11,8 +11,8 @@
 /* The result for an errno from opening or creating a file. */
 enum lock_result file_error_result(int error);
 
-/* openat(2) that waits for no pipe, with mode 0600 for a new file and its state in
- * *status. -1 with errno. */
+/* openat(2) that waits for no pipe, with mode 0600 for a new file, whatever the umask, and its
+ * state in *status. -1 with errno. */
 int file_open(int dir, const char *path, int flags, struct stat *status);
 
 /* Closes it, if it is open, and sets it to -1; keeps errno. */

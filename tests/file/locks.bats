@@ -38,6 +38,26 @@ teardown() {
     equals "$(find "$D" -name '*.lock' | wc -l)" 0
 }
 
+@test "whatever the umask of the first run, this user's next ones can use what it has made" {
+    let_others_into "$T" || skip 'needs root, to become another user, who reaches the program'
+    local umask
+    mkdir -m 1777 "$T/open"
+    for umask in 077 0177 0137 0277 0377 0777; do
+        # The runs with an umask of their own make directory, lock file, table, owner file and record of an attachment.
+        # shellcheck disable=SC2016
+        run timeout 30 setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent DLOCK_LOCK_DIR="$T/open/$umask" \
+            PATH="$(dirname "$(realpath "$DLOCK")"):$PATH" sh -ec '
+            strange() { (umask '$umask'; exec "$@"); }
+            strange dlock job echo first
+            strange dlock --pause=1h --message=why paused; dlock --resume paused
+            strange dlock --acquire --owner-file="$DLOCK_LOCK_DIR.token" kept >/dev/null; dlock --release --owner-file="$DLOCK_LOCK_DIR.token" kept
+            strange dlock --attach=$$ held; dlock -n held echo inside
+            dlock job echo last'
+        equals "$umask $status $output" "$umask 0 first"$'\ninside\nlast'
+        equals "$(stat -c %a "$T/open/$umask" "$T/open/$umask/.table-65534" "$T/open/$umask.token")" $'700\n600\n600'
+    done
+}
+
 @test "root's own directory is root's alone; a sticky one that is there already is used as it is" {
     [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
     unshare -m sh -c "mount -t tmpfs -o mode=1777 none /run/lock && umask 0 && dlock job true &&

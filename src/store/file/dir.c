@@ -55,14 +55,19 @@ static enum lock_result dir_judge(const struct lock_dir *dir, struct errmsg *why
     return LOCK_OK;
 }
 
-/* Opens the directory, creating it if it is missing. Sets errno. */
+/* Opens the directory, creating it if it is missing; no process may be started meanwhile. Sets
+ * errno. */
 static int open_or_make(const char *path)
 {
     static const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     int fd = open(path, flags);
     if (fd >= 0 || errno != ENOENT)
         return fd;
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+    mode_t umask_before = umask(0); /* it could even keep us from opening the new directory */
+    int made = mkdir(path, 0700), error = errno;
+    (void)umask(umask_before);
+    errno = error;
+    if (made != 0 && errno != EEXIST)
         return -1;
     return open(path, flags);
 }
