@@ -155,10 +155,12 @@ static void attach_record_look_at(struct held_locks *list, int dir_fd, const cha
     close(fd);
 }
 
+/* Another user's may have any number of files. */
 static void search_dir(struct held_locks *list, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    struct stat status;
+    int fd = file_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, &status);
+    DIR *dir = fd >= 0 && lock_dir_may_use(&status) ? fdopendir(fd) : NULL;
     if (dir == NULL) {
         fd_close(&fd);
         return;

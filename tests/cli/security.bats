@@ -312,6 +312,24 @@ P
     [ ! -e "$T/ran" ]
 }
 
+@test "what another user keeps in a directory is not looked at, and cannot be in the way of a forced release" {
+    attacked
+    # It may have any number of files; a record that no guard has locked would be removed.
+    mkdir -m 755 "$T/theirs"
+    : >"$T/theirs/.attached-1-stale-0"
+    chown 65534 "$T/theirs"
+    fails_with 1 '' dlock --current --lock-dir="$T/theirs"
+    [ -e "$T/theirs/.attached-1-stale-0" ]
+    # Whoever forces a lock that is paused makes another file.
+    export DLOCK_BACKEND=file DLOCK_LOCK_DIR=$OPEN
+    dlock --acquire --owner=me job
+    dlock --pause=1h --message=why job
+    # shellcheck disable=SC2016
+    run sh -c '"$@" touch "$DLOCK_LOCK_DIR/.paused-$$" && exec dlock --force-release job' sh "${ATTACKER[@]}"
+    equals "$status" 0
+    dlock --status job | grep paused
+}
+
 # listen_as_claim TYPE: as the attacker, waits for a claim of a --lock-file, and has its name once that is free.
 listen_as_claim() {
     cat >"$OPEN/listen.py" <<'P'

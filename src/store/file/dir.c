@@ -33,6 +33,11 @@ static enum lock_result dir_refuse(const struct lock_dir *dir, const char *reaso
     return errmsg_fail(why, LOCK_REFUSED, "the lock directory %.300s %s", dir->path, reason);
 }
 
+bool lock_dir_may_use(const struct stat *status)
+{
+    return status->st_uid == geteuid() || (status->st_uid == 0 && (status->st_mode & S_ISVTX) != 0);
+}
+
 static enum lock_result dir_judge(const struct lock_dir *dir, struct errmsg *why)
 {
     struct fs_type type;
@@ -41,10 +46,9 @@ static enum lock_result dir_judge(const struct lock_dir *dir, struct errmsg *why
         return errmsg_fail(why, LOCK_SYSTEM, "cannot look at the lock directory %s: %s", dir->path,
                            strerror(errno));
     bool open_to_others = (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
-    bool sticky = (status.st_mode & S_ISVTX) != 0;
-    if (status.st_uid != geteuid() && !(status.st_uid == 0 && sticky))
+    if (!lock_dir_may_use(&status))
         return dir_refuse(dir, "belongs to another user; use --lock-dir", why);
-    if (open_to_others && !sticky)
+    if (open_to_others && (status.st_mode & S_ISVTX) == 0)
         return dir_refuse(dir, "can be written to by others; use chmod go-w or +t", why);
     if (fs_type_of(dir->fd, &type) && type.kind == FS_WHOLE_FILE)
         return errmsg_fail(

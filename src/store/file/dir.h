@@ -24,6 +24,9 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct er
 
 void lock_dir_close(struct lock_dir *dir);
 
+/* True if the directory is ours, or root's for all users. */
+bool lock_dir_may_use(const struct stat *status);
+
 /* True if its path still leads to it: it was not removed or replaced, and nothing is mounted
  * on it. */
 bool lock_dir_stands(const struct lock_dir *dir);

@@ -173,7 +173,9 @@ static bool leave_pause(const struct store *store, struct lock_file *file)
 {
     struct lock_file next = {.fd = -1};
     struct record record;
-    snprintf(next.path, sizeof next.path, "%s/.paused-%ld", store->dir.path, (long)getpid());
+    char id[TOKEN_SIZE]; /* another user cannot have made a file of this name first */
+    token_make(id);
+    snprintf(next.path, sizeof next.path, "%s/.paused-%.40s", store->dir.path, id);
     if (lock_file_standing(file) != LOCK_OK || !lock_file_read(file, LOCK_FILE_PAUSE, &record) ||
         lock_file_open(&next, LOCK_FILE_TO_TAKE, NULL) != LOCK_OK)
         return false;
