@@ -33,7 +33,7 @@ static const struct duration guard_limit = {500 * NS_PER_MS};
 
 /* The interval of questions that follow notices, on average, since other processes cause
  * these as often as they like; and by how much questions may be ahead of that. */
-static const struct duration notice_interval = {10 * NS_PER_MS}, notice_burst = {100 * NS_PER_MS};
+static const struct duration notice_interval = {10 * NS_PER_MS}, notice_burst = {1 * NS_PER_S};
 
 /* The shortest and the longest pause between tries of a store that is down. */
 static const struct duration retry_least = {100 * NS_PER_MS}, retry_most = {2 * NS_PER_S};
