@@ -164,6 +164,25 @@ bool proc_environ_has(pid_t pid, const char *name, const char *lines)
     return has;
 }
 
+bool proc_fdinfo_number(int fd, const char *word, int base, uint64_t *number)
+{
+    char path[64], *line = NULL;
+    size_t size = 0;
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+    FILE *info = fopen(path, "re");
+    while (info != NULL && !found && getline(&line, &size, info) > 0) {
+        const char *at = strstr(line, word);
+        found = at != NULL;
+        if (found)
+            *number = strtoull(at + strlen(word), NULL, base);
+    }
+    free(line);
+    if (info != NULL)
+        fclose(info);
+    return found;
+}
+
 /* A file mounted over the kernel's own, as container managers do, is on another
  * file system. */
 void proc_boot_id(char *text, size_t size)

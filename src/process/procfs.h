@@ -63,6 +63,9 @@ bool proc_descends_from(pid_t pid, struct process_id id);
  * whose first lines are `lines`. False if we may not look. */
 bool proc_environ_has(pid_t pid, const char *name, const char *lines);
 
+/* The first number after `word` in the fdinfo of one of our open files, proc(5). */
+bool proc_fdinfo_number(int fd, const char *word, int base, uint64_t *number);
+
 /* The id of this boot; "" if it is not available. A container may have been
  * given another one, which does not identify the kernel's boot: that begins
  * with '~'. */

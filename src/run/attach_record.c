@@ -171,21 +171,14 @@ static void search_dir(struct held_locks *list, const char *path)
     closedir(dir);
 }
 
-/* Both defaults of store/file/dir.h: which of them was used may have changed since. */
-static void search_defaults(struct held_locks *list)
-{
-    static const char *const parents[] = {"/run/lock", "/tmp"};
-    for (size_t i = 0; i < sizeof parents / sizeof *parents; i++) {
-        char path[64];
-        snprintf(path, sizeof path, "%s/dlock-%lu", parents[i], (unsigned long)geteuid());
-        search_dir(list, geteuid() == 0 && i == 0 ? "/run/lock/dlock" : path);
-    }
-}
-
 void attach_record_find(struct held_locks *list, const char *lock_dir)
 {
+    char path[64];
     if (lock_dir != NULL)
         search_dir(list, lock_dir);
-    else
-        search_defaults(list);
+    /* Which of the defaults was used may have changed since. */
+    for (enum lock_dir_place place = 0; lock_dir == NULL && place < LOCK_DIR_GIVEN; place++) {
+        lock_dir_default(place, path, sizeof path);
+        search_dir(list, path);
+    }
 }

@@ -190,6 +190,68 @@ teardown() {
     equals "$status $output" '0 /tmp/dlock-65534'
 }
 
+# elsewhere SCRIPT: where /run and /tmp are its own, and dlock is /mnt/dlock; $user runs it as another user.
+elsewhere() {
+    [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
+    cd / # under what is mounted
+    # shellcheck disable=SC2016
+    run timeout 60 unshare -m bash -ec 'mount -t tmpfs -o mode=755 none /mnt; install -m 755 "$2" /mnt/dlock; mkdir -m 1777 /mnt/at
+        mount -t tmpfs -o mode=755 none /run; mkdir -m 755 /run/lock
+        user="setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nowhere DLOCK_BACKEND=file"
+        eval "$1"' bash "$1" "$(realpath "$DLOCK")"
+}
+
+@test "a /tmp of a unit alone (PrivateTmp=) is refused as the place of locks: exit 78" {
+    local private row
+    mkdir -p "$T/systemd-private-0-job.service-1/tmp" "$T/snap-private-tmp/tmp" "$T/plain"
+    while read -r private row; do
+        # shellcheck disable=SC2016
+        elsewhere "$row; chmod 1777 /tmp"'
+            $user /mnt/dlock job find /tmp /run -name "dlock-*" || echo "status $?"
+            $user /mnt/dlock --doctor job >/mnt/doctor 2>&1 || true
+            grep -o "use the same --lock-dir" /mnt/doctor || true
+            $user /mnt/dlock --lock-dir=/tmp/mine job true
+            mkdir -m 1777 /run/dlock; $user /mnt/dlock job find /run -path "*dlock/[0-9]*" ! -name "*-65534" ! -name "*.lock"'
+        equals "$row $status" "$row 0"
+        if [ "$private" = yes ]; then
+            [[ $output == *'(PrivateTmp=)'*'use the same --lock-dir for all'$'\nstatus 78\nuse the same --lock-dir\n/run/dlock/65534' ]]
+        else
+            [[ $output == $'/tmp/dlock-65534\n/run/dlock/65534' ]]
+        fi || equals "$row" "$output"
+    done <<'ROWS'
+yes mount --bind "$T/systemd-private-0-job.service-1/tmp" /tmp
+yes mount --bind "$T/snap-private-tmp/tmp" /tmp
+yes mount -t tmpfs -o mode=700 none /mnt/at; mkdir /mnt/at/tmp; mount --bind /mnt/at/tmp /tmp
+yes mount -t tmpfs -o mode=700,size=10% none /tmp
+no mount --bind "$T/plain" /tmp
+no mount -t tmpfs -o mode=1777 none /tmp
+no mount -t tmpfs none /tmp
+ROWS
+}
+
+@test "a lock that is held in the directory that was the default before is not taken in the new one: exit 78" {
+    # shellcheck disable=SC2016
+    elsewhere 'mount -t tmpfs -o mode=1777 none /tmp
+        hold() { rm -f /mnt/at/*; $user /mnt/dlock "$@" job -- sh -c "touch /mnt/at/here; until [ -e /mnt/at/end ]; do sleep 0.01; done" &
+            until [ -e /mnt/at/here ]; do sleep 0.01; done; }
+        second() { $user /mnt/dlock "$@" job echo ran || echo "status $?"; }
+        hold; chmod 1777 /run/lock; second; second -w 1; second -s
+        $user /mnt/dlock another echo another
+        touch /mnt/at/end; wait; second
+        hold -s; chmod 755 /run/lock; second -s; mkdir -m 1777 /run/dlock; second
+        touch /mnt/at/end; wait; second
+        $user /mnt/dlock --pause=1h --message=why job; chmod 1777 /run/lock; second
+        find /tmp /run -name "*.lock"'
+    local dir wanted=''
+    for dir in /tmp/dlock-65534 /tmp/dlock-65534 /tmp/dlock-65534 'another ran' /run/lock/dlock-65534 /run/lock/dlock-65534 ran /run/dlock/65534; do
+        case $dir in
+            /*) wanted+="dlock: job: the lock is held in $dir, the default lock directory before /run/lock or /run/dlock was mounted or changed; use the same --lock-dir for all; the command was not run"$'\nstatus 78\n' ;;
+            *) wanted+=${dir/ /$'\n'}$'\n' ;;
+        esac
+    done
+    equals "$output" "$wanted/run/dlock/65534/dlock:job.lock"
+}
+
 @test "--lock-file and flock(1) exclude each other; the file is neither written nor removed" {
     local file=$T/exact
     echo content >"$file"

@@ -315,7 +315,7 @@ copy_tree() {
     equals "$(find "$T/root" ! -type d)" ''
 }
 
-@test "the packages' file for systemd-tmpfiles makes root's lock directory, as dlock itself would" {
+@test "the packages' file for systemd-tmpfiles makes root's lock directory, as dlock itself would, and the place of those of others" {
     [ -e "$BUILD/Makefile" ] || skip 'not built here'
     [ "$(id -u)" -eq 0 ] || skip 'gives the directory to root'
     local at=(DESTDIR="$T/root" prefix=/usr tmpfilesdir=/usr/lib/tmpfiles.d)
@@ -325,7 +325,7 @@ copy_tree() {
     echo 'root:x:0:0::/:/bin/sh' >"$T/root/etc/passwd"
     echo 'root:x:0:' >"$T/root/etc/group"
     systemd-tmpfiles --root="$T/root" --create dlock.conf
-    equals "$(stat -c '%a %U' "$T/root/run/lock/dlock")" '700 root'
+    equals "$(stat -c '%a %U' "$T/root/run/lock/dlock" "$T/root/run/dlock")" $'700 root\n1777 root'
     make -s -C "$BUILD" uninstall "${at[@]}"
     [ ! -e "$T/root/usr/lib/tmpfiles.d/dlock.conf" ]
 }

@@ -1,30 +1,80 @@
 #include "store/file/dir.h"
 
+#include "process/procfs.h"
 #include "store/file/fs_type.h"
 #include "util/fileutils.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Not $XDG_RUNTIME_DIR: cron and services lack it, a login shell has it, and it is
- * removed at logout; two runs by one user would not see each other's locks. Nor does it
- * depend on what this process may write to: a unit with a read-only /run/lock would have
- * other locks than its user's shell. */
-static void default_path(struct lock_dir *dir)
+void lock_dir_default(enum lock_dir_place place, char *path, size_t size)
 {
-    uid_t uid = geteuid();
-    struct stat status;
-    bool there = stat("/run/lock", &status) == 0;
-    if (uid == 0 && there)
-        snprintf(dir->path, sizeof dir->path, "/run/lock/dlock");
-    else if (uid != 0 && there && (status.st_mode & S_IWOTH) != 0)
-        snprintf(dir->path, sizeof dir->path, "/run/lock/dlock-%lu", (unsigned long)uid);
+    static const char *const parents[] = {[LOCK_DIR_RUN_LOCK] = "/run/lock/dlock-",
+                                          [LOCK_DIR_RUN] = "/run/dlock/",
+                                          [LOCK_DIR_TMP] = "/tmp/dlock-"};
+    if (geteuid() == 0 && place == LOCK_DIR_RUN_LOCK)
+        snprintf(path, size, "/run/lock/dlock");
     else
-        snprintf(dir->path, sizeof dir->path, "/tmp/dlock-%lu", (unsigned long)uid);
+        snprintf(path, size, "%s%lu", parents[place], (unsigned long)geteuid());
+}
+
+/* Not $XDG_RUNTIME_DIR: cron and services lack it, a login shell has it, and it is
+ * removed at logout; two runs by one user would not see each other's locks. Nor /dev/shm: the
+ * files there are removed too (RemoveIPC=). Nor does the place depend on what this process may
+ * write to: a unit with a read-only /run/lock would have other locks than its user's shell. */
+static enum lock_dir_place default_place(void)
+{
+    struct stat status;
+    if (stat("/run/lock", &status) == 0 && (geteuid() == 0 || (status.st_mode & S_IWOTH) != 0))
+        return LOCK_DIR_RUN_LOCK;
+    bool for_all = stat("/run/dlock", &status) == 0 && status.st_uid == 0 &&
+                   (~status.st_mode & (S_ISVTX | S_IWOTH)) == 0;
+    return for_all ? LOCK_DIR_RUN : LOCK_DIR_TMP;
+}
+
+/* The line of /proc/self/mountinfo: "36 35 0:31 ROOT POINT OPTIONS ... - TYPE SOURCE OPTIONS",
+ * proc(5). With PrivateTmp=yes the root is in a directory of the unit; with
+ * PrivateTmp=disconnected /tmp is a tmpfs of mode 0700, or a directory in one. */
+static bool is_private(char *line)
+{
+    const char *field[6] = {NULL};
+    for (size_t i = 0; i < sizeof field / sizeof *field; i++)
+        field[i] = strsep(&line, " ");
+    const char *root = field[3], *point = field[4],
+               *type = line != NULL ? strstr(line, "- ") : NULL;
+    if (type == NULL)
+        return false;
+    bool tmpfs = strcmp(point, "/tmp") == 0 && strncmp(type, "- tmpfs ", 8) == 0;
+    return strstr(root, "/systemd-private-") != NULL ||
+           strstr(root, "/snap-private-tmp/") != NULL ||
+           (tmpfs && (strcmp(root, "/") != 0 || strstr(type, "mode=700") != NULL));
+}
+
+/* True if other processes of the user have another /tmp. */
+static bool tmp_is_private(void)
+{
+    char *line = NULL;
+    size_t size = 0;
+    uint64_t mount;
+    bool found = false, alone = false;
+    int fd = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    FILE *mounts =
+        proc_fdinfo_number(fd, "mnt_id:", 10, &mount) ? fopen("/proc/self/mountinfo", "re") : NULL;
+    while (mounts != NULL && !found && getline(&line, &size, mounts) > 0)
+        found = strtoull(line, NULL, 10) == mount;
+    if (found)
+        alone = is_private(line);
+    free(line);
+    if (mounts != NULL)
+        fclose(mounts);
+    fd_close(&fd);
+    return alone;
 }
 
 static enum lock_result dir_refuse(const struct lock_dir *dir, const char *reason,
@@ -80,8 +130,15 @@ enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct er
 {
     struct stat status;
     dir->fd = -1;
+    dir->place = path == NULL ? default_place() : LOCK_DIR_GIVEN;
+    if (dir->place == LOCK_DIR_TMP && tmp_is_private())
+        return errmsg_fail(
+            why, LOCK_INVALID,
+            "the lock directory would be in a /tmp of this unit alone (PrivateTmp=), "
+            "and other processes of this user would have other locks; use the same "
+            "--lock-dir for all");
     if (path == NULL)
-        default_path(dir);
+        lock_dir_default(dir->place, dir->path, sizeof dir->path);
     else if ((size_t)snprintf(dir->path, sizeof dir->path, "%s", path) >= sizeof dir->path)
         return dir_refuse(dir, "has too long a path", why);
     /* A slash at the end would make O_NOFOLLOW follow. */

@@ -9,17 +9,28 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
+/* Where the default directory of a user may be: the first place that is there and, but for root,
+ * lets all users write. */
+enum lock_dir_place {
+    LOCK_DIR_RUN_LOCK, /* /run/lock/dlock for root, /run/lock/dlock-UID */
+    LOCK_DIR_RUN,      /* /run/dlock/UID: made by packages */
+    LOCK_DIR_TMP,      /* /tmp/dlock-UID */
+    LOCK_DIR_GIVEN,    /* none of them */
+};
+
+void lock_dir_default(enum lock_dir_place place, char *path, size_t size);
+
 struct lock_dir {
     int fd;
+    enum lock_dir_place place;
     char path[4096];
 };
 
-/* Opens `path`, or the default if it is NULL: /run/lock/dlock for root,
- * /run/lock/dlock-UID for others, /tmp/dlock-UID if /run/lock is missing or its mode does
- * not let all users write to it. Creates it (0700) if it is missing. Refuses a link,
+/* Opens `path`, or the default if it is NULL, which must not be in a /tmp that only some of the
+ * user's processes have. Creates it (0700) if it is missing. Refuses a link,
  * another user's directory, and a directory that others may write to without the sticky
  * bit; a sticky one owned by root is accepted for all users.
- * LOCK_OK; LOCK_REFUSED, LOCK_CANT_CREATE, LOCK_SYSTEM with *why set. */
+ * LOCK_OK; LOCK_REFUSED, LOCK_INVALID, LOCK_CANT_CREATE, LOCK_SYSTEM with *why set. */
 enum lock_result lock_dir_open(struct lock_dir *dir, const char *path, struct errmsg *why);
 
 void lock_dir_close(struct lock_dir *dir);

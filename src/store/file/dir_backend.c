@@ -194,7 +194,8 @@ static enum lock_result survey_places(struct file_backend *backend,
                : LOCK_HELD;
 }
 
-/* Releases what was just taken, since it is unknown in which file that was. */
+/* Releases what was just taken, since it is unknown in which file that was, or the lock is held
+ * in another directory: two that take it in both look there after they have taken it. */
 static void withdraw(struct file_backend *backend, int place)
 {
     struct record record;
@@ -241,8 +242,12 @@ static enum lock_result take_in_section(struct file_backend *backend,
     /* We may have been frozen, and the lock taken away by force. */
     if (result == LOCK_OK) {
         result = lock_file_verify(file, why);
-        if (result == LOCK_UNAVAILABLE)
+        if (result == LOCK_OK && store_held_elsewhere(&backend->store, request->key, bound, why))
+            result = LOCK_INVALID;
+        if (result == LOCK_UNAVAILABLE || result == LOCK_INVALID)
             withdraw(backend, place);
+        if (result == LOCK_INVALID)
+            store_tidy(&backend->store, file, bound);
         if (result != LOCK_OK)
             return result;
     }

@@ -1,5 +1,6 @@
 #include "store/file/proc_locks.h"
 
+#include "process/procfs.h"
 #include "util/fileutils.h"
 
 #include <dirent.h>
@@ -28,26 +29,6 @@ static unsigned long long number_after(const char **at, char separator, int base
 
 /* --- the file -------------------------------------------------------------- */
 
-/* The first number after `word` in the fdinfo of one of our open files, proc(5). */
-static bool fdinfo_number(int fd, const char *word, int base, uint64_t *number)
-{
-    char path[64], *line = NULL;
-    size_t size = 0;
-    bool found = false;
-    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
-    FILE *info = fopen(path, "re");
-    while (info != NULL && !found && getline(&line, &size, info) > 0) {
-        const char *at = strstr(line, word);
-        found = at != NULL;
-        if (found)
-            *number = strtoull(at + strlen(word), NULL, base);
-    }
-    free(line);
-    if (info != NULL)
-        fclose(info);
-    return found;
-}
-
 /* Only a file that may be read can be watched; its directory has the same device. */
 static bool watch_file(int watch_fd, int fd)
 {
@@ -70,7 +51,7 @@ static void ask_device(struct flock_file *file)
     int watch_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     file->asked = true;
     if (watch_fd >= 0 && watch_file(watch_fd, file->fd) &&
-        fdinfo_number(watch_fd, " sdev:", 16, &device))
+        proc_fdinfo_number(watch_fd, " sdev:", 16, &device))
         file->device = makedev((unsigned)(device >> 20), (unsigned)(device & 0xfffff));
     fd_close(&watch_fd);
 }
@@ -81,7 +62,7 @@ static void find_file(int fd, struct flock_file *file)
     struct stat status = {0};
     (void)fstat(fd, &status);
     *file = (struct flock_file){.fd = fd, .device = status.st_dev, .inode = status.st_ino};
-    (void)fdinfo_number(fd, "ino:", 10, &file->inode);
+    (void)proc_fdinfo_number(fd, "ino:", 10, &file->inode);
 }
 
 /* The device is asked for only if in doubt: closing an inotify instance takes some 20 ms. */

@@ -35,6 +35,11 @@ enum lock_result store_open_file(const struct store *store, struct lock_file *fi
  * pause. */
 bool store_unheld(struct store *store, const struct lock_file *file, int own, struct bound bound);
 
+/* True with *why set if the lock has a holder, or is paused, in another default directory:
+ * /run/lock has come or gone since. */
+bool store_held_elsewhere(const struct store *store, const char *key, struct bound bound,
+                          struct errmsg *why);
+
 /* In the section: removes the file, if the path still leads to it. False with errno if
  * the directory is no longer writable: then the file stays behind, and the next holder
  * takes it over. */
