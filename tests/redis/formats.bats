@@ -25,10 +25,19 @@ teardown() { common_teardown; }
     within 2000 "$start"
 }
 
-@test "something else at the key counts as held, and stays" {
-    redis lpush dlock:job x
-    fails_with 75 'held by another client' dlock -v -n job touch "$T/ran"
-    equals "$(redis type dlock:job)" list
+@test "something else at the key counts as held, and stays, whatever dlock is asked to do" {
+    local kind
+    redis lpush dlock:list x
+    redis sadd dlock:set x
+    redis hset dlock:hash user ann
+    redis zadd dlock:zset 1 x
+    for kind in list set hash zset; do
+        fails_with 75 'held by another client' dlock -v -n "$kind" touch "$T/ran"
+        fails_with 78 "$kind: .*the key dlock:$kind cannot be used: it is no lock, but a $kind$" dlock --force-release "$kind"
+        fails_with 2 '' dlock --release --owner=me "$kind"
+        equals "$(redis type "dlock:$kind")" "$kind"
+    done
+    equals "$(redis hget dlock:hash user)" ann
     [ ! -e "$T/ran" ]
 }
 

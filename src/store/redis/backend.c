@@ -208,7 +208,9 @@ static enum lock_result redis_backend_run_look(struct redis_backend *redis, stru
     if (call->newer > 0)
         state->newer = call->newer;
     if (result == LOCK_OK) {
-        result = redis_state_read(redis, reply, key, state, why);
+        result = redis_script_refuses(reply, why)
+                     ? LOCK_INVALID
+                     : redis_state_read(redis, reply, key, state, why);
         freeReplyObject(reply);
     }
     return redis_script_end(redis, result, why);
@@ -255,10 +257,8 @@ static enum lock_result redis_pause(struct backend *backend, const char *key,
     if (result == LOCK_OK) {
         if (redis_reply_is(reply, "none", 1)) {
             result = errmsg_fail(why, LOCK_GONE, "the lock is not paused");
-        } else if (redis_reply_is(reply, "unusable", 3)) {
-            result = errmsg_fail(why, LOCK_INVALID, "the key %s cannot be used: %s",
-                                 redis_reply_text(reply->element[1]),
-                                 redis_reply_text(reply->element[2]));
+        } else if (redis_script_refuses(reply, why)) {
+            result = LOCK_INVALID;
         } else if (!redis_reply_is(reply, "done", 1)) {
             result = redis_conn_nonsense(&redis->conn, why);
         }

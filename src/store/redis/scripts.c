@@ -125,6 +125,15 @@ static enum lock_result refuse_newer(struct redis_call *call, const redisReply *
     return call->owns ? LOCK_FOREIGN : LOCK_INVALID;
 }
 
+bool redis_script_refuses(const redisReply *reply, struct errmsg *why)
+{
+    bool refuses = redis_reply_is(reply, "unusable", 3);
+    if (refuses)
+        errmsg_set(why, "the key %s cannot be used: %s", redis_reply_text(reply->element[1]),
+                   redis_reply_text(reply->element[2]));
+    return refuses;
+}
+
 enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call,
                                   redisReply **reply, struct bound bound, struct errmsg *why)
 {

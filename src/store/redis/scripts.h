@@ -78,6 +78,9 @@ void redis_script_add_number(struct redis_call *call, int64_t number);
 enum lock_result redis_script_run(struct redis_backend *redis, struct redis_call *call,
                                   redisReply **reply, struct bound bound, struct errmsg *why);
 
+/* True with *why set if the answer is {"unusable", key, what is wrong with it}: LOCK_INVALID. */
+bool redis_script_refuses(const redisReply *reply, struct errmsg *why);
+
 /* The same for a script that may be run twice. If a connection that has been idle turns
  * out to be broken, or the server hangs up at the greeting, it is made anew at once: the
  * question is urgent. */

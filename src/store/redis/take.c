@@ -130,10 +130,8 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
         (void)redis_reply_number(reply->element[1], 0, INT64_MAX, &holder->since_wall_ms);
         return LOCK_HELD;
     }
-    if (redis_reply_is(reply, "unusable", 3))
-        return errmsg_fail(why, LOCK_INVALID, "the key %s cannot be used: %s",
-                           redis_reply_text(reply->element[1]),
-                           redis_reply_text(reply->element[2]));
+    if (redis_script_refuses(reply, why))
+        return LOCK_INVALID;
     redis->base.uncertain = true;
     return redis_conn_nonsense(&redis->conn, why);
 }

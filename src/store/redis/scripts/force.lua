@@ -2,12 +2,15 @@
 --
 -- KEYS: all (store/redis/scripts/common.lua)
 -- ARGV: now (wall clock, ms), id of the request, USER@HOST of whoever removes it
--- Returns state() (state.lua) as it was before this request.
+-- Returns state() (state.lua) as it was before this request, or {"unusable", key, what is wrong with it}
 
 -- include state.lua
 
 local answered, earlier = pcall(cjson.decode, past('requests', ARGV[2], '') or '')
 if answered and type(earlier) == 'table' then return earlier end
+-- A client of another kind may lock with a hash; but so may an application keep its data.
+local kind = value == '' and (redis.pcall('TYPE', lock).ok or 'value of another type')
+if kind and kind ~= 'string' then return {'unusable', lock, 'it is no lock, but a ' .. kind} end
 local now = now_ms()
 local was = state(now)
 learn('forced')
