@@ -17,22 +17,21 @@ static enum lock_result tls_certs_unusable(const char *path, const char *what, s
                        code != 0 ? openssl_reason(code) : "", code != 0 ? ")" : "");
 }
 
-/* OpenSSL's own words for what cannot be opened are of no help. LOCK_OK with the
- * file open; LOCK_REFUSED: it may not be read; LOCK_INVALID. */
+/* OpenSSL's own words for what cannot be opened are of no help, and it would wait for a pipe,
+ * which has its content only once. LOCK_OK with the file open; LOCK_REFUSED: it may not be read; LOCK_INVALID. */
 static enum lock_result tls_certs_open_file(const char *path, int *fd, struct stat *status,
                                             struct errmsg *why)
 {
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (*fd < 0 || fstat(*fd, status) != 0) {
+    *fd = file_open(AT_FDCWD, path, O_RDONLY, status);
+    if (*fd < 0) {
         bool denied = errno == EACCES || errno == EPERM;
         errmsg_set(why, "%s: cannot read it: %s", path, strerror(errno));
-        fd_close(fd);
         return denied ? LOCK_REFUSED : LOCK_INVALID;
     }
-    if (!S_ISDIR(status->st_mode))
+    if (S_ISREG(status->st_mode))
         return LOCK_OK;
-    errmsg_set(why, "%s: it is a directory; it must be a file with certificates or a key in PEM",
-               path);
+    errmsg_set(why, "%s: it is a %s; it must be a file with certificates or a key in PEM", path,
+               S_ISDIR(status->st_mode) ? "directory" : "pipe or a device");
     close(*fd);
     return LOCK_INVALID;
 }

@@ -6,10 +6,13 @@
  * user from reading memory and environment through /proc. The command is not
  * affected, since execve(2) sets it anew. */
 #include "util/secret_file.h"
+#include "util/clock.h"
 #include "util/fileutils.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -23,8 +26,28 @@ static enum lock_result secret_file_unusable(const char *path, const char *fault
     return LOCK_INVALID;
 }
 
+/* Waits for more from a pipe. A signal ends dlock, even in actions that have blocked signals by
+ * then (process/signals.h), because there is no lock yet that would have to be released. SIGPIPE
+ * and SIGXFSZ may come from writes of our own. */
+static bool pipe_has_more(int fd, struct deadline until)
+{
+    struct pollfd pipe = {.fd = fd, .events = POLLIN};
+    struct duration left = deadline_left(until);
+    struct timespec most = {(time_t)(left.ns / NS_PER_S), (long)(left.ns % NS_PER_S)};
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGPIPE);
+    sigaddset(&blocked, SIGXFSZ);
+    int ready = ppoll(&pipe, 1, &most, &blocked);
+    if (ready == 0)
+        errno = ETIMEDOUT;
+    return ready > 0 || (ready < 0 && errno == EINTR);
+}
+
+/* A pipe gets so long, as its writer may be a command that asks for the secret elsewhere. */
 static bool secret_file_read_all(struct secret *secret, int fd)
 {
+    struct deadline until = deadline_after(DURATION_S(30));
     while (secret->length < sizeof secret->bytes) {
         ssize_t length =
             read(fd, secret->bytes + secret->length, sizeof secret->bytes - secret->length);
@@ -32,7 +55,7 @@ static bool secret_file_read_all(struct secret *secret, int fd)
             return true;
         if (length > 0)
             secret->length += (size_t)length;
-        else if (errno != EINTR)
+        else if (errno != EINTR && (errno != EAGAIN || !pipe_has_more(fd, until)))
             return false;
     }
     return true;
@@ -54,8 +77,9 @@ static enum lock_result read_from(struct secret *secret, int fd, mode_t mode, co
     if ((mode & S_IROTH) != 0)
         return secret_file_unusable(path,
                                     "it holds a secret, and others can read it; use chmod o=", why);
-    if (fcntl(fd, F_SETFL, 0) != 0 || !secret_file_read_all(secret, fd))
-        return secret_file_unusable(path, strerror(errno), why);
+    if (!secret_file_read_all(secret, fd))
+        return secret_file_unusable(
+            path, errno == ETIMEDOUT ? "the pipe had no end within 30s" : strerror(errno), why);
     drop_line_end(secret);
     if (secret->length == 0)
         return secret_file_unusable(path, "it is empty", why);

@@ -14,7 +14,8 @@ struct secret {
     char bytes[SECRET_MOST + 3]; /* any; with room for a line end, and to detect longer files */
 };
 
-/* Reads a regular file, or a pipe up to its end. One newline at the end comes
+/* Reads a regular file, or a pipe up to its end, for 30 s at most; a signal that comes
+ * meanwhile ends the process, even if it is blocked. One newline at the end comes
  * from the editor and is not part of the secret; nor is a carriage return
  * before that. LOCK_OK with 1 to SECRET_MOST bytes. Otherwise *why begins with
  * the path: LOCK_REFUSED: it may not be read; LOCK_INVALID: it cannot be used,

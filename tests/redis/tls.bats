@@ -325,6 +325,12 @@ has_asked_since() { [ "$(questions)" -gt "$1" ]; }
     fails_with 78 "^dlock: job: --cacert: /nowhere: cannot read it: No such file" dlock -r "$url" --cacert=/nowhere job true
     fails_with 78 "--cacert: $T/empty: there is no certificate in PEM in it" dlock -r "$url" --cacert="$T/empty" job true
     fails_with 78 "--cacert: $T: it is a directory" dlock -r "$url" --cacert="$T" job true
+    # With a writer, and without one, which is not waited for.
+    mkfifo -m 600 "$T/pipe"
+    fails_with 78 '--cacert: .*: it is a pipe or a device' dlock -r "$url" --cacert=<(cat "$cert") job true
+    fails_with 78 "--cacert: $T/pipe: it is a pipe" timeout 10 dlock -r "$url" --cacert="$T/pipe" job true
+    fails_with 78 "--cert: $T/pipe: it is a pipe" timeout 10 dlock -r "$url" --cert="$T/pipe" --key="$key" job true
+    fails_with 78 "--key: $T/pipe: it is a pipe" timeout 10 dlock -r "$url" --cert="$cert" --key="$T/pipe" job true
     DLOCK_CACERT=/nowhere fails_with 78 'DLOCK_CACERT: /nowhere: cannot read it' dlock -r "$url" job true
     mkdir -p "$HOME/.config/dlock"
     printf 'cert = /nowhere\n' >"$HOME/.config/dlock/dlock.conf"
