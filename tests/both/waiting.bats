@@ -64,6 +64,19 @@ freeze_the_next() {
     is_clean job
 }
 
+@test "behind several frozen waiters, those that live keep their order" {
+    local i
+    hold_lock job
+    for i in {1..11}; do queue "$i"; done
+    for i in 1 2 3; do kill -STOP "$(pid_of "$i")"; done
+    end_hold
+    for i in {4..11}; do ended "$i"; done
+    equals "$(order)" '4 5 6 7 8 9 10 11 '
+    for i in 1 2 3; do kill -CONT "$(pid_of "$i")"; done
+    for i in 1 2 3; do ended "$i"; done
+    is_clean job
+}
+
 @test "waiters that are killed cost those behind them nothing" {
     local i
     stop_time

@@ -184,20 +184,6 @@ through() {
     equals "$(files)" 0
 }
 
-@test "behind several frozen waiters, those that live keep their order" {
-    local i
-    share a job && holds a
-    for i in {1..11}; do queue "$i"; done
-    for i in 1 2 3; do kill -STOP "$(pid_of "$i")"; done
-    for i in 1 2 3; do wait_until 10 is_frozen "$i"; done
-    leave a
-    for i in {4..11}; do wait "$(pid_of "$i")"; done
-    equals "$(order)" '4 5 6 7 8 9 10 11 '
-    for i in 1 2 3; do kill -CONT "$(pid_of "$i")"; done
-    for i in 1 2 3; do wait "$(pid_of "$i")"; done
-    equals "$(files)" 0
-}
-
 @test "a waiter that is frozen after it has noticed that those before it are: the next has the lock" {
     local i start
     share a job && holds a

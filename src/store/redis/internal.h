@@ -23,7 +23,9 @@ struct redis_place {
     unsigned may_call;         /* the connection whose user may call waiters; 0: unknown */
     bool called;               /* it is our turn */
     bool touched;              /* another client has touched the lock */
+    bool unseen;               /* we ask since no other waiter has for long */
     struct deadline changes;   /* when to ask because a lease or a turn ends */
+    struct deadline look;      /* when to ask, unless another waiter does */
 };
 
 struct redis_sentinel;

@@ -13,11 +13,12 @@
 /* An answer is valid for this long, if every touch since is reported to us. */
 static const struct duration fresh_time = {500 * NS_PER_MS};
 
-/* The first in the queue look at the lock this often, in case those before them are
- * frozen or no client calls; they are as many as queue.lua calls near. The others look
- * less often. */
-static const struct duration near_interval = {3 * NS_PER_S}, far_interval = {30 * NS_PER_S};
-enum { NEAR_PLACES = 8 };
+/* The first in the queue, as many as queue.lua calls near, look at the lock this often, in
+ * case those before them are frozen or no client calls: mostly one of them does it for all.
+ * A waiter that cannot rely on others looks each poll_interval. */
+static const struct duration look_interval = {2500 * NS_PER_MS};
+static const struct duration poll_interval = {3 * NS_PER_S}, far_interval = {30 * NS_PER_S};
+enum { NEAR_PLACES = 65 };
 
 /* --- answers ------------------------------------------------------------- */
 
@@ -67,11 +68,16 @@ static bool read_holder(struct holder *holder, const redisReply *reply)
  * front come first, and the others see what has become of it. */
 static struct deadline ask_time(int64_t ask_ms, int64_t ahead)
 {
-    enum { STEP_MS = 20, STEPS_MOST = 500 };
+    enum { STEP_MS = 5, STEPS_MOST = 500 };
     if (ask_ms < 0)
         return DEADLINE_NEVER;
     int64_t steps = ahead < 0 ? 0 : ahead < STEPS_MOST ? ahead : STEPS_MOST;
     return deadline_after(DURATION_MS(ask_ms + 1 + steps * STEP_MS));
+}
+
+static struct deadline look_time(int64_t ahead)
+{
+    return ahead < NEAR_PLACES ? ask_time(look_interval.ns / NS_PER_MS, ahead) : DEADLINE_NEVER;
 }
 
 static bool redis_take_read_place(struct redis_backend *redis, struct holder *holder,
@@ -91,6 +97,7 @@ static bool redis_take_read_place(struct redis_backend *redis, struct holder *ho
     place->changes = ahead > 1 && (holder->expires || holder->pause.left.ns > 0)
                          ? DEADLINE_NEVER
                          : ask_time(ask_ms, ahead);
+    place->look = look_time(ahead);
     if (*uncalled != '\0') {
         redis->listening.no_wake = true;
         errmsg_set(&redis->listening.why_wake, "%.400s", uncalled);
@@ -235,6 +242,7 @@ static void begin_take(struct redis_call *call, const struct redis_backend *redi
     redis_command_add(&call->words, self->message);
     redis_script_add_number(call, request->remember.ns / NS_PER_MS);
     redis_script_add_number(call, request->once_per.ns / NS_PER_MS);
+    redis_command_add(&call->words, redis->place.unseen ? "1" : "");
 }
 
 /* --- waiting for replicas ------------------------------------------------ */
@@ -324,7 +332,7 @@ static enum lock_result redis_take_ask(struct redis_backend *redis,
         call.channels =
             (struct redis_channels){.touches = wants_touches(redis), .wake = redis->place.wake};
     redis->place.listens = queues && !redis->listening.no_wake;
-    redis->place.called = redis->place.touched = redis->touched = false;
+    redis->place.called = redis->place.touched = redis->place.unseen = redis->touched = false;
     /* The lease counts from here: connecting is not part of it. */
     struct deadline before = deadline_now();
     if (result == LOCK_OK)
@@ -415,24 +423,23 @@ static void hear_touch(struct redis_backend *redis, const redisReply *keys)
 }
 
 /* "turn": it is our turn; "held MS": we are now the first, which gets reports of touches;
- * if the lock changes hands quickly, the first is called before it asks. "near": we are
- * now one of the first. */
+ * if the lock changes hands quickly, the first is called before it asks. "seen": we are
+ * one of the first that look, and another one has looked, or we are now one of them. */
 static void hear_call(struct redis_place *place, const char *text)
 {
     enum { HELD_LEAST_MS = 10 }; /* such messages may come again and again */
-    bool held = strncmp(text, "held ", 5) == 0;
     int64_t ms = REDIS_MS_MOST;
     if (strcmp(text, "turn") == 0)
         place->called = true;
-    if (held) {
+    if (strncmp(text, "held ", 5) == 0) {
         (void)number_parse(text + 5, 0, REDIS_MS_MOST, &ms);
         struct duration left = DURATION_MS(ms < HELD_LEAST_MS ? HELD_LEAST_MS : ms + 1);
         left = duration_min(left, duration_jittered(DURATION_S(1)));
         place->ahead = 0;
         place->changes = deadline_earlier(place->changes, deadline_after(left));
-    } else if (strcmp(text, "near") == 0) {
-        place->changes =
-            deadline_earlier(place->changes, deadline_after(duration_jittered(near_interval)));
+    } else if (strcmp(text, "seen") == 0) {
+        place->ahead = place->ahead < NEAR_PLACES ? place->ahead : NEAR_PLACES - 1;
+        place->look = look_time(place->ahead);
     }
 }
 
@@ -460,7 +467,7 @@ struct call redis_listen(struct backend *backend)
 {
     struct redis_backend *redis = redis_of(backend);
     struct redis_place *place = &redis->place;
-    struct call call = {.fd = -1, .poll_most = near_interval};
+    struct call call = {.fd = -1, .poll_most = poll_interval};
     bool listened = redis_subscribe_to(&redis->listening, &redis->conn).wake != NULL;
     bool astray = redis_sentinel_hear(redis) || redis_sentinel_moved(redis);
     if (listened)
@@ -470,19 +477,23 @@ struct call redis_listen(struct backend *backend)
     struct duration random = {duration_jittered(DURATION_S(1)).ns - NS_PER_S / 2};
     if (astray || (listened && redis->conn.socket.fd < 0))
         place->changes = deadline_earlier(place->changes, deadline_after(random));
+    call.by = place->changes;
     if (listened && redis->conn.socket.fd >= 0) {
         call.fd = redis->conn.socket.fd;
         call.now = place->called || place->touched || redis_socket_has_unread(&redis->conn.socket);
         /* A Cluster may have moved the lock to another node, which does not call us until
          * we ask. */
-        if (place->ahead >= NEAR_PLACES && !place->attended &&
-            redis->url.topology != REDIS_CLUSTER && !redis_sentinel_is_unsubscribed(redis))
+        bool relies = !place->attended && redis->url.topology != REDIS_CLUSTER &&
+                      !redis_sentinel_is_unsubscribed(redis);
+        place->unseen = relies && deadline_passed(place->look);
+        if (relies) {
             call.poll_most = far_interval;
+            call.by = deadline_earlier(call.by, place->look);
+        }
     } else if (redis->listening.no_wake) {
         call.cannot = redis->listening.why_wake.text;
-        call.poll_most = place->ahead == 0 ? DURATION_MS(500) : near_interval;
+        call.poll_most = place->ahead == 0 ? DURATION_MS(500) : poll_interval;
     }
-    call.by = place->changes;
     call.fd = redis_sentinel_join(redis, call.fd);
     return call;
 }

@@ -69,20 +69,27 @@ CALLED_W = {"waiters w": waiter(turn=1500)}
 POLLER = {"listens": False, "alive": False}
 TURN = [
     row("the first waiter is called", {**FREE, **W}, take("B"), reserved(), CALLED_W, {"w": ["turn"]}),
-    row("and nobody behind it", {**FREE, **W, **V}, take("B"), reserved(ahead=2), CALLED_W, {"w": ["turn"]}),
+    row("and one behind it, which may have to act in its stead", {**FREE, **W, **V}, take("B"), reserved(ahead=2),
+        {**CALLED_W, "waiters v": waiter(turn=1500)}, {"w": ["turn"], "v": ["turn"]}),
+    row("and none behind the one that asks", {**FREE, **W, **waiting("b", came=-4500), **V}, queue(came=us(-4500)), reserved(came=us(-4500)),
+        {**CALLED_W, **IN_QUEUE, "queue b": us(-4500)}, {"w": ["turn"]}),
+    row("nor one that is called already", {**FREE, **W, **waiting("v", came=-4000, turn=700), **waiting("u", came=-3000, turn=-100)}, take("B"),
+        reserved(ahead=3), CALLED_W, {"w": ["turn"]}),
+    row("nor one in a newer format", {**FREE, **W, **waiting("v", came=-4000, number=NEWER)}, take("B"), reserved(ahead=2), CALLED_W, {"w": ["turn"]}),
+    row("one behind it that cannot listen has its turn until it should have asked",
+        {**FREE, **W, **waiting("v", came=-4000, asked=-1000, **POLLER)}, take("B"), reserved(ahead=2),
+        {**CALLED_W, "waiters v": waiter(listens=False, asked=-1000, turn=3500)}, {"w": ["turn"]}),
     row("and one more joins the queue", {**FREE, **W}, queue(), reserved(), {**CALLED_W, **IN_QUEUE}, {"w": ["turn"]}),
-    row("silent for long: those behind it that are, too, are called with it, as far as the eighth place",
-        {**FREE, **waiting("w", asked=-10100), **waiting("v", came=-4000, asked=-10100), **waiting("u", came=-3000),
-         **both(*(waiting("t%d" % i, came=-2000 + i, asked=-10100) for i in range(6)))},
-        take("B"), reserved(ahead=9),
-        {"waiters " + name: waiter(asked=-10100, turn=1500) for name in ("w", "v", "t0", "t1", "t2", "t3", "t4")},
-        {name: ["turn"] for name in ("w", "v", "t0", "t1", "t2", "t3", "t4")}),
-    row("it has asked lately: nobody is called with it", {**FREE, **waiting("w", asked=-9000), **waiting("v", came=-4000, asked=-20000)},
-        take("B"), reserved(ahead=2), {"waiters w": waiter(asked=-9000, turn=1500)}, {"w": ["turn"]}),
+    row("those behind it are called as far as the 65th place", {**FREE, **both(*(waiting("t%02d" % i, came=-9000 + i) for i in range(67)))},
+        take("B"), reserved(ahead=67), {"waiters t%02d" % i: waiter(turn=1500) for i in range(65)}, {"t%02d" % i: ["turn"] for i in range(65)}),
     row("it was called already", {**FREE, **waiting("w", turn=700)}, take("B"), reserved(700)),
     row("its turn is over: dropped", {**FREE, **waiting("w", turn=-100)}, take("B"), taken(), {**FREED_BY_B, **left_queue("w")}),
-    row("its turn is over: the next has a short one", {**FREE, **waiting("w", turn=-100), **V}, take("B"), reserved(100),
-        {**left_queue("w"), "waiters v": waiter(turn=100)}, {"v": ["turn"]}),
+    row("its turn is over: the next are called", {**FREE, **waiting("w", turn=-100), **V, **waiting("u", came=-3000)}, take("B"), reserved(ahead=2),
+        {**left_queue("w"), "waiters v": waiter(turn=1500), "waiters u": waiter(turn=1500)}, {"v": ["turn"], "u": ["turn"]}),
+    row("their turn is over: dropped, and the next takes it",
+        {**FREE, **both(*(waiting("t%02d" % i, came=-9000 + i, turn=-100) for i in range(64))), **waiting("b", came=-4000)},
+        queue(came=us(-4000)), taken(), {**FREED_BY_B, **left_queue("b"), **both(*(left_queue("t%02d" % i) for i in range(64)))},
+        {"b": ["near"], **{"t%02d" % i: ["near"] for i in range(8, 64)}}),
     row("its turn would be too long, by a clock that was set back: over", {**FREE, **waiting("w", turn=5000)}, take("B"), taken(),
         {**FREED_BY_B, **left_queue("w")}),
     row("its turn is as long as may be", {**FREE, **waiting("w", turn=4400)}, take("B"), reserved(4400)),
@@ -150,6 +157,11 @@ SHARED = [
         {"waiters w": waiter(asked=-1100, turn=1500)}, {"w": ["turn"]}),
     row("nor if it has asked in the future", {**shared(S), **waiting("w", asked=5000)}, share("B"), no_join(ask=1500),
         {"waiters w": waiter(asked=5000, turn=1500)}, {"w": ["turn"]}),
+    row("it does not fit: those behind it are not called", {**shared(S), **waiting("w", asked=-1100), **waiting("v", came=-4000)}, share("B"),
+        no_join(ask=1500, ahead=2), {"waiters w": waiter(asked=-1100, turn=1500)}, {"w": ["turn"]}),
+    row("it did not: dropped, and those behind it must show the same", {**shared(S), **waiting("w", turn=-100), **waiting("v", came=-4000, asked=-1100),
+        **waiting("u", came=-3000)}, share("B"), no_join(ask=1500, ahead=2),
+        {**left_queue("w"), "waiters v": waiter(asked=-1100, turn=1500), "waiters u": waiter(turn=1500)}, {"v": ["turn"], "u": ["turn"]}),
     row("it did not: dropped, and the next one joins", {**shared(S), **waiting("w", turn=-100)}, share("B"), taken(), join_b(**left_queue("w"))),
     row("one that would share it, too, is called", {**shared(S), **waiting("w", mode="shared")}, share("B"), no_join(ask=1500),
         {"waiters w": waiter(mode="shared", turn=1500)}, {"w": ["turn"]}),
@@ -192,14 +204,29 @@ SHARED = [
         reserved(), {"lock": GONE, "lock ends": GONE, "holders b": GONE, "holders ends": GONE, **CALLED_W}, {"w": ["turn"]}),
 ]
 
-NINE = both(*(waiting("w%d" % i, came=-9000 + i) for i in range(1, 10)))
+def crowd(count):
+    return both(*(waiting("w%d" % i, came=-9000 + i) for i in range(1, count + 1)))
+
+
+LEFT_B = {**left_queue("b"), "meta withdrawn": "b - \n"}
+OTHER = ["other", ""]
+SEEN = queue(came=us(-9500), unseen="1")
+SEES = by_a(came=us(-9500)), {**IN_QUEUE, "queue b": us(-9500)}
 NEAR = [
-    row("the eighth hears that it is near", {**A, **NINE, **waiting("b", came=-9500)}, give_up("B", "b"), ["other", ""],
-        {**left_queue("b"), "meta withdrawn": "b - \n"}, {"w1": [HELD_60], "w8": ["near"]}),
-    row("whoever it is that leaves", {**A, **NINE, **waiting("b", came=-1000)}, give_up("B", "b"), ["other", ""],
-        {**left_queue("b"), "meta withdrawn": "b - \n"}, {"w8": ["near"]}),
-    row("seven are left: nobody does", without({**A, **NINE, **waiting("b", came=-9500)}, "queue w8", "queue w9"), give_up("B", "b"), ["other", ""],
-        {**left_queue("b"), "meta withdrawn": "b - \n"}, {"w1": [HELD_60]}),
+    row("the eighth hears that it is near, if it is an older dlock", {**A, **crowd(9), **waiting("b", came=-9500)}, give_up("B", "b"), OTHER, LEFT_B,
+        {"w1": [HELD_60], "w8": ["near"]}),
+    row("the 65th hears that it is one of those that look", {**A, **crowd(66), **waiting("b", came=-9500)}, give_up("B", "b"), OTHER, LEFT_B,
+        {"w1": [HELD_60], "w8": ["near"], "w65": ["seen"]}),
+    row("whoever it is that leaves", {**A, **crowd(9), **waiting("b", came=-1000)}, give_up("B", "b"), OTHER, LEFT_B, {"w8": ["near"]}),
+    row("seven are left: nobody does", {**A, **crowd(7), **waiting("b", came=-9500)}, give_up("B", "b"), OTHER, LEFT_B, {"w1": [HELD_60]}),
+    row("one that has not heard that others ask says that it does", {**A, **waiting("b", came=-9500), **crowd(2)}, SEEN, *SEES,
+        {"w1": ["seen"], "w2": ["seen"]}),
+    row("to those before it as well", {**A, **crowd(1), **waiting("b", came=-4000)}, queue(came=us(-4000), unseen="1"), by_a(came=us(-4000), ahead=1),
+        {**IN_QUEUE, "queue b": us(-4000)}, {"w1": ["seen"]}),
+    row("to 65 with itself", {**A, **waiting("b", came=-9500), **crowd(66)}, SEEN, *SEES, {"w%d" % i: ["seen"] for i in range(1, 65)}),
+    row("one that asks for another reason says nothing", {**A, **waiting("b", came=-9500), **crowd(2)}, queue(came=us(-9500)), *SEES),
+    row("it takes the lock: nobody needs to hear that", {**FREE, **waiting("b", came=-9500), **crowd(2)}, SEEN, taken(),
+        {**FREED_BY_B, **left_queue("b")}, {"w1": [HELD_60]}),
 ]
 
 TABLES = {"join the queue": JOIN, "turn": TURN, "turn to share": SHARED, "near": NEAR}

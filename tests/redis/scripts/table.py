@@ -134,10 +134,10 @@ def left_queue(name):
 # --- what is asked, and answered -----------------------------------------
 
 def take(token, name=None, ttl=TTL, again=False, since=1000, mode="exclusive", slots=0, hold=0, detached="", refusal="asks",
-         waited=0, came=0, listens="0", message="m", remember=KEPT, once_per=0):
+         waited=0, came=0, listens="0", message="m", remember=KEPT, once_per=0, unseen=""):
     """name: the id of the take, `token` in small letters if it is not given."""
     return Call("take", 8, token, [token, ttl, name or token.lower(), "1" if again else "0", "h", "b", 7, 70, "u", "c", since, mode, slots,
-                                   hold, detached, refusal, waited, came, listens, 4, message, remember, once_per])
+                                   hold, detached, refusal, waited, came, listens, 4, message, remember, once_per, unseen])
 
 
 def share(token, name=None, **other):

@@ -16,9 +16,9 @@
 --   Another client, which knows no queue, was faster -> the called waiter is refused ->
 --     its turn is over, and it waits on in its place.
 --   The called waiter is frozen, or cut off with its connection still open -> the next
---     waiter that asks after its turn drops it -> those that follow have a short turn
---     each, or, of the first NEAR, those that have not asked for SILENT_MS the same turn.
---     Back again, it asks, and has its place by when it came.
+--     client that asks after its turn drops it, and calls all that come before itself, of
+--     the first NEAR, at once -> the first of these that lives takes the lock, after the
+--     same turn for all. Back again, the dropped one asks, and has its place by when it came.
 --   The first is dead: its channel has no subscriber -> the next client that asks, calls
 --     or notifies drops it -> and goes on to the one behind.
 --   The first leaves, or is dropped, while the lock is held -> the new first one is
@@ -31,15 +31,21 @@
 --     one behind it is refused once the lock is free.
 --   A waiter may not listen -> it counts until it should have asked again.
 --   No client calls, or the queue is gone (a holder that is killed, FLUSHALL, another
---     server) -> the first NEAR ask every 3 s, the others at longer intervals. A waiter
---     that comes among the first NEAR since others have left is notified ("near"), so it
---     is enough that one of these is alive.
+--     server) -> of the first NEAR, each asks if it has not heard for 2.5 s that another
+--     has ("seen"), those in front first, so that mostly one does -> it calls all that come
+--     before itself. So it is enough that one of these is alive. A waiter that comes among
+--     them since others have left hears "seen", too. One that comes among the first
+--     NEAR_BEFORE hears "near": an older dlock asks every 3 s from then on.
 
-local TURN_MS, HURRIED_MS, REST_MS = 1500, 100, 1000
-local POLLER_MS, SILENT_MS, KEPT_MS, NEAR = 4500, 10000, 3600000, 8
+local TURN_MS, REST_MS = 1500, 1000
+local POLLER_MS, KEPT_MS, NEAR, NEAR_BEFORE = 4500, 3600000, 65, 8
+
+local function waiter_at(place)
+  return redis.pcall('ZRANGE', queue, place - 1, place - 1)[1]
+end
 
 local function first_waiter()
-  return redis.pcall('ZRANGE', queue, 0, 0)[1]
+  return waiter_at(1)
 end
 
 local function channel_of(id)
@@ -56,9 +62,10 @@ end
 local function remove(id)
   if redis.pcall('ZREM', queue, id) ~= 1 then return nil end
   redis.pcall('HDEL', waiters, id)
-  local first = redis.pcall('ZRANGE', queue, 0, NEAR - 1)
-  if first[NEAR] then tell(first[NEAR], 'near') end
-  return {head = first[1]}
+  local near, near_before = waiter_at(NEAR), waiter_at(NEAR_BEFORE)
+  if near then tell(near, 'seen') end
+  if near_before then tell(near_before, 'near') end
+  return {head = first_waiter()}
 end
 
 -- The first must know that it is the first, and until when the lock is held.
@@ -142,28 +149,32 @@ function open_queue()
     return waiter.mode == 'shared' or (tonumber(held) or 0) < (tonumber(waiter.slots) or 0)
   end
 
-  local function call(waiter, ends)
-    waiter.turn = ends
+  -- One that does not listen comes when it would have asked.
+  local function call(waiter, now)
+    waiter.turn = waiter.listens and now + TURN_MS or waiter.asked + POLLER_MS
     write_waiter(waiter)
     tell(waiter.id, 'turn')
+    return {id = waiter.id, ends = waiter.turn}
   end
 
-  -- The first is frozen, or a clock was set: those behind it that have been silent as well
-  -- show now whether they live, so that they need not be waited for one after the other.
-  local function call_silent(now, ends)
+  -- Those behind the first show now whether they live, so that they need not be waited for one
+  -- after the other.
+  local function call_before(asker, now)
     for _, id in ipairs(redis.pcall('ZRANGE', queue, 1, NEAR - 1)) do
+      if id == asker then return end
       local waiter = waiter_of(id)
-      if waiter and waiter.turn == 0 and not has_asked(waiter, now, SILENT_MS) then call(waiter, ends) end
+      if waiter and waiter.turn == 0 then call(waiter, now) end
     end
   end
 
   -- Calls the first live waiter, if its request fits and it has not been called already. A
   -- waiter that is blocked for another reason must show that it lives, if it has not for
-  -- long and another client asks. Returns {id, ends, newer}: the waiter before the asker
+  -- long and another client asks. If the first has not come, or none has called it, it may be
+  -- frozen, and so may others. Returns {id, ends, newer}: the waiter before the asker
   -- (nil: none, or unknown); until when it is its turn (nil: it is not called); what the
   -- script answers if the lock is free and the waiter's format is newer.
   local function call_next(now, asker)
-    local turn_ms = TURN_MS
+    local dropped = false
     while true do
       local waiter = first_alive(now, asker)
       if not waiter.id then return {} end
@@ -173,14 +184,14 @@ function open_queue()
       end
       if waiter.turn > now and waiter.turn <= now + POLLER_MS then return {id = waiter.id, ends = waiter.turn} end
       if waiter.turn == 0 then
-        if not fits(waiter, now) and (not asker or has_asked(waiter, now, REST_MS)) then return {id = waiter.id} end
-        call(waiter, waiter.listens and now + turn_ms or waiter.asked + POLLER_MS)
-        -- At a hand-over those behind have been silent because no client has called them yet.
-        if asker and not has_asked(waiter, now, SILENT_MS) then call_silent(now, waiter.turn) end
-        return {id = waiter.id, ends = waiter.turn}
+        local fitting = fits(waiter, now)
+        if not fitting and (not asker or has_asked(waiter, now, REST_MS)) then return {id = waiter.id} end
+        local called = call(waiter, now)
+        if asker and (fitting or dropped) then call_before(asker, now) end
+        return called
       end
       if not remove(waiter.id) then return {} end
-      turn_ms = HURRIED_MS
+      dropped = true
     end
   end
 
@@ -198,10 +209,11 @@ local function denial(reply, command)
 end
 
 -- Joins the queue, or shows that it still waits; `it` is as waiter_of() returns it, but for
--- what is set here. Returns why waiters cannot be called, if that is not known yet on its
--- connection ('': they can): a client that may not call cannot be called either, since the
--- same user releases the lock; nor can one that may not join the queue.
-local function enqueue(it, came, listens, now)
+-- what is set here; with `seen` the others near are told. Returns why waiters cannot be
+-- called, if that is not known yet on its connection ('': they can): a client that may not
+-- call cannot be called either, since the same user releases the lock; nor can one that may
+-- not join the queue.
+local function enqueue(it, came, listens, seen, now)
   local q = open_queue()
   local called = listens == 'try' and redis.pcall('PUBLISH', channel_of(it.id), '')
   local queued = denial(redis.pcall('ZADD', queue, whole(came), it.id), 'ZADD')
@@ -211,5 +223,8 @@ local function enqueue(it, came, listens, now)
   redis.pcall('PEXPIRE', queue, KEPT_MS)
   redis.pcall('PEXPIRE', waiters, KEPT_MS)
   q.first_alive(now, it.id)
+  for _, id in ipairs(seen and redis.pcall('ZRANGE', queue, 0, NEAR - 1) or {}) do
+    if id ~= it.id then tell(id, 'seen') end
+  end
   return uncalled or written or ''
 end

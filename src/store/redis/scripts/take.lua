@@ -8,7 +8,8 @@
 --       is given up), ms waited, when it came first (server, us; 0: now), whether it will
 --       listen ("1", or "try": it is not known yet on this connection whether its user may
 --       call waiters), the holder's pid namespace, message, how long the run is remembered
---       (ms), least time since the begin of the last success (ms; 0: any)
+--       (ms), least time since the begin of the last success (ms; 0: any), "1" if it asks
+--       since it has not heard for long that another waiter has
 -- Returns {"taken", fence, left (ms), slot (-1: none), when it ends (server, ms)}
 --   or {"held", left (ms; -1: no expiry), when to ask again at the latest (ms from now;
 --     -1: not known), say_holder() ('': not known), mode in force, "1" if it is free but
@@ -113,7 +114,7 @@ local function note_refusal()
     skip()
   elseif refusal == 'queues' then
     local us = {id = id, mode = mode, slots = tonumber(slots) or 0, who = cjson.encode({ARGV[5], ARGV[7], ARGV[9], message})}
-    local uncalled = enqueue(us, came, listens, now)
+    local uncalled = enqueue(us, came, listens, ARGV[24] == '1', now)
     local place = redis.pcall('ZRANK', queue, id)
     return type(place) == 'number' and place or -1, uncalled
   end
