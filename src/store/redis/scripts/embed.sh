@@ -37,6 +37,26 @@ called() {
         }'
 }
 
+# tight: standard input without what Lua does not need: indentation, blank lines, comments behind code, and
+# blanks around what stands between words. What is in quotes, of the kind ', stays as it is.
+tight() {
+    awk -F"'" -v OFS="'" '
+        /^[ \t]*$/ { next }
+        {
+            sub(/^[ \t]+/, "")
+            for (i = 1; i <= NF; i += 2) {
+                gsub(/, /, ",", $i)
+                gsub(/ = /, "=", $i)
+                gsub(/ == /, "==", $i)
+                gsub(/ ~= /, "~=", $i)
+                gsub(/ \+ /, "+", $i)
+                if ($i !~ /[0-9] \.\./) gsub(/ \.\. /, "..", $i)
+            }
+            sub(/ -- [^\047]*$/, "")
+            print
+        }'
+}
+
 # whole FILE: its text, with all that it includes.
 whole() {
     awk -v folder="$(dirname "$1")" '
@@ -55,7 +75,7 @@ for file in "$@"; do
     name=$(basename "$file" .lua)
     case $name in common | holders | queue | state) continue ;; esac
     text=$(whole "$file")
-    text=$(printf '%s\n' "$text" | sed -e '/^[[:space:]]*--/d' | called | sed -e '/^[[:space:]]*$/d' -e 's/^[[:space:]]*//' -e "s/FORMAT/$format/g")
+    text=$(printf '%s\n' "$text" | sed -e '/^[[:space:]]*--/d' | called | tight | sed -e "s/FORMAT/$format/g")
     if [ "$name" = release ] && [ ${#text} -gt 15360 ]; then
         echo "$file: it must fit into the 16 kB that a server reads at once" >&2
         exit 1
