@@ -26,8 +26,8 @@ enum { FREE_STATUS = 1, NONE_STATUS = 1, NOT_WITHIN_STATUS = 1 };
 /* The store, one lock in it, and the result of looking at it. */
 struct looking {
     const struct options *options;
-    struct options under; /* if DLOCK_HELD names the lock */
-    bool inside;          /* and its store confirms it */
+    struct options *under; /* of the lock's store, if DLOCK_HELD names it; NULL: none */
+    bool inside;           /* and that store confirms it */
     struct messages *out;
     struct backend *backend;
     char key[LOCK_KEY_SIZE];
@@ -55,7 +55,7 @@ static bool looking_open(struct looking *looking, const struct options *options,
 static void looking_close(struct looking *looking)
 {
     looking->backend->close(looking->backend);
-    options_free(&looking->under);
+    options_under_free(&looking->under);
     looking->out->key = NULL;
 }
 
@@ -379,15 +379,15 @@ static enum lock_result show_held(const struct options *options, struct messages
                                         .outside = true,
                                         .slot = -1}};
     struct errmsg why = {""};
-    looking.options = &looking.under;
     enum lock_result result = options_of_held(&looking.under, options, held, &why);
+    looking.options = looking.under;
     if (result != LOCK_OK && result != LOCK_GONE)
         *status = fail_result(out, result, &why);
     if (result == LOCK_OK &&
-        !backend_of_kind(&looking.backend, held->backend, &looking.under, out, status))
+        !backend_of_kind(&looking.backend, held->backend, looking.under, out, status))
         result = LOCK_INVALID;
     if (result != LOCK_OK) {
-        options_free(&looking.under);
+        options_under_free(&looking.under);
         return result;
     }
     result = retry(inspect_check, &looking, options->outage, &why);
@@ -398,7 +398,7 @@ static enum lock_result show_held(const struct options *options, struct messages
     else
         *status = fail_result(out, result, &why);
     looking.backend->close(looking.backend);
-    options_free(&looking.under);
+    options_under_free(&looking.under);
     return result;
 }
 

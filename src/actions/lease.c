@@ -74,7 +74,7 @@ int action_acquire(const struct options *options, struct messages *out)
 
 struct target {
     const struct options *options;
-    struct options under; /* of the lock's own store, if this process runs under the lock */
+    struct options *under; /* of the store of a lock that this process runs under; NULL: none */
     struct messages *out;
     struct backend *backend;
     char key[LOCK_KEY_SIZE];
@@ -105,7 +105,7 @@ static bool target_choose(struct target *target, const struct options *options,
 static void target_close(struct target *target)
 {
     target->backend->close(target->backend);
-    options_free(&target->under);
+    options_under_free(&target->under);
     target->out->key = NULL;
 }
 
@@ -145,8 +145,7 @@ static const struct held *innermost(struct target *target, const struct held_loc
         *result = options_of_held(&target->under, target->options, held, why);
         if (*result == LOCK_OK)
             return held;
-        options_free(&target->under);
-        target->under = (struct options){0};
+        options_under_free(&target->under);
         if (*result != LOCK_GONE && target->options->name == NULL)
             break;
     }
@@ -172,16 +171,16 @@ static bool find_held(struct target *target, int *status)
     } else if (found != NULL) {
         if (!names_owner(target))
             snprintf(target->take_id, sizeof target->take_id, "%s", found->take_id);
-        target->options = &target->under;
+        target->options = target->under;
         snprintf(target->key, sizeof target->key, "%s", found->key);
         snprintf(target->token, sizeof target->token, "%s", found->token);
         opened =
-            backend_of_kind(&target->backend, found->backend, &target->under, target->out, status);
+            backend_of_kind(&target->backend, found->backend, target->under, target->out, status);
     } else {
         opened = backend_choose(&target->backend, options, target->out, status);
     }
     if (!opened)
-        options_free(&target->under);
+        options_under_free(&target->under);
     held_locks_free(&list);
     return opened;
 }

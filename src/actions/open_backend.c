@@ -200,20 +200,20 @@ static const char *kind_told(const struct options *options)
     return redis || (backend && options->backend == BACKEND_REDIS) ? "redis" : NULL;
 }
 
-enum lock_result options_of_held(struct options *under, const struct options *options,
+enum lock_result options_of_held(struct options **under, const struct options *options,
                                  const struct held *held, struct errmsg *why)
 {
     char key[LOCK_KEY_SIZE];
     const char *kind = kind_told(options);
-    *under = (struct options){0};
+    *under = NULL;
     if (kind != NULL && strcmp(kind, held->backend) != 0)
         return LOCK_GONE;
     enum settings_result read = options_under(under, options, held->store, held->store_length, why);
     if (read != SETTINGS_OK)
         return read == SETTINGS_NO_MEMORY ? LOCK_SYSTEM : LOCK_INVALID;
-    if (under->name == NULL)
+    if (options->name == NULL)
         return LOCK_OK;
-    enum lock_result result = lock_key_of(key, under, why);
+    enum lock_result result = lock_key_of(key, *under, why);
     return result == LOCK_OK && strcmp(key, held->key) != 0 ? LOCK_GONE : result;
 }
 
@@ -237,25 +237,25 @@ static bool names_store(const struct options *under, const struct held *held)
     return under->lock_file != NULL || access(under->lock_dir, F_OK) == 0;
 }
 
-static enum lock_result ask_held(struct backend **backend, struct options *under,
+static enum lock_result ask_held(struct backend **backend, struct options **under,
                                  const struct options *options, const struct held *held,
                                  struct lease *outer, struct bound bound, struct errmsg *why)
 {
     int ignored;
     struct held as_configured = *held;
     as_configured.store_length = 0;
-    *under = (struct options){0};
+    *under = NULL;
     if (!may_stand_in(options, held))
         return LOCK_GONE;
     enum lock_result result =
         options_of_held(under, options, options->lock_file != NULL ? &as_configured : held, why);
     if (result != LOCK_OK)
         return result;
-    if (!names_store(under, held) || (under->lock_file != NULL && options->lock_file == NULL))
+    if (!names_store(*under, held) || ((*under)->lock_file != NULL && options->lock_file == NULL))
         return LOCK_GONE;
     result = strcmp(held->backend, "redis") == 0
-                 ? open_redis(backend, under, &ignored, why)
-                 : open_backend_open_file(backend, under, &ignored, why);
+                 ? open_redis(backend, *under, &ignored, why)
+                 : open_backend_open_file(backend, *under, &ignored, why);
     if (result != LOCK_OK)
         return result;
     result = nested_claim_check(*backend, held->key, held, outer, bound, why);
@@ -264,12 +264,13 @@ static enum lock_result ask_held(struct backend **backend, struct options *under
     return result;
 }
 
-bool backend_of_held(struct backend **backend, struct options *under, const struct options *options,
-                     char key[LOCK_KEY_SIZE], struct lease *outer, int cancel_fd,
-                     const struct messages *out)
+bool backend_of_held(struct backend **backend, struct options **under,
+                     const struct options *options, char key[LOCK_KEY_SIZE], struct lease *outer,
+                     int cancel_fd, const struct messages *out)
 {
     struct held held;
     struct bound bound = {deadline_after(NESTING_LIMIT), cancel_fd};
+    *under = NULL;
     for (const char *at = getenv("DLOCK_HELD"); at != NULL;) {
         struct errmsg why = {""};
         if (!held_next(&at, &held))
@@ -280,12 +281,11 @@ bool backend_of_held(struct backend **backend, struct options *under, const stru
             outer->key = key;
             return true;
         }
-        options_free(under);
+        options_under_free(under);
         if (result == LOCK_REFUSED || result == LOCK_INVALID)
             say_warning(out, "cannot ask the store of the lock that this runs under: %s", why.text);
         else if (!lock_is_past(result))
             say_verbose(out, "cannot ask the store of the lock that this runs under: %s", why.text);
     }
-    *under = (struct options){0};
     return false;
 }

@@ -27,16 +27,16 @@ bool backend_of_kind(struct backend **backend, const char *kind, const struct op
 
 /* The options by which the lock of this line of DLOCK_HELD is found: options_under().
  * LOCK_GONE: the line is about another lock than the options name, or the command line asks
- * for a store of another kind. Otherwise as lock_key_of(). options_free() in every case. */
-enum lock_result options_of_held(struct options *under, const struct options *options,
+ * for a store of another kind. Otherwise as lock_key_of(). options_under_free() in every case. */
+enum lock_result options_of_held(struct options **under, const struct options *options,
                                  const struct held *held, struct errmsg *why);
 
 /* True if DLOCK_HELD has the lock that the options name, and its store confirms it: *backend
  * is that store, *under are its options, `key` is the lock's key and *outer what the store
  * reports. A line that has ended, or whose store gives no answer, changes nothing. Close the
- * backend before options_free(under). */
-bool backend_of_held(struct backend **backend, struct options *under, const struct options *options,
-                     char key[LOCK_KEY_SIZE], struct lease *outer, int cancel_fd,
-                     const struct messages *out);
+ * backend before options_under_free(). */
+bool backend_of_held(struct backend **backend, struct options **under,
+                     const struct options *options, char key[LOCK_KEY_SIZE], struct lease *outer,
+                     int cancel_fd, const struct messages *out);
 
 #endif

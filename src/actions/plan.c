@@ -83,7 +83,7 @@ static void say_asked(const struct acquisition *lock, const struct options *opti
 /* Of a lock that an ancestor holds nothing is needed but that it is held. */
 static void look_for_outer(struct acquisition *lock, const struct options *options)
 {
-    struct options under;
+    struct options *under;
     struct backend *backend;
     struct lease outer;
     if (!acquisition_is_for_us(lock) ||
@@ -92,7 +92,7 @@ static void look_for_outer(struct acquisition *lock, const struct options *optio
     acquisition_found_outer(lock, outer.mode, outer.slots);
     lock->kind = backend->kind;
     backend->close(backend);
-    options_free(&under);
+    options_under_free(&under);
 }
 
 bool plan_take(struct acquisition *lock, const struct options *options, int *status)

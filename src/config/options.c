@@ -473,25 +473,43 @@ static enum settings_result options_read_all(struct options *options, int argc, 
     return result == SETTINGS_OK ? validate_options(options, why) : result;
 }
 
-enum settings_result options_under(struct options *under, const struct options *options,
-                                   const char *store, size_t length, struct errmsg *why)
+/* The command line, then DLOCK_HELD, then the rest. */
+static bool add_settings_under(struct settings *under, const struct options *options,
+                               const char *store, size_t length)
 {
-    *under = defaults;
-    under->action = options->action;
-    under->name = options->name;
-    under->command = options->command;
     bool told = options->origins[OPT_REDIS].kind == ORIGIN_COMMAND_LINE;
-    bool added = length == 0 ||
-                 held_store_read(&under->settings, store, length, told ? NULL : options->redis);
+    bool added = length == 0 || held_store_read(under, store, length, told ? NULL : options->redis);
     for (const struct setting *setting = options->settings.first; setting != NULL && added;
          setting = setting->next)
         if (length == 0 || setting->origin.kind == ORIGIN_COMMAND_LINE ||
             !held_store_has(setting->id))
-            added = settings_add(&under->settings, setting->id, setting->text, setting->origin);
-    if (!added)
-        errmsg_set(why, "DLOCK_HELD names no store of a lock, or memory is short");
-    enum settings_result result = added ? apply_all(under, why) : SETTINGS_BAD_CONFIG;
+            added = settings_add(under, setting->id, setting->text, setting->origin);
+    return added;
+}
+
+enum settings_result options_under(struct options **made, const struct options *options,
+                                   const char *store, size_t length, struct errmsg *why)
+{
+    struct options *under = *made = malloc(sizeof *under);
+    errmsg_set(why, "DLOCK_HELD names no store of a lock, or memory is short");
+    if (under == NULL)
+        return SETTINGS_NO_MEMORY;
+    *under = defaults;
+    under->action = options->action;
+    under->name = options->name;
+    under->command = options->command;
+    if (!add_settings_under(&under->settings, options, store, length))
+        return SETTINGS_BAD_CONFIG;
+    enum settings_result result = apply_all(under, why);
     return result == SETTINGS_OK ? validate_options(under, why) : result;
+}
+
+void options_under_free(struct options **made)
+{
+    if (*made != NULL)
+        options_free(*made);
+    free(*made);
+    *made = NULL;
 }
 
 /* A failure is reported as the environment asks, even if the environment is not applied yet. */

@@ -92,10 +92,11 @@ enum settings_result options_read(struct options *options, int argc, char **argv
                                   struct errmsg *why);
 void options_free(struct options *options);
 
-/* *under = the same options for a lock that this process runs under, in the store that its
- * line of DLOCK_HELD names in `length` bytes (config/held_store.h; 0: none): the command
- * line, then that, then the rest. options_free() in every case, and before the options. */
-enum settings_result options_under(struct options *under, const struct options *options,
+/* The same options for a lock that this process runs under, in the store that its line of
+ * DLOCK_HELD names in `length` bytes (config/held_store.h; 0: none): the command line, then
+ * that, then the rest. options_under_free() in every case, and before the options. */
+enum settings_result options_under(struct options **made, const struct options *options,
                                    const char *store, size_t length, struct errmsg *why);
+void options_under_free(struct options **made);
 
 #endif

@@ -42,7 +42,7 @@ static bool is_same(const char *a, const char *b)
 /* The store of a lock with these options, as an inner dlock without any finds it. */
 static void expect_store(const struct options *outer, const struct held *held)
 {
-    struct options inner, under;
+    struct options inner, *under;
     struct errmsg why = {""};
     char program[] = "dlock", action[] = "--current", *argv[] = {program, action, NULL};
     bool redis = strcmp(held->backend, "redis") == 0;
@@ -51,13 +51,14 @@ static void expect_store(const struct options *outer, const struct held *held)
     fuzz_expect(options_read(&inner, 2, argv, &why) == SETTINGS_OK);
     enum settings_result result =
         options_under(&under, &inner, held->store, held->store_length, &why);
-    fuzz_expect(result == SETTINGS_OK && strcmp(under.prefix, outer->prefix) == 0 &&
-                under.hash == outer->hash);
-    fuzz_expect((under.redis != NULL) == redis && is_same(under.lock_dir, redis ? NULL : "/a dir"));
-    fuzz_expect(!redis || !url_redact_has_password(under.redis));
-    fuzz_expect(!redis || is_same(under.cacert, outer->cacert) ||
-                (outer->cacert != NULL && outer->cacert[0] != '/' && under.cacert[0] == '/'));
-    options_free(&under);
+    fuzz_expect(result == SETTINGS_OK && strcmp(under->prefix, outer->prefix) == 0 &&
+                under->hash == outer->hash);
+    fuzz_expect((under->redis != NULL) == redis &&
+                is_same(under->lock_dir, redis ? NULL : "/a dir"));
+    fuzz_expect(!redis || !url_redact_has_password(under->redis));
+    fuzz_expect(!redis || is_same(under->cacert, outer->cacert) ||
+                (outer->cacert != NULL && outer->cacert[0] != '/' && under->cacert[0] == '/'));
+    options_under_free(&under);
     options_free(&inner);
     environ = given;
 }
