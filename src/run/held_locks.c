@@ -145,9 +145,7 @@ void held_locks_export(struct environment *environment, const struct lease *leas
     wall_format(wall_at_ms(lease->deadline), expires, sizeof expires);
     environment_set(environment, "DLOCK_EXPIRES_AT", expires);
     snprintf(number, sizeof number, "%d", lease->slot);
-    if (lease->slot >= 0)
-        environment_set(environment, "DLOCK_SLOT", number);
-    else /* an outer lock's slot does not apply to this lock */
-        environment_unset(environment, "DLOCK_SLOT");
+    /* An outer lock's slot does not apply to this lock. */
+    environment_set(environment, "DLOCK_SLOT", lease->slot >= 0 ? number : NULL);
     export_held(environment, lease, where);
 }

@@ -52,7 +52,7 @@ void watchdog_export(struct environment *environment, const struct watchdog *hea
     snprintf(text, sizeof text, "%" PRId64, us);
     environment_set(environment, "NOTIFY_SOCKET", heartbeat->name);
     environment_set(environment, "WATCHDOG_USEC", text);
-    environment_unset(environment, "WATCHDOG_PID");
+    environment_set(environment, "WATCHDOG_PID", NULL);
 }
 
 static bool has_line(const char *text, size_t length, const char *line)

@@ -1,70 +1,72 @@
 #include "util/environment.h"
 
+#include "util/array.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-void environment_copy(struct environment *environment)
+/* Adds an entry before the NULL at the end, or frees it. */
+static void add_entry(struct environment *environment, char *entry)
 {
-    size_t count = 0;
-    while (environ != NULL && environ[count] != NULL)
-        count++;
-    char **list = calloc(count + ENVIRONMENT_MOST + 1, sizeof *list);
-    *environment = (struct environment){.list = list, .short_of_memory = list == NULL};
-    if (list == NULL || count == 0)
-        return;
-    memcpy(list, environ, count * sizeof *list);
-    environment->borrowed = environment->count = count;
+    char **end = entry != NULL ? array_add(&environment->list, &environment->count,
+                                           &environment->room, sizeof *end)
+                               : NULL;
+    if (end != NULL) {
+        end[-1] = entry;
+    } else {
+        environment->short_of_memory = true;
+        free(entry);
+    }
 }
 
-/* The index of the first one from `at` on; the count: there is none. */
-static size_t environment_find(const struct environment *environment, const char *name, size_t at)
+void environment_copy(struct environment *environment)
+{
+    *environment = (struct environment){0};
+    if (array_add(&environment->list, &environment->count, &environment->room,
+                  sizeof *environment->list) == NULL)
+        environment->short_of_memory = true;
+    for (char **variable = environ; *variable != NULL && !environment->short_of_memory; variable++)
+        add_entry(environment, strdup(*variable));
+}
+
+/* The variable's entry; the NULL at the end if there is none. */
+static char **entry_of(const struct environment *environment, const char *name)
 {
     size_t length = strlen(name);
-    while (at < environment->count && (strncmp(environment->list[at], name, length) != 0 ||
-                                       environment->list[at][length] != '='))
-        at++;
-    return at;
+    char **entry = environment->list;
+    while (*entry != NULL && (strncmp(*entry, name, length) != 0 || (*entry)[length] != '='))
+        entry++;
+    return entry;
 }
 
 const char *environment_get(const struct environment *environment, const char *name)
 {
-    size_t at = environment_find(environment, name, 0);
-    return at < environment->count ? environment->list[at] + strlen(name) + 1 : NULL;
-}
-
-void environment_unset(struct environment *environment, const char *name)
-{
-    for (size_t at = 0; (at = environment_find(environment, name, at)) < environment->count;) {
-        char **entry = environment->list + at;
-        if (at < environment->borrowed)
-            environment->borrowed--;
-        else
-            free(*entry);
-        memmove(entry, entry + 1, (environment->count-- - at) * sizeof *entry);
-    }
+    const char *entry = environment->short_of_memory ? NULL : *entry_of(environment, name);
+    return entry != NULL ? entry + strlen(name) + 1 : NULL;
 }
 
 void environment_set(struct environment *environment, const char *name, const char *value)
 {
-    size_t size = strlen(name) + strlen(value) + 2;
-    environment_unset(environment, name);
-    char *entry =
-        environment->count < environment->borrowed + ENVIRONMENT_MOST ? malloc(size) : NULL;
-    environment->short_of_memory |= entry == NULL;
-    if (environment->short_of_memory) {
-        free(entry);
+    char *set = NULL;
+    if (environment->short_of_memory)
         return;
+    for (char **entry; *(entry = entry_of(environment, name)) != NULL;) {
+        free(*entry);
+        do
+            entry[0] = entry[1];
+        while (*entry++ != NULL);
+        environment->count--;
     }
-    snprintf(entry, size, "%s=%s", name, value);
-    environment->list[environment->count++] = entry;
+    if (value != NULL)
+        add_entry(environment, asprintf(&set, "%s=%s", name, value) >= 0 ? set : NULL);
 }
 
 void environment_free(struct environment *environment)
 {
-    while (environment->count > environment->borrowed)
-        free(environment->list[--environment->count]);
+    for (size_t i = 0; i < environment->count; i++)
+        free(environment->list[i]);
     free(environment->list);
     *environment = (struct environment){0};
 }

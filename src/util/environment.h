@@ -7,17 +7,16 @@
 #include <stddef.h>
 
 struct environment {
-    char **list;            /* ends with NULL */
-    size_t borrowed, count; /* the first ones are those of `environ` */
-    bool short_of_memory;   /* something could not be set */
+    char **list; /* ends with NULL */
+    size_t count, room;
+    bool short_of_memory; /* something could not be set */
 };
 
-/* A copy of ours, in which ENVIRONMENT_MOST variables can be set. */
-enum { ENVIRONMENT_MOST = 16 };
+/* Fills it with a copy of ours. */
 void environment_copy(struct environment *environment);
 
+/* A NULL value unsets it. */
 void environment_set(struct environment *environment, const char *name, const char *value);
-void environment_unset(struct environment *environment, const char *name);
 
 /* NULL: it is not set. */
 const char *environment_get(const struct environment *environment, const char *name);
