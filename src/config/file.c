@@ -357,24 +357,13 @@ char *config_places(const struct settings *settings, enum option_id id,
 /* Known variables that are no settings: DLOCK_CONFIG, those that are set for commands, and
  * those that Kubernetes sets for a Service named dlock or dlock-redis, say. */
 static const char *const not_settings[] = {
-    "DLOCK_CONFIG",
-    "DLOCK_NAME",
-    "DLOCK_FENCE",
-    "DLOCK_EXPIRES_AT",
-    "DLOCK_HELD",
-    "DLOCK_SLOT",
-    "DLOCK_LOCK_KEY",
-    "DLOCK_LOCK_OWNER",
-    "DLOCK_LOCK_TTL",
-    "DLOCK_LOCK_BACKEND",
-    "DLOCK*_SERVICE_HOST",
-    "DLOCK*_SERVICE_PORT",
-    "DLOCK*_SERVICE_PORT_*",
-    "DLOCK*_PORT",
-    "DLOCK*_PORT_[0-9]*_TCP*",
-    "DLOCK*_PORT_[0-9]*_UDP*",
-    "DLOCK*_PORT_[0-9]*_SCTP*",
-    NULL,
+    "DLOCK_NAME",         "DLOCK_FENCE",
+    "DLOCK_EXPIRES_AT",   "DLOCK_HELD",
+    "DLOCK_SLOT",         "DLOCK_CONFIG",
+    "DLOCK_LOCK_KEY",     "DLOCK_LOCK_OWNER",
+    "DLOCK_LOCK_TTL",     "DLOCK_LOCK_BACKEND",
+    "DLOCK*_SERVICE_*",   "DLOCK*_PORT",
+    "DLOCK*_PORT_[0-9]*", NULL,
 };
 
 static bool is_known_otherwise(const char *name)
