@@ -185,11 +185,9 @@ static void own_child_changed(struct child *child, int status)
 void child_find_unreaped(struct child *child)
 {
     struct proc_stat stat;
-    siginfo_t info = {.si_pid = 0};
     if (child->ended || child->guard_fd >= 0 || !proc_is_ours() ||
         !proc_stat_read(child->pid, &stat) || !proc_is_dead(child->pid, &stat) ||
-        waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOWAIT | WNOHANG) != 0 ||
-        info.si_pid != 0)
+        child_has_ended(child->pid))
         return;
     child->ended = true;
     command_ended(child, SIGKILL);

@@ -121,20 +121,6 @@ bool proc_visit_ancestors(pid_t pid,
     return false;
 }
 
-bool proc_has_user(pid_t pid, uid_t uid)
-{
-    char path[64], text[4096];
-    unsigned long effective;
-    snprintf(path, sizeof path, "/proc/%ld/status", (long)pid);
-    FILE *status = fopen(path, "re");
-    bool found = false;
-    while (status != NULL && !found && fgets(text, sizeof text, status) != NULL)
-        found = sscanf(text, "Uid: %*u %lu", &effective) == 1;
-    if (status != NULL)
-        fclose(status);
-    return found && effective == uid;
-}
-
 static bool is_process(void *data, pid_t pid, const struct proc_stat *stat)
 {
     const struct process_id *id = data;

@@ -47,9 +47,6 @@ enum process_life proc_life(struct process_id id);
  * pid namespace other than ours. */
 bool proc_is_ours(void);
 
-/* True if it runs with this effective user id; false if that cannot be seen. */
-bool proc_has_user(pid_t pid, uid_t uid);
-
 /* Calls visit() for the process and for each of its ancestors, until it returns true;
  * returns whether it has. False if they are not visible. */
 bool proc_visit_ancestors(pid_t pid,

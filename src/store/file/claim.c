@@ -73,11 +73,14 @@ void claim_end(int *fd)
     fd_close(fd);
 }
 
-static bool is_listener(void *data, pid_t pid, const struct proc_stat *stat)
+static bool is_listener(void *data, pid_t pid, const struct proc_stat *process)
 {
     const struct ucred *listener = data;
-    (void)stat;
-    return pid == listener->pid && proc_has_user(pid, listener->uid);
+    char path[64];
+    struct stat status;
+    (void)process;
+    snprintf(path, sizeof path, "/proc/%ld", (long)pid);
+    return pid == listener->pid && stat(path, &status) == 0 && status.st_uid == listener->uid;
 }
 
 /* An ancestor of another user: sudo(8) runs us inside the lock. The listener may have ended, and

@@ -76,35 +76,27 @@ bool store_unheld(struct store *store, const struct lock_file *file, int own, st
     return survey.held == 0 && survey.pause.left.ns == 0;
 }
 
-static bool is_held_in(enum lock_dir_place place, const char *key, struct bound bound,
-                       struct errmsg *why)
+bool store_held_elsewhere(const struct store *store, const char *key, struct bound bound,
+                          struct errmsg *why)
 {
     struct store other = {.dir = {.fd = -1, .place = LOCK_DIR_GIVEN}};
     struct lock_file file = {.fd = -1};
     struct stat status;
-    struct errmsg ignored;
-    lock_dir_default(place, other.dir.path, sizeof other.dir.path);
-    bool held =
-        lstat(other.dir.path, &status) == 0 && S_ISDIR(status.st_mode) &&
-        lock_dir_may_use(&status) &&
-        store_open_file(&other, &file, key, LOCK_FILE_TO_LOOK, bound, &ignored) == LOCK_OK &&
-        !store_unheld(&other, &file, -1, bound);
-    lock_file_close(&file);
+    bool held = false;
+    for (int place = 0; !held && store->dir.place != LOCK_DIR_GIVEN && place < LOCK_DIR_GIVEN;
+         place++) {
+        lock_dir_default((enum lock_dir_place)place, other.dir.path, sizeof other.dir.path);
+        held = place != (int)store->dir.place && lstat(other.dir.path, &status) == 0 &&
+               S_ISDIR(status.st_mode) && lock_dir_may_use(&status) &&
+               store_open_file(&other, &file, key, LOCK_FILE_TO_LOOK, bound, why) == LOCK_OK &&
+               !store_unheld(&other, &file, -1, bound);
+        lock_file_close(&file);
+    }
     if (held)
         errmsg_set(why,
                    "the lock is held in %.300s, the default lock directory before /run/lock or "
                    "/run/dlock was mounted or changed; use the same --lock-dir for all",
                    other.dir.path);
-    return held;
-}
-
-bool store_held_elsewhere(const struct store *store, const char *key, struct bound bound,
-                          struct errmsg *why)
-{
-    bool held = false;
-    for (enum lock_dir_place place = 0;
-         store->dir.place != LOCK_DIR_GIVEN && place < LOCK_DIR_GIVEN; place++)
-        held = held || (place != store->dir.place && is_held_in(place, key, bound, why));
     return held;
 }
 
