@@ -145,12 +145,13 @@ takes() {
     [ "$(id -u)" -eq 0 ] || refused 77 'Permission denied'
 }
 
-reads_pipe() { ls -l "/proc/$1/fd" 2>/dev/null | grep -q "$T/silent"; }
-# has_pipe_of COMMAND...: in the background, with a pipe $T/silent that has a writer; it reads from that.
-has_pipe_of() {
+# has_pipe PID: it has the pipe open.
+has_pipe() { ls -l "/proc/$1/fd" 2>/dev/null | grep -q "$T/silent"; }
+# reads_pipe COMMAND...: in the background, with a pipe $T/silent that has a writer; it reads from that.
+reads_pipe() {
     "$@" >"$T/said" 2>&1 3>&- 4>&- &
     READER=$!
-    wait_until 10 reads_pipe "$READER"
+    wait_until 10 has_pipe "$READER"
 }
 
 @test "a secret from a pipe that is silent: a signal ends dlock at once, and the wait ends after 30 s" {
@@ -159,6 +160,7 @@ has_pipe_of() {
     ln -s "$T/silent" "$T/credentials/dlock.password"
     sleep 60 3>&- 4>&- >"$T/writer.log" 5<>"$T/silent" &
     echo $! >"$T/writer.pid"
+    wait_until 10 has_pipe $!
     local words status
     for words in "-r $URL --password-file=$T/silent job true" "-r $URL --password-file=$T/silent --acquire job" \
         "-r $URL --password-file=$T/silent --status job" "-r $URL --hash=hmac-sha256 --secret-file=$T/silent job true" \
@@ -166,7 +168,7 @@ has_pipe_of() {
         "-r $URL job true"; do
         [[ $words == *=* ]] || export CREDENTIALS_DIRECTORY=$T/credentials
         # shellcheck disable=SC2086
-        has_pipe_of dlock $words
+        reads_pipe dlock $words
         kill -TERM "$READER"
         wait_until 10 gone "$READER"
         status=0
@@ -178,7 +180,7 @@ has_pipe_of() {
     sh -c 'while :; do printf x; sleep 0.1; done' >"$T/silent" 3>&- 4>&- &
     echo $! >"$T/slow.pid"
     suspended 0
-    has_pipe_of env "LD_PRELOAD=$HELPERS/fault_boot_clock.so" dlock -r "$URL" --password-file="$T/silent" job true
+    reads_pipe env "LD_PRELOAD=$HELPERS/fault_boot_clock.so" dlock -r "$URL" --password-file="$T/silent" job true
     suspended 31
     status=0
     wait "$READER" || status=$?
