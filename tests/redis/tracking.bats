@@ -405,17 +405,23 @@ refused_again() { [ "$(refused multi)" -gt "$1" ]; }
 
 @test "MULTI that is refused for a moment: a holder, a heartbeat and a waiter that is called go on, and nothing stays locked" {
     start_redis
-    hold_lock job -r "$URL" -t 1m
-    wait_until 10 armed_holders 1
-    dlock -r "$URL" -t 1m job -- touch "$T/ran" 2>"$T/waiter.err" 3>&- 4>&- &
-    local waiter=$! before
-    wait_until 10 waiter_listens
     # The holder's check: another client touches the key.
+    hold_armed -r "$URL" -t 1m
     redis acl setuser default -multi
     redis pexpire dlock:job 50000
     wait_until 10 refused_again 0
+    redis acl setuser default +multi
+    end_hold
+    wait "$HOLDER"
+    equals "$(cat "$T/held.err")" ''
+    is_free
     # The holder releases the lock, and calls the waiter.
+    hold_armed -r "$URL" -t 1m
+    dlock -r "$URL" -t 1m job -- touch "$T/ran" 2>"$T/waiter.err" 3>&- 4>&- &
+    local waiter=$!
+    wait_until 10 waiter_listens
     redis config resetstat
+    redis acl setuser default -multi
     end_hold
     wait "$HOLDER"
     wait_until 10 refused_again 0
