@@ -380,11 +380,12 @@ static enum lock_result lease_action_force(void *data, struct bound bound, struc
 
 static void print_forced(const struct target *target)
 {
-    char text[LOCK_TEXT_SIZE];
+    char text[LOCK_TEXT_SIZE], name[LOCK_TEXT_SIZE];
     const struct lock_state *was = &target->was;
     if (!target->options->json) {
         for (size_t i = 0; i < was->owner_count; i++)
-            printf("released %s, held by %s\n", target->options->name,
+            printf("released %s, held by %s\n",
+                   text_escape(name, sizeof name, target->options->name),
                    lock_owner_format(&was->owners[i], text));
         return;
     }

@@ -138,7 +138,7 @@ static void draw(struct progress *view, const struct errmsg *why)
         return;
     tty_line_prepare(&view->line);
     progress_describe(view, why, view->lock->name, &text);
-    progress_text_fit(&text, room, view->line.utf8);
+    progress_text_fit(&text, room);
     tty_line_draw(&view->line, text.line);
 }
 

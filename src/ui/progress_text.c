@@ -149,13 +149,9 @@ void progress_text_outage(struct progress_text *text, const char *why, struct du
                                           time, sizeof time));
 }
 
-void progress_text_fit(struct progress_text *text, int columns, bool utf8)
+void progress_text_fit(struct progress_text *text, int columns)
 {
     int used;
-    if (!utf8) {
-        struct progress_text all = *text;
-        text_escape_beyond_ascii(text->line, sizeof text->line, all.line);
-    }
     if (mbwidth_of(text->line) <= columns)
         return;
     size_t fits = columns > 0 ? mbwidth_fit(text->line, columns - 1, &used) : 0;

@@ -32,8 +32,7 @@ void progress_text_holder(struct progress_text *text, const struct holder *holde
 /* Adds that the store cannot be reached, as `why` says, and is retried for that much longer. */
 void progress_text_outage(struct progress_text *text, const char *why, struct duration left);
 
-/* Cuts the line at a character to this many columns, and shows that with '~'. Not
- * utf8: in ASCII. */
-void progress_text_fit(struct progress_text *text, int columns, bool utf8);
+/* Cuts the line at a character to this many columns, and shows that with '~'. */
+void progress_text_fit(struct progress_text *text, int columns);
 
 #endif

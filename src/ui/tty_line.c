@@ -3,7 +3,6 @@
 #include "util/mbwidth.h"
 #include "util/message.h"
 
-#include <langinfo.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
@@ -35,10 +34,9 @@ bool tty_line_is_ours(void)
 
 void tty_line_prepare(struct tty_line *line)
 {
-    if (line->ready)
-        return;
+    if (!line->ready)
+        (void)setlocale(LC_CTYPE, "");
     line->ready = true;
-    line->utf8 = setlocale(LC_CTYPE, "") != NULL && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
 int tty_line_columns(int fd)

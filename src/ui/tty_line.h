@@ -11,7 +11,6 @@
 
 struct tty_line {
     bool ready; /* the locale is known */
-    bool utf8;  /* the terminal shows UTF-8: otherwise ASCII alone */
     int drawn;  /* how many columns of it are on the screen; 0: none */
 };
 

@@ -1,20 +1,24 @@
 #include "util/mbwidth.h"
 
+#include "util/text.h"
+
 #include <string.h>
 #include <wchar.h>
 
-/* Reads the next character: its bytes, and in *columns its width. */
+/* Reads the next character: its bytes, and in *columns its width; if the C library does not
+ * know it, as many as it can have. */
 static size_t next_character(const char *text, size_t left, int *columns)
 {
     wchar_t wide;
     mbstate_t state = {0};
-    size_t length = mbrtowc(&wide, text, left, &state);
-    if (length == 0 || length > left) {
+    size_t length = utf8_length(text, left);
+    if (length <= 1)
         *columns = 1;
-        return 1;
-    }
-    *columns = wcwidth(wide) >= 0 ? wcwidth(wide) : 1;
-    return length;
+    else if (mbrtowc(&wide, text, left, &state) != length)
+        *columns = 2;
+    else
+        *columns = wcwidth(wide) >= 0 ? wcwidth(wide) : 1;
+    return length > 0 ? length : 1;
 }
 
 int mbwidth_of(const char *text)

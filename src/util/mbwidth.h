@@ -1,4 +1,4 @@
-/* The width of text on a terminal, by the locale that setlocale(3) has set. */
+/* The width of UTF-8 text on a terminal, by the locale that setlocale(3) has set. */
 #ifndef DLOCK_UTIL_MBWIDTH_H
 #define DLOCK_UTIL_MBWIDTH_H
 

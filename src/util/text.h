@@ -22,13 +22,10 @@ bool utf8_reorders(const char *text, size_t length);
 
 /* Writes source so that it cannot disturb a terminal or a log: control
  * characters, those that change the direction of writing, and bytes that are
- * not UTF-8 become \xHH; a backslash stays. Cut to what fits; always ends in
- * NUL. Returns target. */
+ * not UTF-8 become \xHH, and in another locale than one with UTF-8 all that is
+ * not ASCII; a backslash stays. Cut to what fits; always ends in NUL. Returns
+ * target. */
 char *text_escape(char *target, size_t size, const char *source);
-
-/* Writes each byte that is not ASCII as \xHH, for terminals that can show
- * nothing else. Cut to what fits; always ends in NUL. Returns target. */
-char *text_escape_beyond_ascii(char *target, size_t size, const char *source);
 
 /* Percent-encodes every byte that is a control character, '%', or in `also`.
  * Returns the length that the whole needs, as snprintf(3) does. */

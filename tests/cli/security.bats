@@ -286,6 +286,27 @@ P
     [[ $(dlock --list) == *'a\x1B[2J'* ]]
 }
 
+@test "in a locale that is not UTF-8 foreign text is shown in ASCII, by all that people read" {
+    start_redis
+    export DLOCK_REDIS=unix://$T/redis.sock
+    local arguments name=$'Stra\xc3\x9fe' locale # the second byte is C1's APC
+    LOGNAME=$name dlock --acquire -t 60s --message="$name" "$name" >/dev/null
+    for locale in LC_ALL=C LANG=de_DE.ISO-8859-1; do
+        for arguments in "-n -v $name true" "-w 100ms -vv $name true" "--status -v $name" --list "--doctor $name" "--print-config --message=$name $name" \
+            "--ran-within=1h $name"; do
+            # shellcheck disable=SC2086
+            run env -u LC_ALL "$locale" "$DLOCK" $arguments
+            [[ $output == *'Stra\xC3\x9Fe'* ]]
+            not grep -qP '[\x80-\xff]' <<<"$output"
+        done
+    done
+    run env -u LC_ALL LANG=C "$DLOCK" --force-release "$name"
+    [[ $status = 0 && $output == 'released Stra\xC3\x9Fe, held by Stra\xC3\x9Fe@'* ]]
+    # No locale at all, as in a cron job: text is UTF-8.
+    run env -u LC_ALL -u LANG "$DLOCK" --status "$name"
+    [[ $output == "$name: free"* ]]
+}
+
 @test "values that are huge, and records that are bombs, have an unknown holder, and cost dlock nothing" {
     start_redis
     export DLOCK_REDIS=unix://$T/redis.sock

@@ -5,6 +5,7 @@
 #include "util/text.h"
 
 #include <locale.h>
+#include <stdlib.h>
 
 TEST(test_utf8)
 {
@@ -118,24 +119,43 @@ TEST(test_escape_cut)
     }
 }
 
-TEST(test_ascii)
+TEST(test_locale)
 {
     static const struct {
-        const char *text;
-        size_t size;
-        const char *shown;
+        const char *all, *ctype, *lang; /* NULL: not set */
+        bool utf8;
     } rows[] = {
-        {"", 8, ""},
-        {"a b~", 8, "a b~"},
-        {"\xC3\xBC", 16, "\\xC3\\xBC"},
-        {"a\xE2\x98\x83", 16, "a\\xE2\\x98\\x83"},
-        {"a\xE2\x98\x83", 9, "a\\xE2"},
-        {"abc", 3, "ab"},
-        {"\x1B", 8, "\x1B"}, /* which text_escape() is for */
+        {NULL, NULL, NULL, true}, /* cron, a unit, a container */
+        {"", "", "", true},
+        {"C", NULL, NULL, false},
+        {NULL, NULL, "POSIX", false},
+        {NULL, NULL, "de_DE", false},
+        {NULL, NULL, "de_DE.ISO-8859-15@euro", false},
+        {NULL, NULL, "en_US.UTF-8", true},
+        {NULL, "ja_JP.utf8", "C", true},
+        {"C.UTF-8", "C", "C", true},
+        {"C", "C.UTF-8", "C.UTF-8", false},
+        {"", "C", "C.UTF-8", false},
+        {"", "", "C", false},
     };
-    char text[64];
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    char text[64], row_name[64];
     FOR_ROWS(row, rows)
-    row_text(row->text, text_escape_beyond_ascii(text, row->size, row->text), row->shown);
+    {
+        const char *const values[] = {row->all, row->ctype, row->lang};
+        for (int i = 0; i < 3; i++)
+            if (values[i] != NULL)
+                setenv(names[i], values[i], 1);
+            else
+                unsetenv(names[i]);
+        snprintf(row_name, sizeof row_name, "row %d", (int)(row - rows));
+        row_text(row_name, text_escape(text, sizeof text, "a\xC3\x9F b~\\\x1B"),
+                 row->utf8 ? "a\xC3\x9F b~\\\\x1B" : "a\\xC3\\x9F b~\\\\x1B");
+    }
+    unsetenv("LC_ALL");
+    setenv("LANG", "C", 1);
+    row_text("no half of an escape", text_escape(text, 9, "a\xE2\x98\x83"), "a");
+    setenv("LC_ALL", "C.UTF-8", 1);
 }
 
 TEST(test_percent_encode)
@@ -288,12 +308,13 @@ int main(void)
         ENTRY("UTF-8 is what RFC 3629 says, to its borders", test_utf8),
         ENTRY("what can disturb a terminal or a log is escaped, and nothing else", test_escape),
         ENTRY("an escape that does not fit is left out whole", test_escape_cut),
-        ENTRY("for those who can show ASCII alone each other byte is escaped", test_ascii),
+        ENTRY("in a locale that is not UTF-8 all that is not ASCII is escaped", test_locale),
         ENTRY("percent-coding reads back", test_percent_encode),
         ENTRY("a bad code, a NUL and what does not fit are refused", test_percent_decode),
         ENTRY("a whole number: nothing before or after it, within its borders", test_numbers),
         ENTRY("sizes are cut to what a person reads", test_sizes),
         ENTRY("widths on a terminal, and what fits into a field", test_width),
     };
+    setenv("LC_ALL", "C.UTF-8", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
