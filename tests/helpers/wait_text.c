@@ -57,7 +57,7 @@ int main(int argc, char **argv)
     else
         progress_text_holder(&text, &holder, until_ms, died ? PROCESS_ENDED : PROCESS_LIVES, &lock);
     if (atoi(argv[1]) != 0)
-        progress_text_fit(&text, atoi(argv[1]), true);
+        progress_text_fit(&text, atoi(argv[1]));
     puts(text.line);
     return 0;
 }
