@@ -117,8 +117,8 @@ bool run_record_read(struct run_record *run, const char *text)
         *run = (struct run_record){0};
         return false;
     }
-    run->began_ms = began;
-    run->end.ended_ms = ended;
+    run->began_ms = clamped(began);
+    run->end.ended_ms = clamped(ended);
     run->pid = (pid_t)pid;
     return true;
 }

@@ -1,5 +1,6 @@
 #include "redis/reply.h"
 
+#include "util/clock.h"
 #include "util/text.h"
 
 #include <string.h>
@@ -98,6 +99,13 @@ bool redis_reply_number(const redisReply *element, int64_t least, int64_t most, 
     return element->type == REDIS_REPLY_STRING &&
            (element->len == 0 ||
             (strlen(element->str) == element->len && number_parse(element->str, least, most, out)));
+}
+
+bool redis_reply_clamped(const redisReply *element, int64_t *out)
+{
+    bool good = redis_reply_number(element, 0, INT64_MAX, out);
+    *out = clamped(*out);
+    return good;
 }
 
 const char *redis_reply_text(const redisReply *element)

@@ -21,6 +21,14 @@ struct deadline {
 };
 
 #define DEADLINE_NEVER ((struct deadline){INT64_MAX})
+/* A number of milliseconds, or of events, that others may have written: at least 0, and at most what
+ * can be counted in nanoseconds, so that neither a sum of two nor a difference overflows. */
+static inline int64_t clamped(int64_t number)
+{
+    const int64_t most = INT64_MAX / NS_PER_MS;
+    return number < 0 ? 0 : number < most ? number : most;
+}
+
 /* Practically no end, and far from any overflow: 100 years. */
 #define DURATION_FOREVER DURATION_S(3155760000)
 #define DURATION_ZERO ((struct duration){0})

@@ -9,7 +9,7 @@
  *   r release l look           f force-release          i list     a attachments
  *   d take, once a minute      0 to 5 how the next run ends
  * A boot id of zeros stands for the one of this boot. */
-#include "fuzz.h"
+#include "fuzz_print.h"
 #include "process/procfs.h"
 #include "run/attach_record.h"
 #include "store/file/dir_backend.h"
@@ -132,6 +132,7 @@ static void find_attached(void)
 static bool visit_state(void *data, const struct lock_state *state)
 {
     int *count = data;
+    fuzz_print(state);
     fuzz_expect(state->owner_count > 0 || state->memory.last.end.how != RUN_NONE ||
                 state->newer > 0);
     return ++*count < 100;
@@ -147,6 +148,7 @@ static void expect_owner(struct backend *backend, bool ours, bool any, struct bo
     fuzz_expect(result == LOCK_OK);
     fuzz_expect(!ours || lock_state_owner(&state, token) != NULL);
     fuzz_expect(any || (state.owner_count == 0 && !state.locked));
+    fuzz_print(&state);
     lock_state_free(&state);
 }
 

@@ -11,7 +11,7 @@
  * The calls of the system that move bytes are replaced (-Wl,--wrap): nothing
  * waits, and a part that is used up is a server that answers no more. No name is
  * looked up, since no thread for that can be started. */
-#include "fuzz.h"
+#include "fuzz_print.h"
 #include "store/redis/backend.h"
 #include "store/redis/scripts.h"
 
@@ -95,7 +95,8 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
 
 static bool visit(void *data, const struct lock_state *state)
 {
-    (void)data, (void)state;
+    (void)data;
+    fuzz_print(state);
     return true;
 }
 
@@ -113,7 +114,7 @@ static void act(struct backend *backend, struct lease *lease, char action)
     const struct bound bound = {deadline_after(DURATION_S(5)), -1};
     struct lock_request own = request;
     struct lock_state state = {0};
-    struct holder holder;
+    struct holder holder = {0};
     struct errmsg why = {""};
     enum lock_result result = LOCK_OK;
     own.waits = action == 'w';
@@ -132,8 +133,10 @@ static void act(struct backend *backend, struct lease *lease, char action)
     case 'm': next_part(); break;
     default: break;
     }
-    if (result == LOCK_OK && (action == 'l' || action == 'f'))
+    if (result == LOCK_OK && (action == 'l' || action == 'f')) {
+        fuzz_print(&state);
         lock_state_free(&state);
+    }
     if (action == 'w' || action == 'm')
         (void)backend->listen(backend);
     if (result != LOCK_OK && result != LOCK_HELD && result != LOCK_CANCELLED && why.text[0] == '\0')

@@ -98,6 +98,23 @@ shared 0
     equals "$output" free
 }
 
+@test "numbers in the companions that no clock can count to are shown as long times, and none is negative" {
+    local huge=9223372036854775807 number
+    for number in 9000000000000000 "$huge" -5; do
+        redis hset '{dlock:job}:meta' takes 1 waited_ms "$number" held_ms "$number" removed "$number" \
+            run "0	$huge	status 0	7	ann	host	make" success "0	$huge	status 0	7	ann	host	make" runs "$number" failures "$number" >/dev/null
+        run dlock --status job
+        equals "$status" 1
+        [[ $output == *'waited '*', held '* && $output != *[\ \(]-[0-9]* ]]
+        run dlock --status --json job
+        python3 -c 'import json, sys
+s = json.load(sys.stdin)
+assert all(n >= 0 for n in [*s["counts"].values(), s["last_run"]["duration"], s["failures_in_a_row"], s["runs_since"]]), s' <<<"$output"
+        run dlock --ran-within=1h job
+        equals "$status" 1
+    done
+}
+
 @test "the manual's permissions are enough for all actions" {
     manual_user
     (umask 077 && echo secret >"$T/password")

@@ -62,6 +62,9 @@ TEST(the_least_numbers_are_read)
 {
     struct run_record run;
     row_true("a run", run_record_read(&run, "0\t0\tstatus 0\t0\tann\tweb3\tmake"));
+    row_true("beyond all clocks",
+             run_record_read(&run, "0\t9223372036854775807\tstatus 0\t0\tann\tweb3\tmake"));
+    row_int("beyond all clocks", run.end.ended_ms, INT64_MAX / NS_PER_MS);
     row_int("a run", run.end.how, RUN_STATUS);
     row_int("a run", run.pid, 0);
 }

@@ -197,6 +197,7 @@ bool record_parse(struct record *record, const char *text)
     if (parsed.token[0] == '\0')
         return false;
     parsed.holder.known = true;
+    parsed.holder.since_wall_ms = clamped(parsed.holder.since_wall_ms);
     parsed.holder.shares = parsed.mode != MODE_EXCLUSIVE;
     *record = parsed;
     return true;

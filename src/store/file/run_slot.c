@@ -63,7 +63,7 @@ bool run_slot_read(const struct run_slot *slot, uint64_t hash, struct run_memory
         return false;
     bool whole = load(slot, words);
     if (words[HASH] == hash || words[HASH] == 0)
-        memory->skipped = (int64_t)words[SKIPPED];
+        memory->skipped = clamped((int64_t)words[SKIPPED]);
     if (!whole || words[HASH] != hash || (int64_t)words[KEPT_UNTIL] < wall_now_ms())
         return false;
     const char *at = (const char *)&words[TEXT], *end = at + TEXT_SIZE;
@@ -72,8 +72,8 @@ bool run_slot_read(const struct run_slot *slot, uint64_t hash, struct run_memory
     if (success == NULL || !run_record_read(&memory->last, last))
         return false;
     (void)run_record_read(&memory->success, success);
-    memory->failures = (int64_t)words[FAILURES];
-    memory->runs = (int64_t)words[RUNS];
+    memory->failures = clamped((int64_t)words[FAILURES]);
+    memory->runs = clamped((int64_t)words[RUNS]);
     if (key != NULL)
         text_copy(key, LOCK_KEY_SIZE, name);
     return true;

@@ -235,7 +235,7 @@ enum lock_result shared_table_next_fence(const struct shared_table *table, int64
 {
     int64_t last = atomic_load(&table->map->fence), now = wall_now_us();
     do
-        *fence = last < now ? now : last + 1;
+        *fence = last < now ? now : last + (last < INT64_MAX);
     while (last < INT64_MAX && !atomic_compare_exchange_weak(&table->map->fence, &last, *fence));
     if (last < INT64_MAX)
         return LOCK_OK;
@@ -501,13 +501,13 @@ void shared_entry_read(const struct shared_entry *entry, struct lock_state *stat
     load_text(entry->owner, OWNER_WORDS, owner);
     text_copy(state->last_owner, sizeof state->last_owner, (const char *)owner);
     state->last_fence = atomic_load(&entry->fence);
-    state->released_wall_ms = atomic_load(&entry->released_wall_ms);
+    state->released_wall_ms = clamped(atomic_load(&entry->released_wall_ms));
     state->counts = (struct lock_counts){
-        .takes = atomic_load(&entry->takes),
-        .conflicts = atomic_load(&entry->conflicts),
-        .timeouts = atomic_load(&entry->timeouts),
-        .losses = atomic_load(&entry->losses),
-        .waited_ms = atomic_load(&entry->waited_ms),
-        .held_ms = atomic_load(&entry->held_ms),
+        .takes = clamped(atomic_load(&entry->takes)),
+        .conflicts = clamped(atomic_load(&entry->conflicts)),
+        .timeouts = clamped(atomic_load(&entry->timeouts)),
+        .losses = clamped(atomic_load(&entry->losses)),
+        .waited_ms = clamped(atomic_load(&entry->waited_ms)),
+        .held_ms = clamped(atomic_load(&entry->held_ms)),
     };
 }

@@ -68,7 +68,8 @@ static enum lock_result read_check(struct redis_backend *redis, const redisReply
     lease->slot = (int)slot;
     /* Without an expiry, which another client removed, our own deadline remains in force. */
     if (left_ms >= 0)
-        lease_adopt(lease, before, deadline_now(), (struct duration){left_ms * NS_PER_MS}, end_ms);
+        lease_adopt(lease, before, deadline_now(), (struct duration){left_ms * NS_PER_MS},
+                    clamped(end_ms));
     lease_extend(lease, before, least);
     return LOCK_OK;
 }
@@ -208,9 +209,8 @@ static enum lock_result redis_backend_run_look(struct redis_backend *redis, stru
     if (call->newer > 0)
         state->newer = call->newer;
     if (result == LOCK_OK) {
-        result = redis_script_refuses(reply, why)
-                     ? LOCK_INVALID
-                     : redis_state_read(redis, reply, key, state, why);
+        result = redis_script_refuses(reply, why) ? LOCK_INVALID
+                                                  : redis_state_read(redis, reply, key, state, why);
         freeReplyObject(reply);
     }
     return redis_script_end(redis, result, why);

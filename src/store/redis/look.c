@@ -62,7 +62,7 @@ void redis_holder_read(const redisReply *reply, int64_t left_ms, struct holder *
         !redis_reply_number(from[PID], 0, INT32_MAX, &pid) ||
         !redis_reply_number(from[START], 0, INT64_MAX, &holder->pid_start) ||
         !redis_reply_number(from[SPACE], 0, INT64_MAX, &holder->pid_space) ||
-        !redis_reply_number(from[SINCE], 0, INT64_MAX, &holder->since_wall_ms))
+        !redis_reply_clamped(from[SINCE], &holder->since_wall_ms))
         return; /* another client wrote into it */
     holder->known = true;
     holder->pid = (pid_t)pid;
@@ -87,9 +87,9 @@ static bool read_owner(const redisReply *reply, struct lock_owner *owner)
     text_copy(owner->token, sizeof owner->token, redis_reply_text(from[TOKEN]));
     redis_holder_read(from[HOLDER], left_ms, holder);
     holder->known =
-        holder->known && redis_reply_number(from[HOLD], 0, INT64_MAX / NS_PER_MS, &hold_ms) &&
+        holder->known && redis_reply_clamped(from[HOLD], &hold_ms) &&
         redis_reply_number(from[HOLDER]->element[ITS_FENCE], 0, INT64_MAX, &owner->fence) &&
-        redis_reply_number(from[HOLDER]->element[TTL], 0, INT64_MAX / NS_PER_MS, &ttl_ms);
+        redis_reply_clamped(from[HOLDER]->element[TTL], &ttl_ms);
     if (!holder->known)
         return true; /* the lock is still held */
     owner->slot = (int)slot;
@@ -103,7 +103,7 @@ static bool read_owner(const redisReply *reply, struct lock_owner *owner)
 static int64_t number_or_zero(const redisReply *element)
 {
     int64_t number;
-    return redis_reply_number(element, 0, INT64_MAX, &number) ? number : 0;
+    return redis_reply_clamped(element, &number) ? number : 0;
 }
 
 static void read_counts(const redisReply *reply, struct lock_counts *counts)
@@ -118,7 +118,7 @@ bool redis_pause_read(redisReply *const *from, struct pause *pause)
 {
     int64_t left_ms;
     *pause = (struct pause){.left = DURATION_ZERO};
-    if (!redis_reply_number(from[0], 0, INT64_MAX / NS_PER_MS, &left_ms))
+    if (!redis_reply_clamped(from[0], &left_ms))
         return false;
     if (left_ms == 0)
         return true;
@@ -141,7 +141,7 @@ static bool read_queue(const redisReply *reply, struct lock_state *state)
         int64_t pid, slots;
         if (from->type != REDIS_REPLY_ARRAY || from->elements != 7 ||
             !redis_reply_number(from->element[1], 0, INT32_MAX, &pid) ||
-            !redis_reply_number(from->element[4], 0, INT64_MAX, &waiter->since_wall_ms) ||
+            !redis_reply_clamped(from->element[4], &waiter->since_wall_ms) ||
             !lock_mode_parse(redis_reply_text(from->element[5]), &waiter->mode) ||
             !redis_reply_number(from->element[6], 0, INT32_MAX, &slots))
             continue;
@@ -158,7 +158,7 @@ static bool read_queue(const redisReply *reply, struct lock_state *state)
 enum lock_result redis_state_read(struct redis_backend *redis, const redisReply *reply,
                                   const char *key, struct lock_state *state, struct errmsg *why)
 {
-    int64_t waiters;
+    int64_t waiters, slots;
     if (!redis_reply_is(reply, "lock", STATE_SIZE) ||
         !redis_reply_number(reply->element[WAITERS], -1, INT32_MAX, &waiters) ||
         reply->element[OWNERS]->type != REDIS_REPLY_ARRAY)
@@ -178,9 +178,12 @@ enum lock_result redis_state_read(struct redis_backend *redis, const redisReply 
     /* The last of those who share it may have ended in this millisecond. */
     if (!state->locked || !lock_mode_parse(redis_reply_text(reply->element[MODE]), &state->mode))
         state->mode = MODE_EXCLUSIVE;
-    state->slots = state->mode == MODE_SLOTS ? (int)number_or_zero(reply->element[SLOTS]) : 0;
+    if (state->mode == MODE_SLOTS &&
+        redis_reply_number(reply->element[SLOTS], 0, INT32_MAX, &slots))
+        state->slots = (int)slots;
     state->waiters = (int)waiters;
-    state->last_fence = number_or_zero(reply->element[FENCE]);
+    if (!redis_reply_number(reply->element[FENCE], 0, INT64_MAX, &state->last_fence))
+        state->last_fence = 0;
     state->released_wall_ms = number_or_zero(reply->element[RELEASED]);
     text_copy(state->last_owner, sizeof state->last_owner,
               redis_reply_text(reply->element[LAST_OWNER]));

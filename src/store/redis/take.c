@@ -120,7 +120,7 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
         /* Less than the TTL if an earlier try had taken it. */
         struct deadline end = deadline_plus(before, (struct duration){left_ms * NS_PER_MS});
         lease_cut(lease, deadline_minus(end, lease_drift(lease->ttl)));
-        lease->end_ms = end_ms;
+        lease->end_ms = clamped(end_ms);
         redis->shares = request->mode != MODE_EXCLUSIVE;
         redis->base.uncertain = redis->base.queued = false;
         redis->fresh = deadline_plus(before, fresh_time);
@@ -134,7 +134,7 @@ static enum lock_result read_take(struct redis_backend *redis, const redisReply 
         redis->base.queued = false;
         *holder = (struct holder){.done = true};
         text_copy(holder->host, sizeof holder->host, redis_reply_text(reply->element[2]));
-        (void)redis_reply_number(reply->element[1], 0, INT64_MAX, &holder->since_wall_ms);
+        (void)redis_reply_clamped(reply->element[1], &holder->since_wall_ms);
         return LOCK_HELD;
     }
     if (redis_script_refuses(reply, why))

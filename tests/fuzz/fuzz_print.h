@@ -1,0 +1,36 @@
+/* What is read of a lock is printed in every way there is, to nowhere. */
+#ifndef DLOCK_FUZZ_PRINT_H
+#define DLOCK_FUZZ_PRINT_H
+
+#include "fuzz.h"
+#include "ui/list_table.h"
+#include "ui/lock_print.h"
+#include "ui/progress_text.h"
+#include "ui/run_print.h"
+
+static inline void fuzz_print(const struct lock_state *state)
+{
+    static FILE *nowhere;
+    FILE *screen = stdout;
+    struct list_table table = {0};
+    struct progress_text text;
+    const struct awaited_lock lock = {.name = "job"};
+    nowhere = nowhere != NULL ? nowhere : fopen("/dev/null", "w");
+    fuzz_expect(nowhere != NULL);
+    stdout = nowhere;
+    lock_state_print(state, "job", true);
+    lock_state_json_print(state, "job", "redis");
+    fuzz_expect(list_table_add(&table, "job", state));
+    list_table_print(&table);
+    list_table_free(&table);
+    run_within_print("job", &state->memory, run_ended_within(&state->memory, DURATION_S(60)),
+                     DURATION_S(60));
+    for (size_t i = 0; i < state->owner_count; i++) {
+        const struct holder *holder = &state->owners[i].holder;
+        progress_text_begin(&text, DURATION_ZERO, "job");
+        progress_text_holder(&text, holder, wall_after_ms(holder->left), PROCESS_UNKNOWN, &lock);
+    }
+    stdout = screen;
+}
+
+#endif
