@@ -362,6 +362,8 @@ int action_release(const struct options *options, struct messages *out)
                 print_released(&target);
             status = flushed(out, STATUS_OK);
             say_verbose(out, "released");
+            if (target.backend->warning != NULL)
+                say_warning(out, "its run is not remembered: %s", target.backend->warning);
             if (target.backend->note != NULL)
                 say_verbose(out, "%s", target.backend->note);
         }

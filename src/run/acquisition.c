@@ -357,6 +357,7 @@ void acquisition_say_released(const struct acquisition *acquisition, enum lock_r
     const struct messages *out = acquisition->out;
     char rest[DURATION_TEXT_SIZE], held[DURATION_TEXT_SIZE];
     struct deadline now = deadline_now(), hold = acquisition->lease.hold;
+    bool ended = !deadline_before(now, acquisition->lease.deadline);
     duration_rounded(deadline_gap(acquisition->lease.taken, now), held, sizeof held);
     if (result == LOCK_OK && deadline_before(now, hold))
         say_verbose(out, "released after %s; it stays held for another %s (--hold-at-least)", held,
@@ -366,10 +367,15 @@ void acquisition_say_released(const struct acquisition *acquisition, enum lock_r
     else if (lock_is_past(result))
         say_verbose(out, "nothing to release: %s", why->text);
     else
-        say_warning(out, "the lock could not be released: %s; %s", why->text,
-                    deadline_before(now, acquisition->lease.deadline)
-                        ? "it is held until its lease ends"
-                        : "its lease has ended");
+        say_warning(out, "the lock could not be released: %s; %s%s", why->text,
+                    ended ? "its lease has ended" : "it is held until its lease ends",
+                    acquisition->lease.end.how == RUN_NONE || acquisition->lease.remember.ns <= 0
+                        ? ""
+                    : ended ? ", and its run may not be recorded"
+                            : ", and its run is not recorded");
+    if (result == LOCK_OK && acquisition->backend->warning != NULL)
+        say_warning(out, "the lock is released, but its run is not remembered: %s",
+                    acquisition->backend->warning);
     if (result == LOCK_OK && acquisition->backend->note != NULL)
         say_verbose(out, "%s", acquisition->backend->note);
 }

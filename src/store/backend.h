@@ -87,7 +87,8 @@ struct backend {
      * the future stays until then, and others find it held; if another process took the
      * lock, the hold is the one it asked for. May be called again after LOCK_UNAVAILABLE,
      * and removes nothing more if the previous call removed the lock without knowing it.
-     * lease->end is remembered as the end of the run, once however often it is called.
+     * lease->end is remembered as the end of the run, once however often it is called; if
+     * that could not be written although the lock is released, `warning` says why.
      * Results as of check(), and LOCK_ENDED: by the store's clock the lease had ended when
      * the request arrived, and nothing says that it was lost before that. */
     enum lock_result (*release)(struct backend *, const struct lease *, struct bound,

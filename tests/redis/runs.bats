@@ -117,3 +117,48 @@ days() { echo $(($(redis pttl "$META") / 86400000)); }
     run dlock --status job
     [[ $output != *$'\e'* && $output == *'last run: \x1B[31mhost, 1970-01-01 00:00:00 to 00:00:00 (1ms), exit status 0'* ]]
 }
+
+# refused_for SECONDS SETTING VALUE [OPTION...]: a run of 0.3 s that is kept as long as its lease, at whose end the server
+# refuses writes for that long.
+refused_for() {
+    cat >"$T/refused.sh" <<S
+redis-cli -s '$T/redis.sock' config set $2 $3 >/dev/null
+(sleep $1; redis-cli -s '$T/redis.sock' config set $2 0 >'$T/again') >/dev/null 2>&1 3>&- 4>&- &
+sleep 0.3
+S
+    fails_with 0 '' dlock -t 20s --hold-at-least=20s "${@:4}" job sh "$T/refused.sh"
+    wait_until 10 test -s "$T/again"
+    rm "$T/again"
+}
+
+@test "writes are refused when a lock is to be kept that is kept as long as its lease: the success is remembered, or there is a warning" {
+    local setting mode
+    for setting in 'min-replicas-to-write 1' 'maxmemory 1'; do
+        for mode in "" -s; do
+            redis flushall
+            # shellcheck disable=SC2086
+            refused_for 1 $setting $mode
+            equals "$setting $mode $output" "$setting $mode "
+            equals "$(memory '(s["last_run"]["status"], s["failures_in_a_row"])')" '(0, 0)'
+            fails_with 75 'the last success began' dlock -v -n --once-per=1h job touch "$T/ran"
+        done
+    done
+    redis flushall
+    (wait_until 10 pgrep -f "$T/refused.sh" >"$T/pid"; wait_until 10 not pgrep -F "$T/pid"; sleep 0.3
+        kill -TERM "$(pgrep -f "dlock.* job sh $T/refused.sh")") 3>&- 4>&- &
+    refused_for 3 min-replicas-to-write 1
+    [[ $output == *'could not be released: '*NOREPLICAS*'; it is held until its lease ends, and its run is not recorded' ]]
+}
+
+@test "what is known of a run may not be written: the lock is released, with a warning" {
+    redis acl setuser default -hset >/dev/null 2>&1 || skip 'needs Redis 6'
+    redis acl setuser default +hset
+    fails_with 0 'the lock is released, but its run is not remembered: .*(hset|HSET)' \
+        dlock job redis-cli -s "$T/redis.sock" acl setuser default -hset
+    equals "$(redis exists dlock:job)" 0
+    redis acl setuser default +hset
+    dlock --acquire --owner=mine job
+    redis acl setuser default -hset
+    fails_with 0 'its run is not remembered: .*(hset|HSET)' dlock --release --owner=mine job
+    equals "$(redis exists dlock:job)" 0
+}

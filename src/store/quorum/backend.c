@@ -242,12 +242,20 @@ static enum lock_result quorum_release(struct backend *backend, const struct lea
     enum lock_result result = quorum_verdict(quorum, may_have, cancelled, why);
     forget_lost(quorum);
     quorum->base.uncertain = false;
+    int remembered = 0;
+    const char *unwritten = NULL;
     for (int i = 0; i < quorum->count; i++) {
         struct quorum_member *member = &quorum->members[i];
-        if (member->result == LOCK_OK)
+        if (member->result == LOCK_OK) {
             member->standing = MEMBER_RELEASED;
+            remembered += member->store->warning == NULL;
+            if (member->store->warning != NULL)
+                unwritten = member->store->warning;
+        }
         quorum->base.uncertain |= quorum_grants(quorum, member) || quorum_owes(quorum, member);
     }
+    if (result == LOCK_OK)
+        quorum->base.warning = remembered < quorum->need ? unwritten : NULL;
     return result;
 }
 

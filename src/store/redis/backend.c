@@ -162,6 +162,28 @@ static void add_request(struct redis_backend *redis, struct redis_call *call)
     redis_command_add(&call->words, redis->request);
 }
 
+/* {"released", "now"}, perhaps with what could not be written; {"released", ""}; as
+ * read_loss(). */
+static enum lock_result read_release(struct redis_backend *redis, const redisReply *reply,
+                                     const struct lease *lease, struct errmsg *why)
+{
+    bool unwritten = redis_reply_is(reply, "released", 3);
+    if ((unwritten || redis_reply_is(reply, "released", 2)) &&
+        strcmp(redis_reply_text(reply->element[1]), "now") == 0) {
+        if (unwritten) {
+            (void)redis_login_error(&redis->url, redis_reply_text(reply->element[2]),
+                                    &redis->unwritten);
+            errmsg_prefix(&redis->unwritten, redis->url.shown);
+            redis->base.warning = redis->unwritten.text;
+        }
+        return LOCK_OK;
+    }
+    enum lock_result result = read_loss(reply, lease, why);
+    if (result == LOCK_OK)
+        return redis_conn_nonsense(&redis->conn, why);
+    return result == LOCK_RELEASED && redis->release_sent ? LOCK_OK : result;
+}
+
 /* A release whose reply was lost is sent again, and finds its own result. */
 static enum lock_result redis_release(struct backend *backend, const struct lease *lease,
                                       struct bound bound, struct errmsg *why)
@@ -179,18 +201,12 @@ static enum lock_result redis_release(struct backend *backend, const struct leas
     call.by_text = redis->base.uncertain ||
                    (!lease->outside && deadline_left(lease->deadline).ns < 5 * NS_PER_S);
     redis->conn.sent = false;
+    redis->base.warning = NULL;
     enum lock_result result = redis_script_run_again(redis, &call, &reply, bound, why);
     redis->release_sent =
         redis->release_sent || call.sent_before || (result != LOCK_OK && redis->conn.sent);
     if (result == LOCK_OK) {
-        bool now = redis_reply_is(reply, "released", 2) &&
-                   strcmp(redis_reply_text(reply->element[1]), "now") == 0;
-        if (!now)
-            result = read_loss(reply, lease, why);
-        if (!now && result == LOCK_OK)
-            result = redis_conn_nonsense(&redis->conn, why);
-        else if (result == LOCK_RELEASED && redis->release_sent)
-            result = LOCK_OK;
+        result = read_release(redis, reply, lease, why);
         freeReplyObject(reply);
     }
     return redis_script_end(redis, result, why);

@@ -59,6 +59,7 @@ struct redis_backend {
     bool release_sent; /* and its reply never came */
     char request[TOKEN_SIZE]; /* id of the removal that was requested without a take id; "": none */
     char unanswered[TOKEN_SIZE]; /* id of a take of which a try got no answer; "": none */
+    struct errmsg unwritten;     /* what base.warning points to after a release */
 };
 
 /* Opens a store for another node of the Cluster of `first`, which must outlive it: its

@@ -212,3 +212,8 @@ def ours(left, mode="exclusive", slots=0, slot=-1):
 
 
 RELEASED = ["released", "now"]
+
+
+def unwritten(why):
+    """Released, but what is known of it could not be written."""
+    return [*RELEASED, Has(r"(%s).* \(HSET\)$" % why)]

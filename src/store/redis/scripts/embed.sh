@@ -1,5 +1,5 @@
 #!/bin/sh
-# Turns Lua scripts into a C header: the text without its comments, and its SHA-1, by which
+# Turns Lua scripts into a C header: the text without its comments and most blanks, and its SHA-1, by which
 # EVALSHA calls it. A line "-- include FILE..." stands for the contents of these files beside it,
 # which are no scripts by themselves. Functions that a script does not call are left out: a release must fit into the
 # 16 kB that a server reads at once (see redis_release() in store/redis/backend.c). FORMAT in a

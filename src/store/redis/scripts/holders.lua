@@ -15,8 +15,9 @@ local function forced_by(take, token)
 end
 
 local function note(list, id, token, text)
-  redis.pcall('HSET', meta, list, past_with(list, id, token, text))
+  local reply = redis.pcall('HSET', meta, list, past_with(list, id, token, text))
   if not known.fence and not no_meta then redis.pcall('PEXPIRE', meta, META_KEPT_MS) end
+  return reply
 end
 
 local function holder_key(token)

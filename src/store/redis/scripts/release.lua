@@ -7,18 +7,32 @@
 --       (server, ms; "": given up, and perhaps never taken), "1" if a try of the take had no
 --       answer and may come yet, when its run ended (wall clock, ms), how ("": nothing has run),
 --       id of the request if another process took it
--- Returns {"released", "now"}, {"released", ""}: it had been before, {"gone" or "other",
---         "forced USER@HOST", "late" (not lost: it has ended since), "ended" or ""}
+-- Returns {"released", "now"}, or with what could not be written of it, {"released", ""}: it
+--         had been before, {"gone" or "other", "forced USER@HOST", "late" (not lost: it has
+--         ended since), "ended" or ""}
+--
+-- A server that refuses writes for its state (OOM, NOREPLICAS, MISCONF, READONLY) refuses the
+-- first one of a script. So the first one of a release is one that is not allowed to fail, and
+-- that needs no memory: either all is written, or nothing, and the release is sent again. A late
+-- one writes the run or fails.
 
 -- include common.lua
 
 local token, id, wall, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4])
 local outside = ARGV[9]
 local given_up = not outside and ARGV[5] == ''
-local RELEASED = {'released', 'now'}
 
 -- The contents of meta are for people, except the fence; if they cannot be written the
--- lock is still released.
+-- lock is still released, and the answer says why.
+local unwritten
+local function written(reply)
+  if type(reply) == 'table' and reply.err then unwritten = unwritten or reply.err .. ' (HSET)' end
+end
+
+local function released()
+  return {'released', 'now', unwritten}
+end
+
 local function note_release(who)
   local held = who.since and math.max(0, wall - (tonumber(who.since) or 0)) or 0
   if ARGV[8] ~= '' and who.since then end_run(who, ARGV[7], ARGV[8]) end
@@ -26,8 +40,8 @@ local function note_release(who)
     who.released, who.message = true, nil
     known.record = hold > 0 and cjson.encode(who) or ''
   end
-  redis.pcall('HSET', meta, 'record', known.record or '', 'spent', past_with('spent', who.take or (id ~= '' and id) or '-', token, ARGV[3]),
-    'held_ms', plus('held_ms', held), 'losses', plus('losses', ARGV[5] == 'lost' and 1 or 0), memory())
+  written(redis.pcall('HSET', meta, 'record', known.record or '', 'spent', past_with('spent', who.take or (id ~= '' and id) or '-', token, ARGV[3]),
+    'held_ms', plus('held_ms', held), 'losses', plus('losses', ARGV[5] == 'lost' and 1 or 0), memory()))
   if not known.fence and not no_meta then redis.pcall('PEXPIRE', meta, whole(kept_ms())) end
 end
 
@@ -40,14 +54,14 @@ if holder and value == token and id == holder.take and not holder.released and n
   value = false
   note_release(holder)
   first = redis.pcall('ZRANGE', queue, 0, 0)[1]
-  if not first then return RELEASED end
+  if not first then return released() end
 end
 
 -- include holders.lua queue.lua
 
 if first then
   hand_on(now_ms(), first)
-  return RELEASED
+  return released()
 end
 
 local how, record = standing(token, id)
@@ -63,10 +77,9 @@ end
 -- it. A lost take is withdrawn as well, so that the loss is counted once, though the answer to
 -- this may be lost and the release come again.
 local counted, lost = past('withdrawn', id, ''), how ~= 'ours' and how ~= 'released'
-if not no_meta and not counted and (ARGV[6] == '1' or lost and id ~= '') then
-  note('withdrawn', id, '-', '')
-end
+local withdraws = not no_meta and not counted and (ARGV[6] == '1' or lost and id ~= '')
 if how ~= 'ours' then
+  if withdraws then note('withdrawn', id, '-', '') end
   local run = known.unended == '1' and holder and holder.take == id and holder
   if lost and (tonumber(ARGV[5]) or 1e99) <= now_ms() and (record or 'ended') == 'ended' then
     lost, record = false, 'late'
@@ -76,7 +89,8 @@ if how ~= 'ours' then
   end
   if run and ARGV[8] ~= '' then
     end_run(run, ARGV[7], (not lost or ARGV[8] == 'stopped') and ARGV[8] or 'lost')
-    redis.pcall('HSET', meta, memory())
+    local write = lost and redis.pcall or redis.call
+    write('HSET', meta, memory())
   end
   if not given_up then hand_on(now_ms(), first_waiter()) end
   if lost and not outside and not given_up and not counted then count('losses', 1) end
@@ -96,6 +110,7 @@ if record then
     local left = lease_end(record)
     if left < 0 or left > hold then left = hold end
     record.released, record.message = true, nil
+    redis.call('PEXPIRE', own, whole(left))
     if record.take then write_record(record, now, left) end
     redis.call('ZADD', holders, 'XX', whole(now + left), member)
     local last, ends = last_to_end()
@@ -109,15 +124,16 @@ if record then
   end
 elseif hold > 0 then
   local left = redis.call('PTTL', lock)
-  if left < 0 or left > hold then redis.call('PEXPIRE', lock, whole(hold)) end
+  redis.call('PEXPIRE', lock, whole(left < 0 and hold or math.min(left, hold)))
 else
   redis.call('DEL', lock)
   value = false
 end
 
 note_release(who)
+if withdraws then written(note('withdrawn', id, '-', '')) end
 -- The process that watches this lease must learn what became of it, however often others
 -- have the lock meanwhile.
-if outside then note('requests', outside, who.take or '-', '-') end
+if outside then written(note('requests', outside, who.take or '-', '-')) end
 if hold > 0 then tell_head(now_ms(), first_waiter()) else hand_on(now_ms(), first_waiter()) end
-return RELEASED
+return released()
