@@ -111,8 +111,9 @@ struct lease {
         granted; /* that, as it was last set; the deadline is sooner while the store's clock is ahead */
     int64_t end_ms; /* its end on the store's own clock, as it was last set; 0: not known */
     struct deadline
-        hold;  /* until which others are kept out after the release; in the past: not at all */
-    bool lost; /* it ended or was lost before the command did: counted at the release */
+        hold; /* until which others are kept out after the release; in the past: not at all */
+    int64_t began_ms; /* wall clock: when it was known to be taken, which is when a run begins */
+    bool lost;        /* it ended or was lost before the command did: counted at the release */
     struct duration remember; /* as requested */
     struct run_end end;       /* of its run: to be remembered at the release */
 };
@@ -122,7 +123,8 @@ struct lease {
  * time: redis.io, "Distributed Locks with Redis".) */
 struct duration lease_drift(struct duration ttl);
 
-/* Starts the lease at `before`, the moment before its take was sent. */
+/* Starts the lease, which was just taken: it counts from `before`, the moment before its take
+ * was sent; its hold and its run count from now, as the request may have been long on its way. */
 void lease_begin(struct lease *lease, const struct lock_request *request, struct deadline before,
                  int64_t fence);
 

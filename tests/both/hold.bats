@@ -30,6 +30,38 @@ load backend
     equals "$(wc -l <"$T/runs")" 1
 }
 
+# start_stalled ARGUMENT...: a dlock in the background, whose request is on its way for 2.2 s.
+start_stalled() {
+    local pid
+    case $BACKEND in
+        file)
+            touch "$T/stop_at_section"
+            LD_PRELOAD=$HELPERS/fault_stop_at.so dlock "$@" 3>&- 4>&- &
+            STALLED=$! pid=$!
+            wait_until 10 is_stopped "$pid"
+            ;;
+        redis)
+            pid=$(cat "$T/redis.pid")
+            kill -STOP "$pid"
+            dlock "$@" 3>&- 4>&- &
+            STALLED=$!
+            ;;
+    esac
+    sleep 2.2
+    TAKEN=$(date +%s)
+    kill -CONT "$pid"
+}
+is_stopped() { grep -q '^State:.*stopped' "/proc/$1/status"; }
+began() { date +%s -d "$(dlock --status --json "$1" | python3 -c 'import json, sys; print(json.load(sys.stdin)["last_success"]["began_at"])')"; }
+
+@test "a request that is long on its way: --hold-at-least and --once-per count from the take" {
+    dlock before true
+    start_stalled --hold-at-least=2s -t 60s job true
+    wait "$STALLED"
+    fails_with 75 'kept by --hold-at-least' dlock -n -v job echo wrong
+    [ "$(began job)" -ge "$TAKEN" ]
+}
+
 @test "--hold-at-least: also when dlock is killed" {
     hold held
     dlock --hold-at-least=3s -t 4s job -- "$T/held.sh" >/dev/null 2>&1 3>&- 4>&- &

@@ -835,6 +835,20 @@ succeeds_on() { dlock job true && wait_until 10 is_free_on "$1" && [ "$(on "$1" 
     equals "$(status '(s["last_run"]["status"], s["skipped_since"])')" '(0, 1)'
 }
 
+@test "a quorum that hangs: --hold-at-least and --once-per count from the take" {
+    quorum 3
+    freeze 1
+    freeze 2
+    dlock --hold-at-least=2s job true 3>&- 4>&- &
+    local dlock=$! taken
+    sleep 2.2
+    taken=$(date +%s)
+    kill -CONT "$(cat "$T/1.pid")" "$(cat "$T/2.pid")"
+    wait "$dlock"
+    fails_with 75 'kept by --hold-at-least' dlock -n -v job touch "$T/ran"
+    [ "$(date +%s -d "$(status 's["last_success"]["began_at"]')")" -ge "$taken" ]
+}
+
 @test "a run of a quorum that is killed is lost; a take that a minority has kept is no run" {
     quorum 3
     hold_lock job -t 1s

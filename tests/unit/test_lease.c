@@ -47,10 +47,14 @@ TEST(test_begin)
                                              .hold_at_least = {row->hold},
                                              .mode = MODE_SLOTS,
                                              .slots = 3};
+        struct deadline called = deadline_now();
+        int64_t called_ms = wall_now_ms();
         lease_begin(&lease, &request, (struct deadline){S(100)}, 7);
         row_int(row->name, lease.deadline.boot_ns, row->deadline);
         row_int(row->name, lease.taken.boot_ns, S(100));
-        row_int(row->name, lease.hold.boot_ns, S(100) + row->hold);
+        row_true(row->name, lease.hold.boot_ns >= called.boot_ns + row->hold);
+        row_true(row->name, lease.hold.boot_ns <= deadline_now().boot_ns + row->hold);
+        row_true(row->name, lease.began_ms >= called_ms && lease.began_ms <= wall_now_ms());
         row_int(row->name, lease.set.ns, row->ttl);
         row_int(row->name, lease.fence, 7);
         row_int(row->name, lease.mode, MODE_SLOTS);

@@ -6,7 +6,8 @@
 --       take), "lost" if the lease was over before its command, otherwise when the lease ends
 --       (server, ms; "": given up, and perhaps never taken), "1" if a try of the take had no
 --       answer and may come yet, when its run ended (wall clock, ms), how ("": nothing has run),
---       id of the request if another process took it
+--       when it began (0: as the take says, which may have been long on its way), id of the
+--       request if another process took it
 -- Returns {"released", "now"}, or with what could not be written of it, {"released", ""}: it
 --         had been before, {"gone" or "other", "forced USER@HOST", "late" (not lost: it has
 --         ended since), "ended" or ""}
@@ -19,7 +20,7 @@
 -- include common.lua
 
 local token, id, wall, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4])
-local outside = ARGV[9]
+local outside = ARGV[10]
 local given_up = not outside and ARGV[5] == ''
 
 -- The contents of meta are for people, except the fence; if they cannot be written the
@@ -29,13 +30,18 @@ local function written(reply)
   if type(reply) == 'table' and reply.err then unwritten = unwritten or reply.err .. ' (HSET)' end
 end
 
+local function end_own_run(who, how)
+  if ARGV[9] ~= '0' then who.since = ARGV[9] end
+  end_run(who, ARGV[7], how)
+end
+
 local function released()
   return {'released', 'now', unwritten}
 end
 
 local function note_release(who)
   local held = who.since and math.max(0, wall - (tonumber(who.since) or 0)) or 0
-  if ARGV[8] ~= '' and who.since then end_run(who, ARGV[7], ARGV[8]) end
+  if ARGV[8] ~= '' and who.since then end_own_run(who, ARGV[8]) end
   if who == known.holder then
     who.released, who.message = true, nil
     known.record = hold > 0 and cjson.encode(who) or ''
@@ -88,7 +94,7 @@ if how ~= 'ours' then
     if share and share.take == id and not share.released and redis.call('DEL', own) then run = share end
   end
   if run and ARGV[8] ~= '' then
-    end_run(run, ARGV[7], (not lost or ARGV[8] == 'stopped') and ARGV[8] or 'lost')
+    end_own_run(run, (not lost or ARGV[8] == 'stopped') and ARGV[8] or 'lost')
     local write = lost and redis.pcall or redis.call
     write('HSET', meta, memory())
   end
