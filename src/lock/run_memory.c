@@ -16,8 +16,11 @@ void run_memory_add(struct run_memory *memory, const struct run_record *run)
     memory->last = *run;
     memory->runs++;
     if (run_is_success(&run->end)) {
+        memory->failures = 0;
+        if (run->fence < memory->success.fence)
+            return;
         memory->success = *run;
-        memory->failures = memory->runs = memory->skipped = 0;
+        memory->runs = memory->skipped = 0;
     } else if (run->end.how != RUN_ENDED) {
         memory->failures++;
     }

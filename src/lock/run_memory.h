@@ -29,6 +29,7 @@ struct run_end {
 struct run_record {
     int64_t began_ms; /* wall clock */
     struct run_end end;
+    int64_t fence; /* of its take: the higher, the later it began; 0: not known */
     pid_t pid;
     char host[256];
     char user[64];
@@ -44,7 +45,9 @@ struct run_memory {
 /* True if it ended with status 0. */
 bool run_is_success(const struct run_end *end);
 
-/* Takes in a run that has ended: it is the last one now, or the last success too. */
+/* Takes in a run that has ended: it is the last one now. Of those who share a lock the one
+ * that began last may have ended first: it is the last success, and an older one only ends a
+ * row of failures. */
 void run_memory_add(struct run_memory *memory, const struct run_record *run);
 
 /* True if the last success began less than `within` ago by the wall clock: for

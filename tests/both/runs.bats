@@ -151,6 +151,19 @@ ended() { [ "$(memory "$1" 'r and r["outcome"]')" = "$2" ]; }
     equals "$(memory pool '(r["status"], failures)')" '(6, 1)'
 }
 
+@test "of those who share a lock the success that began last counts, whichever ends last" {
+    local how
+    for how in -s --slots=2; do
+        hold_lock "job$how" "$how"
+        fails_with 1 '' dlock "$how" "job$how" false
+        dlock "$how" "job$how" sh -c 'exit 0'
+        fails_with 1 '' dlock "$how" "job$how" false
+        end_hold
+        wait "$HOLDER"
+        equals "$how $(memory "job$how" '(g["command"], r["command"] != "sh", failures, runs)')" "$how ('sh', True, 0, 2)"
+    done
+}
+
 @test "one of those who share a lock is killed: its run is lost, once its lease is over" {
     hold_lock job -s -t 1s
     kill -KILL "$HOLDER" "$(cat "$T/held")"

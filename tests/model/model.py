@@ -174,15 +174,18 @@ class Memory:
     def __init__(self):
         self.last = None                      # outcome, exit status, signal
         self.succeeded = False
-        self.failures = self.runs = self.skipped = 0
+        self.failures = self.runs = self.skipped = self.success_fence = 0
         self.muddled = False                  # a sharer was lost: when that is recorded is for the store to say
 
-    def add(self, outcome, number=None):
+    def add(self, outcome, number=None, fence=0):
         self.last = (outcome, number if outcome == "exited" else None, number if outcome == "signal" else None)
         self.runs += 1
         if self.last == ("exited", 0, None):
             self.succeeded = True
-            self.failures = self.runs = self.skipped = 0
+            self.failures = 0
+            if fence >= self.success_fence:   # of those who share a lock the one that began last may have ended first
+                self.success_fence = fence
+                self.runs = self.skipped = 0
         elif outcome != "not known":
             self.failures += 1
 
@@ -268,7 +271,7 @@ class Lock:
 
     def release(self, token, outcome, number=None):
         lease = self.leases[token]
-        self.memory.add(outcome, number)
+        self.memory.add(outcome, number, lease.fence)
         self.releases.append(token)
         if self.mode == EXCLUSIVE:
             self.exclusive_release = len(self.releases)

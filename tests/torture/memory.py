@@ -103,8 +103,9 @@ def judge_memory(checker, runs, told):
         judge_end(checker, last.run, told)
     successes = [entry for entry in known if entry.outcome == "success"]
     success = max(successes, key=lambda entry: entry.high, default=None)
-    if success is not None and not names(told.success, those_after(success, successes, unclear)):
-        checker.complain(success.run, "it is the last success, but the lock remembers process %s" % told.success)
+    begun = max(successes, key=lambda entry: entry.run.start, default=None)
+    if begun is not None and not names(told.success, those_begun_after(begun, successes, unclear)):
+        checker.complain(begun.run, "it is the last success, but the lock remembers process %s" % told.success)
     judge_failures(checker, last.run, told, success, known, unclear)
 
 
@@ -112,6 +113,12 @@ def those_after(entry, known, unclear):
     """It, and all that may be later."""
     return [entry] + [other for other in known if other is not entry and other.high >= entry.low and
                       other.low != other.high] + [other for other in unclear if other.high >= entry.low]
+
+
+def those_begun_after(entry, known, unclear):
+    """Of those who share a lock the success that began last is the last one, whichever ended last."""
+    return [other for other in known if other.run.start >= entry.run.start - MARGIN] + [
+        other for other in unclear if other.high >= entry.run.start]
 
 
 def names(pid, entries):

@@ -118,6 +118,23 @@ TEST(a_success_ends_a_row_of_failures)
     }
 }
 
+TEST(the_success_that_began_last_counts)
+{
+    const struct run_record newer = {.began_ms = 2, .end = {RUN_STATUS, 0, 3}, .fence = 8},
+                            failure = {.began_ms = 3, .end = {RUN_STATUS, 7, 4}, .fence = 9},
+                            older = {.began_ms = 1, .end = {RUN_STATUS, 0, 5}, .fence = 7};
+    struct run_memory memory = {.skipped = 3};
+    run_memory_add(&memory, &newer);
+    run_memory_add(&memory, &failure);
+    memory.skipped = 2;
+    run_memory_add(&memory, &older);
+    row_int("last", memory.last.began_ms, 1);
+    row_int("success", memory.success.began_ms, 2);
+    row_int("failures", memory.failures, 0);
+    row_int("runs", memory.runs, 2);
+    row_int("skipped", memory.skipped, 2);
+}
+
 TEST(times_count_by_their_distance)
 {
     static const struct {
@@ -149,6 +166,8 @@ int main(void)
         ENTRY("what is no run is none", what_is_no_record_is_none),
         ENTRY("a success ends a row of failures, and an unknown end does not",
               a_success_ends_a_row_of_failures),
+        ENTRY("of several at once the success that began last counts",
+              the_success_that_began_last_counts),
         ENTRY("times in the future count by their distance", times_count_by_their_distance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

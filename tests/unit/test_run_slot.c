@@ -23,6 +23,7 @@ static const struct run_memory known = {
              .command = "make\tall\nnow"},
     .success = {.began_ms = 1000,
                 .end = {RUN_STATUS, 0, 2500},
+                .fence = 1795720510402968,
                 .pid = 11,
                 .host = "web2",
                 .user = "bob",
@@ -61,6 +62,7 @@ TEST(what_is_written_is_read)
     row_text("job", key, "dlock:job");
     same_run("last", &memory.last, &known.last);
     same_run("success", &memory.success, &known.success);
+    row_int("success", memory.success.fence, known.success.fence);
     row_int("job", memory.failures, 3);
     row_int("job", memory.runs, 4);
     row_int("job", memory.skipped, 0);

@@ -17,8 +17,10 @@
 
 static struct run_record run_of(const struct record *record, const struct run_end *end)
 {
-    struct run_record run = {
-        .began_ms = record->holder.since_wall_ms, .end = *end, .pid = record->holder.pid};
+    struct run_record run = {.began_ms = record->holder.since_wall_ms,
+                             .end = *end,
+                             .fence = record->fence,
+                             .pid = record->holder.pid};
     if (end->ended_ms == 0 && end->how != RUN_LOST)
         run.end.ended_ms = wall_now_ms();
     text_copy(run.host, sizeof run.host, record->holder.host);

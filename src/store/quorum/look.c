@@ -95,7 +95,7 @@ static bool has_run(const struct quorum *quorum, const struct run_record *run)
 static void merge_memory(const struct quorum *quorum, struct run_memory *to,
                          const struct run_memory *from)
 {
-    int64_t newer = from->success.end.ended_ms - to->success.end.ended_ms;
+    int64_t newer = from->success.began_ms - to->success.began_ms;
     if (newer > 0) {
         to->success = from->success;
         to->failures = to->runs = to->skipped = 0;

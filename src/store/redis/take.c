@@ -167,6 +167,7 @@ static void begin_release(struct redis_call *call, const struct lease *lease, bo
     redis_script_add_number(call, lease->end.ended_ms > 0 ? lease->end.ended_ms : wall_now_ms());
     redis_command_add(&call->words, run_end_write(&lease->end, call->end));
     redis_script_add_number(call, lease->began_ms);
+    redis_script_add_number(call, lease->outside ? 0 : lease->fence);
 }
 
 /* If a try of the take had no answer, the release may overtake it, on another connection;

@@ -12,7 +12,8 @@ LATER = {"meta owner": "A", "meta losses": "4", "meta held_ms": "40"}
 
 
 def remembered(how, failures, runs, success="", **other):
-    return {"meta run": run(2500, how, **other), "meta success": success, "meta failures": failures, "meta runs": runs}
+    fence = {"meta success_fence": 5000} if how == "status 0" else {}
+    return {**fence, "meta run": run(2500, how, **other), "meta success": success, "meta failures": failures, "meta runs": runs}
 
 
 def kept(**other):
@@ -34,6 +35,8 @@ EXCLUSIVE = [
         {**OUT, **remembered("status 0", 0, 0, run(2500, "status 0", since=1500)), "meta run": run(2500, "status 0", since=1500)}),
     row("when its run began is not known", A, release("A", "a", result="status 0", began=0), RELEASED,
         {**OUT, **remembered("status 0", 0, 0, run(2500, "status 0"))}),
+    row("it alone had the lock: its run is the last success, whatever the fences", {**WITH_HISTORY, "meta success_fence": 6000},
+        release("A", "a", result="status 0"), RELEASED, {**OUT, **remembered("status 0", 0, 0, run(2500, "status 0"))}),
     row("nothing has run", WITH_HISTORY, release("A", "a"), RELEASED, OUT),
     row("its run is the first that is remembered", A, release("A", "a", result="status 1"), RELEASED, {**OUT, **remembered("status 1", 1, 1)}),
     row("its run has no end, and is the first", A, release("A", "a", result="ended"), RELEASED, {**OUT, **remembered("ended", 0, 1)}),
@@ -194,9 +197,25 @@ GIVEN_UP = [
 
 SHARED_NOTED = {**NOTED, **gone("holder:A", "holder:A ends", "holders A")}
 B = sharer("B", "b")
+NEWER_SUCCESS = {"run": run(2, "status 9"), "success": run(2, "status 0"), "success_fence": 5001, "failures": 3, "runs": 5}
 SHARES = [
     row("one of two", shared(sharer("A", "a"), B), release("A", "a"), RELEASED, SHARED_NOTED),
     row("its run", shared(sharer("A", "a"), B), release("A", "a", result="status 0"), RELEASED,
+        {**SHARED_NOTED, **remembered("status 0", 0, 0, run(2500, "status 0"))}),
+    row("its run is a success, and one that began later has ended before", shared(sharer("A", "a"), B, **NEWER_SUCCESS),
+        release("A", "a", result="status 0"), RELEASED,
+        {**SHARED_NOTED, "meta run": run(2500, "status 0"), "meta failures": 0, "meta runs": 6}),
+    row("its run is a failure, and a success that began later has ended before", shared(sharer("A", "a"), B, **NEWER_SUCCESS),
+        release("A", "a", result="status 1"), RELEASED,
+        {**SHARED_NOTED, "meta run": run(2500, "status 1"), "meta failures": 4, "meta runs": 6}),
+    row("its run is a success, and began later than the last one", shared(sharer("A", "a", fence="5002"), B, **NEWER_SUCCESS),
+        release("A", "a", result="status 0"), RELEASED,
+        {**SHARED_NOTED, **remembered("status 0", 0, 0, run(2500, "status 0")), "meta success_fence": 5002}),
+    row("it has another fence on this server of a quorum", shared(sharer("A", "a", fence="5002"), B, **NEWER_SUCCESS),
+        release("A", "a", result="status 0", fence=5000), RELEASED,
+        {**SHARED_NOTED, "meta run": run(2500, "status 0"), "meta failures": 0, "meta runs": 6}),
+    row("an older dlock has remembered the last success, and not its fence",
+        shared(sharer("A", "a"), B, **{**NEWER_SUCCESS, "success_fence": 4000}), release("A", "a", result="status 0"), RELEASED,
         {**SHARED_NOTED, **remembered("status 0", 0, 0, run(2500, "status 0"))}),
     row("the exclusive holder's record is another", shared(sharer("A", "a"), B, owner="A", record=record("x")), release("A", "a"), RELEASED,
         {**without(SHARED_NOTED, "meta record")}),

@@ -160,9 +160,9 @@ def check_share(token, take_id):
     return Call("share", 2, token, [take_id])
 
 
-def release(token, take_id, wall=3000, hold=0, how="held", may_come=False, ended=2500, result="", began=1000, outside=None, keys=8):
-    """wall: when it is released, `began`, `ended`: when its run had (0: as its record says), by the holder's clock; hold "": as the take asked for."""
-    return Call("release", keys, token, [token, take_id, wall, hold, how, "1" if may_come else "", ended, result, began if outside is None else 0] +
+def release(token, take_id, wall=3000, hold=0, how="held", may_come=False, ended=2500, result="", began=1000, fence=0, outside=None, keys=8):
+    """wall: when it is released, `began`, `ended`: when its run had (0: as its record says), `fence`: of its take, by the holder's clock; hold "": as the take asked for."""
+    return Call("release", keys, token, [token, take_id, wall, hold, how, "1" if may_come else "", ended, result, began if outside is None else 0, fence] +
                 ([outside] if outside is not None else []))
 
 

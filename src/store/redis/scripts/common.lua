@@ -12,8 +12,8 @@
 --          "owner", and its "record" (JSON; '' once it has released the lock for others); the
 --          mode in force; the last fence; what was (past()), and when the lock was last
 --          "removed" by force; takes, losses, waited_ms, held_ms; the runs: "run", the last
---          one that ended, and "success" (lock/run_memory.h), failures in a row, runs since
---          the success, "unended" while the exclusive holder has one, "kept" as remembered
+--          one that ended, and "success" (lock/run_memory.h), the one that began last, with
+--          its fence, "success_fence"; failures in a row, runs since the success, "unended" while the exclusive holder has one, "kept" as remembered
 --          (ms); until when the lock is paused (server, ms), by whom and why
 -- own      the record of one who shares the lock, as an exclusive holder's, with its fence,
 --          slot and the end of its lease: the name ends in its token, and no other client
@@ -81,7 +81,7 @@ local function learn(...)
   for i, field in ipairs({...}) do known[field] = found[i] end
 end
 local no_meta = learn('owner', 'record', 'fence', 'mode', 'slots', 'spent', 'withdrawn', 'takes', 'losses', 'waited_ms', 'held_ms',
-  'run', 'success', 'failures', 'runs', 'unended', 'kept', 'pause_ends', 'format')
+  'run', 'success', 'success_fence', 'failures', 'runs', 'unended', 'kept', 'pause_ends', 'format')
 if no_meta and not is_wrong_type(no_meta) then return {err = no_meta.err .. ' (HMGET)'} end
 
 local function newer(format)
@@ -158,14 +158,19 @@ local function plus(field, number)
   return whole((tonumber(known[field]) or 0) + number)
 end
 
--- A run has ended: `known` has it as the last one.
-local function end_run(who, ended, how)
+-- A run has ended: `known` has it as the last one. Of those who share a lock the one that
+-- began last may have ended first: its success counts, and an older one only ends a row of
+-- failures. A dlock that does not know of success_fence leaves one behind that is too low.
+local function end_run(who, ended, how, fence)
   if known.kept == '0' then return end
   local pid, user, host = who.pid or '', string.gsub(who.user or '', '\t', ' '), string.gsub(who.host or '', '\t', ' ')
   known.run = table.concat({who.since or '0', ended, how, pid ~= '' and pid or '0', user, host, who.command or ''}, '\t')
   known.runs = plus('runs', 1)
+  fence = fence or who.fence or known.fence
   if how == 'status 0' then
-    known.success, known.failures, known.runs = known.run, '0', '0'
+    known.failures = '0'
+    if who.round and (tonumber(fence) or 0) < (tonumber(known.success_fence) or 0) then return end
+    known.success, known.success_fence, known.runs = known.run, fence, '0'
   elseif how ~= 'ended' then
     known.failures = plus('failures', 1)
   end
@@ -173,5 +178,6 @@ end
 
 local function memory()
   if not known.run then return 'unended', '' end
-  return 'unended', '', 'run', known.run, 'success', known.success or '', 'failures', known.failures or '0', 'runs', known.runs or '0'
+  local fence = known.success_fence -- if none is known, a field is said twice
+  return 'unended', '', fence and 'success_fence' or 'run', fence or known.run, 'run', known.run, 'success', known.success or '', 'failures', known.failures or '0', 'runs', known.runs or '0'
 end

@@ -6,8 +6,8 @@
 --       take), "lost" if the lease was over before its command, otherwise when the lease ends
 --       (server, ms; "": given up, and perhaps never taken), "1" if a try of the take had no
 --       answer and may come yet, when its run ended (wall clock, ms), how ("": nothing has run),
---       when it began (0: as the take says, which may have been long on its way), id of the
---       request if another process took it
+--       when it began (0: as the take says, which may have been long on its way), its fence (0:
+--       as the take says; in a quorum they differ), id of the request if another process took it
 -- Returns {"released", "now"}, or with what could not be written of it, {"released", ""}: it
 --         had been before, {"gone" or "other", "forced USER@HOST", "late" (not lost: it has
 --         ended since), "ended" or ""}
@@ -20,7 +20,7 @@
 -- include common.lua
 
 local token, id, wall, hold = ARGV[1], ARGV[2], tonumber(ARGV[3]) or 0, tonumber(ARGV[4])
-local outside = ARGV[10]
+local outside = ARGV[11]
 local given_up = not outside and ARGV[5] == ''
 
 -- The contents of meta are for people, except the fence; if they cannot be written the
@@ -32,7 +32,7 @@ end
 
 local function end_own_run(who, how)
   if ARGV[9] ~= '0' then who.since = ARGV[9] end
-  end_run(who, ARGV[7], how)
+  end_run(who, ARGV[7], how, ARGV[10] ~= '0' and ARGV[10] or nil)
 end
 
 local function released()

@@ -55,7 +55,7 @@ local function note_take(fence, ...)
   known.kept = remember
   redis.call('HSET', meta, 'format', FORMAT, 'fence', fence, 'mode', mode, 'slots', slots, 'takes', plus('takes', 1),
     'waited_ms', plus('waited_ms', waited), 'kept', remember, ...)
-  if remember == '0' and known.run then redis.pcall('HDEL', meta, 'run', 'success', 'failures', 'runs') end
+  if remember == '0' and known.run then redis.pcall('HDEL', meta, 'run', 'success', 'success_fence', 'failures', 'runs') end
   redis.call('PEXPIRE', meta, whole(ttl + kept_ms() + math.max(0, math.floor(tonumber(fence) / 1000) - now)))
 end
 
