@@ -835,6 +835,25 @@ succeeds_on() { dlock job true && wait_until 10 is_free_on "$1" && [ "$(on "$1" 
     equals "$(status '(s["last_run"]["status"], s["skipped_since"])')" '(0, 1)'
 }
 
+began_on() { on "$1" hget '{dlock:job}:meta' success | cut -f 1; }
+since_on() { on "$1" hget '{dlock:job}:meta' record | sed -nE 's/.*"since":"([0-9]+)".*/\1/p'; }
+
+@test "servers of a quorum that join late know when the run began: --once-per runs it when it is due" {
+    quorum 3
+    hold_lock job
+    sleep 1.5
+    for i in 2 3; do
+        on $i flushall
+        wait_until 20 is_held_on $i
+        [ "$(since_on $i)" -lt $(($(since_on 1) + 1000)) ]
+    done
+    end_hold
+    wait "$HOLDER"
+    for i in 2 3; do equals "$(began_on $i)" "$(began_on 1)"; done
+    run dlock -n --once-per=3s job true # each has joined after a second or more
+    equals "$status" 0
+}
+
 @test "a quorum that hangs: --hold-at-least and --once-per count from the take" {
     quorum 3
     freeze 1

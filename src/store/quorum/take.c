@@ -443,6 +443,7 @@ enum lock_result quorum_join(struct quorum *quorum, struct quorum_member *member
     request.ttl.ns = left.ns - left.ns % NS_PER_MS;
     request.end = quorum->lease.deadline;
     request.hold_at_least = deadline_left(quorum->lease.hold);
+    request.self.since_wall_ms = quorum->lease.began_ms;
     request.last = request.waits = false;
     request.once_per = DURATION_ZERO;
     enum lock_result result = take_on(quorum, member, &request, &lease, &holder, bound);

@@ -211,6 +211,12 @@ static struct duration ttl_now(const struct lock_request *request)
     return duration_max(duration_min(request->ttl, deadline_left(request->end)), DURATION_MS(1));
 }
 
+/* When the run begins; known already, if its lease goes on elsewhere. */
+static int64_t since_now(const struct lock_request *request)
+{
+    return request->end.boot_ns == 0 ? wall_now_ms() : request->self.since_wall_ms;
+}
+
 static void begin_take(struct redis_call *call, const struct redis_backend *redis,
                        const struct lock_request *request, bool queues)
 {
@@ -229,7 +235,7 @@ static void begin_take(struct redis_call *call, const struct redis_backend *redi
     redis_script_add_number(call, self->pid_start);
     redis_command_add(&call->words, self->user);
     redis_command_add(&call->words, self->command);
-    redis_script_add_number(call, wall_now_ms());
+    redis_script_add_number(call, since_now(request));
     redis_command_add(&call->words, lock_mode_name(request->mode));
     redis_script_add_number(call, request->slots);
     redis_script_add_number(call, request->hold_at_least.ns / NS_PER_MS);
