@@ -208,3 +208,22 @@ watched_keys() { redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items
         equals "$(redis exists '{dlock:job}:holders' dlock:job)" 0
     done
 }
+
+@test "a holder that is killed leaves its run for a day, not for as long as runs are remembered" {
+    local mode key left
+    for mode in --shared --slots=2; do
+        hold_lock job "$mode" -t 300ms
+        kill -KILL "$HOLDER" "$(cat "$T/held")"
+        wait "$HOLDER" || true
+        wait_until 10 eval '[ "$(redis exists dlock:job)" = 0 ]'
+        [[ $(dlock --status job) == *'lost: its end was never recorded'* ]]
+        for key in $(redis keys '{dlock:job}:*'); do
+            left=$(redis pttl "$key")
+            case $key in
+                *:meta) [ "$left" -gt 2592000000 ] ;;
+                *) [ "$left" -gt 86000000 ] && [ "$left" -lt 87000000 ] ;;
+            esac
+        done
+        redis flushall
+    done
+}

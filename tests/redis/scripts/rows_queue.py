@@ -147,7 +147,7 @@ def no_join(left=TTL, ask=None, mode="shared", by="a", **other):
 
 
 def join_b(slot=-1, **changes):
-    return {"holder:B": record("b", fence=us(0), slot=slot, round=ROUND, ends=at(TTL)), "holder:B ends": at(TTL + KEPT),
+    return {"holder:B": record("b", fence=us(0), slot=slot, round=ROUND, ends=at(TTL)), "holder:B ends": at(TTL + LOST_KEPT),
             "holders " + ("%d B" % slot if slot >= 0 else "B"): at(TTL), "meta fence": us(0), "meta takes": 2, "meta ends": at(TTL + KEPT), **changes}
 
 
@@ -183,7 +183,7 @@ SHARED = [
     row("the first in the queue shares a free lock, and the next is called",
         {**FREE, **waiting("b", mode="shared"), **waiting("w", came=-4000, mode="shared")}, queue(mode="shared", came=us(-5000)), taken(),
         {**join_b(**left_queue("b")), "holder:B": record("b", fence=us(0), slot=-1, round=Has("^dlock:shared:"), ends=at(TTL)),
-         "lock": Has("^dlock:shared:"), "lock ends": at(1.5 * TTL), "holders ends": at(TTL + KEPT), "meta mode": "shared",
+         "lock": Has("^dlock:shared:"), "lock ends": at(1.5 * TTL), "holders ends": at(TTL + LOST_KEPT), "meta mode": "shared",
          "waiters w": waiter(mode="shared", turn=1500)}, {"w": ["turn"]}),
     row("the first gives up, and the next fits", {**shared(S), **waiting("b"), **waiting("w", came=-4000, mode="shared")}, give_up("B", "b"),
         ["other", ""],

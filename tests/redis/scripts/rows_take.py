@@ -147,15 +147,15 @@ ONCE_PER = [
 def first(slot=-1, **changes):
     """The first share of a free lock that was taken once."""
     mine = record("b", fence=us(0), slot=slot, round=Has(r"^dlock:shared:\d{16}$"), ends=at(TTL))
-    return {"lock": Has(r"^dlock:shared:\d{16}$"), "lock ends": at(1.5 * TTL), "holder:B": mine, "holder:B ends": at(TTL + KEPT),
-            "holders " + ("%d B" % slot if slot >= 0 else "B"): at(TTL), "holders ends": at(TTL + KEPT),
-            **({"slots": (slot,), "slots ends": at(TTL + KEPT), "meta mode": "slots"} if slot >= 0 else {"meta mode": "shared"}),
+    return {"lock": Has(r"^dlock:shared:\d{16}$"), "lock ends": at(1.5 * TTL), "holder:B": mine, "holder:B ends": at(TTL + LOST_KEPT),
+            "holders " + ("%d B" % slot if slot >= 0 else "B"): at(TTL), "holders ends": at(TTL + LOST_KEPT),
+            **({"slots": (slot,), "slots ends": at(TTL + LOST_KEPT), "meta mode": "slots"} if slot >= 0 else {"meta mode": "shared"}),
             "meta fence": us(0), "meta takes": 2, "meta ends": at(TTL + KEPT), **changes}
 
 
 def joined(slot=-1, slots=None, **changes):
     """One more beside one holder."""
-    return {"holder:B": record("b", fence=us(0), slot=slot, round=ROUND, ends=at(TTL)), "holder:B ends": at(TTL + KEPT),
+    return {"holder:B": record("b", fence=us(0), slot=slot, round=ROUND, ends=at(TTL)), "holder:B ends": at(TTL + LOST_KEPT),
             "holders " + ("%d B" % slot if slot >= 0 else "B"): at(TTL), "meta fence": us(0), "meta takes": 2, "meta ends": at(TTL + KEPT),
             **({"slots": slots} if slots else {}), **changes}
 
@@ -177,11 +177,11 @@ SHARED = [
     row("one more", shared(S), share("B"), taken(), joined()),
     row("one more, in the first format", without(shared(S), "meta format"), share("B"), taken(), joined(**{"meta format": FORMAT})),
     row("one more, for which the lock must last longer", shared(S, left=TTL + 1000), share("B", ttl=2 * TTL), taken(2 * TTL),
-        joined(**{"lock ends": at(3 * TTL), "holders ends": at(2 * TTL + KEPT), "holders B": at(2 * TTL), "holder:B ends": at(2 * TTL + KEPT),
+        joined(**{"lock ends": at(3 * TTL), "holders ends": at(2 * TTL + LOST_KEPT), "holders B": at(2 * TTL), "holder:B ends": at(2 * TTL + LOST_KEPT),
                   "meta ends": at(2 * TTL + KEPT),
                   "holder:B": record("b", ttl=2 * TTL, fence=us(0), slot=-1, round=ROUND, ends=at(2 * TTL))})),
     row("one more, beside a longer lease", shared(sharer("A", "a", left=3 * TTL), left=2 * TTL), share("B"), taken(),
-        joined(**{"lock ends": at(4.5 * TTL), "holders ends": at(3 * TTL + KEPT)})),
+        joined(**{"lock ends": at(4.5 * TTL), "holders ends": at(3 * TTL + LOST_KEPT)})),
     row("the lowest free slot", TWO, slot_of(3, "B"), taken(slot=1), joined(1, (0, 1, 2))),
     row("the last slot", shared(sharer("A", "a", slot=0), mode="slots", slots=2), slot_of(2, "B"), taken(slot=1), joined(1, (0, 1))),
     row("no slot is free", shared(sharer("A", "a", left=20000, slot=0), sharer("C", "c", slot=1), mode="slots", slots=2), slot_of(2, "B"),
@@ -257,16 +257,16 @@ LOST_SHARE = [
         meta(fence=5000, mode="shared")),
     row("its record has gone, but the token is its own: taken anew", without(shared(sharer("b", "b", left=20000), S), "holder:b"),
         share("b", again=True), taken(),
-        {"holder:b": record("b", fence=us(0), slot=-1, round=ROUND, ends=at(TTL)), "holder:b ends": at(TTL + KEPT), "holders b": at(TTL),
+        {"holder:b": record("b", fence=us(0), slot=-1, round=ROUND, ends=at(TTL)), "holder:b ends": at(TTL + LOST_KEPT), "holders b": at(TTL),
          "meta fence": us(0), "meta takes": 2, "meta ends": at(TTL + KEPT)}),
     row("the same, and it was the only one: a new round", without(shared(sharer("b", "b", left=20000)), "holder:b"), share("b", again=True), taken(),
         {"lock": Has(r"^dlock:shared:\d{16}$"), "lock ends": at(1.5 * TTL),
         "holder:b": record("b", fence=us(0), slot=-1, round=Has(r"^dlock:shared:\d{16}$"), ends=at(TTL)),
-         "holder:b ends": at(TTL + KEPT), "holders b": at(TTL), "holders ends": at(TTL + KEPT), "meta fence": us(0), "meta takes": 2,
+         "holder:b ends": at(TTL + LOST_KEPT), "holders b": at(TTL), "holders ends": at(TTL + LOST_KEPT), "meta fence": us(0), "meta takes": 2,
          "meta ends": at(TTL + KEPT)}),
     row("the same, but this is not asked again: one of the set has no record", without(shared(sharer("b", "b", left=20000), S), "holder:b"),
         share("b"), taken(),
-        {"holder:b": record("b", fence=us(0), slot=-1, round=ROUND, ends=at(TTL)), "holder:b ends": at(TTL + KEPT), "holders b": at(TTL),
+        {"holder:b": record("b", fence=us(0), slot=-1, round=ROUND, ends=at(TTL)), "holder:b ends": at(TTL + LOST_KEPT), "holders b": at(TTL),
          "meta fence": us(0), "meta takes": 2, "meta ends": at(TTL + KEPT)}),
     row("its record is there, and the token its own", shared(sharer("b", "b", left=20000), S), share("b", again=True), taken(20000, fence=5000)),
     row("all have ended, this one's as well: taken anew", shared(sharer("B", "b", left=-1000)), share("B", again=True), taken(),

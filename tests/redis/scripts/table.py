@@ -24,6 +24,7 @@ FORMAT = int(re.search(r"#define STORE_FORMAT (\d+)", (pathlib.Path(__file__).pa
 NEWER = FORMAT + 1
 TTL = 60000
 DAYS_30 = 2592000000  # META_KEPT_MS
+LOST_KEPT = 86400000  # LOST_KEPT_MS
 KEPT = 4000000000  # how long runs are remembered, unless a row says otherwise
 GONE = None
 
@@ -88,7 +89,7 @@ ROUND = "dlock:shared:5000"
 def sharer(token, take, left=TTL, slot=-1, **other):
     """One holder of a shared lock."""
     return {"holder:" + token: record(take, **{"fence": "5000", "slot": slot, "round": ROUND, "ends": at(left), **other}),
-            "holder:%s ends" % token: at(left + KEPT),
+            "holder:%s ends" % token: at(left + LOST_KEPT),
             "holders " + ("%d " % slot if slot >= 0 else "") + token: at(left)}
 
 
@@ -97,8 +98,8 @@ def shared(*sharers, left=1.5 * TTL, mode="shared", slots=0, **fields):
     places = {place: value for each in sharers for place, value in each.items()}
     taken = tuple(sorted(int(place.split()[1]) for place in places if place.startswith("holders ") and len(place.split()) == 3))
     state = {"lock": ROUND, "lock ends": at(left), **meta(mode=mode, slots=str(slots), **fields), **places}
-    state.update({"holders ends": at(TTL + KEPT)} if places else {})
-    state.update({"slots": taken, "slots ends": at(TTL + KEPT)} if taken else {})
+    state.update({"holders ends": at(TTL + LOST_KEPT)} if places else {})
+    state.update({"slots": taken, "slots ends": at(TTL + LOST_KEPT)} if taken else {})
     return state
 
 

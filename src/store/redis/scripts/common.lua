@@ -37,7 +37,8 @@
 --     next one to share it begins with an empty set -> an own key from before it has
 --     another value of the lock in it, and is worth nothing.
 --   A lease ends -> it is not counted; its place in the set and its record stay until the
---     next one joins, a few at a time (join()), so that its run is remembered.
+--     next one joins, a few at a time (join()), so that its run is remembered. If none comes
+--     for a day, they go.
 --   All leases end -> the lock's key stays for half a lease at most -> the next take
 --     removes it.
 --   Another client removes the set -> nobody joins until the lock's key is gone; those who

@@ -149,14 +149,18 @@ local function say_ours(record)
   return {'ours', left, known.mode or 'shared', known.slots or '0', tostring(record.slot or -1), ends}
 end
 
+-- How long what is known of a share outlives its lease, so that the next take, or a look, finds
+-- that its run was lost. They would pile up: each has a name of its own.
+local LOST_KEPT_MS = 86400000
+
 local function write_record(record, now, left)
   record.ends = whole(now + left)
-  redis.call('SET', own, cjson.encode(record), 'PX', whole(left + (known.kept == '0' and 0 or kept_ms())))
+  redis.call('SET', own, cjson.encode(record), 'PX', whole(left + math.min(LOST_KEPT_MS, tonumber(known.kept) or LOST_KEPT_MS)))
 end
 
 -- The set outlives the lock: what is in it then did not release.
 local function keep_holders(left)
-  local ms = whole(left + kept_ms())
+  local ms = whole(left + math.max(LOST_KEPT_MS, left))
   redis.call('PEXPIRE', holders, ms)
   -- By its name: a script that only extends is not given this key, which would be watched then.
   redis.pcall('PEXPIRE', string.sub(meta, 1, -5) .. 'slots', ms)
