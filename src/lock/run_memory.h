@@ -40,6 +40,7 @@ struct run_memory {
     struct run_record last, success; /* RUN_NONE: none is known */
     int64_t failures;                /* in a row; RUN_ENDED does not count, and ends no row */
     int64_t runs, skipped;           /* since the last success */
+    int64_t needed_until_ms; /* wall clock: until then once_per needs the success; files alone */
 };
 
 /* True if it ended with status 0. */

@@ -49,31 +49,27 @@ P
 }
 
 @test "a full table: a lock with waiters does not make way for others" {
-    local others
-    mapfile -t others < <(names_beside_job 25)
     hold_lock job
     dlock job true 3>&- 4>&- &
-    local other waiter=$!
+    local waiter=$!
     wait_until 10 sh -c 'dlock --status --json job | grep -q "\"waiters\":1"'
-    for other in "${others[@]:0:15}"; do dlock "$other" true; done
-    sleep 2.5 # it asks every second
-    for other in "${others[@]:15}"; do dlock "$other" true; done
+    fill_table "$TABLE" 0 3600 3600
+    sleep 3.1 # it asks every second
+    dlock --remember=0 other true
     [[ $(counts) == *'"takes":1,'* ]]
-    [[ $(counts "${others[0]}") == *'"takes":0,'* ]] # that one did
+    [[ $(counts other) == *'"takes":0,'* ]]
     end_hold
     wait "$waiter"
 }
 
 @test "a full table: a name has nothing of the one whose place it has" {
-    local others other
-    mapfile -t others < <(names_beside_job 25)
-    for other in "${others[@]:0:12}"; do
-        dlock --acquire --owner=me "$other"
-        dlock --release --owner=me "$other"
-    done
-    sleep 3.1 # until then these are in use
-    for other in "${others[@]:12}"; do dlock "$other" true; done
-    for other in "${others[@]:12}"; do fails_with 1 'it is free' dlock --release --owner=me "$other"; done
+    dlock --acquire --owner=me job
+    dlock --release --owner=me job
+    fill_table "$TABLE" 0 3600 3600
+    sleep 3.1 # until then it is in use
+    dlock other true
+    [[ $(counts other) == *'"takes":1,'* && $(counts job) == *'"takes":0,'* ]]
+    fails_with 1 'it is free' dlock --release --owner=me other
 }
 
 @test "a release is remembered for its token, and forgotten for one that takes the lock again" {

@@ -19,19 +19,40 @@ r, g, failures, skipped = (s[m] for m in ("last_run", "last_success", "failures_
 print(eval(sys.argv[1]))' "$2"
 }
 
-@test "a full table: the oldest runs go, after the names that remember none" {
+@test "names that begin at one place of the table have room, and none is run again" {
     local name names
     mapfile -t names < <(names_beside_job 40)
+    for name in "${names[@]}"; do dlock --once-per=1h "$name" true; done
+    for name in "${names[@]}"; do fails_with 75 '' dlock --once-per=1h "$name" touch "$T/ran"; done
+}
+
+@test "a full table: the oldest runs go, after the names that remember none" {
     dlock job true
-    for name in "${names[@]:0:15}"; do dlock --remember=0 "$name" true; done
+    dlock --remember=0 nothing true
+    fill_table "$TABLE" 0 3600 0
     sleep 3.1 # until then these are in use
-    for name in "${names[@]:15:5}"; do dlock --remember=0 "$name" true; done
-    equals "$(memory job 'r["status"]')" 0
-    for name in "${names[@]:20:16}"; do dlock "$name" true; done
-    equals "$(memory job '(r, g)')" '(None, None)'
-    for name in "${names[@]:20:16}"; do equals "$(memory "$name" 'r["status"]')" 0; done
-    dlock job true
-    equals "$(memory job 'r["status"]') $(memory "${names[20]}" r)" '0 None'
+    dlock first true
+    equals "$(dlock --status --json nothing | grep -c '"takes":0')" 1
+    equals "$(dlock --list --all | grep -c filler)" 1022
+    dlock second true
+    equals "$(dlock --list --all | grep -c filler)" 1021
+    for name in job first second; do equals "$(memory "$name" 'r["status"]')" 0; done
+}
+
+@test "a full table: what --once-per needs stays, and a run that has no room is warned of" {
+    dlock --once-per=1h job true
+    fill_table "$TABLE" 1 3600 3600
+    fails_with 0 '^$' dlock last true
+    sleep 3.1
+    fails_with 0 '^$' dlock --once-per=1h next true # takes its place
+    equals "$(memory last r)" None
+    sleep 3.1
+    fails_with 0 'its run is not remembered: there is no room' dlock --once-per=1h another true
+    fails_with 0 '^$' dlock --remember=0 another true
+    dlock --acquire --owner=me another
+    fails_with 0 'its run is not remembered: there is no room' dlock --release --owner=me another
+    for name in job next; do fails_with 75 '' dlock --once-per=1h "$name" touch "$T/ran"; done
+    [ "$(dlock --list --all | wc -l)" -eq 1025 ]
 }
 
 @test "a directory that remembers no run needs no more room than before, and one run needs one page" {
@@ -74,13 +95,13 @@ P
     done
 }
 
-@test "a full disk: the run is not remembered, and nothing fails" {
+@test "a full disk: the run is not remembered, which is warned of, and nothing fails" {
     [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null || skip 'needs root and mounts'
     mkdir -m 700 "$T/locks"
     # Room for the table and a lock file.
     run unshare -m sh -c "mount -t tmpfs -o size=\$((98 * $(getconf PAGESIZE))),mode=700 none '$T/locks' &&
         '$DLOCK' job sh -c 'exit 7'; echo \$?; '$DLOCK' --status job; '$DLOCK' job sh -c 'exit 8'; echo \$?"
-    [[ $output == 7$'\n'"job: free, released "*8 && $output != *'last run'* ]]
+    [[ $output == "dlock: job: the lock is released, but its run is not remembered: there is no room"*$'\n'7$'\n'"job: free, released "*8 && $output != *'last run'* ]]
 }
 
 @test "dlock is killed once the run is recorded, and before its record is gone: it is not counted again" {

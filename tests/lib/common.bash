@@ -174,8 +174,7 @@ stop_time() {
     export LD_PRELOAD=$HELPERS/fault_boot_clock.so
 }
 
-# names_beside_job COUNT: names whose keys have the same places in the table of a lock directory as that of
-# "job".
+# names_beside_job COUNT: names whose search in the table of a lock directory begins where that of "job" does.
 names_beside_job() {
     python3 - "$1" <<'P'
 import sys
@@ -190,6 +189,42 @@ while found < int(sys.argv[1]):
     if place(f"dlock:other{i}") == place("dlock:job"):
         print(f"other{i}")
         found += 1
+P
+}
+
+# fill_table TABLE FREE AGO NEEDED: all places of a table in a lock directory, but for FREE of those that are free, are
+# another lock's that was last used AGO seconds ago, and has a success that is needed for NEEDED seconds more.
+fill_table() {
+    python3 - "$@" <<'P'
+import struct, sys, time
+path, free, ago, needed = sys.argv[1], *map(int, sys.argv[2:])
+def hashed(data, size):
+    value = 14695981039346656037
+    for at in range(0, len(data), size):
+        value = (value ^ int.from_bytes(data[at:at + size], "little")) * 1099511628211 % 2**64
+    return value
+now = int(time.time() * 1000)
+with open(path, "r+b") as f:
+    f.seek(16)
+    f.write(b"\xff" * 32)  # all slots are there
+    f.seek(0, 2)
+    f.truncate(max(f.tell(), 97 * 4096 + 1024 * 1024))
+    for place in range(1024):
+        f.seek(256 + 384 * place)
+        if struct.unpack("<Q", f.read(8))[0]:
+            continue
+        if free:
+            free -= 1
+            continue
+        key = hashed(b"dlock:filler%d" % place, 1)
+        f.seek(256 + 384 * place)
+        f.write(struct.pack("<Qq", key, now - ago * 1000 + place))
+        run = b"1\t2\tstatus 0\t3\tu\th\tc\0"
+        text = (b"dlock:filler%d\0" % place + run + run + b"7\0%d\0" % (now + needed * 1000)).ljust(122 * 8, b"\0")
+        words = struct.pack("<QqQQ", key, now + 10**9, 0, 0) + text
+        total = hashed(words, 8)
+        f.seek(97 * 4096 + 1024 * place)
+        f.write(struct.pack("<QQ", total, 0) + words)
 P
 }
 

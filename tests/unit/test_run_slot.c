@@ -30,6 +30,7 @@ static const struct run_memory known = {
                 .command = "make"},
     .failures = 3,
     .runs = 4,
+    .needed_until_ms = 1795720510402,
 };
 
 static void begin(void)
@@ -65,6 +66,7 @@ TEST(what_is_written_is_read)
     row_int("success", memory.success.fence, known.success.fence);
     row_int("job", memory.failures, 3);
     row_int("job", memory.runs, 4);
+    row_int("job", memory.needed_until_ms, known.needed_until_ms);
     row_int("job", memory.skipped, 0);
 }
 

@@ -317,18 +317,15 @@ static void lose(struct file_backend *backend, const struct lease *lease,
         runs_add(&backend->store, entry, record, &end);
 }
 
-enum lock_result file_release(struct backend *base, const struct lease *lease, struct bound bound,
-                              struct errmsg *why)
+static enum lock_result lease_ops_release(struct file_backend *backend, const struct lease *lease,
+                                          struct bound bound, struct errmsg *why)
 {
-    struct file_backend *backend = file_of(base);
     struct record record;
     bool known;
-    if (backend->place < 0)
-        return release_outside(&backend->store, lease, bound, why);
     enum lock_result result = lock_file_enter(&backend->file, bound, why);
     if (result != LOCK_OK)
         return result == LOCK_CANCELLED ? result : LOCK_UNAVAILABLE;
-    struct shared_entry *entry = shared_table_entry(&backend->store.table, lease->key, true);
+    struct shared_entry *entry = store_entry(&backend->store, lease->key, true);
     result = look_at_own(backend, lease, &record, &known, why);
     if (result == LOCK_UNAVAILABLE) {
         lock_file_leave(&backend->file);
@@ -339,5 +336,19 @@ enum lock_result file_release(struct backend *base, const struct lease *lease, s
     else if (lock_is_lost(result))
         lose(backend, lease, known ? &record : NULL, entry, bound);
     lease_ops_let_go(backend);
+    return result;
+}
+
+enum lock_result file_release(struct backend *base, const struct lease *lease, struct bound bound,
+                              struct errmsg *why)
+{
+    struct file_backend *backend = file_of(base);
+    backend->store.unrecorded = false;
+    enum lock_result result = backend->place < 0
+                                  ? release_outside(&backend->store, lease, bound, why)
+                                  : lease_ops_release(backend, lease, bound, why);
+    base->warning = backend->store.unrecorded ? "there is no room for it in the lock directory's "
+                                                "table"
+                                              : NULL;
     return result;
 }

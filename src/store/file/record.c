@@ -45,6 +45,7 @@ static const struct record_field {
     FIELD("released", FIELD_FLAG, released),
     FIELD("pid_space", FIELD_NUMBER, holder.pid_space),
     FIELD("remember", FIELD_NUMBER, remember),
+    FIELD("once_per", FIELD_NUMBER, once_per),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
@@ -107,6 +108,7 @@ void record_fill(struct record *record, const struct lock_request *request,
         .expires = deadline_plus(lease->taken, lease->ttl),
         .hold = lease->hold,
         .remember = request->remember,
+        .once_per = request->once_per,
         .detached = request->detached,
         .holder = request->self,
     };

@@ -30,6 +30,7 @@ struct record {
     struct deadline
         hold; /* likewise: others are kept out until then, even if no process has the file locked */
     struct duration remember; /* how long its run is remembered; 0: not at all, or it is recorded */
+    struct duration once_per; /* as requested: its success is needed that long */
     bool detached;            /* it holds until `expires` though no process has the file locked */
     bool released;            /* from here on only `hold` counts */
     struct holder holder;

@@ -15,8 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The text: the key, the last run, the last success and the fence of that, each ending in NUL;
- * "": an older dlock has written it. */
+/* The text: the key, the last run, the last success, the fence of that and until when it is
+ * needed, each ending in NUL; "": an older dlock has written it. */
 enum { SUM, SKIPPED, HASH, KEPT_UNTIL, FAILURES, RUNS, TEXT };
 #define TEXT_SIZE ((RUN_SLOT_WORDS - TEXT) * sizeof(uint64_t))
 
@@ -71,11 +71,14 @@ bool run_slot_read(const struct run_slot *slot, uint64_t hash, struct run_memory
         return false;
     const char *at = (const char *)&words[TEXT], *end = at + TEXT_SIZE;
     const char *name = next_text(&at, end), *last = next_text(&at, end),
-               *success = next_text(&at, end), *fence = next_text(&at, end);
+               *success = next_text(&at, end), *fence = next_text(&at, end),
+               *needed = next_text(&at, end);
     if (success == NULL || !run_record_read(&memory->last, last))
         return false;
-    if (run_record_read(&memory->success, success) && fence != NULL)
+    if (run_record_read(&memory->success, success) && needed != NULL) {
         (void)number_parse(fence, 0, INT64_MAX, &memory->success.fence);
+        (void)number_parse(needed, 0, INT64_MAX, &memory->needed_until_ms);
+    }
     memory->failures = clamped((int64_t)words[FAILURES]);
     memory->runs = clamped((int64_t)words[RUNS]);
     if (key != NULL)
@@ -106,12 +109,14 @@ void run_slot_write(struct run_slot *slot, uint64_t hash, const char *key,
                     const struct run_memory *memory, struct duration remember)
 {
     slot_words words = {0};
-    char runs[2 * RUN_TEXT_SIZE], fence[24], *text = (char *)&words[TEXT];
+    char runs[2 * RUN_TEXT_SIZE], number[24], *text = (char *)&words[TEXT];
     if (slot == NULL)
         return;
-    snprintf(fence, sizeof fence, "%" PRId64, memory->success.fence);
     size_t size = put_run(runs, put_run(runs, 0, &memory->last), &memory->success);
-    size = put_text(runs, size, fence);
+    snprintf(number, sizeof number, "%" PRId64, memory->success.fence);
+    size = put_text(runs, size, number);
+    snprintf(number, sizeof number, "%" PRId64, memory->needed_until_ms);
+    size = put_text(runs, size, number);
     size_t used = put_text(text, 0, strlen(key) + 1 + size <= TEXT_SIZE ? key : "");
     memcpy(text + used, runs, size);
     words[HASH] = hash;

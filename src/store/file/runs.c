@@ -49,18 +49,22 @@ void runs_read(struct store *store, const char *key, const struct lock_file *fil
             file_runs_add(memory, &place.record, &(struct run_end){RUN_LOST, 0, 0});
 }
 
-void runs_add(const struct store *store, const struct shared_entry *entry,
-              const struct record *record, const struct run_end *end)
+void runs_add(struct store *store, const struct shared_entry *entry, const struct record *record,
+              const struct run_end *end)
 {
     struct run_memory memory;
     uint64_t hash = text_hash(record->key);
     struct run_slot *slot = end->how != RUN_NONE
                                 ? shared_table_slot(&store->table, entry, record->remember.ns > 0)
                                 : NULL;
+    store->unrecorded |= slot == NULL && end->how != RUN_NONE && record->remember.ns > 0;
     if (slot == NULL)
         return;
     (void)run_slot_read(slot, hash, &memory, NULL);
     file_runs_add(&memory, record, end);
+    int64_t needed_until_ms = record->holder.since_wall_ms + record->once_per.ns / NS_PER_MS;
+    if (run_is_success(end) && needed_until_ms > memory.needed_until_ms)
+        memory.needed_until_ms = needed_until_ms;
     run_slot_write(slot, hash, record->key, &memory, record->remember);
 }
 

@@ -13,9 +13,9 @@ void runs_read(struct store *store, const char *key, const struct lock_file *fil
                struct bound bound, struct run_memory *memory);
 
 /* In the section, before the record goes: the run of this record has ended; RUN_NONE:
- * nothing has run. A run is recorded once. */
-void runs_add(const struct store *store, const struct shared_entry *entry,
-              const struct record *record, const struct run_end *end);
+ * nothing has run. A run is recorded once; if there is no room, store->unrecorded. */
+void runs_add(struct store *store, const struct shared_entry *entry, const struct record *record,
+              const struct run_end *end);
 
 /* In the section, before records in the file go: records the runs that were lost, or with
  * `all` loses those that have not ended, too. */

@@ -10,7 +10,12 @@
  *   One replaces the entry that another has just found -> the other one's counts go to
  *     the wrong lock, or are lost, and waiters for that lock may lose their order once.
  *     That is so rare, and so small a harm, that no order is kept: an entry is replaced
- *     only if 15 others were used later, and a waiter uses it every second.
+ *     only if the table is full, and others were used later; a waiter uses it every second.
+ *
+ *   One looks for a key while another begins an entry -> a search ends at the first place
+ *     that is free, and no place becomes free again -> it is found, or its place is the one
+ *     where the search ends, and the swap decides. An older dlock looks at the first 16
+ *     places alone, and begins another entry for a key that is further off.
  *
  *   A file is not a valid table -> it is replaced by a new one -> processes that have the
  *     old one mapped still count there. The fence goes on from the clock.
@@ -42,7 +47,7 @@
 
 enum {
     ENTRIES = 1024,
-    WINDOW = 16,       /* places that a key may have, from the one that its hash names */
+    NEAR = 16,         /* most keys have one of so many places from the one that their hash names */
     RELEASED_KEPT = 6, /* releases that are remembered for each lock */
     OWNER_WORDS = 8,
     FORCER_WORDS = 10,
@@ -263,47 +268,54 @@ struct run_slot *shared_table_slot(const struct shared_table *table,
     return &table->map->runs[number];
 }
 
-/* True if it is in use, as by waiters every second, or remembers a run. */
-static bool is_wanted(const struct shared_table *table, const struct shared_entry *entry)
+/* In use: as by waiters every second. */
+enum worth { NOTHING_KNOWN, RUN_KNOWN, NEEDED_OR_IN_USE };
+
+static enum worth worth_of(const struct shared_table *table, const struct shared_entry *entry)
 {
     enum { IN_USE_MS = 3000 };
     struct run_memory memory;
-    return wall_now_ms() - atomic_load(&entry->used) < IN_USE_MS ||
-           run_slot_read(shared_table_slot(table, entry, false), atomic_load(&entry->key), &memory,
-                         NULL);
+    int64_t now = wall_now_ms();
+    bool known = run_slot_read(shared_table_slot(table, entry, false), atomic_load(&entry->key),
+                               &memory, NULL);
+    if (now - atomic_load(&entry->used) < IN_USE_MS || (known && memory.needed_until_ms > now))
+        return NEEDED_OR_IN_USE;
+    return known ? RUN_KNOWN : NOTHING_KNOWN;
 }
 
-/* The place with this key, otherwise the place to use for it: a free one, or the one that
- * was unused for the longest time; a wanted one only if all are. An
- * entry that will be written is first touched by a write: a read would make the kernel map
- * the 16 pages around it, too. */
+/* The one to replace if the table is full: of those worth least, the one that was unused for
+ * the longest time. NULL: all are needed. */
+static struct shared_entry *least_needed(const struct shared_table *table)
+{
+    struct shared_entry *least = NULL;
+    enum worth least_worth = NEEDED_OR_IN_USE;
+    for (size_t i = 0; i < ENTRIES; i++) {
+        struct shared_entry *entry = &table->map->entries[i];
+        enum worth worth = worth_of(table, entry);
+        if (worth < least_worth || (worth == least_worth && least != NULL &&
+                                    atomic_load(&entry->used) < atomic_load(&least->used))) {
+            least = entry;
+            least_worth = worth;
+        }
+    }
+    return least;
+}
+
+/* The place with this key, otherwise the place to use for it (NULL: none). An entry that will
+ * be written is first touched by a write: a read would make the kernel map the 16 pages
+ * around it, too. */
 static struct shared_entry *shared_table_find(const struct shared_table *table, uint64_t key,
                                               bool make, bool *there)
 {
-    struct shared_entry *oldest = NULL, *entries = table->map->entries;
-    bool oldest_wanted = false;
-    *there = true;
-    for (size_t i = 0; i < WINDOW; i++) {
-        struct shared_entry *entry = &entries[(key + i) % ENTRIES];
-        uint64_t found = make ? atomic_fetch_add(&entry->key, 0) : atomic_load(&entry->key);
-        if (found == key)
+    for (size_t i = 0; i < ENTRIES; i++) {
+        struct shared_entry *entry = &table->map->entries[(key + i) % ENTRIES];
+        uint64_t found =
+            make && i < NEAR ? atomic_fetch_add(&entry->key, 0) : atomic_load(&entry->key);
+        *there = found == key;
+        if (*there || found == 0)
             return entry;
-        if (found == 0 && oldest == NULL)
-            oldest = entry;
     }
-    *there = false;
-    if (oldest != NULL || !make)
-        return oldest;
-    for (size_t i = 0; i < WINDOW; i++) {
-        struct shared_entry *entry = &entries[(key + i) % ENTRIES];
-        bool wanted = is_wanted(table, entry);
-        if (oldest == NULL || wanted < oldest_wanted ||
-            (wanted == oldest_wanted && atomic_load(&entry->used) < atomic_load(&oldest->used))) {
-            oldest = entry;
-            oldest_wanted = wanted;
-        }
-    }
-    return oldest;
+    return make ? least_needed(table) : NULL;
 }
 
 /* All but its key and its last use: it is words alone. */
@@ -322,9 +334,9 @@ struct shared_entry *shared_table_entry(const struct shared_table *table, const 
     bool there = false;
     if (!is_whole(table))
         return NULL;
-    for (int tries = 0; tries < WINDOW; tries++) {
+    for (int tries = 0; tries < NEAR; tries++) {
         struct shared_entry *entry = shared_table_find(table, hash, make, &there);
-        if (there || !make)
+        if (there || !make || entry == NULL)
             return there ? entry : NULL;
         uint64_t old = atomic_load(&entry->key);
         if (old != hash && atomic_compare_exchange_strong(&entry->key, &old, hash)) {

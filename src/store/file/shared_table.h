@@ -2,10 +2,10 @@
  * and user, which processes share as a map of atomics. There is no critical section that
  * a frozen or killed process could leave locked.
  *
- * It has room for about a thousand locks. When it is full, the entry that was unused for
- * the longest time is replaced, and its counts are forgotten; locks that remember a run go
- * last. Nothing that must be right depends on it but the fence, which is common to all
- * locks, and once_per. */
+ * It has room for 1,024 locks. When it is full, the entry that was unused for the longest
+ * time is replaced, and its counts are forgotten; locks that remember a run go last, and
+ * those never whose run once_per needs: then a new lock has no entry. Nothing that must be
+ * right depends on it but the fence, which is common to all locks, and once_per. */
 #ifndef DLOCK_STORE_FILE_SHARED_TABLE_H
 #define DLOCK_STORE_FILE_SHARED_TABLE_H
 
@@ -42,8 +42,8 @@ void shared_table_close(struct shared_table *table);
 enum lock_result shared_table_next_fence(const struct shared_table *table, int64_t *fence,
                                          struct errmsg *why);
 
-/* The entry of this key; `make` creates it if necessary. NULL if there is no entry, or
- * the table is not open or was cut short: all functions below accept that. Do not keep
+/* The entry of this key; `make` creates it if necessary. NULL if there is no entry, or no
+ * room for one, or the table is not open or was cut short: all functions below accept that. Do not keep
  * it: using it after the file was cut short is a SIGBUS. */
 struct shared_entry *shared_table_entry(const struct shared_table *table, const char *key,
                                         bool make);
