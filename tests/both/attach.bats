@@ -450,7 +450,7 @@ stands_still() { grep -q '^State:.T' "/proc/$(guards)/status"; }
 }
 
 @test "the guard is killed: nothing stops the script, and the lock expires" {
-    script job <<<"dlock -t 1s --attach job || exit; $stay"
+    script job <<<"dlock -t 4s --attach job || exit; $stay"
     start job
     kill -KILL "$(guards)"
     wait_until 10 dlock -n job true

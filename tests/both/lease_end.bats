@@ -214,6 +214,6 @@ except BlockingIOError:
 fcntl.fcntl(writer, fcntl.F_SETFL, 0)
 print(subprocess.call(["dlock", "-v", "-t", "1s", "job", "sleep", "60"], stderr=writer))
 P
-    within 1000 "$start"
+    within 5000 "$start"
     equals "$output" 124
 }

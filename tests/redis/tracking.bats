@@ -434,15 +434,15 @@ refused_again() { [ "$(refused multi)" -gt "$1" ]; }
 import os, socket, subprocess, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 s.connect("\0" + os.environ["NOTIFY_SOCKET"][1:])
-for i in range(25):
-    if i in (2, 12):
+for i in range(45):
+    if i in (2, 40): # in between the lease would end
         subprocess.run(["redis-cli", "-s", os.environ["T"] + "/redis.sock", "acl", "setuser", "default",
                         "-multi" if i == 2 else "+multi"], stdout=subprocess.DEVNULL)
     time.sleep(0.1)
     s.send(b"WATCHDOG=1")
 E
     redis config resetstat
-    run dlock -r "$URL" --heartbeat -t 1s job -- python3 "$T/beat.py"
+    run dlock -r "$URL" --heartbeat -t 3s job -- python3 "$T/beat.py"
     equals "$status $output" '0 '
     refused_again 0
     is_free
