@@ -98,7 +98,7 @@ P
             wait_until 10 gone "$dlock"
             wait "$dlock" || status=$?
             equals "$end $tree $status" "$end $tree $([ $end = kill ] && echo 137 || echo 124)"
-            grep -q '^State:.Z' "/proc/$(cat "$T/command")/status"
+            wait_until 10 grep -q '^State:.Z' "/proc/$(cat "$T/command")/status"
             [ "$BACKEND" = redis ] || dlock -w 5 job true
             touch "$T/reap"
             wait "$TRACER"
