@@ -217,8 +217,8 @@ enum lock_result options_of_held(struct options **under, const struct options *o
     return result == LOCK_OK && strcmp(key, held->key) != 0 ? LOCK_GONE : result;
 }
 
-/* A lock on this host alone does not stand in for one that is configured in Redis, nor does
- * that of a --lock-file for any other: its file is the lock, whatever its name. */
+/* A lock on this host alone cannot replace one that is configured in Redis. A --lock-file
+ * replaces no other lock either: its file is the lock, whatever its name. */
 static bool may_stand_in(const struct options *options, const struct held *held)
 {
     bool in_file = strcmp(held->backend, "redis") != 0;

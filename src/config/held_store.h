@@ -17,7 +17,7 @@ char *held_store_format(const struct settings *settings, const char *kind, const
 bool held_store_read(struct settings *settings, const char *store, size_t length,
                      const char *configured);
 
-/* True for a setting that such a word stands for, named in it or not. */
+/* True for a setting that such a word covers, named in it or not. */
 bool held_store_has(enum option_id id);
 
 #endif

@@ -181,7 +181,7 @@ static void own_child_changed(struct child *child, int status)
         command_ended(child, guarded && WIFEXITED(status) ? SIGKILL : status);
 }
 
-/* Asked in this order: one that nobody traces may just have ended, and is reaped. */
+/* The order counts: a command without a tracer may just have ended, and is reaped. */
 void child_find_unreaped(struct child *child)
 {
     struct proc_stat stat;
@@ -237,7 +237,7 @@ bool child_tree_gone(struct child *child)
     if (child->childless)
         return true;
     bool gone = process_tree_is_gone(&child->except);
-    child_reap(child); /* what has ended during the walks */
+    child_reap(child); /* processes that ended during the walks */
     return gone;
 }
 

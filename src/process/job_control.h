@@ -11,7 +11,7 @@
 struct job_control {
     const struct signals *signals;
     const struct messages *out;
-    sigset_t told;              /* what has come from others than the command */
+    sigset_t told;              /* signals from others than the command */
     bool resumed;               /* dlock has stopped with the command and was continued */
     struct deadline stop_asked; /* when SIGTSTP came last, from any sender */
     struct deadline stop_seen;  /* of the stop that is not followed yet */

@@ -352,7 +352,7 @@ struct process_count process_tree_signal(struct process_family *family, const st
     return count;
 }
 
-/* What a process that ends during a walk leaves behind is found by the next one. */
+/* A process may end during a walk; the next walk finds the children that it left. */
 bool process_tree_is_gone(const struct pids *except)
 {
     enum { WALKS_MOST = 10 };

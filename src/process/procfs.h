@@ -30,7 +30,7 @@ bool proc_read_line(const char *path, char *text, size_t size);
 bool proc_stat_read(pid_t pid, struct proc_stat *stat);
 
 /* True if all threads of the process that *stat is of are zombies: it has ended, even if
- * nobody reaps it. */
+ * its parent does not reap it. */
 bool proc_is_dead(pid_t pid, const struct proc_stat *stat);
 
 enum process_life {

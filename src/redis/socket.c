@@ -76,7 +76,7 @@ static enum lock_result fail_closed(struct redis_socket *sock, struct errmsg *wh
 }
 
 /* If this process was frozen, the answer may have arrived long before the deadline passed. So
- * what is there is still read, but not from a peer that sends without pause. */
+ * bytes that are there are still read, but not from a peer that sends without pause. */
 static bool is_too_late(struct redis_socket *sock, struct bound bound)
 {
     sock->late = deadline_passed(bound.until) ? sock->late + 1 : 0;

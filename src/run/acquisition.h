@@ -55,8 +55,8 @@ struct acquisition {
 bool acquisition_open(struct acquisition *acquisition, const char *owner, const char *command,
                       pid_t pid, int *status);
 
-/* What an outer dlock has passed through the environment or the lock directory is about our
- * caller. False: the lock is for another process (--attach=PID), about which it says nothing. */
+/* True if the environment and the lock directory, through which an outer dlock passes its
+ * locks, describe our caller. False: the lock is for another process (--attach=PID). */
 bool acquisition_is_for_us(const struct acquisition *acquisition);
 
 /* An ancestor holds the lock in this mode: sets `outer`, by whether the mode covers the

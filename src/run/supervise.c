@@ -5,7 +5,7 @@
  * before the command is started: if there are too few, nothing is run.
  *
  * The orphan guard is forked before it, while there is no other thread. Either may
- * fail where the user, or the container, may start no more processes for now. The
+ * fail if the user, or the container, may start no more processes for now. The
  * command does not suffer for that:
  *   one fails -> both are tried again and again, the guard first.
  *   a check is due meanwhile -> a warning; the main thread makes the check itself. It

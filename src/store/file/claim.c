@@ -1,6 +1,6 @@
 /* A claim is a socket that listens under an abstract name, unix(7), made of the file, the
  * take's id and the mode. The kernel frees the name with the socket, and then any user can
- * listen there: so it is asked who does. Nothing is ever written. A connection stays in the
+ * listen there, so dlock checks who does. Nothing is ever written. A connection stays in the
  * queue until the holder looks, and if that is full, the process waits for the lock; so does
  * one of another network namespace.
  *

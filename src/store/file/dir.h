@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-/* Where the default directory of a user may be: the first place that is there and, but for root,
- * lets all users write. */
+/* The default directory of a user is in the first of these places that exists and, except for
+ * root, lets all users write. */
 enum lock_dir_place {
     LOCK_DIR_RUN_LOCK, /* /run/lock/dlock for root, /run/lock/dlock-UID */
     LOCK_DIR_RUN,      /* /run/dlock/UID: made by packages */

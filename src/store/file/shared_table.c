@@ -13,8 +13,8 @@
  *     only if the table is full, and others were used later; a waiter uses it every second.
  *
  *   One looks for a key while another begins an entry -> a search ends at the first place
- *     that is free, and no place becomes free again -> it is found, or its place is the one
- *     where the search ends, and the swap decides. An older dlock looks at the first 16
+ *     that is free, and no place becomes free again -> it is found, or the search ends at
+ *     its place, and the swap decides. An older dlock looks at the first 16
  *     places alone, and begins another entry for a key that is further off.
  *
  *   A file is not a valid table -> it is replaced by a new one -> processes that have the

@@ -10,7 +10,7 @@ struct store {
     struct lock_dir dir;
     struct shared_table table;
     char boot_id[sizeof((struct holder *)0)->boot_id]; /* "": not read yet */
-    bool unrecorded; /* a run was to be recorded, and there was no room */
+    bool unrecorded;                                   /* there was no room to record a run */
 };
 
 void store_close(struct store *store);

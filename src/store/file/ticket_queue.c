@@ -4,7 +4,7 @@
  * waiter that has just got that byte is not taken for a ticket.
  *
  * While it is the head's turn, each waiter that looks marks the turn with another lock,
- * at a byte that stands for its number and for when the turn began: it is alive. The mark
+ * at a byte made of its number and of when the turn began: it is alive. The mark
  * goes with the next one, or with the ticket. An older dlock sets none, and sees none.
  *
  * The word: the head's number, whether there was room for it, and since when this has
