@@ -124,7 +124,7 @@ static int not_taken(struct acquisition *acquisition, enum lock_result result,
     }
     if (result == LOCK_UNAVAILABLE)
         return fail(out, FAIL_UNAVAILABLE, STATUS_UNAVAILABLE, "%s; %s; %s", why->text,
-                    tried_format(waited->takes, waited->time, tried), acquisition->undone);
+                    tried_format(waited->tries, waited->outage, tried), acquisition->undone);
     return fail(out, failure_of(result), (int)status_of(result), "%s; %s", why->text,
                 acquisition->undone);
 }

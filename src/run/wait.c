@@ -44,10 +44,9 @@ struct waiting {
     int cancel_fd;
     int timer_fd; /* of the pauses; -1: there was none yet */
     struct deadline start;
-    struct deadline end;   /* of the wait */
-    struct deadline tried; /* when this try has begun */
-    struct deadline
-        outage_end;           /* of the tries to reach the store; DEADLINE_NEVER: it was reached */
+    struct deadline end;      /* of the wait */
+    struct deadline tried;    /* when this try has begun */
+    struct deadline down;     /* when the first try has begun since the store has answered */
     struct duration interval; /* of asking again for a lock that is held */
     struct duration retry;    /* of asking again a store that is down */
     struct deadline heeded;   /* how far the notices that were followed have used up the time */
@@ -79,9 +78,7 @@ static enum lock_result sleep_until(struct waiting *waiting, int news_fd, struct
 /* The tries end this long after the start of the first that failed. */
 static struct deadline outage_end(const struct waiting *waiting)
 {
-    return waiting->outage_end.boot_ns == INT64_MAX
-               ? deadline_plus(waiting->tried, waiting->patience->outage)
-               : waiting->outage_end;
+    return deadline_plus(waiting->down, waiting->patience->outage);
 }
 
 /* One try may take as long as the connection's own limit, but should end with
@@ -158,7 +155,6 @@ static enum lock_result wait_for_holder(struct waiting *waiting, struct backend 
                                         const struct holder *holder)
 {
     const struct patience *patience = waiting->patience;
-    waiting->outage_end = DEADLINE_NEVER;
     waiting->retry = retry_least;
     if (patience->is_own(patience->data, holder) || holder->done)
         return LOCK_HELD;
@@ -170,17 +166,16 @@ static enum lock_result wait_for_holder(struct waiting *waiting, struct backend 
 /* The store is down. LOCK_UNAVAILABLE: it has been tried long enough. */
 static enum lock_result wait_for_store(struct waiting *waiting, const struct errmsg *why)
 {
-    waiting->outage_end = deadline_earlier(outage_end(waiting), waiting->end);
-    if (deadline_passed(waiting->outage_end))
+    struct deadline end = deadline_earlier(outage_end(waiting), waiting->end);
+    if (deadline_passed(end))
         return LOCK_UNAVAILABLE;
-    struct deadline next =
-        deadline_earlier(deadline_after(duration_jittered(waiting->retry)), waiting->outage_end);
+    struct deadline next = deadline_earlier(deadline_after(duration_jittered(waiting->retry)), end);
     enum lock_result result = LOCK_OK;
     waiting->retry = duration_doubled(waiting->retry, retry_most);
     while (result == LOCK_OK && !deadline_passed(next))
-        result = sleep_until(waiting, -1,
-                             deadline_earlier(next, progress_show(waiting->patience->view, NULL,
-                                                                  why, waiting->outage_end)));
+        result = sleep_until(
+            waiting, -1,
+            deadline_earlier(next, progress_show(waiting->patience->view, NULL, why, end)));
     return result;
 }
 
@@ -230,19 +225,19 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
         .cancel_fd = cancel_fd,
         .timer_fd = -1,
         .start = deadline_now(),
-        .outage_end = DEADLINE_NEVER,
         .interval = backend->poll_least,
         .retry = retry_least,
     };
     waiting.end = patience->forever ? DEADLINE_NEVER : deadline_plus(waiting.start, patience->wait);
     waiting.request.attended = progress_attended(patience->view);
     bool waits = waiting.request.waits = patience->forever || patience->wait.ns > 0;
-    waited->takes = 0;
+    waited->tries = 0;
     enum lock_result result;
     for (bool again = true; again;) {
         enum lock_result pause;
-        waited->takes++;
         waiting.tried = deadline_now();
+        if (waited->tries++ == 0)
+            waiting.down = waiting.tried;
         /* -n that waits for a guard has been counted. */
         waiting.request.last = is_over(&waiting) && waiting.request.waits == waits;
         waiting.request.waited = deadline_gap(waiting.start, waiting.tried);
@@ -250,20 +245,23 @@ enum lock_result wait_for_lock(struct backend *backend, const struct lock_reques
         if (result == LOCK_OK && lease_as_good_as_over(lease)) {
             result = too_late(backend, lease, why);
             patience->take_anew(patience->data);
-            waiting.tried =
-                deadline_now(); /* the store has answered; only this process was frozen or slow */
+            /* The store has answered; only this process was frozen or slow. */
+            waiting.down = waited->tries == 1 ? deadline_now() : waiting.down;
         }
-        if (result == LOCK_HELD)
+        if (result == LOCK_HELD) {
+            waited->tries = 0;
             pause = wait_for_holder(&waiting, backend, holder);
-        else if (result == LOCK_UNAVAILABLE)
+        } else if (result == LOCK_UNAVAILABLE) {
             pause = wait_for_store(&waiting, why);
-        else
+        } else {
             break;
+        }
         again = pause == LOCK_OK;
         if (pause == LOCK_CANCELLED)
             result = LOCK_CANCELLED;
     }
     waited->time = deadline_gap(waiting.start, deadline_now());
+    waited->outage = deadline_gap(waiting.down, deadline_now());
     fd_close(&waiting.timer_fd);
     if (result != LOCK_OK)
         abandon(backend, request, result, why);

@@ -21,7 +21,8 @@ struct patience {
 
 struct waited {
     struct duration time;
-    int takes; /* how often the store was asked */
+    int tries;              /* since the store has answered last */
+    struct duration outage; /* since the first of these */
 };
 
 /* Takes the lock, waiting for its holder and for the store as `patience` says.
