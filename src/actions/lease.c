@@ -441,7 +441,9 @@ static int print_pause(const struct target *target)
         say_verbose(target->out, "paused until %s", until);
     else
         say_verbose(target->out, "resumed");
-    if (target->backend->note != NULL)
+    if (target->backend->warning != NULL)
+        say_warning(target->out, "%s", target->backend->warning);
+    else if (target->backend->note != NULL)
         say_verbose(target->out, "%s", target->backend->note);
     return flushed(target->out, STATUS_OK);
 }

@@ -44,7 +44,7 @@ enum lock_result lock_state_of_list(struct lock_state *state, const char *key,
                                     enum lock_result looked)
 {
     int64_t newer = state->newer;
-    if (looked != LOCK_INVALID || newer == 0)
+    if (looked != LOCK_INVALID || (newer == 0 && !state->unusable))
         return looked;
     (void)lock_state_init(state, key, 0);
     state->newer = newer;

@@ -46,6 +46,7 @@ struct lock_waiter {
 
 struct lock_state {
     char key[LOCK_KEY_SIZE];
+    bool unusable; /* its keys are another program's: nothing else is known */
     int64_t newer; /* the format, if it is newer than ours: nothing else is known; otherwise 0 */
     bool locked;
     enum lock_mode mode;       /* in force; MODE_EXCLUSIVE if it is free or another client's */
@@ -75,7 +76,7 @@ bool lock_state_init(struct lock_state *state, const char *key, size_t count);
 /* Frees what it points to. */
 void lock_state_free(struct lock_state *state);
 
-/* In a list, a look that failed since the lock has a newer format is a state like any other. */
+/* In a list, a look that failed since the lock has a newer format, or cannot be used, is a state like any other. */
 enum lock_result lock_state_of_list(struct lock_state *state, const char *key,
                                     enum lock_result looked);
 

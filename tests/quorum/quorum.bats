@@ -557,6 +557,34 @@ ahead() {
     [ ! -e "$T/ran" ]
 }
 
+@test "a lock that others have split between them is not free: --status, --list and --wait-free say so, as a take does" {
+    quorum 3
+    on 1 set dlock:job first px 100000
+    on 2 set dlock:job second px 100000
+    fails_with 75 '' dlock -n job touch "$T/ran"
+    run dlock --status job
+    [[ $status = 0 && $output == *'job: held'*'another client'*'on 2 of 3 servers others hold it, none of them on a majority'* ]]
+    fails_with 0 '^job ' dlock --list
+    fails_with 75 'held by another client' dlock -v --wait-free -n job
+    dlock --force-release job
+    fails_with 1 'job: free' dlock --status job
+    [ ! -e "$T/ran" ]
+}
+
+@test "--resume that does not reach a minority warns: the pause lasts there" {
+    quorum 3
+    dlock --pause=600s --message=why job
+    freeze 3
+    run dlock --resume job
+    [[ $status = 0 && $output == *'the end of the pause has not reached 1 of 3 servers; there it lasts: '*"$T/3.sock"* ]]
+    kill -CONT "$(cat "$T/3.pid")"
+    wait_until 20 redis_answers 3
+    equals "$(on 3 hexists '{dlock:job}:meta' pause_ends)" 1
+    run dlock --resume job # now it does
+    equals "$status $output" '0 '
+    equals "$(on 3 hexists '{dlock:job}:meta' pause_ends)" 0
+}
+
 @test "a loss by --force-release says so and by whom" {
     quorum 3
     hold_lock job -t 60s --owner=me

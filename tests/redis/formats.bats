@@ -60,8 +60,16 @@ teardown() { common_teardown; }
     fails_with 78 'the key \{dlock:job\}:meta cannot be used: it is not a hash' dlock --resume job
     equals "$(redis keys '*')" '{dlock:job}:meta'
     equals "$(redis get '{dlock:job}:meta')" x
-    redis del '{dlock:job}:meta'
+    local action
+    for action in --status '--status --json' --wait-free --ran-within=1h; do
+        # shellcheck disable=SC2086
+        fails_with 78 'the key \{dlock:job\}:meta cannot be used: it is not a hash' dlock $action job # not free
+    done
+    dlock other true
+    fails_with 0 '^other ' dlock --list --all
+    redis del '{dlock:job}:meta' '{dlock:other}:meta'
     redis hset '{dlock:job}:meta' fence 9007199254740991
+    fails_with 78 'its fence has reached its maximum' dlock --status job
     fails_with 78 'its fence has reached its maximum' dlock job touch "$T/ran"
     redis hset '{dlock:job}:meta' fence nan
     fails_with 78 'its fence has reached its maximum' dlock job touch "$T/ran"

@@ -162,6 +162,43 @@ static enum lock_result judge_part(struct quorum *quorum, const struct owner_cou
 }
 
 /* The owners that hold it on `least` servers; in a list, possible holders too. */
+static enum lock_result add_owners(struct quorum *quorum, int least, struct lock_state *to,
+                                   struct errmsg *why)
+{
+    for (int i = 0; i < quorum->count; i++) {
+        const struct lock_state *state = &quorum->members[i].state;
+        for (size_t j = 0; j < state->owner_count; j++) {
+            const char *token = state->owners[j].token;
+            struct owner_count owner = count_owner(quorum, token);
+            if (lock_state_owner(to, token) != NULL)
+                continue;
+            enum lock_result part = owner.count < least ? judge_part(quorum, &owner, why) : LOCK_OK;
+            if (part != LOCK_OK && quorum->looks_for != LOOK_LIST)
+                return part;
+            if (part == LOCK_OK && owner.count < least)
+                continue;
+            to->mode = state->mode;
+            to->slots = state->slots;
+            quorum_look_add_owner(quorum, to, &owner);
+        }
+    }
+    return LOCK_OK;
+}
+
+/* No owner has a majority, but they leave none to others. */
+static bool is_split(struct quorum *quorum)
+{
+    int held = 0;
+    for (int i = 0; i < quorum->count; i++)
+        held += quorum->members[i].state.owner_count > 0;
+    if (held <= quorum->count - quorum->need)
+        return false;
+    errmsg_set(&quorum->note, "on %d of %d servers others hold it, none of them on a majority",
+               held, quorum->count);
+    quorum->base.note = quorum->note.text;
+    return true;
+}
+
 static enum lock_result merge(struct quorum *quorum, int least, struct lock_state *to,
                               struct errmsg *why)
 {
@@ -174,24 +211,12 @@ static enum lock_result merge(struct quorum *quorum, int least, struct lock_stat
     to->waiters = -1;
     for (int i = 0; i < quorum->count; i++)
         merge_history(quorum, to, &quorum->members[i].state);
-    for (int i = 0; i < quorum->count; i++) {
-        const struct lock_state *state = &quorum->members[i].state;
-        for (size_t j = 0; j < state->owner_count; j++) {
-            const char *token = state->owners[j].token;
-            struct owner_count owner = count_owner(quorum, token);
-            if (lock_state_owner(to, token) != NULL)
-                continue;
-            enum lock_result part = owner.count < least ? judge_part(quorum, &owner, why) : LOCK_OK;
-            if (part != LOCK_OK && quorum->looks_for != LOOK_LIST) {
-                lock_state_free(to);
-                return part;
-            }
-            if (part == LOCK_OK && owner.count < least)
-                continue;
-            to->mode = state->mode;
-            to->slots = state->slots;
-            quorum_look_add_owner(quorum, to, &owner);
-        }
+    enum lock_result result = add_owners(quorum, least, to, why);
+    if (result == LOCK_OK && to->owner_count == 0 && is_split(quorum))
+        result = add_owners(quorum, 1, to, why);
+    if (result != LOCK_OK) {
+        lock_state_free(to);
+        return result;
     }
     const struct pause *pauses[QUORUM_MOST];
     for (int i = 0; i < quorum->count; i++)
@@ -252,7 +277,8 @@ static enum lock_result ask_pause(struct quorum *quorum, struct quorum_member *m
     return member->store->pause(member->store, quorum->key, quorum->pause, bound, &member->why);
 }
 
-/* A pause ends if it does on a majority; what remains of it on one server keeps nobody out. */
+/* A pause ends if it does on a majority; what remains of it on a minority keeps others out only if
+ * servers are down as well. */
 enum lock_result quorum_pause(struct backend *backend, const char *key, const struct pause *pause,
                               struct bound bound, struct errmsg *why)
 {
@@ -262,6 +288,8 @@ enum lock_result quorum_pause(struct backend *backend, const char *key, const st
     bool cancelled = quorum_round(quorum, ask_pause, judge_slow, bound, NULL);
     struct quorum_count count = quorum_count_all(quorum);
     quorum_note(quorum, true);
+    if (pause->left.ns == 0 && quorum_note_unreached(quorum, "the end of the pause", "it lasts"))
+        quorum->base.warning = quorum->base.note;
     if (count.ok + count.lost < quorum->need)
         return cancelled ? LOCK_CANCELLED : quorum_failure(quorum, why);
     if (count.ok > 0)

@@ -150,6 +150,9 @@ struct deadline quorum_deadline(const struct quorum *quorum);
 /* Reports in base.note and base.warning the members that have a problem. */
 void quorum_note(struct quorum *quorum, bool taken);
 
+/* Reports in base.note the members that `what` has not reached. False if there are none. */
+bool quorum_note_unreached(struct quorum *quorum, const char *what, const char *there);
+
 /* The same after a release: the members that it has not reached. If a majority of them may
  * have the lock still, that is a warning. */
 void quorum_note_left(struct quorum *quorum);

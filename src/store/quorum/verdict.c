@@ -108,13 +108,24 @@ void quorum_note(struct quorum *quorum, bool taken)
         quorum->base.warning = quorum->warning.text;
 }
 
+bool quorum_note_unreached(struct quorum *quorum, const char *what, const char *there)
+{
+    struct quorum_count count = quorum_count_all(quorum);
+    quorum->base.note = quorum->base.warning = NULL;
+    if (count.bad + count.silent == 0)
+        return false;
+    errmsg_set(&quorum->note, "%s has not reached %d of %d servers; there %s", what,
+               count.bad + count.silent, quorum->count, there);
+    add_members(quorum, is_failure, ": ", &quorum->note);
+    quorum->base.note = quorum->note.text;
+    return true;
+}
+
 /* An unreleased minority only matters if other servers are down too. */
 void quorum_note_left(struct quorum *quorum)
 {
-    struct quorum_count count = quorum_count_all(quorum);
     int left = 0;
-    quorum->base.note = quorum->base.warning = NULL;
-    if (count.bad + count.silent == 0)
+    if (!quorum_note_unreached(quorum, "the release", "the lock is held until its lease ends"))
         return;
     for (int i = 0; i < quorum->count; i++) {
         const struct quorum_member *member = &quorum->members[i];
@@ -122,12 +133,6 @@ void quorum_note_left(struct quorum *quorum)
                 (quorum_grants(quorum, member) ||
                  (quorum_owes(quorum, member) && !deadline_passed(member->until)));
     }
-    errmsg_set(
-        &quorum->note,
-        "the release has not reached %d of %d servers; there the lock is held until its lease ends",
-        count.bad + count.silent, quorum->count);
-    add_members(quorum, is_failure, ": ", &quorum->note);
-    quorum->base.note = quorum->note.text;
     if (left >= quorum->need)
         quorum->base.warning = quorum->note.text;
 }

@@ -225,8 +225,8 @@ static enum lock_result redis_backend_run_look(struct redis_backend *redis, stru
     if (call->newer > 0)
         state->newer = call->newer;
     if (result == LOCK_OK) {
-        result = redis_script_refuses(reply, why) ? LOCK_INVALID
-                                                  : redis_state_read(redis, reply, key, state, why);
+        state->unusable = redis_script_refuses(reply, why);
+        result = state->unusable ? LOCK_INVALID : redis_state_read(redis, reply, key, state, why);
         freeReplyObject(reply);
     }
     return redis_script_end(redis, result, why);

@@ -77,6 +77,8 @@ STATE = [
     look_at("a lease that has ended, of an unknown holder", {**without(A, "lock"), "meta record": "?"}, fence=5000, takes=1),
     look_at("paused", {**released(spent=None), **PAUSED}, fence=5000, takes=1, paused=Left(20000), paused_by="root@host", pause_why="repairs"),
     look_at("a pause that is over", {**released(spent=None), **PAUSED, "meta pause_ends": at(-1000)}, fence=5000, takes=1),
+    row("free, and meta is no hash", {"meta": ["x"]}, look(), ["unusable", "{dlock:job}:meta", "it is not a hash"]),
+    row("free, and the fence is at its end", meta(fence=2 ** 53 - 1), look(), ["unusable", "{dlock:job}:meta", "its fence has reached its maximum"]),
     look_at("meta is no hash", {"lock": "A", "lock ends": at(TTL), "meta": ["x"]}, stranger("A"), mode="exclusive"),
     row("a newer format", {**A, "meta format": NEWER}, look(), ["newer", NEWER]),
 ]

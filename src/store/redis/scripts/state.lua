@@ -2,6 +2,10 @@
 
 -- include common.lua holders.lua queue.lua
 
+-- No key of the lock, but none that could be taken either.
+if not value and no_meta then return {'unusable', meta, 'it is not a hash'} end
+if not value and not ((tonumber(known.fence) or 0) < 9007199254740991) then return {'unusable', meta, 'its fence has reached its maximum'} end
+
 local WAITERS_SHOWN = 20
 
 -- {token, left (ms; -1: no expiry), slot (-1: none), hold left (ms), say_holder() ('': not known)}
