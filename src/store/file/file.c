@@ -18,6 +18,7 @@
 /* The meanings of the locked bytes; nothing is ever written there. */
 #define SECTION_BYTE (INT64_C(1) << 60)
 #define FIRST_PLACE (SECTION_BYTE + (INT64_C(1) << 32))
+_Static_assert(sizeof(off_t) == sizeof(int64_t), "bytes so far from the beginning can be locked");
 
 /* How long a process may be in the section: the work there takes far less than a
  * millisecond, unless the process is frozen. */
