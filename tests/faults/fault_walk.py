@@ -45,19 +45,19 @@ ERRORS = {
     "readdir64 closedir unlink unlinkat rename ftruncate ftruncate64 readlink __realpath_chk lseek64 statfs64 fstatfs64 chdir "
     "flock isatty tcgetpgrp ioctl getsockopt access dup2 dlopen open open64 openat64 __open64_2 fopen64 opendir",
     errno.EMFILE: "open open64 openat64 __open64_2 fopen64 opendir fdopendir fdopen dup2 pipe2 eventfd signalfd timerfd_create "
-    "inotify_init1 epoll_create1 socket socketpair fcntl fcntl64 syscall mkostemp64",
+    "inotify_init1 epoll_create1 socket accept4 socketpair fcntl fcntl64 syscall mkostemp64",
     errno.EACCES: "open open64 openat64 fopen64 mkdir access unlink",
     errno.ENOSPC: "write pwrite64 posix_fallocate64 mkdir mkostemp64 inotify_add_watch open64",
-    errno.EAGAIN: "fork vfork pthread_create execvp splice",
+    errno.EAGAIN: "fork vfork pthread_create execvp execvpe splice",
     errno.ENOLCK: "fcntl fcntl64 flock",
     errno.ECONNRESET: "send recv sendmsg recvmsg",
     errno.EPIPE: "send write",
     errno.ECONNREFUSED: "connect",
-    errno.ENOENT: "connect execvp",
-    errno.EINVAL: "munmap setsockopt getpeername bind timerfd_settime prctl sigaction sigprocmask sigpending "
+    errno.ENOENT: "connect execvp execvpe getcwd",
+    errno.EINVAL: "munmap setsockopt getpeername bind listen shutdown timerfd_settime prctl sigaction sigprocmask sigpending "
     "splice pthread_attr_setstacksize pthread_sigmask pthread_kill gettimeofday nanosleep gethostname clock_gettime",
     errno.ENOSYS: "syscall getrandom",
-    errno.EPERM: "kill setsid getpgid syscall prctl",
+    errno.EPERM: "kill setsid getpgid syscall prctl fchmod setrlimit setrlimit64",
     errno.ECHILD: "waitpid waitid",
     EAI_AGAIN: "getaddrinfo",
     EAI_MEMORY: "getaddrinfo getnameinfo",
@@ -95,7 +95,7 @@ NOT_WALKED = {
     "sigaddset sigemptyset sigfillset sigismember unsetenv rewind ferror fileno raise dirname inet_pton fnmatch strftime "
     "explicit_bzero sysconf dlerror dlsym assert_fail cxa_finalize gmon_start ITM_deregisterTMCloneTable ITM_registerTMCloneTable "
     "bind_textdomain_codeset textdomain dcgettext gettext bindtextdomain",
-    "works on memory alone": "memchr memcmp memcpy memmem memmove memset stpcpy strcasecmp strchr strcmp strcpy strcspn strlen strncasecmp "
+    "works on memory alone": "memchr memcmp memcpy memmem memmove memset stpcpy strcasecmp strchr strcasestr strcmp strcpy strcspn strlen strncasecmp "
     "strncmp strncpy strpbrk strrchr strsep strspn strstr strtod strtoimax strtok_r strtol strtoll strtoul strtoull wcwidth mbrtowc mbsrtowcs iconv "
     "snprintf sprintf vsnprintf iconv_close bcmp rawmemchr strnlen",
     "writes to a buffer, whose fflush() or fclose() fails": "fprintf printf fputc fputs putc puts putchar fwrite vfprintf",

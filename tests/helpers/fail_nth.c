@@ -38,6 +38,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -233,6 +234,8 @@ WRAP(rename, int, -1, (const char *from, const char *to), (from, to))
 WRAP(unlink, int, -1, (const char *path), (path))
 WRAP(unlinkat, int, -1, (int at, const char *path, int flags), (at, path, flags))
 WRAP(mkdir, int, -1, (const char *path, mode_t mode), (path, mode))
+WRAP(fchmod, int, -1, (int fd, mode_t mode), (fd, mode))
+WRAP(getcwd, char *, NULL, (char *path, size_t size), (path, size))
 WRAP(mkostemp64, int, -1, (char *template, int flags), (template, flags))
 WRAP(chdir, int, -1, (const char *path), (path))
 WRAP(access, int, -1, (const char *path, int mode), (path, mode))
@@ -297,6 +300,10 @@ WRAP(socket, int, -1, (int family, int type, int protocol), (family, type, proto
 WRAP(socketpair, int, -1, (int family, int type, int protocol, int ends[2]),
      (family, type, protocol, ends))
 WRAP(bind, int, -1, (int fd, const struct sockaddr *address, socklen_t size), (fd, address, size))
+WRAP(listen, int, -1, (int fd, int most), (fd, most))
+WRAP(accept4, int, -1, (int fd, struct sockaddr *address, socklen_t *size, int flags),
+     (fd, address, size, flags))
+WRAP(shutdown, int, -1, (int fd, int how), (fd, how))
 WRAP(connect, int, -1, (int fd, const struct sockaddr *address, socklen_t size),
      (fd, address, size))
 WRAP(setsockopt, int, -1, (int fd, int level, int option, const void *value, socklen_t size),
@@ -354,6 +361,10 @@ WRAP(waitid, int, -1, (idtype_t type, id_t id, siginfo_t *info, int options),
      (type, id, info, options))
 WRAP(kill, int, -1, (pid_t pid, int number), (pid, number))
 WRAP(execvp, int, -1, (const char *file, char *const *argv), (file, argv))
+WRAP(execvpe, int, -1, (const char *file, char *const *argv, char *const *envp), (file, argv, envp))
+WRAP(setrlimit, int, -1, (__rlimit_resource_t which, const struct rlimit *limit), (which, limit))
+WRAP(setrlimit64, int, -1, (__rlimit_resource_t which, const struct rlimit64 *limit),
+     (which, limit))
 WRAP(sigaction, int, -1, (int number, const struct sigaction *action, struct sigaction *old),
      (number, action, old))
 WRAP(sigprocmask, int, -1, (int how, const sigset_t *set, sigset_t *old), (how, set, old))
